@@ -1,0 +1,17 @@
+// core/compile_facts.h -- What the compiler said of a kernel.
+#pragma once
+
+#include <cstdint>
+
+namespace vitune {
+
+struct CompileFacts {
+  int registers = 0;              // per thread
+  int spill_bytes = 0;            // spill stores + spill loads, per thread
+  std::int64_t shared_bytes = 0;  // static + dynamic, per CTA
+  double compile_ms = 0;
+
+  bool operator==(const CompileFacts&) const = default;
+};
+
+}  // namespace vitune

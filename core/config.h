@@ -1,0 +1,44 @@
+// core/config.h -- Config: what is chosen, a sorted map from tunable names to integers.
+//
+// Self-describing by design: a config is never an index into a list, so a stored one stays readable
+// when the space of its operator grows.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace vitune {
+
+class Config {
+ public:
+  Config() = default;
+  Config(std::initializer_list<std::pair<const std::string, std::int64_t>> values) : values_(values) {}
+
+  // Reads the canonical text ("kBlockM=64 kWarps=4"); throws Error(kUsage) saying what is wrong.
+  static Config parse(std::string_view text);
+
+  // Names sorted, one space between entries: "kBlockM=64 kWarps=4".
+  std::string text() const;
+
+  // The value of `name`; throws Error(kFailure) naming it if it is absent.
+  std::int64_t at(std::string_view name) const;
+  std::optional<std::int64_t> find(std::string_view name) const;
+  void set(std::string_view name, std::int64_t value) { values_[std::string(name)] = value; }
+  bool empty() const { return values_.empty(); }
+
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+
+  auto operator<=>(const Config&) const = default;
+
+ private:
+  std::map<std::string, std::int64_t, std::less<>> values_;
+};
+
+}  // namespace vitune

@@ -1,0 +1,27 @@
+// core/env.h -- The only reader of environment variables.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace vitune {
+
+// Every variable the project reads; see docs/environment.md. None can switch verification or digests
+// off, none names code to load. Ignored (empty) in a set-uid process.
+struct Environment {
+  std::optional<std::string> database;        // VITUNE_DB
+  std::optional<std::string> cache_dir;       // VITUNE_CACHE_DIR
+  std::optional<std::string> log_level;       // VITUNE_LOG_LEVEL
+  std::optional<std::string> xdg_cache_home;  // XDG_CACHE_HOME
+  std::optional<std::string> home;            // HOME, else the password database
+  std::optional<std::string> cuda_home;       // CUDA_HOME or CUDA_PATH: where to look for libnvrtc
+  bool no_color = false;                      // NO_COLOR is set and not empty
+};
+
+Environment read_environment();
+
+// Where the user's database is: VITUNE_DB, else VITUNE_CACHE_DIR/vitune.db, else
+// XDG_CACHE_HOME/vitune/vitune.db, else HOME/.cache/vitune/vitune.db; nothing if none is usable.
+std::optional<std::string> default_database_path(const Environment& environment);
+
+}  // namespace vitune

@@ -1,0 +1,57 @@
+// generator/attention/kernel_spec.h -- From (problem, config) to source, compile request and launch.
+//
+// The only place that knows how an attention config becomes a kernel; the tuner, the bench worker and
+// the runtime all come through here, so what is measured is what runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/config.h"
+#include "core/cuda_driver.h"
+#include "core/device_info.h"
+#include "generator/attention/problem.h"
+#include "generator/compiler.h"
+#include "generator/parameter_space.h"
+#include "templates/attention/params.cuh"
+
+namespace vitune {
+
+// The tunables of the kernels for `problem` on `device` with their constraints.
+ParameterSpace attention_space(const AttentionProblem& problem, const DeviceInfo& device);
+
+// A config that is good without any tuning and always inside the space.
+Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device);
+
+// The kernel's main source text: a generated Config struct, an include and the entry point.
+std::string attention_source(const AttentionProblem& problem, const Config& config);
+
+CompileRequest attention_compile_request(const AttentionProblem& problem, const Config& config,
+                                         const std::string& arch);
+
+// Dynamic shared memory of the kernel in bytes.
+std::int64_t attention_shared_bytes(const AttentionProblem& problem, const Config& config);
+int attention_threads(const Config& config);
+
+// Why a compiled config cannot run or is not worth a launch on `device` (registers, spills,
+// occupancy), or nothing.
+std::optional<std::string> attention_prune(const AttentionProblem& problem, const Config& config,
+                                           const CompileFacts& facts, const DeviceInfo& device);
+
+// Device addresses of one call's tensors; lse, bias and mask may be 0 where not asked for.
+struct AttentionPointers {
+  CuPointer q = 0, k = 0, v = 0, o = 0, lse = 0, bias = 0, mask = 0;
+};
+
+// Grid, block and shared memory of one call; resident_ctas is what fits on one SM at once (persistent
+// kernels size their grid by it).
+LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config& config,
+                                   const DeviceInfo& device, int resident_ctas);
+AttentionParams attention_params(const AttentionProblem& problem, const Config& config,
+                                 const AttentionPointers& pointers);
+
+// Whether a kernel compiled for (`problem`, `config`) is also right for other batch, heads and row
+// counts: false where the config holds the key count as a constant.
+bool attention_keys_are_constant(const Config& config);
+
+}  // namespace vitune

@@ -1,0 +1,66 @@
+// generator/compiler.h -- Source to cubin with NVRTC, opened with dlopen.
+//
+// compile() runs NVRTC in this process and cannot be cancelled: it belongs in a compile worker
+// (generator/compile_pool). Options come from a fixed table; no string from outside reaches them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/compile_facts.h"
+#include "core/digest.h"
+#include "core/env.h"
+#include "generator/source.h"
+
+namespace vitune {
+
+enum class CompileStatus { kOk, kError, kTimeout, kCrash };
+
+struct CompileRequest {
+  Source source;
+  std::string arch;   // "sm_90"; "sm_90a" for arch-specific instructions
+  std::string entry;  // name of the extern "C" kernel
+  bool line_info = false;  // -lineinfo, for profilers
+};
+
+struct CompileResult {
+  CompileStatus status = CompileStatus::kError;
+  CompileFacts facts;              // shared_bytes: static only
+  std::vector<std::byte> cubin;
+  std::string log;                 // the compiler's own words, at most 4 KiB for a failure
+};
+
+// NVRTC of the toolkit, the distribution, or PyPI's nvidia-cuda-nvrtc package.
+class Compiler {
+ public:
+  // Looks for libnvrtc in: CUDA_HOME/lib64, the loader's path, /usr/local/cuda, the distribution's
+  // directories, the site-packages of python3 on PATH. Throws Error(kNoCompiler) naming what was tried.
+  static std::shared_ptr<const Compiler> open(const Environment& environment);
+  ~Compiler();
+
+  // "nvrtc 13.0 " + digest prefix of the library's build.
+  const std::string& version() const { return version_; }
+  const std::string& path() const { return path_; }
+  CompileResult compile(const CompileRequest& request) const;
+
+ private:
+  Compiler() = default;
+  struct Api;
+  std::unique_ptr<Api> api_;
+  std::string version_;
+  std::string path_;
+};
+
+// SHA-256 over the assembled source with its include closure, the options, the architecture and the
+// compiler's version: decides whether a stored cubin may run.
+Digest kernel_key(const CompileRequest& request, std::string_view compiler_version);
+
+// Whether `image` is a well-formed 64-bit CUDA ELF whose tables lie inside it. The driver is given no
+// length, so nothing else may be loaded.
+bool cubin_is_well_formed(std::span<const std::byte> image);
+
+}  // namespace vitune

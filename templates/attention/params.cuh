@@ -1,0 +1,36 @@
+// templates/attention/params.cuh -- What an attention kernel is handed at launch.
+//
+// Plain C++ without includes: the host fills this very struct and NVRTC reads it, so both sides share
+// one definition. Strides are in elements.
+#pragma once
+
+namespace vitune {
+
+// Strides of a [batch, head, row, d] view; d is contiguous.
+struct AttentionView {
+  long long batch, head, row;
+};
+
+// Strides of a score operand (bias or mask) over [batch % batches, head, row, key]; 0 broadcasts.
+struct AttentionScoreView {
+  long long batch, head, row, key;
+  int batches;
+};
+
+struct AttentionParams {
+  const void* q;
+  const void* k;
+  const void* v;
+  void* o;
+  float* lse;        // [batch, heads, queries], natural logarithm; null unless asked for
+  const void* bias;  // null without a bias
+  const void* mask;  // null without a mask
+  AttentionView q_view, k_view, v_view, o_view;
+  AttentionScoreView bias_view, mask_view;
+  int batch, heads, heads_per_kv;
+  int queries, keys;
+  float scale;  // of the scores, > 0
+  int items;    // work items of the whole problem; the launch plan says what an item is
+};
+
+}  // namespace vitune

@@ -1,0 +1,90 @@
+// tuner/tuner.h -- The whole loop: propose, compile, prune, verify, measure, race, promote.
+//
+// The only file that knows it all. Runs in a process without CUDA; kernels are compiled and run in
+// workers. Every trial is committed as it ends, so an interrupted run resumes where it was.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/log.h"
+#include "db/store.h"
+#include "generator/attention/problem.h"
+
+namespace vitune {
+
+enum class Strategy { kExhaustive, kRandom, kLocal };
+
+// Ends the search of one problem when either is used up; the final race always runs.
+struct Budget {
+  std::optional<std::chrono::seconds> time;  // per problem
+  std::optional<std::int64_t> trials;        // per problem
+};
+
+struct NamedProblem {
+  std::string name;  // shown to the user: "ViT-B/16@224 b32", or the problem's text
+  AttentionProblem problem;
+};
+
+struct TuneOptions {
+  std::vector<NamedProblem> problems;
+  Strategy strategy = Strategy::kLocal;
+  Objective objective = Objective::kCold;
+  Budget budget;
+  std::uint64_t seed = 1;
+  bool fresh = false;                // ignore stored trials and winners instead of resuming
+  std::vector<int> devices = {0};    // GPU ordinals; several are used at once
+  int compile_workers = 0;           // 0: one per CPU, at least 1
+  std::optional<std::filesystem::path> replay;  // a recording instead of a GPU
+  std::optional<std::filesystem::path> record;  // write what was measured to this recording
+  std::vector<std::string> compile_worker_command;
+  std::vector<std::string> bench_worker_command;  // the ordinal is appended
+};
+
+// What a progress line shows.
+struct TuneProgress {
+  std::string problem;
+  std::size_t problem_index = 0, problem_count = 0;
+  std::string phase;  // "search", "race"
+  std::int64_t done = 0, failed = 0, pruned = 0, planned = 0;
+  std::optional<double> best_us;
+  std::string best_config;
+  std::chrono::milliseconds elapsed{0};
+  std::optional<std::chrono::milliseconds> eta;
+};
+
+struct TuneOutcome {
+  NamedProblem problem;
+  std::optional<Winner> winner;  // none if every candidate failed
+  bool resumed = false;          // the stored winner still holds; nothing was run
+  std::int64_t trials = 0, pruned = 0, failed = 0;
+  double seconds = 0;
+  std::string message;           // why there is no winner
+};
+
+struct TuneReport {
+  DeviceInfo device;
+  Origin origin = Origin::kMeasured;
+  std::vector<TuneOutcome> outcomes;
+  bool interrupted = false;
+  double seconds = 0;
+};
+
+// Tunes every problem and promotes its winner into store.user(). `stop` is polled at least every
+// 100 ms: once it is true nothing new is started, workers are killed and the report says interrupted.
+TuneReport tune(const TuneOptions& options, LayeredStore& store,
+                const std::function<void(const TuneProgress&)>& progress, const LogSink& log_sink,
+                const std::atomic<bool>& stop);
+
+// Verifies the stored winners of `problems` again on the device (recompiling where no binary is
+// stored) and marks imports as verified. One line per problem in `log_sink`; returns those that failed.
+std::vector<NamedProblem> verify_winners(const TuneOptions& options, LayeredStore& store,
+                                         const LogSink& log_sink, const std::atomic<bool>& stop);
+
+}  // namespace vitune
