@@ -1,0 +1,2 @@
+// cli/main.cpp -- The vitune command.
+int main() { return 0; }

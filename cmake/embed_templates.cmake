@@ -1,0 +1,25 @@
+# cmake/embed_templates.cmake -- Puts the text of templates/ and db/schema/ into the binary.
+#
+# Each file becomes one raw string in a generated .cpp that is rewritten only when a file changes.
+set(VITUNE_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/embed_files.cmake)
+
+function(vitune_embed target function_name header pattern root)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${root}/${pattern})
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${function_name}.cpp)
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DROOT=${root} -DPATTERN=${pattern}
+            -DFUNCTION=${function_name} -DHEADER=${header} -P ${VITUNE_EMBED_SCRIPT}
+    DEPENDS ${files} ${VITUNE_EMBED_SCRIPT}
+    COMMENT "Embedding ${pattern} of ${root}" VERBATIM)
+  target_sources(${target} PRIVATE ${output})
+endfunction()
+
+function(vitune_embed_templates target)
+  vitune_embed(${target} embedded_templates generator/source.h *.cuh
+               ${CMAKE_CURRENT_SOURCE_DIR}/templates)
+endfunction()
+
+function(vitune_embed_schema target)
+  vitune_embed(${target} embedded_schema db/schema.h *.sql ${CMAKE_CURRENT_SOURCE_DIR}/db/schema)
+endfunction()
