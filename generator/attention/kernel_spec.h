@@ -1,7 +1,8 @@
-// generator/attention/kernel_spec.h -- From (problem, config) to source, compile request and launch.
+// generator/attention/kernel_spec.h -- From (problem, config) to source, compile request and
+// launch.
 //
-// The only place that knows how an attention config becomes a kernel; the tuner, the bench worker and
-// the runtime all come through here, so what is measured is what runs.
+// The only place that knows how an attention config becomes a kernel; the tuner, the bench worker
+// and the runtime all come through here, so what is measured is what runs.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,8 @@ struct AttentionPointers {
   CuPointer q = 0, k = 0, v = 0, o = 0, lse = 0, bias = 0, mask = 0;
 };
 
-// Grid, block and shared memory of one call; resident_ctas is what fits on one SM at once (persistent
-// kernels size their grid by it).
+// Grid, block and shared memory of one call; resident_ctas is what fits on one SM at once
+// (persistent kernels size their grid by it).
 LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config& config,
                                    const DeviceInfo& device, int resident_ctas);
 AttentionParams attention_params(const AttentionProblem& problem, const Config& config,

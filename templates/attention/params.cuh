@@ -1,7 +1,7 @@
 // templates/attention/params.cuh -- What an attention kernel is handed at launch.
 //
-// Plain C++ without includes: the host fills this very struct and NVRTC reads it, so both sides share
-// one definition. Strides are in elements.
+// Plain C++ without includes: the host fills this very struct and NVRTC reads it, so both sides
+// share one definition. Strides are in elements.
 #pragma once
 
 namespace vitune {

@@ -1,0 +1,66 @@
+// generator/attention/defaults.cpp -- The config that serves a problem nobody has tuned yet.
+//
+// A list of configs in order of preference per class of problem; the first that is inside the space
+// of the device wins. docs/kernels.md has the measurements behind the order.
+#include <fmt/format.h>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "generator/attention/facts.h"
+#include "generator/attention/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+Config streaming(std::int64_t warps, std::int64_t row_tiles, std::int64_t block_n,
+                 std::int64_t stages) {
+  return {{"kResident", 0},         {"kConstantKeys", 0}, {"kWarps", warps},
+          {"kRowTiles", row_tiles}, {"kBlockN", block_n}, {"kStages", stages},
+          {"kQueryInRegisters", 1}, {"kHeadsPerCta", 1},  {"kRowSplit", 1},
+          {"kMinCtas", 1},          {"kPersistent", 0}};
+}
+
+Config resident(std::int64_t warps, std::int64_t block_n, std::int64_t row_split) {
+  Config config = streaming(warps, 1, block_n, 1);
+  config.set("kResident", 1);
+  config.set("kConstantKeys", 1);
+  config.set("kRowSplit", row_split);
+  return config;
+}
+
+// Fewest equal steps of at most `most` keys.
+std::int64_t equal_steps(std::int64_t nk, std::int64_t most) {
+  return round_up(ceil_div(nk, ceil_div(nk, most)), 8);
+}
+
+std::vector<Config> preferences(const AttentionProblem& problem) {
+  std::vector<Config> list;
+  const std::int64_t heads = problem.batch * problem.heads;
+  if (problem.nk <= 300 && problem.nq <= 4096 && heads >= 64) {
+    for (std::int64_t warps : {4, 2, 1})
+      list.push_back(resident(warps, equal_steps(problem.nk, 128), 1));
+  }
+  const std::int64_t narrow = std::min<std::int64_t>(64, round_up(problem.nk, 8));
+  if (problem.d <= 64 && problem.nq >= 512) list.push_back(streaming(4, 2, narrow, 2));
+  for (std::int64_t warps : {4, 2, 1}) {
+    list.push_back(streaming(warps, 1, narrow, 2));
+    list.push_back(streaming(warps, 1, narrow, 1));
+    list.push_back(streaming(warps, 1, std::min<std::int64_t>(32, round_up(problem.nk, 8)), 1));
+  }
+  return list;
+}
+
+}  // namespace
+
+Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device) {
+  const ParameterSpace space = attention_space(problem, device);
+  for (const Config& config : preferences(problem)) {
+    if (!space.explain(config)) return config;
+  }
+  throw Error(
+      ErrorCode::kUnsupported,
+      fmt::format("no kernel for '{}' fits a device with {} bytes of shared memory per block",
+                  problem.text(), device.shared_per_block));
+}
+
+}  // namespace vitune

@@ -1,0 +1,86 @@
+// generator/attention/facts.cpp -- What of a problem becomes a compile-time constant of its
+// kernels.
+#include "generator/attention/facts.h"
+
+#include <algorithm>
+
+#include "core/checked.h"
+
+namespace vitune {
+namespace {
+
+// Largest of 4, 2, 1 keys that one aligned load of a score operand may cover, 0 if keys are not
+// contiguous. A vector must divide the key count, so that none reaches beyond a row.
+int keys_per_load(const AttentionProblem& problem, const ScoreOperand& operand, int most) {
+  const auto& [batch, head, row, key] = operand.strides;
+  if (key != 1) return 0;
+  for (int vector = most; vector > 1; vector /= 2) {
+    const bool strides_fit = batch % vector == 0 && head % vector == 0 && row % vector == 0;
+    const bool pointer_fits = problem.alignment % (vector * element_bytes(operand.type)) == 0;
+    if (strides_fit && pointer_fits && problem.nk % vector == 0) return vector;
+  }
+  return 1;
+}
+
+int bias_code(ElementType type) {
+  if (type == ElementType::kFp32) return 1;
+  return type == ElementType::kFp16 ? 2 : 3;
+}
+
+}  // namespace
+
+AttentionFacts attention_facts(const AttentionProblem& problem) {
+  AttentionFacts facts;
+  facts.element = problem.dtype == ElementType::kBf16 ? 1 : 0;
+  facts.head_dim = static_cast<int>(problem.d);
+  facts.causal = problem.causal;
+  facts.lse = problem.lse;
+  facts.copy_bytes = static_cast<int>(problem.vector_bytes());
+  if (problem.bias) {
+    facts.bias = bias_code(problem.bias->type);
+    facts.bias_vector = keys_per_load(problem, *problem.bias, 4);
+  }
+  if (problem.mask) {
+    facts.mask = true;
+    facts.mask_vector = keys_per_load(problem, *problem.mask, 2);
+  }
+  return facts;
+}
+
+AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& config)
+    : resident(config.find("kResident").value_or(0)),
+      warps(config.find("kWarps").value_or(4)),
+      row_tiles(config.find("kRowTiles").value_or(1)),
+      block_n(config.find("kBlockN").value_or(64)),
+      stages(config.find("kStages").value_or(1)),
+      query_in_registers(config.find("kQueryInRegisters").value_or(1)),
+      heads_per_cta(config.find("kHeadsPerCta").value_or(1)),
+      row_split(config.find("kRowSplit").value_or(1)),
+      constant_keys(config.find("kConstantKeys").value_or(0)),
+      min_ctas(config.find("kMinCtas").value_or(1)),
+      persistent(config.find("kPersistent").value_or(0)),
+      head_dim(problem.d),
+      nq(problem.nq),
+      nk(problem.nk) {}
+
+std::int64_t AttentionShape::steps() const { return ceil_div(nk, block_n); }
+
+std::int64_t AttentionShape::shared_bytes() const {
+  const std::int64_t tail_width = round_up(nk - (steps() - 1) * block_n, 8);
+  const std::int64_t key_rows = resident ? (steps() - 1) * block_n + tail_width : stages * block_n;
+  const std::int64_t query_rows = group_warps() * (resident ? stages : 1) * warp_rows();
+  return heads_per_cta * (query_rows + 2 * key_rows) * pitch();
+}
+
+std::int64_t AttentionShape::items(std::int64_t heads) const {
+  if (resident) return ceil_div(heads, heads_per_cta) * row_split;
+  return heads * ceil_div(nq, block_m());
+}
+
+std::int64_t AttentionShape::live_registers() const {
+  const std::int64_t width = std::min(block_n, round_up(nk, 8));
+  const std::int64_t queries = query_in_registers ? ceil_div(head_dim, 16) * 4 : 4;
+  return row_tiles * (width / 2 + head_dim / 2 + queries);
+}
+
+}  // namespace vitune

@@ -1,0 +1,49 @@
+// generator/attention/facts.h -- What of a problem becomes a compile-time constant of its kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "core/config.h"
+#include "generator/attention/problem.h"
+
+namespace vitune {
+
+// The problem's side of a generated Config; the names are those of templates/attention/config.cuh.
+struct AttentionFacts {
+  int element = 1;      // kElement
+  int head_dim = 64;    // kHeadDim
+  bool causal = false;  // kCausal
+  int bias = 0;         // kBias
+  int bias_vector = 0;  // kBiasVector
+  bool mask = false;    // kMask
+  int mask_vector = 0;  // kMaskVector
+  bool lse = false;     // kLse
+  int copy_bytes = 16;  // kCopyBytes
+};
+
+AttentionFacts attention_facts(const AttentionProblem& problem);
+
+// A config's tunables as numbers, with the quantities that follow from them for one problem. A
+// config that is still being put together may lack some: those have neutral values.
+struct AttentionShape {
+  std::int64_t resident, warps, row_tiles, block_n, stages, query_in_registers, heads_per_cta,
+      row_split, constant_keys, min_ctas, persistent;
+  std::int64_t head_dim, nq, nk;
+
+  AttentionShape(const AttentionProblem& problem, const Config& config);
+
+  std::int64_t threads() const { return warps * 32; }
+  std::int64_t group_warps() const { return warps / heads_per_cta; }
+  std::int64_t warp_rows() const { return 16 * row_tiles; }
+  std::int64_t block_m() const { return warp_rows() * group_warps(); }
+  std::int64_t pitch() const { return ((head_dim / 8) | 1) * 16; }
+  std::int64_t steps() const;
+  // Dynamic shared memory in bytes, as templates/attention/config.cuh lays it out.
+  std::int64_t shared_bytes() const;
+  // Work items of a problem with `heads` = batch x heads.
+  std::int64_t items(std::int64_t heads) const;
+  // Registers that scores, outputs and queries of a warp need at least, per thread.
+  std::int64_t live_registers() const;
+};
+
+}  // namespace vitune

@@ -1,0 +1,98 @@
+// generator/attention/launch.cpp -- How a compiled attention kernel is launched, and whether it can
+// be.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/checked.h"
+#include "generator/attention/facts.h"
+#include "generator/attention/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+AttentionView view_of(const TensorStrides& strides) {
+  return {strides.batch, strides.head, strides.row};
+}
+
+AttentionScoreView view_of(const std::optional<ScoreOperand>& operand) {
+  if (!operand) return {0, 0, 0, 0, 1};
+  const auto& [batch, head, row, key] = operand->strides;
+  return {batch, head, row, key, static_cast<int>(operand->batches)};
+}
+
+const void* pointer(CuPointer address) { return reinterpret_cast<const void*>(address); }
+
+}  // namespace
+
+std::int64_t attention_shared_bytes(const AttentionProblem& problem, const Config& config) {
+  return AttentionShape(problem, config).shared_bytes();
+}
+
+int attention_threads(const Config& config) { return static_cast<int>(config.at("kWarps")) * 32; }
+
+std::optional<std::string> attention_prune(const AttentionProblem& problem, const Config& config,
+                                           const CompileFacts& facts, const DeviceInfo& device) {
+  const AttentionShape shape(problem, config);
+  if (facts.spill_bytes > 0) {
+    return fmt::format("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
+  }
+  const std::int64_t shared = shape.shared_bytes();
+  const int ctas =
+      resident_ctas(device, static_cast<int>(shape.threads()), facts.registers, shared);
+  if (ctas == 0) {
+    return fmt::format(
+        "does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
+        shape.threads(), facts.registers, shared);
+  }
+  // Four sub-partitions with one warp each is the least that can hide any latency; fewer is only of
+  // use where there is not more work.
+  const std::int64_t sms = std::max(device.sm_count, 1);
+  const std::int64_t wanted =
+      ceil_div(shape.items(problem.batch * problem.heads), sms) * shape.warps;
+  if (ctas * shape.warps < std::min<std::int64_t>(4, wanted)) {
+    return fmt::format("occupancy: {} warps per SM", ctas * shape.warps);
+  }
+  return std::nullopt;
+}
+
+LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config& config,
+                                   const DeviceInfo& device, int resident_ctas) {
+  const AttentionShape shape(problem, config);
+  const std::int64_t items = shape.items(problem.batch * problem.heads);
+  const std::int64_t room = std::int64_t{std::max(device.sm_count, 1)} * std::max(resident_ctas, 1);
+  LaunchShape launch;
+  launch.grid[0] = static_cast<std::uint32_t>(shape.persistent ? std::min(items, room) : items);
+  launch.block[0] = static_cast<std::uint32_t>(shape.threads());
+  launch.shared_bytes = static_cast<std::uint32_t>(shape.shared_bytes());
+  return launch;
+}
+
+AttentionParams attention_params(const AttentionProblem& problem, const Config& config,
+                                 const AttentionPointers& pointers) {
+  AttentionParams params{};
+  params.q = pointer(pointers.q);
+  params.k = pointer(pointers.k);
+  params.v = pointer(pointers.v);
+  params.o = const_cast<void*>(pointer(pointers.o));
+  params.lse = static_cast<float*>(const_cast<void*>(pointer(pointers.lse)));
+  params.bias = pointer(pointers.bias);
+  params.mask = pointer(pointers.mask);
+  params.q_view = view_of(problem.q);
+  params.k_view = view_of(problem.k);
+  params.v_view = view_of(problem.v);
+  params.o_view = view_of(problem.o);
+  params.bias_view = view_of(problem.bias);
+  params.mask_view = view_of(problem.mask);
+  params.batch = static_cast<int>(problem.batch);
+  params.heads = static_cast<int>(problem.heads);
+  params.heads_per_kv = static_cast<int>(problem.heads / problem.kv_heads);
+  params.queries = static_cast<int>(problem.nq);
+  params.keys = static_cast<int>(problem.nk);
+  params.scale = static_cast<float>(problem.scale);
+  params.items =
+      static_cast<int>(AttentionShape(problem, config).items(problem.batch * problem.heads));
+  return params;
+}
+
+}  // namespace vitune

@@ -1,0 +1,70 @@
+// generator/attention/source.cpp -- Renders a problem and a config as the source of a kernel.
+//
+// Only integers of the declared space and of the problem's facts reach the text; no string from
+// outside does.
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "generator/attention/facts.h"
+#include "generator/attention/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+constexpr char kEntry[] = "vitune_attention_forward";
+
+std::string constant(const char* name, std::int64_t value) {
+  return fmt::format("  static constexpr int {} = {};\n", name, value);
+}
+
+std::string flag(const char* name, bool value) {
+  return fmt::format("  static constexpr bool {} = {};\n", name, value ? "true" : "false");
+}
+
+std::string facts_text(const AttentionFacts& facts) {
+  return constant("kElement", facts.element) + constant("kHeadDim", facts.head_dim) +
+         flag("kCausal", facts.causal) + constant("kBias", facts.bias) +
+         constant("kBiasVector", facts.bias_vector) + flag("kMask", facts.mask) +
+         constant("kMaskVector", facts.mask_vector) + flag("kLse", facts.lse) +
+         constant("kCopyBytes", facts.copy_bytes);
+}
+
+std::string tunables_text(const AttentionShape& shape) {
+  return flag("kResident", shape.resident) + constant("kWarps", shape.warps) +
+         constant("kRowTiles", shape.row_tiles) + constant("kBlockN", shape.block_n) +
+         constant("kStages", shape.stages) + flag("kQueryInRegisters", shape.query_in_registers) +
+         constant("kHeadsPerCta", shape.heads_per_cta) + constant("kRowSplit", shape.row_split) +
+         constant("kKeys", shape.constant_keys ? shape.nk : 0) +
+         constant("kMinCtas", shape.min_ctas) + flag("kPersistent", shape.persistent) +
+         constant("kSharedBytes", shape.shared_bytes());
+}
+
+}  // namespace
+
+std::string attention_source(const AttentionProblem& problem, const Config& config) {
+  const AttentionShape shape(problem, config);
+  return fmt::format(
+      "namespace vitune {{\nstruct Config {{\n{}{}}};\n}}  // namespace vitune\n\n"
+      "#include \"attention/forward_sm80.cuh\"\n\n"
+      "extern \"C\" __global__ void __launch_bounds__(vitune::Config::kWarps * 32, "
+      "vitune::Config::kMinCtas)\n"
+      "{}(const __grid_constant__ vitune::AttentionParams params) {{\n"
+      "  vitune::forward<vitune::Config>(params);\n}}\n",
+      facts_text(attention_facts(problem)), tunables_text(shape), kEntry);
+}
+
+CompileRequest attention_compile_request(const AttentionProblem& problem, const Config& config,
+                                         const std::string& arch) {
+  CompileRequest request;
+  request.source = assemble(attention_source(problem, config));
+  request.arch = arch;
+  request.entry = kEntry;
+  return request;
+}
+
+bool attention_keys_are_constant(const Config& config) { return config.at("kConstantKeys") != 0; }
+
+}  // namespace vitune

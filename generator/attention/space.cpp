@@ -1,0 +1,216 @@
+// generator/attention/space.cpp -- The tunables of the attention kernels and the rules between
+// them.
+//
+// Adding a parameter: one entry in parameters(), one in templates/attention/config.cuh, one in
+// facts.h, and the code that reads it (docs/add_a_parameter.md).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/checked.h"
+#include "generator/attention/facts.h"
+#include "generator/attention/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+// Steps of 32 to 128 keys, and the widths that cut this key count into one to four equal steps.
+std::vector<std::int64_t> key_steps(std::int64_t nk) {
+  std::set<std::int64_t> widths;
+  const std::int64_t all = round_up(nk, 8);
+  for (std::int64_t width : {32, 48, 64, 96, 128})
+    widths.insert(std::min<std::int64_t>(width, all));
+  for (std::int64_t steps = 1; steps <= 4; ++steps) {
+    const std::int64_t width = round_up(ceil_div(nk, steps), 8);
+    if (width >= 32 && width <= 208) widths.insert(width);
+  }
+  return {widths.begin(), widths.end()};
+}
+
+std::vector<Parameter> parameters(const AttentionProblem& problem) {
+  const auto numbers = [](std::string name, std::vector<std::int64_t> values, std::string doc) {
+    return Parameter{.name = std::move(name), .values = std::move(values), .doc = std::move(doc)};
+  };
+  return {
+      numbers("kResident", {0, 1},
+              "0: K and V stream through; 1: all of a head's K and V are resident"),
+      numbers("kConstantKeys", {0, 1}, "1: the token count is a constant of the kernel"),
+      numbers("kWarps", {1, 2, 4, 8, 16}, "warps per CTA"),
+      numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),
+      numbers("kBlockN", key_steps(problem.nk), "keys per step"),
+      numbers("kStages", {1, 2, 3}, "K/V tiles (streaming) or query tiles (resident) in flight"),
+      numbers("kQueryInRegisters", {0, 1}, "1: query fragments stay in registers"),
+      numbers("kHeadsPerCta", {1, 2, 4, 8}, "heads (windows) a resident CTA works on at once"),
+      numbers("kRowSplit", {1, 2, 4, 8, 16}, "CTAs that share the rows of a head (resident)"),
+      numbers("kMinCtas", {1, 2, 3, 4, 5, 6, 8, 12, 16},
+              "CTAs per SM the compiler leaves room for"),
+      numbers("kPersistent", {0, 1}, "1: CTAs walk over many work items"),
+  };
+}
+
+// Registers per thread that `ctas` CTAs per SM leave.
+std::int64_t register_cap(const DeviceInfo& device, std::int64_t threads, std::int64_t ctas) {
+  const std::int64_t allocated = round_up(threads, 128);  // warps are allocated in fours
+  return std::min<std::int64_t>(255, device.registers_per_sm / (allocated * ctas) / 8 * 8);
+}
+
+using Rule = std::function<std::optional<std::string>(const AttentionShape&)>;
+
+struct NamedRule {
+  std::string text;
+  std::vector<std::string> needs;
+  Rule violation;
+};
+
+std::vector<NamedRule> schedule_rules() {
+  return {
+      {"resident keys need a constant token count",
+       {"kResident", "kConstantKeys"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.resident && !s.constant_keys) return "kResident = 1 needs kConstantKeys = 1";
+         return std::nullopt;
+       }},
+      {"heads per CTA and row split belong to the resident schedule",
+       {"kResident", "kHeadsPerCta", "kRowSplit"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.resident && (s.heads_per_cta > 1 || s.row_split > 1)) {
+           return "kHeadsPerCta and kRowSplit must be 1 where kResident = 0";
+         }
+         return std::nullopt;
+       }},
+      {"the resident schedule has one or two query tiles; two only with queries in registers",
+       {"kResident", "kStages", "kQueryInRegisters"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.resident && s.stages > 2) return fmt::format("kStages = {} > 2", s.stages);
+         if (s.resident && s.stages == 2 && !s.query_in_registers) {
+           return "kStages = 2 needs kQueryInRegisters = 1";
+         }
+         return std::nullopt;
+       }},
+      {"warps are split evenly between the heads of a CTA",
+       {"kWarps", "kHeadsPerCta"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.warps % s.heads_per_cta == 0) return std::nullopt;
+         return fmt::format("{} warps cannot be split between {} heads", s.warps, s.heads_per_cta);
+       }},
+      {"more stages than steps of keys are of no use",
+       {"kResident", "kStages", "kBlockN"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.resident || s.stages <= std::max<std::int64_t>(s.steps(), 1)) return std::nullopt;
+         return fmt::format("{} stages for {} steps", s.stages, s.steps());
+       }},
+  };
+}
+
+std::vector<NamedRule> work_rules(std::int64_t heads, const DeviceInfo& device) {
+  const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
+  return {
+      {"every warp of a CTA has rows to work on",
+       {"kResident", "kWarps", "kRowTiles", "kHeadsPerCta", "kRowSplit"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         const std::int64_t tiles = ceil_div(s.nq, s.warp_rows());
+         const std::int64_t warps = s.group_warps() * s.row_split;
+         if (warps <= tiles || warps == 1) return std::nullopt;
+         // A streaming CTA of few warps also loads; half of them may lack rows.
+         if (!s.resident && s.warps <= 2 * tiles) return std::nullopt;
+         return fmt::format("{} warps for {} tiles of {} rows", warps, tiles, s.warp_rows());
+       }},
+      {"several heads per CTA only where one pass covers a head's rows",
+       {"kHeadsPerCta", "kWarps", "kRowTiles"},
+       [heads](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.heads_per_cta == 1) return std::nullopt;
+         if (s.heads_per_cta > heads) return fmt::format("only {} heads in all", heads);
+         if (s.block_m() >= s.nq) return std::nullopt;
+         return fmt::format("{} rows per pass for {} queries", s.block_m(), s.nq);
+       }},
+      {"rows of a head are split only while there are few CTAs",
+       {"kHeadsPerCta", "kRowSplit"},
+       [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.row_split == 1) return std::nullopt;
+         const std::int64_t ctas = ceil_div(heads, s.heads_per_cta) * s.row_split / 2;
+         if (ctas < 8 * sms && s.heads_per_cta == 1) return std::nullopt;
+         return fmt::format("{} CTAs fill the device without it", ctas);
+       }},
+      {"persistent CTAs need more work items than SMs",
+       {},
+       [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.persistent || s.items(heads) > 2 * sms) return std::nullopt;
+         return fmt::format("{} items for {} SMs", s.items(heads), sms);
+       }},
+      {"sixteen warps only where they share out several heads or a long resident head",
+       {"kResident", "kWarps"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.warps < 16 || s.resident) return std::nullopt;
+         return "kWarps = 16 is for the resident schedule";
+       }},
+  };
+}
+
+std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
+  return {
+      {"shared memory: (query rows + K + V) x pitch <= bytes per block",
+       {"kResident", "kConstantKeys", "kWarps", "kRowTiles", "kBlockN", "kStages", "kHeadsPerCta"},
+       [device](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.shared_bytes() <= device.shared_per_block) return std::nullopt;
+         return fmt::format("{} bytes of shared memory, the device has {}", s.shared_bytes(),
+                            device.shared_per_block);
+       }},
+      {"registers: scores + outputs + queries of a warp leave room for the rest",
+       {"kRowTiles", "kBlockN", "kQueryInRegisters"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.live_registers() + 48 <= 255) return std::nullopt;
+         return fmt::format("{} live registers + 48 > 255", s.live_registers());
+       }},
+      {"kMinCtas: its register cap binds and the live registers fit below it",
+       {"kWarps", "kRowTiles", "kBlockN", "kQueryInRegisters", "kMinCtas"},
+       [device](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.min_ctas == 1) return std::nullopt;
+         const std::int64_t cap = register_cap(device, s.threads(), s.min_ctas);
+         if (cap >= 255) return fmt::format("kMinCtas = {} does not bind", s.min_ctas);
+         if (s.live_registers() + 24 > cap) {
+           return fmt::format("{} live registers + 24 > {}", s.live_registers(), cap);
+         }
+         if (cap > 2 * s.live_registers() + 64)
+           return fmt::format("a cap of {} does not bind", cap);
+         return std::nullopt;
+       }},
+      {"kMinCtas: that many CTAs fit into shared memory and threads",
+       {},
+       [device](const AttentionShape& s) -> std::optional<std::string> {
+         const std::int64_t shared = (s.shared_bytes() + 1024) * s.min_ctas;
+         if (s.min_ctas > 1 && shared > device.shared_per_sm) {
+           return fmt::format("{} bytes of shared memory per SM", shared);
+         }
+         if (s.threads() * s.min_ctas > device.threads_per_sm) {
+           return fmt::format("{} threads per SM", s.threads() * s.min_ctas);
+         }
+         return std::nullopt;
+       }},
+  };
+}
+
+std::vector<Constraint> constraints(const AttentionProblem& problem, const DeviceInfo& device) {
+  std::vector<Constraint> all;
+  const auto add = [&](std::vector<NamedRule> rules) {
+    for (NamedRule& rule : rules) {
+      all.push_back(Constraint{
+          .rule = rule.text,
+          .violation = [problem, check = rule.violation](
+                           const Config& config) { return check(AttentionShape(problem, config)); },
+          .needs = rule.needs});
+    }
+  };
+  add(schedule_rules());
+  add(work_rules(problem.batch * problem.heads, device));
+  add(resource_rules(device));
+  return all;
+}
+
+}  // namespace
+
+ParameterSpace attention_space(const AttentionProblem& problem, const DeviceInfo& device) {
+  return ParameterSpace(parameters(problem), constraints(problem, device));
+}
+
+}  // namespace vitune

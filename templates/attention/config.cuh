@@ -1,0 +1,102 @@
+// templates/attention/config.cuh -- What a generated Config must say, and what follows from it.
+//
+// Facts of the problem (the generator derives them):
+//   kElement        0 = fp16, 1 = bf16: type of q, k, v, o; sums are fp32
+//   kHeadDim        head size: 8..128 in steps of 8, exact
+//   kCausal         key j is seen by query i if j <= i
+//   kBias           0 none; additive scores in 1 = fp32, 2 = fp16, 3 = bf16
+//   kBiasVector     keys per aligned load of the bias: 4, 2, 1; 0 = keys are not contiguous
+//   kMask           a bool mask (true = attend) is applied
+//   kMaskVector     keys per aligned load of the mask: 2, 1; 0 = keys are not contiguous
+//   kLse            also writes the log-sum-exp
+//   kCopyBytes      what the alignment of q, k, v and o allows: 16, 8, 4, 2
+// Tunables:
+//   kResident       0 = K and V stream through kStages tiles, one block of query rows per CTA;
+//                   1 = all of K and V of a head stay in shared memory, its rows are walked over
+//   kWarps          warps per CTA
+//   kRowTiles       16-row tiles per warp that are worked on at once: 1 or 2
+//   kBlockN         keys per step
+//   kStages         K/V tiles in flight (streaming); query tiles in flight (resident): 1 or more
+//   kPipelined      1 = the scores of a step are computed during the softmax and P V of the step
+//   before kQueryInRegisters  1 = query fragments stay in registers, 0 = they are read again for
+//   each step kHeadsPerCta    heads (windows) that a resident CTA works on at once, each by its own
+//   warps kRowSplit       CTAs that share the rows of a head (resident) kKeys           token count
+//   if it is a constant of the kernel, 0 = an argument kMinCtas        CTAs per SM the compiler
+//   must leave room for kPersistent     1 = CTAs walk over many work items, 0 = one item each
+// and kSharedBytes, the host's idea of the dynamic shared memory, checked against the layout.
+#pragma once
+
+#include "primitives/tile.cuh"
+#include "primitives/types.cuh"
+
+namespace vitune {
+
+// How many keys each step of a kernel covers.
+template <class C>
+struct KeyTiles {
+  static constexpr bool kConstant = C::kKeys > 0;
+  static constexpr int kCount = kConstant ? ceil_div(C::kKeys, C::kBlockN) : 0;
+  // Keys of the last step and its exact width; a count that is an argument uses the full width.
+  static constexpr int kTailKeys = kConstant ? C::kKeys - (kCount - 1) * C::kBlockN : 0;
+  static constexpr int kTailWidth = kConstant ? ceil_div(kTailKeys, 8) * 8 : C::kBlockN;
+};
+
+// Everything about a kernel that follows from its Config, with the rules it must obey.
+template <class C>
+struct Traits : C {
+  using Keys = KeyTiles<C>;
+  using Rows = TileRows<C::kHeadDim>;
+  static constexpr int kThreads = C::kWarps * kWarpSize;
+  static constexpr int kWarpRows = 16 * C::kRowTiles;
+  static constexpr int kGroupWarps = C::kWarps / C::kHeadsPerCta;
+  static constexpr int kGroupThreads = kGroupWarps * kWarpSize;
+  static constexpr int kBlockM = kWarpRows * kGroupWarps;
+  static constexpr int kHeadSteps = C::kHeadDim / 16;       // k16 steps of Q K^T
+  static constexpr bool kHalfStep = C::kHeadDim % 16 != 0;  // and one of k8
+  static constexpr int kHeadTiles = C::kHeadDim / 8;        // n8 tiles of P V
+  // A row can be without any key only where a bias or a mask rules keys out.
+  static constexpr bool kMayBeEmpty = C::kBias != 0 || C::kMask;
+  // With a bias or mask each thread owns four neighbouring keys of every sixteen (see scores.cuh).
+  static constexpr bool kPermuted = C::kBias != 0 || C::kMask;
+
+  // Shared memory of one group of warps: query (and output) rows, then K, then V.
+  static constexpr int kQueryBytes = kWarpRows * Rows::kPitch;  // of one warp and buffer
+  static constexpr int kQueryBuffers = C::kResident ? C::kStages : 1;
+  static constexpr int kTileBytes = C::kBlockN * Rows::kPitch;
+  static constexpr int kKeyBytes =
+      C::kResident ? ((Keys::kCount - 1) * C::kBlockN + Keys::kTailWidth) * Rows::kPitch
+                   : C::kStages * kTileBytes;
+  static constexpr int kGroupBytes = kGroupWarps * kQueryBuffers * kQueryBytes + 2 * kKeyBytes;
+  static constexpr int kBytes = C::kHeadsPerCta * kGroupBytes;
+
+  static_assert(C::kElement == 0 || C::kElement == 1, "kElement must be 0 (fp16) or 1 (bf16)");
+  static_assert(C::kHeadDim % 8 == 0 && C::kHeadDim >= 8 && C::kHeadDim <= 128,
+                "kHeadDim must be 8 to 128 in steps of 8");
+  static_assert(C::kBlockN % 8 == 0 && C::kBlockN >= 8 && C::kBlockN <= 256,
+                "kBlockN must be 8 to 256 in steps of 8");
+  static_assert(C::kRowTiles == 1 || C::kRowTiles == 2, "kRowTiles must be 1 or 2");
+  static_assert(C::kWarps >= 1 && C::kWarps <= 16, "kWarps must be 1 to 16");
+  static_assert(C::kStages >= 1 && C::kStages <= 4, "kStages must be 1 to 4");
+  static_assert(C::kWarps % C::kHeadsPerCta == 0, "kHeadsPerCta must divide kWarps");
+  static_assert(C::kBias >= 0 && C::kBias <= 3, "kBias must be 0, 1 (fp32), 2 (fp16) or 3 (bf16)");
+  static_assert(C::kCopyBytes == 16 || C::kCopyBytes == 8 || C::kCopyBytes == 4 ||
+                    C::kCopyBytes == 2,
+                "kCopyBytes must be 16, 8, 4 or 2");
+  static_assert(!C::kResident || Keys::kConstant,
+                "kResident needs a constant token count: set kKeys or use the streaming schedule");
+  static_assert(C::kResident || (C::kHeadsPerCta == 1 && C::kRowSplit == 1),
+                "kHeadsPerCta and kRowSplit belong to the resident schedule: both must be 1");
+  static_assert(!C::kResident || C::kStages <= 2,
+                "the resident schedule has one or two query tiles");
+  static_assert(C::kResident == 0 || C::kStages == 1 || C::kQueryInRegisters,
+                "a second query tile is of use only if queries move on to registers");
+  static_assert(!C::kPipelined || C::kQueryInRegisters, "kPipelined needs queries in registers");
+  static_assert(!C::kPipelined || C::kResident || C::kStages >= 2,
+                "kPipelined needs the keys of the next step: at least two stages");
+  static_assert(!C::kPipelined || !C::kResident || Keys::kCount >= 2,
+                "kPipelined needs at least two steps of keys");
+  static_assert(C::kSharedBytes == kBytes,
+                "kSharedBytes differs from the kernel's layout: the launch plan is out of step");
+};
+
+}  // namespace vitune

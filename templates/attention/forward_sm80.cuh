@@ -1,0 +1,366 @@
+// templates/attention/forward_sm80.cuh -- Fused attention forward on mma.sync, for sm_80 and later.
+//
+// Two schedules over the same warp-level step (warp_attention.cuh):
+//   streaming  a CTA owns kBlockM query rows; K and V pass by in kStages tiles of kBlockN keys;
+//   resident   all of K and V of a head are loaded once and the head's rows are walked over, each
+//   warp
+//              on its own: no barrier after the loads. For the token counts of vision transformers.
+// docs/kernels.md draws both pipelines.
+#pragma once
+
+#include "attention/config.cuh"
+#include "attention/epilogue.cuh"
+#include "attention/params.cuh"
+#include "attention/tile_scheduler.cuh"
+#include "attention/warp_attention.cuh"
+#include "primitives/sync.cuh"
+#include "primitives/tile.cuh"
+
+namespace vitune {
+
+__device__ __forceinline__ RowPlace row_place(int row0, const HeadPlace& head) {
+  const int lane = threadIdx.x % kWarpSize;
+  return {row0, lane / 4, lane % 4, head.batch, head.head};
+}
+
+// Starts the copy of one warp's query rows.
+template <class T>
+__device__ __forceinline__ void load_queries(const AttentionParams& p, const HeadPlace& head,
+                                             int row0, u32 rows) {
+  load_rows<T::kHeadDim, T::kWarpRows, kWarpSize, T::kCopyBytes, true>(
+      rows, head.q + row0 * p.q_view.row, p.q_view.row, p.queries - row0, threadIdx.x % kWarpSize);
+}
+
+// ----------------------------------------------------------------------------------- streaming
+
+// The K and V tiles of one CTA in shared memory and how they are filled.
+template <class T>
+struct StreamedTiles {
+  const AttentionParams& p;
+  const HeadPlace& head;
+  const u32 keys, values;  // shared addresses of the first stage
+
+  __device__ __forceinline__ void load(u32 tile, const u16* source, const AttentionView& view,
+                                       int step) const {
+    const int key0 = step * T::kBlockN;
+    load_rows<T::kHeadDim, T::kBlockN, T::kThreads, T::kCopyBytes, true>(
+        tile, source + key0 * view.row, view.row, p.keys - key0, threadIdx.x);
+  }
+  __device__ __forceinline__ void load_keys(int step, int stage) const {
+    load(keys + stage * T::kTileBytes, head.k, p.k_view, step);
+  }
+  __device__ __forceinline__ void load_values(int step, int stage) const {
+    load(values + stage * T::kTileBytes, head.v, p.v_view, step);
+  }
+};
+
+// Steps of keys that the rows from row0 on attend to.
+template <class T>
+__device__ __forceinline__ int step_count(const AttentionParams& p, int row0) {
+  const int keys = T::kKeys > 0 ? T::kKeys : p.keys;
+  const int seen = T::kCausal ? min(keys, row0 + T::kBlockM) : keys;
+  return ceil_div(seen, T::kBlockN);
+}
+
+// One step of a streaming CTA, by its place: every step checks what it must and no more.
+template <class T, class Between>
+__device__ __forceinline__ void streaming_step(WarpAttention<T>& warp, const AttentionParams& p,
+                                               u32 keys, u32 values, int step, Between&& between) {
+  const int total = T::kKeys > 0 ? T::kKeys : p.keys;
+  const int key0 = step * T::kBlockN;
+  const int limit = total - key0;
+  const bool tail = limit < T::kBlockN;
+  if constexpr (T::kCausal) {
+    const bool diagonal = key0 + T::kBlockN > warp.place.row0 + 1;
+    if (diagonal || tail) {
+      warp.template attend<T::kBlockN, true, true, false>(keys, values, key0, limit, between);
+      return;
+    }
+  } else if (tail) {
+    warp.template attend<T::Keys::kTailWidth, true, false, false>(keys, values, key0, limit,
+                                                                  between);
+    return;
+  }
+  warp.template attend<T::kBlockN, false, false, false>(keys, values, key0, limit, between);
+}
+
+// One stage: K and V are separate copies, each issued as soon as its tile has been read.
+template <class T>
+__device__ __forceinline__ void stream_single(WarpAttention<T>& warp, const AttentionParams& p,
+                                              const StreamedTiles<T>& tiles, int steps,
+                                              bool active) {
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    copy_wait<0>();
+    __syncthreads();  // keys of this step are there, values of the last one have been read
+    tiles.load_values(step, 0);
+    copy_commit();
+    auto between = [&] {
+      copy_wait<0>();
+      __syncthreads();  // values are there, keys have been read
+      if (step + 1 < steps) tiles.load_keys(step + 1, 0);
+      copy_commit();
+    };
+    if (active) {
+      streaming_step(warp, p, tiles.keys, tiles.values, step, between);
+    } else {
+      between();
+    }
+  }
+}
+
+// Several stages: K and V of a step are one copy, kStages - 1 steps ahead; one barrier per step.
+template <class T>
+__device__ __forceinline__ void stream_staged(WarpAttention<T>& warp, const AttentionParams& p,
+                                              const StreamedTiles<T>& tiles, int steps,
+                                              bool active) {
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    copy_wait<max_of(T::kStages - 2, 0)>();
+    __syncthreads();  // this step's tiles are there, the last step's have been read
+    const int ahead = step + T::kStages - 1;
+    if (ahead < steps) {
+      tiles.load_keys(ahead, ahead % T::kStages);
+      tiles.load_values(ahead, ahead % T::kStages);
+    }
+    copy_commit();
+    const u32 stage = (step % T::kStages) * T::kTileBytes;
+    if (active) streaming_step(warp, p, tiles.keys + stage, tiles.values + stage, step, [] {});
+  }
+}
+
+// Starts the copies that run ahead of the first step: one commit group each.
+template <class T>
+__device__ __forceinline__ void fill_stages(const StreamedTiles<T>& tiles, int steps) {
+  if constexpr (T::kPipelined || T::kStages == 1) {
+    tiles.load_keys(0, 0);
+    copy_commit();
+  }
+#pragma unroll
+  for (int stage = 0; stage + 1 < T::kStages; ++stage) {
+    const int key_step = T::kPipelined ? stage + 1 : stage;
+    if (key_step < steps) tiles.load_keys(key_step, key_step);
+    if (stage < steps) tiles.load_values(stage, stage);
+    copy_commit();
+  }
+}
+
+// One step of a pipelined CTA: `limit` keys are left, of `steps` steps this is number `step`.
+template <class T>
+__device__ __forceinline__ void pipelined_step(WarpAttention<T>& warp,
+                                               typename WarpAttention<T>::Scores& s, u32 values,
+                                               u32 next_keys, int step, int steps, int limit) {
+  constexpr int kTail = T::Keys::kTailWidth;
+  const int key0 = step * T::kBlockN;
+  if constexpr (T::kCausal) {
+    // Rows of a causal block end at different steps: the last one is not narrower than the others.
+    if (step + 1 < steps) {
+      warp.template advance<T::kBlockN, true, true, T::kBlockN, true>(s, values, next_keys, key0,
+                                                                      limit);
+    } else {
+      warp.template advance<T::kBlockN, true, true, 0, true>(s, values, next_keys, key0, limit);
+    }
+  } else {
+    if (step + 2 < steps) {
+      warp.template advance<T::kBlockN, false, false, T::kBlockN, false>(s, values, next_keys, key0,
+                                                                         limit);
+    } else if (step + 1 < steps) {
+      warp.template advance<T::kBlockN, false, false, kTail, true>(s, values, next_keys, key0,
+                                                                   limit);
+    } else {
+      warp.template advance<kTail, true, false, 0, true>(s, values, next_keys, key0, limit);
+    }
+  }
+}
+
+// Pipelined: the scores of a step are computed during the step before, so its keys must be there
+// one step earlier than its values: K runs one step ahead of V.
+template <class T>
+__device__ __forceinline__ void stream_pipelined(WarpAttention<T>& warp, const AttentionParams& p,
+                                                 const StreamedTiles<T>& tiles, int steps,
+                                                 bool active) {
+  const int total = T::kKeys > 0 ? T::kKeys : p.keys;
+  typename WarpAttention<T>::Scores s;
+  copy_wait<T::kStages - 1>();
+  __syncthreads();  // the first keys are there
+  if (active) warp.template score<T::kBlockN, true>(s, tiles.keys, 0, total);
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    copy_wait<max_of(T::kStages - 2, 0)>();
+    __syncthreads();  // this step's values and the next step's keys are there
+    const int ahead = step + T::kStages - 1;
+    if (ahead + 1 < steps) tiles.load_keys(ahead + 1, (ahead + 1) % T::kStages);
+    if (ahead < steps) tiles.load_values(ahead, ahead % T::kStages);
+    copy_commit();
+    const u32 values = tiles.values + (step % T::kStages) * T::kTileBytes;
+    const u32 next_keys = tiles.keys + ((step + 1) % T::kStages) * T::kTileBytes;
+    if (active) pipelined_step(warp, s, values, next_keys, step, steps, total - step * T::kBlockN);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void streaming_item(const AttentionParams& p, u32 shared, int item) {
+  const StreamingItem<T> at(p, item);
+  const HeadPlace head(p, at.head_index);
+  const int warp_index = threadIdx.x / kWarpSize;
+  const int row0 = at.row0 + warp_index * T::kWarpRows;
+  const bool active = row0 < p.queries;
+  const u32 query_rows = shared + warp_index * T::kQueryBytes;
+  const u32 keys = shared + T::kWarps * T::kQueryBytes;
+  const StreamedTiles<T> tiles{p, head, keys, keys + T::kKeyBytes};
+  const int steps = step_count<T>(p, at.row0);
+
+  if (active) load_queries<T>(p, head, row0, query_rows);
+  copy_commit();
+  fill_stages(tiles, steps);
+  copy_wait<T::kStages -
+            (T::kStages > 1 && !T::kPipelined)>();  // the queries, read by this warp only
+  __syncwarp();
+
+  WarpAttention<T> warp(threadIdx.x % kWarpSize);
+  if (active) warp.begin(p, row_place(row0, head), query_rows);
+  if constexpr (T::kPipelined) {
+    stream_pipelined(warp, p, tiles, steps, active);
+  } else if constexpr (T::kStages == 1) {
+    stream_single(warp, p, tiles, steps, active);
+  } else {
+    stream_staged(warp, p, tiles, steps, active);
+  }
+  if (active) Epilogue<T>::store(p, warp.place, query_rows, warp.o, warp.softmax);
+}
+
+// ------------------------------------------------------------------------------------ resident
+
+// All steps of one block of rows against the resident keys; `between` as in attend(), first step
+// only.
+template <class T, class Between>
+__device__ __forceinline__ void resident_steps(WarpAttention<T>& warp, u32 keys, u32 values,
+                                               Between&& between) {
+  using Keys = typename T::Keys;
+  constexpr int kLast = Keys::kCount - 1;
+  constexpr bool kTail = Keys::kTailKeys != Keys::kTailWidth;
+  const int last_row = warp.place.row0 + T::kWarpRows - 1;
+  if constexpr (kLast > 0) {
+    warp.template attend<T::kBlockN, false, T::kCausal, true>(keys, values, 0, T::kBlockN, between);
+#pragma unroll 1
+    for (int step = 1; step < kLast; ++step) {
+      const int key0 = step * T::kBlockN;
+      const u32 offset = step * T::kTileBytes;
+      if (T::kCausal && key0 > last_row) return;
+      warp.template attend<T::kBlockN, false, T::kCausal, false>(keys + offset, values + offset,
+                                                                 key0, T::kBlockN, [] {});
+    }
+    if (T::kCausal && kLast * T::kBlockN > last_row) return;
+  }
+  constexpr u32 kOffset = kLast * T::kTileBytes;
+  if constexpr (kLast > 0) {
+    warp.template attend<Keys::kTailWidth, kTail, T::kCausal, false>(
+        keys + kOffset, values + kOffset, kLast * T::kBlockN, Keys::kTailKeys, [] {});
+  } else {
+    warp.template attend<Keys::kTailWidth, kTail, T::kCausal, true>(keys, values, 0,
+                                                                    Keys::kTailKeys, between);
+  }
+}
+
+// The same with the scores of each step computed during the step before.
+template <class T, class Between>
+__device__ __forceinline__ void resident_steps_pipelined(WarpAttention<T>& warp, u32 keys,
+                                                         u32 values, Between&& between) {
+  using Keys = typename T::Keys;
+  constexpr int kLast = Keys::kCount - 1;
+  constexpr bool kTail = Keys::kTailKeys != Keys::kTailWidth;
+  typename WarpAttention<T>::Scores s;
+  warp.template score<T::kBlockN, false>(s, keys, 0, T::kKeys);
+  between();
+#pragma unroll 1
+  for (int step = 0; step + 1 < kLast; ++step) {
+    const u32 offset = step * T::kTileBytes;
+    warp.template advance<T::kBlockN, false, T::kCausal, T::kBlockN, false>(
+        s, values + offset, keys + offset + T::kTileBytes, step * T::kBlockN,
+        T::kKeys - step * T::kBlockN);
+  }
+  constexpr u32 kOffset = kLast * T::kTileBytes;
+  warp.template advance<T::kBlockN, false, T::kCausal, Keys::kTailWidth, kTail>(
+      s, values + kOffset - T::kTileBytes, keys + kOffset, (kLast - 1) * T::kBlockN,
+      Keys::kTailKeys + T::kBlockN);
+  warp.template advance<Keys::kTailWidth, kTail, T::kCausal, 0, false>(
+      s, values + kOffset, keys, kLast * T::kBlockN, Keys::kTailKeys);
+}
+
+template <class T>
+__device__ __forceinline__ void resident_item(const AttentionParams& p, u32 shared, int item) {
+  constexpr int kRows = (T::Keys::kCount - 1) * T::kBlockN + T::Keys::kTailWidth;
+  const int group = threadIdx.x / T::kGroupThreads;
+  const int thread = threadIdx.x % T::kGroupThreads;
+  const int warp_index = thread / kWarpSize;
+  const ResidentItem<T> at(item, group);
+  if (at.head_index >= p.batch * p.heads) return;  // a whole group: its barriers are its own
+  const HeadPlace head(p, at.head_index);
+  const u32 base = shared + group * T::kGroupBytes;
+  const u32 query_rows = base + warp_index * T::kQueryBuffers * T::kQueryBytes;
+  const u32 keys = base + T::kGroupWarps * T::kQueryBuffers * T::kQueryBytes;
+  const u32 values = keys + T::kKeyBytes;
+  const int stride = T::kRowSplit * T::kBlockM;
+  int row0 = at.split * T::kBlockM + warp_index * T::kWarpRows;
+
+  if (row0 < p.queries) load_queries<T>(p, head, row0, query_rows);
+  load_rows<T::kHeadDim, kRows, T::kGroupThreads, T::kCopyBytes, kRows != T::kKeys>(
+      keys, head.k, p.k_view.row, T::kKeys, thread);
+  copy_commit();
+  load_rows<T::kHeadDim, kRows, T::kGroupThreads, T::kCopyBytes, kRows != T::kKeys>(
+      values, head.v, p.v_view.row, T::kKeys, thread);
+  copy_commit();
+  copy_wait<1>();
+  group_barrier<T::kHeadsPerCta, T::kGroupThreads>(group);
+  bool values_ready = false;
+  auto wait_values = [&] {
+    if (values_ready) return;
+    copy_wait<0>();
+    group_barrier<T::kHeadsPerCta, T::kGroupThreads>(group);
+    values_ready = true;
+  };
+
+  WarpAttention<T> warp(threadIdx.x % kWarpSize);
+  int buffer = 0;
+#pragma unroll 1
+  for (; row0 < p.queries; row0 += stride) {
+    const u32 rows = query_rows + buffer * T::kQueryBytes;
+    warp.begin(p, row_place(row0, head), rows);
+    // With two buffers the next queries arrive while these are worked on.
+    const int next = row0 + stride;
+    if (T::kStages > 1 && next < p.queries) {
+      buffer ^= 1;
+      load_queries<T>(p, head, next, query_rows + buffer * T::kQueryBytes);
+      copy_commit();
+    }
+    if constexpr (T::kPipelined) {
+      resident_steps_pipelined(warp, keys, values, wait_values);
+    } else {
+      resident_steps(warp, keys, values, wait_values);
+    }
+    Epilogue<T>::store(p, warp.place, rows, warp.o, warp.softmax);
+    if (T::kStages == 1 && next < p.queries) {
+      load_queries<T>(p, head, next, rows);
+      copy_commit();
+    }
+    copy_wait<0>();
+    __syncwarp();
+  }
+  wait_values();  // a warp without rows still takes part in the barrier
+}
+
+template <class Config>
+__device__ __forceinline__ void forward(const AttentionParams& p) {
+  using T = Traits<Config>;
+  extern __shared__ __align__(128) char shared_memory[];
+  const u32 shared = shared_address(shared_memory);
+  for_each_item<T>(p, [&](int item) {
+    if constexpr (T::kResident) {
+      resident_item<T>(p, shared, item);
+    } else {
+      streaming_item<T>(p, shared, item);
+    }
+  });
+}
+
+}  // namespace vitune

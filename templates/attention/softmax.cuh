@@ -1,0 +1,107 @@
+// templates/attention/softmax.cuh -- Online softmax in base 2 over the rows of one warp.
+//
+// Scores s arrive in any unit u such that the exponent of e is u * s; with sc = u * log2(e) the
+// weight of a key is 2^(sc * (s - m)), one FMA and one ex2. m is the running maximum of the row in
+// score units, l the sum of the fp32 weights of this thread's keys: it is reduced over the four
+// threads of a row only at the end (Milakov and Gimelshein 2018, FlashAttention-2).
+#pragma once
+
+#include "attention/config.cuh"
+#include "primitives/math.cuh"
+
+namespace vitune {
+
+// Maximum or sum over the four threads that share a row.
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+template <class T>
+struct OnlineSoftmax {
+  float maximum[T::kRowTiles][2];
+  float sum[T::kRowTiles][2];
+  float reference[T::kRowTiles][2];  // maximum, or 0 for a row without any key so far
+  float unit;                        // u above
+  float scale;                       // sc above
+  bool extreme;  // some row's maximum is so low that scale * maximum would overflow
+
+  __device__ __forceinline__ void init(float score_unit) {
+    unit = score_unit;
+    scale = score_unit * kLog2E;
+    extreme = false;
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        maximum[r][half] = minus_infinity();
+        sum[r][half] = 0.f;
+      }
+    }
+  }
+
+  // Takes in the scores of one step, the first kTiles tiles of s; `rescale` becomes the factor for
+  // what was summed up so far (kFirst: nothing was, and it is left alone).
+  template <int kTiles, bool kFirst, int kMaxTiles>
+  __device__ __forceinline__ void update(const float (&s)[T::kRowTiles][kMaxTiles][4],
+                                         float (&rescale)[T::kRowTiles][2]) {
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float top = fmaxf(s[r][0][2 * half], s[r][0][2 * half + 1]);
+#pragma unroll
+        for (int j = 1; j < kTiles; ++j) {
+          top = fmaxf(top, fmaxf(s[r][j][2 * half], s[r][j][2 * half + 1]));
+        }
+        const float old = maximum[r][half];
+        const float now = kFirst ? quad_max(top) : fmaxf(old, quad_max(top));
+        maximum[r][half] = now;
+        reference[r][half] = T::kMayBeEmpty && now == minus_infinity() ? 0.f : now;
+        if constexpr (!kFirst) {
+          rescale[r][half] = exp2_approx((old - reference[r][half]) * scale);
+          sum[r][half] *= rescale[r][half];
+        }
+      }
+    }
+    if constexpr (T::kBias != 0) note_extremes();
+  }
+
+  // The weight of score s in row half `half` of row tile r, added to the row's sum.
+  template <bool kExtreme>
+  __device__ __forceinline__ float weigh(float s, int r, int half) {
+    const float x = kExtreme ? (s - reference[r][half]) * scale
+                             : __fmaf_rn(s, scale, -reference[r][half] * scale);
+    const float p = exp2_approx(x);
+    sum[r][half] += p;
+    return p;
+  }
+
+  // After the last step: 1 / sum of each row (0 for a row without keys), and its log-sum-exp.
+  __device__ __forceinline__ float finalize(int r, int half, float& lse) {
+    const float total = quad_sum(sum[r][half]);
+    const bool empty = T::kMayBeEmpty && total == 0.f;
+    lse = empty ? minus_infinity() : __fmaf_rn(log2_approx(total), kLn2, reference[r][half] * unit);
+    return empty ? 0.f : __fdividef(1.f, total);
+  }
+
+ private:
+  // A bias of the most negative finite number is a common way to say "masked". Its product with
+  // scale overflows, so steps with such a row take the difference first; the branch is uniform in
+  // the warp.
+  __device__ __forceinline__ void note_extremes() {
+    bool low = false;
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) low |= reference[r][half] < -1e38f;
+    }
+    extreme = __any_sync(0xffffffffu, low);
+  }
+};
+
+}  // namespace vitune

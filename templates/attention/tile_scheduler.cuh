@@ -1,0 +1,67 @@
+// templates/attention/tile_scheduler.cuh -- Which rows of which head a CTA works on.
+//
+// Work items are numbered with the blocks of one head next to each other, so that CTAs running side
+// by side share its keys and values in L2, then heads, then batches. A persistent CTA takes every
+// gridDim.x-th item.
+#pragma once
+
+#include "attention/config.cuh"
+#include "attention/params.cuh"
+
+namespace vitune {
+
+// Calls work(item) for the items of this CTA; `between` runs before every item but the first.
+template <class T, class Work>
+__device__ __forceinline__ void for_each_item(const AttentionParams& p, Work&& work) {
+  if constexpr (T::kPersistent) {
+#pragma unroll 1
+    for (int item = blockIdx.x; item < p.items; item += gridDim.x) {
+      if (item != int(blockIdx.x)) __syncthreads();  // shared memory may still be read
+      work(item);
+    }
+  } else {
+    work(int(blockIdx.x));
+  }
+}
+
+// Where one head's tensors begin.
+struct HeadPlace {
+  int batch, head;
+  const u16* q;
+  const u16* k;
+  const u16* v;
+
+  __device__ __forceinline__ HeadPlace(const AttentionParams& p, int index)
+      : batch(index / p.heads), head(index % p.heads) {
+    const int kv_head = head / p.heads_per_kv;
+    q = static_cast<const u16*>(p.q) + batch * p.q_view.batch + head * p.q_view.head;
+    k = static_cast<const u16*>(p.k) + batch * p.k_view.batch + kv_head * p.k_view.head;
+    v = static_cast<const u16*>(p.v) + batch * p.v_view.batch + kv_head * p.v_view.head;
+  }
+};
+
+// Streaming: an item is a block of kBlockM query rows of one head. Causal blocks are taken from the
+// last, which has the most keys, to the first.
+template <class T>
+struct StreamingItem {
+  int head_index, row0;
+  __device__ __forceinline__ StreamingItem(const AttentionParams& p, int item) {
+    const int blocks = ceil_div(p.queries, T::kBlockM);
+    const int block = item % blocks;
+    head_index = item / blocks;
+    row0 = (T::kCausal ? blocks - 1 - block : block) * T::kBlockM;
+  }
+};
+
+// Resident: an item is a share (1 / kRowSplit) of the rows of kHeadsPerCta heads.
+template <class T>
+struct ResidentItem {
+  int head_index;  // of this group of warps; may lie beyond the last head
+  int split;
+  __device__ __forceinline__ ResidentItem(int item, int group) {
+    split = item % T::kRowSplit;
+    head_index = item / T::kRowSplit * T::kHeadsPerCta + group;
+  }
+};
+
+}  // namespace vitune

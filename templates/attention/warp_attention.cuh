@@ -1,0 +1,323 @@
+// templates/attention/warp_attention.cuh -- One warp's rows against one step of keys: the
+// algorithm.
+//
+// attend() is a step of FlashAttention (Dao et al. 2022, 2023) on tensor cores: scores, bias and
+// mask, softmax, weighted sum of values. Scores and weights never leave registers: an mma
+// accumulator of Q K^T is laid out as the A operand of P V once it is rounded to 16 bits.
+#pragma once
+
+#include "attention/config.cuh"
+#include "attention/scores.cuh"
+#include "attention/softmax.cuh"
+#include "primitives/element.cuh"
+#include "primitives/shared.cuh"
+
+namespace vitune {
+
+// The queries of one warp as mma A operands, kept in registers or read from its rows for each step.
+template <class T>
+struct Queries {
+  u32 fragments[T::kQueryInRegisters ? T::kRowTiles : 1]
+               [T::kQueryInRegisters ? T::kHeadSteps + 1 : 1][4];
+  u32 address;  // of this lane's row and column for ldmatrix
+
+  __device__ __forceinline__ void init(u32 rows, int lane) {
+    address = rows + (lane & 15) * T::Rows::kPitch + (lane >> 4) * 16;
+    if constexpr (T::kQueryInRegisters) {
+#pragma unroll
+      for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+        for (int step = 0; step < T::kHeadSteps + T::kHalfStep; ++step)
+          read(fragments[r][step], r, step);
+      }
+    }
+  }
+  __device__ __forceinline__ void get(u32 (&a)[4], int r, int step) const {
+    if constexpr (T::kQueryInRegisters) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[i] = fragments[r][step][i];
+    } else {
+      read(a, r, step);
+    }
+  }
+
+ private:
+  // The last half step has eight columns: two matrices.
+  __device__ __forceinline__ void read(u32 (&a)[4], int r, int step) const {
+    const u32 from = address + 16 * r * T::Rows::kPitch + 32 * step;
+    if (T::kHalfStep && step == T::kHeadSteps) {
+      ldmatrix_x2(a[0], a[1], from);
+    } else {
+      ldmatrix_x4(a, from);
+    }
+  }
+};
+
+// Addresses of this lane for ldmatrix within a step's keys and values; see shared.cuh and
+// scores.cuh.
+template <class T>
+struct LaneOffsets {
+  u32 key_pair;      // two n8 tiles of keys, one k16 step
+  u32 key_half;      // two n8 tiles of keys, eight columns
+  u32 key_single;    // one n8 tile of keys, one k16 step
+  u32 value_pair;    // sixteen keys, two n8 tiles of columns
+  u32 value_single;  // eight keys, two n8 tiles of columns
+
+  __device__ __forceinline__ explicit LaneOffsets(int lane) {
+    constexpr int kPitch = T::Rows::kPitch;
+    const int i = lane & 7, second = (lane >> 3) & 1, third = lane >> 4;
+    key_pair = pair_key<T::kPermuted>(third, i) * kPitch + second * 16;
+    key_half = pair_key<T::kPermuted>(second, i) * kPitch;
+    key_single = i * kPitch + second * 16;
+    value_pair = pair_key<T::kPermuted>(second, i) * kPitch + third * 16;
+    value_single = i * kPitch + second * 16;
+  }
+};
+
+template <class T>
+struct WarpAttention {
+  using E = Element<T::kElement>;
+  using Bias = BiasPair<T::kBias>;
+
+  const LaneOffsets<T> lanes;
+  Queries<T> queries;
+  OnlineSoftmax<T> softmax;
+  ScoreRows<T, typename Bias::Value> bias_rows;
+  ScoreRows<T, unsigned char> mask_rows;
+  RowPlace place;
+  float scale;
+  float o[T::kRowTiles][T::kHeadTiles][4];
+
+  __device__ __forceinline__ explicit WarpAttention(int lane) : lanes(lane) {}
+
+  // Starts on new rows whose queries are in shared memory at `query_rows`.
+  __device__ __forceinline__ void begin(const AttentionParams& p, const RowPlace& at,
+                                        u32 query_rows) {
+    place = at;
+    scale = p.scale;
+    queries.init(query_rows, 4 * at.g + at.t);
+    // A bias is in natural units, so scores are scaled before it is added; else the scale is folded
+    // into the exponent.
+    softmax.init(T::kBias != 0 ? 1.f : p.scale);
+    if constexpr (T::kBias != 0) bias_rows.init(p.bias, p.bias_view, place, p.queries);
+    if constexpr (T::kMask) mask_rows.init(p.mask, p.mask_view, place, p.queries);
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < T::kHeadTiles; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) o[r][j][i] = 0.f;
+      }
+    }
+  }
+
+  static constexpr int kMaxTiles = T::kBlockN / 8;
+  using Scores = float[T::kRowTiles][kMaxTiles][4];
+
+  // One step over kWidth keys from key0 on, of which `limit` exist. `between` is called after the
+  // last read of the keys and before the first read of the values.
+  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst, class Between>
+  __device__ __forceinline__ void attend(u32 keys, u32 values, int key0, int limit,
+                                         Between&& between) {
+    Scores s;
+    fetch_operands<kWidth, kTail>(key0, limit);
+    mma_qk<kWidth>(s, keys);
+    between();
+    weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
+    if (T::kBias != 0 && softmax.extreme) {
+      mma_pv<kWidth, 0, true>(s, values, 0);
+    } else {
+      mma_pv<kWidth, 0, false>(s, values, 0);
+    }
+  }
+
+  // The same in two halves that overlap with the steps before and after: first the scores alone ...
+  template <int kWidth, bool kTail>
+  __device__ __forceinline__ void score(Scores& s, u32 keys, int key0, int limit) {
+    fetch_operands<kWidth, kTail>(key0, limit);
+    mma_qk<kWidth>(s, keys);
+  }
+  // ... then, for scores computed before, softmax and P V with the Q K^T of the next kNext keys (0:
+  // there is no next step) woven in: each chunk of scores makes room for its successor.
+  template <int kWidth, bool kTail, bool kDiagonal, int kNext, bool kNextTail>
+  __device__ __forceinline__ void advance(Scores& s, u32 values, u32 next_keys, int key0,
+                                          int limit) {
+    weigh_step<kWidth, kTail, kDiagonal, false>(s, key0, limit);
+    if constexpr (kNext > 0) {
+      fetch_operands<kNext, kNextTail>(key0 + T::kBlockN, limit - T::kBlockN);
+    }
+    if (T::kBias != 0 && softmax.extreme) {
+      mma_pv<kWidth, kNext, true>(s, values, next_keys);
+    } else {
+      mma_pv<kWidth, kNext, false>(s, values, next_keys);
+    }
+  }
+
+ private:
+  BiasTile<T, T::kBias != 0 ? T::kBlockN : 8> bias;
+  MaskTile<T, T::kBlockN> mask;
+
+  template <int kWidth, bool kTail>
+  __device__ __forceinline__ void fetch_operands(int key0, int limit) {
+    if constexpr (T::kBias != 0) bias.template load<kWidth, kTail>(bias_rows, key0, limit, place.t);
+    if constexpr (T::kMask) mask.template load<kWidth, kTail>(mask_rows, key0, limit, place.t);
+  }
+
+  // Bias, masks and the running maximum: afterwards the scores are ready to be weighed.
+  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst>
+  __device__ __forceinline__ void weigh_step(Scores& s, int key0, int limit) {
+    if constexpr (T::kBias != 0) bias.template add<kWidth>(s, scale);
+    if constexpr (T::kMask) mask.template apply<kWidth>(s);
+    if constexpr (kTail || kDiagonal)
+      mask_scores<T, kWidth, kTail, kDiagonal>(s, key0, limit, place);
+    float rescale[T::kRowTiles][2];
+    softmax.template update<kWidth / 8, kFirst>(s, rescale);
+    if constexpr (!kFirst) rescale_output(rescale);
+  }
+
+  // Q K^T of head columns [16 step, 16 step + 16) for the n8 tiles j and j + 1 of kTiles.
+  template <int kTiles>
+  __device__ __forceinline__ void mma_qk_pair(Scores& s, const u32 (&a)[T::kRowTiles][4], u32 keys,
+                                              int j, int step) {
+    const u32 from = keys + 8 * j * T::Rows::kPitch + 32 * step;
+    const bool pair = j + 1 < kTiles;
+    if (T::kHalfStep && step == T::kHeadSteps) {
+      u32 b0, b1 = 0;
+      if (pair) {
+        ldmatrix_x2(b0, b1, from + lanes.key_half);
+      } else {
+        ldmatrix_x1(b0, from + lanes.key_single);
+      }
+#pragma unroll
+      for (int r = 0; r < T::kRowTiles; ++r) {
+        E::mma_half(s[r][j], a[r][0], a[r][1], b0);
+        if (pair) E::mma_half(s[r][j + 1], a[r][0], a[r][1], b1);
+      }
+      return;
+    }
+    u32 b[4];
+    if (pair) {
+      ldmatrix_x4(b, from + lanes.key_pair);
+    } else {
+      ldmatrix_x2(b[0], b[1], from + lanes.key_single);
+    }
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+      E::mma(s[r][j], a[r], b[0], b[1]);
+      if (pair) E::mma(s[r][j + 1], a[r], b[2], b[3]);
+    }
+  }
+
+  __device__ __forceinline__ void clear_tile(Scores& s, int j) {
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[r][j][i] = 0.f;
+    }
+  }
+
+  // s = Q K^T for kWidth keys.
+  template <int kWidth>
+  __device__ __forceinline__ void mma_qk(Scores& s, u32 keys) {
+    constexpr int kTiles = kWidth / 8;
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j) clear_tile(s, j);
+#pragma unroll
+    for (int step = 0; step < T::kHeadSteps + T::kHalfStep; ++step) {
+      u32 a[T::kRowTiles][4];
+#pragma unroll
+      for (int r = 0; r < T::kRowTiles; ++r) queries.get(a[r], r, step);
+#pragma unroll
+      for (int j = 0; j < kTiles; j += 2) mma_qk_pair<kTiles>(s, a, keys, j, step);
+    }
+  }
+
+  __device__ __forceinline__ void rescale_output(const float (&factor)[T::kRowTiles][2]) {
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < T::kHeadTiles; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) o[r][j][i] *= factor[r][i / 2];
+      }
+    }
+  }
+
+  // The weights of tile j of row tile r as half of an A operand.
+  template <bool kExtreme>
+  __device__ __forceinline__ void weigh_tile(u32& upper, u32& lower, const Scores& s, int r,
+                                             int j) {
+    upper = E::pack(softmax.template weigh<kExtreme>(s[r][j][0], r, 0),
+                    softmax.template weigh<kExtreme>(s[r][j][1], r, 0));
+    lower = E::pack(softmax.template weigh<kExtreme>(s[r][j][2], r, 1),
+                    softmax.template weigh<kExtreme>(s[r][j][3], r, 1));
+  }
+
+  // o += P V, with the weights computed sixteen keys at a time so that they take over the registers
+  // of the scores and their exponentials overlap with the matrix products before them. With kNext >
+  // 0 the freed registers take the next step's scores at once.
+  template <int kWidth, int kNext, bool kExtreme>
+  __device__ __forceinline__ void mma_pv(Scores& s, u32 values, u32 next_keys) {
+    constexpr int kTiles = kWidth / 8;
+    constexpr int kNextTiles = kNext / 8;
+    constexpr int kColumns = ceil_div(T::kHeadTiles, 2);  // as many as there are steps of Q K^T
+#pragma unroll
+    for (int j = 0; j < kTiles; j += 2) {
+      u32 a[T::kRowTiles][4];
+#pragma unroll
+      for (int r = 0; r < T::kRowTiles; ++r) {
+        weigh_tile<kExtreme>(a[r][0], a[r][1], s, r, j);
+        if (j + 1 < kTiles) weigh_tile<kExtreme>(a[r][2], a[r][3], s, r, j + 1);
+      }
+      if (j < kNextTiles) clear_tile(s, j);
+      if (j + 1 < kNextTiles) clear_tile(s, j + 1);
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) {
+        if (j < kNextTiles) mma_qk_chunk<kNextTiles>(s, next_keys, j, n);
+        if (j + 1 < kTiles) {
+          mma_pv_sixteen(a, values + 8 * j * T::Rows::kPitch + lanes.value_pair, 2 * n);
+        } else {
+          mma_pv_eight(a, values + 8 * j * T::Rows::kPitch + lanes.value_single, 2 * n);
+        }
+      }
+    }
+  }
+  template <int kTiles>
+  __device__ __forceinline__ void mma_qk_chunk(Scores& s, u32 keys, int j, int step) {
+    u32 q[T::kRowTiles][4];
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) queries.get(q[r], r, step);
+    mma_qk_pair<kTiles>(s, q, keys, j, step);
+  }
+
+  // Sixteen keys for the n8 column tiles n and n + 1.
+  __device__ __forceinline__ void mma_pv_sixteen(const u32 (&a)[T::kRowTiles][4], u32 from, int n) {
+    u32 b[4];
+    if (n + 1 < T::kHeadTiles) {
+      ldmatrix_x4_trans(b, from + 16 * n);
+    } else {
+      ldmatrix_x2_trans(b[0], b[1], from + 16 * n);
+    }
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+      E::mma(o[r][n], a[r], b[0], b[1]);
+      if (n + 1 < T::kHeadTiles) E::mma(o[r][n + 1], a[r], b[2], b[3]);
+    }
+  }
+  // Eight keys, the lone last tile of an odd number.
+  __device__ __forceinline__ void mma_pv_eight(const u32 (&a)[T::kRowTiles][4], u32 from, int n) {
+    u32 b0, b1 = 0;
+    if (n + 1 < T::kHeadTiles) {
+      ldmatrix_x2_trans(b0, b1, from + 16 * n);
+    } else {
+      ldmatrix_x1_trans(b0, from + 16 * n);
+    }
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+      E::mma_half(o[r][n], a[r][0], a[r][1], b0);
+      if (n + 1 < T::kHeadTiles) E::mma_half(o[r][n + 1], a[r][0], a[r][1], b1);
+    }
+  }
+};
+
+}  // namespace vitune
