@@ -17,7 +17,6 @@
 //   kRowTiles       16-row tiles per warp that are worked on at once: 1 or 2
 //   kBlockN         keys per step
 //   kStages         K/V tiles in flight (streaming); query tiles in flight (resident): 1 or more
-//   kPipelined      1 = the scores of a step are computed during the softmax and P V of the step
 //   before kQueryInRegisters  1 = query fragments stay in registers, 0 = they are read again for
 //   each step kHeadsPerCta    heads (windows) that a resident CTA works on at once, each by its own
 //   warps kRowSplit       CTAs that share the rows of a head (resident) kKeys           token count
@@ -90,11 +89,6 @@ struct Traits : C {
                 "the resident schedule has one or two query tiles");
   static_assert(C::kResident == 0 || C::kStages == 1 || C::kQueryInRegisters,
                 "a second query tile is of use only if queries move on to registers");
-  static_assert(!C::kPipelined || C::kQueryInRegisters, "kPipelined needs queries in registers");
-  static_assert(!C::kPipelined || C::kResident || C::kStages >= 2,
-                "kPipelined needs the keys of the next step: at least two stages");
-  static_assert(!C::kPipelined || !C::kResident || Keys::kCount >= 2,
-                "kPipelined needs at least two steps of keys");
   static_assert(C::kSharedBytes == kBytes,
                 "kSharedBytes differs from the kernel's layout: the launch plan is out of step");
 };

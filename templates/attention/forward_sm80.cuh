@@ -129,72 +129,17 @@ __device__ __forceinline__ void stream_staged(WarpAttention<T>& warp, const Atte
   }
 }
 
-// Starts the copies that run ahead of the first step: one commit group each.
+// Starts the copies that run ahead of the first step: one commit group per stage.
 template <class T>
 __device__ __forceinline__ void fill_stages(const StreamedTiles<T>& tiles, int steps) {
-  if constexpr (T::kPipelined || T::kStages == 1) {
-    tiles.load_keys(0, 0);
-    copy_commit();
-  }
+  tiles.load_keys(0, 0);
+  if constexpr (T::kStages > 1) tiles.load_values(0, 0);
+  copy_commit();
 #pragma unroll
-  for (int stage = 0; stage + 1 < T::kStages; ++stage) {
-    const int key_step = T::kPipelined ? stage + 1 : stage;
-    if (key_step < steps) tiles.load_keys(key_step, key_step);
+  for (int stage = 1; stage + 1 < T::kStages; ++stage) {
+    if (stage < steps) tiles.load_keys(stage, stage);
     if (stage < steps) tiles.load_values(stage, stage);
     copy_commit();
-  }
-}
-
-// One step of a pipelined CTA: `limit` keys are left, of `steps` steps this is number `step`.
-template <class T>
-__device__ __forceinline__ void pipelined_step(WarpAttention<T>& warp,
-                                               typename WarpAttention<T>::Scores& s, u32 values,
-                                               u32 next_keys, int step, int steps, int limit) {
-  constexpr int kTail = T::Keys::kTailWidth;
-  const int key0 = step * T::kBlockN;
-  if constexpr (T::kCausal) {
-    // Rows of a causal block end at different steps: the last one is not narrower than the others.
-    if (step + 1 < steps) {
-      warp.template advance<T::kBlockN, true, true, T::kBlockN, true>(s, values, next_keys, key0,
-                                                                      limit);
-    } else {
-      warp.template advance<T::kBlockN, true, true, 0, true>(s, values, next_keys, key0, limit);
-    }
-  } else {
-    if (step + 2 < steps) {
-      warp.template advance<T::kBlockN, false, false, T::kBlockN, false>(s, values, next_keys, key0,
-                                                                         limit);
-    } else if (step + 1 < steps) {
-      warp.template advance<T::kBlockN, false, false, kTail, true>(s, values, next_keys, key0,
-                                                                   limit);
-    } else {
-      warp.template advance<kTail, true, false, 0, true>(s, values, next_keys, key0, limit);
-    }
-  }
-}
-
-// Pipelined: the scores of a step are computed during the step before, so its keys must be there
-// one step earlier than its values: K runs one step ahead of V.
-template <class T>
-__device__ __forceinline__ void stream_pipelined(WarpAttention<T>& warp, const AttentionParams& p,
-                                                 const StreamedTiles<T>& tiles, int steps,
-                                                 bool active) {
-  const int total = T::kKeys > 0 ? T::kKeys : p.keys;
-  typename WarpAttention<T>::Scores s;
-  copy_wait<T::kStages - 1>();
-  __syncthreads();  // the first keys are there
-  if (active) warp.template score<T::kBlockN, true>(s, tiles.keys, 0, total);
-#pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
-    copy_wait<max_of(T::kStages - 2, 0)>();
-    __syncthreads();  // this step's values and the next step's keys are there
-    const int ahead = step + T::kStages - 1;
-    if (ahead + 1 < steps) tiles.load_keys(ahead + 1, (ahead + 1) % T::kStages);
-    if (ahead < steps) tiles.load_values(ahead, ahead % T::kStages);
-    copy_commit();
-    const u32 values = tiles.values + (step % T::kStages) * T::kTileBytes;
-    const u32 next_keys = tiles.keys + ((step + 1) % T::kStages) * T::kTileBytes;
-    if (active) pipelined_step(warp, s, values, next_keys, step, steps, total - step * T::kBlockN);
   }
 }
 
@@ -213,15 +158,12 @@ __device__ __forceinline__ void streaming_item(const AttentionParams& p, u32 sha
   if (active) load_queries<T>(p, head, row0, query_rows);
   copy_commit();
   fill_stages(tiles, steps);
-  copy_wait<T::kStages -
-            (T::kStages > 1 && !T::kPipelined)>();  // the queries, read by this warp only
+  copy_wait<max_of(T::kStages - 1, 1)>();  // the queries, which only this warp reads
   __syncwarp();
 
   WarpAttention<T> warp(threadIdx.x % kWarpSize);
   if (active) warp.begin(p, row_place(row0, head), query_rows);
-  if constexpr (T::kPipelined) {
-    stream_pipelined(warp, p, tiles, steps, active);
-  } else if constexpr (T::kStages == 1) {
+  if constexpr (T::kStages == 1) {
     stream_single(warp, p, tiles, steps, active);
   } else {
     stream_staged(warp, p, tiles, steps, active);
@@ -260,31 +202,6 @@ __device__ __forceinline__ void resident_steps(WarpAttention<T>& warp, u32 keys,
     warp.template attend<Keys::kTailWidth, kTail, T::kCausal, true>(keys, values, 0,
                                                                     Keys::kTailKeys, between);
   }
-}
-
-// The same with the scores of each step computed during the step before.
-template <class T, class Between>
-__device__ __forceinline__ void resident_steps_pipelined(WarpAttention<T>& warp, u32 keys,
-                                                         u32 values, Between&& between) {
-  using Keys = typename T::Keys;
-  constexpr int kLast = Keys::kCount - 1;
-  constexpr bool kTail = Keys::kTailKeys != Keys::kTailWidth;
-  typename WarpAttention<T>::Scores s;
-  warp.template score<T::kBlockN, false>(s, keys, 0, T::kKeys);
-  between();
-#pragma unroll 1
-  for (int step = 0; step + 1 < kLast; ++step) {
-    const u32 offset = step * T::kTileBytes;
-    warp.template advance<T::kBlockN, false, T::kCausal, T::kBlockN, false>(
-        s, values + offset, keys + offset + T::kTileBytes, step * T::kBlockN,
-        T::kKeys - step * T::kBlockN);
-  }
-  constexpr u32 kOffset = kLast * T::kTileBytes;
-  warp.template advance<T::kBlockN, false, T::kCausal, Keys::kTailWidth, kTail>(
-      s, values + kOffset - T::kTileBytes, keys + kOffset, (kLast - 1) * T::kBlockN,
-      Keys::kTailKeys + T::kBlockN);
-  warp.template advance<Keys::kTailWidth, kTail, T::kCausal, 0, false>(
-      s, values + kOffset, keys, kLast * T::kBlockN, Keys::kTailKeys);
 }
 
 template <class T>
@@ -333,11 +250,7 @@ __device__ __forceinline__ void resident_item(const AttentionParams& p, u32 shar
       load_queries<T>(p, head, next, query_rows + buffer * T::kQueryBytes);
       copy_commit();
     }
-    if constexpr (T::kPipelined) {
-      resident_steps_pipelined(warp, keys, values, wait_values);
-    } else {
-      resident_steps(warp, keys, values, wait_values);
-    }
+    resident_steps(warp, keys, values, wait_values);
     Epilogue<T>::store(p, warp.place, rows, warp.o, warp.softmax);
     if (T::kStages == 1 && next < p.queries) {
       load_queries<T>(p, head, next, rows);

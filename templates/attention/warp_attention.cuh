@@ -125,31 +125,9 @@ struct WarpAttention {
     between();
     weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
     if (T::kBias != 0 && softmax.extreme) {
-      mma_pv<kWidth, 0, true>(s, values, 0);
+      mma_pv<kWidth, true>(s, values);
     } else {
-      mma_pv<kWidth, 0, false>(s, values, 0);
-    }
-  }
-
-  // The same in two halves that overlap with the steps before and after: first the scores alone ...
-  template <int kWidth, bool kTail>
-  __device__ __forceinline__ void score(Scores& s, u32 keys, int key0, int limit) {
-    fetch_operands<kWidth, kTail>(key0, limit);
-    mma_qk<kWidth>(s, keys);
-  }
-  // ... then, for scores computed before, softmax and P V with the Q K^T of the next kNext keys (0:
-  // there is no next step) woven in: each chunk of scores makes room for its successor.
-  template <int kWidth, bool kTail, bool kDiagonal, int kNext, bool kNextTail>
-  __device__ __forceinline__ void advance(Scores& s, u32 values, u32 next_keys, int key0,
-                                          int limit) {
-    weigh_step<kWidth, kTail, kDiagonal, false>(s, key0, limit);
-    if constexpr (kNext > 0) {
-      fetch_operands<kNext, kNextTail>(key0 + T::kBlockN, limit - T::kBlockN);
-    }
-    if (T::kBias != 0 && softmax.extreme) {
-      mma_pv<kWidth, kNext, true>(s, values, next_keys);
-    } else {
-      mma_pv<kWidth, kNext, false>(s, values, next_keys);
+      mma_pv<kWidth, false>(s, values);
     }
   }
 
@@ -254,13 +232,10 @@ struct WarpAttention {
   }
 
   // o += P V, with the weights computed sixteen keys at a time so that they take over the registers
-  // of the scores and their exponentials overlap with the matrix products before them. With kNext >
-  // 0 the freed registers take the next step's scores at once.
-  template <int kWidth, int kNext, bool kExtreme>
-  __device__ __forceinline__ void mma_pv(Scores& s, u32 values, u32 next_keys) {
+  // of the scores and their exponentials overlap with the matrix products before them.
+  template <int kWidth, bool kExtreme>
+  __device__ __forceinline__ void mma_pv(const Scores& s, u32 values) {
     constexpr int kTiles = kWidth / 8;
-    constexpr int kNextTiles = kNext / 8;
-    constexpr int kColumns = ceil_div(T::kHeadTiles, 2);  // as many as there are steps of Q K^T
 #pragma unroll
     for (int j = 0; j < kTiles; j += 2) {
       u32 a[T::kRowTiles][4];
@@ -269,25 +244,16 @@ struct WarpAttention {
         weigh_tile<kExtreme>(a[r][0], a[r][1], s, r, j);
         if (j + 1 < kTiles) weigh_tile<kExtreme>(a[r][2], a[r][3], s, r, j + 1);
       }
-      if (j < kNextTiles) clear_tile(s, j);
-      if (j + 1 < kNextTiles) clear_tile(s, j + 1);
+      const u32 from = values + 8 * j * T::Rows::kPitch;
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) {
-        if (j < kNextTiles) mma_qk_chunk<kNextTiles>(s, next_keys, j, n);
+      for (int n = 0; n < T::kHeadTiles; n += 2) {
         if (j + 1 < kTiles) {
-          mma_pv_sixteen(a, values + 8 * j * T::Rows::kPitch + lanes.value_pair, 2 * n);
+          mma_pv_sixteen(a, from + lanes.value_pair, n);
         } else {
-          mma_pv_eight(a, values + 8 * j * T::Rows::kPitch + lanes.value_single, 2 * n);
+          mma_pv_eight(a, from + lanes.value_single, n);
         }
       }
     }
-  }
-  template <int kTiles>
-  __device__ __forceinline__ void mma_qk_chunk(Scores& s, u32 keys, int j, int step) {
-    u32 q[T::kRowTiles][4];
-#pragma unroll
-    for (int r = 0; r < T::kRowTiles; ++r) queries.get(q[r], r, step);
-    mma_qk_pair<kTiles>(s, q, keys, j, step);
   }
 
   // Sixteen keys for the n8 column tiles n and n + 1.
