@@ -4,6 +4,8 @@
 // of the device wins. docs/kernels.md has the measurements behind the order.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/checked.h"
 #include "core/error.h"
 #include "generator/attention/facts.h"
@@ -50,12 +52,30 @@ std::vector<Config> preferences(const AttentionProblem& problem) {
   return list;
 }
 
+// Leaves room for as many CTAs per SM as shared memory holds, unless that would starve a warp of
+// registers: more CTAs hide the latency of each other's loads.
+Config with_room(Config config, const ParameterSpace& space, const AttentionProblem& problem,
+                 const DeviceInfo& device) {
+  constexpr std::int64_t kComfort =
+      28;  // registers beyond the live ones for addresses and operands
+  const AttentionShape shape(problem, config);
+  for (std::int64_t ctas : {8, 6, 5, 4, 3, 2}) {
+    const std::int64_t registers =
+        device.registers_per_sm / (round_up(shape.threads(), 128) * ctas);
+    if (shape.live_registers() + kComfort > registers) continue;
+    Config roomy = config;
+    roomy.set("kMinCtas", ctas);
+    if (!space.explain(roomy)) return roomy;
+  }
+  return config;
+}
+
 }  // namespace
 
 Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device) {
   const ParameterSpace space = attention_space(problem, device);
   for (const Config& config : preferences(problem)) {
-    if (!space.explain(config)) return config;
+    if (!space.explain(config)) return with_room(config, space, problem, device);
   }
   throw Error(
       ErrorCode::kUnsupported,

@@ -88,6 +88,19 @@ std::vector<NamedRule> schedule_rules() {
          }
          return std::nullopt;
        }},
+      {"persistent CTAs belong to the resident schedule",
+       {"kResident", "kPersistent"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.persistent || s.resident) return std::nullopt;
+         return "kPersistent = 1 needs kResident = 1: a streaming CTA keeps nothing for its next "
+                "item";
+       }},
+      {"queries are read from shared memory again only where registers are short",
+       {"kRowTiles", "kBlockN", "kQueryInRegisters"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.query_in_registers || s.live_registers() >= 88) return std::nullopt;
+         return fmt::format("{} live registers leave room for the queries", s.live_registers());
+       }},
       {"warps are split evenly between the heads of a CTA",
        {"kWarps", "kHeadsPerCta"},
        [](const AttentionShape& s) -> std::optional<std::string> {
@@ -168,8 +181,8 @@ std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
          if (s.min_ctas == 1) return std::nullopt;
          const std::int64_t cap = register_cap(device, s.threads(), s.min_ctas);
          if (cap >= 255) return fmt::format("kMinCtas = {} does not bind", s.min_ctas);
-         if (s.live_registers() + 24 > cap) {
-           return fmt::format("{} live registers + 24 > {}", s.live_registers(), cap);
+         if (s.live_registers() + 12 > cap) {
+           return fmt::format("{} live registers + 12 > {}", s.live_registers(), cap);
          }
          if (cap > 2 * s.live_registers() + 64)
            return fmt::format("a cap of {} does not bind", cap);

@@ -1,0 +1,65 @@
+// generator/attention/problem_internal.h -- What the files of AttentionProblem share; not for
+// others.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "generator/attention/problem.h"
+
+namespace vitune::problem_internal {
+
+inline constexpr std::int64_t kMaxInt32 = 2147483647;
+inline constexpr std::int64_t kMaxRows = std::int64_t{1} << 24;
+inline constexpr std::int64_t kMaxBytes = std::int64_t{1} << 47;  // exclusive, per tensor
+
+enum class Tensor { kQ, kK, kV, kO };
+inline constexpr std::array kTensors = {Tensor::kQ, Tensor::kK, Tensor::kV, Tensor::kO};
+std::string_view tensor_name(Tensor tensor);  // "q"
+
+// Layouts that have a name in the text, the preferred one first.
+enum class Layout { kPacked, kBnhd, kBhnd };
+inline constexpr std::array kLayouts = {Layout::kPacked, Layout::kBnhd, Layout::kBhnd};
+std::string_view layout_name(Layout layout);  // "packed"
+
+// Batch, head and row counts of one tensor of the problem.
+struct TensorExtents {
+  std::int64_t batch, heads, rows;
+};
+TensorExtents extents_of(const AttentionProblem& problem, Tensor tensor);
+const TensorStrides& strides_of(const AttentionProblem& problem, Tensor tensor);
+TensorStrides& strides_of(AttentionProblem& problem, Tensor tensor);
+
+// Strides of `tensor` in `layout`, or nothing where it has none: packed needs nq = nk and is never
+// a layout of o.
+std::optional<TensorStrides> layout_strides(const AttentionProblem& problem, Tensor tensor,
+                                            Layout layout);
+
+// Whether `tensor` has this layout, up to strides of dimensions of extent 1.
+bool has_layout(const AttentionProblem& problem, Tensor tensor, Layout layout);
+// The preferred layout that `tensor` has, or nothing.
+std::optional<Layout> layout_of(const AttentionProblem& problem, Tensor tensor);
+
+using ScoreDims = std::array<std::int64_t, 4>;  // batch entries, heads, query rows, key rows
+// The operand with strides of dimensions of extent 1 set to 0, and one batch entry if they
+// coincide.
+ScoreOperand canonical_operand(const AttentionProblem& problem, const ScoreOperand& operand);
+// What the operand's dimensions hold: 1 where its stride is 0.
+ScoreDims score_dims(const AttentionProblem& problem, const ScoreOperand& operand);
+// Row-major strides of `dims`, 0 where a dimension is 1.
+std::array<std::int64_t, 4> contiguous_strides(const ScoreDims& dims);
+
+// Elements from the first to one past the last that a view touches, or nothing if that overflows.
+std::optional<std::int64_t> extent_of(const AttentionProblem& problem, Tensor tensor);
+std::optional<std::int64_t> extent_of(const AttentionProblem& problem, const ScoreOperand& operand);
+
+// The part of validate() that looks at everything but the tensors.
+void validate_sizes(const AttentionProblem& problem);
+
+// `text` between quotes, fit for a terminal: control and non-ASCII bytes as \xHH, cut at 64.
+std::string in_quotes(std::string_view text);
+
+}  // namespace vitune::problem_internal

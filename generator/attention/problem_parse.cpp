@@ -1,0 +1,277 @@
+// generator/attention/problem_parse.cpp -- Reads the text of a problem (grammar: docs/problems.md).
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+#include "generator/attention/problem_internal.h"
+
+namespace vitune {
+namespace {
+
+using problem_internal::contiguous_strides;
+using problem_internal::in_quotes;
+using problem_internal::kLayouts;
+using problem_internal::kTensors;
+using problem_internal::Layout;
+using problem_internal::layout_name;
+using problem_internal::layout_strides;
+using problem_internal::ScoreDims;
+using problem_internal::strides_of;
+using problem_internal::Tensor;
+using problem_internal::tensor_name;
+
+constexpr std::size_t kMaxText = 4096;
+constexpr std::string_view kKeys[] = {"b", "h", "hkv", "n", "nq",    "nk",   "d",    "layout",
+                                      "q", "k", "v",   "o", "scale", "bias", "mask", "align"};
+constexpr std::string_view kFlags[] = {"bf16", "fp16", "causal", "lse"};
+constexpr std::string_view kForeignTypes[] = {"fp32", "fp64", "tf32", "fp8", "int8", "bool"};
+
+[[noreturn]] void malformed(const std::string& what) { throw Error(ErrorCode::kUsage, what); }
+
+bool contains(std::span<const std::string_view> list, std::string_view word) {
+  return std::ranges::find(list, word) != list.end();
+}
+
+std::vector<std::string_view> split(std::string_view text, std::string_view separators,
+                                    bool keep_empty) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = std::min(text.find_first_of(separators), text.size());
+    if (end > 0 || keep_empty) parts.push_back(text.substr(0, end));
+    if (end == text.size()) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::int64_t integer(std::string_view text, std::string_view where) {
+  std::int64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code == std::errc::result_out_of_range) {
+    malformed(fmt::format("{}: {} does not fit 64 bits", where, in_quotes(text)));
+  }
+  if (code != std::errc() || end != text.data() + text.size()) {
+    malformed(fmt::format("{}: {} is not a whole number", where, in_quotes(text)));
+  }
+  return value;
+}
+
+double positive_number(std::string_view text, std::string_view where) {
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || std::isnan(value)) {
+    malformed(
+        fmt::format("{}: {} is not a number in the range of a double", where, in_quotes(text)));
+  }
+  return value;
+}
+
+// The words of a problem text: flags with an empty value, keys with what stands behind "=".
+class Words {
+ public:
+  explicit Words(std::string_view text) {
+    if (text.size() > kMaxText) {
+      malformed(fmt::format("the problem text has {} characters: {} are the most", text.size(),
+                            kMaxText));
+    }
+    std::vector<std::string_view> words = split(text, " \t\r\n\v\f", false);
+    if (!words.empty() && words[0] == "attention") words.erase(words.begin());
+    if (words.empty()) malformed("the problem text is empty: try 'bf16 b=32 h=12 n=197 d=64'");
+    for (const std::string_view word : words) add(word);
+  }
+
+  bool flag(std::string_view name) const { return values_.count(name) > 0; }
+  std::optional<std::string_view> find(std::string_view key) const {
+    const auto it = values_.find(key);
+    return it == values_.end() ? std::nullopt : std::optional(it->second);
+  }
+  std::optional<std::int64_t> number(std::string_view key) const {
+    const auto text = find(key);
+    return text ? std::optional(integer(*text, key)) : std::nullopt;
+  }
+  std::int64_t required(std::string_view key, std::string_view meaning) const {
+    if (const auto value = number(key)) return *value;
+    malformed(fmt::format("{}= ({}) is missing: try 'bf16 b=32 h=12 n=197 d=64'", key, meaning));
+  }
+
+ private:
+  void add(std::string_view word) {
+    const std::size_t equals = word.find('=');
+    const std::string_view key = word.substr(0, equals);
+    const bool has_value = equals != std::string_view::npos;
+    if (!has_value && contains(kForeignTypes, word)) {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("dtype {} is not supported: use bf16 or fp16", word));
+    }
+    if (!contains(has_value ? std::span<const std::string_view>(kKeys) : kFlags, key)) {
+      malformed(fmt::format("unknown word {} in the problem text: use {} and {}=...",
+                            in_quotes(word), fmt::join(kFlags, ", "), fmt::join(kKeys, "=, ")));
+    }
+    const std::string_view value = has_value ? word.substr(equals + 1) : std::string_view();
+    if (has_value && value.empty()) malformed(fmt::format("{}= has no value", key));
+    if (!values_.emplace(key, value).second) malformed(fmt::format("{} is given twice", key));
+  }
+
+  std::map<std::string_view, std::string_view> values_;
+};
+
+void read_sizes(const Words& words, AttentionProblem& p) {
+  if (words.flag("bf16") == words.flag("fp16")) {
+    malformed(words.flag("bf16") ? "bf16 and fp16 are both given: q, k, v and o have one dtype"
+                                 : "the dtype is missing: begin with bf16 or fp16");
+  }
+  p.dtype = words.flag("bf16") ? ElementType::kBf16 : ElementType::kFp16;
+  p.batch = words.required("b", "batch");
+  p.heads = words.required("h", "heads");
+  p.kv_heads = words.number("hkv").value_or(p.heads);
+  if (words.find("n")) {
+    if (words.find("nq") || words.find("nk")) {
+      malformed("n= sets both nq and nk: give either n= or nq= and nk=");
+    }
+    p.nq = p.nk = *words.number("n");
+  } else {
+    p.nq = words.required("nq", "query rows; n= sets nq and nk");
+    p.nk = words.required("nk", "key rows; n= sets nq and nk");
+  }
+  p.d = words.required("d", "head size");
+  p.causal = words.flag("causal");
+  p.lse = words.flag("lse");
+  p.alignment = words.number("align").value_or(16);
+  const auto scale = words.find("scale");
+  // A wrong d is validate's to report, not the default scale's.
+  p.scale = scale ? positive_number(*scale, "scale") : p.d > 0 ? default_scale(p.d) : 1.0;
+}
+
+Layout named_layout(std::string_view name, std::string_view key) {
+  for (const Layout layout : kLayouts) {
+    if (layout_name(layout) == name) return layout;
+  }
+  malformed(fmt::format("{}={} is no layout: use packed, bnhd or bhnd{}", key, in_quotes(name),
+                        key == "layout" ? "" : ", or @batch,head,row strides"));
+}
+
+TensorStrides strides_in(const AttentionProblem& p, Tensor tensor, Layout layout) {
+  if (const auto strides = layout_strides(p, tensor, layout)) return *strides;
+  if (tensor == Tensor::kO) {
+    malformed("o=packed is no layout of the output: use o=bnhd, o=bhnd or o=@batch,head,row");
+  }
+  malformed(fmt::format(
+      "layout packed needs nq = nk, since q, k and v share the rows of one tensor; given nq={} "
+      "nk={}: use bnhd, bhnd or @batch,head,row",
+      p.nq, p.nk));
+}
+
+TensorStrides explicit_strides(std::string_view text, std::string_view key) {
+  const auto parts = split(text, ",", true);
+  if (parts.size() != 3) {
+    malformed(fmt::format("{}=@ takes 3 strides (batch,head,row) in elements; given {}", key,
+                          in_quotes(text)));
+  }
+  return {integer(parts[0], key), integer(parts[1], key), integer(parts[2], key)};
+}
+
+void read_layouts(const Words& words, AttentionProblem& p) {
+  const auto common = words.find("layout");
+  Layout layout = p.nq == p.nk ? Layout::kPacked : Layout::kBnhd;
+  if (common) {
+    layout = named_layout(*common, "layout");
+    strides_in(p, Tensor::kQ, layout);  // refuses packed with nq != nk even if all is overridden
+  }
+  for (const Tensor tensor : kTensors) {
+    const std::string_view key = tensor_name(tensor);
+    const auto given = words.find(key);
+    TensorStrides& strides = strides_of(p, tensor);
+    if (!given) {
+      // The output's heads are joined next: row after row, whatever the inputs look like.
+      strides = strides_in(p, tensor, tensor == Tensor::kO ? Layout::kBnhd : layout);
+    } else if (given->front() == '@') {
+      strides = explicit_strides(given->substr(1), key);
+    } else {
+      strides = strides_in(p, tensor, named_layout(*given, key));
+    }
+  }
+}
+
+ElementType operand_type(std::string_view name, std::string_view key) {
+  for (const auto type :
+       {ElementType::kFp32, ElementType::kFp16, ElementType::kBf16, ElementType::kBool}) {
+    if (element_name(type) == name) return type;
+  }
+  malformed(fmt::format("{}: {} is no type: write {}", key, in_quotes(name),
+                        key == "mask" ? "mask=bool:1x1xNqxNk" : "bias=bf16:1xHxNqxNk"));
+}
+
+// Right-aligned, as broadcasting does it: missing dimensions in front are 1.
+ScoreDims operand_dims(std::string_view text, std::string_view key, std::size_t& rank) {
+  const auto parts = split(text, "x", true);
+  rank = parts.size();
+  if (rank < 2 || rank > 4) {
+    malformed(
+        fmt::format("{}: {} are not 2 to 4 dimensions such as 1x12x197x197", key, in_quotes(text)));
+  }
+  ScoreDims dims = {1, 1, 1, 1};
+  for (std::size_t i = 0; i < rank; ++i) dims[4 - rank + i] = integer(parts[i], key);
+  return dims;
+}
+
+void check_dims(const AttentionProblem& p, const ScoreDims& dims, std::string_view key) {
+  const bool batch_fits = dims[0] >= 1 && dims[0] <= p.batch && p.batch % dims[0] == 0;
+  const auto fits = [](std::int64_t dim, std::int64_t extent) { return dim == 1 || dim == extent; };
+  if (batch_fits && fits(dims[1], p.heads) && fits(dims[2], p.nq) && fits(dims[3], p.nk)) return;
+  malformed(fmt::format(
+      "{} of {} does not broadcast to {}x{}x{}x{}: each dimension is 1 or that of the scores, and "
+      "the first may be a number of windows that divides b",
+      key, fmt::join(dims, "x"), p.batch, p.heads, p.nq, p.nk));
+}
+
+// "fp32:1x12x197x197" or "fp32:1x12x197x197@465708,38809,197,1".
+ScoreOperand read_operand(const AttentionProblem& p, std::string_view text, std::string_view key) {
+  const std::size_t colon = text.find(':');
+  ScoreOperand operand;
+  operand.type = operand_type(text.substr(0, colon), key);
+  if (colon == std::string_view::npos) {
+    malformed(fmt::format("{}={} names no dimensions: write {}={}:1x1x{}x{}", key, in_quotes(text),
+                          key, element_name(operand.type), p.nq, p.nk));
+  }
+  const std::string_view shape = text.substr(colon + 1);
+  const std::size_t at = shape.find('@');
+  std::size_t rank = 0;
+  const ScoreDims dims = operand_dims(shape.substr(0, at), key, rank);
+  check_dims(p, dims, key);
+  operand.batches = dims[0];
+  operand.strides = contiguous_strides(dims);
+  if (at == std::string_view::npos) return operand;
+  const auto parts = split(shape.substr(at + 1), ",", true);
+  if (parts.size() != rank) {
+    malformed(fmt::format("{}: {} strides for {} dimensions", key, parts.size(), rank));
+  }
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::size_t dimension = 4 - rank + i;
+    const std::int64_t stride = integer(parts[i], key);
+    operand.strides[dimension] = dims[dimension] == 1 ? 0 : stride;
+  }
+  return operand;
+}
+
+}  // namespace
+
+AttentionProblem AttentionProblem::parse(std::string_view text) {
+  const Words words(text);
+  AttentionProblem problem;
+  read_sizes(words, problem);
+  problem_internal::validate_sizes(problem);
+  read_layouts(words, problem);
+  if (const auto bias = words.find("bias")) problem.bias = read_operand(problem, *bias, "bias");
+  if (const auto mask = words.find("mask")) problem.mask = read_operand(problem, *mask, "mask");
+  problem.validate();
+  return problem.canonical();
+}
+
+}  // namespace vitune

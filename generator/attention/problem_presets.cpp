@@ -1,0 +1,99 @@
+// generator/attention/problem_presets.cpp -- The shipped presets: parts of
+// data/bench_problems.json.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "core/error.h"
+#include "generator/attention/problem_internal.h"
+#include "generator/attention/problem_set.h"
+
+namespace vitune {
+namespace {
+
+// A preset is a group, a list of names, or (neither given) the whole file.
+struct Preset {
+  std::string_view name, description, group;
+  std::span<const std::string_view> members;
+};
+
+constexpr std::string_view kVitB16[] = {"ViT-B/16@224 b1", "ViT-B/16@224 b8", "ViT-B/16@224 b32",
+                                        "ViT-B/16@224 b128"};
+
+constexpr std::string_view kRecorded[] = {
+    "ViT-B/16@224 b1",     "ViT-B/16@224 b32",       "ViT-B/16@224 b128",   "ViT-B/16@384 b32",
+    "ViT-B/16@512 b32",    "ViT-H/14@224 b32",       "Swin-T st1 b32 bias", "BEiT-B b32 bias",
+    "MAP pool So400m b64", "CLIP text causal77 b256"};
+
+constexpr Preset kPresets[] = {
+    {"vit-b16", "ViT-B/16 at 224 pixels, batch 1, 8, 32 and 128", "", kVitB16},
+    {"recorded", "ten problems of which full sweeps are recorded for replay", "", kRecorded},
+    {"vit", "plain, windowed, causal and pooling attention without a bias", "vit", {}},
+    {"bias", "Swin, BEiT, SAM and PixArt: attention with a bias", "bias", {}},
+    {"long", "4,096 and 16,384 tokens", "long", {}},
+    {"bench", "all of them", "", {}},
+};
+
+const Preset& find_preset(std::string_view name) {
+  const auto it = std::ranges::find(kPresets, name, &Preset::name);
+  if (it != std::end(kPresets)) return *it;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("there is no preset {}: use one of {}", problem_internal::in_quotes(name),
+                          fmt::join(preset_names(), ", ")));
+}
+
+std::vector<NamedProblem> load_shipped(const std::filesystem::path& path) {
+  try {
+    return load_problem_file(path);
+  } catch (const Error& error) {
+    throw Error(
+        ErrorCode::kFailure,
+        fmt::format("the shipped problems cannot be read: {}; is the installation complete?",
+                    error.what()));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  return names;
+}
+
+std::string preset_description(std::string_view name) {
+  return std::string(find_preset(name).description);
+}
+
+std::vector<NamedProblem> preset(std::string_view name, const std::filesystem::path& data_dir) {
+  const Preset& wanted = find_preset(name);
+  const std::filesystem::path path = data_dir / "bench_problems.json";
+  std::vector<NamedProblem> all = load_shipped(path);
+  if (!wanted.group.empty()) {
+    std::erase_if(all, [&](const NamedProblem& p) { return p.group != wanted.group; });
+  }
+  std::vector<NamedProblem> chosen;
+  for (const std::string_view member : wanted.members) {
+    const auto it = std::ranges::find(all, member, &NamedProblem::name);
+    if (it == all.end()) {
+      throw Error(ErrorCode::kFailure,
+                  fmt::format("{} has no problem '{}', which preset {} needs: it is not the file "
+                              "that this version ships",
+                              path.string(), member, name));
+    }
+    chosen.push_back(*it);
+  }
+  if (wanted.members.empty()) chosen = std::move(all);
+  if (chosen.empty()) {
+    throw Error(ErrorCode::kFailure,
+                fmt::format("{} has no problem of group '{}': it is not the file that this version "
+                            "ships",
+                            path.string(), wanted.group));
+  }
+  return chosen;
+}
+
+}  // namespace vitune

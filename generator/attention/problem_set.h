@@ -1,0 +1,50 @@
+// generator/attention/problem_set.h -- Sets of problems: files given by the user, shipped presets.
+//
+// The formats are described in docs/problems.md. Files are foreign input: size, depth and count are
+// bounded, and every error names the file and the line or entry. No state; any thread.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/attention/problem.h"
+
+namespace vitune {
+
+// What another implementation takes for a problem, microseconds per call.
+struct PeerTime {
+  std::string peer;    // "cudnn", "flash2", "efficient", "eager"
+  double cold_us = 0;  // L2 flushed before the call
+  double warm_us = 0;  // replayed back to back
+  bool operator==(const PeerTime&) const = default;
+};
+
+struct NamedProblem {
+  std::string name;   // shown to the user: "ViT-B/16@224 b32", or the problem's text
+  std::string group;  // "vit", "bias", "long"; empty if it belongs to none
+  AttentionProblem problem;
+  std::vector<PeerTime> peers;     // sorted by name; empty if none was measured
+  std::optional<double> floor_us;  // what the hardware needs at least
+};
+
+// The problems of a file, in its order. Its name decides how it is read: .json (an object with
+// "schema" 1 and "problems"), .jsonl and .txt (one problem text or JSON object per line). Throws
+// Error(kUsage) if it cannot be read or is malformed, Error(kUnsupported) if a problem of it is
+// outside the kernels' reach; each names file and place.
+std::vector<NamedProblem> load_problem_file(const std::filesystem::path& path);
+
+// Names of the shipped presets, in the order to list them.
+std::vector<std::string> preset_names();
+
+// One line on what the preset holds; throws Error(kUsage) naming the presets if there is none such.
+std::string preset_description(std::string_view name);
+
+// The problems of a preset, read from `data_dir`/bench_problems.json. Throws Error(kUsage) naming
+// the presets if there is none such, Error(kFailure) if the data file is missing or not the shipped
+// one.
+std::vector<NamedProblem> preset(std::string_view name, const std::filesystem::path& data_dir);
+
+}  // namespace vitune
