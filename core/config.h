@@ -18,7 +18,8 @@ namespace vitune {
 class Config {
  public:
   Config() = default;
-  Config(std::initializer_list<std::pair<const std::string, std::int64_t>> values) : values_(values) {}
+  Config(std::initializer_list<std::pair<const std::string, std::int64_t>> values)
+      : values_(values) {}
 
   // Reads the canonical text ("kBlockM=64 kWarps=4"); throws Error(kUsage) saying what is wrong.
   static Config parse(std::string_view text);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <compare>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,8 +37,14 @@ class Sha256 {
   Sha256& add(std::string_view field);
   Sha256& add(std::int64_t field);
   Sha256& add(double field);
+  // Any other integer or bool, as the std::int64_t of the same value.
+  template <std::integral T>
+  Sha256& add(T field) {
+    return add(static_cast<std::int64_t>(field));
+  }
   // Raw bytes without a length prefix.
   Sha256& append(std::span<const std::byte> bytes);
+  // The digest of what was added; the object then starts afresh.
   Digest finish();
 
  private:

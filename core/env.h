@@ -3,11 +3,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace vitune {
 
-// Every variable the project reads; see docs/environment.md. None can switch verification or digests
-// off, none names code to load. Ignored (empty) in a set-uid process.
+// Every variable the project reads; see docs/environment.md. None can switch verification or
+// digests off, none names code to load. Ignored (empty) in a set-uid process.
 struct Environment {
   std::optional<std::string> database;        // VITUNE_DB
   std::optional<std::string> cache_dir;       // VITUNE_CACHE_DIR
@@ -15,10 +16,17 @@ struct Environment {
   std::optional<std::string> xdg_cache_home;  // XDG_CACHE_HOME
   std::optional<std::string> home;            // HOME, else the password database
   std::optional<std::string> cuda_home;       // CUDA_HOME or CUDA_PATH: where to look for libnvrtc
+  std::optional<std::string> path;            // PATH: where to look for python3's libnvrtc
   bool no_color = false;                      // NO_COLOR is set and not empty
 };
 
+// Empty values count as unset; a relative XDG_CACHE_HOME or CUDA_HOME is ignored.
 Environment read_environment();
+
+// The variables a worker process inherits, as "NAME=value": search paths, locale, device selection
+// and sanitizer options. Never LD_PRELOAD, CUDA_INJECTION64_PATH or NVRTC_*; nothing but a default
+// PATH in a set-uid process.
+std::vector<std::string> worker_environment();
 
 // Where the user's database is: VITUNE_DB, else VITUNE_CACHE_DIR/vitune.db, else
 // XDG_CACHE_HOME/vitune/vitune.db, else HOME/.cache/vitune/vitune.db; nothing if none is usable.

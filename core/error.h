@@ -1,7 +1,7 @@
 // core/error.h -- The one exception type of the project and its codes.
 //
-// Expected outcomes (a cache miss, a pruned candidate) are enums or optionals; an Error means that a
-// request could not be carried out. Its text says what was tried, on what, and what to do next.
+// Expected outcomes (a cache miss, a pruned candidate) are enums or optionals; an Error means that
+// a request could not be carried out. Its text says what was tried, on what, and what to do next.
 #pragma once
 
 #include <stdexcept>

@@ -75,7 +75,10 @@ Config with_room(Config config, const ParameterSpace& space, const AttentionProb
 Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device) {
   const ParameterSpace space = attention_space(problem, device);
   for (const Config& config : preferences(problem)) {
-    if (!space.explain(config)) return with_room(config, space, problem, device);
+    if (space.explain(config)) continue;
+    // A streaming CTA hides latency with its own stages; more of them only gain from fewer
+    // registers.
+    return config.at("kResident") ? with_room(config, space, problem, device) : config;
   }
   throw Error(
       ErrorCode::kUnsupported,

@@ -1,0 +1,143 @@
+// tests/generator/attention_kernels_test.cpp -- Rendered attention kernels compile for every
+// architecture, and wrong ones fail with a sentence. Needs NVRTC, not a GPU.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "core/env.h"
+#include "core/error.h"
+#include "generator/attention/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+// Every feature of the kernels at least once: types, head sizes that are 8 mod 16, both schedules,
+// all bias types and widths, masks, causal, LSE, odd alignments, several heads per CTA.
+struct KernelCase {
+  const char* problem;
+  const char* changes;  // to the default config
+};
+constexpr KernelCase kCases[] = {
+    {"bf16 b=32 h=12 n=197 d=64 layout=packed", ""},
+    {"bf16 b=32 h=12 n=197 d=64 layout=packed", "kStages=2"},
+    {"fp16 b=8 h=12 n=1025 d=64 layout=packed", ""},
+    {"bf16 b=8 h=12 n=1025 d=64 layout=packed", "kConstantKeys=1 kStages=1"},
+    {"bf16 b=8 h=12 n=1025 d=64 layout=packed", "kBlockN=32 kQueryInRegisters=0 kStages=3"},
+    {"bf16 b=8 h=16 n=257 d=88 layout=packed lse", ""},
+    {"bf16 b=8 h=16 n=729 d=72 layout=packed causal", ""},
+    {"fp16 b=8 h=16 n=40 d=8 layout=bhnd", ""},
+    {"bf16 b=4 h=16 n=2048 d=128 layout=bnhd causal lse", ""},
+    {"bf16 b=64 h=3 n=49 d=32 layout=bnhd bias=bf16:1x3x49x49",
+     "kHeadsPerCta=2 kWarps=8 kMinCtas=1"},
+    {"bf16 b=64 h=3 n=49 d=32 layout=bnhd bias=bf16:1x3x49x49", "kPersistent=1"},
+    {"fp16 b=2 h=3 n=196 d=80 layout=bnhd bias=fp32:2x3x196x196", ""},
+    {"fp16 b=2 h=3 n=198 d=24 layout=bnhd bias=fp16:2x3x198x198 mask=bool:1x1x198x198", ""},
+    {"bf16 b=2 h=3 nq=70 nk=99 d=104 layout=bnhd mask=bool:2x1x70x99 align=2 causal", ""},
+    {"bf16 b=2 h=4 hkv=2 nq=70 nk=100 d=120 layout=bnhd bias=bf16:1x4x70x100@0,7000,1,70", ""},
+};
+
+CompileRequest request_for(const KernelCase& kernel, const std::string& arch) {
+  const AttentionProblem problem = AttentionProblem::parse(kernel.problem);
+  DeviceInfo device = *architecture_limits(arch);
+  device.sm_count = 100;
+  Config config = default_attention_config(problem, device);
+  for (const auto& [name, value] : Config::parse(kernel.changes)) config.set(name, value);
+  return attention_compile_request(problem, config, arch);
+}
+
+class AttentionKernelsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      compiler_ = Compiler::open(read_environment());
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  // Compiles a source in which `from` was replaced by `to`; gives the compiler's words.
+  std::string log_of_changed(const std::string& from, const std::string& to) {
+    CompileRequest request = request_for(kCases[0], "sm_90");
+    std::string text = request.source.main;
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    request.source = assemble(text.replace(at, from.size(), to));
+    const CompileResult result = compiler_->compile(request);
+    EXPECT_EQ(result.status, CompileStatus::kError);
+    return result.log;
+  }
+  std::shared_ptr<const Compiler> compiler_;
+};
+
+TEST_F(AttentionKernelsTest, CompileForEveryArchitectureWithoutRuinousSpills) {
+  std::vector<std::pair<const KernelCase*, std::string>> jobs;
+  for (const std::string& arch : supported_architectures()) {
+    for (const KernelCase& kernel : kCases) jobs.emplace_back(&kernel, arch);
+  }
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < jobs.size(); i = next++) {
+      const auto& [kernel, arch] = jobs[i];
+      const CompileResult result = compiler_->compile(request_for(*kernel, arch));
+      const std::lock_guard lock(mutex);
+      EXPECT_EQ(result.status, CompileStatus::kOk) << arch << ' ' << kernel->problem << '\n'
+                                                   << result.log;
+      EXPECT_LE(result.facts.spill_bytes, 512) << arch << ' ' << kernel->problem;
+      EXPECT_TRUE(cubin_is_well_formed(result.cubin)) << arch << ' ' << kernel->problem;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back(work);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(AttentionKernelsTest, SayInASentenceWhichRuleAWrongConfigBreaks) {
+  const struct {
+    const char *from, *to, *sentence;
+  } cases[] = {
+      {"kHeadDim = 64", "kHeadDim = 68", "kHeadDim must be 8 to 128 in steps of 8"},
+      {"kRowTiles = 1", "kRowTiles = 3", "kRowTiles must be 1 or 2"},
+      {"kKeys = 197", "kKeys = 0", "kResident needs a constant token count"},
+      {"kHeadsPerCta = 1", "kHeadsPerCta = 3", "kHeadsPerCta must divide kWarps"},
+      {"kCopyBytes = 16", "kCopyBytes = 32", "kCopyBytes must be 16, 8, 4 or 2"},
+      {"kStages = 1", "kStages = 3", "the resident schedule has one or two query tiles"},
+      {"kSharedBytes = ", "kSharedBytes = 1", "kSharedBytes differs from the kernel's layout"},
+  };
+  for (const auto& c : cases) {
+    const std::string log = log_of_changed(c.from, c.to);
+    EXPECT_NE(log.find(c.sentence), std::string::npos) << c.from << " -> " << c.to << '\n' << log;
+  }
+}
+
+TEST_F(AttentionKernelsTest, NameAMissingTunable) {
+  const std::string log = log_of_changed("kRowSplit", "kRowSplitX");
+
+  EXPECT_NE(log.find("kRowSplit"), std::string::npos) << log;
+}
+
+TEST(AttentionSourceTest, HoldsNothingButTheDeclaredNamesAndIntegers) {
+  const AttentionProblem problem = AttentionProblem::parse(kCases[0].problem);
+  Config config = default_attention_config(problem, *architecture_limits("sm_90"));
+  const std::string plain = attention_source(problem, config);
+  config.set("kX = 1; asm(\"trap;\"); //", 1);
+
+  EXPECT_EQ(attention_source(problem, config), plain);
+  EXPECT_EQ(plain.find("asm"), std::string::npos);
+}
+
+TEST(AttentionSourceTest, IsSharedByProblemsThatDifferOnlyInBatchAndRows) {
+  const DeviceInfo device = *architecture_limits("sm_90");
+  const auto small = AttentionProblem::parse("bf16 b=4 h=12 n=1000 d=64 layout=packed");
+  const auto large = AttentionProblem::parse("bf16 b=64 h=16 n=1500 d=64 layout=bnhd");
+  const Config config = default_attention_config(small, device);
+  ASSERT_FALSE(attention_keys_are_constant(config));
+
+  EXPECT_EQ(attention_source(small, config), attention_source(large, config));
+}
+
+}  // namespace
+}  // namespace vitune

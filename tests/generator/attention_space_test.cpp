@@ -1,0 +1,204 @@
+// tests/generator/attention_space_test.cpp -- The space of the attention kernels and their
+// defaults.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "core/error.h"
+#include "generator/attention/facts.h"
+#include "generator/attention/kernel_spec.h"
+#include "generator/attention/problem_set.h"
+
+namespace vitune {
+namespace {
+
+DeviceInfo device_like(const char* arch, int sms) {
+  DeviceInfo device = *architecture_limits(arch);
+  device.sm_count = sms;
+  return device;
+}
+
+DeviceInfo h200() { return device_like("sm_90", 132); }
+
+std::vector<NamedProblem> benchmark_problems() {
+  return load_problem_file(std::filesystem::path(VITUNE_SOURCE_DIR) / "data/bench_problems.json");
+}
+
+AttentionProblem problem(const char* text) { return AttentionProblem::parse(text); }
+
+// Every combination of values, without any of the shortcuts of enumerate().
+std::set<Config> brute_force(const ParameterSpace& space) {
+  std::vector<Config> all = {Config()};
+  for (const Parameter& parameter : space.parameters()) {
+    std::vector<Config> longer;
+    for (const Config& prefix : all) {
+      for (std::int64_t value : parameter.values) {
+        longer.push_back(prefix);
+        longer.back().set(parameter.name, value);
+      }
+    }
+    all = std::move(longer);
+  }
+  std::set<Config> valid;
+  for (const Config& config : all) {
+    const bool obeys = std::all_of(space.constraints().begin(), space.constraints().end(),
+                                   [&](const Constraint& rule) { return !rule.violation(config); });
+    if (obeys) valid.insert(config);
+  }
+  return valid;
+}
+
+TEST(AttentionSpaceTest, EnumeratesWhatBruteForceFinds) {
+  // A short, narrow problem keeps the product of all values small enough to walk.
+  const ParameterSpace space =
+      attention_space(problem("bf16 b=64 h=3 nq=17 nk=17 d=16 layout=packed"), h200());
+  ASSERT_LT(space.cartesian_size(), 200000u);
+
+  const std::vector<Config> found = space.enumerate();
+
+  EXPECT_EQ(std::set<Config>(found.begin(), found.end()), brute_force(space));
+  EXPECT_GT(found.size(), 20u);
+}
+
+TEST(AttentionSpaceTest, HasTheDefaultOfEveryBenchmarkProblemOnEveryArchitecture) {
+  for (const std::string& arch : supported_architectures()) {
+    const DeviceInfo device = device_like(arch.c_str(), 100);
+    for (const NamedProblem& named : benchmark_problems()) {
+      const Config config = default_attention_config(named.problem, device);
+      EXPECT_EQ(attention_space(named.problem, device).explain(config), std::nullopt)
+          << arch << ' ' << named.name << ' ' << config.text();
+    }
+  }
+}
+
+TEST(AttentionSpaceTest, IsLargeEnoughToMatterAndSmallEnoughToSweep) {
+  for (const NamedProblem& named : benchmark_problems()) {
+    const std::size_t size = attention_space(named.problem, h200()).enumerate().size();
+    EXPECT_GE(size, 300u) << named.name;
+    EXPECT_LE(size, 3000u) << named.name;
+  }
+}
+
+TEST(AttentionSpaceTest, HasADefaultForEveryHeadSizeAndTinyProblems) {
+  for (std::int64_t d = 8; d <= 128; d += 8) {
+    for (const char* shape :
+         {"b=1 h=1 nq=1 nk=1", "b=2 h=3 nq=5 nk=1000", "b=1 h=1 nq=4096 nk=3"}) {
+      const AttentionProblem asked =
+          problem(("fp16 " + std::string(shape) + " d=" + std::to_string(d) + " layout=bnhd causal")
+                      .c_str());
+      EXPECT_NO_THROW(default_attention_config(asked, device_like("sm_86", 80))) << asked.text();
+    }
+  }
+}
+
+TEST(AttentionSpaceTest, ExplainsABrokenRuleWithItsFigures) {
+  const AttentionProblem asked = problem("bf16 b=4 h=16 nq=4096 nk=4096 d=128 layout=packed");
+  const ParameterSpace space = attention_space(asked, h200());
+  Config config = default_attention_config(asked, h200());
+  config.set("kResident", 1);
+  config.set("kConstantKeys", 1);
+
+  const std::optional<std::string> why = space.explain(config);
+
+  ASSERT_TRUE(why);
+  EXPECT_NE(why->find("shared memory"), std::string::npos) << *why;
+  EXPECT_NE(why->find("232448"), std::string::npos) << *why;
+}
+
+TEST(AttentionSpaceTest, RefusesADeviceThatNothingFitsWithAReason) {
+  DeviceInfo tiny = h200();
+  tiny.shared_per_block = 2048;
+
+  try {
+    default_attention_config(problem("bf16 b=1 h=1 nq=64 nk=64 d=128 layout=packed"), tiny);
+    FAIL() << "a device with 2 KiB of shared memory was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("2048"), std::string::npos) << error.what();
+  }
+}
+
+struct BiasCase {
+  const char* text;
+  int bias, vector;
+};
+
+TEST(AttentionFactsTest, TakeTheWidestBiasLoadThatStridesAndKeysAllow) {
+  const BiasCase cases[] = {
+      {"bf16 b=2 h=3 nq=49 nk=49 d=32 layout=bnhd", 0, 0},
+      {"bf16 b=2 h=3 nq=49 nk=49 d=32 layout=bnhd bias=bf16:1x3x49x49", 3, 1},
+      {"bf16 b=2 h=3 nq=50 nk=50 d=32 layout=bnhd bias=fp16:1x3x50x50", 2, 2},
+      {"bf16 b=2 h=3 nq=52 nk=52 d=32 layout=bnhd bias=fp32:1x3x52x52", 1, 4},
+      {"bf16 b=2 h=3 nq=52 nk=52 d=32 layout=bnhd bias=fp32:1x3x52x52 align=8", 1, 2},
+      {"bf16 b=2 h=3 nq=52 nk=52 d=32 layout=bnhd bias=bf16:1x3x52x52@0,2706,52,1", 3, 2},
+      {"bf16 b=2 h=3 nq=52 nk=52 d=32 layout=bnhd bias=bf16:1x3x52x52@0,2704,1,52", 3, 0},
+      {"bf16 b=2 h=16 nq=70 nk=300 d=72 layout=bnhd bias=bf16:2x1x1x300", 3, 4},
+  };
+  for (const BiasCase& c : cases) {
+    const AttentionFacts facts = attention_facts(problem(c.text));
+    EXPECT_EQ(facts.bias, c.bias) << c.text;
+    EXPECT_EQ(facts.bias_vector, c.vector) << c.text;
+  }
+}
+
+TEST(AttentionLaunchTest, CoversEveryRowOfEveryHeadOnce) {
+  const DeviceInfo device = h200();
+  for (const NamedProblem& named : benchmark_problems()) {
+    const std::int64_t heads = named.problem.batch * named.problem.heads;
+    for (const Config& config : attention_space(named.problem, device).enumerate()) {
+      const AttentionShape shape(named.problem, config);
+      const LaunchShape launch = attention_launch_shape(named.problem, config, device, 2);
+      const AttentionParams params = attention_params(named.problem, config, {});
+      const std::int64_t rows_per_item = shape.resident ? shape.nq : shape.block_m();
+      ASSERT_GE(params.items * rows_per_item * shape.heads_per_cta, heads * shape.nq)
+          << named.name << ' ' << config.text();
+      ASSERT_LE(launch.grid[0], static_cast<std::uint32_t>(params.items));
+      ASSERT_TRUE(shape.persistent || launch.grid[0] == static_cast<std::uint32_t>(params.items));
+      ASSERT_EQ(launch.block[0], static_cast<std::uint32_t>(attention_threads(config)));
+      ASSERT_LE(launch.shared_bytes, device.shared_per_block);
+    }
+  }
+}
+
+TEST(AttentionLaunchTest, PassesStridesScaleAndSharedHeadsOn) {
+  const AttentionProblem asked = problem(
+      "fp16 b=6 h=8 hkv=2 nq=10 nk=20 d=40 layout=bnhd scale=0.5 bias=fp32:3x8x10x20 "
+      "mask=bool:1x1x1x20");
+
+  const AttentionParams params =
+      attention_params(asked, default_attention_config(asked, h200()), {.q = 4096, .bias = 256});
+
+  EXPECT_EQ(params.q, reinterpret_cast<const void*>(4096));
+  EXPECT_EQ(params.bias, reinterpret_cast<const void*>(256));
+  EXPECT_EQ(params.heads_per_kv, 4);
+  EXPECT_EQ(params.scale, 0.5f);
+  EXPECT_EQ(params.q_view.row, 8 * 40);
+  EXPECT_EQ(params.k_view.row, 2 * 40);
+  EXPECT_EQ(params.bias_view.batches, 3);
+  EXPECT_EQ(params.bias_view.batch, 8 * 10 * 20);
+  EXPECT_EQ(params.mask_view.row, 0);
+  EXPECT_EQ(params.mask_view.key, 1);
+}
+
+TEST(AttentionPruneTest, GivesAReasonForSpillsAndForWhatDoesNotFit) {
+  const AttentionProblem asked = problem("bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed");
+  const Config config = default_attention_config(asked, h200());
+
+  const auto spilling =
+      attention_prune(asked, config, {.registers = 168, .spill_bytes = 400}, h200());
+  const auto fitting = attention_prune(asked, config, {.registers = 168, .spill_bytes = 0}, h200());
+  DeviceInfo small = h200();
+  small.registers_per_sm = 8192;
+  const auto starved = attention_prune(asked, config, {.registers = 168, .spill_bytes = 0}, small);
+
+  ASSERT_TRUE(spilling);
+  EXPECT_NE(spilling->find("spills 400 bytes"), std::string::npos) << *spilling;
+  EXPECT_EQ(fitting, std::nullopt);
+  ASSERT_TRUE(starved);
+  EXPECT_NE(starved->find("does not fit on an SM"), std::string::npos) << *starved;
+}
+
+}  // namespace
+}  // namespace vitune
