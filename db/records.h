@@ -1,7 +1,7 @@
 // db/records.h -- The rows of the database as plain values; what each column means and its unit.
 //
-// The database knows no operator: a problem is an operator's name and the canonical text of what was
-// asked, a config is the canonical text of what was chosen.
+// The database knows no operator: a problem is an operator's name and the canonical text of what
+// was asked, a config is the canonical text of what was chosen.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,9 @@ struct Measurement {
   Timing warm;
   bool low_confidence = false;  // clocks or neighbours moved during the measurement
 
-  const Timing& by(Objective objective) const { return objective == Objective::kCold ? cold : warm; }
+  const Timing& by(Objective objective) const {
+    return objective == Objective::kCold ? cold : warm;
+  }
   bool operator==(const Measurement&) const = default;
 };
 
@@ -96,14 +98,14 @@ struct Winner {
   Measurement measurement;  // of the final interleaved race
   ErrorFigures error;
   std::optional<Config> runner_up;  // second place of the final race
-  double lead_percent = 0;          // paired difference to the runner-up, percent of the winner's time
-  double lead_low_percent = 0;      // its 95 % interval
+  double lead_percent = 0;      // paired difference to the runner-up, percent of the winner's time
+  double lead_low_percent = 0;  // its 95 % interval
   double lead_high_percent = 0;
   std::optional<double> default_us;  // what the default config took in the same race
   std::int64_t trials = 0;           // candidates tried before this was decided
   int driver_version = 0;            // soft facts: confidence, not validity
   std::string compiler_version;
-  std::string tuned_at;              // UTC, ISO 8601
+  std::string tuned_at;  // UTC, ISO 8601
 
   bool operator==(const Winner&) const = default;
 };

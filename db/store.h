@@ -1,9 +1,9 @@
 // db/store.h -- The database as its users see it: devices, problems, trials, winners, binaries.
 //
-// One connection, one thread. Every write is one BEGIN IMMEDIATE transaction that has been synced to
-// disk when the call returns. Every row carries a SHA-256 over its columns that is checked before the
-// row is used; a row that fails it is treated as absent, counted and reported.
-// Errors: Error(kDatabase) with the file, what was tried and what to do next.
+// One connection, one thread. Every write is one BEGIN IMMEDIATE transaction that has been synced
+// to disk when the call returns. Every row carries a SHA-256 over its columns that is checked
+// before the row is used; a row that fails it is treated as absent, counted and reported. Errors:
+// Error(kDatabase) with the file, what was tried and what to do next.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +59,8 @@ struct OpenAttempt {
 };
 
 struct StoreStats {
-  std::int64_t devices = 0, problems = 0, trials = 0, winners = 0, unverified_winners = 0, binaries = 0,
-               blocks = 0, requests = 0, binary_bytes = 0, file_bytes = 0;
+  std::int64_t devices = 0, problems = 0, trials = 0, winners = 0, unverified_winners = 0,
+               binaries = 0, blocks = 0, requests = 0, binary_bytes = 0, file_bytes = 0;
   int schema_version = 0;
 };
 
@@ -72,7 +72,8 @@ struct CheckReport {
 };
 
 struct MergeReport {
-  std::int64_t trials_added = 0, winners_added = 0, winners_replaced = 0, binaries_added = 0, skipped = 0;
+  std::int64_t trials_added = 0, winners_added = 0, winners_replaced = 0, binaries_added = 0,
+               skipped = 0;
 };
 
 class Store {
@@ -86,23 +87,41 @@ class Store {
   ~Store();
 
   // --- trials
-  // Adds or replaces the trial of (device, problem, config) and ends its attempt, in one transaction.
+  // Adds or replaces the trial of (device, problem, config) and ends its attempt, in one
+  // transaction. A replayed or imported trial never replaces a measured one. Throws Error(kFailure)
+  // for figures or texts that the schema refuses (a time that is not finite, say); an error figure
+  // that is not finite is kept as infinity.
   void put_trial(const DeviceInfo& device, const ProblemKey& problem, const Trial& trial);
+  // The same for many trials in one transaction: all of them or none.
+  void put_trials(const DeviceInfo& device, const ProblemKey& problem,
+                  const std::vector<Trial>& trials);
   std::optional<Trial> find_trial(const DeviceInfo& device, const ProblemKey& problem,
                                   const Config& config);
+  // In the order of their configs' texts.
   std::vector<Trial> trials(const DeviceInfo& device, const ProblemKey& problem);
+  // Every trial of every device and problem.
+  std::vector<TrialEntry> all_trials();
   // Marks that a candidate is about to run; put_trial ends it.
   void begin_attempt(const DeviceInfo& device, const ProblemKey& problem, const Config& config);
+  // Ends an attempt that was stopped on purpose: it says nothing of the candidate.
+  void withdraw_attempt(const DeviceInfo& device, const ProblemKey& problem, const Config& config);
   std::vector<OpenAttempt> open_attempts(const DeviceInfo& device);
 
   // --- winners
-  // One transaction: the winner with its evidence and, if given, its binary.
-  void promote(const DeviceInfo& device, const ProblemKey& problem, const Winner& winner,
+  // One transaction: the winner with its evidence and, if given, its binary. A replayed or imported
+  // winner never replaces a measured, verified one: then nothing is stored and false returned;
+  // true: it is now the winner. Throws Error(kFailure) if the binary is not the winner's.
+  bool promote(const DeviceInfo& device, const ProblemKey& problem, const Winner& winner,
                const Binary* binary);
   std::optional<Winner> find_winner(const DeviceInfo& device, const ProblemKey& problem,
                                     Objective objective);
   std::vector<WinnerEntry> winners();
+  // Marks the winner as verified with the error figures just found; false if there is none.
+  bool mark_verified(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
+                     const ErrorFigures& error);
   std::optional<Binary> find_binary(const Digest& kernel_key);
+  // Adds a binary that is not a winner's (or replaces the one of its key).
+  void put_binary(const Binary& binary);
 
   // --- block list
   void block(const BlockEntry& entry);
@@ -117,25 +136,33 @@ class Store {
   StoreStats stats();
   // integrity_check plus every row digest.
   CheckReport check();
-  // JSON with integers and figures only (no binaries, no source, no paths), sorted, one schema version.
-  std::string export_json();
-  // Adds what `json` holds with origin kImported, unverified. Unknown fields reject the whole import.
+  // JSON with integers and figures only (no binaries, no source, no paths, no reasons), sorted, one
+  // record per line; docs/cache_format.md has the fields. Without trials it stays small.
+  std::string export_json(bool with_trials = true);
+  // Adds what `json` holds with origin kImported, unverified, by the rules of merge(). Anything
+  // that is not exactly an export rejects the whole import with Error(kUsage) saying where and
+  // what.
   MergeReport import_json(std::string_view json);
   // Takes over what `other` has and this has not; where both have a winner, the better-founded one
-  // (verified, then more samples, then the smaller time, then the smaller text) is kept, so that
-  // merging is commutative and idempotent.
+  // (verified, then measured before replayed before imported, then more samples, then the smaller
+  // time, then the smaller text) is kept, so that merging is commutative and idempotent. Attempts
+  // are not merged. Trials that replace a lesser one count as added.
   MergeReport merge(Store& other);
-  // Deletes trials of problems that have a winner (all but the `keep` best of each), binaries that no
-  // winner names, and returns how many rows went. Compacts the file.
+  // Deletes trials of problems that have a winner (all but the `keep` best of each), binaries that
+  // no winner names, and returns how many rows went. Compacts the file. Throws Error(kUsage) if
+  // `keep` is negative.
   std::int64_t prune(std::int64_t keep);
   // Rows found damaged since the store was opened.
   std::int64_t damaged_rows() const;
-  // Copies the rows of a damaged file whose digests verify into a new file at `path`, after renaming
-  // the old one to `<path>.corrupt-<UTC time>`. Returns the number of rows saved.
+  // Copies the rows of a damaged file whose digests verify into a new file at `path`, after
+  // renaming the old one to `<path>.corrupt-<UTC time>`. Returns the number of rows saved. A file
+  // that is whole is rewritten all the same and kept too. Refuses a file of another program or of a
+  // newer schema.
   static std::int64_t salvage(const std::filesystem::path& path, const LogSink& log_sink = {});
 
  private:
   struct State;
+  struct Snapshot;
   explicit Store(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -1,6 +1,8 @@
 // generator/compile_pool.h -- Several supervised NVRTC processes; each compile has a deadline.
 //
-// A worker that hangs is killed (kTimeout), one that dies is replaced (kCrash). One thread drives it.
+// A worker that hangs is killed (kTimeout), one that dies is replaced (kCrash); workers start as
+// work arrives. One thread drives it, and it makes progress only inside its own calls: call wait()
+// at least whenever one of descriptors() is readable, and every second or so for the deadlines.
 #pragma once
 
 #include <chrono>
@@ -15,8 +17,9 @@
 namespace vitune {
 
 struct CompilePoolOptions {
-  int workers = 2;
-  std::chrono::milliseconds deadline{30000};
+  int workers = 2;                               // at most so many at once
+  std::chrono::milliseconds deadline{30000};     // of each compile, from its start in a worker
+  std::chrono::milliseconds hello_limit{20000};  // to start and load 100 MB of libnvrtc
   std::int64_t memory_limit_bytes = std::int64_t{4} << 30;  // RLIMIT_AS of each worker
   // Command line of a worker; the command passes its own binary with --worker=compile.
   std::vector<std::string> worker_command;
@@ -24,14 +27,21 @@ struct CompilePoolOptions {
 
 class CompilePool {
  public:
+  // Starts nothing. Throws Error(kFailure) for options that make no sense.
   explicit CompilePool(CompilePoolOptions options);
+  // Kills the workers; compiles that have not been handed out are lost.
   ~CompilePool();
 
-  // The version of the NVRTC that the workers opened; throws Error(kNoCompiler) if they have none.
+  // The version of the NVRTC that the workers opened; asks one worker the first time. Throws
+  // Error(kNoCompiler) if they have none, Error(kFailure) if three workers in a row end before they
+  // are ready.
   std::string compiler_version();
+  // Queues a compile; `id` must not be pending. Throws Error(kFailure) if no worker can be started.
   void submit(std::uint64_t id, CompileRequest request);
-  // The next finished compile, or nothing if none finishes within `timeout`.
+  // The next finished compile, or nothing if none finishes within `timeout` or none is pending.
+  // Throws as compiler_version() does; what is pending then stays so.
   std::optional<std::pair<std::uint64_t, CompileResult>> wait(std::chrono::milliseconds timeout);
+  // Compiles submitted and not yet handed out by wait().
   std::size_t pending() const;
   // File descriptors that become readable when wait() has something to do.
   std::vector<int> descriptors() const;
@@ -43,8 +53,8 @@ class CompilePool {
   std::unique_ptr<State> state_;
 };
 
-// The loop of a compile worker: serves requests on file descriptor 3 until it is closed. Returns the
-// process's exit status.
+// The loop of a compile worker: serves requests on file descriptor 3 until it is closed. Returns
+// the process's exit status.
 int run_compile_worker();
 
 }  // namespace vitune

@@ -22,35 +22,44 @@ enum class CompileStatus { kOk, kError, kTimeout, kCrash };
 
 struct CompileRequest {
   Source source;
-  std::string arch;   // "sm_90"; "sm_90a" for arch-specific instructions
-  std::string entry;  // name of the extern "C" kernel
+  std::string arch;        // "sm_90"; "sm_90a" for arch-specific instructions
+  std::string entry;       // name of the extern "C" kernel
   bool line_info = false;  // -lineinfo, for profilers
 };
 
 struct CompileResult {
   CompileStatus status = CompileStatus::kError;
-  CompileFacts facts;              // shared_bytes: static only
+  CompileFacts facts;  // shared_bytes: static only
   std::vector<std::byte> cubin;
-  std::string log;                 // the compiler's own words, at most 4 KiB for a failure
+  std::string log;  // the compiler's own words, at most 4 KiB
 };
 
-// NVRTC of the toolkit, the distribution, or PyPI's nvidia-cuda-nvrtc package.
+struct NvrtcApi;
+
+// NVRTC of the toolkit, the distribution, or PyPI's nvidia-cuda-nvrtc package. Stays loaded until
+// the process ends.
 class Compiler {
  public:
-  // Looks for libnvrtc in: CUDA_HOME/lib64, the loader's path, /usr/local/cuda, the distribution's
-  // directories, the site-packages of python3 on PATH. Throws Error(kNoCompiler) naming what was tried.
+  // Looks for libnvrtc (11.2 or newer) in: CUDA_HOME/lib64, the loader's path, /usr/local/cuda, the
+  // distribution's directories, the site-packages of python3 on PATH. Throws Error(kNoCompiler)
+  // naming what was tried.
   static std::shared_ptr<const Compiler> open(const Environment& environment);
+  // The same in the given directories only; "" stands for the loader's path.
+  static std::shared_ptr<const Compiler> open_in(const std::vector<std::string>& directories);
   ~Compiler();
 
-  // "nvrtc 13.0 " + digest prefix of the library's build.
+  // "nvrtc 13.0 " + 12 hexadecimal digits of the SHA-256 over the build identities of libnvrtc and
+  // of its builtins library (library_identity() in generator/nvrtc_location).
   const std::string& version() const { return version_; }
   const std::string& path() const { return path_; }
+  // kOk or kError. Throws Error(kFailure) for an architecture or entry name that is not of the form
+  // documented above.
   CompileResult compile(const CompileRequest& request) const;
 
  private:
   Compiler() = default;
-  struct Api;
-  std::unique_ptr<Api> api_;
+
+  std::unique_ptr<NvrtcApi> api_;
   std::string version_;
   std::string path_;
 };
@@ -59,8 +68,8 @@ class Compiler {
 // compiler's version: decides whether a stored cubin may run.
 Digest kernel_key(const CompileRequest& request, std::string_view compiler_version);
 
-// Whether `image` is a well-formed 64-bit CUDA ELF whose tables lie inside it. The driver is given no
-// length, so nothing else may be loaded.
+// Whether `image` is a well-formed 64-bit CUDA ELF whose tables lie inside it. The driver is given
+// no length, so nothing else may be loaded.
 bool cubin_is_well_formed(std::span<const std::byte> image);
 
 }  // namespace vitune

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/config.h"
@@ -16,8 +18,9 @@ namespace vitune {
 
 struct Parameter {
   std::string name;                  // "kBlockN"
-  std::vector<std::int64_t> values;  // in order of magnitude
+  std::vector<std::int64_t> values;  // ascending, unless categorical
   std::string doc;                   // one line
+  bool categorical = false;          // the values have no order: each is one step from each other
 };
 
 // A rule that a config must obey, with its name and a sentence for the config that breaks it.
@@ -25,28 +28,66 @@ struct Constraint {
   std::string rule;  // "shared memory: (Q + K + V tiles) <= bytes per block"
   // Nothing if the config obeys; else why it does not, with the figures.
   std::function<std::optional<std::string>(const Config&)> violation;
+  // The parameters that `violation` reads; empty: all. It is asked as soon as these are set, with a
+  // config that may hold nothing else, so that no time goes into what a rule excludes anyway.
+  std::vector<std::string> needs = {};
 };
 
 class ParameterSpace {
  public:
+  // Throws Error(kFailure) for a parameter without values, with values out of order or repeated,
+  // for a repeated name, and for a constraint that needs a parameter that does not exist.
   ParameterSpace(std::vector<Parameter> parameters, std::vector<Constraint> constraints);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<Constraint>& constraints() const { return constraints_; }
 
-  // Every config that obeys all constraints, in lexicographic order of the parameters.
+  // Every config that obeys all constraints, in lexicographic order: the first parameter varies
+  // slowest, each in the order of its values.
   std::vector<Config> enumerate() const;
-  // Number of configs before constraints.
+  // Number of configs before constraints; the largest size_t if it exceeds that.
   std::size_t cartesian_size() const;
   // Nothing if the config is in the space; else which rule it breaks and how.
   std::optional<std::string> explain(const Config& config) const;
-  // Configs of the space that differ in one parameter by one step, or in any parameter marked
-  // categorical by any value.
+  // Configs of the space that differ from `config` in one parameter by one step (by any value if it
+  // is categorical); and where such a step breaks a constraint, those that obey again after one
+  // step of one other parameter that this constraint reads (twice the warps, half the rows of
+  // each). Sorted, without repetition, without `config` itself. `config` may break constraints but
+  // must have a value of the space for each parameter, else Error(kFailure).
   std::vector<Config> neighbours(const Config& config) const;
 
  private:
+  using Indices = std::vector<std::size_t>;
+
+  void validate_parameters() const;
+  // Position of a parameter; the number of parameters if there is none of that name.
+  std::size_t index_of(std::string_view name) const;
+  std::optional<std::string> explain_values(const Config& config) const;
+  // The first of `constraints` that the config breaks, or the number of all constraints.
+  std::size_t first_broken(const Config& config, const Indices& constraints) const;
+  void enumerate_from(const Config& prefix, std::size_t depth, std::vector<Config>& found) const;
+  // A step of one parameter, away from a config that obeys all constraints or not.
+  struct Move {
+    std::size_t parameter;
+    bool obeys;
+  };
+  // The constraints a move can break: around a config that obeys, only those that read the
+  // parameter.
+  const Indices& rules_of(const Move& move) const {
+    return move.obeys ? read_by_[move.parameter] : all_;
+  }
+  // Adds what obeys after one further step that undoes the violation of constraint `broken`.
+  void add_mended(const Move& move, Config moved, std::size_t broken,
+                  std::vector<Config>& found) const;
+  // The values one step away from `value`.
+  std::vector<std::int64_t> steps(std::size_t parameter, std::int64_t value) const;
+
   std::vector<Parameter> parameters_;
   std::vector<Constraint> constraints_;
+  Indices all_;                     // every constraint
+  std::vector<Indices> read_by_;    // per parameter: the constraints that read it
+  std::vector<Indices> decidable_;  // per parameter: those of which it is the last one read
+  std::vector<Indices> reads_;      // per constraint: the parameters it reads
 };
 
 }  // namespace vitune

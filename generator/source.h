@@ -29,12 +29,18 @@ struct Source {
   Digest digest() const;
 };
 
-// Resolves the #include "..." lines of `main` within the embedded files. Throws Error(kFailure) for an
-// include that is not embedded: nothing outside the binary ever reaches the compiler.
+// Resolves the #include "..." lines of `main` within the embedded files, each named by its path
+// from templates/. Throws Error(kFailure) for an include that is not embedded and for any other way
+// to name a file (angle brackets, macros, import, __has_include): nothing outside the binary ever
+// reaches the compiler. So the word `include` may stand in a template only in such a line or in a
+// `//` comment.
 Source assemble(std::string main);
 
-// SHA-256 over the include closure of one template family: tells a recording or a block list whether
-// the kernels have changed since.
+// The same within `files`, whose texts must outlive the result.
+Source assemble(std::string main, std::span<const EmbeddedFile> files);
+
+// SHA-256 over the include closure of one template family: tells a recording or a block list
+// whether the kernels have changed since.
 Digest template_digest(std::string_view path);
 
 }  // namespace vitune

@@ -1,0 +1,71 @@
+// db/binary_table.cpp -- Binaries as rows.
+#include "db/binary_table.h"
+
+#include <zstd.h>
+
+#include "db/row_codec.h"
+
+namespace vitune {
+namespace {
+
+constexpr std::int64_t kMaxImage = std::int64_t{64} << 20;
+constexpr int kCompressionLevel = 9;
+
+Blob pack(std::span<const std::byte> image) {
+  Blob packed(ZSTD_compressBound(image.size()));
+  const std::size_t size =
+      ZSTD_compress(packed.data(), packed.size(), image.data(), image.size(), kCompressionLevel);
+  if (ZSTD_isError(size) != 0U) {
+    throw Error(ErrorCode::kFailure,
+                std::string("compressing a kernel image: ") + ZSTD_getErrorName(size));
+  }
+  packed.resize(size);
+  return packed;
+}
+
+Blob unpack(const Blob& packed, std::size_t size) {
+  // The frame's own claim is compared first, so that a bomb allocates nothing.
+  if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != size) {
+    throw Error(ErrorCode::kDatabase, "a kernel image of another size than its row says");
+  }
+  Blob image(size);
+  const std::size_t written =
+      ZSTD_decompress(image.data(), image.size(), packed.data(), packed.size());
+  if (ZSTD_isError(written) != 0U || written != size) {
+    throw Error(ErrorCode::kDatabase, "a kernel image that does not unpack");
+  }
+  return image;
+}
+
+}  // namespace
+
+Row binary_row(const Binary& binary) {
+  constexpr std::size_t kMaxVersion = 256;
+  if (binary.image.size() > static_cast<std::size_t>(kMaxImage)) {
+    throw Error(ErrorCode::kFailure, "storing kernel " + binary.kernel_key.hex() +
+                                         ": its image has " + std::to_string(binary.image.size()) +
+                                         " bytes, at most 64 MiB are stored");
+  }
+  Row row{to_blob(binary.kernel_key), binary.arch, clipped(binary.compiler_version, kMaxVersion),
+          binary.entry};
+  append(row, binary.compile);
+  row.emplace_back(static_cast<std::int64_t>(binary.image.size()));
+  row.emplace_back(pack(binary.image));
+  return row;
+}
+
+std::optional<Binary> binary_from_row(const Row& row) {
+  return decode_row(row, [](RowReader& reader) {
+    Binary binary;
+    binary.kernel_key = reader.digest();
+    binary.arch = reader.text();
+    binary.compiler_version = reader.text();
+    binary.entry = reader.text();
+    binary.compile = reader.compile_facts();
+    const auto size = static_cast<std::size_t>(reader.integer(0, kMaxImage));
+    binary.image = unpack(reader.blob(), size);
+    return binary;
+  });
+}
+
+}  // namespace vitune

@@ -1,0 +1,191 @@
+// db/file_guard.cpp -- Owner, mode and kind of a database's file and of the directories above it.
+#include "db/file_guard.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "db/sqlite.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& why,
+                         DatabaseFault fault = DatabaseFault::kUnsafe) {
+  throw DatabaseError(fault, "database " + path.string() + ": " + why);
+}
+
+DatabaseFault fault_of(int error) {
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) return DatabaseFault::kFull;
+  return error == EACCES || error == EPERM || error == EROFS ? DatabaseFault::kReadOnly
+                                                             : DatabaseFault::kOther;
+}
+
+[[noreturn]] void refuse_errno(const fs::path& path, const std::string& tried) {
+  const int error = errno;
+  refuse(path, tried + ": " + std::strerror(error) + "; give another file with --db",
+         fault_of(error));
+}
+
+// Root may use anyone's directory: containers mount their users' trees that way.
+bool trusted_owner(const struct ::stat& info) {
+  return info.st_uid == 0 || info.st_uid == ::geteuid() || ::geteuid() == 0;
+}
+
+// A group of the owner's own (same number) has nobody else in it.
+bool others_may_write(const struct ::stat& info) {
+  if ((info.st_mode & S_IWOTH) != 0) return true;
+  return (info.st_mode & S_IWGRP) != 0 && info.st_gid != info.st_uid;
+}
+
+void guard_directory(const fs::path& directory) {
+  struct ::stat info {};
+  if (::lstat(directory.c_str(), &info) != 0) refuse_errno(directory, "looking at its directory");
+  if (!S_ISDIR(info.st_mode)) refuse(directory, "is not a directory; give another file with --db");
+  if (!trusted_owner(info)) {
+    refuse(directory, "this directory belongs to another user (uid " + std::to_string(info.st_uid) +
+                          "), who could replace the database; use a directory of your own");
+  }
+  // In a sticky directory only the owner of a file may rename or remove it.
+  if (others_may_write(info) && (info.st_mode & S_ISVTX) == 0) {
+    refuse(
+        directory,
+        "other users may write to this directory and could replace the database; use a directory "
+        "of your own, or `chmod go-w` it");
+  }
+}
+
+void guard_ancestors(const fs::path& directory) {
+  fs::path prefix;
+  for (const fs::path& part : directory) {
+    prefix /= part;
+    guard_directory(prefix);
+  }
+}
+
+void make_directories(const fs::path& directory) {
+  std::vector<fs::path> missing;
+  for (fs::path at = directory; !at.empty() && !fs::exists(at); at = at.parent_path()) {
+    missing.push_back(at);
+    if (at == at.parent_path()) break;
+  }
+  for (auto it = missing.rbegin(); it != missing.rend(); ++it) {
+    if (::mkdir(it->c_str(), 0700) != 0 && errno != EEXIST) refuse_errno(*it, "creating it");
+  }
+}
+
+// Gives whether a file is there; throws if it is not one that we may use.
+bool guard_file(const fs::path& path, bool for_writing) {
+  struct ::stat info {};
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return false;
+    refuse_errno(path, "looking at it");
+  }
+  if (S_ISLNK(info.st_mode)) refuse(path, "is a symbolic link; give the file it points to");
+  if (!S_ISREG(info.st_mode)) refuse(path, "is not a regular file; give another file with --db");
+  if (!for_writing) return true;
+  if (!trusted_owner(info))
+    refuse(path, "belongs to another user; give a file of your own with --db");
+  if ((info.st_mode & S_IWOTH) != 0) refuse(path, "may be written by every user; `chmod 600` it");
+  if (info.st_nlink != 1) refuse(path, "has a second name (hard link); copy it and give the copy");
+  return true;
+}
+
+bool on_network(const fs::path& path) {
+  constexpr long kLustre = 0x0BD00BD0;
+  struct ::statfs info {};
+  if (::statfs(path.c_str(), &info) != 0) return false;
+  const auto type = static_cast<long>(info.f_type);
+  return type == NFS_SUPER_MAGIC || type == SMB_SUPER_MAGIC || type == 0xFF534D42L ||
+         type == kLustre;
+}
+
+fs::path with_suffix(const fs::path& path, const char* suffix) { return path.string() + suffix; }
+
+// In a shared sticky directory somebody else could plant a journal that SQLite would then play
+// back; ours, empty and there first, prevents that.
+void guard_journal(const fs::path& path) {
+  for (const char* suffix : {"-journal", "-wal", "-shm"})
+    guard_file(with_suffix(path, suffix), true);
+  struct ::stat info {};
+  if (::stat(path.parent_path().c_str(), &info) != 0)
+    refuse_errno(path, "looking at its directory");
+  if (!others_may_write(info)) return;
+  const fs::path journal = with_suffix(path, "-journal");
+  if (!guard_file(journal, true)) create_private_file(journal);
+}
+
+}  // namespace
+
+fs::path resolve_database_path(const fs::path& path, bool for_writing) {
+  if (path.empty() || !path.has_filename() || path.filename() == "." || path.filename() == "..") {
+    refuse(path, "this path names no file; give one with --db");
+  }
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  if (error) refuse(path, "cannot be made absolute: " + error.message());
+  try {
+    if (for_writing) make_directories(absolute.parent_path());
+    return fs::canonical(absolute.parent_path()) / absolute.filename();
+  } catch (const fs::filesystem_error& problem) {
+    const bool missing = problem.code() == std::errc::no_such_file_or_directory;
+    refuse(path,
+           missing ? std::string("there is no such directory; give a file that exists with --db")
+                   : "resolving its directory: " + problem.code().message(),
+           missing ? DatabaseFault::kOther : DatabaseFault::kReadOnly);
+  }
+}
+
+void guard_database_file(const fs::path& path, bool for_writing, const LogSink& log_sink) {
+  guard_ancestors(path.parent_path());
+  const bool exists = guard_file(path, for_writing);
+  if (!for_writing) {
+    if (!exists) {
+      refuse(path, "there is no such file; `vitune tune` makes one, or give another with --db",
+             DatabaseFault::kOther);
+    }
+    return;
+  }
+  if (!exists) create_private_file(path);
+  guard_journal(path);
+  if (on_network(path)) {
+    log(log_sink, LogLevel::kWarning,
+        "database " + path.string() +
+            " is on a network file system, whose locks may not hold; "
+            "prefer a local file and `vitune db export` to share it");
+  }
+}
+
+void create_private_file(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_RDWR, 0600);
+  if (file < 0) {
+    if (errno == EEXIST) return;  // another process was first; SQLite's locks sort the rest out
+    refuse_errno(path, "creating it");
+  }
+  ::close(file);
+  sync_path(path.parent_path());
+}
+
+void sync_path(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) refuse_errno(path, "opening it to sync it");
+  const int result = ::fsync(file);
+  const int error = errno;
+  ::close(file);
+  // Some file systems cannot sync a directory and say EINVAL.
+  if (result != 0 && error != EINVAL) {
+    errno = error;
+    refuse_errno(path, "syncing it");
+  }
+}
+
+}  // namespace vitune

@@ -1,0 +1,66 @@
+// db/ledger_tables.cpp -- The block list, open attempts and requests as rows.
+#include "db/ledger_tables.h"
+
+#include "db/device_table.h"
+#include "db/row_codec.h"
+
+namespace vitune {
+
+Row block_key(const Digest& kernel_key, const std::string& device_key, int driver_version) {
+  return {to_blob(kernel_key), device_key, std::int64_t{driver_version}};
+}
+
+Row block_row(const BlockEntry& entry, std::int64_t created) {
+  constexpr std::size_t kMaxReason = 4096;
+  Row row = block_key(entry.kernel_key, entry.device_key, entry.driver_version);
+  row.insert(row.end(),
+             {trial_status_name(entry.status), clipped(entry.reason, kMaxReason), created});
+  return row;
+}
+
+std::optional<BlockEntry> block_from_row(const Row& row) {
+  return decode_row(row, [](RowReader& reader) {
+    BlockEntry entry;
+    entry.kernel_key = reader.digest();
+    entry.device_key = reader.text();
+    entry.driver_version = reader.small_integer();
+    entry.status = reader.status();
+    entry.reason = reader.text();
+    return entry;
+  });
+}
+
+Row attempt_row(const Row& key, std::int64_t count, std::int64_t started) {
+  Row row = key;
+  row.insert(row.end(), {count, started});
+  return row;
+}
+
+std::optional<AttemptRecord> attempt_from_row(const Row& row) {
+  return decode_row(row, [](RowReader& reader) {
+    reader.blob();
+    AttemptRecord record;
+    record.problem_id = reader.blob();
+    record.config = reader.config();
+    record.count = reader.small_integer();
+    return record;
+  });
+}
+
+Row request_row(const ProblemRequest& request) {
+  problem_row({request.operator_name, request.problem});  // refuses what could not be exported
+  return {request.operator_name, request.problem, request.calls, request.total_us};
+}
+
+std::optional<ProblemRequest> request_from_row(const Row& row) {
+  return decode_row(row, [](RowReader& reader) {
+    ProblemRequest request;
+    request.operator_name = reader.text();
+    request.problem = reader.text();
+    request.calls = reader.integer();
+    request.total_us = reader.real();
+    return request;
+  });
+}
+
+}  // namespace vitune

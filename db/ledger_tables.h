@@ -1,0 +1,28 @@
+// db/ledger_tables.h -- Rows of the tables block, attempt and request.
+#pragma once
+
+#include <optional>
+
+#include "db/row.h"
+#include "db/store.h"
+
+namespace vitune {
+
+Row block_key(const Digest& kernel_key, const std::string& device_key, int driver_version);
+// `created` in seconds since 1970.
+Row block_row(const BlockEntry& entry, std::int64_t created);
+std::optional<BlockEntry> block_from_row(const Row& row);
+
+// An attempt's key is that of its trial.
+Row attempt_row(const Row& key, std::int64_t count, std::int64_t started);
+struct AttemptRecord {
+  Blob problem_id;
+  Config config;
+  int count = 0;
+};
+std::optional<AttemptRecord> attempt_from_row(const Row& row);
+
+Row request_row(const ProblemRequest& request);
+std::optional<ProblemRequest> request_from_row(const Row& row);
+
+}  // namespace vitune

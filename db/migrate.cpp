@@ -1,0 +1,142 @@
+// db/migrate.cpp -- Identity, schema comparison and migration.
+#include "db/migrate.h"
+
+#include <ctime>
+
+#include "db/file_guard.h"
+#include "db/schema.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+
+// All objects of a schema, one text per object, in a fixed order.
+std::vector<std::string> objects(Connection& connection) {
+  constexpr std::size_t kMaxObjects = 1000;
+  std::vector<std::string> found;
+  Query query = connection.query(
+      "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema ORDER BY type, name");
+  while (query.step() && found.size() < kMaxObjects) {
+    std::string text;
+    for (const Value& value : query.row(4)) {
+      if (const auto* part = std::get_if<std::string>(&value)) text += *part;
+      text += '\n';
+    }
+    found.push_back(std::move(text));
+  }
+  return found;
+}
+
+std::vector<std::string> expected_objects(std::span<const MigrationStep> steps) {
+  Connection model({}, Connection::Mode::kMemory);
+  for (const MigrationStep& step : steps) model.execute(std::string(step.script));
+  return objects(model);
+}
+
+void require_objects(Connection& connection, std::span<const MigrationStep> steps) {
+  if (has_schema(connection, steps)) return;
+  throw DatabaseError(DatabaseFault::kForeign,
+                      "database " + connection.name() +
+                          ": its tables are not those of a vitune database of schema version " +
+                          std::to_string(steps.size()) +
+                          " (a table, view, index or trigger was added, removed or changed); it is "
+                          "left as it is, give another file with --db");
+}
+
+std::int64_t user_version(Connection& connection) {
+  return connection.integer("PRAGMA user_version");
+}
+
+SchemaState examine(Connection& connection, std::span<const MigrationStep> steps) {
+  const std::int64_t application = connection.integer("PRAGMA application_id");
+  const std::int64_t version = user_version(connection);
+  if (application == 0 && version == 0 &&
+      connection.integer("SELECT count(*) FROM sqlite_schema") == 0) {
+    return SchemaState::kEmpty;
+  }
+  if (application != kApplicationId || version < 1) {
+    throw DatabaseError(DatabaseFault::kForeign,
+                        "database " + connection.name() +
+                            ": this SQLite file belongs to another program; it is left as it is, "
+                            "give another file with --db");
+  }
+  const auto current = static_cast<std::int64_t>(steps.size());
+  if (version > current) {
+    throw DatabaseError(
+        DatabaseFault::kNewer,
+        "database " + connection.name() + ": it has schema version " + std::to_string(version) +
+            ", this vitune knows up to " + std::to_string(current) +
+            "; it is left as it is, use a newer vitune or give another file with --db");
+  }
+  require_objects(connection, steps.first(static_cast<std::size_t>(version)));
+  return version < current ? SchemaState::kOlder : SchemaState::kCurrent;
+}
+
+void back_up(Connection& connection, const LogSink& log_sink) {
+  if (connection.name() == ":memory:") return;
+  const fs::path copy =
+      connection.name() + ".v" + std::to_string(user_version(connection)) + "-" + utc_stamp();
+  create_private_file(copy);
+  {
+    Connection target(copy, Connection::Mode::kReadWrite);
+    connection.copy_to(target);
+  }
+  sync_path(copy);
+  log(log_sink, LogLevel::kInfo,
+      "database " + connection.name() + ": copied to " + copy.string() + " before its migration");
+}
+
+std::string formatted_now(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  return std::string(text, std::strftime(text, sizeof text, format, &parts));
+}
+
+}  // namespace
+
+std::vector<MigrationStep> built_in_steps() {
+  std::vector<MigrationStep> steps;
+  for (const EmbeddedFile& file : embedded_schema()) steps.push_back({file.text, {}});
+  return steps;
+}
+
+bool has_schema(Connection& connection, std::span<const MigrationStep> steps) {
+  return objects(connection) == expected_objects(steps);
+}
+
+SchemaState examine_schema(Connection& connection, std::span<const MigrationStep> steps) {
+  // One read transaction, so that a creator's commit cannot fall between two of the questions.
+  Transaction transaction(connection, Transaction::Kind::kRead);
+  const SchemaState state = examine(connection, steps);
+  transaction.commit();
+  return state;
+}
+
+void bring_up_to_date(Connection& connection, std::span<const MigrationStep> steps,
+                      const LogSink& log_sink) {
+  const SchemaState before = examine_schema(connection, steps);
+  if (before == SchemaState::kCurrent) return;
+  if (before == SchemaState::kEmpty) connection.execute("PRAGMA page_size = 4096");
+  if (before == SchemaState::kOlder) back_up(connection, log_sink);
+  Transaction transaction(connection);
+  // Another process may have done it while this one waited for the lock.
+  if (examine(connection, steps) != SchemaState::kCurrent) {
+    for (auto i = static_cast<std::size_t>(user_version(connection)); i < steps.size(); ++i) {
+      connection.execute(std::string(steps[i].script));
+      if (steps[i].after) steps[i].after(connection);
+    }
+    connection.execute("PRAGMA application_id = " + std::to_string(kApplicationId));
+    connection.execute("PRAGMA user_version = " + std::to_string(steps.size()));
+    require_objects(connection, steps);
+  }
+  transaction.commit();
+}
+
+std::string utc_stamp() { return formatted_now("%Y%m%dT%H%M%SZ"); }
+
+std::string utc_now() { return formatted_now("%Y-%m-%dT%H:%M:%SZ"); }
+
+}  // namespace vitune

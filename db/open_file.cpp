@@ -1,0 +1,114 @@
+// db/open_file.cpp -- From a path to a connection that may be used.
+#include "db/open_file.h"
+
+#include <sys/stat.h>
+
+#include "db/file_guard.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Files up to this size are checked as a whole before they are written to: about 50 ms.
+constexpr std::int64_t kMaxQuickCheck = std::int64_t{256} << 20;
+
+bool has_pending_journal(const fs::path& path) {
+  for (const char* suffix : {"-journal", "-wal"}) {
+    struct ::stat info {};
+    if (::lstat((path.string() + suffix).c_str(), &info) == 0 && info.st_size > 0) return true;
+  }
+  return false;
+}
+
+void require_current(Connection& connection, const std::vector<MigrationStep>& steps) {
+  switch (examine_schema(connection, steps)) {
+    case SchemaState::kCurrent:
+      return;
+    case SchemaState::kEmpty:
+      throw DatabaseError(
+          DatabaseFault::kOther,
+          "database " + connection.name() +
+              ": the file is empty; `vitune tune` fills it, or give another with --db");
+    case SchemaState::kOlder:
+      throw DatabaseError(DatabaseFault::kOther,
+                          "database " + connection.name() +
+                              ": it has an older schema; a command that writes to it, such as "
+                              "`vitune tune`, migrates it");
+  }
+}
+
+std::unique_ptr<Connection> try_reading(const fs::path& path, Connection::Mode mode,
+                                        const std::vector<MigrationStep>& steps) {
+  auto connection = std::make_unique<Connection>(path, mode);
+  require_current(*connection, steps);
+  return connection;
+}
+
+// Refuses foreign, newer and damaged files on a connection that cannot change them.
+void probe(const fs::path& path, const std::vector<MigrationStep>& steps) {
+  try {
+    Connection connection(path, Connection::Mode::kReadOnly);
+    examine_schema(connection, steps);
+  } catch (const DatabaseError& error) {
+    // Locked, or with a journal that only a writer may play back: the writer finds out.
+    if (error.fault() != DatabaseFault::kReadOnly && error.fault() != DatabaseFault::kLocked) throw;
+  }
+}
+
+void require_whole(Connection& connection) {
+  const std::int64_t bytes =
+      connection.integer("PRAGMA page_count") * connection.integer("PRAGMA page_size");
+  if (bytes > kMaxQuickCheck) return;
+  // The values are the digests' business; without the CHECKs this is about the tree alone.
+  connection.execute("PRAGMA ignore_check_constraints = ON");
+  const std::string verdict = connection.text("PRAGMA quick_check(1)");
+  connection.execute("PRAGMA ignore_check_constraints = OFF");
+  if (verdict == "ok") return;
+  throw DatabaseError(DatabaseFault::kDamaged,
+                      "database " + connection.name() + ": the file is damaged (" + verdict +
+                          "); it is left as it is, `vitune db salvage` keeps it under another name "
+                          "and saves the rows that are still whole");
+}
+
+}  // namespace
+
+std::unique_ptr<Connection> open_for_reading(const fs::path& path,
+                                             const std::vector<MigrationStep>& steps,
+                                             const LogSink& log_sink) {
+  const fs::path resolved = resolve_database_path(path, false);
+  guard_database_file(resolved, false, log_sink);
+  try {
+    return try_reading(resolved, Connection::Mode::kReadOnly, steps);
+  } catch (const DatabaseError& error) {
+    const bool pending = has_pending_journal(resolved);
+    if (error.fault() == DatabaseFault::kReadOnly && pending) {
+      throw DatabaseError(
+          DatabaseFault::kReadOnly,
+          "database " + resolved.string() +
+              ": a process died while it wrote, and what it left (the -journal file) "
+              "must be undone first; run any vitune command that writes to it, such "
+              "as `vitune tune`, as its owner");
+    }
+    // Media without locks (a read-only image, some network mounts) can still be read as frozen.
+    if (error.fault() != DatabaseFault::kOther || pending) throw;
+  }
+  return try_reading(resolved, Connection::Mode::kImmutable, steps);
+}
+
+std::unique_ptr<Connection> open_for_writing(const fs::path& path,
+                                             const std::vector<MigrationStep>& steps,
+                                             const LogSink& log_sink) {
+  const fs::path resolved = resolve_database_path(path, true);
+  guard_database_file(resolved, true, log_sink);
+  probe(resolved, steps);
+  auto connection = std::make_unique<Connection>(resolved, Connection::Mode::kReadWrite);
+  // Once more: the probe may have met a lock or a journal.
+  examine_schema(*connection, steps);
+  connection->use_truncate_journal();
+  bring_up_to_date(*connection, steps, log_sink);
+  require_whole(*connection);
+  return connection;
+}
+
+}  // namespace vitune

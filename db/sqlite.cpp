@@ -1,0 +1,341 @@
+// db/sqlite.cpp -- The only caller of SQLite.
+#include "db/sqlite.h"
+
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace vitune {
+namespace {
+
+constexpr std::chrono::milliseconds kWriterPatience{60000};
+constexpr std::chrono::milliseconds kReaderPatience{250};
+// An image is at most 64 MiB; the rest of its row is small.
+constexpr int kMaxValueBytes = 68 << 20;
+
+DatabaseFault fault_of(int code) {
+  if (code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_TRUNCATE) {
+    return DatabaseFault::kFull;
+  }
+  switch (code & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:
+      return DatabaseFault::kLocked;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+    case SQLITE_FORMAT:
+      return DatabaseFault::kDamaged;
+    case SQLITE_FULL:
+      return DatabaseFault::kFull;
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+      return DatabaseFault::kReadOnly;
+    default:
+      // A short read comes from a file that was cut.
+      return code == SQLITE_IOERR_SHORT_READ ? DatabaseFault::kDamaged : DatabaseFault::kOther;
+  }
+}
+
+std::string advice(DatabaseFault fault, std::chrono::milliseconds timeout) {
+  switch (fault) {
+    case DatabaseFault::kLocked:
+      return "locked by another process for more than " + std::to_string(timeout.count()) +
+             " ms; wait until that process ends, or find it with `fuser`, and try again";
+    case DatabaseFault::kDamaged:
+      return "the file is damaged; `vitune db salvage` keeps it under another name and saves the "
+             "rows that are still whole";
+    case DatabaseFault::kFull:
+      return "it cannot be written: the disk is full, or a quota or file size limit is reached; "
+             "free some space and run the same command again (what was stored before is intact)";
+    case DatabaseFault::kReadOnly:
+      return "this user may not write it; give another file with --db, or ask its owner";
+    default:
+      return "check that the file and its directory exist and may be read and written, or give "
+             "another file with --db";
+  }
+}
+
+}  // namespace
+
+// --- Query
+
+Query::Query(Query&& other) noexcept
+    : connection_(other.connection_),
+      statement_(std::exchange(other.statement_, nullptr)),
+      in_use_(std::exchange(other.in_use_, nullptr)) {}
+
+Query::~Query() {
+  if (statement_ == nullptr || connection_->process_ != ::getpid()) return;
+  sqlite3_reset(statement_);  // repeats the error that step() has already thrown
+  sqlite3_clear_bindings(statement_);
+  *in_use_ = false;
+}
+
+Query& Query::bind(int index, const Value& value) {
+  connection_->check_process();
+  int code = SQLITE_MISUSE;
+  if (std::holds_alternative<std::monostate>(value)) {
+    code = sqlite3_bind_null(statement_, index);
+  } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    code = sqlite3_bind_int64(statement_, index, *integer);
+  } else if (const auto* real = std::get_if<double>(&value)) {
+    code = sqlite3_bind_double(statement_, index, *real);
+  } else if (const auto* text = std::get_if<std::string>(&value)) {
+    code = sqlite3_bind_text64(statement_, index, text->data(), text->size(), SQLITE_TRANSIENT,
+                               SQLITE_UTF8);
+  } else if (const auto* blob = std::get_if<Blob>(&value)) {
+    // A null pointer would bind NULL instead of an empty blob.
+    const void* data = blob->empty() ? static_cast<const void*>("") : blob->data();
+    code = sqlite3_bind_blob64(statement_, index, data, blob->size(), SQLITE_TRANSIENT);
+  }
+  if (code != SQLITE_OK) connection_->fail(code, "binding a value");
+  return *this;
+}
+
+Query& Query::bind_all(std::span<const Value> values) {
+  for (std::size_t i = 0; i < values.size(); ++i) bind(static_cast<int>(i) + 1, values[i]);
+  return *this;
+}
+
+bool Query::step() {
+  connection_->check_process();
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) return false;
+  connection_->fail(code, sqlite3_sql(statement_));
+}
+
+Value Query::column(int index) {
+  switch (sqlite3_column_type(statement_, index)) {
+    case SQLITE_INTEGER:
+      return std::int64_t{sqlite3_column_int64(statement_, index)};
+    case SQLITE_FLOAT:
+      return sqlite3_column_double(statement_, index);
+    case SQLITE_TEXT: {
+      const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(statement_, index));
+      if (data == nullptr) connection_->fail(SQLITE_NOMEM, "reading a text");
+      return std::string(data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, index)));
+    }
+    case SQLITE_BLOB: {
+      const auto* data = static_cast<const std::byte*>(sqlite3_column_blob(statement_, index));
+      const int size = sqlite3_column_bytes(statement_, index);
+      if (data == nullptr && size > 0) connection_->fail(SQLITE_NOMEM, "reading a blob");
+      return data == nullptr ? Blob() : Blob(data, data + size);
+    }
+    default:
+      return std::monostate{};
+  }
+}
+
+Row Query::row(std::size_t count) {
+  Row row;
+  row.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) row.push_back(column(static_cast<int>(i)));
+  return row;
+}
+
+// --- Connection
+
+Connection::Connection(const std::filesystem::path& path, Mode mode)
+    : name_(mode == Mode::kMemory ? ":memory:" : path.string()), process_(::getpid()) {
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
+  std::string target = name_;
+  if (mode == Mode::kMemory) {
+    flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY;
+  } else {
+    flags |= SQLITE_OPEN_NOFOLLOW;
+    flags |= mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
+  }
+  if (mode == Mode::kImmutable) {
+    flags |= SQLITE_OPEN_URI;
+    target = "file:";
+    for (const char c : name_) {
+      if (c == '?' || c == '#' || c == '%') {
+        constexpr char kDigits[] = "0123456789ABCDEF";
+        target += {'%', kDigits[c >> 4 & 15], kDigits[c & 15]};
+      } else {
+        target += c;
+      }
+    }
+    target += "?immutable=1";
+  }
+  const int code = sqlite3_open_v2(target.c_str(), &handle_, flags, nullptr);
+  try {
+    if (code != SQLITE_OK) fail(code, "opening it");
+    configure(mode);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+Connection::~Connection() {
+  if (process_ == ::getpid()) close();
+}
+
+void Connection::close() noexcept {
+  for (auto& [sql, prepared] : statements_) sqlite3_finalize(prepared.statement);
+  statements_.clear();
+  sqlite3_close(handle_);
+  handle_ = nullptr;
+}
+
+void Connection::configure(Mode mode) {
+  const auto option = [this](int which, int value) {
+    const int code = sqlite3_db_config(handle_, which, value, nullptr);
+    if (code != SQLITE_OK) fail(code, "setting an option");
+  };
+  option(SQLITE_DBCONFIG_DEFENSIVE, 1);
+  option(SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0);
+  option(SQLITE_DBCONFIG_ENABLE_TRIGGER, 0);
+  option(SQLITE_DBCONFIG_ENABLE_VIEW, 0);
+  option(SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0);
+  option(SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0);
+  option(SQLITE_DBCONFIG_DQS_DML, 0);
+  option(SQLITE_DBCONFIG_DQS_DDL, 0);
+  constexpr std::pair<int, int> limits[] = {{SQLITE_LIMIT_LENGTH, kMaxValueBytes},
+                                            {SQLITE_LIMIT_SQL_LENGTH, 65536},
+                                            {SQLITE_LIMIT_COLUMN, 100},
+                                            {SQLITE_LIMIT_EXPR_DEPTH, 100},
+                                            {SQLITE_LIMIT_COMPOUND_SELECT, 10},
+                                            {SQLITE_LIMIT_ATTACHED, 0},
+                                            {SQLITE_LIMIT_VARIABLE_NUMBER, 100},
+                                            {SQLITE_LIMIT_TRIGGER_DEPTH, 1},
+                                            {SQLITE_LIMIT_WORKER_THREADS, 0}};
+  for (const auto& [limit, value] : limits) sqlite3_limit(handle_, limit, value);
+  set_busy_timeout(mode == Mode::kReadWrite || mode == Mode::kMemory ? kWriterPatience
+                                                                     : kReaderPatience);
+  execute("PRAGMA cell_size_check = ON");
+  execute("PRAGMA mmap_size = 0");
+  execute("PRAGMA temp_store = MEMORY");
+  if (mode == Mode::kReadOnly || mode == Mode::kImmutable) {
+    execute("PRAGMA query_only = ON");
+  } else {
+    execute("PRAGMA synchronous = FULL");
+    execute("PRAGMA secure_delete = ON");  // so that a page scan finds no deleted rows
+  }
+}
+
+void Connection::set_busy_timeout(std::chrono::milliseconds timeout) {
+  timeout_ = timeout;
+  const int code = sqlite3_busy_timeout(handle_, static_cast<int>(timeout.count()));
+  if (code != SQLITE_OK) fail(code, "setting the time to wait for locks");
+}
+
+void Connection::check_process() const {
+  if (process_ == ::getpid()) return;
+  throw DatabaseError(DatabaseFault::kOther,
+                      "database " + name_ +
+                          ": the handle was inherited over fork(); open the file "
+                          "again in the child");
+}
+
+void Connection::fail(int code, const std::string& tried) const {
+  const std::string detail = handle_ != nullptr && sqlite3_extended_errcode(handle_) == code
+                                 ? sqlite3_errmsg(handle_)
+                                 : sqlite3_errstr(code);
+  const std::string where = "database " + name_ + ": " + tried + ": " + detail + " (SQLite code " +
+                            std::to_string(code) + ")";
+  if ((code & 0xff) == SQLITE_NOMEM) throw std::bad_alloc();
+  if ((code & 0xff) == SQLITE_CONSTRAINT || (code & 0xff) == SQLITE_TOOBIG ||
+      (code & 0xff) == SQLITE_MISMATCH) {
+    throw Error(ErrorCode::kFailure, where +
+                                         "; a value is outside what the schema allows, nothing "
+                                         "was stored");
+  }
+  const DatabaseFault fault = fault_of(code);
+  throw DatabaseError(fault, where + "; " + advice(fault, timeout_));
+}
+
+void Connection::execute(const std::string& sql) {
+  check_process();
+  const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) fail(code, sql.substr(0, 80));
+}
+
+Query Connection::query(const std::string& sql) {
+  check_process();
+  Prepared& prepared = statements_[sql];
+  if (prepared.in_use) {
+    throw Error(ErrorCode::kFailure, "database " + name_ + ": statement used while in use: " + sql);
+  }
+  if (prepared.statement == nullptr) {
+    const int code = sqlite3_prepare_v3(handle_, sql.c_str(), static_cast<int>(sql.size()) + 1,
+                                        SQLITE_PREPARE_PERSISTENT, &prepared.statement, nullptr);
+    if (code != SQLITE_OK) fail(code, sql);
+  }
+  prepared.in_use = true;
+  return Query(*this, prepared.statement, &prepared.in_use);
+}
+
+std::int64_t Connection::integer(const std::string& sql) {
+  Query query = this->query(sql);
+  if (!query.step()) fail(SQLITE_CORRUPT, sql);
+  const Value value = query.column(0);
+  const auto* integer = std::get_if<std::int64_t>(&value);
+  if (integer == nullptr) fail(SQLITE_CORRUPT, sql);
+  return *integer;
+}
+
+std::string Connection::text(const std::string& sql) {
+  Query query = this->query(sql);
+  if (!query.step()) fail(SQLITE_CORRUPT, sql);
+  const Value value = query.column(0);
+  const auto* text = std::get_if<std::string>(&value);
+  return text == nullptr ? std::string() : *text;
+}
+
+std::int64_t Connection::changes() const { return sqlite3_changes64(handle_); }
+
+bool Connection::in_transaction() const { return sqlite3_get_autocommit(handle_) == 0; }
+
+void Connection::use_truncate_journal() {
+  if (sqlite3_db_readonly(handle_, "main") == 1) fail(SQLITE_READONLY, "opening it for writing");
+  const std::string mode = text("PRAGMA journal_mode = TRUNCATE");
+  if (mode == "truncate" || mode == "memory") return;
+  fail(SQLITE_BUSY, "switching its journal from '" + mode + "' to 'truncate'");
+}
+
+void Connection::compact() {
+  // VACUUM attaches a temporary database of its own.
+  sqlite3_limit(handle_, SQLITE_LIMIT_ATTACHED, 1);
+  const int code = sqlite3_exec(handle_, "VACUUM", nullptr, nullptr, nullptr);
+  sqlite3_limit(handle_, SQLITE_LIMIT_ATTACHED, 0);
+  if (code != SQLITE_OK) fail(code, "compacting it");
+}
+
+void Connection::copy_to(Connection& target) {
+  check_process();
+  sqlite3_backup* backup = sqlite3_backup_init(target.handle_, "main", handle_, "main");
+  if (backup == nullptr) target.fail(sqlite3_extended_errcode(target.handle_), "copying into it");
+  const int stepped = sqlite3_backup_step(backup, -1);
+  const int code = sqlite3_backup_finish(backup);
+  if (code != SQLITE_OK) fail(code, "copying it to " + target.name_);
+  if (stepped != SQLITE_DONE) fail(stepped, "copying it to " + target.name_);
+}
+
+// --- Transaction
+
+Transaction::Transaction(Connection& connection, Kind kind) : connection_(connection) {
+  connection_.execute(kind == Kind::kWrite ? "BEGIN IMMEDIATE" : "BEGIN");
+}
+
+Transaction::~Transaction() {
+  if (!open_) return;
+  try {
+    // SQLite has already rolled back by itself after some errors (full disk, I/O).
+    if (connection_.in_transaction()) connection_.execute("ROLLBACK");
+  } catch (const std::exception&) {
+    // Nothing was committed; the next opener rolls the journal back.
+  }
+}
+
+void Transaction::commit() {
+  connection_.execute("COMMIT");
+  open_ = false;
+}
+
+}  // namespace vitune

@@ -1,0 +1,281 @@
+// db/store.cpp -- The database's everyday reads and writes.
+#include "db/store.h"
+
+#include <ctime>
+
+#include "core/checked.h"
+#include "db/file_guard.h"
+#include "db/open_file.h"
+#include "db/row_codec.h"
+#include "db/store_state.h"
+
+namespace vitune {
+
+Store::Store(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Store::~Store() = default;
+
+std::unique_ptr<Store> Store::open(const std::filesystem::path& path, Access access,
+                                   const LogSink& log_sink) {
+  auto connection = access == Access::kReadOnly
+                        ? open_for_reading(path, built_in_steps(), log_sink)
+                        : open_for_writing(path, built_in_steps(), log_sink);
+  return std::unique_ptr<Store>(
+      new Store(std::make_unique<State>(std::move(connection), log_sink)));
+}
+
+std::unique_ptr<Store> Store::in_memory() {
+  auto connection =
+      std::make_unique<Connection>(std::filesystem::path(), Connection::Mode::kMemory);
+  bring_up_to_date(*connection, built_in_steps(), {});
+  return std::unique_ptr<Store>(
+      new Store(std::make_unique<State>(std::move(connection), LogSink())));
+}
+
+// --- identities
+
+Blob Store::State::ensure_device(const DeviceInfo& device) {
+  const Row row = device_row(device);
+  const auto stored = devices.find(devices.key_of(row));
+  if (stored != row) devices.put(row);
+  return std::get<Blob>(row.front());
+}
+
+Blob Store::State::ensure_problem(const ProblemKey& problem) {
+  const Row row = problem_row(problem);
+  if (!problems.find(problems.key_of(row))) problems.put(row);
+  return std::get<Blob>(row.front());
+}
+
+std::map<Blob, DeviceInfo> Store::State::device_map() {
+  std::map<Blob, DeviceInfo> map;
+  devices.scan({}, [&](const Row& row) {
+    if (auto device = decoded(devices, row, device_from_row)) {
+      map.emplace(std::get<Blob>(row.front()), *device);
+    }
+  });
+  return map;
+}
+
+std::map<Blob, ProblemKey> Store::State::problem_map() {
+  std::map<Blob, ProblemKey> map;
+  problems.scan({}, [&](const Row& row) {
+    if (auto problem = decoded(problems, row, problem_from_row)) {
+      map.emplace(std::get<Blob>(row.front()), *problem);
+    }
+  });
+  return map;
+}
+
+// --- trials
+
+void Store::State::store_trial(const Blob& device, const Blob& problem, const Trial& trial) {
+  const Row row = trial_row(device, problem, trial);
+  const Row key = trials.key_of(row);
+  attempts.erase(key);
+  if (trial.origin != Origin::kMeasured) {
+    const auto stored = decoded(trials, trials.find(key), trial_from_row);
+    if (stored && stored->origin == Origin::kMeasured) return;
+  }
+  trials.put(row);
+}
+
+void Store::put_trial(const DeviceInfo& device, const ProblemKey& problem, const Trial& trial) {
+  put_trials(device, problem, {trial});
+}
+
+void Store::put_trials(const DeviceInfo& device, const ProblemKey& problem,
+                       const std::vector<Trial>& trials) {
+  Transaction transaction(*state_->connection);
+  const Blob device_id = state_->ensure_device(device);
+  const Blob problem_id = state_->ensure_problem(problem);
+  for (const Trial& trial : trials) state_->store_trial(device_id, problem_id, trial);
+  transaction.commit();
+}
+
+std::optional<Trial> Store::find_trial(const DeviceInfo& device, const ProblemKey& problem,
+                                       const Config& config) {
+  const Row key = trial_key(device_id(device), problem_id(problem), config);
+  return state_->decoded(state_->trials, state_->trials.find(key), trial_from_row);
+}
+
+std::vector<Trial> Store::trials(const DeviceInfo& device, const ProblemKey& problem) {
+  std::vector<Trial> found;
+  state_->trials.scan({device_id(device), problem_id(problem)}, [&](const Row& row) {
+    auto trial = state_->decoded(state_->trials, row, trial_from_row);
+    if (trial) found.push_back(std::move(*trial));
+  });
+  return found;
+}
+
+std::vector<TrialEntry> Store::all_trials() {
+  Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
+  const auto devices = state_->device_map();
+  const auto problems = state_->problem_map();
+  std::vector<TrialEntry> found;
+  state_->trials.scan({}, [&](const Row& row) {
+    const auto device = devices.find(std::get<Blob>(row[0]));
+    const auto problem = problems.find(std::get<Blob>(row[1]));
+    if (device == devices.end() || problem == problems.end()) return;
+    auto trial = state_->decoded(state_->trials, row, trial_from_row);
+    if (trial) found.push_back({device->second, problem->second, std::move(*trial)});
+  });
+  snapshot.commit();
+  return found;
+}
+
+void Store::begin_attempt(const DeviceInfo& device, const ProblemKey& problem,
+                          const Config& config) {
+  Transaction transaction(*state_->connection);
+  const Row key = trial_key(state_->ensure_device(device), state_->ensure_problem(problem), config);
+  const auto stored =
+      state_->decoded(state_->attempts, state_->attempts.find(key), attempt_from_row);
+  const std::int64_t count = stored ? std::int64_t{stored->count} + 1 : 1;
+  state_->attempts.put(attempt_row(key, count, std::time(nullptr)));
+  transaction.commit();
+}
+
+void Store::withdraw_attempt(const DeviceInfo& device, const ProblemKey& problem,
+                             const Config& config) {
+  Transaction transaction(*state_->connection);
+  state_->attempts.erase(trial_key(device_id(device), problem_id(problem), config));
+  transaction.commit();
+}
+
+std::vector<OpenAttempt> Store::open_attempts(const DeviceInfo& device) {
+  Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
+  const auto problems = state_->problem_map();
+  std::vector<OpenAttempt> found;
+  state_->attempts.scan({device_id(device)}, [&](const Row& row) {
+    const auto record = state_->decoded(state_->attempts, row, attempt_from_row);
+    if (!record) return;
+    const auto problem = problems.find(record->problem_id);
+    if (problem != problems.end())
+      found.push_back({problem->second, record->config, record->count});
+  });
+  snapshot.commit();
+  return found;
+}
+
+// --- winners
+
+bool Store::promote(const DeviceInfo& device, const ProblemKey& problem, const Winner& winner,
+                    const Binary* binary) {
+  if (binary != nullptr && binary->kernel_key != winner.kernel_key) {
+    throw Error(ErrorCode::kFailure, "promoting " + winner.config.text() +
+                                         ": the binary given is of "
+                                         "another kernel; nothing was stored");
+  }
+  Transaction transaction(*state_->connection);
+  const Blob device_id = state_->ensure_device(device);
+  const Blob problem_id = state_->ensure_problem(problem);
+  const Row row = winner_row(device_id, problem_id, winner);
+  if (winner.origin != Origin::kMeasured) {
+    const auto stored = state_->decoded(
+        state_->winners, state_->winners.find(state_->winners.key_of(row)), winner_from_row);
+    if (stored && stored->origin == Origin::kMeasured && stored->verified) return false;
+  }
+  if (binary != nullptr) state_->binaries.put(binary_row(*binary));
+  state_->winners.put(row);
+  transaction.commit();
+  return true;
+}
+
+std::optional<Winner> Store::find_winner(const DeviceInfo& device, const ProblemKey& problem,
+                                         Objective objective) {
+  const Row key = winner_key(device_id(device), problem_id(problem), objective);
+  return state_->decoded(state_->winners, state_->winners.find(key), winner_from_row);
+}
+
+std::vector<WinnerEntry> Store::winners() {
+  Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
+  const auto devices = state_->device_map();
+  const auto problems = state_->problem_map();
+  std::vector<WinnerEntry> found;
+  state_->winners.scan({}, [&](const Row& row) {
+    const auto device = devices.find(std::get<Blob>(row[0]));
+    const auto problem = problems.find(std::get<Blob>(row[1]));
+    if (device == devices.end() || problem == problems.end()) return;
+    auto winner = state_->decoded(state_->winners, row, winner_from_row);
+    if (winner) found.push_back({device->second, problem->second, std::move(*winner)});
+  });
+  snapshot.commit();
+  return found;
+}
+
+bool Store::mark_verified(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
+                          const ErrorFigures& error) {
+  Transaction transaction(*state_->connection);
+  auto winner = find_winner(device, problem, objective);
+  if (!winner) return false;
+  winner->verified = true;
+  winner->error = error;
+  state_->winners.put(winner_row(device_id(device), problem_id(problem), *winner));
+  transaction.commit();
+  return true;
+}
+
+std::optional<Binary> Store::find_binary(const Digest& kernel_key) {
+  return state_->decoded(state_->binaries, state_->binaries.find({to_blob(kernel_key)}),
+                         binary_from_row);
+}
+
+void Store::put_binary(const Binary& binary) {
+  const Row row = binary_row(binary);
+  Transaction transaction(*state_->connection);
+  state_->binaries.put(row);
+  transaction.commit();
+}
+
+// --- block list
+
+void Store::block(const BlockEntry& entry) {
+  Transaction transaction(*state_->connection);
+  state_->blocks.put(block_row(entry, std::time(nullptr)));
+  transaction.commit();
+}
+
+bool Store::is_blocked(const Digest& kernel_key, const DeviceInfo& device) {
+  const Row key = block_key(kernel_key, device.key(), device.driver_version);
+  return state_->decoded(state_->blocks, state_->blocks.find(key), block_from_row).has_value();
+}
+
+std::vector<BlockEntry> Store::blocks() {
+  std::vector<BlockEntry> found;
+  state_->blocks.scan({}, [&](const Row& row) {
+    auto entry = state_->decoded(state_->blocks, row, block_from_row);
+    if (entry) found.push_back(std::move(*entry));
+  });
+  return found;
+}
+
+// --- requests
+
+void Store::add_requests(const std::vector<ProblemRequest>& requests) {
+  Transaction transaction(*state_->connection);
+  for (const ProblemRequest& request : requests) {
+    ProblemRequest sum = request;
+    const Row key{request.operator_name, request.problem};
+    const auto stored =
+        state_->decoded(state_->requests, state_->requests.find(key), request_from_row);
+    if (stored) {
+      sum.calls = checked_add(stored->calls, request.calls).value_or(stored->calls);
+      sum.total_us += stored->total_us;
+    }
+    state_->requests.put(request_row(sum));
+  }
+  transaction.commit();
+}
+
+std::vector<ProblemRequest> Store::requests() {
+  std::vector<ProblemRequest> found;
+  state_->requests.scan({}, [&](const Row& row) {
+    auto request = state_->decoded(state_->requests, row, request_from_row);
+    if (request) found.push_back(std::move(*request));
+  });
+  return found;
+}
+
+std::int64_t Store::damaged_rows() const { return state_->damage.count(); }
+
+}  // namespace vitune

@@ -1,0 +1,142 @@
+// db/store_salvage.cpp -- A new file from what is whole in a damaged one; the old one is kept.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "db/file_guard.h"
+#include "db/page_scan.h"
+#include "db/store_state.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Keeps other processes out while the file is replaced, and plays back the journal of a writer that
+// died. Nothing if the file is too damaged for SQLite to lock.
+std::unique_ptr<Connection> lock_out_others(const fs::path& path) {
+  try {
+    auto connection = std::make_unique<Connection>(path, Connection::Mode::kReadWrite);
+    connection->execute("BEGIN EXCLUSIVE");
+    return connection;
+  } catch (const DatabaseError& error) {
+    if (error.fault() != DatabaseFault::kDamaged && error.fault() != DatabaseFault::kOther) throw;
+    return nullptr;
+  }
+}
+
+// A file of a later vitune must not lose what this one does not know. Where only the version number
+// is damaged the tables are still ours, and where the tables cannot be read there is damage to
+// repair.
+void refuse_newer(const fs::path& path) {
+  try {
+    Connection connection(path, Connection::Mode::kReadOnly);
+    if (has_schema(connection, built_in_steps())) return;
+    examine_schema(connection, built_in_steps());
+  } catch (const DatabaseError& error) {
+    if (error.fault() == DatabaseFault::kNewer) throw;
+  }
+}
+
+// An empty database of ours has no rows that could show it.
+bool is_ours(Connection* lock) {
+  try {
+    return lock != nullptr && lock->integer("PRAGMA application_id") == kApplicationId;
+  } catch (const DatabaseError&) {
+    return false;
+  }
+}
+
+std::string free_name(const std::string& wanted) {
+  std::string name = wanted;
+  for (int i = 2; ::access(name.c_str(), F_OK) == 0; ++i) name = wanted + "-" + std::to_string(i);
+  return name;
+}
+
+void rename_or_throw(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return;
+  throw DatabaseError(DatabaseFault::kOther, "database " + from.string() + ": renaming it to " +
+                                                 to.string() + ": " + std::strerror(errno));
+}
+
+// Puts `fresh` in the place of `path`, which stays under the name given back. With a hard link
+// there is a file at `path` at every moment.
+fs::path replace_file(const fs::path& path, const fs::path& fresh) {
+  const fs::path kept = free_name(path.string() + ".corrupt-" + utc_stamp());
+  if (::link(path.c_str(), kept.c_str()) != 0) rename_or_throw(path, kept);
+  for (const char* suffix : {"-journal", "-wal", "-shm"}) {
+    const std::string leftover = path.string() + suffix;
+    struct ::stat info {};
+    if (::lstat(leftover.c_str(), &info) != 0) continue;
+    // A journal that could not be played back belongs to the old file and must not meet the new
+    // one.
+    rename_or_throw(leftover, kept.string() + suffix);
+  }
+  rename_or_throw(fresh, path);
+  ::unlink((fresh.string() + "-journal").c_str());
+  sync_path(path.parent_path());
+  return kept;
+}
+
+void remove_quietly(const fs::path& path) {
+  ::unlink(path.c_str());
+  ::unlink((path.string() + "-journal").c_str());
+}
+
+}  // namespace
+
+// Of two whole rows of one key (an old copy on a stray page), the one that a merge would keep.
+bool Store::State::salvage_row(const TableSpec& spec, const Row& row) {
+  if (!makes_sense(spec, row)) return false;
+  for (Table* table : tables()) {
+    if (&table->spec() != &spec) continue;
+    const auto stored = table->find(table->key_of(row));
+    const bool better = &spec == &kTrialTable    ? stored && better_trial(row, *stored)
+                        : &spec == &kWinnerTable ? stored && better_winner(row, *stored)
+                                                 : false;
+    if (stored && !better) return false;
+    table->put(row);
+    return !stored;
+  }
+  return false;
+}
+
+std::int64_t Store::salvage(const fs::path& path, const LogSink& log_sink) {
+  const fs::path resolved = resolve_database_path(path, false);
+  guard_database_file(resolved, false, log_sink);
+  guard_database_file(resolved, true, log_sink);
+  refuse_newer(resolved);
+  const auto lock = lock_out_others(resolved);
+  const fs::path fresh =
+      free_name(resolved.string() + ".salvage-" + utc_stamp() + "-" + std::to_string(::getpid()));
+  std::int64_t saved = 0;
+  fs::path kept;
+  try {
+    auto target = open(fresh, Access::kReadWrite, log_sink);
+    Transaction transaction(*target->state_->connection);
+    const auto visit = [&](const TableSpec& spec, const Row& row) {
+      if (target->state_->salvage_row(spec, row)) ++saved;
+    };
+    scan_pages(resolved, visit, [&] {
+      if (saved == 0 && !is_ours(lock.get())) {
+        throw DatabaseError(DatabaseFault::kForeign,
+                            "database " + resolved.string() +
+                                ": salvaging it: not one row of a vitune database was found; it is "
+                                "left as it is");
+      }
+      transaction.commit();
+      kept = replace_file(resolved, fresh);
+    });
+  } catch (...) {
+    if (kept.empty()) remove_quietly(fresh);
+    throw;
+  }
+  log(log_sink, LogLevel::kInfo,
+      "database " + resolved.string() + ": saved " + std::to_string(saved) +
+          " rows; the old file is kept as " + kept.string());
+  return saved;
+}
+
+}  // namespace vitune

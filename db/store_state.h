@@ -1,0 +1,79 @@
+// db/store_state.h -- What a Store holds: its connection, its tables, and the damage found so far.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "db/binary_table.h"
+#include "db/device_table.h"
+#include "db/ledger_tables.h"
+#include "db/migrate.h"
+#include "db/store.h"
+#include "db/table.h"
+#include "db/trial_table.h"
+#include "db/winner_table.h"
+
+namespace vitune {
+
+struct Store::State {
+  State(std::unique_ptr<Connection> opened, const LogSink& sink)
+      : connection(std::move(opened)), log_sink(sink), damage(sink) {}
+
+  std::unique_ptr<Connection> connection;
+  LogSink log_sink;
+  DamageLog damage;
+  Table devices{*connection, kDeviceTable, damage};
+  Table problems{*connection, kProblemTable, damage};
+  Table trials{*connection, kTrialTable, damage};
+  Table winners{*connection, kWinnerTable, damage};
+  Table binaries{*connection, kBinaryTable, damage};
+  Table blocks{*connection, kBlockTable, damage};
+  Table attempts{*connection, kAttemptTable, damage};
+  Table requests{*connection, kRequestTable, damage};
+
+  std::array<Table*, 8> tables() {
+    return {&devices, &problems, &trials, &winners, &binaries, &blocks, &attempts, &requests};
+  }
+
+  // Inside a write transaction: the row is there afterwards. Gives the identity.
+  Blob ensure_device(const DeviceInfo& device);
+  Blob ensure_problem(const ProblemKey& problem);
+  // Inside a write transaction: stores the trial unless it would replace a measured one.
+  void store_trial(const Blob& device, const Blob& problem, const Trial& trial);
+
+  // Inside a write transaction: deletes the trials of one problem that are not among the `keep`
+  // best by any of the objectives, or the binaries that are not `named`. Gives how many rows went.
+  std::int64_t prune_trials(const Blob& device, const Blob& problem,
+                            const std::vector<Objective>& objectives, std::int64_t keep);
+  std::int64_t prune_binaries(const std::set<Blob>& named);
+
+  // Inside a write transaction: adds a row found by scan_pages(); false if it was there already.
+  bool salvage_row(const TableSpec& spec, const Row& row);
+  // Inside a write transaction: the parts of merge().
+  void take_identities(const Snapshot& from);
+  void take_results(const Snapshot& from, MergeReport& report);
+  void take_binaries(const Snapshot& from, State& other, MergeReport& report);
+
+  std::map<Blob, DeviceInfo> device_map();
+  std::map<Blob, ProblemKey> problem_map();
+
+  // `decode(row)`, or nothing; a whole row that makes no sense is reported as damaged.
+  template <typename Decode>
+  auto decoded(Table& table, const std::optional<Row>& row, Decode decode)
+      -> decltype(decode(*row)) {
+    if (!row) return std::nullopt;
+    auto value = decode(*row);
+    if (!value) table.report(table.key_of(*row), "holds values that make no sense");
+    return value;
+  }
+};
+
+// Whether `row` of the table is something that this version can use.
+bool makes_sense(const TableSpec& table, const Row& row);
+
+}  // namespace vitune

@@ -1,0 +1,68 @@
+// generator/compile_log.cpp -- Reads ptxas' report; cuts logs to what is kept.
+#include "generator/compile_log.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace vitune {
+namespace {
+
+constexpr std::string_view kEntryStart = "Compiling entry function '";
+
+// The part of the log about one kernel: from its heading to the next kernel's.
+std::optional<std::string_view> section_of(std::string_view log, std::string_view entry) {
+  const std::string heading = std::string(kEntryStart) + std::string(entry) + "'";
+  const std::size_t begin = log.find(heading);
+  if (begin == std::string_view::npos) return std::nullopt;
+  log.remove_prefix(begin + heading.size());
+  return log.substr(0, log.find(kEntryStart));
+}
+
+// Calls `visit` with each number in `text` that stands directly before `unit`.
+template <typename Visit>
+void each_number_before(std::string_view text, std::string_view unit, Visit visit) {
+  for (std::size_t at = text.find(unit); at != std::string_view::npos;
+       at = text.find(unit, at + unit.size())) {
+    std::size_t begin = at;
+    while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
+    int value = 0;
+    const auto result = std::from_chars(text.data() + begin, text.data() + at, value);
+    if (result.ec == std::errc() && result.ptr != text.data() + begin) visit(value);
+  }
+}
+
+}  // namespace
+
+std::optional<CompileFacts> parse_compile_log(std::string_view log, std::string_view entry) {
+  const auto section = section_of(log, entry);
+  if (!section) return std::nullopt;
+  CompileFacts facts;
+  // One line per function; what a called function spills costs the kernel as well.
+  const auto add_spill = [&](int bytes) { facts.spill_bytes += bytes; };
+  each_number_before(*section, " bytes spill stores", add_spill);
+  each_number_before(*section, " bytes spill loads", add_spill);
+  bool known = false;
+  each_number_before(*section, " registers", [&](int count) {
+    facts.registers = std::max(facts.registers, count);
+    known = true;
+  });
+  each_number_before(*section, " bytes smem", [&](int bytes) { facts.shared_bytes += bytes; });
+  if (!known) return std::nullopt;
+  return facts;
+}
+
+std::string bounded_log(std::string_view log) {
+  while (!log.empty() && (log.back() == '\n' || log.back() == '\0')) log.remove_suffix(1);
+  if (log.size() <= kMaxCompileLog) return std::string(log);
+  constexpr std::size_t kNote = 64;  // room for the last line
+  std::size_t kept = log.rfind('\n', kMaxCompileLog - kNote);
+  // One endless line: cut inside it, but not inside a UTF-8 sequence.
+  if (kept == std::string_view::npos || kept < kMaxCompileLog / 2) {
+    kept = kMaxCompileLog - kNote;
+    while (kept > 0 && (static_cast<unsigned char>(log[kept]) & 0xC0) == 0x80) --kept;
+  }
+  return std::string(log.substr(0, kept)) + "\n... (" + std::to_string(log.size() - kept) +
+         " bytes more)";
+}
+
+}  // namespace vitune

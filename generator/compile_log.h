@@ -1,0 +1,23 @@
+// generator/compile_log.h -- What the log of `--ptxas-options=-v` says of a kernel.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/compile_facts.h"
+
+namespace vitune {
+
+inline constexpr std::size_t kMaxCompileLog = 4 << 10;
+
+// Registers, spills and static shared memory of the kernel `entry`, the functions it calls
+// included; compile_ms is 0. Nothing if the log does not speak of that kernel.
+std::optional<CompileFacts> parse_compile_log(std::string_view log, std::string_view entry);
+
+// The first kMaxCompileLog bytes at most, cut between lines, with a last line that says how much is
+// missing.
+std::string bounded_log(std::string_view log);
+
+}  // namespace vitune

@@ -1,0 +1,352 @@
+// generator/compile_pool.cpp -- Hands compiles to worker processes, ends the ones that do not
+// answer.
+//
+// A worker is starting (until its hello), idle, or busy with one job. Whatever it does that is not
+// in the protocol costs it its life and the job at hand, nothing else.
+#include "generator/compile_pool.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "core/child_process.h"
+#include "core/error.h"
+#include "generator/compile_log.h"
+#include "generator/compile_protocol.h"
+
+namespace vitune {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using TimePoint = steady_clock::time_point;
+using Finished = std::pair<std::uint64_t, CompileResult>;
+
+constexpr milliseconds kSendLimit{2000};
+constexpr milliseconds kSlice{20};  // how long output of workers may wait to be taken in
+constexpr int kMaxFailedStarts = 3;
+constexpr int kMaxCompiles = 500;  // then a worker is replaced: NVRTC's memory only grows
+
+struct Job {
+  std::uint64_t id = 0;
+  CompileRequest request;
+};
+
+struct Worker {
+  enum class State { kStarting, kIdle, kBusy, kGone };
+
+  Worker(const ChildOptions& options, milliseconds hello_limit)
+      : child(options), deadline(steady_clock::now() + hello_limit) {}
+
+  ChildProcess child;
+  State state = State::kStarting;
+  std::uint64_t job = 0;     // while busy: the caller's id
+  std::uint64_t serial = 0;  // while busy: the id of the job's frame; 0: none
+  TimePoint started;         // of the job
+  TimePoint deadline;        // of the hello or the job
+  int compiles = 0;
+};
+
+milliseconds since(TimePoint start) {
+  return std::chrono::duration_cast<milliseconds>(steady_clock::now() - start);
+}
+
+// "exit status 1; its last words: ..."
+std::string ending_of(Worker& worker) {
+  const auto end = worker.child.kill();
+  std::string text = end ? end->text() : "a state in which not even SIGKILL ends it";
+  const std::string words = worker.child.output();
+  if (!words.empty()) text += "; its last words:\n" + words;
+  return text;
+}
+
+}  // namespace
+
+struct CompilePool::State {
+  CompilePoolOptions options;
+  std::deque<Job> queue;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::deque<Finished> finished;
+  std::set<std::uint64_t> pending;
+  std::string version;
+  std::uint64_t last_serial = 0;  // callers use their ids again, frames must not
+  int failed_starts = 0;
+
+  std::size_t count(Worker::State state) const;
+  void start_worker();
+  void start_workers();
+  void bury();
+  void dispatch();
+  void assign(Worker& worker);
+  void receive(Worker& worker);
+  void receive_all();
+  void greet(Worker& worker, const Frame& frame);
+  void accept_reply(Worker& worker, const Frame& frame);
+  void finish(Worker& worker, CompileResult result);
+  void fail_job(Worker& worker, CompileStatus status, const std::string& why);
+  void fail_start(Worker& worker, const std::string& why);
+  void lose(Worker& worker, const std::string& why);
+  void expire();
+  void step();
+  void pause(TimePoint end) const;
+};
+
+std::size_t CompilePool::State::count(Worker::State state) const {
+  return static_cast<std::size_t>(std::count_if(
+      workers.begin(), workers.end(), [&](const auto& worker) { return worker->state == state; }));
+}
+
+void CompilePool::State::start_worker() {
+  ChildOptions child;
+  child.command = options.worker_command;
+  child.memory_limit_bytes = options.memory_limit_bytes;
+  workers.push_back(std::make_unique<Worker>(child, options.hello_limit));
+}
+
+// As many workers as there are jobs to give them, up to the limit.
+void CompilePool::State::start_workers() {
+  const auto limit = static_cast<std::size_t>(options.workers);
+  while (workers.size() < limit && count(Worker::State::kStarting) < queue.size()) {
+    try {
+      start_worker();
+    } catch (const Error&) {
+      // A full process table is no reason to fail as long as one worker serves.
+      if (workers.empty()) throw;
+      return;
+    }
+  }
+}
+
+void CompilePool::State::bury() {
+  std::erase_if(workers, [](const auto& w) { return w->state == Worker::State::kGone; });
+}
+
+void CompilePool::State::dispatch() {
+  for (const auto& worker : workers) {
+    if (worker->state != Worker::State::kIdle) continue;
+    if (worker->compiles >= kMaxCompiles) {
+      worker->state = Worker::State::kGone;
+    } else if (!queue.empty()) {
+      assign(*worker);
+    }
+  }
+  bury();
+  start_workers();
+}
+
+void CompilePool::State::assign(Worker& worker) {
+  const Job job = std::move(queue.front());
+  queue.pop_front();
+  worker.state = Worker::State::kBusy;
+  worker.job = job.id;
+  worker.serial = ++last_serial;
+  worker.started = steady_clock::now();
+  worker.deadline = worker.started + options.deadline;
+  const CompileRequest& request = job.request;
+  const CompileJob message{request.source.main, request.source.digest(), request.arch,
+                           request.entry,       request.line_info,       options.deadline};
+  // If this fails the worker is dead, which receive() finds, or does not read: its deadline ends
+  // it.
+  worker.child.send({kCompileJob, worker.serial, encode(message)},
+                    std::min(kSendLimit, options.deadline));
+}
+
+void CompilePool::State::finish(Worker& worker, CompileResult result) {
+  pending.erase(worker.job);
+  finished.emplace_back(worker.job, std::move(result));
+}
+
+void CompilePool::State::fail_job(Worker& worker, CompileStatus status, const std::string& why) {
+  worker.state = Worker::State::kGone;
+  CompileResult result;
+  result.status = status;
+  result.facts.compile_ms = static_cast<double>(since(worker.started).count());
+  result.log = bounded_log(why);
+  finish(worker, std::move(result));
+}
+
+void CompilePool::State::fail_start(Worker& worker, const std::string& why) {
+  worker.state = Worker::State::kGone;
+  if (++failed_starts < kMaxFailedStarts) return;
+  failed_starts = 0;
+  throw Error(ErrorCode::kFailure, "the compile worker '" + options.worker_command.front() +
+                                       "' failed " + std::to_string(kMaxFailedStarts) +
+                                       " times in a row before it was ready; the last time it " +
+                                       why);
+}
+
+// The worker is of no use any more.
+void CompilePool::State::lose(Worker& worker, const std::string& why) {
+  const std::string text = why + "; the process ended with " + ending_of(worker);
+  if (worker.state == Worker::State::kStarting) fail_start(worker, text);
+  if (worker.state == Worker::State::kBusy) {
+    fail_job(worker, CompileStatus::kCrash, "the compile worker " + text);
+  }
+  worker.state = Worker::State::kGone;
+}
+
+void CompilePool::State::greet(Worker& worker, const Frame& frame) {
+  const auto hello =
+      frame.type == kCompileHello ? decode_compile_hello(frame.payload) : std::nullopt;
+  if (!hello || hello->protocol != kCompileProtocol) {
+    return lose(worker, "does not speak this program's protocol (is it another version?)");
+  }
+  if (hello->compiler_version.empty()) {
+    worker.state = Worker::State::kGone;
+    throw Error(ErrorCode::kNoCompiler, hello->problem);
+  }
+  if (!version.empty() && version != hello->compiler_version) {
+    worker.state = Worker::State::kGone;
+    throw Error(ErrorCode::kFailure, "the compiler changed from '" + version + "' to '" +
+                                         hello->compiler_version +
+                                         "' during this run (was the toolkit updated?); start "
+                                         "again to use the new one");
+  }
+  version = hello->compiler_version;
+  failed_starts = 0;
+  worker.state = Worker::State::kIdle;
+  // At once, so that a worker that dies after each hello uses up the queue instead of time.
+  if (!queue.empty()) assign(worker);
+}
+
+void CompilePool::State::accept_reply(Worker& worker, const Frame& frame) {
+  auto result = frame.id == worker.serial ? decode_result(frame.payload) : std::nullopt;
+  if (!result) return lose(worker, "sent something that is not the result of its job");
+  ++worker.compiles;
+  worker.state = Worker::State::kIdle;
+  worker.serial = 0;
+  finish(worker, std::move(*result));
+}
+
+void CompilePool::State::receive(Worker& worker) {
+  Frame frame;
+  switch (worker.child.receive(frame, milliseconds(0))) {
+    case ChildProcess::Receive::kTimeout:
+      return;
+    case ChildProcess::Receive::kClosed:
+      return lose(worker, "closed its connection");
+    case ChildProcess::Receive::kGarbage:
+      return lose(worker, "sent garbage");
+    case ChildProcess::Receive::kFrame:
+      break;
+  }
+  if (worker.state == Worker::State::kStarting) return greet(worker, frame);
+  const bool is_reply = frame.type == kCompileReply;
+  // Said twice: the first time counted.
+  if (is_reply && frame.id != worker.serial && frame.id <= last_serial) return;
+  if (is_reply && worker.state == Worker::State::kBusy) return accept_reply(worker, frame);
+  lose(worker, "said something that is not in the protocol");
+}
+
+void CompilePool::State::receive_all() {
+  for (const auto& worker : workers) {
+    // One result at a time: the others' sockets stay readable, as descriptors() promises.
+    if (!finished.empty()) return;
+    if (worker->state != Worker::State::kGone) receive(*worker);
+  }
+}
+
+void CompilePool::State::expire() {
+  const TimePoint now = steady_clock::now();
+  for (const auto& worker : workers) {
+    if (worker->deadline > now) continue;
+    if (worker->state == Worker::State::kStarting) {
+      lose(*worker, "was not ready within " + std::to_string(options.hello_limit.count()) + " ms");
+    } else if (worker->state == Worker::State::kBusy) {
+      const auto elapsed = since(worker->started).count();
+      const bool ended = worker->child.kill().has_value();
+      fail_job(*worker, CompileStatus::kTimeout,
+               "no result after " + std::to_string(elapsed) + " ms; the compile worker was killed" +
+                   (ended ? "" : ", but does not end"));
+    }
+  }
+}
+
+// Everything that can be done without waiting.
+void CompilePool::State::step() {
+  try {
+    receive_all();
+    expire();
+    dispatch();
+  } catch (const Error&) {
+    bury();
+    if (finished.empty()) throw;  // else the result first; the trouble will show again
+  }
+}
+
+// Until a worker says something, something is due, or `end`.
+void CompilePool::State::pause(TimePoint end) const {
+  end = std::min(end, steady_clock::now() + kSlice);
+  std::vector<pollfd> sockets;
+  for (const auto& worker : workers) {
+    sockets.push_back({worker->child.descriptor(), POLLIN, 0});
+    if (worker->state != Worker::State::kIdle) end = std::min(end, worker->deadline);
+  }
+  const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now()).count();
+  poll(sockets.data(), sockets.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
+}
+
+CompilePool::CompilePool(CompilePoolOptions options) : state_(std::make_unique<State>()) {
+  if (options.workers < 1 || options.deadline <= milliseconds(0) ||
+      options.worker_command.empty()) {
+    throw Error(ErrorCode::kFailure,
+                "a compile pool needs at least one worker, a deadline above 0 and the command line "
+                "of its workers");
+  }
+  state_->options = std::move(options);
+}
+
+CompilePool::~CompilePool() = default;
+
+std::string CompilePool::compiler_version() {
+  State& state = *state_;
+  while (state.version.empty()) {
+    if (state.workers.empty()) state.start_worker();
+    state.step();
+    if (state.version.empty()) state.pause(steady_clock::now() + kSlice);
+  }
+  return state.version;
+}
+
+void CompilePool::submit(std::uint64_t id, CompileRequest request) {
+  if (!state_->pending.insert(id).second) {
+    throw Error(ErrorCode::kFailure, "compile " + std::to_string(id) + " is already pending");
+  }
+  state_->queue.push_back({id, std::move(request)});
+  state_->dispatch();
+}
+
+std::optional<Finished> CompilePool::wait(milliseconds timeout) {
+  State& state = *state_;
+  const TimePoint end = steady_clock::now() + timeout;
+  for (;;) {
+    state.step();
+    if (!state.finished.empty()) break;
+    if (state.pending.empty() || steady_clock::now() >= end) return std::nullopt;
+    state.pause(end);
+  }
+  Finished next = std::move(state.finished.front());
+  state.finished.pop_front();
+  return next;
+}
+
+std::size_t CompilePool::pending() const {
+  return state_->pending.size() + state_->finished.size();
+}
+
+std::vector<int> CompilePool::descriptors() const {
+  std::vector<int> result;
+  for (const auto& worker : state_->workers) result.push_back(worker->child.descriptor());
+  return result;
+}
+
+std::vector<int> CompilePool::worker_pids() const {
+  std::vector<int> result;
+  for (const auto& worker : state_->workers) result.push_back(worker->child.pid());
+  return result;
+}
+
+}  // namespace vitune

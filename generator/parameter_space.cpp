@@ -1,0 +1,195 @@
+// generator/parameter_space.cpp -- Enumeration, neighbours and explanations of a constrained space.
+#include "generator/parameter_space.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+
+namespace vitune {
+namespace {
+
+[[noreturn]] void reject(const std::string& what) {
+  throw Error(ErrorCode::kFailure, "parameter space: " + what);
+}
+
+std::string list_of(const std::vector<std::int64_t>& values) {
+  std::string text;
+  for (const std::int64_t value : values) {
+    text += (text.empty() ? "" : ", ") + std::to_string(value);
+  }
+  return text;
+}
+
+}  // namespace
+
+ParameterSpace::ParameterSpace(std::vector<Parameter> parameters,
+                               std::vector<Constraint> constraints)
+    : parameters_(std::move(parameters)), constraints_(std::move(constraints)) {
+  validate_parameters();
+  read_by_.resize(parameters_.size());
+  decidable_.resize(parameters_.size());
+  for (std::size_t c = 0; c < constraints_.size(); ++c) {
+    const Constraint& constraint = constraints_[c];
+    if (!constraint.violation) reject("the rule '" + constraint.rule + "' has no test");
+    std::set<std::size_t> reads;
+    for (const std::string& name : constraint.needs) {
+      if (!reads.insert(index_of(name)).second || index_of(name) == parameters_.size()) {
+        reject("the rule '" + constraint.rule + "' needs '" + name +
+               "', which is repeated or not a parameter");
+      }
+    }
+    if (reads.empty()) {
+      for (std::size_t p = 0; p < parameters_.size(); ++p) reads.insert(p);
+    }
+    reads_.emplace_back(reads.begin(), reads.end());
+    for (const std::size_t p : reads) read_by_[p].push_back(c);
+    decidable_[*reads.rbegin()].push_back(c);
+    all_.push_back(c);
+  }
+}
+
+void ParameterSpace::validate_parameters() const {
+  if (parameters_.empty()) reject("there are no parameters");
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    const auto& [name, values, doc, categorical] = parameters_[p];
+    if (index_of(name) != p) reject("'" + name + "' is there twice");
+    if (values.empty()) reject("'" + name + "' has no values");
+    const bool ascending =
+        std::adjacent_find(values.begin(), values.end(), std::greater_equal<>()) == values.end();
+    const bool distinct = std::set(values.begin(), values.end()).size() == values.size();
+    if (categorical ? !distinct : !ascending) {
+      reject("the values of '" + name + "' must be " +
+             (categorical ? "different" : "ascending and different") + ": " + list_of(values));
+    }
+  }
+}
+
+std::size_t ParameterSpace::index_of(std::string_view name) const {
+  const auto found = std::find_if(parameters_.begin(), parameters_.end(),
+                                  [&](const Parameter& p) { return p.name == name; });
+  return static_cast<std::size_t>(found - parameters_.begin());
+}
+
+std::size_t ParameterSpace::first_broken(const Config& config, const Indices& constraints) const {
+  for (const std::size_t c : constraints) {
+    if (constraints_[c].violation(config)) return c;
+  }
+  return constraints_.size();
+}
+
+std::size_t ParameterSpace::cartesian_size() const {
+  std::size_t size = 1;
+  for (const Parameter& parameter : parameters_) {
+    if (__builtin_mul_overflow(size, parameter.values.size(), &size)) {
+      return std::numeric_limits<std::size_t>::max();
+    }
+  }
+  return size;
+}
+
+std::vector<Config> ParameterSpace::enumerate() const {
+  std::vector<Config> found;
+  enumerate_from(Config(), 0, found);
+  return found;
+}
+
+void ParameterSpace::enumerate_from(const Config& prefix, std::size_t depth,
+                                    std::vector<Config>& found) const {
+  // Each level has a config of its own that holds only what is set so far: a rule that reads more
+  // than it declared then fails loudly instead of seeing values of another branch.
+  Config config = prefix;
+  for (const std::int64_t value : parameters_[depth].values) {
+    config.set(parameters_[depth].name, value);
+    if (first_broken(config, decidable_[depth]) != constraints_.size()) continue;
+    if (depth + 1 == parameters_.size()) {
+      found.push_back(config);
+    } else {
+      enumerate_from(config, depth + 1, found);
+    }
+  }
+}
+
+std::optional<std::string> ParameterSpace::explain_values(const Config& config) const {
+  for (const auto& [name, value] : config) {
+    if (index_of(name) == parameters_.size()) return name + " is not a parameter of this space";
+  }
+  for (const Parameter& parameter : parameters_) {
+    const auto value = config.find(parameter.name);
+    if (!value) return parameter.name + " is missing";
+    const auto& values = parameter.values;
+    if (std::find(values.begin(), values.end(), *value) == values.end()) {
+      return parameter.name + " = " + std::to_string(*value) + " is not one of " + list_of(values);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> ParameterSpace::explain(const Config& config) const {
+  if (auto problem = explain_values(config)) return problem;
+  for (const Constraint& constraint : constraints_) {
+    if (const auto how = constraint.violation(config)) return constraint.rule + ": " + *how;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::int64_t> ParameterSpace::steps(std::size_t parameter, std::int64_t value) const {
+  const auto& [name, values, doc, categorical] = parameters_[parameter];
+  const auto at = std::find(values.begin(), values.end(), value);
+  std::vector<std::int64_t> result;
+  if (categorical) {
+    std::remove_copy(values.begin(), values.end(), std::back_inserter(result), value);
+    return result;
+  }
+  if (at != values.begin()) result.push_back(*std::prev(at));
+  if (std::next(at) != values.end()) result.push_back(*std::next(at));
+  return result;
+}
+
+void ParameterSpace::add_mended(const Move& move, Config moved, std::size_t broken,
+                                std::vector<Config>& found) const {
+  // Only a parameter that the broken rule reads can mend it.
+  for (const std::size_t other : reads_[broken]) {
+    if (other == move.parameter) continue;
+    const std::string& name = parameters_[other].name;
+    const std::int64_t here = moved.at(name);
+    for (const std::int64_t step : steps(other, here)) {
+      moved.set(name, step);
+      const bool mended = !constraints_[broken].violation(moved) &&
+                          first_broken(moved, rules_of(move)) == constraints_.size() &&
+                          first_broken(moved, rules_of({other, move.obeys})) == constraints_.size();
+      if (mended) found.push_back(moved);
+    }
+    moved.set(name, here);
+  }
+}
+
+std::vector<Config> ParameterSpace::neighbours(const Config& config) const {
+  if (const auto problem = explain_values(config)) reject("no neighbours of a config: " + *problem);
+  const bool obeys = first_broken(config, all_) == constraints_.size();
+  std::vector<Config> found;
+  Config moved = config;
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    const Move move{p, obeys};
+    const std::string& name = parameters_[p].name;
+    const std::int64_t here = config.at(name);
+    for (const std::int64_t step : steps(p, here)) {
+      moved.set(name, step);
+      const std::size_t broken = first_broken(moved, rules_of(move));
+      if (broken == constraints_.size()) {
+        found.push_back(moved);
+      } else {
+        add_mended(move, moved, broken, found);
+      }
+    }
+    moved.set(name, here);
+  }
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+}  // namespace vitune

@@ -1,0 +1,179 @@
+// generator/source.cpp -- Finds the include closure of a main text within the embedded templates.
+#include "generator/source.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+
+namespace vitune {
+namespace {
+
+// Every word that can make a compiler look at a file.
+constexpr std::array<std::string_view, 8> kFileWords = {
+    "include", "include_next",       "import",      "embed",
+    "module",  "__has_include_next", "__has_embed", "__has_include"};
+
+bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+[[noreturn]] void refuse(std::string_view where, std::size_t line, const std::string& why) {
+  throw Error(ErrorCode::kFailure, std::string(where) + ":" + std::to_string(line) + ": " + why);
+}
+
+// Whether a word of `line` is one of kFileWords.
+bool names_a_file(std::string_view line) {
+  for (std::size_t i = 0; i < line.size();) {
+    if (!is_word_character(line[i])) {
+      ++i;
+      continue;
+    }
+    const std::size_t begin = i;
+    while (i < line.size() && is_word_character(line[i])) ++i;
+    const std::string_view word = line.substr(begin, i - begin);
+    if (std::find(kFileWords.begin(), kFileWords.end(), word) != kFileWords.end()) return true;
+  }
+  return false;
+}
+
+// `line` without its `//` comment. A line that ends a block comment is kept whole: there, `//` may
+// be part of that comment with a directive behind it.
+std::string_view without_comment(std::string_view line) {
+  if (line.find("*/") != std::string_view::npos) return line;
+  return line.substr(0, line.find("//"));
+}
+
+// The path of a line of the form `#include "path"`, or nothing if it has any other form.
+std::optional<std::string_view> included_path(std::string_view line) {
+  line = trim(line);
+  if (!line.starts_with('#')) return std::nullopt;
+  line = trim(line.substr(1));
+  if (!line.starts_with("include")) return std::nullopt;
+  line = trim(line.substr(7));
+  if (line.size() < 3 || line.front() != '"' || line.back() != '"') return std::nullopt;
+  line = line.substr(1, line.size() - 2);
+  if (line.find_first_of("\"\\") != std::string_view::npos) return std::nullopt;
+  return line;
+}
+
+// Refuses what could make the compiler see other lines than this scan does: control characters (NUL
+// ends a C string, some compilers end a line at a carriage return) and doubtful line joins.
+void require_plain_text(std::string_view where, std::string_view text) {
+  std::size_t line = 1;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') ++line;
+    if (c == '\0' || c == '\r' || c == '\f' || c == '\v') {
+      refuse(where, line, "a control character that is not a tab or a newline");
+    }
+    if (text.substr(i, 3) == "?\?/") refuse(where, line, "the trigraph of a backslash");
+    if (c != '\\') continue;
+    const std::size_t next = text.find_first_not_of(" \t", i + 1);
+    if (next != i + 1 && (next == std::string_view::npos || text[next] == '\n')) {
+      refuse(where, line, "blanks between a backslash and the end of the line");
+    }
+  }
+}
+
+// Takes the next logical line (backslash-newline joins lines) off the front of `text`; adds its
+// number of physical lines to `number`.
+std::string take_line(std::string_view& text, std::size_t& number) {
+  std::string line;
+  bool joined = true;
+  while (joined && !text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    line += text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++number;
+    joined = line.ends_with('\\');
+    if (joined) line.pop_back();
+  }
+  return line;
+}
+
+// The files that `text` includes, in order.
+std::vector<std::string> included_files(std::string_view where, std::string_view text) {
+  require_plain_text(where, text);
+  std::vector<std::string> paths;
+  std::size_t number = 0;
+  while (!text.empty()) {
+    const std::string line = take_line(text, number);
+    const std::string_view code = without_comment(line);
+    if (!names_a_file(code)) continue;
+    const auto path = included_path(code);
+    if (!path) {
+      refuse(where, number,
+             "only the form #include \"path\" may name a file, as the only thing in its line; the "
+             "words include, import, embed and module may stand only there and in // comments: " +
+                 std::string(trim(code).substr(0, 120)));
+    }
+    paths.emplace_back(*path);
+  }
+  return paths;
+}
+
+const EmbeddedFile* find_file(std::span<const EmbeddedFile> files, std::string_view path) {
+  const auto found = std::find_if(files.begin(), files.end(),
+                                  [&](const EmbeddedFile& file) { return file.path == path; });
+  return found == files.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::string_view embedded_template(std::string_view path) {
+  if (const EmbeddedFile* file = find_file(embedded_templates(), path)) return file->text;
+  throw Error(ErrorCode::kFailure, "no template '" + std::string(path) + "' is embedded (" +
+                                       std::to_string(embedded_templates().size()) +
+                                       " are); names are paths below templates/");
+}
+
+Digest Source::digest() const {
+  Sha256 hash;
+  hash.add(std::string_view("vitune source 1")).add(main);
+  hash.add(static_cast<std::int64_t>(headers.size()));
+  for (const EmbeddedFile& header : headers) hash.add(header.path).add(header.text);
+  return hash.finish();
+}
+
+Source assemble(std::string main, std::span<const EmbeddedFile> files) {
+  std::map<std::string_view, std::string_view> closure;
+  std::vector<EmbeddedFile> open = {{"kernel.cu", main}};
+  while (!open.empty()) {
+    const EmbeddedFile current = open.back();
+    open.pop_back();
+    for (const std::string& path : included_files(current.path, current.text)) {
+      const EmbeddedFile* file = find_file(files, path);
+      if (file == nullptr) {
+        throw Error(ErrorCode::kFailure,
+                    std::string(current.path) + " includes \"" + path +
+                        "\", which is not embedded in this program; only files below templates/ "
+                        "can be included, by their path from there");
+      }
+      if (closure.emplace(file->path, file->text).second) open.push_back(*file);
+    }
+  }
+  Source source;
+  for (const auto& [path, text] : closure) source.headers.push_back({path, text});
+  source.main = std::move(main);
+  return source;
+}
+
+Source assemble(std::string main) { return assemble(std::move(main), embedded_templates()); }
+
+Digest template_digest(std::string_view path) {
+  return assemble("#include \"" + std::string(path) + "\"\n").digest();
+}
+
+}  // namespace vitune

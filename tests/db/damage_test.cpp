@@ -1,0 +1,330 @@
+// tests/db/damage_test.cpp -- Damaged files: never a wrong row, never a crash, and what can be
+// saved.
+#include <algorithm>
+
+#include "db/row.h"
+#include "db/tables.h"
+#include "tests/db/test_support.h"
+
+namespace vitune {
+namespace {
+
+using test::sample_config;
+using test::sample_device;
+using test::sample_key;
+using test::sample_problem;
+using test::fs::path;
+
+// Scale these up for a soak.
+constexpr int kCuts = 200;
+constexpr int kMutants = 1000;
+constexpr int kSalvages = 60;
+
+// Every row of a database in one comparable form.
+struct Everything {
+  std::vector<std::string> rows;
+};
+
+std::string text_of(const Timing& t) {
+  return std::to_string(t.median_us) + "/" + std::to_string(t.low_us) + "/" +
+         std::to_string(t.high_us) + "/" + std::to_string(t.samples);
+}
+
+std::string text_of(const Measurement& m) {
+  return text_of(m.cold) + " " + text_of(m.warm) + (m.low_confidence ? " low" : "");
+}
+
+std::string text_of(const Winner& w) {
+  return w.config.text() + w.kernel_key.hex() + objective_name(w.objective) +
+         origin_name(w.origin) + text_of(w.measurement) + std::to_string(w.error.max_error) +
+         std::to_string(w.lead_percent) + std::to_string(w.trials) + w.tuned_at +
+         (w.runner_up ? w.runner_up->text() : "") + (w.verified ? "v" : "");
+}
+
+std::string text_of(const Trial& t) {
+  return t.config.text() + t.kernel_key.hex() + trial_status_name(t.status) + t.reason +
+         origin_name(t.origin) + text_of(t.measurement) + std::to_string(t.compile.registers);
+}
+
+Everything read_all(Store& store) {
+  Everything all;
+  for (const WinnerEntry& e : store.winners()) {
+    all.rows.push_back("winner " + e.device.key() + e.problem.text + text_of(e.winner));
+  }
+  for (const TrialEntry& e : store.all_trials()) {
+    all.rows.push_back("trial " + e.device.key() + e.problem.text + text_of(e.trial));
+  }
+  for (const int n : {197, 257, 577}) {
+    const auto winner = store.find_winner(sample_device(), sample_problem(n), Objective::kCold);
+    if (winner) all.rows.push_back("found " + std::to_string(n) + text_of(*winner));
+    const auto binary = store.find_binary(sample_key(n));
+    if (!binary) continue;
+    const auto* data = reinterpret_cast<const char*>(binary->image.data());
+    all.rows.push_back("binary " + binary->kernel_key.hex() + binary->entry +
+                       sha256({data, binary->image.size()}).hex());
+  }
+  for (const BlockEntry& e : store.blocks()) {
+    all.rows.push_back("block " + e.kernel_key.hex() + e.device_key + e.reason);
+  }
+  for (const ProblemRequest& e : store.requests()) {
+    all.rows.push_back("request " + e.problem + std::to_string(e.calls));
+  }
+  for (const OpenAttempt& e : store.open_attempts(sample_device())) {
+    all.rows.push_back("attempt " + e.problem.text + e.config.text() + std::to_string(e.count));
+  }
+  std::sort(all.rows.begin(), all.rows.end());
+  return all;
+}
+
+class Damage : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto store = Store::open(whole_, Access::kReadWrite);
+    test::fill(*store);
+    expected_ = read_all(*store);
+    bytes_ = test::read_bytes(whole_);
+    ASSERT_EQ(expected_.rows.size(), 6 + 60 + 3 + 3 + 1 + 1 + 1U);
+  }
+
+  void expect_nothing_wrong(const Everything& found, const std::string& what) {
+    EXPECT_TRUE(std::includes(expected_.rows.begin(), expected_.rows.end(), found.rows.begin(),
+                              found.rows.end()))
+        << what << ": a row that was never written";
+  }
+
+  // Opens the mutant for reading; whatever it gives was written once. Gives whether all rows came.
+  bool read_mutant(const std::string& bytes, const std::string& what) {
+    test::write_bytes(mutant_, bytes);
+    try {
+      const auto store = Store::open(mutant_, Access::kReadOnly);
+      const Everything found = read_all(*store);
+      expect_nothing_wrong(found, what);
+      store->check();
+      return found.rows == expected_.rows;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kDatabase) << what << ": " << error.what();
+      return false;
+    }
+  }
+
+  test::TempDir dir_;
+  path whole_ = dir_ / "whole.db";
+  path mutant_ = dir_ / "mutant.db";
+  std::string bytes_;
+  Everything expected_;
+};
+
+Value changed(const Value& value, ColumnType type) {
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer ^ 1;
+  if (const auto* real = std::get_if<double>(&value)) return *real + 0.5;
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    std::string copy = *text;
+    if (copy.empty()) return std::string("x");
+    copy.back() = static_cast<char>(copy.back() ^ 1);
+    return copy;
+  }
+  if (const auto* blob = std::get_if<Blob>(&value)) {
+    Blob copy = *blob;
+    copy[copy.size() / 2] ^= std::byte{1};
+    return copy;
+  }
+  return type == ColumnType::kReal ? Value(1.0) : Value(std::string("x"));
+}
+
+// Changes one column of the first row behind the digest's back.
+void tamper(const path& file, const TableSpec& table, const std::string& column, ColumnType type) {
+  Connection raw(file, Connection::Mode::kReadWrite);
+  raw.execute("PRAGMA ignore_check_constraints = ON");
+  std::string where;
+  Row key;
+  Value value;
+  {
+    std::string keys;
+    for (std::size_t i = 0; i < table.key_columns; ++i) {
+      keys += std::string(", ") + table.columns[i].name;
+      where += std::string(i == 0 ? " WHERE " : " AND ") + table.columns[i].name + " = ?";
+    }
+    Query query = raw.query("SELECT " + column + keys + " FROM " + table.name + " LIMIT 1");
+    ASSERT_TRUE(query.step());
+    Row row = query.row(table.key_columns + 1);
+    value = row.front();
+    key.assign(row.begin() + 1, row.end());
+  }
+  Query update = raw.query(std::string("UPDATE ") + table.name + " SET " + column + " = ?" + where);
+  Row parameters{changed(value, type)};
+  parameters.insert(parameters.end(), key.begin(), key.end());
+  update.bind_all(parameters);
+  update.step();
+  ASSERT_EQ(raw.changes(), 1);
+}
+
+TEST_F(Damage, ARowWithAnyColumnChangedIsTreatedAsAbsentCountedAndReported) {
+  for (const TableSpec* table : kAllTables) {
+    std::vector<Column> all(table->columns.begin(), table->columns.end());
+    all.push_back({"digest", ColumnType::kBlob});
+    for (const Column& column : all) {
+      const std::string what = std::string(table->name) + "." + column.name;
+      test::write_bytes(mutant_, bytes_);
+      tamper(mutant_, *table, column.name, column.type);
+      std::vector<std::string> lines;
+      const auto store =
+          Store::open(mutant_, Access::kReadOnly, [&](LogLevel level, std::string_view line) {
+            if (level == LogLevel::kWarning) lines.emplace_back(line);
+          });
+      const Everything found = read_all(*store);
+      expect_nothing_wrong(found, what);
+      EXPECT_LT(found.rows.size(), expected_.rows.size()) << what;
+      // These are looked up by that column, and under its old value the row is simply not there.
+      if (what != "binary.kernel_key" && what != "attempt.device_id") {
+        EXPECT_EQ(store->damaged_rows(), 1) << what;
+        ASSERT_FALSE(lines.empty()) << what;
+        EXPECT_NE(lines[0].find(std::string("table ") + table->name), std::string::npos)
+            << lines[0];
+      }
+      const CheckReport report = store->check();
+      EXPECT_EQ(report.bad_rows, 1) << what;
+      EXPECT_FALSE(report.problems.empty()) << what;
+    }
+  }
+}
+
+TEST_F(Damage, ADamagedRowIsReplacedByTheNextWrite) {
+  tamper(whole_, kWinnerTable, "cold_us", ColumnType::kReal);
+  auto store = Store::open(whole_, Access::kReadWrite);
+  EXPECT_EQ(store->winners().size(), 5U);
+  test::fill(*store);
+  EXPECT_EQ(store->winners().size(), 6U);
+  EXPECT_EQ(store->check().bad_rows, 0);
+}
+
+TEST_F(Damage, ATruncatedFileNeverGivesAWrongRow) {
+  for (int i = 0; i < kCuts; ++i) {
+    const auto size = bytes_.size() * static_cast<std::size_t>(i) / kCuts;
+    EXPECT_FALSE(read_mutant(bytes_.substr(0, size), "cut at " + std::to_string(size)));
+  }
+  EXPECT_TRUE(read_mutant(bytes_, "whole"));
+}
+
+TEST_F(Damage, ARandomBitFlipNeverGivesAWrongRow) {
+  std::mt19937 random(20260131);
+  int noticed = 0;
+  for (int i = 0; i < kMutants; ++i) {
+    std::string bytes = bytes_;
+    const std::size_t bit = random() % (8 * bytes.size());
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+    noticed += read_mutant(bytes, "bit " + std::to_string(bit)) ? 0 : 1;
+  }
+  // Most of the file is rows, so most flips must have hit one; all-quiet would mean nothing is
+  // checked.
+  EXPECT_GT(noticed, kMutants / 2);
+}
+
+TEST_F(Damage, RandomBlocksOfZerosAndOnesNeverGiveAWrongRow) {
+  std::mt19937 random(7);
+  for (int i = 0; i < kMutants / 10; ++i) {
+    std::string bytes = bytes_;
+    const std::size_t at = random() % bytes.size();
+    const std::size_t count = std::min<std::size_t>(1 + random() % 6000, bytes.size() - at);
+    bytes.replace(at, count, count, i % 2 == 0 ? '\0' : '\xff');
+    read_mutant(bytes, "block at " + std::to_string(at));
+  }
+}
+
+TEST_F(Damage, SalvageOfAWholeFileSavesEveryRowAndKeepsTheOldFile) {
+  const auto before = Store::open(whole_, Access::kReadOnly)->check().rows;
+  EXPECT_EQ(Store::salvage(whole_), before);
+  EXPECT_EQ(read_all(*Store::open(whole_, Access::kReadOnly)).rows, expected_.rows);
+  int kept = 0;
+  for (const auto& entry : test::fs::directory_iterator(dir_.path())) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_EQ(name.find(".salvage-"), std::string::npos) << name;
+    if (name.find("whole.db.corrupt-") == std::string::npos) continue;
+    if (name.ends_with("-journal")) continue;
+    ++kept;
+    EXPECT_EQ(test::read_bytes(entry.path()), bytes_);
+  }
+  EXPECT_EQ(kept, 1);
+}
+
+TEST_F(Damage, SalvageSavesEveryRowOutsideTheDamagedPage) {
+  std::mt19937 random(11);
+  const std::size_t pages = bytes_.size() / 4096;
+  std::size_t saved = 0, possible = 0;
+  for (int i = 0; i < kSalvages; ++i) {
+    // Page 1 too: salvage needs no header and no schema.
+    const std::size_t page = static_cast<std::size_t>(i) % pages;
+    std::string bytes = bytes_;
+    for (std::size_t at = page * 4096; at < (page + 1) * 4096; ++at) {
+      bytes[at] = static_cast<char>(random() & 255);
+    }
+    test::write_bytes(mutant_, bytes);
+    test::fs::remove(mutant_.string() + "-journal");
+    Store::salvage(mutant_);
+    auto store = Store::open(mutant_, Access::kReadWrite);
+    EXPECT_TRUE(store->check().integrity_ok);
+    EXPECT_EQ(store->check().bad_rows, 0);
+    const Everything found = read_all(*store);
+    expect_nothing_wrong(found, "page " + std::to_string(page));
+    const auto rows = store->stats();
+    saved += static_cast<std::size_t>(rows.trials);
+    possible += 60;
+    // A trial row has more than 240 bytes here, so one page holds at most 17 of them.
+    EXPECT_GE(rows.trials, 60 - 17) << "page " << page;
+  }
+  EXPECT_GT(saved, possible * 9 / 10);
+}
+
+TEST_F(Damage, SalvageOfACutFileSavesWhatIsBeforeTheCut) {
+  test::write_bytes(mutant_, bytes_.substr(0, bytes_.size() / 2 + 1000));
+  EXPECT_GT(Store::salvage(mutant_), 5);
+  auto store = Store::open(mutant_, Access::kReadWrite);
+  expect_nothing_wrong(read_all(*store), "cut");
+}
+
+TEST_F(Damage, SalvageFindsNoDeletedRows) {
+  {
+    auto store = Store::open(whole_, Access::kReadWrite);
+    Connection raw(whole_, Connection::Mode::kReadWrite);
+    raw.execute("DELETE FROM trial");
+    raw.execute("DELETE FROM binary");
+  }
+  Store::salvage(whole_);
+  auto store = Store::open(whole_, Access::kReadOnly);
+  EXPECT_EQ(store->stats().trials, 0);
+  EXPECT_EQ(store->stats().binaries, 0);
+  EXPECT_EQ(store->stats().winners, 6);
+}
+
+TEST_F(Damage, SalvageLeavesForeignAndNewerFilesAlone) {
+  test::write_bytes(mutant_, std::string(20000, 'q'));
+  EXPECT_THROW(Store::salvage(mutant_), Error);
+  EXPECT_EQ(test::read_bytes(mutant_), std::string(20000, 'q'));
+  test::write_bytes(mutant_, bytes_);
+  {
+    Connection raw(mutant_, Connection::Mode::kReadWrite);
+    raw.execute("ALTER TABLE request ADD COLUMN note TEXT");
+    raw.execute("PRAGMA user_version = 2");
+  }
+  const std::string newer = test::read_bytes(mutant_);
+  EXPECT_THROW(Store::salvage(mutant_), Error);
+  EXPECT_EQ(test::read_bytes(mutant_), newer);
+  EXPECT_THROW(Store::salvage(dir_ / "missing.db"), Error);
+  EXPECT_FALSE(test::fs::exists(dir_ / "missing.db"));
+}
+
+TEST_F(Damage, RowsOutOfOrderAreDamageAndNotAnEndlessStream) {
+  // Two interior cells that lead to one page would repeat its rows; swapping two cell pointers of a
+  // leaf is the smallest such crookedness.
+  std::string bytes = bytes_;
+  int swapped = 0;
+  for (std::size_t page = 4096; page < bytes.size(); page += 4096) {
+    if (bytes[page] != 10 || bytes[page + 4] < 3) continue;
+    std::swap_ranges(&bytes[page + 8], &bytes[page + 10], &bytes[page + 10]);
+    ++swapped;
+  }
+  ASSERT_GT(swapped, 0);
+  EXPECT_FALSE(read_mutant(bytes, "swapped"));
+}
+
+}  // namespace
+}  // namespace vitune

@@ -1,0 +1,52 @@
+// tests/generator/compile_support.h -- Sources to compile and the real NVRTC, where there is one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/env.h"
+#include "core/error.h"
+#include "generator/compiler.h"
+#include "generator/source.h"
+
+namespace vitune::test {
+
+inline const char* const kSmallKernel =
+    "extern \"C\" __global__ void k(float* p) {\n"
+    "  __shared__ float s[64];\n"
+    "  s[threadIdx.x] = p[threadIdx.x];\n"
+    "  __syncthreads();\n"
+    "  p[threadIdx.x] = s[63 - threadIdx.x];\n"
+    "}\n";
+
+// Takes any compiler longer than a test may last: 2^18 instantiations, all different.
+inline const char* const kTemplateBlowUp =
+    "template <int D, int I> struct Tree {\n"
+    "  static constexpr long v = Tree<D - 1, 2 * I>::v + Tree<D - 1, 2 * I + 1>::v;\n"
+    "};\n"
+    "template <int I> struct Tree<0, I> { static constexpr long v = I; };\n"
+    "extern \"C\" __global__ void k(long* p) { *p = Tree<18, 0>::v; }\n";
+
+inline CompileRequest request_for(std::string main, std::string arch = "sm_80") {
+  return {assemble(std::move(main)), std::move(arch), "k", false};
+}
+
+// The machine's compiler, or nothing where libnvrtc is not installed.
+inline std::shared_ptr<const Compiler> find_compiler() {
+  try {
+    return Compiler::open(read_environment());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNoCompiler) throw;
+    return nullptr;
+  }
+}
+
+}  // namespace vitune::test
+
+// Skips the test visibly where libnvrtc is not installed; else defines `compiler`.
+#define VITUNE_REQUIRE_COMPILER(compiler)                \
+  const auto compiler = ::vitune::test::find_compiler(); \
+  if (compiler == nullptr) GTEST_SKIP() << "libnvrtc is not installed"

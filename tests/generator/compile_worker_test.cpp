@@ -1,0 +1,105 @@
+// tests/generator/compile_worker_test.cpp -- The pool with the real worker and the real NVRTC.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "core/device_info.h"
+#include "generator/compile_pool.h"
+#include "tests/generator/compile_support.h"
+
+namespace vitune {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int kSlowness = 4;
+#else
+constexpr int kSlowness = 1;
+#endif
+
+constexpr milliseconds kPatience{60000};  // for what should come much sooner
+
+CompilePoolOptions real(int workers) {
+  CompilePoolOptions options;
+  options.workers = workers;
+  options.worker_command = {VITUNE_FAKE_COMPILE_WORKER, "real"};
+  return options;
+}
+
+CompileResult compile_one(CompilePool& pool, CompileRequest request) {
+  static constexpr std::uint64_t kId = 17;
+  pool.submit(kId, std::move(request));
+  auto finished = pool.wait(kPatience);
+  if (!finished) {
+    ADD_FAILURE() << "nothing within " << kPatience.count() << " ms";
+    return {};
+  }
+  EXPECT_EQ(finished->first, kId);
+  return std::move(finished->second);
+}
+
+CompileRequest job(const std::string& what) { return {Source{what, {}}, "sm_80", "k", false}; }
+
+TEST(CompileWorker, CompilesForEveryArchitectureJustAsTheCompilerItselfDoes) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  CompilePool pool(real(2));
+  EXPECT_EQ(pool.compiler_version(), compiler->version());
+  const std::vector<std::string>& archs = supported_architectures();
+  for (std::size_t i = 0; i < archs.size(); ++i) {
+    pool.submit(i, test::request_for(test::kSmallKernel, archs[i]));
+  }
+  for (std::size_t i = 0; i < archs.size(); ++i) {
+    const auto finished = pool.wait(kPatience);
+    ASSERT_TRUE(finished);
+    const auto& [id, result] = *finished;
+    const CompileResult expected =
+        compiler->compile(test::request_for(test::kSmallKernel, archs[id]));
+    EXPECT_EQ(result.status, expected.status) << archs[id] << ": " << result.log;
+    EXPECT_EQ(result.cubin, expected.cubin) << archs[id];
+    EXPECT_EQ(result.facts.registers, expected.facts.registers) << archs[id];
+  }
+}
+
+TEST(CompileWorker, EmbeddedHeadersAreResolvedByTheWorker) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  CompilePool pool(real(1));
+  const std::string main =
+      "#include \"attention/params.cuh\"\nextern \"C\" __global__ void k(int* p) { *p = "
+      "sizeof(vitune::AttentionParams); }\n";
+  const CompileResult result = compile_one(pool, test::request_for(main));
+  EXPECT_EQ(result.status, CompileStatus::kOk) << result.log;
+}
+
+TEST(CompileWorker, ASourceThatTheWorkerCannotReproduceIsAnErrorOfItsJob) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  CompilePool pool(real(1));
+  CompileRequest request = test::request_for(test::kSmallKernel);
+  request.source.headers.push_back({"attention/other.cuh", "int x;\n"});
+  const CompileResult foreign = compile_one(pool, request);
+  EXPECT_EQ(foreign.status, CompileStatus::kError);
+  EXPECT_THAT(foreign.log, HasSubstr("templates differ"));
+  const CompileResult include = compile_one(pool, job("#include \"/etc/passwd\"\n"));
+  EXPECT_EQ(include.status, CompileStatus::kError);
+  EXPECT_THAT(include.log, HasSubstr("not embedded"));
+}
+
+TEST(CompileWorker, ABlowUpEndsAtItsDeadlineAndTheNextCompileSucceeds) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  CompilePoolOptions options = real(1);
+  options.deadline = milliseconds(1500);
+  CompilePool pool(options);
+  ASSERT_FALSE(pool.compiler_version().empty());
+  const auto start = steady_clock::now();
+  const CompileResult result = compile_one(pool, test::request_for(test::kTemplateBlowUp));
+  const auto elapsed = steady_clock::now() - start;
+  EXPECT_EQ(result.status, CompileStatus::kTimeout) << result.log;
+  EXPECT_LT(elapsed, options.deadline + kSlowness * milliseconds(1000));
+  EXPECT_EQ(compile_one(pool, test::request_for(test::kSmallKernel)).status, CompileStatus::kOk);
+}
+
+}  // namespace
+}  // namespace vitune

@@ -1,0 +1,183 @@
+// tests/tuner/attention_gpu_test.cpp -- The attention kernels on a real GPU against the fp64 judge:
+// one config of each feature (also what compute-sanitizer is run on), and 1,000 random problems.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/cuda_driver.h"
+#include "core/env.h"
+#include "core/error.h"
+#include "generator/attention/kernel_spec.h"
+#include "tests/generator/random_problem.h"
+#include "tuner/support_kernels.h"
+#include "tuner/verify.h"
+
+namespace vitune {
+namespace {
+
+constexpr int kRandomProblems = 1000;
+constexpr std::uint64_t kSeed = 20261120;
+
+// A problem, a config of its space and the kernel.
+struct Candidate {
+  AttentionProblem problem;
+  Config config;
+  CompileResult compiled;
+};
+
+class AttentionGpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      driver_ = CudaDriver::open();
+      compiler_ = Compiler::open(read_environment());
+      device_ = driver_->device_info(0);
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    context_ = std::make_unique<CudaContext>(driver_, 0);
+    stream_ = std::make_unique<CudaStream>(*driver_);
+    const CompileResult support = compiler_->compile(support_compile_request(device_.arch()));
+    ASSERT_EQ(support.status, CompileStatus::kOk) << support.log;
+    support_ = std::make_unique<SupportKernels>(*driver_, support.cubin, device_);
+    support_->probe(*driver_, *stream_);
+  }
+
+  void compile(Candidate& candidate) const {
+    candidate.compiled = compiler_->compile(
+        attention_compile_request(candidate.problem, candidate.config, device_.arch()));
+  }
+  // On all cores: NVRTC is thread safe.
+  void compile_all(std::vector<Candidate>& candidates) const {
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+      threads.emplace_back([&] {
+        for (std::size_t at = next++; at < candidates.size(); at = next++) compile(candidates[at]);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  // Empty if the kernel is right, else what is wrong with it.
+  std::string verdict(const Candidate& candidate) {
+    if (candidate.compiled.status != CompileStatus::kOk) return candidate.compiled.log;
+    const auto pruned =
+        attention_prune(candidate.problem, candidate.config, candidate.compiled.facts, device_);
+    if (pruned && pruned->find("does not fit") != std::string::npos) return {};
+    const CudaKernel kernel(*driver_, candidate.compiled.cubin, "vitune_attention_forward");
+    Verifier verifier({*context_, *stream_, *support_, device_}, candidate.problem);
+    const Verdict verdict = verifier.verify(kernel, candidate.config);
+    return verdict.status == TrialStatus::kOk ? "" : verdict.reason;
+  }
+
+  std::shared_ptr<const CudaDriver> driver_;
+  std::shared_ptr<const Compiler> compiler_;
+  DeviceInfo device_;
+  std::unique_ptr<CudaContext> context_;
+  std::unique_ptr<CudaStream> stream_;
+  std::unique_ptr<SupportKernels> support_;
+};
+
+struct FeatureCase {
+  const char* name;
+  const char* problem;
+  const char* changes;  // to the default config
+};
+constexpr FeatureCase kFeatures[] = {
+    {"Resident", "bf16 b=2 h=3 n=197 d=64 layout=packed",
+     "kResident=1 kConstantKeys=1 kBlockN=104 kStages=1"},
+    {"ResidentTwoQueryTiles", "bf16 b=2 h=3 n=197 d=64 layout=packed",
+     "kResident=1 kConstantKeys=1 kBlockN=104 kStages=2"},
+    {"ResidentRowSplit", "fp16 b=2 h=3 nq=300 nk=77 d=40 layout=bnhd",
+     "kResident=1 kConstantKeys=1 kBlockN=80 kStages=1 kRowSplit=4"},
+    {"ResidentHeadsPerCta", "bf16 b=5 h=3 n=49 d=32 layout=packed",
+     "kResident=1 kConstantKeys=1 kBlockN=56 kStages=1 kHeadsPerCta=4 kWarps=16"},
+    {"ResidentPersistent", "bf16 b=200 h=3 n=49 d=32 layout=packed",
+     "kResident=1 kConstantKeys=1 kBlockN=56 kStages=1 kPersistent=1"},
+    {"StreamingOneStage", "bf16 b=2 h=3 n=300 d=72 layout=packed",
+     "kResident=0 kConstantKeys=0 kBlockN=64 kStages=1"},
+    {"StreamingThreeStages", "bf16 b=2 h=3 n=300 d=88 layout=packed",
+     "kResident=0 kConstantKeys=1 kBlockN=64 kStages=3"},
+    {"StreamingTwoRowTiles", "fp16 b=2 h=3 n=300 d=64 layout=bhnd",
+     "kResident=0 kConstantKeys=1 kBlockN=48 kStages=2 kRowTiles=2"},
+    {"QueriesFromShared", "bf16 b=2 h=3 n=300 d=128 layout=packed",
+     "kResident=0 kBlockN=64 kStages=2 kQueryInRegisters=0"},
+    {"Causal", "bf16 b=2 h=3 nq=150 nk=131 d=64 layout=bnhd causal lse",
+     "kResident=0 kBlockN=64 kStages=2"},
+    {"GroupedHeads", "fp16 b=2 h=6 hkv=2 nq=90 nk=70 d=96 layout=bnhd lse", ""},
+    {"BiasByFour", "bf16 b=4 h=3 n=52 d=32 layout=bnhd bias=bf16:2x3x52x52 lse", ""},
+    {"BiasByTwo", "bf16 b=4 h=3 n=50 d=32 layout=bnhd bias=fp32:1x3x50x50", ""},
+    {"BiasByOne", "fp16 b=4 h=3 n=49 d=32 layout=bnhd bias=fp16:1x3x49x49", ""},
+    {"BiasStridedKeys", "bf16 b=2 h=3 nq=60 nk=52 d=32 layout=bnhd bias=bf16:1x3x60x52@0,3120,1,60",
+     ""},
+    {"Mask", "bf16 b=2 h=3 nq=70 nk=99 d=104 layout=bnhd mask=bool:2x1x70x99 lse", ""},
+    {"MaskBiasCausal",
+     "bf16 b=2 h=3 n=98 d=64 layout=bnhd causal lse bias=bf16:1x1x98x98 mask=bool:1x3x98x98", ""},
+    {"Align8", "bf16 b=2 h=3 n=98 d=64 layout=bnhd align=8", ""},
+    {"Align4", "bf16 b=2 h=3 n=98 d=64 layout=bnhd align=4", ""},
+    {"Align2", "fp16 b=2 h=3 n=98 d=24 layout=bnhd align=2", ""},
+    {"OneQuery", "bf16 b=4 h=3 nq=1 nk=729 d=72 layout=bnhd", ""},
+    {"ManyWindows", "bf16 b=70000 h=1 n=16 d=32 layout=packed", ""},
+};
+
+class AttentionFeatureGpuTest : public AttentionGpuTest,
+                                public testing::WithParamInterface<FeatureCase> {};
+
+TEST_P(AttentionFeatureGpuTest, MatchesTheReference) {
+  Candidate candidate{AttentionProblem::parse(GetParam().problem), {}, {}};
+  candidate.config = default_attention_config(candidate.problem, device_);
+  for (const auto& [name, value] : Config::parse(GetParam().changes)) {
+    candidate.config.set(name, value);
+  }
+  // A changed config may leave less room per CTA than the default's cap asks for.
+  candidate.config.set("kMinCtas", 1);
+  compile(candidate);
+
+  EXPECT_EQ(verdict(candidate), "") << candidate.config.text();
+}
+
+INSTANTIATE_TEST_SUITE_P(AllFeatures, AttentionFeatureGpuTest, testing::ValuesIn(kFeatures),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// A random config of the space, one in three times the default.
+Config random_config(const AttentionProblem& problem, const DeviceInfo& device,
+                     std::mt19937_64& random) {
+  if (random() % 3 == 0) return default_attention_config(problem, device);
+  const std::vector<Config> space = attention_space(problem, device).enumerate();
+  return space[random() % space.size()];
+}
+
+TEST_F(AttentionGpuTest, AThousandRandomProblemsMatchTheReference) {
+  testing_support::RandomProblems problems(kSeed, {.batch = 6, .heads = 6, .rows = 700});
+  std::mt19937_64 random(kSeed);
+  std::vector<Candidate> candidates;
+  while (candidates.size() < kRandomProblems) {
+    Candidate candidate{problems.next(), {}, {}};
+    // Scales beyond this make the softmax an argmax, where 16-bit inputs decide ties by rounding.
+    candidate.problem.scale =
+        default_scale(candidate.problem.d) * (0.25 + double(random() % 8) / 4);
+    candidate.config = random_config(candidate.problem, device_, random);
+    candidates.push_back(std::move(candidate));
+  }
+  compile_all(candidates);
+
+  int wrong = 0;
+  for (const Candidate& candidate : candidates) {
+    const std::string reason = verdict(candidate);
+    if (reason.empty()) continue;
+    ADD_FAILURE() << candidate.problem.text() << "\n  " << candidate.config.text() << "\n  "
+                  << reason;
+    if (++wrong == 20) break;
+  }
+}
+
+}  // namespace
+}  // namespace vitune
