@@ -1,4 +1,5 @@
-// tuner/bench_worker.h -- The process that owns one GPU: loads, verifies and times kernels on request.
+// tuner/bench_worker.h -- The process that owns one GPU: loads, verifies and times kernels on
+// request.
 #pragma once
 
 namespace vitune {

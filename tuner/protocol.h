@@ -1,7 +1,7 @@
 // tuner/protocol.h -- What the tuner and a bench worker say to each other.
 //
-// Each message is one frame (core/frame.h) whose payload is CBOR (RFC 8949); replies are data that the
-// parent parses as hostile. A job carries an id and each reply echoes it.
+// Each message is one frame (core/frame.h) whose payload is CBOR (RFC 8949); replies are data that
+// the parent parses as hostile. A job carries an id and each reply echoes it.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@
 namespace vitune {
 
 enum class MessageType : std::uint32_t {
-  kHello = 1,    // worker -> parent, once: HelloReply
-  kSetup = 2,    // parent -> worker, once: SetupJob; answered by kResult with a TrialReply
-  kTrial = 3,    // parent -> worker: TrialJob
-  kRace = 4,     // parent -> worker: RaceJob
-  kPhase = 5,    // worker -> parent: heartbeat, the payload names the phase
-  kResult = 6,   // worker -> parent: TrialReply
+  kHello = 1,   // worker -> parent, once: HelloReply
+  kSetup = 2,   // parent -> worker, once: SetupJob; answered by kResult with a TrialReply
+  kTrial = 3,   // parent -> worker: TrialJob
+  kRace = 4,    // parent -> worker: RaceJob
+  kPhase = 5,   // worker -> parent: heartbeat, the payload names the phase
+  kResult = 6,  // worker -> parent: TrialReply
   kRaceResult = 7,
 };
 
@@ -73,7 +73,8 @@ struct TrialReply {
 };
 
 // Interleaved, paired measurement of several verified kernels on one problem: in each round every
-// contestant is timed once, in a fresh random order, and next to an anchor that notices clock changes.
+// contestant is timed once, in a fresh random order, and next to an anchor that notices clock
+// changes.
 struct RaceJob {
   std::string problem;
   std::vector<KernelRef> contestants;

@@ -1,0 +1,233 @@
+// tests/tuner/bench_worker_gpu_test.cpp -- The bench worker on a real GPU, with kernels that have
+// bugs.
+//
+// Skipped visibly where there is no device or no NVRTC. The seeded bugs go through the real worker
+// process, so that what is tested is what tuning does.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/child_process.h"
+#include "generator/attention/kernel_spec.h"
+#include "tests/tuner/gpu_fixture.h"
+#include "tuner/bench_client.h"
+#include "tuner/statistics.h"
+
+namespace vitune {
+namespace {
+
+using std::chrono::milliseconds;
+
+class GpuBenchWorker : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    BenchClientOptions options;
+    options.command = {VITUNE_COMMAND, "--worker=bench"};
+    client_ = std::make_unique<BenchClient>(options, LogSink{});
+    client_->set_support(support_);
+    ASSERT_TRUE(await_idle()) << client_->problem();
+  }
+
+  bool await_idle() {
+    for (int i = 0; i < 60000 && !client_->idle() && !client_->lost(); ++i) {
+      client_->step();
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return client_->idle();
+  }
+  BenchResult await_result() {
+    for (int i = 0; i < 120000 && !client_->lost(); ++i) {
+      if (auto result = client_->step()) return *result;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    ADD_FAILURE() << "no result: " << client_->problem();
+    return {};
+  }
+
+  std::vector<std::byte> compile(const std::string& text) {
+    CompileRequest request;
+    request.source = assemble(text);
+    request.arch = device_.arch();
+    request.entry = "vitune_attention_forward";
+    const CompileResult result = compiler_->compile(request);
+    EXPECT_EQ(result.status, CompileStatus::kOk) << result.log;
+    return result.cubin;
+  }
+  KernelRef bug(int number, const AttentionProblem& p) {
+    std::ifstream file(std::string(VITUNE_SOURCE_DIR) + "/tests/tuner/seeded_bugs/attention.cuh");
+    std::ostringstream text;
+    text << "#define VITUNE_BUG " << number << "\n#define VITUNE_CAUSAL " << p.causal
+         << "\n#define VITUNE_HEAD " << p.d << "\n"
+         << file.rdbuf();
+    const Config config = default_attention_config(p, device_);
+    return {config, sha256(text.str()), "vitune_attention_forward", compile(text.str())};
+  }
+  TrialReply run(const AttentionProblem& p, KernelRef kernel,
+                 milliseconds deadline = milliseconds(60000)) {
+    TrialJob job;
+    job.problem = p.text();
+    job.kernel = std::move(kernel);
+    EXPECT_TRUE(await_idle());
+    client_->submit(std::move(job), deadline);
+    const BenchResult result = await_result();
+    return result.trial.value_or(TrialReply{});
+  }
+
+  std::unique_ptr<BenchClient> client_;
+};
+
+constexpr char kPlain[] = "bf16 b=2 h=4 n=100 d=64 lse";
+constexpr char kCausal[] = "bf16 b=2 h=4 n=100 d=64 causal lse";
+constexpr char kMasked[] = "bf16 b=2 h=4 n=100 d=64 lse mask=bool:2x1x100x100";
+constexpr char kGrouped[] = "bf16 b=2 h=4 hkv=2 n=100 d=64 layout=bnhd";
+constexpr char kWindows[] = "bf16 b=4 h=2 n=49 d=64 bias=bf16:2x1x49x49";
+constexpr char kStrided[] = "bf16 b=2 h=4 n=100 d=64 o=@51200,128,512";
+
+TEST_F(GpuBenchWorker, ARightKernelPassesOnEveryFeatureAndIsTimed) {
+  for (const char* words : {kPlain, kCausal, kMasked, kGrouped, kWindows, kStrided}) {
+    const AttentionProblem p = problem(words);
+    const TrialReply reply = run(p, bug(0, p));
+    EXPECT_EQ(reply.status, TrialStatus::kOk) << words << ": " << reply.reason;
+    EXPECT_GT(reply.measurement.cold.median_us, 1) << words;
+    EXPECT_GT(reply.measurement.warm.median_us, 0.5) << words;
+    EXPECT_GT(reply.error.max_error, 0) << words;
+  }
+}
+
+struct BugCase {
+  int number;
+  const char* words;
+  TrialStatus status;
+  const char* reason;  // part of it
+};
+
+TEST_F(GpuBenchWorker, EverySeededBugIsFoundAndARightKernelPassesAfterwards) {
+  const std::vector<BugCase> cases = {
+      {1, kPlain, TrialStatus::kWrong, "erred"},
+      {2, kCausal, TrialStatus::kWrong, "erred"},
+      {3, kPlain, TrialStatus::kWrong, "unwritten"},
+      {4, kPlain, TrialStatus::kWrong, "beside its output"},
+      {5, kPlain, TrialStatus::kWrong, "inputs"},
+      {6, kMasked, TrialStatus::kWrong, "NaN"},
+      {7, kPlain, TrialStatus::kWrong, "again"},
+      {8, kPlain, TrialStatus::kWrong, "erred"},
+      {9, kGrouped, TrialStatus::kWrong, "erred"},
+      {10, kWindows, TrialStatus::kWrong, "erred"},
+      {11, kPlain, TrialStatus::kCrash, "(7"},
+      {13, kPlain, TrialStatus::kWrong, ""},
+      {14, kPlain, TrialStatus::kWrong, "erred"},
+      {15, kPlain, TrialStatus::kWrong, "log-sum-exp"},
+      {16, kPlain, TrialStatus::kWrong, "log-sum-exp"},
+      {17, kStrided, TrialStatus::kWrong, "beside its output"},
+  };
+  for (const BugCase& c : cases) {
+    const AttentionProblem p = problem(c.words);
+    const TrialReply reply = run(p, bug(c.number, p));
+    EXPECT_EQ(reply.status, c.status) << "bug " << c.number << ": " << reply.reason;
+    EXPECT_NE(reply.reason.find(c.reason), std::string::npos)
+        << "bug " << c.number << ": " << reply.reason;
+    const TrialReply after = run(p, bug(0, p));
+    EXPECT_EQ(after.status, TrialStatus::kOk) << "after bug " << c.number << ": " << after.reason;
+  }
+}
+
+TEST_F(GpuBenchWorker, AHangingKernelIsKilledAndTheNextOneRuns) {
+  const AttentionProblem p = problem(kPlain);
+  EXPECT_EQ(run(p, bug(12, p), milliseconds(3000)).status, TrialStatus::kTimeout);
+  const TrialReply after = run(p, bug(0, p));
+  EXPECT_EQ(after.status, TrialStatus::kOk) << after.reason;
+}
+
+TEST_F(GpuBenchWorker, WhatTheDriverRefusesIsAnInvalidLaunchAndHarmsNothing) {
+  const AttentionProblem p = problem(kPlain);
+  const KernelRef good = bug(0, p);
+  KernelRef cut = good, nameless = good, unsent = good;
+  cut.cubin.resize(cut.cubin.size() / 2);
+  cut.kernel_key = sha256("cut");
+  nameless.entry = "no_such_kernel";
+  nameless.kernel_key = sha256("nameless");
+  unsent.cubin.clear();
+  unsent.kernel_key = sha256("unsent");
+  const int worker = client_->pid();
+  for (const KernelRef& kernel : {cut, nameless, unsent}) {
+    const TrialReply reply = run(p, kernel);
+    EXPECT_EQ(reply.status, TrialStatus::kInvalidLaunch) << reply.reason;
+    EXPECT_FALSE(reply.reason.empty());
+  }
+  EXPECT_EQ(run(p, good).status, TrialStatus::kOk);
+  EXPECT_EQ(client_->pid(), worker);
+}
+
+TEST_F(GpuBenchWorker, AProblemThatDoesNotFitIsOutOfMemoryAndNotTheCandidatesFault) {
+  const AttentionProblem small = problem(kPlain);
+  const AttentionProblem huge = problem("bf16 b=65536 h=128 n=1024 d=64 layout=bnhd");
+  const TrialReply reply = run(huge, bug(0, huge));
+  EXPECT_EQ(reply.status, TrialStatus::kOutOfMemory) << reply.reason;
+  EXPECT_EQ(run(small, bug(0, small)).status, TrialStatus::kOk);
+}
+
+TEST_F(GpuBenchWorker, ARaceTimesEveryContestantInEveryRound) {
+  const AttentionProblem p = problem(kPlain);
+  RaceJob job;
+  job.problem = p.text();
+  job.contestants = {bug(0, p), bug(0, p)};
+  job.contestants[1].kernel_key = sha256("the same kernel by another name");
+  job.rounds = 20;
+  client_->submit(job, milliseconds(60000));
+  const BenchResult result = await_result();
+  ASSERT_TRUE(result.race.has_value());
+  ASSERT_EQ(result.race->status, TrialStatus::kOk) << result.race->reason;
+  ASSERT_EQ(result.race->cold_us.size(), 2u);
+  EXPECT_EQ(result.race->cold_us[0].size(), 20u);
+  EXPECT_NEAR(median(result.race->warm_us[0]) / median(result.race->warm_us[1]), 1, 0.1);
+  EXPECT_NEAR(median(result.race->cold_us[0]) / median(result.race->cold_us[1]), 1, 0.1);
+}
+
+TEST_F(GpuBenchWorker, TheDefaultKernelOfEachFeatureIsRight) {
+  for (const char* words :
+       {kPlain, kCausal, kMasked, kGrouped, kWindows, kStrided, "bf16 b=8 h=12 n=197 d=64",
+        "fp16 b=2 h=4 nq=33 nk=257 d=80 layout=bhnd", "bf16 b=2 h=4 n=145 d=72 layout=bnhd",
+        "bf16 b=64 h=3 n=49 d=32 bias=fp32:1x3x49x49"}) {
+    const AttentionProblem p = problem(words);
+    const Config config = default_attention_config(p, device_);
+    const CompileRequest request = attention_compile_request(p, config, device_.arch());
+    const CompileResult compiled = compiler_->compile(request);
+    ASSERT_EQ(compiled.status, CompileStatus::kOk) << compiled.log;
+    const KernelRef kernel = {config, kernel_key(request, compiler_->version()), request.entry,
+                              compiled.cubin};
+    const TrialReply reply = run(p, kernel);
+    EXPECT_EQ(reply.status, TrialStatus::kOk) << words << ": " << reply.reason;
+  }
+}
+
+// ---- without a GPU ----
+
+TEST(BenchWorker, WithoutADeviceItSaysSoAndEndsWithTheStatusForIt) {
+  try {
+    CudaDriver::open();
+    GTEST_SKIP() << "this machine has a GPU";
+  } catch (const Error&) {
+  }
+  ChildOptions options;
+  options.command = {VITUNE_COMMAND, "--worker=bench", "0"};
+  ChildProcess child(options);
+  Frame frame;
+  EXPECT_EQ(child.receive(frame, milliseconds(20000)), ChildProcess::Receive::kClosed);
+  std::this_thread::sleep_for(milliseconds(200));
+  const auto end = child.kill();
+  ASSERT_TRUE(end.has_value());
+  EXPECT_TRUE(end->exited) << end->text();
+  EXPECT_EQ(end->code, exit_status(ErrorCode::kNoDevice));
+  EXPECT_NE(child.output().find("no usable GPU"), std::string::npos) << child.output();
+}
+
+}  // namespace
+}  // namespace vitune

@@ -1,0 +1,37 @@
+// tuner/gpu_lock.h -- One process at a time measures on a GPU: a lock file per device.
+//
+// The lock is flock's, which the kernel drops when its owner dies. It is a courtesy: where no lock
+// file can be opened, or another process holds it for too long, the work goes on without.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/unique_fd.h"
+
+namespace vitune {
+
+// The lock file of the device with this UUID in `directory`; its name is a digest of the UUID.
+std::filesystem::path gpu_lock_path(const std::filesystem::path& directory,
+                                    const std::string& uuid);
+
+// Holds the lock from construction to destruction.
+class GpuLock {
+ public:
+  // Waits at most `patience`. An empty path locks nothing.
+  GpuLock(const std::filesystem::path& path, std::chrono::milliseconds patience);
+  ~GpuLock() = default;
+  GpuLock(const GpuLock&) = delete;
+  GpuLock& operator=(const GpuLock&) = delete;
+
+  // Whether another process may be measuring at the same time: it kept the lock for too long.
+  bool contended() const { return contended_; }
+
+ private:
+  UniqueFd file_;
+  bool contended_ = false;
+};
+
+}  // namespace vitune
