@@ -1,2 +1,170 @@
-// cli/main.cpp -- The vitune command.
-int main() { return 0; }
+// cli/main.cpp -- The vitune command: finds the verb, runs it, turns errors into exit codes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/device_probe.h"
+#include "cli/session.h"
+#include "cli/signals.h"
+#include "cli/text.h"
+#include "core/error.h"
+#include "generator/compile_pool.h"
+#include "tuner/bench_worker.h"
+
+namespace vitune {
+namespace {
+
+constexpr int kUsageStatus = 2;
+
+int run_worker(const std::vector<std::string>& arguments) {
+  if (arguments[0] == "--worker=compile" && arguments.size() == 1) return run_compile_worker();
+  if (arguments[0] == "--worker=devices" && arguments.size() == 1) return run_device_worker();
+  if (arguments[0] == "--worker=bench" && arguments.size() == 2) {
+    return run_bench_worker(
+        static_cast<int>(parse_integer(arguments[1], 0, 1023, "a GPU's ordinal")));
+  }
+  throw Error(ErrorCode::kUsage,
+              "this --worker is not known; workers are started by vitune itself");
+}
+
+std::string overview() {
+  std::string text =
+      "vitune finds, keeps and serves the fastest fused attention kernel for each problem of a "
+      "vision "
+      "transformer.\n\nUsage: vitune <verb> [options]\n\nVerbs:\n";
+  for (const Verb& verb : all_verbs())
+    text += fmt::format("  {:<12} {}\n", verb.name, verb.summary);
+  text +=
+      "  help         this text, or that of a verb: vitune help tune\n"
+      "  version      the version\n\n"
+      "Start with 'vitune doctor' (is all in place?) and 'vitune tune' (ViT-B/16 on this GPU).\n"
+      "Exit codes: 0 ok, 1 failure, 2 usage, 3 no usable GPU, 4 verification failed, 5 database "
+      "locked,\n"
+      "damaged or newer, 130 interrupted with results saved.\n";
+  return text;
+}
+
+// The verb that `arguments` start with, and how many of them its name takes.
+const Verb* find_verb(const std::vector<Verb>& verbs, const std::vector<std::string>& arguments,
+                      std::size_t& words) {
+  for (const Verb& verb : verbs) {
+    const std::size_t space = verb.name.find(' ');
+    words = space == std::string::npos ? 1 : 2;
+    if (arguments.size() < words) continue;
+    if (words == 1 && arguments[0] == verb.name) return &verb;
+    if (words == 2 && arguments[0] + " " + arguments[1] == verb.name) return &verb;
+  }
+  return nullptr;
+}
+
+// The verbs that share the first word of their name: "db" -> those of the database.
+std::string group_overview(const std::vector<Verb>& verbs, const std::string& group) {
+  std::string lines;
+  for (const Verb& verb : verbs) {
+    if (verb.name.starts_with(group + " "))
+      lines += fmt::format("  {:<12} {}\n", verb.name, verb.summary);
+  }
+  return lines.empty() ? lines
+                       : fmt::format("Usage: vitune {} <verb> [options]\n\n{}", group, lines);
+}
+
+[[noreturn]] void throw_unknown_verb(const std::vector<Verb>& verbs,
+                                     const std::vector<std::string>& arguments) {
+  std::vector<std::string> names, group;
+  for (const Verb& verb : verbs) {
+    names.push_back(verb.name);
+    if (verb.name.starts_with(arguments[0] + " "))
+      group.push_back(verb.name.substr(arguments[0].size() + 1));
+  }
+  if (!group.empty()) {
+    const auto nearest = arguments.size() > 1 ? nearest_name(arguments[1], group) : std::nullopt;
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'vitune {}' needs one of: {}{}", arguments[0], fmt::join(group, ", "),
+                            nearest ? "; did you mean " + *nearest + "?" : ""));
+  }
+  names.insert(names.end(), {"help", "version"});
+  const auto nearest = nearest_name(arguments[0], names);
+  throw Error(ErrorCode::kUsage,
+              fmt::format("'{}' is not a verb of vitune{}; see 'vitune help'", arguments[0],
+                          nearest ? fmt::format("; did you mean '{}'?", *nearest) : ""));
+}
+
+// Prints through a console, so that a full disk or a closed pipe is noticed.
+int print_text(std::string_view text) {
+  Console console{ConsoleOptions{}};
+  console.print(text);
+  return console.finish();
+}
+
+int run_verb(const Verb& verb, const std::vector<std::string>& arguments) {
+  const StopSignals signals;
+  auto session = parse_session(verb, arguments, signals.stop());
+  if (!session) return print_text(verb_help(verb));
+  const int status = verb.run(*session);
+  const int written = session->console.finish();
+  return status == 0 ? written : status;
+}
+
+int run_command(std::vector<std::string> arguments) {
+  if (arguments.empty()) {
+    std::fputs(overview().c_str(), stderr);
+    return kUsageStatus;
+  }
+  if (arguments[0].starts_with("--worker")) return run_worker(arguments);
+  if (arguments[0] == "version" || arguments[0] == "--version") {
+    return print_text(fmt::format("vitune {}\n", VITUNE_VERSION));
+  }
+  const auto asks_for_help = [](const std::string& word) {
+    return word == "--help" || word == "-h";
+  };
+  const bool help = arguments[0] == "help" || asks_for_help(arguments[0]);
+  if (help) arguments.erase(arguments.begin());
+  if (arguments.empty()) return print_text(overview());
+  const std::vector<Verb> verbs = all_verbs();
+  std::size_t words = 0;
+  const Verb* verb = find_verb(verbs, arguments, words);
+  if (verb == nullptr) {
+    const std::string group = group_overview(verbs, arguments[0]);
+    const bool wants_group = arguments.size() == 1 ? help : asks_for_help(arguments[1]);
+    if (!group.empty() && wants_group) return print_text(group);
+    throw_unknown_verb(verbs, arguments);
+  }
+  if (help) return print_text(verb_help(*verb));
+  arguments.erase(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(words));
+  return run_verb(*verb, arguments);
+}
+
+// One line for people; the message already says what was tried and what to do next.
+int report(const char* message, int status) {
+  const std::string line = fmt::format("vitune: {}\n", terminal_safe(message, true));
+  std::fputs(line.c_str(), stderr);
+  return status;
+}
+
+}  // namespace
+
+std::vector<Verb> all_verbs() {
+  std::vector<Verb> verbs = {tune_verb(),    bench_verb(),   verify_verb(), show_verb(),
+                             compile_verb(), devices_verb(), doctor_verb()};
+  for (Verb& verb : db_verbs()) verbs.push_back(std::move(verb));
+  return verbs;
+}
+
+}  // namespace vitune
+
+int main(int argc, char** argv) {
+  using namespace vitune;
+  try {
+    return run_command({argv + std::min(argc, 1), argv + argc});
+  } catch (const Error& error) {
+    return report(error.what(), exit_status(error.code()));
+  } catch (const std::bad_alloc&) {
+    return report("the machine has too little memory for this; try fewer problems or --jobs 1", 1);
+  } catch (const std::exception& error) {
+    return report(error.what(), 1);
+  }
+}

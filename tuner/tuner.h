@@ -15,7 +15,7 @@
 
 #include "core/log.h"
 #include "db/store.h"
-#include "generator/attention/problem.h"
+#include "generator/attention/problem_set.h"
 
 namespace vitune {
 
@@ -27,20 +27,15 @@ struct Budget {
   std::optional<std::int64_t> trials;        // per problem
 };
 
-struct NamedProblem {
-  std::string name;  // shown to the user: "ViT-B/16@224 b32", or the problem's text
-  AttentionProblem problem;
-};
-
 struct TuneOptions {
   std::vector<NamedProblem> problems;
   Strategy strategy = Strategy::kLocal;
   Objective objective = Objective::kCold;
   Budget budget;
   std::uint64_t seed = 1;
-  bool fresh = false;                // ignore stored trials and winners instead of resuming
-  std::vector<int> devices = {0};    // GPU ordinals; several are used at once
-  int compile_workers = 0;           // 0: one per CPU, at least 1
+  bool fresh = false;              // ignore stored trials and winners instead of resuming
+  std::vector<int> devices = {0};  // GPU ordinals; several are used at once
+  int compile_workers = 0;         // 0: one per CPU, at least 1
   std::optional<std::filesystem::path> replay;  // a recording instead of a GPU
   std::optional<std::filesystem::path> record;  // write what was measured to this recording
   std::vector<std::string> compile_worker_command;
@@ -65,7 +60,7 @@ struct TuneOutcome {
   bool resumed = false;          // the stored winner still holds; nothing was run
   std::int64_t trials = 0, pruned = 0, failed = 0;
   double seconds = 0;
-  std::string message;           // why there is no winner
+  std::string message;  // why there is no winner
 };
 
 struct TuneReport {
@@ -77,13 +72,23 @@ struct TuneReport {
 };
 
 // Tunes every problem and promotes its winner into store.user(). `stop` is polled at least every
-// 100 ms: once it is true nothing new is started, workers are killed and the report says interrupted.
+// 100 ms: once it is true nothing new is started, workers are killed and the report says
+// interrupted.
 TuneReport tune(const TuneOptions& options, LayeredStore& store,
                 const std::function<void(const TuneProgress&)>& progress, const LogSink& log_sink,
                 const std::atomic<bool>& stop);
 
+class Evaluator;
+
+// The same with `evaluator` in the place of the one that options.replay, .devices and the worker
+// commands ask for.
+TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredStore& store,
+                     const std::function<void(const TuneProgress&)>& progress,
+                     const LogSink& log_sink, const std::atomic<bool>& stop);
+
 // Verifies the stored winners of `problems` again on the device (recompiling where no binary is
-// stored) and marks imports as verified. One line per problem in `log_sink`; returns those that failed.
+// stored) and marks imports as verified. One line per problem in `log_sink`; returns those that
+// failed.
 std::vector<NamedProblem> verify_winners(const TuneOptions& options, LayeredStore& store,
                                          const LogSink& log_sink, const std::atomic<bool>& stop);
 

@@ -1,0 +1,67 @@
+# Makefile -- The front door: make, make tune, make test. The build itself is CMake's (CMakePresets.json).
+
+BUILD := build/default
+VITUNE := $(BUILD)/vitune
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-14 clang-format 2>/dev/null))
+FORMATTED = git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.hpp' '*.cuh'
+
+.PHONY: build packages tune bench test asan format check-format check-architecture install clean help
+.DEFAULT_GOAL := build
+
+build: $(BUILD)/build.ninja  ## build build/default/vitune and the tests
+	cmake --build $(BUILD)
+
+# CMake names missing packages itself; an existing build folder is brought up to date by ninja.
+build/%/build.ninja:
+	cmake --preset $*
+
+packages:             ## install what the build needs and is missing (Debian, Ubuntu)
+	@cmake/install_packages.sh build
+
+tune: packages        ## install, build, tune ViT-B/16 on this machine's GPU, print the winners
+	@$(MAKE) --no-print-directory command
+	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(VITUNE) tune $(ARGS)
+
+bench: packages       ## install, build, measure the stored winners and the default configs
+	@$(MAKE) --no-print-directory command
+	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(VITUNE) bench $(ARGS)
+
+# The command alone: the tests need longer to build than the first tune takes.
+.PHONY: command
+command: $(BUILD)/build.ninja
+	cmake --build $(BUILD) --target vitune
+
+test: test-packages   ## install, build, all host tests, kernels, format and architecture
+	@$(MAKE) --no-print-directory build check-format check-architecture
+	@cmake/with_nvrtc.sh $(VITUNE) ctest --preset default --no-tests=error -j $(JOBS)
+	@cmake/with_nvrtc.sh $(VITUNE) cmake/check_kernels.sh $(VITUNE)
+
+.PHONY: test-packages
+test-packages:
+	@cmake/install_packages.sh test
+
+asan: test-packages   ## the same tests under AddressSanitizer and UBSan
+	@$(MAKE) --no-print-directory build/asan/build.ninja
+	cmake --build build/asan
+	@cmake/with_nvrtc.sh build/asan/vitune ctest --preset asan --no-tests=error -j $(JOBS)
+
+check-format:         ## clang-format in checking mode
+	@$(FORMATTED) | xargs $(CLANG_FORMAT) --dry-run -Werror && echo "format: no differences"
+
+format:               ## clang-format in place
+	@$(FORMATTED) | xargs $(CLANG_FORMAT) -i
+
+check-architecture:   ## arrows between folders and the "only in" rules
+	@python3 cmake/check_architecture.py --self-test
+	@python3 cmake/check_architecture.py
+
+install: build        ## install to PREFIX (default /usr/local); DESTDIR is respected
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:                ## delete the build folders
+	cmake -E rm -rf $(BUILD) build/asan
+
+help:                 ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 22

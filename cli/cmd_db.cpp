@@ -1,0 +1,249 @@
+// cli/cmd_db.cpp -- vitune db stats, check, export, import, merge, prune, salvage.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "cli/options.h"
+#include "cli/results.h"
+#include "cli/session.h"
+#include "cli/stores.h"
+#include "cli/text.h"
+#include "core/error.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMaxImport = std::size_t{64} << 20;
+
+std::string only_operand(const Session& session, const char* what) {
+  if (session.operands.size() == 1 && !session.operands[0].empty()) return session.operands[0];
+  throw Error(ErrorCode::kUsage, fmt::format("give {}", what));
+}
+
+// A table of names and counts, and the same as JSON.
+void show_counts(Session& session, const std::string& verb,
+                 const std::vector<std::pair<std::string, std::int64_t>>& counts,
+                 const ordered_json& extra = ordered_json::object()) {
+  Table table;
+  table.column("what").column("count", Align::kRight);
+  ordered_json document = new_document(verb);
+  for (const auto& [name, count] : counts) {
+    table.row({name, fmt::format("{}", count)});
+    document[name] = count;
+  }
+  document.update(extra);
+  session.console.show(table, document, "");
+}
+
+int run_stats(Session& session) {
+  const auto store = open_existing_store(session, Access::kReadOnly);
+  const StoreStats stats = store->stats();
+  show_counts(session, "db stats",
+              {{"schema_version", stats.schema_version},
+               {"devices", stats.devices},
+               {"problems", stats.problems},
+               {"trials", stats.trials},
+               {"winners", stats.winners},
+               {"unverified_winners", stats.unverified_winners},
+               {"binaries", stats.binaries},
+               {"blocks", stats.blocks},
+               {"requests", stats.requests},
+               {"binary_bytes", stats.binary_bytes},
+               {"file_bytes", stats.file_bytes}},
+              {{"file", database_path(session)->string()}});
+  return 0;
+}
+
+int run_check(Session& session) {
+  const auto store = open_existing_store(session, Access::kReadOnly);
+  const CheckReport report = store->check();
+  show_counts(session, "db check", {{"rows", report.rows}, {"bad_rows", report.bad_rows}},
+              {{"integrity_ok", report.integrity_ok}, {"problems", report.problems}});
+  for (const std::string& problem : report.problems) session.console.log(LogLevel::kError, problem);
+  if (report.integrity_ok && report.bad_rows == 0) return 0;
+  session.console.log(
+      LogLevel::kError,
+      "the database is damaged; 'vitune db salvage' keeps every sound row in a new file");
+  return exit_status(ErrorCode::kDatabase);
+}
+
+// Written beside its place, synced and renamed: a full disk never leaves half an export under the
+// name.
+void write_file(const fs::path& path, const std::string& content) {
+  const std::string partial = path.string() + ".partial";
+  const auto fail = [&](int error) {
+    unlink(partial.c_str());
+    throw Error(ErrorCode::kFailure, fmt::format("the export cannot be written to {}: {}",
+                                                 path.string(), std::strerror(error)));
+  };
+  const int fd = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (fd < 0) fail(errno);
+  for (std::size_t written = 0; written < content.size();) {
+    const ssize_t count = write(fd, content.data() + written, content.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const int error = errno;
+      close(fd);
+      fail(error);
+    }
+    written += static_cast<std::size_t>(count);
+  }
+  const bool synced = fsync(fd) == 0;
+  const int error = errno;
+  close(fd);
+  if (!synced) fail(error);
+  if (rename(partial.c_str(), path.c_str()) != 0) fail(errno);
+}
+
+void describe_export(po::options_description& options) {
+  add_switch(options, "winners-only", "leave the trials out");
+}
+
+int run_export(Session& session) {
+  if (session.operands.size() > 1)
+    throw Error(ErrorCode::kUsage, "give one file, or none for standard output");
+  const std::string json =
+      open_existing_store(session, Access::kReadOnly)->export_json(!session.has("winners-only"));
+  if (session.operands.empty() || session.operands[0] == "-") {
+    session.console.print(json);
+    if (!json.ends_with('\n')) session.console.print("\n");
+  } else {
+    write_file(session.operands[0], json);
+    session.console.log(
+        LogLevel::kInfo,
+        fmt::format("{} written to {}", bytes_text(std::ssize(json)), session.operands[0]));
+  }
+  return 0;
+}
+
+std::string read_import(const std::string& name) {
+  std::ifstream file;
+  if (name != "-") {
+    std::error_code error;
+    if (!fs::is_regular_file(name, error)) {
+      throw Error(
+          ErrorCode::kUsage,
+          fmt::format("'{}' is not a file; give what 'vitune db export' wrote, or -", name));
+    }
+    file.open(name, std::ios::binary);
+    if (!file)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' cannot be read: {}", name, std::strerror(errno)));
+  }
+  std::istream& in = name == "-" ? std::cin : file;
+  std::string content;
+  std::vector<char> block(1 << 16);
+  while (in.read(block.data(), std::ssize(block)) || in.gcount() > 0) {
+    content.append(block.data(), static_cast<std::size_t>(in.gcount()));
+    if (content.size() > kMaxImport) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' is larger than 64 MiB; export fewer problems at once", name));
+    }
+  }
+  return content;
+}
+
+int show_merge(Session& session, const std::string& verb, const MergeReport& report) {
+  show_counts(session, verb,
+              {{"trials_added", report.trials_added},
+               {"winners_added", report.winners_added},
+               {"winners_replaced", report.winners_replaced},
+               {"binaries_added", report.binaries_added},
+               {"skipped", report.skipped}});
+  return 0;
+}
+
+// Imports and merges write; a place in memory would lose what they bring.
+std::unique_ptr<Store> open_to_write(Session& session) {
+  const auto path = database_path(session);
+  if (!path) {
+    throw Error(ErrorCode::kDatabase,
+                "no place for a database: set VITUNE_DB or HOME, or name the file with --db");
+  }
+  return Store::open(*path, Access::kReadWrite, session.console.sink());
+}
+
+int run_import(Session& session) {
+  const std::string content =
+      read_import(only_operand(session, "the file that 'vitune db export' wrote, or -"));
+  const MergeReport report = open_to_write(session)->import_json(content);
+  session.console.log(LogLevel::kInfo,
+                      "imported winners serve only after 'vitune verify' on this GPU");
+  return show_merge(session, "db import", report);
+}
+
+int run_merge(Session& session) {
+  const std::string other_path = only_operand(session, "the database to take over");
+  std::error_code error;
+  if (!fs::exists(other_path, error)) {
+    throw Error(ErrorCode::kUsage, fmt::format("there is no database '{}'", other_path));
+  }
+  const auto target = database_path(session);
+  if (target && fs::equivalent(*target, other_path, error)) {
+    throw Error(ErrorCode::kUsage, "a database cannot be merged into itself; name the other one");
+  }
+  const auto other = Store::open(other_path, Access::kReadOnly, session.console.sink());
+  return show_merge(session, "db merge", open_to_write(session)->merge(*other));
+}
+
+void describe_prune(po::options_description& options) {
+  add_value(options, "keep", "N",
+            "trials to keep of each problem that has a winner, the best first", "20");
+}
+
+int run_prune(Session& session) {
+  const std::int64_t keep = parse_integer(session.text("keep"), 0, 1'000'000'000, "--keep");
+  const std::int64_t deleted = open_existing_store(session, Access::kReadWrite)->prune(keep);
+  show_counts(session, "db prune", {{"rows_deleted", deleted}});
+  return 0;
+}
+
+int run_salvage(Session& session) {
+  const auto path = database_path(session);
+  std::error_code error;
+  if (!path || !fs::exists(*path, error)) {
+    throw Error(ErrorCode::kDatabase,
+                fmt::format("there is no database{} to salvage; name it with --db",
+                            path ? " at " + path->string() : ""));
+  }
+  show_counts(session, "db salvage",
+              {{"rows_saved", Store::salvage(*path, session.console.sink())}});
+  session.console.log(
+      LogLevel::kInfo,
+      fmt::format("the old file is kept beside {} with '.corrupt-<time>' in its name",
+                  path->string()));
+  return 0;
+}
+
+}  // namespace
+
+std::vector<Verb> db_verbs() {
+  return {
+      {"db stats", "Count what the database holds", "", "", nullptr, run_stats},
+      {"db check", "Check the file and the digest of every row; exit code 5 if it is damaged", "",
+       "", nullptr, run_check},
+      {"db export", "Write the database as JSON: integers and figures, no binaries", "[FILE]", "",
+       describe_export, run_export},
+      {"db import", "Add an export; its winners count as unverified until 'vitune verify'", "FILE",
+       "", nullptr, run_import},
+      {"db merge", "Take over what another database has and this has not", "FILE", "", nullptr,
+       run_merge},
+      {"db prune", "Delete trials and binaries that are no longer needed", "", "", describe_prune,
+       run_prune},
+      {"db salvage", "Copy every sound row of a damaged database into a new one", "", "", nullptr,
+       run_salvage},
+  };
+}
+
+}  // namespace vitune

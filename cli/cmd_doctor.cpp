@@ -1,0 +1,257 @@
+// cli/cmd_doctor.cpp -- vitune doctor: is all in place, and if not, what to do.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/data_files.h"
+#include "cli/device_probe.h"
+#include "cli/results.h"
+#include "cli/session.h"
+#include "cli/stores.h"
+#include "cli/text.h"
+#include "core/error.h"
+#include "generator/attention/kernel_spec.h"
+#include "generator/attention/problem_set.h"
+#include "generator/compile_pool.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+enum class Verdict { kOk, kWarn, kFail };
+
+struct Finding {
+  std::string what;
+  Verdict verdict = Verdict::kOk;
+  std::string detail;
+  std::string advice;  // what to do; empty if nothing is needed
+};
+
+const char* verdict_name(Verdict verdict) {
+  return verdict == Verdict::kOk ? "ok" : verdict == Verdict::kWarn ? "warn" : "fail";
+}
+
+Finding check_gpu(const DeviceProbe& probe) {
+  if (probe.devices.empty()) {
+    return {"GPU", Verdict::kWarn, probe.reason,
+            "nothing for replays; to tune, install the NVIDIA driver and see that nvidia-smi lists "
+            "the GPU"};
+  }
+  std::string list;
+  for (const DeviceInfo& device : probe.devices)
+    list += (list.empty() ? "" : "; ") + device_text(device);
+  const int version = probe.driver_version;
+  return {"GPU", Verdict::kOk,
+          fmt::format("{}, driver for CUDA {}.{}", list, version / 1000, version % 1000 / 10), ""};
+}
+
+Finding check_compiler(const Session& session) {
+  try {
+    const auto compiler = Compiler::open(session.environment);
+    return {"NVRTC", Verdict::kOk, fmt::format("{} at {}", compiler->version(), compiler->path()),
+            ""};
+  } catch (const Error& error) {
+    return {"NVRTC", Verdict::kWarn, error.what(), "needed to tune and compile; replays need none"};
+  }
+}
+
+Finding check_trial_compile(const Session& session) {
+  const AttentionProblem problem =
+      AttentionProblem::parse("attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed");
+  const DeviceInfo device = architecture_limits("sm_80").value();
+  const Config config = default_attention_config(problem, device);
+  CompilePoolOptions options;
+  options.workers = 1;
+  options.worker_command = {session.program.string(), "--worker=compile"};
+  CompilePool pool(options);
+  pool.submit(1, attention_compile_request(problem, config, "sm_80"));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < deadline && !session.stop) {
+    const auto finished = pool.wait(std::chrono::milliseconds(200));
+    if (!finished) continue;
+    const CompileResult& result = finished->second;
+    if (result.status == CompileStatus::kOk) {
+      return {
+          "trial compile", Verdict::kOk,
+          fmt::format("{:.0f} ms, {} registers", result.facts.compile_ms, result.facts.registers),
+          ""};
+    }
+    return {"trial compile", Verdict::kFail, result.log.substr(0, result.log.find('\n')),
+            "is NVRTC complete (libnvrtc-builtins beside libnvrtc)? 'vitune compile -v' shows the "
+            "whole log"};
+  }
+  return {"trial compile", Verdict::kFail, "no answer within 60 s",
+          "is the machine out of memory?"};
+}
+
+std::string mode_problem(const fs::path& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return "";
+  if (info.st_uid != geteuid() && info.st_uid != 0) return "belongs to another user";
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "may be written by others";
+  return "";
+}
+
+Finding check_database(Session& session) {
+  const auto path = database_path(session);
+  if (!path) {
+    return {"database", Verdict::kWarn, "no place for one: no VITUNE_DB, XDG_CACHE_HOME or HOME",
+            "name a file with --db or VITUNE_DB, or results end with the command"};
+  }
+  std::error_code ignored;
+  if (!fs::exists(*path, ignored)) {
+    // The nearest folder that exists decides whether the first tune can make the file.
+    fs::path folder = path->parent_path();
+    while (!folder.empty() && !fs::exists(folder, ignored) && folder != folder.parent_path())
+      folder = folder.parent_path();
+    if (folder.empty()) folder = ".";
+    if (access(folder.c_str(), W_OK | X_OK) == 0)
+      return {"database", Verdict::kOk, path->string() + " (made by the first tune)", ""};
+    return {"database", Verdict::kWarn,
+            fmt::format("{} cannot be made: {} is not writable", path->string(), folder.string()),
+            "name a writable file with --db or VITUNE_DB, or results end with the command"};
+  }
+  try {
+    const StoreStats stats = Store::open(*path, Access::kReadOnly)->stats();
+    const std::string weakness = mode_problem(*path);
+    const std::string detail =
+        fmt::format("{}: {} winners, {} trials, {}", path->string(), stats.winners, stats.trials,
+                    bytes_text(stats.file_bytes));
+    if (weakness.empty()) return {"database", Verdict::kOk, detail, ""};
+    return {"database", Verdict::kWarn, fmt::format("{}; it {}", detail, weakness),
+            "chmod 600 it, and chmod 700 its folder"};
+  } catch (const Error& error) {
+    return {"database", Verdict::kFail, error.what(),
+            "'vitune db check' says more; --db names another file"};
+  }
+}
+
+Finding check_space(const Session& session) {
+  const auto path = database_path(session);
+  fs::path folder = path ? path->parent_path() : fs::path(".");
+  std::error_code ignored;
+  while (!folder.empty() && !fs::exists(folder, ignored) && folder != folder.parent_path())
+    folder = folder.parent_path();
+  if (folder.empty()) folder = ".";
+  struct statvfs info {};
+  if (statvfs(folder.c_str(), &info) != 0)
+    return {"disk space", Verdict::kWarn, "cannot be told for " + folder.string(), ""};
+  const auto free_bytes =
+      static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
+  constexpr std::int64_t kEnough = 100'000'000;
+  const std::string detail = fmt::format("{} free at {}", bytes_text(free_bytes), folder.string());
+  if (free_bytes >= kEnough) return {"disk space", Verdict::kOk, detail, ""};
+  return {"disk space", Verdict::kWarn, detail,
+          "a long tune writes tens of MB; 'vitune db prune' shrinks the file"};
+}
+
+Finding check_data(const Session& session) {
+  const auto data_dir = find_data_dir(session);
+  if (!data_dir) {
+    return {"data", Verdict::kFail,
+            "the shipped data was not found beside " + session.program.string(),
+            "name its folder with --data-dir"};
+  }
+  try {
+    return {"data", Verdict::kOk,
+            fmt::format("{}, {} problems", data_dir->string(), preset("bench", *data_dir).size()),
+            ""};
+  } catch (const Error& error) {
+    return {"data", Verdict::kFail, error.what(),
+            "install the data again, or name its folder with --data-dir"};
+  }
+}
+
+Finding check_recording(const Session& session) {
+  const auto data_dir = find_data_dir(session);
+  std::error_code ignored;
+  const fs::path path = data_dir ? shipped_recording(*data_dir) : fs::path("h200.recording");
+  if (data_dir && fs::is_regular_file(path, ignored) && access(path.c_str(), R_OK) == 0) {
+    return {"recorded H200", Verdict::kOk,
+            fmt::format("{}, {}", path.string(),
+                        bytes_text(static_cast<std::int64_t>(fs::file_size(path, ignored)))),
+            ""};
+  }
+  return {"recorded H200", Verdict::kWarn, path.string() + " is missing",
+          "needed only to replay without a GPU"};
+}
+
+Finding check_shipped_winners(const Session& session) {
+  const auto data_dir = find_data_dir(session);
+  std::error_code ignored;
+  if (!data_dir || !fs::exists(shipped_database(*data_dir), ignored)) {
+    return {"shipped winners", Verdict::kWarn, "h200.db is missing",
+            "problems then need a tune of their own"};
+  }
+  try {
+    const auto store = Store::open(shipped_database(*data_dir), Access::kReadOnly);
+    return {"shipped winners", Verdict::kOk, fmt::format("{} winners", store->stats().winners), ""};
+  } catch (const Error& error) {
+    return {"shipped winners", Verdict::kWarn, error.what(), "install the data again"};
+  }
+}
+
+// For people a line each, with the advice below it; a table of sentences would be too wide.
+std::string listing(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    text += fmt::format("{:<5} {}: {}\n", verdict_name(finding.verdict), finding.what,
+                        terminal_safe(finding.detail));
+    if (!finding.advice.empty()) text += fmt::format("      -> {}\n", finding.advice);
+  }
+  return text;
+}
+
+void show(Session& session, const std::vector<Finding>& findings, bool usable) {
+  Table table;
+  table.column("check").column("verdict").column("detail").column("what to do");
+  ordered_json document = new_document("doctor");
+  document["usable"] = usable;
+  document["checks"] = ordered_json::array();
+  for (const Finding& finding : findings) {
+    table.row({finding.what, verdict_name(finding.verdict), finding.detail, finding.advice});
+    document["checks"].push_back({{"check", finding.what},
+                                  {"verdict", verdict_name(finding.verdict)},
+                                  {"detail", finding.detail},
+                                  {"advice", finding.advice}});
+  }
+  if (session.console.format() == Format::kText) {
+    session.console.print(listing(findings));
+  } else {
+    session.console.show(table, document, "");
+  }
+}
+
+int run(Session& session) {
+  const DeviceProbe probe = probe_devices(session.program);
+  std::vector<Finding> findings = {check_gpu(probe), check_compiler(session)};
+  const bool has_compiler = findings.back().verdict == Verdict::kOk;
+  if (has_compiler) findings.push_back(check_trial_compile(session));
+  const bool compiles = has_compiler && findings.back().verdict == Verdict::kOk;
+  findings.push_back(check_recording(session));
+  const bool replays = findings.back().verdict == Verdict::kOk;
+  findings.push_back(check_shipped_winners(session));
+  findings.push_back(check_data(session));
+  findings.push_back(check_database(session));
+  bool usable = (compiles && !probe.devices.empty()) || replays;
+  for (const Finding& finding : findings) usable = usable && finding.verdict != Verdict::kFail;
+  findings.push_back(check_space(session));
+
+  show(session, findings, usable);
+  return usable ? 0 : exit_status(ErrorCode::kFailure);
+}
+
+}  // namespace
+
+Verb doctor_verb() {
+  return {"doctor", "Check driver, GPU, NVRTC, data and database, and say what to do",
+          "",       "Exit code 0 if tuning works here, on a GPU or at least by replay.",
+          nullptr,  run};
+}
+
+}  // namespace vitune

@@ -1,0 +1,85 @@
+// cli/cmd_verify.cpp -- vitune verify: judges the stored winners again on the GPU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/inputs.h"
+#include "cli/options.h"
+#include "cli/results.h"
+#include "cli/session.h"
+#include "cli/stores.h"
+#include "core/error.h"
+#include "tuner/tuner.h"
+
+namespace vitune {
+namespace {
+
+namespace po = boost::program_options;
+using nlohmann::ordered_json;
+
+void describe(po::options_description& options) {
+  add_problem_options(options);
+  add_device_options(options);
+  add_value(options, "objective", "WHICH", "the winners of cold or of warm calls", "cold");
+  add_value(options, "jobs,j", "N", "compile processes; default: one per CPU");
+}
+
+// Every attention problem that has a winner.
+std::vector<NamedProblem> stored_problems(LayeredStore& store) {
+  std::vector<NamedProblem> problems;
+  for (const WinnerEntry& entry : store.winners()) {
+    if (entry.problem.operator_name != "attention") continue;
+    NamedProblem named;
+    named.name = entry.problem.text;
+    named.problem = AttentionProblem::parse(entry.problem.text);
+    const auto same = [&](const NamedProblem& known) { return known.problem == named.problem; };
+    if (std::none_of(problems.begin(), problems.end(), same)) problems.push_back(std::move(named));
+  }
+  return problems;
+}
+
+int run(Session& session) {
+  std::vector<NamedProblem> problems = requested_problems(session, "");
+  LayeredStore store = open_layered_store(session, Access::kReadWrite);
+  if (problems.empty()) problems = stored_problems(store);
+  if (problems.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "there is no winner to verify; run 'vitune tune' or 'vitune db import' first");
+  }
+  const TuneOptions options = tune_options(session, problems);
+  if (options.replay) {
+    throw Error(ErrorCode::kNoDevice,
+                "verifying runs the kernels and needs a GPU; a recording cannot tell");
+  }
+  const auto failed = verify_winners(options, store, session.console.sink(), session.stop);
+  Table table;
+  table.column("problem").column("verdict");
+  ordered_json document = new_document("verify");
+  document["checked"] = problems.size();
+  document["failed"] = ordered_json::array();
+  for (const NamedProblem& problem : failed) {
+    table.row({problem.name, "failed"});
+    document["failed"].push_back({{"name", problem.name}, {"problem", problem.problem.text()}});
+  }
+  document["interrupted"] = session.stop.load();
+  session.console.show(table, document,
+                       fmt::format("{} problems checked, none failed", problems.size()));
+  if (!failed.empty()) return exit_status(ErrorCode::kVerification);
+  return session.stop ? exit_status(ErrorCode::kInterrupted) : 0;
+}
+
+}  // namespace
+
+Verb verify_verb() {
+  return {
+      "verify",
+      "Check the stored winners again on this GPU",
+      "[PROBLEM...]",
+      "Without a problem: every stored winner. Imported winners count as verified once they have\n"
+      "passed. Exit code 4 if any gives a wrong result.",
+      describe,
+      run};
+}
+
+}  // namespace vitune

@@ -1,0 +1,180 @@
+// cli/inputs.cpp -- Turns arguments into problems and devices.
+#include "cli/inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/data_files.h"
+#include "cli/device_probe.h"
+#include "cli/options.h"
+#include "cli/text.h"
+#include "core/error.h"
+#include "generator/attention/problem_set.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+
+// vitune tune bf16 b=32 h=12 n=197 d=64: the shell has cut one problem into words.
+std::vector<std::string> whole_problem_texts(const std::vector<std::string>& operands) {
+  const auto has_space = [](const std::string& text) {
+    return text.find(' ') != std::string::npos;
+  };
+  if (operands.size() < 2 || std::any_of(operands.begin(), operands.end(), has_space))
+    return operands;
+  return {fmt::format("{}", fmt::join(operands, " "))};
+}
+
+NamedProblem named_problem(const std::string& text) {
+  NamedProblem named;
+  named.problem = AttentionProblem::parse(text);
+  named.name = named.problem.text();
+  return named;
+}
+
+void add_once(std::vector<NamedProblem>& problems, NamedProblem added) {
+  const auto same = [&](const NamedProblem& known) { return known.problem == added.problem; };
+  if (std::none_of(problems.begin(), problems.end(), same)) problems.push_back(std::move(added));
+}
+
+void add_all(std::vector<NamedProblem>& problems, std::vector<NamedProblem> added) {
+  for (NamedProblem& problem : added) add_once(problems, std::move(problem));
+}
+
+std::string device_text(const Session& session) {
+  if (session.has("device") && session.has("devices")) {
+    throw Error(ErrorCode::kUsage, "--devices is another name of --device; give one of them");
+  }
+  if (session.has("device")) return session.text("device");
+  if (session.has("devices")) return session.text("devices");
+  return "auto";
+}
+
+DeviceChoice replay_choice(const Session& session, const std::string& recording) {
+  std::error_code ignored;
+  if (recording.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "--device replay: needs a recording; give replay:h200 or replay:<file>");
+  }
+  fs::path path = recording;
+  if (recording == "h200") {
+    path = shipped_recording(require_data_dir(session));
+    if (!fs::exists(path, ignored)) {
+      throw Error(ErrorCode::kNoDevice,
+                  fmt::format("the recorded H200 is not at {}; name the folder that "
+                              "has it with --data-dir, or a recording with "
+                              "--device replay:<file>",
+                              path.string()));
+    }
+  } else if (!fs::exists(path, ignored)) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("there is no recording '{}'; 'vitune tune --record <file>' makes one",
+                            recording));
+  }
+  return {{}, path};
+}
+
+DeviceChoice automatic_choice(Session& session) {
+  const DeviceProbe probe = probe_devices(session.program);
+  if (!probe.devices.empty()) return {{0}, std::nullopt};
+  session.console.log(
+      LogLevel::kInfo,
+      fmt::format("No usable GPU ({}); replaying the recorded H200 instead", probe.reason));
+  return replay_choice(session, "h200");
+}
+
+DeviceChoice present_gpus(Session& session, const std::string& text) {
+  const std::vector<int> wanted = text == "all" ? std::vector<int>{} : parse_ordinals(text);
+  const DeviceProbe probe = probe_devices(session.program);
+  const int count = static_cast<int>(probe.devices.size());
+  if (count == 0) {
+    throw Error(ErrorCode::kNoDevice,
+                fmt::format("no usable GPU ({}); see 'vitune doctor', or use --device replay:h200",
+                            probe.reason));
+  }
+  DeviceChoice choice{wanted, std::nullopt};
+  if (text == "all") {
+    for (int ordinal = 0; ordinal < count; ++ordinal) choice.ordinals.push_back(ordinal);
+  }
+  for (const int ordinal : choice.ordinals) {
+    if (ordinal >= count) {
+      throw Error(ErrorCode::kNoDevice,
+                  fmt::format("there is no GPU {}; this machine has {} (0 to {}), see "
+                              "'vitune devices'",
+                              ordinal, count, count - 1));
+    }
+  }
+  return choice;
+}
+
+}  // namespace
+
+void add_problem_options(po::options_description& options) {
+  add_list(options, "problem,p", "TEXT",
+           "a problem, for example \"bf16 b=32 h=12 n=197 d=64\"; may be repeated");
+  add_list(options, "preset", "NAME",
+           fmt::format("the problems of a preset ({}); may be repeated",
+                       fmt::join(preset_names(), ", ")));
+  add_list(options, "from", "FILE", "the problems of a file; may be repeated");
+}
+
+void add_device_options(po::options_description& options) {
+  add_value(options, "device", "WHICH",
+            "auto (GPU 0, else the recorded H200), 0, 0,1, all, replay:h200 or replay:FILE");
+  add_value(options, "devices", "WHICH", "the same as --device");
+}
+
+bool names_problems(const Session& session) {
+  return !session.operands.empty() || session.has("problem") || session.has("preset") ||
+         session.has("from");
+}
+
+std::vector<NamedProblem> requested_problems(const Session& session,
+                                             const std::string& default_preset) {
+  std::vector<std::string> texts = whole_problem_texts(session.operands);
+  for (std::string& text : session.texts("problem")) texts.push_back(std::move(text));
+  std::vector<NamedProblem> problems;
+  for (const std::string& text : texts) add_once(problems, named_problem(text));
+  std::vector<std::string> presets = session.texts("preset");
+  if (!names_problems(session) && !default_preset.empty()) presets.push_back(default_preset);
+  for (const std::string& name : presets)
+    add_all(problems, preset(name, require_data_dir(session)));
+  for (const std::string& file : session.texts("from")) add_all(problems, load_problem_file(file));
+  return problems;
+}
+
+DeviceChoice choose_devices(Session& session) {
+  constexpr std::string_view kReplay = "replay:";
+  const std::string text = device_text(session);
+  if (text == "auto") return automatic_choice(session);
+  if (text.starts_with(kReplay)) return replay_choice(session, text.substr(kReplay.size()));
+  return present_gpus(session, text);
+}
+
+TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems) {
+  TuneOptions options;
+  options.problems = std::move(problems);
+  if (session.has("jobs")) {
+    options.compile_workers =
+        static_cast<int>(parse_integer(session.text("jobs"), 1, 256, "--jobs"));
+  }
+  if (session.has("objective")) {
+    const auto objective = objective_from_name(session.text("objective"));
+    if (!objective) {
+      throw Error(ErrorCode::kUsage, fmt::format("--objective '{}' is not one of cold, warm",
+                                                 session.text("objective")));
+    }
+    options.objective = *objective;
+  }
+  const DeviceChoice choice = choose_devices(session);
+  options.devices = choice.ordinals;
+  options.replay = choice.replay;
+  options.compile_worker_command = {session.program.string(), "--worker=compile"};
+  options.bench_worker_command = {session.program.string(), "--worker=bench"};
+  return options;
+}
+
+}  // namespace vitune

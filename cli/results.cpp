@@ -1,0 +1,143 @@
+// cli/results.cpp -- Figures, shares and columns.
+#include "cli/results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/text.h"
+
+namespace vitune {
+namespace {
+
+using nlohmann::ordered_json;
+
+// The silicon of the H200 by its facts, not its name: OEMs rename it.
+bool is_h200_class(const DeviceInfo& device) {
+  return device.cc_major == 9 && device.cc_minor == 0 && device.sm_count == 132 &&
+         device.memory_bus_bits == 6144;
+}
+
+template <typename Value>
+ordered_json optional_json(const std::optional<Value>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
+
+}  // namespace
+
+ordered_json new_document(const std::string& verb) {
+  return {{"schema", kOutputSchema}, {"command", verb}};
+}
+
+std::optional<double> floor_us(const AttentionProblem& problem, const DeviceInfo& device) {
+  constexpr double kH200Flops = 790e12, kH200Bytes = 4.3e12;
+  if (is_h200_class(device)) {
+    return 1e6 * std::max(problem.flops() / kH200Flops, problem.min_bytes() / kH200Bytes);
+  }
+  // Two transfers per clock: the driver states the command clock of double-data-rate memory.
+  const double bandwidth = 2.0 * device.memory_clock_khz * 1e3 * device.memory_bus_bits / 8;
+  if (bandwidth <= 0) return std::nullopt;
+  return 1e6 * problem.min_bytes() / bandwidth;
+}
+
+ordered_json timing_json(const Timing& timing) {
+  return {{"median_us", timing.median_us},
+          {"low_us", timing.low_us},
+          {"high_us", timing.high_us},
+          {"samples", timing.samples}};
+}
+
+ordered_json config_json(const Config& config) {
+  ordered_json values = ordered_json::object();
+  for (const auto& [name, value] : config) values[name] = value;
+  return values;
+}
+
+ordered_json device_json(const DeviceInfo& device) {
+  return {{"name", device.name},
+          {"arch", device.arch()},
+          {"key", device.key()},
+          {"sm_count", device.sm_count},
+          {"shared_per_block", device.shared_per_block},
+          {"l2_bytes", device.l2_bytes},
+          {"memory_bytes", device.memory_bytes},
+          {"driver_version", device.driver_version}};
+}
+
+ordered_json winner_json(const Winner& winner, const AttentionProblem& problem,
+                         const DeviceInfo& device) {
+  const double best = winner.measurement.by(winner.objective).median_us;
+  const auto floor = floor_us(problem, device);
+  return {{"config", config_json(winner.config)},
+          {"kernel_key", winner.kernel_key.hex()},
+          {"objective", objective_name(winner.objective)},
+          {"origin", origin_name(winner.origin)},
+          {"verified", winner.verified},
+          {"cold", timing_json(winner.measurement.cold)},
+          {"warm", timing_json(winner.measurement.warm)},
+          {"low_confidence", winner.measurement.low_confidence},
+          {"tflops", best > 0 ? ordered_json(problem.flops() / best / 1e6) : ordered_json(nullptr)},
+          {"floor_us", optional_json(floor)},
+          {"floor_share", floor && best > 0 ? ordered_json(*floor / best) : ordered_json(nullptr)},
+          {"default_us", optional_json(winner.default_us)},
+          {"runner_up", winner.runner_up ? config_json(*winner.runner_up) : ordered_json(nullptr)},
+          {"lead_percent", winner.lead_percent},
+          {"lead_low_percent", winner.lead_low_percent},
+          {"lead_high_percent", winner.lead_high_percent},
+          {"trials", winner.trials},
+          {"max_error", winner.error.max_error},
+          {"rms_error", winner.error.rms_error},
+          {"max_bound", winner.error.max_bound},
+          {"rms_bound", winner.error.rms_bound},
+          {"driver_version", winner.driver_version},
+          {"compiler_version", winner.compiler_version},
+          {"tuned_at", winner.tuned_at}};
+}
+
+std::string timing_text(const Timing& timing) {
+  if (timing.median_us <= 0) return "-";
+  return fmt::format("{} [{}, {}]", microseconds_text(timing.median_us),
+                     microseconds_text(timing.low_us), microseconds_text(timing.high_us));
+}
+
+std::string device_text(const DeviceInfo& device) {
+  if (device.sm_count == 0) return device.arch();  // an architecture's limits, no device
+  return fmt::format("{} ({}, {} SMs)", device.name.empty() ? "GPU" : device.name, device.arch(),
+                     device.sm_count);
+}
+
+Table winner_table() {
+  Table table;
+  table.column("problem")
+      .column("cold us [95 %]", Align::kRight)
+      .column("warm us", Align::kRight)
+      .column("vs default", Align::kRight)
+      .column("of floor", Align::kRight)
+      .column("lead", Align::kRight)
+      .column("trials", Align::kRight)
+      .column("origin")
+      .column("config");
+  return table;
+}
+
+void add_winner_row(Table& table, const std::string& name, const Winner& winner,
+                    const AttentionProblem& problem, const DeviceInfo& device) {
+  const Measurement& measured = winner.measurement;
+  const double best = measured.by(winner.objective).median_us;
+  const auto floor = floor_us(problem, device);
+  std::string origin = origin_name(winner.origin);
+  if (!winner.verified) origin += ", unverified";
+  if (measured.low_confidence) origin += ", unsteady";
+  table.row(
+      {name, timing_text(measured.cold),
+       measured.warm.median_us > 0 ? microseconds_text(measured.warm.median_us) : "-",
+       winner.default_us && best > 0 ? fmt::format("{:.2f}x", *winner.default_us / best) : "-",
+       floor && best > 0 ? percent(*floor / best) : "-",
+       winner.runner_up ? fmt::format("{:.1f} %", winner.lead_percent) : "-",
+       fmt::format("{}", winner.trials), origin, compact_config(winner.config)});
+}
+
+}  // namespace vitune

@@ -1,0 +1,102 @@
+// cli/stores.cpp -- Which failures of opening a database fall back, and which stop the command.
+#include "cli/stores.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/data_files.h"
+#include "core/error.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::unique_ptr<Store> fall_back_to_memory(Session& session, const std::string& reason) {
+  session.console.log(
+      LogLevel::kWarning,
+      fmt::format("no database can be kept ({}); results are held in memory and end with "
+                  "this command. Name a writable file with --db or VITUNE_DB",
+                  reason));
+  return Store::in_memory();
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  const bool there = fs::exists(path, error);
+  return there || error == std::errc::permission_denied;
+}
+
+// A writer that died leaves a journal whose half transaction must be undone before anybody reads.
+// That takes a writer: opening the file for writing does it.
+std::unique_ptr<Store> open_store(Session& session, const fs::path& path, Access access) {
+  const std::string journal = path.string() + "-journal";
+  std::error_code ignored;
+  const bool writable = ::access(path.c_str(), W_OK) == 0;
+  if (access == Access::kReadOnly && writable && fs::exists(journal, ignored) &&
+      fs::file_size(journal, ignored) > 0) {
+    Store::open(path, Access::kReadWrite, session.console.sink());
+  }
+  return Store::open(path, access, session.console.sink());
+}
+
+}  // namespace
+
+std::optional<fs::path> database_path(const Session& session) {
+  if (session.has("db")) return session.text("db");
+  if (const auto path = default_database_path(session.environment)) return *path;
+  return std::nullopt;
+}
+
+std::unique_ptr<Store> open_user_store(Session& session, Access access) {
+  const auto path = database_path(session);
+  if (!path) {
+    if (access == Access::kReadOnly) return Store::in_memory();
+    return fall_back_to_memory(
+        session, "neither VITUNE_DB, VITUNE_CACHE_DIR, XDG_CACHE_HOME nor HOME names a place");
+  }
+  const bool there = is_there(*path);
+  if (!there && access == Access::kReadOnly) return Store::in_memory();
+  // Only the default place may be replaced silently; a file that exists is data somebody relies on.
+  const bool writable = !there || ::access(path->c_str(), W_OK) == 0;
+  const bool may_fall_back =
+      !session.has("db") && access == Access::kReadWrite && (!there || !writable);
+  try {
+    return open_store(session, *path, access);
+  } catch (const Error& error) {
+    if (!may_fall_back) throw;
+    return fall_back_to_memory(session, error.what());
+  }
+}
+
+std::unique_ptr<Store> open_existing_store(Session& session, Access access) {
+  const auto path = database_path(session);
+  if (!path) {
+    throw Error(ErrorCode::kDatabase,
+                "no place for a database: set VITUNE_DB or HOME, or name the file with --db");
+  }
+  if (!is_there(*path)) {
+    throw Error(ErrorCode::kDatabase,
+                fmt::format("there is no database at {} yet; 'vitune tune' makes one, "
+                            "--db names another",
+                            path->string()));
+  }
+  return open_store(session, *path, access);
+}
+
+LayeredStore open_layered_store(Session& session, Access access) {
+  std::unique_ptr<Store> user = open_user_store(session, access);
+  std::unique_ptr<Store> shipped;
+  const auto data_dir = find_data_dir(session);
+  if (data_dir && is_there(shipped_database(*data_dir))) {
+    try {
+      shipped = Store::open(shipped_database(*data_dir), Access::kReadOnly, session.console.sink());
+    } catch (const Error& error) {
+      session.console.log(LogLevel::kWarning,
+                          fmt::format("the shipped winners are left out: {}", error.what()));
+    }
+  }
+  return LayeredStore(std::move(user), std::move(shipped));
+}
+
+}  // namespace vitune

@@ -1,0 +1,30 @@
+// cli/stores.h -- Opens the user's database and the shipped layer below it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/session.h"
+#include "db/store.h"
+
+namespace vitune {
+
+// --db, else what core/env finds; nothing if no directory is usable.
+std::optional<std::filesystem::path> database_path(const Session& session);
+
+// The user's database. Where the default place cannot be used (no HOME, a read-only file system) it
+// is one in memory, after one warning. A file that is there but damaged, foreign, newer or locked,
+// and a
+// --db that cannot be used, are Error(kDatabase). With kReadOnly a missing file is an empty
+// database.
+std::unique_ptr<Store> open_user_store(Session& session, Access access);
+
+// The same, or Error(kDatabase) if there is no file yet: for verbs that are about the file itself.
+std::unique_ptr<Store> open_existing_store(Session& session, Access access);
+
+// The user's database above the shipped winners; a shipped file that cannot be read is left out
+// with a warning.
+LayeredStore open_layered_store(Session& session, Access access);
+
+}  // namespace vitune

@@ -1,0 +1,152 @@
+// cli/text.cpp -- Parsing and printing of the command's small words.
+#include "cli/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+
+namespace vitune {
+namespace {
+
+// Letters inserted, left out, replaced or swapped with their neighbour.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      const std::size_t replace = cost[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, replace});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+// The whole of `text` as an integer, or nothing.
+std::optional<std::int64_t> whole_integer(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<std::string> nearest_name(std::string_view word,
+                                        std::span<const std::string> candidates) {
+  constexpr std::size_t kLongest = 64;  // no name is longer; what a user types may be
+  if (word.size() > kLongest) return std::nullopt;
+  std::optional<std::string> best;
+  std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(word, candidate);
+    const bool starts = word.size() >= 2 && candidate.starts_with(word);
+    if (distance < best_distance || (starts && !best)) {
+      best = candidate;
+      best_distance = std::min(best_distance, distance);
+    }
+  }
+  return best;
+}
+
+Budget parse_budget(std::string_view text) {
+  constexpr std::int64_t kMostSeconds = 30 * 24 * 3600;
+  constexpr std::int64_t kMostTrials = 100'000'000;
+  const std::string help = fmt::format(
+      "--budget '{}' is not understood; give a time per problem (30s, 2m, 1h) or a number of "
+      "trials per "
+      "problem (200)",
+      text);
+  if (text.empty()) throw Error(ErrorCode::kUsage, help);
+  const char unit = text.back();
+  const std::int64_t seconds = unit == 's' ? 1 : unit == 'm' ? 60 : unit == 'h' ? 3600 : 0;
+  const auto number = whole_integer(seconds > 0 ? text.substr(0, text.size() - 1) : text);
+  if (!number || *number < 1) throw Error(ErrorCode::kUsage, help);
+  Budget budget;
+  if (seconds == 0 && *number <= kMostTrials) {
+    budget.trials = *number;
+  } else if (seconds > 0 && *number <= kMostSeconds / seconds) {
+    budget.time = std::chrono::seconds(*number * seconds);
+  } else {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--budget '{}' is too large; the most is 720h or {} trials", text,
+                            kMostTrials));
+  }
+  return budget;
+}
+
+std::vector<std::string> split_commas(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) parts.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return parts;
+}
+
+std::vector<int> parse_ordinals(std::string_view text) {
+  std::vector<int> ordinals;
+  for (const std::string& part : split_commas(text)) {
+    const int ordinal =
+        static_cast<int>(parse_integer(part, 0, 1023, "a GPU's ordinal in --device"));
+    if (std::find(ordinals.begin(), ordinals.end(), ordinal) == ordinals.end())
+      ordinals.push_back(ordinal);
+  }
+  if (ordinals.empty())
+    throw Error(ErrorCode::kUsage, "--device names no GPU; give for example 0 or 0,1");
+  return ordinals;
+}
+
+std::int64_t parse_integer(std::string_view text, std::int64_t low, std::int64_t high,
+                           std::string_view what) {
+  const auto value = whole_integer(text);
+  if (!value || *value < low || *value > high) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' is not valid as {}; give an integer from {} to {}", text, what,
+                            low, high));
+  }
+  return *value;
+}
+
+std::string duration_text(std::chrono::milliseconds duration) {
+  const auto ms = std::max<std::int64_t>(0, duration.count());
+  if (ms < 1000) return fmt::format("{} ms", ms);
+  const std::int64_t seconds = ms / 1000;
+  if (seconds < 60) return fmt::format("{}.{} s", seconds, ms % 1000 / 100);
+  if (seconds < 3600) return fmt::format("{} min {:02} s", seconds / 60, seconds % 60);
+  return fmt::format("{} h {:02} min", seconds / 3600, seconds / 60 % 60);
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  const double value = static_cast<double>(bytes);
+  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", value / 1e3);
+  if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", value / 1e6);
+  return fmt::format("{:.1f} GB", value / 1e9);
+}
+
+std::string compact_config(const Config& config) {
+  std::string text;
+  for (const auto& [name, value] : config) {
+    const bool prefixed = name.size() > 1 && name[0] == 'k' && name[1] >= 'A' && name[1] <= 'Z';
+    if (!text.empty()) text += ' ';
+    text += fmt::format(
+        "{}={}", prefixed ? std::string_view(name).substr(1) : std::string_view(name), value);
+  }
+  return text;
+}
+
+std::string microseconds_text(double us) {
+  if (us < 10) return fmt::format("{:.2f}", us);
+  return fmt::format("{:.1f}", us);
+}
+
+}  // namespace vitune

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+# cmake/check_architecture.py -- Checks the arrows between folders and the "only in" rules.
+#
+# Usage: check_architecture.py [--root DIR] [--self-test]. Prints one line per violation and exits 1 if
+# there is any. The rules are those of ARCHITECTURE.md; only the standard library is used.
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+# Folder -> folders whose headers it may include (itself is always allowed).
+ARROWS = {
+    "include": set(),
+    "core": {"include"},
+    "db": {"core"},
+    "generator": {"core"},
+    "tuner": {"generator", "db", "core"},
+    "runtime": {"generator", "db", "core", "include"},
+    "cli": {"tuner", "runtime", "generator", "db", "core", "include"},
+    "benchmarks": {"tuner", "runtime", "generator", "db", "core", "include"},
+    "examples": {"include"},
+}
+# Launch parameters are one struct for host and kernel: the only files of templates/ that host code reads.
+SHARED_WITH_KERNELS = re.compile(r"templates/(attention|reference)/(\w+_)?params\.cuh$")
+MAY_SHARE = {"generator", "tuner"}
+
+CODE = {".cpp", ".h", ".hpp", ".cuh", ".cu"}
+NAMED = CODE | {".sql", ".cmake", ".py", ".sh"}
+MAX_LINES = 400
+
+
+class Only:
+    """A pattern that may occur in some files only; tests may plant it anywhere."""
+
+    def __init__(self, what, pattern, allowed, suffixes=CODE, flags=0):
+        self.what = what
+        self.pattern = re.compile(pattern, flags)
+        self.allowed = re.compile(allowed)
+        self.suffixes = suffixes
+
+
+ONLY_IN = [
+    Only("inline assembly", r"\basm\b\s*(?:volatile|__volatile__)?\s*[({]", r"templates/primitives/"),
+    Only("sqlite3_", r"\bsqlite3_\w+", r"db/sqlite\.(cpp|h)$"),
+    Only("an NVRTC call", r"\bnvrtc[A-Z]\w*", r"generator/(compiler\.cpp|nvrtc_api\.(h|cpp))$"),
+    Only("getenv", r"\b(?:secure_)?getenv\s*\(|\benviron\b", r"core/env\.cpp$"),
+    Only("CREATE TABLE", r"\bcreate\s+table\b", r"db/schema/[^/]+\.sql$", CODE | {".sql"}, re.I),
+]
+NEUTRAL = re.compile(r"(db/.*|tuner/(search|measure)[^/]*|generator/(compiler|compile_)[^/]*)$")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.M)
+# Strings first, so that "//" inside one is no comment.
+TOKEN = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.S)
+SQL_COMMENT = re.compile(r"--[^\n]*")
+
+
+def without_comments(path, text):
+    if path.endswith(".sql"):
+        return SQL_COMMENT.sub("", text)
+    return TOKEN.sub(lambda m: m.group(1) or "\n" * m.group(0).count("\n"), text)
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+def check_includes(path, code):
+    folder = path.split("/", 1)[0]
+    for match in INCLUDE.finditer(code):
+        target, system = match.group(1), match.group(2)
+        where = f"{path}:{line_of(code, match.start())}"
+        if folder == "templates":
+            # A template reaches nothing outside templates/: NVRTC is given no other file.
+            if system or target.split("/", 1)[0] not in {"primitives", "attention", "reference"}:
+                yield f"{where}: a template includes '{system or target}', which is not below templates/"
+            continue
+        if system or folder not in ARROWS:
+            continue
+        if SHARED_WITH_KERNELS.match(target) and folder in MAY_SHARE:
+            continue
+        layer = "include" if target.startswith("vitune/") else target.split("/", 1)[0]
+        if layer != folder and layer not in ARROWS[folder]:
+            yield f"{where}: {folder} may not include '{target}' (allowed: {allowed_text(folder)})"
+
+
+def allowed_text(folder):
+    return ", ".join(sorted(ARROWS[folder] | {folder}))
+
+
+def check_only_in(path, code):
+    if path.startswith("tests/"):
+        return
+    for rule in ONLY_IN:
+        if pathlib.PurePosixPath(path).suffix not in rule.suffixes or rule.allowed.match(path):
+            continue
+        for match in rule.pattern.finditer(code):
+            yield f"{path}:{line_of(code, match.start())}: {rule.what} belongs to {rule.allowed.pattern}"
+    if NEUTRAL.match(path):
+        for match in re.finditer("attention", code, re.I):
+            yield f"{path}:{line_of(code, match.start())}: operator-neutral code says '{match.group(0)}'"
+
+
+def check_shape(path, text):
+    lines = text.splitlines()
+    head = lines[1:2] if lines and lines[0].startswith("#!") else lines[:1]
+    mark = re.compile(r"(//|#|--) " + re.escape(path) + r" -- \S")
+    if not head or not mark.match(head[0]):
+        yield f"{path}:1: the first line does not name the file and what it is for"
+    if len(lines) > MAX_LINES:
+        yield f"{path}: {len(lines)} lines; {MAX_LINES} are the most"
+
+
+def check_file(path, text):
+    suffix = pathlib.PurePosixPath(path).suffix
+    if suffix not in NAMED:
+        return
+    yield from check_shape(path, text)
+    if suffix in CODE | {".sql"}:
+        code = without_comments(path, text)
+        yield from check_includes(path, code)
+        yield from check_only_in(path, code)
+
+
+def files_of(root):
+    """Tracked and new files, without what git ignores; every file where there is no repository."""
+    if not (root / ".git").exists():
+        return [p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()]
+    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, check=True, capture_output=True).stdout.decode()
+    return [name for name in listed.split("\0") if name and (root / name).is_file()]
+
+
+def check_tree(root):
+    violations = []
+    for path in sorted(files_of(root)):
+        if pathlib.PurePosixPath(path).suffix not in NAMED:
+            continue
+        text = (root / path).read_text(encoding="utf-8", errors="replace")
+        violations.extend(check_file(path, text))
+    return violations
+
+
+def self_test():
+    """Plants one violation of each rule, and code that must pass."""
+
+    def first_line(path):
+        return f"{'--' if path.endswith('.sql') else '//'} {path} -- A planted file.\n"
+
+    planted = {
+        "core/up.cpp": '#include "db/store.h"\n',
+        "db/up.cpp": '#include "generator/source.h"\n',
+        "generator/up.cpp": '#include "tuner/tuner.h"\n',
+        "tuner/side.cpp": '#include "runtime/dispatcher.h"\n',
+        "runtime/side.cpp": '#include "tuner/tuner.h"\n',
+        "cli/share.cpp": '#include "templates/attention/params.cuh"\n',
+        "tuner/share.cpp": '#include "templates/attention/mask.cuh"\n',
+        "templates/attention/outside.cuh": "#include <cuda_fp16.h>\n",
+        "templates/attention/ptx.cuh": 'void f() { asm volatile("trap;"); }\n',
+        "db/other.cpp": "int x = sqlite3_open(a, b);\n",
+        "generator/other.cpp": "int x = nvrtcCreateProgram();\n",
+        "cli/env.cpp": 'char* x = getenv("HOME");\n',
+        "db/table.cpp": 'const char* x = "create  table t(a)";\n',
+        "db/word.cpp": 'const char* x = "Attention";\n',
+        "tuner/search_word.cpp": "int attention_cost = 0;\n",
+        "core/long.cpp": "\n" * MAX_LINES,
+    }
+    clean = {
+        "core/good.cpp": '#include "core/error.h"\n// sqlite3_open and getenv() are only named here\n',
+        "db/good.cpp": '#include "core/log.h"\n/* about attention */ const char* u = "http://a";\n',
+        "db/schema/001_initial.sql": "CREATE TABLE device (a INTEGER);\n",
+        "generator/attention/good.h": '#include "templates/attention/params.cuh"\n',
+        "templates/primitives/mma.cuh": 'void f() { asm volatile("nop;"); }\n',
+        "tests/db/good_test.cpp": 'const char* hostile = "CREATE TABLE x(a)";\n',
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for path, body in (planted | clean).items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(first_line(path) + body)
+        (root / "core/nameless.h").write_text("#pragma once\n")
+        found = check_tree(root)
+    failures = [f"{path}: its violation was not found" for path in [*planted, "core/nameless.h"]
+                if not any(line.startswith(path + ":") for line in found)]
+    failures += [f"clean file blamed: {line}" for line in found if line.split(":")[0] in clean]
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks the architecture rules of this tree.")
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--self-test", action="store_true", help="check the checker on planted files")
+    arguments = parser.parse_args()
+    problems = self_test() if arguments.self_test else check_tree(arguments.root)
+    for problem in problems:
+        print(problem)
+    if not problems:
+        print("architecture: self-test passed" if arguments.self_test else "architecture: no violations")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

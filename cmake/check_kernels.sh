@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# cmake/check_kernels.sh -- Compiles every shipped problem's default kernel for every architecture.
+#
+# Usage: check_kernels.sh <vitune>. Through the command itself, without a GPU. Says so and passes where
+# there is no NVRTC.
+set -euo pipefail
+
+vitune=${1:?usage: check_kernels.sh <vitune>}
+checks=$("$vitune" doctor --csv -q 2>/dev/null || true)
+if [[ $checks != *$'\nNVRTC,ok,'* ]]; then
+  echo "kernels: NOT compiled, there is no NVRTC here"
+  exit 0
+fi
+list=$(mktemp)
+trap 'rm -f "$list"' EXIT
+if ! "$vitune" compile -q --csv --preset bench >"$list"; then
+  echo "kernels: some do not compile:" >&2
+  grep -v ',ok,' "$list" >&2 || true
+  exit 1
+fi
+echo "kernels: $(($(wc -l <"$list") - 1)) combinations of problem and architecture compile"

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# cmake/install_packages.sh -- Installs what a build needs and is missing; Debian and Ubuntu only.
+#
+# Usage: install_packages.sh build|test|pip. As root with apt it installs quietly; not as root it prints the
+# one command to run and fails; without apt it says so and leaves it to CMake to name what is missing.
+# Nothing is downloaded if all is there.
+set -euo pipefail
+
+purpose=${1:-build}
+packages=(g++ cmake ninja-build make pkg-config git libboost-program-options-dev libfmt-dev
+          nlohmann-json3-dev libsqlite3-dev libzstd-dev libspdlog-dev libssl-dev libgtest-dev
+          libgmock-dev libbenchmark-dev)
+case $purpose in
+  build) ;;
+  test) packages+=(clang-format-14 python3) ;;
+  pip) packages=(python3 python3-pip) ;;
+  *)
+    echo "usage: install_packages.sh build|test|pip" >&2
+    exit 2
+    ;;
+esac
+
+is_installed() {
+  [[ $(dpkg-query -W -f='${Status}' "$1" 2>/dev/null) == 'install ok installed' ]]
+}
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "no apt-get here: if a library is missing, CMake names it below" >&2
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  is_installed "$package" || missing+=("$package")
+done
+((${#missing[@]} == 0)) && exit 0
+
+if [[ $(id -u) != 0 ]]; then
+  echo "missing packages; install them with this line, then run make again:" >&2
+  echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+  exit 1
+fi
+
+echo "installing ${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+install() { apt-get -qq -y install --no-install-recommends "${missing[@]}" >"$log" 2>&1; }
+# The package lists of a fresh container are empty; those of others may do as they are.
+if ! install && ! { apt-get -qq update >>"$log" 2>&1 && install; }; then
+  cat "$log" >&2
+  echo "apt-get could not install the packages; the lines above say why" >&2
+  exit 1
+fi

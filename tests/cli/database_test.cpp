@@ -1,0 +1,284 @@
+// tests/cli/database_test.cpp -- vitune db, and databases that are damaged, foreign, newer or
+// impossible.
+#include <gmock/gmock.h>
+
+#include "db/store.h"
+#include "generator/attention/problem.h"
+#include "tests/cli/command_fixture.h"
+
+namespace vitune::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kProblem = "attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed";
+
+DeviceInfo device() {
+  DeviceInfo info = architecture_limits("sm_90").value();
+  info.sm_count = 132;
+  info.name = "a GPU";
+  return info;
+}
+
+Trial trial(std::int64_t block, double us) {
+  Trial made;
+  made.config = Config{{"kBlockN", block}, {"kWarps", 4}};
+  made.kernel_key = sha256(made.config.text());
+  made.measurement.cold = {us, us - 0.1, us + 0.1, 10};
+  made.measurement.warm = {us - 1, us - 1.1, us - 0.9, 10};
+  return made;
+}
+
+Winner winner(const Trial& best) {
+  Winner made;
+  made.config = best.config;
+  made.kernel_key = best.kernel_key;
+  made.measurement = best.measurement;
+  made.default_us = best.measurement.cold.median_us * 1.5;
+  made.trials = 2;
+  made.compiler_version = "nvrtc 13.0 test";
+  made.tuned_at = "2026-01-02T03:04:05Z";
+  return made;
+}
+
+// Two trials and a winner for one problem.
+void fill(const fs::path& path, std::int64_t block = 64, double us = 10) {
+  const auto store = Store::open(path, Access::kReadWrite);
+  const ProblemKey key{"attention", AttentionProblem::parse(kProblem).text()};
+  store->put_trial(device(), key, trial(block, us));
+  store->put_trial(device(), key, trial(block + 32, us + 2));
+  store->promote(device(), key, winner(trial(block, us)), nullptr);
+}
+
+class DatabaseTest : public CommandTest {
+ protected:
+  DatabaseTest() { fs::create_directories(database().parent_path()); }
+
+  // Overwrites four bytes of the file's header, big endian, as SQLite keeps them.
+  void patch_header(std::streamoff offset, std::uint32_t value) const {
+    std::fstream file(database(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(offset);
+    for (int shift = 24; shift >= 0; shift -= 8) file.put(static_cast<char>(value >> shift & 0xff));
+  }
+};
+
+TEST_F(DatabaseTest, StatsCountWhatIsThere) {
+  fill(database());
+  const CommandResult result = run({"db", "stats", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto document = result.json();
+  EXPECT_EQ(document["schema"], 1);
+  EXPECT_EQ(document["trials"], 2);
+  EXPECT_EQ(document["winners"], 1);
+  EXPECT_EQ(document["file"], database().string());
+}
+
+TEST_F(DatabaseTest, ShowListsTheWinnerInEveryForm) {
+  fill(database());
+  EXPECT_THAT(run({"show"}).out, HasSubstr("BlockN=64 Warps=4"));
+  EXPECT_THAT(run({"show", "--md"}).out, HasSubstr("| problem |"));
+  EXPECT_THAT(run({"show", "--csv"}).out, HasSubstr("problem,cold us"));
+  const auto document = run({"show", "--json"}).json();
+  ASSERT_EQ(document["winners"].size(), 1u);
+  EXPECT_EQ(document["winners"][0]["winner"]["config"]["kBlockN"], 64);
+  EXPECT_DOUBLE_EQ(document["winners"][0]["winner"]["cold"]["median_us"], 10);
+  EXPECT_DOUBLE_EQ(document["winners"][0]["winner"]["default_us"], 15);
+}
+
+TEST_F(DatabaseTest, ShowTrialsListsTheBestFirst) {
+  fill(database());
+  const auto document = run({"show", "--trials", "--json", "--problem", kProblem}).json();
+  ASSERT_EQ(document["trials"].size(), 2u);
+  EXPECT_EQ(document["trials"][0]["config"]["kBlockN"], 64);
+  EXPECT_EQ(document["trials"][1]["config"]["kBlockN"], 96);
+}
+
+TEST_F(DatabaseTest, ShowOfAnotherProblemIsEmpty) {
+  fill(database());
+  const auto document = run({"show", "--json", "bf16 b=7 h=1 n=8 d=64"}).json();
+  EXPECT_TRUE(document["winners"].empty());
+}
+
+TEST_F(DatabaseTest, ASoundFileChecksAsSound) {
+  fill(database());
+  const CommandResult result = run({"db", "check", "--json"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.json()["bad_rows"], 0);
+}
+
+TEST_F(DatabaseTest, ExportAndImportCarryTheWinnerUnverified) {
+  fill(database());
+  const fs::path file = directory() / "export.json";
+  ASSERT_EQ(run({"db", "export", file.string()}).status, 0);
+  const fs::path other = directory() / "other" / "vitune.db";
+  const CommandResult import =
+      run({"db", "import", file.string(), "--db", other.string(), "--json"});
+  ASSERT_EQ(import.status, 0) << import.err;
+  EXPECT_EQ(import.json()["winners_added"], 1);
+  const auto shown = run({"show", "--json", "--db", other.string()}).json();
+  EXPECT_EQ(shown["winners"][0]["winner"]["verified"], false);
+  EXPECT_EQ(shown["winners"][0]["winner"]["origin"], "imported");
+}
+
+TEST_F(DatabaseTest, AnExportGoesThroughPipes) {
+  fill(database());
+  const CommandResult exported = run({"db", "export"});
+  ASSERT_EQ(exported.status, 0);
+  CommandOptions options;
+  options.input = exported.out;
+  const fs::path other = directory() / "piped.db";
+  EXPECT_EQ(run({"db", "import", "-", "--db", other.string()}, options).status, 0);
+  EXPECT_EQ(run({"db", "stats", "--json", "--db", other.string()}).json()["winners"], 1);
+}
+
+TEST_F(DatabaseTest, MergingIsIdempotentAndCommutative) {
+  const fs::path other = home() / "other.db";
+  fill(database(), 64, 10);
+  fill(other, 128, 9);
+  const fs::path third = home() / "third.db", fourth = home() / "fourth.db";
+  for (const auto& [into, order] : {std::pair{third, std::vector{database(), other}},
+                                    {fourth, std::vector{other, database()}}}) {
+    for (const fs::path& from : order) {
+      ASSERT_EQ(run({"db", "merge", from.string(), "--db", into.string()}).status, 0);
+    }
+  }
+  const std::string merged = run({"db", "export", "--db", third.string()}).out;
+  EXPECT_EQ(merged, run({"db", "export", "--db", fourth.string()}).out);
+  const auto again = run({"db", "merge", other.string(), "--db", third.string(), "--json"}).json();
+  EXPECT_EQ(again["winners_added"], 0);
+  EXPECT_EQ(again["trials_added"], 0);
+  EXPECT_EQ(merged, run({"db", "export", "--db", third.string()}).out);
+}
+
+TEST_F(DatabaseTest, ADatabaseIsNotMergedIntoItself) {
+  fill(database());
+  EXPECT_EQ(run({"db", "merge", database().string()}).status, 2);
+}
+
+TEST_F(DatabaseTest, PruneKeepsTheBest) {
+  fill(database());
+  ASSERT_EQ(run({"db", "prune", "--keep", "1"}).status, 0);
+  const auto stats = run({"db", "stats", "--json"}).json();
+  EXPECT_EQ(stats["trials"], 1);
+  EXPECT_EQ(stats["winners"], 1);
+}
+
+TEST_F(DatabaseTest, AMissingFileIsNamedAndNotMade) {
+  for (const char* verb : {"stats", "check", "export", "prune", "salvage"}) {
+    const CommandResult result = run({"db", verb});
+    EXPECT_EQ(result.status, 5) << verb;
+    EXPECT_THAT(result.err, HasSubstr(database().string()));
+  }
+  EXPECT_FALSE(fs::exists(database()));
+}
+
+TEST_F(DatabaseTest, RefusedFilesStayAsTheyAreByteForByte) {
+  const struct {
+    const char* what;
+    std::function<void()> damage;
+  } cases[] = {
+      {"newer schema", [&] { patch_header(60, 1000); }},
+      {"foreign application", [&] { patch_header(68, 0x12345678); }},
+      {"not a database", [&] { std::ofstream(database()) << std::string(5000, 'x'); }},
+      {"cut in half", [&] { fs::resize_file(database(), fs::file_size(database()) / 2); }},
+  };
+  for (const auto& c : cases) {
+    fs::remove(database());
+    fill(database());
+    c.damage();
+    const std::string before = read_file(database());
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"db", "stats"}, {"db", "export"}, {"show"}, {"db", "prune"}}) {
+      const CommandResult result = run(arguments);
+      EXPECT_EQ(result.status, 5) << c.what << ": " << arguments.back() << ": " << result.err;
+      EXPECT_THAT(result.err, HasSubstr("vitune: "));
+    }
+    EXPECT_EQ(read_file(database()), before) << c.what;
+  }
+}
+
+TEST_F(DatabaseTest, SalvageKeepsSoundRowsAndTheOldFile) {
+  fill(database());
+  const CommandResult result = run({"db", "salvage", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_GT(result.json()["rows_saved"], 0);
+  EXPECT_EQ(run({"db", "stats", "--json"}).json()["winners"], 1);
+  bool kept = false;
+  for (const auto& entry : fs::directory_iterator(database().parent_path())) {
+    kept = kept || entry.path().filename().string().find(".corrupt-") != std::string::npos;
+  }
+  EXPECT_TRUE(kept);
+}
+
+TEST_F(DatabaseTest, HostileImportsAreRefusedAndAddNothing) {
+  fill(database());
+  const std::string before = run({"db", "export"}).out;
+  const std::string deep(100000, '[');
+  for (const std::string& text :
+       {std::string(), std::string("{}"), std::string("[1,2"), deep,
+        std::string("{\"schema\":1,\"surprise\":1}"), std::string("\xff\xfe")}) {
+    const fs::path file = write_file("hostile.json", text);
+    const CommandResult result = run({"db", "import", file.string()});
+    EXPECT_NE(result.status, 0) << text.substr(0, 40);
+    EXPECT_LE(result.status, 5) << text.substr(0, 40);
+  }
+  EXPECT_EQ(run({"db", "export"}).out, before);
+}
+
+TEST_F(DatabaseTest, AFullDiskIsReportedAndLosesNothing) {
+  fill(database());
+  const fs::path other = home() / "other.db";
+  fill(other, 128, 9);
+  const std::string before = run({"db", "export"}).out;
+  CommandOptions options;
+  options.file_size_limit = 4096;
+  const CommandResult merge = run({"db", "merge", other.string()}, options);
+  EXPECT_EQ(merge.status, 5) << merge.err;
+  const CommandResult file = run({"db", "export", (directory() / "out.json").string()}, options);
+  if (before.size() > options.file_size_limit) {
+    EXPECT_EQ(file.status, 1) << file.err;
+  }
+  EXPECT_EQ(run({"db", "check"}).status, 0);
+  EXPECT_EQ(run({"db", "export"}).out, before);
+}
+
+TEST_F(DatabaseTest, AReadOnlyFolderIsReadButNotWritten) {
+  fill(database());
+  fs::permissions(directory(),
+                  fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
+  fs::permissions(home(), fs::perms::owner_read | fs::perms::owner_exec);
+  CommandOptions options;
+  options.unprivileged = true;
+  const CommandResult merge =
+      run({"db", "import", "-", "--db", (home() / "new" / "x.db").string()}, options);
+  if (merge.status == 126 || merge.status == 127) {
+    GTEST_SKIP() << "another user cannot run the command here";
+  }
+  EXPECT_NE(merge.status, 0);
+  EXPECT_FALSE(fs::exists(home() / "new"));
+}
+
+TEST_F(DatabaseTest, WithoutAHomeThereIsAClearMessage) {
+  CommandOptions options;
+  options.without = {"HOME"};
+  options.environment = {{"XDG_CACHE_HOME", (directory() / "cache").string()}};
+  const CommandResult result = run({"db", "stats"}, options);
+  EXPECT_EQ(result.status, 5);
+  EXPECT_THAT(result.err, HasSubstr((directory() / "cache").string()));
+}
+
+TEST_F(DatabaseTest, TheEnvironmentNamesTheFileAndTheOptionWins) {
+  const fs::path by_variable = directory() / "a.db", by_option = directory() / "b.db";
+  fill(by_variable, 64);
+  fill(by_option, 128);
+  CommandOptions options;
+  options.environment = {{"VITUNE_DB", by_variable.string()}};
+  const auto block = [&](std::vector<std::string> arguments) -> int {
+    return run(arguments, options).json()["winners"][0]["winner"]["config"]["kBlockN"];
+  };
+  EXPECT_EQ(block({"show", "--json"}), 64);
+  EXPECT_EQ(block({"show", "--json", "--db", by_option.string()}), 128);
+}
+
+}  // namespace
+}  // namespace vitune::testing

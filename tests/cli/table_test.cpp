@@ -1,0 +1,108 @@
+// tests/cli/table_test.cpp -- Tables in three forms, and text that cannot drive a terminal.
+#include "cli/table.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <stdexcept>
+#include <string>
+
+namespace vitune {
+namespace {
+
+Table small_table() {
+  Table table;
+  table.column("name").column("us", Align::kRight);
+  table.row({"a", "9.01"});
+  table.row({"b|c", "1784.7"});
+  return table;
+}
+
+TEST(TableTest, TextIsAlignedAndHasNoTrailingSpace) {
+  EXPECT_EQ(small_table().text(),
+            "name      us\n"
+            "a       9.01\n"
+            "b|c   1784.7\n");
+}
+
+TEST(TableTest, ColumnsAreCountedInCharactersNotBytes) {
+  Table table;
+  table.column("a").column("b");
+  table.row({"\xc3\xa9\xc3\xa9", "x"});
+  table.row({"ee", "x"});
+  EXPECT_EQ(table.text(), "a   b\n\xc3\xa9\xc3\xa9  x\nee  x\n");
+}
+
+TEST(TableTest, MarkdownEscapesBarsAndMarksRightAlignedColumns) {
+  EXPECT_EQ(small_table().markdown(),
+            "| name | us |\n|--|--:|\n| a | 9.01 |\n| b\\|c | 1784.7 |\n");
+}
+
+TEST(TableTest, CsvQuotesWhatNeedsIt) {
+  Table table;
+  table.column("text").column("note");
+  table.row({"a,b", "say \"x\""});
+  EXPECT_EQ(table.csv(), "text,note\n\"a,b\",\"say \"\"x\"\"\"\n");
+}
+
+TEST(TableTest, CsvDefusesFormulasButNotNumbers) {
+  const struct {
+    const char *cell, *printed;
+  } cases[] = {{"=1+1", "'=1+1"}, {"@x", "'@x"}, {"+cmd", "'+cmd"}, {"-1.5", "-1.5"},
+               {"-", "-"},        {"", ""},      {"+2e3", "+2e3"},  {"a=b", "a=b"}};
+  for (const auto& c : cases) {
+    Table table;
+    table.column("t").column("u");
+    table.row({c.cell, "z"});
+    EXPECT_EQ(table.csv(), std::string("t,u\n") + c.printed + ",z\n") << c.cell;
+  }
+}
+
+TEST(TableTest, ARowThatIsTooLongIsRefused) {
+  EXPECT_THROW(small_table().row({"a", "b", "c"}), std::logic_error);
+}
+
+TEST(TableTest, ColumnsComeBeforeRows) {
+  Table table = small_table();
+  EXPECT_THROW(table.column("late"), std::logic_error);
+}
+
+TEST(TerminalSafeTest, ControlCharactersAndMalformedBytesAreEscaped) {
+  const struct {
+    std::string text, printed;
+  } cases[] = {{"plain", "plain"},
+               {"\x1b[31mred", "\\x1b[31mred"},
+               {"a\nb\tc", "a\\x0ab\\x09c"},
+               {"\x7f", "\\x7f"},
+               {"\xc3\xa9", "\xc3\xa9"},
+               {"\xc2\x9b", "\\xc2\\x9b"},                    // C1: the one-byte CSI
+               {"\xc0\xaf", "\\xc0\\xaf"},                    // overlong
+               {"\xe0\x80\x80", "\\xe0\\x80\\x80"},           // overlong
+               {"\xed\xa0\x80", "\\xed\\xa0\\x80"},           // surrogate
+               {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},  // above U+10FFFF
+               {"\xe2\x82", "\\xe2\\x82"},                    // cut short
+               {"\xe2\x82\xac", "\xe2\x82\xac"}};
+  for (const auto& c : cases) EXPECT_EQ(terminal_safe(c.text), c.printed);
+}
+
+TEST(TerminalSafeTest, NewlinesAreKeptOnRequestOnly) {
+  EXPECT_EQ(terminal_safe("a\nb\r", true), "a\nb\\x0d");
+}
+
+TEST(TerminalSafeTest, RandomBytesNeverLeaveAControlCharacter) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20000; ++round) {
+    std::string text(random() % 12, '\0');
+    for (char& c : text) c = static_cast<char>(random() % 256);
+    const std::string safe = terminal_safe(text);
+    for (const char c : safe) {
+      ASSERT_GE(static_cast<unsigned char>(c), 0x20);
+      ASSERT_NE(c, 0x7f);
+    }
+    // What is left must be well formed: escaping it again changes nothing.
+    ASSERT_EQ(terminal_safe(safe), safe);
+  }
+}
+
+}  // namespace
+}  // namespace vitune

@@ -1,0 +1,180 @@
+// tests/cli/usage_test.cpp -- Help, exit codes, and what is said to someone who mistypes.
+#include <gmock/gmock.h>
+
+#include "tests/cli/command_fixture.h"
+
+namespace vitune::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class UsageTest : public CommandTest {};
+
+TEST_F(UsageTest, WithoutArgumentsTheOverviewGoesToStderrWithStatus2) {
+  const CommandResult result = run({});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("Usage: vitune <verb>"));
+}
+
+TEST_F(UsageTest, EveryVerbHasHelp) {
+  const std::vector<std::vector<std::string>> verbs = {
+      {"tune"},         {"bench"},       {"verify"},      {"show"},         {"compile"},
+      {"devices"},      {"doctor"},      {"db", "stats"}, {"db", "check"},  {"db", "export"},
+      {"db", "import"}, {"db", "merge"}, {"db", "prune"}, {"db", "salvage"}};
+  const CommandResult overview = run({"help"});
+  EXPECT_EQ(overview.status, 0);
+  for (std::vector<std::string> verb : verbs) {
+    const std::string name = verb.size() == 1 ? verb[0] : verb[0] + " " + verb[1];
+    EXPECT_THAT(overview.out, HasSubstr("  " + name + " "));
+    verb.push_back("--help");
+    const CommandResult by_option = run(verb);
+    verb.pop_back();
+    verb.insert(verb.begin(), "help");
+    const CommandResult by_verb = run(verb);
+    EXPECT_EQ(by_option.status, 0) << name;
+    EXPECT_THAT(by_option.out, HasSubstr("Usage: vitune " + name));
+    EXPECT_THAT(by_option.out, HasSubstr("--json"));
+    EXPECT_EQ(by_option.out, by_verb.out);
+  }
+}
+
+TEST_F(UsageTest, TheDatabaseVerbsAreListedTogether) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"help", "db"}, std::vector<std::string>{"db", "--help"}}) {
+    const CommandResult result = run(arguments);
+    EXPECT_EQ(result.status, 0);
+    EXPECT_THAT(result.out, HasSubstr("db salvage"));
+  }
+}
+
+TEST_F(UsageTest, TheVersionIsPrinted) {
+  const CommandResult result = run({"version"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, ::testing::MatchesRegex("vitune [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+TEST_F(UsageTest, MistakesGiveStatus2AndSayWhatToDo) {
+  const struct {
+    std::vector<std::string> arguments;
+    std::string said;
+  } cases[] = {
+      {{"tnue"}, "did you mean 'tune'"},
+      {{"--frobnicate"}, "is not a verb"},
+      {{"db"}, "needs one of: stats"},
+      {{"db", "exprot"}, "did you mean export"},
+      {{"tune", "--strateg", "local"}, "did you mean --strategy"},
+      {{"tune", "--strategy", "magic"}, "exhaustive, random, local"},
+      {{"tune", "--budget", "5 parsecs"}, "30s, 2m, 1h"},
+      {{"tune", "--seed", "-1"}, "--seed"},
+      {{"tune", "--objective", "tepid", "--device", "replay:h200"}, "cold, warm"},
+      {{"tune", "--device", "cuda:0"}, "ordinal"},
+      {{"tune", "--device", "replay:"}, "replay:h200"},
+      {{"tune", "--device", "replay:/nonexistent"}, "there is no recording"},
+      {{"tune", "--device", "0", "--devices", "1"}, "give one of them"},
+      {{"tune", "--preset", "vti"}, "vit-b16"},
+      {{"tune", "--from", "/nonexistent.json"}, "/nonexistent.json"},
+      {{"tune", "--db"}, "--db"},
+      {{"devices", "extra"}, "takes no argument 'extra'"},
+      {{"show", "--json", "--csv"}, "choose one of"},
+      {{"show", "--trials", "--space"}, "choose one of"},
+      {{"show", "--space"}, "one problem"},
+      {{"show", "--color", "mauve"}, "auto, always, never"},
+      {{"show", "--space", "--arch", "sm_1", "bf16 b=1 h=1 n=8 d=64"}, "sm_80"},
+      {{"show", "--explain", "kWarps=x", "bf16 b=1 h=1 n=8 d=64"}, "kWarps"},
+      {{"compile", "--arch", "sm_70"}, "sm_80"},
+      {{"compile", "--arch", ","}, "no architecture"},
+      {{"db", "import"}, "give the file"},
+      {{"db", "import", "/nonexistent"}, "not a file"},
+      {{"db", "merge", "/nonexistent"}, "no database"},
+      {{"db", "prune", "--keep", "many"}, "--keep"},
+      {{"doctor", "--data-dir", "/nonexistent"}, "not a folder"},
+      {{"--worker=magic"}, "not known"},
+  };
+  for (const auto& c : cases) {
+    const CommandResult result = run(c.arguments);
+    EXPECT_EQ(result.status, 2) << c.arguments.back() << ": " << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr(c.said));
+  }
+}
+
+TEST_F(UsageTest, ProblemsOutsideTheKernelsReachAreRefusedWithWhatIsAllowed) {
+  const struct {
+    std::string problem, said;
+  } cases[] = {
+      {"bf16 b=32 h=12 n=197 d=65", "d"},
+      {"bf16 b=32 h=12 n=197 d=136", "128"},
+      {"fp32 b=32 h=12 n=197 d=64", "fp32"},
+      {"bf16 b=0 h=12 n=197 d=64", "b"},
+      {"bf16 b=9223372036854775807 h=9223372036854775807 n=197 d=64", "b"},
+      {"bf16 b=99999999999999999999 h=1 n=8 d=64", "b"},
+      {"bf16 b=1 h=1 n=8 d=64 frobnicate", "frobnicate"},
+      {"", ""},
+  };
+  for (const auto& c : cases) {
+    const CommandResult result = run({"show", "--space", "--problem", c.problem});
+    EXPECT_EQ(result.status, 2) << c.problem << ": " << result.err;
+    EXPECT_THAT(result.err, HasSubstr("vitune: "));
+    EXPECT_THAT(result.err, HasSubstr(c.said));
+  }
+}
+
+TEST_F(UsageTest, AHostileArgumentCannotDriveTheTerminal) {
+  const CommandResult result = run({"\x1b[2Jclear"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.err.find('\x1b'), std::string::npos);
+  EXPECT_THAT(result.err, HasSubstr("\\x1b[2J"));
+}
+
+TEST_F(UsageTest, ResultsThatCannotBeWrittenAreAFailure) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const CommandResult result = run({"help"}, {.out_path = "/dev/full"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("could not be written"));
+}
+
+TEST_F(UsageTest, AnUnquotedProblemIsOneProblem) {
+  const CommandResult whole = run({"show", "--space", "--json", "bf16 b=2 h=3 n=49 d=32"});
+  const CommandResult words =
+      run({"show", "--space", "--json", "bf16", "b=2", "h=3", "n=49", "d=32"});
+  EXPECT_EQ(whole.status, 0) << whole.err;
+  EXPECT_EQ(whole.out, words.out);
+}
+
+TEST_F(UsageTest, DevicesSaysWhyThereIsNone) {
+  const CommandResult result = run({"devices", "--json"});
+  const auto document = result.json();
+  EXPECT_EQ(document["schema"], 1);
+  if (document["devices"].empty()) {
+    EXPECT_EQ(result.status, 3);
+    EXPECT_NE(document["reason"], "");
+  } else {
+    EXPECT_EQ(result.status, 0);
+  }
+}
+
+TEST_F(UsageTest, DoctorNamesEachCheckWithAVerdict) {
+  const CommandResult result = run({"doctor", "--json"});
+  const auto document = result.json();
+  EXPECT_EQ(result.status, document["usable"] == true ? 0 : 1);
+  EXPECT_GE(document["checks"].size(), 6u);
+  for (const auto& check : document["checks"]) {
+    EXPECT_THAT(check["verdict"].get<std::string>(), ::testing::AnyOf("ok", "warn", "fail"));
+    EXPECT_NE(check["detail"], "");
+    // Whatever is not in order says what to do.
+    if (check["verdict"] == "fail") {
+      EXPECT_NE(check["advice"], "") << check;
+    }
+  }
+}
+
+TEST_F(UsageTest, TheArchitectureCheckFindsPlantedViolations) {
+  if (std::system("python3 -c pass >/dev/null 2>&1") != 0) GTEST_SKIP() << "no python3 here";
+  const std::string command =
+      "python3 '" VITUNE_SOURCE_DIR "/cmake/check_architecture.py' --self-test";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+}
+
+}  // namespace
+}  // namespace vitune::testing

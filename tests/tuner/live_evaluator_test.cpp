@@ -1,0 +1,248 @@
+// tests/tuner/live_evaluator_test.cpp -- Compiling, pruning and measuring through worker processes,
+// with workers that do as they are told.
+#include "tuner/live_evaluator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+
+#include "generator/attention/kernel_spec.h"
+#include "tests/tuner/fake_device.h"
+#include "tests/tuner/test_support.h"
+
+namespace vitune {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::error_of;
+using testing::fake_bench_command;
+using testing::fake_compile_command;
+using ::testing::HasSubstr;
+
+AttentionProblem problem() {
+  return AttentionProblem::parse("attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed");
+}
+
+LiveOptions options_for(const std::vector<std::string>& bench) {
+  LiveOptions options;
+  options.bench.command = fake_bench_command(bench);
+  options.bench.back_off = {milliseconds(10), milliseconds(20), milliseconds(30)};
+  options.compile.worker_command = fake_compile_command();
+  options.compile.workers = 2;
+  options.base_deadline = milliseconds(500);
+  options.trial_limit = milliseconds(1000);
+  return options;
+}
+
+class Live : public ::testing::Test {
+ protected:
+  void open(LiveOptions options) {
+    evaluator = std::make_unique<LiveEvaluator>(
+        std::move(options),
+        [this](LogLevel, std::string_view text) { messages += std::string(text) + "\n"; }, stop);
+  }
+  void begin(const AttentionProblem& asked) {
+    EvaluationContext context;
+    context.problem = asked;
+    context.blocked =
+        [this](const Digest& key) -> std::optional<std::pair<TrialStatus, std::string>> {
+      if (blocked.contains(key))
+        return std::pair(TrialStatus::kTimeout, std::string("hung before"));
+      return std::nullopt;
+    };
+    context.launching = [this](const Config& config) { launched.push_back(config); };
+    evaluator->begin(context);
+    space.emplace(evaluator->space(asked));
+  }
+  // Runs `count` configs spread over the space; gives their trials by id.
+  std::map<std::size_t, Trial> run(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i)
+      evaluator->submit(i, {config(i, count), {}, true, true});
+    return collect(count);
+  }
+  Config config(std::size_t i, std::size_t count) const {
+    return space->configs[i * (space->size() / count)];
+  }
+  std::map<std::size_t, Trial> collect(std::size_t count) {
+    std::map<std::size_t, Trial> trials;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (trials.size() < count && std::chrono::steady_clock::now() < until) {
+      if (auto ended = evaluator->wait(milliseconds(100))) trials.insert(*ended);
+    }
+    EXPECT_EQ(trials.size(), count);
+    return trials;
+  }
+
+  std::atomic<bool> stop{false};
+  std::unique_ptr<LiveEvaluator> evaluator;
+  std::optional<SearchSpace> space;
+  std::vector<Config> launched;
+  std::set<Digest> blocked;
+  std::string messages;
+  testing::TemporaryDirectory directory;
+};
+
+TEST_F(Live, CompilesPrunesVerifiesAndMeasures) {
+  open(options_for({}));
+  EXPECT_EQ(evaluator->device().key(), testing::fake_device().key());
+  EXPECT_EQ(evaluator->compiler_version(), "nvrtc 13.0 0123456789ab");
+  begin(problem());
+  EXPECT_TRUE(space->find(*evaluator->default_config(problem())));
+  int ok = 0;
+  for (const auto& [id, trial] : run(40)) {
+    EXPECT_EQ(trial.kernel_key, evaluator->key(trial.config));
+    EXPECT_EQ(trial.origin, Origin::kMeasured);
+    EXPECT_EQ(trial.compile.registers, 64);
+    if (trial.status == TrialStatus::kPruned) {
+      EXPECT_FALSE(trial.reason.empty());
+      EXPECT_THAT(launched, ::testing::Not(::testing::Contains(trial.config)));
+      continue;
+    }
+    EXPECT_EQ(trial.status, TrialStatus::kOk) << trial.reason;
+    EXPECT_GT(trial.compile.shared_bytes, 0);
+    EXPECT_DOUBLE_EQ(trial.measurement.cold.median_us, testing::fake_us(trial.config));
+    ++ok;
+  }
+  EXPECT_GT(ok, 10);
+  EXPECT_EQ(launched.size(), static_cast<std::size_t>(ok));
+}
+
+TEST_F(Live, ABlockedKernelIsNeitherCompiledNorLaunched) {
+  open(options_for({}));
+  begin(problem());
+  blocked.insert(evaluator->key(*evaluator->default_config(problem())));
+  evaluator->submit(7, {*evaluator->default_config(problem()), {}, true, true});
+  const Trial trial = collect(1).at(7);
+  EXPECT_EQ(trial.status, TrialStatus::kTimeout);
+  EXPECT_THAT(trial.reason, HasSubstr("hung before"));
+  EXPECT_TRUE(launched.empty());
+}
+
+TEST_F(Live, AHangingCandidateTimesOutAndTheOthersRun) {
+  const LiveOptions options = options_for({"do=hang", "match=kStages=2"});
+  open(options);
+  begin(problem());
+  std::vector<Config> some;
+  for (const Config& candidate : space->configs) {
+    const bool wanted = candidate.find("kStages") == 2 && some.size() < 2;
+    if (wanted || (candidate.find("kStages") != 2 && some.size() >= 2 && some.size() < 8))
+      some.push_back(candidate);
+  }
+  ASSERT_EQ(some.size(), 8u);
+  for (std::size_t i = 0; i < some.size(); ++i) evaluator->submit(i, {some[i], {}, true, true});
+  int hung = 0, ok = 0;
+  for (const auto& [id, trial] : collect(some.size())) {
+    hung += trial.status == TrialStatus::kTimeout;
+    ok += trial.status == TrialStatus::kOk;
+    if (trial.status != TrialStatus::kTimeout) continue;
+    EXPECT_THAT(trial.config.text(), HasSubstr("kStages=2"));
+  }
+  EXPECT_GE(hung, 1);
+  EXPECT_GE(ok, 1);
+}
+
+TEST_F(Live, RacesGiveEveryContestantATimingAndSamples) {
+  open(options_for({}));
+  begin(problem());
+  const auto trials = run(30);
+  std::vector<Config> contestants;
+  for (const auto& [id, trial] : trials) {
+    if (trial.status == TrialStatus::kOk && contestants.size() < 4)
+      contestants.push_back(trial.config);
+  }
+  ASSERT_EQ(contestants.size(), 4u);
+  const RaceResult result = evaluator->race(contestants, 20);
+  ASSERT_EQ(result.status, TrialStatus::kOk) << result.reason;
+  ASSERT_EQ(result.measurements.size(), 4u);
+  EXPECT_EQ(result.cold_us[3].size(), 20u);
+  EXPECT_NEAR(result.measurements[2].cold.median_us, testing::fake_us(contestants[2]), 0.1);
+  const auto binary = evaluator->binary(contestants[0]);
+  ASSERT_TRUE(binary);
+  EXPECT_EQ(binary->kernel_key, evaluator->key(contestants[0]));
+  EXPECT_EQ(binary->arch, "sm_90");
+  EXPECT_FALSE(binary->image.empty());
+}
+
+TEST_F(Live, SeveralDevicesShareTheCandidates) {
+  LiveOptions options = options_for({"do=slow", "log=" + (directory / "log").string(),
+                                     "count=" + (directory / "count").string()});
+  options.devices = {0, 1, 2};
+  open(options);
+  EXPECT_EQ(std::filesystem::file_size(directory / "count"), 3u);
+  EXPECT_GE(evaluator->worker_pids().size(), 3u);
+  begin(problem());
+  run(30);
+}
+
+TEST_F(Live, ADeviceOfAnotherKindIsLeftOut) {
+  LiveOptions options = options_for({"start=other kind"});
+  options.devices = {0, 1};
+  open(options);
+  EXPECT_EQ(evaluator->device().sm_count, 132);
+  EXPECT_THAT(messages, HasSubstr("another kind"));
+}
+
+TEST_F(Live, NoDeviceIsSaidInOneLine) {
+  const Error error = error_of([&] { open(options_for({"start=no device"})); });
+  EXPECT_EQ(error.code(), ErrorCode::kNoDevice);
+  EXPECT_THAT(error.what(), HasSubstr("no CUDA-capable device"));
+  EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+}
+
+TEST_F(Live, ALostDeviceEndsTheRunWithoutBlamingTheCandidate) {
+  open(options_for({"start=lost later", "do=segv", "count=" + (directory / "count").string()}));
+  begin(problem());
+  evaluator->submit(0, {*evaluator->default_config(problem()), {}, true, true});
+  const Error error = error_of([&] {
+    for (int i = 0; i < 100; ++i) ASSERT_FALSE(evaluator->wait(milliseconds(100)));
+  });
+  EXPECT_EQ(error.code(), ErrorCode::kNoDevice);
+  EXPECT_THAT(error.what(), HasSubstr("probe"));
+}
+
+TEST_F(Live, StoppingEndsARaceAtOnce) {
+  open(options_for({}));
+  begin(problem());
+  stop = true;
+  const Error error =
+      error_of([&] { evaluator->race({*evaluator->default_config(problem())}, 10); });
+  EXPECT_EQ(error.code(), ErrorCode::kInterrupted);
+}
+
+TEST_F(Live, AKernelThatServesTwoProblemsIsCompiledOnce) {
+  // Same shape of work, other batch: configs that take sizes as arguments share their kernel.
+  open(options_for({"log=" + (directory / "log").string()}));
+  begin(problem());
+  const Digest first = evaluator->key(*evaluator->default_config(problem()));
+  const Config config = *evaluator->default_config(problem());
+  evaluator->submit(0, {config, {}, true, true});
+  collect(1);
+  begin(AttentionProblem::parse("attention bf16 b=8 h=12 nq=197 nk=197 d=64 layout=packed"));
+  if (evaluator->key(config) != first) GTEST_SKIP() << "the default holds the batch as a constant";
+  evaluator->submit(1, {config, {}, true, true});
+  collect(1);
+  const auto lines = testing::lines_of(directory / "log");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[1], HasSubstr("known"));
+}
+
+TEST(VariantCache, DropsWhatWasUsedLeastRecently) {
+  VariantCache cache(3000);
+  const auto add = [&](const char* name) {
+    CompileResult result;
+    result.cubin.resize(1000);
+    cache.add(sha256(name), result);
+  };
+  add("a");
+  add("b");
+  EXPECT_TRUE(cache.find(sha256("a")));
+  add("c");
+  EXPECT_TRUE(cache.find(sha256("a")));
+  EXPECT_FALSE(cache.find(sha256("b")));
+  EXPECT_LE(cache.bytes(), 3000u);
+}
+
+}  // namespace
+}  // namespace vitune

@@ -1,0 +1,209 @@
+// tests/tuner/tune_process_test.cpp -- Whole runs with worker processes and a database file: bad
+// candidates, kill -9 at random moments, the real compiler.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "core/env.h"
+#include "generator/compiler.h"
+#include "tests/tuner/fake_device.h"
+#include "tests/tuner/test_support.h"
+#include "tuner/tuner.h"
+
+namespace vitune {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::fake_bench_command;
+using testing::fake_compile_command;
+using ::testing::HasSubstr;
+
+constexpr int kKills = 20;  // a long run raises it
+
+class TuneProcess : public ::testing::Test {
+ protected:
+  TuneProcess() {
+    NamedProblem named;
+    named.problem =
+        AttentionProblem::parse("attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed");
+    named.name = "ViT-B/16";
+    options.problems = {named};
+    options.strategy = Strategy::kRandom;
+    options.budget.trials = 60;
+    options.compile_workers = 2;
+    options.compile_worker_command = fake_compile_command();
+    options.bench_worker_command = fake_bench_command();
+  }
+  LayeredStore open() {
+    return LayeredStore(Store::open(directory / "vitune.db", Access::kReadWrite), nullptr);
+  }
+  TuneReport run() {
+    LayeredStore store = open();
+    return tune(
+        options, store, {},
+        [this](LogLevel, std::string_view text) { messages += std::string(text) + "\n"; }, stop);
+  }
+  ProblemKey key() const { return {"attention", options.problems[0].problem.text()}; }
+
+  testing::TemporaryDirectory directory;
+  TuneOptions options;
+  std::atomic<bool> stop{false};
+  std::string messages;
+};
+
+TEST_F(TuneProcess, TunesThroughWorkersIntoADatabaseFile) {
+  const int children_before = testing::children();
+  const auto descriptors_before = testing::open_descriptors();
+  const TuneReport report = run();
+  ASSERT_TRUE(report.outcomes[0].winner) << messages;
+  EXPECT_EQ(report.device.key(), testing::fake_device().key());
+  LayeredStore store = open();
+  EXPECT_TRUE(store.user().find_binary(report.outcomes[0].winner->kernel_key));
+  EXPECT_TRUE(run().outcomes[0].resumed);
+  EXPECT_EQ(testing::children(), children_before);
+  EXPECT_LE(testing::open_descriptors(), descriptors_before + 2);  // the store that is open here
+}
+
+TEST_F(TuneProcess, BadCandidatesAmongGoodOnesAreBlockedAndAWinnerIsFound) {
+  options.bench_worker_command = fake_bench_command({"do=segv", "match=kWarps=2 "});
+  options.strategy = Strategy::kLocal;
+  const TuneReport report = run();
+  ASSERT_TRUE(report.outcomes[0].winner || !report.outcomes[0].message.empty());
+  LayeredStore store = open();
+  const DeviceInfo device = testing::fake_device();
+  std::size_t crashed = 0;
+  for (const Trial& trial : store.user().trials(device, key())) {
+    if (trial.status != TrialStatus::kCrash) continue;
+    ++crashed;
+    EXPECT_TRUE(store.user().is_blocked(trial.kernel_key, device));
+    EXPECT_THAT(trial.reason, HasSubstr("signal 11"));
+  }
+  EXPECT_EQ(store.user().blocks().size(), crashed);
+  EXPECT_TRUE(store.user().open_attempts(device).empty());
+}
+
+TEST_F(TuneProcess, SettingTheStopFlagEndsEverythingWithinTwoSeconds) {
+  options.bench_worker_command = fake_bench_command({"do=slow"});
+  options.budget.trials = 100000;
+  std::chrono::steady_clock::time_point stopped;
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(milliseconds(1500));
+    stopped = std::chrono::steady_clock::now();
+    stop = true;
+  });
+  const TuneReport report = run();
+  const auto took = std::chrono::steady_clock::now() - stopped;
+  stopper.join();
+  EXPECT_TRUE(report.interrupted);
+  EXPECT_LT(took, milliseconds(2000));
+  EXPECT_EQ(testing::children(), 0);
+  LayeredStore store = open();
+  EXPECT_TRUE(store.user().open_attempts(testing::fake_device()).empty());
+}
+
+// Runs a tune in a child, to be killed.
+pid_t spawn_tune(const TuneOptions& options, const std::filesystem::path& database) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  int status = 1;
+  try {
+    LayeredStore store(Store::open(database, Access::kReadWrite), nullptr);
+    const std::atomic<bool> never{false};
+    tune(options, store, {}, {}, never);
+    status = 0;
+  } catch (...) {
+  }
+  _exit(status);
+}
+
+TEST_F(TuneProcess, KilledAtRandomMomentsItLosesNothingAndRepeatsNothing) {
+  const auto log = directory / "log";
+  options.bench_worker_command = fake_bench_command({"do=slow", "log=" + log.string()});
+  options.budget.trials = 3000;
+  const DeviceInfo device = testing::fake_device();
+  std::mt19937_64 random(1);
+  std::map<Config, Trial> committed;
+  for (int round = 0; round < kKills; ++round) {
+    std::filesystem::remove(log);
+    const pid_t pid = spawn_tune(options, directory / "vitune.db");
+    std::this_thread::sleep_for(milliseconds(200 + random() % 500));
+    kill(pid, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    std::this_thread::sleep_for(milliseconds(50));  // its workers die with it
+    LayeredStore store = open();
+    ASSERT_TRUE(store.user().check().integrity_ok);
+    std::map<Config, Trial> now;
+    for (const Trial& trial : store.user().trials(device, key())) now.emplace(trial.config, trial);
+    for (const auto& [config, trial] : committed) {
+      ASSERT_TRUE(now.contains(config)) << "lost " << config.text();
+      EXPECT_EQ(now.at(config), trial);
+    }
+    for (const std::string& line : testing::lines_of(log)) {
+      if (line.find("verify") == std::string::npos) continue;
+      const Config config = Config::parse(line.substr(line.find(' ', line.find(' ') + 1) + 1));
+      EXPECT_FALSE(committed.contains(config)) << "repeated " << config.text();
+    }
+    committed = now;
+  }
+  EXPECT_GT(committed.size(), static_cast<std::size_t>(kKills));
+}
+
+TEST_F(TuneProcess, TheRealCompilerMakesTheWinnersBinary) {
+  try {
+    Compiler::open(read_environment());
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  options.compile_worker_command = {VITUNE_FAKE_WORKER, "real"};
+  options.budget.trials = 6;
+  const TuneReport report = run();
+  ASSERT_TRUE(report.outcomes[0].winner) << report.outcomes[0].message << messages;
+  LayeredStore store = open();
+  const auto binary = store.user().find_binary(report.outcomes[0].winner->kernel_key);
+  ASSERT_TRUE(binary);
+  EXPECT_TRUE(cubin_is_well_formed(binary->image));
+  EXPECT_GT(binary->compile.registers, 16);
+}
+
+TEST_F(TuneProcess, WinnersAreVerifiedAgainAndAWrongOneLosesItsTrust) {
+  const TuneReport report = run();
+  ASSERT_TRUE(report.outcomes[0].winner);
+  LayeredStore store = open();
+  EXPECT_TRUE(verify_winners(options, store, {}, stop).empty());
+  const DeviceInfo device = testing::fake_device();
+  EXPECT_TRUE(store.user().find_winner(device, key(), Objective::kCold)->verified);
+  options.bench_worker_command = fake_bench_command({"do=wrong"});
+  const auto failed = verify_winners(
+      options, store, [this](LogLevel, std::string_view text) { messages += text; }, stop);
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_THAT(messages, HasSubstr("canary"));
+  EXPECT_FALSE(store.user().find_winner(device, key(), Objective::kCold)->verified);
+}
+
+TEST_F(TuneProcess, AnImportedWinnerIsVerifiedMeasuredAndGetsItsBinary) {
+  run();
+  std::string json;
+  {
+    LayeredStore store = open();
+    json = store.user().export_json();
+  }
+  LayeredStore other(Store::in_memory(), nullptr);
+  other.user().import_json(json);
+  const DeviceInfo device = testing::fake_device();
+  ASSERT_FALSE(other.user().find_winner(device, key(), Objective::kCold)->verified);
+  EXPECT_TRUE(verify_winners(options, other, {}, stop).empty());
+  const auto winner = other.user().find_winner(device, key(), Objective::kCold);
+  EXPECT_TRUE(winner->verified);
+  EXPECT_EQ(winner->origin, Origin::kMeasured);
+  EXPECT_TRUE(other.user().find_binary(winner->kernel_key));
+}
+
+}  // namespace
+}  // namespace vitune

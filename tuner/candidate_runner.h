@@ -1,0 +1,55 @@
+// tuner/candidate_runner.h -- Keeps an evaluator busy with the candidates of one problem and enters
+// every trial that ends into the book.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tuner/evaluator.h"
+#include "tuner/trial_book.h"
+
+namespace vitune {
+
+class CandidateRunner {
+ public:
+  // Turns the evaluator to `problem`. All references must outlive it.
+  CandidateRunner(Evaluator& evaluator, const AttentionProblem& problem, const SearchSpace& space,
+                  TrialBook& book, const std::atomic<bool>& stop);
+
+  bool full() const { return flying_.size() >= evaluator_.capacity(); }
+  bool busy() const { return !flying_.empty(); }
+  void submit(std::size_t index, const MeasureEffort& effort, bool verify, bool measure);
+  // Waits a moment for a trial to end; it is in the book when its index is returned.
+  std::optional<std::size_t> collect();
+  // Runs all of `indices` and calls `ended` after each; ends early when the run is to stop.
+  void run(const std::vector<std::size_t>& indices, const MeasureEffort& effort, bool verify,
+           bool measure, const std::function<void()>& ended);
+  // Whether more than half of the last candidates that ran hung, crashed or gave wrong results.
+  bool hopeless() const;
+  // After a deliberate stop: what was running is not suspect because of it.
+  void withdraw();
+
+ private:
+  struct Step {
+    bool verify;
+    bool measure;
+  };
+  Trial merged(std::size_t index, Trial trial, const Step& step) const;
+
+  Evaluator& evaluator_;
+  const SearchSpace& space_;
+  TrialBook& book_;
+  const std::atomic<bool>& stop_;
+  std::map<std::size_t, Step> flying_;
+  std::set<Config> launched_;  // on a device now
+  std::deque<bool> faults_;    // of the last candidates that ran on a device
+};
+
+}  // namespace vitune

@@ -1,0 +1,35 @@
+// tuner/recording_format.h -- Names and limits that the writer and the reader of recordings share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/device_info.h"
+
+namespace vitune::recording_format {
+
+inline constexpr const char* kName = "vitune recording";
+inline constexpr int kVersion = 1;
+
+inline constexpr std::size_t kMaxFileBytes = std::size_t{32} << 20;
+inline constexpr std::size_t kMaxTextBytes = std::size_t{192} << 20;  // after decompression
+inline constexpr std::size_t kMaxDepth = 8;
+inline constexpr std::size_t kMaxProblems = 1000;
+inline constexpr std::size_t kMaxCandidates = 200000;  // of one problem
+inline constexpr std::size_t kMaxParameters = 64;
+inline constexpr std::size_t kMaxText = 2048;  // characters of any one text
+
+// One integer of DeviceInfo by name.
+struct DeviceFact {
+  std::string name;
+  std::function<std::int64_t(const DeviceInfo&)> get;
+  std::function<void(DeviceInfo&, std::int64_t)> set;
+};
+
+const std::vector<DeviceFact>& device_facts();
+const std::vector<std::string>& column_names();
+
+}  // namespace vitune::recording_format

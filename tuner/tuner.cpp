@@ -1,0 +1,391 @@
+// tuner/tuner.cpp -- The whole loop: propose, compile, prune, verify, measure, race, promote.
+//
+// Reads top down: a run goes over its problems (Run), a problem through its phases (ProblemRun).
+#include "tuner/tuner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "tuner/candidate_runner.h"
+#include "tuner/final_race.h"
+#include "tuner/halving.h"
+#include "tuner/open_evaluator.h"
+#include "tuner/progress.h"
+#include "tuner/record_sweep.h"
+#include "tuner/tune_plan.h"
+
+namespace vitune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Without a budget a local search ends after this share of the space, if it has not converged
+// before.
+constexpr double kLocalShare = 0.2;
+constexpr std::int64_t kLocalLeast = 64;
+constexpr std::size_t kFinalists = 6;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// What all problems of a run share.
+struct Session {
+  Evaluator& evaluator;
+  const TuneOptions& options;
+  LayeredStore& store;
+  ProgressReporter& reporter;
+  const LogSink& log_sink;
+  const std::atomic<bool>& stop;
+};
+
+// One problem from its space to its stored winner.
+class ProblemRun {
+ public:
+  ProblemRun(const Session& session, const NamedProblem& problem)
+      : session_(session),
+        evaluator_(session.evaluator),
+        problem_(problem),
+        key_{"attention", problem.problem.text()},
+        space_(evaluator_.space(problem.problem)),
+        book_(session.store.user(), evaluator_.device(), key_, space_, evaluator_.origin()),
+        runner_(evaluator_, problem.problem, space_, book_, session.stop) {}
+
+  // `similar`: configs that won problems like this one.
+  TuneOutcome run(const std::vector<Config>& similar);
+  void record(SweepRecorder& recorder) { recorder.add(problem_.name, book_, space_); }
+
+ private:
+  std::optional<Winner> stored_winner() const;
+  bool holds(const Winner& winner);
+  void gather_seeds(const std::vector<Config>& similar);
+  std::int64_t planned() const;
+  std::unique_ptr<SearchStrategy> make_strategy() const;
+  void search();
+  bool search_ends(const SearchStrategy& strategy, std::int64_t proposed) const;
+  void propose(SearchStrategy& strategy, std::int64_t& proposed);
+  void try_remaining();
+  void refine();
+  std::vector<RaceEntry> contestants() const;
+  bool confirm(std::size_t index);
+  std::optional<Winner> decide();
+  void promote(Winner winner);
+  void give_up(const std::string& why);
+  void update_progress(bool force = false) {
+    session_.reporter.update(book_, session_.options.objective, force);
+  }
+
+  const Session& session_;
+  Evaluator& evaluator_;
+  const NamedProblem& problem_;
+  ProblemKey key_;
+  SearchSpace space_;
+  TrialBook book_;
+  CandidateRunner runner_;
+  std::optional<Config> default_;
+  std::optional<Config> previous_;  // the winner before this run
+  std::vector<std::size_t> seeds_;
+  bool exhausted_ = false;  // nothing is left to propose
+  TuneOutcome outcome_;
+  Clock::time_point begin_ = Clock::now();
+};
+
+TuneOutcome ProblemRun::run(const std::vector<Config>& similar) {
+  outcome_.problem = problem_;
+  if (!session_.options.fresh) {
+    book_.resume([this](const Config& config) { return evaluator_.key(config); });
+  }
+  const auto stored = stored_winner();
+  if (stored && !session_.options.fresh && holds(*stored)) {
+    outcome_.winner = stored;
+    outcome_.resumed = true;
+  } else {
+    if (stored) previous_ = stored->config;
+    gather_seeds(similar);
+    try {
+      search();
+      if (outcome_.message.empty()) try_remaining();
+      if (outcome_.message.empty()) refine();
+      if (outcome_.message.empty()) {
+        if (auto winner = decide()) promote(std::move(*winner));
+      }
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInterrupted) runner_.withdraw();
+      throw;
+    }
+  }
+  book_.flush();
+  outcome_.trials = book_.tried();
+  outcome_.pruned = book_.pruned();
+  outcome_.failed = book_.failed();
+  outcome_.seconds = seconds_since(begin_);
+  return outcome_;
+}
+
+void stop_here() {
+  throw Error(ErrorCode::kInterrupted, "interrupted; what was measured is saved");
+}
+
+std::optional<Winner> ProblemRun::stored_winner() const {
+  return session_.store.find_winner(evaluator_.device(), key_, session_.options.objective);
+}
+
+// Whether a run would only find again what is stored: decided here, on these kernels, after as many
+// trials as are asked for.
+bool ProblemRun::holds(const Winner& winner) {
+  const auto own =
+      session_.store.user().find_winner(evaluator_.device(), key_, session_.options.objective);
+  if (!own || !winner.verified || winner.origin == Origin::kImported) return false;
+  if (winner.origin == Origin::kMeasured && evaluator_.origin() == Origin::kReplayed) return true;
+  if (winner.origin != evaluator_.origin()) return false;
+  const auto index = space_.find(winner.config);
+  if (!index || winner.kernel_key != evaluator_.key(winner.config)) return false;
+  if (!book_.suspects().empty() || book_.blocked(winner.kernel_key)) return false;
+  const auto size = static_cast<std::int64_t>(space_.size());
+  const bool sweep = session_.options.strategy != Strategy::kLocal && !session_.options.budget.time;
+  const std::int64_t wanted = session_.options.budget.trials.value_or(sweep ? size : 0);
+  return std::max(winner.trials, book_.tried()) >= std::min(wanted, size);
+}
+
+void ProblemRun::gather_seeds(const std::vector<Config>& similar) {
+  default_ = evaluator_.default_config(problem_.problem);
+  std::vector<Config> seeds;
+  if (default_) seeds.push_back(*default_);
+  if (previous_) seeds.push_back(*previous_);
+  seeds.insert(seeds.end(), similar.begin(), similar.end());
+  for (const Config& config : seeds) {
+    const auto index = space_.find(config);
+    if (index && std::find(seeds_.begin(), seeds_.end(), *index) == seeds_.end()) {
+      seeds_.push_back(*index);
+    }
+  }
+}
+
+// --- search
+
+std::unique_ptr<SearchStrategy> ProblemRun::make_strategy() const {
+  switch (session_.options.strategy) {
+    case Strategy::kExhaustive:
+      return make_exhaustive_search(space_);
+    case Strategy::kRandom:
+      return make_random_search(space_, session_.options.seed);
+    case Strategy::kLocal:
+      break;
+  }
+  return make_local_search(space_, session_.options.seed, seeds_);
+}
+
+std::int64_t ProblemRun::planned() const {
+  const auto size = static_cast<std::int64_t>(space_.size());
+  if (session_.options.budget.trials) return std::min(*session_.options.budget.trials, size);
+  if (session_.options.strategy != Strategy::kLocal || session_.options.budget.time) return size;
+  const auto share = static_cast<std::int64_t>(kLocalShare * static_cast<double>(size));
+  return std::min(std::max(share, kLocalLeast), size);
+}
+
+bool ProblemRun::search_ends(const SearchStrategy& strategy, std::int64_t proposed) const {
+  const Budget& budget = session_.options.budget;
+  if (session_.stop || exhausted_ || proposed >= planned()) return true;
+  if (budget.time && Clock::now() - begin_ >= *budget.time) return true;
+  return !budget.time && !budget.trials && strategy.converged();
+}
+
+// Puts the next proposal on its way, unless it is known already or to be tried last.
+void ProblemRun::propose(SearchStrategy& strategy, std::int64_t& proposed) {
+  const auto index = strategy.propose();
+  exhausted_ = !index;
+  if (!index) return;
+  ++proposed;
+  if (const Trial* known = book_.find(*index)) {
+    strategy.report(*index, trial_cost(*known, session_.options.objective));
+  } else if (!book_.suspect(*index)) {
+    runner_.submit(*index, MeasureEffort{}, true, true);
+  }
+}
+
+void ProblemRun::search() {
+  const auto strategy = make_strategy();
+  session_.reporter.begin_phase("search", planned(), book_.tried());
+  std::int64_t proposed = 0;
+  while (runner_.busy() || !search_ends(*strategy, proposed)) {
+    while (!runner_.full() && !search_ends(*strategy, proposed) && !runner_.hopeless()) {
+      propose(*strategy, proposed);
+    }
+    if (session_.stop) stop_here();
+    if (!runner_.busy()) {
+      if (runner_.hopeless()) break;
+      continue;
+    }
+    if (const auto index = runner_.collect()) {
+      strategy->report(*index, trial_cost(*book_.find(*index), session_.options.objective));
+    }
+    update_progress();
+  }
+  if (session_.stop) stop_here();
+  if (runner_.hopeless()) {
+    give_up(
+        "more than half of the last 20 candidates hung, crashed or gave wrong results: the GPU, "
+        "the driver or the kernels are at fault, not single candidates; `vitune doctor` tests "
+        "the device");
+  }
+}
+
+// What must be known before the race: the default, the previous winner, and the suspects that an
+// earlier run may have died of, which come last.
+void ProblemRun::try_remaining() {
+  std::vector<std::size_t> remaining;
+  const auto add = [&](const std::optional<Config>& config) {
+    const auto index = config ? space_.find(*config) : std::nullopt;
+    if (index && book_.find(*index) == nullptr && !book_.suspect(*index))
+      remaining.push_back(*index);
+  };
+  add(default_);
+  if (previous_ != default_) add(previous_);
+  remaining.insert(remaining.end(), book_.suspects().begin(), book_.suspects().end());
+  runner_.run(remaining, MeasureEffort{}, true, true, [this] { update_progress(); });
+  if (session_.stop) stop_here();
+}
+
+void ProblemRun::refine() {
+  if (evaluator_.origin() == Origin::kReplayed) return;  // one figure per candidate is all there is
+  session_.reporter.begin_phase("refine", book_.tried(), book_.tried());
+  halve(runner_, book_, session_.options.objective, [this] { update_progress(); });
+  if (session_.stop) stop_here();
+}
+
+// --- race
+
+std::vector<RaceEntry> ProblemRun::contestants() const {
+  std::vector<RaceEntry> entries;
+  const std::vector<std::size_t> ranking = book_.ranking(session_.options.objective);
+  for (std::size_t place = 0; place < ranking.size(); ++place) {
+    const Config& config = space_.configs[ranking[place]];
+    const RaceEntry entry{config, config == default_, config == previous_};
+    if (place < kFinalists || entry.is_default || entry.is_previous) entries.push_back(entry);
+  }
+  return entries;
+}
+
+// Judges the very binary that is to be stored once more; false if it is not right after all.
+bool ProblemRun::confirm(std::size_t index) {
+  if (evaluator_.origin() == Origin::kReplayed) return true;
+  runner_.run({index}, MeasureEffort{}, true, false, [] {});
+  if (session_.stop) stop_here();
+  return book_.find(index)->status == TrialStatus::kOk;
+}
+
+std::optional<Winner> ProblemRun::decide() {
+  session_.reporter.begin_phase("race", book_.tried(), book_.tried());
+  update_progress(true);
+  while (true) {
+    const std::vector<RaceEntry> entries = contestants();
+    if (entries.empty()) {
+      give_up(fmt::format("none of the {} candidates works: {} were pruned, {} failed",
+                          book_.tried(), book_.pruned(), book_.failed()));
+      return std::nullopt;
+    }
+    const FinalRace race = hold_race(evaluator_, book_, space_, entries, session_.options.objective,
+                                     session_.log_sink);
+    if (race.entries.empty()) continue;
+    const Config& first = race.entries[race.decision.winner].config;
+    if (!confirm(*space_.find(first))) continue;
+    Winner winner = winner_of(race, session_.options.objective, evaluator_);
+    winner.error = book_.find(*space_.find(first))->error;
+    winner.trials = book_.tried();
+    return winner;
+  }
+}
+
+void ProblemRun::promote(Winner winner) {
+  if (session_.stop) stop_here();
+  book_.flush();
+  const std::optional<Binary> binary = evaluator_.binary(winner.config);
+  const bool stored =
+      session_.store.user().promote(evaluator_.device(), key_, winner, binary ? &*binary : nullptr);
+  if (!stored) {
+    outcome_.message = "a measured winner is stored, which a replayed one does not replace";
+    log(session_.log_sink, LogLevel::kInfo, problem_.name + ": " + outcome_.message);
+  }
+  outcome_.winner = stored ? winner : stored_winner();
+}
+
+void ProblemRun::give_up(const std::string& why) {
+  outcome_.message = why;
+  log(session_.log_sink, LogLevel::kWarning, problem_.name + ": " + why);
+}
+
+// --- the run
+
+// Configs that won one of the last problems, as seeds for the next.
+void remember(std::vector<Config>& similar, const Config& config) {
+  constexpr std::size_t kMost = 4;
+  std::erase(similar, config);
+  similar.insert(similar.begin(), config);
+  if (similar.size() > kMost) similar.pop_back();
+}
+
+TuneOutcome untouched(const NamedProblem& problem, const std::string& why) {
+  TuneOutcome outcome;
+  outcome.problem = problem;
+  outcome.message = why;
+  return outcome;
+}
+
+}  // namespace
+
+TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredStore& store,
+                     const std::function<void(const TuneProgress&)>& progress,
+                     const LogSink& log_sink, const std::atomic<bool>& stop) {
+  const auto begin = Clock::now();
+  ProgressReporter reporter(progress, options.problems.size());
+  const Session session{evaluator, options, store, reporter, log_sink, stop};
+  TuneReport report;
+  report.device = evaluator.device();
+  report.origin = evaluator.origin();
+  for (const auto& problem : options.problems) {
+    report.outcomes.push_back(untouched(problem, "interrupted before it was decided"));
+  }
+  std::optional<SweepRecorder> recorder;
+  if (options.record) recorder.emplace(*options.record, evaluator, log_sink);
+  std::vector<Config> similar;
+  try {
+    for (const std::size_t position : tuning_order(options.problems)) {
+      if (stop) stop_here();
+      const NamedProblem& problem = options.problems[position];
+      reporter.begin_problem(problem.name, position, options.budget);
+      ProblemRun run(session, problem);
+      TuneOutcome& outcome = report.outcomes[position];
+      outcome = run.run(similar);
+      if (recorder) run.record(*recorder);
+      if (outcome.winner) remember(similar, outcome.winner->config);
+      reporter.end_problem();
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInterrupted) throw;
+    report.interrupted = true;
+  }
+  report.seconds = seconds_since(begin);
+  return report;
+}
+
+TuneReport tune(const TuneOptions& options, LayeredStore& store,
+                const std::function<void(const TuneProgress&)>& progress, const LogSink& log_sink,
+                const std::atomic<bool>& stop) {
+  check_options(options);
+  try {
+    const std::unique_ptr<Evaluator> evaluator = open_evaluator(options, log_sink, stop);
+    return tune_with(*evaluator, options, store, progress, log_sink, stop);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInterrupted) throw;
+    TuneReport report;  // interrupted before there was anything to tune on
+    for (const auto& problem : options.problems) {
+      report.outcomes.push_back(untouched(problem, "interrupted before it was decided"));
+    }
+    report.interrupted = true;
+    return report;
+  }
+}
+
+}  // namespace vitune

@@ -1,0 +1,103 @@
+// tuner/winner_check.cpp -- Verifies stored winners again on the device.
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "tuner/candidate_runner.h"
+#include "tuner/open_evaluator.h"
+#include "tuner/tuner.h"
+
+namespace vitune {
+namespace {
+
+// A space of the one config that is stored: it may be from an older set of tunables.
+SearchSpace space_of(const Config& config) {
+  std::vector<Parameter> parameters;
+  for (const auto& [name, value] : config) parameters.push_back({name, {value}, "stored"});
+  return SearchSpace(std::move(parameters), {config});
+}
+
+// Judges one winner; nothing if it is right, else what is wrong. Its binary is stored where the
+// kernels have changed since or none was there (an import).
+class WinnerCheck {
+ public:
+  WinnerCheck(Evaluator& evaluator, LayeredStore& store, const std::atomic<bool>& stop)
+      : evaluator_(evaluator), store_(store), stop_(stop) {}
+
+  std::optional<std::string> failure(const NamedProblem& problem, Winner winner) {
+    const ProblemKey key{"attention", problem.problem.text()};
+    const SearchSpace space = space_of(winner.config);
+    TrialBook book(store_.user(), evaluator_.device(), key, space, evaluator_.origin());
+    CandidateRunner runner(evaluator_, problem.problem, space, book, stop_);
+    const auto stored = store_.user().find_trial(evaluator_.device(), key, winner.config);
+    try {
+      // Measured as well where no measurement of this device backs the winner.
+      const bool measure = winner.origin != Origin::kMeasured;
+      runner.run({0}, MeasureEffort{}, true, measure, [] {});
+      if (stop_) throw Error(ErrorCode::kInterrupted, "interrupted");
+      const Trial trial = *book.find(0);
+      if (trial.status != TrialStatus::kOk) {
+        // Too little memory says nothing of the kernel.
+        if (trial.status != TrialStatus::kOutOfMemory) demote(key, std::move(winner));
+        return fmt::format("{}: {}", trial_status_name(trial.status), trial.reason);
+      }
+      // Verifying alone leaves no timing: the trial stored before stays.
+      if (!measure && stored) store_.user().put_trial(evaluator_.device(), key, *stored);
+      accept(key, std::move(winner), trial);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInterrupted) runner.withdraw();
+      throw;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // It stays as evidence, but unverified: nothing serves it.
+  void demote(const ProblemKey& key, Winner winner) {
+    winner.verified = false;
+    winner.origin = evaluator_.origin();
+    store_.user().promote(evaluator_.device(), key, winner, nullptr);
+  }
+
+  void accept(const ProblemKey& key, Winner winner, const Trial& trial) {
+    if (winner.origin != Origin::kMeasured) winner.measurement = trial.measurement;
+    winner.origin = evaluator_.origin();
+    winner.verified = true;
+    winner.error = trial.error;
+    winner.kernel_key = trial.kernel_key;
+    winner.driver_version = evaluator_.device().driver_version;
+    winner.compiler_version = evaluator_.compiler_version();
+    const std::optional<Binary> binary = evaluator_.binary(winner.config);
+    store_.user().promote(evaluator_.device(), key, winner, binary ? &*binary : nullptr);
+  }
+
+  Evaluator& evaluator_;
+  LayeredStore& store_;
+  const std::atomic<bool>& stop_;
+};
+
+}  // namespace
+
+std::vector<NamedProblem> verify_winners(const TuneOptions& options, LayeredStore& store,
+                                         const LogSink& log_sink, const std::atomic<bool>& stop) {
+  if (options.replay) {
+    throw Error(ErrorCode::kUsage, "a recording cannot verify anything: verify on a GPU");
+  }
+  const auto evaluator = open_evaluator(options, log_sink, stop);
+  WinnerCheck check(*evaluator, store, stop);
+  std::vector<NamedProblem> failed;
+  for (const NamedProblem& problem : options.problems) {
+    const ProblemKey key{"attention", problem.problem.text()};
+    const auto winner = store.find_winner(evaluator->device(), key, options.objective);
+    if (!winner) {
+      log(log_sink, LogLevel::kInfo, problem.name + ": no winner is stored for this device");
+      continue;
+    }
+    const auto failure = check.failure(problem, *winner);
+    if (failure) failed.push_back(problem);
+    log(log_sink, failure ? LogLevel::kError : LogLevel::kInfo,
+        fmt::format("{}: {}", problem.name, failure ? "FAILED, " + *failure : "verified"));
+  }
+  return failed;
+}
+
+}  // namespace vitune
