@@ -12,7 +12,6 @@
 #include "cli/stores.h"
 #include "cli/text.h"
 #include "core/error.h"
-#include "tuner/recording.h"
 #include "tuner/tuner.h"
 
 namespace vitune {
@@ -56,35 +55,12 @@ std::uint64_t parse_seed(const std::string& text) {
   return seed;
 }
 
-// A recording answers for its own problems only. Of the default preset those are left out that it
-// lacks; problems that the user named are not dropped silently.
-void keep_recorded_problems(Session& session, TuneOptions& options) {
-  const Recording recording = Recording::load(*options.replay);
-  std::vector<std::string> missing, known;
-  for (const RecordedProblem& problem : recording.problems) known.push_back(problem.name);
-  std::erase_if(options.problems, [&](const NamedProblem& problem) {
-    const bool lacks = recording.find(problem.problem.text()) == nullptr;
-    if (lacks) missing.push_back(problem.name);
-    return lacks;
-  });
-  if (missing.empty()) return;
-  const std::string text =
-      fmt::format("the recording {} lacks {}", options.replay->string(), fmt::join(missing, ", "));
-  if (!names_problems(session) && !options.problems.empty()) {
-    session.console.log(LogLevel::kInfo, text);
-    return;
-  }
-  throw Error(ErrorCode::kNoDevice,
-              fmt::format("{}; it has {}. Others need a GPU", text, fmt::join(known, ", ")));
-}
-
 // Arguments are checked before the device is looked for, so that a typing error costs no time.
 TuneOptions read_options(Session& session) {
   const Strategy strategy = parse_strategy(session.text("strategy"));
   const std::uint64_t seed = parse_seed(session.text("seed"));
   const Budget budget = session.has("budget") ? parse_budget(session.text("budget")) : Budget{};
   TuneOptions options = tune_options(session, requested_problems(session, kDefaultPreset));
-  if (options.replay) keep_recorded_problems(session, options);
   options.strategy = strategy;
   options.seed = seed;
   options.budget = budget;

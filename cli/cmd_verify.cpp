@@ -47,7 +47,7 @@ int run(Session& session) {
     throw Error(ErrorCode::kUsage,
                 "there is no winner to verify; run 'vitune tune' or 'vitune db import' first");
   }
-  const TuneOptions options = tune_options(session, problems);
+  const TuneOptions options = tune_options(session, problems, false);
   if (options.replay) {
     throw Error(ErrorCode::kNoDevice,
                 "verifying runs the kernels and needs a GPU; a recording cannot tell");

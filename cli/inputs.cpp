@@ -11,6 +11,7 @@
 #include "cli/text.h"
 #include "core/error.h"
 #include "generator/attention/problem_set.h"
+#include "tuner/recording.h"
 
 namespace vitune {
 namespace {
@@ -110,6 +111,28 @@ DeviceChoice present_gpus(Session& session, const std::string& text) {
   return choice;
 }
 
+// A recording answers for its own problems only. Of the default preset those are left out that it
+// lacks; problems that the user named are not dropped silently.
+void keep_recorded_problems(Session& session, TuneOptions& options) {
+  const Recording recording = Recording::load(*options.replay);
+  std::vector<std::string> missing, known;
+  for (const RecordedProblem& problem : recording.problems) known.push_back(problem.name);
+  std::erase_if(options.problems, [&](const NamedProblem& problem) {
+    const bool lacks = recording.find(problem.problem.text()) == nullptr;
+    if (lacks) missing.push_back(problem.name);
+    return lacks;
+  });
+  if (missing.empty()) return;
+  const std::string text =
+      fmt::format("the recording {} lacks {}", options.replay->string(), fmt::join(missing, ", "));
+  if (!names_problems(session) && !options.problems.empty()) {
+    session.console.log(LogLevel::kInfo, text);
+    return;
+  }
+  throw Error(ErrorCode::kNoDevice,
+              fmt::format("{}; it has {}. Others need a GPU", text, fmt::join(known, ", ")));
+}
+
 }  // namespace
 
 void add_problem_options(po::options_description& options) {
@@ -146,15 +169,17 @@ std::vector<NamedProblem> requested_problems(const Session& session,
   return problems;
 }
 
-DeviceChoice choose_devices(Session& session) {
+DeviceChoice choose_devices(Session& session, bool replay_may_stand_in) {
   constexpr std::string_view kReplay = "replay:";
   const std::string text = device_text(session);
+  if (text == "auto" && !replay_may_stand_in) return present_gpus(session, "0");
   if (text == "auto") return automatic_choice(session);
   if (text.starts_with(kReplay)) return replay_choice(session, text.substr(kReplay.size()));
   return present_gpus(session, text);
 }
 
-TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems) {
+TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems,
+                         bool replay_may_stand_in) {
   TuneOptions options;
   options.problems = std::move(problems);
   if (session.has("jobs")) {
@@ -169,9 +194,10 @@ TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems) {
     }
     options.objective = *objective;
   }
-  const DeviceChoice choice = choose_devices(session);
+  const DeviceChoice choice = choose_devices(session, replay_may_stand_in);
   options.devices = choice.ordinals;
   options.replay = choice.replay;
+  if (options.replay) keep_recorded_problems(session, options);
   options.compile_worker_command = {session.program.string(), "--worker=compile"};
   options.bench_worker_command = {session.program.string(), "--worker=bench"};
   return options;

@@ -34,10 +34,13 @@ struct DeviceChoice {
 
 // auto (the default): GPU 0, or the shipped H200 recording after one line that says why. "all",
 // "0", "0,1": those GPUs, or Error(kNoDevice). "replay:h200", "replay:<file>": a recording.
-DeviceChoice choose_devices(Session& session);
+// Where no recording may stand in, auto is GPU 0.
+DeviceChoice choose_devices(Session& session, bool replay_may_stand_in = true);
 
 // The fields of TuneOptions that every verb that runs kernels fills the same way: problems,
-// devices, worker commands, --jobs and --objective where the verb has them.
-TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems);
+// devices, worker commands, --jobs and --objective where the verb has them. Error(kNoDevice) if the recording
+// to replay lacks a problem that the user named; of a default preset those are left out.
+TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems,
+                         bool replay_may_stand_in = true);
 
 }  // namespace vitune

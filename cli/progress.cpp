@@ -8,15 +8,16 @@
 namespace vitune {
 
 std::string progress_text(const TuneProgress& progress) {
-  std::string text =
-      fmt::format("[{}/{}] {}: {} {}", progress.problem_index + 1, progress.problem_count,
-                  progress.problem, progress.phase, progress.done);
+  // Figures first: the end of the line is what a narrow terminal cuts off.
+  std::string text = fmt::format("[{}/{}] {} {}", progress.problem_index + 1,
+                                 progress.problem_count, progress.phase, progress.done);
   if (progress.planned > 0) text += fmt::format("/{}", progress.planned);
   if (progress.best_us) text += fmt::format(", best {} us", microseconds_text(*progress.best_us));
   if (progress.pruned > 0) text += fmt::format(", {} pruned", progress.pruned);
   if (progress.failed > 0) text += fmt::format(", {} failed", progress.failed);
   text += fmt::format(", {}", duration_text(progress.elapsed));
   if (progress.eta) text += fmt::format(", {} left", duration_text(*progress.eta));
+  text += fmt::format(": {}", progress.problem);
   if (progress.best_us && !progress.best_config.empty())
     text += fmt::format("  {}", progress.best_config);
   return text;

@@ -88,8 +88,8 @@ TEST(ProgressTextTest, SaysWhatRunsTheBestAndWhatIsLeft) {
   progress.elapsed = milliseconds(12'000);
   progress.eta = milliseconds(28'000);
   EXPECT_EQ(progress_text(progress),
-            "[2/4] ViT-B/16@224 b32: search 120/400, best 25.4 us, 3 pruned, 2 failed, 12.0 s, "
-            "28.0 s left  kWarps=4");
+            "[2/4] search 120/400, best 25.4 us, 3 pruned, 2 failed, 12.0 s, 28.0 s left: "
+            "ViT-B/16@224 b32  kWarps=4");
 }
 
 TEST(FloorTest, OnAnH200TheMatrixRateCounts) {

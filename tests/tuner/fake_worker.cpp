@@ -184,6 +184,11 @@ class FakeBench {
       sleep_for_ever();
     }
     if (what == "close") close(kSocket), sleep_for_ever();
+    return misreport(what, id, job);
+  }
+
+  // Answers in time and in form, but not what happened.
+  bool misreport(const std::string& what, std::uint64_t id, const TrialJob& job) {
     if (what == "twice") answer(id, good_reply(job)), answer(id, good_reply(job));
     if (what == "late") {
       std::this_thread::sleep_for(std::chrono::milliseconds(1500));
