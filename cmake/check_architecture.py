@@ -19,7 +19,7 @@ ARROWS = {
     "tuner": {"generator", "db", "core"},
     "runtime": {"generator", "db", "core", "include"},
     "cli": {"tuner", "runtime", "generator", "db", "core", "include"},
-    "benchmarks": {"tuner", "runtime", "generator", "db", "core", "include"},
+    "benchmarks": {"tuner", "runtime", "generator", "db", "core", "include", "tests"},
     "examples": {"include"},
 }
 # Launch parameters are one struct for host and kernel: the only files of templates/ that host code reads.

@@ -130,6 +130,31 @@ const EmbeddedFile* find_file(std::span<const EmbeddedFile> files, std::string_v
   return found == files.end() ? nullptr : &*found;
 }
 
+const EmbeddedFile& require_file(std::span<const EmbeddedFile> files, std::string_view from,
+                                 const std::string& path) {
+  if (const EmbeddedFile* file = find_file(files, path)) return *file;
+  throw Error(ErrorCode::kFailure,
+              std::string(from) + " includes \"" + path +
+                  "\", which is not embedded in this program; only files below templates/ can be "
+                  "included, by their path from there");
+}
+
+Digest digest_of(const std::vector<EmbeddedFile>& headers) {
+  Sha256 hash;
+  for (const EmbeddedFile& header : headers) hash.add(header.path).add(header.text);
+  return hash.finish();
+}
+
+// For each embedded file the source of a main text that includes nothing else.
+std::map<std::string_view, Source> embedded_closures() {
+  std::map<std::string_view, Source> closures;
+  for (const EmbeddedFile& file : embedded_templates()) {
+    closures.emplace(
+        file.path, assemble("#include \"" + std::string(file.path) + "\"\n", embedded_templates()));
+  }
+  return closures;
+}
+
 }  // namespace
 
 std::string_view embedded_template(std::string_view path) {
@@ -140,11 +165,11 @@ std::string_view embedded_template(std::string_view path) {
 }
 
 Digest Source::digest() const {
-  Sha256 hash;
-  hash.add(std::string_view("vitune source 1")).add(main);
-  hash.add(static_cast<std::int64_t>(headers.size()));
-  for (const EmbeddedFile& header : headers) hash.add(header.path).add(header.text);
-  return hash.finish();
+  return Sha256()
+      .add(std::string_view("vitune source 2"))
+      .add(main)
+      .add(headers_digest.hex())
+      .finish();
 }
 
 Source assemble(std::string main, std::span<const EmbeddedFile> files) {
@@ -154,23 +179,28 @@ Source assemble(std::string main, std::span<const EmbeddedFile> files) {
     const EmbeddedFile current = open.back();
     open.pop_back();
     for (const std::string& path : included_files(current.path, current.text)) {
-      const EmbeddedFile* file = find_file(files, path);
-      if (file == nullptr) {
-        throw Error(ErrorCode::kFailure,
-                    std::string(current.path) + " includes \"" + path +
-                        "\", which is not embedded in this program; only files below templates/ "
-                        "can be included, by their path from there");
-      }
-      if (closure.emplace(file->path, file->text).second) open.push_back(*file);
+      const EmbeddedFile& file = require_file(files, current.path, path);
+      if (closure.emplace(file.path, file.text).second) open.push_back(file);
     }
   }
   Source source;
   for (const auto& [path, text] : closure) source.headers.push_back({path, text});
+  source.headers_digest = digest_of(source.headers);
   source.main = std::move(main);
   return source;
 }
 
-Source assemble(std::string main) { return assemble(std::move(main), embedded_templates()); }
+// A tuner assembles a source for each of thousands of candidates, and all include the same one
+// file.
+Source assemble(std::string main) {
+  static const std::map<std::string_view, Source> closures = embedded_closures();
+  const std::vector<std::string> included = included_files("kernel.cu", main);
+  const auto known = included.size() == 1 ? closures.find(included.front()) : closures.end();
+  if (known == closures.end()) return assemble(std::move(main), embedded_templates());
+  Source source = known->second;
+  source.main = std::move(main);
+  return source;
+}
 
 Digest template_digest(std::string_view path) {
   return assemble("#include \"" + std::string(path) + "\"\n").digest();

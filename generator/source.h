@@ -24,8 +24,9 @@ std::string_view embedded_template(std::string_view path);
 struct Source {
   std::string main;
   std::vector<EmbeddedFile> headers;
+  Digest headers_digest{};  // over every header's path and text
 
-  // SHA-256 over the main text and every header's path and text.
+  // SHA-256 over the main text and headers_digest.
   Digest digest() const;
 };
 

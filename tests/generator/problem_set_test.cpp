@@ -247,7 +247,7 @@ TEST_F(ProblemSet, PresetsHoldWhatTheirNamesSay) {
     EXPECT_EQ(p.problem.nq, 197);
     EXPECT_EQ(p.problem.heads, 12);
   }
-  EXPECT_THAT(batches, ElementsAre(1, 8, 32, 128));
+  EXPECT_THAT(batches, ElementsAre(1, 32, 128));
   for (const std::string& name : preset_names()) EXPECT_FALSE(preset_description(name).empty());
 }
 

@@ -1,0 +1,187 @@
+// tests/tuner/tune_faults_test.cpp -- The loop when candidates, workers and machines fail, and when
+// it is stopped.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tuner/tune_fixture.h"
+#include "tuner/tuner.h"
+
+namespace vitune {
+namespace {
+
+using testing::error_of;
+using testing::fake_us;
+using testing::FakeEvaluator;
+using testing::fastest;
+using ::testing::HasSubstr;
+using testing::problem;
+using testing::Tune;
+
+TEST_F(Tune, PrunedAndFailedCandidatesAreRowsAndNeverWin) {
+  evaluator.judge = [](const Config& config) {
+    if (config.at("kStages") == 3) return std::pair(TrialStatus::kPruned, 0.0);
+    if (config.at("kWarps") == 8 && config.at("kBlockN") < 48)
+      return std::pair(TrialStatus::kWrong, 0.0);
+    return std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  const TuneOutcome outcome = run().outcomes[0];
+  ASSERT_TRUE(outcome.winner);
+  EXPECT_EQ(outcome.pruned, 32);
+  EXPECT_EQ(outcome.failed, 4);
+  EXPECT_EQ(trials().size(), 96u);
+  EXPECT_EQ(user().blocks().size(), 4u);
+  EXPECT_NE(outcome.winner->config.at("kStages"), 3);
+}
+
+TEST_F(Tune, ABlockedKernelIsNotLaunchedAgain) {
+  const Config bad{{"kBlockN", 16}, {"kStages", 1}, {"kWarps", 1}};
+  evaluator.judge = [&](const Config& config) {
+    return config == bad ? std::pair(TrialStatus::kTimeout, 0.0)
+                         : std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  run();
+  options.fresh = true;
+  evaluator.verified.clear();
+  EXPECT_EQ(run().outcomes[0].failed, 1);
+  EXPECT_THAT(evaluator.verified, ::testing::Not(::testing::Contains(bad)));
+}
+
+TEST_F(Tune, TooLittleMemoryIsTriedAgainAndNotBlocked) {
+  bool full = true;
+  evaluator.judge = [&](const Config& config) {
+    const bool large = full && config.at("kBlockN") == 128;
+    return large ? std::pair(TrialStatus::kOutOfMemory, 0.0)
+                 : std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  EXPECT_EQ(run().outcomes[0].failed, 12);
+  EXPECT_TRUE(user().blocks().empty());
+  full = false;
+  evaluator.kernels = "v1";
+  // The winner holds for its trials; asking for the sweep anew tries what had no room.
+  options.fresh = true;
+  EXPECT_EQ(run().outcomes[0].failed, 0);
+}
+
+TEST_F(Tune, NothingThatWorksGivesNoWinnerAndSaysWhy) {
+  evaluator.judge = [](const Config&) { return std::pair(TrialStatus::kPruned, 0.0); };
+  const TuneOutcome outcome = run().outcomes[0];
+  EXPECT_FALSE(outcome.winner);
+  EXPECT_THAT(outcome.message, HasSubstr("none of the 96 candidates works"));
+  EXPECT_THAT(messages, HasSubstr("96 were pruned"));
+}
+
+TEST_F(Tune, FaultAfterFaultStopsTheProblemButNotTheRun) {
+  options.problems.push_back(problem("attention fp16 b=1 h=12 nq=257 nk=257 d=80 layout=packed"));
+  const std::string bad = options.problems[0].problem.text();
+  std::string current;
+  evaluator.judge = [&](const Config& config) {
+    return evaluator.begun == 1 ? std::pair(TrialStatus::kCrash, 0.0)
+                                : std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  const TuneReport report = run();
+  const bool first_failed = !report.outcomes[0].winner;
+  const TuneOutcome& failed = report.outcomes[first_failed ? 0 : 1];
+  const TuneOutcome& good = report.outcomes[first_failed ? 1 : 0];
+  EXPECT_THAT(failed.message, HasSubstr("more than half of the last 20"));
+  EXPECT_LT(failed.trials, 40);
+  EXPECT_TRUE(good.winner);
+}
+
+TEST_F(Tune, AContestantThatCrashesInTheRaceIsFoundBlockedAndLeftOut) {
+  const Config champion = fastest();
+  bool racing = false;
+  evaluator.on_race = [&] { racing = true; };
+  evaluator.judge = [&](const Config& config) {
+    if (racing && config == champion) return std::pair(TrialStatus::kCrash, 0.0);
+    return std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  const TuneOutcome outcome = run().outcomes[0];
+  ASSERT_TRUE(outcome.winner);
+  EXPECT_NE(outcome.winner->config, champion);
+  EXPECT_EQ(user().find_trial(evaluator.device(), key(), champion)->status, TrialStatus::kCrash);
+  EXPECT_EQ(user().blocks().size(), 1u);
+}
+
+TEST_F(Tune, AWinnerThatIsWrongWhenJudgedAgainIsNotStored) {
+  const Config champion = fastest();
+  bool raced = false;
+  evaluator.race_noise = 1e-5;
+  evaluator.judge = [&](const Config& config) {
+    return std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  evaluator.on_race = [&] {
+    if (raced) return;
+    raced = true;
+    // From now on, outside races.
+  };
+  evaluator.on_submit = [&](std::size_t) {
+    if (!raced) return;
+    evaluator.judge = [&](const Config& config) {
+      return config == champion ? std::pair(TrialStatus::kWrong, 0.0)
+                                : std::pair(TrialStatus::kOk, fake_us(config));
+    };
+  };
+  const TuneOutcome outcome = run().outcomes[0];
+  ASSERT_TRUE(outcome.winner);
+  EXPECT_NE(outcome.winner->config, champion);
+  EXPECT_EQ(user().find_trial(evaluator.device(), key(), champion)->status, TrialStatus::kWrong);
+}
+
+TEST_F(Tune, ARaceThatCannotBeHeldIsDecidedByTheTrialsWithLowConfidence) {
+  bool racing = false;
+  evaluator.on_race = [&] { racing = true; };
+  evaluator.on_submit = [&](std::size_t) { racing = false; };
+  evaluator.judge = [&](const Config& config) {
+    return racing ? std::pair(TrialStatus::kOutOfMemory, 0.0)
+                  : std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  const TuneOutcome outcome = run().outcomes[0];
+  ASSERT_TRUE(outcome.winner);
+  EXPECT_TRUE(outcome.winner->measurement.low_confidence);
+  EXPECT_LE(fake_us(outcome.winner->config), 1.01 * fake_us(fastest()));
+}
+
+TEST_F(Tune, StoppingKeepsWhatIsCommittedAndTheNextRunGoesOnFromThere) {
+  int submitted = 0;
+  evaluator.on_submit = [&](std::size_t) { stop = ++submitted == 30; };
+  const TuneReport report = run();
+  EXPECT_TRUE(report.interrupted);
+  EXPECT_FALSE(report.outcomes[0].winner);
+  EXPECT_THAT(report.outcomes[0].message, HasSubstr("interrupted"));
+  const std::size_t committed = trials().size();
+  EXPECT_GE(committed, 26u);
+  EXPECT_TRUE(user().open_attempts(evaluator.device()).empty());
+  stop = false;
+  evaluator.on_submit = [](std::size_t) {};
+  evaluator.verified.clear();
+  FakeEvaluator next;
+  const TuneReport resumed = tune_with(next, options, store, {}, {}, stop);
+  EXPECT_TRUE(resumed.outcomes[0].winner);
+  EXPECT_EQ(next.verified.size(), 96 - committed + 1);
+}
+
+TEST_F(Tune, StoppedBeforeItBeginsItRunsNothing) {
+  stop = true;
+  EXPECT_TRUE(run().interrupted);
+  EXPECT_TRUE(evaluator.verified.empty());
+}
+
+TEST_F(Tune, WhatWasRunningWhenTheMachineDiedComesLastAndTheSecondTimeNotAtAll) {
+  const Config once{{"kBlockN", 16}, {"kStages", 1}, {"kWarps", 1}};
+  const Config twice{{"kBlockN", 16}, {"kStages", 1}, {"kWarps", 2}};
+  user().begin_attempt(evaluator.device(), key(), once);
+  user().begin_attempt(evaluator.device(), key(), twice);
+  user().begin_attempt(evaluator.device(), key(), twice);
+  run();
+  EXPECT_EQ(evaluator.verified[94], once);  // of the 95 that were tried at all
+  EXPECT_THAT(evaluator.verified, ::testing::Not(::testing::Contains(twice)));
+  const auto trial = user().find_trial(evaluator.device(), key(), twice);
+  ASSERT_TRUE(trial);
+  EXPECT_EQ(trial->status, TrialStatus::kCrash);
+  EXPECT_THAT(trial->reason, HasSubstr("died twice"));
+  EXPECT_EQ(user().blocks().size(), 1u);
+  EXPECT_TRUE(user().open_attempts(evaluator.device()).empty());
+}
+
+}  // namespace
+}  // namespace vitune
