@@ -59,6 +59,7 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
       constant_keys(config.find("kConstantKeys").value_or(0)),
       min_ctas(config.find("kMinCtas").value_or(1)),
       persistent(config.find("kPersistent").value_or(0)),
+      bias_in_registers(config.find("kBiasInRegisters").value_or(0)),
       head_dim(problem.d),
       nq(problem.nq),
       nk(problem.nk) {}

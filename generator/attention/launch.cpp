@@ -66,6 +66,12 @@ LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config
   const std::int64_t room = std::int64_t{std::max(device.sm_count, 1)} * std::max(resident_ctas, 1);
   LaunchShape launch;
   launch.grid[0] = static_cast<std::uint32_t>(shape.persistent ? std::min(items, room) : items);
+  if (shape.bias_in_registers) {
+    // A whole number of rounds over the heads, so that a CTA meets the same heads again.
+    const std::int64_t round = ceil_div(problem.heads, shape.heads_per_cta) * shape.row_split;
+    launch.grid[0] -=
+        static_cast<std::uint32_t>(launch.grid[0] > round ? launch.grid[0] % round : 0);
+  }
   launch.block[0] = static_cast<std::uint32_t>(shape.threads());
   launch.shared_bytes = static_cast<std::uint32_t>(shape.shared_bytes());
   return launch;

@@ -39,6 +39,7 @@ std::string tunables_text(const AttentionShape& shape) {
          constant("kHeadsPerCta", shape.heads_per_cta) + constant("kRowSplit", shape.row_split) +
          constant("kKeys", shape.constant_keys ? shape.nk : 0) +
          constant("kMinCtas", shape.min_ctas) + flag("kPersistent", shape.persistent) +
+         flag("kBiasInRegisters", shape.bias_in_registers) +
          constant("kSharedBytes", shape.shared_bytes());
 }
 

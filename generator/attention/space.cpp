@@ -46,6 +46,7 @@ std::vector<Parameter> parameters(const AttentionProblem& problem) {
       numbers("kMinCtas", {1, 2, 3, 4, 5, 6, 8, 12, 16},
               "CTAs per SM the compiler leaves room for"),
       numbers("kPersistent", {0, 1}, "1: CTAs walk over many work items"),
+      numbers("kBiasInRegisters", {0, 1}, "1: a warp keeps its rows' bias for the next item"),
   };
 }
 
@@ -112,6 +113,22 @@ std::vector<NamedRule> schedule_rules() {
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.resident || s.stages <= std::max<std::int64_t>(s.steps(), 1)) return std::nullopt;
          return fmt::format("{} stages for {} steps", s.stages, s.steps());
+       }},
+  };
+}
+
+std::vector<NamedRule> bias_rules(bool has_bias) {
+  return {
+      {"a bias stays in registers only from one window to the next of a persistent CTA",
+       {"kResident", "kBlockN", "kWarps", "kRowTiles", "kHeadsPerCta", "kRowSplit", "kPersistent",
+        "kBiasInRegisters"},
+       [has_bias](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.bias_in_registers) return std::nullopt;
+         if (!has_bias) return "there is no bias";
+         if (!s.persistent) return "kBiasInRegisters = 1 needs kPersistent = 1";
+         if (s.steps() > 1) return fmt::format("{} steps of keys; it takes one", s.steps());
+         if (!s.one_pass()) return fmt::format("{} rows per pass for {}", s.block_m(), s.nq);
+         return std::nullopt;
        }},
   };
 }
@@ -217,6 +234,7 @@ std::vector<Constraint> constraints(const AttentionProblem& problem, const Devic
   add(schedule_rules());
   add(work_rules(problem.batch * problem.heads, device));
   add(resource_rules(device));
+  add(bias_rules(problem.bias.has_value()));
   return all;
 }
 

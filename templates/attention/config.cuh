@@ -89,6 +89,8 @@ struct Traits : C {
                 "the resident schedule has one or two query tiles");
   static_assert(C::kResident == 0 || C::kStages == 1 || C::kQueryInRegisters,
                 "a second query tile is of use only if queries move on to registers");
+  static_assert(!C::kBiasInRegisters || (C::kBias != 0 && C::kPersistent && Keys::kCount == 1),
+                "kBiasInRegisters needs a bias, persistent CTAs and a single step of keys");
   static_assert(C::kSharedBytes == kBytes,
                 "kSharedBytes differs from the kernel's layout: the launch plan is out of step");
 };

@@ -27,7 +27,7 @@ __device__ __forceinline__ RowPlace row_place(int row0, const HeadPlace& head) {
 template <class T>
 __device__ __forceinline__ void load_queries(const AttentionParams& p, const HeadPlace& head,
                                              int row0, u32 rows) {
-  load_rows<T::kHeadDim, T::kWarpRows, kWarpSize, T::kCopyBytes, true>(
+  load_rows<T::kHeadDim, T::kWarpRows, kWarpSize, T::kCopyBytes, 0>(
       rows, head.q + row0 * p.q_view.row, p.q_view.row, p.queries - row0, threadIdx.x % kWarpSize);
 }
 
@@ -43,8 +43,15 @@ struct StreamedTiles {
   __device__ __forceinline__ void load(u32 tile, const u16* source, const AttentionView& view,
                                        int step) const {
     const int key0 = step * T::kBlockN;
-    load_rows<T::kHeadDim, T::kBlockN, T::kThreads, T::kCopyBytes, true>(
-        tile, source + key0 * view.row, view.row, p.keys - key0, threadIdx.x);
+    const int left = (T::kKeys > 0 ? T::kKeys : p.keys) - key0;
+    const u16* from = source + key0 * view.row;
+    if (left >= T::kBlockN) {
+      load_rows<T::kHeadDim, T::kBlockN, T::kThreads, T::kCopyBytes, T::kBlockN>(
+          tile, from, view.row, left, threadIdx.x);
+    } else {
+      load_rows<T::kHeadDim, T::kBlockN, T::kThreads, T::kCopyBytes, 0>(tile, from, view.row, left,
+                                                                        threadIdx.x);
+    }
   }
   __device__ __forceinline__ void load_keys(int step, int stage) const {
     load(keys + stage * T::kTileBytes, head.k, p.k_view, step);
@@ -205,7 +212,8 @@ __device__ __forceinline__ void resident_steps(WarpAttention<T>& warp, u32 keys,
 }
 
 template <class T>
-__device__ __forceinline__ void resident_item(const AttentionParams& p, u32 shared, int item) {
+__device__ __forceinline__ void resident_item(const AttentionParams& p, u32 shared, int item,
+                                              WarpAttention<T>& warp) {
   constexpr int kRows = (T::Keys::kCount - 1) * T::kBlockN + T::Keys::kTailWidth;
   const int group = threadIdx.x / T::kGroupThreads;
   const int thread = threadIdx.x % T::kGroupThreads;
@@ -221,10 +229,10 @@ __device__ __forceinline__ void resident_item(const AttentionParams& p, u32 shar
   int row0 = at.split * T::kBlockM + warp_index * T::kWarpRows;
 
   if (row0 < p.queries) load_queries<T>(p, head, row0, query_rows);
-  load_rows<T::kHeadDim, kRows, T::kGroupThreads, T::kCopyBytes, kRows != T::kKeys>(
+  load_rows<T::kHeadDim, kRows, T::kGroupThreads, T::kCopyBytes, T::kKeys>(
       keys, head.k, p.k_view.row, T::kKeys, thread);
   copy_commit();
-  load_rows<T::kHeadDim, kRows, T::kGroupThreads, T::kCopyBytes, kRows != T::kKeys>(
+  load_rows<T::kHeadDim, kRows, T::kGroupThreads, T::kCopyBytes, T::kKeys>(
       values, head.v, p.v_view.row, T::kKeys, thread);
   copy_commit();
   copy_wait<1>();
@@ -237,7 +245,6 @@ __device__ __forceinline__ void resident_item(const AttentionParams& p, u32 shar
     values_ready = true;
   };
 
-  WarpAttention<T> warp(threadIdx.x % kWarpSize);
   int buffer = 0;
 #pragma unroll 1
   for (; row0 < p.queries; row0 += stride) {
@@ -267,13 +274,12 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   using T = Traits<Config>;
   extern __shared__ __align__(128) char shared_memory[];
   const u32 shared = shared_address(shared_memory);
-  for_each_item<T>(p, [&](int item) {
-    if constexpr (T::kResident) {
-      resident_item<T>(p, shared, item);
-    } else {
-      streaming_item<T>(p, shared, item);
-    }
-  });
+  if constexpr (T::kResident) {
+    WarpAttention<T> warp(threadIdx.x % kWarpSize);
+    for_each_item<T>(p, [&](int item) { resident_item<T>(p, shared, item, warp); });
+  } else {
+    for_each_item<T>(p, [&](int item) { streaming_item<T>(p, shared, item); });
+  }
 }
 
 }  // namespace vitune

@@ -134,10 +134,18 @@ struct WarpAttention {
  private:
   BiasTile<T, T::kBias != 0 ? T::kBlockN : 8> bias;
   MaskTile<T, T::kBlockN> mask;
+  const void* bias_held = nullptr;  // where this thread's bias was read from
 
   template <int kWidth, bool kTail>
   __device__ __forceinline__ void fetch_operands(int key0, int limit) {
-    if constexpr (T::kBias != 0) bias.template load<kWidth, kTail>(bias_rows, key0, limit, place.t);
+    if constexpr (T::kBias != 0) {
+      // Windows often share one bias per head: what is in registers already need not be read again.
+      const void* wanted = bias_rows.row[0][0];
+      if (!T::kBiasInRegisters || wanted != bias_held) {
+        bias.template load<kWidth, kTail>(bias_rows, key0, limit, place.t);
+      }
+      bias_held = wanted;
+    }
     if constexpr (T::kMask) mask.template load<kWidth, kTail>(mask_rows, key0, limit, place.t);
   }
 

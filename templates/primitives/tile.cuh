@@ -20,9 +20,9 @@ struct TileRows {
 };
 
 // Copies kRows rows of a strided global matrix into a tile with kThreads threads. Rows from `valid`
-// on become zeros; kChecked = false promises that all are valid. Completes with the caller's commit
-// group.
-template <int kColumns, int kRows, int kThreads, int kCopyBytes, bool kChecked>
+// on become zeros; the first kSure rows are known to be valid, so nothing is computed to find out.
+// Completes with the caller's commit group.
+template <int kColumns, int kRows, int kThreads, int kCopyBytes, int kSure>
 __device__ __forceinline__ void load_rows(u32 tile, const u16* source, i64 row_stride, int valid,
                                           int thread) {
   using Rows = TileRows<kColumns>;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void load_rows(u32 tile, const u16* source, i64 row_s
 #pragma unroll
   for (int pass = 0; pass < kPasses; ++pass) {
     const int row = first + pass * kRowsPerPass;
-    const bool valid_row = !kChecked || row < valid;
+    const bool valid_row = (pass + 1) * kRowsPerPass <= kSure || row < valid;
     if ((pass + 1) * kRowsPerPass <= kRows || row < kRows) {
       copy_chunk<kCopyBytes>(to, valid_row ? from : source, valid_row);
     }

@@ -31,7 +31,7 @@ constexpr KernelCase kCases[] = {
     {"bf16 b=4 h=16 n=2048 d=128 layout=bnhd causal lse", ""},
     {"bf16 b=64 h=3 n=49 d=32 layout=bnhd bias=bf16:1x3x49x49",
      "kHeadsPerCta=2 kWarps=8 kMinCtas=1"},
-    {"bf16 b=64 h=3 n=49 d=32 layout=bnhd bias=bf16:1x3x49x49", "kPersistent=1"},
+    {"bf16 b=64 h=3 n=49 d=32 layout=bnhd bias=bf16:1x3x49x49", "kPersistent=1 kBiasInRegisters=1"},
     {"fp16 b=2 h=3 n=196 d=80 layout=bnhd bias=fp32:2x3x196x196", ""},
     {"fp16 b=2 h=3 n=198 d=24 layout=bnhd bias=fp16:2x3x198x198 mask=bool:1x1x198x198", ""},
     {"bf16 b=2 h=3 nq=70 nk=99 d=104 layout=bnhd mask=bool:2x1x70x99 align=2 causal", ""},
