@@ -139,12 +139,6 @@ const EmbeddedFile& require_file(std::span<const EmbeddedFile> files, std::strin
                   "included, by their path from there");
 }
 
-Digest digest_of(const std::vector<EmbeddedFile>& headers) {
-  Sha256 hash;
-  for (const EmbeddedFile& header : headers) hash.add(header.path).add(header.text);
-  return hash.finish();
-}
-
 // For each embedded file the source of a main text that includes nothing else.
 std::map<std::string_view, Source> embedded_closures() {
   std::map<std::string_view, Source> closures;
@@ -165,11 +159,11 @@ std::string_view embedded_template(std::string_view path) {
 }
 
 Digest Source::digest() const {
-  return Sha256()
-      .add(std::string_view("vitune source 2"))
-      .add(main)
-      .add(headers_digest.hex())
-      .finish();
+  Sha256 hash;
+  hash.add(std::string_view("vitune source 1")).add(main);
+  hash.add(static_cast<std::int64_t>(headers.size()));
+  for (const EmbeddedFile& header : headers) hash.add(header.path).add(header.text);
+  return hash.finish();
 }
 
 Source assemble(std::string main, std::span<const EmbeddedFile> files) {
@@ -185,7 +179,6 @@ Source assemble(std::string main, std::span<const EmbeddedFile> files) {
   }
   Source source;
   for (const auto& [path, text] : closure) source.headers.push_back({path, text});
-  source.headers_digest = digest_of(source.headers);
   source.main = std::move(main);
   return source;
 }

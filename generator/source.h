@@ -24,9 +24,8 @@ std::string_view embedded_template(std::string_view path);
 struct Source {
   std::string main;
   std::vector<EmbeddedFile> headers;
-  Digest headers_digest{};  // over every header's path and text
 
-  // SHA-256 over the main text and headers_digest.
+  // SHA-256 over the main text and every header's path and text.
   Digest digest() const;
 };
 
