@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <random>
 #include <string>
 #include <thread>
@@ -91,6 +92,7 @@ struct FeatureCase {
   const char* problem;
   const char* changes;  // to the default config
 };
+void PrintTo(const FeatureCase& feature, std::ostream* out) { *out << feature.problem; }
 constexpr FeatureCase kFeatures[] = {
     {"Resident", "bf16 b=2 h=3 n=197 d=64 layout=packed",
      "kResident=1 kConstantKeys=1 kBlockN=104 kStages=1"},
