@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/config.h"
 #include "generator/attention/problem.h"
+#include "generator/parameter_space.h"
 
 namespace vitune {
 
@@ -22,6 +24,10 @@ struct AttentionFacts {
 };
 
 AttentionFacts attention_facts(const AttentionProblem& problem);
+
+// The tunables with their values; the first value of each means "without it". Each is a constant of
+// its name in the kernel's Config, but kConstantKeys: that decides whether kKeys is the count or 0.
+std::vector<Parameter> attention_parameters(const AttentionProblem& problem);
 
 // A config's tunables as numbers, with the quantities that follow from them for one problem. A
 // config that is still being put together may lack some: those have neutral values.

@@ -4,8 +4,7 @@
 // outside does.
 #include <fmt/format.h>
 
-#include <utility>
-#include <vector>
+#include <string_view>
 
 #include "core/error.h"
 #include "generator/attention/facts.h"
@@ -16,7 +15,7 @@ namespace {
 
 constexpr char kEntry[] = "vitune_attention_forward";
 
-std::string constant(const char* name, std::int64_t value) {
+std::string constant(std::string_view name, std::int64_t value) {
   return fmt::format("  static constexpr int {} = {};\n", name, value);
 }
 
@@ -32,21 +31,21 @@ std::string facts_text(const AttentionFacts& facts) {
          constant("kCopyBytes", facts.copy_bytes);
 }
 
-std::string tunables_text(const AttentionShape& shape) {
-  return flag("kResident", shape.resident) + constant("kWarps", shape.warps) +
-         constant("kRowTiles", shape.row_tiles) + constant("kBlockN", shape.block_n) +
-         constant("kStages", shape.stages) + flag("kQueryInRegisters", shape.query_in_registers) +
-         constant("kHeadsPerCta", shape.heads_per_cta) + constant("kRowSplit", shape.row_split) +
-         constant("kKeys", shape.constant_keys ? shape.nk : 0) +
-         constant("kMinCtas", shape.min_ctas) + flag("kPersistent", shape.persistent) +
-         flag("kBiasInRegisters", shape.bias_in_registers) +
-         constant("kSharedBytes", shape.shared_bytes());
+std::string tunables_text(const AttentionProblem& problem, const Config& config) {
+  const AttentionShape shape(problem, config);
+  std::string text;
+  for (const Parameter& parameter : attention_parameters(problem)) {
+    // A config stored before a tunable existed does without it.
+    const std::int64_t value = config.find(parameter.name).value_or(parameter.values.front());
+    text += parameter.name == "kConstantKeys" ? constant("kKeys", value ? problem.nk : 0)
+                                              : constant(parameter.name, value);
+  }
+  return text + constant("kSharedBytes", shape.shared_bytes());
 }
 
 }  // namespace
 
 std::string attention_source(const AttentionProblem& problem, const Config& config) {
-  const AttentionShape shape(problem, config);
   return fmt::format(
       "namespace vitune {{\nstruct Config {{\n{}{}}};\n}}  // namespace vitune\n\n"
       "#include \"attention/forward_sm80.cuh\"\n\n"
@@ -54,7 +53,7 @@ std::string attention_source(const AttentionProblem& problem, const Config& conf
       "vitune::Config::kMinCtas)\n"
       "{}(const __grid_constant__ vitune::AttentionParams params) {{\n"
       "  vitune::forward<vitune::Config>(params);\n}}\n",
-      facts_text(attention_facts(problem)), tunables_text(shape), kEntry);
+      facts_text(attention_facts(problem)), tunables_text(problem, config), kEntry);
 }
 
 CompileRequest attention_compile_request(const AttentionProblem& problem, const Config& config,

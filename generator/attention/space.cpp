@@ -1,8 +1,8 @@
 // generator/attention/space.cpp -- The tunables of the attention kernels and the rules between
 // them.
 //
-// Adding a parameter: one entry in parameters(), one in templates/attention/config.cuh, one in
-// facts.h, and the code that reads it (docs/add_a_parameter.md).
+// Adding a parameter: one entry in attention_parameters(), one in templates/attention/config.cuh,
+// and the code that reads it (docs/add_a_parameter.md).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,28 +26,6 @@ std::vector<std::int64_t> key_steps(std::int64_t nk) {
     if (width >= 32 && width <= 208) widths.insert(width);
   }
   return {widths.begin(), widths.end()};
-}
-
-std::vector<Parameter> parameters(const AttentionProblem& problem) {
-  const auto numbers = [](std::string name, std::vector<std::int64_t> values, std::string doc) {
-    return Parameter{.name = std::move(name), .values = std::move(values), .doc = std::move(doc)};
-  };
-  return {
-      numbers("kResident", {0, 1},
-              "0: K and V stream through; 1: all of a head's K and V are resident"),
-      numbers("kConstantKeys", {0, 1}, "1: the token count is a constant of the kernel"),
-      numbers("kWarps", {1, 2, 4, 8, 16}, "warps per CTA"),
-      numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),
-      numbers("kBlockN", key_steps(problem.nk), "keys per step"),
-      numbers("kStages", {1, 2, 3}, "K/V tiles (streaming) or query tiles (resident) in flight"),
-      numbers("kQueryInRegisters", {0, 1}, "1: query fragments stay in registers"),
-      numbers("kHeadsPerCta", {1, 2, 4, 8}, "heads (windows) a resident CTA works on at once"),
-      numbers("kRowSplit", {1, 2, 4, 8, 16}, "CTAs that share the rows of a head (resident)"),
-      numbers("kMinCtas", {1, 2, 3, 4, 5, 6, 8, 12, 16},
-              "CTAs per SM the compiler leaves room for"),
-      numbers("kPersistent", {0, 1}, "1: CTAs walk over many work items"),
-      numbers("kBiasInRegisters", {0, 1}, "1: a warp keeps its rows' bias for the next item"),
-  };
 }
 
 // Registers per thread that `ctas` CTAs per SM leave.
@@ -240,8 +218,30 @@ std::vector<Constraint> constraints(const AttentionProblem& problem, const Devic
 
 }  // namespace
 
+std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
+  const auto numbers = [](std::string name, std::vector<std::int64_t> values, std::string doc) {
+    return Parameter{.name = std::move(name), .values = std::move(values), .doc = std::move(doc)};
+  };
+  return {
+      numbers("kResident", {0, 1},
+              "0: K and V stream through; 1: all of a head's K and V are resident"),
+      numbers("kConstantKeys", {0, 1}, "1: the token count is a constant of the kernel"),
+      numbers("kWarps", {1, 2, 4, 8, 16}, "warps per CTA"),
+      numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),
+      numbers("kBlockN", key_steps(problem.nk), "keys per step"),
+      numbers("kStages", {1, 2, 3}, "K/V tiles (streaming) or query tiles (resident) in flight"),
+      numbers("kQueryInRegisters", {0, 1}, "1: query fragments stay in registers"),
+      numbers("kHeadsPerCta", {1, 2, 4, 8}, "heads (windows) a resident CTA works on at once"),
+      numbers("kRowSplit", {1, 2, 4, 8, 16}, "CTAs that share the rows of a head (resident)"),
+      numbers("kMinCtas", {1, 2, 3, 4, 5, 6, 8, 12, 16},
+              "CTAs per SM the compiler leaves room for"),
+      numbers("kPersistent", {0, 1}, "1: CTAs walk over many work items"),
+      numbers("kBiasInRegisters", {0, 1}, "1: a warp keeps its rows' bias for the next item"),
+  };
+}
+
 ParameterSpace attention_space(const AttentionProblem& problem, const DeviceInfo& device) {
-  return ParameterSpace(parameters(problem), constraints(problem, device));
+  return ParameterSpace(attention_parameters(problem), constraints(problem, device));
 }
 
 }  // namespace vitune
