@@ -7,6 +7,7 @@
 
 #include "core/child_process.h"
 #include "core/cuda_driver.h"
+#include "core/device_facts.h"
 #include "core/error.h"
 
 namespace vitune {
@@ -19,40 +20,18 @@ constexpr std::uint32_t kAnswer = 1;
 constexpr std::chrono::seconds kDeadline{20};
 
 json device_json(const DeviceInfo& device) {
-  return {{"cc_major", device.cc_major},
-          {"cc_minor", device.cc_minor},
-          {"sm_count", device.sm_count},
-          {"shared_per_block", device.shared_per_block},
-          {"shared_per_sm", device.shared_per_sm},
-          {"registers_per_sm", device.registers_per_sm},
-          {"threads_per_sm", device.threads_per_sm},
-          {"l2_bytes", device.l2_bytes},
-          {"memory_bus_bits", device.memory_bus_bits},
-          {"memory_clock_khz", device.memory_clock_khz},
-          {"clock_khz", device.clock_khz},
-          {"name", device.name},
-          {"uuid", device.uuid},
-          {"memory_bytes", device.memory_bytes},
-          {"driver_version", device.driver_version}};
+  json facts = {{"name", device.name}, {"uuid", device.uuid}};
+  for (const DeviceFact& fact : device_facts()) facts[fact.name] = fact.get(device);
+  return facts;
 }
 
 DeviceInfo device_from_json(const json& value) {
   DeviceInfo device;
-  value.at("cc_major").get_to(device.cc_major);
-  value.at("cc_minor").get_to(device.cc_minor);
-  value.at("sm_count").get_to(device.sm_count);
-  value.at("shared_per_block").get_to(device.shared_per_block);
-  value.at("shared_per_sm").get_to(device.shared_per_sm);
-  value.at("registers_per_sm").get_to(device.registers_per_sm);
-  value.at("threads_per_sm").get_to(device.threads_per_sm);
-  value.at("l2_bytes").get_to(device.l2_bytes);
-  value.at("memory_bus_bits").get_to(device.memory_bus_bits);
-  value.at("memory_clock_khz").get_to(device.memory_clock_khz);
-  value.at("clock_khz").get_to(device.clock_khz);
   value.at("name").get_to(device.name);
   value.at("uuid").get_to(device.uuid);
-  value.at("memory_bytes").get_to(device.memory_bytes);
-  value.at("driver_version").get_to(device.driver_version);
+  for (const DeviceFact& fact : device_facts()) {
+    fact.set(device, value.at(fact.name).get<std::int64_t>());
+  }
   return device;
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/device_facts.h"
 #include "db/json_format.h"
 #include "db/store_state.h"
 
@@ -44,20 +45,9 @@ void add_evidence(Json& json, const Measurement& measurement, const ErrorFigures
 }
 
 Json device_json(const DeviceInfo& device) {
-  return {{"cc_major", device.cc_major},
-          {"cc_minor", device.cc_minor},
-          {"sm_count", device.sm_count},
-          {"shared_per_block", device.shared_per_block},
-          {"shared_per_sm", device.shared_per_sm},
-          {"registers_per_sm", device.registers_per_sm},
-          {"threads_per_sm", device.threads_per_sm},
-          {"l2_bytes", device.l2_bytes},
-          {"memory_bus_bits", device.memory_bus_bits},
-          {"memory_clock_khz", device.memory_clock_khz},
-          {"clock_khz", device.clock_khz},
-          {"name", label(device.name)},
-          {"memory_bytes", device.memory_bytes},
-          {"driver_version", device.driver_version}};
+  Json json{{"name", label(device.name)}};
+  for (const DeviceFact& fact : device_facts()) json[fact.name] = fact.get(device);
+  return json;
 }
 
 Json trial_json(const Trial& trial) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "core/device_facts.h"
 #include "core/error.h"
 #include "tuner/cbor.h"
 
@@ -114,42 +115,20 @@ TrialStatus status_of(const Fields& fields) {
   return *status;
 }
 
-json pack_device(const DeviceInfo& d) {
-  return {{"cc_major", d.cc_major},
-          {"cc_minor", d.cc_minor},
-          {"sm_count", d.sm_count},
-          {"shared_per_block", d.shared_per_block},
-          {"shared_per_sm", d.shared_per_sm},
-          {"registers_per_sm", d.registers_per_sm},
-          {"threads_per_sm", d.threads_per_sm},
-          {"l2_bytes", d.l2_bytes},
-          {"memory_bus_bits", d.memory_bus_bits},
-          {"memory_clock_khz", d.memory_clock_khz},
-          {"clock_khz", d.clock_khz},
-          {"name", d.name},
-          {"uuid", d.uuid},
-          {"memory_bytes", d.memory_bytes},
-          {"driver_version", d.driver_version}};
+json pack_device(const DeviceInfo& device) {
+  json packed = {{"name", device.name}, {"uuid", device.uuid}};
+  for (const DeviceFact& fact : device_facts()) packed[fact.name] = fact.get(device);
+  return packed;
 }
 
-DeviceInfo unpack_device(const Fields& f) {
-  DeviceInfo d;
-  d.cc_major = f.small("cc_major", 0, kInt);
-  d.cc_minor = f.small("cc_minor", 0, kInt);
-  d.sm_count = f.small("sm_count", 0, kInt);
-  d.shared_per_block = f.integer("shared_per_block", 0, kInt64);
-  d.shared_per_sm = f.integer("shared_per_sm", 0, kInt64);
-  d.registers_per_sm = f.integer("registers_per_sm", 0, kInt64);
-  d.threads_per_sm = f.small("threads_per_sm", 0, kInt);
-  d.l2_bytes = f.integer("l2_bytes", 0, kInt64);
-  d.memory_bus_bits = f.small("memory_bus_bits", 0, kInt);
-  d.memory_clock_khz = f.small("memory_clock_khz", 0, kInt);
-  d.clock_khz = f.small("clock_khz", 0, kInt);
-  d.name = f.text("name");
-  d.uuid = f.text("uuid");
-  d.memory_bytes = f.integer("memory_bytes", 0, kInt64);
-  d.driver_version = f.small("driver_version", 0, kInt);
-  return d;
+DeviceInfo unpack_device(const Fields& fields) {
+  DeviceInfo device;
+  device.name = fields.text("name");
+  device.uuid = fields.text("uuid");
+  for (const DeviceFact& fact : device_facts()) {
+    fact.set(device, fields.integer(fact.name.c_str(), 0, fact.most));
+  }
+  return device;
 }
 
 json pack_effort(const MeasureEffort& e) {

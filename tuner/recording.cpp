@@ -12,6 +12,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/device_facts.h"
 #include "core/error.h"
 #include "tuner/recording_format.h"
 
@@ -97,7 +98,7 @@ json problem_json(const RecordedProblem& problem) {
 
 json device_json(const DeviceInfo& device) {
   json facts = {{"name", device.name}};
-  for (const auto& fact : recording_format::device_facts()) facts[fact.name] = fact.get(device);
+  for (const auto& fact : device_facts()) facts[fact.name] = fact.get(device);
   return facts;
 }
 

@@ -2,12 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
-
-#include "core/device_info.h"
 
 namespace vitune::recording_format {
 
@@ -22,14 +18,6 @@ inline constexpr std::size_t kMaxCandidates = 200000;  // of one problem
 inline constexpr std::size_t kMaxParameters = 64;
 inline constexpr std::size_t kMaxText = 2048;  // characters of any one text
 
-// One integer of DeviceInfo by name.
-struct DeviceFact {
-  std::string name;
-  std::function<std::int64_t(const DeviceInfo&)> get;
-  std::function<void(DeviceInfo&, std::int64_t)> set;
-};
-
-const std::vector<DeviceFact>& device_facts();
 const std::vector<std::string>& column_names();
 
 }  // namespace vitune::recording_format

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/device_facts.h"
 #include "core/error.h"
 #include "tuner/recording.h"
 #include "tuner/recording_format.h"
@@ -210,14 +211,15 @@ RecordedProblem read_problem(const json& object) {
   return problem;
 }
 
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+
 DeviceInfo read_device(const json& object) {
   DeviceInfo device;
   device.name = text_member(object, "name");
   for (const auto& fact : device_facts()) {
     const auto at = object.find(fact.name);
     if (at == object.end()) reject(fmt::format("the device has no \"{}\"", fact.name));
-    const bool wide = fact.name.ends_with("bytes") || fact.name.starts_with("shared");
-    fact.set(device, integer(*at, fact.name.c_str(), 0, wide ? std::int64_t{1} << 50 : INT32_MAX));
+    fact.set(device, integer(*at, fact.name.c_str(), 0, std::min(fact.most, kMostBytes)));
   }
   return device;
 }
