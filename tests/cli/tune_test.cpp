@@ -25,10 +25,16 @@ const std::vector<std::string> kProblems = {
 constexpr std::size_t kConfigs = 1500;  // of each problem; enough to be killed in the middle
 // Invented intervals reach 1 % to each side; configs whose intervals meet are tied.
 constexpr double kTie = 0.02;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int kKills = 60;
+constexpr unsigned kSlower = 6;  // than without a sanitizer
+#else
 constexpr int kKills = 200;
+constexpr unsigned kSlower = 1;
+#endif
 // Microseconds after the first write: most kills fall into one transaction, every fourth after
 // some.
-constexpr unsigned kKillSoon = 20000, kKillLate = 500000;
+constexpr unsigned kKillSoon = 20000 * kSlower, kKillLate = 500000 * kSlower;
 constexpr int kInterrupts = 30;
 
 class TuneTest : public CommandTest {
