@@ -89,8 +89,8 @@ std::string group_overview(const std::vector<Verb>& verbs, const std::string& gr
   names.insert(names.end(), {"help", "version"});
   const auto nearest = nearest_name(arguments[0], names);
   throw Error(ErrorCode::kUsage,
-              fmt::format("'{}' is not a verb of vitune{}; see 'vitune help'", arguments[0],
-                          nearest ? fmt::format("; did you mean '{}'?", *nearest) : ""));
+              fmt::format("'{}' is not a verb of vitune{} See 'vitune help'", arguments[0],
+                          nearest ? fmt::format("; did you mean '{}'?", *nearest) : "."));
 }
 
 // Prints through a console, so that a full disk or a closed pipe is noticed.

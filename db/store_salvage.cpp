@@ -124,7 +124,7 @@ std::int64_t Store::salvage(const fs::path& path, const LogSink& log_sink) {
         throw DatabaseError(DatabaseFault::kForeign,
                             "database " + resolved.string() +
                                 ": salvaging it: not one row of a vitune database was found; it is "
-                                "left as it is");
+                                "left as it is; move it away to start with an empty database");
       }
       transaction.commit();
       kept = replace_file(resolved, fresh);

@@ -19,6 +19,10 @@
 namespace vitune {
 namespace {
 
+using test::compile_one;
+using test::job;
+using test::kPatience;
+
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using test::elf_image;
@@ -34,7 +38,6 @@ constexpr int kSlowness = 1;
 
 constexpr int kRounds = 2;                          // of all mischief; 1,000 for a soak
 constexpr milliseconds kDeadline{400 * kSlowness};  // of a job that never ends
-constexpr milliseconds kPatience{30000};            // for what should come much sooner
 
 CompilePoolOptions fake(const std::string& start, int workers = 1) {
   CompilePoolOptions options;
@@ -44,20 +47,6 @@ CompilePoolOptions fake(const std::string& start, int workers = 1) {
   options.worker_command = {VITUNE_FAKE_COMPILE_WORKER, start};
   return options;
 }
-
-CompileResult compile_one(CompilePool& pool, CompileRequest request) {
-  static constexpr std::uint64_t kId = 17;
-  pool.submit(kId, std::move(request));
-  auto finished = pool.wait(kPatience);
-  if (!finished) {
-    ADD_FAILURE() << "nothing within " << kPatience.count() << " ms";
-    return {};
-  }
-  EXPECT_EQ(finished->first, kId);
-  return std::move(finished->second);
-}
-
-CompileRequest job(const std::string& what) { return {Source{what, {}}, "sm_80", "k", false}; }
 
 std::size_t open_descriptors() {
   return static_cast<std::size_t>(

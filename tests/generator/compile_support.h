@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "core/env.h"
 #include "core/error.h"
+#include "generator/compile_pool.h"
 #include "generator/compiler.h"
 #include "generator/source.h"
 
@@ -32,6 +35,27 @@ inline const char* const kTemplateBlowUp =
 
 inline CompileRequest request_for(std::string main, std::string arch = "sm_80") {
   return {assemble(std::move(main)), std::move(arch), "k", false};
+}
+
+// For what should come much sooner.
+inline constexpr std::chrono::milliseconds kPatience{60000};
+
+// Submits one request and waits for its result; a failure of the test if none comes.
+inline CompileResult compile_one(CompilePool& pool, CompileRequest request) {
+  static constexpr std::uint64_t kId = 17;
+  pool.submit(kId, std::move(request));
+  auto finished = pool.wait(kPatience);
+  if (!finished) {
+    ADD_FAILURE() << "nothing within " << kPatience.count() << " ms";
+    return {};
+  }
+  EXPECT_EQ(finished->first, kId);
+  return std::move(finished->second);
+}
+
+// A request that tells the fake compile worker what to do.
+inline CompileRequest job(const std::string& what) {
+  return {Source{what, {}}, "sm_80", "k", false};
 }
 
 // The machine's compiler, or nothing where libnvrtc is not installed.

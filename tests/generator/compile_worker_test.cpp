@@ -11,6 +11,10 @@
 namespace vitune {
 namespace {
 
+using test::compile_one;
+using test::job;
+using test::kPatience;
+
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using ::testing::HasSubstr;
@@ -21,28 +25,12 @@ constexpr int kSlowness = 4;
 constexpr int kSlowness = 1;
 #endif
 
-constexpr milliseconds kPatience{60000};  // for what should come much sooner
-
 CompilePoolOptions real(int workers) {
   CompilePoolOptions options;
   options.workers = workers;
   options.worker_command = {VITUNE_FAKE_COMPILE_WORKER, "real"};
   return options;
 }
-
-CompileResult compile_one(CompilePool& pool, CompileRequest request) {
-  static constexpr std::uint64_t kId = 17;
-  pool.submit(kId, std::move(request));
-  auto finished = pool.wait(kPatience);
-  if (!finished) {
-    ADD_FAILURE() << "nothing within " << kPatience.count() << " ms";
-    return {};
-  }
-  EXPECT_EQ(finished->first, kId);
-  return std::move(finished->second);
-}
-
-CompileRequest job(const std::string& what) { return {Source{what, {}}, "sm_80", "k", false}; }
 
 TEST(CompileWorker, CompilesForEveryArchitectureJustAsTheCompilerItselfDoes) {
   VITUNE_REQUIRE_COMPILER(compiler);
