@@ -8,7 +8,7 @@ set -euo pipefail
 
 purpose=${1:-build}
 packages=(g++ cmake ninja-build make pkg-config git libboost-program-options-dev libfmt-dev
-          nlohmann-json3-dev libsqlite3-dev libzstd-dev libspdlog-dev libssl-dev libgtest-dev
+          nlohmann-json3-dev libsqlite3-dev libzstd-dev libspdlog-dev libssl-dev libxxhash-dev libgtest-dev
           libgmock-dev libbenchmark-dev)
 case $purpose in
   build) ;;

@@ -47,6 +47,9 @@ void resolve_device_functions(void* library, DriverApi& api) {
   resolve(library, "cuDevicePrimaryCtxRetain", api.device_primary_ctx_retain);
   resolve(library, "cuDevicePrimaryCtxRelease_v2", api.device_primary_ctx_release);
   resolve(library, "cuCtxSetCurrent", api.ctx_set_current);
+  resolve(library, "cuCtxGetCurrent", api.ctx_get_current);
+  resolve(library, "cuCtxPushCurrent_v2", api.ctx_push_current);
+  resolve(library, "cuCtxPopCurrent_v2", api.ctx_pop_current);
   resolve(library, "cuCtxSynchronize", api.ctx_synchronize);
 }
 
@@ -54,6 +57,7 @@ void resolve_memory_functions(void* library, DriverApi& api) {
   resolve(library, "cuMemGetInfo_v2", api.mem_get_info);
   resolve(library, "cuMemAlloc_v2", api.mem_alloc);
   resolve(library, "cuMemFree_v2", api.mem_free);
+  resolve(library, "cuPointerGetAttribute", api.pointer_get_attribute);
   resolve(library, "cuMemcpyHtoD_v2", api.memcpy_htod);
   resolve(library, "cuMemcpyDtoH_v2", api.memcpy_dtoh);
   resolve(library, "cuMemcpyDtoDAsync_v2", api.memcpy_dtod_async);
@@ -67,6 +71,7 @@ void resolve_stream_functions(void* library, DriverApi& api) {
   resolve(library, "cuStreamSynchronize", api.stream_synchronize);
   resolve(library, "cuStreamBeginCapture_v2", api.stream_begin_capture);
   resolve(library, "cuStreamEndCapture", api.stream_end_capture);
+  resolve(library, "cuStreamIsCapturing", api.stream_is_capturing);
   resolve(library, "cuEventCreate", api.event_create);
   resolve(library, "cuEventDestroy_v2", api.event_destroy);
   resolve(library, "cuEventRecord", api.event_record);

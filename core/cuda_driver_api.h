@@ -34,11 +34,18 @@ enum CuFunctionAttribute : int {
   kCuPreferredSharedMemoryCarveout = 9,
 };
 
+// Pointer attributes (CUpointer_attribute).
+enum CuPointerAttribute : int {
+  kCuPointerMemoryType = 2,
+  kCuPointerDeviceOrdinal = 9,
+};
+
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuErrorNoDevice = 100;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
 inline constexpr unsigned kCuEventDefault = 0;
 inline constexpr int kCuStreamCaptureModeThreadLocal = 1;
+inline constexpr int kCuStreamCaptureStatusNone = 0;
 inline constexpr int kCuSharedMemoryCarveoutMaxShared = 100;  // percent
 
 // As CUuuid.
@@ -61,11 +68,15 @@ struct DriverApi {
   CuResult (*device_primary_ctx_retain)(CuContextTag** context, CuDevice device);
   CuResult (*device_primary_ctx_release)(CuDevice device);
   CuResult (*ctx_set_current)(CuContextTag* context);
+  CuResult (*ctx_get_current)(CuContextTag** context);
+  CuResult (*ctx_push_current)(CuContextTag* context);
+  CuResult (*ctx_pop_current)(CuContextTag** context);
   CuResult (*ctx_synchronize)();
 
   CuResult (*mem_get_info)(std::size_t* free, std::size_t* total);
   CuResult (*mem_alloc)(CuPointer* address, std::size_t bytes);
   CuResult (*mem_free)(CuPointer address);
+  CuResult (*pointer_get_attribute)(void* data, CuPointerAttribute attribute, CuPointer address);
   CuResult (*memcpy_htod)(CuPointer destination, const void* source, std::size_t bytes);
   CuResult (*memcpy_dtoh)(void* destination, CuPointer source, std::size_t bytes);
   CuResult (*memcpy_dtod_async)(CuPointer destination, CuPointer source, std::size_t bytes,
@@ -80,6 +91,7 @@ struct DriverApi {
   CuResult (*stream_synchronize)(CuStreamTag* stream);
   CuResult (*stream_begin_capture)(CuStreamTag* stream, int mode);
   CuResult (*stream_end_capture)(CuStreamTag* stream, CuGraphTag** graph);
+  CuResult (*stream_is_capturing)(CuStreamTag* stream, int* status);
   CuResult (*event_create)(CuEventTag** event, unsigned flags);
   CuResult (*event_destroy)(CuEventTag* event);
   CuResult (*event_record)(CuEventTag* event, CuStreamTag* stream);

@@ -64,9 +64,18 @@ int CudaKernel::resident_ctas(int threads, std::uint32_t shared_bytes) const {
   return ctas;
 }
 
+CuResult CudaKernel::try_launch(const LaunchShape& shape, const void* params,
+                                CuStreamTag* stream) const noexcept {
+  // The driver reads the parameters during the call but declares them writable.
+  void* parameters[] = {const_cast<void*>(params)};
+  return driver_->api().launch_kernel(function_, shape.grid[0], shape.grid[1], shape.grid[2],
+                                      shape.block[0], shape.block[1], shape.block[2],
+                                      shape.shared_bytes, stream, parameters, nullptr);
+}
+
 void CudaKernel::launch(const LaunchShape& shape, const void* params,
                         const CudaStream& stream) const {
-  launch(shape, std::span<const void* const>(&params, 1), stream);
+  driver_->check(try_launch(shape, params, stream.get()), "cuLaunchKernel");
 }
 
 void CudaKernel::launch(const LaunchShape& shape, std::span<const void* const> arguments,

@@ -35,6 +35,10 @@ struct Ours<CUfunction_attribute> {
   using type = CuFunctionAttribute;
 };
 template <>
+struct Ours<CUpointer_attribute> {
+  using type = CuPointerAttribute;
+};
+template <>
 struct Ours<CUuuid> {
   using type = CuUuid;
 };
@@ -100,10 +104,14 @@ EXPECT_SAME_SIGNATURE(device_get_attribute, cuDeviceGetAttribute);
 EXPECT_SAME_SIGNATURE(device_primary_ctx_retain, cuDevicePrimaryCtxRetain);
 EXPECT_SAME_SIGNATURE(device_primary_ctx_release, cuDevicePrimaryCtxRelease);
 EXPECT_SAME_SIGNATURE(ctx_set_current, cuCtxSetCurrent);
+EXPECT_SAME_SIGNATURE(ctx_get_current, cuCtxGetCurrent);
+EXPECT_SAME_SIGNATURE(ctx_push_current, cuCtxPushCurrent);
+EXPECT_SAME_SIGNATURE(ctx_pop_current, cuCtxPopCurrent);
 EXPECT_SAME_SIGNATURE(ctx_synchronize, cuCtxSynchronize);
 EXPECT_SAME_SIGNATURE(mem_get_info, cuMemGetInfo);
 EXPECT_SAME_SIGNATURE(mem_alloc, cuMemAlloc);
 EXPECT_SAME_SIGNATURE(mem_free, cuMemFree);
+EXPECT_SAME_SIGNATURE(pointer_get_attribute, cuPointerGetAttribute);
 EXPECT_SAME_SIGNATURE(memcpy_htod, cuMemcpyHtoD);
 EXPECT_SAME_SIGNATURE(memcpy_dtoh, cuMemcpyDtoH);
 EXPECT_SAME_SIGNATURE(memcpy_dtod_async, cuMemcpyDtoDAsync);
@@ -114,6 +122,7 @@ EXPECT_SAME_SIGNATURE(stream_destroy, cuStreamDestroy);
 EXPECT_SAME_SIGNATURE(stream_synchronize, cuStreamSynchronize);
 EXPECT_SAME_SIGNATURE(stream_begin_capture, cuStreamBeginCapture);
 EXPECT_SAME_SIGNATURE(stream_end_capture, cuStreamEndCapture);
+EXPECT_SAME_SIGNATURE(stream_is_capturing, cuStreamIsCapturing);
 EXPECT_SAME_SIGNATURE(event_create, cuEventCreate);
 EXPECT_SAME_SIGNATURE(event_destroy, cuEventDestroy);
 EXPECT_SAME_SIGNATURE(event_record, cuEventRecord);
@@ -131,7 +140,7 @@ EXPECT_SAME_SIGNATURE(graph_launch, cuGraphLaunch);
 EXPECT_SAME_SIGNATURE(graph_destroy, cuGraphDestroy);
 EXPECT_SAME_SIGNATURE(graph_exec_destroy, cuGraphExecDestroy);
 // No member is missing above.
-static_assert(sizeof(DriverApi) == 43 * sizeof(void*));
+static_assert(sizeof(DriverApi) == 48 * sizeof(void*));
 
 static_assert(sizeof(CuResult) == sizeof(CUresult) && sizeof(CuDevice) == sizeof(CUdevice));
 static_assert(sizeof(CuPointer) == sizeof(CUdeviceptr) && sizeof(CuUuid) == sizeof(CUuuid));
@@ -161,6 +170,9 @@ TEST(CudaAbiTest, ConstantsAreThoseOfTheToolkit) {
       {kCuStreamNonBlocking, CU_STREAM_NON_BLOCKING},
       {kCuEventDefault, CU_EVENT_DEFAULT},
       {kCuStreamCaptureModeThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL},
+      {kCuStreamCaptureStatusNone, CU_STREAM_CAPTURE_STATUS_NONE},
+      {kCuPointerMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE},
+      {kCuPointerDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL},
       {kCuSharedMemoryCarveoutMaxShared, CU_SHAREDMEM_CARVEOUT_MAX_SHARED},
   };
   for (const auto& [ours, theirs] : kConstants) EXPECT_EQ(ours, theirs);

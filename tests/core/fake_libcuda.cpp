@@ -87,6 +87,13 @@ CuResult cuDevicePrimaryCtxRetain(CuContextTag** context, CuDevice) {
 }
 CuResult cuDevicePrimaryCtxRelease_v2(CuDevice) { return --state.live, step(); }
 CuResult cuCtxSetCurrent(CuContextTag*) { return step(); }
+CuResult cuCtxGetCurrent(CuContextTag** context) {
+  return *context = reinterpret_cast<CuContextTag*>(&state), step();
+}
+CuResult cuCtxPushCurrent_v2(CuContextTag*) { return step(); }
+CuResult cuCtxPopCurrent_v2(CuContextTag** context) {
+  return *context = reinterpret_cast<CuContextTag*>(&state), step();
+}
 CuResult cuCtxSynchronize() { return step(); }
 
 CuResult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
@@ -99,6 +106,9 @@ CuResult cuMemAlloc_v2(CuPointer* address, std::size_t bytes) {
   return kCuSuccess;
 }
 CuResult cuMemFree_v2(CuPointer address) { return destroy(reinterpret_cast<char*>(address)); }
+CuResult cuPointerGetAttribute(void* data, CuPointerAttribute, CuPointer) {
+  return *static_cast<int*>(data) = 0, step();
+}
 CuResult cuMemcpyHtoD_v2(CuPointer destination, const void* source, std::size_t bytes) {
   return std::memcpy(reinterpret_cast<void*>(destination), source, bytes), step();
 }
@@ -133,6 +143,9 @@ CuResult cuStreamBeginCapture_v2(CuStreamTag*, int mode) {
 CuResult cuStreamEndCapture(CuStreamTag*, CuGraphTag** graph) {
   state.capturing = false;
   return make(graph);
+}
+CuResult cuStreamIsCapturing(CuStreamTag*, int* status) {
+  return *status = state.capturing ? 1 : 0, step();
 }
 CuResult cuEventCreate(CuEventTag** event, unsigned) { return make(event); }
 CuResult cuEventDestroy_v2(CuEventTag* event) { return destroy(event); }

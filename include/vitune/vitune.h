@@ -1,0 +1,284 @@
+// include/vitune/vitune.h -- The C interface of libvitune: fused attention from a tuned kernel.
+//
+// Plain C99. A program makes one context per GPU, describes an attention problem once and calls
+// vitune_attention_forward() with device pointers and its own stream. The context finds the kernel
+// in a database that `vitune tune` filled; a problem that was never tuned is served by the kernel
+// predicted to be fastest among those tuned for its class, else by a default one.
+//
+//   vitune_context* context = NULL;
+//   vitune_context_create(NULL, &context);
+//   vitune_attention_desc desc = VITUNE_ATTENTION_DESC_INIT;
+//   desc.batch = 32, desc.heads = 12, desc.nq = desc.nk = 197, desc.d = 64;
+//   desc.q = desc.k = desc.v = vitune_packed_strides(12, 197, 64);
+//   desc.o = vitune_bnhd_strides(12, 197, 64);
+//   vitune_attention_forward(context, &desc, q, k, v, NULL, NULL, out, NULL, stream);
+//
+// Versions: every struct begins with its size in bytes, which the INIT macros fill in; fields are
+// only ever added at the end, and zero means "as before". A newer library serves older programs.
+//
+// Errors: every function that can fail returns a vitune_status; vitune_last_error() then has a
+// sentence. No call crashes on a bad argument that can be told from a good one without reading
+// through the pointer of a tensor.
+//
+// Threads: a context may be used by any number of threads at once. vitune_context_destroy() must
+// be the last call on it. See docs/using_the_library.md on streams, graphs and errors.
+#ifndef VITUNE_VITUNE_H_
+#define VITUNE_VITUNE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define VITUNE_VERSION_MAJOR 0
+#define VITUNE_VERSION_MINOR 1
+#define VITUNE_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define VITUNE_API __attribute__((visibility("default")))
+#else
+#define VITUNE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// What became of a call.
+typedef int32_t vitune_status;
+enum {
+  VITUNE_OK = 0,
+  VITUNE_INVALID_ARGUMENT = 1,  // null, misaligned, overlapping, contradictory, wrong size
+  VITUNE_UNSUPPORTED = 2,       // well formed, but outside what the kernels do
+  VITUNE_NO_DEVICE = 3,         // no driver, no such GPU, or a pointer of another one
+  VITUNE_NOT_PREPARED = 4,     // nothing is loaded for this problem, and loading is not allowed now
+  VITUNE_NO_COMPILER = 5,      // no stored kernel fits and libnvrtc cannot be opened
+  VITUNE_DATABASE = 6,         // the database is damaged, foreign, newer or locked
+  VITUNE_DEVICE_ERROR = 7,     // a call of the CUDA driver failed
+  VITUNE_INVALID_CONTEXT = 8,  // null, destroyed, or made before a fork()
+  VITUNE_OUT_OF_MEMORY = 9,    // host memory
+  VITUNE_DISABLED = 10,        // VITUNE_DISABLE is set in the environment
+  VITUNE_INTERNAL = 11         // a fault of the library: please report it
+};
+
+// Element types. q, k, v and out are VITUNE_BF16 or VITUNE_FP16.
+enum { VITUNE_NONE = 0, VITUNE_BF16 = 1, VITUNE_FP16 = 2, VITUNE_FP32 = 3, VITUNE_BOOL = 4 };
+
+// What serves a problem without a verified winner of its own.
+enum {
+  VITUNE_ON_MISS_ENVIRONMENT = 0,  // as VITUNE_MISS says; nearest if that is not set
+  VITUNE_ON_MISS_NEAREST = 1,      // the tuned kernel predicted to be fastest, else a default one
+  VITUNE_ON_MISS_DEFAULT = 2,      // always a default kernel
+  VITUNE_ON_MISS_COMPILE = 3,      // as nearest, and compile it even where a stored one would do
+  VITUNE_ON_MISS_ERROR = 4         // VITUNE_NOT_PREPARED
+};
+
+// What other threads do while one loads the kernel of a problem for the first time.
+enum { VITUNE_ON_BUSY_WAIT = 0, VITUNE_ON_BUSY_DEFAULT = 1 };
+
+// Which of the two timings chose the winner.
+enum { VITUNE_COLD = 0, VITUNE_WARM = 1 };
+
+// How a kernel was found.
+enum {
+  VITUNE_EXACT = 1,    // tuned for this very problem on this kind of GPU
+  VITUNE_NEAREST = 2,  // tuned for another problem of its class, predicted to be fastest here
+  VITUNE_DEFAULT = 3   // not tuned
+};
+
+enum { VITUNE_LOG_DEBUG = 0, VITUNE_LOG_INFO = 1, VITUNE_LOG_WARNING = 2, VITUNE_LOG_ERROR = 3 };
+
+// Receives the library's messages, from any thread, one at a time per context; it must not call
+// back into the context. `message` is UTF-8, valid during the call only.
+typedef void (*vitune_log_callback)(void* user, int32_t level, const char* message);
+
+// How a context works. All zeros but `size` is a good choice.
+typedef struct vitune_context_options {
+  size_t size;                   // sizeof(vitune_context_options)
+  int32_t device;                // ordinal of the GPU, as the driver counts
+  int32_t objective;             // VITUNE_COLD or VITUNE_WARM
+  int32_t on_miss;               // VITUNE_ON_MISS_...
+  int32_t on_busy;               // VITUNE_ON_BUSY_...
+  int32_t read_only;             // 1: never writes the database, not even what was missed
+  int32_t no_compile;            // 1: never opens libnvrtc; only stored kernels are used
+  int32_t check_pointers;        // 1: asks the driver about every pointer of every call (slow); 0:
+                                 // of the first call of each problem only
+  int32_t refresh_seconds;       // > 0: one thread looks for new winners that often; 0: only
+                                 // vitune_context_refresh() does
+  const char* database;          // path; NULL: VITUNE_DB and so on (docs/environment.md)
+  const char* shipped_database;  // read-only layer below it; NULL: the one installed with the
+                                 // library, "": none
+  vitune_log_callback log;       // NULL: warnings and errors go to stderr
+  void* log_user;
+} vitune_context_options;
+#define VITUNE_CONTEXT_OPTIONS_INIT \
+  { sizeof(vitune_context_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
+
+// Strides in elements of a [batch, head, row, d] tensor whose last dimension is contiguous.
+typedef struct vitune_strides {
+  int64_t batch;
+  int64_t head;
+  int64_t row;
+} vitune_strides;
+
+// An attention problem: out = softmax(scale * q k^T + bias, where mask and causal leave) v.
+//
+// Shapes: q, out [batch, heads, nq, d]; k, v [batch, kv_heads, nk, d]; bias and mask broadcast to
+// [batch, heads, nq, nk]; lse [batch, heads, nq], fp32, contiguous. The sums and the softmax are
+// fp32. Semantics are those of PyTorch's scaled_dot_product_attention with causal aligned top left;
+// a row without any key gives 0, and -inf as its log-sum-exp.
+typedef struct vitune_attention_desc {
+  size_t size;       // sizeof(vitune_attention_desc)
+  int32_t dtype;     // VITUNE_BF16 or VITUNE_FP16
+  int32_t causal;    // 1: query i sees keys 0..i
+  int64_t batch;     // >= 1
+  int64_t heads;     // >= 1
+  int64_t kv_heads;  // divides heads; 0: as many as heads
+  int64_t nq;        // query rows
+  int64_t nk;        // key rows
+  int64_t d;         // head size of q and k: 8 to 128 in steps of 8
+  int64_t dv;        // head size of v and out; 0: d. Must equal d
+  double scale;      // of q k^T; 0: 1 / sqrt(d)
+  vitune_strides q, k, v, o;
+  int32_t bias_type;  // VITUNE_NONE, VITUNE_BF16, VITUNE_FP16 or VITUNE_FP32; added after scaling
+  int32_t mask_type;  // VITUNE_NONE or VITUNE_BOOL: one byte, nonzero = attend
+  int64_t bias_batches;     // batch entries of bias: batch b uses entry b % bias_batches; 0: batch
+  int64_t mask_batches;     // the same of mask
+  int64_t bias_strides[4];  // of batch entry, head, query row, key, in elements; 0 broadcasts
+  int64_t mask_strides[4];
+  int32_t lse;        // 1: also writes the natural log-sum-exp of each row
+  int32_t alignment;  // vitune_prepare, vitune_query: what q, k, v, o will be aligned to, in
+                      // bytes: 2, 4, 8 or 16; 0: 16. A call looks at its pointers instead
+  // Sizes of the buffers in bytes, counted from the pointers; 0: not stated. What is stated is
+  // checked: a view that reaches beyond its buffer is VITUNE_INVALID_ARGUMENT.
+  int64_t q_bytes, k_bytes, v_bytes, o_bytes, bias_bytes, mask_bytes, lse_bytes;
+} vitune_attention_desc;
+#define VITUNE_ATTENTION_DESC_INIT                                                                 \
+  {                                                                                                \
+    sizeof(vitune_attention_desc), VITUNE_BF16, 0, 1, 1, 0, 1, 1, 64, 0, 0.0, {0, 0, 0},           \
+        {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0, 0, 0, 0, {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0, 0, 0, 0, 0, \
+        0, 0, 0                                                                                    \
+  }
+
+// Which kernel serves a problem, from which row, and why. Texts are UTF-8 and end with 0.
+typedef struct vitune_selection {
+  size_t size;                  // sizeof(vitune_selection)
+  int32_t outcome;              // VITUNE_EXACT, VITUNE_NEAREST or VITUNE_DEFAULT
+  int32_t loaded;               // 1: a call of this problem needs nothing more
+  int32_t compiled;             // 1: compiled by this process; 0: from a database
+  int32_t low_confidence;       // 1: clocks or neighbours moved while the row was measured
+  double cold_us, warm_us;      // of the row, on its own problem; 0: not measured
+  double predicted_us;          // of this problem by the model; 0: not predicted
+  double max_error, rms_error;  // of the row against fp64, absolute; negative: not known
+  char problem[1024];           // canonical text of the problem that was asked
+  char row[1024];               // canonical text of the row's problem; empty for VITUNE_DEFAULT
+  char config[512];             // "kBlockN=104 kWarps=4 ..."
+  char kernel_key[72];          // 64 hexadecimal digits
+  char source[32];              // where the row is: "user", "shipped"; empty for VITUNE_DEFAULT
+  char reason[512];             // one sentence: why this one, and what was passed over
+} vitune_selection;
+#define VITUNE_SELECTION_INIT \
+  { sizeof(vitune_selection), 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, "", "", "", "", "", "" }
+
+// What a context has done so far.
+typedef struct vitune_stats {
+  size_t size;           // sizeof(vitune_stats)
+  uint64_t exact_calls;  // launches, by how their kernel was found
+  uint64_t nearest_calls;
+  uint64_t default_calls;
+  uint64_t failed_calls;  // calls of vitune_attention_forward() that launched nothing
+  uint64_t problems;      // different problems (with their alignment) that were asked for
+  uint64_t kernels_loaded;
+  uint64_t kernels_compiled;
+  uint64_t rejected;  // stored kernels that were passed over: damaged, for another
+                      // architecture, of other sources, or refused by the driver
+} vitune_stats;
+#define VITUNE_STATS_INIT \
+  { sizeof(vitune_stats), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+typedef struct vitune_context vitune_context;
+
+// The version of the library that is loaded: major * 10000 + minor * 100 + patch.
+VITUNE_API int32_t vitune_version(void);
+
+// The name of a status, "VITUNE_OK" and so on; never NULL.
+VITUNE_API const char* vitune_status_name(vitune_status status);
+
+// One sentence on the last call of this thread that did not return VITUNE_OK: what was tried, on
+// what, what to do. Empty before that. Valid until the thread's next call.
+VITUNE_API const char* vitune_last_error(void);
+
+// Opens the driver and the databases and retains the GPU's primary context (so that it works beside
+// the CUDA runtime and PyTorch). `options` may be NULL. On failure *context is NULL. A database
+// that cannot be used is not a failure: one warning, and the context serves without it.
+VITUNE_API vitune_status vitune_context_create(const vitune_context_options* options,
+                                               vitune_context** context);
+
+// Writes what vitune_context_flush() would, unloads the kernels and ends the context. Graphs that
+// captured its launches must not be replayed afterwards. NULL and a context that is destroyed
+// already are VITUNE_INVALID_CONTEXT, without harm.
+VITUNE_API vitune_status vitune_context_destroy(vitune_context* context);
+
+// Finds the kernel of a problem and loads it, compiling it if need be, so that a later call only
+// launches: before the first call, and before a capture.
+VITUNE_API vitune_status vitune_prepare(vitune_context* context, const vitune_attention_desc* desc);
+
+// Launches attention on `stream` (a CUstream or cudaStream_t; NULL is the default stream) and
+// returns at once. Pointers are device addresses; `bias`, `mask` and `lse` are NULL unless the
+// description asks for them. `out` and `lse` must not overlap anything else.
+//
+// The first call of a problem prepares it. While `stream` is being captured nothing is loaded: then
+// an unprepared problem is VITUNE_NOT_PREPARED, and the capture goes on.
+VITUNE_API vitune_status vitune_attention_forward(vitune_context* context,
+                                                  const vitune_attention_desc* desc, const void* q,
+                                                  const void* k, const void* v, const void* bias,
+                                                  const void* mask, void* out, float* lse,
+                                                  void* stream);
+
+// Says which kernel would serve a problem. Loads and launches nothing.
+VITUNE_API vitune_status vitune_query(vitune_context* context, const vitune_attention_desc* desc,
+                                      vitune_selection* selection);
+
+VITUNE_API vitune_status vitune_context_stats(vitune_context* context, vitune_stats* stats);
+
+// Looks whether the databases have changed and takes over new winners of problems in use. Kernels
+// in use stay loaded until the context is destroyed, since captured graphs refer to them.
+// `changed`, if not NULL, receives the number of problems that are now served by another kernel.
+VITUNE_API vitune_status vitune_context_refresh(vitune_context* context, int32_t* changed);
+
+// Writes to the user's database which problems were asked for without a winner of their own, how
+// often, and the time they took by the model: `vitune show --misses`, `vitune tune --from-misses`.
+VITUNE_API vitune_status vitune_context_flush(vitune_context* context);
+
+// The canonical text of a problem (docs/problems.md), cut to fit `capacity` bytes with its final 0.
+// `length`, if not NULL, receives the length of the whole text without the 0.
+VITUNE_API vitune_status vitune_problem_text(const vitune_attention_desc* desc, char* text,
+                                             size_t capacity, size_t* length);
+
+// The description of a problem given as text, "bf16 b=32 h=12 n=197 d=64" for example. `desc->size`
+// must be set.
+VITUNE_API vitune_status vitune_problem_parse(const char* text, vitune_attention_desc* desc);
+
+// Strides of the usual layouts: a [B,N,H,D] tensor, a [B,H,N,D] tensor, and q, k or v as views of
+// one [B,N,3,H,D] tensor.
+static inline vitune_strides vitune_bnhd_strides(int64_t heads, int64_t rows, int64_t d) {
+  vitune_strides strides;
+  strides.batch = rows * heads * d;
+  strides.head = d;
+  strides.row = heads * d;
+  return strides;
+}
+static inline vitune_strides vitune_bhnd_strides(int64_t heads, int64_t rows, int64_t d) {
+  vitune_strides strides;
+  strides.batch = heads * rows * d;
+  strides.head = rows * d;
+  strides.row = d;
+  return strides;
+}
+static inline vitune_strides vitune_packed_strides(int64_t heads, int64_t rows, int64_t d) {
+  return vitune_bnhd_strides(3 * heads, rows, d);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // VITUNE_VITUNE_H_
