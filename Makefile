@@ -7,7 +7,8 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-14 clang-format 2>/dev/null))
 FORMATTED = git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.hpp' '*.cuh'
 
-.PHONY: build packages tune bench test asan format check-format check-architecture install clean help
+.PHONY: build packages tune bench bench-dispatch test asan format check-format check-architecture
+.PHONY: c-api-page check-c-api-page install clean help
 .DEFAULT_GOAL := build
 
 build: $(BUILD)/build.ninja  ## build build/default/vitune and the tests
@@ -34,7 +35,7 @@ command: $(BUILD)/build.ninja
 	cmake --build $(BUILD) --target vitune
 
 test: test-packages   ## install, build, all host tests, kernels, format and architecture
-	@$(MAKE) --no-print-directory build check-format check-architecture
+	@$(MAKE) --no-print-directory build check-format check-architecture check-c-api-page
 	@cmake/with_nvrtc.sh $(VITUNE) ctest --preset default --no-tests=error -j $(JOBS)
 	@cmake/with_nvrtc.sh $(VITUNE) cmake/check_kernels.sh $(VITUNE)
 
@@ -57,7 +58,19 @@ check-architecture:   ## arrows between folders and the "only in" rules
 	@python3 cmake/check_architecture.py --self-test
 	@python3 cmake/check_architecture.py
 
-install: build        ## install to PREFIX (default /usr/local); DESTDIR is respected
+c-api-page:           ## write docs/c_api.md from include/vitune/vitune.h
+	@python3 cmake/make_c_api_page.py
+
+check-c-api-page:     ## whether docs/c_api.md is what the header gives
+	@python3 cmake/make_c_api_page.py --check
+
+bench-dispatch: $(BUILD)/build.ninja  ## time the library's calls: look-up, launch, first call (JSON: ARGS=...)
+	cmake --build $(BUILD) --target vitune_bench_dispatch vitune_bench_cold_start
+	@$(BUILD)/benchmarks/vitune_bench_dispatch $(ARGS)
+	@$(BUILD)/benchmarks/vitune_bench_cold_start $(ARGS)
+
+install: $(BUILD)/build.ninja  ## install to PREFIX (default /usr/local); DESTDIR is respected
+	cmake --build $(BUILD) --target vitune vitune_shared
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:                ## delete the build folders

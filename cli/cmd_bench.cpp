@@ -46,31 +46,41 @@ Table bench_table() {
   Table table;
   table.column("problem").column("cold us [95 %]", Align::kRight).column("warm us", Align::kRight);
   table.column("TFLOP/s", Align::kRight)
-      .column("of floor", Align::kRight)
-      .column("default us", Align::kRight);
+      .column("default us", Align::kRight)
+      .column("vs default", Align::kRight);
+  table.column("floor us", Align::kRight).column("of floor", Align::kRight).column("limit");
   table.column("peer").column("peer us", Align::kRight).column("vs peer", Align::kRight);
   table.column("origin").column("config");
   return table;
+}
+
+std::string optional_us(const std::optional<double>& us) {
+  return us ? microseconds_text(*us) : "-";
+}
+
+// "1.42x", or "-" where either time is unknown.
+std::string ratio_text(double other_us, double us) {
+  return other_us > 0 && us > 0 ? fmt::format("{:.2f}x", other_us / us) : "-";
 }
 
 void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& device) {
   const Winner& winner = *outcome.winner;
   const AttentionProblem& problem = outcome.problem.problem;
   const double us = winner.measurement.by(winner.objective).median_us;
-  const auto floor = floor_us(problem, device);
+  const double warm_us = winner.measurement.warm.median_us;
+  const auto floor = floor_of(problem, device, winner.objective);
   const PeerTime* peer = best_peer(outcome.problem, winner.objective);
   const double peer_us = peer == nullptr                        ? 0
                          : winner.objective == Objective::kCold ? peer->cold_us
                                                                 : peer->warm_us;
   table.row({outcome.problem.name, timing_text(winner.measurement.cold),
-             winner.measurement.warm.median_us > 0
-                 ? microseconds_text(winner.measurement.warm.median_us)
-                 : "-",
+             warm_us > 0 ? microseconds_text(warm_us) : "-",
              us > 0 ? fmt::format("{:.1f}", problem.flops() / us / 1e6) : "-",
-             floor && us > 0 ? fmt::format("{:.0f} %", 100 * *floor / us) : "-",
-             winner.default_us ? microseconds_text(*winner.default_us) : "-",
-             peer == nullptr ? "-" : peer->peer, peer == nullptr ? "-" : microseconds_text(peer_us),
-             peer == nullptr || us <= 0 ? "-" : fmt::format("{:.2f}x", peer_us / us),
+             optional_us(winner.default_us), ratio_text(winner.default_us.value_or(0), us),
+             floor ? microseconds_text(floor->us) : "-",
+             floor && us > 0 ? fmt::format("{:.0f} %", 100 * floor->us / us) : "-",
+             floor ? hardware_unit_name(floor->unit) : "-", peer == nullptr ? "-" : peer->peer,
+             peer == nullptr ? "-" : microseconds_text(peer_us), ratio_text(peer_us, us),
              origin_name(winner.origin), compact_config(winner.config)});
 }
 
@@ -79,6 +89,8 @@ ordered_json bench_json(const TuneOutcome& outcome, const DeviceInfo& device) {
                         {"problem", outcome.problem.problem.text()}};
   entry["winner"] = outcome.winner ? winner_json(*outcome.winner, outcome.problem.problem, device)
                                    : ordered_json(nullptr);
+  const Objective objective = outcome.winner ? outcome.winner->objective : Objective::kCold;
+  entry["floors_us"] = floor_json(floor_of(outcome.problem.problem, device, objective));
   entry["peers"] = ordered_json::array();
   for (const PeerTime& peer : outcome.problem.peers) {
     entry["peers"].push_back(
@@ -139,8 +151,9 @@ Verb bench_verb() {
       "bench",
       "Measure the stored winner and the default config of each problem",
       "[PROBLEM...]",
-      "Without a problem: the preset vit-b16. Peers are shown where the problem's file has their\n"
-      "times; they are of the machine and date that the file states.",
+      "Without a problem: the preset vit-b16. 'limit' is the unit of the GPU that sets the floor\n"
+      "(tensor, exp, issue, shared memory, L2, HBM; see docs/measuring.md). Peers are shown where\n"
+      "the problem's file has their times; they are of the machine and date that the file states.",
       describe,
       run};
 }

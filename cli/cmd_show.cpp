@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/inputs.h"
+#include "cli/misses.h"
 #include "cli/options.h"
 #include "cli/results.h"
 #include "cli/session.h"
@@ -34,7 +35,8 @@ void describe(po::options_description& options) {
       options, "arch", "NAME",
       "for --space, --explain and --source: the limits of this architecture; default: the H200");
   add_value(options, "device", "N",
-            "for --space, --explain and --source: the facts of this machine's GPU N");
+            "for --space, --explain and --source: the facts of this machine's GPU N; for --misses: "
+            "what this GPU lacks; default: what any GPU of this machine lacks");
 }
 
 // Names the user gave to problems, by canonical text; all problems count if this is empty.
@@ -135,24 +137,6 @@ int show_trials(Session& session) {
     document["trials"].push_back(trial_json(entry));
   }
   session.console.show(table, document, "no trial is stored");
-  return 0;
-}
-
-int show_misses(Session& session) {
-  const auto store = open_user_store(session, Access::kReadOnly);
-  Table table;
-  table.column("problem").column("calls", Align::kRight).column("total ms", Align::kRight);
-  ordered_json document = new_document("show");
-  document["misses"] = ordered_json::array();
-  for (const ProblemRequest& request : store->requests()) {
-    table.row({request.problem, fmt::format("{}", request.calls),
-               fmt::format("{:.1f}", request.total_us / 1e3)});
-    document["misses"].push_back({{"operator", request.operator_name},
-                                  {"problem", request.problem},
-                                  {"calls", request.calls},
-                                  {"total_us", request.total_us}});
-  }
-  session.console.show(table, document, "no program has asked for a problem without a winner");
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/inputs.h"
+#include "cli/misses.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/results.h"
@@ -24,6 +25,9 @@ constexpr const char* kDefaultPreset = "vit-b16";
 
 void describe(po::options_description& options) {
   add_problem_options(options);
+  add_switch(options, "from-misses",
+             "the problems that programs asked for and no winner existed for, those that took the "
+             "most time first");
   add_device_options(options);
   add_value(options, "strategy", "NAME", "exhaustive, random or local", "local");
   add_value(options, "budget", "LIMIT",
@@ -55,12 +59,20 @@ std::uint64_t parse_seed(const std::string& text) {
   return seed;
 }
 
+std::vector<NamedProblem> wanted_problems(Session& session) {
+  std::vector<NamedProblem> problems = requested_problems(session, kDefaultPreset);
+  if (session.has("from-misses")) {
+    add_missed_problems(session, requested_objective(session), problems);
+  }
+  return problems;
+}
+
 // Arguments are checked before the device is looked for, so that a typing error costs no time.
 TuneOptions read_options(Session& session) {
   const Strategy strategy = parse_strategy(session.text("strategy"));
   const std::uint64_t seed = parse_seed(session.text("seed"));
   const Budget budget = session.has("budget") ? parse_budget(session.text("budget")) : Budget{};
-  TuneOptions options = tune_options(session, requested_problems(session, kDefaultPreset));
+  TuneOptions options = tune_options(session, wanted_problems(session));
   options.strategy = strategy;
   options.seed = seed;
   options.budget = budget;
@@ -163,6 +175,7 @@ Verb tune_verb() {
           "with the\n"
           "same command. Examples:\n"
           "  vitune tune --preset vit --budget 2m\n"
+          "  vitune tune --from-misses\n"
           "  vitune tune \"bf16 b=32 h=12 n=197 d=64 layout=packed\" --objective warm",
           describe,
           run};

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/session.h"
+#include "core/data_dir.h"
 
 namespace vitune {
 
@@ -18,10 +19,6 @@ std::optional<std::filesystem::path> find_data_dir(const Session& session);
 // find_data_dir(), or Error(kFailure) that says where it was looked for.
 std::filesystem::path require_data_dir(const Session& session);
 
-// The folders that find_data_dir() tries for `program`, nearest first.
-std::vector<std::filesystem::path> data_dir_candidates(const std::filesystem::path& program);
-
-std::filesystem::path shipped_database(const std::filesystem::path& data_dir);   // h200.db
 std::filesystem::path shipped_recording(const std::filesystem::path& data_dir);  // h200.recording
 
 }  // namespace vitune

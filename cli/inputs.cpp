@@ -7,6 +7,7 @@
 
 #include "cli/data_files.h"
 #include "cli/device_probe.h"
+#include "cli/model_inputs.h"
 #include "cli/options.h"
 #include "cli/text.h"
 #include "core/error.h"
@@ -43,15 +44,6 @@ void add_once(std::vector<NamedProblem>& problems, NamedProblem added) {
 
 void add_all(std::vector<NamedProblem>& problems, std::vector<NamedProblem> added) {
   for (NamedProblem& problem : added) add_once(problems, std::move(problem));
-}
-
-std::string device_text(const Session& session) {
-  if (session.has("device") && session.has("devices")) {
-    throw Error(ErrorCode::kUsage, "--devices is another name of --device; give one of them");
-  }
-  if (session.has("device")) return session.text("device");
-  if (session.has("devices")) return session.text("devices");
-  return "auto";
 }
 
 DeviceChoice replay_choice(const Session& session, const std::string& recording) {
@@ -142,6 +134,7 @@ void add_problem_options(po::options_description& options) {
            fmt::format("the problems of a preset ({}); may be repeated",
                        fmt::join(preset_names(), ", ")));
   add_list(options, "from", "FILE", "the problems of a file; may be repeated");
+  add_model_options(options);
 }
 
 void add_device_options(po::options_description& options) {
@@ -150,9 +143,18 @@ void add_device_options(po::options_description& options) {
   add_value(options, "devices", "WHICH", "the same as --device");
 }
 
+std::string device_argument(const Session& session) {
+  if (session.has("device") && session.has("devices")) {
+    throw Error(ErrorCode::kUsage, "--devices is another name of --device; give one of them");
+  }
+  if (session.has("device")) return session.text("device");
+  if (session.has("devices")) return session.text("devices");
+  return "auto";
+}
+
 bool names_problems(const Session& session) {
   return !session.operands.empty() || session.has("problem") || session.has("preset") ||
-         session.has("from");
+         session.has("from") || session.has("model") || session.has("from-misses");
 }
 
 std::vector<NamedProblem> requested_problems(const Session& session,
@@ -163,19 +165,27 @@ std::vector<NamedProblem> requested_problems(const Session& session,
   for (const std::string& text : texts) add_once(problems, named_problem(text));
   std::vector<std::string> presets = session.texts("preset");
   if (!names_problems(session) && !default_preset.empty()) presets.push_back(default_preset);
-  for (const std::string& name : presets)
-    add_all(problems, preset(name, require_data_dir(session)));
+  for (const std::string& name : presets) add_all(problems, preset_inputs(session, name));
+  add_all(problems, model_inputs(session));
   for (const std::string& file : session.texts("from")) add_all(problems, load_problem_file(file));
   return problems;
 }
 
 DeviceChoice choose_devices(Session& session, bool replay_may_stand_in) {
   constexpr std::string_view kReplay = "replay:";
-  const std::string text = device_text(session);
+  const std::string text = device_argument(session);
   if (text == "auto" && !replay_may_stand_in) return present_gpus(session, "0");
   if (text == "auto") return automatic_choice(session);
   if (text.starts_with(kReplay)) return replay_choice(session, text.substr(kReplay.size()));
   return present_gpus(session, text);
+}
+
+Objective requested_objective(const Session& session) {
+  if (!session.has("objective")) return TuneOptions{}.objective;
+  const auto objective = objective_from_name(session.text("objective"));
+  if (objective) return *objective;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("--objective '{}' is not one of cold, warm", session.text("objective")));
 }
 
 TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems,
@@ -186,14 +196,7 @@ TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems,
     options.compile_workers =
         static_cast<int>(parse_integer(session.text("jobs"), 1, 256, "--jobs"));
   }
-  if (session.has("objective")) {
-    const auto objective = objective_from_name(session.text("objective"));
-    if (!objective) {
-      throw Error(ErrorCode::kUsage, fmt::format("--objective '{}' is not one of cold, warm",
-                                                 session.text("objective")));
-    }
-    options.objective = *objective;
-  }
+  options.objective = requested_objective(session);
   const DeviceChoice choice = choose_devices(session, replay_may_stand_in);
   options.devices = choice.ordinals;
   options.replay = choice.replay;

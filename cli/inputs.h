@@ -12,17 +12,20 @@
 
 namespace vitune {
 
-// --problem, --preset, --from.
+// --problem, --preset, --from, --model.
 void add_problem_options(boost::program_options::options_description& options);
 // --device and its synonym --devices.
 void add_device_options(boost::program_options::options_description& options);
 
+// What --device or --devices says, "auto" if neither was given; Error(kUsage) for both.
+std::string device_argument(const Session& session);
+
 // Whether the user named any problem.
 bool names_problems(const Session& session);
 
-// The problems of the operands, --problem, --preset and --from, in that order, each once; those of
-// `default_preset` if none is named (nothing if that is empty). Operands without a space among them
-// are the words of one problem. Errors name the text and what is allowed.
+// The problems of the operands, --problem, --preset, --model and --from, in that order, each once;
+// those of `default_preset` if none is named (nothing if that is empty). Operands without a space
+// among them are the words of one problem. Errors name the text and what is allowed.
 std::vector<NamedProblem> requested_problems(const Session& session,
                                              const std::string& default_preset);
 
@@ -36,6 +39,9 @@ struct DeviceChoice {
 // "0", "0,1": those GPUs, or Error(kNoDevice). "replay:h200", "replay:<file>": a recording.
 // Where no recording may stand in, auto is GPU 0.
 DeviceChoice choose_devices(Session& session, bool replay_may_stand_in = true);
+
+// --objective, or the tuner's default where the verb or the user has none.
+Objective requested_objective(const Session& session);
 
 // The fields of TuneOptions that every verb that runs kernels fills the same way: problems,
 // devices, worker commands, --jobs and --objective where the verb has them. Error(kNoDevice) if the

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/device_probe.h"
+#include "cli/man_page.h"
 #include "cli/session.h"
 #include "cli/signals.h"
 #include "cli/text.h"
@@ -42,9 +43,9 @@ std::string overview() {
       "  help         this text, or that of a verb: vitune help tune\n"
       "  version      the version\n\n"
       "Start with 'vitune doctor' (is all in place?) and 'vitune tune' (ViT-B/16 on this GPU).\n"
-      "Exit codes: 0 ok, 1 failure, 2 usage, 3 no usable GPU, 4 verification failed, 5 database "
-      "locked,\n"
-      "damaged or newer, 130 interrupted with results saved.\n";
+      "Exit codes:\n";
+  for (const auto& [code, meaning] : exit_codes())
+    text += fmt::format("  {:<5}{}\n", code, meaning);
   return text;
 }
 
@@ -146,13 +147,6 @@ int report(const char* message, int status) {
 }
 
 }  // namespace
-
-std::vector<Verb> all_verbs() {
-  std::vector<Verb> verbs = {tune_verb(),    bench_verb(),   verify_verb(), show_verb(),
-                             compile_verb(), devices_verb(), doctor_verb()};
-  for (Verb& verb : db_verbs()) verbs.push_back(std::move(verb));
-  return verbs;
-}
 
 }  // namespace vitune
 

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/text.h"
@@ -12,12 +11,6 @@ namespace vitune {
 namespace {
 
 using nlohmann::ordered_json;
-
-// The silicon of the H200 by its facts, not its name: OEMs rename it.
-bool is_h200_class(const DeviceInfo& device) {
-  return device.cc_major == 9 && device.cc_minor == 0 && device.sm_count == 132 &&
-         device.memory_bus_bits == 6144;
-}
 
 template <typename Value>
 ordered_json optional_json(const std::optional<Value>& value) {
@@ -32,15 +25,17 @@ ordered_json new_document(const std::string& verb) {
   return {{"schema", kOutputSchema}, {"command", verb}};
 }
 
-std::optional<double> floor_us(const AttentionProblem& problem, const DeviceInfo& device) {
-  constexpr double kH200Flops = 790e12, kH200Bytes = 4.3e12;
-  if (is_h200_class(device)) {
-    return 1e6 * std::max(problem.flops() / kH200Flops, problem.min_bytes() / kH200Bytes);
-  }
-  // Two transfers per clock: the driver states the command clock of double-data-rate memory.
-  const double bandwidth = 2.0 * device.memory_clock_khz * 1e3 * device.memory_bus_bits / 8;
-  if (bandwidth <= 0) return std::nullopt;
-  return 1e6 * problem.min_bytes() / bandwidth;
+std::optional<AttentionFloor> floor_of(const AttentionProblem& problem, const DeviceInfo& device,
+                                       Objective objective) {
+  return attention_floor(problem, device,
+                         objective == Objective::kWarm ? Residency::kWarm : Residency::kCold);
+}
+
+ordered_json floor_json(const std::optional<AttentionFloor>& floor) {
+  ordered_json units = ordered_json::object();
+  if (!floor) return units;
+  for (const UnitTime& time : floor->units) units[hardware_unit_name(time.unit)] = time.us;
+  return units;
 }
 
 ordered_json timing_json(const Timing& timing) {
@@ -70,31 +65,33 @@ ordered_json device_json(const DeviceInfo& device) {
 ordered_json winner_json(const Winner& winner, const AttentionProblem& problem,
                          const DeviceInfo& device) {
   const double best = winner.measurement.by(winner.objective).median_us;
-  const auto floor = floor_us(problem, device);
-  return {{"config", config_json(winner.config)},
-          {"kernel_key", winner.kernel_key.hex()},
-          {"objective", objective_name(winner.objective)},
-          {"origin", origin_name(winner.origin)},
-          {"verified", winner.verified},
-          {"cold", timing_json(winner.measurement.cold)},
-          {"warm", timing_json(winner.measurement.warm)},
-          {"low_confidence", winner.measurement.low_confidence},
-          {"tflops", best > 0 ? ordered_json(problem.flops() / best / 1e6) : ordered_json(nullptr)},
-          {"floor_us", optional_json(floor)},
-          {"floor_share", floor && best > 0 ? ordered_json(*floor / best) : ordered_json(nullptr)},
-          {"default_us", optional_json(winner.default_us)},
-          {"runner_up", winner.runner_up ? config_json(*winner.runner_up) : ordered_json(nullptr)},
-          {"lead_percent", winner.lead_percent},
-          {"lead_low_percent", winner.lead_low_percent},
-          {"lead_high_percent", winner.lead_high_percent},
-          {"trials", winner.trials},
-          {"max_error", winner.error.max_error},
-          {"rms_error", winner.error.rms_error},
-          {"max_bound", winner.error.max_bound},
-          {"rms_bound", winner.error.rms_bound},
-          {"driver_version", winner.driver_version},
-          {"compiler_version", winner.compiler_version},
-          {"tuned_at", winner.tuned_at}};
+  const auto floor = floor_of(problem, device, winner.objective);
+  return {
+      {"config", config_json(winner.config)},
+      {"kernel_key", winner.kernel_key.hex()},
+      {"objective", objective_name(winner.objective)},
+      {"origin", origin_name(winner.origin)},
+      {"verified", winner.verified},
+      {"cold", timing_json(winner.measurement.cold)},
+      {"warm", timing_json(winner.measurement.warm)},
+      {"low_confidence", winner.measurement.low_confidence},
+      {"tflops", best > 0 ? ordered_json(problem.flops() / best / 1e6) : ordered_json(nullptr)},
+      {"floor_us", floor ? ordered_json(floor->us) : ordered_json(nullptr)},
+      {"floor_unit", floor ? ordered_json(hardware_unit_name(floor->unit)) : ordered_json(nullptr)},
+      {"floor_share", floor && best > 0 ? ordered_json(floor->us / best) : ordered_json(nullptr)},
+      {"default_us", optional_json(winner.default_us)},
+      {"runner_up", winner.runner_up ? config_json(*winner.runner_up) : ordered_json(nullptr)},
+      {"lead_percent", winner.lead_percent},
+      {"lead_low_percent", winner.lead_low_percent},
+      {"lead_high_percent", winner.lead_high_percent},
+      {"trials", winner.trials},
+      {"max_error", winner.error.max_error},
+      {"rms_error", winner.error.rms_error},
+      {"max_bound", winner.error.max_bound},
+      {"rms_bound", winner.error.rms_bound},
+      {"driver_version", winner.driver_version},
+      {"compiler_version", winner.compiler_version},
+      {"tuned_at", winner.tuned_at}};
 }
 
 std::string timing_text(const Timing& timing) {
@@ -127,7 +124,7 @@ void add_winner_row(Table& table, const std::string& name, const Winner& winner,
                     const AttentionProblem& problem, const DeviceInfo& device) {
   const Measurement& measured = winner.measurement;
   const double best = measured.by(winner.objective).median_us;
-  const auto floor = floor_us(problem, device);
+  const auto floor = floor_of(problem, device, winner.objective);
   std::string origin = origin_name(winner.origin);
   if (!winner.verified) origin += ", unverified";
   if (measured.low_confidence) origin += ", unsteady";
@@ -135,7 +132,7 @@ void add_winner_row(Table& table, const std::string& name, const Winner& winner,
       {name, timing_text(measured.cold),
        measured.warm.median_us > 0 ? microseconds_text(measured.warm.median_us) : "-",
        winner.default_us && best > 0 ? fmt::format("{:.2f}x", *winner.default_us / best) : "-",
-       floor && best > 0 ? percent(*floor / best) : "-",
+       floor && best > 0 ? percent(floor->us / best) : "-",
        winner.runner_up ? fmt::format("{:.1f} %", winner.lead_percent) : "-",
        fmt::format("{}", winner.trials), origin, compact_config(winner.config)});
 }

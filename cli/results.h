@@ -8,6 +8,7 @@
 #include "cli/table.h"
 #include "core/device_info.h"
 #include "db/records.h"
+#include "generator/attention/floor.h"
 #include "generator/attention/problem.h"
 
 namespace vitune {
@@ -17,11 +18,12 @@ inline constexpr int kOutputSchema = 1;  // "schema" of every JSON document that
 // {"schema": 1, "command": <verb>}, to be filled in.
 nlohmann::ordered_json new_document(const std::string& verb);
 
-// The least time in microseconds that the hardware allows: memory traffic over memory bandwidth,
-// and on an H200 also the operations over its matrix rate. Bandwidth and rate of the H200 are as
-// measured (4.3 TB/s copied, 790 TFLOP/s); elsewhere bandwidth is bus width times clock. Nothing if
-// the device does not state its memory.
-std::optional<double> floor_us(const AttentionProblem& problem, const DeviceInfo& device);
+// The floor that a winner by `objective` is compared with: cold calls find nothing in L2, warm ones
+// as much as fits. Nothing if the device states no rate.
+std::optional<AttentionFloor> floor_of(const AttentionProblem& problem, const DeviceInfo& device,
+                                       Objective objective);
+// {"tensor": 4.82, "HBM": 9.01, ...}: microseconds by unit, the longest first.
+nlohmann::ordered_json floor_json(const std::optional<AttentionFloor>& floor);
 
 nlohmann::ordered_json timing_json(const Timing& timing);
 nlohmann::ordered_json config_json(const Config& config);

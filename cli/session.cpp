@@ -30,16 +30,14 @@ void add_common_options(po::options_description& options) {
   add_switch(options, "help,h", "print this help");
 }
 
+constexpr unsigned kWidth = 100, kDescriptionWidth = 64;
+
 // The verb's own options first, the common ones in a group of their own.
-po::options_description verb_options(const Verb& verb) {
-  constexpr unsigned kWidth = 100, kDescriptionWidth = 64;
-  po::options_description own("Options", kWidth, kDescriptionWidth);
-  if (verb.options) verb.options(own);
-  po::options_description common("Common options", kWidth, kDescriptionWidth);
-  add_common_options(common);
+po::options_description all_options(const Verb& verb) {
+  const VerbOptions options = verb_options(verb);
   po::options_description all(kWidth, kDescriptionWidth);
-  if (!own.options().empty()) all.add(own);
-  all.add(common);
+  if (!options.own.options().empty()) all.add(options.own);
+  all.add(options.common);
   return all;
 }
 
@@ -124,19 +122,27 @@ std::vector<std::string> Session::texts(const std::string& option) const {
   return found->second.as<std::vector<std::string>>();
 }
 
+VerbOptions verb_options(const Verb& verb) {
+  VerbOptions options{po::options_description("Options", kWidth, kDescriptionWidth),
+                      po::options_description("Common options", kWidth, kDescriptionWidth)};
+  if (verb.options) verb.options(options.own);
+  add_common_options(options.common);
+  return options;
+}
+
 std::string verb_help(const Verb& verb) {
   std::ostringstream help;
   help << "Usage: vitune " << verb.name << " [options]" << (verb.operands.empty() ? "" : " ")
        << verb.operands << "\n\n"
        << verb.summary << ".\n"
-       << verb_options(verb);
+       << all_options(verb);
   if (!verb.notes.empty()) help << "\n" << verb.notes << "\n";
   return help.str();
 }
 
 std::optional<Session> parse_session(const Verb& verb, const std::vector<std::string>& arguments,
                                      const std::atomic<bool>& stop) {
-  const po::options_description options = verb_options(verb);
+  const po::options_description options = all_options(verb);
   po::variables_map values = parse_values(verb, options, arguments);
   if (values["help"].as<bool>()) return std::nullopt;
   std::vector<std::string> operands;

@@ -18,7 +18,7 @@ struct Session {
   boost::program_options::variables_map values;
   std::vector<std::string> operands;
   Environment environment;
-  Console console;
+  mutable Console console;  // whoever reads the arguments may say something about them
   const std::atomic<bool>& stop;
   std::filesystem::path program;  // absolute path of this executable
 
@@ -40,6 +40,13 @@ struct Verb {
 // Every verb, in the order in which `vitune help` lists them.
 std::vector<Verb> all_verbs();
 
+// The verb's own options and the common ones, in two groups: what its help, its completion and the
+// man page are made of.
+struct VerbOptions {
+  boost::program_options::options_description own, common;
+};
+VerbOptions verb_options(const Verb& verb);
+
 // The help text of one verb.
 std::string verb_help(const Verb& verb);
 
@@ -56,5 +63,8 @@ Verb compile_verb();
 std::vector<Verb> db_verbs();
 Verb devices_verb();
 Verb doctor_verb();
+Verb models_verb();
+Verb completion_verb();
+Verb man_verb();
 
 }  // namespace vitune

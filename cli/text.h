@@ -3,19 +3,14 @@
 
 #include <chrono>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/nearest_name.h"  // IWYU pragma: export
 #include "tuner/tuner.h"
 
 namespace vitune {
-
-// The candidate with the least edit distance to `word`, or nothing if none is close (more than a
-// third of its letters differ).
-std::optional<std::string> nearest_name(std::string_view word,
-                                        std::span<const std::string> candidates);
 
 // "--budget": "30s", "2m", "1h" is a time per problem; "200" is a number of trials. Throws
 // Error(kUsage).

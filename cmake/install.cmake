@@ -1,5 +1,51 @@
-# cmake/install.cmake -- What `make install` puts where: the command and its data.
+# cmake/install.cmake -- What `make install` puts where: the library, the command, their data.
+#
+# The installed tree may be moved as a whole: the CMake package and vitune.pc name their folders
+# relative to themselves, and the library and the command look for share/vitune from their own place.
 include(GNUInstallDirs)
-install(TARGETS vitune RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY data/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune)
+include(CMakePackageConfigHelpers)
+
+# --- the library, its two headers and how others find it
+install(TARGETS vitune_shared EXPORT vitune-targets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/vitune/vitune.h include/vitune/vitune.hpp
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/vitune)
+
+set(vitune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/vitune)
+install(EXPORT vitune-targets NAMESPACE vitune:: DESTINATION ${vitune_cmake_dir})
+configure_package_config_file(cmake/vitune-config.cmake.in
+                              ${CMAKE_CURRENT_BINARY_DIR}/package/vitune-config.cmake
+                              INSTALL_DESTINATION ${vitune_cmake_dir}
+                              NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+# A newer library serves programs of older ones: see "Versions" in vitune.h.
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/package/vitune-config-version.cmake
+                                 COMPATIBILITY SameMajorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/package/vitune-config.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/package/vitune-config-version.cmake
+        DESTINATION ${vitune_cmake_dir})
+
+# vitune_relative(VARIABLE folder): how to get to `folder` of the prefix from the folder of vitune.pc;
+# an absolute folder stays as it is.
+function(vitune_relative variable folder)
+  if(IS_ABSOLUTE "${folder}")
+    set(${variable} "${folder}" PARENT_SCOPE)
+    return()
+  endif()
+  file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  string(REGEX REPLACE "/$" "" up "${up}")
+  set(${variable} "\${pcfiledir}/${up}/${folder}" PARENT_SCOPE)
+endfunction()
+vitune_relative(VITUNE_PC_LIBDIR ${CMAKE_INSTALL_LIBDIR})
+vitune_relative(VITUNE_PC_INCLUDEDIR ${CMAKE_INSTALL_INCLUDEDIR})
+configure_file(cmake/vitune.pc.in package/vitune.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/package/vitune.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# --- the command and what both read
+if(VITUNE_BUILD_COMMAND)
+  install(TARGETS vitune RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY data/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune PATTERN "*.py" EXCLUDE
+        PATTERN "__pycache__" EXCLUDE)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

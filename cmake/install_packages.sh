@@ -9,7 +9,7 @@ set -euo pipefail
 purpose=${1:-build}
 packages=(g++ cmake ninja-build make pkg-config git libboost-program-options-dev libfmt-dev
           nlohmann-json3-dev libsqlite3-dev libzstd-dev libspdlog-dev libssl-dev libxxhash-dev libgtest-dev
-          libgmock-dev libbenchmark-dev)
+          libgmock-dev libboost-context-dev libbenchmark-dev)
 case $purpose in
   build) ;;
   test) packages+=(clang-format-14 python3) ;;

@@ -72,6 +72,7 @@ void resolve_stream_functions(void* library, DriverApi& api) {
   resolve(library, "cuStreamBeginCapture_v2", api.stream_begin_capture);
   resolve(library, "cuStreamEndCapture", api.stream_end_capture);
   resolve(library, "cuStreamIsCapturing", api.stream_is_capturing);
+  find(library, "cuThreadExchangeStreamCaptureMode", api.thread_exchange_capture_mode);
   resolve(library, "cuEventCreate", api.event_create);
   resolve(library, "cuEventDestroy_v2", api.event_destroy);
   resolve(library, "cuEventRecord", api.event_record);

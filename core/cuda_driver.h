@@ -72,6 +72,7 @@ class CudaDriver {
  private:
   CudaDriver();
   friend class CudaContext;
+  friend class PrimaryContext;
   CuDevice device(int ordinal) const;
   std::unique_ptr<DriverApi> api_;
 };

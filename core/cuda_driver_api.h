@@ -34,6 +34,9 @@ enum CuFunctionAttribute : int {
   kCuPreferredSharedMemoryCarveout = 9,
 };
 
+// What a pointer may point to (CUmemorytype).
+inline constexpr unsigned kCuMemoryTypeHost = 1;
+
 // Pointer attributes (CUpointer_attribute).
 enum CuPointerAttribute : int {
   kCuPointerMemoryType = 2,
@@ -41,10 +44,12 @@ enum CuPointerAttribute : int {
 };
 
 inline constexpr CuResult kCuSuccess = 0;
+inline constexpr CuResult kCuErrorOutOfMemory = 2;
 inline constexpr CuResult kCuErrorNoDevice = 100;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
 inline constexpr unsigned kCuEventDefault = 0;
 inline constexpr int kCuStreamCaptureModeThreadLocal = 1;
+inline constexpr int kCuStreamCaptureModeRelaxed = 2;
 inline constexpr int kCuStreamCaptureStatusNone = 0;
 inline constexpr int kCuSharedMemoryCarveoutMaxShared = 100;  // percent
 
@@ -92,6 +97,7 @@ struct DriverApi {
   CuResult (*stream_begin_capture)(CuStreamTag* stream, int mode);
   CuResult (*stream_end_capture)(CuStreamTag* stream, CuGraphTag** graph);
   CuResult (*stream_is_capturing)(CuStreamTag* stream, int* status);
+  CuResult (*thread_exchange_capture_mode)(int* mode);  // null in a driver without it
   CuResult (*event_create)(CuEventTag** event, unsigned flags);
   CuResult (*event_destroy)(CuEventTag* event);
   CuResult (*event_record)(CuEventTag* event, CuStreamTag* stream);

@@ -71,6 +71,9 @@ Environment read_environment() {
   environment.cuda_home = read_absolute("CUDA_HOME");
   if (!environment.cuda_home) environment.cuda_home = read_absolute("CUDA_PATH");
   environment.path = read("PATH");
+  environment.miss = read("VITUNE_MISS");
+  environment.capture = read("VITUNE_CAPTURE");
+  environment.disable = read("VITUNE_DISABLE").has_value();
   environment.no_color = read("NO_COLOR").has_value();
   return environment;
 }

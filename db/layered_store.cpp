@@ -1,9 +1,11 @@
 // db/layered_store.cpp -- The user's database above the shipped one.
+#include <iterator>
 #include <set>
 #include <tuple>
 
 #include "db/sqlite.h"
 #include "db/store.h"
+#include "db/store_state.h"
 
 namespace vitune {
 namespace {
@@ -21,6 +23,22 @@ Result or_nothing(Read&& read) {
 
 }  // namespace
 
+std::string layer_name(Layer layer) { return layer == Layer::kUser ? "user" : "shipped"; }
+
+void Store::visit_winners(const DeviceInfo& device, Objective objective,
+                          const std::function<void(const ProblemKey&, const Winner&)>& visit) {
+  Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
+  const auto problems = state_->problem_map();
+  const Value wanted = objective_name(objective);
+  state_->winners.scan({device_id(device)}, [&](const Row& row) {
+    const auto problem = problems.find(std::get<Blob>(row[1]));
+    if (problem == problems.end() || row[2] != wanted) return;
+    const auto winner = state_->decoded(state_->winners, row, winner_from_row);
+    if (winner) visit(problem->second, *winner);
+  });
+  snapshot.commit();
+}
+
 LayeredStore::LayeredStore(std::unique_ptr<Store> user, std::unique_ptr<Store> shipped)
     : user_(std::move(user)), shipped_(std::move(shipped)) {}
 
@@ -30,6 +48,45 @@ std::optional<Winner> LayeredStore::find_winner(const DeviceInfo& device, const 
   if (winner || !shipped_) return winner;
   return or_nothing<std::optional<Winner>>(
       [&] { return shipped_->find_winner(device, problem, objective); });
+}
+
+std::vector<LayeredStore::Found> LayeredStore::find_winners(const DeviceInfo& device,
+                                                            const ProblemKey& problem,
+                                                            Objective objective) {
+  std::vector<Found> found;
+  if (auto winner = user_->find_winner(device, problem, objective)) {
+    found.push_back({std::move(*winner), Layer::kUser});
+  }
+  if (!shipped_) return found;
+  auto winner = or_nothing<std::optional<Winner>>(
+      [&] { return shipped_->find_winner(device, problem, objective); });
+  if (winner) found.push_back({std::move(*winner), Layer::kShipped});
+  return found;
+}
+
+void LayeredStore::visit_winners(
+    const DeviceInfo& device, Objective objective,
+    const std::function<void(const ProblemKey&, const Winner&, Layer)>& visit) {
+  const auto of_layer = [&](Layer layer) {
+    return [&visit, layer](const ProblemKey& problem, const Winner& winner) {
+      visit(problem, winner, layer);
+    };
+  };
+  user_->visit_winners(device, objective, of_layer(Layer::kUser));
+  if (!shipped_) return;
+  or_nothing<bool>([&] {
+    shipped_->visit_winners(device, objective, of_layer(Layer::kShipped));
+    return true;
+  });
+}
+
+std::vector<Trial> LayeredStore::trials(const DeviceInfo& device, const ProblemKey& problem) {
+  std::vector<Trial> all = user_->trials(device, problem);
+  if (!shipped_) return all;
+  auto shipped = or_nothing<std::vector<Trial>>([&] { return shipped_->trials(device, problem); });
+  all.insert(all.end(), std::make_move_iterator(shipped.begin()),
+             std::make_move_iterator(shipped.end()));
+  return all;
 }
 
 std::optional<Binary> LayeredStore::find_binary(const Digest& kernel_key) {

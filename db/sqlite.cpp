@@ -139,7 +139,8 @@ Row Query::row(std::size_t count) {
 
 // --- Connection
 
-Connection::Connection(const std::filesystem::path& path, Mode mode)
+Connection::Connection(const std::filesystem::path& path, Mode mode,
+                       std::optional<std::chrono::milliseconds> patience)
     : name_(mode == Mode::kMemory ? ":memory:" : path.string()), process_(::getpid()) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
   std::string target = name_;
@@ -165,7 +166,7 @@ Connection::Connection(const std::filesystem::path& path, Mode mode)
   const int code = sqlite3_open_v2(target.c_str(), &handle_, flags, nullptr);
   try {
     if (code != SQLITE_OK) fail(code, "opening it");
-    configure(mode);
+    configure(mode, patience);
   } catch (...) {
     close();
     throw;
@@ -183,7 +184,7 @@ void Connection::close() noexcept {
   handle_ = nullptr;
 }
 
-void Connection::configure(Mode mode) {
+void Connection::configure(Mode mode, std::optional<std::chrono::milliseconds> patience) {
   const auto option = [this](int which, int value) {
     const int code = sqlite3_db_config(handle_, which, value, nullptr);
     if (code != SQLITE_OK) fail(code, "setting an option");
@@ -206,8 +207,8 @@ void Connection::configure(Mode mode) {
                                             {SQLITE_LIMIT_TRIGGER_DEPTH, 1},
                                             {SQLITE_LIMIT_WORKER_THREADS, 0}};
   for (const auto& [limit, value] : limits) sqlite3_limit(handle_, limit, value);
-  set_busy_timeout(mode == Mode::kReadWrite || mode == Mode::kMemory ? kWriterPatience
-                                                                     : kReaderPatience);
+  const bool writes = mode == Mode::kReadWrite || mode == Mode::kMemory;
+  set_busy_timeout(patience.value_or(writes ? kWriterPatience : kReaderPatience));
   execute("PRAGMA cell_size_check = ON");
   execute("PRAGMA mmap_size = 0");
   execute("PRAGMA temp_store = MEMORY");

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,8 +73,10 @@ class Connection {
     kMemory,
   };
   // Opens `path` (no component of it may be a symbolic link) with the settings of
-  // docs/cache_format.md; reads nothing but what those settings need.
-  Connection(const std::filesystem::path& path, Mode mode);
+  // docs/cache_format.md; reads nothing but what those settings need. `patience`: waits that long
+  // for a lock instead, from the first read on.
+  Connection(const std::filesystem::path& path, Mode mode,
+             std::optional<std::chrono::milliseconds> patience = std::nullopt);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -107,7 +110,7 @@ class Connection {
     bool in_use = false;
   };
 
-  void configure(Mode mode);
+  void configure(Mode mode, std::optional<std::chrono::milliseconds> patience);
   void check_process() const;
   void close() noexcept;
   [[noreturn]] void fail(int code, const std::string& tried) const;

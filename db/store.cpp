@@ -16,10 +16,10 @@ Store::Store(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Store::~Store() = default;
 
 std::unique_ptr<Store> Store::open(const std::filesystem::path& path, Access access,
-                                   const LogSink& log_sink) {
+                                   const LogSink& log_sink, std::chrono::milliseconds patience) {
   auto connection = access == Access::kReadOnly
                         ? open_for_reading(path, built_in_steps(), log_sink)
-                        : open_for_writing(path, built_in_steps(), log_sink);
+                        : open_for_writing(path, built_in_steps(), log_sink, patience);
   return std::unique_ptr<Store>(
       new Store(std::make_unique<State>(std::move(connection), log_sink)));
 }
@@ -220,6 +220,16 @@ std::optional<Binary> Store::find_binary(const Digest& kernel_key) {
                          binary_from_row);
 }
 
+std::vector<std::string> Store::compiler_versions() {
+  std::vector<std::string> versions;
+  Query query = state_->connection->query("SELECT DISTINCT compiler_version FROM binary");
+  while (query.step()) {
+    const Value value = query.column(0);
+    if (const auto* text = std::get_if<std::string>(&value)) versions.push_back(*text);
+  }
+  return versions;
+}
+
 void Store::put_binary(const Binary& binary) {
   const Row row = binary_row(binary);
   Transaction transaction(*state_->connection);
@@ -275,6 +285,8 @@ std::vector<ProblemRequest> Store::requests() {
   });
   return found;
 }
+
+std::int64_t Store::data_version() { return state_->connection->integer("PRAGMA data_version"); }
 
 std::int64_t Store::damaged_rows() const { return state_->damage.count(); }
 

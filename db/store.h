@@ -6,6 +6,7 @@
 // Error(kDatabase) with the file, what was tried and what to do next.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -80,8 +81,10 @@ class Store {
  public:
   // Opens the file at `path`; kReadWrite creates it (mode 0600, its directory 0700) and migrates an
   // older schema after a backup. Foreign, damaged or newer files are refused and left as they are.
-  static std::unique_ptr<Store> open(const std::filesystem::path& path, Access access,
-                                     const LogSink& log_sink = {});
+  // A writer waits at most `patience` for a lock, each time it needs one.
+  static std::unique_ptr<Store> open(
+      const std::filesystem::path& path, Access access, const LogSink& log_sink = {},
+      std::chrono::milliseconds patience = std::chrono::seconds(60));
   // An empty database in memory, for when no directory is usable.
   static std::unique_ptr<Store> in_memory();
   ~Store();
@@ -116,10 +119,16 @@ class Store {
   std::optional<Winner> find_winner(const DeviceInfo& device, const ProblemKey& problem,
                                     Objective objective);
   std::vector<WinnerEntry> winners();
+  // Calls `visit` with each winner of one device and objective, in no particular order, one at a
+  // time: for readers of many rows that keep little of each. `visit` must not write to this store.
+  void visit_winners(const DeviceInfo& device, Objective objective,
+                     const std::function<void(const ProblemKey&, const Winner&)>& visit);
   // Marks the winner as verified with the error figures just found; false if there is none.
   bool mark_verified(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
                      const ErrorFigures& error);
   std::optional<Binary> find_binary(const Digest& kernel_key);
+  // The compilers that the stored binaries were made with, in any order; not checked by digest.
+  std::vector<std::string> compiler_versions();
   // Adds a binary that is not a winner's (or replaces the one of its key).
   void put_binary(const Binary& binary);
 
@@ -152,6 +161,8 @@ class Store {
   // no winner names, and returns how many rows went. Compacts the file. Throws Error(kUsage) if
   // `keep` is negative.
   std::int64_t prune(std::int64_t keep);
+  // A number that changes when another connection has committed something to this file.
+  std::int64_t data_version();
   // Rows found damaged since the store was opened.
   std::int64_t damaged_rows() const;
   // Copies the rows of a damaged file whose digests verify into a new file at `path`, after
@@ -167,7 +178,12 @@ class Store {
   std::unique_ptr<State> state_;
 };
 
-// The shipped read-only layer below the user's database: reads ask the user's first.
+// Which database of a LayeredStore a row is in.
+enum class Layer { kUser, kShipped };
+std::string layer_name(Layer layer);  // "user", "shipped"
+
+// The shipped read-only layer below the user's database: reads ask the user's first. Damage in the
+// shipped layer is a miss, never an error.
 class LayeredStore {
  public:
   // `shipped` may be null.
@@ -177,9 +193,24 @@ class LayeredStore {
   Store* shipped() { return shipped_.get(); }
   std::optional<Winner> find_winner(const DeviceInfo& device, const ProblemKey& problem,
                                     Objective objective);
+  // A winner and where it is.
+  struct Found {
+    Winner winner;
+    Layer layer = Layer::kUser;
+  };
+  // Every layer's winner of the problem, the user's first: where that one may not be used, the
+  // shipped one may.
+  std::vector<Found> find_winners(const DeviceInfo& device, const ProblemKey& problem,
+                                  Objective objective);
   std::optional<Binary> find_binary(const Digest& kernel_key);
   // The union, the user's row where both layers have one.
   std::vector<WinnerEntry> winners();
+  // Calls `visit` with each winner of one device and objective: all of the user's, then all of the
+  // shipped ones, so that a problem may come twice. As Store::visit_winners().
+  void visit_winners(const DeviceInfo& device, Objective objective,
+                     const std::function<void(const ProblemKey&, const Winner&, Layer)>& visit);
+  // The trials of both layers, the user's first; a config may come twice.
+  std::vector<Trial> trials(const DeviceInfo& device, const ProblemKey& problem);
 
  private:
   std::unique_ptr<Store> user_;

@@ -201,6 +201,10 @@ CompileResult Compiler::compile(const CompileRequest& request) const {
   if (code != NvrtcApi::kSuccess) return fail(std::string("NVRTC: ") + api_->error_string(code));
   const auto facts = parse_compile_log(log, request.entry);
   if (!facts) return fail("the compiler reports no kernel '" + request.entry + "' in this source");
+  // Right, but several times slower than the variant could be: not worth a launch.
+  if (log.find("wgmma.mma_async instructions are serialized") != std::string::npos) {
+    return fail("ptxas serializes the asynchronous products of this kernel");
+  }
   result.cubin = program.cubin();
   if (!cubin_is_well_formed(result.cubin)) {
     result.cubin.clear();

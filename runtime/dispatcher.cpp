@@ -1,10 +1,13 @@
 // runtime/dispatcher.cpp -- Exact, nearest and default choices for a problem.
 #include "runtime/dispatcher.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <utility>
 
 #include "generator/attention/kernel_spec.h"
+#include "runtime/nearest.h"
 
 namespace vitune {
 namespace {
@@ -19,6 +22,40 @@ constexpr std::array<std::pair<MissPolicy, std::string_view>, 4> kPolicyNames = 
      {MissPolicy::kDefault, "default"},
      {MissPolicy::kCompile, "compile"},
      {MissPolicy::kError, "error"}}};
+
+constexpr char kOperator[] = "attention";
+constexpr std::size_t kMostNearest = 8;  // kernels may be refused one after the other, not for ever
+
+// "24.7 us cold, 1.2 % ahead of the next"
+std::string race_text(const Winner& winner, Objective objective) {
+  std::string text = fmt::format("{:.1f} us {}", winner.measurement.by(objective).median_us,
+                                 objective_name(objective));
+  if (winner.runner_up) text += fmt::format(", {:.1f} % ahead of the next", winner.lead_percent);
+  return text;
+}
+
+Choice nearest_choice(const NearestConfig& nearest, std::size_t considered) {
+  Choice choice;
+  choice.outcome = LookupOutcome::kNearest;
+  choice.layer = layer_name(nearest.layer);
+  choice.predicted_us = nearest.predicted_us;
+  choice.reason = fmt::format("nearest: {} '{}', predicted {:.1f} us; {} candidate{}",
+                              nearest.won ? "won" : "was tried on", nearest.anchor.text(),
+                              nearest.predicted_us, considered, considered == 1 ? "" : "s");
+  choice.config = nearest.config;
+  return choice;
+}
+
+Choice default_choice(const Config& config, std::size_t place, bool is_alone, double predicted_us) {
+  Choice choice;
+  choice.config = config;
+  choice.predicted_us = predicted_us;
+  choice.reason = place == 0 ? "default: first" : fmt::format("default: number {}", place + 1);
+  choice.reason += " of the configs that are good without tuning";
+  if (is_alone) choice.reason += ", no winner of its class is known";
+  if (predicted_us > 0) choice.reason += fmt::format(", predicted {:.1f} us", predicted_us);
+  return choice;
+}
 
 }  // namespace
 
@@ -36,24 +73,80 @@ std::optional<MissPolicy> miss_policy_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-std::vector<Choice> Dispatcher::choices(const AttentionProblem& problem, LayeredStore& store) {
-  std::vector<Choice> choices;
-  const ProblemKey key{"attention", problem.canonical().text()};
-  if (auto winner = store.find_winner(device_, key, objective_); winner && winner->verified) {
+bool Dispatcher::is_usable(const AttentionProblem& problem, const Config& config) const {
+  const ParameterSpace space = attention_space(problem, device_);
+  Config whole = config;
+  // A config stored before a tunable existed does without it.
+  for (const Parameter& parameter : space.parameters()) {
+    if (!whole.find(parameter.name)) whole.set(parameter.name, parameter.values.front());
+  }
+  return !space.explain(whole);
+}
+
+std::optional<Choice> Dispatcher::own_winner(const AttentionProblem& problem,
+                                             LayeredStore& store) const {
+  const ProblemKey key{kOperator, problem.text()};
+  for (auto& [winner, layer] : store.find_winners(device_, key, objective_)) {
+    if (!winner.verified || !is_usable(problem, winner.config)) continue;
     Choice exact;
     exact.outcome = LookupOutcome::kExact;
-    exact.config = winner->config;
-    exact.reason = "tuned for this problem on this kind of GPU";
-    exact.row = WinnerEntry{device_, key, std::move(*winner)};
-    choices.push_back(std::move(exact));
+    exact.config = winner.config;
+    exact.layer = layer_name(layer);
+    exact.reason = fmt::format("exact: won this problem, {}", race_text(winner, objective_));
+    exact.row = WinnerEntry{device_, key, std::move(winner)};
+    return exact;
   }
-  Choice fallback;
-  fallback.config = default_attention_config(problem, device_);
-  fallback.reason = "no tuned kernel of its class";
-  choices.push_back(std::move(fallback));
+  return std::nullopt;
+}
+
+std::optional<Choice> Dispatcher::winner_of_same_work(const AttentionProblem& problem,
+                                                      LayeredStore& store) {
+  index_.read(store);
+  const IndexedWinner* same = index_.find_same_work(problem);
+  if (same == nullptr || !is_usable(problem, *same->config)) return std::nullopt;
+  auto exact = own_winner(same->problem, store);
+  // The row may have changed since the index was read; then the index is out of date.
+  if (!exact || exact->config != *same->config) return std::nullopt;
+  exact->reason = fmt::format("exact: '{}' is the same work; its config won, {}",
+                              same->problem.text(), race_text(exact->row->winner, objective_));
+  return exact;
+}
+
+// The stored row that a nearest config comes from; nothing if it has gone since the index was read.
+std::optional<WinnerEntry> Dispatcher::anchor_row(const NearestConfig& nearest,
+                                                  LayeredStore& store) const {
+  const ProblemKey key{kOperator, nearest.anchor.text()};
+  for (auto& [winner, layer] : store.find_winners(device_, key, objective_)) {
+    if (layer == nearest.layer) return WinnerEntry{device_, key, std::move(winner)};
+  }
+  return std::nullopt;
+}
+
+std::vector<Choice> Dispatcher::choices(const AttentionProblem& asked, LayeredStore& store) {
+  // Stored problems are canonical, and the compile-time facts of another form may differ.
+  const AttentionProblem problem = asked.canonical();
+  std::vector<Choice> choices;
+  std::optional<Choice> exact = own_winner(problem, store);
+  if (!exact) exact = winner_of_same_work(problem, store);
+  const std::vector<Config> defaults = default_attention_configs(problem, device_);
+  NearestRanking nearest;
+  if (exact) {
+    choices.push_back(std::move(*exact));
+  } else {
+    nearest = rank_nearest(problem, device_, objective_, index_, store, defaults, kMostNearest);
+  }
+  for (const NearestConfig& config : nearest.configs) {
+    choices.push_back(nearest_choice(config, nearest.considered));
+    choices.back().row = anchor_row(config, store);
+  }
+  const bool is_alone = choices.empty();
+  for (std::size_t i = 0; i < defaults.size(); ++i) {
+    const double us = i < nearest.default_us.size() ? nearest.default_us[i] : 0;
+    choices.push_back(default_choice(defaults[i], i, is_alone, us));
+  }
   return choices;
 }
 
-void Dispatcher::invalidate() {}
+void Dispatcher::invalidate() { index_.forget(); }
 
 }  // namespace vitune

@@ -1,9 +1,11 @@
 // runtime/dispatcher.h -- Which config serves a problem: exact, else nearest, else default.
 //
-// Exact: a verified winner of this very problem on this kind of device. Nearest: of the configs
-// that won problems of the same class (the same compile-time facts), the one with the least
-// predicted time for this problem. Default: what the generator holds to be good without tuning. One
-// thread at a time; the caller owns the databases.
+// Exact: a verified winner of this very problem on this kind of device, or of one that is the same
+// work for its kernel (runtime/same_work.h). Nearest: of the configs that won or were tried on
+// problems of the same class (the same compile-time facts), those with the least predicted time for
+// this problem (runtime/nearest.h). Default: what the generator holds to be good without tuning.
+// The first look-up that has no row of its own reads all winners of the device, once. One thread at
+// a time; the caller owns the databases.
 #pragma once
 
 #include <optional>
@@ -14,6 +16,8 @@
 #include "core/device_info.h"
 #include "db/store.h"
 #include "generator/attention/problem.h"
+#include "runtime/nearest.h"
+#include "runtime/winner_index.h"
 
 namespace vitune {
 
@@ -28,28 +32,37 @@ std::optional<MissPolicy> miss_policy_from_name(std::string_view name);
 struct Choice {
   LookupOutcome outcome = LookupOutcome::kDefault;
   Config config;
-  std::optional<WinnerEntry> row;  // nothing for kDefault
-  std::string layer;               // where the row is: "user" or "shipped"; empty for kDefault
-  double predicted_us = 0;         // of this problem; 0: not predicted
-  std::string reason;              // one sentence
+  // kExact: the winner. kNearest: the winner of the problem that the config comes from; its own
+  // config, unless the reason says that it was only tried there. Nothing for kDefault.
+  std::optional<WinnerEntry> row;
+  std::string layer;        // where the row is: "user" or "shipped"; empty for kDefault
+  double predicted_us = 0;  // of this problem; 0: not predicted
+  std::string reason;       // one sentence
 };
 
 class Dispatcher {
  public:
   Dispatcher(DeviceInfo device, Objective objective)
-      : device_(std::move(device)), objective_(objective) {}
+      : device_(std::move(device)), objective_(objective), index_(device_, objective) {}
 
   // The configs that may serve `problem`, best first, each inside the space of the device: at most
-  // one kExact, then kNearest by predicted time, then kDefault in order of preference. Empty only
-  // if no kernel fits the device. Throws Error(kDatabase) if a database cannot be read.
+  // one kExact, then kNearest by predicted time, then kDefault in order of preference. Nearest ones
+  // are looked for only if there is no kExact. Empty only if no kernel fits the device. Throws
+  // Error(kDatabase) if a database cannot be read.
   std::vector<Choice> choices(const AttentionProblem& problem, LayeredStore& store);
 
   // Forgets what was read from the databases; the next call reads again.
   void invalidate();
 
  private:
+  std::optional<Choice> own_winner(const AttentionProblem& problem, LayeredStore& store) const;
+  std::optional<Choice> winner_of_same_work(const AttentionProblem& problem, LayeredStore& store);
+  std::optional<WinnerEntry> anchor_row(const NearestConfig& nearest, LayeredStore& store) const;
+  bool is_usable(const AttentionProblem& problem, const Config& config) const;
+
   DeviceInfo device_;
   Objective objective_;
+  WinnerIndex index_;
 };
 
 }  // namespace vitune

@@ -19,7 +19,8 @@ Config streaming(std::int64_t warps, std::int64_t row_tiles, std::int64_t block_
   return {{"kResident", 0},         {"kConstantKeys", 0}, {"kWarps", warps},
           {"kRowTiles", row_tiles}, {"kBlockN", block_n}, {"kStages", stages},
           {"kQueryInRegisters", 1}, {"kHeadsPerCta", 1},  {"kRowSplit", 1},
-          {"kMinCtas", 1},          {"kPersistent", 0},   {"kBiasInRegisters", 0}};
+          {"kMinCtas", 1},          {"kPersistent", 0},   {"kBiasInRegisters", 0},
+          {"kSwizzle", 0}};
 }
 
 Config resident(std::int64_t warps, std::int64_t block_n, std::int64_t row_split) {
@@ -72,14 +73,25 @@ Config with_room(Config config, const ParameterSpace& space, const AttentionProb
 
 }  // namespace
 
-Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device) {
+std::vector<Config> default_attention_configs(const AttentionProblem& problem,
+                                              const DeviceInfo& device) {
   const ParameterSpace space = attention_space(problem, device);
+  std::vector<Config> chosen;
   for (const Config& config : preferences(problem)) {
     if (space.explain(config)) continue;
     // A streaming CTA hides latency with its own stages; more of them only gain from fewer
     // registers.
-    return config.at("kResident") ? with_room(config, space, problem, device) : config;
+    Config best = config.at("kResident") ? with_room(config, space, problem, device) : config;
+    if (std::find(chosen.begin(), chosen.end(), best) == chosen.end()) {
+      chosen.push_back(std::move(best));
+    }
   }
+  return chosen;
+}
+
+Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device) {
+  const std::vector<Config> configs = default_attention_configs(problem, device);
+  if (!configs.empty()) return configs.front();
   throw Error(
       ErrorCode::kUnsupported,
       fmt::format("no kernel for '{}' fits a device with {} bytes of shared memory per block",

@@ -60,6 +60,7 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
       min_ctas(config.find("kMinCtas").value_or(1)),
       persistent(config.find("kPersistent").value_or(0)),
       bias_in_registers(config.find("kBiasInRegisters").value_or(0)),
+      swizzle(config.find("kSwizzle").value_or(0)),
       head_dim(problem.d),
       nq(problem.nq),
       nk(problem.nk) {}
@@ -67,6 +68,22 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
 std::int64_t AttentionShape::steps() const { return ceil_div(nk, block_n); }
 
 std::int64_t AttentionShape::shared_bytes() const {
+  return warpgroups() ? swizzled_bytes() : padded_bytes();
+}
+
+std::int64_t AttentionShape::swizzled_bytes() const {
+  constexpr std::int64_t kGroupRows = 64;
+  const std::int64_t row_bytes = ceil_div(head_dim * 2, swizzle) * swizzle;
+  const std::int64_t tail_width = round_up(nk - (steps() - 1) * block_n, 8);
+  const std::int64_t key_rows = resident ? (steps() - 1) * block_n + tail_width : block_n;
+  const std::int64_t tiles = resident ? 1 : stages;
+  const std::int64_t query_bytes = round_up(kGroupRows * std::max(row_bytes, pitch()), 1024);
+  const std::int64_t queries = group_warps() / 4 * (resident ? stages : 1) * query_bytes;
+  const std::int64_t keys_and_values = tiles * (key_rows + round_up(key_rows, 16)) * row_bytes;
+  return heads_per_cta * round_up(queries + keys_and_values, 1024);
+}
+
+std::int64_t AttentionShape::padded_bytes() const {
   const std::int64_t tail_width = round_up(nk - (steps() - 1) * block_n, 8);
   const std::int64_t key_rows = resident ? (steps() - 1) * block_n + tail_width : stages * block_n;
   const std::int64_t query_rows = group_warps() * (resident ? stages : 1) * warp_rows();

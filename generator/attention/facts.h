@@ -33,7 +33,7 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem);
 // config that is still being put together may lack some: those have neutral values.
 struct AttentionShape {
   std::int64_t resident, warps, row_tiles, block_n, stages, query_in_registers, heads_per_cta,
-      row_split, constant_keys, min_ctas, persistent, bias_in_registers;
+      row_split, constant_keys, min_ctas, persistent, bias_in_registers, swizzle;
   std::int64_t head_dim, nq, nk;
 
   AttentionShape(const AttentionProblem& problem, const Config& config);
@@ -43,6 +43,8 @@ struct AttentionShape {
   std::int64_t warp_rows() const { return 16 * row_tiles; }
   std::int64_t block_m() const { return warp_rows() * group_warps(); }
   std::int64_t pitch() const { return ((head_dim / 8) | 1) * 16; }
+  // Whether products are those of warpgroups (forward_sm90.cuh), four warps at a time.
+  bool warpgroups() const { return swizzle != 0; }
   std::int64_t steps() const;
   // Dynamic shared memory in bytes, as templates/attention/config.cuh lays it out.
   std::int64_t shared_bytes() const;
@@ -52,6 +54,10 @@ struct AttentionShape {
   bool one_pass() const { return resident && block_m() * row_split >= nq; }
   // Registers that scores, outputs and queries of a warp need at least, per thread.
   std::int64_t live_registers() const;
+
+ private:
+  std::int64_t padded_bytes() const;    // shared memory of forward_sm80.cuh
+  std::int64_t swizzled_bytes() const;  // and of forward_sm90.cuh
 };
 
 }  // namespace vitune

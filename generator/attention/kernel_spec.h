@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/config.h"
 #include "core/cuda_driver.h"
@@ -23,6 +24,11 @@ ParameterSpace attention_space(const AttentionProblem& problem, const DeviceInfo
 
 // A config that is good without any tuning and always inside the space.
 Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device);
+
+// What to try without any tuning, in order of preference, each once and inside the space; the first
+// is default_attention_config(). Empty if no kernel fits the device.
+std::vector<Config> default_attention_configs(const AttentionProblem& problem,
+                                              const DeviceInfo& device);
 
 // The kernel's main source text: a generated Config struct, an include and the entry point.
 std::string attention_source(const AttentionProblem& problem, const Config& config);

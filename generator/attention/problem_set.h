@@ -4,6 +4,7 @@
 // bounded, and every error names the file and the line or entry. No state; any thread.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -42,9 +43,20 @@ std::vector<std::string> preset_names();
 // One line on what the preset holds; throws Error(kUsage) naming the presets if there is none such.
 std::string preset_description(std::string_view name);
 
-// The problems of a preset, read from `data_dir`/bench_problems.json. Throws Error(kUsage) naming
-// the presets if there is none such, Error(kFailure) if the data file is missing or not the shipped
-// one.
-std::vector<NamedProblem> preset(std::string_view name, const std::filesystem::path& data_dir);
+// For how many images, and in which type, models are asked.
+struct ModelInput {
+  std::vector<std::int64_t> images = {1, 32};  // each >= 1
+  ElementType dtype = ElementType::kBf16;      // kBf16 or kFp16
+};
+
+// Whether a preset names models, so that ModelInput counts; throws as preset_description().
+bool is_preset_of_models(std::string_view name);
+
+// The problems of a preset, read from `data_dir`/bench_problems.json, or from timm_models.json for
+// `input` if it names models. Throws Error(kUsage) naming the presets if there is none such,
+// Error(kFailure) if the data file is missing or not the shipped one, Error(kUnsupported) if so
+// many images are beyond the kernels' reach.
+std::vector<NamedProblem> preset(std::string_view name, const std::filesystem::path& data_dir,
+                                 const ModelInput& input = {});
 
 }  // namespace vitune

@@ -46,21 +46,23 @@ std::string tunables_text(const AttentionProblem& problem, const Config& config)
 }  // namespace
 
 std::string attention_source(const AttentionProblem& problem, const Config& config) {
+  const char* family = AttentionShape(problem, config).warpgroups() ? "sm90" : "sm80";
   return fmt::format(
       "namespace vitune {{\nstruct Config {{\n{}{}}};\n}}  // namespace vitune\n\n"
-      "#include \"attention/forward_sm80.cuh\"\n\n"
+      "#include \"attention/forward_{}.cuh\"\n\n"
       "extern \"C\" __global__ void __launch_bounds__(vitune::Config::kWarps * 32, "
       "vitune::Config::kMinCtas)\n"
       "{}(const __grid_constant__ vitune::AttentionParams params) {{\n"
       "  vitune::forward<vitune::Config>(params);\n}}\n",
-      facts_text(attention_facts(problem)), tunables_text(problem, config), kEntry);
+      facts_text(attention_facts(problem)), tunables_text(problem, config), family, kEntry);
 }
 
 CompileRequest attention_compile_request(const AttentionProblem& problem, const Config& config,
                                          const std::string& arch) {
   CompileRequest request;
   request.source = assemble(attention_source(problem, config));
-  request.arch = arch;
+  // wgmma is one of the instructions that only the architecture's own code may use.
+  request.arch = AttentionShape(problem, config).warpgroups() ? arch + "a" : arch;
   request.entry = kEntry;
   return request;
 }

@@ -22,8 +22,10 @@ std::vector<std::int64_t> key_steps(std::int64_t nk) {
   for (std::int64_t width : {32, 48, 64, 96, 128})
     widths.insert(std::min<std::int64_t>(width, all));
   for (std::int64_t steps = 1; steps <= 4; ++steps) {
-    const std::int64_t width = round_up(ceil_div(nk, steps), 8);
-    if (width >= 32 && width <= 208) widths.insert(width);
+    for (const std::int64_t multiple : {8, 16}) {  // wgmma takes several steps in sixteens
+      const std::int64_t width = round_up(ceil_div(nk, steps), multiple);
+      if (width >= 32 && width <= 208) widths.insert(std::min(width, all));
+    }
   }
   return {widths.begin(), widths.end()};
 }
@@ -59,10 +61,10 @@ std::vector<NamedRule> schedule_rules() {
          return std::nullopt;
        }},
       {"the resident schedule has one or two query tiles; two only with queries in registers",
-       {"kResident", "kStages", "kQueryInRegisters"},
+       {"kSwizzle", "kResident", "kStages", "kQueryInRegisters"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.resident && s.stages > 2) return fmt::format("kStages = {} > 2", s.stages);
-         if (s.resident && s.stages == 2 && !s.query_in_registers) {
+         if (s.resident && s.stages == 2 && !s.query_in_registers && !s.warpgroups()) {
            return "kStages = 2 needs kQueryInRegisters = 1";
          }
          return std::nullopt;
@@ -75,9 +77,10 @@ std::vector<NamedRule> schedule_rules() {
                 "item";
        }},
       {"queries are read from shared memory again only where registers are short",
-       {"kRowTiles", "kBlockN", "kQueryInRegisters"},
+       {"kSwizzle", "kRowTiles", "kBlockN", "kQueryInRegisters"},
        [](const AttentionShape& s) -> std::optional<std::string> {
-         if (s.query_in_registers || s.live_registers() >= 88) return std::nullopt;
+         if (s.query_in_registers || s.warpgroups() || s.live_registers() >= 88)
+           return std::nullopt;
          return fmt::format("{} live registers leave room for the queries", s.live_registers());
        }},
       {"warps are split evenly between the heads of a CTA",
@@ -91,6 +94,55 @@ std::vector<NamedRule> schedule_rules() {
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.resident || s.stages <= std::max<std::int64_t>(s.steps(), 1)) return std::nullopt;
          return fmt::format("{} stages for {} steps", s.stages, s.steps());
+       }},
+  };
+}
+
+// What only the warpgroup kernels can do, and what they cannot.
+std::vector<NamedRule> warpgroup_rules(const DeviceInfo& device) {
+  const bool hopper = device.cc_major == 9 && device.cc_minor == 0;
+  return {
+      {"wgmma is an instruction of sm_90a alone",
+       {"kSwizzle"},
+       [hopper, arch = device.arch()](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.warpgroups() || hopper) return std::nullopt;
+         return fmt::format("kSwizzle = {} on {}", s.swizzle, arch);
+       }},
+      {"a panel is no wider than the head asks for",
+       {"kSwizzle"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.swizzle <= 32 || s.swizzle < 2 * round_up(2 * s.head_dim, 32)) return std::nullopt;
+         return fmt::format("panels of {} bytes for rows of {}", s.swizzle, 2 * s.head_dim);
+       }},
+      {"warpgroups have four warps of one 16-row tile each, and queries in shared memory",
+       {"kSwizzle", "kWarps", "kRowTiles", "kQueryInRegisters"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.warpgroups()) {
+           if (s.warps == 12) return "kWarps = 12 is three warpgroups: kSwizzle must not be 0";
+           return std::nullopt;
+         }
+         if (s.warps % 4 != 0) return fmt::format("{} warps are no whole warpgroups", s.warps);
+         if (s.row_tiles != 1 || s.query_in_registers) {
+           return "kRowTiles must be 1 and kQueryInRegisters 0 where kSwizzle is set";
+         }
+         return std::nullopt;
+       }},
+      {"several heads per CTA have one warpgroup each",
+       {"kSwizzle", "kWarps", "kHeadsPerCta"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.warpgroups() || s.heads_per_cta == 1 || s.warps == 4 * s.heads_per_cta)
+           return std::nullopt;
+         return fmt::format("{} warps for {} heads", s.warps, s.heads_per_cta);
+       }},
+      {"warpgroups take keys in steps of 16, several stages of them, or all at once",
+       {"kSwizzle", "kResident", "kBlockN", "kStages"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.warpgroups()) return std::nullopt;
+         if (s.block_n % 16 != 0 && (s.steps() > 1 || !s.resident)) {
+           return fmt::format("{} steps of {} keys", s.steps(), s.block_n);
+         }
+         if (!s.resident && s.stages < 2) return "kStages must be 2 or more where kResident = 0";
+         return std::nullopt;
        }},
   };
 }
@@ -158,7 +210,8 @@ std::vector<NamedRule> work_rules(std::int64_t heads, const DeviceInfo& device) 
 std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
   return {
       {"shared memory: (query rows + K + V) x pitch <= bytes per block",
-       {"kResident", "kConstantKeys", "kWarps", "kRowTiles", "kBlockN", "kStages", "kHeadsPerCta"},
+       {"kSwizzle", "kResident", "kConstantKeys", "kWarps", "kRowTiles", "kBlockN", "kStages",
+        "kHeadsPerCta"},
        [device](const AttentionShape& s) -> std::optional<std::string> {
          if (s.shared_bytes() <= device.shared_per_block) return std::nullopt;
          return fmt::format("{} bytes of shared memory, the device has {}", s.shared_bytes(),
@@ -210,6 +263,7 @@ std::vector<Constraint> constraints(const AttentionProblem& problem, const Devic
     }
   };
   add(schedule_rules());
+  add(warpgroup_rules(device));
   add(work_rules(problem.batch * problem.heads, device));
   add(resource_rules(device));
   add(bias_rules(problem.bias.has_value()));
@@ -226,7 +280,9 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
       numbers("kResident", {0, 1},
               "0: K and V stream through; 1: all of a head's K and V are resident"),
       numbers("kConstantKeys", {0, 1}, "1: the token count is a constant of the kernel"),
-      numbers("kWarps", {1, 2, 4, 8, 16}, "warps per CTA"),
+      numbers("kSwizzle", {0, 32, 64, 128},
+              "0: padded rows and mma.sync; else bytes per panel row, and wgmma (sm_90a)"),
+      numbers("kWarps", {1, 2, 4, 8, 12, 16}, "warps per CTA"),
       numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),
       numbers("kBlockN", key_steps(problem.nk), "keys per step"),
       numbers("kStages", {1, 2, 3}, "K/V tiles (streaming) or query tiles (resident) in flight"),

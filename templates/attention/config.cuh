@@ -13,15 +13,20 @@
 // Tunables:
 //   kResident       0 = K and V stream through kStages tiles, one block of query rows per CTA;
 //                   1 = all of K and V of a head stay in shared memory, its rows are walked over
+//   kSwizzle        0 = padded rows and mma.sync (this file's Traits); 32, 64, 128 = swizzled
+//   panels of
+//                   so many bytes and wgmma (GroupTraits in config_sm90.cuh)
 //   kWarps          warps per CTA
 //   kRowTiles       16-row tiles per warp that are worked on at once: 1 or 2
 //   kBlockN         keys per step
-//   kStages         K/V tiles in flight (streaming); query tiles in flight (resident): 1 or more
-//   before kQueryInRegisters  1 = query fragments stay in registers, 0 = they are read again for
-//   each step kHeadsPerCta    heads (windows) that a resident CTA works on at once, each by its own
-//   warps kRowSplit       CTAs that share the rows of a head (resident) kKeys           token count
-//   if it is a constant of the kernel, 0 = an argument kMinCtas        CTAs per SM the compiler
-//   must leave room for kPersistent     1 = CTAs walk over many work items, 0 = one item each
+//   kStages         K/V tiles in flight (streaming); query tiles in flight (resident)
+//   kQueryInRegisters  1 = query fragments stay in registers, 0 = they are read again for each step
+//   kHeadsPerCta    heads (windows) that a resident CTA works on at once, each by its own warps
+//   kRowSplit       CTAs that share the rows of a head (resident)
+//   kKeys           token count if it is a constant of the kernel, 0 = an argument
+//   kMinCtas        CTAs per SM the compiler must leave room for
+//   kPersistent     1 = CTAs walk over many work items, 0 = one item each
+//   kBiasInRegisters  1 = a warp keeps its rows' bias for the next item
 // and kSharedBytes, the host's idea of the dynamic shared memory, checked against the layout.
 #pragma once
 
@@ -68,6 +73,7 @@ struct Traits : C {
   static constexpr int kGroupBytes = kGroupWarps * kQueryBuffers * kQueryBytes + 2 * kKeyBytes;
   static constexpr int kBytes = C::kHeadsPerCta * kGroupBytes;
 
+  static_assert(C::kSwizzle == 0, "kSwizzle belongs to the warpgroup kernels: forward_sm90.cuh");
   static_assert(C::kElement == 0 || C::kElement == 1, "kElement must be 0 (fp16) or 1 (bf16)");
   static_assert(C::kHeadDim % 8 == 0 && C::kHeadDim >= 8 && C::kHeadDim <= 128,
                 "kHeadDim must be 8 to 128 in steps of 8");

@@ -2,9 +2,8 @@
 //
 // Two schedules over the same warp-level step (warp_attention.cuh):
 //   streaming  a CTA owns kBlockM query rows; K and V pass by in kStages tiles of kBlockN keys;
-//   resident   all of K and V of a head are loaded once and the head's rows are walked over, each
-//   warp
-//              on its own: no barrier after the loads. For the token counts of vision transformers.
+//   resident   all of K and V of a head are loaded once and its rows are walked over, each warp on
+//              its own: no barrier after the loads. For the token counts of vision transformers.
 // docs/kernels.md draws both pipelines.
 #pragma once
 

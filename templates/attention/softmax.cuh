@@ -71,12 +71,16 @@ struct OnlineSoftmax {
     if constexpr (T::kBias != 0) note_extremes();
   }
 
-  // The weight of score s in row half `half` of row tile r, added to the row's sum.
+  // The weight of score s in row half `half` of row tile r.
+  template <bool kExtreme>
+  __device__ __forceinline__ float weight(float s, int r, int half) const {
+    return exp2_approx(kExtreme ? (s - reference[r][half]) * scale
+                                : __fmaf_rn(s, scale, -reference[r][half] * scale));
+  }
+  // The same, added to the row's sum.
   template <bool kExtreme>
   __device__ __forceinline__ float weigh(float s, int r, int half) {
-    const float x = kExtreme ? (s - reference[r][half]) * scale
-                             : __fmaf_rn(s, scale, -reference[r][half] * scale);
-    const float p = exp2_approx(x);
+    const float p = weight<kExtreme>(s, r, half);
     sum[r][half] += p;
     return p;
   }

@@ -92,32 +92,6 @@ TEST(ProgressTextTest, SaysWhatRunsTheBestAndWhatIsLeft) {
             "ViT-B/16@224 b32  kWarps=4");
 }
 
-TEST(FloorTest, OnAnH200TheMatrixRateCounts) {
-  DeviceInfo h200;
-  h200.cc_major = 9;
-  h200.sm_count = 132;
-  h200.memory_bus_bits = 6144;
-  h200.memory_clock_khz = 3201000;
-  const auto problem =
-      AttentionProblem::parse("attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed");
-  EXPECT_NEAR(floor_us(problem, h200).value(), 9.01, 0.005);
-  const auto large =
-      AttentionProblem::parse("attention bf16 b=4 h=16 nq=4096 nk=4096 d=128 layout=packed");
-  EXPECT_NEAR(floor_us(large, h200).value(), 695.89, 0.005);
-}
-
-TEST(FloorTest, ElsewhereItIsTheMemorysNominalBandwidth) {
-  DeviceInfo other;
-  other.cc_major = 8;
-  other.sm_count = 108;
-  other.memory_bus_bits = 5120;
-  other.memory_clock_khz = 1215000;
-  const auto problem =
-      AttentionProblem::parse("attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed");
-  EXPECT_NEAR(floor_us(problem, other).value(), 38731776 / 1.5552e12 * 1e6, 1e-6);
-  EXPECT_EQ(floor_us(problem, DeviceInfo{}), std::nullopt);
-}
-
 TEST(DeviceProbeTest, AnAnswerSurvivesTheWire) {
   DeviceProbe probe;
   probe.driver_version = 13000;

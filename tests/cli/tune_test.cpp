@@ -209,6 +209,26 @@ TEST_F(TuneTest, BenchRacesTheDefaultAndChangesNothing) {
   EXPECT_EQ(run({"db", "export"}).out, before);
 }
 
+TEST_F(TuneTest, BenchShowsTheFloorAndTheUnitThatLimits) {
+  ASSERT_EQ(run(tune({"--budget", "100", "-q"})).status, 0);
+  const std::vector<std::string> bench = {"bench", "--device", "replay:" + path().string(),
+                                          "--problem", kProblems[0]};
+  const auto with = [&](const std::string& option) {
+    std::vector<std::string> arguments = bench;
+    arguments.push_back(option);
+    return run(arguments);
+  };
+  const auto result = with("--json").json()["results"][0];
+  const std::string unit = result["winner"]["floor_unit"];
+  EXPECT_EQ(result["floors_us"][unit], result["winner"]["floor_us"]);
+  for (const auto& [name, us] : result["floors_us"].items()) {
+    EXPECT_LE(us, result["winner"]["floor_us"]) << name;
+  }
+  const std::string table = with("--csv").out;
+  EXPECT_THAT(table, HasSubstr("default us,vs default,floor us,of floor,limit,peer"));
+  EXPECT_THAT(table, HasSubstr(" %," + unit + ","));
+}
+
 TEST_F(TuneTest, WithoutAnyPlaceForADatabaseResultsAreStillPrinted) {
   CommandOptions options;
   options.environment = {{"XDG_CACHE_HOME", "/proc/no/such/place"}};

@@ -19,9 +19,10 @@ TEST_F(UsageTest, WithoutArgumentsTheOverviewGoesToStderrWithStatus2) {
 
 TEST_F(UsageTest, EveryVerbHasHelp) {
   const std::vector<std::vector<std::string>> verbs = {
-      {"tune"},         {"bench"},       {"verify"},      {"show"},         {"compile"},
-      {"devices"},      {"doctor"},      {"db", "stats"}, {"db", "check"},  {"db", "export"},
-      {"db", "import"}, {"db", "merge"}, {"db", "prune"}, {"db", "salvage"}};
+      {"tune"},        {"bench"},        {"verify"},       {"show"},         {"compile"},
+      {"models"},      {"completion"},   {"man"},          {"devices"},      {"doctor"},
+      {"db", "stats"}, {"db", "check"},  {"db", "export"}, {"db", "import"}, {"db", "merge"},
+      {"db", "prune"}, {"db", "salvage"}};
   const CommandResult overview = run({"help"});
   EXPECT_EQ(overview.status, 0);
   for (std::vector<std::string> verb : verbs) {

@@ -123,6 +123,7 @@ EXPECT_SAME_SIGNATURE(stream_synchronize, cuStreamSynchronize);
 EXPECT_SAME_SIGNATURE(stream_begin_capture, cuStreamBeginCapture);
 EXPECT_SAME_SIGNATURE(stream_end_capture, cuStreamEndCapture);
 EXPECT_SAME_SIGNATURE(stream_is_capturing, cuStreamIsCapturing);
+EXPECT_SAME_SIGNATURE(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode);
 EXPECT_SAME_SIGNATURE(event_create, cuEventCreate);
 EXPECT_SAME_SIGNATURE(event_destroy, cuEventDestroy);
 EXPECT_SAME_SIGNATURE(event_record, cuEventRecord);
@@ -140,7 +141,7 @@ EXPECT_SAME_SIGNATURE(graph_launch, cuGraphLaunch);
 EXPECT_SAME_SIGNATURE(graph_destroy, cuGraphDestroy);
 EXPECT_SAME_SIGNATURE(graph_exec_destroy, cuGraphExecDestroy);
 // No member is missing above.
-static_assert(sizeof(DriverApi) == 48 * sizeof(void*));
+static_assert(sizeof(DriverApi) == 49 * sizeof(void*));
 
 static_assert(sizeof(CuResult) == sizeof(CUresult) && sizeof(CuDevice) == sizeof(CUdevice));
 static_assert(sizeof(CuPointer) == sizeof(CUdeviceptr) && sizeof(CuUuid) == sizeof(CUuuid));
@@ -170,6 +171,9 @@ TEST(CudaAbiTest, ConstantsAreThoseOfTheToolkit) {
       {kCuStreamNonBlocking, CU_STREAM_NON_BLOCKING},
       {kCuEventDefault, CU_EVENT_DEFAULT},
       {kCuStreamCaptureModeThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL},
+      {kCuStreamCaptureModeRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED},
+      {kCuErrorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY},
+      {static_cast<int>(kCuMemoryTypeHost), CU_MEMORYTYPE_HOST},
       {kCuStreamCaptureStatusNone, CU_STREAM_CAPTURE_STATUS_NONE},
       {kCuPointerMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE},
       {kCuPointerDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL},

@@ -44,6 +44,9 @@ TEST_F(EnvTest, EveryVariableArrives) {
   set("HOME", "/home/u");
   set("CUDA_HOME", "/cuda");
   set("NO_COLOR", "1");
+  set("VITUNE_MISS", "error");
+  set("VITUNE_CAPTURE", "asked.txt");
+  set("VITUNE_DISABLE", "1");
   const Environment environment = read_environment();
   EXPECT_EQ(environment.database, "a.db");
   EXPECT_EQ(environment.cache_dir, "/cache");
@@ -52,11 +55,15 @@ TEST_F(EnvTest, EveryVariableArrives) {
   EXPECT_EQ(environment.home, "/home/u");
   EXPECT_EQ(environment.cuda_home, "/cuda");
   EXPECT_TRUE(environment.no_color);
+  EXPECT_EQ(environment.miss, "error");
+  EXPECT_EQ(environment.capture, "asked.txt");
+  EXPECT_TRUE(environment.disable);
 }
 
 TEST_F(EnvTest, EmptyValuesCountAsUnset) {
   for (const char* name : {"VITUNE_DB", "VITUNE_CACHE_DIR", "VITUNE_LOG_LEVEL", "XDG_CACHE_HOME",
-                           "CUDA_HOME", "CUDA_PATH", "NO_COLOR"}) {
+                           "CUDA_HOME", "CUDA_PATH", "VITUNE_MISS", "VITUNE_CAPTURE", "VITUNE_DISABLE",
+                           "NO_COLOR"}) {
     set(name, "");
   }
   const Environment environment = read_environment();
@@ -65,6 +72,9 @@ TEST_F(EnvTest, EmptyValuesCountAsUnset) {
   EXPECT_FALSE(environment.log_level);
   EXPECT_FALSE(environment.xdg_cache_home);
   EXPECT_FALSE(environment.cuda_home);
+  EXPECT_FALSE(environment.miss);
+  EXPECT_FALSE(environment.capture);
+  EXPECT_FALSE(environment.disable);
   EXPECT_FALSE(environment.no_color);
 }
 

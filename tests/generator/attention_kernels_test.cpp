@@ -38,12 +38,32 @@ constexpr KernelCase kCases[] = {
     {"bf16 b=2 h=4 hkv=2 nq=70 nk=100 d=120 layout=bnhd bias=bf16:1x4x70x100@0,7000,1,70", ""},
 };
 
+// The same for the warpgroup kernels, which are for sm_90 alone.
+constexpr KernelCase kWarpgroupCases[] = {
+    {"bf16 b=32 h=12 n=197 d=64 layout=packed",
+     "kSwizzle=128 kResident=1 kConstantKeys=1 kBlockN=200 kStages=2 kWarps=4 kMinCtas=2"},
+    {"bf16 b=32 h=16 n=257 d=80 layout=packed",
+     "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=96 kStages=1 kWarps=8 kMinCtas=1"},
+    {"fp16 b=32 h=16 n=256 d=72 layout=packed lse",
+     "kSwizzle=32 kResident=1 kConstantKeys=1 kBlockN=128 kStages=1 kWarps=4 kMinCtas=1"},
+    {"bf16 b=2048 h=4 n=49 d=32 layout=packed bias=bf16:1x4x49x49",
+     "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=56 kStages=1 kWarps=4 kPersistent=1 "
+     "kBiasInRegisters=1 kMinCtas=4"},
+    {"bf16 b=32 h=12 n=577 d=64 layout=packed",
+     "kSwizzle=128 kResident=0 kConstantKeys=1 kBlockN=96 kStages=2 kWarps=12 kMinCtas=1"},
+    {"bf16 b=4 h=16 n=2048 d=128 layout=bnhd causal lse",
+     "kSwizzle=128 kResident=0 kConstantKeys=0 kBlockN=64 kStages=3 kWarps=8 kMinCtas=1"},
+    {"fp16 b=4 h=16 nq=70 nk=99 d=104 layout=bnhd mask=bool:4x1x70x99",
+     "kSwizzle=64 kResident=0 kConstantKeys=0 kBlockN=48 kStages=2 kWarps=4 kMinCtas=1"},
+};
+
 CompileRequest request_for(const KernelCase& kernel, const std::string& arch) {
   const AttentionProblem problem = AttentionProblem::parse(kernel.problem);
   DeviceInfo device = *architecture_limits(arch);
   device.sm_count = 100;
   Config config = default_attention_config(problem, device);
   for (const auto& [name, value] : Config::parse(kernel.changes)) config.set(name, value);
+  if (config.at("kSwizzle") != 0) config.set("kQueryInRegisters", 0);
   return attention_compile_request(problem, config, arch);
 }
 
@@ -75,6 +95,7 @@ TEST_F(AttentionKernelsTest, CompileForEveryArchitectureWithoutRuinousSpills) {
   for (const std::string& arch : supported_architectures()) {
     for (const KernelCase& kernel : kCases) jobs.emplace_back(&kernel, arch);
   }
+  for (const KernelCase& kernel : kWarpgroupCases) jobs.emplace_back(&kernel, "sm_90");
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   const auto work = [&] {
@@ -111,6 +132,29 @@ TEST_F(AttentionKernelsTest, SayInASentenceWhichRuleAWrongConfigBreaks) {
     const std::string log = log_of_changed(c.from, c.to);
     EXPECT_NE(log.find(c.sentence), std::string::npos) << c.from << " -> " << c.to << '\n' << log;
   }
+}
+
+TEST_F(AttentionKernelsTest, WarpgroupProductsThatPtxasSerializesCountAsAFailure) {
+  CompileRequest request;
+  request.source = assemble(R"(#include "primitives/wgmma.cuh"
+__device__ __noinline__ void product(float (&d)[4], unsigned long long a, unsigned long long b) {
+  vitune::Wgmma<1, 8>::shared_a(d, a, b, true);
+}
+extern "C" __global__ void apart(float* out, unsigned long long a, unsigned long long b) {
+  float d[4] = {out[0], out[1], out[2], out[3]};
+  vitune::wgmma_fence();
+  product(d, a, b);  // in flight across the end of a function
+  product(d, a + 2, b + 2);
+  vitune::wgmma_commit();
+  vitune::wgmma_wait<0>();
+  for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = d[i];
+})");
+  request.arch = "sm_90a";
+  request.entry = "apart";
+  const CompileResult result = compiler_->compile(request);
+
+  EXPECT_EQ(result.status, CompileStatus::kError);
+  EXPECT_NE(result.log.find("serializes"), std::string::npos) << result.log;
 }
 
 TEST_F(AttentionKernelsTest, NameAMissingTunable) {

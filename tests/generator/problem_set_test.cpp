@@ -234,7 +234,8 @@ TEST_F(ProblemSet, TheShippedProblemsAreCanonicalAndNamedApart) {
 }
 
 TEST_F(ProblemSet, PresetsHoldWhatTheirNamesSay) {
-  EXPECT_THAT(preset_names(), ElementsAre("vit-b16", "recorded", "vit", "bias", "long", "bench"));
+  EXPECT_THAT(preset_names(), ElementsAre("vit-b16", "recorded", "vit", "bias", "long", "bench",
+                                          "swin", "sam", "siglip", "all"));
   EXPECT_THAT(preset("bench", kData), SizeIs(40));
   EXPECT_THAT(preset("recorded", kData), SizeIs(10));
   EXPECT_EQ(
@@ -249,6 +250,33 @@ TEST_F(ProblemSet, PresetsHoldWhatTheirNamesSay) {
   }
   EXPECT_THAT(batches, ElementsAre(1, 32, 128));
   for (const std::string& name : preset_names()) EXPECT_FALSE(preset_description(name).empty());
+}
+
+TEST_F(ProblemSet, PresetsOfModelsAreAskedForImagesAndType) {
+  for (const char* name : {"vit-b16", "recorded", "vit", "bias", "long", "bench"}) {
+    EXPECT_FALSE(is_preset_of_models(name)) << name;
+  }
+  const ModelInput input{{3}, ElementType::kFp16};
+  std::size_t all = preset("all", kData, input).size();
+  for (const auto& [name, part, models] :
+       {std::tuple("swin", "swin", 7U), {"sam", "sam", 6U}, {"siglip", "siglip", 20U}}) {
+    EXPECT_TRUE(is_preset_of_models(name));
+    std::set<std::string> groups, problems;
+    for (const NamedProblem& p : preset(name, kData, input)) {
+      EXPECT_THAT(p.name, HasSubstr(" b3")) << name;
+      EXPECT_EQ(p.problem.dtype, ElementType::kFp16);
+      EXPECT_TRUE(problems.insert(p.problem.text()).second) << p.problem.text();
+      const std::string family = p.group == "hieradet_small" ? "sam" : p.group;  // SAM 2's encoder
+      EXPECT_THAT(family, HasSubstr(part));
+      groups.insert(p.group);
+    }
+    EXPECT_LE(groups.size(), models) << name;
+    EXPECT_GT(groups.size(), models / 3) << name;
+    EXPECT_LT(problems.size(), all);
+  }
+  EXPECT_GT(all, 350U);
+  EXPECT_GT(preset("swin", kData).size(), preset("swin", kData, input).size());
+  EXPECT_THROW(is_preset_of_models("resnet"), Error);
 }
 
 TEST_F(ProblemSet, AnUnknownPresetOrAForeignDataFileIsNamed) {

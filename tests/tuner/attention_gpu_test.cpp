@@ -24,7 +24,7 @@
 namespace vitune {
 namespace {
 
-constexpr int kRandomProblems = 1000;
+constexpr std::size_t kRandomProblems = 1000, kEmulatedProblems = 24;
 constexpr std::uint64_t kSeed = 20261120;
 
 // A problem, a config of its space and the kernel.
@@ -130,6 +130,28 @@ constexpr FeatureCase kFeatures[] = {
     {"Align8", "bf16 b=2 h=3 n=98 d=64 layout=bnhd align=8", ""},
     {"Align4", "bf16 b=2 h=3 n=98 d=64 layout=bnhd align=4", ""},
     {"Align2", "fp16 b=2 h=3 n=98 d=24 layout=bnhd align=2", ""},
+    {"WarpgroupResident", "bf16 b=2 h=3 n=197 d=64 layout=packed",
+     "kSwizzle=128 kResident=1 kConstantKeys=1 kBlockN=200 kStages=1 kWarps=4"},
+    {"WarpgroupResidentTwoSteps", "bf16 b=1 h=3 n=257 d=80 layout=packed lse",
+     "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=144 kStages=2 kWarps=8"},
+    {"WarpgroupOddHead", "fp16 b=2 h=2 nq=90 nk=100 d=72 layout=bnhd",
+     "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=104 kStages=1 kWarps=4"},
+    {"WarpgroupNarrowPanels", "bf16 b=2 h=2 n=130 d=24 layout=packed causal",
+     "kSwizzle=32 kResident=1 kConstantKeys=1 kBlockN=64 kStages=2 kWarps=4 kRowSplit=2"},
+    {"WarpgroupWindows", "bf16 b=5 h=3 n=49 d=32 layout=packed",
+     "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=56 kStages=1 kHeadsPerCta=2 kWarps=8"},
+    {"WarpgroupBias", "bf16 b=30 h=3 n=49 d=32 layout=packed bias=bf16:1x3x49x49",
+     "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=56 kStages=1 kWarps=4 kPersistent=1 "
+     "kBiasInRegisters=1"},
+    {"WarpgroupMask", "bf16 b=2 h=3 nq=70 nk=100 d=40 layout=bnhd mask=bool:2x1x70x100 lse",
+     "kSwizzle=32 kResident=1 kConstantKeys=1 kBlockN=64 kStages=1 kWarps=4"},
+    {"WarpgroupStreaming", "bf16 b=1 h=2 n=300 d=64 layout=packed",
+     "kSwizzle=128 kResident=0 kConstantKeys=1 kBlockN=64 kStages=2 kWarps=8"},
+    {"WarpgroupStreamingCausal", "bf16 b=1 h=2 nq=150 nk=131 d=128 layout=bnhd causal lse",
+     "kSwizzle=128 kResident=0 kConstantKeys=0 kBlockN=48 kStages=3 kWarps=12"},
+    {"WarpgroupStreamingMaskBias",
+     "fp16 b=2 h=2 n=98 d=88 layout=bnhd bias=fp32:1x1x98x98 mask=bool:1x2x98x98",
+     "kSwizzle=64 kResident=0 kBlockN=48 kStages=2 kWarps=4"},
     {"OneQuery", "bf16 b=4 h=3 nq=1 nk=729 d=72 layout=bnhd", ""},
     {"ManyWindows", "bf16 b=70000 h=1 n=16 d=32 layout=packed", ""},
 };
@@ -142,6 +164,11 @@ TEST_P(AttentionFeatureGpuTest, MatchesTheReference) {
   candidate.config = default_attention_config(candidate.problem, device_);
   for (const auto& [name, value] : Config::parse(GetParam().changes)) {
     candidate.config.set(name, value);
+  }
+  if (candidate.config.at("kSwizzle") != 0) {
+    if (device_.cc_major != 9) GTEST_SKIP() << "wgmma needs an sm_90 device";
+    candidate.config.set("kQueryInRegisters", 0);
+    candidate.config.set("kRowTiles", 1);
   }
   // A changed config may leave less room per CTA than the default's cap asks for.
   candidate.config.set("kMinCtas", 1);
@@ -162,10 +189,14 @@ Config random_config(const AttentionProblem& problem, const DeviceInfo& device,
 }
 
 TEST_F(AttentionGpuTest, AThousandRandomProblemsMatchTheReference) {
-  testing_support::RandomProblems problems(kSeed, {.batch = 6, .heads = 6, .rows = 700});
+  // Few and small ones where a CPU stands in for the device (tests/emulator).
+  const bool emulated = device_.name == "emulated device";
+  testing_support::RandomProblems problems(
+      kSeed, emulated ? testing_support::ProblemLimits{.batch = 3, .heads = 2, .rows = 90}
+                      : testing_support::ProblemLimits{.batch = 6, .heads = 6, .rows = 700});
   std::mt19937_64 random(kSeed);
   std::vector<Candidate> candidates;
-  while (candidates.size() < kRandomProblems) {
+  while (candidates.size() < (emulated ? kEmulatedProblems : kRandomProblems)) {
     Candidate candidate{problems.next(), {}, {}};
     // Scales beyond this make the softmax an argmax, where 16-bit inputs decide ties by rounding.
     candidate.problem.scale =

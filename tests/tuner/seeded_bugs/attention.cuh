@@ -86,7 +86,9 @@ __device__ void attend(const AttentionParams& p, const Row& row, long long index
     float value = empty ? 0.f : acc[x] / sum;
     if (VITUNE_BUG == kLastRowOnly && last) value = value * 1.5f + 0.1f;
     RefU16 bits = bf16_bits(value);
-    if (VITUNE_BUG == kUnrepeatable && index == 0) bits ^= RefU16(mix64(clock64() + x) & 1);
+    // The last bit of a small value is far below the error bound: only repetition shows it.
+    if (VITUNE_BUG == kUnrepeatable && fabsf(value) < 0.1f)
+      bits ^= RefU16(mix64(clock64() + x) & 1);
     o[x] = bits;
   }
   if (VITUNE_BUG == kWritesPastEnd && last) o[VITUNE_HEAD] = 0;

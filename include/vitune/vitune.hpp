@@ -1,0 +1,398 @@
+// include/vitune/vitune.hpp -- libvitune for C++20: a context that ends itself, exceptions, spans.
+//
+// Header only, over vitune.h, whose comments are the contract; nothing but it and the standard
+// library is needed. A Context may be used by any number of threads at once, an Attention by one at
+// a time while it is changed. Memory on the GPU and streams stay the caller's.
+//
+//   vitune::Context context;
+//   auto attention = vitune::Attention({.batch = 32, .heads = 12, .nq = 197, .d = 64}).packed();
+//   context.forward(attention, {.q = q, .k = k, .v = v, .out = out}, stream);
+#ifndef VITUNE_VITUNE_HPP_
+#define VITUNE_VITUNE_HPP_
+
+#include <algorithm>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "vitune/vitune.h"
+
+namespace vitune {
+
+// The values of these are those of vitune.h in the same order.
+enum class DataType : std::int32_t { kBf16 = VITUNE_BF16, kFp16, kFp32 };
+// What serves a problem without a winner of its own; kEnvironment: as VITUNE_MISS says.
+enum class OnMiss : std::int32_t { kEnvironment, kNearest, kDefault, kCompile, kError };
+// What other threads do while one loads the kernel of a problem for the first time.
+enum class OnBusy : std::int32_t { kWait, kDefault };
+// Which of the two timings chose the winner.
+enum class TunedFor : std::int32_t { kCold, kWarm };
+// How a kernel was found.
+enum class Served : std::int32_t { kExact = VITUNE_EXACT, kNearest, kDefault };
+enum class LogSeverity : std::int32_t { kDebug, kInfo, kWarning, kError };
+
+// A call that failed. what(): "VITUNE_NO_DEVICE: " and the sentence of vitune_last_error().
+class Exception : public std::runtime_error {
+ public:
+  Exception(vitune_status status, std::string_view sentence)
+      : std::runtime_error(std::string(vitune_status_name(status)) + ": " + std::string(sentence)),
+        status_(status) {}
+
+  vitune_status status() const noexcept { return status_; }
+
+  // Throws what the last call of this thread left, unless `status` is VITUNE_OK.
+  static void check(vitune_status status) {
+    if (status != VITUNE_OK) throw Exception(status, vitune_last_error());
+  }
+
+ private:
+  vitune_status status_;
+};
+
+// A tensor's memory on the GPU: its address and, where known, the bytes from there to the end of
+// its buffer, which are then checked (0: not known). Made from a pointer, a CUdeviceptr or a
+// std::span of device memory. Never read through.
+template <typename Void>
+class DeviceView {
+ public:
+  constexpr DeviceView() noexcept = default;
+  constexpr DeviceView(std::nullptr_t) noexcept {}
+  constexpr DeviceView(Void* data, std::int64_t bytes = 0) noexcept : data_(data), bytes_(bytes) {}
+  template <std::same_as<unsigned long long> Address>
+  DeviceView(Address address, std::int64_t bytes = 0) noexcept
+      : data_(reinterpret_cast<Void*>(static_cast<std::uintptr_t>(address))), bytes_(bytes) {}
+  template <typename Element, std::size_t kExtent>
+  requires std::convertible_to<Element*, Void*>
+  constexpr DeviceView(std::span<Element, kExtent> buffer) noexcept
+      : data_(buffer.data()), bytes_(static_cast<std::int64_t>(buffer.size_bytes())) {}
+
+  constexpr Void* data() const noexcept { return data_; }
+  constexpr std::int64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  Void* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+using DeviceInput = DeviceView<const void>;
+using DeviceOutput = DeviceView<void>;
+
+// The tensors of one call. bias, mask and lse are given exactly where the Attention has them.
+struct AttentionTensors {
+  DeviceInput q = {}, k = {}, v = {};
+  DeviceOutput out = {};
+  DeviceInput bias = {}, mask = {};
+  DeviceOutput lse = {};  // fp32 [batch, heads, nq], contiguous
+};
+
+// The sizes of an attention problem: q, out [batch, heads, nq, d]; k, v [batch, kv_heads, nk, d].
+struct AttentionSizes {
+  DataType dtype = DataType::kBf16;  // of q, k, v, out: kBf16 or kFp16
+  std::int64_t batch = 1;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 0;  // 0: heads
+  std::int64_t nq = 1;        // query rows
+  std::int64_t nk = 0;        // key rows; 0: nq
+  std::int64_t d = 64;        // head size: 8 to 128 in steps of 8
+  double scale = 0;           // of q k^T; 0: 1 / sqrt(d)
+  bool causal = false;        // query i sees keys 0..i
+  bool lse = false;           // also writes the natural log-sum-exp of each row
+};
+
+// An attention problem: sizes, layouts, bias and mask. Nothing is checked before it is used: then
+// what is wrong is an Exception with VITUNE_INVALID_ARGUMENT or VITUNE_UNSUPPORTED.
+class Attention {
+ public:
+  // q, k, v and out are contiguous [batch, rows, heads, d] tensors.
+  explicit Attention(const AttentionSizes& sizes) {
+    desc_.dtype = static_cast<std::int32_t>(sizes.dtype);
+    desc_.batch = sizes.batch;
+    desc_.heads = sizes.heads;
+    desc_.kv_heads = sizes.kv_heads == 0 ? sizes.heads : sizes.kv_heads;
+    desc_.nq = sizes.nq;
+    desc_.nk = sizes.nk == 0 ? sizes.nq : sizes.nk;
+    desc_.d = sizes.d;
+    desc_.scale = sizes.scale;
+    desc_.causal = sizes.causal ? 1 : 0;
+    desc_.lse = sizes.lse ? 1 : 0;
+    bnhd();
+  }
+
+  // The problem of a text such as "bf16 b=32 h=12 n=197 d=64" (docs/problems.md). Throws Exception.
+  static Attention parse(const std::string& text) {
+    Attention attention((AttentionSizes()));
+    Exception::check(vitune_problem_parse(text.c_str(), &attention.desc_));
+    return attention;
+  }
+
+  // --- layouts; strides are in elements, the last dimension is contiguous
+  // Contiguous [batch, rows, heads, d] tensors.
+  Attention& bnhd() {
+    return layout([](std::int64_t heads, std::int64_t rows, std::int64_t d) {
+      return vitune_strides{product(rows, product(heads, d)), d, product(heads, d)};
+    });
+  }
+  // Contiguous [batch, heads, rows, d] tensors.
+  Attention& bhnd() {
+    return layout([](std::int64_t heads, std::int64_t rows, std::int64_t d) {
+      return vitune_strides{product(heads, product(rows, d)), product(rows, d), d};
+    });
+  }
+  // q, k, v are slices of one [batch, n, heads + 2 kv_heads, d] tensor; out is as for bnhd().
+  Attention& packed() {
+    bnhd();
+    std::int64_t row = product(2, product(desc_.kv_heads, desc_.d));
+    if (__builtin_add_overflow(row, product(desc_.heads, desc_.d), &row)) row = INT64_MAX;
+    desc_.q = {product(desc_.nq, row), desc_.d, row};
+    desc_.k = desc_.v = {product(desc_.nk, row), desc_.d, row};
+    return *this;
+  }
+  // Any strides as {batch, head, row}, or {batch, head, row, 1} as a [batch, heads, rows, d] view
+  // of a tensor library has them. Throws Exception(VITUNE_INVALID_ARGUMENT) for others.
+  Attention& q_strides(std::span<const std::int64_t> strides) { return set(desc_.q, strides, "q"); }
+  Attention& k_strides(std::span<const std::int64_t> strides) { return set(desc_.k, strides, "k"); }
+  Attention& v_strides(std::span<const std::int64_t> strides) { return set(desc_.v, strides, "v"); }
+  Attention& out_strides(std::span<const std::int64_t> strides) {
+    return set(desc_.o, strides, "out");
+  }
+
+  // Added to the scaled scores. Strides of batch entry, head, query row and key; 0 broadcasts.
+  // Batch b uses entry b % batches; 0: one entry per batch.
+  Attention& bias(DataType type, std::span<const std::int64_t, 4> strides,
+                  std::int64_t batches = 0) {
+    desc_.bias_type = static_cast<std::int32_t>(type);
+    desc_.bias_batches = batches;
+    for (std::size_t i = 0; i < 4; ++i) desc_.bias_strides[i] = strides[i];
+    return *this;
+  }
+  // One byte per score, nonzero = attend. Strides and batches as for bias().
+  Attention& mask(std::span<const std::int64_t, 4> strides, std::int64_t batches = 0) {
+    desc_.mask_type = VITUNE_BOOL;
+    desc_.mask_batches = batches;
+    for (std::size_t i = 0; i < 4; ++i) desc_.mask_strides[i] = strides[i];
+    return *this;
+  }
+  // The canonical text of the problem (docs/problems.md). Throws Exception.
+  std::string text() const {
+    std::string text(1024, '\0');
+    std::size_t length = 0;
+    Exception::check(vitune_problem_text(&desc_, text.data(), text.size(), &length));
+    if (length >= text.size()) {
+      text.resize(length + 1);
+      Exception::check(vitune_problem_text(&desc_, text.data(), text.size(), &length));
+    }
+    text.resize(length);
+    return text;
+  }
+
+  // What the C interface gets; what this class does not cover can be set there.
+  const vitune_attention_desc& desc() const noexcept { return desc_; }
+  vitune_attention_desc& desc() noexcept { return desc_; }
+
+ private:
+  // The library refuses a stride of the largest int64 with a sentence; an overflow is no behaviour.
+  static std::int64_t product(std::int64_t a, std::int64_t b) noexcept {
+    std::int64_t result = 0;
+    return __builtin_mul_overflow(a, b, &result) ? INT64_MAX : result;
+  }
+
+  template <typename StridesOf>
+  Attention& layout(StridesOf strides_of) {
+    desc_.q = desc_.o = strides_of(desc_.heads, desc_.nq, desc_.d);
+    desc_.k = desc_.v = strides_of(desc_.kv_heads, desc_.nk, desc_.d);
+    return *this;
+  }
+
+  Attention& set(vitune_strides& to, std::span<const std::int64_t> from, const char* name) {
+    if (from.size() != 3 && !(from.size() == 4 && from[3] == 1)) {
+      throw Exception(VITUNE_INVALID_ARGUMENT,
+                      std::string("the strides of ") + name +
+                          " must be {batch, head, row} or {batch, head, row, 1}: make the last "
+                          "dimension contiguous");
+    }
+    to = {from[0], from[1], from[2]};
+    return *this;
+  }
+
+  vitune_attention_desc desc_ = VITUNE_ATTENTION_DESC_INIT;
+};
+
+// Which kernel serves a problem, from which row, and why; vitune_selection as C++.
+struct KernelSelection {
+  Served served = Served::kDefault;
+  bool loaded = false;                    // a call of this problem needs nothing more
+  bool compiled = false;                  // by this process
+  bool low_confidence = false;            // clocks or neighbours moved while the row was measured
+  double cold_us = 0, warm_us = 0;        // of the row, in microseconds; 0: not measured
+  double predicted_us = 0;                // of this problem; 0: not predicted
+  double max_error = -1, rms_error = -1;  // of the row, absolute; negative: not known
+  std::string problem, row, config, kernel_key, source, reason;
+};
+
+// How a Context works. What is left out is a good choice.
+struct ContextOptions {
+  int device = 0;  // ordinal of the GPU
+  TunedFor tuned_for = TunedFor::kCold;
+  OnMiss on_miss = OnMiss::kEnvironment;
+  OnBusy on_busy = OnBusy::kWait;
+  bool read_only = false;                    // never writes the database
+  bool compile = true;                       // false: only stored kernels are used
+  bool check_pointers = false;               // asks the driver about each pointer of each call
+  std::chrono::seconds refresh = {};         // > 0: looks for new winners that often
+  std::optional<std::string> database = {};  // nothing: VITUNE_DB and so on
+  std::optional<std::string> shipped_database = {};  // nothing: the installed one; "": none
+  // Receives the library's messages, from any thread, one at a time; what it throws is dropped.
+  std::function<void(LogSeverity, std::string_view)> log = {};
+};
+
+// Serves attention on one GPU; ended by its destructor. Move only. Used by any number of threads at
+// once; the end must be the last call. Every function throws Exception unless it says otherwise; a
+// context that was moved from or closed gives VITUNE_INVALID_CONTEXT.
+class Context {
+ public:
+  // Opens the driver and the databases; VITUNE_NO_DEVICE without a GPU.
+  explicit Context(ContextOptions options = {}) {
+    vitune_context_options c = VITUNE_CONTEXT_OPTIONS_INIT;
+    c.device = options.device;
+    c.objective = static_cast<std::int32_t>(options.tuned_for);
+    c.on_miss = static_cast<std::int32_t>(options.on_miss);
+    c.on_busy = static_cast<std::int32_t>(options.on_busy);
+    c.read_only = options.read_only ? 1 : 0;
+    c.no_compile = options.compile ? 0 : 1;
+    c.check_pointers = options.check_pointers ? 1 : 0;
+    c.refresh_seconds =
+        static_cast<std::int32_t>(std::min<std::int64_t>(options.refresh.count(), INT32_MAX));
+    c.database = options.database ? options.database->c_str() : nullptr;
+    c.shipped_database = options.shipped_database ? options.shipped_database->c_str() : nullptr;
+    if (options.log) {
+      log_ = std::make_unique<Log>(std::move(options.log));
+      c.log = &Context::pass_on;
+      c.log_user = log_.get();
+    }
+    Exception::check(vitune_context_create(&c, &handle_));
+  }
+  Context(Context&& other) noexcept
+      : log_(std::move(other.log_)), handle_(std::exchange(other.handle_, nullptr)) {}
+  Context& operator=(Context&& other) noexcept {
+    if (this != &other) {
+      if (handle_ != nullptr) vitune_context_destroy(handle_);
+      log_ = std::move(other.log_);
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ~Context() {
+    if (handle_ != nullptr) vitune_context_destroy(handle_);
+  }
+
+  // Ends the context now; graphs that captured its launches must not be replayed afterwards.
+  void close() { Exception::check(vitune_context_destroy(std::exchange(handle_, nullptr))); }
+
+  // Finds and loads the kernel, so that a later call only launches: before a capture, say.
+  void prepare(const Attention& attention) {
+    Exception::check(vitune_prepare(handle_, &attention.desc()));
+  }
+
+  // Launches on `stream` (a CUstream or cudaStream_t; null: the default stream) and returns at
+  // once.
+  void forward(const Attention& attention, const AttentionTensors& tensors,
+               void* stream = nullptr) {
+    Exception::check(try_forward(attention, tensors, stream));
+  }
+  // The same without exceptions, for calls that have an answer to a failure: VITUNE_NOT_PREPARED in
+  // a capture, say.
+  vitune_status try_forward(const Attention& attention, const AttentionTensors& tensors,
+                            void* stream = nullptr) noexcept {
+    const AttentionTensors& t = tensors;
+    const vitune_attention_desc* desc = &attention.desc();
+    vitune_attention_desc bounded;
+    if ((t.q.bytes() | t.k.bytes() | t.v.bytes() | t.out.bytes() | t.bias.bytes() | t.mask.bytes() |
+         t.lse.bytes()) != 0) {
+      bounded = with_bounds(*desc, t);
+      desc = &bounded;
+    }
+    return vitune_attention_forward(handle_, desc, t.q.data(), t.k.data(), t.v.data(),
+                                    t.bias.data(), t.mask.data(), t.out.data(),
+                                    static_cast<float*>(t.lse.data()), stream);
+  }
+
+  // Says which kernel would serve. Loads and launches nothing.
+  KernelSelection query(const Attention& attention) const {
+    vitune_selection c = VITUNE_SELECTION_INIT;
+    Exception::check(vitune_query(handle_, &attention.desc(), &c));
+    // clang-format off: one line per kind of field
+    return {static_cast<Served>(c.outcome),
+            c.loaded != 0,
+            c.compiled != 0,
+            c.low_confidence != 0,
+            c.cold_us,
+            c.warm_us,
+            c.predicted_us,
+            c.max_error,
+            c.rms_error,
+            c.problem,
+            c.row,
+            c.config,
+            c.kernel_key,
+            c.source,
+            c.reason};
+    // clang-format on
+  }
+
+  vitune_stats stats() const {
+    vitune_stats stats = VITUNE_STATS_INIT;
+    Exception::check(vitune_context_stats(handle_, &stats));
+    return stats;
+  }
+
+  // Takes over new winners; returns how many problems are now served by another kernel.
+  int refresh() {
+    std::int32_t changed = 0;
+    Exception::check(vitune_context_refresh(handle_, &changed));
+    return changed;
+  }
+
+  // Writes what was asked for without a winner to the database: `vitune tune --from-misses`.
+  void flush() { Exception::check(vitune_context_flush(handle_)); }
+
+  // For the C interface; stays this object's. Null after close() and after a move.
+  vitune_context* get() const noexcept { return handle_; }
+
+ private:
+  using Log = std::function<void(LogSeverity, std::string_view)>;
+
+  static void pass_on(void* user, std::int32_t level, const char* message) {
+    try {
+      (*static_cast<const Log*>(user))(static_cast<LogSeverity>(level), message);
+    } catch (...) {  // no exception may cross the C interface
+    }
+  }
+  static vitune_attention_desc with_bounds(vitune_attention_desc desc,
+                                           const AttentionTensors& t) noexcept {
+    desc.q_bytes = t.q.bytes();
+    desc.k_bytes = t.k.bytes();
+    desc.v_bytes = t.v.bytes();
+    desc.o_bytes = t.out.bytes();
+    desc.bias_bytes = t.bias.bytes();
+    desc.mask_bytes = t.mask.bytes();
+    desc.lse_bytes = t.lse.bytes();
+    return desc;
+  }
+
+  std::unique_ptr<Log> log_;  // its address is the library's; outlives the handle
+  vitune_context* handle_ = nullptr;
+};
+
+}  // namespace vitune
+
+#endif  // VITUNE_VITUNE_HPP_

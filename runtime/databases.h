@@ -1,0 +1,84 @@
+// runtime/databases.h -- The user's database and the shipped layer below it, as the library uses
+// them.
+//
+// A database may only help: one that cannot be opened, read or written is one warning, and the
+// library goes on without it. Reading is for one thread at a time (see read()); writing opens a
+// connection of its own, waits a quarter of a second for a lock and closes it again, so that no
+// lock is held between calls.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/log.h"
+#include "db/store.h"
+
+namespace vitune {
+
+class Databases {
+ public:
+  struct Places {
+    std::optional<std::filesystem::path> user;     // nothing: no directory is usable
+    std::optional<std::filesystem::path> shipped;  // nothing: no such layer
+    bool read_only = false;
+  };
+  // Opens what is there. Does not throw because of a database.
+  Databases(Places places, LogSink log_sink);
+
+  // Calls `body` with the layers, no other reader running meanwhile.
+  template <typename Body>
+  auto read(Body&& body) {
+    const std::lock_guard lock(reading_);
+    return std::forward<Body>(body)(*layers_);
+  }
+
+  // Calls `body` with the user's database, opened for writing. Gives why it may not or cannot be
+  // written, after one warning for each kind of work (`what`); nothing: it is done.
+  std::optional<std::string> write(const std::string& what,
+                                   const std::function<void(Store&)>& body);
+  bool read_only() const { return places_.read_only; }
+
+  // Opens anew what was created, replaced or written to since the last look, or could not be opened
+  // then; true if there is something new to read.
+  bool refresh();
+
+  // The compilers that stored kernels were made with.
+  std::vector<std::string> compiler_versions();
+
+ private:
+  // Which file it is and what was committed to it.
+  struct State {
+    dev_t device = 0;
+    ino_t file = 0;  // 0: there is none
+    std::int64_t version = 0;
+    bool operator==(const State&) const = default;
+  };
+
+  std::unique_ptr<Store> open_user();
+  std::unique_ptr<Store> open_shipped();
+  void open_layers();
+  State look(const std::optional<std::filesystem::path>& path, Store* store) const;
+  void warn_once(const std::string& what, const std::string& message);
+
+  const Places places_;
+  const LogSink log_sink_;
+  std::mutex reading_;  // guards what follows
+  std::optional<LayeredStore> layers_;
+  State user_state_, shipped_state_;
+  bool incomplete_ = false;  // a layer that is there could not be opened
+  std::optional<std::vector<std::string>> compiler_versions_;
+  std::mutex writing_;  // one writer of this process at a time
+  std::mutex warning_;  // guards warned_
+  std::set<std::string> warned_;
+};
+
+}  // namespace vitune

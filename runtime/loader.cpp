@@ -1,0 +1,267 @@
+// runtime/loader.cpp -- Looking for stored kernels, and putting kernels on the device.
+#include "runtime/loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+
+namespace vitune {
+namespace {
+
+// The stack that the driver sets aside for each thread from the start. A kernel with more local
+// memory would have it allocated at a launch, which is not allowed in a capture.
+constexpr int kMaxLocalBytes = 1024;
+
+std::string short_name(const Digest& key) { return key.hex().substr(0, 12); }
+
+// The driver's words for an image that it cannot run: not for this device, PTX or a binary too new
+// for it. Anything else is a failure of the driver, not of the image.
+bool is_about_the_image(CuResult result) {
+  constexpr std::array kCodes = {200, 209, 218, 221, 222, 223, 500};
+  return std::find(kCodes.begin(), kCodes.end(), result) != kCodes.end();
+}
+
+Found nothing(std::string why) { return {nullptr, std::move(why), false}; }
+
+}  // namespace
+
+Loader::Loader(const PrimaryContext& context, DeviceInfo device, Environment environment,
+               Databases& databases, bool may_compile, LogSink log_sink)
+    : context_(context),
+      device_(std::move(device)),
+      environment_(std::move(environment)),
+      databases_(databases),
+      may_compile_(may_compile),
+      log_sink_(std::move(log_sink)) {}
+
+std::shared_ptr<Loader::Slot> Loader::slot(const Digest& key) {
+  const std::lock_guard lock(mutex_);
+  auto& entry = slots_[key];
+  if (!entry) entry = std::make_shared<Slot>();
+  return entry;
+}
+
+bool Loader::is_loaded(const Digest& key) {
+  std::shared_ptr<Slot> found;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = slots_.find(key);
+    if (at == slots_.end()) return false;
+    found = at->second;
+  }
+  const std::lock_guard lock(found->mutex);
+  return found->kernel != nullptr;
+}
+
+void Loader::forgive() {
+  const std::lock_guard lock(mutex_);
+  rejected_keys_.clear();
+}
+
+// Counts and reports a stored kernel once; gives `why` back.
+std::string Loader::reject(const Digest& key, const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!rejected_keys_.insert(key).second) return why;
+  }
+  rejected_.fetch_add(1, std::memory_order_relaxed);
+  log(log_sink_, LogLevel::kWarning, why + "; it is passed over");
+  return why;
+}
+
+// The compilers whose kernels may be stored for the choice, the row's own first.
+std::vector<std::string> Loader::versions(const Choice& choice) {
+  std::vector<std::string> result;
+  if (choice.row) result.push_back(choice.row->winner.compiler_version);
+  // A winner was verified as this very binary; another compiler's is for compile() to make.
+  if (choice.outcome == LookupOutcome::kExact) return result;
+  for (std::string& version : databases_.compiler_versions()) {
+    if (std::find(result.begin(), result.end(), version) == result.end()) {
+      result.push_back(std::move(version));
+    }
+  }
+  return result;
+}
+
+bool Loader::is_blocked(const Digest& key) {
+  return databases_.read([&](LayeredStore& layers) {
+    return layers.user().is_blocked(key, device_) ||
+           (layers.shipped() != nullptr && layers.shipped()->is_blocked(key, device_));
+  });
+}
+
+std::optional<Binary> Loader::usable_binary(const Digest& key, const CompileRequest& request,
+                                            std::string& why) {
+  auto binary = databases_.read([&](LayeredStore& layers) { return layers.find_binary(key); });
+  if (!binary) return std::nullopt;
+  if (is_blocked(key)) {
+    why = reject(key, fmt::format("the stored kernel {} is on the block list", short_name(key)));
+  } else if (binary->arch != request.arch) {
+    why = reject(key, fmt::format("the stored kernel {} is for {}, this device needs {}",
+                                  short_name(key), binary->arch, request.arch));
+  } else if (binary->entry != request.entry) {
+    why = reject(key, fmt::format("the stored kernel {} has another entry", short_name(key)));
+  } else if (!cubin_is_well_formed(binary->image)) {
+    why = reject(key, fmt::format("the stored kernel {} is damaged", short_name(key)));
+  } else {
+    return binary;
+  }
+  return std::nullopt;
+}
+
+std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, const Choice& choice,
+                                              const CompileRequest& request, std::string& why) {
+  why = "no kernel of it is stored";
+  for (const std::string& version : versions(choice)) {
+    const Digest key = kernel_key(request, version);
+    if (choice.outcome == LookupOutcome::kExact && key != choice.row->winner.kernel_key) {
+      why = reject(choice.row->winner.kernel_key,
+                   fmt::format("the winner's kernel {} was made from other sources than this "
+                               "version of vitune has",
+                               short_name(choice.row->winner.kernel_key)));
+      return std::nullopt;
+    }
+    if (is_loaded(key)) return Candidate{key, std::nullopt};
+    auto binary = usable_binary(key, request, why);
+    if (!binary) continue;
+    // What was verified for the problem is not judged again by rules of thumb.
+    if (choice.outcome != LookupOutcome::kExact) {
+      if (const auto prune = attention_prune(problem, choice.config, binary->compile, device_)) {
+        why = fmt::format("the stored kernel {} {}", short_name(key), *prune);
+        continue;
+      }
+    }
+    return Candidate{key, std::move(binary)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Digest> Loader::find_stored(const AttentionProblem& problem, const Choice& choice) {
+  std::string why;
+  const auto request = attention_compile_request(problem, choice.config, device_.arch());
+  const auto candidate = find(problem, choice, request, why);
+  if (candidate) return candidate->key;
+  return std::nullopt;
+}
+
+Found Loader::load_stored(const AttentionProblem& problem, const Choice& choice) {
+  const auto request = attention_compile_request(problem, choice.config, device_.arch());
+  std::string why;
+  const auto candidate = find(problem, choice, request, why);
+  if (!candidate) return nothing(std::move(why));
+  const std::shared_ptr<Slot> place = slot(candidate->key);
+  const std::lock_guard lock(place->mutex);
+  if (place->kernel) return {place->kernel, {}, false};
+  if (!candidate->binary) return nothing("its kernel was unloaded meanwhile");
+  return put_on_device(*place, problem, choice.config, request, *candidate->binary, false);
+}
+
+Found Loader::put_on_device(Slot& place, const AttentionProblem& problem, const Config& config,
+                            const CompileRequest& request, const Binary& binary,
+                            bool compiled_now) {
+  try {
+    load(place, problem, config, request, binary, compiled_now);
+    return {place.kernel, {}, false};
+  } catch (const CudaError& error) {
+    return refused(binary, error.what(), &error, compiled_now);
+  } catch (const Error& error) {
+    return refused(binary, error.what(), nullptr, compiled_now);
+  }
+}
+
+Found Loader::refused(const Binary& binary, const std::string& what, const CudaError* error,
+                      bool compiled_now) {
+  // These say nothing of the kernel: the device is lost, or its memory is taken.
+  if (error != nullptr && (error->sticky() || error->result() == kCuErrorOutOfMemory)) throw;
+  const std::string why =
+      fmt::format("the kernel {} cannot be used: {}", short_name(binary.kernel_key), what);
+  if (compiled_now) return {nullptr, why, error != nullptr};
+  reject(binary.kernel_key, why);
+  return {nullptr, why, error != nullptr && !is_about_the_image(error->result())};
+}
+
+void Loader::load(Slot& slot, const AttentionProblem& problem, const Config& config,
+                  const CompileRequest& request, const Binary& binary, bool compiled_now) {
+  const CudaDriver& driver = context_.driver();
+  const CurrentContext current(context_);
+  driver.check(current.result(), "cuCtxPushCurrent");
+  const RelaxedCapture relaxed(driver.api());
+  CudaKernel kernel(driver, binary.image, request.entry);
+  const auto shared = static_cast<std::uint32_t>(attention_shared_bytes(problem, config));
+  kernel.reserve_shared(shared);
+  const int local = kernel.local_bytes();
+  if (local > kMaxLocalBytes) {
+    throw Error(ErrorCode::kFailure, fmt::format("it needs {} bytes of local memory per thread, {} "
+                                                 "are the most",
+                                                 local, kMaxLocalBytes));
+  }
+  const int ctas = kernel.resident_ctas(attention_threads(config), shared);
+  if (ctas < 1) {
+    throw Error(ErrorCode::kFailure,
+                fmt::format("{} threads with {} bytes of shared memory do not fit on an SM",
+                            attention_threads(config), shared));
+  }
+  slot.kernel = std::make_shared<const LoadedKernel>(
+      LoadedKernel{std::move(kernel), binary.kernel_key, ctas, compiled_now});
+  loaded_.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::shared_ptr<const Compiler> Loader::compiler() {
+  if (!may_compile_) {
+    throw Error(ErrorCode::kNoCompiler, "compiling is switched off by the context's options");
+  }
+  const std::lock_guard lock(opening_compiler_);
+  if (!compiler_) compiler_ = Compiler::open(environment_);
+  return compiler_;
+}
+
+CompileResult Loader::run_compiler(const Compiler& opened, const CompileRequest& request) {
+  compiling_.acquire();
+  CompileResult result;
+  try {
+    result = opened.compile(request);
+  } catch (...) {
+    compiling_.release();
+    throw;
+  }
+  compiling_.release();
+  compiled_.fetch_add(1, std::memory_order_relaxed);
+  return result;
+}
+
+Found Loader::compile(const AttentionProblem& problem, const Choice& choice, bool judge) {
+  const auto request = attention_compile_request(problem, choice.config, device_.arch());
+  const auto opened = compiler();
+  const Digest key = kernel_key(request, opened->version());
+  const std::string name = choice.config.text();
+  if (is_blocked(key)) return nothing(fmt::format("{} is on the block list", name));
+  const std::shared_ptr<Slot> place = slot(key);
+  const std::lock_guard lock(place->mutex);
+  if (place->kernel) return {place->kernel, {}, false};
+
+  CompileResult result = run_compiler(*opened, request);
+  if (result.status != CompileStatus::kOk) {
+    return nothing(fmt::format("{} does not compile: {}", name, result.log));
+  }
+  const auto prune = attention_prune(problem, choice.config, result.facts, device_);
+  if (judge && prune) return nothing(fmt::format("{} {}", name, *prune));
+  log(log_sink_, LogLevel::kInfo,
+      fmt::format("compiled {} for '{}' in {:.0f} ms with {}", name, problem.text(),
+                  result.facts.compile_ms, opened->version()));
+  result.facts.shared_bytes += attention_shared_bytes(problem, choice.config);
+  const Binary binary{key,           request.arch, opened->version(),
+                      request.entry, result.facts, std::move(result.cubin)};
+  Found found = put_on_device(*place, problem, choice.config, request, binary, true);
+  if (found.kernel) keep(binary);
+  return found;
+}
+
+void Loader::keep(const Binary& binary) {
+  databases_.write("a compiled kernel", [&](Store& store) { store.put_binary(binary); });
+}
+
+}  // namespace vitune

@@ -1,0 +1,65 @@
+// runtime/selection.cpp -- What vitune_query() says of a plan.
+#include "runtime/selection.h"
+
+#include <cmath>
+#include <string>
+
+#include "runtime/texts.h"
+
+namespace vitune {
+namespace {
+
+std::int32_t code_of(LookupOutcome outcome) {
+  switch (outcome) {
+    case LookupOutcome::kExact:
+      return VITUNE_EXACT;
+    case LookupOutcome::kNearest:
+      return VITUNE_NEAREST;
+    case LookupOutcome::kDefault:
+      break;
+  }
+  return VITUNE_DEFAULT;
+}
+
+double known_or_negative(double error) { return std::isfinite(error) ? error : -1; }
+
+vitune_selection describe(const Choice& choice, std::string_view text,
+                          const std::string& passed_over) {
+  vitune_selection selection = VITUNE_SELECTION_INIT;
+  selection.outcome = code_of(choice.outcome);
+  selection.predicted_us = choice.predicted_us;
+  selection.max_error = selection.rms_error = -1;
+  if (choice.row) {
+    const Winner& winner = choice.row->winner;
+    selection.low_confidence = winner.measurement.low_confidence ? 1 : 0;
+    selection.cold_us = winner.measurement.cold.median_us;
+    selection.warm_us = winner.measurement.warm.median_us;
+    selection.max_error = known_or_negative(winner.error.max_error);
+    selection.rms_error = known_or_negative(winner.error.rms_error);
+    copy_text(selection.row, choice.row->problem.text);
+  }
+  copy_text(selection.problem, text);
+  copy_text(selection.config, choice.config.text());
+  copy_text(selection.source, choice.layer);
+  copy_text(selection.reason,
+            passed_over.empty() ? choice.reason : choice.reason + "; passed over: " + passed_over);
+  return selection;
+}
+
+}  // namespace
+
+vitune_selection describe(const Plan& plan, std::string_view text) {
+  vitune_selection selection = describe(plan.choice, text, plan.passed_over);
+  selection.loaded = 1;
+  selection.compiled = plan.kernel->compiled ? 1 : 0;
+  copy_text(selection.kernel_key, plan.kernel->key.hex());
+  return selection;
+}
+
+vitune_selection describe(const Resolver::Preview& preview, std::string_view text) {
+  vitune_selection selection = describe(preview.choice, text, preview.passed_over);
+  if (preview.key) copy_text(selection.kernel_key, preview.key->hex());
+  return selection;
+}
+
+}  // namespace vitune

@@ -1,0 +1,93 @@
+// runtime/winner_index.cpp -- Reads winners once and finds them by work and by class.
+#include "runtime/winner_index.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "generator/attention/facts.h"
+#include "runtime/same_work.h"
+
+namespace vitune {
+
+std::uint64_t facts_number(const AttentionProblem& problem) {
+  const AttentionFacts facts = attention_facts(problem);
+  std::uint64_t number = 0;
+  for (const int part :
+       {facts.element, facts.head_dim, int{facts.causal}, facts.bias, facts.bias_vector,
+        int{facts.mask}, facts.mask_vector, int{facts.lse}, facts.copy_bytes}) {
+    number = number * 257 + static_cast<std::uint64_t>(part);  // each is at most 256
+  }
+  return number;
+}
+
+void WinnerIndex::read(LayeredStore& store) {
+  if (is_read_) return;
+  try {
+    store.visit_winners(
+        device_, objective_,
+        [&](const ProblemKey& key, const Winner& winner, Layer layer) { add(key, winner, layer); });
+  } catch (...) {
+    forget();
+    throw;
+  }
+  winners_.shrink_to_fit();
+  is_read_ = true;
+}
+
+void WinnerIndex::forget() {
+  winners_.clear();
+  by_work_.clear();
+  by_class_.clear();
+  configs_.clear();
+  is_read_ = false;
+}
+
+const Config* WinnerIndex::keep(const Config& config) {
+  return &configs_.try_emplace(config.text(), config).first->second;
+}
+
+void WinnerIndex::add(const ProblemKey& key, const Winner& winner, Layer layer) {
+  const Timing& timing = winner.measurement.by(objective_);
+  if (key.operator_name != "attention" || !winner.verified || !(timing.median_us > 0)) return;
+  IndexedWinner entry;
+  try {
+    entry.problem = AttentionProblem::parse(key.text);
+  } catch (const Error&) {
+    return;  // of a version with other words: it cannot be asked for by this one
+  }
+  entry.config = keep(winner.config);
+  entry.us = static_cast<float>(timing.median_us);
+  entry.layer = layer;
+  if (winner.runner_up) {
+    entry.runner_up = keep(*winner.runner_up);
+    entry.runner_up_us = static_cast<float>(timing.median_us * (1 + winner.lead_percent / 100));
+  }
+  const auto number = static_cast<std::uint32_t>(winners_.size());
+  by_work_.emplace(work_hash(entry.problem), number);
+  by_class_[facts_number(entry.problem)].push_back(number);
+  winners_.push_back(std::move(entry));
+}
+
+const IndexedWinner* WinnerIndex::find_same_work(const AttentionProblem& problem) const {
+  const auto [begin, end] = by_work_.equal_range(work_hash(problem));
+  const IndexedWinner* best = nullptr;
+  for (auto it = begin; it != end; ++it) {
+    const IndexedWinner& entry = winners_[it->second];
+    // Several may be: the user's layer counts more, then the smaller time.
+    if (best != nullptr && std::pair(best->layer, best->us) <= std::pair(entry.layer, entry.us)) {
+      continue;
+    }
+    if (is_same_work(problem, entry.problem, *entry.config, device_)) best = &entry;
+  }
+  return best;
+}
+
+std::vector<const IndexedWinner*> WinnerIndex::same_class(const AttentionProblem& problem) const {
+  std::vector<const IndexedWinner*> found;
+  const auto members = by_class_.find(facts_number(problem));
+  if (members == by_class_.end()) return found;
+  for (const std::uint32_t number : members->second) found.push_back(&winners_[number]);
+  return found;
+}
+
+}  // namespace vitune

@@ -1,0 +1,165 @@
+// templates/attention/group_attention.cuh -- One warpgroup's 64 rows against one step of keys.
+//
+// The same algorithm as warp_attention.cuh with wgmma: scores of all keys of the step come from one
+// batch of products, with Q and K in shared memory; the weights, rounded to 16 bits, are the
+// register operand of the second batch. A warp's fragments are those of mma.sync, so bias, masks,
+// softmax and epilogue are shared with that family.
+#pragma once
+
+#include "attention/config_sm90.cuh"
+#include "attention/scores.cuh"
+#include "attention/softmax.cuh"
+#include "primitives/element.cuh"
+#include "primitives/wgmma.cuh"
+
+namespace vitune {
+
+// Place in its tile of key `row`: with a bias or mask keys are dealt out as in scores.cuh, here by
+// where their rows lie. The last eight of an odd number of eights stay in order.
+template <class T, int kRows>
+__device__ __forceinline__ int place_of_key(int row) {
+  if constexpr (!T::kPermuted) return row;
+  if (kRows % 16 == 8 && row >= kRows - 8) return row;
+  const int key = row & 15;
+  const int index = 2 * (key >> 2) + (key & 1);
+  const int parity = ((key >> 1) & 1) ^ (index >> 2);
+  return (row & ~15) + 8 * parity + index;
+}
+
+template <class T>
+struct GroupAttention {
+  using E = Element<T::kElement>;
+  using Bias = BiasPair<T::kBias>;
+  using Scores = float[1][T::kBlockN / 8][4];
+
+  OnlineSoftmax<T> softmax;
+  ScoreRows<T, typename Bias::Value> bias_rows;
+  ScoreRows<T, unsigned char> mask_rows;
+  RowPlace place;  // of this thread's warp
+  float scale;
+  float o[1][T::kHeadTiles][4];
+
+  // Starts on new rows.
+  __device__ __forceinline__ void begin(const AttentionParams& p, const RowPlace& at) {
+    place = at;
+    scale = p.scale;
+    softmax.init(T::kBias != 0 ? 1.f : p.scale);
+    if constexpr (T::kBias != 0) bias_rows.init(p.bias, p.bias_view, place, p.queries);
+    if constexpr (T::kMask) mask_rows.init(p.mask, p.mask_view, place, p.queries);
+    if constexpr (T::kResident) return;  // the first step overwrites o
+#pragma unroll
+    for (int j = 0; j < T::kHeadTiles; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[0][j][i] = 0.f;
+    }
+  }
+
+  // One step over kWidth keys from key0 on, of which `limit` exist; `queries` is the group's query
+  // tile, `row` the step's first row in the tiles `keys` and `values`. `between` is called after
+  // the last read of the keys and before the first read of the values.
+  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst, class Between>
+  __device__ __forceinline__ void attend(u32 queries, u32 keys, u32 values, int row, int key0,
+                                         int limit, Between&& between) {
+    Scores s;
+    fetch_operands<kWidth, kTail>(key0, limit);
+    mma_qk<kWidth>(s, queries, keys + row * T::kSwizzle);
+    between();
+    weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
+    u32 weights[ceil_div(kWidth, 16)][4];
+    if (T::kBias != 0 && softmax.extreme) {
+      weigh<kWidth, true>(weights, s);
+    } else {
+      weigh<kWidth, false>(weights, s);
+    }
+    mma_pv<kWidth, kFirst>(weights, values + row * T::kSwizzle);
+  }
+
+ private:
+  BiasTile<T, T::kBias != 0 ? T::kBlockN : 8> bias;
+  MaskTile<T, T::kBlockN> mask;
+  const void* bias_held = nullptr;  // where this thread's bias was read from
+
+  template <int kWidth, bool kTail>
+  __device__ __forceinline__ void fetch_operands(int key0, int limit) {
+    if constexpr (T::kBias != 0) {
+      const void* wanted = bias_rows.row[0][0];
+      if (!T::kBiasInRegisters || wanted != bias_held) {
+        bias.template load<kWidth, kTail>(bias_rows, key0, limit, place.t);
+      }
+      bias_held = wanted;
+    }
+    if constexpr (T::kMask) mask.template load<kWidth, kTail>(mask_rows, key0, limit, place.t);
+  }
+
+  template <int kWidth>
+  __device__ __forceinline__ void mma_qk(Scores& s, u32 queries, u32 keys) {
+    using Product = Wgmma<T::kElement, kWidth>;
+    float(&d)[kWidth / 2] = reinterpret_cast<float(&)[kWidth / 2]>(s);
+    const u64 a = descriptor_along_rows<T::kSwizzle>(queries);
+    const u64 b = descriptor_along_rows<T::kSwizzle>(keys);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < T::kHeadSteps; ++step) {
+      Product::shared_a(d, descriptor_at(a, T::QueryTile::step_offset(step)),
+                        descriptor_at(b, T::KeyTile::step_offset(step)), step > 0);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+  }
+
+  // Bias, masks and the running maximum: afterwards the scores are ready to be weighed.
+  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst>
+  __device__ __forceinline__ void weigh_step(Scores& s, int key0, int limit) {
+    if constexpr (T::kBias != 0) bias.template add<kWidth>(s, scale);
+    if constexpr (T::kMask) mask.template apply<kWidth>(s);
+    if constexpr (kTail || kDiagonal)
+      mask_scores<T, kWidth, kTail, kDiagonal>(s, key0, limit, place);
+    float rescale[1][2];
+    softmax.template update<kWidth / 8, kFirst>(s, rescale);
+    if constexpr (!kFirst) {
+#pragma unroll
+      for (int j = 0; j < T::kHeadTiles; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) o[0][j][i] *= rescale[0][i / 2];
+      }
+    }
+  }
+
+  // The weights as A operands; the second half of a lone last eight is zero.
+  template <int kWidth, bool kExtreme>
+  __device__ __forceinline__ void weigh(u32 (&weights)[ceil_div(kWidth, 16)][4], const Scores& s) {
+    float sums[2][2] = {};  // of a row's even and odd keys: one chain would be too long
+#pragma unroll
+    for (int j = 0; j < kWidth / 8; ++j) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float x = softmax.template weight<kExtreme>(s[0][j][2 * half], 0, half);
+        const float y = softmax.template weight<kExtreme>(s[0][j][2 * half + 1], 0, half);
+        sums[half][0] += x;
+        sums[half][1] += y;
+        weights[j / 2][2 * (j % 2) + half] = E::pack(x, y);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) softmax.sum[0][half] += sums[half][0] + sums[half][1];
+    if constexpr (kWidth % 16 == 8) weights[kWidth / 16][2] = weights[kWidth / 16][3] = 0;
+  }
+
+  template <int kWidth, bool kFirst>
+  __device__ __forceinline__ void mma_pv(const u32 (&weights)[ceil_div(kWidth, 16)][4],
+                                         u32 values) {
+    using Product = Wgmma<T::kElement, T::kHeadDim>;
+    float(&d)[T::kHeadDim / 2] = reinterpret_cast<float(&)[T::kHeadDim / 2]>(o);
+    const u64 b = descriptor_across_rows<T::kSwizzle>(values, T::ValueTile::kPanelBytes);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < ceil_div(kWidth, 16); ++step) {
+      Product::register_a(d, weights[step], descriptor_at(b, step * 16 * T::kSwizzle),
+                          !kFirst || step > 0);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+  }
+};
+
+}  // namespace vitune

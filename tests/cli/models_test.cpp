@@ -1,0 +1,148 @@
+// tests/cli/models_test.cpp -- Models by name: vitune models, --model, --batch, --dtype.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/cli/command_fixture.h"
+
+namespace vitune::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ModelsTest : public CommandTest {
+ protected:
+  // The problems that a verb takes from its arguments, by name: `compile` of an architecture that
+  // has no space left says so for each without compiling anything.
+  std::vector<std::pair<std::string, std::string>> taken(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(),
+                     {"compile", "--arch", "sm_80", "--json", "-q", "--config", "kBlockN=7"});
+    const CommandResult result = run(arguments);
+    EXPECT_EQ(result.status, 1) << result.err;
+    std::vector<std::pair<std::string, std::string>> problems;
+    const auto document = result.json();
+    for (const auto& entry : document["results"]) {
+      EXPECT_EQ(entry["status"], "outside the space");
+      problems.emplace_back(entry["name"], entry["problem"]);
+    }
+    return problems;
+  }
+};
+
+TEST_F(ModelsTest, TheListHasProblemsLayersTokensAndHeadSize) {
+  const CommandResult result = run({"models", "--csv", "vit_base_patch16_224"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("model,problems,layers,tokens,head size,outside\n"));
+  EXPECT_THAT(result.out, HasSubstr("\nvit_base_patch16_224,1,12,197,64,\n"));
+  EXPECT_THAT(run({"models", "mobilevit_s", "--csv"}).out, HasSubstr("mobilevit_s,1,9,64,48,5"));
+}
+
+TEST_F(ModelsTest, NamesAreFilteredByWordsAndGlobs) {
+  const CommandResult all = run({"models", "--names"});
+  EXPECT_EQ(std::count(all.out.begin(), all.out.end(), '\n'), 371);
+  EXPECT_EQ(run({"models", "--names", "samvit"}).out,
+            "samvit_base_patch16\nsamvit_base_patch16_224\nsamvit_large_patch16\n");
+  const CommandResult glob = run({"models", "--names", "vit_base*", "*_384"});
+  EXPECT_THAT(glob.out, HasSubstr("vit_base_patch16_224\n"));
+  EXPECT_THAT(glob.out, HasSubstr("beit_base_patch16_384\n"));
+  EXPECT_THAT(glob.out, Not(HasSubstr("swin_tiny")));
+}
+
+TEST_F(ModelsTest, JsonHoldsEveryCall) {
+  const auto document = run({"models", "--json", "hiera_base_abswin_256"}).json();
+  EXPECT_EQ(document["schema"], 1);
+  EXPECT_EQ(document["command"], "models");
+  EXPECT_NE(document["source"], "");
+  ASSERT_EQ(document["models"].size(), 1u);
+  const auto& model = document["models"][0];
+  EXPECT_EQ(model["layers"], 24);
+  EXPECT_EQ(model["head_sizes"], nlohmann::json::array({96}));
+  EXPECT_EQ(model["attention"].size(), 7u);
+  EXPECT_EQ(model["attention"][1]["each_image"], true);
+}
+
+TEST_F(ModelsTest, ProblemsAreThoseOfTheBatchAndType) {
+  const auto document = run({"models", "--problems", "--json", "swin_tiny_patch4_window7_224",
+                             "--batch", "2,8", "--dtype", "fp16"})
+                            .json();
+  ASSERT_EQ(document["problems"].size(), 14u);
+  EXPECT_EQ(document["problems"][8]["batch"], 8);
+  EXPECT_EQ(document["problems"][8]["problem"],
+            "attention fp16 b=512 h=3 nq=49 nk=49 d=32 layout=packed bias=fp16:512x3x49x49");
+}
+
+TEST_F(ModelsTest, AModelStandsForItsProblems) {
+  const auto problems = taken({"--model", "vit_base_patch16_224", "--batch", "1,32"});
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_EQ(problems[1].first, "vit_base_patch16_224 b32 (12x)");
+  EXPECT_EQ(problems[1].second, "attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed");
+  EXPECT_EQ(taken({"-m", "vit_base_patch16_224"}), problems);
+  EXPECT_EQ(taken({"--model", "samvit_*", "--batch", "4", "--dtype", "fp16"}).size(), 5u);
+}
+
+TEST_F(ModelsTest, OtherInputsJoinAndEachProblemIsTakenOnce) {
+  const auto problems = taken(
+      {"--model", "vit_base_patch16_224", "--preset", "vit-b16", "bf16 b=32 h=12 n=197 d=64"});
+  ASSERT_EQ(problems.size(), 3u);  // 32, as text; 1 and 128 of the preset
+  EXPECT_EQ(problems[1].first, "ViT-B/16@224 b1");
+}
+
+TEST_F(ModelsTest, PresetsOfModelsTakeTheBatch) {
+  const auto problems = taken({"--preset", "sam", "--batch", "5"});
+  ASSERT_FALSE(problems.empty());
+  for (const auto& [name, text] : problems) EXPECT_THAT(name, HasSubstr(" b5 (")) << text;
+  EXPECT_GT(taken({"--preset", "sam"}).size(), problems.size());
+}
+
+TEST_F(ModelsTest, CallsThatTheKernelsDoNotTakeAreSaidInOneLine) {
+  const CommandResult result = run({"show", "--model", "mobilevit_s", "--model", "mobilevit_xxs"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("5 of the 9 attention calls of mobilevit_s are outside"));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 3);  // and "no winner"
+}
+
+TEST_F(ModelsTest, EveryVerbThatTakesProblemsTakesModels) {
+  for (const char* verb : {"tune", "bench", "verify", "show", "compile"}) {
+    const CommandResult result = run({verb, "--model", "vit_bsae_patch16_224"});
+    EXPECT_EQ(result.status, 2) << verb << result.err;
+    EXPECT_THAT(result.err, HasSubstr("did you mean vit_base_patch16_224?")) << verb;
+  }
+}
+
+TEST_F(ModelsTest, MistakesSayWhatToDo) {
+  const struct {
+    std::vector<std::string> arguments;
+    std::string said;
+  } cases[] = {
+      {{"show", "--model", "vit_base_patch16_224", "--batch", "0"}, "--batch"},
+      {{"show", "--model", "vit_base_patch16_224", "--batch", "1;32"}, "--batch"},
+      {{"show", "--model", "vit_base_patch16_224", "--batch", ","}, "1,32"},
+      {{"show", "--model", "vit_base_patch16_224", "--batch", "99999999"}, "--batch"},
+      {{"show", "--model", "vit_base_patch16_224", "--dtype", "fp32"}, "bf16, fp16"},
+      {{"show", "--model", "efficientnet*"}, "'vitune models'"},
+      {{"show", "--batch", "32"}, "--batch belongs to --model"},
+      {{"show", "--dtype", "fp16", "--preset", "vit"}, "--dtype belongs to --model"},
+      {{"show", "--preset", "swine"}, "swin, sam, siglip, all"},
+      {{"models", "efficientnet"}, "no model"},
+      {{"models", "--names", "--problems"}, "choose one of"},
+  };
+  for (const auto& c : cases) {
+    const CommandResult result = run(c.arguments);
+    EXPECT_EQ(result.status, 2) << c.arguments.back() << ": " << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr(c.said));
+  }
+}
+
+TEST_F(ModelsTest, WithoutTheDataFileTheMessageNamesIt) {
+  const fs::path data = directory() / "data";
+  fs::create_directory(data);
+  fs::copy(fs::path(VITUNE_SOURCE_DIR) / "data" / "bench_problems.json", data);
+  const CommandResult result = run({"models", "--data-dir", data.string()});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("timm_models.json"));
+}
+
+}  // namespace
+}  // namespace vitune::testing

@@ -1,0 +1,89 @@
+// tests/db/layered_store_test.cpp -- What the user's layer and the shipped one say together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "db/store.h"
+#include "tests/db/test_support.h"
+
+namespace vitune {
+namespace {
+
+using test::sample_device;
+using test::sample_problem;
+using test::sample_trial;
+using test::sample_winner;
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+class LayeredStoreTest : public ::testing::Test {
+ protected:
+  void put(Store& store, int tokens, std::int64_t config, Objective objective = Objective::kCold) {
+    store.promote(device_, sample_problem(tokens), sample_winner(config, objective), nullptr);
+  }
+  std::vector<std::string> visited(Objective objective) {
+    std::vector<std::string> lines;
+    store_.visit_winners(
+        device_, objective, [&](const ProblemKey& key, const Winner& winner, Layer layer) {
+          lines.push_back(layer_name(layer) + " " + key.text + " " + winner.config.text());
+        });
+    return lines;
+  }
+  std::string line(const char* layer, int tokens, std::int64_t config) {
+    return std::string(layer) + " " + sample_problem(tokens).text + " " +
+           sample_winner(config).config.text();
+  }
+
+  const DeviceInfo device_ = sample_device();
+  LayeredStore store_{Store::in_memory(), Store::in_memory()};
+};
+
+TEST_F(LayeredStoreTest, VisitsTheWinnersOfOneDeviceAndObjectiveWithTheirLayers) {
+  put(store_.user(), 197, 1);
+  put(store_.user(), 197, 2, Objective::kWarm);
+  put(*store_.shipped(), 197, 3);
+  put(*store_.shipped(), 257, 4);
+  store_.user().promote(sample_device(114), sample_problem(50), sample_winner(5), nullptr);
+
+  EXPECT_THAT(
+      visited(Objective::kCold),
+      UnorderedElementsAre(line("user", 197, 1), line("shipped", 197, 3), line("shipped", 257, 4)));
+  EXPECT_THAT(visited(Objective::kWarm), ElementsAre(line("user", 197, 2)));
+}
+
+TEST_F(LayeredStoreTest, GivesBothLayersWinnersTheUsersFirst) {
+  put(*store_.shipped(), 197, 3);
+  ASSERT_EQ(store_.find_winners(device_, sample_problem(), Objective::kCold).size(), 1U);
+  put(store_.user(), 197, 1);
+  const auto found = store_.find_winners(device_, sample_problem(), Objective::kCold);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].layer, Layer::kUser);
+  EXPECT_EQ(found[0].winner.config, sample_winner(1).config);
+  EXPECT_EQ(found[1].layer, Layer::kShipped);
+  EXPECT_EQ(found[1].winner.config, sample_winner(3).config);
+}
+
+TEST_F(LayeredStoreTest, GivesBothLayersTrials) {
+  store_.user().put_trial(device_, sample_problem(), sample_trial(1));
+  store_.shipped()->put_trial(device_, sample_problem(), sample_trial(2));
+  const auto trials = store_.trials(device_, sample_problem());
+  ASSERT_EQ(trials.size(), 2U);
+  EXPECT_EQ(trials[0].config, sample_trial(1).config);
+  EXPECT_EQ(trials[1].config, sample_trial(2).config);
+}
+
+TEST_F(LayeredStoreTest, WorksWithoutAShippedLayer) {
+  LayeredStore alone(Store::in_memory(), nullptr);
+  put(alone.user(), 197, 1);
+  int visits = 0;
+  alone.visit_winners(device_, Objective::kCold,
+                      [&](const ProblemKey&, const Winner&, Layer) { ++visits; });
+  EXPECT_EQ(visits, 1);
+  EXPECT_EQ(alone.find_winners(device_, sample_problem(), Objective::kCold).size(), 1U);
+  EXPECT_TRUE(alone.trials(device_, sample_problem()).empty());
+}
+
+}  // namespace
+}  // namespace vitune

@@ -1,0 +1,61 @@
+// tests/emulator/machine.h -- What emulated kernels and the emulated driver know of each other.
+//
+// A kernel is compiled for the host into a module of its own; everything that needs more than one
+// thread (warp collectives, barriers, asynchronous copies) or a look at the device's memory goes
+// through this table. One CTA runs at a time, on one host thread.
+#pragma once
+
+namespace vitune_emulator {
+
+struct Index3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+// The CUDA thread that runs now.
+struct ThreadView {
+  Index3 thread_index{0, 0, 0}, block_index{0, 0, 0}, block_size, grid_size;
+  unsigned linear = 0;  // within its CTA
+};
+
+struct Machine {
+  const ThreadView* thread = nullptr;
+  unsigned shared_bytes = 0;  // dynamic shared memory of the launch
+  unsigned long long clock = 0;
+
+  // All threads of the warp (`threads` = 32) or warpgroup (128) meet here with the same `run`; it
+  // is called once with their arguments. Threads that meet with different ones, or that have ended,
+  // are a fault.
+  void (*collective)(Machine&, unsigned threads, void (*run)(Machine&, void** arguments),
+                     void* argument) = nullptr;
+  // `threads` threads of the CTA meet at barrier `id`.
+  void (*barrier)(Machine&, unsigned id, unsigned threads) = nullptr;
+  // Copies `bytes` from global to shared memory, zeros if `from` is null, when the group is waited
+  // for at the latest; half of all CTAs copy at once, so that both orders are seen.
+  void (*copy_async)(Machine&, void* to, const void* from, unsigned bytes) = nullptr;
+  bool eager = false;  // asynchronous work is done when it is issued, not when it is waited for
+  void (*copy_commit)(Machine&) = nullptr;
+  void (*copy_wait)(Machine&, unsigned pending) = nullptr;
+  // Faults unless the bytes lie in one allocation of the device, aligned to `alignment`.
+  void (*check_global)(Machine&, const void* at, unsigned bytes, unsigned alignment) = nullptr;
+  // Shared memory written by this thread that products have not been told of (fence.proxy.async).
+  void (*note_write)(Machine&, const void* at, unsigned bytes) = nullptr;
+  void (*fence_writes)(Machine&) = nullptr;
+  bool (*is_unfenced)(Machine&, const void* at, unsigned bytes) = nullptr;
+  [[noreturn]] void (*fail)(Machine&, const char* what) = nullptr;
+};
+
+// What a module exports as `vitune_emulated_module`.
+struct Module {
+  void (*attach)(Machine*);
+  char* shared_memory;
+  unsigned shared_capacity;
+};
+
+// What a module exports for a kernel k as `vitune_kernel_k`.
+struct Kernel {
+  void (*call)(void** parameters);
+  unsigned parameter_count;
+  unsigned parameter_bytes[16];
+};
+
+}  // namespace vitune_emulator

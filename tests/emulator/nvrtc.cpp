@@ -1,0 +1,176 @@
+// tests/emulator/nvrtc.cpp -- A libnvrtc that compiles CUDA C++ for the emulated device.
+//
+// The host compiler stands in for NVIDIA's: the source is preprocessed with the emulator's CUDA
+// language in front, each kernel found in it gets a descriptor, and the shared object that results
+// is marked as a CUDA ELF. Signatures are those of generator/nvrtc_api.h.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+extern char** environ;  // the compiler's environment is that of this process
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSuccess = 0, kCompilation = 6, kInternal = 11;
+constexpr std::size_t kMachineOffset = 18;  // e_machine of an ELF header
+constexpr char kCudaMachine = static_cast<char>(190);
+
+struct Program {
+  std::string source, log, image;
+  std::map<std::string, std::string> headers;
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// Runs the host compiler; its messages go to `log`. Whether it succeeded.
+bool run_compiler(std::vector<std::string> arguments, const fs::path& log) {
+  arguments.insert(arguments.begin(), VITUNE_HOST_COMPILER);
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return false;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+std::vector<std::string> kernels_of(const std::string& preprocessed) {
+  static const std::regex kKernel(R"(VITUNE_GLOBAL_MARK\s+void\s+(\w+)\s*\()");
+  std::vector<std::string> names;
+  for (std::sregex_iterator it(preprocessed.begin(), preprocessed.end(), kKernel), end; it != end;
+       ++it)
+    names.push_back((*it)[1]);
+  return names;
+}
+
+// What ptxas would say: there are no registers here, so a harmless number.
+std::string resource_report(const std::vector<std::string>& kernels) {
+  std::string log;
+  for (const std::string& name : kernels) {
+    log +=
+        "ptxas info    : Compiling entry function '" + name +
+        "' for the emulated device\n    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill "
+        "loads\nptxas info    : Used 64 registers, used 1 barriers\n";
+  }
+  return log;
+}
+
+int compile(Program& program, const fs::path& folder) {
+  const fs::path main = folder / "kernel.cu", pre = folder / "kernel.ii", log = folder / "log",
+                 object = folder / "kernel.so", headers = folder / "headers";
+  write_file(main, program.source);
+  for (const auto& [name, text] : program.headers) write_file(headers / name, text);
+  const std::string emulator = VITUNE_EMULATOR_DIR;
+  if (!run_compiler(
+          {"-std=c++20", "-E", "-P", "-w", "-D__global__=VITUNE_GLOBAL_MARK",
+           "-D__shared__=VITUNE_SHARED_MARK", "-include", emulator + "/cuda_language.h", "-I",
+           emulator, "-I", headers.string(), "-x", "c++", main.string(), "-o", pre.string()},
+          log)) {
+    program.log = read_file(log);
+    return kCompilation;
+  }
+  std::string text = read_file(pre);
+  const std::vector<std::string> kernels = kernels_of(text);
+  // Dynamic shared memory is declared extern and defined by module_end.h; the rest is static.
+  text = std::regex_replace(text, std::regex(R"(extern\s+VITUNE_SHARED_MARK)"), "extern");
+  text = "#define VITUNE_GLOBAL_MARK\n#define VITUNE_SHARED_MARK static\n" + text +
+         "\n#include \"module_end.h\"\n";
+  for (const std::string& name : kernels) text += "VITUNE_EXPORT_KERNEL(" + name + ")\n";
+  const fs::path whole = folder / "whole.cpp";
+  write_file(whole, text);
+  if (!run_compiler({"-std=c++20", "-O1", "-g0", "-w", "-fPIC", "-shared", "-fvisibility=hidden",
+                     "-fno-gnu-unique", "-fno-strict-aliasing", "-Wl,-Bsymbolic", "-s", "-I",
+                     emulator, whole.string(), "-o", object.string()},
+                    log)) {
+    program.log = read_file(log);
+    return kCompilation;
+  }
+  program.image = read_file(object);
+  if (program.image.size() < 64) return kInternal;
+  program.image[kMachineOffset] = kCudaMachine;
+  program.image[kMachineOffset + 1] = 0;
+  program.log = resource_report(kernels);
+  return kSuccess;
+}
+
+int copy_text(const std::string& text, char* out) {
+  std::memcpy(out, text.c_str(), text.size() + 1);
+  return kSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+int nvrtcVersion(int* major, int* minor) {
+  *major = 12;
+  *minor = 8;
+  return kSuccess;
+}
+int nvrtcCreateProgram(Program** program, const char* source, const char*, int count,
+                       const char* const* texts, const char* const* names) {
+  *program = new Program{source, {}, {}, {}};
+  for (int i = 0; i < count; ++i) (*program)->headers[names[i]] = texts[i];
+  return kSuccess;
+}
+int nvrtcDestroyProgram(Program** program) {
+  delete *program;
+  *program = nullptr;
+  return kSuccess;
+}
+int nvrtcCompileProgram(Program* program, int, const char* const*) {
+  std::string name = (fs::temp_directory_path() / "vitune-emulator-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) return kInternal;
+  const int result = compile(*program, name);
+  std::error_code ignored;
+  fs::remove_all(name, ignored);
+  return result;
+}
+int nvrtcGetCUBINSize(Program* program, std::size_t* size) {
+  *size = program->image.size();
+  return kSuccess;
+}
+int nvrtcGetCUBIN(Program* program, char* image) {
+  std::memcpy(image, program->image.data(), program->image.size());
+  return kSuccess;
+}
+int nvrtcGetProgramLogSize(Program* program, std::size_t* size) {
+  *size = program->log.size() + 1;
+  return kSuccess;
+}
+int nvrtcGetProgramLog(Program* program, char* log) { return copy_text(program->log, log); }
+const char* nvrtcGetErrorString(int result) {
+  return result == kCompilation ? "NVRTC_ERROR_COMPILATION" : "NVRTC_ERROR_INTERNAL_ERROR";
+}
+
+}  // extern "C"

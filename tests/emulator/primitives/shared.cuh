@@ -1,0 +1,84 @@
+// tests/emulator/primitives/shared.cuh -- Stands in for templates/primitives/shared.cuh.
+//
+// A shared address is the offset in the CTA's dynamic shared memory plus kSharedBase, so that an
+// address that was never set is outside. Every access is checked for bounds and alignment.
+#pragma once
+
+#include "primitives/types.cuh"
+
+namespace vitune {
+
+inline constexpr u32 kSharedBase = 1024;
+
+inline char* shared_at(u32 address, u32 bytes) {
+  auto& machine = *vitune_emulator::machine;
+  if (address % bytes != 0) machine.fail(machine, "misaligned access to shared memory");
+  if (address < kSharedBase || address - kSharedBase + bytes > machine.shared_bytes) {
+    machine.fail(machine, "access beyond the shared memory of the launch");
+  }
+  return shared_memory + (address - kSharedBase);
+}
+
+inline u32 shared_address(const void* pointer) {
+  return static_cast<u32>(static_cast<const char*>(pointer) - shared_memory) + kSharedBase;
+}
+
+struct MatrixLoad {
+  u32 address;
+  u32* registers;
+};
+
+// ldmatrix as the PTX ISA has it: lane 8i + r names row r of matrix i; lane l receives word l % 4
+// of row l / 4 of each matrix, or of its transpose.
+template <int kMatrices, bool kTrans>
+inline void emulate_ldmatrix(u32* registers, u32 address) {
+  MatrixLoad mine{address, registers};
+  vitune_emulator::warp_collective(mine, [](vitune_emulator::Machine&, MatrixLoad** lanes) {
+    for (int i = 0; i < kMatrices; ++i) {
+      u16 matrix[8][8];
+      for (int r = 0; r < 8; ++r)
+        std::memcpy(matrix[r], shared_at(lanes[8 * i + r]->address, 16), 16);
+      for (int l = 0; l < 32; ++l) {
+        const int row = l / 4, column = 2 * (l % 4);
+        const u16 low = kTrans ? matrix[column][row] : matrix[row][column];
+        const u16 high = kTrans ? matrix[column + 1][row] : matrix[row][column + 1];
+        lanes[l]->registers[i] = low | u32(high) << 16;
+      }
+    }
+  });
+}
+
+inline void ldmatrix_x1(u32& r0, u32 address) { emulate_ldmatrix<1, false>(&r0, address); }
+inline void ldmatrix_x1_trans(u32& r0, u32 address) { emulate_ldmatrix<1, true>(&r0, address); }
+inline void ldmatrix_x2(u32& r0, u32& r1, u32 address) {
+  u32 r[2];
+  emulate_ldmatrix<2, false>(r, address);
+  r0 = r[0], r1 = r[1];
+}
+inline void ldmatrix_x2_trans(u32& r0, u32& r1, u32 address) {
+  u32 r[2];
+  emulate_ldmatrix<2, true>(r, address);
+  r0 = r[0], r1 = r[1];
+}
+inline void ldmatrix_x4(u32 (&r)[4], u32 address) { emulate_ldmatrix<4, false>(r, address); }
+inline void ldmatrix_x4_trans(u32 (&r)[4], u32 address) { emulate_ldmatrix<4, true>(r, address); }
+
+// The same place, to be written by this thread.
+inline char* shared_target(u32 address, u32 bytes) {
+  char* place = shared_at(address, bytes);
+  vitune_emulator::machine->note_write(*vitune_emulator::machine, place, bytes);
+  return place;
+}
+inline void store_shared(u32 address, u32 value) {
+  std::memcpy(shared_target(address, 4), &value, 4);
+}
+inline void store_shared_u16(u32 address, u16 value) {
+  std::memcpy(shared_target(address, 2), &value, 2);
+}
+inline uint4 load_shared_16(u32 address) {
+  uint4 value;
+  std::memcpy(&value, shared_at(address, 16), 16);
+  return value;
+}
+
+}  // namespace vitune

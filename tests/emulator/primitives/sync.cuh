@@ -1,0 +1,26 @@
+// tests/emulator/primitives/sync.cuh -- Stands in for templates/primitives/sync.cuh.
+#pragma once
+
+#include "primitives/types.cuh"
+
+namespace vitune {
+
+template <int kId, int kThreads>
+inline void named_barrier() {
+  static_assert(kId >= 0 && kId < 16 && kThreads % kWarpSize == 0, "as bar.sync asks for");
+  vitune_emulator::machine->barrier(*vitune_emulator::machine, kId, kThreads);
+}
+
+template <int kGroups, int kThreads>
+inline void group_barrier(int group) {
+  static_assert(kGroups >= 1 && kGroups <= 8, "a CTA is split into 1 to 8 groups");
+  if constexpr (kGroups == 1) {
+    __syncthreads();
+  } else if constexpr (kThreads == kWarpSize) {
+    __syncwarp();
+  } else {
+    vitune_emulator::machine->barrier(*vitune_emulator::machine, unsigned(group) + 1, kThreads);
+  }
+}
+
+}  // namespace vitune

@@ -1,0 +1,300 @@
+// tests/emulator/simt.cpp -- Fibers, warp collectives, barriers, asynchronous copies.
+#include "tests/emulator/simt.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/context/fiber.hpp>
+#include <boost/context/pooled_fixedsize_stack.hpp>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <vector>
+
+namespace vitune_emulator {
+namespace {
+
+namespace ctx = boost::context;
+
+constexpr unsigned kLanes = 32, kGroup = 128;
+constexpr std::size_t kStackBytes = 128 << 10;
+
+struct Copy {
+  void* to;
+  const void* from;
+  unsigned bytes;
+};
+
+struct Thread {
+  ThreadView view;
+  ctx::fiber fiber;  // of the thread while it does not run
+  ctx::fiber scheduler;
+  bool ended = false;
+  std::vector<std::vector<Copy>> groups;  // committed and not yet waited for
+  std::vector<Copy> open;
+};
+
+struct Meeting {
+  void (*run)(Machine&, void**) = nullptr;
+  std::array<void*, kGroup> arguments{};
+  std::vector<unsigned> waiting;
+};
+
+class Cta {
+ public:
+  Cta(const Module& module, const Kernel& kernel, void** parameters, const Grid& grid,
+      const MemoryCheck& inside, ctx::pooled_fixedsize_stack& stacks)
+      : module_(module),
+        kernel_(kernel),
+        parameters_(parameters),
+        grid_(grid),
+        inside_(inside),
+        stacks_(stacks) {}
+
+  unsigned long long run(Index3 index, unsigned turn);
+
+ private:
+  unsigned count() const { return grid_.block.x * grid_.block.y * grid_.block.z; }
+  void start(Thread& thread);
+  void resume(unsigned index);
+  void loop();
+  [[noreturn]] void report_stuck() const;
+  void meet(unsigned threads, void (*work)(Machine&, void**), void* argument);
+  void wait_at(unsigned id, unsigned threads);
+  void pause();
+  void release(std::vector<unsigned>& waiting);
+  void bind(Machine& machine);
+  static Cta& self() { return *running_; }
+  Thread& current() { return threads_[current_]; }
+
+  static thread_local Cta*
+      running_;  // for the function table of the machine, which carries no state
+
+  const Module& module_;
+  const Kernel& kernel_;
+  void** parameters_;
+  const Grid& grid_;
+  const MemoryCheck& inside_;
+  ctx::pooled_fixedsize_stack& stacks_;
+  Machine machine_;
+  std::vector<Thread> threads_;
+  std::vector<unsigned> ready_;
+  std::size_t head_ = 0;  // of ready_, where warps advance together
+  std::vector<Meeting> warps_, groups_;
+  std::vector<unsigned>
+      writers_;  // per byte of shared memory: 1 + the thread whose write is unfenced
+  struct Barrier {
+    unsigned expected = 0;
+    std::vector<unsigned> waiting;
+  };
+  std::map<unsigned, Barrier> barriers_;
+  std::exception_ptr fault_;
+  unsigned current_ = 0;
+  unsigned long long work_ = 0;
+  bool together_ = false;
+};
+
+thread_local Cta* Cta::running_ = nullptr;
+
+void perform(const Copy& copy) {
+  if (copy.from == nullptr) {
+    std::memset(copy.to, 0, copy.bytes);
+  } else {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+  }
+}
+
+void Cta::bind(Machine& machine) {
+  machine.shared_bytes = grid_.shared_bytes;
+  machine.collective = [](Machine&, unsigned threads, void (*work)(Machine&, void**),
+                          void* argument) { self().meet(threads, work, argument); };
+  machine.barrier = [](Machine&, unsigned id, unsigned threads) { self().wait_at(id, threads); };
+  machine.copy_async = [](Machine& m, void* to, const void* from, unsigned bytes) {
+    const Copy copy{to, from, bytes};
+    m.note_write(m, to, bytes);
+    m.eager ? perform(copy) : self().current().open.push_back(copy);
+  };
+  machine.copy_commit = [](Machine&) {
+    Thread& thread = self().current();
+    thread.groups.push_back(std::move(thread.open));
+    thread.open.clear();
+  };
+  machine.copy_wait = [](Machine&, unsigned pending) {
+    auto& groups = self().current().groups;
+    while (groups.size() > pending) {
+      for (const Copy& copy : groups.front()) perform(copy);
+      groups.erase(groups.begin());
+    }
+  };
+  machine.check_global = [](Machine& m, const void* at, unsigned bytes, unsigned alignment) {
+    if (reinterpret_cast<std::uintptr_t>(at) % alignment != 0)
+      m.fail(m, "misaligned global access");
+    if (!self().inside_(at, bytes)) m.fail(m, "global access outside every allocation");
+  };
+  machine.note_write = [](Machine&, const void* at, unsigned bytes) {
+    const auto offset = static_cast<const char*>(at) - self().module_.shared_memory;
+    auto& writers = self().writers_;
+    if (writers.empty()) writers.resize(self().module_.shared_capacity);
+    std::fill_n(writers.begin() + offset, bytes, 1 + self().current().view.linear);
+  };
+  machine.fence_writes = [](Machine&) {
+    auto& writers = self().writers_;
+    std::replace(writers.begin(), writers.end(), 1 + self().current().view.linear, 0u);
+  };
+  machine.is_unfenced = [](Machine&, const void* at, unsigned bytes) {
+    const auto offset = static_cast<const char*>(at) - self().module_.shared_memory;
+    const auto first = self().writers_.begin() + offset;
+    return !self().writers_.empty() &&
+           std::any_of(first, first + bytes, [](unsigned writer) { return writer != 0; });
+  };
+  machine.fail = [](Machine&, const char* what) {
+    const Thread& thread = self().current();
+    const std::string text = std::string(what) + " by thread " +
+                             std::to_string(thread.view.linear) + " of CTA " +
+                             std::to_string(thread.view.block_index.x);
+    const bool misaligned = text.starts_with("misaligned");
+    throw Fault(misaligned ? Fault::Kind::kMisaligned : Fault::Kind::kAddress, text);
+  };
+}
+
+// Back to the scheduler until somebody puts this thread on the ready list.
+void Cta::pause() {
+  Thread& thread = current();
+  thread.scheduler = std::move(thread.scheduler).resume();
+}
+
+void Cta::release(std::vector<unsigned>& waiting) {
+  // Taken from the end where a warp runs ahead: lane 0 first.
+  if (together_) {
+    ready_.insert(ready_.end(), waiting.begin(), waiting.end());
+  } else {
+    ready_.insert(ready_.end(), waiting.rbegin(), waiting.rend());
+  }
+  waiting.clear();
+}
+
+void Cta::meet(unsigned threads, void (*work)(Machine&, void**), void* argument) {
+  const unsigned linear = current().view.linear;
+  Meeting& meeting = threads == kLanes ? warps_[linear / kLanes] : groups_[linear / kGroup];
+  if (!meeting.waiting.empty() && meeting.run != work) {
+    machine_.fail(machine_, "the threads of a warp or warpgroup met at different instructions");
+  }
+  meeting.run = work;
+  meeting.arguments[linear % threads] = argument;
+  if (meeting.waiting.size() + 1 < threads) {
+    meeting.waiting.push_back(linear);
+    pause();
+    return;
+  }
+  ++work_;
+  work(machine_, meeting.arguments.data());
+  release(meeting.waiting);
+}
+
+void Cta::wait_at(unsigned id, unsigned threads) {
+  Barrier& barrier = barriers_[id];
+  if (barrier.waiting.empty()) barrier.expected = threads;
+  if (barrier.expected != threads) {
+    machine_.fail(machine_, "threads expect different numbers at one barrier");
+  }
+  if (barrier.waiting.size() + 1 < threads) {
+    barrier.waiting.push_back(current().view.linear);
+    pause();
+    return;
+  }
+  ++work_;
+  release(barrier.waiting);
+}
+
+void Cta::start(Thread& thread) {
+  thread.fiber = ctx::fiber(std::allocator_arg, stacks_, [this, &thread](ctx::fiber&& scheduler) {
+    thread.scheduler = std::move(scheduler);
+    try {
+      kernel_.call(parameters_);
+    } catch (const Fault&) {
+      fault_ = std::current_exception();
+    }
+    thread.ended = true;
+    return std::move(thread.scheduler);
+  });
+}
+
+void Cta::resume(unsigned index) {
+  current_ = index;
+  Thread& thread = threads_[index];
+  machine_.thread = &thread.view;
+  thread.fiber = std::move(thread.fiber).resume();
+}
+
+void Cta::report_stuck() const {
+  unsigned ended = 0;
+  for (const Thread& thread : threads_) ended += thread.ended;
+  throw Fault(Fault::Kind::kLaunch, "the CTA never ends: " + std::to_string(ended) + " of " +
+                                        std::to_string(threads_.size()) +
+                                        " threads ended, the others wait for each other");
+}
+
+void Cta::loop() {
+  while (head_ < ready_.size()) {
+    unsigned next;
+    if (together_) {
+      next = ready_[head_++];
+    } else {
+      next = ready_.back();
+      ready_.pop_back();
+    }
+    resume(next);
+    if (fault_) std::rethrow_exception(fault_);
+    if (head_ > 4096) {
+      ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(head_));
+      head_ = 0;
+    }
+  }
+  for (const Thread& thread : threads_) {
+    if (!thread.ended) report_stuck();
+  }
+}
+
+unsigned long long Cta::run(Index3 index, unsigned turn) {
+  running_ = this;
+  together_ = turn % 2 == 0;
+  machine_.eager = turn / 2 % 2 == 0;
+  bind(machine_);
+  module_.attach(&machine_);
+  std::memset(module_.shared_memory, 0xff, module_.shared_capacity);
+  threads_ = std::vector<Thread>(count());
+  warps_.resize((count() + kLanes - 1) / kLanes);
+  groups_.resize((count() + kGroup - 1) / kGroup);
+  for (unsigned i = 0; i < count(); ++i) {
+    ThreadView& view = threads_[i].view;
+    view.thread_index = {i % grid_.block.x, i / grid_.block.x % grid_.block.y,
+                         i / grid_.block.x / grid_.block.y};
+    view.block_index = index;
+    view.block_size = grid_.block;
+    view.grid_size = grid_.grid;
+    view.linear = i;
+    start(threads_[i]);
+    ready_.push_back(together_ ? i : count() - 1 - i);
+  }
+  loop();
+  return work_ + count() / kLanes;
+}
+
+}  // namespace
+
+unsigned long long run_grid(const Module& module, const Kernel& kernel, void** parameters,
+                            const Grid& grid, const MemoryCheck& inside, unsigned turn) {
+  ctx::pooled_fixedsize_stack stacks(kStackBytes);
+  unsigned long long work = 0;
+  for (unsigned z = 0; z < grid.grid.z; ++z) {
+    for (unsigned y = 0; y < grid.grid.y; ++y) {
+      for (unsigned x = 0; x < grid.grid.x; ++x) {
+        Cta cta(module, kernel, parameters, grid, inside, stacks);
+        work += cta.run({x, y, z}, turn + x);
+      }
+    }
+  }
+  return work;
+}
+
+}  // namespace vitune_emulator

@@ -1,0 +1,38 @@
+// tests/emulator/simt.h -- Runs a grid of CUDA threads on one host thread, each as a fiber.
+//
+// CTAs run one after the other. Within a CTA the order is chosen to expose missing synchronisation:
+// by turns a warp runs as far as it can before another one starts, or all warps advance together.
+// Shared memory is filled with NaN before each CTA.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "tests/emulator/machine.h"
+
+namespace vitune_emulator {
+
+// A kernel did what a device would fault on, or never ends; says where.
+class Fault : public std::runtime_error {
+ public:
+  enum class Kind { kAddress, kMisaligned, kLaunch };
+  Fault(Kind its_kind, const std::string& what) : std::runtime_error(what), kind(its_kind) {}
+  const Kind kind;
+};
+
+struct Grid {
+  Index3 grid, block;
+  unsigned shared_bytes = 0;
+};
+
+// Whether [at, at + bytes) lies in one allocation of the device.
+using MemoryCheck = std::function<bool(const void* at, std::size_t bytes)>;
+
+// Runs every CTA of the grid; returns a measure of the work done, equal for equal launches. Throws
+// Fault. `turn` alters the order of threads and copies.
+unsigned long long run_grid(const Module& module, const Kernel& kernel, void** parameters,
+                            const Grid& grid, const MemoryCheck& inside, unsigned turn);
+
+}  // namespace vitune_emulator

@@ -1,0 +1,2 @@
+# tests/package/add_subdirectory/cmake/install.cmake -- Must not be read: vitune has a file of this name.
+message(FATAL_ERROR "vitune included the surrounding project's install.cmake")

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# tests/package/check_package.sh -- Installs vitune and uses it as other projects do.
+#
+#   check_package.sh CASE SOURCE BUILD WORK
+#
+# SOURCE is the source tree, BUILD its build folder with everything built, WORK a folder of this case
+# alone, which is emptied first. CC, CXX and FLAGS are the compilers and their flags. Status 0 if the
+# case holds; else the last line says what does not.
+set -euo pipefail
+name=$1
+source=$(realpath "$2")
+build=$(realpath "$3")
+CC=${CC:-cc}
+CXX=${CXX:-c++}
+FLAGS=${FLAGS:-}
+rm -rf "$4"
+mkdir -p "$4"
+work=$(realpath "$4")
+export VITUNE_DB=$work/vitune.db  # the user's own stays out of this
+unset DESTDIR PKG_CONFIG_PATH CMAKE_PREFIX_PATH
+
+fail() {
+  echo "check_package.sh $name: $*" >&2
+  exit 1
+}
+
+# Installs to a place and moves the tree away from there: nothing may remember where it was.
+install_and_move() {
+  cmake --install "$build" --prefix "$work/before" > "$work/install.log"
+  mv "$work/before" "$work/moved"
+  lib=$(dirname "$(find "$work/moved" -name libvitune.so)")
+  [[ -n $lib ]] || fail "libvitune.so was not installed"
+}
+
+check_tree() {
+  install_and_move
+  local version
+  version=$(sed -n 's/^Version: //p' "$lib/pkgconfig/vitune.pc")
+  [[ $(readlink "$lib/libvitune.so") == "libvitune.so.${version%%.*}" ]] ||
+    fail "libvitune.so is not a link to its soname"
+  [[ $(readlink "$lib/libvitune.so.${version%%.*}") == "libvitune.so.$version" ]] ||
+    fail "libvitune.so.${version%%.*} is not a link to the library"
+  readelf -d "$lib/libvitune.so" > "$work/dynamic"
+  grep -q "soname: \[libvitune.so.${version%%.*}\]" "$work/dynamic" || fail "it has another soname"
+  ! grep -E 'RPATH|RUNPATH' "$work/dynamic" || fail "the library remembers folders"
+  [[ $(cd "$work/moved/include" && find . -type f | sort | tr '\n' ' ') == \
+     "./vitune/vitune.h ./vitune/vitune.hpp " ]] || fail "other headers than the two were installed"
+  [[ -f $work/moved/share/vitune/bench_problems.json ]] || fail "the data are not in share/vitune"
+  ! grep -rIlE "$work/before|$source|$build" "$lib/cmake" "$lib/pkgconfig" ||
+    fail "the files above name a folder of the build"
+  "$work/moved/bin/vitune" --version | grep -qF "$version" || fail "the command has another version"
+}
+
+# make install with both of its variables, as a distribution's packager calls it.
+check_destdir() {
+  DESTDIR=$work/stage cmake --install "$build" --prefix /opt/vitune > "$work/install.log"
+  [[ $(ls "$work/stage") == opt && $(ls "$work/stage/opt") == vitune ]] ||
+    fail "something was installed outside DESTDIR/opt/vitune"
+  [[ -x $work/stage/opt/vitune/bin/vitune ]] || fail "the command was not installed"
+  # Without a build: make must hand both on to cmake.
+  make -n -C "$source" install PREFIX=/opt/vitune DESTDIR="$work/stage" > "$work/make.log"
+  grep -qF -- '--prefix /opt/vitune' "$work/make.log" || fail "make install ignores PREFIX"
+}
+
+check_pkg_config() {
+  install_and_move
+  export PKG_CONFIG_PATH=$lib/pkgconfig
+  local words
+  words=$(pkg-config --cflags --libs vitune)
+  # shellcheck disable=SC2086  # words and flags are lists
+  "$CC" -std=c99 -Wall -Wextra -pedantic -Werror $FLAGS "$source/tests/package/consumer.c" \
+    $words -o "$work/consumer"
+  LD_LIBRARY_PATH=$lib "$work/consumer"
+}
+
+configure() { # configure PROJECT VARIABLE...: tests/package/PROJECT into $work/build
+  local project=$1
+  shift
+  cmake -S "$source/tests/package/$project" -B "$work/build" -G Ninja \
+    -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" "$@" > "$work/configure.log" 2>&1 ||
+    { cat "$work/configure.log" >&2; return 1; }
+}
+
+check_find_package() {
+  install_and_move
+  configure find_package -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_CXX_FLAGS="$FLAGS" \
+    -DVITUNE_WANTED=0.1 || fail "the project does not configure"
+  cmake --build "$work/build"
+  "$work/build/consumer"
+  grep -qF "$work/moved" "$work/build/CMakeCache.txt" || fail "another vitune was found"
+  rm -rf "$work/build"
+  if configure find_package -DCMAKE_PREFIX_PATH="$work/moved" -DVITUNE_WANTED=99.0 2> /dev/null; then
+    fail "version 99 was asked for and this one was taken"
+  fi
+}
+
+# Nothing is optimised: what is shown is that it builds, and these two build the library anew.
+build_within() {
+  if command -v ccache > /dev/null; then set -- "$@" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+  configure "$@" -DCMAKE_CXX_FLAGS=-O0 || fail "the project does not configure"
+  cmake --build "$work/build" > "$work/build.log" || { tail -n 40 "$work/build.log" >&2; fail "it does not build"; }
+  "$work/build/consumer"
+}
+
+check_add_subdirectory() {
+  build_within add_subdirectory -DVITUNE_SOURCE="$source"
+  cmake --install "$work/build" --prefix "$work/installed" > "$work/install.log"
+  [[ $(cd "$work/installed" && find . ! -type d) == ./bin/consumer ]] ||
+    fail "vitune installs files with a project that did not ask for it"
+}
+
+# The archive holds what a repository at this revision would.
+check_fetch_content() {
+  local list=(git -C "$source" ls-files -z --cached --others --exclude-standard)
+  if ! "${list[@]}" > "$work/files" 2> /dev/null; then
+    (cd "$source" && find . -path ./build -prune -o -type f -print0) > "$work/files"
+  fi
+  # A file that was deleted and not yet committed is listed all the same.
+  (cd "$source" && while IFS= read -r -d '' file; do
+    if [[ -e $file ]]; then printf '%s\0' "$file"; fi
+  done < "$work/files" > "$work/there")
+  tar -C "$source" --null -T "$work/there" --transform 's,^,vitune/,' -czf "$work/vitune.tar.gz"
+  build_within fetch_content -DVITUNE_ARCHIVE="$work/vitune.tar.gz"
+}
+
+case $name in
+  tree | destdir | pkg_config | find_package | add_subdirectory | fetch_content) "check_$name" ;;
+  *) fail "there is no such case" ;;
+esac
+rm -rf "$work"

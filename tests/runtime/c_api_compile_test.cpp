@@ -1,0 +1,230 @@
+// tests/runtime/c_api_compile_test.cpp -- Compiling in process, real cubins, and no compiler at
+// all.
+#include <barrier>
+#include <random>
+
+#include "tests/generator/compile_support.h"
+#include "tests/runtime/runtime_fixture.h"
+
+namespace vitune::test {
+namespace {
+
+// Small, so that it compiles fast.
+constexpr const char* kSmall = "bf16 b=2 h=3 n=33 d=32";
+
+class CApiCompileTest : public RuntimeTest {
+ protected:
+  vitune_context_options compiling() {
+    vitune_context_options chosen = options();
+    chosen.no_compile = 0;
+    return chosen;
+  }
+  vitune_status call(const Context& context, const char* text = kSmall) {
+    return forward(context, desc_of(text), tensors_of(text));
+  }
+  // The kernel of (kSmall, `config`) as NVRTC makes it.
+  StoredKernel compile(const Compiler& compiler, const Config& config) {
+    StoredKernel kernel =
+        make_kernel(AttentionProblem::parse(kSmall), config, 1, compiler.version());
+    const CompileResult result =
+        compiler.compile(attention_compile_request(kernel.problem, config, mock_device().arch()));
+    EXPECT_EQ(result.status, CompileStatus::kOk) << result.log;
+    kernel.binary.image = result.cubin;
+    kernel.binary.compile = result.facts;
+    return kernel;
+  }
+};
+
+TEST_F(CApiCompileTest, WithoutACompilerAStoredKernelServesAndNothingElse) {
+  hide_nvrtc(true);
+  promote(database(), make_kernel(kVitB, 1));
+  const std::uint64_t before = nvrtc_opens();
+  const Context context(compiling());
+  EXPECT_STATUS(VITUNE_OK, call(context, kVitB));
+  EXPECT_EQ(nvrtc_opens(), before) << "libnvrtc is not opened before it is needed";
+  EXPECT_REFUSED(VITUNE_NO_COMPILER, call(context), "libnvrtc");
+  EXPECT_THAT(vitune_last_error(), testing::ContainsRegex("CUDA_HOME|install|vitune tune"));
+  EXPECT_GT(nvrtc_opens(), before);
+  const std::uint64_t tried = nvrtc_opens();
+  EXPECT_REFUSED(VITUNE_NO_COMPILER, call(context), "libnvrtc");
+  EXPECT_EQ(nvrtc_opens(), tried) << "a failure is remembered";
+}
+
+TEST_F(CApiCompileTest, AProblemWithoutAnyKernelIsCompiledOnceAndKept) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  const Config config = default_attention_config(AttentionProblem::parse(kSmall), mock_device());
+  {
+    const Context context(compiling());
+    ASSERT_STATUS(VITUNE_OK, call(context));
+    ASSERT_STATUS(VITUNE_OK, call(context));
+    const vitune_selection found = query(context, desc_of(kSmall));
+    EXPECT_EQ(found.outcome, VITUNE_DEFAULT);
+    EXPECT_EQ(found.compiled, 1);
+    EXPECT_EQ(std::string(found.config), config.text());
+    EXPECT_EQ(stats(context).kernels_compiled, 1u);
+  }
+  hide_nvrtc(true);
+  const Context later(compiling());
+  ASSERT_STATUS(VITUNE_OK, call(later)) << "the kernel was kept in the database";
+  EXPECT_EQ(query(later, desc_of(kSmall)).compiled, 0);
+  EXPECT_EQ(stats(later).kernels_compiled, 0u);
+}
+
+TEST_F(CApiCompileTest, AContextThatMayNotWriteCompilesForItselfOnly) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  promote(database(), make_kernel(kVitB, 1));
+  const std::string before = read_bytes(database());
+  vitune_context_options quiet = compiling();
+  quiet.read_only = 1;
+  {
+    const Context context(quiet);
+    EXPECT_STATUS(VITUNE_OK, call(context));
+    EXPECT_EQ(stats(context).kernels_compiled, 1u);
+  }
+  EXPECT_EQ(read_bytes(database()), before);
+}
+
+TEST_F(CApiCompileTest, NoCompileMeansNoCompile) {
+  const std::uint64_t before = nvrtc_opens();
+  const Context context(options());
+  EXPECT_NE(call(context), VITUNE_OK);
+  EXPECT_EQ(nvrtc_opens(), before);
+  EXPECT_EQ(stats(context).kernels_compiled, 0u);
+}
+
+TEST_F(CApiCompileTest, AWinnerWhoseBinaryIsGoneIsCompiledAgain) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  const AttentionProblem problem = AttentionProblem::parse(kSmall);
+  const StoredKernel kernel = make_kernel(problem, other_config(problem), 1, compiler->version());
+  Store::open(database(), Access::kReadWrite)
+      ->promote(mock_device(), key_of(problem), winner_of(kernel, 5), nullptr);
+  const Context context(compiling());
+  ASSERT_STATUS(VITUNE_OK, call(context));
+  const vitune_selection found = query(context, desc_of(kSmall));
+  EXPECT_EQ(found.outcome, VITUNE_EXACT);
+  EXPECT_EQ(found.compiled, 1);
+  EXPECT_EQ(std::string(found.config), kernel.config.text());
+  EXPECT_EQ(std::string(found.kernel_key), kernel.binary.kernel_key.hex());
+}
+
+TEST_F(CApiCompileTest, ManyThreadsOnOneNewProblemCompileItOnce) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  constexpr int kThreads = 256;
+  const Context context(compiling());
+  const vitune_attention_desc desc = desc_of(kSmall);
+  const Tensors t = tensors_of(kSmall);
+  std::barrier start(kThreads);
+  std::atomic<int> served{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        start.arrive_and_wait();
+        served += forward(context, desc, t) == VITUNE_OK;
+      });
+    }
+  }
+  EXPECT_EQ(served, kThreads);
+  EXPECT_EQ(stats(context).kernels_compiled, 1u);
+  EXPECT_EQ(calls_of("cuModuleLoadData"), 1);
+}
+
+TEST_F(CApiCompileTest, ACompilerAtWorkHoldsUpNoHitAndNoOtherStoredKernel) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  promote(database(), make_kernel(kVitB, 1));
+  const Context context(compiling());
+  ASSERT_STATUS(VITUNE_OK, call(context, kVitB));
+  std::atomic<bool> done{false};
+  std::jthread compile([&] {
+    for (const char* text : {kSmall, "bf16 b=2 h=3 n=90 d=96", "bf16 b=2 h=3 n=90 d=128"}) {
+      EXPECT_STATUS(VITUNE_OK, call(context, text));
+    }
+    done = true;
+  });
+  const vitune_attention_desc desc = desc_of(kVitB);
+  const Tensors t = tensors_of(kVitB);
+  int hits = 0;
+  for (; !done; ++hits) EXPECT_STATUS(VITUNE_OK, forward(context, desc, t));
+  // A hit that waited for a compile would be one of about four; the machine may be busy.
+  EXPECT_GT(hits, 200);
+}
+
+// The winner has lost its binary; the default one's is there.
+TEST_F(CApiCompileTest, TheCompilePolicyCompilesTheBestWhereALesserStoredOneWouldDo) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  const StoredKernel standard = default_kernel(kSmall, 1);
+  const StoredKernel best = make_kernel(standard.problem, other_config(standard.problem), 2);
+  {
+    const auto store = Store::open(database(), Access::kReadWrite);
+    store->put_binary(standard.binary);
+    store->promote(mock_device(), key_of(best.problem), winner_of(best, 5), nullptr);
+  }
+  vitune_context_options eager = compiling();
+  eager.read_only = 1;
+  {
+    const Context context(eager);
+    ASSERT_STATUS(VITUNE_OK, call(context));
+    EXPECT_EQ(query(context, desc_of(kSmall)).outcome, VITUNE_DEFAULT);
+    EXPECT_EQ(stats(context).kernels_compiled, 0u) << "a stored one does";
+  }
+  eager.on_miss = VITUNE_ON_MISS_COMPILE;
+  const Context context(eager);
+  ASSERT_STATUS(VITUNE_OK, call(context));
+  EXPECT_EQ(query(context, desc_of(kSmall)).outcome, VITUNE_EXACT);
+  EXPECT_EQ(stats(context).kernels_compiled, 1u);
+}
+
+TEST_F(CApiCompileTest, ARealCubinIsServedAndOneOfAnotherArchitectureIsNot) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  const AttentionProblem problem = AttentionProblem::parse(kSmall);
+  StoredKernel kernel = compile(*compiler, other_config(problem));
+  promote(database(), kernel);
+  {
+    const Context context = make_context();
+    ASSERT_STATUS(VITUNE_OK, call(context));
+    EXPECT_EQ(query(context, desc_of(kSmall)).outcome, VITUNE_EXACT);
+  }
+  // The row says sm_90, the cubin is of sm_80: only the driver can tell.
+  const CompileResult other =
+      compiler->compile(attention_compile_request(problem, kernel.config, "sm_80"));
+  ASSERT_EQ(other.status, CompileStatus::kOk);
+  kernel.binary.image = other.cubin;
+  promote(database(), kernel);
+  put_binary(database(), default_kernel(kSmall, 4));
+  const Context context = make_context();
+  ASSERT_STATUS(VITUNE_OK, call(context));
+  EXPECT_EQ(query(context, desc_of(kSmall)).outcome, VITUNE_DEFAULT);
+  EXPECT_EQ(stats(context).rejected, 1u);
+}
+
+// The row's digest is right, the image is not: bounds are checked before the driver sees it.
+TEST_F(CApiCompileTest, ADamagedCubinWithARightDigestNeverCrashes) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  const AttentionProblem problem = AttentionProblem::parse(kSmall);
+  const StoredKernel whole = compile(*compiler, other_config(problem));
+  const StoredKernel standard = default_kernel(kSmall, 4);
+  put_binary(database(), standard);
+  std::mt19937_64 random(5);
+  Elf64_Ehdr header;
+  std::memcpy(&header, whole.binary.image.data(), sizeof(header));
+  int fallbacks = 0;
+  for (int i = 0; i < 120; ++i) {
+    StoredKernel damaged = whole;
+    auto& image = damaged.binary.image;
+    // Most of the bytes are code, of which nothing can be said: aim at headers and tables.
+    const std::size_t tables = header.e_shnum * sizeof(Elf64_Shdr);
+    const std::size_t at = i % 2 == 0 ? random() % sizeof(Elf64_Ehdr)
+                                      : (header.e_shoff + random() % tables) % image.size();
+    image[at] ^= static_cast<std::byte>(1 + random() % 255);
+    if (i % 8 == 0) image.resize(1 + random() % image.size());
+    promote(database(), damaged);
+    const Context context = make_context();
+    const vitune_status status = call(context);
+    EXPECT_EQ(status, VITUNE_OK) << i << ": " << vitune_last_error();
+    fallbacks += query(context, desc_of(kSmall)).outcome == VITUNE_DEFAULT;
+  }
+  EXPECT_GT(fallbacks, 30);
+}
+
+}  // namespace
+}  // namespace vitune::test

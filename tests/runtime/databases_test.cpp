@@ -1,0 +1,123 @@
+// tests/runtime/databases_test.cpp -- Databases that come, go, change and cannot be used.
+#include "runtime/databases.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "db/sqlite.h"
+#include "tests/db/test_support.h"
+
+namespace vitune::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class DatabasesTest : public testing::Test {
+ protected:
+  fs::path user() const { return directory_ / "user.db"; }
+  fs::path shipped() const { return directory_ / "shipped.db"; }
+  LogSink sink() {
+    return [this](LogLevel level, std::string_view text) {
+      if (level >= LogLevel::kWarning) warnings_.emplace_back(text);
+    };
+  }
+  static void add_request(const fs::path& file) {
+    Store::open(file, Access::kReadWrite)->add_requests({{"attention", "text", 1, 2}});
+  }
+
+  TempDir directory_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(DatabasesTest, AMissingFileIsEmptyUntilItAppears) {
+  Databases databases({user(), std::nullopt, false}, sink());
+  EXPECT_EQ(databases.read([](LayeredStore& s) { return s.user().requests().size(); }), 0U);
+  EXPECT_FALSE(databases.refresh());
+  add_request(user());
+  EXPECT_TRUE(databases.refresh());
+  EXPECT_EQ(databases.read([](LayeredStore& s) { return s.user().requests().size(); }), 1U);
+  EXPECT_FALSE(databases.refresh()) << "nothing has changed since";
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(DatabasesTest, RefreshNoticesACommitOfAnotherConnectionAndAReplacedFile) {
+  add_request(user());
+  Databases databases({user(), std::nullopt, false}, sink());
+  EXPECT_FALSE(databases.refresh());
+  add_request(user());
+  EXPECT_TRUE(databases.refresh());
+  EXPECT_FALSE(databases.refresh());
+  fs::rename(user(), directory_ / "old.db");
+  EXPECT_TRUE(databases.refresh()) << "the file has gone";
+  add_request(user());
+  EXPECT_TRUE(databases.refresh()) << "another file has its name";
+}
+
+TEST_F(DatabasesTest, AForeignFileIsOneWarningAndLeftAsItIs) {
+  std::ofstream(user()) << "this is no database";
+  std::ofstream(shipped()) << "nor is this";
+  Databases databases({user(), shipped(), false}, sink());
+  EXPECT_EQ(databases.read([](LayeredStore& s) { return s.shipped() == nullptr; }), true);
+  EXPECT_THAT(warnings_, testing::SizeIs(2));
+  EXPECT_FALSE(databases.refresh());
+  EXPECT_THAT(warnings_, testing::SizeIs(2)) << "it was said before";
+  EXPECT_TRUE(databases.write("something", [](Store&) {}).has_value());
+  EXPECT_THAT(warnings_.back(), HasSubstr("something cannot be kept"));
+  std::string content;
+  std::getline(std::ifstream(user()) >> std::ws, content);
+  EXPECT_EQ(content, "this is no database");
+}
+
+TEST_F(DatabasesTest, AReadOnlyContextWritesNothing) {
+  Databases databases({user(), std::nullopt, true}, sink());
+  bool called = false;
+  EXPECT_TRUE(databases.write("x", [&](Store&) { called = true; }).has_value());
+  EXPECT_FALSE(called);
+  EXPECT_FALSE(fs::exists(user()));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(DatabasesTest, AWriterThatHoldsTheFileCostsAQuarterOfASecondAndOneWarning) {
+  add_request(user());
+  Databases databases({user(), std::nullopt, false}, sink());
+  Connection blocker(fs::canonical(user()), Connection::Mode::kReadWrite);
+  const auto start = std::chrono::steady_clock::now();
+  {
+    const Transaction held(blocker);
+    const auto add = [](Store& s) { s.add_requests({{"attention", "text", 1, 2}}); };
+    EXPECT_TRUE(databases.write("the list", add).has_value());
+    EXPECT_TRUE(databases.write("the list", add).has_value());
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("locked")));
+}
+
+TEST_F(DatabasesTest, CompilerVersionsOfBothLayersAreListedOnce) {
+  const auto put = [](const fs::path& file, std::uint8_t number, const char* version) {
+    Binary binary;
+    binary.kernel_key.bytes[0] = number;
+    binary.arch = "sm_90";
+    binary.compiler_version = version;
+    binary.entry = "entry";
+    binary.image.resize(16);
+    Store::open(file, Access::kReadWrite)->put_binary(binary);
+  };
+  put(user(), 1, "nvrtc 13.0 a");
+  put(user(), 2, "nvrtc 13.0 a");
+  put(user(), 3, "nvrtc 12.4 b");
+  put(shipped(), 4, "nvrtc 13.0 a");
+  put(shipped(), 5, "nvrtc 12.0 c");
+  Databases databases({user(), shipped(), false}, sink());
+  EXPECT_THAT(databases.compiler_versions(),
+              ElementsAre("nvrtc 12.0 c", "nvrtc 12.4 b", "nvrtc 13.0 a"));
+}
+
+}  // namespace
+}  // namespace vitune::test

@@ -1,0 +1,141 @@
+// tests/runtime/descriptor_test.cpp -- Descriptions to problems and back, alignments, keys.
+#include "runtime/descriptor.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/error.h"
+#include "generator/attention/facts.h"
+#include "tests/generator/random_problem.h"
+
+namespace vitune {
+namespace {
+
+Alignments widest(const vitune_attention_desc& desc) { return stated_alignments(desc); }
+
+TEST(Descriptor, ADescriptionOfAProblemGivesThatProblemBack) {
+  testing_support::RandomProblems problems(20261);
+  for (int i = 0; i < 2000; ++i) {
+    const AttentionProblem problem = problems.next().canonical();
+    const vitune_attention_desc desc = description_of(problem);
+    AttentionProblem back;
+    try {
+      back = problem_from(desc, stated_alignments(desc));
+    } catch (const Error& error) {
+      ADD_FAILURE() << problem.text() << ": " << error.what();
+      continue;
+    }
+    EXPECT_EQ(back.text(), problem.text());
+  }
+}
+
+struct AlignmentCase {
+  const char* name;
+  const char* text;
+  Alignments alignments;
+  std::int64_t expected;  // of the problem; 0: refused
+};
+
+TEST(Descriptor, TheProblemsAlignmentIsSafeForEveryPointer) {
+  // 200 keys: four at a time for a bias, two for a mask, if the pointer allows it.
+  const char* const kFp32 = "bf16 b=2 h=4 n=200 d=64 bias=fp32:1x4x200x200";
+  const char* const kBf16 = "bf16 b=2 h=4 n=200 d=64 bias=bf16:1x4x200x200";
+  const char* const kMask = "bf16 b=2 h=4 n=200 d=64 mask=bool:2x1x1x200";
+  const char* const kOddMask = "bf16 b=2 h=4 n=197 d=64 mask=bool:2x1x1x197";
+  const AlignmentCase cases[] = {
+      {"all wide", kFp32, {16, 16, 0}, 16},
+      {"fp32 bias at 8: loads of two", kFp32, {16, 8, 0}, 8},
+      {"fp32 bias at 4: single loads", kFp32, {16, 4, 0}, 4},
+      {"16-bit bias at 8 is as good as 16", kBf16, {16, 8, 0}, 16},
+      {"16-bit bias at 4", kBf16, {16, 4, 0}, 4},
+      {"16-bit bias at 2", kBf16, {16, 2, 0}, 2},
+      {"narrow tensors stay narrow", kBf16, {4, 8, 0}, 4},
+      {"mask at an even address", kMask, {16, 0, 2}, 16},
+      {"mask at an odd address, even keys", kMask, {16, 0, 1}, 0},
+      {"mask at an odd address, odd keys", kOddMask, {16, 0, 1}, 16},
+  };
+  for (const AlignmentCase& c : cases) {
+    const vitune_attention_desc desc = description_of(AttentionProblem::parse(c.text));
+    if (c.expected == 0) {
+      EXPECT_THROW(problem_from(desc, c.alignments), Error) << c.name;
+      continue;
+    }
+    const AttentionProblem problem = problem_from(desc, c.alignments);
+    EXPECT_EQ(problem.alignment, c.expected) << c.name;
+    const AttentionFacts facts = attention_facts(problem);
+    if (problem.bias) {
+      EXPECT_LE(std::max(facts.bias_vector, 1) * element_bytes(problem.bias->type),
+                c.alignments.bias)
+          << c.name;
+    }
+    EXPECT_LE(facts.mask_vector, std::max<int>(c.alignments.mask, 0)) << c.name;
+    EXPECT_LE(facts.copy_bytes, c.alignments.tensors) << c.name;
+  }
+}
+
+TEST(Descriptor, AlignmentsOfPointersAreTheLeastThatMatters) {
+  vitune_attention_desc desc =
+      description_of(AttentionProblem::parse("bf16 b=2 h=4 n=200 d=64 bias=bf16:1x4x200x200"));
+  desc.mask_type = VITUNE_BOOL;
+  const auto of = [&](Tensors tensors) { return call_alignments(desc, tensors); };
+  EXPECT_EQ(of({64, 64, 64, 64, 64, 64, 0}).tensors, 16);
+  EXPECT_EQ(of({64, 72, 64, 64, 64, 64, 0}).tensors, 8);
+  EXPECT_EQ(of({64, 64, 66, 64, 64, 64, 0}).tensors, 2);
+  EXPECT_EQ(of({64, 64, 64, 64, 64, 68, 0}).tensors, 4);
+  EXPECT_EQ(of({64, 64, 64, 64, 64, 64, 0}).bias, 8);
+  EXPECT_EQ(of({64, 64, 64, 66, 64, 64, 0}).bias, 2);
+  EXPECT_EQ(of({64, 64, 64, 64, 65, 64, 0}).mask, 1);
+  EXPECT_EQ(of({64, 64, 64, 64, 64, 64, 0}).mask, 2);
+}
+
+TEST(Descriptor, WhatCannotMatterIsNotInTheKey) {
+  const vitune_attention_desc desc =
+      description_of(AttentionProblem::parse("bf16 b=2 h=4 n=200 d=64"));
+  vitune_attention_desc other = desc;
+  other.kv_heads = 0;
+  other.dv = 0;
+  other.q_bytes = 1 << 20;
+  other.bias_batches = 5;  // there is no bias
+  other.mask_strides[2] = 9;
+  other.alignment = 0;
+  EXPECT_TRUE(key_of(desc, widest(desc)) == key_of(other, widest(desc)));
+  other.scale = -0.0;
+  vitune_attention_desc unscaled = desc;
+  unscaled.scale = 0;
+  EXPECT_TRUE(key_of(unscaled, widest(desc)) == key_of(other, widest(desc)));
+  other.nk = 201;
+  EXPECT_FALSE(key_of(unscaled, widest(desc)) == key_of(other, widest(desc)));
+}
+
+struct SizeCase {
+  std::size_t size;
+  unsigned char last;
+  ErrorCode expected;
+};
+
+TEST(Descriptor, StructsOfOtherSizesAreToldApart) {
+  struct Newer {
+    vitune_attention_desc desc;
+    unsigned char more[24];
+  } newer{};
+  newer.desc = description_of(AttentionProblem::parse("bf16 b=2 h=4 n=200 d=64"));
+  newer.desc.size = sizeof(newer);
+  EXPECT_EQ(read_description(&newer.desc).size, sizeof(vitune_attention_desc));
+  for (const SizeCase& c :
+       {SizeCase{sizeof(newer), 1, ErrorCode::kUnsupported}, SizeCase{0, 0, ErrorCode::kUsage},
+        SizeCase{sizeof(vitune_attention_desc) - 1, 0, ErrorCode::kUsage},
+        SizeCase{kMaxStructBytes + 1, 0, ErrorCode::kUsage}}) {
+    newer.desc.size = c.size;
+    newer.more[23] = c.last;
+    try {
+      read_description(&newer.desc);
+      ADD_FAILURE() << c.size << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), c.expected) << c.size << ": " << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vitune

@@ -1,0 +1,312 @@
+// tests/runtime/dispatcher_test.cpp -- Which config serves a problem, and what is said about it.
+#include "runtime/dispatcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "generator/attention/kernel_spec.h"
+#include "tests/db/test_support.h"
+#include "tests/generator/measured_kernels.h"
+
+namespace vitune {
+namespace {
+
+using ::testing::HasSubstr;
+
+const char* const kVit = "bf16 b=32 h=12 n=197 d=64";
+
+ProblemKey key_of(const std::string& text) {
+  return {"attention", AttentionProblem::parse(text).text()};
+}
+
+// A database with winners that a test puts in, the user's above a shipped one.
+class DispatcherTest : public ::testing::Test {
+ protected:
+  Winner winner(const Config& config, double us) const {
+    Winner row;
+    row.config = config;
+    row.measurement.cold = row.measurement.warm = {us, us, us, 20};
+    row.compiler_version = "13.0";
+    row.tuned_at = "2026-01-01T00:00:00Z";
+    return row;
+  }
+  // Other than the default, so that a test can tell them apart.
+  Config other_config(const std::string& text, std::size_t place = 1) const {
+    return default_attention_configs(AttentionProblem::parse(text), device_).at(place);
+  }
+  void put(Store& store, const std::string& text, const Winner& row) {
+    store.promote(device_, key_of(text), row, nullptr);
+  }
+  void put_trial(Store& store, const std::string& text, const Config& config, double us,
+                 TrialStatus status = TrialStatus::kOk) {
+    Trial trial;
+    trial.config = config;
+    trial.status = status;
+    trial.reason = status == TrialStatus::kOk ? "" : "as the test says";
+    trial.measurement.cold = trial.measurement.warm = {us, us, us, 20};
+    store.put_trial(device_, key_of(text), trial);
+  }
+  std::vector<Choice> choices(const std::string& text) {
+    return dispatcher_.choices(AttentionProblem::parse(text), store_);
+  }
+  Store& user() { return store_.user(); }
+  Store& shipped() { return *store_.shipped(); }
+
+  const DeviceInfo device_ = testing_support::h200_device();
+  LayeredStore store_{Store::in_memory(), Store::in_memory()};
+  Dispatcher dispatcher_{device_, Objective::kCold};
+};
+
+TEST_F(DispatcherTest, WithoutRowsTheDefaultsServeInTheirOrder) {
+  const auto found = choices(kVit);
+  const auto defaults = default_attention_configs(AttentionProblem::parse(kVit), device_);
+
+  ASSERT_EQ(found.size(), defaults.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].outcome, LookupOutcome::kDefault);
+    EXPECT_EQ(found[i].config, defaults[i]);
+    EXPECT_FALSE(found[i].row);
+    EXPECT_GT(found[i].predicted_us, 0);
+  }
+  EXPECT_EQ(found[0].config, default_attention_config(AttentionProblem::parse(kVit), device_));
+  EXPECT_THAT(found[0].reason, HasSubstr("no winner of its class"));
+}
+
+TEST_F(DispatcherTest, AVerifiedWinnerOfTheProblemIsExact) {
+  Winner row = winner(other_config(kVit), 24.7);
+  row.runner_up = default_attention_config(AttentionProblem::parse(kVit), device_);
+  row.lead_percent = 1.25;
+  put(user(), kVit, row);
+
+  const auto found = choices(kVit);
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kExact);
+  EXPECT_EQ(found[0].config, row.config);
+  EXPECT_EQ(found[0].layer, "user");
+  ASSERT_TRUE(found[0].row);
+  EXPECT_EQ(found[0].row->problem, key_of(kVit));
+  EXPECT_EQ(found[0].row->winner, row);
+  EXPECT_THAT(found[0].reason, HasSubstr("24.7 us cold, 1.2 % ahead"));
+  ASSERT_GT(found.size(), 1U);
+  EXPECT_EQ(found[1].outcome, LookupOutcome::kDefault);
+}
+
+struct Unusable {
+  std::string name;
+  void (*spoil)(Winner&);
+};
+
+class DispatcherUnusableWinner : public DispatcherTest,
+                                 public ::testing::WithParamInterface<Unusable> {};
+
+TEST_P(DispatcherUnusableWinner, IsPassedOverForTheShippedOne) {
+  Winner bad = winner(other_config(kVit), 20);
+  GetParam().spoil(bad);
+  put(user(), kVit, bad);
+  const Winner good = winner(other_config(kVit, 2), 22);
+  put(shipped(), kVit, good);
+
+  const auto found = choices(kVit);
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kExact);
+  EXPECT_EQ(found[0].layer, "shipped");
+  EXPECT_EQ(found[0].config, good.config);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, DispatcherUnusableWinner,
+    ::testing::Values(Unusable{"Unverified", [](Winner& row) { row.verified = false; }},
+                      Unusable{"OutsideTheSpace", [](Winner& row) { row.config.set("kWarps", 3); }},
+                      Unusable{"OfAnotherOperator",
+                               [](Winner& row) {
+                                 row.config = {{"kTile", 4}};
+                               }},
+                      Unusable{"OfTheOtherObjective",
+                               [](Winner& row) { row.objective = Objective::kWarm; }}),
+    [](const auto& param) { return param.param.name; });
+
+TEST_F(DispatcherTest, RowsOfAnotherDeviceDoNotServe) {
+  DeviceInfo other = device_;
+  other.sm_count = 114;
+  user().promote(other, key_of(kVit), winner(other_config(kVit), 20), nullptr);
+  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
+}
+
+TEST_F(DispatcherTest, AMissIsServedByAWinnerOfItsClassWithFigures) {
+  const std::string near = "bf16 b=32 h=12 n=198 d=64";
+  const Winner row = winner(other_config(near), 21);
+  put(shipped(), near, row);
+  put(user(), "bf16 b=32 h=12 n=198 d=80", winner(other_config("bf16 b=32 h=12 n=198 d=80"), 9));
+
+  const auto found = choices(kVit);
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(found[0].config, row.config);
+  EXPECT_EQ(found[0].layer, "shipped");
+  ASSERT_TRUE(found[0].row);
+  EXPECT_EQ(found[0].row->problem, key_of(near));
+  EXPECT_EQ(found[0].row->winner, row);
+  // Anchored: the neighbour's time, scaled by sizes that hardly differ.
+  EXPECT_NEAR(found[0].predicted_us, 21, 3);
+  EXPECT_THAT(found[0].reason, ::testing::MatchesRegex(
+                                   "nearest: won 'attention bf16 b=32 h=12 nq=198 .*', predicted "
+                                   "[0-9.]+ us; 1 candidate"));
+  EXPECT_EQ(found[1].outcome, LookupOutcome::kDefault);
+}
+
+TEST_F(DispatcherTest, NearestIsNotTheNearestVolumeButTheLeastPredictedTime) {
+  // The near problem's winner took twice what another config was measured to take there.
+  const std::string near = "bf16 b=32 h=12 n=198 d=64";
+  put(user(), near, winner(other_config(near, 1), 40));
+  const std::string far = "bf16 b=16 h=12 n=225 d=64";
+  put(user(), far, winner(other_config(far, 2), 14));
+  put_trial(user(), near, other_config(near, 2), 27);
+
+  const auto found = choices(kVit);
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(found[0].config.at("kWarps"), other_config(near, 2).at("kWarps"));
+  EXPECT_LT(found[0].predicted_us, found[1].predicted_us);
+}
+
+TEST_F(DispatcherTest, TrialsThatFailedOrWereImportedAreNoCandidates) {
+  const std::string near = "bf16 b=32 h=12 n=198 d=64";
+  put(user(), near, winner(other_config(near, 1), 25));
+  put_trial(user(), near, other_config(near, 2), 5, TrialStatus::kWrong);
+  Trial imported;
+  imported.config = other_config(near, 3);
+  imported.origin = Origin::kImported;
+  imported.measurement.cold = imported.measurement.warm = {5, 5, 5, 20};
+  user().put_trial(device_, key_of(near), imported);
+
+  const auto found = choices(kVit);
+
+  EXPECT_EQ(std::count_if(found.begin(), found.end(),
+                          [](const Choice& c) { return c.outcome == LookupOutcome::kNearest; }),
+            1);
+}
+
+TEST_F(DispatcherTest, AStepWidthFollowsTheKeyCount) {
+  const std::string near = "bf16 b=32 h=12 n=197 d=64";
+  Config two_steps = default_attention_config(AttentionProblem::parse(near), device_);
+  two_steps.set("kBlockN", 104);
+  two_steps.set("kMinCtas", 1);
+  put(user(), near, winner(two_steps, 25));
+
+  const auto found = choices("bf16 b=32 h=12 n=257 d=64");  // two equal steps: 136, not 104
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(found[0].config.at("kBlockN"), 136);
+}
+
+// Rows of an older version know fewer tunables; each was as good as its first value.
+TEST_F(DispatcherTest, AConfigFromBeforeATunableExistedServesItsOwnAndOtherProblems) {
+  const Config whole = other_config(kVit);
+  Config old;
+  for (const auto& [name, value] : whole) {
+    if (name != "kBiasInRegisters") old.set(name, value);
+  }
+  ASSERT_EQ(whole.at("kBiasInRegisters"), 0);
+  put(user(), kVit, winner(old, 24));
+
+  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kExact);
+  EXPECT_EQ(choices(kVit)[0].config, old);  // the kernel key is that of the row
+  const auto nearest = choices("bf16 b=32 h=12 n=198 d=64");
+  ASSERT_EQ(nearest[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(nearest[0].config, whole);
+}
+
+TEST_F(DispatcherTest, EveryChoiceIsInsideTheSpaceAndTheirOrderIsTheContracts) {
+  for (const char* const text : {"bf16 b=1 h=12 n=50 d=64", "bf16 b=8 h=12 n=145 d=64",
+                                 "bf16 b=64 h=12 n=325 d=64", "bf16 b=4 h=16 n=1025 d=64"}) {
+    for (std::size_t place = 0; place < 3; ++place) {
+      put_trial(user(), text, other_config(text, place), 20 + static_cast<double>(place));
+    }
+    put(user(), text, winner(other_config(text, 0), 19));
+  }
+  for (const char* const asked :
+       {"bf16 b=2 h=12 n=50 d=64", "bf16 b=256 h=3 n=20 d=64", "bf16 b=1 h=1 n=1 d=64",
+        "bf16 b=1 h=16 n=16384 d=64", "bf16 b=32 h=16 nq=1 nk=729 d=64"}) {
+    const AttentionProblem problem = AttentionProblem::parse(asked);
+    const ParameterSpace space = attention_space(problem, device_);
+    const auto found = choices(asked);
+    ASSERT_FALSE(found.empty()) << asked;
+    EXPECT_TRUE(std::is_sorted(found.begin(), found.end(), [](const Choice& a, const Choice& b) {
+      return a.outcome < b.outcome;
+    })) << asked;
+    double last = 0;
+    for (const Choice& choice : found) {
+      EXPECT_EQ(space.explain(choice.config), std::nullopt) << asked << choice.config.text();
+      EXPECT_FALSE(choice.reason.empty());
+      if (choice.outcome != LookupOutcome::kNearest) continue;
+      EXPECT_GE(choice.predicted_us, last);
+      last = choice.predicted_us;
+    }
+  }
+}
+
+TEST_F(DispatcherTest, ChoicesAreTheSameEveryTime) {
+  put(user(), "bf16 b=32 h=12 n=198 d=64", winner(other_config("bf16 b=32 h=12 n=198 d=64"), 21));
+  put(user(), "bf16 b=32 h=12 n=196 d=64",
+      winner(other_config("bf16 b=32 h=12 n=196 d=64", 2), 20));
+  const auto first = choices(kVit);
+  dispatcher_.invalidate();
+  const auto second = choices(kVit);
+  ASSERT_EQ(first.size(), second.size());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(first[i].config, second[i].config);
+    EXPECT_EQ(first[i].reason, second[i].reason);
+  }
+}
+
+TEST_F(DispatcherTest, NewRowsCountAfterInvalidate) {
+  ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
+  put(user(), "bf16 b=32 h=12 n=198 d=64", winner(other_config("bf16 b=32 h=12 n=198 d=64"), 21));
+  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
+  dispatcher_.invalidate();
+  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
+}
+
+TEST_F(DispatcherTest, AProblemOfTheSameWorkIsExact) {
+  const Winner row = winner(other_config(kVit), 24);
+  put(user(), kVit, row);
+
+  const auto found = choices("bf16 b=32 h=12 n=197 d=64 scale=0.25");
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kExact);
+  EXPECT_EQ(found[0].config, row.config);
+  EXPECT_EQ(found[0].row->problem, key_of(kVit));
+  EXPECT_THAT(found[0].reason, HasSubstr("is the same work"));
+}
+
+TEST_F(DispatcherTest, OtherStridesAreNearestNotExact) {
+  put(user(), kVit, winner(other_config(kVit), 24));
+  EXPECT_EQ(choices("bf16 b=32 h=12 n=197 d=64 layout=bhnd")[0].outcome, LookupOutcome::kNearest);
+}
+
+TEST(DispatcherDamage, ADamagedRowIsAMissAndNotAnError) {
+  const test::TempDir directory;
+  const DeviceInfo device = testing_support::h200_device();
+  const AttentionProblem problem = AttentionProblem::parse(kVit);
+  {
+    const auto store = Store::open(directory / "v.db", Access::kReadWrite);
+    Winner row;
+    row.config = default_attention_configs(problem, device).at(1);
+    row.measurement.cold = row.measurement.warm = {24, 24, 24, 20};
+    row.compiler_version = "13.0";
+    row.tuned_at = "2026-01-01T00:00:00Z";
+    store->promote(device, key_of(kVit), row, nullptr);
+  }
+  Connection(directory / "v.db", Connection::Mode::kReadWrite)
+      .execute("UPDATE winner SET cold_us = 1.0");
+  LayeredStore store(Store::open(directory / "v.db", Access::kReadOnly), nullptr);
+  Dispatcher dispatcher(device, Objective::kCold);
+
+  EXPECT_EQ(dispatcher.choices(problem, store)[0].outcome, LookupOutcome::kDefault);
+  EXPECT_EQ(store.user().damaged_rows(), 1);
+}
+
+}  // namespace
+}  // namespace vitune

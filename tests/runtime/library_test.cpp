@@ -1,0 +1,70 @@
+// tests/runtime/library_test.cpp -- What libvitune shows, and what it needs to be loaded.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace vitune {
+namespace {
+
+// What a command prints; nothing if it cannot be run.
+std::string output_of(const std::string& command) {
+  std::string text;
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return text;
+  std::array<char, 4096> block;
+  for (std::size_t n; (n = fread(block.data(), 1, block.size(), pipe)) > 0;) {
+    text.append(block.data(), n);
+  }
+  return pclose(pipe) == 0 ? text : "";
+}
+
+bool has_binutils() { return !output_of("nm --version 2>/dev/null").empty(); }
+
+std::set<std::string> declared_functions() {
+  std::ifstream header(VITUNE_SOURCE_DIR "/include/vitune/vitune.h");
+  std::ostringstream content;
+  content << header.rdbuf();
+  const std::string text = content.str();
+  const std::regex declaration(R"(VITUNE_API\s[^;(]*?(vitune_\w+)\()");
+  std::set<std::string> names;
+  for (std::sregex_iterator it(text.begin(), text.end(), declaration), end; it != end; ++it) {
+    names.insert((*it)[1]);
+  }
+  return names;
+}
+
+TEST(SharedLibrary, ShowsTheFunctionsOfItsHeaderAndNothingElse) {
+  if (!has_binutils()) GTEST_SKIP() << "nm is not installed";
+  std::istringstream lines(output_of("nm -D --defined-only " VITUNE_SHARED_LIBRARY));
+  std::set<std::string> shown;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = line.substr(line.rfind(' ') + 1);
+    shown.insert(name.substr(0, name.find('@')));
+  }
+  EXPECT_GE(declared_functions().size(), 13u);
+  EXPECT_EQ(shown, declared_functions());
+}
+
+TEST(SharedLibrary, NeedsNoCudaToBeLoaded) {
+  if (!has_binutils()) GTEST_SKIP() << "readelf is not installed";
+  const std::string needs = output_of("readelf -d " VITUNE_SHARED_LIBRARY);
+  EXPECT_THAT(needs, testing::HasSubstr("Library soname: [libvitune.so.0]"));
+  EXPECT_THAT(needs, testing::HasSubstr("NEEDED"));
+  for (const char* library : {"libcuda", "libnvrtc", "libcudart", "libboost", "libspdlog"}) {
+    EXPECT_THAT(needs, testing::Not(testing::HasSubstr(library)));
+  }
+  EXPECT_THAT(needs, testing::Not(testing::HasSubstr("TEXTREL")));
+  EXPECT_THAT(output_of("readelf -lW " VITUNE_SHARED_LIBRARY),
+              testing::Not(testing::ContainsRegex("GNU_STACK.*RWE")));
+}
+
+}  // namespace
+}  // namespace vitune
