@@ -17,10 +17,10 @@ struct Environment {
   std::optional<std::string> home;            // HOME, else the password database
   std::optional<std::string> cuda_home;       // CUDA_HOME or CUDA_PATH: where to look for libnvrtc
   std::optional<std::string> path;            // PATH: where to look for python3's libnvrtc
-  std::optional<std::string> miss;     // VITUNE_MISS: what the library does without a winner
+  std::optional<std::string> miss;            // VITUNE_MISS: what the library does without a winner
   std::optional<std::string> capture;  // VITUNE_CAPTURE: where it writes the problems it is asked
   bool disable = false;                // VITUNE_DISABLE is set and not empty
-  bool no_color = false;                      // NO_COLOR is set and not empty
+  bool no_color = false;               // NO_COLOR is set and not empty
 };
 
 // Empty values count as unset; a relative XDG_CACHE_HOME or CUDA_HOME is ignored.

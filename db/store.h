@@ -82,9 +82,9 @@ class Store {
   // Opens the file at `path`; kReadWrite creates it (mode 0600, its directory 0700) and migrates an
   // older schema after a backup. Foreign, damaged or newer files are refused and left as they are.
   // A writer waits at most `patience` for a lock, each time it needs one.
-  static std::unique_ptr<Store> open(
-      const std::filesystem::path& path, Access access, const LogSink& log_sink = {},
-      std::chrono::milliseconds patience = std::chrono::seconds(60));
+  static std::unique_ptr<Store> open(const std::filesystem::path& path, Access access,
+                                     const LogSink& log_sink = {},
+                                     std::chrono::milliseconds patience = std::chrono::seconds(60));
   // An empty database in memory, for when no directory is usable.
   static std::unique_ptr<Store> in_memory();
   ~Store();

@@ -61,9 +61,9 @@ TEST_F(EnvTest, EveryVariableArrives) {
 }
 
 TEST_F(EnvTest, EmptyValuesCountAsUnset) {
-  for (const char* name : {"VITUNE_DB", "VITUNE_CACHE_DIR", "VITUNE_LOG_LEVEL", "XDG_CACHE_HOME",
-                           "CUDA_HOME", "CUDA_PATH", "VITUNE_MISS", "VITUNE_CAPTURE", "VITUNE_DISABLE",
-                           "NO_COLOR"}) {
+  for (const char* name :
+       {"VITUNE_DB", "VITUNE_CACHE_DIR", "VITUNE_LOG_LEVEL", "XDG_CACHE_HOME", "CUDA_HOME",
+        "CUDA_PATH", "VITUNE_MISS", "VITUNE_CAPTURE", "VITUNE_DISABLE", "NO_COLOR"}) {
     set(name, "");
   }
   const Environment environment = read_environment();

@@ -1,243 +1,25 @@
 // tests/emulator/cuda_driver.cpp -- A libcuda.so.1 whose device is this machine's memory and CPU.
 //
-// Launches run at once, in the order of the calls, whatever their stream: a valid order for
-// programs that synchronise correctly. Time is virtual, so that measurements are fast and repeat: a
-// kernel takes what its work says, and the kernels that only pass time are not run at all. A
-// repeated launch of an attention kernel, whose outputs depend on nothing it writes, is run only
-// when somebody looks at memory. A fault makes the context unusable, as on a real device.
-// Signatures: core/cuda_driver_api.h.
+// The functions of core/cuda_driver_api.h in front of device.h. A fault makes the context unusable,
+// as on a real device.
 #include <dlfcn.h>
-#include <elf.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <optional>
-#include <set>
-#include <string>
-#include <vector>
+#include <utility>
 
-#include "core/cuda_driver_api.h"
-#include "tests/emulator/simt.h"
+#include "tests/emulator/device.h"
 
 namespace {
 
 using namespace vitune;
-using vitune_emulator::Fault;
-using vitune_emulator::Grid;
-
-constexpr CuResult kInvalidValue = 1, kOutOfMemory = 2, kInvalidImage = 200, kNotFound = 500,
-                   kIllegalAddress = 700, kMisaligned = 716, kLaunchFailed = 719,
-                   kCaptureInvalid = 901;
-constexpr std::size_t kTotalMemory = std::size_t{4} << 30;
-constexpr int kClockKhz = 1000000, kSmCount = 4;
-constexpr double kLaunchUs = 2;    // least time of a kernel
-constexpr double kWorkUs = 0.002;  // per unit of work that run_grid() counts, on one SM
-constexpr double kNoise = 0.004;   // largest relative deviation of a kernel's time
-
-struct LoadedModule {
-  void* library = nullptr;
-  const vitune_emulator::Module* code = nullptr;
-  std::map<std::string, std::unique_ptr<struct LoadedKernel>> kernels;
-};
-
-struct LoadedKernel {
-  LoadedModule* module = nullptr;
-  const vitune_emulator::Kernel* code = nullptr;
-  std::string name;
-  unsigned shared_limit = 48 << 10;
-};
-
-struct Launch {
-  LoadedKernel* kernel = nullptr;
-  Grid grid;
-  std::vector<std::vector<char>> parameters;
-};
-
-// Equal for launches that do the same.
-std::string identity(const Launch& launch) {
-  std::string text(reinterpret_cast<const char*>(&launch.kernel), sizeof(launch.kernel));
-  text.append(reinterpret_cast<const char*>(&launch.grid), sizeof(launch.grid));
-  for (const auto& bytes : launch.parameters) text.append(bytes.begin(), bytes.end());
-  return text;
-}
-
-struct Graph {
-  std::vector<Launch> launches;
-};
-
-struct Stream {
-  std::optional<Graph> capture;
-};
-
-struct Event {
-  double at_us = 0;
-};
-
-struct Device {
-  std::recursive_mutex mutex;
-  std::map<CuPointer, std::size_t> allocations;
-  std::size_t used = 0;
-  double now_us = 0;
-  CuResult fault = kCuSuccess;  // sticky
-  std::string fault_text;
-  unsigned turn = 0;
-  std::map<std::string, unsigned long long> known_work;  // of launches that were run before
-  std::vector<Launch> postponed;
-  unsigned long long noise = 0x243f6a8885a308d3ull;
-};
-
-// Never destroyed: threads of the program may still call while it exits.
-Device& device() {
-  static Device* instance = new Device;
-  return *instance;
-}
+using namespace vitune_emulator;
 
 thread_local std::vector<CuContextTag*> contexts;
 CuContextTag* primary() { return reinterpret_cast<CuContextTag*>(&device()); }
-
-bool inside(const void* at, std::size_t bytes) {
-  const auto address = reinterpret_cast<CuPointer>(at);
-  const auto& all = device().allocations;
-  auto it = all.upper_bound(address);
-  if (it == all.begin()) return false;
-  --it;
-  return address + bytes <= it->first + it->second;
-}
-
-// splitmix64: the same noise in every run.
-double noise() {
-  unsigned long long x = device().noise += 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return 1 + kNoise * (static_cast<double>((x ^ (x >> 31)) >> 11) * 0x1p-53 * 2 - 1);
-}
-
-// The kernels of templates/reference that only pass time; their effect is on the clock alone.
-std::optional<double> time_passer_us(const Launch& launch) {
-  const std::string& name = launch.kernel->name;
-  if (name == "vitune_flush_l2") return 60;
-  if (name == "vitune_anchor") return 33;
-  if (name != "vitune_spin") return std::nullopt;
-  long long cycles;
-  std::memcpy(&cycles, launch.parameters[0].data(), sizeof(cycles));
-  return static_cast<double>(cycles) * 1000 / kClockKhz;
-}
-
-CuResult fault_code(Fault::Kind kind) {
-  if (kind == Fault::Kind::kAddress) return kIllegalAddress;
-  return kind == Fault::Kind::kMisaligned ? kMisaligned : kLaunchFailed;
-}
-
-// The work that was done; a fault is kept for a later call, as launches are asynchronous.
-unsigned long long run_now(Launch& launch) {
-  Device& d = device();
-  if (d.fault != kCuSuccess) return 0;
-  std::vector<void*> parameters;
-  for (auto& bytes : launch.parameters) parameters.push_back(bytes.data());
-  try {
-    return run_grid(*launch.kernel->module->code, *launch.kernel->code, parameters.data(),
-                    launch.grid, inside, d.turn++);
-  } catch (const Fault& fault) {
-    d.fault = fault_code(fault.kind);
-    d.fault_text = launch.kernel->name + ": " + fault.what();
-    std::fprintf(stderr, "emulated device: %s\n", d.fault_text.c_str());
-    return 0;
-  }
-}
-
-void run_postponed() {
-  std::vector<Launch> launches;
-  launches.swap(device().postponed);
-  for (Launch& launch : launches) run_now(launch);
-}
-
-void pass_time(unsigned long long work) {
-  device().now_us += (kLaunchUs + static_cast<double>(work) * kWorkUs / kSmCount) * noise();
-}
-
-// Only the last of several equal launches counts.
-void postpone(const Launch& launch, const std::string& same) {
-  auto& postponed = device().postponed;
-  std::erase_if(postponed, [&](const Launch& other) { return identity(other) == same; });
-  postponed.push_back(launch);
-}
-
-void execute(Launch& launch) {
-  Device& d = device();
-  if (const auto us = time_passer_us(launch)) {
-    d.now_us += *us * noise();
-    return;
-  }
-  const std::string same = identity(launch);
-  const bool pure = launch.kernel->name == "vitune_attention_forward";
-  const auto known = d.known_work.find(same);
-  if (pure && known != d.known_work.end()) {
-    postpone(launch, same);
-    pass_time(known->second);
-    return;
-  }
-  run_postponed();
-  const unsigned long long work = run_now(launch);
-  if (pure) d.known_work[same] = work;
-  pass_time(work);
-}
-
-// Everything but queries of errors goes through here.
-template <class Work>
-CuResult guarded(Work&& work) {
-  const std::lock_guard lock(device().mutex);
-  if (device().fault != kCuSuccess) return device().fault;
-  return work();
-}
-
-// The same for what reads or writes memory.
-template <class Work>
-CuResult guarded_memory(Work&& work) {
-  return guarded([&] {
-    run_postponed();
-    return device().fault != kCuSuccess ? device().fault : work();
-  });
-}
-
-std::size_t elf_bytes(const void* image) {
-  Elf64_Ehdr header;
-  std::memcpy(&header, image, sizeof(header));
-  return header.e_shoff + std::size_t{header.e_shnum} * header.e_shentsize;
-}
-
-CuResult load_module(LoadedModule& module, const void* image) {
-  Elf64_Ehdr header;
-  std::memcpy(&header, image, sizeof(header));
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return kInvalidImage;
-  std::string bytes(static_cast<const char*>(image), elf_bytes(image));
-  bytes[18] = EM_X86_64;
-  bytes[19] = 0;
-  // A name of its own: dlopen() would take the path of an earlier module for that module.
-  std::string path = std::filesystem::temp_directory_path() / "vitune-module-XXXXXX";
-  const int fd = mkostemp(path.data(), O_CLOEXEC);
-  if (fd < 0 || ::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
-    if (fd >= 0) ::close(fd);
-    return kOutOfMemory;
-  }
-  module.library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  ::close(fd);
-  ::unlink(path.c_str());
-  if (module.library == nullptr) {
-    std::fprintf(stderr, "emulated device: %s\n", dlerror());
-    return kInvalidImage;
-  }
-  module.code =
-      static_cast<const vitune_emulator::Module*>(dlsym(module.library, "vitune_emulated_module"));
-  return module.code == nullptr ? kInvalidImage : kCuSuccess;
-}
 
 LoadedKernel* kernel_of(CuFunctionTag* function) {
   return reinterpret_cast<LoadedKernel*>(function);
@@ -246,8 +28,6 @@ LoadedModule* module_of(CuModuleTag* module) { return reinterpret_cast<LoadedMod
 Stream* stream_of(CuStreamTag* stream) { return reinterpret_cast<Stream*>(stream); }
 
 }  // namespace
-
-using namespace vitune;
 
 extern "C" {
 

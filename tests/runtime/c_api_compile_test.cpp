@@ -134,10 +134,14 @@ TEST_F(CApiCompileTest, ACompilerAtWorkHoldsUpNoHitAndNoOtherStoredKernel) {
   promote(database(), make_kernel(kVitB, 1));
   const Context context(compiling());
   ASSERT_STATUS(VITUNE_OK, call(context, kVitB));
+  std::vector<std::pair<vitune_attention_desc, Tensors>> untuned;
+  for (const char* text : {kSmall, "bf16 b=2 h=3 n=90 d=96", "bf16 b=2 h=3 n=90 d=128"}) {
+    untuned.emplace_back(desc_of(text), tensors_of(text));
+  }
   std::atomic<bool> done{false};
   std::jthread compile([&] {
-    for (const char* text : {kSmall, "bf16 b=2 h=3 n=90 d=96", "bf16 b=2 h=3 n=90 d=128"}) {
-      EXPECT_STATUS(VITUNE_OK, call(context, text));
+    for (const auto& [asked, tensors] : untuned) {
+      EXPECT_STATUS(VITUNE_OK, forward(context, asked, tensors));
     }
     done = true;
   });

@@ -49,13 +49,16 @@ inline std::optional<MockImage> mock_image(const std::byte* data) {
   const auto section = [&](std::size_t i) {
     return get<Elf64_Shdr>(data + header.e_shoff + i * sizeof(Elf64_Shdr));
   };
-  std::size_t size = std::max<std::size_t>(header.e_shoff + header.e_shnum * sizeof(Elf64_Shdr),
-                                           header.e_phoff + header.e_phnum * sizeof(Elf64_Phdr));
+  std::size_t size = header.e_shoff + header.e_shnum * sizeof(Elf64_Shdr);
+  if (header.e_phnum != 0) {
+    size = std::max<std::size_t>(size, header.e_phoff + header.e_phnum * sizeof(Elf64_Phdr));
+  }
   MockImage image;
   image.sm = mock_image_internal::architecture_of(header);
   const std::byte* const names = data + section(header.e_shstrndx).sh_offset;
   for (std::size_t i = 0; i < header.e_shnum; ++i) {
     const Elf64_Shdr s = section(i);
+    if (s.sh_type == SHT_NULL) continue;  // its other fields mean nothing
     if (s.sh_type != SHT_NOBITS) size = std::max<std::size_t>(size, s.sh_offset + s.sh_size);
     const std::string name = reinterpret_cast<const char*>(names + s.sh_name);
     if (image.sm != 0 && image.entry.empty() && name.starts_with(".text.")) {
