@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
-#   benchmarks/on_gpu.sh [tests] [sanitize] [record] [tune]     all four if none is named
+#   benchmarks/on_gpu.sh [tests] [sanitize] [record] [tune] [runtime]     all five if none is named
 #
 # BUILD (default build/build-gpu) holds the binaries; they may come from another machine. OUT (default
 # build/on_gpu) gets the full logs, the recording, the database and the JSON of the results; what is
 # worth keeping is then committed under benchmarks/results/<device>/ and data/. Prints a short table
 # last. Every step is bounded in time; a failed step does not stop the later ones.
+#
+# To carry: of BUILD vitune, tests/vitune_{core,tuner,runtime}_test, and for runtime also
+# libvitune.so.0.*, tests/vitune_serve and benchmarks/vitune_bench_{dispatch,cold_start}.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD=${BUILD:-build/build-gpu}
@@ -51,14 +54,28 @@ tune() {  # the 40 benchmark problems: winners, their cubins and figures
   "$BUILD/vitune" db export --db "$OUT/h200.db" > "$OUT/winners.json" 2>> "$OUT/tune.log"
 }
 
-for part in "${@:-tests sanitize record tune}"; do
+runtime() {  # libvitune: answers, graphs, damage; serving while the same problems are tuned; its times
+  # The loader asks for this name; a link may have been lost on the way.
+  [ -e "$BUILD/libvitune.so.0" ] || ln -s "$(basename "$BUILD"/libvitune.so.0.*)" "$BUILD/libvitune.so.0"
+  step library 150 "$BUILD/tests/vitune_runtime_test" --gtest_filter='*Library*GpuTest.*' --gtest_brief=1
+  step serve_and_tune 250 tests/runtime/serve_while_tuning.sh "$BUILD/vitune" \
+    "$BUILD/tests/vitune_serve" "$OUT/serve.db" 35s 170 "bf16 b=32 h=12 n=197 d=64" \
+    "fp16 b=8 h=16 n=577 d=64" "bf16 b=512 h=3 n=49 d=32 bias=bf16:1x3x49x49"
+  for name in dispatch cold_start; do
+    step "$name" 75 "$BUILD/benchmarks/vitune_bench_$name" --benchmark_out="$OUT/$name.json" \
+      --benchmark_out_format=json
+  done
+}
+
+for part in "${@:-tests sanitize record tune runtime}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
       sanitize) sanitize ;;
       record) record ;;
       tune) tune ;;
-      *) echo "on_gpu.sh: no part '$name': tests, sanitize, record or tune" >&2; exit 2 ;;
+      runtime) runtime ;;
+      *) echo "on_gpu.sh: no part '$name': tests, sanitize, record, tune or runtime" >&2; exit 2 ;;
     esac
   done
 done

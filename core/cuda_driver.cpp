@@ -135,7 +135,7 @@ std::shared_ptr<const CudaDriver> CudaDriver::open() {
     const char* reason = dlerror();
     no_device("the NVIDIA driver cannot be opened (" +
                   std::string(reason != nullptr ? reason : kLibrary) + ")",
-              "install it, or work without a GPU by a replayed device");
+              "install it, or, in a container, start that with its GPUs");
   }
   std::shared_ptr<CudaDriver> driver(new CudaDriver);
   resolve_device_functions(library, *driver->api_);
@@ -172,7 +172,7 @@ CuDevice CudaDriver::device(int ordinal) const {
   if (ordinal < 0 || ordinal >= count) {
     no_device("device " + std::to_string(ordinal) + " was asked for, but the driver shows " +
                   std::to_string(count),
-              "see `vitune devices` and CUDA_VISIBLE_DEVICES");
+              "see `nvidia-smi -L` and CUDA_VISIBLE_DEVICES");
   }
   CuDevice device = 0;
   check(api_->device_get(&device, ordinal), "cuDeviceGet");

@@ -37,6 +37,7 @@ class CurrentContext {
     CuContextTag* current = nullptr;
     result_ = api_.ctx_get_current(&current);
     if (result_ != kCuSuccess || current == context) return;
+    call_ = "cuCtxPushCurrent";
     result_ = api_.ctx_push_current(context);
     pushed_ = result_ == kCuSuccess;
   }
@@ -51,9 +52,12 @@ class CurrentContext {
 
   // What the driver said; unless it is success, the context is not current.
   CuResult result() const { return result_; }
+  // The call that said it.
+  const char* call() const { return call_; }
 
  private:
   const DriverApi& api_;
+  const char* call_ = "cuCtxGetCurrent";
   CuResult result_ = kCuSuccess;
   bool pushed_ = false;
 };

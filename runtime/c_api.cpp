@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "runtime/call_check.h"
 #include "runtime/descriptor.h"
 #include "runtime/handle.h"
 #include "runtime/last_error.h"
@@ -105,11 +106,12 @@ vitune_status vitune_context_flush(vitune_context* context) {
 
 vitune_status vitune_problem_text(const vitune_attention_desc* desc, char* text, size_t capacity,
                                   size_t* length) {
-  return guarded([&] {
+  return guarded([&]() -> vitune_status {
     if (text == nullptr && capacity != 0) missing("text");
     const vitune_attention_desc copy = vitune::read_description(desc);
-    const std::string canonical =
-        vitune::problem_from(copy, vitune::stated_alignments(copy)).text();
+    const auto problem = vitune::problem_from(copy, vitune::stated_alignments(copy));
+    if (const auto status = vitune::check_sizes(copy, vitune::footprint_of(problem))) return status;
+    const std::string canonical = problem.text();
     if (length != nullptr) *length = canonical.size();
     if (capacity != 0) vitune::copy_text(text, capacity, canonical);
     return VITUNE_OK;

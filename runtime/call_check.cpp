@@ -111,6 +111,15 @@ vitune_status check_overlap(const Footprint& footprint, const Tensors& tensors) 
                 both);
 }
 
+vitune_status check_call(const vitune_attention_desc& desc, const Footprint& footprint,
+                         const Tensors& tensors) noexcept {
+  if (const auto status = check_tensors(desc, tensors)) [[unlikely]]
+    return status;
+  if (const auto status = check_sizes(desc, footprint)) [[unlikely]]
+    return status;
+  return check_overlap(footprint, tensors);
+}
+
 vitune_status check_with_driver(const CudaDriver& driver, int device, const Tensors& t) noexcept {
   const std::array<std::pair<const char*, std::uintptr_t>, 7> all = {{{"q", t.q},
                                                                       {"k", t.k},

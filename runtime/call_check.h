@@ -20,6 +20,10 @@ vitune_status check_sizes(const vitune_attention_desc& desc, const Footprint& fo
 // Outputs that share memory with anything else.
 vitune_status check_overlap(const Footprint& footprint, const Tensors& tensors) noexcept;
 
+// All of these, in this order.
+vitune_status check_call(const vitune_attention_desc& desc, const Footprint& footprint,
+                         const Tensors& tensors) noexcept;
+
 // Asks the driver whose memory each pointer is; the device's context must be current.
 vitune_status check_with_driver(const CudaDriver& driver, int device,
                                 const Tensors& tensors) noexcept;

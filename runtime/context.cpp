@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "runtime/call_check.h"
-#include "runtime/descriptor.h"
 #include "runtime/last_error.h"
 #include "runtime/selection.h"
 
@@ -57,26 +56,26 @@ RuntimeContext::~RuntimeContext() {
 }
 
 void RuntimeContext::map_key(const PlanKey& key, Entry& entry) {
-  if (table_.find(key) == nullptr) table_.insert(key, &entry);
+  if (table_.find(key) != nullptr) return;
+  entry.calls.push_back(&table_.insert(key, &entry, entry.ready_plan()));
 }
 
 // Several descriptions may ask for the same (with the default scale spelled out, say).
-Entry* RuntimeContext::find_entry(const PlanKey& key, const std::string& text) {
+Entry* RuntimeContext::find_entry(const Request& request) {
   const std::lock_guard lock(mutex_);
-  const auto at = entries_.find(text);
+  const auto at = entries_.find(request.text);
   if (at == entries_.end()) return nullptr;
-  map_key(key, *at->second);
+  map_key(request.key, *at->second);
   return at->second.get();
 }
 
-Entry& RuntimeContext::entry_of(const PlanKey& key, const AttentionProblem& problem,
-                                const std::string& text) {
-  if (Entry* known = find_entry(key, text)) return *known;
-  if (capture_) capture_->add(problem);
+Entry& RuntimeContext::entry_of(const Request& request) {
+  if (Entry* known = find_entry(request)) return *known;
+  if (capture_) capture_->add(request.problem);
   const std::lock_guard lock(mutex_);
-  auto& place = entries_[text];
-  if (!place) place = std::make_unique<Entry>(problem, text);
-  map_key(key, *place);
+  auto& place = entries_[request.text];
+  if (!place) place = std::make_unique<Entry>(request.problem, request.text);
+  map_key(request.key, *place);
   return *place;
 }
 
@@ -95,8 +94,7 @@ void RuntimeContext::make_plan_of(Entry& entry, std::unique_lock<std::mutex>& lo
   }
   lock.lock();
   entry.resolving = false;
-  entry.plans.push_back(std::move(plan));
-  entry.plan.store(entry.plans.back().get(), std::memory_order_release);
+  entry.take(std::move(plan));
   changed_.notify_all();
 }
 
@@ -143,12 +141,9 @@ vitune_status RuntimeContext::prepare(const vitune_attention_desc* given) {
     return fail(VITUNE_DISABLED, "nothing is prepared: VITUNE_DISABLE is set");
   }
   const vitune_attention_desc desc = read_description(given);
-  const Alignments alignments = stated_alignments(desc);
-  const AttentionProblem problem = problem_from(desc, alignments);
-  const auto key = key_of(desc, alignments);
-  if (!key) throw Error(ErrorCode::kFailure, "a description that is valid has no key");
-  if (const auto status = check_sizes(desc, footprint_of(problem))) return status;
-  Entry& entry = entry_of(*key, problem, problem.text());
+  const Request request = request_of(desc, stated_alignments(desc));
+  if (const auto status = check_sizes(desc, footprint_of(request.problem))) return status;
+  Entry& entry = entry_of(request);
   const bool is_new = entry.plan.load(std::memory_order_acquire) == nullptr;
   const Plan& plan = wait_for_plan(entry, false);
   if (is_new && plan.outcome != LookupOutcome::kExact) note_first_miss(entry);
@@ -165,6 +160,7 @@ vitune_status RuntimeContext::query(const vitune_attention_desc* given,
   check_output_struct("selection", selection, size, kFirstBytes, sizeof(*selection));
   const vitune_attention_desc desc = read_description(given);
   const AttentionProblem problem = problem_from(desc, stated_alignments(desc));
+  if (const auto status = check_sizes(desc, footprint_of(problem))) return status;
   const std::string text = problem.text();
   vitune_selection answer{};
   if (const Plan* plan = plan_of(text)) {

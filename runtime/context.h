@@ -22,6 +22,7 @@
 #include "runtime/call_counters.h"
 #include "runtime/capture.h"
 #include "runtime/databases.h"
+#include "runtime/descriptor.h"
 #include "runtime/entry.h"
 #include "runtime/kernel_table.h"
 #include "runtime/loader.h"
@@ -56,17 +57,22 @@ class RuntimeContext {
   // --- the call (context_call.cpp)
   vitune_status try_forward(const vitune_attention_desc* desc, const Tensors& tensors,
                             CuStreamTag* stream) noexcept;
+  vitune_status answer(Entry& entry, const Plan& plan, const Tensors& tensors,
+                       CuStreamTag* stream) noexcept;
   vitune_status first_call(const vitune_attention_desc& desc, const Tensors& tensors,
                            CuStreamTag* stream);
-  vitune_status launch(Entry& entry, const Plan& plan, const vitune_attention_desc& desc,
-                       const Tensors& tensors, CuStreamTag* stream) noexcept;
+  vitune_status call_in_capture(const Request& request, const Tensors& tensors,
+                                CuStreamTag* stream);
+  vitune_status check_pointers(Entry& entry, const Tensors& tensors);
+  vitune_status launch(Entry& entry, const Plan& plan, const Tensors& tensors,
+                       CuStreamTag* stream) noexcept;
   vitune_status refuse(Entry& entry, const Plan& plan) noexcept;
   bool is_capturing(CuStreamTag* stream) const;
 
   // --- problems and plans (context.cpp)
   const Plan* plan_of(const std::string& text);
-  Entry* find_entry(const PlanKey& key, const std::string& text);
-  Entry& entry_of(const PlanKey& key, const AttentionProblem& problem, const std::string& text);
+  Entry* find_entry(const Request& request);
+  Entry& entry_of(const Request& request);
   void map_key(const PlanKey& key, Entry& entry);
   const Plan& wait_for_plan(Entry& entry, bool stand_in_will_do);
   void make_plan_of(Entry& entry, std::unique_lock<std::mutex>& lock);

@@ -1,10 +1,9 @@
 // runtime/context_call.cpp -- What happens in a call: the prepared one, and the first.
-#include <cstdio>
+#include <utility>
 
 #include "core/error.h"
 #include "runtime/call_check.h"
 #include "runtime/context.h"
-#include "runtime/descriptor.h"
 #include "runtime/last_error.h"
 
 namespace vitune {
@@ -59,16 +58,12 @@ vitune_status RuntimeContext::try_forward(const vitune_attention_desc* desc, con
   }
   if (desc != nullptr && desc->size == sizeof(*desc)) [[likely]] {
     const auto key = key_of(*desc, call_alignments(*desc, tensors));
-    Entry* const entry = key ? table_.find(*key) : nullptr;
-    const Plan* const plan =
-        entry != nullptr ? entry->plan.load(std::memory_order_acquire) : nullptr;
-    if (plan != nullptr) {
-      if (plan->status != VITUNE_OK) [[unlikely]]
-        return refuse(*entry, *plan);
-      if (entry->pointers_checked.load(std::memory_order_relaxed) && !settings_.check_pointers)
-          [[likely]] {
-        return launch(*entry, *plan, *desc, tensors, stream);
-      }
+    const PreparedCall* const call = key ? table_.find(*key) : nullptr;
+    const Plan* const plan = call != nullptr ? call->plan.load(std::memory_order_acquire) : nullptr;
+    if (plan != nullptr && !settings_.check_pointers) [[likely]] {
+      if (const auto status = check_call(*desc, plan->footprint, tensors)) [[unlikely]]
+        return status;
+      return answer(*call->entry, *plan, tensors, stream);
     }
   }
   try {
@@ -78,20 +73,21 @@ vitune_status RuntimeContext::try_forward(const vitune_attention_desc* desc, con
   }
 }
 
-vitune_status RuntimeContext::launch(Entry& entry, const Plan& plan,
-                                     const vitune_attention_desc& desc, const Tensors& tensors,
+// Of a call whose description and pointers were found to be sound.
+vitune_status RuntimeContext::answer(Entry& entry, const Plan& plan, const Tensors& tensors,
                                      CuStreamTag* stream) noexcept {
-  if (const auto status = check_tensors(desc, tensors)) [[unlikely]]
-    return status;
-  if (const auto status = check_sizes(desc, plan.footprint)) [[unlikely]]
-    return status;
-  if (const auto status = check_overlap(plan.footprint, tensors)) [[unlikely]]
-    return status;
+  if (plan.status == VITUNE_OK) [[likely]]
+    return launch(entry, plan, tensors, stream);
+  return refuse(entry, plan);
+}
+
+vitune_status RuntimeContext::launch(Entry& entry, const Plan& plan, const Tensors& tensors,
+                                     CuStreamTag* stream) noexcept {
   AttentionParams params = plan.params;
   set_pointers(params, tensors);
   const CurrentContext current(primary_);
   if (current.result() != kCuSuccess) [[unlikely]] {
-    return fail_with_driver(primary_.driver(), current.result(), "cuCtxPushCurrent");
+    return fail_with_driver(primary_.driver(), current.result(), current.call());
   }
   const CuResult result = plan.kernel->kernel.try_launch(plan.shape, &params, stream);
   if (result != kCuSuccess) [[unlikely]] {
@@ -121,40 +117,45 @@ bool RuntimeContext::is_capturing(CuStreamTag* stream) const {
   return status != kCuStreamCaptureStatusNone;
 }
 
+// Asks the driver whose memory the pointers are; once per problem unless the options want more.
+vitune_status RuntimeContext::check_pointers(Entry& entry, const Tensors& tensors) {
+  const auto status = check_with_driver(primary_.driver(), settings_.device, tensors);
+  if (status != VITUNE_OK) return status;
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(entry.pointers_checked, true)) entry.tell_calls();
+  return VITUNE_OK;
+}
+
+vitune_status RuntimeContext::call_in_capture(const Request& request, const Tensors& tensors,
+                                              CuStreamTag* stream) {
+  Entry* const entry = find_entry(request);
+  const Plan* const plan = entry != nullptr ? entry->plan.load(std::memory_order_acquire) : nullptr;
+  if (plan != nullptr) return answer(*entry, *plan, tensors, stream);
+  return fail(VITUNE_NOT_PREPARED, "the stream is being captured and nothing is loaded for '" +
+                                       request.text +
+                                       "': call vitune_prepare() before the capture");
+}
+
 vitune_status RuntimeContext::first_call(const vitune_attention_desc& desc, const Tensors& tensors,
                                          CuStreamTag* stream) {
-  const Alignments alignments = call_alignments(desc, tensors);
+  // The pointers first: a tensor that is missing has no alignment.
   if (const auto status = check_tensors(desc, tensors)) return status;
-  const AttentionProblem problem = problem_from(desc, alignments);
-  const auto key = key_of(desc, alignments);
-  if (!key) throw Error(ErrorCode::kFailure, "a description that is valid has no key");
-  const std::string text = problem.text();
+  const Request request = request_of(desc, call_alignments(desc, tensors));
+  if (const auto status = check_call(desc, footprint_of(request.problem), tensors)) return status;
 
   const CurrentContext current(primary_);
-  primary_.driver().check(current.result(), "cuCtxPushCurrent");
-  const bool capturing = is_capturing(stream);
-  Entry* const entry = capturing ? find_entry(*key, text) : &entry_of(*key, problem, text);
-  const Plan* plan = entry != nullptr ? entry->plan.load(std::memory_order_acquire) : nullptr;
-  const bool is_new = plan == nullptr;
-  if (is_new && capturing) {
-    return fail(VITUNE_NOT_PREPARED, "the stream is being captured and nothing is loaded for '" +
-                                         text + "': call vitune_prepare() before the capture");
+  primary_.driver().check(current.result(), current.call());
+  if (is_capturing(stream)) return call_in_capture(request, tensors, stream);
+  Entry& entry = entry_of(request);
+  const bool is_new = entry.plan.load(std::memory_order_acquire) == nullptr;
+  const Plan& plan = wait_for_plan(entry, settings_.stand_in_while_busy);
+  if (plan.status == VITUNE_OK) {
+    if (const auto status = check_pointers(entry, tensors)) return status;
   }
-  if (is_new) plan = &wait_for_plan(*entry, settings_.stand_in_while_busy);
-  vitune_status status = VITUNE_OK;
-  if (plan->status != VITUNE_OK) {
-    status = refuse(*entry, *plan);
-  } else {
-    if (!capturing) {
-      status = check_with_driver(primary_.driver(), settings_.device, tensors);
-      if (status != VITUNE_OK) return status;
-      entry->pointers_checked.store(true, std::memory_order_relaxed);
-    }
-    status = launch(*entry, *plan, desc, tensors, stream);
-  }
+  const vitune_status status = answer(entry, plan, tensors, stream);
   // After the launch, so that the GPU does not wait for the disk.
-  const bool is_stand_in = plan == entry->stand_in.load(std::memory_order_relaxed);
-  if (is_new && !is_stand_in && plan->outcome != LookupOutcome::kExact) note_first_miss(*entry);
+  const bool is_stand_in = &plan == entry.stand_in.load(std::memory_order_relaxed);
+  if (is_new && !is_stand_in && plan.outcome != LookupOutcome::kExact) note_first_miss(entry);
   return status;
 }
 

@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "runtime/context.h"
-#include "runtime/descriptor.h"
 #include "runtime/last_error.h"
 
 namespace vitune {
@@ -43,8 +42,7 @@ bool RuntimeContext::renew(Entry& entry, bool everything) {
     return false;
   }
   const std::lock_guard lock(mutex_);
-  entry.plans.push_back(std::move(fresh));
-  entry.plan.store(entry.plans.back().get(), std::memory_order_release);
+  entry.take(std::move(fresh));
   return !same_kernel;
 }
 

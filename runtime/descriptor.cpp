@@ -51,10 +51,18 @@ void check_positive(std::string_view name, std::int64_t value, std::int64_t leas
   invalid(fmt::format("desc.{} is {}: it must be {} at least", name, value, least));
 }
 
-void check_values(const vitune_attention_desc& desc) {
-  if (desc.dtype != VITUNE_BF16 && desc.dtype != VITUNE_FP16) {
-    invalid(fmt::format("desc.dtype is {}: use VITUNE_BF16 or VITUNE_FP16", desc.dtype));
+void check_dtype(std::int32_t dtype) {
+  if (dtype == VITUNE_BF16 || dtype == VITUNE_FP16) return;
+  if (dtype == VITUNE_FP32 || dtype == VITUNE_BOOL) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("desc.dtype is {}: the kernels take q, k and v as VITUNE_BF16 or "
+                            "VITUNE_FP16; convert them, or use another implementation",
+                            dtype == VITUNE_FP32 ? "VITUNE_FP32" : "VITUNE_BOOL"));
   }
+  invalid(fmt::format("desc.dtype is {}: use VITUNE_BF16 or VITUNE_FP16", dtype));
+}
+
+void check_operand_types(const vitune_attention_desc& desc) {
   if (desc.bias_type < VITUNE_NONE || desc.bias_type > VITUNE_FP32) {
     invalid(
         fmt::format("desc.bias_type is {}: use VITUNE_NONE, VITUNE_BF16, VITUNE_FP16 or "
@@ -64,6 +72,11 @@ void check_values(const vitune_attention_desc& desc) {
   if (desc.mask_type != VITUNE_NONE && desc.mask_type != VITUNE_BOOL) {
     invalid(fmt::format("desc.mask_type is {}: use VITUNE_NONE or VITUNE_BOOL", desc.mask_type));
   }
+}
+
+void check_values(const vitune_attention_desc& desc) {
+  check_dtype(desc.dtype);
+  check_operand_types(desc);
   check_flag("causal", desc.causal);
   check_flag("lse", desc.lse);
   check_positive("batch", desc.batch, 1);
@@ -114,6 +127,28 @@ std::optional<ScoreOperand> operand_from(std::int32_t type, std::int64_t batches
   operand.batches = batches == 0 ? batch : batches;
   std::copy(std::begin(strides), std::end(strides), operand.strides.begin());
   return operand;
+}
+
+// The fields as they stand, without alignment; not validated.
+AttentionProblem as_described(const vitune_attention_desc& desc) {
+  AttentionProblem problem;
+  problem.dtype = element_of(desc.dtype);
+  problem.causal = desc.causal != 0;
+  problem.batch = desc.batch;
+  problem.heads = desc.heads;
+  problem.kv_heads = desc.kv_heads == 0 ? desc.heads : desc.kv_heads;
+  problem.nq = desc.nq;
+  problem.nk = desc.nk;
+  problem.d = desc.d;
+  problem.scale = desc.scale == 0 ? default_scale(desc.d) : desc.scale;
+  problem.q = strides_from(desc.q);
+  problem.k = strides_from(desc.k);
+  problem.v = strides_from(desc.v);
+  problem.o = strides_from(desc.o);
+  problem.bias = operand_from(desc.bias_type, desc.bias_batches, desc.batch, desc.bias_strides);
+  problem.mask = operand_from(desc.mask_type, desc.mask_batches, desc.batch, desc.mask_strides);
+  problem.lse = desc.lse != 0;
+  return problem;
 }
 
 // Bytes that the widest load of `vector` keys needs its pointer to be a multiple of.
@@ -217,28 +252,20 @@ std::optional<PlanKey> key_of(const vitune_attention_desc& desc,
 
 AttentionProblem problem_from(const vitune_attention_desc& desc, const Alignments& alignments) {
   check_values(desc);
-  AttentionProblem problem;
-  problem.dtype = element_of(desc.dtype);
-  problem.causal = desc.causal != 0;
-  problem.batch = desc.batch;
-  problem.heads = desc.heads;
-  problem.kv_heads = desc.kv_heads == 0 ? desc.heads : desc.kv_heads;
-  problem.nq = desc.nq;
-  problem.nk = desc.nk;
-  problem.d = desc.d;
-  problem.scale = desc.scale == 0 ? default_scale(desc.d) : desc.scale;
-  problem.q = strides_from(desc.q);
-  problem.k = strides_from(desc.k);
-  problem.v = strides_from(desc.v);
-  problem.o = strides_from(desc.o);
-  problem.bias = operand_from(desc.bias_type, desc.bias_batches, desc.batch, desc.bias_strides);
-  problem.mask = operand_from(desc.mask_type, desc.mask_batches, desc.batch, desc.mask_strides);
-  problem.lse = desc.lse != 0;
+  AttentionProblem problem = as_described(desc);
   problem.alignment = alignments.tensors;
   problem.validate();
   problem = problem.canonical();
   fold_alignments(problem, alignments);
   return problem;
+}
+
+Request request_of(const vitune_attention_desc& desc, const Alignments& alignments) {
+  AttentionProblem problem = problem_from(desc, alignments);
+  const auto key = key_of(desc, alignments);
+  if (!key) throw Error(ErrorCode::kFailure, "a description that is valid has no key");
+  std::string text = problem.text();
+  return {*key, std::move(problem), std::move(text)};
 }
 
 vitune_attention_desc description_of(const AttentionProblem& problem) {

@@ -49,6 +49,14 @@ Alignments stated_alignments(const vitune_attention_desc& desc);
 // is misaligned with the pointers of `alignments`.
 AttentionProblem problem_from(const vitune_attention_desc& desc, const Alignments& alignments);
 
+// A sound description, as the context looks it up.
+struct Request {
+  PlanKey key;
+  AttentionProblem problem;
+  std::string text;  // canonical
+};
+Request request_of(const vitune_attention_desc& desc, const Alignments& alignments);
+
 // The description of a problem; what it leaves out is as small as it can be.
 vitune_attention_desc description_of(const AttentionProblem& problem);
 

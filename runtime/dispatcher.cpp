@@ -39,9 +39,10 @@ Choice nearest_choice(const NearestConfig& nearest, std::size_t considered) {
   choice.outcome = LookupOutcome::kNearest;
   choice.layer = layer_name(nearest.layer);
   choice.predicted_us = nearest.predicted_us;
-  choice.reason = fmt::format("nearest: {} '{}', predicted {:.1f} us; {} candidate{}",
-                              nearest.won ? "won" : "was tried on", nearest.anchor.text(),
-                              nearest.predicted_us, considered, considered == 1 ? "" : "s");
+  // The text of a problem may be long and comes last: what is cut off is in the row too.
+  choice.reason = fmt::format("nearest: predicted {:.1f} us ({} candidate{}); {} '{}'",
+                              nearest.predicted_us, considered, considered == 1 ? "" : "s",
+                              nearest.won ? "won" : "was tried on", nearest.anchor.text());
   choice.config = nearest.config;
   return choice;
 }
@@ -107,8 +108,8 @@ std::optional<Choice> Dispatcher::winner_of_same_work(const AttentionProblem& pr
   auto exact = own_winner(same->problem, store);
   // The row may have changed since the index was read; then the index is out of date.
   if (!exact || exact->config != *same->config) return std::nullopt;
-  exact->reason = fmt::format("exact: '{}' is the same work; its config won, {}",
-                              same->problem.text(), race_text(exact->row->winner, objective_));
+  exact->reason = fmt::format("exact: won the same work, {}: '{}'",
+                              race_text(exact->row->winner, objective_), same->problem.text());
   return exact;
 }
 

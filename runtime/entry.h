@@ -9,6 +9,7 @@
 
 #include "generator/attention/problem.h"
 #include "runtime/plan.h"
+#include "runtime/prepared_call.h"
 
 namespace vitune {
 
@@ -23,13 +24,32 @@ struct Entry {
 
   std::atomic<const Plan*> plan{nullptr};      // null until it was resolved; a refresh replaces it
   std::atomic<const Plan*> stand_in{nullptr};  // serves while the plan is being made, if wanted
-  std::atomic<bool> pointers_checked{false};   // the driver was asked about the first call's
   std::atomic<std::uint64_t> misses{0};        // calls not served by a winner of their own
 
+  bool pointers_checked = false;                   // the driver was asked about the first call's
   bool resolving = false;                          // a thread is making the plan
   bool resolving_stand_in = false;                 // a thread is making the stand-in
   std::uint64_t reported = 0;                      // misses that the database knows of
   std::vector<std::unique_ptr<const Plan>> plans;  // all there ever were
+  std::vector<PreparedCall*> calls;                // of the descriptions that ask for the problem
+
+  // The plan that calls need no more than to launch, or whose refusal they need no more than to
+  // repeat; else null.
+  const Plan* ready_plan() const {
+    const Plan* const made = plan.load(std::memory_order_relaxed);
+    const bool ready = made != nullptr && (made->status != VITUNE_OK || pointers_checked);
+    return ready ? made : nullptr;
+  }
+  // Makes `made` the plan, of which it takes hold.
+  void take(std::unique_ptr<const Plan> made) {
+    plans.push_back(std::move(made));
+    plan.store(plans.back().get(), std::memory_order_release);
+    tell_calls();
+  }
+  // Lets the look-ups see ready_plan(). Calls whose plan was taken back go by the entry again.
+  void tell_calls() const {
+    for (PreparedCall* call : calls) call->plan.store(ready_plan(), std::memory_order_release);
+  }
 };
 
 }  // namespace vitune

@@ -8,31 +8,44 @@ KernelTable::KernelTable(std::size_t capacity) {
   current_.store(all_.back().get(), std::memory_order_release);
 }
 
-Entry* KernelTable::find(const PlanKey& key) const noexcept {
+PreparedCall* KernelTable::find(const PlanKey& key) const noexcept {
   const std::uint64_t hash = key.hash();
-  const Cells& cells = *current_.load(std::memory_order_acquire);
+  const Cells& table = *current_.load(std::memory_order_acquire);
   // Ends at an empty cell, of which there is always one: at most half are taken.
-  for (std::size_t at = hash & cells.mask;; at = (at + 1) & cells.mask) {
-    const Node* node = cells.nodes[at].load(std::memory_order_acquire);
-    if (node == nullptr) return nullptr;
-    if (node->hash == hash && node->key == key) return node->entry;
+  for (std::size_t at = hash & table.mask;; at = (at + 1) & table.mask) {
+    const Cell& cell = table.cells[at];
+    PreparedCall* const call = cell.call.load(std::memory_order_acquire);
+    if (call == nullptr) return nullptr;
+    if (cell.hash.load(std::memory_order_relaxed) != hash) continue;
+    // Whoever asks goes on with the plan: it comes while the key is compared.
+    __builtin_prefetch(call->plan.load(std::memory_order_relaxed));
+    if (call->key == key) return call;
   }
 }
 
-void KernelTable::publish(Cells& cells, const Node* node) {
-  std::size_t at = node->hash & cells.mask;
-  while (cells.nodes[at].load(std::memory_order_relaxed) != nullptr) at = (at + 1) & cells.mask;
-  cells.nodes[at].store(node, std::memory_order_release);
+void KernelTable::publish(Cells& table, PreparedCall& call) {
+  const std::uint64_t hash = call.key.hash();
+  std::size_t at = hash & table.mask;
+  while (table.cells[at].call.load(std::memory_order_relaxed) != nullptr) {
+    at = (at + 1) & table.mask;
+  }
+  table.cells[at].hash.store(hash, std::memory_order_relaxed);
+  table.cells[at].call.store(&call, std::memory_order_release);
 }
 
-void KernelTable::insert(const PlanKey& key, Entry* entry) {
-  if ((nodes_.size() + 1) * 2 > all_.back()->mask + 1) {
+PreparedCall& KernelTable::insert(const PlanKey& key, Entry* entry, const Plan* plan) {
+  if ((size_ + 1) * 2 > all_.back()->mask + 1) {
     all_.push_back(std::make_unique<Cells>((all_.back()->mask + 1) * 2));
-    for (const Node& node : nodes_) publish(*all_.back(), &node);
+    for (std::size_t i = 0; i < size_; ++i) publish(*all_.back(), blocks_[i / kBlock][i % kBlock]);
     current_.store(all_.back().get(), std::memory_order_release);
   }
-  const Node& node = nodes_.emplace_back(Node{key.hash(), key, entry});
-  publish(*all_.back(), &node);
+  if (size_ % kBlock == 0) blocks_.push_back(std::make_unique<PreparedCall[]>(kBlock));
+  PreparedCall& call = blocks_.back()[size_++ % kBlock];
+  call.key = key;
+  call.entry = entry;
+  call.plan.store(plan, std::memory_order_relaxed);
+  publish(*all_.back(), call);
+  return call;
 }
 
 }  // namespace vitune

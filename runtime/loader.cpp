@@ -94,23 +94,44 @@ bool Loader::is_blocked(const Digest& key) {
   });
 }
 
+// Why the stored kernel must not run, if so.
+std::optional<std::string> Loader::bad_image(const Binary& binary, const CompileRequest& request) {
+  const std::string name = short_name(binary.kernel_key);
+  if (is_blocked(binary.kernel_key)) {
+    return fmt::format("the stored kernel {} is on the block list", name);
+  }
+  if (binary.arch != request.arch) {
+    return fmt::format("the stored kernel {} is for {}, this device needs {}", name, binary.arch,
+                       request.arch);
+  }
+  if (binary.entry != request.entry) {
+    return fmt::format("the stored kernel {} has another entry", name);
+  }
+  if (!cubin_is_well_formed(binary.image)) {
+    return fmt::format("the stored kernel {} is damaged", name);
+  }
+  return std::nullopt;
+}
+
 std::optional<Binary> Loader::usable_binary(const Digest& key, const CompileRequest& request,
                                             std::string& why) {
   auto binary = databases_.read([&](LayeredStore& layers) { return layers.find_binary(key); });
   if (!binary) return std::nullopt;
-  if (is_blocked(key)) {
-    why = reject(key, fmt::format("the stored kernel {} is on the block list", short_name(key)));
-  } else if (binary->arch != request.arch) {
-    why = reject(key, fmt::format("the stored kernel {} is for {}, this device needs {}",
-                                  short_name(key), binary->arch, request.arch));
-  } else if (binary->entry != request.entry) {
-    why = reject(key, fmt::format("the stored kernel {} has another entry", short_name(key)));
-  } else if (!cubin_is_well_formed(binary->image)) {
-    why = reject(key, fmt::format("the stored kernel {} is damaged", short_name(key)));
-  } else {
-    return binary;
-  }
+  const auto fault = bad_image(*binary, request);
+  if (!fault) return binary;
+  why = reject(key, *fault);
   return std::nullopt;
+}
+
+// A winner was verified as the kernel of its row: no other may pass for it.
+std::optional<std::string> Loader::not_its_sources(const Choice& choice, const Digest& key) {
+  if (choice.outcome != LookupOutcome::kExact) return std::nullopt;
+  const Digest& verified = choice.row->winner.kernel_key;
+  if (key == verified) return std::nullopt;
+  return reject(verified,
+                fmt::format("the winner's kernel {} was made from other sources than this version "
+                            "of vitune has",
+                            short_name(verified)));
 }
 
 std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, const Choice& choice,
@@ -118,11 +139,8 @@ std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, c
   why = "no kernel of it is stored";
   for (const std::string& version : versions(choice)) {
     const Digest key = kernel_key(request, version);
-    if (choice.outcome == LookupOutcome::kExact && key != choice.row->winner.kernel_key) {
-      why = reject(choice.row->winner.kernel_key,
-                   fmt::format("the winner's kernel {} was made from other sources than this "
-                               "version of vitune has",
-                               short_name(choice.row->winner.kernel_key)));
+    if (auto other = not_its_sources(choice, key)) {
+      why = std::move(*other);
       return std::nullopt;
     }
     if (is_loaded(key)) return Candidate{key, std::nullopt};
@@ -140,8 +158,8 @@ std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, c
   return std::nullopt;
 }
 
-std::optional<Digest> Loader::find_stored(const AttentionProblem& problem, const Choice& choice) {
-  std::string why;
+std::optional<Digest> Loader::find_stored(const AttentionProblem& problem, const Choice& choice,
+                                          std::string& why) {
   const auto request = attention_compile_request(problem, choice.config, device_.arch());
   const auto candidate = find(problem, choice, request, why);
   if (candidate) return candidate->key;
@@ -188,7 +206,7 @@ void Loader::load(Slot& slot, const AttentionProblem& problem, const Config& con
                   const CompileRequest& request, const Binary& binary, bool compiled_now) {
   const CudaDriver& driver = context_.driver();
   const CurrentContext current(context_);
-  driver.check(current.result(), "cuCtxPushCurrent");
+  driver.check(current.result(), current.call());
   const RelaxedCapture relaxed(driver.api());
   CudaKernel kernel(driver, binary.image, request.entry);
   const auto shared = static_cast<std::uint32_t>(attention_shared_bytes(problem, config));
@@ -233,30 +251,45 @@ CompileResult Loader::run_compiler(const Compiler& opened, const CompileRequest&
   return result;
 }
 
+// The compiled kernel as it is stored; nothing if it does not compile or is not worth loading.
+std::optional<Binary> Loader::make_binary(const AttentionProblem& problem, const Config& config,
+                                          const CompileRequest& request, bool judge,
+                                          std::string& why) {
+  const auto opened = compiler();
+  CompileResult result = run_compiler(*opened, request);
+  if (result.status != CompileStatus::kOk) {
+    why = fmt::format("{} does not compile: {}", config.text(), result.log);
+    return std::nullopt;
+  }
+  const auto prune = attention_prune(problem, config, result.facts, device_);
+  if (judge && prune) {
+    why = fmt::format("{} {}", config.text(), *prune);
+    return std::nullopt;
+  }
+  log(log_sink_, LogLevel::kInfo,
+      fmt::format("compiled {} for '{}' in {:.0f} ms with {}", config.text(), problem.text(),
+                  result.facts.compile_ms, opened->version()));
+  result.facts.shared_bytes += attention_shared_bytes(problem, config);
+  return Binary{kernel_key(request, opened->version()),
+                request.arch,
+                opened->version(),
+                request.entry,
+                result.facts,
+                std::move(result.cubin)};
+}
+
 Found Loader::compile(const AttentionProblem& problem, const Choice& choice, bool judge) {
   const auto request = attention_compile_request(problem, choice.config, device_.arch());
-  const auto opened = compiler();
-  const Digest key = kernel_key(request, opened->version());
-  const std::string name = choice.config.text();
-  if (is_blocked(key)) return nothing(fmt::format("{} is on the block list", name));
+  const Digest key = kernel_key(request, compiler()->version());
+  if (is_blocked(key)) return nothing(choice.config.text() + " is on the block list");
   const std::shared_ptr<Slot> place = slot(key);
   const std::lock_guard lock(place->mutex);
   if (place->kernel) return {place->kernel, {}, false};
-
-  CompileResult result = run_compiler(*opened, request);
-  if (result.status != CompileStatus::kOk) {
-    return nothing(fmt::format("{} does not compile: {}", name, result.log));
-  }
-  const auto prune = attention_prune(problem, choice.config, result.facts, device_);
-  if (judge && prune) return nothing(fmt::format("{} {}", name, *prune));
-  log(log_sink_, LogLevel::kInfo,
-      fmt::format("compiled {} for '{}' in {:.0f} ms with {}", name, problem.text(),
-                  result.facts.compile_ms, opened->version()));
-  result.facts.shared_bytes += attention_shared_bytes(problem, choice.config);
-  const Binary binary{key,           request.arch, opened->version(),
-                      request.entry, result.facts, std::move(result.cubin)};
-  Found found = put_on_device(*place, problem, choice.config, request, binary, true);
-  if (found.kernel) keep(binary);
+  std::string why;
+  const auto binary = make_binary(problem, choice.config, request, judge, why);
+  if (!binary) return nothing(std::move(why));
+  Found found = put_on_device(*place, problem, choice.config, request, *binary, true);
+  if (found.kernel) keep(*binary);
   return found;
 }
 

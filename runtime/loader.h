@@ -44,8 +44,10 @@ class Loader {
   // With `judge` a kernel that spills or fills no SM is not taken. Throws Error(kNoCompiler) if
   // compiling is not allowed or NVRTC not there, and as load_stored().
   Found compile(const AttentionProblem& problem, const Choice& choice, bool judge);
-  // The key of the stored or loaded kernel that load_stored() would take; loads nothing.
-  std::optional<Digest> find_stored(const AttentionProblem& problem, const Choice& choice);
+  // The key of the stored or loaded kernel that load_stored() would take, or else why there is
+  // none, as Found says it; loads nothing.
+  std::optional<Digest> find_stored(const AttentionProblem& problem, const Choice& choice,
+                                    std::string& why);
 
   bool may_compile() const { return may_compile_; }
 
@@ -70,8 +72,10 @@ class Loader {
   std::shared_ptr<Slot> slot(const Digest& key);
   bool is_loaded(const Digest& key);
   std::vector<std::string> versions(const Choice& choice);
+  std::optional<std::string> not_its_sources(const Choice& choice, const Digest& key);
   std::optional<Binary> usable_binary(const Digest& key, const CompileRequest& request,
                                       std::string& why);
+  std::optional<std::string> bad_image(const Binary& binary, const CompileRequest& request);
   std::optional<Candidate> find(const AttentionProblem& problem, const Choice& choice,
                                 const CompileRequest& request, std::string& why);
   bool is_blocked(const Digest& key);
@@ -80,6 +84,8 @@ class Loader {
   Found put_on_device(Slot& place, const AttentionProblem& problem, const Config& config,
                       const CompileRequest& request, const Binary& binary, bool compiled_now);
   CompileResult run_compiler(const Compiler& opened, const CompileRequest& request);
+  std::optional<Binary> make_binary(const AttentionProblem& problem, const Config& config,
+                                    const CompileRequest& request, bool judge, std::string& why);
   Found refused(const Binary& binary, const std::string& what, const CudaError* error,
                 bool compiled_now);
   std::string reject(const Digest& key, const std::string& why);

@@ -22,8 +22,10 @@ std::unique_ptr<Plan> make_plan(const AttentionProblem& problem, const DeviceInf
   return plan;
 }
 
-std::unique_ptr<Plan> make_refusal(vitune_status status, std::string sentence) {
+std::unique_ptr<Plan> make_refusal(const AttentionProblem& problem, vitune_status status,
+                                   std::string sentence) {
   auto plan = std::make_unique<Plan>();
+  plan->footprint = footprint_of(problem);
   plan->status = status;
   plan->sentence = std::move(sentence);
   return plan;

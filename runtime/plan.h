@@ -12,6 +12,7 @@
 #include "generator/attention/kernel_spec.h"
 #include "runtime/dispatcher.h"
 #include "runtime/footprint.h"
+#include "runtime/passed_over.h"
 #include "vitune/vitune.h"
 
 namespace vitune {
@@ -24,8 +25,9 @@ struct LoadedKernel {
   bool compiled = false;  // by this process
 };
 
-struct Plan {
-  // What a call of the problem gives. Unless VITUNE_OK there is no kernel, and `sentence` says why.
+struct alignas(64) Plan {
+  // What a call of the problem gives. Unless VITUNE_OK there is no kernel, and `sentence` says why;
+  // the footprint is that of the problem in any case.
   vitune_status status = VITUNE_OK;
   LookupOutcome outcome = LookupOutcome::kDefault;
   std::shared_ptr<const LoadedKernel> kernel;
@@ -36,7 +38,7 @@ struct Plan {
 
   // For vitune_query().
   Choice choice;
-  std::string passed_over;  // what was looked at before this one, and why it does not serve
+  PassedOver passed_over;
 
   // Whether a later look may find more: a database could not be read, or the device had too little
   // memory.
@@ -51,6 +53,7 @@ std::unique_ptr<Plan> make_plan(const AttentionProblem& problem, const DeviceInf
                                 Choice choice, std::shared_ptr<const LoadedKernel> kernel);
 
 // The plan of a problem that cannot be served.
-std::unique_ptr<Plan> make_refusal(vitune_status status, std::string sentence);
+std::unique_ptr<Plan> make_refusal(const AttentionProblem& problem, vitune_status status,
+                                   std::string sentence);
 
 }  // namespace vitune

@@ -4,6 +4,7 @@
 
 #include <xxhash.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -21,7 +22,8 @@ struct Alignments {
 
 // Every field of the description that decides about a kernel and its launch, without the fields
 // that belong to one call only (sizes of buffers), with the defaults filled in. No padding, so that
-// keys compare and hash as bytes; 240 bytes, which the hash handles in one go.
+// keys compare and hash as bytes: the first 160, and all 240 with a bias or a mask, whose fields
+// come last and are zero without them.
 struct PlanKey {
   std::uint8_t dtype, causal, bias_type, mask_type, lse;
   Alignments alignments;
@@ -31,11 +33,28 @@ struct PlanKey {
   std::int64_t bias_batches, mask_batches;
   std::int64_t bias_strides[4], mask_strides[4];
 
+  static constexpr std::size_t kPlainBytes = 160;
+
+  bool has_operands() const noexcept { return (bias_type | mask_type) != 0; }
+
+  // What tells whether there is a bias or a mask is among the bytes that are always compared.
   bool operator==(const PlanKey& other) const noexcept {
-    return std::memcmp(this, &other, sizeof(PlanKey)) == 0;
+    if (std::memcmp(this, &other, kPlainBytes) != 0) return false;
+    return !has_operands() || std::memcmp(operands(), other.operands(), kOperandBytes) == 0;
   }
-  std::uint64_t hash() const noexcept { return XXH3_64bits(this, sizeof(PlanKey)); }
+  // Each length by itself, so that the compiler knows it.
+  std::uint64_t hash() const noexcept {
+    return has_operands() ? XXH3_64bits(this, kPlainBytes + kOperandBytes)
+                          : XXH3_64bits(this, kPlainBytes);
+  }
+
+ private:
+  static constexpr std::size_t kOperandBytes = 80;
+  const unsigned char* operands() const noexcept {
+    return reinterpret_cast<const unsigned char*>(this) + kPlainBytes;
+  }
 };
 static_assert(sizeof(PlanKey) == 240 && std::has_unique_object_representations_v<PlanKey>);
+static_assert(offsetof(PlanKey, bias_batches) == PlanKey::kPlainBytes);
 
 }  // namespace vitune

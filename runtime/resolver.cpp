@@ -2,7 +2,6 @@
 #include "runtime/resolver.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,10 +10,6 @@
 
 namespace vitune {
 namespace {
-
-// A kernel takes a quarter of a second to compile; who waits for more than a few is better served
-// by an error.
-constexpr int kMostCompiles = 6;
 
 bool allows(MissPolicy policy, LookupOutcome outcome) {
   switch (policy) {
@@ -42,10 +37,6 @@ Resolver::Resolver(DeviceInfo device, Objective objective, MissPolicy policy, Da
 
 void Resolver::forget() {
   databases_.read([&](LayeredStore&) { dispatcher_.invalidate(); });
-}
-
-std::string Resolver::Search::passed_over_text() const {
-  return fmt::format("{}", fmt::join(passed_over, "; "));
 }
 
 std::vector<Choice> Resolver::choices(const AttentionProblem& problem, bool& provisional) {
@@ -80,13 +71,13 @@ Resolver::Search Resolver::search(const AttentionProblem& problem, MissPolicy po
 std::unique_ptr<Plan> Resolver::accept(Search& search, const Choice& choice, Found found) {
   if (found.kernel == nullptr) {
     search.device_failed = search.device_failed || found.by_driver;
-    search.passed_over.push_back(fmt::format("{} {}: {}", lookup_outcome_name(choice.outcome),
-                                             choice.config.text(), found.why));
+    search.passed_over.add(choice, std::move(found.why));
     return nullptr;
   }
+  search.passed_over.remove(choice);
   auto plan = make_plan(search.problem, device_, choice, std::move(found.kernel));
   plan->provisional = search.provisional;
-  plan->passed_over = search.passed_over_text();
+  plan->passed_over = search.passed_over;
   return plan;
 }
 
@@ -104,88 +95,117 @@ std::unique_ptr<Plan> Resolver::try_compiling(Search& search, const Choice& choi
   try {
     return accept(search, choice, loader_.compile(search.problem, choice, judge));
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kNoCompiler) {
+      search.no_compiler = error.what();
+      search.passed_over.extend(choice, ", and nothing can be compiled here");
+      return nullptr;
+    }
     if (error.code() != ErrorCode::kDatabase) throw;
     search.provisional = true;  // the block list could not be read
     return accept(search, choice, Found{nullptr, error.what(), false});
   }
 }
 
-// First what looks good, then what merely runs: a slow default is better than none.
-std::unique_ptr<Plan> Resolver::try_compiling_all(Search& search) {
-  int left = kMostCompiles;
-  for (const bool judge : {true, false}) {
-    for (const Choice& choice : search.choices) {
-      if (!judge && choice.outcome != LookupOutcome::kDefault) continue;
-      if (left-- == 0) return nullptr;
-      if (auto plan = try_compiling(search, choice, judge)) return plan;
-      if (search.device_failed) return nullptr;
-    }
+std::unique_ptr<Plan> Resolver::try_judged(Search& search, const Choice& choice) {
+  if (!search.can_compile() || search.judged_left-- <= 0) return nullptr;
+  return try_compiling(search, choice, true);
+}
+
+std::unique_ptr<Plan> Resolver::try_all_judged(Search& search) {
+  for (const Choice& choice : search.choices) {
+    if (auto plan = try_judged(search, choice)) return plan;
+    if (search.device_failed) break;
   }
   return nullptr;
 }
 
-std::unique_ptr<Plan> Resolver::first_that_works(Search& search, bool compile_at_once) {
-  if (search.choices.empty()) {
-    return make_refusal(policy_ == MissPolicy::kError ? VITUNE_NOT_PREPARED : VITUNE_UNSUPPORTED,
-                        no_choice_sentence(search.problem));
-  }
-  try {
-    for (const Choice& choice : search.choices) {
-      if (auto plan = try_stored(search, choice)) return plan;
-      if (!compile_at_once || !search.may_compile) continue;
-      if (auto plan = try_compiling(search, choice, true)) return plan;
-    }
-    if (search.may_compile) {
-      if (auto plan = try_compiling_all(search)) return plan;
-    }
-    return refusal(search, {});
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNoCompiler) throw;
-    return refusal(search, error.what());
-  }
+// What merely runs: a slow default is better than none.
+std::unique_ptr<Plan> Resolver::try_any_default(Search& search) {
+  if (!search.can_compile() || search.device_failed) return nullptr;
+  const auto first =
+      std::find_if(search.choices.begin(), search.choices.end(),
+                   [](const Choice& choice) { return choice.outcome == LookupOutcome::kDefault; });
+  return first != search.choices.end() ? try_compiling(search, *first, false) : nullptr;
 }
 
-std::string Resolver::no_choice_sentence(const AttentionProblem& problem) const {
+std::unique_ptr<Plan> Resolver::first_that_works(Search& search, bool compile_at_once) {
+  if (search.choices.empty()) return no_choice(search.problem);
+  for (const Choice& choice : search.choices) {
+    if (auto plan = try_stored(search, choice)) return plan;
+    if (!compile_at_once) continue;
+    if (auto plan = try_judged(search, choice)) return plan;
+  }
+  if (!compile_at_once) {
+    if (auto plan = try_all_judged(search)) return plan;
+  }
+  if (auto plan = try_any_default(search)) return plan;
+  return refusal(search);
+}
+
+std::unique_ptr<Plan> Resolver::no_choice(const AttentionProblem& problem) const {
   const std::string text = problem.text();
   if (policy_ != MissPolicy::kError) {
-    return fmt::format("no kernel for '{}' fits this device ({})", text, device_.arch());
+    return make_refusal(
+        problem, VITUNE_UNSUPPORTED,
+        fmt::format("no kernel for '{}' fits this device ({})", text, device_.arch()));
   }
-  return fmt::format(
-      "'{0}' has no winner on this kind of device, and on_miss (or VITUNE_MISS) says "
-      "that this is an error; run `vitune tune --problem '{0}'`",
-      text);
+  return make_refusal(
+      problem, VITUNE_NOT_PREPARED,
+      fmt::format("'{0}' has no winner on this kind of device, and on_miss (or VITUNE_MISS) says "
+                  "that this is an error; run `vitune tune --problem '{0}'`",
+                  text));
 }
 
-std::unique_ptr<Plan> Resolver::refusal(const Search& search,
-                                        const std::string& compiler_problem) const {
+std::unique_ptr<Plan> Resolver::refusal(const Search& search) const {
+  constexpr std::size_t kRoom = 300;  // of the sentence, for what was passed over
   const std::string text = search.problem.text();
-  const std::string found = search.passed_over_text();
+  const std::string found = search.passed_over.summary(kRoom);
+  const auto refuse = [&](vitune_status status, std::string sentence) {
+    return make_refusal(search.problem, status, std::move(sentence));
+  };
   if (!search.may_compile) {
-    return make_refusal(VITUNE_NOT_PREPARED,
-                        fmt::format("the winner of '{}' cannot be loaded, and on_miss (or "
-                                    "VITUNE_MISS) allows nothing else: {}",
-                                    text, found));
+    return refuse(VITUNE_NOT_PREPARED,
+                  fmt::format("the winner of '{}' cannot be loaded, and on_miss (or VITUNE_MISS) "
+                              "allows nothing else; {}",
+                              text, found));
   }
   if (search.device_failed) {
-    return make_refusal(VITUNE_DEVICE_ERROR,
-                        fmt::format("no kernel of '{}' could be loaded: {}", text, found));
+    return refuse(VITUNE_DEVICE_ERROR,
+                  fmt::format("no kernel of '{}' could be loaded; {}", text, found));
   }
-  if (!compiler_problem.empty()) {
-    return make_refusal(
+  if (!search.no_compiler.empty()) {
+    return refuse(
         VITUNE_NO_COMPILER,
         fmt::format("no stored kernel serves '{0}' and none can be compiled here; run `vitune tune "
                     "--problem '{0}'` or `vitune compile` for this database where NVRTC is, or "
-                    "install it. {1}{2}{3}",
-                    text, compiler_problem, found.empty() ? "" : ". Passed over: ", found));
+                    "install it. {1}; {2}",
+                    text, search.no_compiler, found));
   }
-  return make_refusal(VITUNE_UNSUPPORTED,
-                      fmt::format("no kernel of '{}' runs on this device: {}", text, found));
+  return refuse(VITUNE_UNSUPPORTED,
+                fmt::format("no kernel of '{}' runs on this device; {}", text, found));
+}
+
+// To the log: what was passed over, and once that the policy cannot be followed.
+void Resolver::report(const Search& search, const Plan& plan) {
+  const std::string text = search.problem.text();
+  if (plan.status == VITUNE_OK && policy_ == MissPolicy::kCompile && !search.no_compiler.empty() &&
+      !warned_.exchange(true)) {
+    log(log_sink_, LogLevel::kWarning,
+        fmt::format("on_miss (or VITUNE_MISS) is to compile, but nothing can be compiled here; "
+                    "'{}' and others are served by what is stored: {}",
+                    text, search.no_compiler));
+  }
+  if (!search.passed_over.empty()) {
+    log(log_sink_, LogLevel::kDebug,
+        fmt::format("passed over for '{}': {}", text, search.passed_over.details()));
+  }
 }
 
 std::unique_ptr<Plan> Resolver::resolve(const AttentionProblem& problem) {
   Search found = search(problem, policy_);
   auto plan = first_that_works(found, policy_ == MissPolicy::kCompile);
   plan->provisional = plan->provisional || found.provisional;
+  report(found, *plan);
   return plan;
 }
 
@@ -198,24 +218,31 @@ std::unique_ptr<Plan> Resolver::resolve_default(const AttentionProblem& problem)
 
 Resolver::Preview Resolver::preview(const AttentionProblem& problem) {
   Preview preview;
-  const Search found = search(problem, policy_);
-  if (found.choices.empty()) {
-    preview.status = policy_ == MissPolicy::kError ? VITUNE_NOT_PREPARED : VITUNE_UNSUPPORTED;
-    preview.sentence = no_choice_sentence(problem);
+  Search found = search(problem, policy_);
+  const auto refuse = [&](std::unique_ptr<Plan> plan) {
+    preview.status = plan->status;
+    preview.sentence = std::move(plan->sentence);
+    return preview;
+  };
+  if (found.choices.empty()) return refuse(no_choice(problem));
+  const bool can_compile = found.may_compile && loader_.may_compile();
+  for (const Choice& choice : found.choices) {
+    std::string why;
+    preview.key = loader_.find_stored(problem, choice, why);
+    preview.choice = choice;
+    if (preview.key || (can_compile && policy_ == MissPolicy::kCompile)) break;
+    found.passed_over.add(choice, std::move(why));
+  }
+  if (!preview.key) {
+    if (!can_compile) {
+      found.no_compiler = "compiling is switched off";
+      return refuse(refusal(found));
+    }
+    // Nothing is stored: the first one would be compiled.
+    preview.choice = found.choices.front();
     return preview;
   }
-  for (const Choice& choice : found.choices) {
-    preview.key = loader_.find_stored(problem, choice);
-    preview.choice = choice;
-    if (preview.key || policy_ == MissPolicy::kCompile) break;
-  }
-  if (preview.key) return preview;
-  preview.choice = found.choices.front();
-  preview.passed_over = "no kernel of any choice is stored: the first call would compile this one";
-  if (found.may_compile && loader_.may_compile()) return preview;
-  const auto refused = refusal(found, "compiling is switched off");
-  preview.status = refused->status;
-  preview.sentence = refused->sentence;
+  preview.passed_over = std::move(found.passed_over);
   return preview;
 }
 

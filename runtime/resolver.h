@@ -1,9 +1,12 @@
 // runtime/resolver.h -- From a problem to a plan: which choices there are, and the first that
 // works.
 //
-// Stored kernels are tried before anything is compiled. Any number of threads.
+// Stored kernels are tried before anything is compiled, unless the policy is kCompile: then each
+// choice is compiled where no kernel of it is stored before the next one is looked at. Any number
+// of threads.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,7 +38,7 @@ class Resolver {
     std::string sentence;       // unless VITUNE_OK
     Choice choice;              // if VITUNE_OK
     std::optional<Digest> key;  // nothing: its kernel would have to be compiled
-    std::string passed_over;
+    PassedOver passed_over;
   };
   Preview preview(const AttentionProblem& problem);
 
@@ -51,27 +54,36 @@ class Resolver {
     bool provisional = false;  // a database could not be read
     bool device_failed = false;
     bool may_compile = true;
-    std::vector<std::string> passed_over;
+    std::string no_compiler;  // why nothing can be compiled here, once that was tried
+    int judged_left = kMostJudged;
+    PassedOver passed_over;
 
-    std::string passed_over_text() const;
+    bool can_compile() const { return may_compile && no_compiler.empty(); }
   };
+  // A kernel takes a quarter of a second to compile; who waits for more than a few is better served
+  // by an error.
+  static constexpr int kMostJudged = 5;
 
   Search search(const AttentionProblem& problem, MissPolicy policy);
   std::vector<Choice> choices(const AttentionProblem& problem, bool& provisional);
   std::unique_ptr<Plan> first_that_works(Search& search, bool compile_at_once);
   std::unique_ptr<Plan> try_stored(Search& search, const Choice& choice);
   std::unique_ptr<Plan> try_compiling(Search& search, const Choice& choice, bool judge);
-  std::unique_ptr<Plan> try_compiling_all(Search& search);
+  std::unique_ptr<Plan> try_judged(Search& search, const Choice& choice);
+  std::unique_ptr<Plan> try_all_judged(Search& search);
+  std::unique_ptr<Plan> try_any_default(Search& search);
   std::unique_ptr<Plan> accept(Search& search, const Choice& choice, Found found);
-  std::unique_ptr<Plan> refusal(const Search& search, const std::string& compiler_problem) const;
-  std::string no_choice_sentence(const AttentionProblem& problem) const;
+  std::unique_ptr<Plan> refusal(const Search& search) const;
+  std::unique_ptr<Plan> no_choice(const AttentionProblem& problem) const;
+  void report(const Search& search, const Plan& plan);
 
   const DeviceInfo device_;
   const MissPolicy policy_;
   Databases& databases_;
   Loader& loader_;
   const LogSink log_sink_;
-  Dispatcher dispatcher_;  // used by the reader of databases_ only
+  Dispatcher dispatcher_;            // used by the reader of databases_ only
+  std::atomic<bool> warned_{false};  // that what the policy wants compiled cannot be
 };
 
 }  // namespace vitune

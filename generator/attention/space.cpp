@@ -30,6 +30,20 @@ std::vector<std::int64_t> key_steps(std::int64_t nk) {
   return {widths.begin(), widths.end()};
 }
 
+// Panel widths in bytes for rows of this head size: the widest that fits without padding, and wider
+// ones that pad by a quarter at most. Wide panels have fewer bank conflicts to avoid when copied.
+std::vector<std::int64_t> panel_widths(std::int64_t head_dim) {
+  const std::int64_t row = round_up(2 * head_dim, 32);
+  std::vector<std::int64_t> widths = {0};
+  for (const std::int64_t width : {32, 64, 128}) {
+    const std::int64_t padded = round_up(row, width);
+    if (4 * padded > 5 * row) continue;
+    if (padded == row) widths = {0};
+    widths.push_back(width);
+  }
+  return widths;
+}
+
 // Registers per thread that `ctas` CTAs per SM leave.
 std::int64_t register_cap(const DeviceInfo& device, std::int64_t threads, std::int64_t ctas) {
   const std::int64_t allocated = round_up(threads, 128);  // warps are allocated in fours
@@ -108,12 +122,6 @@ std::vector<NamedRule> warpgroup_rules(const DeviceInfo& device) {
          if (!s.warpgroups() || hopper) return std::nullopt;
          return fmt::format("kSwizzle = {} on {}", s.swizzle, arch);
        }},
-      {"a panel is no wider than the head asks for",
-       {"kSwizzle"},
-       [](const AttentionShape& s) -> std::optional<std::string> {
-         if (s.swizzle <= 32 || s.swizzle < 2 * round_up(2 * s.head_dim, 32)) return std::nullopt;
-         return fmt::format("panels of {} bytes for rows of {}", s.swizzle, 2 * s.head_dim);
-       }},
       {"warpgroups have four warps of one 16-row tile each, and queries in shared memory",
        {"kSwizzle", "kWarps", "kRowTiles", "kQueryInRegisters"},
        [](const AttentionShape& s) -> std::optional<std::string> {
@@ -133,6 +141,16 @@ std::vector<NamedRule> warpgroup_rules(const DeviceInfo& device) {
          if (!s.warpgroups() || s.heads_per_cta == 1 || s.warps == 4 * s.heads_per_cta)
            return std::nullopt;
          return fmt::format("{} warps for {} heads", s.warps, s.heads_per_cta);
+       }},
+      {"warpgroups know the token count, and persist only to keep a bias",
+       {"kSwizzle", "kConstantKeys", "kPersistent", "kBiasInRegisters"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.warpgroups()) return std::nullopt;
+         if (!s.constant_keys) return "kConstantKeys must be 1 where kSwizzle is set";
+         if (s.persistent && !s.bias_in_registers) {
+           return "kPersistent = 1 needs kBiasInRegisters = 1 where kSwizzle is set";
+         }
+         return std::nullopt;
        }},
       {"warpgroups take keys in steps of 16, several stages of them, or all at once",
        {"kSwizzle", "kResident", "kBlockN", "kStages"},
@@ -280,7 +298,7 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
       numbers("kResident", {0, 1},
               "0: K and V stream through; 1: all of a head's K and V are resident"),
       numbers("kConstantKeys", {0, 1}, "1: the token count is a constant of the kernel"),
-      numbers("kSwizzle", {0, 32, 64, 128},
+      numbers("kSwizzle", panel_widths(problem.d),
               "0: padded rows and mma.sync; else bytes per panel row, and wgmma (sm_90a)"),
       numbers("kWarps", {1, 2, 4, 8, 12, 16}, "warps per CTA"),
       numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),

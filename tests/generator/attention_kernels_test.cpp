@@ -43,7 +43,7 @@ constexpr KernelCase kWarpgroupCases[] = {
     {"bf16 b=32 h=12 n=197 d=64 layout=packed",
      "kSwizzle=128 kResident=1 kConstantKeys=1 kBlockN=200 kStages=2 kWarps=4 kMinCtas=2"},
     {"bf16 b=32 h=16 n=257 d=80 layout=packed",
-     "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=96 kStages=1 kWarps=8 kMinCtas=1"},
+     "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=64 kStages=1 kWarps=8 kMinCtas=1"},
     {"fp16 b=32 h=16 n=256 d=72 layout=packed lse",
      "kSwizzle=32 kResident=1 kConstantKeys=1 kBlockN=128 kStages=1 kWarps=4 kMinCtas=1"},
     {"bf16 b=2048 h=4 n=49 d=32 layout=packed bias=bf16:1x4x49x49",
@@ -63,7 +63,10 @@ CompileRequest request_for(const KernelCase& kernel, const std::string& arch) {
   device.sm_count = 100;
   Config config = default_attention_config(problem, device);
   for (const auto& [name, value] : Config::parse(kernel.changes)) config.set(name, value);
-  if (config.at("kSwizzle") != 0) config.set("kQueryInRegisters", 0);
+  if (config.at("kSwizzle") != 0) {
+    config.set("kQueryInRegisters", 0);
+    config.set("kRowTiles", 1);
+  }
   return attention_compile_request(problem, config, arch);
 }
 

@@ -24,6 +24,9 @@ TEST(CApiNoDriverTest, AMachineWithoutADriverGivesASentence) {
   EXPECT_STATUS(VITUNE_NO_DEVICE, vitune_context_create(nullptr, &context));
   EXPECT_EQ(context, nullptr);
   EXPECT_THAT(vitune_last_error(), HasSubstr("libcuda.so.1"));
+  EXPECT_THAT(vitune_last_error(), HasSubstr("install"));
+  EXPECT_THAT(vitune_last_error(), testing::Not(HasSubstr("replay")))
+      << "what the command can do without a GPU is no advice for a program";
 }
 
 TEST(CApiTest, TheVersionIsTheHeaders) {

@@ -104,7 +104,9 @@ const std::array kRefusals = {
     Refusal{"no size", [](auto& d) { d.size = 0; }, kBad, "size"},
     Refusal{"a size below the first version's", [](auto& d) { d.size -= 8; }, kBad, "size"},
     Refusal{"no dtype", [](auto& d) { d.dtype = VITUNE_NONE; }, kBad, "dtype"},
-    Refusal{"fp32", [](auto& d) { d.dtype = VITUNE_FP32; }, 0, "dtype"},
+    Refusal{"fp32", [](auto& d) { d.dtype = VITUNE_FP32; }, kNo, "VITUNE_FP32.*VITUNE_BF16"},
+    Refusal{"bool", [](auto& d) { d.dtype = VITUNE_BOOL; }, kNo, "VITUNE_BOOL.*VITUNE_FP16"},
+    Refusal{"the first unknown dtype", [](auto& d) { d.dtype = 5; }, kBad, "dtype is 5"},
     Refusal{"an unknown dtype", [](auto& d) { d.dtype = 99; }, kBad, "dtype"},
     Refusal{"a negative dtype", [](auto& d) { d.dtype = -1; }, kBad, "dtype"},
     Refusal{"causal 2", [](auto& d) { d.causal = 2; }, kBad, "causal"},
@@ -221,9 +223,35 @@ TEST_F(CApiDescriptorTest, AStatedBufferMustHoldItsView) {
         mock_->clear_log();
         EXPECT_REFUSED(kBad, forward(context, desc, t), buffer.name);
         EXPECT_REFUSED(kBad, vitune_prepare(context.get(), &desc), buffer.name);
+        vitune_selection selection = VITUNE_SELECTION_INIT;
+        EXPECT_REFUSED(kBad, vitune_query(context.get(), &desc, &selection), buffer.name);
+        EXPECT_REFUSED(kBad, vitune_problem_text(&desc, nullptr, 0, nullptr), buffer.name);
         EXPECT_EQ(calls_of("cuLaunchKernel"), 0);
       }
     }
+  }
+}
+
+// What is wrong with a call is told whether or not the problem could be served, and each time.
+TEST_F(CApiDescriptorTest, AFaultOfTheCallIsToldBeforeThatNothingServesTheProblem) {
+  const Context context = make_context();
+  const Tensors t = tensors_of(kBuffered);
+  const vitune_attention_desc sound = desc_of(kBuffered);
+  for (const bool remembered : {false, true}) {
+    SCOPED_TRACE(remembered);
+    for (const Buffer& buffer : kBuffers) {
+      vitune_attention_desc desc = sound;
+      desc.*buffer.field = buffer.bytes - 1;
+      EXPECT_REFUSED(kBad, forward(context, desc, t), buffer.name);
+    }
+    Tensors overlapping = t;
+    overlapping.out = const_cast<void*>(t.q);
+    EXPECT_REFUSED(kBad, forward(context, sound, overlapping), "share memory");
+    Tensors missing = t;
+    missing.k = nullptr;
+    EXPECT_REFUSED(kBad, forward(context, sound, missing), "k is NULL");
+    EXPECT_EQ(stats(context).problems, remembered ? 1u : 0u);
+    EXPECT_STATUS(VITUNE_NO_COMPILER, forward(context, sound, t));
   }
 }
 

@@ -121,6 +121,24 @@ TEST_F(CApiFaultTest, AFailureToPushTheContextLaunchesNothing) {
   EXPECT_EQ(calls_of("cuLaunchKernel"), 0);
 }
 
+TEST_F(CApiFaultTest, AFailureToAskForTheContextIsReportedUnderItsOwnName) {
+  for (const bool first_call : {true, false}) {
+    SCOPED_TRACE(first_call);
+    const Context context = make_context();
+    if (!first_call) {
+      ASSERT_STATUS(VITUNE_OK, forward(context, desc_of(kVitB), tensors_));
+    }
+    mock_->clear_log();
+    mock_->fail("cuCtxGetCurrent", 1, 201);
+    EXPECT_REFUSED(VITUNE_DEVICE_ERROR, forward(context, desc_of(kVitB), tensors_),
+                   "cuCtxGetCurrent failed");
+    mock_->fail("cuCtxPushCurrent_v2", 1, 201);
+    EXPECT_REFUSED(VITUNE_DEVICE_ERROR, forward(context, desc_of(kVitB), tensors_),
+                   "cuCtxPushCurrent failed");
+    EXPECT_EQ(calls_of("cuLaunchKernel"), 0);
+  }
+}
+
 // Device memory is short now and may not be later: the problem is not lost for good.
 TEST_F(CApiFaultTest, AProblemThatFailedIsTriedAgainAfterARefresh) {
   const Context context = make_context();

@@ -150,9 +150,9 @@ TEST_F(DispatcherTest, AMissIsServedByAWinnerOfItsClassWithFigures) {
   EXPECT_EQ(found[0].row->winner, row);
   // Anchored: the neighbour's time, scaled by sizes that hardly differ.
   EXPECT_NEAR(found[0].predicted_us, 21, 3);
-  EXPECT_THAT(found[0].reason, ::testing::MatchesRegex(
-                                   "nearest: won 'attention bf16 b=32 h=12 nq=198 .*', predicted "
-                                   "[0-9.]+ us; 1 candidate"));
+  EXPECT_THAT(found[0].reason,
+              ::testing::MatchesRegex("nearest: predicted [0-9.]+ us \\(1 candidate\\); won "
+                                      "'attention bf16 b=32 h=12 nq=198 .*'"));
   EXPECT_EQ(found[1].outcome, LookupOutcome::kDefault);
 }
 
@@ -278,7 +278,7 @@ TEST_F(DispatcherTest, AProblemOfTheSameWorkIsExact) {
   ASSERT_EQ(found[0].outcome, LookupOutcome::kExact);
   EXPECT_EQ(found[0].config, row.config);
   EXPECT_EQ(found[0].row->problem, key_of(kVit));
-  EXPECT_THAT(found[0].reason, HasSubstr("is the same work"));
+  EXPECT_THAT(found[0].reason, HasSubstr("won the same work"));
 }
 
 TEST_F(DispatcherTest, OtherStridesAreNearestNotExact) {

@@ -22,6 +22,13 @@ PlanKey key_number(std::int64_t number) {
   return key;
 }
 
+PlanKey operand_key(std::int64_t number) {
+  PlanKey key = key_number(number);
+  key.bias_type = VITUNE_FP16;
+  key.bias_batches = number;
+  return key;
+}
+
 Entry* entry_number(std::int64_t number) { return reinterpret_cast<Entry*>(0x1000 + number * 64); }
 
 TEST(KernelTable, AnEmptyTableFindsNothing) {
@@ -30,24 +37,50 @@ TEST(KernelTable, AnEmptyTableFindsNothing) {
   EXPECT_EQ(table.size(), 0U);
 }
 
+// With and without the fields of bias and mask, which are left out of the look-up without them.
 TEST(KernelTable, FindsEachOfManyKeysAfterGrowing) {
   KernelTable table(2);
-  for (std::int64_t i = 0; i < 5000; ++i) table.insert(key_number(i), entry_number(i));
-  for (std::int64_t i = 0; i < 5000; ++i)
-    EXPECT_EQ(table.find(key_number(i)), entry_number(i)) << i;
-  EXPECT_EQ(table.find(key_number(5000)), nullptr);
-  EXPECT_EQ(table.size(), 5000U);
+  const Plan* const plan = reinterpret_cast<const Plan*>(std::uintptr_t{64});
+  for (std::int64_t i = 0; i < 3000; ++i) {
+    table.insert(key_number(i), entry_number(i), nullptr);
+    table.insert(operand_key(i), entry_number(10000 + i), plan);
+  }
+  for (std::int64_t i = 0; i < 3000; ++i) {
+    PreparedCall* const plain = table.find(key_number(i));
+    PreparedCall* const biased = table.find(operand_key(i));
+    ASSERT_NE(plain, nullptr) << i;
+    ASSERT_NE(biased, nullptr) << i;
+    EXPECT_EQ(plain->entry, entry_number(i));
+    EXPECT_EQ(plain->plan.load(), nullptr);
+    EXPECT_EQ(biased->entry, entry_number(10000 + i));
+    EXPECT_EQ(biased->plan.load(), plan);
+  }
+  EXPECT_EQ(table.find(key_number(3000)), nullptr);
+  EXPECT_EQ(table.size(), 6000U);
 }
 
+TEST(KernelTable, ACallStaysWhereItIsWhileTheTableGrows) {
+  KernelTable table(2);
+  PreparedCall& first = table.insert(key_number(0), entry_number(0), nullptr);
+  for (std::int64_t i = 1; i < 1000; ++i) table.insert(key_number(i), entry_number(i), nullptr);
+  EXPECT_EQ(table.find(key_number(0)), &first);
+}
+
+// Of keys that hash alike none but the right one may be found, so the keys themselves are compared.
 TEST(KernelTable, AnySingleDifferentByteIsAnotherKey) {
-  KernelTable table;
-  const PlanKey key = key_number(3);
-  table.insert(key, entry_number(3));
-  for (std::size_t i = 0; i < sizeof(PlanKey); ++i) {
-    PlanKey other = key;
-    reinterpret_cast<unsigned char*>(&other)[i] ^= 1;
-    EXPECT_EQ(table.find(other), nullptr) << "byte " << i;
-    EXPECT_FALSE(other == key) << "byte " << i;
+  for (const PlanKey& key : {key_number(3), operand_key(3)}) {
+    const bool plain = key.bias_type == VITUNE_NONE;
+    KernelTable table;
+    table.insert(key, entry_number(3), nullptr);
+    // Without a bias and a mask their fields are zero in every key.
+    const std::size_t bytes = plain ? PlanKey::kPlainBytes : sizeof(PlanKey);
+    for (std::size_t i = 0; i < bytes; ++i) {
+      PlanKey other = key;
+      reinterpret_cast<unsigned char*>(&other)[i] ^= 1;
+      EXPECT_EQ(table.find(other), nullptr) << "byte " << i;
+      EXPECT_FALSE(other == key) << "byte " << i;
+      EXPECT_FALSE(key == other) << "byte " << i;
+    }
   }
 }
 
@@ -64,12 +97,13 @@ TEST(KernelTable, ReadersFindWhatWasThereBeforeWhileAWriterInserts) {
         const std::int64_t known = inserted.load(std::memory_order_acquire);
         if (known == 0) continue;
         at = (at + 7919) % known;
-        if (table.find(key_number(at)) != entry_number(at)) ++wrong;
+        const PreparedCall* const call = table.find(key_number(at));
+        if (call == nullptr || call->entry != entry_number(at)) ++wrong;
       }
     });
   }
   for (std::int64_t i = 0; i < kKeys; ++i) {
-    table.insert(key_number(i), entry_number(i));
+    table.insert(key_number(i), entry_number(i), nullptr);
     inserted.store(i + 1, std::memory_order_release);
   }
   for (std::thread& reader : readers) reader.join();

@@ -1,0 +1,1 @@
+# python/tests/__init__.py -- Makes the tests a package, so that they share support.py.

@@ -1,0 +1,134 @@
+# python/vitune/__init__.py -- The package's face: attention on PyTorch's tensors, tuning, and the low-level Context.
+"""vitune: the fastest fused attention kernel for each problem of a vision transformer.
+
+Importing needs neither a GPU, nor PyTorch, nor the library; what is missing is an error where it is used.
+"""
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Optional
+
+from . import _command
+from ._context import (AttentionDesc, Context, ContextStats, Selection, bhnd_strides, bnhd_strides, packed_strides)
+from ._errors import (CommandError, InvalidArgument, LibraryNotFound, NoDevice, NotPrepared, TorchNotFound, Unsupported,
+                      VituneError)
+from ._library import command_path, library, use_library
+from ._structs import BF16, BOOL, FP16, FP32, NONE, VERSION
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__version__ = ".".join(map(str, VERSION))
+__all__ = [
+    "BF16", "BOOL", "FP16", "FP32", "NONE", "AttentionDesc", "CommandError", "Context", "ContextStats",
+    "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Selection", "TorchNotFound", "Unsupported",
+    "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "explain", "library_version",
+    "packed_strides", "prepare", "problem_text", "refresh", "tune", "use_library",
+]
+
+_op: Any = None  # vitune._torch_op, once PyTorch is needed
+
+
+def _load_op() -> Any:
+    global _op
+    try:
+        _op = importlib.import_module("._torch_op", __name__)
+    except ImportError as reason:
+        raise TorchNotFound(f"this needs PyTorch 2.5 or newer, which cannot be imported: {reason}") from reason
+    return _op
+
+
+def __getattr__(name: str) -> Any:
+    if name == "torch":
+        _load_op()
+        return importlib.import_module(".torch", __name__)
+    raise AttributeError(f"module 'vitune' has no attribute '{name}'")
+
+
+def attention(q: "Tensor", k: "Tensor", v: "Tensor", attn_mask: Optional["Tensor"] = None, is_causal: bool = False,
+              scale: Optional[float] = None, enable_gqa: bool = False, return_lse: bool = False) -> Any:
+    """Attention as torch.nn.functional.scaled_dot_product_attention computes it, without dropout, on CUDA tensors.
+
+    q: [..., heads, nq, d]; k, v: [..., heads, nk, d]; ranks 2 to 5; bfloat16 or float16; d: 8 to 128 in steps of 8. Any
+    strides will do whose last is 1; nothing is copied. Leading extents of 1 broadcast. enable_gqa: k and v may have
+    fewer heads, a divisor of q's.
+    attn_mask: bool (True: attend) or floating (added after scaling), broadcastable to [..., heads, nq, nk]; of rank 4
+    its first extent may also be a divisor w of the batch (window masks): entry i % w belongs to batch entry i.
+    is_causal: query i sees keys 0..i. scale: of q k^T, 1 / sqrt(d) if None.
+
+    Returns [..., heads, nq, d], of rank 4 in [batch, rows, heads, d] memory, so that ``out.transpose(1, 2).reshape(...)``
+    is free; with return_lse (out, lse), lse the natural log-sum-exp, fp32 [..., heads, nq]. Rows without any key
+    give 0 and -inf. Runs on the current stream; the first call of a problem loads its kernel, so call once before
+    you capture a CUDA graph.
+
+    Raises Unsupported (other devices, head sizes, gradients), InvalidArgument (contradictory shapes and types),
+    NotPrepared (a new problem during a capture), LibraryNotFound, TorchNotFound, VituneError.
+    """
+    return (_op or _load_op()).attention(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse)
+
+
+def problem_text(q: "Tensor", k: "Tensor", v: "Tensor", attn_mask: Optional["Tensor"] = None, is_causal: bool = False,
+                 scale: Optional[float] = None, enable_gqa: bool = False, return_lse: bool = False) -> str:
+    """The problem that such a call asks, as text (docs/problems.md): what `vitune tune` takes.
+
+    Reads shapes, strides and types only, of tensors on any device, meta included. Where views do not fold it is the
+    problem of one image. Raises as attention().
+    """
+    return (_op or _load_op()).problem_text(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse)
+
+
+def explain(q: "Tensor", k: "Tensor", v: "Tensor", attn_mask: Optional["Tensor"] = None, is_causal: bool = False,
+            scale: Optional[float] = None, enable_gqa: bool = False, return_lse: bool = False) -> Selection:
+    """Which kernel would serve such a call, from which row, and why. Launches nothing. Raises as attention()."""
+    return (_op or _load_op()).explain(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse)
+
+
+def prepare(model: Any, sample: Any = None, **keywords: Any) -> Any:
+    """Runs one forward pass, so that every kernel that `model` needs is loaded: before timing, serving or a capture.
+
+    sample: its argument, a tuple of its arguments, or a dict of keywords, on the GPU, of the shapes to come. The pass runs
+    inside vitune.torch.enabled() and torch.no_grad(). Returns what the pass did as vitune.torch.Stats.
+    """
+    drop_in = __getattr__("torch")
+    before = drop_in.stats()
+    if isinstance(sample, dict):
+        keywords, arguments = {**sample, **keywords}, ()
+    else:
+        arguments = () if sample is None else sample if isinstance(sample, tuple) else (sample,)
+    with drop_in.enabled(), drop_in.torch.no_grad():
+        model(*arguments, **keywords)
+    return drop_in.stats() - before
+
+
+def refresh() -> int:
+    """Takes over what was tuned since; returns the number of problems that are now served by another kernel."""
+    return 0 if _op is None else sum(context.refresh() for context in _op.contexts())
+
+
+def tune(*problems: str, model: str | Iterable[str] | None = None, batch: int | Iterable[int] | None = None,
+         dtype: str | None = None, preset: str | Iterable[str] | None = None,
+         file: str | os.PathLike[str] | None = None, from_misses: bool = False, device: str | int | None = None,
+         budget: str | int | None = None, objective: str | None = None,
+         database: str | os.PathLike[str] | None = None, fresh: bool = False, jobs: int | None = None,
+         quiet: bool = False) -> dict[str, Any]:
+    """Runs `vitune tune` and returns its JSON document; this process then serves the new winners.
+
+    problems: texts such as "bf16 b=32 h=12 n=197 d=64", or what problem_text() gave. model, batch, dtype: those of a
+    model of timm. budget: per problem, a time ("30s") or a number of trials. The other options are the command's
+    (`vitune tune --help`). Nothing said: ViT-B/16. Progress is on stderr unless `quiet`.
+    Raises CommandError with the exit code, VituneError where there is no command.
+    """
+    words = _command.tune_arguments(problems, model=model, batch=batch, dtype=dtype, preset=preset, file=file,
+                                    from_misses=from_misses, device=device, budget=budget, objective=objective,
+                                    database=database, fresh=fresh, jobs=jobs)
+    document = _command.run_json(["tune", *words], quiet)
+    refresh()
+    return document
+
+
+def library_version() -> tuple[int, int, int]:
+    """(major, minor, patch) of the library that is loaded. Raises LibraryNotFound."""
+    number = library().vitune_version()
+    return number // 10000, number // 100 % 100, number % 100

@@ -1,0 +1,216 @@
+# python/vitune/_context.py -- The C interface as Python objects: a context, a description, what it answers.
+"""Works with device addresses (integers) and needs no PyTorch. vitune.h's comments are the contract."""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import logging
+import os
+import weakref
+from collections.abc import Callable
+
+from . import _structs
+from ._errors import InvalidArgument
+from ._library import check, library
+
+_log = logging.getLogger("vitune")
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Which kernel serves a problem, from which row, and why. Times are microseconds."""
+
+    outcome: str  #: "exact", "nearest" or "default"
+    loaded: bool  #: a call of this problem needs nothing more
+    compiled: bool  #: by this process; False: from a database
+    low_confidence: bool  #: clocks or neighbours moved while the row was measured
+    cold_us: float  #: of the row, on its own problem; 0: not measured
+    warm_us: float
+    predicted_us: float  #: of this problem by the model; 0: not predicted
+    max_error: float  #: of the row against fp64, absolute; negative: not known
+    rms_error: float
+    problem: str  #: canonical text of the problem that was asked (docs/problems.md)
+    row: str  #: that of the row's problem; empty for "default"
+    config: str  #: "kBlockN=104 kWarps=4 ..."
+    kernel_key: str
+    source: str  #: where the row is: "user", "shipped"; empty for "default"
+    reason: str  #: one sentence
+
+    def __str__(self) -> str:
+        timed = f", predicted {self.predicted_us:.1f} us" if self.predicted_us else ""
+        return f"{self.outcome}{timed}: {self.reason}\n  {self.problem}\n  {self.config}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextStats:
+    """What a context has done so far: launches by how their kernel was found, and kernels."""
+
+    exact_calls: int
+    nearest_calls: int
+    default_calls: int
+    failed_calls: int
+    problems: int
+    kernels_loaded: int
+    kernels_compiled: int
+    rejected: int
+
+
+def _text(value: object) -> object:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+class AttentionDesc(_structs.Desc):
+    """An attention problem, ``vitune_attention_desc``: fields may be given by name and set later.
+
+    q, out [batch, heads, nq, d]; k, v [batch, kv_heads, nk, d]. Without strides all four are contiguous
+    [batch, rows, heads, d] tensors.
+    """
+
+    def __init__(self, **fields: object) -> None:
+        super().__init__(size=ctypes.sizeof(_structs.Desc), dtype=_structs.BF16, batch=1, heads=1, nq=1, nk=1, d=64)
+        known = {name for name, _ in _structs.Desc._fields_} - {"size"}
+        for name, value in fields.items():
+            if name not in known:
+                raise InvalidArgument(f"AttentionDesc has no field '{name}'; it has {', '.join(sorted(known))}")
+            setattr(self, name, value)
+        heads, kv_heads = self.heads, self.kv_heads or self.heads
+        for name, count, rows in (("q", heads, self.nq), ("k", kv_heads, self.nk), ("v", kv_heads, self.nk),
+                                  ("o", heads, self.nq)):
+            if name not in fields:
+                setattr(self, name, bnhd_strides(count, rows, self.d))
+
+    @classmethod
+    def parse(cls, problem: str) -> "AttentionDesc":
+        """The description of a text such as "bf16 b=32 h=12 n=197 d=64". Raises InvalidArgument, Unsupported."""
+        desc = cls()
+        check(library().vitune_problem_parse(problem.encode(), ctypes.byref(desc)))
+        return desc
+
+    def text(self) -> str:
+        """The canonical text (docs/problems.md). Raises InvalidArgument, Unsupported."""
+        buffer = ctypes.create_string_buffer(4096)
+        check(library().vitune_problem_text(ctypes.byref(self), buffer, len(buffer), None))
+        return buffer.value.decode()
+
+
+def bnhd_strides(heads: int, rows: int, d: int) -> _structs.Strides:
+    """Strides of a contiguous [batch, rows, heads, d] tensor, in elements."""
+    return _structs.Strides(rows * heads * d, d, heads * d)
+
+
+def bhnd_strides(heads: int, rows: int, d: int) -> _structs.Strides:
+    """Strides of a contiguous [batch, heads, rows, d] tensor, in elements."""
+    return _structs.Strides(heads * rows * d, rows * d, d)
+
+
+def packed_strides(heads: int, rows: int, d: int) -> _structs.Strides:
+    """Strides of q, k or v as views of one [batch, rows, 3, heads, d] tensor, in elements."""
+    return bnhd_strides(3 * heads, rows, d)
+
+
+def _choice(name: str, value: str, choices: dict[str, int]) -> int:
+    if value not in choices:
+        raise InvalidArgument(f"{name} is '{value}': use {', '.join(choices)}")
+    return choices[value]
+
+
+def _path(value: str | os.PathLike[str] | None) -> bytes | None:
+    return None if value is None else os.fsencode(value)
+
+
+def log_to_logging(level: int, message: str) -> None:
+    """Hands a message of the library to the logger "vitune"."""
+    _log.log(_LEVELS[level] if 0 <= level < len(_LEVELS) else logging.ERROR, "%s", message)
+
+
+def _destroy(native: ctypes.CDLL, handle: int, process: int, _callback: object) -> None:
+    # CUDA does not survive a fork, and the library refuses there anyway.
+    if os.getpid() == process:
+        native.vitune_context_destroy(handle)
+
+
+class Context:
+    """A context of libvitune on one GPU. Any number of threads may use it; close() must be the last call.
+
+    device: ordinal as the driver counts. database: path, None as docs/environment.md says;
+    shipped_database: read-only layer below it, "" for none. objective: "cold" or "warm".
+    on_miss: "environment", "nearest", "default", "compile" or "error". on_busy: "wait" or "default".
+    refresh_seconds: > 0: a thread looks for new winners that often.
+    log: called with (level 0 to 3, message), from any thread; it must not call the context.
+    Raises NoDevice without a driver or GPU, LibraryNotFound without the library.
+    """
+
+    def __init__(self, device: int = 0, *, database: str | os.PathLike[str] | None = None,
+                 shipped_database: str | os.PathLike[str] | None = None, objective: str = "cold",
+                 on_miss: str = "environment", on_busy: str = "wait", read_only: bool = False,
+                 no_compile: bool = False, check_pointers: bool = False, refresh_seconds: int = 0,
+                 log: Callable[[int, str], None] = log_to_logging) -> None:
+        self._native = library()
+        self._callback = _structs.LogCallback(
+            lambda _user, level, message: log(level, message.decode("utf-8", "replace")))
+        options = _structs.ContextOptions(
+            size=ctypes.sizeof(_structs.ContextOptions), device=device,
+            objective=_choice("objective", objective, _structs.OBJECTIVE),
+            on_miss=_choice("on_miss", on_miss, _structs.ON_MISS),
+            on_busy=_choice("on_busy", on_busy, _structs.ON_BUSY), read_only=read_only, no_compile=no_compile,
+            check_pointers=check_pointers, refresh_seconds=refresh_seconds, database=_path(database),
+            shipped_database=_path(shipped_database), log=self._callback)
+        created = ctypes.c_void_p()
+        check(self._native.vitune_context_create(ctypes.byref(options), ctypes.byref(created)))
+        #: The ordinal of the GPU.
+        self.device = device
+        self._handle = created.value
+        self._forward = self._native.vitune_attention_forward
+        # The callback must live as long as the handle: the finalizer holds it.
+        self._finalizer = weakref.finalize(self, _destroy, self._native, created.value, os.getpid(), self._callback)
+
+    def close(self) -> None:
+        """Ends the context. Graphs that captured its launches must not be replayed afterwards."""
+        self._handle = None
+        self._finalizer()
+
+    def __enter__(self) -> "Context":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def prepare(self, desc: AttentionDesc) -> None:
+        """Finds and loads the kernel of a problem, so that a later call only launches."""
+        check(self._native.vitune_prepare(self._handle, ctypes.byref(desc)))
+
+    def forward(self, desc: AttentionDesc, q: int, k: int, v: int, out: int, *, bias: int | None = None,
+                mask: int | None = None, lse: int | None = None, stream: int = 0) -> None:
+        """Launches attention on `stream` (a cudaStream_t as an integer; 0: the default stream).
+
+        All pointers are device addresses. bias, mask and lse are given exactly where `desc` has them.
+        Raises InvalidArgument, Unsupported, NotPrepared (while the stream is captured), VituneError.
+        """
+        check(self._forward(self._handle, ctypes.byref(desc), q, k, v, bias, mask, out, lse, stream))
+
+    def query(self, desc: AttentionDesc) -> Selection:
+        """Says which kernel would serve a problem. Loads and launches nothing."""
+        found = _structs.SelectionStruct(size=ctypes.sizeof(_structs.SelectionStruct))
+        check(self._native.vitune_query(self._handle, ctypes.byref(desc), ctypes.byref(found)))
+        values = {field.name: _text(getattr(found, field.name)) for field in dataclasses.fields(Selection)}
+        values["outcome"] = _structs.OUTCOMES.get(found.outcome, str(found.outcome))
+        return Selection(**{name: bool(value) if name in ("loaded", "compiled", "low_confidence") else value
+                            for name, value in values.items()})
+
+    def stats(self) -> ContextStats:
+        """What the context has done so far."""
+        found = _structs.StatsStruct(size=ctypes.sizeof(_structs.StatsStruct))
+        check(self._native.vitune_context_stats(self._handle, ctypes.byref(found)))
+        return ContextStats(*(getattr(found, field.name) for field in dataclasses.fields(ContextStats)))
+
+    def refresh(self) -> int:
+        """Takes over new winners; returns the number of problems that are now served by another kernel."""
+        changed = ctypes.c_int32()
+        check(self._native.vitune_context_refresh(self._handle, ctypes.byref(changed)))
+        return changed.value
+
+    def flush(self) -> None:
+        """Writes to the user's database what was missed: `vitune tune --from-misses` reads it."""
+        check(self._native.vitune_context_flush(self._handle))
+

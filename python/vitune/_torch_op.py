@@ -1,0 +1,378 @@
+# python/vitune/_torch_op.py -- Attention on PyTorch's tensors: the operators vitune::attention and their launches.
+"""One context per GPU, made at its first call; one plan per combination of shapes, strides and types.
+
+Without a compiler or a tracing mode around it, a call goes straight to the launch: PyTorch's dispatch of Python
+operators would cost several times as much as the launch itself.
+"""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import warnings
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from . import _structs
+from ._context import AttentionDesc, Context, Selection
+from ._errors import InvalidArgument, Unsupported, VituneError
+from ._layout import View, fold, output_order
+from ._library import check
+
+_DTYPES = {torch.bfloat16: _structs.BF16, torch.float16: _structs.FP16}
+_MASK_DTYPES = {**_DTYPES, torch.float32: _structs.FP32}
+_MAX_PLANS = 4096
+
+
+class FallbackWarning(UserWarning):
+    """An attention call that vitune was to serve went to PyTorch; given once per reason."""
+
+
+# --- contexts
+
+_contexts: dict[int, Context] = {}
+_lock = threading.Lock()
+
+
+def context_of(device: int) -> Context:
+    """The context of a GPU, made at the first call. Raises LibraryNotFound, NoDevice, VituneError."""
+    context = _contexts.get(device)
+    if context is None:
+        with _lock:
+            context = _contexts.get(device)
+            if context is None:
+                context = _contexts[device] = Context(device)
+    return context
+
+
+def contexts() -> list[Context]:
+    """Those that are in use."""
+    return list(_contexts.values())
+
+
+def _forget_after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _contexts.clear()
+    _plans.clear()
+
+
+def _flush() -> None:
+    for context in contexts():
+        try:
+            context.flush()
+        except VituneError:  # what was missed is a hint: not worth an error at exit
+            pass
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+atexit.register(_flush)
+
+# --- counters, for vitune.torch.stats()
+
+
+class Counters:
+    """Calls that were served and that fell back, by reason. Any thread may count."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.served = 0
+        self.fallbacks: dict[str, int] = {}
+        self.warned: set[str] = set()
+
+    def serve(self) -> None:
+        with self._lock:
+            self.served += 1
+
+    def fall_back(self, reason: str) -> None:
+        """Counts, and warns the first time that this reason is met."""
+        with self._lock:
+            self.fallbacks[reason] = self.fallbacks.get(reason, 0) + 1
+            first = reason not in self.warned
+            self.warned.add(reason)
+        if first:
+            warnings.warn(f"vitune does not serve an attention call, PyTorch does: {reason}", FallbackWarning, stacklevel=4)
+
+    def reset(self) -> None:
+        with self._lock:
+            self.served = 0
+            self.fallbacks.clear()
+
+
+counters = Counters()
+
+# --- plans
+
+
+class Plan(NamedTuple):
+    """All of a call that does not depend on addresses."""
+
+    desc: AttentionDesc
+    by_reference: Any  # of desc, kept alive by it
+    launches: int
+    steps: tuple[int, ...]  # bytes from one launch to the next of q, k, v, mask, out, lse
+    out_shape: tuple[int, ...]  # in memory
+    out_order: Optional[tuple[int, ...]]  # permutation of the memory to [..., heads, nq, d]; None: none
+    lse_shape: Optional[tuple[int, ...]]  # in memory; None: not wanted
+    lse_order: tuple[int, ...]
+    is_empty: bool
+    bias: bool  # the mask is additive
+
+
+_plans: dict[tuple, Plan | VituneError] = {}
+
+
+def _check_operands(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float]) -> None:
+    if q.dtype not in _DTYPES:
+        raise Unsupported(f"dtype {_name(q.dtype)}: the kernels take bfloat16 and float16")
+    if k.dtype != q.dtype or v.dtype != q.dtype:
+        raise InvalidArgument(f"q, k and v have the dtypes {_name(q.dtype)}, {_name(k.dtype)} and {_name(v.dtype)}:"
+                              " they must agree")
+    for name, tensor in (("k", k), ("v", v), ("attn_mask", mask)):
+        if tensor is not None and tensor.device != q.device:
+            raise InvalidArgument(f"{name} is on {tensor.device} and q on {q.device}: they must be on one GPU")
+    if mask is not None and is_causal:
+        raise InvalidArgument("attn_mask and is_causal=True exclude each other, as in PyTorch")
+    if mask is not None and mask.dtype is not torch.bool and mask.dtype not in _MASK_DTYPES:
+        raise Unsupported(f"attn_mask of dtype {_name(mask.dtype)}: bool, float32, bfloat16 and float16 are understood")
+    if scale == 0.0:
+        raise Unsupported("scale 0: every key would weigh the same")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _view(tensor: Tensor) -> View:
+    return View(tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def make_plan(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+              enable_gqa: bool, return_lse: bool, window_masks: bool) -> Plan:
+    """Folds the tensors into a description. Reads shapes, strides and types only."""
+    _check_operands(q, k, v, mask, is_causal, scale)
+    layout = fold(_view(q), _view(k), _view(v), None if mask is None else _view(mask), enable_gqa=enable_gqa,
+                  window_masks=window_masks)
+    strides = {name: _structs.Strides(*getattr(layout, name)) for name in ("q", "k", "v", "o")}
+    desc = AttentionDesc(dtype=_DTYPES[q.dtype], causal=is_causal, batch=layout.batch, heads=layout.heads,
+                         kv_heads=layout.kv_heads, nq=layout.nq, nk=layout.nk, d=layout.d, scale=scale or 0.0,
+                         lse=return_lse, **strides)
+    bias = mask is not None and mask.dtype is not torch.bool
+    if mask is not None:
+        kind = "bias" if bias else "mask"
+        setattr(desc, f"{kind}_type", _MASK_DTYPES[mask.dtype] if bias else _structs.BOOL)
+        setattr(desc, f"{kind}_batches", layout.mask_batches)
+        setattr(desc, f"{kind}_strides", (ctypes.c_int64 * 4)(*layout.mask))
+    order = output_order(q.shape, q.stride())
+    inverse = tuple(order.index(i) for i in range(len(order)))
+    sizes = (2, 2, 2, 0 if mask is None else mask.element_size(), 2, 4)
+    return Plan(desc, ctypes.byref(desc), layout.launches, tuple(a * b for a, b in zip(layout.steps, sizes)),
+                tuple(q.shape[i] for i in order), None if inverse == tuple(range(len(order))) else inverse,
+                layout.lse_shape if return_lse else None, layout.lse_order,
+                is_empty=0 in q.shape or layout.nk == 0, bias=bias)
+
+
+def _plan_of(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], *rest: Any) -> Plan:
+    # Strides of a mask decide as much as those of q; dtype and device of all are checked once per plan.
+    key = (q.shape, q.stride(), q.dtype, q.device, k.shape, k.stride(), k.dtype, k.device, v.shape, v.stride(), v.dtype,
+           v.device, None if mask is None else (mask.shape, mask.stride(), mask.dtype, mask.device), rest)
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= _MAX_PLANS:
+            _plans.clear()
+        try:
+            plan = make_plan(q, k, v, mask, *rest)
+        except VituneError as error:
+            plan = error
+        _plans[key] = plan
+    if isinstance(plan, VituneError):
+        raise type(plan)(str(plan), plan.status)
+    return plan
+
+
+# --- launches
+
+_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
+
+def _stream(device: int) -> int:
+    return _raw_stream(device) if _raw_stream is not None else torch.cuda.current_stream(device).cuda_stream
+
+
+def launch(plan: Plan, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], out: Tensor, lse: Optional[Tensor]) -> None:
+    """Launches all of a plan on the current stream of q's GPU."""
+    device = q.get_device()
+    context = _contexts.get(device) or context_of(device)
+    pointers = (q.data_ptr(), k.data_ptr(), v.data_ptr(), None if mask is None else mask.data_ptr(), out.data_ptr(),
+                None if lse is None else lse.data_ptr())
+    launch_pointers(context, plan, pointers, _stream(device))
+
+
+def launch_pointers(context: Context, plan: Plan, pointers: tuple, stream: int) -> None:
+    """The launches of a plan, given the addresses of q, k, v, mask, out and lse (None where there is none)."""
+    q, k, v, mask, out, lse = pointers
+    for _ in range(plan.launches):
+        bias_and_mask = (mask, None) if plan.bias else (None, mask)
+        status = context._forward(context._handle, plan.by_reference, q, k, v, *bias_and_mask, out, lse, stream)
+        if status:
+            check(status)
+        if plan.launches > 1:
+            q, k, v, mask, out, lse = (None if pointer is None else pointer + step
+                                       for pointer, step in zip((q, k, v, mask, out, lse), plan.steps))
+
+
+def _empty_output(plan: Plan, q: Tensor) -> Tensor:
+    out = torch.empty(plan.out_shape, dtype=q.dtype, device=q.device)
+    return out if plan.out_order is None else out.permute(plan.out_order)
+
+
+def run(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], enable_gqa: bool,
+        return_lse: bool, window_masks: bool) -> tuple[Tensor, Optional[Tensor]]:
+    """Attention on the current stream: (out, lse or None). Raises VituneError."""
+    plan = _plan_of(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks)
+    out = _empty_output(plan, q)
+    lse = None if plan.lse_shape is None else torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
+    if plan.is_empty:
+        # No key at all is a row without any key; PyTorch gives the same.
+        return out.zero_(), None if lse is None else lse.fill_(-torch.inf).permute(plan.lse_order).contiguous()
+    launch(plan, q, k, v, mask, out, lse)
+    counters.serve()
+    return out, None if lse is None else lse.permute(plan.lse_order).contiguous()
+
+
+# --- the operators
+
+_sdpa = torch.ops.aten.scaled_dot_product_attention.default  # not what vitune.torch.enabled() replaces
+
+
+def torch_attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                    enable_gqa: bool) -> Tensor:
+    """PyTorch's own answer."""
+    return _sdpa(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
+def reason_of(error: VituneError) -> str:
+    """A text that is the same for all calls that fail alike."""
+    return str(error) if type(error) in (InvalidArgument, Unsupported) else f"{error.status_name}: {error}"
+
+
+def run_or_fall_back(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                     enable_gqa: bool) -> Tensor:
+    """run() for vitune.torch.enabled(): PyTorch answers, counted and warned about, where vitune cannot."""
+    try:
+        return run(q, k, v, mask, is_causal, scale, enable_gqa, False, False)[0]
+    except VituneError as error:
+        counters.fall_back(reason_of(error))
+    return torch_attention(q, k, v, mask, is_causal, scale, enable_gqa)
+
+
+@torch.library.custom_op("vitune::attention", mutates_args=(), device_types="cuda")
+def attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                 enable_gqa: bool, fall_back: bool) -> Tensor:
+    if not fall_back:
+        return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, True)[0]
+    out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+    promised = _fake_output(q)  # what a compiler was told
+    if out.stride() != promised.stride():
+        return promised.copy_(out)
+    return out
+
+
+@torch.library.custom_op("vitune::attention_lse", mutates_args=(), device_types="cuda")
+def attention_lse_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                     enable_gqa: bool) -> tuple[Tensor, Tensor]:
+    return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, True, True)
+
+
+def _fake_output(q: Tensor) -> Tensor:
+    order = output_order(q.shape, q.stride())
+    out = q.new_empty([q.shape[i] for i in order])
+    return out if len(order) < 4 else out.permute([order.index(i) for i in range(len(order))])
+
+
+@attention_op.register_fake
+def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
+    return _fake_output(q)
+
+
+@attention_lse_op.register_fake
+def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
+    return _fake_output(q), q.new_empty(q.shape[:-1], dtype=torch.float32)
+
+
+# --- what vitune/__init__.py offers
+
+
+def is_on_gpu(tensor: Tensor) -> bool:
+    """Whether the kernels can reach it."""
+    return tensor.is_cuda
+
+
+def needs_gradient(*tensors: Optional[Tensor]) -> bool:
+    """Whether a backward pass would come this way."""
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
+def may_launch_directly(*tensors: Optional[Tensor]) -> bool:
+    """Whether nothing (a compiler, a tracer, a transform, a subclass) must see the call as an operator."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch._C._get_tracing_state() is not None:
+        return False
+    return all(tensor is None or type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
+
+
+def widened(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """q with the leading dimensions that k and v have and it broadcasts over; a view."""
+    if q.dim() < 3 or q.dim() != k.dim() or q.dim() != v.dim() or q.shape[:-2] == k.shape[:-2]:
+        return q
+    leading = [max(a, b, c) if a == 1 else a for a, b, c in zip(q.shape[:-2], k.shape[:-2], v.shape[:-2])]
+    return q if list(q.shape[:-2]) == leading else q.expand(*leading, *q.shape[-2:])
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+              enable_gqa: bool, return_lse: bool) -> Any:
+    """See vitune.attention()."""
+    if not is_on_gpu(q):
+        raise Unsupported(f"q is on {q.device.type}: vitune's kernels run on CUDA devices; q.cuda(), or use PyTorch's own"
+                          " scaled_dot_product_attention for it")
+    if needs_gradient(q, k, v, attn_mask):
+        raise Unsupported("vitune.attention has no backward pass, and an input requires a gradient: call it under"
+                          " torch.no_grad() or torch.inference_mode(), or use PyTorch's scaled_dot_product_attention")
+    q = widened(q, k, v)
+    if may_launch_directly(q, k, v, attn_mask):
+        out, lse = run(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse, True)
+        return (out, lse) if return_lse else out
+    if return_lse:
+        return attention_lse_op(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+    return attention_op(q, k, v, attn_mask, is_causal, scale, enable_gqa, False)
+
+
+def _alignment(*tensors: Tensor) -> int:
+    bits = 16
+    for tensor in tensors:
+        bits |= tensor.data_ptr() if tensor.device.type != "meta" else 0
+    return bits & -bits
+
+
+def problem_text(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> str:
+    """See vitune.problem_text()."""
+    return _described(q, k, v, *rest).text()
+
+
+def _described(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> AttentionDesc:
+    plan = make_plan(widened(q, k, v), k, v, *rest, True)
+    desc = AttentionDesc()
+    ctypes.memmove(ctypes.byref(desc), plan.by_reference, ctypes.sizeof(_structs.Desc))
+    desc.alignment = _alignment(q, k, v)
+    return desc
+
+
+def explain(q: Tensor, *rest: Any) -> Selection:
+    """See vitune.explain()."""
+    if not is_on_gpu(q):
+        raise InvalidArgument(f"q is on {q.device.type}: which kernel serves it depends on the GPU that it is on")
+    return context_of(q.get_device()).query(_described(q, *rest))
