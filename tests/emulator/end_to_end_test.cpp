@@ -32,7 +32,7 @@ TEST_F(EmulatedDeviceTest, TuneFindsAVerifiedWinnerThatVerifyAndBenchConfirm) {
   const auto& winner = outcome["winner"];
   EXPECT_EQ(winner["origin"], "measured");
   EXPECT_EQ(winner["verified"], true);
-  EXPECT_GT(winner["cold_us"].get<double>(), 0);
+  EXPECT_GT(winner["cold"]["median_us"].get<double>(), 0);
 
   const CommandResult verified = run({"verify", kProblem});
   EXPECT_EQ(verified.status, 0) << verified.out << verified.err;

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace vitune_emulator {
@@ -32,6 +34,7 @@ struct Thread {
   bool ended = false;
   std::vector<std::vector<Copy>> groups;  // committed and not yet waited for
   std::vector<Copy> open;
+  std::vector<std::pair<std::ptrdiff_t, unsigned>> writes;  // since its last fence: offset, bytes
 };
 
 struct Meeting {
@@ -61,6 +64,11 @@ class Cta {
   [[noreturn]] void report_stuck() const;
   void meet(unsigned threads, void (*work)(Machine&, void**), void* argument);
   void wait_at(unsigned id, unsigned threads);
+  std::ptrdiff_t shared_offset(const void* at) const {
+    return static_cast<const char*>(at) - module_.shared_memory;
+  }
+  void note(const void* at, unsigned bytes);
+  void fence();
   void pause();
   void release(std::vector<unsigned>& waiting);
   void bind(Machine& machine);
@@ -81,8 +89,8 @@ class Cta {
   std::vector<unsigned> ready_;
   std::size_t head_ = 0;  // of ready_, where warps advance together
   std::vector<Meeting> warps_, groups_;
-  std::vector<unsigned>
-      writers_;  // per byte of shared memory: 1 + the thread whose write is unfenced
+  std::vector<unsigned> writers_;  // per byte of shared memory: 1 + whose write is unfenced, or 0
+  std::size_t unfenced_ = 0;
   struct Barrier {
     unsigned expected = 0;
     std::vector<unsigned> waiting;
@@ -131,20 +139,11 @@ void Cta::bind(Machine& machine) {
       m.fail(m, "misaligned global access");
     if (!self().inside_(at, bytes)) m.fail(m, "global access outside every allocation");
   };
-  machine.note_write = [](Machine&, const void* at, unsigned bytes) {
-    const auto offset = static_cast<const char*>(at) - self().module_.shared_memory;
-    auto& writers = self().writers_;
-    if (writers.empty()) writers.resize(self().module_.shared_capacity);
-    std::fill_n(writers.begin() + offset, bytes, 1 + self().current().view.linear);
-  };
-  machine.fence_writes = [](Machine&) {
-    auto& writers = self().writers_;
-    std::replace(writers.begin(), writers.end(), 1 + self().current().view.linear, 0u);
-  };
+  machine.note_write = [](Machine&, const void* at, unsigned bytes) { self().note(at, bytes); };
+  machine.fence_writes = [](Machine&) { self().fence(); };
   machine.is_unfenced = [](Machine&, const void* at, unsigned bytes) {
-    const auto offset = static_cast<const char*>(at) - self().module_.shared_memory;
-    const auto first = self().writers_.begin() + offset;
-    return !self().writers_.empty() &&
+    const auto first = self().writers_.begin() + self().shared_offset(at);
+    return self().unfenced_ > 0 &&
            std::any_of(first, first + bytes, [](unsigned writer) { return writer != 0; });
   };
   machine.fail = [](Machine&, const char* what) {
@@ -155,6 +154,29 @@ void Cta::bind(Machine& machine) {
     const bool misaligned = text.starts_with("misaligned");
     throw Fault(misaligned ? Fault::Kind::kMisaligned : Fault::Kind::kAddress, text);
   };
+}
+
+void Cta::note(const void* at, unsigned bytes) {
+  Thread& thread = current();
+  const std::ptrdiff_t offset = shared_offset(at);
+  thread.writes.emplace_back(offset, bytes);
+  for (unsigned& writer : std::span(writers_).subspan(static_cast<std::size_t>(offset), bytes)) {
+    unfenced_ += writer == 0;
+    writer = 1 + thread.view.linear;
+  }
+}
+
+// What another thread has written over since is that thread's to fence.
+void Cta::fence() {
+  Thread& thread = current();
+  for (const auto& [offset, bytes] : thread.writes) {
+    for (unsigned& writer : std::span(writers_).subspan(static_cast<std::size_t>(offset), bytes)) {
+      if (writer != 1 + thread.view.linear) continue;
+      writer = 0;
+      --unfenced_;
+    }
+  }
+  thread.writes.clear();
 }
 
 // Back to the scheduler until somebody puts this thread on the ready list.
@@ -260,8 +282,10 @@ unsigned long long Cta::run(Index3 index, unsigned turn) {
   together_ = turn % 2 == 0;
   machine_.eager = turn / 2 % 2 == 0;
   bind(machine_);
+  machine_.clock = 1000003ull * turn;  // no two launches see the same
   module_.attach(&machine_);
-  std::memset(module_.shared_memory, 0xff, module_.shared_capacity);
+  std::memset(module_.shared_memory, 0xff, grid_.shared_bytes);
+  writers_.assign(grid_.shared_bytes, 0);
   threads_ = std::vector<Thread>(count());
   warps_.resize((count() + kLanes - 1) / kLanes);
   groups_.resize((count() + kGroup - 1) / kGroup);
