@@ -6,7 +6,9 @@
 # BUILD (default build/build-gpu) holds the binaries; they may come from another machine. OUT (default
 # build/on_gpu) gets the full logs, the recording, the database and the JSON of the results; what is
 # worth keeping is then committed under benchmarks/results/<device>/ and data/. Prints a short table
-# last. Every step is bounded in time; a failed step does not stop the later ones.
+# last. Every step is bounded in time; a failed step does not stop the later ones. What lies in RESUME
+# (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, or h200.db, of
+# an earlier call there, record and tune go on where that one ended.
 #
 # To carry: of BUILD vitune, tests/vitune_{core,tuner,runtime}_test, and for runtime also
 # libvitune.so.0.*, tests/vitune_serve and benchmarks/vitune_bench_{dispatch,cold_start}.
@@ -14,7 +16,9 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD=${BUILD:-build/build-gpu}
 OUT=${OUT:-build/on_gpu}
+RESUME=${RESUME:-build/on_gpu_resume}
 mkdir -p "$OUT"
+[ -d "$RESUME" ] && cp "$RESUME"/* "$OUT"/
 rows=()
 
 step() {  # step NAME SECONDS COMMAND...: runs it, logs it, notes how it ended and its last words
@@ -48,8 +52,9 @@ record() {  # exhaustive sweeps of the problems that replay ships with
 }
 
 tune() {  # the 40 benchmark problems: winners, their cubins and figures
-  step tune 560 "$BUILD/vitune" tune --preset bench --device 0 --db "$OUT/h200.db" --json
-  cp "$OUT/tune.log" "$OUT/tune.json"
+  # The document goes to a file of its own: progress is in the log.
+  step tune 560 bash -c 'exec "$0" tune --preset bench --device 0 --db "$1" --json > "$2"' \
+    "$BUILD/vitune" "$OUT/h200.db" "$OUT/tune.json"
   step bench 60 "$BUILD/vitune" bench --preset bench --device 0 --db "$OUT/h200.db" --md
   "$BUILD/vitune" db export --db "$OUT/h200.db" > "$OUT/winners.json" 2>> "$OUT/tune.log"
 }
