@@ -8,7 +8,7 @@ CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-14 clang-format 2>/d
 FORMATTED = git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.hpp' '*.cuh'
 
 .PHONY: build packages tune bench bench-dispatch test asan format check-format check-architecture
-.PHONY: c-api-page check-c-api-page install clean help
+.PHONY: c-api-page check-c-api-page python-test install clean help
 .DEFAULT_GOAL := build
 
 build: $(BUILD)/build.ninja  ## build build/default/vitune and the tests
@@ -68,6 +68,13 @@ bench-dispatch: $(BUILD)/build.ninja  ## time the library's calls: look-up, laun
 	cmake --build $(BUILD) --target vitune_bench_dispatch vitune_bench_cold_start
 	@$(BUILD)/benchmarks/vitune_bench_dispatch $(ARGS)
 	@$(BUILD)/benchmarks/vitune_bench_cold_start $(ARGS)
+
+PYTHON ?= python3
+EMULATED := $(abspath $(BUILD))/tests/emulator/device
+python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated device; PYTHON=... one with torch tests more
+	cmake --build $(BUILD) --target vitune_shared vitune vitune_emulated_cuda vitune_emulated_nvrtc
+	@cd python && LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
+	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0 $(PYTHON) -m unittest discover -s tests -t . $(ARGS)
 
 install: $(BUILD)/build.ninja  ## install to PREFIX (default /usr/local); DESTDIR is respected
 	cmake --build $(BUILD) --target vitune vitune_shared

@@ -48,4 +48,8 @@ if(VITUNE_BUILD_COMMAND)
 endif()
 install(DIRECTORY data/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune PATTERN "*.py" EXCLUDE
         PATTERN "__pycache__" EXCLUDE)
+# `pip install PREFIX/share/vitune/python` takes the library from PREFIX.
+install(DIRECTORY python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune/python
+        PATTERN "tests" EXCLUDE PATTERN "__pycache__" EXCLUDE PATTERN ".pytest_cache" EXCLUDE
+        PATTERN "*.egg-info" EXCLUDE)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -59,7 +59,8 @@ enum {
   VITUNE_INTERNAL = 11         // a fault of the library: please report it
 };
 
-// Element types. q, k, v and out are VITUNE_BF16 or VITUNE_FP16.
+// Element types. q, k, v and out are VITUNE_BF16 or VITUNE_FP16; the other two are
+// VITUNE_UNSUPPORTED there.
 enum { VITUNE_NONE = 0, VITUNE_BF16 = 1, VITUNE_FP16 = 2, VITUNE_FP32 = 3, VITUNE_BOOL = 4 };
 
 // What serves a problem without a verified winner of its own.
@@ -67,7 +68,8 @@ enum {
   VITUNE_ON_MISS_ENVIRONMENT = 0,  // as VITUNE_MISS says; nearest if that is not set
   VITUNE_ON_MISS_NEAREST = 1,      // the tuned kernel predicted to be fastest, else a default one
   VITUNE_ON_MISS_DEFAULT = 2,      // always a default kernel
-  VITUNE_ON_MISS_COMPILE = 3,      // as nearest, and compile it even where a stored one would do
+  VITUNE_ON_MISS_COMPILE = 3,      // as nearest, but if no kernel of the best choice is stored, it
+                                   // is compiled, even where a lesser choice has a stored one
   VITUNE_ON_MISS_ERROR = 4         // VITUNE_NOT_PREPARED
 };
 
@@ -148,7 +150,7 @@ typedef struct vitune_attention_desc {
   int32_t alignment;  // vitune_prepare, vitune_query: what q, k, v, o will be aligned to, in
                       // bytes: 2, 4, 8 or 16; 0: 16. A call looks at its pointers instead
   // Sizes of the buffers in bytes, counted from the pointers; 0: not stated. What is stated is
-  // checked: a view that reaches beyond its buffer is VITUNE_INVALID_ARGUMENT.
+  // checked by every function: a view beyond its buffer is VITUNE_INVALID_ARGUMENT.
   int64_t q_bytes, k_bytes, v_bytes, o_bytes, bias_bytes, mask_bytes, lse_bytes;
 } vitune_attention_desc;
 #define VITUNE_ATTENTION_DESC_INIT                                                                 \
@@ -173,7 +175,7 @@ typedef struct vitune_selection {
   char config[512];             // "kBlockN=104 kWarps=4 ..."
   char kernel_key[72];          // 64 hexadecimal digits
   char source[32];              // where the row is: "user", "shipped"; empty for VITUNE_DEFAULT
-  char reason[512];             // one sentence: why this one, and what was passed over
+  char reason[512];             // why this one; then how many were passed over, and the first why
 } vitune_selection;
 #define VITUNE_SELECTION_INIT \
   { sizeof(vitune_selection), 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, "", "", "", "", "", "" }

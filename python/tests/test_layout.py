@@ -5,7 +5,7 @@ import random
 import unittest
 
 from vitune._errors import InvalidArgument, Unsupported
-from vitune._layout import View, contiguous_strides, fold, output_view
+from vitune._layout import View, contiguous_strides, fold, output_strides
 
 
 def permuted(shape, order):
@@ -16,6 +16,10 @@ def permuted(shape, order):
 
 def dense(*shape):
     return View(shape, contiguous_strides(shape))
+
+
+def output_view(q, v):
+    return View(q.shape, output_strides(q.shape, v.strides))
 
 
 def address(view, shape, index):
@@ -36,7 +40,7 @@ def launched(layout, leading):
 
 def expect_same_elements(test, layout, q, k, v, mask=None, grouped=1, window=None):
     """Every element that a kernel would touch is the one that the caller meant."""
-    o = output_view(q)
+    o = output_view(q, v)
     leading_shape, nq, nk, d = q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1]
     written = set()
     for leading in itertools.product(*map(range, leading_shape)):
@@ -76,7 +80,7 @@ class FoldTest(unittest.TestCase):
         q = dense(24, 196, 64)
         layout = fold(q, q, q, dense(24, 196, 196))
         self.assertEqual((layout.batch, layout.heads, layout.mask_batches), (24, 1, 24))
-        self.assertEqual(output_view(q).strides, q.strides)
+        self.assertEqual(output_view(q, q).strides, q.strides)
 
     def test_hiera_of_several_images_is_one_launch_per_image(self):
         images, windows, rows, heads, d = 3, 4, 16, 2, 32
@@ -86,7 +90,7 @@ class FoldTest(unittest.TestCase):
         self.assertEqual((layout.batch, layout.heads, layout.launches), (windows, heads, images))
         expect_same_elements(self, layout, q, q, q)
         # As Hiera goes on: x.transpose(1, 3).reshape(images, -1, heads * d), which is then no copy.
-        self.assertEqual(output_view(q).strides, (rows * windows * heads * d, d, heads * d, windows * heads * d, 1))
+        self.assertEqual(output_view(q, q).strides, (rows * windows * heads * d, d, heads * d, windows * heads * d, 1))
 
     def test_twins_folds_images_and_groups_also_for_one_image(self):
         for images in (1, 2):
@@ -94,7 +98,7 @@ class FoldTest(unittest.TestCase):
             q = View(x.shape[1:], x.strides[1:])
             layout = fold(q, q, q)
             self.assertEqual((layout.batch, layout.heads, layout.launches), (images * 9, 2, 1))
-            self.assertEqual(output_view(q).strides[1:], (49 * 64, 32, 64, 1))
+            self.assertEqual(output_view(q, q).strides[1:], (49 * 64, 32, 64, 1))
 
     def test_window_masks_are_the_batch_entry_modulo_w(self):
         q = dense(12, 3, 49, 32)

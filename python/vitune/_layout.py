@@ -75,31 +75,29 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
 
 
-def output_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """The dimensions of q as the output has them in memory, outermost first.
+def output_order(rank: int, v_strides: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions of the output as they are in memory, outermost first.
 
-    Rank 4 is [batch, rows, heads, d], so that joining the heads costs nothing. Rank 5 follows q's own order where
-    q's rows lie outside of another dimension (views of a projection), else rows move outside of the third
-    dimension. Ranks 2 and 3 are contiguous.
+    Rank 4 is [batch, rows, heads, d], so that joining the heads costs nothing. Rank 5 follows v's own order where v's
+    rows lie outside of another dimension (views of a projection), else rows move outside of the third dimension. Ranks
+    2 and 3 are contiguous.
     """
-    rank = len(shape)
     if rank < 4:
         return tuple(range(rank))
     if rank == 5:
-        order = sorted(range(4), key=lambda i: -strides[i])
+        order = sorted(range(4), key=lambda i: -v_strides[i])
         if order[-1] != 3:
             return (*order, 4)
     return (*range(rank - 3), rank - 2, rank - 3, rank - 1)
 
 
-def output_view(q: View) -> View:
-    """The output that output_order() describes: q's shape, dense memory."""
-    order = output_order(q.shape, q.strides)
-    dense = contiguous_strides([q.shape[i] for i in order])
-    strides = [0] * len(order)
-    for position, dimension in enumerate(order):
-        strides[dimension] = dense[position]
-    return View(q.shape, tuple(strides))
+def output_strides(q_shape: Sequence[int], v_strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides of the output, which has q's shape: dense memory in output_order()."""
+    strides, step = [0] * len(q_shape), 1
+    for dimension in reversed(output_order(len(q_shape), v_strides)):
+        strides[dimension] = step
+        step = step * q_shape[dimension]
+    return tuple(strides)
 
 
 def _expanded(view: View, shape: tuple[int, ...], what: str) -> View:
@@ -238,13 +236,14 @@ def fold(q: View, k: View, v: View, mask: View | None = None, *, enable_gqa: boo
     Raises InvalidArgument for shapes that contradict each other, Unsupported for what the kernels do not do.
     """
     _check_shapes(q, k, v, enable_gqa)
+    own_strides = v.strides  # of a broadcast v too: what a compiler sees
     grouped = enable_gqa and k.shape[-3] != q.shape[-3]
     if grouped:
         q, k, v = _grouped(q, k, v)
     else:
         leading = _leading_shape((q, k, v), "qkv")
         q, k, v = (_expanded(x, leading + x.shape[-2:], name) for x, name in zip((q, k, v), "qkv"))
-    o, window = output_view(q), 0
+    o, window = View(q.shape, output_strides(q.shape, own_strides)), 0
     if mask is not None:
         scores = (*q.shape[:-1], k.shape[-2])
         if window_masks and len(mask.shape) == len(scores) == 4 and 1 < mask.shape[0] < scores[0] \

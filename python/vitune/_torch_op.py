@@ -19,7 +19,7 @@ from torch import Tensor
 from . import _structs
 from ._context import AttentionDesc, Context, Selection
 from ._errors import InvalidArgument, Unsupported, VituneError
-from ._layout import View, fold, output_order
+from ._layout import View, fold, output_strides
 from ._library import check
 
 _DTYPES = {torch.bfloat16: _structs.BF16, torch.float16: _structs.FP16}
@@ -114,8 +114,8 @@ class Plan(NamedTuple):
     by_reference: Any  # of desc, kept alive by it
     launches: int
     steps: tuple[int, ...]  # bytes from one launch to the next of q, k, v, mask, out, lse
-    out_shape: tuple[int, ...]  # in memory
-    out_order: Optional[tuple[int, ...]]  # permutation of the memory to [..., heads, nq, d]; None: none
+    out_shape: tuple[int, ...]
+    out_strides: tuple[int, ...]
     lse_shape: Optional[tuple[int, ...]]  # in memory; None: not wanted
     lse_order: tuple[int, ...]
     is_empty: bool
@@ -166,13 +166,10 @@ def make_plan(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal
         setattr(desc, f"{kind}_type", _MASK_DTYPES[mask.dtype] if bias else _structs.BOOL)
         setattr(desc, f"{kind}_batches", layout.mask_batches)
         setattr(desc, f"{kind}_strides", (ctypes.c_int64 * 4)(*layout.mask))
-    order = output_order(q.shape, q.stride())
-    inverse = tuple(order.index(i) for i in range(len(order)))
     sizes = (2, 2, 2, 0 if mask is None else mask.element_size(), 2, 4)
     return Plan(desc, ctypes.byref(desc), layout.launches, tuple(a * b for a, b in zip(layout.steps, sizes)),
-                tuple(q.shape[i] for i in order), None if inverse == tuple(range(len(order))) else inverse,
-                layout.lse_shape if return_lse else None, layout.lse_order,
-                is_empty=0 in q.shape or layout.nk == 0, bias=bias)
+                tuple(q.shape), output_strides(q.shape, v.stride()), layout.lse_shape if return_lse else None,
+                layout.lse_order, is_empty=0 in q.shape or layout.nk == 0, bias=bias)
 
 
 def _plan_of(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], *rest: Any) -> Plan:
@@ -224,16 +221,11 @@ def launch_pointers(context: Context, plan: Plan, pointers: tuple, stream: int) 
                                        for pointer, step in zip((q, k, v, mask, out, lse), plan.steps))
 
 
-def _empty_output(plan: Plan, q: Tensor) -> Tensor:
-    out = torch.empty(plan.out_shape, dtype=q.dtype, device=q.device)
-    return out if plan.out_order is None else out.permute(plan.out_order)
-
-
 def run(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], enable_gqa: bool,
         return_lse: bool, window_masks: bool) -> tuple[Tensor, Optional[Tensor]]:
     """Attention on the current stream: (out, lse or None). Raises VituneError."""
     plan = _plan_of(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks)
-    out = _empty_output(plan, q)
+    out = torch.empty_strided(plan.out_shape, plan.out_strides, dtype=q.dtype, device=q.device)
     lse = None if plan.lse_shape is None else torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
     if plan.is_empty:
         # No key at all is a row without any key; PyTorch gives the same.
@@ -275,7 +267,7 @@ def attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], i
     if not fall_back:
         return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, True)[0]
     out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
-    promised = _fake_output(q)  # what a compiler was told
+    promised = _fake_output(q, v)  # what a compiler was told
     if out.stride() != promised.stride():
         return promised.copy_(out)
     return out
@@ -287,20 +279,18 @@ def attention_lse_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor
     return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, True, True)
 
 
-def _fake_output(q: Tensor) -> Tensor:
-    order = output_order(q.shape, q.stride())
-    out = q.new_empty([q.shape[i] for i in order])
-    return out if len(order) < 4 else out.permute([order.index(i) for i in range(len(order))])
+def _fake_output(q: Tensor, v: Tensor) -> Tensor:
+    return q.new_empty_strided(q.shape, output_strides(q.shape, v.stride()))
 
 
 @attention_op.register_fake
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
-    return _fake_output(q)
+    return _fake_output(q, v)
 
 
 @attention_lse_op.register_fake
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
-    return _fake_output(q), q.new_empty(q.shape[:-1], dtype=torch.float32)
+    return _fake_output(q, v), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 # --- what vitune/__init__.py offers
@@ -311,18 +301,22 @@ def is_on_gpu(tensor: Tensor) -> bool:
     return tensor.is_cuda
 
 
-def needs_gradient(*tensors: Optional[Tensor]) -> bool:
+def needs_gradient(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> bool:
     """Whether a backward pass would come this way."""
-    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+    return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad
+                                        or (mask is not None and mask.requires_grad))
 
 
-def may_launch_directly(*tensors: Optional[Tensor]) -> bool:
+_PLAIN = frozenset((Tensor, torch.nn.Parameter))
+
+
+def may_launch_directly(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> bool:
     """Whether nothing (a compiler, a tracer, a transform, a subclass) must see the call as an operator."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None or torch._C._get_tracing_state() is not None:
         return False
-    return all(tensor is None or type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
+    return type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN and (mask is None or type(mask) in _PLAIN)
 
 
 def widened(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ the first time that a reason is met.
 from __future__ import annotations
 
 import dataclasses
+import threading
+import types
 from typing import Any, Optional
 
 import torch
@@ -31,7 +33,7 @@ class Stats:
 
     ``served`` and ``fallbacks`` count calls, the other three launches: a call of rank 5 whose views do not fold makes one
     launch per image. Replays of a CUDA graph are not seen. A compiled model counts a fallback that is decided by
-    types or shapes once, when it is compiled.
+    types or shapes when it is compiled, not at every call.
     """
 
     served: int  #: calls that vitune answered, also those of vitune.attention()
@@ -84,7 +86,7 @@ def _fall_back(reason: str) -> bool:
 def _reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: float) -> Optional[str]:
     """Why types and shapes alone rule vitune out; None if they do not."""
     for tensor in (q, k, v, mask):
-        if tensor is not None and (tensor.is_nested or is_traceable_wrapper_subclass(tensor)):
+        if tensor is not None and (tensor.is_nested or (type(tensor) is not Tensor and is_traceable_wrapper_subclass(tensor))):
             return f"a tensor of class {type(tensor).__name__}"
     if not _torch_op.is_on_gpu(q):
         return f"device {q.device.type}"
@@ -125,14 +127,51 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Te
     return _torch_op.attention_op(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
 
 
-_original = torch.nn.functional.scaled_dot_product_attention
+_functional = torch.nn.functional
+_original = _functional.scaled_dot_product_attention
+_multi_head = _functional.multi_head_attention_forward
+# nn.MultiheadAttention's function is asked about as a whole, and what it calls itself then is not: this is the same
+# function with our attention in its globals.
+_globals = {**vars(_functional), "scaled_dot_product_attention": _attention}
+del _globals["__name__"]  # else compilers take these globals for those of the module
+_our_multi_head = types.FunctionType(_multi_head.__code__, _globals, _multi_head.__name__, _multi_head.__defaults__,
+                                     _multi_head.__closure__)
+_our_multi_head.__kwdefaults__ = _multi_head.__kwdefaults__
 
 
 class _Mode(TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
+    def __torch_function__(self, function, classes, args=(), kwargs=None):
         if function is _original:
             return _attention(*args, **(kwargs or {}))
-        return function(*args, **(kwargs or {}))
+        if function is _multi_head:
+            function = _our_multi_head
+        return function(*args, **kwargs) if kwargs else function(*args)
+
+
+class _FusedLayers:
+    """PyTorch's fused path of nn.MultiheadAttention and nn.TransformerEncoderLayer, which attends by itself: off while any
+    thread is inside enabled(). Eager calls do not take it in a mode anyway; compiled ones would, unseen."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = True
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._before = torch.backends.mha.get_fastpath_enabled()
+                torch.backends.mha.set_fastpath_enabled(False)
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                torch.backends.mha.set_fastpath_enabled(self._before)
+
+
+_fused_layers = _FusedLayers()
 
 
 class enabled(_Mode):
@@ -145,3 +184,11 @@ class enabled(_Mode):
     def __init__(self) -> None:
         library()
         super().__init__()
+
+    def __enter__(self) -> "enabled":
+        _fused_layers.enter()
+        return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        _fused_layers.leave()

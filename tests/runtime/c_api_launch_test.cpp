@@ -162,6 +162,34 @@ TEST_F(CApiLaunchTest, AProblemIsKnownAgainHoweverItIsDescribed) {
   EXPECT_EQ(stats(context).exact_calls, 3u);
 }
 
+// Each description has a place of its own in the table of calls; a new winner must reach them all.
+TEST_F(CApiLaunchTest, ANewWinnerServesEveryDescriptionOfItsProblem) {
+  const StoredKernel standard = default_kernel(kVitB, 1), winner = make_kernel(kVitB, 2);
+  put_binary(database(), standard);
+  const Context context = make_context();
+  const Tensors t = tensors_of(kVitB);
+  const vitune_attention_desc spelled_out = desc_of(kVitB);
+  vitune_attention_desc usual = spelled_out;
+  usual.scale = 0;
+  ASSERT_NE(spelled_out.scale, 0);
+  const auto image_run = [&](const vitune_attention_desc& desc) {
+    mock_->clear_log();
+    EXPECT_STATUS(VITUNE_OK, forward(context, desc, t));
+    return mock_->launches().at(0).image;
+  };
+  for (int call = 0; call < 2; ++call) {
+    EXPECT_EQ(image_run(spelled_out), standard.image_id());
+    EXPECT_EQ(image_run(usual), standard.image_id());
+  }
+  promote(database(), winner);
+  std::int32_t changed = 0;
+  ASSERT_STATUS(VITUNE_OK, vitune_context_refresh(context.get(), &changed));
+  EXPECT_EQ(changed, 1);
+  EXPECT_EQ(image_run(spelled_out), winner.image_id());
+  EXPECT_EQ(image_run(usual), winner.image_id());
+  EXPECT_EQ(calls_of("cuPointerGetAttribute"), 0) << "the pointers were asked about before";
+}
+
 // Rows of unused tensors' strides and neighbours in the table do not mix problems up.
 TEST_F(CApiLaunchTest, ManyProblemsKeepTheirOwnParameters) {
   std::vector<StoredKernel> kernels;

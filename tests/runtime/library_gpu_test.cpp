@@ -88,11 +88,11 @@ std::string capture_and_replay(const std::shared_ptr<const CudaDriver>& driver,
     }
     lane.graph.reset();
     if (i >= graphs) continue;
-    lane.call.clear(lane.stream);
     vitune_status status = VITUNE_OK;
     lane.graph.emplace(*driver, lane.stream,
                        [&] { status = lane.call.forward(context, lane.stream); });
     if (status != VITUNE_OK) wrong = vitune_last_error();
+    lane.call.clear(lane.stream);  // also what the capture may have run already
     lane.graph->launch(lane.stream);
   }
   for (const Lane& lane : lanes) lane.stream.synchronize();

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -33,10 +32,14 @@ std::set<std::string> declared_functions() {
   std::ostringstream content;
   content << header.rdbuf();
   const std::string text = content.str();
-  const std::regex declaration(R"(VITUNE_API\s[^;(]*?(vitune_\w+)\()");
+  // The word before the first parenthesis after each mark, "vitune_version(" of
+  // "VITUNE_API int32_t vitune_version(void)"; the mark's own definitions have a line end there.
   std::set<std::string> names;
-  for (std::sregex_iterator it(text.begin(), text.end(), declaration), end; it != end; ++it) {
-    names.insert((*it)[1]);
+  const std::string mark = "\nVITUNE_API ";
+  for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; ++at) {
+    const std::size_t end = text.find('(', at);
+    const std::size_t start = text.find_last_of(" *", end) + 1;
+    names.insert(text.substr(start, end - start));
   }
   return names;
 }

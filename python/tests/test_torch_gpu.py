@@ -1,0 +1,163 @@
+# python/tests/test_torch_gpu.py -- The package on a GPU: values, streams, graphs, compiled models, real models of timm.
+import copy
+import os
+import subprocess
+import sys
+import unittest
+
+import vitune
+
+from .support import ROOT, needs_library, needs_torch, torch
+
+if torch is not None:
+    import torch.nn.functional as F
+
+    from .torch_cases import Block, cases, expect_right, packed, reference
+
+try:
+    import timm
+except ImportError:
+    timm = None
+
+HAS_GPU = torch is not None and "emulator" not in os.environ.get("LD_LIBRARY_PATH", "") and torch.cuda.is_available()
+needs_gpu = unittest.skipUnless(HAS_GPU, "no GPU, or PyTorch without CUDA")
+MODELS = ("vit_base_patch16_224", "beit_base_patch16_224", "swin_tiny_patch4_window7_224", "samvit_base_patch16",
+          "vit_so400m_patch14_siglip_384")
+
+
+@needs_library
+@needs_torch
+@needs_gpu
+class AttentionGpuTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+        vitune.torch.reset_stats()
+
+    def test_every_kind_of_call_is_that_of_the_reference(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            for name, (q, k, v, keywords) in cases("cuda", dtype).items():
+                with self.subTest(name, dtype=dtype), torch.no_grad():
+                    out, lse = vitune.attention(q, k, v, **keywords, return_lse=True)
+                    wanted, wanted_lse = reference(q, k, v, **keywords)
+                    expect_right(self, out, wanted, dtype)
+                    torch.testing.assert_close(lse.double(), wanted_lse, atol=0.02, rtol=0.01)
+
+    def test_the_operators_pass_opcheck(self):
+        for name, (q, k, v, keywords) in cases("cuda", torch.bfloat16).items():
+            if name == "one head of keys for all":
+                continue  # vitune.attention() widens q before the operator
+            words = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False, **keywords}
+            with self.subTest(name):
+                torch.library.opcheck(torch.ops.vitune.attention.default, (q, k, v, *words.values(), False))
+                torch.library.opcheck(torch.ops.vitune.attention_lse.default, (q, k, v, *words.values()))
+
+    def test_more_windows_than_a_grid_has_rows(self):
+        q, k, v = packed(70000, 16, 1, 16, device="cuda", dtype=torch.bfloat16)
+        expect_right(self, vitune.attention(q, k, v), reference(q, k, v)[0], torch.bfloat16)
+
+    def test_the_callers_stream_is_used(self):
+        q, k, v = packed(8, 197, 12, 64, device="cuda", dtype=torch.bfloat16)
+        wanted = reference(q, k, v)[0]
+        side = torch.cuda.Stream()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(200_000_000)
+            late = q + 0  # not there for a tenth of a second: another stream would read what was there before
+            out = vitune.attention(late, k, v)
+        side.synchronize()
+        expect_right(self, out, wanted, torch.bfloat16)
+
+    def test_a_captured_graph_replays_with_new_data(self):
+        q, k, v = packed(8, 197, 12, 64, device="cuda", dtype=torch.bfloat16)
+        vitune.attention(q, k, v)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = vitune.attention(q, k, v)
+        for _ in range(2):
+            v.normal_()
+            graph.replay()
+            expect_right(self, out, reference(q, k, v)[0], torch.bfloat16)
+
+    def test_an_unprepared_problem_in_a_capture_is_not_prepared(self):
+        q, k, v = packed(3, 61, 5, 40, device="cuda", dtype=torch.bfloat16)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            with self.assertRaises(vitune.NotPrepared):
+                vitune.attention(q, k, v)
+            out = v + 1
+        graph.replay()
+        torch.testing.assert_close(out, v + 1)
+
+    def test_a_compiled_model_is_one_graph_and_may_use_cuda_graphs(self):
+        block = Block(heads=12, d=64).to("cuda", torch.bfloat16).eval()
+        x = torch.randn(4, 197, 768, device="cuda", dtype=torch.bfloat16)
+        with torch.no_grad():
+            wanted = block(x)
+            for mode in ("default", "reduce-overhead"):
+                torch._dynamo.reset()
+                vitune.torch.reset_stats()
+                compiled = torch.compile(block, fullgraph=True, mode=mode)
+                with self.subTest(mode), vitune.torch.enabled():
+                    for _ in range(4):
+                        torch.testing.assert_close(compiled(x).clone(), wanted, atol=0.03, rtol=0.03)
+                    self.assertGreaterEqual(vitune.torch.stats().served, 1)
+                    self.assertEqual(vitune.torch.stats().fallbacks, 0)
+
+    def test_autocast_serves_what_torch_would_have_cast(self):
+        block = Block(heads=4, d=32).cuda().eval()
+        x = torch.randn(2, 50, 128, device="cuda")
+        with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+            wanted = block(x)
+            with vitune.torch.enabled():
+                got = block(x)
+        torch.testing.assert_close(got, wanted, atol=0.03, rtol=0.03)
+        self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (1, 0))
+
+    def test_tensors_of_the_cpu_fall_back(self):
+        q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)
+        with vitune.torch.enabled():
+            torch.testing.assert_close(F.scaled_dot_product_attention(q, q, q), reference(q, q, q)[0].bfloat16(), atol=0.02,
+                                       rtol=0.02)
+        self.assertEqual(vitune.torch.stats().reasons, {"device cpu": 1})
+
+    def test_explain_names_the_kernel(self):
+        q, k, v = packed(2, 50, 2, 64, device="cuda", dtype=torch.bfloat16)
+        selection = vitune.explain(q, k, v)
+        self.assertIn(selection.outcome, ("exact", "nearest", "default"))
+        self.assertEqual(selection.problem, vitune.problem_text(q, k, v))
+
+    def test_a_child_process_of_a_fork_is_told(self):
+        program = ("import os, sys, torch, vitune; from vitune import _torch_op\n"
+                   "q = torch.randn(1, 1, 8, 16, device='cuda').half(); vitune.attention(q, q, q)\n"
+                   "pid = os.fork()\n"
+                   "if pid == 0:\n    os._exit(len(_torch_op.contexts()))\n"
+                   "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n")
+        subprocess.run([sys.executable, "-c", program], check=True,
+                       env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, timeout=300)
+
+
+@needs_library
+@needs_torch
+@needs_gpu
+@unittest.skipIf(timm is None, "timm is not installed")
+class TimmGpuTest(unittest.TestCase):
+    def test_models_are_served_whole_and_as_close_to_fp32_as_torch_is(self):
+        timm.layers.set_fused_attn(True)
+        for name in MODELS:
+            with self.subTest(name), torch.no_grad():
+                torch.manual_seed(3)
+                model = timm.create_model(name, pretrained=False).eval().cuda()
+                for parameter in model.parameters():
+                    if not parameter.any():
+                        parameter.normal_(std=0.02)
+                images = torch.randn(2, *model.default_cfg["input_size"], device="cuda")
+                exact = model(images)
+                half = copy.deepcopy(model).bfloat16()
+                torchs = half(images.bfloat16()).float()
+                vitune.torch.reset_stats()
+                with vitune.torch.enabled():
+                    ours = half(images.bfloat16()).float()
+                stats = vitune.torch.stats()
+                self.assertGreater(stats.served, 0)
+                self.assertEqual(stats.fallbacks, 0, stats)
+                self.assertLessEqual((ours - exact).abs().max(), 2 * (torchs - exact).abs().max())

@@ -1,0 +1,332 @@
+# python/tests/test_torch_host.py -- The PyTorch side without a GPU: fake tensors, and the emulated device.
+"""On the emulated device tensors stay on the CPU: only the launch is replaced, by one that copies their memory to the
+device, launches there what the package planned, and copies the output back.
+"""
+import unittest
+import warnings
+from unittest import mock
+
+import vitune
+
+from .support import DEVICE, needs_device, needs_library, needs_torch, torch
+
+if torch is not None:
+    import torch.nn.functional as F
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from vitune import _torch_op
+
+    from .torch_cases import Block, cases, expect_right, packed, reference
+
+    @_torch_op.attention_op.register_kernel("cpu")
+    def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
+        return _torch_op.attention_op._init_fn(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back)
+
+    @_torch_op.attention_lse_op.register_kernel("cpu")
+    def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
+        return _torch_op.attention_lse_op._init_fn(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+
+
+def storage_of(tensor):
+    """A tensor's whole memory, as bytes that share it."""
+    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+
+
+def launch_staged(plan, q, k, v, mask, out, lse):
+    """What _torch_op.launch() does, with tensors of the CPU."""
+    staged, pointers = {}, []
+    for tensor in (q, k, v, mask, out, lse):
+        if tensor is None:
+            pointers.append(None)
+            continue
+        place = tensor.untyped_storage().data_ptr()
+        if place not in staged:
+            staged[place] = DEVICE.upload(storage_of(tensor).numpy().tobytes())
+        pointers.append(staged[place] + tensor.data_ptr() - place)
+    _torch_op.launch_pointers(_torch_op.context_of(0), plan, tuple(pointers), 0)
+    for tensor in (out, lse):
+        if tensor is not None:
+            bytes_ = storage_of(tensor)
+            data = DEVICE.download(staged[bytes_.data_ptr()], bytes_.numel())
+            bytes_.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+
+
+@needs_torch
+class TorchTest(unittest.TestCase):
+    """CPU tensors count as being on the GPU, as far as the package is concerned."""
+
+    def setUp(self):
+        torch.manual_seed(1)
+        for name, value in (("launch", launch_staged), ("is_on_gpu", lambda tensor: True)):
+            patch = mock.patch.object(_torch_op, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        _torch_op.counters.warned.clear()
+        vitune.torch.reset_stats()
+        _torch_op._plans.clear()
+
+
+@needs_library
+@needs_torch
+class FakeTensorTest(unittest.TestCase):
+    def test_outputs_are_bnhd_and_the_lse_is_contiguous(self):
+        with FakeTensorMode(), torch.no_grad():
+            q, k, v = packed(2, 197, 12, 64, device="cuda", dtype=torch.bfloat16)
+            out, lse = vitune.attention(q, k, v, return_lse=True)
+        self.assertEqual((tuple(out.shape), out.stride()), ((2, 12, 197, 64), (197 * 768, 64, 768, 1)))
+        self.assertEqual((tuple(lse.shape), lse.dtype, lse.device.type), ((2, 12, 197), torch.float32, "cuda"))
+
+    def test_problem_texts_are_read_off_meta_tensors(self):
+        kind = {"device": "meta", "dtype": torch.bfloat16}
+        q, k, v = packed(32, 197, 12, 64, **kind)
+        window = packed(2048, 49, 3, 32, **kind)
+        hiera = torch.empty(64, 16, 49, 3, 2, 96, **kind).permute(3, 0, 4, 2, 1, 5).unbind(0)
+        bias = torch.empty(1, 3, 49, 49, **kind)
+        cases_ = [
+            ((q, k, v), {}, "b=32 h=12 nq=197 nk=197 d=64 layout=packed"),
+            ((q, k, v), {"is_causal": True}, "b=32 h=12 nq=197 nk=197 d=64 layout=packed causal"),
+            (window, {"attn_mask": bias}, "b=2048 h=3 nq=49 nk=49 d=32 layout=packed bias=bf16:1x3x49x49"),
+            (window, {"attn_mask": torch.empty(64, 1, 49, 49, device="meta", dtype=torch.bool)},
+             "b=2048 h=3 nq=49 nk=49 d=32 layout=packed mask=bool:64x1x49x49"),
+            (hiera, {}, "b=49 h=2 nq=16 nk=16 d=96 q=@576,96,28224 k=@576,96,28224 v=@576,96,28224 o=@192,96,9408"),
+        ]
+        for tensors, keywords, text in cases_:
+            self.assertEqual(vitune.problem_text(*tensors, **keywords), f"attention bf16 {text}")
+
+    def test_cpu_tensors_are_refused_with_what_to_do(self):
+        q = torch.randn(1, 1, 4, 8, dtype=torch.bfloat16)
+        with self.assertRaisesRegex(vitune.Unsupported, "q is on cpu"):
+            vitune.attention(q, q, q)
+
+    def test_gradients_are_refused_and_no_grad_is_not(self):
+        with FakeTensorMode():
+            q = torch.empty(1, 1, 4, 8, dtype=torch.bfloat16, device="cuda", requires_grad=True)
+            with self.assertRaisesRegex(vitune.Unsupported, "no backward pass"):
+                vitune.attention(q, q, q)
+            with torch.no_grad():
+                self.assertEqual(vitune.attention(q, q, q).shape, q.shape)
+
+    def test_types_and_devices_that_contradict_are_named(self):
+        half = torch.empty(1, 1, 4, 8, dtype=torch.float16, device="meta")
+        cases_ = [
+            ((half.float(),) * 3, {}, vitune.Unsupported, "dtype float32"),
+            ((half, half.bfloat16(), half), {}, vitune.InvalidArgument, "dtypes float16, bfloat16 and float16"),
+            ((half, torch.empty_like(half, device="cpu"), half), {}, vitune.InvalidArgument, "k is on cpu"),
+            ((half,) * 3, {"attn_mask": half, "is_causal": True}, vitune.InvalidArgument, "exclude each other"),
+            ((half,) * 3, {"attn_mask": half.int()}, vitune.Unsupported, "attn_mask of dtype int32"),
+            ((half,) * 3, {"scale": 0.0}, vitune.Unsupported, "scale 0"),
+        ]
+        for tensors, keywords, error, words in cases_:
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                vitune.problem_text(*tensors, **keywords)
+
+
+@needs_device
+class EmulatedTorchTest(TorchTest):
+    def test_every_kind_of_call_is_that_of_the_reference(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            for name, (q, k, v, keywords) in cases("cpu", dtype).items():
+                with self.subTest(name, dtype=dtype), torch.no_grad():
+                    copies = [x.clone() for x in (q, k, v)]
+                    out, lse = vitune.attention(q, k, v, **keywords, return_lse=True)
+                    wanted, wanted_lse = reference(q, k, v, **keywords)
+                    expect_right(self, out, wanted, dtype)
+                    torch.testing.assert_close(lse.double(), wanted_lse, atol=0.02, rtol=0.01)
+                    self.assertTrue(lse.is_contiguous())
+                    self.assertTrue(all(torch.equal(a, b) for a, b in zip((q, k, v), copies)), "an input was written")
+
+    def test_window_masks_repeat_over_the_batch(self):
+        q, k, v = packed(6, 9, 2, 16, dtype=torch.bfloat16)
+        mask = torch.rand(3, 1, 9, 9) > 0.3
+        mask[..., 0] = True
+        wanted, _ = reference(q, k, v, attn_mask=mask.repeat(2, 1, 1, 1))
+        expect_right(self, vitune.attention(q, k, v, mask), wanted, torch.bfloat16)
+
+    def test_the_operator_keeps_what_its_fake_promises(self):
+        for name, (q, k, v, keywords) in cases("cpu", torch.bfloat16).items():
+            words = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False, **keywords}
+            with self.subTest(name):
+                q = _torch_op.widened(q, k, v)
+                torch.library.opcheck(_torch_op.attention_op, (q, k, v, *words.values(), False),
+                                      test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"))
+                torch.library.opcheck(_torch_op.attention_lse_op, (q, k, v, *words.values()),
+                                      test_utils=("test_schema", "test_faketensor"))
+
+    def test_enabled_serves_a_model_and_gives_back_afterwards(self):
+        block = Block().bfloat16().eval()
+        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
+        with torch.no_grad():
+            wanted = block(x)
+            with vitune.torch.enabled():
+                got = block(x)
+            block(x)
+        torch.testing.assert_close(got, wanted, atol=0.03, rtol=0.03)
+        stats = vitune.torch.stats()
+        self.assertEqual((stats.served, stats.default, stats.fallbacks), (1, 1, 0))
+
+    def test_multi_head_attention_and_encoder_layers_are_served(self):
+        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
+        causal = torch.nn.Transformer.generate_square_subsequent_mask(9, dtype=torch.bfloat16)
+        heads = torch.nn.MultiheadAttention(32, 2, batch_first=True).bfloat16().eval()
+        layer = torch.nn.TransformerEncoderLayer(32, 2, 64, batch_first=True).bfloat16().eval()
+        for name, call in (("heads", lambda: heads(x, x, x, need_weights=False)[0]), ("layer", lambda: layer(x)),
+                           ("mask", lambda: layer(x, src_mask=causal))):
+            with self.subTest(name), torch.no_grad():
+                vitune.torch.reset_stats()
+                wanted = call()
+                with vitune.torch.enabled():
+                    got = call()
+                torch.testing.assert_close(got, wanted, atol=0.05, rtol=0.05)
+                self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (1, 0))
+
+    def test_compiled_encoder_layers_are_served(self):
+        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
+        heads = torch.nn.MultiheadAttention(32, 2, batch_first=True).bfloat16().eval()
+        layer = torch.nn.TransformerEncoderLayer(32, 2, 64, batch_first=True).bfloat16().eval()
+        for name, call in (("heads", lambda: heads(x, x, x, need_weights=False)[0]), ("layer", lambda: layer(x))):
+            with self.subTest(name), torch.no_grad():
+                torch._dynamo.reset()
+                vitune.torch.reset_stats()
+                wanted = call()
+                compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+                compiled()  # outside of enabled(), with PyTorch's fused path
+                with vitune.torch.enabled():
+                    got = compiled()
+                torch.testing.assert_close(got, wanted, atol=0.05, rtol=0.05)
+                self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (1, 0))
+
+    def test_enabled_may_be_nested_and_leaves_torch_as_it_was(self):
+        q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)
+        once = vitune.torch.enabled()
+        for _ in range(2):
+            with once, vitune.torch.enabled():
+                F.scaled_dot_product_attention(q, q, q)
+                self.assertFalse(torch.backends.mha.get_fastpath_enabled())
+        with self.assertRaises(KeyError), once:
+            raise KeyError
+        self.assertTrue(torch.backends.mha.get_fastpath_enabled())
+        F.scaled_dot_product_attention(q, q, q)
+        self.assertEqual(vitune.torch.stats().served, 2)
+
+    def test_a_compiled_model_is_served_in_one_graph(self):
+        block = Block().bfloat16().eval()
+        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
+        torch._dynamo.reset()
+        compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+        with torch.no_grad():
+            wanted = block(x)
+            with vitune.torch.enabled():
+                got = compiled(x)
+                compiled(x)
+            self.assertEqual(vitune.torch.stats().served, 2)
+            compiled(x)  # compiled anew, since outside of enabled()
+        self.assertEqual(vitune.torch.stats().served, 2)
+        torch.testing.assert_close(got, wanted, atol=0.03, rtol=0.03)
+
+    def test_attention_compiles_in_one_graph_with_dynamic_shapes(self):
+        torch._dynamo.reset()
+        function = torch.compile(lambda q, k, v: vitune.attention(q, k, v).transpose(1, 2).flatten(2) * 2, fullgraph=True,
+                                 backend="aot_eager", dynamic=True)
+        for rows in (9, 12, 17):
+            q, k, v = packed(2, rows, 3, 16, dtype=torch.bfloat16)
+            with torch.no_grad():
+                out = function(q, k, v)
+            wanted = reference(q, k, v)[0].transpose(1, 2).flatten(2) * 2
+            expect_right(self, out / 2, wanted / 2, torch.bfloat16)
+        self.assertEqual(vitune.torch.stats().served, 3)
+
+    def test_what_is_not_served_is_torchs_and_counted_and_warned_about_once(self):
+        half = dict(dtype=torch.bfloat16)
+        small = torch.randn(1, 2, 4, 16, **half)
+        cases_ = [
+            ("dropout", (small,) * 3, {"dropout_p": 0.5}),
+            ("dtype float32: the kernels take bfloat16 and float16", (small.float(),) * 3, {}),
+            ("head size 136 is above 128", (torch.randn(1, 2, 4, 136, **half),) * 3, {}),
+            ("head size 12 is no multiple of 8", (torch.randn(1, 2, 4, 12, **half),) * 3, {}),
+            ("requires_grad", (small.clone().requires_grad_(),) * 3, {}),
+            ("rank 6", (small[None, None],) * 3, {}),
+            ("the last dimension of q is not contiguous", (torch.randn(1, 2, 16, 4, **half).mT, small, small), {}),
+            ("v has head size 8 and q 16", (small, small, small[..., :8]), {}),
+        ]
+        for reason, tensors, keywords in cases_:
+            with self.subTest(reason), vitune.torch.enabled():
+                vitune.torch.reset_stats()
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    out = F.scaled_dot_product_attention(*tensors, **keywords)
+                    F.scaled_dot_product_attention(*tensors, **keywords)
+                stats = vitune.torch.stats()
+                self.assertEqual((stats.served, stats.fallbacks), (0, 2))
+                self.assertTrue(next(iter(stats.reasons)).startswith(reason), stats.reasons)
+                self.assertEqual([w.category for w in caught], [vitune.torch.FallbackWarning])
+                self.assertIn(reason, str(caught[0].message))
+                if not keywords:
+                    with torch._C.DisableTorchFunction():
+                        torch.testing.assert_close(out, F.scaled_dot_product_attention(*tensors))
+
+    def test_a_fallback_inside_a_compiled_model_is_counted_and_right(self):
+        torch._dynamo.reset()
+        block = Block(heads=1, d=136).bfloat16().eval()
+        x = torch.randn(2, 5, 136, dtype=torch.bfloat16)
+        compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+        with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            wanted = block(x)
+            with vitune.torch.enabled():
+                torch.testing.assert_close(compiled(x), wanted)
+        self.assertEqual(list(vitune.torch.stats().reasons), ["head size 136 is above 128"])
+        self.assertEqual(sum(w.category is vitune.torch.FallbackWarning for w in caught), 1)
+
+    def test_contradictory_calls_are_answered_or_refused_by_torch(self):
+        q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)
+        no_broadcast = torch.ones(3, 1, 4, 4, dtype=torch.bool)
+        with vitune.torch.enabled(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with self.assertRaises(RuntimeError) as caught:
+                F.scaled_dot_product_attention(q, q, q, no_broadcast)
+            self.assertNotIsInstance(caught.exception, vitune.VituneError)
+        window = torch.ones(2, 1, 4, 4, dtype=torch.bool)
+        with vitune.torch.enabled(), warnings.catch_warnings(), self.assertRaises(RuntimeError):
+            warnings.simplefilter("ignore")
+            F.scaled_dot_product_attention(*(q.repeat(4, 1, 1, 1),) * 3, window)
+        self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (0, 2))
+
+    def test_what_the_library_refuses_goes_to_torch(self):
+        q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)
+
+        def refuse(*_):
+            raise vitune.VituneError("libnvrtc cannot be opened", 5)
+        with mock.patch.object(_torch_op, "launch", refuse), vitune.torch.enabled(), \
+                warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            out = F.scaled_dot_product_attention(q, q, q)
+        torch.testing.assert_close(out, F.scaled_dot_product_attention(q, q, q))
+        self.assertEqual(vitune.torch.stats().reasons, {"VITUNE_NO_COMPILER: libnvrtc cannot be opened": 1})
+        self.assertEqual(len(caught), 1)
+
+    def test_prepare_runs_one_pass_and_says_what_it_did(self):
+        block = Block().bfloat16().eval()
+        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
+        for sample in (x, (x,), {"x": x}, (x, torch.zeros(9, 9, dtype=torch.bfloat16))):
+            stats = vitune.prepare(block, sample)
+            self.assertEqual((stats.served, stats.fallbacks), (1, 0))
+        self.assertEqual(vitune.torch.stats().served, 4)
+
+    def test_explain_names_the_kernel(self):
+        q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
+        with mock.patch.object(torch.Tensor, "get_device", lambda self: 0):
+            selection = vitune.explain(q, k, v)
+        self.assertEqual(selection.problem, vitune.problem_text(q, k, v))
+        self.assertEqual(selection.outcome, "default")
+        self.assertIn("default", str(selection))
+
+    def test_plans_are_made_once_and_do_not_grow_without_end(self):
+        q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
+        with mock.patch.object(_torch_op, "make_plan", wraps=_torch_op.make_plan) as made:
+            for _ in range(3):
+                vitune.attention(q, k, v)
+            self.assertEqual(made.call_count, 1)
+        with mock.patch.object(_torch_op, "_MAX_PLANS", 2):
+            for rows in (3, 4, 5, 6, 7):
+                vitune.attention(*packed(1, rows, 1, 8, dtype=torch.bfloat16))
+        self.assertLessEqual(len(_torch_op._plans), 2)
