@@ -47,7 +47,7 @@ sanitize() {
 }
 
 record() {  # exhaustive sweeps of the problems that replay ships with
-  step record 560 "$BUILD/vitune" tune --preset recorded --strategy exhaustive --device 0 \
+  step record 560 "$BUILD/vitune" tune --preset recorded --device 0 \
     --db "$OUT/record.db" --record "$OUT/h200.recording"
 }
 
