@@ -15,6 +15,8 @@ constexpr double kFirstWeight = 0.7, kLeastWeight = 0.02, kLargestWeight = 6;
 // Costs beyond e^1.4, four times the best, count as that: how bad a bad config is does not matter.
 constexpr double kCeiling = 1.4;
 constexpr std::size_t kFitSample = 72;
+// What is believed of a config without neighbours: as after this many successes and failures.
+constexpr double kPriorSuccesses = 1, kPriorFailures = 0.5;
 
 // Solves `factor` x = b for the rows of a Cholesky factor.
 std::vector<double> solve(const std::vector<std::vector<double>>& factor, std::vector<double> b) {
@@ -36,6 +38,7 @@ Surrogate::Surrogate(const SearchSpace& space, std::vector<std::size_t> columns)
   solved_.resize(blocks);
   mean_.resize(blocks);
   explained_.resize(blocks);
+  neighbours_.resize(columns_.size());
   set_weights(std::vector<double>(space.parameters.size(), kFirstWeight));
 }
 
@@ -116,29 +119,24 @@ void Surrogate::set(std::size_t config, std::optional<double> cost) {
   // From the back: a result mostly belongs to one of the last proposals.
   for (auto trial = trials_.rbegin(); trial != trials_.rend(); ++trial) {
     if (trial->config != config) continue;
-    trial->known = true;
+    trial->outcome = cost ? Outcome::kSucceeded : Outcome::kFailed;
     if (cost) trial->log_cost = std::log(*cost);
     return;
   }
 }
 
-// What the model learns of each trial, centred and scaled: the log cost with a ceiling. A failure
-// counts as the ceiling; what is not known yet gets the mean, and predict() its belief.
+// What the model learns of each success, centred and scaled: the log cost with a ceiling.
 std::vector<double> Surrogate::targets() {
   best_ = std::numeric_limits<double>::infinity();
-  double worst = -best_;
   for (const TrialPoint& trial : trials_) {
-    if (!trial.log_cost) continue;
-    best_ = std::min(best_, *trial.log_cost);
-    worst = std::max(worst, *trial.log_cost);
+    if (trial.outcome == Outcome::kSucceeded) best_ = std::min(best_, trial.log_cost);
   }
-  const double ceiling = std::min(worst + 0.1, best_ + kCeiling);
   std::vector<double> values;
   double sum = 0, squares = 0, count = 0;
   for (const TrialPoint& trial : trials_) {
-    const double value = trial.log_cost ? std::min(*trial.log_cost, ceiling) : ceiling;
-    values.push_back(trial.known ? value : std::numeric_limits<double>::quiet_NaN());
-    if (!trial.known) continue;
+    const double value = std::min(trial.log_cost, best_ + kCeiling);
+    values.push_back(value);
+    if (trial.outcome != Outcome::kSucceeded) continue;
     sum += value;
     squares += value * value;
     ++count;
@@ -150,8 +148,9 @@ std::vector<double> Surrogate::targets() {
 }
 
 void Surrogate::refresh() {
-  const bool any = std::any_of(trials_.begin(), trials_.end(),
-                               [](const TrialPoint& trial) { return trial.log_cost.has_value(); });
+  const bool any = std::any_of(trials_.begin(), trials_.end(), [](const TrialPoint& trial) {
+    return trial.outcome == Outcome::kSucceeded;
+  });
   ready_ = any && trials_.size() >= 4;
   if (!ready_) return;
   if (trials_.size() >= next_fit_) fit_weights();
@@ -159,10 +158,30 @@ void Surrogate::refresh() {
   for (std::size_t i = 0; i < whitened.size(); ++i) {
     double expected = 0;
     for (std::size_t j = 0; j < i; ++j) expected += trials_[i].row[j] * whitened[j];
-    // A whitened residual of 0 is the belief that a running trial costs what was expected of it.
-    whitened[i] = trials_[i].known ? (whitened[i] - expected) / trials_[i].row[i] : 0;
+    // A whitened residual of 0 is the belief that a trial without a cost has the expected one.
+    const bool has_cost = trials_[i].outcome == Outcome::kSucceeded;
+    whitened[i] = has_cost ? (whitened[i] - expected) / trials_[i].row[i] : 0;
   }
   predict(whitened);
+  count_outcomes();
+}
+
+void Surrogate::count_outcomes() {
+  for (TrialPoint& trial : trials_) {
+    if (trial.counted || trial.outcome == Outcome::kRunning) continue;
+    trial.counted = true;
+    for (std::size_t column = 0; column < columns_.size(); ++column) {
+      const float weight = static_cast<float>(covariance(trial.config, columns_[column]));
+      neighbours_[column].ended += weight;
+      if (trial.outcome == Outcome::kSucceeded) neighbours_[column].succeeded += weight;
+    }
+  }
+}
+
+double Surrogate::chance_of_success(std::size_t column) const {
+  const Neighbours& seen = neighbours_[column];
+  return (kPriorSuccesses + static_cast<double>(seen.succeeded)) /
+         (kPriorSuccesses + kPriorFailures + static_cast<double>(seen.ended));
 }
 
 void Surrogate::predict(const std::vector<double>& whitened) {
@@ -184,7 +203,8 @@ double Surrogate::expected_gain(std::size_t column) const {
   const double rest = std::max(1 - static_cast<double>(explained_[block][lane]), kNugget);
   const double deviation = scale_ * std::sqrt(rest);
   const double distance = (best_ - mean) / deviation;
-  return deviation * (distance * normal_below(distance) + normal_density(distance));
+  const double gain = deviation * (distance * normal_below(distance) + normal_density(distance));
+  return gain * chance_of_success(column);
 }
 
 // Minus twice the log likelihood, up to a constant, with the variance at its best value.
@@ -215,13 +235,15 @@ double Surrogate::score_weights(const std::vector<std::size_t>& sample,
 void Surrogate::fit_weights() {
   next_fit_ = trials_.size() * 2;
   const std::vector<double> all = targets();
-  std::vector<std::size_t> sample;
+  std::vector<std::size_t> successes, sample;
+  for (std::size_t i = 0; i < trials_.size(); ++i) {
+    if (trials_[i].outcome == Outcome::kSucceeded) successes.push_back(i);
+  }
   std::vector<double> values;
-  const std::size_t step = trials_.size() / kFitSample + 1;
-  for (std::size_t i = 0; i < trials_.size(); i += step) {
-    if (!trials_[i].known) continue;
-    sample.push_back(i);
-    values.push_back(all[i]);
+  const std::size_t step = successes.size() / kFitSample + 1;
+  for (std::size_t i = 0; i < successes.size(); i += step) {
+    sample.push_back(successes[i]);
+    values.push_back(all[successes[i]]);
   }
   std::vector<double> best = weights_;
   double best_score = score_weights(sample, values);
@@ -244,7 +266,11 @@ void Surrogate::fit_weights() {
   trials_.clear();
   for (auto& block : solved_) block.clear();
   std::fill(explained_.begin(), explained_.end(), std::array<float, kLanes>{});
-  for (TrialPoint& trial : trials) append(std::move(trial));
+  std::fill(neighbours_.begin(), neighbours_.end(), Neighbours{});
+  for (TrialPoint& trial : trials) {
+    trial.counted = false;
+    append(std::move(trial));
+  }
 }
 
 }  // namespace vitune

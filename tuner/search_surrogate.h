@@ -2,8 +2,10 @@
 //
 // A Gaussian process over the logarithm of the cost. Its covariance is the product over the
 // parameters of exp(-weight * distance), so that one parameter's effect may depend on all others';
-// the weights are fitted by the likelihood of what was seen. Everything is incremental: one more
-// trial costs (trials so far) x (configs) multiply-adds. One thread.
+// the weights are fitted by the likelihood of what was seen. What failed says nothing of its
+// neighbours' cost, only that they may fail too: the gain is weighed by the chance of success
+// (Gelbart, Snoek, Adams: Bayesian Optimization with Unknown Constraints, 2014). Everything is
+// incremental: one more trial costs (trials so far) x (configs) multiply-adds. One thread.
 #pragma once
 
 #include <array>
@@ -33,17 +35,24 @@ class Surrogate {
 
   std::size_t trials() const { return trials_.size(); }
   const std::vector<std::size_t>& columns() const { return columns_; }
-  // The factor by which the config in `column` is expected to lower the best log cost (a tenth is
-  // ten percent): its expected improvement. 0 before there is anything to learn from.
+  // By how much the config in `column` is expected to lower the best log cost (a tenth is ten
+  // percent): its expected improvement times its chance of success. 0 before there is anything to
+  // learn from.
   double expected_gain(std::size_t column) const;
 
  private:
   static constexpr std::size_t kLanes = 16;
+  enum class Outcome { kRunning, kFailed, kSucceeded };
   struct TrialPoint {
     std::size_t config;
-    bool known = false;
-    std::optional<double> log_cost;
+    Outcome outcome = Outcome::kRunning;
+    double log_cost = 0;      // of a success
     std::vector<double> row;  // of the Cholesky factor
+    bool counted = false;     // in neighbours_
+  };
+  // Of one column: trials that ended, and those that succeeded, each weighed by its covariance.
+  struct Neighbours {
+    float ended = 0, succeeded = 0;
   };
 
   double covariance(std::size_t a, std::size_t b) const;
@@ -54,6 +63,8 @@ class Surrogate {
   double score_weights(const std::vector<std::size_t>& sample, const std::vector<double>& values);
   std::vector<double> targets();
   void predict(const std::vector<double>& whitened);
+  void count_outcomes();
+  double chance_of_success(std::size_t column) const;
 
   const SearchSpace& space_;
   std::vector<std::size_t> columns_;
@@ -64,6 +75,7 @@ class Surrogate {
   std::vector<std::vector<std::array<float, kLanes>>> solved_;
   std::vector<std::array<float, kLanes>> mean_;
   std::vector<std::array<float, kLanes>> explained_;  // variance that the trials explain
+  std::vector<Neighbours> neighbours_;                // per column
   double center_ = 0, scale_ = 1, best_ = 0;
   std::size_t next_fit_ = 24;
   bool ready_ = false;

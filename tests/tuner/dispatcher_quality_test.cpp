@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,11 @@ namespace {
 struct Known {
   AttentionProblem problem;
   std::vector<Trial> trials;                  // all with success
-  std::function<double(const Config&)> time;  // microseconds; 0: not known
-  std::size_t best = 0;                       // of trials
+  std::function<double(const Config&)> time;  // microseconds; 0: not known, or wrong
+  // What the library passes over before a launch, for the next choice: a kernel that the compiler
+  // refuses or whose registers, spills or shared memory rule it out (runtime/loader.cpp).
+  std::set<Config> refused;
+  std::size_t best = 0;  // of trials
   double best_us() const { return us(best); }
   double us(std::size_t i) const { return trials[i].measurement.cold.median_us; }
 };
@@ -76,8 +80,16 @@ double loss_of(const Known& hidden, const Config& config) {
   return us > 0 ? std::max(0.0, us / hidden.best_us() - 1) : 10.0;  // unknown: as bad as can be
 }
 
+// What is served of `choices`, as the library's resolver does: the first that is not refused.
+const Choice& served(const std::vector<Choice>& choices, const Known& hidden) {
+  const auto found = std::find_if(choices.begin(), choices.end(), [&](const Choice& choice) {
+    return hidden.refused.count(choice.config) == 0;
+  });
+  return found == choices.end() ? choices.at(0) : *found;
+}
+
 // What other libraries do, for comparison: the winner of the problem at the least `distance`, or
-// the default where its config is outside the space.
+// the default where its config is outside the space or refused.
 Config baseline_choice(const std::vector<Known>& all, const Known& hidden, const DeviceInfo& device,
                        const std::function<double(const AttentionProblem&)>& distance) {
   const Known* nearest = nullptr;
@@ -91,7 +103,8 @@ Config baseline_choice(const std::vector<Known>& all, const Known& hidden, const
   const Config fallback = default_attention_config(hidden.problem, device);
   if (nearest == nullptr) return fallback;
   const Config& config = nearest->trials[nearest->best].config;
-  return attention_space(hidden.problem, device).explain(config) ? fallback : config;
+  const bool possible = !attention_space(hidden.problem, device).explain(config);
+  return possible && hidden.refused.count(config) == 0 ? config : fallback;
 }
 
 Config nearest_product(const std::vector<Known>& all, const Known& hidden,
@@ -142,16 +155,17 @@ Comparison compare(const std::vector<Known>& all, const DeviceInfo& device, bool
     LayeredStore store = database_without(all, hidden, device, with_trials);
     Dispatcher dispatcher(device, Objective::kCold);
     const std::vector<Choice> choices = dispatcher.choices(hidden.problem, store);
-    const double loss = loss_of(hidden, choices.at(0).config);
-    EXPECT_EQ(choices.at(0).outcome, LookupOutcome::kNearest) << hidden.problem.text();
+    const Choice& choice = served(choices, hidden);
+    const double loss = loss_of(hidden, choice.config);
+    EXPECT_EQ(choice.outcome, LookupOutcome::kNearest) << hidden.problem.text();
     result.dispatcher.add(loss);
     result.product.add(loss_of(hidden, nearest_product(all, hidden, device)));
     result.bins.add(loss_of(hidden, nearest_bin(all, hidden, device)));
     result.fallback.add(loss_of(hidden, default_attention_config(hidden.problem, device)));
     if (loss > 0.05) {
       std::printf("  %.1f %%: %s: %s\n    predicted %.1f, takes %.1f, best %.1f by %s\n",
-                  100 * loss, hidden.problem.text().c_str(), choices[0].config.text().c_str(),
-                  choices[0].predicted_us, hidden.time(choices[0].config), hidden.best_us(),
+                  100 * loss, hidden.problem.text().c_str(), choice.config.text().c_str(),
+                  choice.predicted_us, hidden.time(choice.config), hidden.best_us(),
                   hidden.trials[hidden.best].config.text().c_str());
     }
   }
@@ -262,6 +276,9 @@ TEST(RecordedDispatcherQuality, HiddenProblemsOfTheRecordedH200AreServedNearThei
     known.problem = AttentionProblem::parse(recorded.text);
     std::map<Config, double> times;
     for (const Trial& trial : recorded.trials) {
+      if (trial.status == TrialStatus::kPruned || trial.status == TrialStatus::kCompileError) {
+        known.refused.insert(trial.config);
+      }
       if (trial.status != TrialStatus::kOk) continue;
       known.trials.push_back(trial);
       times[trial.config] = trial.measurement.cold.median_us;
