@@ -205,7 +205,16 @@ class Compilation {
   std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
 };
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+// The line of a log that says why: the first error of the compiler or assembler, else the first.
+std::string decisive_line(const std::string& log) {
+  for (const char* mark : {"error:", "ptxas fatal", "ptxas error"}) {
+    const std::size_t found = log.find(mark);
+    if (found == std::string::npos) continue;
+    const std::size_t begin = found == 0 ? 0 : log.rfind('\n', found) + 1;
+    return log.substr(begin, log.find('\n', found) - begin);
+  }
+  return log.substr(0, log.find('\n'));
+}
 
 struct Listing {
   Table table;
@@ -218,7 +227,7 @@ void add_result(Listing& listing, const Job& job, const Outcome& outcome) {
   const bool ok = outcome.status == "ok";
   const std::int64_t shared =
       ok ? attention_shared_bytes(job.problem->problem, job.config) + facts.shared_bytes : 0;
-  std::string note = ok ? "" : first_line(outcome.detail);
+  std::string note = ok ? "" : decisive_line(outcome.detail);
   if (ok) {
     if (const auto pruned = attention_prune(job.problem->problem, job.config, facts, job.device)) {
       note = "a tune would skip it: " + *pruned;

@@ -6,9 +6,8 @@
 // softmax and epilogue are shared with that family.
 #pragma once
 
+#include "attention/attention_rows.cuh"
 #include "attention/config_sm90.cuh"
-#include "attention/scores.cuh"
-#include "attention/softmax.cuh"
 #include "primitives/element.cuh"
 #include "primitives/wgmma.cuh"
 
@@ -27,31 +26,16 @@ __device__ __forceinline__ int place_of_key(int row) {
 }
 
 template <class T>
-struct GroupAttention {
+struct GroupAttention : AttentionRows<T> {
   using E = Element<T::kElement>;
-  using Bias = BiasPair<T::kBias>;
-  using Scores = float[1][T::kBlockN / 8][4];
-
-  OnlineSoftmax<T> softmax;
-  ScoreRows<T, typename Bias::Value> bias_rows;
-  ScoreRows<T, unsigned char> mask_rows;
-  RowPlace place;  // of this thread's warp
-  float scale;
-  float o[1][T::kHeadTiles][4];
+  using typename AttentionRows<T>::Scores;
+  using AttentionRows<T>::o;
+  using AttentionRows<T>::softmax;
 
   // Starts on new rows.
   __device__ __forceinline__ void begin(const AttentionParams& p, const RowPlace& at) {
-    place = at;
-    scale = p.scale;
-    softmax.init(T::kBias != 0 ? 1.f : p.scale);
-    if constexpr (T::kBias != 0) bias_rows.init(p.bias, p.bias_view, place, p.queries);
-    if constexpr (T::kMask) mask_rows.init(p.mask, p.mask_view, place, p.queries);
-    if constexpr (T::kResident) return;  // the first step overwrites o
-#pragma unroll
-    for (int j = 0; j < T::kHeadTiles; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) o[0][j][i] = 0.f;
-    }
+    this->begin_rows(p, at);
+    if constexpr (!T::kResident) this->clear_output();  // else the first step overwrites it
   }
 
   // One step over kWidth keys from key0 on, of which `limit` exist; `queries` is the group's query
@@ -61,10 +45,10 @@ struct GroupAttention {
   __device__ __forceinline__ void attend(u32 queries, u32 keys, u32 values, int row, int key0,
                                          int limit, Between&& between) {
     Scores s;
-    fetch_operands<kWidth, kTail>(key0, limit);
+    this->template fetch_operands<kWidth, kTail>(key0, limit);
     mma_qk<kWidth>(s, queries, keys + row * T::kSwizzle);
     between();
-    weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
+    this->template weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
     u32 weights[ceil_div(kWidth, 16)][4];
     if (T::kBias != 0 && softmax.extreme) {
       weigh<kWidth, true>(weights, s);
@@ -75,22 +59,6 @@ struct GroupAttention {
   }
 
  private:
-  BiasTile<T, T::kBias != 0 ? T::kBlockN : 8> bias;
-  MaskTile<T, T::kBlockN> mask;
-  const void* bias_held = nullptr;  // where this thread's bias was read from
-
-  template <int kWidth, bool kTail>
-  __device__ __forceinline__ void fetch_operands(int key0, int limit) {
-    if constexpr (T::kBias != 0) {
-      const void* wanted = bias_rows.row[0][0];
-      if (!T::kBiasInRegisters || wanted != bias_held) {
-        bias.template load<kWidth, kTail>(bias_rows, key0, limit, place.t);
-      }
-      bias_held = wanted;
-    }
-    if constexpr (T::kMask) mask.template load<kWidth, kTail>(mask_rows, key0, limit, place.t);
-  }
-
   template <int kWidth>
   __device__ __forceinline__ void mma_qk(Scores& s, u32 queries, u32 keys) {
     using Product = Wgmma<T::kElement, kWidth>;
@@ -105,24 +73,6 @@ struct GroupAttention {
     }
     wgmma_commit();
     wgmma_wait<0>();
-  }
-
-  // Bias, masks and the running maximum: afterwards the scores are ready to be weighed.
-  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst>
-  __device__ __forceinline__ void weigh_step(Scores& s, int key0, int limit) {
-    if constexpr (T::kBias != 0) bias.template add<kWidth>(s, scale);
-    if constexpr (T::kMask) mask.template apply<kWidth>(s);
-    if constexpr (kTail || kDiagonal)
-      mask_scores<T, kWidth, kTail, kDiagonal>(s, key0, limit, place);
-    float rescale[1][2];
-    softmax.template update<kWidth / 8, kFirst>(s, rescale);
-    if constexpr (!kFirst) {
-#pragma unroll
-      for (int j = 0; j < T::kHeadTiles; ++j) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) o[0][j][i] *= rescale[0][i / 2];
-      }
-    }
   }
 
   // The weights as A operands; the second half of a lone last eight is zero.

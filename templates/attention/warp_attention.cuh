@@ -6,9 +6,8 @@
 // accumulator of Q K^T is laid out as the A operand of P V once it is rounded to 16 bits.
 #pragma once
 
+#include "attention/attention_rows.cuh"
 #include "attention/config.cuh"
-#include "attention/scores.cuh"
-#include "attention/softmax.cuh"
 #include "primitives/element.cuh"
 #include "primitives/shared.cuh"
 
@@ -75,44 +74,24 @@ struct LaneOffsets {
 };
 
 template <class T>
-struct WarpAttention {
+struct WarpAttention : AttentionRows<T> {
   using E = Element<T::kElement>;
-  using Bias = BiasPair<T::kBias>;
+  using typename AttentionRows<T>::Scores;
+  using AttentionRows<T>::o;
+  using AttentionRows<T>::softmax;
 
   const LaneOffsets<T> lanes;
   Queries<T> queries;
-  OnlineSoftmax<T> softmax;
-  ScoreRows<T, typename Bias::Value> bias_rows;
-  ScoreRows<T, unsigned char> mask_rows;
-  RowPlace place;
-  float scale;
-  float o[T::kRowTiles][T::kHeadTiles][4];
 
   __device__ __forceinline__ explicit WarpAttention(int lane) : lanes(lane) {}
 
   // Starts on new rows whose queries are in shared memory at `query_rows`.
   __device__ __forceinline__ void begin(const AttentionParams& p, const RowPlace& at,
                                         u32 query_rows) {
-    place = at;
-    scale = p.scale;
+    this->begin_rows(p, at);
     queries.init(query_rows, 4 * at.g + at.t);
-    // A bias is in natural units, so scores are scaled before it is added; else the scale is folded
-    // into the exponent.
-    softmax.init(T::kBias != 0 ? 1.f : p.scale);
-    if constexpr (T::kBias != 0) bias_rows.init(p.bias, p.bias_view, place, p.queries);
-    if constexpr (T::kMask) mask_rows.init(p.mask, p.mask_view, place, p.queries);
-#pragma unroll
-    for (int r = 0; r < T::kRowTiles; ++r) {
-#pragma unroll
-      for (int j = 0; j < T::kHeadTiles; ++j) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) o[r][j][i] = 0.f;
-      }
-    }
+    this->clear_output();
   }
-
-  static constexpr int kMaxTiles = T::kBlockN / 8;
-  using Scores = float[T::kRowTiles][kMaxTiles][4];
 
   // One step over kWidth keys from key0 on, of which `limit` exist. `between` is called after the
   // last read of the keys and before the first read of the values.
@@ -120,10 +99,10 @@ struct WarpAttention {
   __device__ __forceinline__ void attend(u32 keys, u32 values, int key0, int limit,
                                          Between&& between) {
     Scores s;
-    fetch_operands<kWidth, kTail>(key0, limit);
+    this->template fetch_operands<kWidth, kTail>(key0, limit);
     mma_qk<kWidth>(s, keys);
     between();
-    weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
+    this->template weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
     if (T::kBias != 0 && softmax.extreme) {
       mma_pv<kWidth, true>(s, values);
     } else {
@@ -132,35 +111,6 @@ struct WarpAttention {
   }
 
  private:
-  BiasTile<T, T::kBias != 0 ? T::kBlockN : 8> bias;
-  MaskTile<T, T::kBlockN> mask;
-  const void* bias_held = nullptr;  // where this thread's bias was read from
-
-  template <int kWidth, bool kTail>
-  __device__ __forceinline__ void fetch_operands(int key0, int limit) {
-    if constexpr (T::kBias != 0) {
-      // Windows often share one bias per head: what is in registers already need not be read again.
-      const void* wanted = bias_rows.row[0][0];
-      if (!T::kBiasInRegisters || wanted != bias_held) {
-        bias.template load<kWidth, kTail>(bias_rows, key0, limit, place.t);
-      }
-      bias_held = wanted;
-    }
-    if constexpr (T::kMask) mask.template load<kWidth, kTail>(mask_rows, key0, limit, place.t);
-  }
-
-  // Bias, masks and the running maximum: afterwards the scores are ready to be weighed.
-  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst>
-  __device__ __forceinline__ void weigh_step(Scores& s, int key0, int limit) {
-    if constexpr (T::kBias != 0) bias.template add<kWidth>(s, scale);
-    if constexpr (T::kMask) mask.template apply<kWidth>(s);
-    if constexpr (kTail || kDiagonal)
-      mask_scores<T, kWidth, kTail, kDiagonal>(s, key0, limit, place);
-    float rescale[T::kRowTiles][2];
-    softmax.template update<kWidth / 8, kFirst>(s, rescale);
-    if constexpr (!kFirst) rescale_output(rescale);
-  }
-
   // Q K^T of head columns [16 step, 16 step + 16) for the n8 tiles j and j + 1 of kTiles.
   template <int kTiles>
   __device__ __forceinline__ void mma_qk_pair(Scores& s, const u32 (&a)[T::kRowTiles][4], u32 keys,
@@ -215,17 +165,6 @@ struct WarpAttention {
       for (int r = 0; r < T::kRowTiles; ++r) queries.get(a[r], r, step);
 #pragma unroll
       for (int j = 0; j < kTiles; j += 2) mma_qk_pair<kTiles>(s, a, keys, j, step);
-    }
-  }
-
-  __device__ __forceinline__ void rescale_output(const float (&factor)[T::kRowTiles][2]) {
-#pragma unroll
-    for (int r = 0; r < T::kRowTiles; ++r) {
-#pragma unroll
-      for (int j = 0; j < T::kHeadTiles; ++j) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) o[r][j][i] *= factor[r][i / 2];
-      }
     }
   }
 

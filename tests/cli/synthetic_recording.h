@@ -12,23 +12,12 @@
 
 #include "core/digest.h"
 #include "generator/attention/kernel_spec.h"
+#include "tests/devices.h"
 #include "tuner/recording.h"
 
 namespace vitune::testing {
 
-// The recorded device: the facts of an H200.
-inline DeviceInfo recorded_device() {
-  DeviceInfo device = architecture_limits("sm_90").value();
-  device.sm_count = 132;
-  device.l2_bytes = 62914560;
-  device.memory_bus_bits = 6144;
-  device.memory_clock_khz = 3201000;
-  device.clock_khz = 1980000;
-  device.name = "Synthetic";
-  device.memory_bytes = 150'000'000'000;
-  device.driver_version = 13000;
-  return device;
-}
+inline DeviceInfo recorded_device() { return testing_support::h200_device("Synthetic"); }
 
 // Smooth in every parameter, with a little ruggedness that depends on the config alone.
 inline double invented_us(const Config& config) {

@@ -20,6 +20,7 @@
 
 #include "db/sqlite.h"
 #include "db/store.h"
+#include "tests/devices.h"
 
 namespace vitune::test {
 
@@ -79,20 +80,8 @@ inline int in_child(const std::function<int()>& body) {
 }
 
 inline DeviceInfo sample_device(int sm_count = 132) {
-  DeviceInfo device;
-  device.cc_major = 9;
+  DeviceInfo device = testing_support::h200_device("Sample GPU");
   device.sm_count = sm_count;
-  device.shared_per_block = 232448;
-  device.shared_per_sm = 233472;
-  device.registers_per_sm = 65536;
-  device.threads_per_sm = 2048;
-  device.l2_bytes = 62914560;
-  device.memory_bus_bits = 6144;
-  device.memory_clock_khz = 3201000;
-  device.clock_khz = 1980000;
-  device.name = "Sample GPU";
-  device.memory_bytes = std::int64_t{141} << 30;
-  device.driver_version = 13000;
   return device;
 }
 

@@ -8,20 +8,12 @@
 #include <filesystem>
 
 #include "generator/attention/problem_set.h"
+#include "tests/devices.h"
 
 namespace vitune {
 namespace {
 
-DeviceInfo h200() {
-  DeviceInfo device;
-  device.cc_major = 9;
-  device.sm_count = 132;
-  device.memory_bus_bits = 6144;
-  device.memory_clock_khz = 3201000;
-  device.clock_khz = 1980000;
-  device.l2_bytes = 62914560;
-  return device;
-}
+using testing_support::h200_device;
 
 DeviceInfo a100() {
   DeviceInfo device;
@@ -57,7 +49,7 @@ TEST(AttentionFloorTest, TheUnitThatLimitsIsTheOneOfTheRooflines) {
       {"bf16 b=64 h=16 nq=1 nk=729 d=72", HardwareUnit::kHbm, 50.05},
   };
   for (const auto& c : cases) {
-    const auto floor = attention_floor(AttentionProblem::parse(c.problem), h200());
+    const auto floor = attention_floor(AttentionProblem::parse(c.problem), h200_device());
     ASSERT_TRUE(floor) << c.problem;
     EXPECT_EQ(hardware_unit_name(floor->unit), hardware_unit_name(c.unit)) << c.problem;
     EXPECT_NEAR(floor->us, c.us, 0.002 * c.us) << c.problem;
@@ -66,7 +58,7 @@ TEST(AttentionFloorTest, TheUnitThatLimitsIsTheOneOfTheRooflines) {
 
 TEST(AttentionFloorTest, EachUnitHasItsOwnTime) {
   const auto floor =
-      attention_floor(AttentionProblem::parse("bf16 b=32 h=12 n=197 d=64"), h200()).value();
+      attention_floor(AttentionProblem::parse("bf16 b=32 h=12 n=197 d=64"), h200_device()).value();
 
   const double scores = 32.0 * 12 * 197 * 197, clocks = 132 * 1.98e3;  // per microsecond
   EXPECT_NEAR(us_of(floor, HardwareUnit::kTensor), 4 * 64 * scores / 790e6, 1e-3);
@@ -85,20 +77,21 @@ TEST(AttentionFloorTest, EachUnitHasItsOwnTime) {
 TEST(AttentionFloorTest, WarmCallsNeedNotReadWhatL2Holds) {
   const auto small = AttentionProblem::parse("bf16 b=32 h=12 n=197 d=64");   // 38.7 MB
   const auto large = AttentionProblem::parse("bf16 b=128 h=12 n=197 d=64");  // 154.9 MB
-  const auto warm_small = attention_floor(small, h200(), Residency::kWarm).value();
-  const auto warm_large = attention_floor(large, h200(), Residency::kWarm).value();
+  const auto warm_small = attention_floor(small, h200_device(), Residency::kWarm).value();
+  const auto warm_large = attention_floor(large, h200_device(), Residency::kWarm).value();
 
   EXPECT_EQ(warm_small.unit, HardwareUnit::kTensor);
   EXPECT_EQ(us_of(warm_small, HardwareUnit::kHbm), 0);
   EXPECT_NEAR(us_of(warm_large, HardwareUnit::kHbm), (154927104 - 62914560) / 4.3e6, 1e-3);
-  EXPECT_GT(attention_floor(large, h200())->us, warm_large.us);
+  EXPECT_GT(attention_floor(large, h200_device())->us, warm_large.us);
 }
 
 TEST(AttentionFloorTest, CausalHalvesTheWorkOfEveryUnitButMemory) {
   const auto full =
-      attention_floor(AttentionProblem::parse("bf16 b=4 h=16 n=4096 d=64"), h200()).value();
+      attention_floor(AttentionProblem::parse("bf16 b=4 h=16 n=4096 d=64"), h200_device()).value();
   const auto causal =
-      attention_floor(AttentionProblem::parse("bf16 b=4 h=16 n=4096 d=64 causal"), h200()).value();
+      attention_floor(AttentionProblem::parse("bf16 b=4 h=16 n=4096 d=64 causal"), h200_device())
+          .value();
   for (const UnitTime& time : full.units) {
     const bool memory = time.unit == HardwareUnit::kHbm || time.unit == HardwareUnit::kL2;
     EXPECT_NEAR(us_of(causal, time.unit) / time.us, memory ? 1.0 : 0.5, 1e-3)
@@ -129,8 +122,8 @@ TEST(AttentionFloorTest, WhatTheDeviceDoesNotStateIsLeftOut) {
 TEST(AttentionFloorTest, NoPeerOfTheBenchmarkIsFasterThanItsWarmFloor) {
   // The peers' times were measured on such a device: a floor above one of them would be none.
   for (const NamedProblem& p : preset("bench", std::filesystem::path(VITUNE_SOURCE_DIR) / "data")) {
-    const double cold = attention_floor(p.problem, h200())->us;
-    const double warm = attention_floor(p.problem, h200(), Residency::kWarm)->us;
+    const double cold = attention_floor(p.problem, h200_device())->us;
+    const double warm = attention_floor(p.problem, h200_device(), Residency::kWarm)->us;
     for (const PeerTime& peer : p.peers) {
       EXPECT_GT(peer.cold_us, cold) << p.name << ' ' << peer.peer;
       EXPECT_GT(peer.warm_us, warm) << p.name << ' ' << peer.peer;

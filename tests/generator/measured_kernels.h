@@ -10,6 +10,7 @@
 #include "core/config.h"
 #include "core/device_info.h"
 #include "generator/attention/problem.h"
+#include "tests/devices.h"
 
 namespace vitune::testing_support {
 
@@ -36,24 +37,6 @@ struct MeasuredKernel {
             {"kBiasInRegisters", 0}};
   }
 };
-
-// As core/device_info.h describes the card of those measurements.
-inline DeviceInfo h200_device() {
-  DeviceInfo device;
-  device.cc_major = 9;
-  device.cc_minor = 0;
-  device.sm_count = 132;
-  device.shared_per_block = 232448;
-  device.shared_per_sm = 233472;
-  device.registers_per_sm = 65536;
-  device.threads_per_sm = 2048;
-  device.l2_bytes = 62914560;
-  device.memory_bus_bits = 6144;
-  device.memory_clock_khz = 3201000;
-  device.clock_khz = 1980000;
-  device.name = "NVIDIA H200";
-  return device;
-}
 
 inline std::vector<MeasuredKernel> measured_kernels() {
   const char* const kN197 = "bf16 b=32 h=12 n=197 d=64";

@@ -30,18 +30,7 @@ TEST_F(CApiThreadsTest, AllThreadsOnOneNewProblemLoadItOnce) {
   const vitune_attention_desc desc = desc_of(kVitB);
   const Tensors t = tensors_of(kVitB);
   mock_->set_load_delay(50ms);
-  std::barrier start(kThreads);
-  std::atomic<int> served{0};
-  {
-    std::vector<std::jthread> threads;
-    for (int i = 0; i < kThreads; ++i) {
-      threads.emplace_back([&] {
-        start.arrive_and_wait();
-        served += forward(context, desc, t) == VITUNE_OK;
-      });
-    }
-  }
-  EXPECT_EQ(served, kThreads);
+  EXPECT_THAT(calls_at_once(context, desc, t, kThreads), testing::Each(VITUNE_OK));
   EXPECT_EQ(calls_of("cuModuleLoadData"), 1);
   EXPECT_EQ(calls_of("cuLaunchKernel"), kThreads);
   EXPECT_EQ(stats(context).exact_calls, static_cast<std::uint64_t>(kThreads));
@@ -57,18 +46,7 @@ TEST_F(CApiThreadsTest, AFailingLoadIsTriedOnceForAllThatWait) {
   const Tensors t = tensors_of(kVitB);
   mock_->set_load_delay(20ms);
   mock_->fail("cuModuleLoadData", 1, 209, 1000);
-  std::barrier start(kThreads);
-  std::atomic<int> refused{0};
-  {
-    std::vector<std::jthread> threads;
-    for (int i = 0; i < kThreads; ++i) {
-      threads.emplace_back([&] {
-        start.arrive_and_wait();
-        refused += forward(context, desc, t) != VITUNE_OK && vitune_last_error()[0] != '\0';
-      });
-    }
-  }
-  EXPECT_EQ(refused, kThreads);
+  EXPECT_THAT(calls_at_once(context, desc, t, kThreads), testing::Each(testing::Ne(VITUNE_OK)));
   EXPECT_EQ(calls_of("cuModuleLoadData"), 1);
   EXPECT_EQ(stats(context).failed_calls, static_cast<std::uint64_t>(kThreads));
 }

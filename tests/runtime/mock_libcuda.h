@@ -16,6 +16,7 @@
 
 #include "core/cuda_driver.h"
 #include "templates/attention/params.cuh"
+#include "tests/devices.h"
 
 namespace vitune::test {
 
@@ -96,23 +97,8 @@ class MockCuda {
   ~MockCuda() = default;
 };
 
-// The facts of the mock's devices: those of an H200 SXM.
 inline DeviceInfo mock_device(int ordinal = 0) {
-  DeviceInfo info;
-  info.cc_major = 9;
-  info.sm_count = 132;
-  info.shared_per_block = 232448;
-  info.shared_per_sm = 233472;
-  info.registers_per_sm = 65536;
-  info.threads_per_sm = 2048;
-  info.l2_bytes = 62914560;
-  info.memory_bus_bits = 6144;
-  info.memory_clock_khz = 3201000;
-  info.clock_khz = 1980000;
-  info.name = "NVIDIA H200 (mock " + std::to_string(ordinal) + ")";
-  info.memory_bytes = std::int64_t{141} << 30;
-  info.driver_version = 13000;
-  return info;
+  return testing_support::h200_device("NVIDIA H200 (mock " + std::to_string(ordinal) + ")");
 }
 
 // FNV-1a of the image's bytes: which kernel a launch ran.

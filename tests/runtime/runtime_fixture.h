@@ -5,11 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -224,6 +226,26 @@ class RuntimeTest : public testing::Test {
     return t;
   }
   Tensors tensors_of(std::string_view text) { return tensors_of(AttentionProblem::parse(text)); }
+
+  // The status of one call from each of `threads` threads, which all start at once.
+  static std::vector<vitune_status> calls_at_once(const Context& context,
+                                                  const vitune_attention_desc& desc,
+                                                  const Tensors& tensors, int threads) {
+    std::vector<vitune_status> statuses(static_cast<std::size_t>(threads));
+    std::barrier start(threads);
+    std::vector<std::jthread> running;
+    for (vitune_status& status : statuses) {
+      running.emplace_back([&] {
+        start.arrive_and_wait();
+        status = forward(context, desc, tensors);
+        if (status != VITUNE_OK) {
+          EXPECT_STRNE(vitune_last_error(), "");
+        }
+      });
+    }
+    running.clear();  // joins
+    return statuses;
+  }
 
   void* buffer(std::int64_t bytes, int device = 0, int memory_type = 2) {
     const CuPointer address = next_address_;

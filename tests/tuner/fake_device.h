@@ -7,26 +7,14 @@
 
 #include "core/config.h"
 #include "core/device_info.h"
+#include "tests/devices.h"
 
 namespace vitune::testing {
 
 // The silicon of an H200.
 inline DeviceInfo fake_device() {
-  DeviceInfo device;
-  device.cc_major = 9;
-  device.sm_count = 132;
-  device.shared_per_block = 232448;
-  device.shared_per_sm = 233472;
-  device.registers_per_sm = 65536;
-  device.threads_per_sm = 2048;
-  device.l2_bytes = 62914560;
-  device.memory_bus_bits = 6144;
-  device.memory_clock_khz = 3201000;
-  device.clock_khz = 1980000;
-  device.name = "Fake H200";
+  DeviceInfo device = testing_support::h200_device("Fake H200");
   device.uuid = "GPU-00000000-0000-0000-0000-000000000000";
-  device.memory_bytes = std::int64_t{150} << 30;
-  device.driver_version = 13000;
   return device;
 }
 

@@ -11,22 +11,15 @@
 #include <vector>
 
 #include "core/error.h"
+#include "tests/devices.h"
 #include "tuner/cbor.h"
 
 namespace vitune {
 namespace {
 
 DeviceInfo some_device() {
-  DeviceInfo device;
-  device.cc_major = 9;
-  device.sm_count = 132;
-  device.shared_per_block = 232448;
-  device.l2_bytes = 62914560;
-  device.clock_khz = 1980000;
-  device.name = "NVIDIA H200";
+  DeviceInfo device = testing_support::h200_device();
   device.uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef";
-  device.memory_bytes = 150000000000;
-  device.driver_version = 13000;
   return device;
 }
 

@@ -1,0 +1,90 @@
+// templates/attention/attention_rows.cuh -- What a warp keeps of its rows from step to step.
+//
+// Shared by warp_attention.cuh and group_attention.cuh, whose accumulators are laid out alike: the
+// output so far, the running softmax, the rows' bias and mask, and what a step does with them
+// between its two products.
+#pragma once
+
+#include "attention/scores.cuh"
+#include "attention/softmax.cuh"
+
+namespace vitune {
+
+template <class T>
+struct AttentionRows {
+  using Bias = BiasPair<T::kBias>;
+  using Scores = float[T::kRowTiles][T::kBlockN / 8][4];
+
+  OnlineSoftmax<T> softmax;
+  ScoreRows<T, typename Bias::Value> bias_rows;
+  ScoreRows<T, unsigned char> mask_rows;
+  RowPlace place;
+  float scale;
+  float o[T::kRowTiles][T::kHeadTiles][4];
+
+  // Starts on new rows; the output is left as it is.
+  __device__ __forceinline__ void begin_rows(const AttentionParams& p, const RowPlace& at) {
+    place = at;
+    scale = p.scale;
+    // A bias is in natural units, so scores are scaled before it is added; else the scale is folded
+    // into the exponent.
+    softmax.init(T::kBias != 0 ? 1.f : p.scale);
+    if constexpr (T::kBias != 0) bias_rows.init(p.bias, p.bias_view, place, p.queries);
+    if constexpr (T::kMask) mask_rows.init(p.mask, p.mask_view, place, p.queries);
+  }
+
+  __device__ __forceinline__ void clear_output() {
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < T::kHeadTiles; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) o[r][j][i] = 0.f;
+      }
+    }
+  }
+
+  // Starts to read the bias and mask of kWidth keys from key0 on, of which `limit` exist.
+  template <int kWidth, bool kTail>
+  __device__ __forceinline__ void fetch_operands(int key0, int limit) {
+    if constexpr (T::kBias != 0) {
+      // Windows often share one bias per head: what is in registers already need not be read again.
+      const void* wanted = bias_rows.row[0][0];
+      if (!T::kBiasInRegisters || wanted != bias_held) {
+        bias.template load<kWidth, kTail>(bias_rows, key0, limit, place.t);
+      }
+      bias_held = wanted;
+    }
+    if constexpr (T::kMask) mask.template load<kWidth, kTail>(mask_rows, key0, limit, place.t);
+  }
+
+  // Bias, masks and the running maximum: afterwards the scores are ready to be weighed.
+  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst>
+  __device__ __forceinline__ void weigh_step(Scores& s, int key0, int limit) {
+    if constexpr (T::kBias != 0) bias.template add<kWidth>(s, scale);
+    if constexpr (T::kMask) mask.template apply<kWidth>(s);
+    if constexpr (kTail || kDiagonal)
+      mask_scores<T, kWidth, kTail, kDiagonal>(s, key0, limit, place);
+    float rescale[T::kRowTiles][2];
+    softmax.template update<kWidth / 8, kFirst>(s, rescale);
+    if constexpr (!kFirst) rescale_output(rescale);
+  }
+
+ private:
+  BiasTile<T, T::kBias != 0 ? T::kBlockN : 8> bias;
+  MaskTile<T, T::kBlockN> mask;
+  const void* bias_held = nullptr;  // where this thread's bias was read from
+
+  __device__ __forceinline__ void rescale_output(const float (&factor)[T::kRowTiles][2]) {
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < T::kHeadTiles; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) o[r][j][i] *= factor[r][i / 2];
+      }
+    }
+  }
+};
+
+}  // namespace vitune
