@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
-#   benchmarks/on_gpu.sh [tests] [sanitize] [record] [tune] [runtime]     all five if none is named
+#   benchmarks/on_gpu.sh [tests] [sanitize] [record] [tune] [runtime] [python]     all if none is named
 #
 # BUILD (default build/build-gpu) holds the binaries; they may come from another machine. OUT (default
 # build/on_gpu) gets the full logs, the recording, the database and the JSON of the results; what is
@@ -10,8 +10,7 @@
 # (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, or h200.db, of
 # an earlier call there, record and tune go on where that one ended.
 #
-# To carry: of BUILD vitune, tests/vitune_{core,tuner,runtime}_test, and for runtime also
-# libvitune.so.0.*, tests/vitune_serve and benchmarks/vitune_bench_{dispatch,cold_start}.
+# benchmarks/pack_for_gpu.sh collects what to carry.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD=${BUILD:-build/build-gpu}
@@ -39,11 +38,28 @@ run_tests() {
   step gpu_random 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpu*' --gtest_brief=1
 }
 
-sanitize() {
-  for tool in memcheck racecheck; do
-    step "$tool" 280 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 \
-      "$BUILD/tests/vitune_tuner_test" --gtest_filter='*AttentionFeatureGpu*' --gtest_brief=1
+# One case of each feature under a tool of compute-sanitizer, a share of the cases per process: the tools
+# make loading and checking a kernel slow, and most of that is work of one core.
+sanitizer() {  # sanitizer TOOL SECONDS
+  local tool=$1 seconds=$2 shards=${SHARDS:-17} began=$SECONDS shard
+  rm -f "$OUT/$tool".*.log
+  for ((shard = 0; shard < shards; ++shard)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard timeout -k 5 "$seconds" \
+      compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 \
+      "$BUILD/tests/vitune_tuner_test" --gtest_filter='*AttentionFeatureGpu*' \
+      > "$OUT/$tool.$shard.log" 2>&1 &
   done
+  wait
+  cat "$OUT/$tool".*.log > "$OUT/$tool.log"
+  rm -f "$OUT/$tool".*.log
+  rows+=("$(printf '%-14s %-8s %5ss  %s passed, %s failed; summaries: %s' "$tool" '' $((SECONDS - began)) \
+    "$(grep -c '^\[       OK' "$OUT/$tool.log")" "$(grep -c '^\[  FAILED  \].*(.* ms)' "$OUT/$tool.log")" \
+    "$(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY' "$OUT/$tool.log" | sed 's/=* *//' | sort | uniq -c | tr -s ' \n' ' ')")")
+}
+
+sanitize() {
+  sanitizer memcheck 250
+  sanitizer racecheck 250
 }
 
 record() {  # exhaustive sweeps of the problems that replay ships with
@@ -63,16 +79,25 @@ runtime() {  # libvitune: answers, graphs, damage; serving while the same proble
   # The loader asks for this name; a link may have been lost on the way.
   [ -e "$BUILD/libvitune.so.0" ] || ln -s "$(basename "$BUILD"/libvitune.so.0.*)" "$BUILD/libvitune.so.0"
   step library 150 "$BUILD/tests/vitune_runtime_test" --gtest_filter='*Library*GpuTest.*' --gtest_brief=1
-  step serve_and_tune 250 tests/runtime/serve_while_tuning.sh "$BUILD/vitune" \
-    "$BUILD/tests/vitune_serve" "$OUT/serve.db" 35s 170 "bf16 b=32 h=12 n=197 d=64" \
-    "fp16 b=8 h=16 n=577 d=64" "bf16 b=512 h=3 n=49 d=32 bias=bf16:1x3x49x49"
+  step serve_and_tune 300 tests/runtime/serve_while_tuning.sh "$BUILD/vitune" \
+    "$BUILD/tests/vitune_serve" "$OUT/serve.db" 35s 200 "bf16 b=32 h=12 n=197 d=64" \
+    "fp16 b=8 h=16 n=577 d=64" "bf16 b=512 h=3 n=49 d=32 bias=bf16:1x3x49x49" \
+    "bf16 b=1 h=12 n=197 d=64" "bf16 b=16 h=16 n=257 d=80" "bf16 b=32 h=12 n=50 d=64" \
+    "bf16 b=64 h=16 nq=1 nk=729 d=72" "fp16 b=4 h=12 n=1025 d=64" "bf16 b=256 h=8 n=77 d=64 causal" \
+    "bf16 b=8 h=16 n=256 d=72" "fp16 b=32 h=12 n=197 d=64 bias=fp16:1x12x197x197" \
+    "bf16 b=2 h=16 n=400 d=88" "bf16 b=64 h=6 n=144 d=32 bias=bf16:1x6x144x144"
   for name in dispatch cold_start; do
     step "$name" 75 "$BUILD/benchmarks/vitune_bench_$name" --benchmark_out="$OUT/$name.json" \
       --benchmark_out_format=json
   done
 }
 
-for part in "${@:-tests sanitize record tune runtime}"; do
+python_tests() {  # the package with PyTorch on the GPU
+  VITUNE_TEST_LIBRARY=$PWD/$BUILD/libvitune.so.0 step python 280 \
+    bash -c 'cd python && exec python3 -m unittest -v tests.test_torch_gpu'
+}
+
+for part in "${@:-tests sanitize record tune runtime python}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
@@ -80,7 +105,8 @@ for part in "${@:-tests sanitize record tune runtime}"; do
       record) record ;;
       tune) tune ;;
       runtime) runtime ;;
-      *) echo "on_gpu.sh: no part '$name': tests, sanitize, record, tune or runtime" >&2; exit 2 ;;
+      python) python_tests ;;
+      *) echo "on_gpu.sh: no part '$name': tests, sanitize, record, tune, runtime or python" >&2; exit 2 ;;
     esac
   done
 done
