@@ -38,15 +38,16 @@ run_tests() {
   step gpu_random 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpu*' --gtest_brief=1
 }
 
-# One case of each feature under a tool of compute-sanitizer, a share of the cases per process: the tools
+# The cases of all features under a tool of compute-sanitizer, a share of the cases per process: the tools
 # make loading and checking a kernel slow, and most of that is work of one core.
-sanitizer() {  # sanitizer TOOL SECONDS
-  local tool=$1 seconds=$2 shards=${SHARDS:-17} began=$SECONDS shard
+sanitizer() {  # sanitizer TOOL SECONDS TESTS [OPTION...]
+  local tool=$1 seconds=$2 tests=$3 shards=${SHARDS:-17} began=$SECONDS shard
+  shift 3
   rm -f "$OUT/$tool".*.log
   for ((shard = 0; shard < shards; ++shard)); do
     GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard timeout -k 5 "$seconds" \
-      compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 \
-      "$BUILD/tests/vitune_tuner_test" --gtest_filter='*AttentionFeatureGpu*' \
+      compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 "$@" \
+      "$BUILD/tests/vitune_tuner_test" --gtest_filter="*AttentionFeatureGpu*$tests*" \
       > "$OUT/$tool.$shard.log" 2>&1 &
   done
   wait
@@ -58,8 +59,8 @@ sanitizer() {  # sanitizer TOOL SECONDS
 }
 
 sanitize() {
-  sanitizer memcheck 250
-  sanitizer racecheck 250
+  sanitizer memcheck 100 MatchesTheReference
+  sanitizer racecheck 250 OneLaunch --kernel-name kernel_substring=vitune_attention
 }
 
 record() {  # exhaustive sweeps of the problems that replay ships with

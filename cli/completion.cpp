@@ -26,6 +26,7 @@ std::vector<std::string> words_of(const std::string& option) {
       {"device", {"auto", "all", "0", "replay:h200"}},
       {"devices", {"auto", "all", "0", "replay:h200"}},
       {"dtype", {"bf16", "fp16"}},
+      {"kind", {"cold", "warm", "both"}},
       {"objective", {"cold", "warm"}},
       {"preset", preset_names()},
       {"strategy", {"local", "random", "exhaustive"}},

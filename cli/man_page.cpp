@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "cli/cmd_compare.h"
 #include "generator/attention/problem_set.h"
 #include "vitune/vitune.h"
 
@@ -155,6 +156,7 @@ std::vector<std::pair<int, std::string>> exit_codes() {
           {3, "no usable GPU"},
           {4, "verification failed"},
           {5, "database locked, damaged or newer"},
+          {kRegressionStatus, "slower than the threshold of vitune compare allows"},
           {130, "interrupted with results saved"}};
 }
 

@@ -23,6 +23,9 @@ constexpr double kWorthCarrying = 2.0;  // times the best of its problem: beyond
 constexpr double kUnmeasured = 0.03;    // of the logarithm: what a config without anchor gives
 constexpr double kSharpness = 0.1;      // of distances; a neighbour's weight is 1 / (0.1 + d)^2
 constexpr double kPriorWeight = 1.0;    // of the neighbours' mean misjudgement
+// Of the logarithm, where the evidence weighs 1: the least of many guesses is mostly one that errs
+// low, so a guess with little behind it has to promise more.
+constexpr double kCaution = 0.1;
 
 double log_ratio(std::int64_t a, std::int64_t b) {
   return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
@@ -116,7 +119,8 @@ class Ranking {
         measured = true;
       }
     }
-    const double residual = sum / weights + (measured ? 0 : kUnmeasured);
+    const double caution = kCaution / std::sqrt(weights) + (measured ? 0 : kUnmeasured);
+    const double residual = sum / weights + caution;
     return model_us(work_of(problem_, config, device_, registers)) * std::exp(residual);
   }
 

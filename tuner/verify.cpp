@@ -188,6 +188,12 @@ Verdict Verifier::verify_case(const CudaKernel& kernel, const Config& config,
   return repeats;
 }
 
+Verdict Verifier::verify_once(const CudaKernel& kernel, const Config& config) {
+  Case& subject = case_of(problem_);
+  const PreparedLaunch launch(kernel, problem_, config, tools_.device, subject.workload.pointers());
+  return verify_draw(launch, subject, Draw::kExtreme);
+}
+
 Verdict Verifier::verify(const CudaKernel& kernel, const Config& config) {
   std::vector<AttentionProblem> problems = edge_problems(problem_, config, tools_.device);
   problems.push_back(problem_);

@@ -61,6 +61,9 @@ class Verifier {
   // with normal inputs. A CudaError means that the kernel faulted or could not be launched.
   Verdict verify(const CudaKernel& kernel, const Config& config);
 
+  // A single launch on the full problem with extreme inputs: for tools that make each one slow.
+  Verdict verify_once(const CudaKernel& kernel, const Config& config);
+
   // The full problem's tensors, holding normal inputs: what timing runs on.
   Workload& timing_workload();
 

@@ -108,8 +108,9 @@ TEST_F(CompareFilesTest, MistakesInOtherFormatsAreNamedToo) {
 }
 
 TEST_F(CompareFilesTest, NotANumberIsRefusedWhereATimeIsAndIgnoredElsewhere) {
-  std::string text = google_document("x", {10, 10, 10}).dump();
-  const std::string bare = std::string(text).replace(text.find("10.0"), 4, "NaN");
+  const std::string text = google_document("x", {10, 10, 10}).dump();
+  const std::string time = "\"real_time\":";
+  const std::string bare = std::string(text).replace(text.find(time) + time.size(), 4, "NaN");
   expect_refused(bare, "is not a number");
   // Google Benchmark writes such words for counters; inside a text they are text.
   const std::string counter = std::string(text).replace(
@@ -158,7 +159,7 @@ TEST(RatioIntervals, HoldTheTrueRatioAboutAsOftenAsTheySay) {
     int count;
     std::string method;
     double least;  // share of intervals that hold it
-  } cases[] = {{30, "bootstrap", 0.90}, {300, "intervals", 0.93}, {5, "extremes", 0.98}};
+  } cases[] = {{30, "bootstrap", 0.94}, {300, "intervals", 0.93}, {5, "extremes", 0.98}};
   for (const auto& c : cases) {
     std::mt19937_64 random(7);
     int held = 0;

@@ -127,11 +127,18 @@ TEST_F(CompareTest, APeerThatRefusedIsNamedWithItsReason) {
   const CommandResult result = compare(a, a, {"--peer", "flash"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("A has no time for biased: no bias"));
+  // One that took part but refused everything is known all the same.
+  a["peers"] = {"vitune", "flex"};
+  a["rows"][0]["failed"] = {{"flex", "did not compile"}};
+  const CommandResult none = compare(a, a, {"--peer", "flex"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.err, HasSubstr("ViT: did not compile"));
 }
 
 TEST_F(CompareTest, ABenchDocumentHasThePeersItWasPrintedWith) {
   json a = tune_document({{"ViT", kVit, 10, 8}}, "bench");
-  a["results"][0]["peers"] = {{{"peer", "cudnn"}, {"cold_us", 14.0}, {"warm_us", 12.0}}};
+  a["results"][0]["peers"] = {{{"peer", "cudnn"}, {"cold_us", 14.0}, {"warm_us", 12.0}},
+                              {{"peer", "eager"}, {"cold_us", 140.0}, {"warm_us", 120.0}}};
   EXPECT_EQ(first(a, a)["a_us"], 10);
   const json row = first(a, a, {"--peer", "cudnn", "--kind", "warm"});
   EXPECT_EQ(row["a_us"], 12);

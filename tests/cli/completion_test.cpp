@@ -66,7 +66,7 @@ TEST_F(CompletionTest, BashOffersVerbsOptionsAndValues) {
     std::vector<std::string> expected;
   } cases[] = {
       {{"tu"}, {"tune"}},
-      {{"comp"}, {"compile", "completion"}},
+      {{"comp"}, {"compare", "compile", "completion"}},
       {{"db", "m"}, {"merge"}},
       {{"db", "s"}, {"stats", "salvage"}},
       {{"help", "do"}, {"doctor"}},
@@ -78,6 +78,7 @@ TEST_F(CompletionTest, BashOffersVerbsOptionsAndValues) {
       {{"tune", "--strategy", "="}, {"local", "random", "exhaustive"}},
       {{"tune", "--preset", "sig"}, {"siglip"}},
       {{"tune", "--objective", "w"}, {"warm"}},
+      {{"compare", "--kind", ""}, {"cold", "warm", "both"}},
       {{"show", "--color", "n"}, {"never"}},
       {{"compile", "--arch", "sm_80,sm_10"}, {"sm_80,sm_100", "sm_80,sm_103"}},
       {{"tune", "--model", "swin_tiny"}, {"swin_tiny_patch4_window7_224"}},
@@ -99,6 +100,7 @@ TEST_F(CompletionTest, BashOffersPathsWithSpacesAsTheyAre) {
               UnorderedElementsAre("my folder", "my problems.jsonl"));
   EXPECT_THAT(offered({"tune", "--data-dir", "my"}), ElementsAre("my folder"));
   EXPECT_THAT(offered({"db", "import", "my p"}), ElementsAre("my problems.jsonl"));
+  EXPECT_THAT(offered({"compare", "my p"}), ElementsAre("my problems.jsonl"));
 }
 
 TEST_F(CompletionTest, EveryOptionOfEveryVerbIsOfferedAndUnderstood) {

@@ -9,7 +9,7 @@
 namespace vitune::testing {
 
 inline constexpr char kVit[] = "attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed";
-inline constexpr char kSwin[] = "attention bf16 b=64 h=3 nq=49 nk=49 d=32";
+inline constexpr char kSwin[] = "attention bf16 b=64 h=3 nq=49 nk=49 d=32 layout=packed";
 
 // {"median_us": 10, "low_us": 9.9, "high_us": 10.1, "samples": 30}: 1 % to each side.
 inline nlohmann::json stored_timing(double median_us, double share = 0.01) {

@@ -19,10 +19,10 @@ TEST_F(UsageTest, WithoutArgumentsTheOverviewGoesToStderrWithStatus2) {
 
 TEST_F(UsageTest, EveryVerbHasHelp) {
   const std::vector<std::vector<std::string>> verbs = {
-      {"tune"},        {"bench"},        {"verify"},       {"show"},         {"compile"},
-      {"models"},      {"completion"},   {"man"},          {"devices"},      {"doctor"},
-      {"db", "stats"}, {"db", "check"},  {"db", "export"}, {"db", "import"}, {"db", "merge"},
-      {"db", "prune"}, {"db", "salvage"}};
+      {"tune"},        {"bench"},       {"compare"},      {"verify"},       {"show"},
+      {"compile"},     {"models"},      {"completion"},   {"man"},          {"devices"},
+      {"doctor"},      {"db", "stats"}, {"db", "check"},  {"db", "export"}, {"db", "import"},
+      {"db", "merge"}, {"db", "prune"}, {"db", "salvage"}};
   const CommandResult overview = run({"help"});
   EXPECT_EQ(overview.status, 0);
   for (std::vector<std::string> verb : verbs) {
@@ -83,6 +83,12 @@ TEST_F(UsageTest, MistakesGiveStatus2AndSayWhatToDo) {
       {{"show", "--color", "mauve"}, "auto, always, never"},
       {{"show", "--space", "--arch", "sm_1", "bf16 b=1 h=1 n=8 d=64"}, "sm_80"},
       {{"show", "--explain", "kWarps=x", "bf16 b=1 h=1 n=8 d=64"}, "kWarps"},
+      {{"compare"}, "before.json after.json"},
+      {{"compare", "only-one.json"}, "two files"},
+      {{"compare", "a", "b", "--threshold", "much"}, "for example 5%"},
+      {{"compare", "a", "b", "--threshold", "-1%"}, "from 0 to 1000"},
+      {{"compare", "a", "b", "--threshold", "nan"}, "from 0 to 1000"},
+      {{"compare", "a", "b", "--kind", "tepid"}, "cold, warm, both"},
       {{"compile", "--arch", "sm_70"}, "sm_80"},
       {{"compile", "--arch", ","}, "no architecture"},
       {{"db", "import"}, "give the file"},

@@ -148,8 +148,8 @@ struct Comparison {
   Losses dispatcher, product, bins, fallback;
 };
 
-Comparison compare(const std::vector<Known>& all, const DeviceInfo& device, bool with_trials) {
-  Comparison result;
+void compare(const std::vector<Known>& all, const DeviceInfo& device, bool with_trials,
+             Comparison& result) {
   for (const Known& hidden : all) {
     if (neighbours_of(all, hidden) == 0) continue;  // nothing to choose from but the default
     LayeredStore store = database_without(all, hidden, device, with_trials);
@@ -169,12 +169,14 @@ Comparison compare(const std::vector<Known>& all, const DeviceInfo& device, bool
                   hidden.trials[hidden.best].config.text().c_str());
     }
   }
+}
+
+void print(const Comparison& result) {
   std::printf(
       "%zu problems. Loss to the own optimum of the dispatcher: %s; nearest product of sizes: %s; "
       "power-of-two bins: %s; default config: %s\n",
       result.dispatcher.values.size(), result.dispatcher.text().c_str(),
       result.product.text().c_str(), result.bins.text().c_str(), result.fallback.text().c_str());
-  return result;
 }
 
 void expect_good(const Comparison& result) {
@@ -246,20 +248,25 @@ std::vector<Known> invented_measurements(const DeviceInfo& device,
   return all;
 }
 
-class DispatcherQuality : public ::testing::Test {
- protected:
-  const DeviceInfo device_ = testing_support::h200_device();
-  const testing::SimulatedGpu gpu_{device_, 2026};
-  const std::vector<Known> all_ = invented_measurements(device_, gpu_);
-};
+// Several rounds of noise: one round's 95th percentile hangs on its third-worst problem.
+Comparison compare_on_invented_gpus(bool with_trials) {
+  const DeviceInfo device = testing_support::h200_device();
+  Comparison result;
+  for (const std::uint64_t seed : {2026u, 2027u, 2028u}) {
+    const testing::SimulatedGpu gpu(device, seed);
+    compare(invented_measurements(device, gpu), device, with_trials, result);
+  }
+  print(result);
+  return result;
+}
 
-TEST_F(DispatcherQuality, HiddenProblemsOfAnInventedGpuAreServedNearTheirOptimum) {
-  expect_good(compare(all_, device_, true));
+TEST(DispatcherQuality, HiddenProblemsOfInventedDevicesAreServedNearTheirOptimum) {
+  expect_good(compare_on_invented_gpus(true));
 }
 
 // A shipped database has been pruned: winners and no trials. Less is known, and less is promised.
-TEST_F(DispatcherQuality, WinnersAloneServeHiddenProblemsBetterThanTheDefault) {
-  const Comparison result = compare(all_, device_, false);
+TEST(DispatcherQuality, WinnersAloneServeHiddenProblemsBetterThanTheDefault) {
+  const Comparison result = compare_on_invented_gpus(false);
   EXPECT_LE(result.dispatcher.quantile(0.5), 0.10);
   EXPECT_LT(result.dispatcher.quantile(0.95), result.fallback.quantile(0.95));
 }
@@ -291,7 +298,10 @@ TEST(RecordedDispatcherQuality, HiddenProblemsOfTheRecordedH200AreServedNearThei
     find_best(known);
     all.push_back(std::move(known));
   }
-  expect_good(compare(all, recording.device, true));
+  Comparison result;
+  compare(all, recording.device, true, result);
+  print(result);
+  expect_good(result);
 }
 
 }  // namespace

@@ -1,0 +1,80 @@
+// benchmarks/attention_bench.h -- Whole attention calls timed next to each other on one GPU.
+//
+// libvitune, and cuDNN in a build that has it, run on the same tensors: first each output is judged
+// as the tuner judges a candidate, then all are raced by the tuner's own code (tuner/measure.h;
+// docs/measuring.md). One thread.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/cuda_driver.h"
+#include "generator/attention/problem_set.h"
+#include "tuner/gpu_timer.h"
+#include "tuner/reference.h"
+#include "tuner/support_kernels.h"
+#include "tuner/verify.h"
+#include "tuner/workload.h"
+#include "vitune/vitune.hpp"
+
+namespace vitune::bench {
+
+// "vitune", and "cudnn" where it was built in.
+std::vector<std::string> peer_names();
+
+// What one peer made of one problem; one sample per round, in microseconds.
+struct PeerSamples {
+  std::string refused;  // why there are no samples; empty if there are
+  std::vector<double> cold_us, warm_us;
+  double max_error = 0, rms_error = 0;  // of its output against fp64, absolute
+  bool exact = true;                    // false: libvitune has no winner of this very problem
+};
+
+struct ProblemTimes {
+  std::map<std::string, PeerSamples> peers;
+  bool low_confidence = false;  // clocks or neighbours moved while it was measured
+};
+
+class AttentionBench {
+ public:
+  // Throws Error(kNoDevice), Error(kNoCompiler), Exception of libvitune.
+  AttentionBench(int ordinal, int rounds);
+
+  const DeviceInfo& device() const { return device_; }
+  // Measures a problem when it is asked for first. A peer that fails is refused, and costs no
+  // other peer its times; throws where no tensors can be made.
+  const ProblemTimes& times(const AttentionProblem& problem);
+
+ private:
+  struct Contestant {
+    std::string name;
+    Launch launch;
+    std::shared_ptr<void> owner;  // of what the launch needs
+  };
+  ProblemTimes measure(const AttentionProblem& problem);
+  std::vector<Contestant> contestants(const Workload& workload, ProblemTimes& times);
+  Launch vitune_launch(const Workload& workload, PeerSamples& samples);
+  // Why the output of a launch is wrong, or nothing; notes its errors.
+  std::string judged(const Launch& launch, Workload& workload, const Reference& reference,
+                     const std::uint64_t* inputs, PeerSamples& samples);
+  LaunchRecord take_record();
+  GpuTools tools() const { return {context_, stream_, *support_, device_}; }
+
+  std::shared_ptr<const CudaDriver> driver_;
+  DeviceInfo device_;
+  CudaContext context_;
+  CudaStream stream_;
+  std::unique_ptr<SupportKernels> support_;
+  std::unique_ptr<GpuTimer> timer_;
+  DeviceBuffer record_;
+  Context vitune_;
+  int rounds_;
+  std::filesystem::path lock_path_;
+  std::map<std::string, ProblemTimes> known_;
+};
+
+}  // namespace vitune::bench

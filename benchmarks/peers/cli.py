@@ -1,0 +1,219 @@
+# benchmarks/peers/cli.py -- Options and order: compile ahead, measure, make the tables.
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+import vitune
+
+from . import document, precompile, problems, supervise, table
+from .peer import COMPILED, NAMES
+
+RUN = pathlib.Path(__file__).resolve().parent / "run.py"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="peers",
+        description="Measures vitune beside every attention that PyTorch users have. "
+        "benchmarks/peers/README.md says how.",
+    )
+    take = parser.add_argument_group("problems (default: data/bench_problems.json)")
+    take.add_argument("--problem", action="append", default=[], metavar="TEXT")
+    take.add_argument(
+        "--from",
+        action="append",
+        default=[],
+        dest="files",
+        type=pathlib.Path,
+        metavar="FILE",
+        help=".json, .jsonl or .txt, see docs/problems.md",
+    )
+    take.add_argument("--only", metavar="REGEX", help="in a name, a group or a text")
+    parser.add_argument(
+        "--peers", default=",".join(NAMES), metavar="LIST", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--db", type=pathlib.Path, help="vitune's database; default: as vitune does"
+    )
+    parser.add_argument("--library", type=pathlib.Path, help="the libvitune.so.0 to load")
+    parser.add_argument(
+        "--json",
+        type=pathlib.Path,
+        metavar="FILE",
+        default=pathlib.Path("peers.json"),
+        help="default: %(default)s; written row by row",
+    )
+    parser.add_argument("--md", type=pathlib.Path, metavar="FILE", help="Markdown of the result")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=480.0,
+        metavar="SECONDS",
+        help="for everything; default: %(default)g",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=max(1, min(12, (os.cpu_count() or 2) - 2)),
+        help="processes that compile ahead, 0 for none; default: %(default)s",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=random.randrange(1 << 31),
+        help="of data and orders; default: another one each time",
+    )
+    for hidden in ("--worker", "--resume", "--compile-worker"):
+        parser.add_argument(hidden, action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--excluded", type=pathlib.Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        raise problems.BadProblem(f"no peer is called {unknown[0]}: {', '.join(NAMES)}")
+    return names
+
+
+def _journal(result: pathlib.Path) -> pathlib.Path:
+    return result.with_name(result.name + ".now")
+
+
+def _measure(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
+    """The measuring process."""
+    import torch
+
+    from .roster import make_peers
+    from .selfcheck import broken_triton
+    from .session import POISONED, Journal, Poisoned, Session
+    from .vitune_peers import use_database
+
+    if not torch.cuda.is_available():
+        print("peers: PyTorch sees no CUDA device; measuring needs one", file=sys.stderr)
+        return 3
+    use_database(options.db)
+    names = _names(options.peers)
+    barred = json.loads(options.excluded.read_text())
+    try:
+        if "triton" in names:
+            reason = broken_triton()
+            for problem in chosen if reason else ():
+                barred.setdefault(problem.text, {}).setdefault("triton", f"failed: {reason}")
+        session = Session(
+            make_peers(names), options.json, Journal(_journal(options.json)), barred, options.seed
+        )
+        session.begin(options.resume)
+        session.run(chosen, options.until)
+    except Poisoned as error:
+        print(f"peers: the GPU no longer answers in this process: {error}", file=sys.stderr)
+        return POISONED
+    return 0
+
+
+def _again(options: argparse.Namespace, excluded: pathlib.Path, until: float) -> list[str]:
+    """The command line of a child with the same options."""
+    words = [
+        sys.executable,
+        str(RUN),
+        "--peers",
+        options.peers,
+        "--json",
+        str(options.json),
+        "--seed",
+        str(options.seed),
+        "--until",
+        str(until),
+        "--excluded",
+        str(excluded),
+    ]
+    for text in options.problem:
+        words += ["--problem", text]
+    for path in options.files:
+        words += ["--from", str(path)]
+    for option in ("only", "db", "library"):
+        if getattr(options, option) is not None:
+            words += [f"--{option}", str(getattr(options, option))]
+    return words
+
+
+def missing() -> str | None:
+    """What measuring lacks here, as a sentence; looked for without PyTorch's seconds of import."""
+    if importlib.util.find_spec("torch") is None:
+        return f"{sys.executable} has no PyTorch, which measuring needs"
+    # In a child: CUDA, once opened, would stay in this process.
+    look = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0) != 0)"
+    if subprocess.run([sys.executable, "-c", look], capture_output=True).returncode:
+        return "no CUDA driver with a GPU is here, and measuring needs one"
+    return None
+
+
+def _run(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
+    lacking = missing()
+    if lacking is not None:
+        print(f"peers: {lacking}", file=sys.stderr)
+        return 3
+    until = time.time() + options.budget
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    compiled = [name for name in _names(options.peers) if name in COMPILED]
+    with tempfile.TemporaryDirectory(prefix="vitune_peers_") as folder:
+        excluded = pathlib.Path(folder) / "excluded.json"
+        base = _again(options, excluded, until)
+        verdicts: precompile.Verdicts = {}
+        if options.jobs > 0 and compiled:
+            began = time.time()
+            verdicts = precompile.run_pool(
+                precompile.groups(chosen, compiled),
+                [*base, "--compile-worker"],
+                options.jobs,
+                0.35 * options.budget,
+                0.2 * options.budget,
+            )
+            print(f"compiled ahead in {time.time() - began:.0f} s", flush=True)
+        excluded.write_text(json.dumps(verdicts))
+        status = supervise.watch(
+            lambda resume: [*base, "--worker", *["--resume"] * resume],
+            _journal(options.json),
+            excluded,
+            until,
+            stall=max(60.0, 0.25 * options.budget),
+        )
+    if status == 3 or not options.json.exists():
+        return status or 1
+    found = document.read(options.json)
+    print("\n" + table.console(found))
+    if options.md is not None:
+        options.md.write_text(table.markdown(found))
+    return status or int(bool(found["unfinished"]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program; its exit status: 0, 1 unfinished or failed, 2 usage, 3 no GPU."""
+    options = _parser().parse_args(arguments)
+    if options.compile_worker:
+        if options.library is not None:
+            vitune.use_library(options.library)
+        return precompile.worker()
+    try:
+        if options.library is not None:
+            vitune.use_library(options.library)
+        _names(options.peers)
+        if options.db is not None and not options.db.is_file():
+            raise problems.BadProblem(f"--db {options.db}: there is no such file")
+        chosen = problems.collect(options.problem, options.files, options.only)
+    except (problems.BadProblem, vitune.VituneError) as error:
+        print(f"peers: {error}", file=sys.stderr)
+        return 2
+    return _measure(options, chosen) if options.worker else _run(options, chosen)

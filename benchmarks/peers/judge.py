@@ -1,0 +1,45 @@
+# benchmarks/peers/judge.py -- Which results count, and what must be said about them.
+"""Plain numbers: no PyTorch here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .peer import OURS, UNFUSED
+
+#: 16-bit outputs are 2e-3 to 3e-3 from fp64; above this the peer computed something else.
+WRONG = 0.02
+#: vitune's error over the best fused peer's from which it is flagged.
+WORSE = 1.5
+
+
+def wrong(relative: float) -> str | None:
+    """Why an output does not count, given its norm-wise error; None if it does."""
+    if not math.isfinite(relative):
+        return "wrong: not every output is finite and written"
+    if relative > WRONG:
+        return f"wrong: the output is {relative:.3g} from fp64 (norm of the difference over norm)"
+    return None
+
+
+def fused(names: Any) -> list[str]:
+    """Those of `names` that vitune is compared with."""
+    return [name for name in names if name not in OURS and name not in UNFUSED]
+
+
+def error_flags(errors: dict[str, dict[str, float]]) -> list[str]:
+    """Sentences where vitune's error is more than WORSE times that of the best fused peer."""
+    flags = []
+    for name in OURS:
+        for kind in ("max", "rms"):
+            others = {peer: errors[peer][kind] for peer in fused(errors)}
+            if name not in errors or not others:
+                continue
+            best = min(others, key=others.__getitem__)
+            if errors[name][kind] > WORSE * others[best]:
+                flags.append(
+                    f"{name}: {kind} error {errors[name][kind]:.2e} is more than {WORSE} times "
+                    f"{best}'s {others[best]:.2e}"
+                )
+    return flags

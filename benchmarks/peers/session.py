@@ -1,0 +1,294 @@
+# benchmarks/peers/session.py -- The measuring process: problem after problem, a row each.
+"""Owns the GPU. What cannot be survived in this process ends it with POISONED; supervise.py starts
+another one, which goes on there, without the peer that was at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import pathlib
+import random
+import time
+from typing import Any
+
+import torch
+
+from . import device, document, judge
+from .operands import Operands, make_operands
+from .peer import COMPILED, NAMES, Absent, Call, Refused, sentence
+from .problems import Problem
+from .reference import errors_of, make_reference
+from .rounds import Limits, Outcome, run_rounds
+from .samples import Summary
+from .timing import DeviceTimer
+
+POISONED = 75  # exit status: CUDA no longer answers in this process
+
+
+class Poisoned(Exception):
+    """The CUDA context is lost."""
+
+
+class Journal:
+    """Which problem and peer are at work, on disk: read by the process that watches this one."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+
+    def note(self, problem: str, peer: str, stage: str) -> None:
+        """Peer "" where several are at work."""
+        self._path.write_text(json.dumps({"problem": problem, "peer": peer, "stage": stage}))
+
+    def close(self) -> None:
+        """Nothing is at work any more: an end that hangs is no problem's fault."""
+        self._path.unlink(missing_ok=True)
+
+
+def _alive() -> None:
+    try:
+        torch.cuda.synchronize()
+    except Exception as error:
+        raise Poisoned(sentence(error)) from error
+
+
+class Session:
+    """One run over problems. `excluded`: problem text -> peer (or "": all) -> why not to run it."""
+
+    def __init__(
+        self,
+        peers: list[Any],
+        path: pathlib.Path,
+        journal: Journal,
+        excluded: dict[str, dict[str, str]],
+        seed: int,
+        timer: Any = None,
+    ) -> None:
+        self._peers, self._path, self._journal, self._excluded = peers, path, journal, excluded
+        self._seed, self._chance = seed, random.Random(seed)
+        self._timer = DeviceTimer() if timer is None else timer
+        self._compiles: dict[str, list[float]] = {}  # seconds of first calls, by peer
+
+    def begin(self, resume: bool) -> None:
+        """Makes the document, or takes over that of a session that ended early."""
+        if resume and self._path.exists():
+            self._document = document.read(self._path)
+            return
+        about, versions = device.describe()
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        names = [peer.name for peer in self._peers]
+        self._document = document.new(
+            about,
+            versions,
+            now,
+            device.METHOD,
+            [name for name in NAMES if name in names],
+            seed=self._seed,
+            empty_us=self._timer.empty_us(),
+        )
+        document.write(self._document, self._path)
+
+    def run(self, problems: list[Problem], until: float) -> None:
+        """Measures what has no row yet. until: time.time() at which no further problem begins."""
+        done = {row["problem"] for row in self._document["rows"]}
+        todo = [problem for problem in problems if problem.text not in done]
+        self._document["unfinished"] = [problem.name for problem in todo]
+        document.write(self._document, self._path)
+        for number, problem in enumerate(todo):
+            left = until - time.time()
+            if left <= 0:
+                break
+            row = self._measure(problem, left / (len(todo) - number))
+            self._document["rows"].append(row)
+            self._document["unfinished"] = [problem.name for problem in todo[number + 1 :]]
+            document.write(self._document, self._path)
+            print(_line(row), flush=True)
+        self._document["device"]["state_after"] = device.smi()
+        document.write(self._document, self._path)
+        self._journal.close()
+
+    def _measure(self, problem: Problem, seconds: float) -> dict[str, Any]:
+        began = time.time()
+        row = document.new_row(problem.name, problem.group, problem.text, problem.floor_us)
+        barred = self._excluded.get(problem.text, {})
+        if "" in barred:
+            row["failed"] = {peer.name: barred[""].partition(": ")[2] for peer in self._peers}
+            return row
+        self._journal.note(problem.text, "", "operands")
+        torch.manual_seed(self._seed + len(self._document["rows"]))
+        try:
+            operands = make_operands(problem)
+        except ValueError as error:
+            row["refused"] = {peer.name: str(error) for peer in self._peers}
+            return row
+        with torch.no_grad():
+            self._time(problem, operands, row, barred, began + seconds)
+        row["flags"] += judge.error_flags(row["err"])
+        row["seconds"] = round(time.time() - began, 2)
+        return row
+
+    def _time(
+        self,
+        problem: Problem,
+        operands: Operands,
+        row: dict[str, Any],
+        barred: dict[str, str],
+        end: float,
+    ) -> None:
+        calls = self._prepare(problem, operands, row, barred, end)
+        self._judge(problem, operands, calls, row)
+        self._journal.note(problem.text, "", "cold rounds")
+        seconds = min(30.0, 0.4 * (end - time.time()))  # a watcher waits for each step
+        cold = self._rounds(calls, self._timer.cold_round, seconds, row)
+        for name in list(calls):
+            self._journal.note(problem.text, name, "capture")
+            with self._guard(name, calls, row):
+                median = row["us"][name]["cold"]
+                self._timer.capture(name, calls[name], median)
+                queued, done = self._timer.python_call(calls[name], median)
+                row["us"][name] |= {
+                    "python_queued": round(queued, 2),
+                    "python_done": round(done, 2),
+                }
+        self._journal.note(problem.text, "", "warm rounds")
+        seconds = min(30.0, 0.9 * (end - time.time()))
+        self._rounds(calls, self._timer.warm_round, seconds, row)
+        row["rounds"] = max(map(len, cold.samples.values()), default=0)
+        self._timer.forget()
+
+    @contextlib.contextmanager
+    def _guard(self, name: str, calls: dict[str, Call], row: dict[str, Any]) -> Any:
+        """A peer that raises leaves with its reason; one that loses the GPU ends the session."""
+        try:
+            yield
+            torch.cuda.synchronize()
+        except Refused as reason:
+            row["refused"][name] = sentence(reason)
+            calls.pop(name, None)
+        except Absent as reason:
+            self._document["absent"][name] = sentence(reason)
+            calls.pop(name, None)
+        except Exception as error:
+            row["failed"][name] = sentence(error)
+            calls.pop(name, None)
+            _alive()
+            torch.cuda.empty_cache()
+
+    def _no_time(self, name: str, end: float) -> str | None:
+        """Why a peer that compiles is left out: its first call would cost other problems theirs."""
+        before, left = self._compiles.get(name), end - time.time()
+        if not before or left > 1.3 * sum(before) / len(before):
+            return None
+        usual = sum(before) / len(before)
+        return f"not run: its first calls take {usual:.1f} s each, and {left:.1f} s are left here"
+
+    def _prepare(
+        self,
+        problem: Problem,
+        operands: Operands,
+        row: dict[str, Any],
+        barred: dict[str, str],
+        end: float,
+    ) -> dict[str, Call]:
+        calls: dict[str, Call] = {}
+        for peer in self._peers:
+            if peer.name in barred:
+                kind, _, reason = barred[peer.name].partition(": ")
+                row["refused" if kind == "refused" else "failed"][peer.name] = reason
+                continue
+            if peer.name in self._document["absent"]:
+                continue
+            reason = self._no_time(peer.name, end) if peer.name in COMPILED else None
+            if reason is not None:
+                row["failed"][peer.name] = reason
+                continue
+            self._journal.note(problem.text, peer.name, "first call")
+            began = time.time()
+            with self._guard(peer.name, calls, row):
+                calls[peer.name] = peer.prepare(problem, operands)
+                self._compiles.setdefault(peer.name, []).append(time.time() - began)
+        return calls
+
+    def _judge(
+        self, problem: Problem, operands: Operands, calls: dict[str, Call], row: dict[str, Any]
+    ) -> None:
+        self._journal.note(problem.text, "", "reference")
+        reference = make_reference(problem, operands)
+        if len(reference.entries) < reference.of:
+            row["flags"].append(f"judged on {len(reference.entries)} of {reference.of} heads")
+        for name in list(calls):
+            self._journal.note(problem.text, name, "checked call")
+            with self._guard(name, calls, row):
+                self._judge_one(name, calls, reference, row)
+
+    def _judge_one(
+        self, name: str, calls: dict[str, Call], reference: Any, row: dict[str, Any]
+    ) -> None:
+        call, values = calls[name], reference.values
+        # The allocator hands this block to the call's output next: what is not written stays NaN.
+        torch.cuda.empty_cache()
+        count = values.numel() // len(reference.entries) * reference.of
+        poison = torch.full((count,), float("nan"), dtype=torch.float16, device="cuda")
+        del poison
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        with call.within():
+            out = call.run()
+        torch.cuda.synchronize()
+        row["memory"][name] = torch.cuda.max_memory_allocated() - before
+        errors = errors_of(reference, out)
+        reason = judge.wrong(errors.relative)
+        if reason:
+            row["failed"][name] = reason
+            calls.pop(name)
+            return
+        row["err"][name] = {"max": errors.max, "rms": errors.rms, "relative": errors.relative}
+        if call.config:
+            row["config"][name] = call.config
+        if name == "vitune":
+            row["outcome"] = call.outcome
+            if call.outcome != "exact":
+                row["flags"].append(
+                    f"vitune: not tuned for this problem, served as '{call.outcome}'"
+                )
+
+    def _rounds(
+        self, calls: dict[str, Call], measure: Any, seconds: float, row: dict[str, Any]
+    ) -> Outcome:
+        kind = "cold" if measure == self._timer.cold_round else "warm"
+        try:
+            outcome = run_rounds(
+                list(calls), lambda names: measure(names, calls), Limits(), seconds, self._chance
+            )
+        except Exception as error:
+            raise Poisoned(sentence(error)) from error
+        for name, reason in outcome.failed.items():
+            row["failed"][name] = f"{kind} rounds: {reason}"
+            calls.pop(name)
+        for name, values in outcome.samples.items():
+            if not values:
+                continue
+            found = Summary.of(values)
+            row["us"].setdefault(name, {}).update(
+                {
+                    kind: round(found.median, 3),
+                    f"{kind}_p10": round(found.p10, 3),
+                    f"{kind}_p90": round(found.p90, 3),
+                    f"{kind}_samples": found.samples,
+                }
+            )
+        return outcome
+
+
+def _line(row: dict[str, Any]) -> str:
+    times = "  ".join(
+        f"{name} {times['cold']:.1f}/{times.get('warm', float('nan')):.1f}"
+        for name, times in row["us"].items()
+        if "cold" in times
+    )
+    out = [
+        *(f"{name} refused" for name in row["refused"]),
+        *(f"{name} FAILED" for name in row["failed"]),
+    ]
+    return f"{row['name']:24.24s} {times}" + (f"  ({', '.join(out)})" if out else "")

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+# benchmarks/peers/table.py -- Markdown and console tables of a result; needs no GPU and no PyTorch.
+"""Tables of peers.json: who is fastest per problem, by how much, and where vitune loses.
+
+    benchmarks/peers/table.py peers.json [--readme | --console] [--out FILE]
+
+Speed-ups are peer / vitune: above 1 vitune is faster. The best peer is the fastest fused one;
+unfused "eager" and vitune's own default kernel are shown and not counted. --readme replaces the
+marked region of README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+from typing import Any
+
+if __package__ in (None, ""):
+    _HERE = pathlib.Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if pathlib.Path(entry or ".").resolve() != _HERE]
+    sys.path.insert(0, str(_HERE.parent))
+    __package__ = "peers"
+
+from peers import document  # noqa: E402
+from peers.compared import Best, best, losses, means, not_compared  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+
+
+def _us(row: dict[str, Any], peer: str, kind: str) -> str:
+    us = row["us"].get(peer, {}).get(kind)
+    return "–" if us is None else f"{us:.1f}"
+
+
+def _against(found: Best | None) -> list[str]:
+    if found is None:
+        return ["–", "–", "–"]
+    ratio = f"{found.ratio:.2f}"
+    return [found.peer, f"{found.us:.1f}", ratio if found.ratio >= 1 else f"**{ratio}**"]
+
+
+def _floor(row: dict[str, Any]) -> str:
+    us = row["us"].get("vitune", {}).get("cold")
+    return "–" if us is None or not row["floor_us"] else f"{100 * row['floor_us'] / us:.0f} %"
+
+
+def _markdown_table(head: list[str], left: int, rows: list[list[str]]) -> list[str]:
+    rule = ["---" if i < left else "--:" for i in range(len(head))]
+    return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]
+
+
+def summary_table(found: dict[str, Any]) -> list[str]:
+    """One line per problem: vitune, the best fused peer, their ratio, cold and warm."""
+    head = [
+        "group",
+        "problem",
+        "vitune cold µs",
+        "best peer",
+        "its cold µs",
+        "speed-up",
+        "vitune warm µs",
+        "best peer",
+        "its warm µs",
+        "speed-up",
+        "of floor",
+    ]
+    rows = [
+        [
+            row["group"],
+            row["name"],
+            _us(row, "vitune", "cold"),
+            *_against(best(row, "cold")),
+            _us(row, "vitune", "warm"),
+            *_against(best(row, "warm")),
+            _floor(row),
+        ]
+        for row in found["rows"]
+    ]
+    return _markdown_table(head, 2, rows)
+
+
+def losses_section(found: dict[str, Any]) -> list[str]:
+    """Where vitune loses, in words, even if that is nowhere."""
+    lost, missing = losses(found), not_compared(found)
+    lines = [
+        "Where vitune loses to a fused peer:",
+        "",
+        *(lost or ["- nowhere among the problems compared"]),
+    ]
+    return lines + (["", "Not compared:", "", *missing] if missing else [])
+
+
+def _collected(found: dict[str, Any], field: str) -> list[str]:
+    """Each peer's reasons, and in which problems."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in found["rows"]:
+        for peer, reason in row[field].items():
+            reasons.setdefault((peer, reason), []).append(row["name"])
+    return [
+        f"- {peer}: {reason} ({len(names)}: {', '.join(names[:4])}{', …' * (len(names) > 4)})"
+        for (peer, reason), names in sorted(reasons.items())
+    ]
+
+
+def _all_times(found: dict[str, Any], kind: str) -> list[str]:
+    peers = [
+        peer
+        for peer in found["peers"]
+        if any(kind in row["us"].get(peer, {}) for row in found["rows"])
+    ]
+    return _markdown_table(
+        ["problem", *peers],
+        1,
+        [[row["name"], *(_us(row, peer, kind) for peer in peers)] for row in found["rows"]],
+    )
+
+
+def _errors(found: dict[str, Any]) -> list[str]:
+    peers = [peer for peer in found["peers"] if any(peer in row["err"] for row in found["rows"])]
+
+    def cell(row: dict[str, Any], peer: str) -> str:
+        error = row["err"].get(peer)
+        return "–" if error is None else f"{error['max']:.1e} / {error['rms']:.1e}"
+
+    return _markdown_table(
+        ["problem", *peers],
+        1,
+        [[row["name"], *(cell(row, peer) for peer in peers)] for row in found["rows"]],
+    )
+
+
+def _python_cost(found: dict[str, Any]) -> list[str]:
+    """Least over the problems: what the call itself costs, not what the GPU does meanwhile."""
+    costs: dict[str, list[float]] = {}
+    for row in found["rows"]:
+        for peer, us in row["us"].items():
+            if "python_queued" in us:
+                costs.setdefault(peer, []).append(us["python_queued"])
+    rows = [[peer, f"{min(costs[peer]):.1f}"] for peer in found["peers"] if peer in costs]
+    return _markdown_table(["peer", "µs"], 1, rows) if rows else ["(not measured)"]
+
+
+def _memory(found: dict[str, Any]) -> list[str]:
+    peers = [peer for peer in found["peers"] if any(peer in row["memory"] for row in found["rows"])]
+
+    def cell(row: dict[str, Any], peer: str) -> str:
+        size = row["memory"].get(peer)
+        return "–" if size is None else f"{size / 2**20:.1f}"
+
+    return _markdown_table(
+        ["problem", *peers],
+        1,
+        [[row["name"], *(cell(row, peer) for peer in peers)] for row in found["rows"]],
+    )
+
+
+def header(found: dict[str, Any]) -> list[str]:
+    """On what, with what and when."""
+    device, versions = found["device"], found["versions"]
+    named = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    driver = device.get("driver") or "?"
+    return [f"{device.get('name', '?')}, driver {driver}; {named}; {found['date']}."]
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """The whole document."""
+    empty = found.get("empty_us") or {}
+    nothing = (
+        f"A kernel that does nothing reads {empty['cold']:.1f} µs cold and "
+        f"{empty['warm']:.1f} µs warm."
+        if empty
+        else ""
+    )
+    state = ", ".join(f"{key} {value}" for key, value in found["device"].get("state", {}).items())
+    parts = [
+        ["# vitune beside its peers", ""],
+        header(found),
+        ["", f"{state}. {nothing}".strip(". "), ""],
+        summary_table(found),
+        [""],
+        means(found),
+        [""],
+        losses_section(found),
+    ]
+    for title, lines in (
+        ("Remarks", [f"- {row['name']}: {flag}" for row in found["rows"] for flag in row["flags"]]),
+        ("Refused", _collected(found, "refused")),
+        ("Failed", _collected(found, "failed")),
+        ("Not here", [f"- {peer}: {reason}" for peer, reason in found["absent"].items()]),
+        ("Cold, µs", _all_times(found, "cold")),
+        ("Warm, µs", _all_times(found, "warm")),
+        ("Largest / rms error against fp64", _errors(found)),
+        ("Least host time of an eager Python call", _python_cost(found)),
+        ("Peak memory of a call, MiB", _memory(found)),
+        ("Method", [f"- {key}: {value}" for key, value in found["method"].items()]),
+    ):
+        if lines:
+            parts.append(["", f"## {title}", "", *lines])
+    return "\n".join(line for part in parts for line in part) + "\n"
+
+
+def readme(found: dict[str, Any]) -> str:
+    """What README.md shows: the table, the means, the losses."""
+    return "\n".join(
+        [*header(found), "", *summary_table(found), "", *means(found), "", *losses_section(found)]
+    )
+
+
+def console(found: dict[str, Any]) -> str:
+    """The same for a terminal, without Markdown's bars."""
+    cells = [
+        [cell.strip(" *") for cell in line.strip("|").split("|")] for line in summary_table(found)
+    ]
+    cells.pop(1)
+    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i < 2 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths))
+        )
+        for line in cells
+    ]
+    return "\n".join([*header(found), "", *lines, "", *means(found), "", *losses_section(found)])
+
+
+def replaced(text: str, region: str) -> str:
+    """`text` with another marked region. Raises ValueError without the two marks."""
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise ValueError(f"README.md needs one '{BEGIN}' and one '{END}'")
+    return text.split(BEGIN)[0] + BEGIN + "\n" + region + "\n" + END + text.split(END)[1]
+
+
+def main() -> int:
+    """0, or 2 for a file that is no result."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("result", type=pathlib.Path)
+    parser.add_argument("--readme", action="store_true")
+    parser.add_argument("--console", action="store_true")
+    parser.add_argument("--out", type=pathlib.Path, help="a file; default: stdout")
+    options = parser.parse_args()
+    try:
+        found = document.read(options.result)
+    except document.BadDocument as error:
+        print(f"table.py: {error}", file=sys.stderr)
+        return 2
+    if options.readme:
+        target = ROOT / "README.md"
+        target.write_text(replaced(target.read_text(), readme(found)))
+        return 0
+    text = console(found) + "\n" if options.console else markdown(found)
+    options.out.write_text(text) if options.out else sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

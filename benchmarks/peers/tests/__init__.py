@@ -1,0 +1,1 @@
+# benchmarks/peers/tests/__init__.py -- Tests of the comparison; none of them needs a GPU.

@@ -1,0 +1,57 @@
+# benchmarks/peers/tests/test_document.py -- The JSON: whole at any time, else refused.
+import json
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from .support import result, row
+
+from peers import document
+
+
+class DocumentTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "deep" / "peers.json"
+
+    def test_what_is_written_is_read(self):
+        made = result(row("a", vitune=(5.0, 4.0), cudnn=(6.0, 5.0)))
+        document.write(made, self.path)
+        self.assertEqual(document.read(self.path), made)
+        self.assertEqual(os.listdir(self.path.parent), ["peers.json"])
+
+    def test_a_stop_while_writing_leaves_the_rows_before_it(self):
+        document.write(result(row("a")), self.path)
+        with (
+            mock.patch("os.replace", side_effect=KeyboardInterrupt),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            document.write(result(row("a"), row("b")), self.path)
+        self.assertEqual([r["name"] for r in document.read(self.path)["rows"]], ["a"])
+
+    def test_nan_and_infinity_are_no_json(self):
+        with self.assertRaises(ValueError):
+            document.write(result(row("a", vitune=(float("inf"), 1.0))), self.path)
+
+    def test_foreign_documents_are_refused_with_the_reason(self):
+        good = result(row("a", vitune=(5.0, 4.0)))
+        cases = {
+            "schema 2": {**good, "schema": 2},
+            "of 'tune'": {**good, "command": "tune"},
+            "'rows' is missing": {key: value for key, value in good.items() if key != "rows"},
+            "row 0: 'us'": {**good, "rows": [{**good["rows"][0], "us": None}]},
+            "no cold time above 0": {**good, "rows": [row("a", vitune=(0.0, 4.0))]},
+            "is no object": [1],
+        }
+        for reason, made in cases.items():
+            with self.subTest(reason), self.assertRaisesRegex(document.BadDocument, reason):
+                document.check(made)
+
+    def test_a_file_that_is_no_json_is_named(self):
+        self.path.parent.mkdir()
+        self.path.write_text(json.dumps(result())[:-9])
+        with self.assertRaisesRegex(document.BadDocument, "peers.json"):
+            document.read(self.path)

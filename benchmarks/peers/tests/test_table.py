@@ -1,0 +1,140 @@
+# benchmarks/peers/tests/test_table.py -- Tables of invented results: losses, what is missing.
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from .support import ROOT, result, row
+
+from peers import document, table
+
+WINS = row(
+    "wins",
+    vitune=(10.0, 8.0),
+    vitune_default=(20.0, 16.0),
+    cudnn=(15.0, 10.0),
+    flash=(14.0, 12.0),
+    eager=(1.0, 1.0),
+)
+LOSES = row(
+    "loses cold",
+    group="long",
+    vitune=(100.0, 80.0),
+    vitune_default=(100.0, 80.0),
+    cudnn=(80.0, 96.0),
+)
+
+
+class TableTest(unittest.TestCase):
+    def test_the_best_peer_is_the_fastest_fused_one_of_each_kind(self):
+        for kind, peer, us, ratio in (("cold", "flash", 14.0, 1.4), ("warm", "cudnn", 10.0, 1.25)):
+            found = table.best(WINS, kind)
+            self.assertEqual((found.peer, found.us), (peer, us))
+            self.assertAlmostEqual(found.ratio, ratio)
+
+    def test_neither_eager_nor_vitunes_default_is_a_peer(self):
+        self.assertIsNone(
+            table.best(row(vitune=(5.0, 5.0), vitune_default=(4.0, 4.0), eager=(1.0, 1.0)), "cold")
+        )
+
+    def test_a_line_has_times_ratios_and_the_share_of_the_floor(self):
+        line = table.summary_table(result(WINS))[2]
+        self.assertEqual(
+            line, "| vit | wins | 10.0 | flash | 14.0 | 1.40 | 8.0 | cudnn | 10.0 | 1.25 | 20 % |"
+        )
+
+    def test_losses_are_listed_the_worst_first_and_bold_in_the_table(self):
+        worse = row("loses both", vitune=(10.0, 10.0), flash=(5.0, 9.0))
+        found = result(WINS, LOSES, worse)
+        self.assertEqual(
+            table.losses(found),
+            [
+                "- loses both, cold: 10.0 µs, flash 5.0 µs (0.500)",
+                "- loses cold, cold: 100.0 µs, cudnn 80.0 µs (0.800)",
+                "- loses both, warm: 10.0 µs, flash 9.0 µs (0.900)",
+            ],
+        )
+        for text in (table.markdown(found), table.readme(found), table.console(found)):
+            self.assertIn("Where vitune loses to a fused peer:", text)
+            self.assertIn("loses cold, cold: 100.0 µs, cudnn 80.0 µs (0.800)", text)
+        self.assertIn("**0.80**", table.markdown(found))
+
+    def test_no_loss_is_said_too(self):
+        self.assertIn("nowhere", table.readme(result(WINS)))
+
+    def test_what_vitune_has_no_time_for_is_not_hidden(self):
+        failed = row("broken", cudnn=(5.0, 5.0))
+        failed["failed"]["vitune"] = "wrong: the output is 0.5 from fp64"
+        found = result(WINS, failed)
+        found["unfinished"] = ["late"]
+        text = table.readme(found)
+        self.assertIn("broken: vitune has no result: wrong: the output is 0.5 from fp64", text)
+        self.assertIn("late: not measured", text)
+
+    def test_means_are_geometric_and_by_group(self):
+        other = row("other", vitune=(10.0, 10.0), cudnn=(40.0, 10.0))
+        first, second = table.means(
+            result(row("a", vitune=(10.0, 10.0), cudnn=(10.0, 10.0)), other, LOSES)
+        )
+        self.assertIn(
+            "`vit`, geometric mean over the best peer: cold 2.00 (least 1.00, most 4.00, ahead in",
+            first,
+        )
+        self.assertIn("`long`, geometric mean over the best peer: cold 0.80", second)
+
+    def test_what_tuning_gains_is_the_mean_over_the_default(self):
+        self.assertIn("tuning over the default kernel 2.00", table.means(result(WINS))[0])
+
+    def test_refusals_are_gathered_by_reason(self):
+        rows = [row(f"p{i}", vitune=(1.0, 1.0), cudnn=(2.0, 2.0)) for i in range(6)]
+        for one in rows:
+            one["refused"]["flash"] = "no bias"
+        self.assertIn("- flash: no bias (6: p0, p1, p2, p3, …)", table.markdown(result(*rows)))
+
+    def test_errors_memory_and_remarks_are_shown(self):
+        one = row("a", vitune=(1.0, 1.0), cudnn=(2.0, 2.0))
+        one["err"]["vitune"] = {"max": 0.004, "rms": 0.0005}
+        one["memory"]["vitune"] = 3 << 20
+        one["flags"] = ["vitune: not tuned"]
+        text = table.markdown(result(one))
+        for wanted in (
+            "| a | 4.0e-03 / 5.0e-04 |",
+            "| a | 3.0 |",
+            "- a: vitune: not tuned",
+            "A GPU, driver 1.2; torch 2.11",
+        ):
+            self.assertIn(wanted, text)
+
+    def test_only_the_marked_region_is_replaced(self):
+        text = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
+        self.assertEqual(
+            table.replaced(text, "new"), f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
+        )
+        for bad in ("no marks", text + table.BEGIN):
+            with self.assertRaises(ValueError):
+                table.replaced(bad, "new")
+
+    def test_the_program_reads_a_file_without_any_package_on_the_path(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "peers.json"
+            document.write(result(WINS, LOSES), path)
+            done = subprocess.run(
+                [sys.executable, "-I", ROOT / "benchmarks/peers/table.py", path],
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(done.stdout, table.markdown(result(WINS, LOSES)))
+            path.write_text(json.dumps({"schema": 1}))
+            with contextlib.redirect_stderr(io.StringIO()):
+                done = subprocess.run(
+                    [sys.executable, ROOT / "benchmarks/peers/table.py", path],
+                    capture_output=True,
+                    text=True,
+                )
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("peers.json", done.stderr)
