@@ -65,6 +65,8 @@ struct GroupAttention : AttentionRows<T> {
     float(&d)[kWidth / 2] = reinterpret_cast<float(&)[kWidth / 2]>(s);
     const u64 a = descriptor_along_rows<T::kSwizzle>(queries);
     const u64 b = descriptor_along_rows<T::kSwizzle>(keys);
+#pragma unroll
+    for (int i = 0; i < kWidth / 2; ++i) d[i] = 0.f;  // overwritten; see primitives/wgmma.cuh
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < T::kHeadSteps; ++step) {

@@ -30,7 +30,9 @@ __device__ __forceinline__ void fence_proxy_async() {
 }
 
 // Products with kColumns columns of B of element type kType (element.cuh). d has kColumns / 2
-// registers; where `accumulate` is false, d is overwritten.
+// registers; where `accumulate` is false, d is overwritten. It must hold something even then: of
+// two products into registers that hold nothing ptxas 13.0 takes what follows from both to be
+// equal.
 template <int kType, int kColumns>
 struct Wgmma;
 

@@ -159,7 +159,12 @@ constexpr FeatureCase kFeatures[] = {
     {"WarpgroupStreamingMaskBias",
      "fp16 b=2 h=2 n=98 d=88 layout=bnhd bias=fp32:1x1x98x98 mask=bool:1x2x98x98",
      "kSwizzle=64 kResident=0 kBlockN=48 kStages=2 kWarps=4"},
-    {"WarpgroupSpilling", "bf16 b=1 h=2 nq=70 nk=541 d=56 layout=bnhd lse align=2",
+    // Few steps in a row: ptxas sees them side by side (docs/kernels.md).
+    {"WarpgroupTwoStepsInARow", "bf16 b=2 h=2 n=256 d=72 layout=bnhd",
+     "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=128 kStages=1 kWarps=4"},
+    {"WarpgroupThreeStepsInARow", "bf16 b=2 h=2 n=197 d=64 layout=packed",
+     "kSwizzle=128 kResident=1 kConstantKeys=1 kBlockN=80 kStages=2 kWarps=4"},
+    {"WarpgroupThreeWideSteps", "bf16 b=1 h=2 nq=70 nk=541 d=56 layout=bnhd lse align=2",
      "kSwizzle=128 kResident=1 kConstantKeys=1 kBlockN=192 kStages=2 kRowSplit=2 kWarps=4"},
     {"OneQuery", "bf16 b=4 h=3 nq=1 nk=729 d=72 layout=bnhd", ""},
     {"ManyWindows", "bf16 b=70000 h=1 n=16 d=32 layout=packed", ""},
