@@ -8,7 +8,7 @@ CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-14 clang-format 2>/d
 FORMATTED = git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.hpp' '*.cuh'
 
 .PHONY: build packages tune bench bench-dispatch test asan format check-format check-architecture
-.PHONY: c-api-page check-c-api-page python-test install clean help
+.PHONY: c-api-page check-c-api-page python-test peers peers-test install clean help
 .DEFAULT_GOAL := build
 
 build: $(BUILD)/build.ninja  ## build build/default/vitune and the tests
@@ -75,6 +75,17 @@ python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated de
 	cmake --build $(BUILD) --target vitune_shared vitune vitune_emulated_cuda vitune_emulated_nvrtc
 	@cd python && LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
 	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0 $(PYTHON) -m unittest discover -s tests -t . $(ARGS)
+
+peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch); PYTHON=..., ARGS=...
+	@$(PYTHON) -c "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 'make peers needs PyTorch with a GPU')"
+	cmake --build $(BUILD) --target vitune_shared vitune
+	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(VITUNE) tune --preset bench
+	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/peers/run.py --library $(BUILD)/libvitune.so.0 $(ARGS)
+
+peers-test: $(BUILD)/build.ninja  ## test the peers' program without a GPU; PYTHON=... one with torch tests more
+	cmake --build $(BUILD) --target vitune_shared
+	@VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0 \
+	  $(PYTHON) -m unittest discover -s benchmarks/peers/tests -t benchmarks
 
 install: $(BUILD)/build.ninja  ## install to PREFIX (default /usr/local); DESTDIR is respected
 	cmake --build $(BUILD) --target vitune vitune_shared

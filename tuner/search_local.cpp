@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kElite = 8;           // the best configs whose neighbours are explored
 constexpr double kNearness = 1.5;           // a neighbour is preferred to a config this much better
 constexpr double kNegligibleGain = 0.0001;  // of log cost
-constexpr std::size_t kPatience = 64;     // proposals without hope before it calls itself converged
+constexpr std::size_t kPatience = 64;  // proposals without hope before it calls itself converged
 constexpr std::size_t kLeastTrials = 192;  // at the least
 
 class LocalSearch : public SearchStrategy {
