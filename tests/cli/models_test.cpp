@@ -11,8 +11,14 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class ModelsTest : public CommandTest {
+class ModelsTest : public CommandTest {};
+
+// What becomes of the arguments.
+class ModelInputsTest : public CommandTest {
  protected:
+  void SetUp() override {
+    if (!has_compiler()) GTEST_SKIP() << "no NVRTC here";
+  }
   // The problems that a verb takes from its arguments, by name: `compile` of an architecture that
   // has no space left says so for each without compiling anything.
   std::vector<std::pair<std::string, std::string>> taken(std::vector<std::string> arguments) const {
@@ -72,7 +78,7 @@ TEST_F(ModelsTest, ProblemsAreThoseOfTheBatchAndType) {
             "attention fp16 b=512 h=3 nq=49 nk=49 d=32 layout=packed bias=fp16:512x3x49x49");
 }
 
-TEST_F(ModelsTest, AModelStandsForItsProblems) {
+TEST_F(ModelInputsTest, AModelStandsForItsProblems) {
   const auto problems = taken({"--model", "vit_base_patch16_224", "--batch", "1,32"});
   ASSERT_EQ(problems.size(), 2u);
   EXPECT_EQ(problems[1].first, "vit_base_patch16_224 b32 (12x)");
@@ -81,14 +87,14 @@ TEST_F(ModelsTest, AModelStandsForItsProblems) {
   EXPECT_EQ(taken({"--model", "samvit_*", "--batch", "4", "--dtype", "fp16"}).size(), 5u);
 }
 
-TEST_F(ModelsTest, OtherInputsJoinAndEachProblemIsTakenOnce) {
+TEST_F(ModelInputsTest, OtherInputsJoinAndEachProblemIsTakenOnce) {
   const auto problems = taken(
       {"--model", "vit_base_patch16_224", "--preset", "vit-b16", "bf16 b=32 h=12 n=197 d=64"});
   ASSERT_EQ(problems.size(), 3u);  // 32, as text; 1 and 128 of the preset
   EXPECT_EQ(problems[1].first, "ViT-B/16@224 b1");
 }
 
-TEST_F(ModelsTest, PresetsOfModelsTakeTheBatch) {
+TEST_F(ModelInputsTest, PresetsOfModelsTakeTheBatch) {
   const auto problems = taken({"--preset", "sam", "--batch", "5"});
   ASSERT_FALSE(problems.empty());
   for (const auto& [name, text] : problems) EXPECT_THAT(name, HasSubstr(" b5 (")) << text;
