@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 if __package__ in (None, ""):
@@ -49,6 +50,14 @@ def _floor(row: dict[str, Any]) -> str:
 def _markdown_table(head: list[str], left: int, rows: list[list[str]]) -> list[str]:
     rule = ["---" if i < left else "--:" for i in range(len(head))]
     return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]
+
+
+def _per_peer(
+    found: dict[str, Any], peers: list[str], cell: Callable[[dict[str, Any], str], str]
+) -> list[str]:
+    """A line per problem, a column per peer."""
+    rows = [[row["name"], *(cell(row, peer) for peer in peers)] for row in found["rows"]]
+    return _markdown_table(["problem", *peers], 1, rows)
 
 
 def summary_table(found: dict[str, Any]) -> list[str]:
@@ -110,11 +119,7 @@ def _all_times(found: dict[str, Any], kind: str) -> list[str]:
         for peer in found["peers"]
         if any(kind in row["us"].get(peer, {}) for row in found["rows"])
     ]
-    return _markdown_table(
-        ["problem", *peers],
-        1,
-        [[row["name"], *(_us(row, peer, kind) for peer in peers)] for row in found["rows"]],
-    )
+    return _per_peer(found, peers, lambda row, peer: _us(row, peer, kind))
 
 
 def _errors(found: dict[str, Any]) -> list[str]:
@@ -124,11 +129,7 @@ def _errors(found: dict[str, Any]) -> list[str]:
         error = row["err"].get(peer)
         return "–" if error is None else f"{error['max']:.1e} / {error['rms']:.1e}"
 
-    return _markdown_table(
-        ["problem", *peers],
-        1,
-        [[row["name"], *(cell(row, peer) for peer in peers)] for row in found["rows"]],
-    )
+    return _per_peer(found, peers, cell)
 
 
 def _python_cost(found: dict[str, Any]) -> list[str]:
@@ -149,11 +150,7 @@ def _memory(found: dict[str, Any]) -> list[str]:
         size = row["memory"].get(peer)
         return "–" if size is None else f"{size / 2**20:.1f}"
 
-    return _markdown_table(
-        ["problem", *peers],
-        1,
-        [[row["name"], *(cell(row, peer) for peer in peers)] for row in found["rows"]],
-    )
+    return _per_peer(found, peers, cell)
 
 
 def header(found: dict[str, Any]) -> list[str]:
