@@ -43,20 +43,26 @@ class AttentionBench {
  public:
   // Throws Error(kNoDevice), Error(kNoCompiler), Exception of libvitune.
   AttentionBench(int ordinal, int rounds);
+  virtual ~AttentionBench() = default;
 
   const DeviceInfo& device() const { return device_; }
   // Measures a problem when it is asked for first. A peer that fails is refused, and costs no
   // other peer its times; throws where no tensors can be made.
   const ProblemTimes& times(const AttentionProblem& problem);
 
- private:
+ protected:
   struct Contestant {
     std::string name;
     Launch launch;
     std::shared_ptr<void> owner;  // of what the launch needs
   };
+  // Who races on these tensors. One that cannot is noted as refused in `times` and left out.
+  virtual std::vector<Contestant> contestants(const Workload& workload, ProblemTimes& times);
+  const CudaDriver& driver() const { return *driver_; }
+  const CudaStream& stream() const { return stream_; }
+
+ private:
   ProblemTimes measure(const AttentionProblem& problem);
-  std::vector<Contestant> contestants(const Workload& workload, ProblemTimes& times);
   Launch vitune_launch(const Workload& workload, PeerSamples& samples);
   // Why the output of a launch is wrong, or nothing; notes its errors.
   std::string judged(const Launch& launch, Workload& workload, const Reference& reference,

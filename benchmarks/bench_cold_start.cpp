@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "benchmarks/call_times.h"
 #include "benchmarks/dispatch_fixture.h"
 
 namespace vitune::bench {
@@ -21,7 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kProbe = "--memory-probe=";
+constexpr const char* kMemoryProbe = "--memory-probe=";
+constexpr const char* kFirstProbe = "--first-probe=";
 
 struct Bench {
   Driver driver = Driver::open();
@@ -36,14 +38,14 @@ Bench& bench() {
 
 // Times body(context) with a new context each time; with `with_opening`, its opening too.
 template <typename Body>
-void with_new_context(benchmark::State& state, bool with_opening, Body&& body) {
-  Bench& b = bench();
+void with_new_context(benchmark::State& state, const ContextOptions& options, bool with_opening,
+                      Body&& body) {
   try {
     for (auto _ : state) {
       const Clock::time_point opening = Clock::now();
-      Context context(b.database.options());
+      Context context(options);
       const Clock::time_point opened = Clock::now();
-      body(b, context);
+      body(bench(), context);
       const Clock::time_point began = with_opening ? opening : opened;
       state.SetIterationTime(std::chrono::duration<double>(Clock::now() - began).count());
     }
@@ -52,17 +54,27 @@ void with_new_context(benchmark::State& state, bool with_opening, Body&& body) {
   }
 }
 
+void look_up_first(Bench&, Context& context) {
+  const KernelSelection found = context.query(WinnerDatabase::problem(8));
+  if (found.served != Served::kExact) throw std::runtime_error("no winner: " + found.reason);
+}
+
 // A context, and which kernel serves one problem.
 void open_and_look_up(benchmark::State& state) {
-  with_new_context(state, true, [](Bench&, Context& context) {
-    const KernelSelection found = context.query(WinnerDatabase::problem(8));
-    if (found.served != Served::kExact) throw std::runtime_error("no winner: " + found.reason);
-  });
+  with_new_context(state, bench().database.options(), true, look_up_first);
+}
+
+// The same where nothing was tuned yet: no database of the user's, and the winners are shipped.
+void open_shipped_and_look_up(benchmark::State& state) {
+  ContextOptions options = bench().database.options();
+  options.shipped_database = bench().database.path();
+  options.database = bench().database.path() + ".is_not_there";
+  with_new_context(state, options, true, look_up_first);
 }
 
 // The first call of a problem whose kernel is stored, up to the launch.
 void first_launch(benchmark::State& state) {
-  with_new_context(state, false, [](Bench& b, Context& context) {
+  with_new_context(state, bench().database.options(), false, [](Bench& b, Context& context) {
     const Attention attention = WinnerDatabase::problem(8);
     context.forward(attention, b.memory.tensors(attention));
   });
@@ -89,7 +101,7 @@ void next_launch(benchmark::State& state) {
 
 // The first call of a problem without a winner: the rows of all winners are read for the nearest.
 void first_miss(benchmark::State& state) {
-  with_new_context(state, false, [](Bench& b, Context& context) {
+  with_new_context(state, bench().database.options(), false, [](Bench& b, Context& context) {
     const Attention attention = WinnerDatabase::missing_problem();
     context.forward(attention, b.memory.tensors(attention));
     const vitune_stats stats = context.stats();
@@ -97,7 +109,52 @@ void first_miss(benchmark::State& state) {
   });
 }
 
-// --- memory: in a process of its own, since a peak never goes down
+// --- in a process of its own: what is made once per process, and memory, whose peak never goes
+// down
+
+// What this program prints when it is started with `probe` and the database's path.
+struct ProbeFigures {
+  double values[3] = {};
+  bool read = false;
+};
+ProbeFigures run_probe(const char* probe) {
+  const std::string command = "/proc/" + std::to_string(getpid()) + "/exe " + probe;
+  ProbeFigures figures;
+  FILE* child = popen((command + bench().database.path()).c_str(), "r");
+  if (child == nullptr) return figures;
+  auto& v = figures.values;
+  const bool read = std::fscanf(child, "%lf %lf %lf", &v[0], &v[1], &v[2]) >= 1;
+  figures.read = pclose(child) == 0 && read;
+  return figures;
+}
+
+ContextOptions probe_options(const std::string& database) {
+  return {.read_only = true, .compile = false, .database = database, .shipped_database = ""};
+}
+
+// Prints the seconds of open_and_look_up() as the first thing that a process does with the library,
+// by the clock and of the processor.
+int probe_first(const std::string& database) {
+  const Driver driver = Driver::open();
+  const TensorMemory memory(driver);
+  const double worked = thread_ns();
+  const Clock::time_point began = Clock::now();
+  Context context(probe_options(database));
+  const bool found = context.query(WinnerDatabase::problem(8)).served == Served::kExact;
+  const double elapsed = std::chrono::duration<double>(Clock::now() - began).count();
+  std::printf("%.9f %.9f\n", elapsed, (thread_ns() - worked) * 1e-9);
+  return found ? 0 : 1;
+}
+
+// One process per iteration.
+void open_and_look_up_in_new_process(benchmark::State& state) {
+  for (auto _ : state) {
+    const ProbeFigures figures = run_probe(kFirstProbe);
+    if (!figures.read) return state.SkipWithError("the process that is timed failed");
+    state.SetIterationTime(figures.values[0]);
+    state.counters["cpu_us"] = figures.values[1] * 1e6;
+  }
+}
 
 // "VmHWM: 1234 kB" of this process in megabytes (10^6).
 double status_mb(const char* field) {
@@ -116,8 +173,7 @@ int probe_memory(const std::string& database) {
   const TensorMemory memory(driver);
   const double before = status_mb("VmRSS:");
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak counts from here
-  Context context(
-      {.read_only = true, .compile = false, .database = database, .shipped_database = ""});
+  Context context(probe_options(database));
   Attention attention = WinnerDatabase::problem(8);
   context.forward(attention, memory.tensors(attention));
   const double exact = status_mb("VmHWM:");
@@ -130,16 +186,11 @@ int probe_memory(const std::string& database) {
 
 // Peak resident memory that the library adds: with exact calls only, and after a miss.
 void peak_memory(benchmark::State& state) {
-  const std::string command = "/proc/" + std::to_string(getpid()) + "/exe";
   for (auto _ : state) {
     const Clock::time_point began = Clock::now();
-    FILE* probe = popen((command + " " + kProbe + bench().database.path()).c_str(), "r");
-    double before = 0, exact = 0, miss = 0;
-    const bool read = probe && std::fscanf(probe, "%lf %lf %lf", &before, &exact, &miss) == 3;
-    if (!probe || pclose(probe) != 0 || !read) {
-      state.SkipWithError("the process that measures memory failed");
-      return;
-    }
+    const ProbeFigures figures = run_probe(kMemoryProbe);
+    const auto [before, exact, miss] = figures.values;
+    if (!figures.read) return state.SkipWithError("the process that measures memory failed");
     state.SetIterationTime(std::chrono::duration<double>(Clock::now() - began).count());
     state.counters["before_mb"] = before;
     state.counters["exact_mb"] = exact - before;
@@ -148,6 +199,13 @@ void peak_memory(benchmark::State& state) {
 }
 
 BENCHMARK(open_and_look_up)->UseManualTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(open_and_look_up_in_new_process)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond)
+    ->Iterations(1)
+    ->Repetitions(25)
+    ->ReportAggregatesOnly();
+BENCHMARK(open_shipped_and_look_up)->UseManualTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(first_launch)->UseManualTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(next_launch)->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(2000);
 BENCHMARK(first_miss)->UseManualTime()->Unit(benchmark::kMicrosecond);
@@ -160,7 +218,10 @@ int main(int argc, char** argv) {
   using namespace vitune::bench;
   try {
     const std::string first = argc == 2 ? argv[1] : "";
-    if (first.starts_with(kProbe)) return probe_memory(first.substr(std::strlen(kProbe)));
+    if (first.starts_with(kMemoryProbe)) {
+      return probe_memory(first.substr(std::strlen(kMemoryProbe)));
+    }
+    if (first.starts_with(kFirstProbe)) return probe_first(first.substr(std::strlen(kFirstProbe)));
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
     add_report_context(Driver::open());

@@ -3,7 +3,9 @@
 // Each call is stamped with the processor's time stamp counter, fenced on both sides, so that
 // nothing of the call is left out and nothing else is counted. What a pair of stamps takes by
 // itself, the median of empty pairs on the same thread, is subtracted from each call; a call that
-// overlaps with the work around it, as in a program, takes less than what is shown here.
+// overlaps with the work around it, as in a program, takes less than what is shown here. Some
+// processors' counters go in steps (of 10 ns on AMD's): single calls are then multiples of a step,
+// and only mean_ns tells smaller differences.
 #pragma once
 
 #include <time.h>
@@ -100,22 +102,23 @@ inline double thread_ns() {
 
 struct CallTimes {
   double p50_ns = 0, p99_ns = 0, p999_ns = 0;
-  double mean_ns = 0;  // processor time of unstamped calls back to back
+  double mean_ns = 0;  // processor time of unstamped calls back to back, preparations included
 };
 
 // Runs call(thread, i) for i = 0 .. calls - 1 on each of `threads` threads at once, stamped, and
-// then as often without stamps.
-template <typename Call>
-CallTimes time_calls(int threads, int calls, Call&& call) {
+// then as often without stamps; prepare(thread, i) before each, outside the stamps.
+template <typename Prepare, typename Call>
+CallTimes time_calls(int threads, int calls, Prepare&& prepare, Call&& call) {
   std::vector<TickHistogram> histograms(static_cast<std::size_t>(threads));
   std::vector<double> means(histograms.size());
   std::barrier together(threads);
   const auto work = [&](int thread) {
     TickHistogram& histogram = histograms[static_cast<std::size_t>(thread)];
     const std::uint64_t empty = empty_ticks();
-    for (int i = 0; i < calls / 10; ++i) call(thread, i);
+    for (int i = 0; i < calls / 10; ++i) prepare(thread, i), call(thread, i);
     together.arrive_and_wait();
     for (int i = 0; i < calls; ++i) {
+      prepare(thread, i);
       const std::uint64_t began = stamp();
       call(thread, i);
       const std::uint64_t ticks = stamp() - began;
@@ -123,7 +126,7 @@ CallTimes time_calls(int threads, int calls, Call&& call) {
     }
     together.arrive_and_wait();
     const double began = thread_ns();
-    for (int i = 0; i < calls; ++i) call(thread, i);
+    for (int i = 0; i < calls; ++i) prepare(thread, i), call(thread, i);
     means[static_cast<std::size_t>(thread)] = (thread_ns() - began) / calls;
   };
   {
@@ -137,6 +140,12 @@ CallTimes time_calls(int threads, int calls, Call&& call) {
                   histograms[0].percentile(0.999) * ns, 0};
   for (const double mean : means) times.mean_ns += mean / threads;
   return times;
+}
+
+template <typename Call>
+CallTimes time_calls(int threads, int calls, Call&& call) {
+  return time_calls(
+      threads, calls, [](int, int) {}, call);
 }
 
 }  // namespace vitune::bench

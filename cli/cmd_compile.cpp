@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "cli/compile_probes.h"
 #include "cli/inputs.h"
 #include "cli/options.h"
 #include "cli/results.h"
@@ -35,6 +36,8 @@ void describe(po::options_description& options) {
   add_switch(options, "all", "every config of the space");
   add_value(options, "sample", "N", "N configs of the space by chance");
   add_value(options, "seed", "N", "of --sample", "1");
+  add_switch(options, "probes",
+             "the probes of 'devices --measure' and the ladder's kernels, no problem's");
   add_value(options, "out", "DIR", "write the cubins into this folder");
   add_value(options, "jobs,j", "N", "compile processes; default: one per CPU");
 }
@@ -286,9 +289,28 @@ int show(Session& session, const std::vector<Job>& jobs,
   return listing.failed == 0 ? 0 : exit_status(ErrorCode::kFailure);
 }
 
+CompilePoolOptions pool_options(const Session& session) {
+  CompilePoolOptions options;
+  options.workers = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (session.has("jobs")) {
+    options.workers = static_cast<int>(parse_integer(session.text("jobs"), 1, 256, "--jobs"));
+  }
+  options.worker_command = {session.program.string(), "--worker=compile"};
+  return options;
+}
+
 int run(Session& session) {
-  const std::vector<NamedProblem> problems = requested_problems(session, "vit-b16");
   const std::vector<std::string> architectures = chosen_architectures(session);
+  const CompilePoolOptions options = pool_options(session);
+  if (session.has("probes")) {
+    if (names_problems(session)) {
+      throw Error(ErrorCode::kUsage,
+                  "--probes compiles no problem's kernels; leave one of the two");
+    }
+    CompilePool pool(options);
+    return compile_probes(session, architectures, pool);
+  }
+  const std::vector<NamedProblem> problems = requested_problems(session, "vit-b16");
   std::optional<fs::path> folder;
   if (session.has("out")) {
     std::error_code error;
@@ -299,12 +321,6 @@ int run(Session& session) {
                   fmt::format("--out '{}' cannot be made: {}", folder->string(), error.message()));
     }
   }
-  CompilePoolOptions options;
-  options.workers = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (session.has("jobs")) {
-    options.workers = static_cast<int>(parse_integer(session.text("jobs"), 1, 256, "--jobs"));
-  }
-  options.worker_command = {session.program.string(), "--worker=compile"};
   CompilePool pool(options);
   const std::string compiler = pool.compiler_version();
   const std::vector<Job> jobs = plan(session, problems, architectures, compiler);

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "generator/compile_pool.h"
 #include "tuner/bench_worker.h"
+#include "tuner/ceilings.h"
 
 namespace vitune {
 namespace {
@@ -26,6 +27,10 @@ int run_worker(const std::vector<std::string>& arguments) {
   if (arguments[0] == "--worker=devices" && arguments.size() == 1) return run_device_worker();
   if (arguments[0] == "--worker=bench" && arguments.size() == 2) {
     return run_bench_worker(
+        static_cast<int>(parse_integer(arguments[1], 0, 1023, "a GPU's ordinal")));
+  }
+  if (arguments[0] == "--worker=ceilings" && arguments.size() == 2) {
+    return run_ceiling_worker(
         static_cast<int>(parse_integer(arguments[1], 0, 1023, "a GPU's ordinal")));
   }
   throw Error(ErrorCode::kUsage,

@@ -58,6 +58,7 @@ std::optional<Session> parse_session(const Verb& verb, const std::vector<std::st
 Verb tune_verb();
 Verb bench_verb();
 Verb compare_verb();
+Verb report_verb();
 Verb verify_verb();
 Verb show_verb();
 Verb compile_verb();

@@ -23,7 +23,7 @@ ARROWS = {
     "examples": {"include"},
 }
 # Launch parameters are one struct for host and kernel: the only files of templates/ that host code reads.
-SHARED_WITH_KERNELS = re.compile(r"templates/(attention|reference)/(\w+_)?params\.cuh$")
+SHARED_WITH_KERNELS = re.compile(r"templates/(attention|reference|probes)/(\w+_)?params\.cuh$")
 MAY_SHARE = {"generator", "tuner"}
 
 CODE = {".cpp", ".h", ".hpp", ".cuh", ".cu"}
@@ -73,7 +73,7 @@ def check_includes(path, code):
         where = f"{path}:{line_of(code, match.start())}"
         if folder == "templates":
             # A template reaches nothing outside templates/: NVRTC is given no other file.
-            if system or target.split("/", 1)[0] not in {"primitives", "attention", "reference"}:
+            if system or target.split("/", 1)[0] not in {"primitives", "attention", "reference", "probes"}:
                 yield f"{where}: a template includes '{system or target}', which is not below templates/"
             continue
         if system or folder not in ARROWS:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# cmake/check_kernels.sh -- Compiles every shipped problem's default kernel for every architecture.
+# cmake/check_kernels.sh -- Compiles every shipped problem's default kernel, the probes and the ladder
+# for every architecture.
 #
 # Usage: check_kernels.sh <vitune>. Through the command itself, without a GPU. Says so and passes where
 # there is no NVRTC.
@@ -19,3 +20,9 @@ if ! "$vitune" compile -q --csv --preset bench >"$list"; then
   exit 1
 fi
 echo "kernels: $(($(wc -l <"$list") - 1)) combinations of problem and architecture compile"
+if ! "$vitune" compile -q --csv --probes >"$list"; then
+  echo "kernels: some probes or kernels of the ladder do not compile:" >&2
+  grep -v ',ok,' "$list" >&2 || true
+  exit 1
+fi
+echo "kernels: $(($(wc -l <"$list") - 1)) combinations of probe or ladder kernel and architecture compile"

@@ -12,7 +12,7 @@ packages=(g++ cmake ninja-build make pkg-config git libboost-program-options-dev
           libgmock-dev libboost-context-dev libbenchmark-dev)
 case $purpose in
   build) ;;
-  test) packages+=(clang-format-14 python3 python3-venv) ;;
+  test) packages+=(clang-format-14 python3 python3-venv gnuplot-nox chromium) ;;
   pip) packages=(python3 python3-pip) ;;
   *)
     echo "usage: install_packages.sh build|test|pip" >&2

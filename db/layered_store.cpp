@@ -40,11 +40,17 @@ void Store::visit_winners(const DeviceInfo& device, Objective objective,
 }
 
 LayeredStore::LayeredStore(std::unique_ptr<Store> user, std::unique_ptr<Store> shipped)
-    : user_(std::move(user)), shipped_(std::move(shipped)) {}
+    : user_(std::move(user)), user_was_given_(user_ != nullptr), shipped_(std::move(shipped)) {}
+
+Store& LayeredStore::user() {
+  if (!user_) user_ = Store::in_memory();
+  return *user_;
+}
 
 std::optional<Winner> LayeredStore::find_winner(const DeviceInfo& device, const ProblemKey& problem,
                                                 Objective objective) {
-  auto winner = user_->find_winner(device, problem, objective);
+  std::optional<Winner> winner;
+  if (user_) winner = user_->find_winner(device, problem, objective);
   if (winner || !shipped_) return winner;
   return or_nothing<std::optional<Winner>>(
       [&] { return shipped_->find_winner(device, problem, objective); });
@@ -54,8 +60,9 @@ std::vector<LayeredStore::Found> LayeredStore::find_winners(const DeviceInfo& de
                                                             const ProblemKey& problem,
                                                             Objective objective) {
   std::vector<Found> found;
-  if (auto winner = user_->find_winner(device, problem, objective)) {
-    found.push_back({std::move(*winner), Layer::kUser});
+  if (user_) {
+    auto winner = user_->find_winner(device, problem, objective);
+    if (winner) found.push_back({std::move(*winner), Layer::kUser});
   }
   if (!shipped_) return found;
   auto winner = or_nothing<std::optional<Winner>>(
@@ -72,7 +79,7 @@ void LayeredStore::visit_winners(
       visit(problem, winner, layer);
     };
   };
-  user_->visit_winners(device, objective, of_layer(Layer::kUser));
+  if (user_) user_->visit_winners(device, objective, of_layer(Layer::kUser));
   if (!shipped_) return;
   or_nothing<bool>([&] {
     shipped_->visit_winners(device, objective, of_layer(Layer::kShipped));
@@ -81,7 +88,8 @@ void LayeredStore::visit_winners(
 }
 
 std::vector<Trial> LayeredStore::trials(const DeviceInfo& device, const ProblemKey& problem) {
-  std::vector<Trial> all = user_->trials(device, problem);
+  std::vector<Trial> all;
+  if (user_) all = user_->trials(device, problem);
   if (!shipped_) return all;
   auto shipped = or_nothing<std::vector<Trial>>([&] { return shipped_->trials(device, problem); });
   all.insert(all.end(), std::make_move_iterator(shipped.begin()),
@@ -90,13 +98,21 @@ std::vector<Trial> LayeredStore::trials(const DeviceInfo& device, const ProblemK
 }
 
 std::optional<Binary> LayeredStore::find_binary(const Digest& kernel_key) {
-  auto binary = user_->find_binary(kernel_key);
+  std::optional<Binary> binary;
+  if (user_) binary = user_->find_binary(kernel_key);
   if (binary || !shipped_) return binary;
   return or_nothing<std::optional<Binary>>([&] { return shipped_->find_binary(kernel_key); });
 }
 
+// A block list that cannot be read is an error in either layer: it must not let a kernel run.
+bool LayeredStore::is_blocked(const Digest& kernel_key, const DeviceInfo& device) {
+  return (user_ && user_->is_blocked(kernel_key, device)) ||
+         (shipped_ && shipped_->is_blocked(kernel_key, device));
+}
+
 std::vector<WinnerEntry> LayeredStore::winners() {
-  std::vector<WinnerEntry> all = user_->winners();
+  std::vector<WinnerEntry> all;
+  if (user_) all = user_->winners();
   if (!shipped_) return all;
   const auto identity = [](const WinnerEntry& entry) {
     return std::tuple(entry.device.key(), entry.problem, entry.winner.objective);

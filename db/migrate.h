@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/digest.h"
 #include "core/log.h"
 #include "db/sqlite.h"
 
@@ -15,10 +16,13 @@ namespace vitune {
 inline constexpr std::int64_t kApplicationId = 0x5654554E;
 
 // Step i takes a database from version i to i + 1. `after` runs in the same transaction, for what
-// SQL cannot do (the digests of rows whose columns changed); it may be empty.
+// SQL cannot do (the digests of rows whose columns changed); it may be empty. `objects` is what
+// objects_digest() gives of a database after the step, in hexadecimal digits; empty: it is not
+// recorded, and each look at a schema makes a model of it to compare with.
 struct MigrationStep {
   std::string_view script;
-  std::function<void(Connection&)> after;
+  std::function<void(Connection&)> after = {};
+  std::string_view objects = {};
 };
 
 // The steps of db/schema/*.sql in order; their number is the current schema version.
@@ -29,6 +33,9 @@ enum class SchemaState { kEmpty, kOlder, kCurrent };
 // Reads identity and schema and nothing else. Throws DatabaseError: kForeign for a file of another
 // program or with objects that a vitune database does not have, kNewer for a later version.
 SchemaState examine_schema(Connection& connection, std::span<const MigrationStep> steps);
+
+// SHA-256 over the text of every object of the schema.
+Digest objects_digest(Connection& connection);
 
 // Whether the objects of the database are exactly those that the steps make.
 bool has_schema(Connection& connection, std::span<const MigrationStep> steps);

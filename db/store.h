@@ -186,10 +186,13 @@ std::string layer_name(Layer layer);  // "user", "shipped"
 // shipped layer is a miss, never an error.
 class LayeredStore {
  public:
-  // `shipped` may be null.
+  // Either may be null: there is no such database, and reads do without it.
   LayeredStore(std::unique_ptr<Store> user, std::unique_ptr<Store> shipped);
 
-  Store& user() { return *user_; }
+  // The user's store; if there is none, an empty one in memory, made now.
+  Store& user();
+  // The store that was given; null if there is none.
+  Store* given_user() { return user_was_given_ ? user_.get() : nullptr; }
   Store* shipped() { return shipped_.get(); }
   std::optional<Winner> find_winner(const DeviceInfo& device, const ProblemKey& problem,
                                     Objective objective);
@@ -203,6 +206,8 @@ class LayeredStore {
   std::vector<Found> find_winners(const DeviceInfo& device, const ProblemKey& problem,
                                   Objective objective);
   std::optional<Binary> find_binary(const Digest& kernel_key);
+  // Whether either layer has the kernel on its block list.
+  bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
   // The union, the user's row where both layers have one.
   std::vector<WinnerEntry> winners();
   // Calls `visit` with each winner of one device and objective: all of the user's, then all of the
@@ -214,6 +219,7 @@ class LayeredStore {
 
  private:
   std::unique_ptr<Store> user_;
+  bool user_was_given_;
   std::unique_ptr<Store> shipped_;
 };
 

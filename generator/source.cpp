@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -139,14 +140,23 @@ const EmbeddedFile& require_file(std::span<const EmbeddedFile> files, std::strin
                   "included, by their path from there");
 }
 
-// For each embedded file the source of a main text that includes nothing else.
-std::map<std::string_view, Source> embedded_closures() {
-  std::map<std::string_view, Source> closures;
-  for (const EmbeddedFile& file : embedded_templates()) {
-    closures.emplace(
-        file.path, assemble("#include \"" + std::string(file.path) + "\"\n", embedded_templates()));
-  }
-  return closures;
+// The source of a main text that includes one embedded file and nothing else. Null: there is no
+// such file. Each is put together once per process, when somebody asks for it: a tuner assembles
+// thousands of sources that include the same file, and a program that launches waits for the first.
+const Source* embedded_closure(std::string_view path) {
+  struct Closure {
+    std::once_flag once;
+    Source source;
+  };
+  static std::vector<Closure> closures(embedded_templates().size());
+  const EmbeddedFile* const file = find_file(embedded_templates(), path);
+  if (file == nullptr) return nullptr;
+  Closure& closure = closures[static_cast<std::size_t>(file - embedded_templates().data())];
+  std::call_once(closure.once, [&] {
+    closure.source =
+        assemble("#include \"" + std::string(file->path) + "\"\n", embedded_templates());
+  });
+  return &closure.source;
 }
 
 }  // namespace
@@ -183,14 +193,11 @@ Source assemble(std::string main, std::span<const EmbeddedFile> files) {
   return source;
 }
 
-// A tuner assembles a source for each of thousands of candidates, and all include the same one
-// file.
 Source assemble(std::string main) {
-  static const std::map<std::string_view, Source> closures = embedded_closures();
   const std::vector<std::string> included = included_files("kernel.cu", main);
-  const auto known = included.size() == 1 ? closures.find(included.front()) : closures.end();
-  if (known == closures.end()) return assemble(std::move(main), embedded_templates());
-  Source source = known->second;
+  const Source* known = included.size() == 1 ? embedded_closure(included.front()) : nullptr;
+  if (known == nullptr) return assemble(std::move(main), embedded_templates());
+  Source source = *known;
   source.main = std::move(main);
   return source;
 }

@@ -57,8 +57,9 @@ vitune_status RuntimeContext::try_forward(const vitune_attention_desc* desc, con
     return fail(VITUNE_DISABLED, "nothing is launched: VITUNE_DISABLE is set");
   }
   if (desc != nullptr && desc->size == sizeof(*desc)) [[likely]] {
-    const auto key = key_of(*desc, call_alignments(*desc, tensors));
-    const PreparedCall* const call = key ? table_.find(*key) : nullptr;
+    PlanKey key;
+    const bool has_key = set_key(key, *desc, call_alignments(*desc, tensors));
+    const PreparedCall* const call = has_key ? table_.find(key) : nullptr;
     const Plan* const plan = call != nullptr ? call->plan.load(std::memory_order_acquire) : nullptr;
     if (plan != nullptr && !settings_.check_pointers) [[likely]] {
       if (const auto status = check_call(*desc, plan->footprint, tensors)) [[unlikely]]

@@ -46,7 +46,7 @@ void Databases::warn_once(const std::string& what, const std::string& message) {
 }
 
 std::unique_ptr<Store> Databases::open_user() {
-  if (!places_.user || !is_there(*places_.user)) return Store::in_memory();
+  if (!places_.user || !is_there(*places_.user)) return nullptr;
   try {
     if (!places_.read_only && has_journal(*places_.user) &&
         ::access(places_.user->c_str(), W_OK) == 0) {
@@ -56,7 +56,7 @@ std::unique_ptr<Store> Databases::open_user() {
   } catch (const Error& error) {
     incomplete_ = true;
     warn_once("open", fmt::format("serving without the user's winners: {}", error.what()));
-    return Store::in_memory();
+    return nullptr;
   }
 }
 
@@ -80,7 +80,7 @@ void Databases::open_layers() {
   layers_.emplace(open_user(), open_shipped());
   compiler_versions_.reset();
   user_state_ = user;
-  user_state_.version = look(places_.user, &layers_->user()).version;
+  user_state_.version = look(places_.user, layers_->given_user()).version;
   shipped_state_ = shipped;
   shipped_state_.version = look(places_.shipped, layers_->shipped()).version;
 }
@@ -102,7 +102,7 @@ Databases::State Databases::look(const std::optional<fs::path>& path, Store* sto
 
 bool Databases::refresh() {
   const std::lock_guard lock(reading_);
-  const bool changed = !(look(places_.user, &layers_->user()) == user_state_ &&
+  const bool changed = !(look(places_.user, layers_->given_user()) == user_state_ &&
                          look(places_.shipped, layers_->shipped()) == shipped_state_);
   if (!changed && !incomplete_) return false;
   if (changed) {
@@ -118,7 +118,7 @@ std::vector<std::string> Databases::compiler_versions() {
   const std::lock_guard lock(reading_);
   if (compiler_versions_) return *compiler_versions_;
   std::vector<std::string> all;
-  for (Store* store : {&layers_->user(), layers_->shipped()}) {
+  for (Store* store : {layers_->given_user(), layers_->shipped()}) {
     if (store == nullptr) continue;
     try {
       for (std::string& version : store->compiler_versions()) all.push_back(std::move(version));

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -34,13 +33,6 @@ std::uint8_t lowest_bit(std::uintptr_t bits) noexcept {
 std::uint8_t bias_reach(std::int32_t type) noexcept { return type == VITUNE_FP32 ? 16 : 8; }
 
 bool is_flag(std::int32_t value) noexcept { return value == 0 || value == 1; }
-
-bool is_known(const vitune_attention_desc& desc) noexcept {
-  return (desc.dtype == VITUNE_BF16 || desc.dtype == VITUNE_FP16) && is_flag(desc.causal) &&
-         is_flag(desc.lse) && desc.bias_type >= VITUNE_NONE && desc.bias_type <= VITUNE_FP32 &&
-         (desc.mask_type == VITUNE_NONE || desc.mask_type == VITUNE_BOOL) &&
-         (desc.dv == 0 || desc.dv == desc.d);
-}
 
 void check_flag(std::string_view name, std::int32_t value) {
   if (!is_flag(value)) invalid(fmt::format("desc.{} is {}: use 0 or 1", name, value));
@@ -219,35 +211,6 @@ Alignments stated_alignments(const vitune_attention_desc& desc) {
   Alignments result = call_alignments(desc, Tensors{});
   result.tensors = static_cast<std::uint8_t>(stated);
   return result;
-}
-
-std::optional<PlanKey> key_of(const vitune_attention_desc& desc,
-                              const Alignments& alignments) noexcept {
-  if (!is_known(desc)) return std::nullopt;
-  PlanKey key{};
-  key.dtype = static_cast<std::uint8_t>(desc.dtype);
-  key.causal = static_cast<std::uint8_t>(desc.causal);
-  key.bias_type = static_cast<std::uint8_t>(desc.bias_type);
-  key.mask_type = static_cast<std::uint8_t>(desc.mask_type);
-  key.lse = static_cast<std::uint8_t>(desc.lse);
-  key.alignments = alignments;
-  key.batch = desc.batch;
-  key.heads = desc.heads;
-  key.kv_heads = desc.kv_heads == 0 ? desc.heads : desc.kv_heads;
-  key.nq = desc.nq;
-  key.nk = desc.nk;
-  key.d = desc.d;
-  key.scale_bits = desc.scale == 0 ? 0 : std::bit_cast<std::uint64_t>(desc.scale);
-  key.q = desc.q, key.k = desc.k, key.v = desc.v, key.o = desc.o;
-  if (desc.bias_type != VITUNE_NONE) {
-    key.bias_batches = desc.bias_batches == 0 ? desc.batch : desc.bias_batches;
-    std::memcpy(key.bias_strides, desc.bias_strides, sizeof(key.bias_strides));
-  }
-  if (desc.mask_type != VITUNE_NONE) {
-    key.mask_batches = desc.mask_batches == 0 ? desc.batch : desc.mask_batches;
-    std::memcpy(key.mask_strides, desc.mask_strides, sizeof(key.mask_strides));
-  }
-  return key;
 }
 
 AttentionProblem problem_from(const vitune_attention_desc& desc, const Alignments& alignments) {

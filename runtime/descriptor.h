@@ -35,11 +35,6 @@ void check_output_struct(const char* name, void* data, std::size_t size, std::si
 // The description in the size of this library: what the caller's does not have is zero.
 vitune_attention_desc read_description(const vitune_attention_desc* desc);
 
-// The key of calls with pointers of these alignments, or nothing if an enumerator is unknown or dv
-// is not d: then problem_from() says which.
-std::optional<PlanKey> key_of(const vitune_attention_desc& desc,
-                              const Alignments& alignments) noexcept;
-
 // The alignments of the pointers of a call.
 Alignments call_alignments(const vitune_attention_desc& desc, const Tensors& tensors) noexcept;
 // desc.alignment, with bias and mask aligned as well as they need be. Throws Error(kUsage) for a

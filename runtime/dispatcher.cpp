@@ -123,19 +123,27 @@ std::optional<WinnerEntry> Dispatcher::anchor_row(const NearestConfig& nearest,
   return std::nullopt;
 }
 
-std::vector<Choice> Dispatcher::choices(const AttentionProblem& asked, LayeredStore& store) {
+std::vector<Choice> Dispatcher::choices(const AttentionProblem& problem, LayeredStore& store) {
+  std::vector<Choice> choices = first_choices(problem, store);
+  if (!choices.empty() && choices.front().outcome == LookupOutcome::kExact) {
+    for (Choice& behind : behind_winner(problem)) choices.push_back(std::move(behind));
+  }
+  return choices;
+}
+
+std::vector<Choice> Dispatcher::first_choices(const AttentionProblem& asked, LayeredStore& store) {
   // Stored problems are canonical, and the compile-time facts of another form may differ.
   const AttentionProblem problem = asked.canonical();
   std::vector<Choice> choices;
   std::optional<Choice> exact = own_winner(problem, store);
   if (!exact) exact = winner_of_same_work(problem, store);
-  const std::vector<Config> defaults = default_attention_configs(problem, device_);
-  NearestRanking nearest;
   if (exact) {
     choices.push_back(std::move(*exact));
-  } else {
-    nearest = rank_nearest(problem, device_, objective_, index_, store, defaults, kMostNearest);
+    return choices;
   }
+  const std::vector<Config> defaults = default_attention_configs(problem, device_);
+  const NearestRanking nearest =
+      rank_nearest(problem, device_, objective_, index_, store, defaults, kMostNearest);
   for (const NearestConfig& config : nearest.configs) {
     choices.push_back(nearest_choice(config, nearest.considered));
     choices.back().row = anchor_row(config, store);
@@ -144,6 +152,14 @@ std::vector<Choice> Dispatcher::choices(const AttentionProblem& asked, LayeredSt
   for (std::size_t i = 0; i < defaults.size(); ++i) {
     const double us = i < nearest.default_us.size() ? nearest.default_us[i] : 0;
     choices.push_back(default_choice(defaults[i], i, is_alone, us));
+  }
+  return choices;
+}
+
+std::vector<Choice> Dispatcher::behind_winner(const AttentionProblem& problem) const {
+  std::vector<Choice> choices;
+  for (const Config& config : default_attention_configs(problem.canonical(), device_)) {
+    choices.push_back(default_choice(config, choices.size(), false, 0));
   }
   return choices;
 }

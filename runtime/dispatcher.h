@@ -50,6 +50,11 @@ class Dispatcher {
   // are looked for only if there is no kExact. Empty only if no kernel fits the device. Throws
   // Error(kDatabase) if a database cannot be read.
   std::vector<Choice> choices(const AttentionProblem& problem, LayeredStore& store);
+  // The same, but of a problem with a winner the kExact alone: what lies behind it is asked for if
+  // its kernel cannot be used.
+  std::vector<Choice> first_choices(const AttentionProblem& problem, LayeredStore& store);
+  // The choices behind a kExact.
+  std::vector<Choice> behind_winner(const AttentionProblem& problem) const;
 
   // Forgets what was read from the databases; the next call reads again.
   void invalidate();

@@ -4,7 +4,9 @@
 // ever removed, so what a reader holds stays valid as long as the table.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,8 +17,12 @@
 namespace vitune {
 
 // Open addressing with linear probing over cells that are published once. When half full, a table
-// of twice the size takes its place; the old one is kept, since a reader may be in it. The hash
-// lies beside the pointer, so that no call but the right one is read.
+// of twice the size takes its place; the old one is kept, since a reader may be in it.
+//
+// With many problems a look-up costs what it misses in the processor's caches, so it touches
+// little: a cell has 8 bytes, half of the hash and the number of the call, so that the cells stay
+// in a near cache and no call but the right one is read; and calls lie side by side in two lines
+// each. Of 10,000 problems that is 1.5 MB. Nothing is written.
 class KernelTable {
  public:
   explicit KernelTable(std::size_t capacity = 64);  // a power of two
@@ -30,25 +36,29 @@ class KernelTable {
   std::size_t size() const { return size_; }
 
  private:
-  struct Cell {
-    std::atomic<std::uint64_t> hash{0};
-    std::atomic<PreparedCall*> call{nullptr};  // published last; null: an empty cell
-  };
   struct Cells {
     explicit Cells(std::size_t capacity) : mask(capacity - 1), cells(capacity) {}
     const std::size_t mask;
-    std::vector<Cell> cells;
+    // The upper half of the hash above the number of the call; 0: empty.
+    std::vector<std::atomic<std::uint64_t>> cells;
   };
-  // Calls lie in blocks, apart from what is only read now and then: fewer pages for many problems.
-  static constexpr std::size_t kBlock = 64;
-  using Block = std::unique_ptr<PreparedCall[]>;
+  // Calls are numbered from kFirst. Segment s holds those from kFirst << s up to twice that, so the
+  // highest bit of a number is its segment and calls stay where they are.
+  static constexpr std::uint32_t kFirst = 64;
+  static constexpr std::size_t kSegments = 32 - std::countr_zero(kFirst);
+  using Segment = std::unique_ptr<PreparedCall[]>;
 
-  static void publish(Cells& cells, PreparedCall& call);
+  PreparedCall& call(std::uint32_t number) const noexcept {
+    const auto highest = static_cast<std::uint32_t>(std::bit_width(number)) - 1;
+    return segments_[highest - std::countr_zero(kFirst)][number ^ (1U << highest)];
+  }
+  void publish(Cells& cells, std::uint32_t number) const;
 
   std::atomic<const Cells*> current_;
+  // Written before any cell with a number in them is published.
+  std::array<Segment, kSegments> segments_;
   std::vector<std::unique_ptr<Cells>> all_;  // the last one is current
-  std::vector<Block> blocks_;
-  std::size_t size_ = 0;
+  std::uint32_t size_ = 0;
 };
 
 }  // namespace vitune

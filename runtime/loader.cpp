@@ -88,10 +88,7 @@ std::vector<std::string> Loader::versions(const Choice& choice) {
 }
 
 bool Loader::is_blocked(const Digest& key) {
-  return databases_.read([&](LayeredStore& layers) {
-    return layers.user().is_blocked(key, device_) ||
-           (layers.shipped() != nullptr && layers.shipped()->is_blocked(key, device_));
-  });
+  return databases_.read([&](LayeredStore& layers) { return layers.is_blocked(key, device_); });
 }
 
 // Why the stored kernel must not run, if so.

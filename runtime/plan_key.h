@@ -6,8 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
+#include <iterator>
+#include <optional>
 
 #include "vitune/vitune.h"
 
@@ -21,40 +21,60 @@ struct Alignments {
 };
 
 // Every field of the description that decides about a kernel and its launch, without the fields
-// that belong to one call only (sizes of buffers), with the defaults filled in. No padding, so that
-// keys compare and hash as bytes: the first 160, and all 240 with a bias or a mask, whose fields
-// come last and are zero without them.
+// that belong to one call only (sizes of buffers), with the defaults filled in.
+//
+// Sizes and strides are stored as the lower halves of their 64 bits, since almost none needs more:
+// so what a look-up reads of a key without bias and mask is 88 bytes. The rest holds the fields of
+// bias and mask and, if any upper half is not zero, all of those: two descriptions that differ at
+// all never have the same key. All is whole words, each stored once, so that the look-up that
+// follows at once need not wait for the stores.
 struct PlanKey {
-  std::uint8_t dtype, causal, bias_type, mask_type, lse;
-  Alignments alignments;
-  std::int64_t batch, heads, kv_heads, nq, nk, d;
-  std::uint64_t scale_bits;
-  vitune_strides q, k, v, o;
-  std::int64_t bias_batches, mask_batches;
-  std::int64_t bias_strides[4], mask_strides[4];
+  struct Plain {
+    // 0: the enumerators, flags and alignments, a byte each. 1 to 3: batch, heads; kv_heads, nq;
+    // nk, d. 4: the bits of the scale, 0 for the default. 5 to 10: batch, head and row strides of
+    // q, k, v and o, two in a word.
+    std::uint64_t words[11];
 
-  static constexpr std::size_t kPlainBytes = 160;
+    // What tells whether there is a rest is among the words that are always compared.
+    bool has_rest() const noexcept { return (words[0] & kRestMask) != 0; }
+  };
+  struct Rest {
+    // Two in a word: 0: batch entries of bias, mask. 1, 2: strides of bias. 3, 4: of mask. 5 to 18:
+    // of kWide keys all upper halves in the order above, of others 0.
+    std::uint64_t words[19];
+  };
+  // Of the first word: dtype, flags, bias type, mask type; then the alignments.
+  static constexpr unsigned kCausal = 1 << 8, kLse = 2 << 8, kWide = 4 << 8;
+  static constexpr std::uint64_t kRestMask = 0xffff0000U | kWide;
 
-  bool has_operands() const noexcept { return (bias_type | mask_type) != 0; }
+  Plain plain;
+  Rest rest;  // of no meaning without plain.has_rest()
 
-  // What tells whether there is a bias or a mask is among the bytes that are always compared.
   bool operator==(const PlanKey& other) const noexcept {
-    if (std::memcmp(this, &other, kPlainBytes) != 0) return false;
-    return !has_operands() || std::memcmp(operands(), other.operands(), kOperandBytes) == 0;
+    return equal(plain, other.plain) && (!plain.has_rest() || equal(rest, other.rest));
   }
-  // Each length by itself, so that the compiler knows it.
-  std::uint64_t hash() const noexcept {
-    return has_operands() ? XXH3_64bits(this, kPlainBytes + kOperandBytes)
-                          : XXH3_64bits(this, kPlainBytes);
+  std::uint64_t hash() const noexcept { return hash(plain, &rest); }
+  // The hash of a key that is stored in parts; `rest` is read only if plain.has_rest().
+  static std::uint64_t hash(const Plain& plain, const Rest* rest) noexcept {
+    const std::uint64_t of_plain = XXH3_64bits(&plain, sizeof(Plain));
+    return plain.has_rest() ? XXH3_64bits_withSeed(rest, sizeof(Rest), of_plain) : of_plain;
   }
-
- private:
-  static constexpr std::size_t kOperandBytes = 80;
-  const unsigned char* operands() const noexcept {
-    return reinterpret_cast<const unsigned char*>(this) + kPlainBytes;
+  template <typename Part>
+  static bool equal(const Part& a, const Part& b) noexcept {
+    std::uint64_t differences = 0;
+    for (std::size_t i = 0; i < std::size(a.words); ++i) differences |= a.words[i] ^ b.words[i];
+    return differences == 0;
   }
 };
-static_assert(sizeof(PlanKey) == 240 && std::has_unique_object_representations_v<PlanKey>);
-static_assert(offsetof(PlanKey, bias_batches) == PlanKey::kPlainBytes);
+
+// Makes `key` that of calls with pointers of these alignments. Its rest is set only if it has one:
+// clearing 152 bytes takes longer than all else here. False if an enumerator is unknown or dv is
+// not d: then problem_from() says which.
+bool set_key(PlanKey& key, const vitune_attention_desc& desc,
+             const Alignments& alignments) noexcept;
+// The same as a value, for callers with time: what set_key() leaves out is zero. Nothing if it
+// would give false.
+std::optional<PlanKey> key_of(const vitune_attention_desc& desc,
+                              const Alignments& alignments) noexcept;
 
 }  // namespace vitune

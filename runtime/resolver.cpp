@@ -42,7 +42,7 @@ void Resolver::forget() {
 std::vector<Choice> Resolver::choices(const AttentionProblem& problem, bool& provisional) {
   return databases_.read([&](LayeredStore& layers) {
     try {
-      return dispatcher_.choices(problem, layers);
+      return dispatcher_.first_choices(problem, layers);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kDatabase) throw;
       log(log_sink_, LogLevel::kWarning,
@@ -51,9 +51,9 @@ std::vector<Choice> Resolver::choices(const AttentionProblem& problem, bool& pro
     }
     // A lock or damage is no reason to fail, nor to believe for ever that there is no winner.
     provisional = true;
-    LayeredStore nothing(Store::in_memory(), nullptr);
+    LayeredStore nothing(nullptr, nullptr);
     dispatcher_.invalidate();
-    auto found = dispatcher_.choices(problem, nothing);
+    auto found = dispatcher_.first_choices(problem, nothing);
     dispatcher_.invalidate();
     return found;
   });
@@ -65,7 +65,23 @@ Resolver::Search Resolver::search(const AttentionProblem& problem, MissPolicy po
   std::erase_if(search.choices,
                 [&](const Choice& choice) { return !allows(policy, choice.outcome); });
   search.may_compile = policy != MissPolicy::kError;
+  search.winner_is_alone =
+      !search.choices.empty() && search.choices.front().outcome == LookupOutcome::kExact;
   return search;
+}
+
+void Resolver::add_behind_winner(Search& search, MissPolicy policy) const {
+  if (!std::exchange(search.winner_is_alone, false)) return;
+  if (!allows(policy, LookupOutcome::kDefault)) return;
+  for (Choice& choice : dispatcher_.behind_winner(search.problem)) {
+    search.choices.push_back(std::move(choice));
+  }
+}
+
+// The choice number `place`, or null. Most problems never ask for what lies behind their winner.
+const Choice* Resolver::choice_at(Search& search, std::size_t place) const {
+  if (place >= search.choices.size()) add_behind_winner(search, policy_);
+  return place < search.choices.size() ? &search.choices[place] : nullptr;
 }
 
 std::unique_ptr<Plan> Resolver::accept(Search& search, const Choice& choice, Found found) {
@@ -130,10 +146,10 @@ std::unique_ptr<Plan> Resolver::try_any_default(Search& search) {
 
 std::unique_ptr<Plan> Resolver::first_that_works(Search& search, bool compile_at_once) {
   if (search.choices.empty()) return no_choice(search.problem);
-  for (const Choice& choice : search.choices) {
-    if (auto plan = try_stored(search, choice)) return plan;
+  for (std::size_t i = 0; const Choice* choice = choice_at(search, i); ++i) {
+    if (auto plan = try_stored(search, *choice)) return plan;
     if (!compile_at_once) continue;
-    if (auto plan = try_judged(search, choice)) return plan;
+    if (auto plan = try_judged(search, *choice)) return plan;
   }
   if (!compile_at_once) {
     if (auto plan = try_all_judged(search)) return plan;
@@ -211,6 +227,7 @@ std::unique_ptr<Plan> Resolver::resolve(const AttentionProblem& problem) {
 
 std::unique_ptr<Plan> Resolver::resolve_default(const AttentionProblem& problem) {
   Search found = search(problem, MissPolicy::kDefault);
+  add_behind_winner(found, MissPolicy::kDefault);
   std::erase_if(found.choices,
                 [](const Choice& choice) { return choice.outcome != LookupOutcome::kDefault; });
   return first_that_works(found, false);
@@ -226,12 +243,12 @@ Resolver::Preview Resolver::preview(const AttentionProblem& problem) {
   };
   if (found.choices.empty()) return refuse(no_choice(problem));
   const bool can_compile = found.may_compile && loader_.may_compile();
-  for (const Choice& choice : found.choices) {
+  for (std::size_t i = 0; const Choice* choice = choice_at(found, i); ++i) {
     std::string why;
-    preview.key = loader_.find_stored(problem, choice, why);
-    preview.choice = choice;
+    preview.key = loader_.find_stored(problem, *choice, why);
+    preview.choice = *choice;
     if (preview.key || (can_compile && policy_ == MissPolicy::kCompile)) break;
-    found.passed_over.add(choice, std::move(why));
+    found.passed_over.add(*choice, std::move(why));
   }
   if (!preview.key) {
     if (!can_compile) {

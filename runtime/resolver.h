@@ -51,7 +51,8 @@ class Resolver {
     explicit Search(const AttentionProblem& asked) : problem(asked) {}
     const AttentionProblem& problem;
     std::vector<Choice> choices;
-    bool provisional = false;  // a database could not be read
+    bool winner_is_alone = false;  // what lies behind it is not in `choices` yet
+    bool provisional = false;      // a database could not be read
     bool device_failed = false;
     bool may_compile = true;
     std::string no_compiler;  // why nothing can be compiled here, once that was tried
@@ -66,6 +67,8 @@ class Resolver {
 
   Search search(const AttentionProblem& problem, MissPolicy policy);
   std::vector<Choice> choices(const AttentionProblem& problem, bool& provisional);
+  void add_behind_winner(Search& search, MissPolicy policy) const;
+  const Choice* choice_at(Search& search, std::size_t place) const;
   std::unique_ptr<Plan> first_that_works(Search& search, bool compile_at_once);
   std::unique_ptr<Plan> try_stored(Search& search, const Choice& choice);
   std::unique_ptr<Plan> try_compiling(Search& search, const Choice& choice, bool judge);

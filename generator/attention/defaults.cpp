@@ -20,7 +20,7 @@ Config streaming(std::int64_t warps, std::int64_t row_tiles, std::int64_t block_
           {"kRowTiles", row_tiles}, {"kBlockN", block_n}, {"kStages", stages},
           {"kQueryInRegisters", 1}, {"kHeadsPerCta", 1},  {"kRowSplit", 1},
           {"kMinCtas", 1},          {"kPersistent", 0},   {"kBiasInRegisters", 0},
-          {"kSwizzle", 0}};
+          {"kSwizzle", 0},          {"kProducer", 0}};
 }
 
 Config resident(std::int64_t warps, std::int64_t block_n, std::int64_t row_split) {

@@ -10,7 +10,9 @@ namespace vitune {
 namespace {
 
 // Largest of 4, 2, 1 keys that one aligned load of a score operand may cover, 0 if keys are not
-// contiguous. A vector must divide the key count, so that none reaches beyond a row.
+// contiguous. A vector must divide the key count, so that none reaches beyond a row. Where it is 1,
+// 16-bit biases are still read as aligned words, and masks always are
+// (templates/attention/shifted_rows.cuh).
 int keys_per_load(const AttentionProblem& problem, const ScoreOperand& operand, int most) {
   const auto& [batch, head, row, key] = operand.strides;
   if (key != 1) return 0;
@@ -61,6 +63,7 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
       persistent(config.find("kPersistent").value_or(0)),
       bias_in_registers(config.find("kBiasInRegisters").value_or(0)),
       swizzle(config.find("kSwizzle").value_or(0)),
+      producer(config.find("kProducer").value_or(0)),
       head_dim(problem.d),
       nq(problem.nq),
       nk(problem.nk) {}
@@ -68,18 +71,42 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
 std::int64_t AttentionShape::steps() const { return ceil_div(nk, block_n); }
 
 std::int64_t AttentionShape::shared_bytes() const {
-  return warpgroups() ? swizzled_bytes() : padded_bytes();
+  if (!warpgroups()) return padded_bytes();
+  return producer ? pipelined_bytes() : swizzled_bytes();
+}
+
+std::int64_t AttentionShape::key_rows() const {
+  const std::int64_t tail_width = round_up(nk - (steps() - 1) * block_n, 8);
+  return resident ? (steps() - 1) * block_n + tail_width : block_n;
+}
+
+std::int64_t AttentionShape::pipelined_bytes() const {
+  constexpr std::int64_t kGroupRows = 64, kBarrierBytes = 8;
+  const std::int64_t row_bytes = ceil_div(head_dim * 2, swizzle) * swizzle;
+  const std::int64_t groups = warps / 4;
+  const std::int64_t query_slots = resident ? std::max(groups, stages) : groups;
+  const std::int64_t tiles = stages * (key_rows() + round_up(key_rows(), 16)) * row_bytes +
+                             query_slots * kGroupRows * row_bytes + groups * kGroupRows * pitch();
+  return round_up(tiles + kBarrierBytes * (4 * stages + 2 * query_slots + groups), 1024);
+}
+
+std::int64_t AttentionShape::register_limit(std::int64_t registers_per_sm) const {
+  const std::int64_t entry =
+      std::min<std::int64_t>(255, registers_per_sm / (round_up(threads(), 128) * min_ctas) / 8 * 8);
+  const std::int64_t groups = warps / 4;
+  if (!producer || groups < 2) return entry;
+  // The copying warpgroup hands over its registers (PipelinedTraits).
+  const std::int64_t kept = groups == 2 ? 40 : 32;
+  return (entry * (groups + 1) - kept) / groups / 8 * 8;
 }
 
 std::int64_t AttentionShape::swizzled_bytes() const {
   constexpr std::int64_t kGroupRows = 64;
   const std::int64_t row_bytes = ceil_div(head_dim * 2, swizzle) * swizzle;
-  const std::int64_t tail_width = round_up(nk - (steps() - 1) * block_n, 8);
-  const std::int64_t key_rows = resident ? (steps() - 1) * block_n + tail_width : block_n;
   const std::int64_t tiles = resident ? 1 : stages;
   const std::int64_t query_bytes = round_up(kGroupRows * std::max(row_bytes, pitch()), 1024);
   const std::int64_t queries = group_warps() / 4 * (resident ? stages : 1) * query_bytes;
-  const std::int64_t keys_and_values = tiles * (key_rows + round_up(key_rows, 16)) * row_bytes;
+  const std::int64_t keys_and_values = tiles * (key_rows() + round_up(key_rows(), 16)) * row_bytes;
   return heads_per_cta * round_up(queries + keys_and_values, 1024);
 }
 

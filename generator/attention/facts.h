@@ -33,12 +33,15 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem);
 // config that is still being put together may lack some: those have neutral values.
 struct AttentionShape {
   std::int64_t resident, warps, row_tiles, block_n, stages, query_in_registers, heads_per_cta,
-      row_split, constant_keys, min_ctas, persistent, bias_in_registers, swizzle;
+      row_split, constant_keys, min_ctas, persistent, bias_in_registers, swizzle, producer;
   std::int64_t head_dim, nq, nk;
 
   AttentionShape(const AttentionProblem& problem, const Config& config);
 
-  std::int64_t threads() const { return warps * 32; }
+  // Threads of a CTA: those that compute and a warpgroup that copies, if there is one.
+  std::int64_t threads() const { return 32 * warps + 128 * producer; }
+  // Registers that a thread of the `warps` may use at most.
+  std::int64_t register_limit(std::int64_t registers_per_sm) const;
   std::int64_t group_warps() const { return warps / heads_per_cta; }
   std::int64_t warp_rows() const { return 16 * row_tiles; }
   std::int64_t block_m() const { return warp_rows() * group_warps(); }
@@ -56,8 +59,10 @@ struct AttentionShape {
   std::int64_t live_registers() const;
 
  private:
-  std::int64_t padded_bytes() const;    // shared memory of forward_sm80.cuh
-  std::int64_t swizzled_bytes() const;  // and of forward_sm90.cuh
+  std::int64_t padded_bytes() const;     // shared memory of forward_sm80.cuh
+  std::int64_t swizzled_bytes() const;   // and of forward_sm90.cuh
+  std::int64_t pipelined_bytes() const;  // and of forward_sm90_pipelined.cuh
+  std::int64_t key_rows() const;         // of a warpgroup kernel's tile
 };
 
 }  // namespace vitune

@@ -46,15 +46,16 @@ std::string tunables_text(const AttentionProblem& problem, const Config& config)
 }  // namespace
 
 std::string attention_source(const AttentionProblem& problem, const Config& config) {
-  const char* family = AttentionShape(problem, config).warpgroups() ? "sm90" : "sm80";
+  const AttentionShape shape(problem, config);
+  const char* family = !shape.warpgroups() ? "sm80" : shape.producer ? "sm90_pipelined" : "sm90";
   return fmt::format(
       "namespace vitune {{\nstruct Config {{\n{}{}}};\n}}  // namespace vitune\n\n"
       "#include \"attention/forward_{}.cuh\"\n\n"
-      "extern \"C\" __global__ void __launch_bounds__(vitune::Config::kWarps * 32, "
-      "vitune::Config::kMinCtas)\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, vitune::Config::kMinCtas)\n"
       "{}(const __grid_constant__ vitune::AttentionParams params) {{\n"
       "  vitune::forward<vitune::Config>(params);\n}}\n",
-      facts_text(attention_facts(problem)), tunables_text(problem, config), family, kEntry);
+      facts_text(attention_facts(problem)), tunables_text(problem, config), family, shape.threads(),
+      kEntry);
 }
 
 CompileRequest attention_compile_request(const AttentionProblem& problem, const Config& config,

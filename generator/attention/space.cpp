@@ -19,7 +19,7 @@ namespace {
 std::vector<std::int64_t> key_steps(std::int64_t nk) {
   std::set<std::int64_t> widths;
   const std::int64_t all = round_up(nk, 8);
-  for (std::int64_t width : {32, 48, 64, 96, 128})
+  for (std::int64_t width : {32, 48, 64, 96, 112, 128, 160, 176})
     widths.insert(std::min<std::int64_t>(width, all));
   for (std::int64_t steps = 1; steps <= 4; ++steps) {
     for (const std::int64_t multiple : {8, 16}) {  // wgmma takes several steps in sixteens
@@ -42,12 +42,6 @@ std::vector<std::int64_t> panel_widths(std::int64_t head_dim) {
     widths.push_back(width);
   }
   return widths;
-}
-
-// Registers per thread that `ctas` CTAs per SM leave.
-std::int64_t register_cap(const DeviceInfo& device, std::int64_t threads, std::int64_t ctas) {
-  const std::int64_t allocated = round_up(threads, 128);  // warps are allocated in fours
-  return std::min<std::int64_t>(255, device.registers_per_sm / (allocated * ctas) / 8 * 8);
 }
 
 using Rule = std::function<std::optional<std::string>(const AttentionShape&)>;
@@ -75,18 +69,19 @@ std::vector<NamedRule> schedule_rules() {
          return std::nullopt;
        }},
       {"the resident schedule has one or two query tiles; two only with queries in registers",
-       {"kSwizzle", "kResident", "kStages", "kQueryInRegisters"},
+       {"kSwizzle", "kResident", "kStages", "kQueryInRegisters", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.producer) return std::nullopt;  // its stages are heads
          if (s.resident && s.stages > 2) return fmt::format("kStages = {} > 2", s.stages);
          if (s.resident && s.stages == 2 && !s.query_in_registers && !s.warpgroups()) {
            return "kStages = 2 needs kQueryInRegisters = 1";
          }
          return std::nullopt;
        }},
-      {"persistent CTAs belong to the resident schedule",
-       {"kResident", "kPersistent"},
+      {"persistent CTAs belong to the resident schedule and to copying warps",
+       {"kResident", "kPersistent", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
-         if (!s.persistent || s.resident) return std::nullopt;
+         if (!s.persistent || s.resident || s.producer) return std::nullopt;
          return "kPersistent = 1 needs kResident = 1: a streaming CTA keeps nothing for its next "
                 "item";
        }},
@@ -103,9 +98,11 @@ std::vector<NamedRule> schedule_rules() {
          if (s.warps % s.heads_per_cta == 0) return std::nullopt;
          return fmt::format("{} warps cannot be split between {} heads", s.warps, s.heads_per_cta);
        }},
-      {"more stages than steps of keys are of no use",
-       {"kResident", "kStages", "kBlockN"},
+      {"more stages than steps of keys, or four of them, are of use only to copying warps",
+       {"kResident", "kStages", "kBlockN", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.producer) return std::nullopt;
+         if (s.stages > 3) return fmt::format("kStages = {} needs kProducer = 1", s.stages);
          if (s.resident || s.stages <= std::max<std::int64_t>(s.steps(), 1)) return std::nullopt;
          return fmt::format("{} stages for {} steps", s.stages, s.steps());
        }},
@@ -143,11 +140,11 @@ std::vector<NamedRule> warpgroup_rules(const DeviceInfo& device) {
          return fmt::format("{} warps for {} heads", s.warps, s.heads_per_cta);
        }},
       {"warpgroups know the token count, and persist only to keep a bias",
-       {"kSwizzle", "kConstantKeys", "kPersistent", "kBiasInRegisters"},
+       {"kSwizzle", "kConstantKeys", "kPersistent", "kBiasInRegisters", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (!s.warpgroups()) return std::nullopt;
          if (!s.constant_keys) return "kConstantKeys must be 1 where kSwizzle is set";
-         if (s.persistent && !s.bias_in_registers) {
+         if (s.persistent && !s.bias_in_registers && !s.producer) {
            return "kPersistent = 1 needs kBiasInRegisters = 1 where kSwizzle is set";
          }
          return std::nullopt;
@@ -161,6 +158,40 @@ std::vector<NamedRule> warpgroup_rules(const DeviceInfo& device) {
          }
          if (!s.resident && s.stages < 2) return "kStages must be 2 or more where kResident = 0";
          return std::nullopt;
+       }},
+  };
+}
+
+// Warps that do nothing but copy.
+std::vector<NamedRule> producer_rules(std::int64_t heads, const AttentionFacts& facts,
+                                      const DeviceInfo& device) {
+  const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
+  return {
+      {"copying warps serve warpgroups of a persistent CTA",
+       {"kSwizzle", "kPersistent", "kHeadsPerCta", "kRowSplit", "kBiasInRegisters", "kProducer"},
+       [bytes = facts.copy_bytes](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.producer) return std::nullopt;
+         if (!s.warpgroups() || !s.persistent) {
+           return "kProducer = 1 needs kSwizzle and kPersistent = 1";
+         }
+         if (s.heads_per_cta != 1 || s.row_split != 1 || s.bias_in_registers) {
+           return "kProducer = 1 goes with kHeadsPerCta = 1, kRowSplit = 1 and kBiasInRegisters = "
+                  "0";
+         }
+         if (bytes < 4) return fmt::format("tensors aligned to {} bytes", bytes);
+         return std::nullopt;
+       }},
+      {"copying warps and several warpgroups take the whole SM",
+       {"kWarps", "kMinCtas", "kProducer"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.producer || s.warps == 4 || s.min_ctas == 1) return std::nullopt;
+         return fmt::format("kMinCtas = {} with {} warps", s.min_ctas, s.warps);
+       }},
+      {"no more heads in flight than a CTA works on",
+       {"kResident", "kStages", "kProducer"},
+       [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.producer || !s.resident || s.stages <= ceil_div(heads, sms)) return std::nullopt;
+         return fmt::format("{} stages for {} heads", s.stages, ceil_div(heads, sms));
        }},
   };
 }
@@ -185,8 +216,9 @@ std::vector<NamedRule> work_rules(std::int64_t heads, const DeviceInfo& device) 
   const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
   return {
       {"every warp of a CTA has rows to work on",
-       {"kResident", "kWarps", "kRowTiles", "kHeadsPerCta", "kRowSplit"},
+       {"kResident", "kWarps", "kRowTiles", "kHeadsPerCta", "kRowSplit", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.producer && s.resident) return std::nullopt;  // it goes on to the next head
          const std::int64_t tiles = ceil_div(s.nq, s.warp_rows());
          const std::int64_t warps = s.group_warps() * s.row_split;
          if (warps <= tiles || warps == 1) return std::nullopt;
@@ -213,7 +245,8 @@ std::vector<NamedRule> work_rules(std::int64_t heads, const DeviceInfo& device) 
       {"persistent CTAs need more work items than SMs",
        {},
        [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
-         if (!s.persistent || s.items(heads) > 2 * sms) return std::nullopt;
+         if (!s.persistent || (s.producer && s.items(heads) >= sms) || s.items(heads) > 2 * sms)
+           return std::nullopt;
          return fmt::format("{} items for {} SMs", s.items(heads), sms);
        }},
       {"sixteen warps only where they share out several heads or a long resident head",
@@ -229,23 +262,29 @@ std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
   return {
       {"shared memory: (query rows + K + V) x pitch <= bytes per block",
        {"kSwizzle", "kResident", "kConstantKeys", "kWarps", "kRowTiles", "kBlockN", "kStages",
-        "kHeadsPerCta"},
+        "kHeadsPerCta", "kProducer"},
        [device](const AttentionShape& s) -> std::optional<std::string> {
          if (s.shared_bytes() <= device.shared_per_block) return std::nullopt;
          return fmt::format("{} bytes of shared memory, the device has {}", s.shared_bytes(),
                             device.shared_per_block);
        }},
       {"registers: scores + outputs + queries of a warp leave room for the rest",
-       {"kRowTiles", "kBlockN", "kQueryInRegisters"},
-       [](const AttentionShape& s) -> std::optional<std::string> {
-         if (s.live_registers() + 48 <= 255) return std::nullopt;
-         return fmt::format("{} live registers + 48 > 255", s.live_registers());
+       {"kWarps", "kRowTiles", "kBlockN", "kQueryInRegisters", "kProducer"},
+       [device](const AttentionShape& s) -> std::optional<std::string> {
+         // Weights take the place of scores where ptxas can let them.
+         const std::int64_t rest = s.producer ? 24 : 48;
+         AttentionShape alone = s;
+         alone.min_ctas = 1;
+         const std::int64_t limit =
+             s.producer ? alone.register_limit(device.registers_per_sm) : 255;
+         if (s.live_registers() + rest <= limit) return std::nullopt;
+         return fmt::format("{} live registers + {} > {}", s.live_registers(), rest, limit);
        }},
       {"kMinCtas: its register cap binds and the live registers fit below it",
-       {"kSwizzle", "kWarps", "kRowTiles", "kBlockN", "kQueryInRegisters", "kMinCtas"},
+       {"kSwizzle", "kWarps", "kRowTiles", "kBlockN", "kQueryInRegisters", "kMinCtas", "kProducer"},
        [device](const AttentionShape& s) -> std::optional<std::string> {
          if (s.min_ctas == 1) return std::nullopt;
-         const std::int64_t cap = register_cap(device, s.threads(), s.min_ctas);
+         const std::int64_t cap = s.register_limit(device.registers_per_sm);
          if (cap >= 255) return fmt::format("kMinCtas = {} does not bind", s.min_ctas);
          // Below this ptxas gives up on a wgmma (C7602) where it would spill around an mma.sync.
          const std::int64_t rest = s.warpgroups() ? 24 : 12;
@@ -284,6 +323,7 @@ std::vector<Constraint> constraints(const AttentionProblem& problem, const Devic
   };
   add(schedule_rules());
   add(warpgroup_rules(device));
+  add(producer_rules(problem.batch * problem.heads, attention_facts(problem), device));
   add(work_rules(problem.batch * problem.heads, device));
   add(resource_rules(device));
   add(bias_rules(problem.bias.has_value()));
@@ -305,7 +345,8 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
       numbers("kWarps", {1, 2, 4, 8, 12, 16}, "warps per CTA"),
       numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),
       numbers("kBlockN", key_steps(problem.nk), "keys per step"),
-      numbers("kStages", {1, 2, 3}, "K/V tiles (streaming) or query tiles (resident) in flight"),
+      numbers("kStages", {1, 2, 3, 4},
+              "K/V tiles (streaming, kProducer) or query tiles (resident) in flight"),
       numbers("kQueryInRegisters", {0, 1}, "1: query fragments stay in registers"),
       numbers("kHeadsPerCta", {1, 2, 4, 8}, "heads (windows) a resident CTA works on at once"),
       numbers("kRowSplit", {1, 2, 4, 8, 16}, "CTAs that share the rows of a head (resident)"),
@@ -313,6 +354,7 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
               "CTAs per SM the compiler leaves room for"),
       numbers("kPersistent", {0, 1}, "1: CTAs walk over many work items"),
       numbers("kBiasInRegisters", {0, 1}, "1: a warp keeps its rows' bias for the next item"),
+      numbers("kProducer", {0, 1}, "1: four warps more do nothing but copy (wgmma only)"),
   };
 }
 

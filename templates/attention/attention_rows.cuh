@@ -50,7 +50,7 @@ struct AttentionRows {
     if constexpr (T::kBias != 0) {
       // Windows often share one bias per head: what is in registers already need not be read again.
       const void* wanted = bias_rows.row[0][0];
-      if (!T::kBiasInRegisters || wanted != bias_held) {
+      if (!T::kBiasInRegisters || __any_sync(0xffffffffu, wanted != bias_held)) {
         bias.template load<kWidth, kTail>(bias_rows, key0, limit, place.t);
       }
       bias_held = wanted;
@@ -61,8 +61,14 @@ struct AttentionRows {
   // Bias, masks and the running maximum: afterwards the scores are ready to be weighed.
   template <int kWidth, bool kTail, bool kDiagonal, bool kFirst>
   __device__ __forceinline__ void weigh_step(Scores& s, int key0, int limit) {
-    if constexpr (T::kBias != 0) bias.template add<kWidth>(s, scale);
-    if constexpr (T::kMask) mask.template apply<kWidth>(s);
+    if constexpr (T::kBias != 0) {
+      bias.template settle<kWidth, kTail>(bias_rows, limit, place.t);
+      bias.template add<kWidth>(s, scale);
+    }
+    if constexpr (T::kMask) {
+      mask.template settle<kWidth, kTail>(mask_rows, limit, place.t);
+      mask.template apply<kWidth>(s);
+    }
     if constexpr (kTail || kDiagonal)
       mask_scores<T, kWidth, kTail, kDiagonal>(s, key0, limit, place);
     float rescale[T::kRowTiles][2];

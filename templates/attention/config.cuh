@@ -6,17 +6,20 @@
 //   kCausal         key j is seen by query i if j <= i
 //   kBias           0 none; additive scores in 1 = fp32, 2 = fp16, 3 = bf16
 //   kBiasVector     keys per aligned load of the bias: 4, 2, 1; 0 = keys are not contiguous
+//                   (1: 16-bit rows that start anywhere, see shifted_rows.cuh)
 //   kMask           a bool mask (true = attend) is applied
 //   kMaskVector     keys per aligned load of the mask: 2, 1; 0 = keys are not contiguous
+//                   (2 and 1 are read alike, see shifted_rows.cuh)
 //   kLse            also writes the log-sum-exp
 //   kCopyBytes      what the alignment of q, k, v and o allows: 16, 8, 4, 2
 // Tunables:
 //   kResident       0 = K and V stream through kStages tiles, one block of query rows per CTA;
 //                   1 = all of K and V of a head stay in shared memory, its rows are walked over
 //   kSwizzle        0 = padded rows and mma.sync (this file's Traits); 32, 64, 128 = swizzled
-//   panels of
-//                   so many bytes and wgmma (GroupTraits in config_sm90.cuh)
-//   kWarps          warps per CTA
+//                   panels of so many bytes and wgmma (GroupTraits in config_sm90.cuh)
+//   kProducer       1 = four warps more that do nothing but copy (PipelinedTraits in
+//                   config_sm90_pipelined.cuh)
+//   kWarps          warps per CTA that compute
 //   kRowTiles       16-row tiles per warp that are worked on at once: 1 or 2
 //   kBlockN         keys per step
 //   kStages         K/V tiles in flight (streaming); query tiles in flight (resident)
@@ -73,7 +76,8 @@ struct Traits : C {
   static constexpr int kGroupBytes = kGroupWarps * kQueryBuffers * kQueryBytes + 2 * kKeyBytes;
   static constexpr int kBytes = C::kHeadsPerCta * kGroupBytes;
 
-  static_assert(C::kSwizzle == 0, "kSwizzle belongs to the warpgroup kernels: forward_sm90.cuh");
+  static_assert(C::kSwizzle == 0 && !C::kProducer,
+                "kSwizzle and kProducer belong to the warpgroup kernels: forward_sm90*.cuh");
   static_assert(C::kElement == 0 || C::kElement == 1, "kElement must be 0 (fp16) or 1 (bf16)");
   static_assert(C::kHeadDim % 8 == 0 && C::kHeadDim >= 8 && C::kHeadDim <= 128,
                 "kHeadDim must be 8 to 128 in steps of 8");

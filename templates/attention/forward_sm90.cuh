@@ -87,7 +87,7 @@ struct GroupStream {
     const u32 k = keys + stage * T::KeyTile::kBytes, v = values + stage * T::ValueTile::kBytes;
     const int key0 = step * T::kBlockN, limit = total() - key0;
     const bool tail = limit < T::kBlockN;
-    const auto nothing = [] {};
+    NoWaits nothing;
     if (T::kCausal && (tail || key0 + T::kBlockN > group_row0 + 1)) {
       group.template attend<T::kBlockN, true, true, false>(queries, k, v, 0, key0, limit, nothing);
     } else if (tail) {
@@ -147,32 +147,41 @@ __device__ __forceinline__ void streaming_group_item(const AttentionParams& p, u
 
 // ------------------------------------------------------------------------------------ resident
 
-// All steps of one block of rows against the resident keys; `between` as in attend(), first step
-// only.
-template <class T, class Between>
+// The values of a head: the first product with them waits for the copies.
+template <class Wait>
+struct ValuesArrive : NoWaits {
+  Wait& wait;
+  __device__ __forceinline__ explicit ValuesArrive(Wait& wait_for_values) : wait(wait_for_values) {}
+  __device__ __forceinline__ void keys_read() { wait(); }
+};
+
+// All steps of one block of rows against the resident keys; `first` as in attend(), for the first
+// step.
+template <class T, class Tiles>
 __device__ __forceinline__ void resident_group_steps(GroupAttention<T>& group, u32 queries,
                                                      u32 keys, u32 values, int last_row,
-                                                     Between&& between) {
+                                                     Tiles& first) {
   using Keys = typename T::Keys;
   constexpr int kLast = Keys::kCount - 1;
   constexpr bool kTail = Keys::kTailKeys != Keys::kTailWidth;
+  NoWaits later;
   if constexpr (kLast == 0) {
     group.template attend<Keys::kTailWidth, kTail, T::kCausal, true>(queries, keys, values, 0, 0,
-                                                                     Keys::kTailKeys, between);
+                                                                     Keys::kTailKeys, first);
   } else {
     group.template attend<T::kBlockN, false, T::kCausal, true>(queries, keys, values, 0, 0,
-                                                               T::kBlockN, between);
+                                                               T::kBlockN, first);
 #pragma unroll 1
     for (int step = 1; step < kLast; ++step) {
       const int key0 = step * T::kBlockN;
       if (T::kCausal && key0 > last_row) return;
       group.template attend<T::kBlockN, false, T::kCausal, false>(queries, keys, values, key0, key0,
-                                                                  T::kBlockN, [] {});
+                                                                  T::kBlockN, later);
     }
     constexpr int kKey0 = kLast * T::kBlockN;
     if (T::kCausal && kKey0 > last_row) return;
     group.template attend<Keys::kTailWidth, kTail, T::kCausal, false>(
-        queries, keys, values, kKey0, kKey0, Keys::kTailKeys, [] {});
+        queries, keys, values, kKey0, kKey0, Keys::kTailKeys, later);
   }
 }
 
@@ -184,8 +193,7 @@ __device__ __forceinline__ void load_resident(const AttentionParams& p, const He
       keys, head.k, p.k_view.row, T::kKeys, thread, place);
   clear_last_chunk<typename T::KeyTile, T::kKeyRows, T::kHeadThreads>(keys, thread);
   copy_commit();
-  constexpr int kValueRows = ceil_div(T::kKeyRows, 16) * 16;
-  load_panels<typename T::ValueTile, kValueRows, T::kHeadThreads, T::kCopyBytes, T::kKeys>(
+  load_panels<typename T::ValueTile, T::kValueRows, T::kHeadThreads, T::kCopyBytes, T::kKeys>(
       values, head.v, p.v_view.row, T::kKeys, thread, place);
   copy_commit();
 }
@@ -221,6 +229,7 @@ __device__ __forceinline__ void resident_group_item(const AttentionParams& p, u3
     head_barrier();
     values_ready = true;
   };
+  ValuesArrive<decltype(wait_values)> first_step(wait_values);
 
   int buffer = 0;
 #pragma unroll 1
@@ -234,7 +243,7 @@ __device__ __forceinline__ void resident_group_item(const AttentionParams& p, u3
       copy_commit();
     }
     group.begin(p, group_place(row0, head));
-    resident_group_steps(group, rows, keys, values, row0 + kGroupRows - 1, wait_values);
+    resident_group_steps(group, rows, keys, values, row0 + kGroupRows - 1, first_step);
     store_group_rows(p, rows, group);
     if (T::kStages == 1 && next < p.queries) {
       warpgroup_barrier<T>();  // the other warps' staged rows have left

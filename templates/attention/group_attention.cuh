@@ -18,12 +18,20 @@ namespace vitune {
 template <class T, int kRows>
 __device__ __forceinline__ int place_of_key(int row) {
   if constexpr (!T::kPermuted) return row;
-  if (kRows % 16 == 8 && row >= kRows - 8) return row;
+  if (row >= kRows / 16 * 16) return row;
   const int key = row & 15;
   const int index = 2 * (key >> 2) + (key & 1);
   const int parity = ((key >> 1) & 1) ^ (index >> 2);
   return (row & ~15) + 8 * parity + index;
 }
+
+// Tiles that are there and stay.
+struct NoWaits {
+  __device__ __forceinline__ void keys_wanted() {}
+  __device__ __forceinline__ void keys_read() {}
+  __device__ __forceinline__ void values_wanted() {}
+  __device__ __forceinline__ void values_read() {}
+};
 
 template <class T>
 struct GroupAttention : AttentionRows<T> {
@@ -35,19 +43,21 @@ struct GroupAttention : AttentionRows<T> {
   // Starts on new rows.
   __device__ __forceinline__ void begin(const AttentionParams& p, const RowPlace& at) {
     this->begin_rows(p, at);
-    if constexpr (!T::kResident) this->clear_output();  // else the first step overwrites it
+    // Elsewhere the first step overwrites it.
+    if constexpr (!T::kResident && !T::kProducer) this->clear_output();
   }
 
   // One step over kWidth keys from key0 on, of which `limit` exist; `queries` is the group's query
-  // tile, `row` the step's first row in the tiles `keys` and `values`. `between` is called after
-  // the last read of the keys and before the first read of the values.
-  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst, class Between>
+  // tile, `row` the step's first row in the tiles `keys` and `values`. `tiles` is told when a tile
+  // is wanted and when it has been read (see NoWaits).
+  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst, class Tiles>
   __device__ __forceinline__ void attend(u32 queries, u32 keys, u32 values, int row, int key0,
-                                         int limit, Between&& between) {
+                                         int limit, Tiles& tiles) {
     Scores s;
     this->template fetch_operands<kWidth, kTail>(key0, limit);
+    tiles.keys_wanted();
     mma_qk<kWidth>(s, queries, keys + row * T::kSwizzle);
-    between();
+    tiles.keys_read();
     this->template weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
     u32 weights[ceil_div(kWidth, 16)][4];
     if (T::kBias != 0 && softmax.extreme) {
@@ -55,7 +65,9 @@ struct GroupAttention : AttentionRows<T> {
     } else {
       weigh<kWidth, false>(weights, s);
     }
+    tiles.values_wanted();
     mma_pv<kWidth, kFirst>(weights, values + row * T::kSwizzle);
+    tiles.values_read();
   }
 
  private:

@@ -9,6 +9,7 @@
 
 #include "attention/config.cuh"
 #include "attention/params.cuh"
+#include "attention/shifted_rows.cuh"
 #include "primitives/element.cuh"
 
 namespace vitune {
@@ -34,6 +35,10 @@ __host__ __device__ constexpr int tile_end(int j) {
   const bool alone = j + 1 == kTiles && kTiles % 2 == 1;
   return T::kPermuted && !alone ? 16 * (j / 2) + 16 : 8 * j + 8;
 }
+
+// Keys that every step has at least: with a constant token count those of the last one.
+template <class T>
+inline constexpr int kLeastKeys = T::kKeys > 0 ? T::Keys::kTailKeys : 0;
 
 // Where the rows of one warp are in the problem.
 struct RowPlace {
@@ -108,12 +113,15 @@ struct BiasPair<1> {  // fp32
 
 // The bias of a warp's rows over one step of keys, fetched before the scores are computed so that
 // its latency hides behind them. A vector of 2 or 4 keys is used only where the key count is a
-// multiple of it, so none straddles the end of a row.
+// multiple of it, so none straddles the end of a row; 16-bit rows that are not aligned are read as
+// aligned words and settled into their places when they are used (shifted_rows.cuh).
 template <class T, int kMaxWidth>
 struct BiasTile {
   using Pair = BiasPair<T::kBias>;
   using Value = typename Pair::Value;
+  static constexpr bool kShifted = T::kBias >= 2 && T::kBiasVector == 1;
   Pair pairs[T::kRowTiles][2][kMaxWidth / 8];
+  u32 edges[T::kRowTiles][2];  // of shifted rows
 
   // For kWidth keys from key0 on. kChecked: those from `limit` on are not read.
   template <int kWidth, bool kChecked>
@@ -124,14 +132,23 @@ struct BiasTile {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const Value* row = rows.row[r][half] + key0 * rows.key_stride;
-        if constexpr (T::kBiasVector >= 2) {
+        if constexpr (kShifted) {
+          Shifted<kWidth, kChecked>::load(pairs[r][half], edges[r][half], row, limit, t);
+          load_values<kWidth / 8, kChecked, kWidth / 16 * 2>(pairs[r][half], row, 1, limit, t);
+        } else if constexpr (T::kBiasVector >= 2) {
           load_vectors<kWidth / 8, kChecked>(pairs[r][half], row, limit, t);
         } else {
-          load_values<kWidth / 8, kChecked>(pairs[r][half], row,
-                                            T::kBiasVector == 0 ? rows.key_stride : 1, limit, t);
+          load_values<kWidth / 8, kChecked, 0>(pairs[r][half], row,
+                                               T::kBiasVector == 0 ? rows.key_stride : 1, limit, t);
         }
       }
     }
+    if constexpr (T::kBiasInRegisters) settle_rows<kWidth, kChecked>(rows, limit, t);
+  }
+  // To be called once after each load() by whole warps, before add(), with the same arguments.
+  template <int kWidth, bool kChecked>
+  __device__ __forceinline__ void settle(const ScoreRows<T, Value>& rows, int limit, int t) {
+    if constexpr (!T::kBiasInRegisters) settle_rows<kWidth, kChecked>(rows, limit, t);
   }
   template <int kWidth>
   __device__ __forceinline__ void add(float (&s)[T::kRowTiles][kMaxWidth / 8][4],
@@ -151,6 +168,23 @@ struct BiasTile {
   }
 
  private:
+  template <int kWidth, bool kChecked>
+  using Shifted = ShiftedBias<kWidth / 16, kChecked, kChecked ? kLeastKeys<T> : kWidth / 16 * 16>;
+
+  // Steps of keys are multiples of eight, so the phase of a row is that of its first key.
+  template <int kWidth, bool kChecked>
+  __device__ __forceinline__ void settle_rows(const ScoreRows<T, Value>& rows, int limit, int t) {
+    if constexpr (kShifted && kWidth >= 16) {
+#pragma unroll
+      for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          Shifted<kWidth, kChecked>::settle(pairs[r][half], edges[r][half], rows.row[r][half],
+                                            limit, t);
+        }
+      }
+    }
+  }
   template <int kTiles, bool kChecked>
   static __device__ __forceinline__ void load_vectors(Pair (&out)[kMaxWidth / 8], const Value* row,
                                                       int limit, int t) {
@@ -173,11 +207,12 @@ struct BiasTile {
       if (!kChecked || key < limit) out[kTiles - 1].load(row + key);
     }
   }
-  template <int kTiles, bool kChecked>
+  // Tiles from kFrom on, value by value.
+  template <int kTiles, bool kChecked, int kFrom>
   static __device__ __forceinline__ void load_values(Pair (&out)[kMaxWidth / 8], const Value* row,
                                                      i64 step, int limit, int t) {
 #pragma unroll
-    for (int j = 0; j < kTiles; ++j) {
+    for (int j = kFrom; j < kTiles; ++j) {
       const int key = key_of<T, kTiles>(j, t, 0);
       out[j] = Pair();
       if (!kChecked || key < limit) out[j].load_low(row + key * step);
@@ -186,12 +221,13 @@ struct BiasTile {
   }
 };
 
-// The bool mask of a warp's rows over one step: bit 2 * j + e of a row's word says that value e of
-// tile j may be attended to.
+// The bool mask of a warp's rows over one step: byte 2 * (j % 2) + e of word j / 2 of a row is not
+// 0 if value e of tile j may be attended to.
 template <class T, int kMaxWidth>
 struct MaskTile {
-  static constexpr int kWords = ceil_div(kMaxWidth / 8, 16);
-  u32 bits[T::kRowTiles][2][kWords];
+  static constexpr int kWords = ceil_div(kMaxWidth, 16);
+  u32 words[T::kRowTiles][2][kWords];
+  u32 edges[T::kRowTiles][2];
 
   template <int kWidth, bool kChecked>
   __device__ __forceinline__ void load(const ScoreRows<T, unsigned char>& rows, int key0, int limit,
@@ -200,8 +236,29 @@ struct MaskTile {
     for (int r = 0; r < T::kRowTiles; ++r) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        load_row<kWidth / 8, kChecked>(bits[r][half], rows.row[r][half] + key0 * rows.key_stride,
-                                       rows.key_stride, limit, t);
+        u32(&out)[kWords] = words[r][half];
+        const unsigned char* row = rows.row[r][half] + key0 * rows.key_stride;
+        if constexpr (T::kMaskVector == 0) {
+          load_values<kWidth / 8, kChecked, 0>(out, row, rows.key_stride, limit, t);
+        } else {
+          Shifted<kWidth, kChecked>::load(out, edges[r][half], row, limit, t);
+          load_values<kWidth / 8, kChecked, kWidth / 16 * 2>(out, row, 1, limit, t);
+        }
+      }
+    }
+  }
+  // To be called once after each load() by whole warps, before apply(), with the same arguments.
+  template <int kWidth, bool kChecked>
+  __device__ __forceinline__ void settle(const ScoreRows<T, unsigned char>& rows, int limit,
+                                         int t) {
+    if constexpr (T::kMaskVector != 0 && kWidth >= 16) {
+#pragma unroll
+      for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          Shifted<kWidth, kChecked>::settle(words[r][half], edges[r][half], rows.row[r][half],
+                                            limit, t);
+        }
       }
     }
   }
@@ -213,33 +270,28 @@ struct MaskTile {
       for (int j = 0; j < kWidth / 8; ++j) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const bool seen = bits[r][i / 2][j / 16] >> (2 * (j % 16) + i % 2) & 1;
-          if (!seen) s[r][j][i] = minus_infinity();
+          const u32 byte = words[r][i / 2][j / 2] & 0xffu << 8 * (2 * (j % 2) + i % 2);
+          if (byte == 0) s[r][j][i] = minus_infinity();
         }
       }
     }
   }
 
  private:
-  template <int kTiles, bool kChecked>
-  __device__ __forceinline__ static void load_row(u32 (&out)[kWords], const unsigned char* row,
-                                                  i64 stride, int limit, int t) {
-    const i64 step = T::kMaskVector == 0 ? stride : 1;
+  template <int kWidth, bool kChecked>
+  using Shifted = ShiftedMask<kWidth / 16, kChecked, kChecked ? kLeastKeys<T> : kWidth / 16 * 16>;
+
+  // Tiles from kFrom on, an even number, value by value.
+  template <int kTiles, bool kChecked, int kFrom>
+  __device__ __forceinline__ static void load_values(u32 (&out)[kWords], const unsigned char* row,
+                                                     i64 step, int limit, int t) {
 #pragma unroll
-    for (int word = 0; word < kWords; ++word) out[word] = 0;
-#pragma unroll
-    for (int j = 0; j < kTiles; ++j) {
+    for (int j = kFrom; j < kTiles; ++j) {
       const int key = key_of<T, kTiles>(j, t, 0);
       u32 two = 0;
-      if constexpr (T::kMaskVector == 2) {
-        // Pairs start at even keys and the key count is even: none straddles the end of a row.
-        if (!kChecked || key < limit) two = __ldg(reinterpret_cast<const u16*>(row + key));
-      } else {
-        if (!kChecked || key < limit) two = __ldg(row + key * step);
-        if (!kChecked || key + 1 < limit) two |= u32(__ldg(row + (key + 1) * step)) << 8;
-      }
-      out[j / 16] |= u32((two & 0xff) != 0) << (2 * (j % 16));
-      out[j / 16] |= u32((two & 0xff00) != 0) << (2 * (j % 16) + 1);
+      if (!kChecked || key < limit) two = __ldg(row + key * step);
+      if (!kChecked || key + 1 < limit) two |= u32(__ldg(row + (key + 1) * step)) << 8;
+      out[j / 2] = j % 2 == 0 ? two : out[j / 2] | two << 16;
     }
   }
 };

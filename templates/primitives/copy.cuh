@@ -47,6 +47,13 @@ __device__ __forceinline__ void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// The same value, of which the compiler knows nothing: what follows from it is computed here and
+// not kept in registers from an earlier place.
+__device__ __forceinline__ int recomputed(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // Stores 16 bytes to global memory in pieces of kBytes. The widest is spelled out: left to itself
 // the compiler splits all but the first of a loop's stores into words.
 template <int kBytes>

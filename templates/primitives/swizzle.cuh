@@ -19,6 +19,7 @@ struct PanelTile {
   static_assert(kRows % 8 == 0, "a swizzled tile has a multiple of 8 rows");
   static constexpr int kPanelColumns = kSwizzle / 2;
   static constexpr int kPanelChunks = kSwizzle / 16;
+  static constexpr int kRowBytes = kSwizzle;  // to the next row of a panel
   static constexpr int kPanels = ceil_div(kColumns, kPanelColumns);
   static constexpr int kPanelBytes = kRows * kSwizzle;
   static constexpr int kBytes = kPanels * kPanelBytes;
@@ -82,6 +83,53 @@ __device__ __forceinline__ void load_panels(u32 tile, const u16* source, i64 row
                              valid_row);
     }
     from += kRowsPerPass * row_stride;
+  }
+}
+
+// Some columns of the same, from 16-byte chunk kFirst on: threads side by side take the chunks of a
+// row, as many rows at once as leave each thread's place within eight rows as it is. So all a
+// thread needs per row is an addition.
+template <class Tile, int kFirst, int kCount, int kRows, int kDealt, int kThreads, int kCopyBytes,
+          class Place>
+__device__ __forceinline__ void stream_columns(u32 tile, const u16* source, i64 row_stride,
+                                               int valid, int thread, Place&& place) {
+  constexpr int kLanes = kCount > 4 ? 8 : kCount > 2 ? 4 : kCount;  // per row; some may idle
+  constexpr int kRowsPerPass = kThreads / kLanes;
+  static_assert(kCount <= 8 && kRowsPerPass % 8 == 0, "passes are multiples of eight rows");
+  thread = recomputed(thread);
+  const int chunk = kFirst + thread % kLanes;
+  const int first = thread / kLanes;
+  if (kCount < kLanes && chunk >= kFirst + kCount) return;
+  const u16* from = source + first * row_stride + chunk * 8;
+  // `place` deals the first kDealt rows out within sixteen; the others stay in order.
+  const u32 even = tile + Tile::offset(place(first), chunk);
+  const u32 odd = tile + Tile::offset(place(first + 8), chunk) - 8 * Tile::kRowBytes;
+#pragma unroll
+  for (int pass = 0; pass < ceil_div(kRows, kRowsPerPass); ++pass) {
+    const int row = first + pass * kRowsPerPass;
+    const u32 to = kRowsPerPass == 8 && pass % 2 == 1 ? odd : even;
+    const bool in_order =
+        (pass + 1) * kRowsPerPass > kDealt && (pass * kRowsPerPass >= kDealt || row >= kDealt);
+    if ((pass + 1) * kRowsPerPass <= kRows || row < kRows) {
+      copy_chunk<kCopyBytes>(
+          in_order ? tile + Tile::offset(row, chunk) : to + pass * kRowsPerPass * Tile::kRowBytes,
+          from, row < valid);
+    }
+    from += kRowsPerPass * row_stride;
+  }
+}
+
+// load_panels() for warps that do nothing else: few registers and instructions. `place` deals the
+// first kDealt rows (a multiple of 16) out within sixteen.
+template <class Tile, int kRows, int kDealt, int kThreads, int kCopyBytes, class Place>
+__device__ __forceinline__ void stream_panels(u32 tile, const u16* source, i64 row_stride,
+                                              int valid, int thread, Place&& place) {
+  constexpr int kFirst = Tile::kChunks < 8 ? Tile::kChunks : 8;
+  stream_columns<Tile, 0, kFirst, kRows, kDealt, kThreads, kCopyBytes>(tile, source, row_stride,
+                                                                       valid, thread, place);
+  if constexpr (Tile::kChunks > 8) {
+    stream_columns<Tile, 8, Tile::kChunks - 8, kRows, kDealt, kThreads, kCopyBytes>(
+        tile, source, row_stride, valid, thread, place);
   }
 }
 

@@ -11,7 +11,10 @@
 namespace vitune {
 namespace {
 
+using test::sample_binary;
+using test::sample_block;
 using test::sample_device;
+using test::sample_key;
 using test::sample_problem;
 using test::sample_trial;
 using test::sample_winner;
@@ -83,6 +86,44 @@ TEST_F(LayeredStoreTest, WorksWithoutAShippedLayer) {
   EXPECT_EQ(visits, 1);
   EXPECT_EQ(alone.find_winners(device_, sample_problem(), Objective::kCold).size(), 1U);
   EXPECT_TRUE(alone.trials(device_, sample_problem()).empty());
+}
+
+TEST_F(LayeredStoreTest, WithoutAUsersStoreReadsGiveTheShippedRows) {
+  auto shipped = Store::in_memory();
+  put(*shipped, 197, 3);
+  shipped->put_binary(sample_binary(3));
+  shipped->put_trial(device_, sample_problem(), sample_trial(2));
+  LayeredStore alone(nullptr, std::move(shipped));
+  EXPECT_EQ(alone.given_user(), nullptr);
+  EXPECT_EQ(alone.find_winners(device_, sample_problem(), Objective::kCold).size(), 1U);
+  EXPECT_TRUE(alone.find_winner(device_, sample_problem(), Objective::kCold));
+  EXPECT_TRUE(alone.find_binary(sample_key(3)));
+  EXPECT_EQ(alone.trials(device_, sample_problem()).size(), 1U);
+  EXPECT_EQ(alone.winners().size(), 1U);
+  int visits = 0;
+  alone.visit_winners(device_, Objective::kCold,
+                      [&](const ProblemKey&, const Winner&, Layer) { ++visits; });
+  EXPECT_EQ(visits, 1);
+}
+
+TEST_F(LayeredStoreTest, AUsersStoreIsMadeInMemoryWhenItIsAskedFor) {
+  LayeredStore nothing(nullptr, nullptr);
+  EXPECT_FALSE(nothing.find_winner(device_, sample_problem(), Objective::kCold));
+  EXPECT_TRUE(nothing.winners().empty());
+  put(nothing.user(), 197, 1);
+  EXPECT_TRUE(nothing.find_winner(device_, sample_problem(), Objective::kCold));
+  EXPECT_EQ(nothing.given_user(), nullptr) << "no database is behind it";
+}
+
+TEST_F(LayeredStoreTest, AKernelIsBlockedIfEitherLayerSaysSo) {
+  DeviceInfo device = device_;
+  device.driver_version = sample_block(1).driver_version;
+  EXPECT_FALSE(store_.is_blocked(sample_key(1), device));
+  store_.shipped()->block(sample_block(1));
+  EXPECT_TRUE(store_.is_blocked(sample_key(1), device));
+  store_.user().block(sample_block(2));
+  EXPECT_TRUE(store_.is_blocked(sample_key(2), device));
+  EXPECT_FALSE(store_.is_blocked(sample_key(3), device));
 }
 
 }  // namespace

@@ -63,6 +63,30 @@ TEST(Schema, TheApplicationIdSpellsVtunAndTheVersionIsTheNumberOfScripts) {
             static_cast<std::int64_t>(built_in_steps().size()));
 }
 
+TEST(Schema, TheRecordedDigestOfEachVersionIsThatOfItsScripts) {
+  Connection connection("", Connection::Mode::kMemory);
+  for (const MigrationStep& step : built_in_steps()) {
+    connection.execute(std::string(step.script));
+    EXPECT_EQ(objects_digest(connection).hex(), step.objects)
+        << "db/migrate.cpp has another digest for this version of the schema";
+  }
+}
+
+TEST(Schema, AStepWithoutARecordedDigestIsComparedWithAModel) {
+  Connection connection("", Connection::Mode::kMemory);
+  std::vector<MigrationStep> steps = built_in_steps();
+  connection.execute(std::string(steps.front().script));
+  for (const std::string_view recorded : {std::string_view(), std::string_view("0123")}) {
+    steps.front().objects = recorded;
+    EXPECT_TRUE(has_schema(connection, steps)) << recorded;
+  }
+  connection.execute("CREATE INDEX foreign_one ON trial (status)");
+  for (const std::string_view recorded : {std::string_view(), built_in_steps().front().objects}) {
+    steps.front().objects = recorded;
+    EXPECT_FALSE(has_schema(connection, steps)) << recorded;
+  }
+}
+
 TEST(RowDigest, TheEncodingIsTheDocumentedOne) {
   const Row row{std::int64_t{258}, 1.5, std::string("ab"), Blob{std::byte{7}}, std::monostate{}};
   std::string expected;

@@ -84,6 +84,13 @@ T __shfl_xor_sync(unsigned, T value, int lane_mask) {
   return mine.result;
 }
 
+// The value of lane `from`, modulo `width`, of this lane's `width` lanes.
+template <class T>
+T __shfl_sync(unsigned, T value, int from, int width = 32) {
+  const int lane = static_cast<int>(vitune_emulator::machine->thread->linear % 32);
+  return __shfl_xor_sync(0u, value, lane ^ ((lane & -width) | (from & (width - 1))));
+}
+
 inline int __any_sync(unsigned, int predicate) {
   vitune_emulator::Exchange<int> mine{predicate, 0, 0};
   vitune_emulator::warp_collective(
@@ -113,6 +120,19 @@ inline float __uint_as_float(unsigned bits) {
   return x;
 }
 inline float __int_as_float(int bits) { return __uint_as_float(static_cast<unsigned>(bits)); }
+// The low word of {high, low} shifted right by `shift` mod 32.
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>((std::uint64_t{high} << 32 | low) >> (shift % 32));
+}
+// Byte i is the one of {y, x} that the low three bits of nibble i of `selector` name.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const std::uint64_t bytes = std::uint64_t{y} << 32 | x;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i) {
+    result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  }
+  return result;
+}
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline long long clock64() { return static_cast<long long>(vitune_emulator::machine->clock += 16); }

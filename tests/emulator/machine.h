@@ -35,6 +35,13 @@ struct Machine {
   bool eager = false;  // asynchronous work is done when it is issued, not when it is waited for
   void (*copy_commit)(Machine&) = nullptr;
   void (*copy_wait)(Machine&, unsigned pending) = nullptr;
+  // Barriers in shared memory that count arrivals. One that follows copies comes when all copies
+  // of the thread so far are done: at once, or when somebody waits for it. What was written before
+  // an arrival is in reach of the fence of a thread that waited for its phase.
+  void (*mbarrier_init)(Machine&, const void* at, unsigned arrivals) = nullptr;
+  void (*mbarrier_arrive)(Machine&, const void* at) = nullptr;
+  void (*mbarrier_arrive_when_copied)(Machine&, const void* at) = nullptr;
+  void (*mbarrier_wait)(Machine&, const void* at, unsigned parity) = nullptr;
   // Faults unless the bytes lie in one allocation of the device, aligned to `alignment`.
   void (*check_global)(Machine&, const void* at, unsigned bytes, unsigned alignment) = nullptr;
   // Shared memory written by this thread that products have not been told of (fence.proxy.async).

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -27,6 +28,22 @@ struct Copy {
   unsigned bytes;
 };
 
+// Shared memory that was written before an arrival at a barrier, and by whom.
+struct Written {
+  struct Range {
+    std::ptrdiff_t offset;
+    unsigned bytes, writer;
+  };
+  std::vector<Range> ranges;
+  bool fenced = false;
+};
+
+// Copies that bring their thread's arrival at a barrier.
+struct Delivery {
+  std::vector<Copy> copies;
+  const void* barrier;
+};
+
 struct Thread {
   ThreadView view;
   ctx::fiber fiber;  // of the thread while it does not run
@@ -35,6 +52,16 @@ struct Thread {
   std::vector<std::vector<Copy>> groups;  // committed and not yet waited for
   std::vector<Copy> open;
   std::vector<std::pair<std::ptrdiff_t, unsigned>> writes;  // since its last fence: offset, bytes
+  std::vector<Delivery> deliveries;                         // not yet made, in order
+  std::vector<std::shared_ptr<Written>>
+      learnt;  // of others' writes by waiting, since its last fence
+};
+
+// A barrier that counts arrivals by phases.
+struct PhaseBarrier {
+  unsigned expected = 0, pending = 0, phase = 0;
+  std::shared_ptr<Written> coming = std::make_shared<Written>(), last;
+  std::vector<unsigned> waiting;
 };
 
 struct Meeting {
@@ -67,6 +94,11 @@ class Cta {
   std::ptrdiff_t shared_offset(const void* at) const {
     return static_cast<const char*>(at) - module_.shared_memory;
   }
+  PhaseBarrier& phase_barrier(const void* at);
+  void arrive(const void* at);
+  void arrive_when_copied(const void* at);
+  void deliver(const void* barrier);
+  void wait_for_phase(const void* at, unsigned parity);
   void note(const void* at, unsigned bytes);
   void fence();
   void pause();
@@ -96,6 +128,7 @@ class Cta {
     std::vector<unsigned> waiting;
   };
   std::map<unsigned, Barrier> barriers_;
+  std::map<const void*, PhaseBarrier> phase_barriers_;
   std::exception_ptr fault_;
   unsigned current_ = 0;
   unsigned long long work_ = 0;
@@ -133,6 +166,19 @@ void Cta::bind(Machine& machine) {
       for (const Copy& copy : groups.front()) perform(copy);
       groups.erase(groups.begin());
     }
+  };
+  machine.mbarrier_init = [](Machine& m, const void* at, unsigned arrivals) {
+    if (arrivals == 0) m.fail(m, "a barrier of no arrivals");
+    PhaseBarrier barrier;
+    barrier.expected = barrier.pending = arrivals;
+    self().phase_barriers_[at] = std::move(barrier);
+  };
+  machine.mbarrier_arrive = [](Machine&, const void* at) { self().arrive(at); };
+  machine.mbarrier_arrive_when_copied = [](Machine&, const void* at) {
+    self().arrive_when_copied(at);
+  };
+  machine.mbarrier_wait = [](Machine&, const void* at, unsigned parity) {
+    self().wait_for_phase(at, parity);
   };
   machine.check_global = [](Machine& m, const void* at, unsigned bytes, unsigned alignment) {
     if (reinterpret_cast<std::uintptr_t>(at) % alignment != 0)
@@ -177,6 +223,86 @@ void Cta::fence() {
     }
   }
   thread.writes.clear();
+  for (const std::shared_ptr<Written>& written : thread.learnt) {
+    if (std::exchange(written->fenced, true)) continue;
+    for (const auto& [offset, bytes, by] : written->ranges) {
+      for (unsigned& writer :
+           std::span(writers_).subspan(static_cast<std::size_t>(offset), bytes)) {
+        if (writer != by) continue;
+        writer = 0;
+        --unfenced_;
+      }
+    }
+  }
+  thread.learnt.clear();
+}
+
+PhaseBarrier& Cta::phase_barrier(const void* at) {
+  const auto found = phase_barriers_.find(at);
+  if (found == phase_barriers_.end()) machine_.fail(machine_, "a barrier that was not initialised");
+  return found->second;
+}
+
+void Cta::arrive(const void* at) {
+  PhaseBarrier& barrier = phase_barrier(at);
+  Thread& thread = current();
+  for (const auto& [offset, bytes] : thread.writes) {
+    barrier.coming->ranges.push_back({offset, bytes, 1 + thread.view.linear});
+  }
+  if (--barrier.pending > 0) return;
+  barrier.pending = barrier.expected;
+  ++barrier.phase;
+  barrier.last = std::exchange(barrier.coming, std::make_shared<Written>());
+  for (const unsigned waiter : barrier.waiting) threads_[waiter].learnt.push_back(barrier.last);
+  ++work_;
+  release(barrier.waiting);
+}
+
+void Cta::arrive_when_copied(const void* at) {
+  if (machine_.eager) {
+    arrive(at);
+    current().writes.clear();
+    return;
+  }
+  Thread& thread = current();
+  thread.deliveries.push_back({std::move(thread.open), at});
+  thread.open.clear();
+  if (!phase_barrier(at).waiting.empty()) deliver(at);
+}
+
+// Makes the deliveries that end with an arrival at `barrier`.
+void Cta::deliver(const void* barrier) {
+  const unsigned caller = current_;
+  for (unsigned i = 0; i < threads_.size(); ++i) {
+    auto& deliveries = threads_[i].deliveries;
+    const auto last = std::find_if(deliveries.rbegin(), deliveries.rend(),
+                                   [barrier](const Delivery& d) { return d.barrier == barrier; });
+    const std::vector<Delivery> due(std::make_move_iterator(deliveries.begin()),
+                                    std::make_move_iterator(last.base()));
+    deliveries.erase(deliveries.begin(), last.base());
+    current_ = i;
+    for (const Delivery& delivery : due) {
+      threads_[i].writes.clear();
+      for (const Copy& copy : delivery.copies) {
+        perform(copy);
+        threads_[i].writes.emplace_back(shared_offset(copy.to), copy.bytes);
+      }
+      arrive(delivery.barrier);
+      threads_[i].writes.clear();
+    }
+  }
+  current_ = caller;
+}
+
+void Cta::wait_for_phase(const void* at, unsigned parity) {
+  deliver(at);
+  PhaseBarrier& barrier = phase_barrier(at);
+  if ((barrier.phase & 1) != parity) {
+    if (barrier.last) current().learnt.push_back(barrier.last);
+    return;
+  }
+  barrier.waiting.push_back(current().view.linear);
+  pause();
 }
 
 // Back to the scheduler until somebody puts this thread on the ready list.

@@ -108,6 +108,50 @@ TEST(Descriptor, WhatCannotMatterIsNotInTheKey) {
   EXPECT_FALSE(key_of(unscaled, widest(desc)) == key_of(other, widest(desc)));
 }
 
+// Sizes and strides are stored in halves.
+TEST(Descriptor, EveryBitOfEverySizeAndStrideIsInTheKey) {
+  vitune_attention_desc desc =
+      description_of(AttentionProblem::parse("bf16 b=2 h=4 n=200 d=64 bias=bf16:1x4x200x200"));
+  desc.mask_type = VITUNE_BOOL;
+  const auto key = key_of(desc, widest(desc));
+  std::vector<std::int64_t*> fields = {&desc.batch, &desc.heads,        &desc.kv_heads,    &desc.nq,
+                                       &desc.nk,    &desc.bias_batches, &desc.mask_batches};
+  for (vitune_strides* s : {&desc.q, &desc.k, &desc.v, &desc.o}) {
+    fields.insert(fields.end(), {&s->batch, &s->head, &s->row});
+  }
+  for (std::int64_t& stride : desc.bias_strides) fields.push_back(&stride);
+  for (std::int64_t& stride : desc.mask_strides) fields.push_back(&stride);
+  desc.dv = 0;  // it follows d
+  fields.push_back(&desc.d);
+  std::vector<PlanKey> seen = {key.value()};
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    for (const int bit : {0, 31, 32, 63}) {
+      const auto flip = [&] { *fields[i] ^= static_cast<std::int64_t>(std::uint64_t{1} << bit); };
+      flip();
+      const PlanKey other = key_of(desc, widest(desc)).value();
+      for (const PlanKey& one : seen) {
+        EXPECT_FALSE(one == other) << "field " << i << ", bit " << bit;
+        EXPECT_NE(one.hash(), other.hash()) << "field " << i << ", bit " << bit;
+      }
+      seen.push_back(other);
+      flip();
+    }
+  }
+  EXPECT_TRUE(key == key_of(desc, widest(desc)));
+}
+
+TEST(Descriptor, WithoutBiasAndMaskTheUpperHalvesAreInTheKeyToo) {
+  vitune_attention_desc desc = description_of(AttentionProblem::parse("bf16 b=2 h=4 n=200 d=64"));
+  const PlanKey key = key_of(desc, widest(desc)).value();
+  for (std::int64_t* field : {&desc.batch, &desc.nk, &desc.q.batch, &desc.o.row}) {
+    *field ^= std::int64_t{1} << 32;
+    const PlanKey other = key_of(desc, widest(desc)).value();
+    EXPECT_FALSE(key == other);
+    EXPECT_NE(key.hash(), other.hash());
+    *field ^= std::int64_t{1} << 32;
+  }
+}
+
 struct SizeCase {
   std::size_t size;
   unsigned char last;

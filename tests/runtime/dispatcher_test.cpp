@@ -93,6 +93,25 @@ TEST_F(DispatcherTest, AVerifiedWinnerOfTheProblemIsExact) {
   EXPECT_EQ(found[1].outcome, LookupOutcome::kDefault);
 }
 
+// So that a program which starts does not work out what it most likely never asks for.
+TEST_F(DispatcherTest, AWinnerComesFirstAndAloneAndTheDefaultsBehindItWhenAskedFor) {
+  put(user(), kVit, winner(other_config(kVit), 24.7));
+  const AttentionProblem problem = AttentionProblem::parse(kVit);
+
+  const auto first = dispatcher_.first_choices(problem, store_);
+  const auto behind = dispatcher_.behind_winner(problem);
+
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].outcome, LookupOutcome::kExact);
+  const auto defaults = default_attention_configs(problem, device_);
+  ASSERT_EQ(behind.size(), defaults.size());
+  for (std::size_t i = 0; i < behind.size(); ++i) {
+    EXPECT_EQ(behind[i].outcome, LookupOutcome::kDefault);
+    EXPECT_EQ(behind[i].config, defaults[i]);
+  }
+  EXPECT_EQ(choices(kVit).size(), first.size() + behind.size());
+}
+
 struct Unusable {
   std::string name;
   void (*spoil)(Winner&);

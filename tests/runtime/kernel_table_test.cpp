@@ -17,15 +17,23 @@ namespace {
 
 PlanKey key_number(std::int64_t number) {
   PlanKey key{};
-  key.batch = number;
-  key.heads = number * 7;
+  key.plain.words[1] = static_cast<std::uint64_t>(number);
+  key.plain.words[2] = static_cast<std::uint64_t>(number * 7);
   return key;
 }
 
 PlanKey operand_key(std::int64_t number) {
   PlanKey key = key_number(number);
-  key.bias_type = VITUNE_FP16;
-  key.bias_batches = number;
+  key.plain.words[0] = VITUNE_FP16 << 16;
+  key.rest.words[0] = static_cast<std::uint64_t>(number);
+  return key;
+}
+
+// Of a description with a stride or a size of 2^32 or more.
+PlanKey wide_key(std::int64_t number) {
+  PlanKey key = key_number(number);
+  key.plain.words[0] = PlanKey::kWide;
+  key.rest.words[8] = 1;
   return key;
 }
 
@@ -37,26 +45,30 @@ TEST(KernelTable, AnEmptyTableFindsNothing) {
   EXPECT_EQ(table.size(), 0U);
 }
 
-// With and without the fields of bias and mask, which are left out of the look-up without them.
+// With and without the rest of a key, which is left out of the look-up where there is none.
 TEST(KernelTable, FindsEachOfManyKeysAfterGrowing) {
   KernelTable table(2);
   const Plan* const plan = reinterpret_cast<const Plan*>(std::uintptr_t{64});
   for (std::int64_t i = 0; i < 3000; ++i) {
     table.insert(key_number(i), entry_number(i), nullptr);
     table.insert(operand_key(i), entry_number(10000 + i), plan);
+    table.insert(wide_key(i), entry_number(20000 + i), plan);
   }
   for (std::int64_t i = 0; i < 3000; ++i) {
     PreparedCall* const plain = table.find(key_number(i));
     PreparedCall* const biased = table.find(operand_key(i));
+    PreparedCall* const wide = table.find(wide_key(i));
     ASSERT_NE(plain, nullptr) << i;
     ASSERT_NE(biased, nullptr) << i;
+    ASSERT_NE(wide, nullptr) << i;
     EXPECT_EQ(plain->entry, entry_number(i));
     EXPECT_EQ(plain->plan.load(), nullptr);
     EXPECT_EQ(biased->entry, entry_number(10000 + i));
+    EXPECT_EQ(wide->entry, entry_number(20000 + i));
     EXPECT_EQ(biased->plan.load(), plan);
   }
   EXPECT_EQ(table.find(key_number(3000)), nullptr);
-  EXPECT_EQ(table.size(), 6000U);
+  EXPECT_EQ(table.size(), 9000U);
 }
 
 TEST(KernelTable, ACallStaysWhereItIsWhileTheTableGrows) {
@@ -68,16 +80,17 @@ TEST(KernelTable, ACallStaysWhereItIsWhileTheTableGrows) {
 
 // Of keys that hash alike none but the right one may be found, so the keys themselves are compared.
 TEST(KernelTable, AnySingleDifferentByteIsAnotherKey) {
-  for (const PlanKey& key : {key_number(3), operand_key(3)}) {
-    const bool plain = key.bias_type == VITUNE_NONE;
+  for (const PlanKey& key : {key_number(3), operand_key(3), wide_key(3)}) {
     KernelTable table;
-    table.insert(key, entry_number(3), nullptr);
-    // Without a bias and a mask their fields are zero in every key.
-    const std::size_t bytes = plain ? PlanKey::kPlainBytes : sizeof(PlanKey);
+    const PreparedCall& call = table.insert(key, entry_number(3), nullptr);
+    EXPECT_TRUE(call.is_of(key));
+    // A rest that is not there is zero in every key.
+    const std::size_t bytes = key.plain.has_rest() ? sizeof(PlanKey) : sizeof(PlanKey::Plain);
     for (std::size_t i = 0; i < bytes; ++i) {
       PlanKey other = key;
       reinterpret_cast<unsigned char*>(&other)[i] ^= 1;
       EXPECT_EQ(table.find(other), nullptr) << "byte " << i;
+      EXPECT_FALSE(call.is_of(other)) << "byte " << i;  // had it the same hash
       EXPECT_FALSE(other == key) << "byte " << i;
       EXPECT_FALSE(key == other) << "byte " << i;
     }

@@ -4,15 +4,16 @@
 #
 #   serve_while_tuning.sh VITUNE VITUNE_SERVE DB BUDGET SECONDS PROBLEM...
 #
-# BUDGET is that of `vitune tune` per problem, SECONDS the most that tuning may take in all. A database
-# that exists is deleted. Exit status 0 if both programs ended well and every problem, served by a
+# BUDGET is that of `vitune tune` per problem, SECONDS the most that tuning may take in all: more than
+# BUDGET times the number of problems, with a few seconds each for compiling and the final race. A
+# database that exists is deleted. Exit status 0 if both programs ended well and every problem, served by a
 # default kernel first, was served by its own winner in the end.
 set -u
 [ $# -ge 6 ] || { echo "usage: $0 VITUNE VITUNE_SERVE DB BUDGET SECONDS PROBLEM..." >&2; exit 2; }
 vitune=$1 serve=$2 db=$3 budget=$4 seconds=$5
 shift 5
 log=$db.serve.log
-rm -f "$db"
+rm -f "$db" "$db-journal"
 
 fail() { cat "$log"; echo "serve_while_tuning: $*"; exit 1; }
 
@@ -33,6 +34,7 @@ kill -TERM $serving
 wait $serving
 served=$?
 trap - EXIT
+[ $tuned -ne 124 ] || fail "vitune tune took more than $seconds s: give it a smaller budget per problem than $budget"
 [ $tuned -eq 0 ] || fail "vitune tune ended with status $tuned"
 [ $served -eq 0 ] || fail "vitune_serve ended with status $served"
 [ "$(grep -c '^at the end: exact' "$log")" -eq $# ] || fail "not all problems ended with their winner"

@@ -159,6 +159,27 @@ constexpr FeatureCase kFeatures[] = {
     {"WarpgroupStreamingMaskBias",
      "fp16 b=2 h=2 n=98 d=88 layout=bnhd bias=fp32:1x1x98x98 mask=bool:1x2x98x98",
      "kSwizzle=64 kResident=0 kBlockN=48 kStages=2 kWarps=4"},
+    // Rows of bias and mask that start anywhere (templates/attention/shifted_rows.cuh).
+    {"BiasOddRows", "bf16 b=2 h=3 n=77 d=64 layout=bnhd bias=bf16:1x3x77x77 lse",
+     "kResident=0 kConstantKeys=0 kBlockN=32 kStages=2"},
+    {"BiasOddRowsTwoRowTiles", "fp16 b=2 h=2 n=95 d=64 layout=bnhd bias=fp16:2x1x95x95",
+     "kResident=0 kConstantKeys=1 kBlockN=48 kStages=2 kRowTiles=2"},
+    {"BiasOddRowsCausal", "bf16 b=1 h=2 n=131 d=32 layout=bnhd causal bias=fp16:1x2x131x131",
+     "kResident=0 kBlockN=64 kStages=2"},
+    {"BiasOfOneOddRow", "fp16 b=2 h=2 nq=40 nk=101 d=32 layout=bnhd bias=fp16:2x1x1x101", ""},
+    {"BiasAtOddAddress", "bf16 b=2 h=2 n=64 d=64 layout=bnhd align=2 bias=bf16:1x2x64x64", ""},
+    {"BiasRowsApart", "bf16 b=2 h=2 n=64 d=64 layout=bnhd bias=bf16:1x2x64x64@0,4160,65,1", ""},
+    {"MaskOddRows", "bf16 b=2 h=3 n=77 d=64 layout=bnhd mask=bool:1x3x77x77",
+     "kResident=0 kConstantKeys=0 kBlockN=32 kStages=2"},
+    {"MaskEvenRows", "fp16 b=2 h=2 nq=50 nk=98 d=64 layout=bnhd mask=bool:2x2x50x98",
+     "kResident=1 kConstantKeys=1 kBlockN=56 kStages=1"},
+    {"MaskStridedKeys", "bf16 b=2 h=3 nq=60 nk=52 d=32 layout=bnhd mask=bool:1x3x60x52@0,3120,1,60",
+     ""},
+    {"WarpgroupBiasOddRows", "bf16 b=2 h=2 n=197 d=64 layout=bnhd bias=bf16:1x2x197x197",
+     "kSwizzle=128 kResident=1 kConstantKeys=1 kBlockN=112 kStages=2 kWarps=4"},
+    {"WarpgroupStreamingOddRows",
+     "fp16 b=1 h=2 n=157 d=64 layout=bnhd bias=fp16:1x2x157x157 mask=bool:1x1x157x157",
+     "kSwizzle=128 kResident=0 kConstantKeys=1 kBlockN=64 kStages=2 kWarps=8"},
     // Few steps in a row: ptxas sees them side by side (docs/kernels.md).
     {"WarpgroupTwoStepsInARow", "bf16 b=2 h=2 n=256 d=72 layout=bnhd",
      "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=128 kStages=1 kWarps=4"},
@@ -166,6 +187,26 @@ constexpr FeatureCase kFeatures[] = {
      "kSwizzle=128 kResident=1 kConstantKeys=1 kBlockN=80 kStages=2 kWarps=4"},
     {"WarpgroupThreeWideSteps", "bf16 b=1 h=2 nq=70 nk=541 d=56 layout=bnhd lse align=2",
      "kSwizzle=128 kResident=1 kConstantKeys=1 kBlockN=192 kStages=2 kRowSplit=2 kWarps=4"},
+    // More work items than the device has SMs: what is prefetched is the next item's.
+    {"PipelinedStreaming", "bf16 b=24 h=6 n=150 d=64 layout=packed",
+     "kProducer=1 kSwizzle=128 kResident=0 kBlockN=64 kStages=2 kWarps=8"},
+    {"PipelinedStreamingOddHead", "fp16 b=2 h=2 nq=90 nk=100 d=72 layout=bnhd lse",
+     "kProducer=1 kSwizzle=64 kResident=0 kBlockN=48 kStages=3 kWarps=12"},
+    {"PipelinedStreamingCausal", "bf16 b=30 h=5 nq=150 nk=131 d=128 layout=bnhd causal lse",
+     "kProducer=1 kSwizzle=128 kResident=0 kBlockN=48 kStages=4 kWarps=8"},
+    {"PipelinedStreamingMaskBias",
+     "fp16 b=2 h=2 n=98 d=88 layout=bnhd bias=fp32:1x1x98x98 mask=bool:1x2x98x98",
+     "kProducer=1 kSwizzle=64 kResident=0 kBlockN=48 kStages=2 kWarps=4"},
+    {"PipelinedResident", "bf16 b=50 h=6 n=130 d=64 layout=packed",
+     "kProducer=1 kSwizzle=128 kResident=1 kBlockN=136 kStages=2 kWarps=12"},
+    {"PipelinedResidentTwoSteps", "bf16 b=40 h=4 n=150 d=80 layout=packed lse",
+     "kProducer=1 kSwizzle=64 kResident=1 kBlockN=80 kStages=1 kWarps=8"},
+    {"PipelinedResidentCausal", "bf16 b=40 h=4 n=150 d=24 layout=packed causal align=4",
+     "kProducer=1 kSwizzle=32 kResident=1 kBlockN=64 kStages=2 kWarps=12"},
+    {"PipelinedWindows", "bf16 b=150 h=4 n=49 d=32 layout=packed bias=bf16:3x4x49x49",
+     "kProducer=1 kSwizzle=64 kResident=1 kBlockN=56 kStages=4 kWarps=12"},
+    {"PipelinedOneGroup", "bf16 b=100 h=2 nq=70 nk=77 d=96 layout=bnhd",
+     "kProducer=1 kSwizzle=64 kResident=1 kBlockN=80 kStages=2 kWarps=4"},
     {"OneQuery", "bf16 b=4 h=3 nq=1 nk=729 d=72 layout=bnhd", ""},
     {"ManyWindows", "bf16 b=70000 h=1 n=16 d=32 layout=packed", ""},
 };
@@ -186,6 +227,10 @@ class AttentionFeatureGpuTest : public AttentionGpuTest,
     if (candidate.config.at("kSwizzle") != 0) {
       candidate.config.set("kQueryInRegisters", 0);
       candidate.config.set("kRowTiles", 1);
+    }
+    if (candidate.config.at("kProducer") != 0) {
+      candidate.config.set("kConstantKeys", 1);
+      candidate.config.set("kPersistent", 1);
     }
     // A changed config may leave less room per CTA than the default's cap asks for.
     candidate.config.set("kMinCtas", 1);

@@ -38,6 +38,8 @@ inline void copy_wait() {
   vitune_emulator::machine->copy_wait(*vitune_emulator::machine, kPending);
 }
 
+inline int recomputed(int value) { return value; }
+
 template <int kBytes>
 inline void store_chunk(void* to, uint4 value) {
   const char* from = reinterpret_cast<const char*>(&value);

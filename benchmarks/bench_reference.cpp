@@ -1,0 +1,209 @@
+// benchmarks/bench_reference.cpp -- The ladder of plain kernels beside libvitune's tuned one.
+//
+// For each problem every kernel is judged against fp64 and then raced, as bench_attention does. The
+// default problems are those of the works whose tables docs/kernels.md repeats: ViT-B at batch 32
+// with 197, 577 and 1025 tokens, and 16 heads of 64 from 512 to 16384 tokens. Tune them first.
+//
+//   vitune_bench_reference [--problem TEXT]... [--out reference.json]
+#include <fmt/format.h>
+
+#include <boost/program_options.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/attention_bench.h"
+#include "core/env.h"
+#include "core/error.h"
+#include "generator/attention/kernel_spec.h"
+#include "tuner/ladder.h"
+#include "tuner/statistics.h"
+
+namespace vitune::bench {
+namespace {
+
+namespace po = boost::program_options;
+using nlohmann::ordered_json;
+
+class ReferenceBench : public AttentionBench {
+ public:
+  ReferenceBench(int ordinal, int rounds)
+      : AttentionBench(ordinal, rounds), compiler_(Compiler::open(read_environment())) {}
+
+ protected:
+  std::vector<Contestant> contestants(const Workload& workload, ProblemTimes& times) override {
+    std::vector<Contestant> all = AttentionBench::contestants(workload, times);
+    for (const std::string& name : ladder_names()) {
+      try {
+        all.push_back(rung(name, workload));
+      } catch (const std::exception& error) {
+        times.peers[name].refused = error.what();
+      }
+    }
+    return all;
+  }
+
+ private:
+  Contestant rung(const std::string& name, const Workload& workload) {
+    const AttentionProblem& problem = workload.problem();
+    const LadderKernel made = ladder_kernel(name, problem, device().arch());
+    const CompileResult compiled = compiler_->compile(made.request);
+    if (compiled.status != CompileStatus::kOk || !cubin_is_well_formed(compiled.cubin)) {
+      throw Error(ErrorCode::kFailure, "it does not compile: " + compiled.log);
+    }
+    const auto kernel =
+        std::make_shared<const CudaKernel>(driver(), compiled.cubin, made.request.entry);
+    if (made.shape.shared_bytes > 0) kernel->reserve_shared(made.shape.shared_bytes);
+    const AttentionParams params = attention_params(problem, Config(), workload.pointers());
+    return {
+        name,
+        [this, kernel, params, shape = made.shape] { kernel->launch(shape, &params, stream()); },
+        nullptr};
+  }
+
+  std::shared_ptr<const Compiler> compiler_;
+};
+
+struct Options {
+  std::vector<std::string> problems;
+  std::string out;
+  int device = 0, rounds = 15;
+};
+
+std::vector<std::string> works_problems() {
+  std::vector<std::string> texts;
+  for (const int n : {197, 577, 1025}) texts.push_back(fmt::format("bf16 b=32 h=12 n={} d=64", n));
+  for (const int n : {512, 2048, 4096, 8192, 16384}) {
+    texts.push_back(fmt::format("bf16 b=1 h=16 n={} d=64", n));
+  }
+  return texts;
+}
+
+// Nothing if help was asked for. Throws Error(kUsage).
+std::optional<Options> parse_options(int argc, char** argv) {
+  Options options;
+  po::options_description all("bench_reference");
+  all.add_options()("problem", po::value(&options.problems)->value_name("TEXT"),
+                    "a problem, \"bf16 b=32 h=12 n=197 d=64\"; may be repeated")(
+      "out", po::value(&options.out)->value_name("FILE"), "write the JSON there; default: stdout")(
+      "device", po::value(&options.device)->value_name("N"), "ordinal of the GPU; default 0")(
+      "rounds", po::value(&options.rounds)->value_name("N"),
+      "timed calls per kernel, 1 to 1000; default 15")("help", "this text");
+  try {
+    po::variables_map values;
+    po::store(po::command_line_parser(argc, argv).options(all).positional({}).run(), values);
+    po::notify(values);
+    if (values.count("help") > 0) return std::cout << all, std::nullopt;
+  } catch (const po::error& error) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}; see --help", error.what()));
+  }
+  if (options.rounds < 1 || options.rounds > 1000) {
+    throw Error(ErrorCode::kUsage, fmt::format("--rounds {} is not 1 to 1000", options.rounds));
+  }
+  if (options.problems.empty()) options.problems = works_problems();
+  return options;
+}
+
+// Bytes of device memory that a call needs: its tensors, since no kernel here has scratch memory.
+std::int64_t tensor_bytes(const AttentionProblem& p) {
+  return 2 * (p.heads * p.nq + p.kv_heads * p.nk) * p.batch * p.d * element_bytes(p.dtype);
+}
+
+ordered_json row_of(const std::string& kernel, const AttentionProblem& problem,
+                    const PeerSamples& samples) {
+  const Interval cold = median_interval(samples.cold_us);
+  return {{"kernel", kernel},
+          {"problem", problem.text()},
+          {"tokens", problem.nk},
+          {"us", cold.median},
+          {"us_low", cold.low},
+          {"us_high", cold.high},
+          {"warm_us", median(samples.warm_us)},
+          {"tflops", problem.flops() / cold.median / 1e6},
+          {"gb_s", problem.min_bytes() / cold.median / 1e3},
+          {"peak_bytes", tensor_bytes(problem)},
+          {"err_rms", samples.rms_error},
+          {"err_max", samples.max_error}};
+}
+
+void show(const AttentionProblem& problem, const std::string& kernel, const std::string& result) {
+  std::fprintf(stderr, "%-58s %-17s %s\n", problem.text().c_str(), kernel.c_str(), result.c_str());
+}
+
+// Whether every kernel gave a time.
+bool add_rows(ordered_json& document, const AttentionProblem& problem, const ProblemTimes& times) {
+  std::vector<std::string> kernels = ladder_names();
+  kernels.emplace_back("vitune");
+  bool complete = true;
+  for (const std::string& peer : kernels) {
+    const PeerSamples& samples = times.peers.at(peer);
+    const std::string kernel = peer == "vitune" ? "tuned" : peer;
+    if (samples.refused.empty()) {
+      ordered_json row = row_of(kernel, problem, samples);
+      show(problem, kernel,
+           fmt::format("{:12.1f} us {:8.1f} TFLOP/s", row["us"].get<double>(),
+                       row["tflops"].get<double>()));
+      if (peer == "vitune") row["exact"] = samples.exact;
+      document["rows"].push_back(std::move(row));
+    } else {
+      complete = false;
+      show(problem, kernel, samples.refused);
+      document["refused"].push_back(
+          {{"kernel", kernel}, {"problem", problem.text()}, {"why", samples.refused}});
+    }
+  }
+  return complete;
+}
+
+int run(const Options& options) {
+  std::vector<AttentionProblem> problems;
+  for (const std::string& text : options.problems) {
+    problems.push_back(AttentionProblem::parse(text));
+    if (const auto why = ladder_violation(problems.back())) {
+      throw Error(ErrorCode::kUnsupported, problems.back().text() + ": " + *why);
+    }
+  }
+  ReferenceBench bench(options.device, options.rounds);
+  const DeviceInfo& device = bench.device();
+  ordered_json document = {{"schema", 1},
+                           {"device",
+                            {{"name", device.name},
+                             {"arch", device.arch()},
+                             {"key", device.key()},
+                             {"sm_count", device.sm_count},
+                             {"driver_version", device.driver_version}}},
+                           {"timing", "cold"},
+                           {"rounds", options.rounds},
+                           {"rows", ordered_json::array()},
+                           {"refused", ordered_json::array()}};
+  bool complete = true;
+  for (const AttentionProblem& problem : problems) {
+    complete &= add_rows(document, problem, bench.times(problem));
+  }
+  const std::string text = document.dump(1, ' ', false, ordered_json::error_handler_t::replace);
+  if (options.out.empty()) {
+    std::printf("%s\n", text.c_str());
+  } else if (!(std::ofstream(options.out) << text << "\n").flush()) {
+    throw Error(ErrorCode::kFailure, "--out '" + options.out + "' cannot be written");
+  }
+  return complete ? 0 : exit_status(ErrorCode::kFailure);
+}
+
+}  // namespace
+}  // namespace vitune::bench
+
+int main(int argc, char** argv) {
+  using namespace vitune;
+  try {
+    const auto options = bench::parse_options(argc, argv);
+    return options ? bench::run(*options) : 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "bench_reference: %s\n", error.what());
+    return exit_status(error.code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_reference: %s\n", error.what());
+    return 1;
+  }
+}

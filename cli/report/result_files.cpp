@@ -1,0 +1,207 @@
+// cli/report/result_files.cpp -- Readers of JSON documents of known fields.
+#include "cli/report/result_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/timing_files.h"
+#include "core/error.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostRows = 10'000;
+constexpr double kMost = 1e15;
+
+double positive(const JsonValue& value) {
+  const double number = value.number();
+  if (number > 0 && number <= kMost) return number;
+  value.refuse(fmt::format("is {}; a figure above 0 is needed", number));
+}
+
+std::optional<double> positive_member(const JsonValue& object, const char* name) {
+  const auto found = object.member(name);
+  return found ? std::optional(positive(*found)) : std::nullopt;
+}
+
+std::string text_member(const JsonValue& object, const char* name) {
+  const auto found = object.member(name);
+  return found ? found->text() : std::string();
+}
+
+void require_schema(const JsonValue& document) {
+  const double schema = document.require("schema").number();
+  if (schema != 1) {
+    document.refuse(fmt::format("has schema {}: this version reads 1; update vitune", schema));
+  }
+}
+
+std::string device_name(const JsonValue& document) {
+  const auto device = document.member("device");
+  if (!device) return {};
+  return device->raw().is_object() ? text_member(*device, "name") : device->text();
+}
+
+std::vector<JsonValue> bounded_elements(const JsonValue& array) {
+  std::vector<JsonValue> values = array.elements();
+  if (values.size() > kMostRows) array.refuse(fmt::format("has more than {} rows", kMostRows));
+  return values;
+}
+
+std::vector<std::string> texts(const JsonValue& array) {
+  std::vector<std::string> found;
+  for (const JsonValue& each : bounded_elements(array)) found.push_back(each.text());
+  return found;
+}
+
+// What the benchmarks of bench_cold_start.cpp stand for.
+struct KnownStep {
+  const char* name;
+  const char* what;
+  const char* note;
+};
+constexpr KnownStep kKnownSteps[] = {
+    {"open_and_look_up", "open the database, find a winner", "10,000 winners in the database"},
+    {"first_launch", "first call, stored cubin", "loads the cubin and launches it"},
+    {"next_launch", "second problem, same kernel", "the cubin is loaded already"},
+    {"first_miss", "first call, no winner of its own", "reads all winners for the nearest one"},
+    {"first_compile", "first call, compiled by NVRTC", "no stored cubin"},
+    {"cudnn_first_call", "cuDNN's first call", "builds and loads its plan"},
+};
+
+ColdStep step_of(const std::string& name, double us) {
+  const std::string plain = name.substr(0, name.find('/'));
+  for (const KnownStep& known : kKnownSteps) {
+    if (plain == known.name) return {known.what, us, known.note};
+  }
+  return {plain, us, ""};
+}
+
+ReferenceRow reference_row(const JsonValue& entry) {
+  ReferenceRow row;
+  row.kernel = entry.require("kernel").text();
+  row.problem = entry.require("problem").text();
+  row.tokens = static_cast<std::int64_t>(positive(entry.require("tokens")));
+  row.us = positive(entry.require("us"));
+  row.tflops = positive_member(entry, "tflops");
+  row.gb_s = positive_member(entry, "gb_s");
+  row.peak_bytes = positive_member(entry, "peak_bytes");
+  if (const auto error = entry.member("err_rms")) row.err_rms = error->number();
+  return row;
+}
+
+WorkTable work_table(const JsonValue& entry) {
+  WorkTable table;
+  table.title = entry.require("title").text();
+  table.machine = entry.require("machine").text();
+  table.note = text_member(entry, "note");
+  table.first_column = entry.require("first_column").text();
+  table.columns = texts(entry.require("columns"));
+  if (const auto tokens = entry.member("tokens")) {
+    for (const JsonValue& each : bounded_elements(*tokens)) {
+      table.tokens.push_back(static_cast<std::int64_t>(positive(each)));
+    }
+  }
+  for (const JsonValue& each : bounded_elements(entry.require("rows"))) {
+    table.rows.push_back(
+        {each.require("label").text(), text_member(each, "kernel"), texts(each.require("cells"))});
+    if (table.rows.back().cells.size() != table.columns.size()) {
+      each.refuse(fmt::format("has not one cell for each of the {} columns", table.columns.size()));
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+std::optional<double> MeasuredCeilings::find(const std::string& name) const {
+  const auto found = measured.find(name);
+  return found == measured.end() ? std::nullopt : std::optional(found->second.median);
+}
+
+MeasuredCeilings read_ceilings(const fs::path& file) {
+  const nlohmann::json parsed = read_json_file(file);
+  const JsonValue document(parsed, file.string());
+  require_schema(document);
+  MeasuredCeilings ceilings;
+  ceilings.device = device_name(document);
+  ceilings.driver = text_member(document, "driver");
+  ceilings.clock_mhz = positive_member(document, "clock_mhz");
+  const JsonValue measured = document.require("measured");
+  if (!measured.raw().is_object() || measured.raw().size() > 100) {
+    measured.refuse("is no object of rates; 'vitune devices --measure --json' writes one");
+  }
+  for (const auto& [name, ignored] : measured.raw().items()) {
+    const auto rate = measured.member(name);
+    if (!rate) continue;
+    const Interval interval{positive(rate->require("median")), positive(rate->require("low")),
+                            positive(rate->require("high"))};
+    ceilings.measured.emplace(name, interval);
+  }
+  return ceilings;
+}
+
+ColdStart read_cold_start(const fs::path& file) {
+  const TimingFile timed = read_timing_file(file);
+  if (timed.format != TimingFormat::kGoogleBenchmark) {
+    throw Error(ErrorCode::kFailure,
+                file.string() + ": is not what benchmarks/bench_cold_start --benchmark_out wrote");
+  }
+  ColdStart start;
+  start.device = timed.device;
+  const nlohmann::json parsed = read_json_file(file);
+  if (const auto context = JsonValue(parsed, file.string()).member("context")) {
+    start.date = text_member(*context, "date").substr(0, 10);
+    const std::string driver = text_member(*context, "vitune_driver");
+    start.stand_in = !driver.empty() && driver != "CUDA";
+  }
+  for (const TimedRow& row : timed.rows) {
+    if (row.name.starts_with("peak_memory")) continue;
+    start.steps.push_back(step_of(row.name, row.figure.median_us));
+  }
+  return start;
+}
+
+const ReferenceRow* ReferenceResults::find(const std::string& kernel, std::int64_t tokens) const {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const ReferenceRow& row) {
+    return row.kernel == kernel && row.tokens == tokens;
+  });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+ReferenceResults read_reference(const fs::path& file) {
+  const nlohmann::json parsed = read_json_file(file);
+  const JsonValue document(parsed, file.string());
+  require_schema(document);
+  ReferenceResults results;
+  results.device = device_name(document);
+  for (const JsonValue& entry : bounded_elements(document.require("rows"))) {
+    results.rows.push_back(reference_row(entry));
+  }
+  return results;
+}
+
+std::vector<Work> read_works(const fs::path& file) {
+  const nlohmann::json parsed = read_json_file(file);
+  const JsonValue document(parsed, file.string());
+  require_schema(document);
+  std::vector<Work> works;
+  for (const JsonValue& entry : bounded_elements(document.require("works"))) {
+    Work work{entry.require("title").text(),
+              entry.require("source").text(),
+              text_member(entry, "note"),
+              {}};
+    for (const JsonValue& table : bounded_elements(entry.require("tables"))) {
+      work.tables.push_back(work_table(table));
+    }
+    works.push_back(std::move(work));
+  }
+  return works;
+}
+
+}  // namespace vitune

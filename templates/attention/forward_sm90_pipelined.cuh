@@ -1,0 +1,373 @@
+// templates/attention/forward_sm90_pipelined.cuh -- Fused attention forward on wgmma with warps
+// that do nothing but copy.
+//
+// A persistent CTA: kWarps / 4 warpgroups compute, another one keeps tiles of keys, values and
+// queries coming for this work item and the next. The two schedules are those of forward_sm90.cuh:
+//   streaming  K and V pass by in kStages tiles of kBlockN keys, one for all warpgroups;
+//   resident   a tile is all of a head; its blocks of rows go to the warpgroups in turn.
+// Copies are cp.async, so any stride and alignment from 4 bytes on will do.
+#pragma once
+
+#include "attention/config_sm90_pipelined.cuh"
+#include "attention/epilogue.cuh"
+#include "attention/group_attention.cuh"
+#include "attention/params.cuh"
+#include "attention/pipeline.cuh"
+#include "attention/tile_scheduler.cuh"
+
+namespace vitune {
+
+// The work items of a CTA: blocks of kBlockM rows (streaming) or heads (resident).
+template <class T>
+struct PipelinedItem {
+  int head_index, row0, steps;
+  __device__ __forceinline__ PipelinedItem(const AttentionParams& p, int item) {
+    if constexpr (T::kResident) {
+      head_index = item;
+      row0 = 0;
+      steps = 1;  // one tile holds them all
+    } else {
+      const StreamingItem<T> at(p, item);
+      head_index = at.head_index;
+      row0 = at.row0;
+      steps = ceil_div(T::kCausal ? min(T::kKeys, row0 + T::kBlockM) : T::kKeys, T::kBlockN);
+    }
+  }
+};
+
+// Which step of keys comes as number `turn`. The last one has a width of its own and comes first,
+// while there is no output yet to be kept in registers beside it; under a causal mask the first
+// keys come first, because every row sees those.
+template <class T>
+__device__ __forceinline__ int step_of_turn(int turn) {
+  if constexpr (T::kCausal) return turn;
+  return turn == 0 ? T::Keys::kCount - 1 : turn - 1;
+}
+
+// ------------------------------------------------------------------------------------- copying
+
+// Copies of two warps. Both roles go through the same items and steps; the ring's barriers keep
+// them as far ahead of the computing warps as there are tiles.
+template <class T>
+struct Copying {
+  const AttentionParams& p;
+  const Pipeline<T>& pipe;
+  int thread;  // of kCopyThreads
+  RingPlace<T::kRing> at;
+  RingPlace<T::kQuerySlots> query_at;
+  static constexpr int kDealt = T::kPermuted ? T::kKeyRows / 16 * 16 : 0;
+
+  // A step's keys of a head.
+  __device__ __forceinline__ void keys(const HeadPlace& head, int key0) {
+    mbarrier_wait(pipe.keys_free(at.slot), at.parity ^ 1);
+    stream_panels<typename T::KeyTile, T::kKeyRows, kDealt, T::kCopyThreads, T::kCopyBytes>(
+        pipe.keys(at.slot), head.k + key0 * p.k_view.row, p.k_view.row, T::kKeys - key0, thread,
+        [](int row) { return place_of_key<T, T::kKeyRows>(row); });
+    mbarrier_arrive_when_copied(pipe.keys_full(at.slot));
+    at.advance();
+  }
+  __device__ __forceinline__ void values(const HeadPlace& head, int key0) {
+    mbarrier_wait(pipe.values_free(at.slot), at.parity ^ 1);
+    stream_panels<typename T::ValueTile, T::kValueRows, kDealt, T::kCopyThreads, T::kCopyBytes>(
+        pipe.values(at.slot), head.v + key0 * p.v_view.row, p.v_view.row, T::kKeys - key0, thread,
+        [](int row) { return place_of_key<T, T::kKeyRows>(row); });
+    mbarrier_arrive_when_copied(pipe.values_full(at.slot));
+    at.advance();
+  }
+  __device__ __forceinline__ void queries(const HeadPlace& head, int row0) {
+    mbarrier_wait(pipe.queries_free(query_at.slot), query_at.parity ^ 1);
+    stream_panels<typename T::QueryTile, kGroupRows, 0, T::kCopyThreads, T::kCopyBytes>(
+        pipe.queries(query_at.slot), head.q + row0 * p.q_view.row, p.q_view.row, p.queries - row0,
+        thread, [](int row) { return row; });
+    mbarrier_arrive_when_copied(pipe.queries_full(query_at.slot));
+    query_at.advance();
+  }
+};
+
+// Streaming: an item's first keys, its queries, its other keys.
+template <class T>
+__device__ __forceinline__ void copy_keys_streaming(Copying<T>& copy) {
+#pragma unroll 1
+  for (int index = blockIdx.x; index < copy.p.items; index += gridDim.x) {
+    const PipelinedItem<T> item(copy.p, index);
+    const HeadPlace head(copy.p, item.head_index);
+#pragma unroll 1
+    for (int turn = 0; turn < item.steps; ++turn) {
+      copy.keys(head, step_of_turn<T>(turn) * T::kBlockN);
+      if (turn > 0) continue;
+#pragma unroll 1
+      for (int group = 0; group < T::kGroups; ++group) {
+        copy.queries(head, item.row0 + group * kGroupRows);
+      }
+    }
+  }
+}
+
+// Resident: with room for them the next head's keys as soon as this head's queries fill their
+// slots, else when the computing warps have all its queries.
+template <class T>
+__device__ __forceinline__ void copy_keys_resident(Copying<T>& copy) {
+  const int blocks = ceil_div(copy.p.queries, kGroupRows);
+  const int early = T::kRing > 1 ? T::kGroups : blocks;
+  if (int(blockIdx.x) < copy.p.items) copy.keys(HeadPlace(copy.p, blockIdx.x), 0);
+#pragma unroll 1
+  for (int index = blockIdx.x; index < copy.p.items; index += gridDim.x) {
+    const HeadPlace head(copy.p, index);
+    const int next = index + int(gridDim.x);
+#pragma unroll 1
+    for (int block = 0; block < blocks; ++block) {
+      if (block == early && next < copy.p.items) copy.keys(HeadPlace(copy.p, next), 0);
+      copy.queries(head, block * kGroupRows);
+    }
+    if (blocks <= early && next < copy.p.items) copy.keys(HeadPlace(copy.p, next), 0);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void copy_values(Copying<T>& copy) {
+#pragma unroll 1
+  for (int index = blockIdx.x; index < copy.p.items; index += gridDim.x) {
+    const PipelinedItem<T> item(copy.p, index);
+    const HeadPlace head(copy.p, item.head_index);
+#pragma unroll 1
+    for (int turn = 0; turn < item.steps; ++turn) {
+      copy.values(head, T::kResident ? 0 : step_of_turn<T>(turn) * T::kBlockN);
+    }
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void copy_role(const AttentionParams& p, const Pipeline<T>& pipe) {
+  const int thread = threadIdx.x % kGroupThreads;
+  Copying<T> copy{p, pipe, thread % T::kCopyThreads, {}, {}};
+  if (thread >= T::kCopyThreads) {
+    copy_values(copy);
+  } else if (T::kResident) {
+    copy_keys_resident(copy);
+  } else {
+    copy_keys_streaming(copy);
+  }
+  copy_commit();
+  copy_wait<0>();
+}
+
+// ----------------------------------------------------------------------------------- computing
+
+// This thread's warp among the rows of its warpgroup.
+__device__ __forceinline__ RowPlace group_rows(int row0, const HeadPlace& head) {
+  const int lane = threadIdx.x % kWarpSize;
+  const int warp = threadIdx.x / kWarpSize % 4;
+  return {row0 + 16 * warp, lane / 4, lane % 4, head.batch, head.head};
+}
+
+// A step's tiles, for GroupAttention::attend(): waits for copies and turns, gives tiles back.
+// Streaming: each step has a tile of its own. Resident: all steps of a head share one.
+template <class T>
+struct StepTiles {
+  const Pipeline<T>& pipe;
+  RingPlace<T::kRing>& at;
+  Turns<T>& turns;
+  u32 queries_free;  // barrier of the query tile
+  int steps_left;    // that read the query tile
+
+  __device__ __forceinline__ void keys_wanted() {
+    mbarrier_wait(pipe.keys_full(at.slot), at.parity);
+    turns.take();
+    fence_proxy_async();
+  }
+  __device__ __forceinline__ void keys_read() {
+    turns.pass();
+    const bool last = --steps_left == 0;
+    if (!T::kResident || last) warp_arrive(pipe.keys_free(at.slot));
+    if (last) warp_arrive(queries_free);
+  }
+  __device__ __forceinline__ void values_wanted() {
+    mbarrier_wait(pipe.values_full(at.slot), at.parity);
+    fence_proxy_async();
+  }
+  __device__ __forceinline__ void values_read() {
+    if (T::kResident) return;
+    warp_arrive(pipe.values_free(at.slot));
+    at.advance();
+  }
+  // A step that this warpgroup has no part in.
+  __device__ __forceinline__ void skip() {
+    mbarrier_wait(pipe.keys_full(at.slot), at.parity);
+    turns.take();
+    keys_read();
+    mbarrier_wait(pipe.values_full(at.slot), at.parity);
+    values_read();
+  }
+};
+
+// All steps of a warpgroup's rows.
+template <class T>
+struct StepWalk {
+  GroupAttention<T>& group;
+  StepTiles<T>& tiles;
+  u32 queries;
+  int last_row;
+
+  // kLast: the keys end in this step. kFirst: nothing was attended to before. kDiagonal: some row
+  // does not see all of its keys.
+  template <bool kLast, bool kFirst, bool kDiagonal>
+  __device__ __forceinline__ void step(int index) {
+    using Keys = typename T::Keys;
+    constexpr int kWidth = kLast ? Keys::kTailWidth : T::kBlockN;
+    constexpr bool kTail = kLast && Keys::kTailKeys != Keys::kTailWidth;
+    const int key0 = index * T::kBlockN;
+    const int row = T::kResident ? key0 : 0;
+    const u32 keys = tiles.pipe.keys(tiles.at.slot), values = tiles.pipe.values(tiles.at.slot);
+    constexpr int kLimit = kLast ? Keys::kTailKeys : T::kBlockN;
+    group.template attend<kWidth, kTail, kDiagonal, kFirst>(queries, keys, values, row, key0,
+                                                            kLimit, tiles);
+  }
+  // Steps after the first one of causal rows; those whose keys no row sees are left out.
+  __device__ __forceinline__ void causal_rest(int steps) {
+    constexpr int kLast = T::Keys::kCount - 1;
+#pragma unroll 1
+    for (int index = 1; index < min(steps, kLast); ++index) {
+      const int key0 = index * T::kBlockN;
+      if (key0 > last_row) {
+        tiles.skip();
+      } else if (key0 + T::kBlockN > last_row - kGroupRows + 2) {
+        step<false, false, true>(index);
+      } else {
+        step<false, false, false>(index);
+      }
+    }
+    if (steps <= kLast) return;
+    if (kLast * T::kBlockN > last_row) {
+      tiles.skip();
+    } else {
+      step<true, false, true>(kLast);
+    }
+  }
+  __device__ __forceinline__ void all(int steps) {
+    constexpr int kLast = T::Keys::kCount - 1;
+    if constexpr (kLast == 0 || !T::kCausal) {
+      step<true, true, T::kCausal>(kLast);
+#pragma unroll 1
+      for (int index = 0; index < kLast; ++index) step<false, false, false>(index);
+    } else {
+      step<false, true, true>(0);
+      causal_rest(steps);
+    }
+  }
+};
+
+template <class T>
+__device__ __forceinline__ void attend_rows(const AttentionParams& p, const Pipeline<T>& pipe,
+                                            const HeadPlace& head, int row0, int steps,
+                                            const RingPlace<T::kQuerySlots>& query_at,
+                                            StepTiles<T>& tiles) {
+  const int warp = threadIdx.x / kWarpSize;
+  GroupAttention<T> group;
+  group.begin(p, group_rows(row0, head));
+  mbarrier_wait(pipe.queries_full(query_at.slot), query_at.parity);
+  tiles.queries_free = pipe.queries_free(query_at.slot);
+  tiles.steps_left = steps;
+  StepWalk<T> walk{group, tiles, pipe.queries(query_at.slot), row0 + kGroupRows - 1};
+  walk.all(steps);
+  if (T::kResident) warp_arrive(pipe.values_free(tiles.at.slot));
+  Epilogue<T>::store(p, group.place,
+                     pipe.staging(warp / 4) + warp % 4 * T::kWarpRows * T::Rows::kPitch, group.o,
+                     group.softmax);
+}
+
+template <class T>
+__device__ __forceinline__ void compute_streaming(const AttentionParams& p,
+                                                  const Pipeline<T>& pipe) {
+  const int warpgroup = threadIdx.x / kGroupThreads;
+  RingPlace<T::kRing> at;
+  RingPlace<T::kQuerySlots> query_at;
+  query_at.slot = warpgroup;
+  Turns<T> turns(pipe, warpgroup);
+#pragma unroll 1
+  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    const PipelinedItem<T> item(p, index);
+    const int row0 = item.row0 + warpgroup * kGroupRows;
+    StepTiles<T> tiles{pipe, at, turns, 0, 0};
+    if (row0 < p.queries) {
+      attend_rows(p, pipe, HeadPlace(p, item.head_index), row0, item.steps, query_at, tiles);
+    } else {
+      mbarrier_wait(pipe.queries_full(query_at.slot), query_at.parity);
+      tiles.queries_free = pipe.queries_free(query_at.slot);
+      tiles.steps_left = item.steps;
+#pragma unroll 1
+      for (int step = 0; step < item.steps; ++step) tiles.skip();
+    }
+    query_at.parity ^= 1;
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void compute_resident(const AttentionParams& p,
+                                                 const Pipeline<T>& pipe) {
+  constexpr int kSteps = T::Keys::kCount;
+  const int warpgroup = threadIdx.x / kGroupThreads;
+  const int blocks = ceil_div(p.queries, kGroupRows);
+  const int heads = (p.items - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+  const int rounds = ceil_div(heads * blocks, T::kGroups);
+  Turns<T> turns(pipe, warpgroup);
+#pragma unroll 1
+  for (int round = 0; round < rounds; ++round) {
+    const int block = round * T::kGroups + warpgroup;
+    const int number = block / blocks;  // of the head among this CTA's
+    if (number >= heads) {
+#pragma unroll 1
+      for (int step = 0; step < kSteps; ++step) {
+        turns.take();
+        turns.pass();
+      }
+      continue;
+    }
+    RingPlace<T::kRing> at;
+    at.slot = number % T::kRing;
+    at.parity = number / T::kRing & 1;
+    RingPlace<T::kQuerySlots> query_at;
+    query_at.slot = block % T::kQuerySlots;
+    query_at.parity = block / T::kQuerySlots & 1;
+    StepTiles<T> tiles{pipe, at, turns, 0, 0};
+    attend_rows(p, pipe, HeadPlace(p, blockIdx.x + number * gridDim.x),
+                (block - number * blocks) * kGroupRows, kSteps, query_at, tiles);
+  }
+}
+
+// Zeros what products read and copies never write.
+template <class T>
+__device__ __forceinline__ void clear_tiles(const Pipeline<T>& pipe) {
+  for (int slot = 0; slot < T::kRing; ++slot) {
+    clear_last_chunk<typename T::KeyTile, T::kKeyRows, T::kThreads>(pipe.keys(slot), threadIdx.x);
+  }
+  for (int slot = 0; slot < T::kQuerySlots; ++slot) {
+    clear_last_chunk<typename T::QueryTile, kGroupRows, T::kThreads>(pipe.queries(slot),
+                                                                     threadIdx.x);
+  }
+  fence_proxy_async();
+}
+
+template <class Config>
+__device__ __forceinline__ void forward(const AttentionParams& p) {
+  using T = PipelinedTraits<Config>;
+  extern __shared__ __align__(1024) char shared_memory[];
+  const Pipeline<T> pipe{shared_address(shared_memory)};
+  if (threadIdx.x == 0) {
+    pipe.init(4 * (T::kResident ? ceil_div(p.queries, kGroupRows) : T::kGroups));
+  }
+  clear_tiles<T>(pipe);
+  __syncthreads();
+  if (threadIdx.x >= T::kGroups * kGroupThreads) {
+    if constexpr (T::kTradesRegisters) fewer_registers<T::kCopyRegisters>();
+    copy_role<T>(p, pipe);
+  } else {
+    if constexpr (T::kTradesRegisters) more_registers<T::kComputeRegisters>();
+    if constexpr (T::kResident) {
+      compute_resident<T>(p, pipe);
+    } else {
+      compute_streaming<T>(p, pipe);
+    }
+  }
+}
+
+}  // namespace vitune

@@ -1,0 +1,107 @@
+// templates/attention/pipeline.cuh -- What copying and computing warps share: tiles, barriers,
+// turns.
+//
+// Each tile has two barriers: `full` ends a phase when its copies are complete, `free` when every
+// warp that reads it has. A role goes through the slots of a ring in order and notes its place.
+#pragma once
+
+#include "primitives/mbarrier.cuh"
+#include "primitives/types.cuh"
+#include "primitives/wgmma.cuh"
+
+namespace vitune {
+
+// A role's place in a ring of kSlots slots.
+template <int kSlots>
+struct RingPlace {
+  int slot = 0;
+  u32 parity = 0;  // of the phase that fills the slot now
+  __device__ __forceinline__ void advance() {
+    if (++slot == kSlots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Shared memory of a pipelined kernel, as PipelinedTraits counts it.
+template <class T>
+struct Pipeline {
+  u32 shared;
+
+  __device__ __forceinline__ u32 keys(int slot) const { return shared + slot * T::KeyTile::kBytes; }
+  __device__ __forceinline__ u32 values(int slot) const {
+    return shared + T::kRing * T::KeyTile::kBytes + slot * T::ValueTile::kBytes;
+  }
+  __device__ __forceinline__ u32 queries(int slot) const {
+    return values(T::kRing) + slot * T::QueryTile::kBytes;
+  }
+  __device__ __forceinline__ u32 staging(int warpgroup) const {
+    return queries(T::kQuerySlots) + warpgroup * T::kStagingBytes;
+  }
+  __device__ __forceinline__ u32 keys_full(int slot) const { return barrier(slot); }
+  __device__ __forceinline__ u32 keys_free(int slot) const { return barrier(T::kRing + slot); }
+  __device__ __forceinline__ u32 values_full(int slot) const {
+    return barrier(2 * T::kRing + slot);
+  }
+  __device__ __forceinline__ u32 values_free(int slot) const {
+    return barrier(3 * T::kRing + slot);
+  }
+  __device__ __forceinline__ u32 queries_full(int slot) const {
+    return barrier(4 * T::kRing + slot);
+  }
+  __device__ __forceinline__ u32 queries_free(int slot) const {
+    return barrier(4 * T::kRing + T::kQuerySlots + slot);
+  }
+  __device__ __forceinline__ u32 turn(int warpgroup) const {
+    return barrier(4 * T::kRing + 2 * T::kQuerySlots + warpgroup);
+  }
+
+  // By one thread, before any other uses a barrier. `readers` warps read each tile of keys.
+  __device__ __forceinline__ void init(int readers) const {
+    for (int slot = 0; slot < T::kRing; ++slot) {
+      mbarrier_init(keys_full(slot), T::kCopyThreads);
+      mbarrier_init(keys_free(slot), readers);
+      mbarrier_init(values_full(slot), T::kCopyThreads);
+      mbarrier_init(values_free(slot), readers);
+    }
+    for (int slot = 0; slot < T::kQuerySlots; ++slot) {
+      mbarrier_init(queries_full(slot), T::kCopyThreads);
+      mbarrier_init(queries_free(slot), 4);
+    }
+    for (int i = 0; i < T::kGroups; ++i) mbarrier_init(turn(i), 4);
+    for (int warp = 0; warp < 4; ++warp) mbarrier_arrive(turn(0));  // whose turn it is at first
+  }
+
+ private:
+  __device__ __forceinline__ u32 barrier(int index) const {
+    return staging(T::kGroups) + 8 * index;
+  }
+};
+
+// One arrival per warp, when all its lanes have done what they had to.
+__device__ __forceinline__ void warp_arrive(u32 barrier) {
+  __syncwarp();
+  if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(barrier);
+}
+
+// Warpgroups take turns: one issues the product of its queries and keys when the one before it has
+// its scores. While it computes weights the next one has the tensor cores, and so on round.
+template <class T>
+struct Turns {
+  u32 mine, next, parity = 0;
+
+  __device__ __forceinline__ Turns(const Pipeline<T>& pipe, int warpgroup)
+      : mine(pipe.turn(warpgroup)), next(pipe.turn((warpgroup + 1) % T::kGroups)) {}
+  __device__ __forceinline__ void take() {
+    if constexpr (T::kTakesTurns) {
+      mbarrier_wait(mine, parity);
+      parity ^= 1;
+    }
+  }
+  __device__ __forceinline__ void pass() const {
+    if constexpr (T::kTakesTurns) warp_arrive(next);
+  }
+};
+
+}  // namespace vitune

@@ -1,0 +1,16 @@
+// tests/emulator/primitives/load.cuh -- Stands in for templates/primitives/load.cuh.
+#pragma once
+
+#include "primitives/types.cuh"
+
+namespace vitune {
+
+inline uint4 load_past_l1(const void* from) {
+  auto& machine = *vitune_emulator::machine;
+  machine.check_global(machine, from, 16, 16);
+  uint4 value;
+  std::memcpy(&value, from, 16);
+  return value;
+}
+
+}  // namespace vitune
