@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
-#   benchmarks/on_gpu.sh [tests] [sanitize] [record] [tune] [runtime] [python]     all if none is named
+#   benchmarks/on_gpu.sh [tests] [sanitize] [record] [tune] [ceilings] [peers] [runtime] [python]
+#
+# All parts if none is named.
 #
 # BUILD (default build/build-gpu) holds the binaries; they may come from another machine. OUT (default
 # build/on_gpu) gets the full logs, the recording, the database and the JSON of the results; what is
@@ -77,12 +79,26 @@ tune() {  # the 40 benchmark problems: winners, their cubins and figures
   "$BUILD/vitune" db export --db "$OUT/h200.db" > "$OUT/winners.json" 2>> "$OUT/tune.log"
 }
 
+ceilings() {  # what the GPU can do at most, and the ladder of reference kernels
+  step ceilings 90 bash -c 'exec "$0" devices --measure --json > "$1"' "$BUILD/vitune" "$OUT/ceilings.json"
+  local db=data/h200.db
+  [ -f "$OUT/h200.db" ] && db=$OUT/h200.db
+  step reference 150 "$BUILD/benchmarks/vitune_bench_reference" --db "$db" --out "$OUT/reference.json"
+}
+
+peers() {  # every peer beside vitune, on the winners of this call or the shipped ones
+  local db=data/h200.db
+  [ -f "$OUT/h200.db" ] && db=$OUT/h200.db
+  step peers 560 python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$db" \
+    --budget 520 --json "$OUT/peers.json" --md "$OUT/peers.md"
+}
+
 runtime() {  # libvitune: answers, graphs, damage; serving while the same problems are tuned; its times
   # The loader asks for this name; a link may have been lost on the way.
   [ -e "$BUILD/libvitune.so.0" ] || ln -s "$(basename "$BUILD"/libvitune.so.0.*)" "$BUILD/libvitune.so.0"
   step library 150 "$BUILD/tests/vitune_runtime_test" --gtest_filter='*Library*GpuTest.*' --gtest_brief=1
-  step serve_and_tune 300 tests/runtime/serve_while_tuning.sh "$BUILD/vitune" \
-    "$BUILD/tests/vitune_serve" "$OUT/serve.db" 35s 250 "bf16 b=32 h=12 n=197 d=64" \
+  step serve_and_tune 330 tests/runtime/serve_while_tuning.sh "$BUILD/vitune" \
+    "$BUILD/tests/vitune_serve" "$OUT/serve.db" 22s 250 "bf16 b=32 h=12 n=197 d=64" \
     "fp16 b=8 h=16 n=577 d=64" "bf16 b=512 h=3 n=49 d=32 bias=bf16:1x3x49x49" \
     "bf16 b=1 h=12 n=197 d=64" "bf16 b=16 h=16 n=257 d=80" "bf16 b=32 h=12 n=50 d=64" \
     "bf16 b=64 h=16 nq=1 nk=729 d=72" "bf16 b=256 h=8 n=77 d=64 causal" "bf16 b=8 h=16 n=256 d=72"
@@ -97,16 +113,18 @@ python_tests() {  # the package with PyTorch on the GPU
     bash -c 'cd python && exec python3 -m unittest -v tests.test_torch_gpu'
 }
 
-for part in "${@:-tests sanitize record tune runtime python}"; do
+for part in "${@:-tests sanitize record tune ceilings peers runtime python}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
       sanitize) sanitize ;;
       record) record ;;
       tune) tune ;;
+      ceilings) ceilings ;;
+      peers) peers ;;
       runtime) runtime ;;
       python) python_tests ;;
-      *) echo "on_gpu.sh: no part '$name': tests, sanitize, record, tune, runtime or python" >&2; exit 2 ;;
+      *) echo "on_gpu.sh: no part '$name': tests, sanitize, record, tune, ceilings, peers, runtime or python" >&2; exit 2 ;;
     esac
   done
 done

@@ -59,14 +59,14 @@ double comfort(bool warpgroups) { return warpgroups ? 1.1 : 1.8; }
 
 // Registers per thread that __launch_bounds__ leaves.
 double register_cap(const AttentionShape& shape, const DeviceInfo& device) {
-  const std::int64_t held = round_up(shape.threads(), 128) * shape.min_ctas;
-  return std::clamp(
-      stated(static_cast<double>(device.registers_per_sm), 65536) / static_cast<double>(held), 24.0,
-      255.0);
+  const std::int64_t registers = device.registers_per_sm > 0 ? device.registers_per_sm : 65536;
+  return std::max(24.0, static_cast<double>(shape.register_limit(registers)));
 }
 
 // What the compiler is likely to give a thread: it is generous until __launch_bounds__ stops it.
 int likely_registers(const AttentionShape& shape, const DeviceInfo& device, bool warpgroups) {
+  // Warps that copy leave theirs to the others, so what a CTA starts with is what it holds.
+  if (shape.producer) return static_cast<int>(std::min<std::int64_t>(255, 65536 / shape.threads()));
   const double wanted = comfort(warpgroups) * static_cast<double>(shape.live_registers());
   return static_cast<int>(std::clamp(wanted, 24.0, register_cap(shape, device))) / 8 * 8;
 }
@@ -100,10 +100,11 @@ void count_arithmetic(KernelWork& work, const AttentionProblem& problem,
   work.rescales = rows * head_dim * keys.steps;
   work.chain_steps = work.passes * (problem.causal ? keys.most_steps : keys.steps);
   work.barriers = shape.resident ? 2 : keys.steps * (shape.stages == 1 ? 2 : 1);
+  if (shape.producer) work.barriers = 0;
 }
 
 void count_traffic(KernelWork& work, const AttentionProblem& problem, const AttentionShape& shape,
-                   bool warpgroups) {
+                   const DeviceInfo& device, bool warpgroups) {
   const KeyWork keys = key_work(problem, shape);
   const double tiles = tiles_per_item(work, problem, shape, warpgroups);
   const double rows = static_cast<double>(shape.warp_rows());
@@ -119,6 +120,11 @@ void count_traffic(KernelWork& work, const AttentionProblem& problem, const Atte
   work.loaded_bytes = row_bytes * 2 * (keys.keys * heads + tiles * rows);
   const double first_tile = row_bytes * (rows * tiles + 2 * static_cast<double>(shape.block_n));
   work.exposed_bytes = shape.resident ? work.loaded_bytes / work.passes : first_tile;
+  // Copying warps are ahead by a tile, but for the first item of a CTA.
+  if (shape.producer) {
+    const double sms = stated(device.sm_count, kSms);
+    work.exposed_bytes /= std::max(1.0, work.items / sms);
+  }
 }
 
 void count_scores(KernelWork& work, const AttentionProblem& problem, const AttentionShape& shape) {
@@ -180,7 +186,7 @@ KernelWork work_of(const AttentionProblem& problem, const Config& config, const 
   KernelWork work;
   work.items = static_cast<double>(shape.items(problem.batch * problem.heads));
   count_arithmetic(work, problem, shape, warpgroups);
-  count_traffic(work, problem, shape, warpgroups);
+  count_traffic(work, problem, shape, device, warpgroups);
   count_scores(work, problem, shape);
   const double live = static_cast<double>(shape.live_registers());
   work.squeeze = std::max(0.0, comfort(warpgroups) - register_cap(shape, device) / live);

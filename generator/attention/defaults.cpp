@@ -20,7 +20,7 @@ Config streaming(std::int64_t warps, std::int64_t row_tiles, std::int64_t block_
           {"kRowTiles", row_tiles}, {"kBlockN", block_n}, {"kStages", stages},
           {"kQueryInRegisters", 1}, {"kHeadsPerCta", 1},  {"kRowSplit", 1},
           {"kMinCtas", 1},          {"kPersistent", 0},   {"kBiasInRegisters", 0},
-          {"kSwizzle", 0},          {"kProducer", 0}};
+          {"kSwizzle", 0},          {"kProducer", 0},     {"kValuesFirst", 0}};
 }
 
 Config resident(std::int64_t warps, std::int64_t block_n, std::int64_t row_split) {
@@ -36,9 +36,38 @@ std::int64_t equal_steps(std::int64_t nk, std::int64_t most) {
   return round_up(ceil_div(nk, ceil_div(nk, most)), 8);
 }
 
+// Warpgroups with copying warps; panels as wide as the head size allows.
+Config pipelined(const AttentionProblem& problem, std::int64_t warps, std::int64_t block_n,
+                 std::int64_t stages) {
+  Config config = streaming(warps, 1, block_n, stages);
+  config.set("kConstantKeys", 1);
+  config.set("kQueryInRegisters", 0);
+  config.set("kPersistent", 1);
+  config.set("kProducer", 1);
+  config.set("kSwizzle", problem.d % 64 == 0 ? 128 : problem.d > 16 ? 64 : 32);
+  return config;
+}
+
+// Long rows on a device with wgmma: three warpgroups where their registers suffice.
+void prefer_pipelined(std::vector<Config>& list, const AttentionProblem& problem) {
+  if (problem.nk <= 300 || problem.nq < 128) return;
+  const bool plain = !problem.bias && !problem.mask;
+  if (problem.d > 96) {
+    list.push_back(pipelined(problem, 12, 96, 2));
+  } else if (problem.d > 64) {
+    if (plain) list.push_back(pipelined(problem, 12, 128, 2));
+  } else if (plain && problem.nq > 640) {
+    list.push_back(pipelined(problem, 12, 160, 2));
+  } else if (plain) {
+    list.push_back(pipelined(problem, 8, 160, 3));
+  }
+  for (const std::int64_t stages : {3, 2}) list.push_back(pipelined(problem, 8, 128, stages));
+}
+
 std::vector<Config> preferences(const AttentionProblem& problem) {
   std::vector<Config> list;
   const std::int64_t heads = problem.batch * problem.heads;
+  prefer_pipelined(list, problem);  // outside the space of devices without wgmma
   if (problem.nk <= 300 && problem.nq <= 4096 && heads >= 64) {
     for (std::int64_t warps : {4, 2, 1})
       list.push_back(resident(warps, equal_steps(problem.nk, 128), 1));

@@ -64,11 +64,17 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
       bias_in_registers(config.find("kBiasInRegisters").value_or(0)),
       swizzle(config.find("kSwizzle").value_or(0)),
       producer(config.find("kProducer").value_or(0)),
+      values_first(config.find("kValuesFirst").value_or(0)),
       head_dim(problem.d),
       nq(problem.nq),
       nk(problem.nk) {}
 
 std::int64_t AttentionShape::steps() const { return ceil_div(nk, block_n); }
+
+bool AttentionShape::equal_steps() const {
+  const std::int64_t least = ceil_div(nk, steps());
+  return steps() <= 4 && (block_n == round_up(least, 8) || block_n == round_up(least, 16));
+}
 
 std::int64_t AttentionShape::shared_bytes() const {
   if (!warpgroups()) return padded_bytes();

@@ -33,7 +33,8 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem);
 // config that is still being put together may lack some: those have neutral values.
 struct AttentionShape {
   std::int64_t resident, warps, row_tiles, block_n, stages, query_in_registers, heads_per_cta,
-      row_split, constant_keys, min_ctas, persistent, bias_in_registers, swizzle, producer;
+      row_split, constant_keys, min_ctas, persistent, bias_in_registers, swizzle, producer,
+      values_first;
   std::int64_t head_dim, nq, nk;
 
   AttentionShape(const AttentionProblem& problem, const Config& config);
@@ -53,6 +54,8 @@ struct AttentionShape {
   std::int64_t shared_bytes() const;
   // Work items of a problem with `heads` = batch x heads.
   std::int64_t items(std::int64_t heads) const;
+  // Whether the steps of keys are as equal as their number allows.
+  bool equal_steps() const;
   // Whether each warp works on the same rows in every item.
   bool one_pass() const { return resident && block_m() * row_split >= nq; }
   // Registers that scores, outputs and queries of a warp need at least, per thread.

@@ -181,6 +181,19 @@ std::vector<NamedRule> producer_rules(std::int64_t heads, const AttentionFacts& 
          if (bytes < 4) return fmt::format("tensors aligned to {} bytes", bytes);
          return std::nullopt;
        }},
+      {"what is waited for when is of interest only where warps copy",
+       {"kProducer", "kValuesFirst"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.producer || !s.values_first) return std::nullopt;
+         return "kValuesFirst = 1 needs kProducer = 1";
+       }},
+      {"wide steps that divide nothing are for copying warps",
+       {"kBlockN", "kProducer"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         const bool wide = s.block_n == 112 || s.block_n == 160 || s.block_n == 176;
+         if (s.producer || !wide || s.equal_steps()) return std::nullopt;
+         return fmt::format("kBlockN = {} with kProducer = 0", s.block_n);
+       }},
       {"copying warps and several warpgroups take the whole SM",
        {"kWarps", "kMinCtas", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
@@ -355,6 +368,7 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
       numbers("kPersistent", {0, 1}, "1: CTAs walk over many work items"),
       numbers("kBiasInRegisters", {0, 1}, "1: a warp keeps its rows' bias for the next item"),
       numbers("kProducer", {0, 1}, "1: four warps more do nothing but copy (wgmma only)"),
+      numbers("kValuesFirst", {0, 1}, "1: V is waited for before a softmax (kProducer), 0: behind"),
   };
 }
 

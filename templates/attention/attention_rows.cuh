@@ -76,11 +76,6 @@ struct AttentionRows {
     if constexpr (!kFirst) rescale_output(rescale);
   }
 
- private:
-  BiasTile<T, T::kBias != 0 ? T::kBlockN : 8> bias;
-  MaskTile<T, T::kBlockN> mask;
-  const void* bias_held = nullptr;  // where this thread's bias was read from
-
   __device__ __forceinline__ void rescale_output(const float (&factor)[T::kRowTiles][2]) {
 #pragma unroll
     for (int r = 0; r < T::kRowTiles; ++r) {
@@ -91,6 +86,11 @@ struct AttentionRows {
       }
     }
   }
+
+ private:
+  BiasTile<T, T::kBias != 0 ? T::kBlockN : 8> bias;
+  MaskTile<T, T::kBlockN> mask;
+  const void* bias_held = nullptr;  // where this thread's bias was read from
 };
 
 }  // namespace vitune

@@ -19,6 +19,7 @@
 //                   panels of so many bytes and wgmma (GroupTraits in config_sm90.cuh)
 //   kProducer       1 = four warps more that do nothing but copy (PipelinedTraits in
 //                   config_sm90_pipelined.cuh)
+//   kValuesFirst    1 = with kProducer: values are waited for before a softmax, 0 = behind it
 //   kWarps          warps per CTA that compute
 //   kRowTiles       16-row tiles per warp that are worked on at once: 1 or 2
 //   kBlockN         keys per step

@@ -164,6 +164,7 @@ __device__ __forceinline__ RowPlace group_rows(int row0, const HeadPlace& head) 
 // Streaming: each step has a tile of its own. Resident: all steps of a head share one.
 template <class T>
 struct StepTiles {
+  static constexpr bool kValuesFirst = T::kValuesFirst;
   const Pipeline<T>& pipe;
   RingPlace<T::kRing>& at;
   Turns<T>& turns;
@@ -247,8 +248,9 @@ struct StepWalk {
     constexpr int kLast = T::Keys::kCount - 1;
     if constexpr (kLast == 0 || !T::kCausal) {
       step<true, true, T::kCausal>(kLast);
+      // How many is kept from the compiler: two steps in a row would be mixed, for want of registers.
 #pragma unroll 1
-      for (int index = 0; index < kLast; ++index) step<false, false, false>(index);
+      for (int index = 0; index < recomputed(kLast); ++index) step<false, false, false>(index);
     } else {
       step<false, true, true>(0);
       causal_rest(steps);
@@ -313,7 +315,7 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round) {
     const int block = round * T::kGroups + warpgroup;
-    const int number = block / blocks;  // of the head among this CTA's
+    const int number = u32(block) / u32(blocks);  // of the head among this CTA's
     if (number >= heads) {
 #pragma unroll 1
       for (int step = 0; step < kSteps; ++step) {

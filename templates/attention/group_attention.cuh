@@ -27,6 +27,7 @@ __device__ __forceinline__ int place_of_key(int row) {
 
 // Tiles that are there and stay.
 struct NoWaits {
+  static constexpr bool kValuesFirst = false;
   __device__ __forceinline__ void keys_wanted() {}
   __device__ __forceinline__ void keys_read() {}
   __device__ __forceinline__ void values_wanted() {}
@@ -39,6 +40,8 @@ struct GroupAttention : AttentionRows<T> {
   using typename AttentionRows<T>::Scores;
   using AttentionRows<T>::o;
   using AttentionRows<T>::softmax;
+  template <int kWidth>
+  using Weights = u32[ceil_div(kWidth, 16)][4];  // A operands
 
   // Starts on new rows.
   __device__ __forceinline__ void begin(const AttentionParams& p, const RowPlace& at) {
@@ -56,23 +59,29 @@ struct GroupAttention : AttentionRows<T> {
     Scores s;
     this->template fetch_operands<kWidth, kTail>(key0, limit);
     tiles.keys_wanted();
-    mma_qk<kWidth>(s, queries, keys + row * T::kSwizzle);
+    start_scores<kWidth>(s, queries, keys + row * T::kSwizzle);
+    wgmma_wait<0>();
     tiles.keys_read();
+    // ptxas moves half of the weights' arithmetic across a wait behind them. Where enough warps are
+    // at work for that to matter the values can be waited for here.
+    if constexpr (Tiles::kValuesFirst) tiles.values_wanted();
     this->template weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
-    u32 weights[ceil_div(kWidth, 16)][4];
+    Weights<kWidth> weights;
     if (T::kBias != 0 && softmax.extreme) {
       weigh<kWidth, true>(weights, s);
     } else {
       weigh<kWidth, false>(weights, s);
     }
-    tiles.values_wanted();
-    mma_pv<kWidth, kFirst>(weights, values + row * T::kSwizzle);
+    if constexpr (!Tiles::kValuesFirst) tiles.values_wanted();
+    start_output<kWidth, kFirst>(weights, values + row * T::kSwizzle);
+    wgmma_wait<0>();
     tiles.values_read();
   }
 
  private:
+  // Products run until waited for.
   template <int kWidth>
-  __device__ __forceinline__ void mma_qk(Scores& s, u32 queries, u32 keys) {
+  __device__ __forceinline__ void start_scores(Scores& s, u32 queries, u32 keys) {
     using Product = Wgmma<T::kElement, kWidth>;
     float(&d)[kWidth / 2] = reinterpret_cast<float(&)[kWidth / 2]>(s);
     const u64 a = descriptor_along_rows<T::kSwizzle>(queries);
@@ -86,12 +95,24 @@ struct GroupAttention : AttentionRows<T> {
                         descriptor_at(b, T::KeyTile::step_offset(step)), step > 0);
     }
     wgmma_commit();
-    wgmma_wait<0>();
+  }
+  template <int kWidth, bool kFirst>
+  __device__ __forceinline__ void start_output(const Weights<kWidth>& weights, u32 values) {
+    using Product = Wgmma<T::kElement, T::kHeadDim>;
+    float(&d)[T::kHeadDim / 2] = reinterpret_cast<float(&)[T::kHeadDim / 2]>(o);
+    const u64 b = descriptor_across_rows<T::kSwizzle>(values, T::ValueTile::kPanelBytes);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < ceil_div(kWidth, 16); ++step) {
+      Product::register_a(d, weights[step], descriptor_at(b, step * 16 * T::kSwizzle),
+                          !kFirst || step > 0);
+    }
+    wgmma_commit();
   }
 
   // The weights as A operands; the second half of a lone last eight is zero.
   template <int kWidth, bool kExtreme>
-  __device__ __forceinline__ void weigh(u32 (&weights)[ceil_div(kWidth, 16)][4], const Scores& s) {
+  __device__ __forceinline__ void weigh(Weights<kWidth>& weights, const Scores& s) {
     float sums[2][2] = {};  // of a row's even and odd keys: one chain would be too long
 #pragma unroll
     for (int j = 0; j < kWidth / 8; ++j) {
@@ -107,22 +128,6 @@ struct GroupAttention : AttentionRows<T> {
 #pragma unroll
     for (int half = 0; half < 2; ++half) softmax.sum[0][half] += sums[half][0] + sums[half][1];
     if constexpr (kWidth % 16 == 8) weights[kWidth / 16][2] = weights[kWidth / 16][3] = 0;
-  }
-
-  template <int kWidth, bool kFirst>
-  __device__ __forceinline__ void mma_pv(const u32 (&weights)[ceil_div(kWidth, 16)][4],
-                                         u32 values) {
-    using Product = Wgmma<T::kElement, T::kHeadDim>;
-    float(&d)[T::kHeadDim / 2] = reinterpret_cast<float(&)[T::kHeadDim / 2]>(o);
-    const u64 b = descriptor_across_rows<T::kSwizzle>(values, T::ValueTile::kPanelBytes);
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < ceil_div(kWidth, 16); ++step) {
-      Product::register_a(d, weights[step], descriptor_at(b, step * 16 * T::kSwizzle),
-                          !kFirst || step > 0);
-    }
-    wgmma_commit();
-    wgmma_wait<0>();
   }
 };
 

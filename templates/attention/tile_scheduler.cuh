@@ -32,8 +32,8 @@ struct HeadPlace {
   const u16* v;
 
   __device__ __forceinline__ HeadPlace(const AttentionParams& p, int index)
-      : batch(index / p.heads), head(index % p.heads) {
-    const int kv_head = head / p.heads_per_kv;
+      : batch(u32(index) / u32(p.heads)), head(u32(index) % u32(p.heads)) {
+    const int kv_head = u32(head) / u32(p.heads_per_kv);
     q = static_cast<const u16*>(p.q) + batch * p.q_view.batch + head * p.q_view.head;
     k = static_cast<const u16*>(p.k) + batch * p.k_view.batch + kv_head * p.k_view.head;
     v = static_cast<const u16*>(p.v) + batch * p.v_view.batch + kv_head * p.v_view.head;
@@ -46,10 +46,10 @@ template <class T>
 struct StreamingItem {
   int head_index, row0;
   __device__ __forceinline__ StreamingItem(const AttentionParams& p, int item) {
-    const int blocks = ceil_div(p.queries, T::kBlockM);
-    const int block = item % blocks;
-    head_index = item / blocks;
-    row0 = (T::kCausal ? blocks - 1 - block : block) * T::kBlockM;
+    const u32 blocks = ceil_div(p.queries, T::kBlockM);
+    const int block = u32(item) % blocks;
+    head_index = u32(item) / blocks;
+    row0 = (T::kCausal ? int(blocks) - 1 - block : block) * T::kBlockM;
   }
 };
 

@@ -54,7 +54,7 @@ TEST(AttentionSpaceTest, EnumeratesWhatBruteForceFinds) {
   // A short, narrow problem keeps the product of all values small enough to walk.
   const ParameterSpace space =
       attention_space(problem("bf16 b=64 h=3 nq=17 nk=17 d=16 layout=packed"), h200());
-  ASSERT_LT(space.cartesian_size(), 500000u);
+  ASSERT_LT(space.cartesian_size(), 2500000u);
 
   const std::vector<Config> found = space.enumerate();
 
@@ -77,7 +77,7 @@ TEST(AttentionSpaceTest, IsLargeEnoughToMatterAndSmallEnoughToSweep) {
   for (const NamedProblem& named : benchmark_problems()) {
     const std::size_t size = attention_space(named.problem, h200()).enumerate().size();
     EXPECT_GE(size, 300u) << named.name;
-    EXPECT_LE(size, 3500u) << named.name;
+    EXPECT_LE(size, 4000u) << named.name;
   }
 }
 
@@ -98,7 +98,11 @@ TEST(AttentionSpaceTest, ExplainsABrokenRuleWithItsFigures) {
   const ParameterSpace space = attention_space(asked, h200());
   Config config = default_attention_config(asked, h200());
   config.set("kResident", 1);
-  config.set("kConstantKeys", 1);
+  config.set("kProducer", 0);
+  config.set("kPersistent", 0);
+  config.set("kSwizzle", 0);
+  config.set("kWarps", 8);
+  config.set("kQueryInRegisters", 1);
 
   const std::optional<std::string> why = space.explain(config);
 
