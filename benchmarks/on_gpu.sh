@@ -83,7 +83,7 @@ ceilings() {  # what the GPU can do at most, and the ladder of reference kernels
   step ceilings 90 bash -c 'exec "$0" devices --measure --json > "$1"' "$BUILD/vitune" "$OUT/ceilings.json"
   local db=data/h200.db
   [ -f "$OUT/h200.db" ] && db=$OUT/h200.db
-  step reference 150 "$BUILD/benchmarks/vitune_bench_reference" --db "$db" --out "$OUT/reference.json"
+  VITUNE_DB=$db step reference 150 "$BUILD/benchmarks/vitune_bench_reference" --out "$OUT/reference.json"
 }
 
 peers() {  # every peer beside vitune, on the winners of this call or the shipped ones
