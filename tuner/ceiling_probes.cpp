@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/error.h"
@@ -78,7 +79,7 @@ CeilingProbes::CeilingProbes(const CudaContext& context, const CudaStream& strea
       fma_(probe(module_, "vitune_probe_fma", kProbeThreads, 0)),
       exp2_(probe(module_, "vitune_probe_exp2", kProbeThreads, 0)),
       mma_(probe(module_, "vitune_probe_mma", kTensorThreads, 0)),
-      cycles_(context.driver(), sizeof(long long)),
+      span_(context.driver(), 2 * sizeof(long long)),
       start_(context.driver()),
       stop_(context.driver()) {
   std::size_t most = 0;
@@ -138,10 +139,11 @@ CeilingFigure CeilingProbes::sample(const std::string& name, double work,
   return {name, work / median(us), work / *slowest, work / *fastest, 0};
 }
 
-double CeilingProbes::clock_mhz(double launch_us) const {
-  long long cycles = 0;
-  cycles_.download(std::as_writable_bytes(std::span(&cycles, 1)));
-  return static_cast<double>(cycles) / launch_us;
+double CeilingProbes::clock_mhz() const {
+  stream_.synchronize();
+  std::array<long long, 2> span{};
+  span_.download(std::as_writable_bytes(std::span(span)));
+  return span[1] > 0 ? 1e3 * static_cast<double>(span[0]) / static_cast<double>(span[1]) : 0;
 }
 
 template <class T>
@@ -218,7 +220,7 @@ CeilingFigure CeilingProbes::l2_read(const std::string& name) {
 CeilingProbes::RoundsLaunch CeilingProbes::launcher(const Probe& probe) const {
   return [this, &probe](int rounds) {
     const ProbeRateParams params{rounds, device_pointer<float>(out_.address()),
-                                 device_pointer<long long>(cycles_.address())};
+                                 device_pointer<long long>(span_.address())};
     probe.kernel.launch(probe.shape, &params, stream_);
   };
 }
@@ -229,8 +231,7 @@ CeilingFigure CeilingProbes::rate(const std::string& name, const Probe& probe, d
   const int rounds = calibrate(launch);
   const double operations = work * rounds * probe.shape.grid[0];
   CeilingFigure figure = sample(name, operations / unit * kMegaPerUs, [&] { launch(rounds); });
-  // One launch more, timed, for its clocks.
-  figure.clock_mhz = clock_mhz(time_once([&] { launch(rounds); }));
+  figure.clock_mhz = clock_mhz();
   check_sums(name, outputs<float>(probe), probe.shape.block[0], expected(rounds));
   return figure;
 }

@@ -54,8 +54,8 @@ class CeilingProbes {
   // The rate of launches that each do `work` units.
   CeilingFigure sample(const std::string& name, double work,
                        const std::function<void()>& launch) const;
-  // SM clock of the launches since the last look, from the cycles of the last one.
-  double clock_mhz(double launch_us) const;
+  // SM clock during the last launch of a rate's probe.
+  double clock_mhz() const;
   template <class T>
   std::vector<T> outputs(const Probe& probe) const;
 
@@ -77,7 +77,7 @@ class CeilingProbes {
   CudaModule module_;
   Probe fill_, copy_, read_, fma_, exp2_, mma_;
   std::optional<Probe> wgmma_;
-  DeviceBuffer out_, cycles_;
+  DeviceBuffer out_, span_;
   CudaEvent start_, stop_;
 };
 

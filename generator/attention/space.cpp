@@ -355,6 +355,9 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
       numbers("kConstantKeys", {0, 1}, "1: the token count is a constant of the kernel"),
       numbers("kSwizzle", panel_widths(problem.d),
               "0: padded rows and mma.sync; else bytes per panel row, and wgmma (sm_90a)"),
+      // Here, because many rules read them and are decided when the last they read is.
+      numbers("kProducer", {0, 1}, "1: four warps more do nothing but copy (wgmma only)"),
+      numbers("kValuesFirst", {0, 1}, "1: V is waited for before a softmax (kProducer), 0: behind"),
       numbers("kWarps", {1, 2, 4, 8, 12, 16}, "warps per CTA"),
       numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),
       numbers("kBlockN", key_steps(problem.nk), "keys per step"),
@@ -367,8 +370,6 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
               "CTAs per SM the compiler leaves room for"),
       numbers("kPersistent", {0, 1}, "1: CTAs walk over many work items"),
       numbers("kBiasInRegisters", {0, 1}, "1: a warp keeps its rows' bias for the next item"),
-      numbers("kProducer", {0, 1}, "1: four warps more do nothing but copy (wgmma only)"),
-      numbers("kValuesFirst", {0, 1}, "1: V is waited for before a softmax (kProducer), 0: behind"),
   };
 }
 

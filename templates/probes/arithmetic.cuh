@@ -6,14 +6,14 @@
 
 #include "primitives/math.cuh"
 #include "probes/probe_params.cuh"
+#include "probes/span.cuh"
 
 namespace vitune {
 
-// Stores what the chains end with, and the clocks that the first CTA took.
+// Stores what the chains end with, and how long the first warp took.
 __device__ inline void finish_chains(const ProbeRateParams& p, const float (&x)[kProbeChains],
-                                     long long start) {
-  const long long end = clock64();
-  if (blockIdx.x == 0 && threadIdx.x == 0) *p.cycles = end - start;
+                                     const Clocks& start) {
+  note_span(p, start);
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kProbeChains; ++i) sum += x[i];
@@ -29,7 +29,7 @@ __device__ inline void start_chains(float (&x)[kProbeChains]) {
 __device__ inline void probe_fma(const ProbeRateParams& p) {
   float x[kProbeChains];
   start_chains(x);
-  const long long start = clock64();
+  const Clocks start = read_clocks();
 #pragma unroll 1
   for (int round = 0; round < p.rounds; ++round) {
 #pragma unroll
@@ -48,7 +48,7 @@ __device__ inline void probe_fma(const ProbeRateParams& p) {
 __device__ inline void probe_exp2(const ProbeRateParams& p) {
   float x[kProbeChains];
   start_chains(x);
-  const long long start = clock64();
+  const Clocks start = read_clocks();
 #pragma unroll 1
   for (int round = 0; round < p.rounds; ++round) {
 #pragma unroll

@@ -47,11 +47,12 @@ struct ProbeReadParams {
   unsigned* out;
 };
 
-// out[thread] = the sum of what the thread computed; *cycles = clocks of the first CTA.
+// out[thread] = the sum of what the thread computed; span = the time that the grid's first thread
+// took by both clocks.
 struct ProbeRateParams {
   int rounds;
   float* out;
-  long long* cycles;
+  long long* span;  // [cycles, nanoseconds]
 };
 
 // Element (row, column) of operand `operand`: uniform in [-2, 2), exact in bf16. The finalizer of

@@ -8,6 +8,7 @@
 
 #include "primitives/element.cuh"
 #include "probes/probe_params.cuh"
+#include "probes/span.cuh"
 
 namespace vitune {
 
@@ -35,7 +36,7 @@ __device__ inline void probe_mma(const ProbeRateParams& p) {
   u32 a[kMmaTiles][4], b[kMmaTiles][2];
   float d[kMmaTiles][kMmaTiles][4] = {};
   load_probe_fragments(a, b);
-  const long long start = clock64();
+  const Clocks start = read_clocks();
 #pragma unroll 1
   for (int round = 0; round < p.rounds; ++round) {
 #pragma unroll
@@ -50,7 +51,7 @@ __device__ inline void probe_mma(const ProbeRateParams& p) {
     sum += d[i / (4 * kMmaTiles)][i / 4 % kMmaTiles][i % 4];
   }
   p.out[blockIdx.x * kTensorThreads + threadIdx.x] = sum;
-  if (blockIdx.x == 0 && threadIdx.x == 0) *p.cycles = clock64() - start;
+  note_span(p, start);
 }
 
 }  // namespace vitune

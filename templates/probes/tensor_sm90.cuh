@@ -8,6 +8,7 @@
 #include "primitives/shared.cuh"
 #include "primitives/swizzle.cuh"
 #include "primitives/wgmma.cuh"
+#include "probes/span.cuh"
 #include "probes/tensor.cuh"
 
 namespace vitune {
@@ -41,7 +42,7 @@ __device__ inline void probe_wgmma(const ProbeRateParams& p) {
   float d[kWgmmaColumns / 2];
 #pragma unroll
   for (int i = 0; i < kWgmmaColumns / 2; ++i) d[i] = 0;
-  const long long start = clock64();
+  const Clocks start = read_clocks();
 #pragma unroll 1
   for (int round = 0; round < p.rounds; ++round) {
     wgmma_fence();
@@ -58,7 +59,7 @@ __device__ inline void probe_wgmma(const ProbeRateParams& p) {
 #pragma unroll
   for (int i = 0; i < kWgmmaColumns / 2; ++i) sum += d[i];
   p.out[blockIdx.x * kTensorThreads + threadIdx.x] = sum;
-  if (blockIdx.x == 0 && threadIdx.x == 0) *p.cycles = clock64() - start;
+  note_span(p, start);
 }
 
 }  // namespace vitune
