@@ -2,148 +2,12 @@
 #include "tests/emulator/simt.h"
 
 #include <algorithm>
-#include <array>
-#include <boost/context/fiber.hpp>
-#include <boost/context/pooled_fixedsize_stack.hpp>
-#include <cstdint>
-#include <cstring>
-#include <exception>
-#include <map>
-#include <memory>
-#include <span>
-#include <utility>
-#include <vector>
+
+#include "tests/emulator/cta.h"
 
 namespace vitune_emulator {
-namespace {
-
-namespace ctx = boost::context;
-
-constexpr unsigned kLanes = 32, kGroup = 128;
-constexpr std::size_t kStackBytes = 128 << 10;
-
-struct Copy {
-  void* to;
-  const void* from;
-  unsigned bytes;
-};
-
-// Shared memory that was written before an arrival at a barrier, and by whom.
-struct Written {
-  struct Range {
-    std::ptrdiff_t offset;
-    unsigned bytes, writer;
-  };
-  std::vector<Range> ranges;
-  bool fenced = false;
-};
-
-// Copies that bring their thread's arrival at a barrier.
-struct Delivery {
-  std::vector<Copy> copies;
-  const void* barrier;
-};
-
-struct Thread {
-  ThreadView view;
-  ctx::fiber fiber;  // of the thread while it does not run
-  ctx::fiber scheduler;
-  bool ended = false;
-  std::vector<std::vector<Copy>> groups;  // committed and not yet waited for
-  std::vector<Copy> open;
-  std::vector<std::pair<std::ptrdiff_t, unsigned>> writes;  // since its last fence: offset, bytes
-  std::vector<Delivery> deliveries;                         // not yet made, in order
-  std::vector<std::shared_ptr<Written>>
-      learnt;  // of others' writes by waiting, since its last fence
-};
-
-// A barrier that counts arrivals by phases.
-struct PhaseBarrier {
-  unsigned expected = 0, pending = 0, phase = 0;
-  std::shared_ptr<Written> coming = std::make_shared<Written>(), last;
-  std::vector<unsigned> waiting;
-};
-
-struct Meeting {
-  void (*run)(Machine&, void**) = nullptr;
-  std::array<void*, kGroup> arguments{};
-  std::vector<unsigned> waiting;
-};
-
-class Cta {
- public:
-  Cta(const Module& module, const Kernel& kernel, void** parameters, const Grid& grid,
-      const MemoryCheck& inside, ctx::pooled_fixedsize_stack& stacks)
-      : module_(module),
-        kernel_(kernel),
-        parameters_(parameters),
-        grid_(grid),
-        inside_(inside),
-        stacks_(stacks) {}
-
-  unsigned long long run(Index3 index, unsigned turn);
-
- private:
-  unsigned count() const { return grid_.block.x * grid_.block.y * grid_.block.z; }
-  void start(Thread& thread);
-  void resume(unsigned index);
-  void loop();
-  [[noreturn]] void report_stuck() const;
-  void meet(unsigned threads, void (*work)(Machine&, void**), void* argument);
-  void wait_at(unsigned id, unsigned threads);
-  std::ptrdiff_t shared_offset(const void* at) const {
-    return static_cast<const char*>(at) - module_.shared_memory;
-  }
-  PhaseBarrier& phase_barrier(const void* at);
-  void arrive(const void* at);
-  void arrive_when_copied(const void* at);
-  void deliver(const void* barrier);
-  void wait_for_phase(const void* at, unsigned parity);
-  void note(const void* at, unsigned bytes);
-  void fence();
-  void pause();
-  void release(std::vector<unsigned>& waiting);
-  void bind(Machine& machine);
-  static Cta& self() { return *running_; }
-  Thread& current() { return threads_[current_]; }
-
-  static thread_local Cta*
-      running_;  // for the function table of the machine, which carries no state
-
-  const Module& module_;
-  const Kernel& kernel_;
-  void** parameters_;
-  const Grid& grid_;
-  const MemoryCheck& inside_;
-  ctx::pooled_fixedsize_stack& stacks_;
-  Machine machine_;
-  std::vector<Thread> threads_;
-  std::vector<unsigned> ready_;
-  std::size_t head_ = 0;  // of ready_, where warps advance together
-  std::vector<Meeting> warps_, groups_;
-  std::vector<unsigned> writers_;  // per byte of shared memory: 1 + whose write is unfenced, or 0
-  std::size_t unfenced_ = 0;
-  struct Barrier {
-    unsigned expected = 0;
-    std::vector<unsigned> waiting;
-  };
-  std::map<unsigned, Barrier> barriers_;
-  std::map<const void*, PhaseBarrier> phase_barriers_;
-  std::exception_ptr fault_;
-  unsigned current_ = 0;
-  unsigned long long work_ = 0;
-  bool together_ = false;
-};
 
 thread_local Cta* Cta::running_ = nullptr;
-
-void perform(const Copy& copy) {
-  if (copy.from == nullptr) {
-    std::memset(copy.to, 0, copy.bytes);
-  } else {
-    std::memcpy(copy.to, copy.from, copy.bytes);
-  }
-}
 
 void Cta::bind(Machine& machine) {
   machine.shared_bytes = grid_.shared_bytes;
@@ -235,74 +99,6 @@ void Cta::fence() {
     }
   }
   thread.learnt.clear();
-}
-
-PhaseBarrier& Cta::phase_barrier(const void* at) {
-  const auto found = phase_barriers_.find(at);
-  if (found == phase_barriers_.end()) machine_.fail(machine_, "a barrier that was not initialised");
-  return found->second;
-}
-
-void Cta::arrive(const void* at) {
-  PhaseBarrier& barrier = phase_barrier(at);
-  Thread& thread = current();
-  for (const auto& [offset, bytes] : thread.writes) {
-    barrier.coming->ranges.push_back({offset, bytes, 1 + thread.view.linear});
-  }
-  if (--barrier.pending > 0) return;
-  barrier.pending = barrier.expected;
-  ++barrier.phase;
-  barrier.last = std::exchange(barrier.coming, std::make_shared<Written>());
-  for (const unsigned waiter : barrier.waiting) threads_[waiter].learnt.push_back(barrier.last);
-  ++work_;
-  release(barrier.waiting);
-}
-
-void Cta::arrive_when_copied(const void* at) {
-  if (machine_.eager) {
-    arrive(at);
-    current().writes.clear();
-    return;
-  }
-  Thread& thread = current();
-  thread.deliveries.push_back({std::move(thread.open), at});
-  thread.open.clear();
-  if (!phase_barrier(at).waiting.empty()) deliver(at);
-}
-
-// Makes the deliveries that end with an arrival at `barrier`.
-void Cta::deliver(const void* barrier) {
-  const unsigned caller = current_;
-  for (unsigned i = 0; i < threads_.size(); ++i) {
-    auto& deliveries = threads_[i].deliveries;
-    const auto last = std::find_if(deliveries.rbegin(), deliveries.rend(),
-                                   [barrier](const Delivery& d) { return d.barrier == barrier; });
-    const std::vector<Delivery> due(std::make_move_iterator(deliveries.begin()),
-                                    std::make_move_iterator(last.base()));
-    deliveries.erase(deliveries.begin(), last.base());
-    current_ = i;
-    for (const Delivery& delivery : due) {
-      threads_[i].writes.clear();
-      for (const Copy& copy : delivery.copies) {
-        perform(copy);
-        threads_[i].writes.emplace_back(shared_offset(copy.to), copy.bytes);
-      }
-      arrive(delivery.barrier);
-      threads_[i].writes.clear();
-    }
-  }
-  current_ = caller;
-}
-
-void Cta::wait_for_phase(const void* at, unsigned parity) {
-  deliver(at);
-  PhaseBarrier& barrier = phase_barrier(at);
-  if ((barrier.phase & 1) != parity) {
-    if (barrier.last) current().learnt.push_back(barrier.last);
-    return;
-  }
-  barrier.waiting.push_back(current().view.linear);
-  pause();
 }
 
 // Back to the scheduler until somebody puts this thread on the ready list.
@@ -429,8 +225,6 @@ unsigned long long Cta::run(Index3 index, unsigned turn) {
   loop();
   return work_ + count() / kLanes;
 }
-
-}  // namespace
 
 unsigned long long run_grid(const Module& module, const Kernel& kernel, void** parameters,
                             const Grid& grid, const MemoryCheck& inside, unsigned turn) {

@@ -1,0 +1,148 @@
+// tests/emulator/cta.h -- One CTA of an emulated kernel: its threads, barriers and copies.
+//
+// simt.cpp runs it; phase_barriers.cpp has the barriers that count arrivals by phases.
+#pragma once
+
+#include <array>
+#include <boost/context/fiber.hpp>
+#include <boost/context/pooled_fixedsize_stack.hpp>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tests/emulator/simt.h"
+
+namespace vitune_emulator {
+
+namespace ctx = boost::context;
+
+constexpr unsigned kLanes = 32, kGroup = 128;
+constexpr std::size_t kStackBytes = 128 << 10;
+
+struct Copy {
+  void* to;
+  const void* from;
+  unsigned bytes;
+};
+
+// Shared memory that was written before an arrival at a barrier, and by whom.
+struct Written {
+  struct Range {
+    std::ptrdiff_t offset;
+    unsigned bytes, writer;
+  };
+  std::vector<Range> ranges;
+  bool fenced = false;
+};
+
+// Copies that bring their thread's arrival at a barrier.
+struct Delivery {
+  std::vector<Copy> copies;
+  const void* barrier;
+};
+
+struct Thread {
+  ThreadView view;
+  ctx::fiber fiber;  // of the thread while it does not run
+  ctx::fiber scheduler;
+  bool ended = false;
+  std::vector<std::vector<Copy>> groups;  // committed and not yet waited for
+  std::vector<Copy> open;
+  std::vector<std::pair<std::ptrdiff_t, unsigned>> writes;  // since its last fence: offset, bytes
+  std::vector<Delivery> deliveries;                         // not yet made, in order
+  std::vector<std::shared_ptr<Written>>
+      learnt;  // of others' writes by waiting, since its last fence
+};
+
+// A barrier that counts arrivals by phases.
+struct PhaseBarrier {
+  unsigned expected = 0, pending = 0, phase = 0;
+  std::shared_ptr<Written> coming = std::make_shared<Written>(), last;
+  std::vector<unsigned> waiting;
+};
+
+struct Meeting {
+  void (*run)(Machine&, void**) = nullptr;
+  std::array<void*, kGroup> arguments{};
+  std::vector<unsigned> waiting;
+};
+
+class Cta {
+ public:
+  Cta(const Module& module, const Kernel& kernel, void** parameters, const Grid& grid,
+      const MemoryCheck& inside, ctx::pooled_fixedsize_stack& stacks)
+      : module_(module),
+        kernel_(kernel),
+        parameters_(parameters),
+        grid_(grid),
+        inside_(inside),
+        stacks_(stacks) {}
+
+  unsigned long long run(Index3 index, unsigned turn);
+
+ private:
+  unsigned count() const { return grid_.block.x * grid_.block.y * grid_.block.z; }
+  void start(Thread& thread);
+  void resume(unsigned index);
+  void loop();
+  [[noreturn]] void report_stuck() const;
+  void meet(unsigned threads, void (*work)(Machine&, void**), void* argument);
+  void wait_at(unsigned id, unsigned threads);
+  std::ptrdiff_t shared_offset(const void* at) const {
+    return static_cast<const char*>(at) - module_.shared_memory;
+  }
+  PhaseBarrier& phase_barrier(const void* at);
+  void arrive(const void* at);
+  void arrive_when_copied(const void* at);
+  void deliver(const void* barrier);
+  void wait_for_phase(const void* at, unsigned parity);
+  void note(const void* at, unsigned bytes);
+  void fence();
+  void pause();
+  void release(std::vector<unsigned>& waiting);
+  void bind(Machine& machine);
+  static Cta& self() { return *running_; }
+  Thread& current() { return threads_[current_]; }
+
+  static thread_local Cta*
+      running_;  // for the function table of the machine, which carries no state
+
+  const Module& module_;
+  const Kernel& kernel_;
+  void** parameters_;
+  const Grid& grid_;
+  const MemoryCheck& inside_;
+  ctx::pooled_fixedsize_stack& stacks_;
+  Machine machine_;
+  std::vector<Thread> threads_;
+  std::vector<unsigned> ready_;
+  std::size_t head_ = 0;  // of ready_, where warps advance together
+  std::vector<Meeting> warps_, groups_;
+  std::vector<unsigned> writers_;  // per byte of shared memory: 1 + whose write is unfenced, or 0
+  std::size_t unfenced_ = 0;
+  struct Barrier {
+    unsigned expected = 0;
+    std::vector<unsigned> waiting;
+  };
+  std::map<unsigned, Barrier> barriers_;
+  std::map<const void*, PhaseBarrier> phase_barriers_;
+  std::exception_ptr fault_;
+  unsigned current_ = 0;
+  unsigned long long work_ = 0;
+  bool together_ = false;
+};
+
+inline void perform(const Copy& copy) {
+  if (copy.from == nullptr) {
+    std::memset(copy.to, 0, copy.bytes);
+  } else {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+  }
+}
+
+}  // namespace vitune_emulator

@@ -1,0 +1,77 @@
+// tests/emulator/phase_barriers.cpp -- Barriers in shared memory that count arrivals by phases.
+#include <algorithm>
+#include <iterator>
+
+#include "tests/emulator/cta.h"
+
+namespace vitune_emulator {
+
+PhaseBarrier& Cta::phase_barrier(const void* at) {
+  const auto found = phase_barriers_.find(at);
+  if (found == phase_barriers_.end()) machine_.fail(machine_, "a barrier that was not initialised");
+  return found->second;
+}
+
+void Cta::arrive(const void* at) {
+  PhaseBarrier& barrier = phase_barrier(at);
+  Thread& thread = current();
+  for (const auto& [offset, bytes] : thread.writes) {
+    barrier.coming->ranges.push_back({offset, bytes, 1 + thread.view.linear});
+  }
+  if (--barrier.pending > 0) return;
+  barrier.pending = barrier.expected;
+  ++barrier.phase;
+  barrier.last = std::exchange(barrier.coming, std::make_shared<Written>());
+  for (const unsigned waiter : barrier.waiting) threads_[waiter].learnt.push_back(barrier.last);
+  ++work_;
+  release(barrier.waiting);
+}
+
+void Cta::arrive_when_copied(const void* at) {
+  if (machine_.eager) {
+    arrive(at);
+    current().writes.clear();
+    return;
+  }
+  Thread& thread = current();
+  thread.deliveries.push_back({std::move(thread.open), at});
+  thread.open.clear();
+  if (!phase_barrier(at).waiting.empty()) deliver(at);
+}
+
+// Makes the deliveries that end with an arrival at `barrier`.
+void Cta::deliver(const void* barrier) {
+  const unsigned caller = current_;
+  for (unsigned i = 0; i < threads_.size(); ++i) {
+    auto& deliveries = threads_[i].deliveries;
+    const auto last = std::find_if(deliveries.rbegin(), deliveries.rend(),
+                                   [barrier](const Delivery& d) { return d.barrier == barrier; });
+    const std::vector<Delivery> due(std::make_move_iterator(deliveries.begin()),
+                                    std::make_move_iterator(last.base()));
+    deliveries.erase(deliveries.begin(), last.base());
+    current_ = i;
+    for (const Delivery& delivery : due) {
+      threads_[i].writes.clear();
+      for (const Copy& copy : delivery.copies) {
+        perform(copy);
+        threads_[i].writes.emplace_back(shared_offset(copy.to), copy.bytes);
+      }
+      arrive(delivery.barrier);
+      threads_[i].writes.clear();
+    }
+  }
+  current_ = caller;
+}
+
+void Cta::wait_for_phase(const void* at, unsigned parity) {
+  deliver(at);
+  PhaseBarrier& barrier = phase_barrier(at);
+  if ((barrier.phase & 1) != parity) {
+    if (barrier.last) current().learnt.push_back(barrier.last);
+    return;
+  }
+  barrier.waiting.push_back(current().view.linear);
+  pause();
+}
+
+}  // namespace vitune_emulator
