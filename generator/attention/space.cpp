@@ -181,6 +181,27 @@ std::vector<NamedRule> producer_rules(std::int64_t heads, const AttentionFacts& 
          if (bytes < 4) return fmt::format("tensors aligned to {} bytes", bytes);
          return std::nullopt;
        }},
+      {"as many heads in flight as the warpgroups of a CTA can be at work on",
+       {"kResident", "kWarps", "kStages", "kProducer"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         // Barriers tell apart only one phase from the next: a warpgroup that waits for a head must
+         // have seen the one whose tile that head takes.
+         const std::int64_t groups = s.warps / 4, blocks = ceil_div(s.nq, 64);
+         if (!s.producer || !s.resident || s.stages * blocks >= groups) return std::nullopt;
+         return fmt::format("{} stages of {} blocks of rows for {} warpgroups", s.stages, blocks,
+                            groups);
+       }},
+      {"keys dealt out for a bias or mask fill the last step in sixteens",
+       {"kResident", "kBlockN", "kProducer"},
+       [dealt =
+            facts.bias != 0 || facts.mask](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.producer || s.resident || !dealt) return std::nullopt;
+         const std::int64_t tail = s.nk - (s.steps() - 1) * s.block_n;
+         const std::int64_t width = round_up(tail, 8);
+         // The first two of sixteen keys stay where they are (scores.cuh).
+         if (width % 16 == 0 || width == s.block_n || tail - (width - 8) <= 2) return std::nullopt;
+         return fmt::format("a last step of {} keys", tail);
+       }},
       {"what is waited for when is of interest only where warps copy",
        {"kProducer", "kValuesFirst"},
        [](const AttentionShape& s) -> std::optional<std::string> {

@@ -1,5 +1,6 @@
 // tests/generator/attention_space_test.cpp -- The space of the attention kernels and their
 // defaults.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -91,6 +92,29 @@ TEST(AttentionSpaceTest, HasADefaultForEveryHeadSizeAndTinyProblems) {
       EXPECT_NO_THROW(default_attention_config(asked, device_like("sm_86", 80))) << asked.text();
     }
   }
+}
+
+// What the judge found wrong on an H200: a head's barrier could be taken for that of an earlier
+// one, and keys of a last step were dealt out beyond it.
+TEST(AttentionSpaceTest, KeepsCopyingWarpsToWhatTheirBarriersAndTilesCanTell) {
+  const auto explained = [](const char* text, const char* changes) {
+    const AttentionProblem asked = problem(text);
+    Config config = Config::parse(
+        "kProducer=1 kPersistent=1 kConstantKeys=1 kQueryInRegisters=0 kRowTiles=1 kHeadsPerCta=1 "
+        "kRowSplit=1 kMinCtas=1 kBiasInRegisters=0 kValuesFirst=0");
+    for (const auto& [name, value] : Config::parse(changes)) config.set(name, value);
+    return attention_space(asked, h200()).explain(config).value_or("fine");
+  };
+  const char* windows = "bf16 b=2048 h=4 n=49 d=32 layout=packed";
+  EXPECT_THAT(explained(windows, "kResident=1 kSwizzle=64 kBlockN=56 kStages=2 kWarps=12"),
+              testing::HasSubstr("2 stages of 1 blocks of rows for 3 warpgroups"));
+  EXPECT_EQ(explained(windows, "kResident=1 kSwizzle=64 kBlockN=56 kStages=3 kWarps=12"), "fine");
+
+  const char* biased = "bf16 b=32 h=12 n=197 d=64 layout=bnhd bias=bf16:1x12x197x197";
+  const char* plain = "bf16 b=32 h=12 n=197 d=64 layout=bnhd";
+  const char* streaming = "kResident=0 kSwizzle=128 kBlockN=112 kStages=2 kWarps=8";
+  EXPECT_THAT(explained(biased, streaming), testing::HasSubstr("a last step of 85 keys"));
+  EXPECT_EQ(explained(plain, streaming), "fine");
 }
 
 TEST(AttentionSpaceTest, ExplainsABrokenRuleWithItsFigures) {
