@@ -1,5 +1,4 @@
-// generator/attention/space.cpp -- The tunables of the attention kernels and the rules between
-// them.
+// generator/attention/space.cpp -- The attention kernels' tunables and the rules between them.
 //
 // Adding a parameter: one entry in attention_parameters(), one in templates/attention/config.cuh,
 // and the code that reads it (docs/add_a_parameter.md).
@@ -184,8 +183,8 @@ std::vector<NamedRule> producer_rules(std::int64_t heads, const AttentionFacts& 
       {"as many heads in flight as the warpgroups of a CTA can be at work on",
        {"kResident", "kWarps", "kStages", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
-         // Barriers tell apart only one phase from the next: a warpgroup that waits for a head must
-         // have seen the one whose tile that head takes.
+         // Barriers tell only one phase from the next: a warpgroup that waits for a head must have
+         // seen the one whose tile that head takes.
          const std::int64_t groups = s.warps / 4, blocks = ceil_div(s.nq, 64);
          if (!s.producer || !s.resident || s.stages * blocks >= groups) return std::nullopt;
          return fmt::format("{} stages of {} blocks of rows for {} warpgroups", s.stages, blocks,
