@@ -29,7 +29,6 @@ constexpr const char* kVitune = "vitune";
 constexpr const char* kCudnn = "cudnn";
 #endif
 constexpr std::uint64_t kSeed = 1;
-constexpr std::chrono::milliseconds kLockPatience{3000};
 
 std::unique_ptr<SupportKernels> support_kernels(const CudaDriver& driver, const DeviceInfo& device,
                                                 const CudaStream& stream) {
@@ -42,13 +41,6 @@ std::unique_ptr<SupportKernels> support_kernels(const CudaDriver& driver, const 
   auto support = std::make_unique<SupportKernels>(driver, result.cubin, device);
   support->probe(driver, stream);
   return support;
-}
-
-// The one that bench workers take too.
-std::filesystem::path lock_path(const DeviceInfo& device) {
-  const auto database = default_database_path(read_environment());
-  if (!database) return {};
-  return gpu_lock_path(std::filesystem::path(*database).parent_path(), device.uuid);
 }
 
 AttentionTensors tensors_at(const AttentionPointers& at) {
@@ -83,7 +75,7 @@ AttentionBench::AttentionBench(int ordinal, int rounds)
       record_(*driver_, sizeof(LaunchRecord)),
       vitune_(ContextOptions{.device = ordinal, .read_only = true}),
       rounds_(rounds),
-      lock_path_(lock_path(device_)) {}
+      lock_path_(gpu_lock_path(device_)) {}
 
 const ProblemTimes& AttentionBench::times(const AttentionProblem& problem) {
   const std::string text = problem.text();
@@ -173,7 +165,7 @@ ProblemTimes AttentionBench::measure(const AttentionProblem& problem) {
     racers.push_back(std::move(each));
   }
   if (racers.empty()) return times;
-  const GpuLock lock(lock_path_, kLockPatience);
+  const GpuLock lock(lock_path_, kGpuLockPatience);
   timer_->warm_up();
   RaceTimes raced = race(*timer_, launches, rounds_, kSeed);
   times.low_confidence = raced.low_confidence || lock.contended();

@@ -176,4 +176,15 @@ std::string ChildProcess::output() {
   return captured_;
 }
 
+std::string last_line(const std::string& output) {
+  const std::size_t end = output.find_last_not_of("\r\n ");
+  if (end == std::string::npos) return "";
+  const std::size_t begin = output.rfind('\n', end);
+  std::string line = output.substr(begin == std::string::npos ? 0 : begin + 1);
+  line.resize(std::min<std::size_t>(line.find_last_not_of("\r\n ") + 1, 300));
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  return line;
+}
+
 }  // namespace vitune

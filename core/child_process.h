@@ -35,6 +35,9 @@ struct ChildEnd {
   std::string text() const;  // "exit status 3", "signal 11 (Segmentation fault)"
 };
 
+// The last line of what a child wrote, fit for a terminal: printable ASCII, at most 300 characters.
+std::string last_line(const std::string& output);
+
 class ChildProcess {
  public:
   // Returns once the program is loaded. Throws Error(kFailure) if it cannot be started.

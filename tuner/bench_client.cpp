@@ -16,18 +16,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSendLimit{2000};
 constexpr int kFramesPerStep = 256;  // a flood of heartbeats must not hold up the other workers
 
-// The last line that a worker wrote, fit for a terminal.
-std::string last_line(const std::string& output) {
-  const std::size_t end = output.find_last_not_of("\r\n ");
-  if (end == std::string::npos) return "";
-  const std::size_t begin = output.rfind('\n', end);
-  std::string line = output.substr(begin == std::string::npos ? 0 : begin + 1);
-  line.resize(std::min<std::size_t>(line.find_last_not_of("\r\n ") + 1, 300));
-  std::replace_if(
-      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
-  return line;
-}
-
 bool usable_device(const DeviceInfo& device) {
   return device.cc_major > 0 && device.cc_major < 100 && device.cc_minor >= 0 &&
          device.cc_minor < 10 && device.sm_count > 0 && device.shared_per_block > 0 &&

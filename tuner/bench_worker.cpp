@@ -33,15 +33,6 @@ namespace {
 constexpr int kSocket = 3;
 constexpr std::size_t kLoadedKernels = 64;
 constexpr std::size_t kMaxReason = 1000;
-constexpr std::chrono::milliseconds kLockPatience{3000};
-
-// The lock file of a device, beside the user's database. Empty, and then there is no lock, if there
-// is no such place.
-std::filesystem::path lock_path(const DeviceInfo& device) {
-  const auto database = default_database_path(read_environment());
-  if (!database) return {};
-  return gpu_lock_path(std::filesystem::path(*database).parent_path(), device.uuid);
-}
 
 // Everything that lives on one device.
 class BenchWorker {
@@ -52,7 +43,7 @@ class BenchWorker {
         context_(driver_, ordinal),
         stream_(*driver_),
         kernels_(*driver_, kLoadedKernels),
-        lock_path_(lock_path(device_)) {}
+        lock_path_(gpu_lock_path(device_)) {}
 
   // Until the parent closes the socket (true) or the context is lost (false).
   bool serve();
@@ -148,7 +139,7 @@ void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& r
   const Workload& workload = verifier.timing_workload();
   const PreparedLaunch launch(*kernel, workload.problem(), job.kernel.config, device_,
                               workload.pointers());
-  const GpuLock lock(lock_path_, kLockPatience);
+  const GpuLock lock(lock_path_, kGpuLockPatience);
   reply.measurement = measure(
       *timer_, [&] { launch(stream_); }, job.effort);
   reply.measurement.low_confidence |= lock.contended();
@@ -167,7 +158,7 @@ void BenchWorker::run_race(const RaceJob& job, std::uint64_t id, RaceReply& repl
     launches.push_back([this, launch] { launch(stream_); });
   }
   phase(id, "measure");
-  const GpuLock lock(lock_path_, kLockPatience);
+  const GpuLock lock(lock_path_, kGpuLockPatience);
   timer_->warm_up();
   RaceTimes times = race(*timer_, launches, job.rounds, id);
   reply.cold_us = std::move(times.cold_us);

@@ -18,16 +18,8 @@ namespace vitune {
 namespace {
 
 constexpr int kSocket = 3;
-constexpr std::chrono::milliseconds kLockPatience{3000};
 
 void say(std::uint32_t type, std::string payload) { write_frame(kSocket, {type, 1, payload}); }
-
-// The one that bench workers take too.
-std::filesystem::path lock_path(const DeviceInfo& device) {
-  const auto database = default_database_path(read_environment());
-  if (!database) return {};
-  return gpu_lock_path(std::filesystem::path(*database).parent_path(), device.uuid);
-}
 
 std::vector<std::byte> compiled(const Compiler& compiler, const CompileRequest& request) {
   CompileResult result = compiler.compile(request);
@@ -56,7 +48,7 @@ Ceilings measured(int ordinal, const CeilingEffort& effort) {
   const CudaContext context(driver, ordinal);
   const CudaStream stream(*driver);
   CeilingProbes probes(context, stream, device, cubin, wgmma, effort);
-  const GpuLock lock(lock_path(device), kLockPatience);
+  const GpuLock lock(gpu_lock_path(device), kGpuLockPatience);
   Ceilings ceilings;
   ceilings.compiler = compiler->version();
   ceilings.contended = lock.contended();

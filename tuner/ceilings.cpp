@@ -59,13 +59,6 @@ CeilingFigure figure_from(const std::string& name, const json& value) {
   throw Error(known ? static_cast<ErrorCode>(code) : ErrorCode::kFailure, what);
 }
 
-// The last line that a child wrote.
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  const std::size_t start = text.rfind('\n');
-  return start == std::string::npos ? text : text.substr(start + 1);
-}
-
 [[noreturn]] void throw_ended(ChildProcess& child, const std::string& phase) {
   const auto end = child.kill();
   const std::string said = last_line(child.output());

@@ -8,12 +8,19 @@
 #include <thread>
 
 #include "core/digest.h"
+#include "core/env.h"
 
 namespace vitune {
 
 std::filesystem::path gpu_lock_path(const std::filesystem::path& directory,
                                     const std::string& uuid) {
   return directory / ("gpu-" + sha256(uuid).hex().substr(0, 16) + ".lock");
+}
+
+std::filesystem::path gpu_lock_path(const DeviceInfo& device) {
+  const auto database = default_database_path(read_environment());
+  if (!database) return {};
+  return gpu_lock_path(std::filesystem::path(*database).parent_path(), device.uuid);
 }
 
 GpuLock::GpuLock(const std::filesystem::path& path, std::chrono::milliseconds patience) {

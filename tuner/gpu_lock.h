@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "core/device_info.h"
 #include "core/unique_fd.h"
 
 namespace vitune {
@@ -16,6 +17,13 @@ namespace vitune {
 // The lock file of the device with this UUID in `directory`; its name is a digest of the UUID.
 std::filesystem::path gpu_lock_path(const std::filesystem::path& directory,
                                     const std::string& uuid);
+
+// The one that every process of a user takes for this device: beside the user's database. Empty,
+// and then there is no lock, if there is no such place.
+std::filesystem::path gpu_lock_path(const DeviceInfo& device);
+
+// How long a process that measures waits for another one before it goes on without the lock.
+inline constexpr std::chrono::milliseconds kGpuLockPatience{3000};
 
 // Holds the lock from construction to destruction.
 class GpuLock {

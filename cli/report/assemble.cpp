@@ -175,6 +175,11 @@ Page assemble(Session& session, const ReportFiles& files) {
   const Measurements measurements = read_measurements(session, files);
   const auto ceilings = read_if(files.ceilings, read_ceilings);
   const auto recording = read_if(files.recording, Recording::load);
+  // All files are read before the search is replayed: a bad one is told of at once.
+  Section map = make_map_section(session, recording, files);
+  Section cold_start = cold_start_section(read_if(files.cold_start, read_cold_start),
+                                          recording ? compile_step(*recording) : std::nullopt);
+  Section works = make_works_section(session, files, measurements);
   Page page;
   page.title = "vitune on " + (measurements.device.empty() ? "a GPU" : measurements.device);
   page.subtitle = subtitle_of(measurements);
@@ -184,10 +189,9 @@ Page assemble(Session& session, const ReportFiles& files) {
   page.sections.push_back(latency_section(measurements));
   page.sections.push_back(rates_section(measurements, ceilings));
   page.sections.push_back(make_search_section(session, recording, files.seeds));
-  page.sections.push_back(make_map_section(session, recording, files));
-  page.sections.push_back(cold_start_section(read_if(files.cold_start, read_cold_start),
-                                             recording ? compile_step(*recording) : std::nullopt));
-  page.sections.push_back(make_works_section(session, files, measurements));
+  page.sections.push_back(std::move(map));
+  page.sections.push_back(std::move(cold_start));
+  page.sections.push_back(std::move(works));
   page.notes = measurements.notes;
   return page;
 }

@@ -9,6 +9,7 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
+#include "tests/generator/compile_support.h"
 
 namespace vitune {
 namespace {
@@ -80,15 +81,8 @@ CompileRequest request_for(const KernelCase& kernel, const std::string& arch) {
   return attention_compile_request(problem, config, arch);
 }
 
-class AttentionKernelsTest : public testing::Test {
+class AttentionKernelsTest : public test::RealCompilerTest {
  protected:
-  void SetUp() override {
-    try {
-      compiler_ = Compiler::open(read_environment());
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
   // Compiles a source in which `from` was replaced by `to`; gives the compiler's words.
   std::string log_of_changed(const std::string& from, const std::string& to) {
     CompileRequest request = request_for(kCases[0], "sm_90");
@@ -100,7 +94,6 @@ class AttentionKernelsTest : public testing::Test {
     EXPECT_EQ(result.status, CompileStatus::kError);
     return result.log;
   }
-  std::shared_ptr<const Compiler> compiler_;
 };
 
 TEST_F(AttentionKernelsTest, CompileForEveryArchitectureWithoutRuinousSpills) {

@@ -68,6 +68,19 @@ inline std::shared_ptr<const Compiler> find_compiler() {
   }
 }
 
+// Tests that compile with the real NVRTC; skipped where there is none.
+class RealCompilerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      compiler_ = Compiler::open(read_environment());
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  std::shared_ptr<const Compiler> compiler_;
+};
+
 }  // namespace vitune::test
 
 // Skips the test visibly where libnvrtc is not installed; else defines `compiler`.

@@ -9,6 +9,7 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "generator/compiler.h"
+#include "tests/generator/compile_support.h"
 #include "tuner/ceiling_checks.h"
 #include "tuner/ceiling_probes.h"
 
@@ -137,15 +138,8 @@ TEST(CeilingChecks, FollowTheProbesArithmetic) {
   EXPECT_NE(expected_fma(1)[0].value, expected_fma(2)[0].value);
 }
 
-class ProbesCompile : public testing::Test {
+class ProbesCompile : public test::RealCompilerTest {
  protected:
-  void SetUp() override {
-    try {
-      compiler_ = Compiler::open(read_environment());
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
   void compile(const CompileRequest& request) {
     const CompileResult result = compiler_->compile(request);
     if (result.log.find("gpu-architecture") != std::string::npos) return;  // unknown to this NVRTC
@@ -156,7 +150,6 @@ class ProbesCompile : public testing::Test {
         << request.arch;
     EXPECT_THAT(result.log, testing::Not(HasSubstr("serialized"))) << request.arch;
   }
-  std::shared_ptr<const Compiler> compiler_;
 };
 
 TEST_F(ProbesCompile, ForEverySupportedArchitectureWithoutSpills) {

@@ -13,21 +13,12 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "generator/compiler.h"
+#include "tests/generator/compile_support.h"
 
 namespace vitune {
 namespace {
 
-class SupportKernelsCompile : public testing::Test {
- protected:
-  void SetUp() override {
-    try {
-      compiler_ = Compiler::open(read_environment());
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-  std::shared_ptr<const Compiler> compiler_;
-};
+class SupportKernelsCompile : public test::RealCompilerTest {};
 
 TEST_F(SupportKernelsCompile, ForEverySupportedArchitecture) {
   for (const std::string& arch : supported_architectures()) {
