@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib.util
 import json
 import os
@@ -15,8 +16,8 @@ from collections.abc import Sequence
 
 import vitune
 
-from . import document, precompile, problems, supervise, table
-from .peer import COMPILED, NAMES
+from . import document, first_calls, precompile, problems, supervise, table
+from .peer import COMPILED, NAMES, USUAL
 
 RUN = pathlib.Path(__file__).resolve().parent / "run.py"
 
@@ -40,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     take.add_argument("--only", metavar="REGEX", help="in a name, a group or a text")
     parser.add_argument(
-        "--peers", default=",".join(NAMES), metavar="LIST", help="default: %(default)s"
+        "--peers", default=",".join(USUAL), metavar="LIST", help="default: %(default)s"
     )
     parser.add_argument(
         "--db", type=pathlib.Path, help="vitune's database; default: as vitune does"
@@ -54,6 +55,12 @@ def _parser() -> argparse.ArgumentParser:
         help="default: %(default)s; written row by row",
     )
     parser.add_argument("--md", type=pathlib.Path, metavar="FILE", help="Markdown of the result")
+    parser.add_argument(
+        "--first-calls",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="measures nothing but each peer's first call, in processes of their own; its JSON",
+    )
     parser.add_argument(
         "--budget",
         type=float,
@@ -76,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     for hidden in ("--worker", "--resume", "--compile-worker"):
         parser.add_argument(hidden, action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--first-call-worker", metavar="PEER", help=argparse.SUPPRESS)
     parser.add_argument("--excluded", type=pathlib.Path, help=argparse.SUPPRESS)
     return parser
 
@@ -199,6 +207,32 @@ def _run(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
     return status or int(bool(found["unfinished"]))
 
 
+def _first_call(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
+    """A process that makes one peer's first call. PyTorch is not imported before it is timed."""
+    if options.db is not None:
+        os.environ["VITUNE_DB"] = str(options.db.resolve())
+    return first_calls.worker(options.first_call_worker, chosen)
+
+
+def _first_calls(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
+    """Processes that each make a first call; the JSON of them. This one opens CUDA last."""
+    lacking = missing()
+    if lacking is not None:
+        print(f"peers: {lacking}", file=sys.stderr)
+        return 3
+    names = [name for name in _names(options.peers) if name in first_calls.PEERS]
+    base = _again(options, pathlib.Path(os.devnull), 0)
+    found = first_calls.collect(
+        names, lambda name: [*base, "--first-call-worker", name], 0.9 * options.budget
+    )
+    print(first_calls.table(found), flush=True)
+    from .device import describe
+
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    first_calls.write(found, describe(), chosen, now, options.first_calls)
+    return int(not found["us"])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program; its exit status: 0, 1 unfinished or failed, 2 usage, 3 no GPU."""
     options = _parser().parse_args(arguments)
@@ -212,8 +246,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _names(options.peers)
         if options.db is not None and not options.db.is_file():
             raise problems.BadProblem(f"--db {options.db}: there is no such file")
-        chosen = problems.collect(options.problem, options.files, options.only)
+        first = options.first_calls or options.first_call_worker
+        texts = options.problem or (list(first_calls.PROBLEMS) if first else [])
+        chosen = problems.collect(texts, options.files, options.only)
+        if first and len(chosen) < 2:
+            raise problems.BadProblem("first calls need two problems: the first and the next one")
     except (problems.BadProblem, vitune.VituneError) as error:
         print(f"peers: {error}", file=sys.stderr)
         return 2
+    if options.first_call_worker is not None:
+        return _first_call(options, chosen)
+    if options.first_calls is not None:
+        return _first_calls(options, chosen)
     return _measure(options, chosen) if options.worker else _run(options, chosen)

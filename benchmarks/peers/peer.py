@@ -12,9 +12,11 @@ from typing import Any, Protocol
 OURS = ("vitune", "vitune_default")
 UNFUSED = ("eager",)
 #: In the order of tables.
-NAMES = (*OURS, "cudnn", "flash", "effic", "fa3", "fa4", "flex", "triton", *UNFUSED)
+NAMES = (*OURS, "cudnn", "flash", "effic", "fa3", "fa4", "flex", "triton", "compiled", *UNFUSED)
+#: Who takes part unless others are named: compiling the plain formula for 40 problems takes long.
+USUAL = tuple(name for name in NAMES if name != "compiled")
 #: These compile or tune at their first call, which is worth doing ahead and in parallel.
-COMPILED = ("flex", "triton", "fa4")
+COMPILED = ("flex", "triton", "fa4", "compiled")
 
 
 class Refused(Exception):
@@ -42,6 +44,13 @@ class Peer(Protocol):
     name: str
 
     def prepare(self, problem: Any, operands: Any) -> Call: ...
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether PyTorch says that none of the backends that are allowed takes the call."""
+    return isinstance(error, RuntimeError) and any(
+        words in str(error) for words in ("No available kernel", "No viable backend")
+    )
 
 
 def sentence(error: BaseException, limit: int = 300) -> str:

@@ -1,4 +1,4 @@
-# benchmarks/peers/torch_peers.py -- PyTorch's attention by backend, Flex, FlashAttention-3/4.
+# benchmarks/peers/torch_peers.py -- PyTorch's attention by backend, compiled, FlashAttention-3/4.
 """A backend that cannot take a problem refuses, in PyTorch's own words; no other one steps in."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .operands import Operands
-from .peer import Absent, Call, Refused
+from .peer import Absent, Call, Refused, is_refusal
 from .problems import Problem
 
 
@@ -23,8 +23,8 @@ class Sdpa:
         self.name = name
         self._backend = backend
 
-    def prepare(self, problem: Problem, operands: Operands) -> Call:
-        """Calls once, since a backend decides at the call. Raises Refused with PyTorch's words."""
+    def make(self, problem: Problem, operands: Operands) -> Call:
+        """The call, not made yet. Raises Refused for what PyTorch's arguments cannot say."""
         t = operands
         if problem.desc.causal and t.mask is not None:
             raise Refused("PyTorch takes a mask or causal, not both")
@@ -42,20 +42,20 @@ class Sdpa:
         def run() -> torch.Tensor:
             return F.scaled_dot_product_attention(t.q, t.k, t.v, **keywords)
 
-        def within() -> Any:
-            return sdpa_kernel([self._backend])
+        return Call(run, within=lambda: sdpa_kernel([self._backend]))
 
-        with warnings.catch_warnings(record=True) as found, within():
+    def prepare(self, problem: Problem, operands: Operands) -> Call:
+        """Calls once, since a backend decides at the call. Raises Refused with PyTorch's words."""
+        call = self.make(problem, operands)
+        with warnings.catch_warnings(record=True) as found, call.within():
             warnings.simplefilter("always")
             try:
-                run()
+                call.run()
             except RuntimeError as error:
-                if "No available kernel" not in str(error) and "No viable backend" not in str(
-                    error
-                ):
+                if not is_refusal(error):
                     raise
                 raise Refused(_reason(found) or str(error)) from None
-        return Call(run, within=within)
+        return call
 
 
 def _reason(found: list[warnings.WarningMessage]) -> str:
@@ -139,6 +139,28 @@ class Flex:
         return Call(run)
 
 
+class Compiled:
+    """The unfused formula under torch.compile: whatever PyTorch makes of it, fused or not."""
+
+    name = "compiled"
+
+    def prepare(self, problem: Problem, operands: Operands) -> Call:
+        """Compiles. Refuses what is more than softmax(scale q k^T) v."""
+        t = operands
+        if problem.desc.causal or t.mask is not None or problem.kv_heads != problem.desc.heads:
+            raise Refused("only the plain formula is compiled: no mask, not causal, equal heads")
+        scale = problem.scale
+
+        def formula(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return torch.softmax(q @ k.transpose(-2, -1) * scale, dim=-1) @ v
+
+        compiled = torch.compile(formula, dynamic=False, fullgraph=True)
+        # Many problems, one function; a reset as in Flex would cost that peer its kernel.
+        with torch._dynamo.config.patch(recompile_limit=1000):
+            compiled(t.q, t.k, t.v)
+        return Call(lambda: compiled(t.q, t.k, t.v))
+
+
 class FlashAttentionPackage:
     """FlashAttention-3 or -4 where its package is installed."""
 
@@ -176,5 +198,6 @@ def torch_peers() -> list[Any]:
         FlashAttentionPackage("fa3", "flash_attn_interface"),
         FlashAttentionPackage("fa4", "flash_attn.cute"),
         Flex(),
+        Compiled(),
         Sdpa("eager", SDPBackend.MATH),
     ]

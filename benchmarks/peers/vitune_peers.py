@@ -20,28 +20,39 @@ def use_database(path: pathlib.Path | None) -> None:
         os.environ["VITUNE_DB"] = str(path.resolve())
 
 
+def _words(problem: Problem) -> dict[str, Any]:
+    """vitune.attention()'s arguments beside the tensors."""
+    desc = problem.desc
+    return {
+        "is_causal": bool(desc.causal),
+        "enable_gqa": problem.kv_heads != desc.heads,
+        "scale": desc.scale or None,
+    }
+
+
 class Vitune:
     """vitune.attention(): the winner of the database, else what the library serves in its place."""
 
     name = "vitune"
 
+    def make(self, problem: Problem, operands: Operands) -> Call:
+        """The call, not made yet: the library is not asked anything."""
+        t, words = operands, _words(problem)
+        return Call(lambda: vitune.attention(t.q, t.k, t.v, t.mask, **words))
+
     def prepare(self, problem: Problem, operands: Operands) -> Call:
         """Raises Refused where the library has no kernel, or would be asked another text."""
-        t, desc = operands, problem.desc
-        grouped = problem.kv_heads != desc.heads
-        words = {"is_causal": bool(desc.causal), "enable_gqa": grouped, "scale": desc.scale or None}
+        t = operands
         try:
-            selection = vitune.explain(t.q, t.k, t.v, t.mask, **words)
+            selection = vitune.explain(t.q, t.k, t.v, t.mask, **_words(problem))
         except vitune.Unsupported as error:
             raise Refused(str(error)) from None
         if selection.problem != problem.text:
             raise Refused(f"vitune.attention() asks '{selection.problem}' of such tensors")
-
-        def run() -> torch.Tensor:
-            return vitune.attention(t.q, t.k, t.v, t.mask, **words)
-
-        run()
-        return Call(run, selection.config, selection.outcome)
+        call = self.make(problem, operands)
+        call.config, call.outcome = selection.config, selection.outcome
+        call.run()
+        return call
 
 
 class VituneDefault:

@@ -1,6 +1,7 @@
 # benchmarks/peers/tests/test_attention.py -- Operands, reference, and peers that run here.
 import math
 import unittest
+from unittest import mock
 
 from .support import HAS_GPU, needs_library, needs_torch, needs_triton, torch
 
@@ -163,6 +164,18 @@ class TorchPeersTest(unittest.TestCase):
         for peer in (torch_peers.Sdpa("eager", SDPBackend.MATH), torch_peers.Flex()):
             with self.assertRaises(Refused):
                 peer.prepare(problem, t)
+
+    def test_the_compiled_formula_is_right_and_refuses_what_it_leaves_out(self):
+        with mock.patch.object(torch, "compile", lambda formula, **_: formula):
+            for text in ("fp16 b=2 h=3 n=33 d=16", "bf16 b=1 h=2 nq=7 nk=21 d=8"):
+                problem = problem_of(text)
+                t = make_operands(problem, "cpu")
+                out = torch_peers.Compiled().prepare(problem, t).run()
+                self.assertLess(errors_of(make_reference(problem, t), out).relative, 0.01)
+            for words in ("n=9 causal", "n=9 bias=fp16:1x2x9x9", "n=9 hkv=1"):
+                problem = problem_of(f"fp16 b=1 h=2 d=16 {words}")
+                with self.subTest(words), self.assertRaisesRegex(Refused, "plain formula"):
+                    torch_peers.Compiled().prepare(problem, make_operands(problem, "cpu"))
 
     def test_a_package_that_is_not_installed_is_absent(self):
         with self.assertRaisesRegex(torch_peers.Absent, "no_such_module"):
