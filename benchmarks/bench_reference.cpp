@@ -1,25 +1,28 @@
 // benchmarks/bench_reference.cpp -- The ladder of plain kernels beside libvitune's tuned one.
 //
 // For each problem every kernel is judged against fp64 and then raced, as bench_attention does. The
-// default problems are those of the works whose tables docs/kernels.md repeats: ViT-B at batch 32
-// with 197, 577 and 1025 tokens, and 16 heads of 64 from 512 to 16384 tokens. Tune them first.
+// default problems are those of data/reference_problems.json. Tune them first.
 //
 //   vitune_bench_reference [--problem TEXT]... [--out reference.json]
 #include <fmt/format.h>
 
 #include <boost/program_options.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/attention_bench.h"
+#include "core/data_dir.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/problem_set.h"
 #include "tuner/ladder.h"
 #include "tuner/statistics.h"
+#include "tuner/tune_plan.h"
 
 namespace vitune::bench {
 namespace {
@@ -72,11 +75,16 @@ struct Options {
   int device = 0, rounds = 15;
 };
 
-std::vector<std::string> works_problems() {
+// The texts of data/reference_problems.json.
+std::vector<std::string> shipped_problems() {
+  const auto data = find_data_dir_near(std::filesystem::read_symlink("/proc/self/exe"));
+  if (!data) {
+    throw Error(ErrorCode::kUsage,
+                "reference_problems.json is not near this program; name problems with --problem");
+  }
   std::vector<std::string> texts;
-  for (const int n : {197, 577, 1025}) texts.push_back(fmt::format("bf16 b=32 h=12 n={} d=64", n));
-  for (const int n : {512, 2048, 4096, 8192, 16384}) {
-    texts.push_back(fmt::format("bf16 b=1 h=16 n={} d=64", n));
+  for (const NamedProblem& named : load_problem_file(*data / "reference_problems.json")) {
+    texts.push_back(named.problem.text());
   }
   return texts;
 }
@@ -102,13 +110,14 @@ std::optional<Options> parse_options(int argc, char** argv) {
   if (options.rounds < 1 || options.rounds > 1000) {
     throw Error(ErrorCode::kUsage, fmt::format("--rounds {} is not 1 to 1000", options.rounds));
   }
-  if (options.problems.empty()) options.problems = works_problems();
+  if (options.problems.empty()) options.problems = shipped_problems();
   return options;
 }
 
-// Bytes of device memory that a call needs: its tensors, since no kernel here has scratch memory.
-std::int64_t tensor_bytes(const AttentionProblem& p) {
-  return 2 * (p.heads * p.nq + p.kv_heads * p.nk) * p.batch * p.d * element_bytes(p.dtype);
+// Bytes that a call allocates, as the peers count them: its output, since no kernel here has
+// scratch memory.
+std::int64_t call_bytes(const AttentionProblem& p) {
+  return p.batch * p.heads * p.nq * p.d * element_bytes(p.dtype);
 }
 
 ordered_json row_of(const std::string& kernel, const AttentionProblem& problem,
@@ -123,7 +132,7 @@ ordered_json row_of(const std::string& kernel, const AttentionProblem& problem,
           {"warm_us", median(samples.warm_us)},
           {"tflops", problem.flops() / cold.median / 1e6},
           {"gb_s", problem.min_bytes() / cold.median / 1e3},
-          {"peak_bytes", tensor_bytes(problem)},
+          {"call_bytes", call_bytes(problem)},
           {"err_rms", samples.rms_error},
           {"err_max", samples.max_error}};
 }
@@ -174,6 +183,7 @@ int run(const Options& options) {
                              {"key", device.key()},
                              {"sm_count", device.sm_count},
                              {"driver_version", device.driver_version}}},
+                           {"date", iso_utc_now()},
                            {"timing", "cold"},
                            {"rounds", options.rounds},
                            {"rows", ordered_json::array()},
