@@ -26,14 +26,17 @@ using nlohmann::ordered_json;
 void describe(po::options_description& options) {
   add_value(options, "output,o", "FILE", "the page; an older one is replaced", "report.html");
   add_value(options, "results", "DIR",
-            "takes peers.json, tune.json, ceilings.json, cold_start.json and reference.json from "
-            "here, as far as they are there");
+            "takes peers.json, tune.json, ceilings.json, cold_start.json, first_calls.json, "
+            "reference.json and reference_peers.json from here, as far as they are there");
   add_value(options, "peers", "FILE", "times of vitune and its peers, of benchmarks/peers");
   add_value(options, "tune", "FILE",
             "what 'vitune tune --json' wrote; without --peers, beside stored times of the peers");
   add_value(options, "ceilings", "FILE", "what 'vitune devices --measure --json' wrote");
   add_value(options, "cold-start", "FILE", "what benchmarks/bench_cold_start wrote");
+  add_value(options, "first-calls", "FILE", "what 'benchmarks/peers/run.py --first-calls' wrote");
   add_value(options, "reference", "FILE", "times of the kernels for teaching");
+  add_value(options, "reference-peers", "FILE",
+            "times of benchmarks/peers on data/reference_problems.json");
   add_value(options, "recording", "FILE",
             "a recorded space, for the search and the configs; default: the shipped one");
   add_value(options, "map", "PROBLEM",
@@ -63,7 +66,9 @@ ReportFiles chosen_files(const Session& session) {
   files.tune = chosen_file(session, "tune", "tune.json");
   files.ceilings = chosen_file(session, "ceilings", "ceilings.json");
   files.cold_start = chosen_file(session, "cold-start", "cold_start.json");
+  files.first_calls = chosen_file(session, "first-calls", "first_calls.json");
   files.reference = chosen_file(session, "reference", "reference.json");
+  files.reference_peers = chosen_file(session, "reference-peers", "reference_peers.json");
   if (session.has("recording")) {
     files.recording = session.text("recording");
   } else if (const auto data = find_data_dir(session)) {

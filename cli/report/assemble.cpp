@@ -96,7 +96,8 @@ std::optional<ColdStep> compile_step(const Recording& recording) {
   if (times.empty()) return std::nullopt;
   return ColdStep{
       "compile one kernel with NVRTC", median(times),
-      fmt::format("median of {} recorded kernels, {}", times.size(), recording.compiler_version)};
+      fmt::format("median of {} recorded kernels, {}", times.size(), recording.compiler_version),
+      ""};
 }
 
 Section make_search_section(const Session& session, const std::optional<Recording>& recording,
@@ -137,6 +138,7 @@ Section make_map_section(Session& session, const std::optional<Recording>& recor
 }
 
 Section make_works_section(const Session& session, const ReportFiles& files,
+                           const std::optional<Measurements>& reference_peers,
                            const Measurements& measurements) {
   const auto data = find_data_dir(session);
   std::error_code ignored;
@@ -146,7 +148,7 @@ Section make_works_section(const Session& session, const ReportFiles& files,
                            "--data-dir.");
   }
   return works_section(read_works(*data / "reference_works.json"),
-                       read_if(files.reference, read_reference), measurements);
+                       read_if(files.reference, read_reference), reference_peers, measurements);
 }
 
 void add_tiles(Page& page, const Measurements& measurements) {
@@ -178,8 +180,10 @@ Page assemble(Session& session, const ReportFiles& files) {
   // All files are read before the search is replayed: a bad one is told of at once.
   Section map = make_map_section(session, recording, files);
   Section cold_start = cold_start_section(read_if(files.cold_start, read_cold_start),
-                                          recording ? compile_step(*recording) : std::nullopt);
-  Section works = make_works_section(session, files, measurements);
+                                          recording ? compile_step(*recording) : std::nullopt,
+                                          read_if(files.first_calls, read_first_calls));
+  const auto reference_peers = read_if(files.reference_peers, read_peer_measurements);
+  Section works = make_works_section(session, files, reference_peers, measurements);
   Page page;
   page.title = "vitune on " + (measurements.device.empty() ? "a GPU" : measurements.device);
   page.subtitle = subtitle_of(measurements);
@@ -187,6 +191,7 @@ Page assemble(Session& session, const ReportFiles& files) {
   page.sections.push_back(speed_up_section(measurements));
   page.sections.push_back(roofline_section(measurements, ceilings));
   page.sections.push_back(latency_section(measurements));
+  page.sections.push_back(memory_section(reference_peers, measurements));
   page.sections.push_back(rates_section(measurements, ceilings));
   page.sections.push_back(make_search_section(session, recording, files.seeds));
   page.sections.push_back(std::move(map));

@@ -14,7 +14,8 @@ namespace vitune {
 
 // Files of a report; one of `peers` and `tune` is there.
 struct ReportFiles {
-  std::optional<std::filesystem::path> peers, tune, ceilings, cold_start, reference, recording;
+  std::optional<std::filesystem::path> peers, tune, ceilings, cold_start, first_calls, reference,
+      reference_peers, recording;
   std::optional<std::filesystem::path> database;  // for the map of configs, before the recording
   std::string map_problem;                        // its name or text; empty: one that is there
   int seeds = 9;                                  // of each search strategy

@@ -95,4 +95,9 @@ std::string figure_text(double value, int digits) {
   return text;
 }
 
+std::string latency_text(double us) {
+  if (us < 1000) return figure_text(us) + " us";
+  return us < 1e6 ? figure_text(us / 1e3) + " ms" : figure_text(us / 1e6) + " s";
+}
+
 }  // namespace vitune

@@ -28,4 +28,7 @@ std::string sheet_html(const Sheet& sheet);
 // "1,234.5" with `digits` significant digits at least as many as the integer part needs.
 std::string figure_text(double value, int digits = 3);
 
+// "21.3 us", "9.84 ms", "1.30 s".
+std::string latency_text(double us);
+
 }  // namespace vitune

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::array<Objective, 2> kKinds = {Objective::kCold, Objective::kWarm};
 constexpr const char* kOwnPrefix = "vitune";
+constexpr double kMostBytes = 1e15;
 
 // In the order of their paints; two programs name some of them differently.
 struct KnownPeer {
@@ -36,6 +37,7 @@ constexpr KnownPeer kKnownPeers[] = {
     {"fa4", "FlashAttention-4", Paint::kPeer4, Mark::kTriangle},
     {"flex", "FlexAttention", Paint::kPeer4, Mark::kDiamond},
     {"triton", "Triton", Paint::kPeer5, Mark::kRing},
+    {"compiled", "torch.compile", Paint::kPeer3, Mark::kDiamond},
     {"eager", "PyTorch eager", Paint::kPlain, Mark::kCross},
 };
 
@@ -111,6 +113,21 @@ std::vector<std::string> peer_names(const JsonValue& document) {
   return {names.begin(), names.end()};
 }
 
+// What a row of benchmarks/peers says beside times.
+void read_row(const JsonValue& row, ProblemTimes& times) {
+  const auto floor = row.member("floor_us");
+  if (floor && floor->number() > 0) times.floor_us = floor->number();
+  const auto memory = row.member("memory");
+  if (!memory) return;
+  if (!memory->raw().is_object()) memory->refuse("is not a JSON object");
+  for (const auto& [peer, ignored] : memory->raw().items()) {
+    const double bytes = memory->require(peer).number();
+    if (!times.us.contains(peer)) continue;  // it has no time either
+    if (bytes < 0 || bytes > kMostBytes) memory->require(peer).refuse("is no size in bytes");
+    times.memory[peer] = bytes;
+  }
+}
+
 void add_stored_peers(Measurements& into, const std::vector<NamedProblem>& known) {
   for (ProblemTimes& times : into.problems) {
     const auto found = std::find_if(known.begin(), known.end(), [&](const NamedProblem& named) {
@@ -130,6 +147,11 @@ void add_stored_peers(Measurements& into, const std::vector<NamedProblem>& known
 std::optional<double> ProblemTimes::time(const std::string& peer, Objective kind) const {
   const auto found = us.find(peer);
   return found == us.end() ? std::nullopt : found->second[index_of(kind)];
+}
+
+std::optional<double> ProblemTimes::peak_memory(const std::string& peer) const {
+  const auto found = memory.find(peer);
+  return found == memory.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<double> ProblemTimes::ours(Objective kind) const { return time(kOwnPeer, kind); }
@@ -153,6 +175,13 @@ std::optional<double> ProblemTimes::speed_up(Objective kind) const {
 }
 
 std::string Measurements::place() const { return date.empty() ? device : device + ", " + date; }
+
+const ProblemTimes* Measurements::find(const AttentionProblem& problem) const {
+  const auto found = std::find_if(problems.begin(), problems.end(), [&](const ProblemTimes& times) {
+    return times.problem == problem;
+  });
+  return found == problems.end() ? nullptr : &*found;
+}
 
 std::vector<std::string> Measurements::peers() const {
   std::set<std::string> names;
@@ -185,13 +214,12 @@ Measurements read_peer_measurements(const std::filesystem::path& file) {
     for (const TimedRow& row : timed.rows) gatherer.add(peer, row);
   }
   for (const JsonValue& row : document.require("rows").elements()) {
-    const auto floor = row.member("floor_us");
     TimedRow named;
     named.name = row.require("name").text();
     const std::string text = row.require("problem").text();
     named.problem = canonical_problem(text).value_or(text);
     ProblemTimes* times = gatherer.find(named);
-    if (floor && times != nullptr && floor->number() > 0) times->floor_us = floor->number();
+    if (times != nullptr) read_row(row, *times);
   }
   require_times(measurements, file);
   return measurements;

@@ -27,8 +27,11 @@ struct ProblemTimes {
   AttentionProblem problem;
   std::optional<double> floor_us;
   std::map<std::string, std::array<std::optional<double>, 2>> us;  // peer -> [Objective]
+  // peer -> bytes that a call allocates at its peak, its output included
+  std::map<std::string, double> memory;
 
   std::optional<double> time(const std::string& peer, Objective kind) const;
+  std::optional<double> peak_memory(const std::string& peer) const;
   // vitune's own.
   std::optional<double> ours(Objective kind) const;
   // The fastest of the peers without vitune's own and without unfused PyTorch.
@@ -45,6 +48,8 @@ struct Measurements {
   std::vector<std::string> notes;  // what was left out, and why
 
   std::string place() const;  // "NVIDIA H200, 2026-11-20"
+  // The times of a problem, nullptr if it was not measured.
+  const ProblemTimes* find(const AttentionProblem& problem) const;
   // Peers that have a time, in the order of their paints; without vitune's own.
   std::vector<std::string> peers() const;
 };

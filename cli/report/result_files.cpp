@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/timing_figures.h"
 #include "cli/timing_files.h"
 #include "core/error.h"
 
@@ -59,6 +60,32 @@ std::vector<std::string> texts(const JsonValue& array) {
   return found;
 }
 
+// The members of an object that stands for a table by names.
+std::vector<std::pair<std::string, JsonValue>> bounded_members(const JsonValue& object) {
+  constexpr std::size_t kMostMembers = 100;
+  if (!object.raw().is_object()) object.refuse("is not a JSON object");
+  if (object.raw().size() > kMostMembers) {
+    object.refuse(fmt::format("has more than {} members", kMostMembers));
+  }
+  std::vector<std::pair<std::string, JsonValue>> members;
+  for (const auto& [name, ignored] : object.raw().items()) {
+    members.emplace_back(name, object.require(name));
+  }
+  return members;
+}
+
+FirstCall first_call(const std::string& peer, const JsonValue& us) {
+  const auto figure = [&](const char* step) { return positive(us.require(step)); };
+  return {peer,
+          figure("import_torch"),
+          figure("cuda_context"),
+          figure("first"),
+          figure("second"),
+          figure("later"),
+          figure("next_problem"),
+          static_cast<int>(std::min(figure("samples"), 1e6))};
+}
+
 // What the benchmarks of bench_cold_start.cpp stand for.
 struct KnownStep {
   const char* name;
@@ -73,30 +100,35 @@ constexpr KnownStep kKnownSteps[] = {
     {"next_launch", "second problem, same kernel", "the cubin is loaded already"},
     {"first_miss", "first call, no winner of its own", "reads all winners for the nearest one"},
     {"first_compile", "first call, compiled by NVRTC", "no stored cubin"},
-    {"cudnn_first_call", "cuDNN's first call", "builds and loads its plan"},
 };
 
 ColdStep step_of(const std::string& name, double us) {
   const std::string plain = name.substr(0, name.find('/'));
   for (const KnownStep& known : kKnownSteps) {
-    if (plain == known.name) return {known.what, us, known.note};
+    if (plain == known.name) return {known.what, us, known.note, ""};
   }
   // A name that nobody chose for a reader may be long; the whole one is in the table.
   constexpr std::size_t kLongest = 24;
-  return {plain.size() <= kLongest ? plain : plain.substr(0, kLongest - 3) + "...", us, plain};
+  return {plain.size() <= kLongest ? plain : plain.substr(0, kLongest - 3) + "...", us, plain, ""};
 }
 
 ReferenceRow reference_row(const JsonValue& entry) {
   ReferenceRow row;
   row.kernel = entry.require("kernel").text();
-  row.problem = entry.require("problem").text();
-  row.tokens = static_cast<std::int64_t>(positive(entry.require("tokens")));
+  const std::string problem = entry.require("problem").text();
+  row.problem = canonical_problem(problem).value_or(problem);
   row.us = positive(entry.require("us"));
   row.tflops = positive_member(entry, "tflops");
   row.gb_s = positive_member(entry, "gb_s");
-  row.peak_bytes = positive_member(entry, "peak_bytes");
+  row.call_bytes = positive_member(entry, "call_bytes");
   if (const auto error = entry.member("err_rms")) row.err_rms = error->number();
   return row;
+}
+
+// The canonical form of a problem's text.
+std::string problem_text(const JsonValue& value) {
+  if (const auto text = canonical_problem(value.text())) return *text;
+  value.refuse("is no problem that this version understands");
 }
 
 WorkTable work_table(const JsonValue& entry) {
@@ -104,16 +136,23 @@ WorkTable work_table(const JsonValue& entry) {
   table.title = entry.require("title").text();
   table.machine = entry.require("machine").text();
   table.note = text_member(entry, "note");
+  table.picture = text_member(entry, "picture");
+  if (table.picture.find_first_not_of("abcdefghijklmnopqrstuvwxyz-") != std::string::npos) {
+    entry.require("picture").refuse("is more than small letters and hyphens");
+  }
   table.first_column = entry.require("first_column").text();
   table.columns = texts(entry.require("columns"));
-  if (const auto tokens = entry.member("tokens")) {
-    for (const JsonValue& each : bounded_elements(*tokens)) {
-      table.tokens.push_back(static_cast<std::int64_t>(positive(each)));
+  if (const auto problems = entry.member("problems")) {
+    for (const JsonValue& each : bounded_elements(*problems)) {
+      table.problems.push_back(problem_text(each));
     }
+    if (table.problems.size() > table.columns.size()) problems->refuse("has more than the columns");
   }
   for (const JsonValue& each : bounded_elements(entry.require("rows"))) {
-    table.rows.push_back(
-        {each.require("label").text(), text_member(each, "kernel"), texts(each.require("cells"))});
+    const std::string shows = text_member(each, "shows");
+    if (!shows.empty() && shows != "memory") each.require("shows").refuse("is not \"memory\"");
+    table.rows.push_back({each.require("label").text(), text_member(each, "kernel"), !shows.empty(),
+                          texts(each.require("cells"))});
     if (table.rows.back().cells.size() != table.columns.size()) {
       each.refuse(fmt::format("has not one cell for each of the {} columns", table.columns.size()));
     }
@@ -171,9 +210,42 @@ ColdStart read_cold_start(const fs::path& file) {
   return start;
 }
 
-const ReferenceRow* ReferenceResults::find(const std::string& kernel, std::int64_t tokens) const {
+const FirstCall* FirstCalls::find(const std::string& peer) const {
+  const auto found = std::find_if(peers.begin(), peers.end(),
+                                  [&](const FirstCall& call) { return call.peer == peer; });
+  return found == peers.end() ? nullptr : &*found;
+}
+
+FirstCalls read_first_calls(const fs::path& file) {
+  const nlohmann::json parsed = read_json_file(file);
+  const JsonValue document(parsed, file.string());
+  const auto command = document.member("command");
+  if (!command || command->text() != "first_calls") {
+    document.refuse("is not what benchmarks/peers/run.py --first-calls wrote");
+  }
+  require_schema(document);
+  FirstCalls calls;
+  calls.device = device_name(document);
+  calls.date = text_member(document, "date").substr(0, 10);
+  calls.problem = document.require("problem").text();
+  calls.next_problem = document.require("next_problem").text();
+  for (const auto& [peer, us] : bounded_members(document.require("us"))) {
+    calls.peers.push_back(first_call(peer, us));
+  }
+  for (const char* kind : {"refused", "failed"}) {
+    const auto reasons = document.member(kind);
+    if (!reasons) continue;
+    for (const auto& [peer, why] : bounded_members(*reasons)) calls.left_out[peer] = why.text();
+  }
+  return calls;
+}
+
+std::string ReferenceResults::place() const { return date.empty() ? device : device + ", " + date; }
+
+const ReferenceRow* ReferenceResults::find(const std::string& kernel,
+                                           const std::string& problem) const {
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const ReferenceRow& row) {
-    return row.kernel == kernel && row.tokens == tokens;
+    return row.kernel == kernel && row.problem == problem;
   });
   return found == rows.end() ? nullptr : &*found;
 }
@@ -184,6 +256,7 @@ ReferenceResults read_reference(const fs::path& file) {
   require_schema(document);
   ReferenceResults results;
   results.device = device_name(document);
+  results.date = text_member(document, "date").substr(0, 10);
   for (const JsonValue& entry : bounded_elements(document.require("rows"))) {
     results.rows.push_back(reference_row(entry));
   }

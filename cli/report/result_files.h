@@ -31,6 +31,7 @@ struct ColdStep {
   std::string what;
   double us = 0;
   std::string note;
+  std::string peer;  // whose call it is; empty: vitune's
 };
 // Of what benchmarks/bench_cold_start wrote with --benchmark_out.
 struct ColdStart {
@@ -40,32 +41,55 @@ struct ColdStart {
 };
 ColdStart read_cold_start(const std::filesystem::path& file);
 
+// What benchmarks/peers --first-calls found of one peer: host time in fresh processes,
+// microseconds.
+struct FirstCall {
+  std::string peer;
+  double import_torch = 0, cuda_context = 0;  // come before, in no other figure
+  double first = 0, second = 0, later = 0;    // calls of one problem
+  double next_problem = 0;                    // first call of another problem, after those
+  int samples = 0;                            // processes
+};
+struct FirstCalls {
+  std::string device, date, problem, next_problem;
+  std::vector<FirstCall> peers;
+  std::map<std::string, std::string> left_out;  // peer -> why
+
+  const FirstCall* find(const std::string& peer) const;
+};
+FirstCalls read_first_calls(const std::filesystem::path& file);
+
 // A row of benchmarks' reference.json: a kernel for teaching, or the tuned one, on one problem.
 struct ReferenceRow {
   std::string kernel, problem;
-  std::int64_t tokens = 0;
   double us = 0;
-  std::optional<double> tflops, gb_s, peak_bytes, err_rms;
+  std::optional<double> tflops, gb_s;
+  std::optional<double> call_bytes;  // what a call allocates, its output included
+  std::optional<double> err_rms;
 };
 struct ReferenceResults {
-  std::string device;
+  std::string device, date;  // date: empty if the file has none
   std::vector<ReferenceRow> rows;
 
-  const ReferenceRow* find(const std::string& kernel, std::int64_t tokens) const;
+  std::string place() const;  // "NVIDIA H200, 2026-11-20"
+  // problem: canonical text.
+  const ReferenceRow* find(const std::string& kernel, const std::string& problem) const;
 };
 ReferenceResults read_reference(const std::filesystem::path& file);
 
 // data/reference_works.json: the figures as their authors give them.
 struct WorkRow {
   std::string label;
-  std::string kernel;  // the kernel of ours to put beside it; empty if there is none
+  std::string kernel;   // the kernel or peer to put beside it; empty if there is none
+  bool memory = false;  // the cells are peak memory, else times
   std::vector<std::string> cells;
 };
 struct WorkTable {
   std::string title, machine, note;
+  std::string picture;  // a name for the picture of its times; empty: none is drawn
   std::string first_column;
   std::vector<std::string> columns;
-  std::vector<std::int64_t> tokens;  // of each column that has any; shorter than `columns`
+  std::vector<std::string> problems;  // canonical, of each column that has one; else empty
   std::vector<WorkRow> rows;
 };
 struct Work {

@@ -46,16 +46,24 @@ Section search_section(const std::vector<SearchCurves>& problems, const std::str
 // Times of the configs of one problem. `where` says what they were read from.
 Section map_section(const ConfigMap& map, const std::string& where);
 
-// What a program's first calls cost; `compile` is of recorded kernels, if there are any.
+// What a program's first calls cost: of the library, and of PyTorch's backends beside it; `compile`
+// is of recorded kernels, if there are any.
 Section cold_start_section(const std::optional<ColdStart>& start,
-                           const std::optional<ColdStep>& compile);
+                           const std::optional<ColdStep>& compile,
+                           const std::optional<FirstCalls>& first_calls);
 
-// The figures of other works beside ours.
+// The figures of other works beside ours: of the reference kernels, of PyTorch on their problems.
 Section works_section(const std::vector<Work>& works,
                       const std::optional<ReferenceResults>& reference,
+                      const std::optional<Measurements>& reference_peers,
                       const Measurements& measurements);
 
-// Latency, rates and place on the roofline of vitune and of unfused PyTorch.
+// Latency and peak memory against tokens beside unfused PyTorch: of the problems made for it, else
+// of those of the comparison.
+Section memory_section(const std::optional<Measurements>& reference_peers,
+                       const Measurements& measurements);
+
+// Latency, rates, peak memory and place on the roofline of vitune and of unfused PyTorch.
 Section rates_section(const Measurements& measurements,
                       const std::optional<MeasuredCeilings>& ceilings);
 

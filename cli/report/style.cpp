@@ -42,9 +42,9 @@ figcaption{font-weight:600;font-size:.95rem;margin:6px 0 2px}
 .point{cursor:pointer}
 .point:hover use{opacity:.25;color:var(--ink)}
 .scroll{overflow-x:auto;max-width:100%;margin:4px 0 10px}
-table{border-collapse:collapse;font-size:.85rem;line-height:1.4;min-width:60%}
+table{border-collapse:separate;border-spacing:0;font-size:.85rem;line-height:19px;min-width:60%}
 h3{font-size:.95rem;line-height:1.4;margin:14px 0 0}
-th,td{padding:4px 10px;text-align:left;border-bottom:1px solid var(--grid);white-space:nowrap}
+th,td{padding:4px 8px;text-align:left;border-bottom:1px solid var(--grid);white-space:nowrap}
 thead th{color:var(--muted);font-weight:600;border-bottom-color:var(--axis)}
 tbody th{font-weight:400}
 .n{text-align:right}
@@ -57,6 +57,10 @@ footer{padding-bottom:40px}
 section{padding:14px 10px;border-radius:8px}
 .wide{display:none}
 .narrow{display:block}
+th,td{padding:4px 6px}
+thead th{white-space:normal;vertical-align:bottom}
+tbody th{white-space:normal;min-width:110px}
+tbody th,thead th:first-child{position:sticky;left:0;background:var(--surface)}
 }
 @media print{section{break-inside:avoid}}
 )~~";

@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "cli/report/section.h"
+#include "cli/report/works_picture.h"
 #include "cli/text.h"
+#include "cli/timing_files.h"
 
 namespace vitune {
 namespace {
@@ -12,65 +14,113 @@ namespace {
 constexpr int kScoreTransfers = 4;  // unfused: scores written, read, weights written, read
 constexpr int kElementBytes = 2;
 
-std::string latency_text(double us) {
-  if (us < 1000) return figure_text(us) + " us";
-  return us < 1e6 ? figure_text(us / 1e3) + " ms" : figure_text(us / 1e6) + " s";
+// What was measured for the columns of a work: in turns, later ones where earlier ones have
+// nothing.
+struct Sources {
+  const std::optional<ReferenceResults>& reference;
+  const std::optional<Measurements>& reference_peers;
+  const Measurements& measurements;
+
+  // A figure of a peer on a problem, of the first comparison that has it.
+  template <typename Figure>
+  std::optional<double> of_peer(const std::string& problem, Figure&& figure) const {
+    const AttentionProblem asked = AttentionProblem::parse(problem);
+    for (const Measurements* each :
+         {reference_peers ? &*reference_peers : nullptr, &measurements}) {
+      const ProblemTimes* times = each == nullptr ? nullptr : each->find(asked);
+      const std::optional<double> found = times == nullptr ? std::nullopt : figure(*times);
+      if (found) return found;
+    }
+    return std::nullopt;
+  }
+};
+
+std::string peer_of(const WorkRow& row) { return row.kernel == "tuned" ? kOwnPeer : row.kernel; }
+
+// Microseconds of ours, from the reference kernels before the peers.
+std::optional<double> our_time(const WorkRow& row, const std::string& problem,
+                               const Sources& sources) {
+  if (row.kernel.empty() || row.memory) return std::nullopt;
+  if (sources.reference) {
+    const ReferenceRow* rung = sources.reference->find(row.kernel, problem);
+    if (rung != nullptr) return rung->us;
+  }
+  return sources.of_peer(problem, [&](const ProblemTimes& times) {
+    return times.time(peer_of(row), Objective::kCold);
+  });
 }
 
-// ViT-B's problem at a token count, batch 32: what the ladder of the works is about.
-const ProblemTimes* ladder_problem(const Measurements& measurements, std::int64_t tokens) {
-  for (const ProblemTimes& times : measurements.problems) {
-    const AttentionProblem& p = times.problem;
-    if (p.batch == 32 && p.heads == 12 && p.nq == tokens && p.nk == tokens && p.d == 64 &&
-        !p.causal && !p.bias && !p.mask) {
-      return &times;
-    }
-  }
-  return nullptr;
+// Bytes of ours, from the peers, whose memory is measured, before the reference kernels.
+std::optional<double> our_memory(const WorkRow& row, const std::string& problem,
+                                 const Sources& sources) {
+  const auto bytes = sources.of_peer(
+      problem, [&](const ProblemTimes& times) { return times.peak_memory(peer_of(row)); });
+  if (bytes || !sources.reference) return bytes;
+  const ReferenceRow* rung = sources.reference->find(row.kernel, problem);
+  return rung == nullptr ? std::nullopt : rung->call_bytes;
 }
 
-// Ours for a row and column: from the reference kernels, else from the comparison.
-std::string our_cell(const std::string& kernel, std::int64_t tokens,
-                     const std::optional<ReferenceResults>& reference,
-                     const Measurements& measurements) {
-  if (kernel.empty()) return "-";
-  if (reference) {
-    if (const ReferenceRow* row = reference->find(kernel, tokens)) {
-      std::string text = latency_text(row->us);
-      if (row->peak_bytes) {
-        text += ", " + bytes_text(static_cast<std::int64_t>(*row->peak_bytes));
-      }
-      return text;
-    }
+std::string our_cell(const WorkRow& row, const std::string& problem, const Sources& sources) {
+  if (row.kernel.empty()) return "-";
+  if (row.memory) {
+    const auto bytes = our_memory(row, problem, sources);
+    return bytes ? bytes_text(static_cast<std::int64_t>(*bytes)) : "not measured";
   }
-  const std::string peer = kernel == "tuned" ? "vitune" : kernel;
-  const ProblemTimes* times = ladder_problem(measurements, tokens);
-  const auto us = times == nullptr ? std::nullopt : times->time(peer, Objective::kCold);
+  const auto us = our_time(row, problem, sources);
   return us ? latency_text(*us) : "not measured";
 }
 
-Sheet work_sheet(const WorkTable& table, const std::optional<ReferenceResults>& reference,
-                 const Measurements& measurements) {
+// Where and when our figures were measured.
+std::string our_places(const Sources& sources) {
+  std::vector<std::string> places;
+  if (sources.reference) places.push_back(sources.reference->place());
+  if (sources.reference_peers) places.push_back(sources.reference_peers->place());
+  places.push_back(sources.measurements.place());
+  std::sort(places.begin(), places.end());
+  std::string text;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    // "GPU" says nothing beside "GPU, 2026-11-20".
+    if (i + 1 < places.size() && places[i + 1].starts_with(places[i])) continue;
+    text += (text.empty() ? "" : "; ") + places[i];
+  }
+  return text;
+}
+
+// A picture per column of the times of a table that asks for one.
+void add_pictures(Section& section, const WorkTable& table, const Sources& sources) {
+  std::vector<WorkColumn> columns;
+  for (std::size_t column = 0; column < table.problems.size(); ++column) {
+    columns.push_back({table.columns[column], {}});
+    for (const WorkRow& row : table.rows) {
+      if (row.memory) continue;
+      columns.back().bars.push_back({row.label, parse_latency(row.cells[column]),
+                                     our_time(row, table.problems[column], sources)});
+    }
+  }
+  section.panels = work_panels(table.picture, columns);
+  section.legend = {{Mark::kBox, Paint::kPlain, "theirs, machine " + table.machine},
+                    {Mark::kBox, Paint::kOurs, "ours, " + our_places(sources)}};
+}
+
+Sheet work_sheet(const WorkTable& table, const Sources& sources) {
   Sheet sheet{table.title, {table.first_column}, {}, ""};
-  const std::string ours =
-      reference ? "Ours: " + reference->device + ", cold; problems: the numbers below. "
-                : "Ours: " + measurements.device + ", cold, 12 heads of 64. ";
   for (std::size_t column = 0; column < table.columns.size(); ++column) {
     sheet.titles.push_back(table.columns[column]);
-    if (column < table.tokens.size()) sheet.titles.push_back("ours");
+    if (column < table.problems.size()) sheet.titles.push_back("ours");
   }
   for (const WorkRow& row : table.rows) {
     std::vector<std::string> cells = {row.label};
     for (std::size_t column = 0; column < row.cells.size(); ++column) {
       cells.push_back(row.cells[column]);
-      if (column < table.tokens.size()) {
-        cells.push_back(our_cell(row.kernel, table.tokens[column], reference, measurements));
+      if (column < table.problems.size()) {
+        cells.push_back(our_cell(row, table.problems[column], sources));
       }
     }
     sheet.rows.push_back(std::move(cells));
   }
-  sheet.note = fmt::format("Their machine: {}. {}{}", table.machine,
-                           table.tokens.empty() ? "" : ours, table.note);
+  const std::string ours =
+      table.problems.empty() ? "" : fmt::format("Ours: {}; cold. ", our_places(sources));
+  sheet.note = fmt::format("Their machine: {}. {}{}", table.machine, ours, table.note);
   return sheet;
 }
 
@@ -85,7 +135,7 @@ Sheet reference_sheet(const ReferenceResults& reference) {
   for (const ReferenceRow& row : reference.rows) {
     sheet.rows.push_back(
         {row.kernel, microseconds_text(row.us), figure(row.tflops), figure(row.gb_s),
-         row.peak_bytes ? bytes_text(static_cast<std::int64_t>(*row.peak_bytes)) : "-",
+         row.call_bytes ? bytes_text(static_cast<std::int64_t>(*row.call_bytes)) : "-",
          row.err_rms ? fmt::format("{:.2e}", *row.err_rms) : "-", row.problem});
   }
   return sheet;
@@ -137,7 +187,9 @@ void add_rates(std::vector<std::string>& row, const ProblemTimes& times, const s
 
 Section works_section(const std::vector<Work>& works,
                       const std::optional<ReferenceResults>& reference,
+                      const std::optional<Measurements>& reference_peers,
                       const Measurements& measurements) {
+  const Sources sources{reference, reference_peers, measurements};
   Section section;
   section.id = "works";
   section.heading = "Beside the works it starts from";
@@ -147,7 +199,8 @@ Section works_section(const std::vector<Work>& works,
       "so a ratio between the two says little; what compares is how each column falls.";
   for (const Work& work : works) {
     for (const WorkTable& table : work.tables) {
-      Sheet sheet = work_sheet(table, reference, measurements);
+      if (!table.picture.empty() && section.panels.empty()) add_pictures(section, table, sources);
+      Sheet sheet = work_sheet(table, sources);
       sheet.title = work.title + ": " + table.title;
       sheet.note += fmt::format(" Source: {}. {}", work.source, work.note);
       section.sheets.push_back(std::move(sheet));
@@ -164,6 +217,14 @@ Section works_section(const std::vector<Work>& works,
         "measured yet: 'vitune_bench_reference --out reference.json' of benchmarks/, then "
         "--reference reference.json.");
   }
+  if (!reference_peers) {
+    section.missing.push_back(
+        "PyTorch was not measured on the problems of these works, but where the comparison above "
+        "has "
+        "them: 'benchmarks/peers/run.py --from data/reference_problems.json --peers "
+        "vitune,eager,compiled --json reference_peers.json', then --reference-peers "
+        "reference_peers.json.");
+  }
   return section;
 }
 
@@ -179,9 +240,9 @@ Section rates_section(const Measurements& measurements,
       measurements.place());
   Sheet sheet{"vitune and unfused PyTorch (eager)",
               {"problem", "vitune us", "TFLOP/s", "TB/s", "flop/byte", "of its roof", "eager us",
-               "TFLOP/s", "TB/s", "flop/byte", "of its roof", "eager / vitune"},
+               "TFLOP/s", "TB/s", "flop/byte", "of its roof", "ratio"},
               {},
-              ""};
+              "Ratio: eager's time over vitune's."};
   for (const ProblemTimes& times : measurements.problems) {
     const auto ours = times.ours(Objective::kCold), eager = times.time("eager", Objective::kCold);
     if (!ours) continue;

@@ -4,12 +4,14 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "cli/report/config_map.h"
 #include "cli/report/measurements.h"
 #include "cli/report/result_files.h"
 #include "cli/report/search_curves.h"
 #include "core/error.h"
+#include "generator/attention/problem_set.h"
 #include "tests/cli/synthetic_recording.h"
 #include "tests/cli/timing_documents.h"
 
@@ -152,9 +154,97 @@ TEST_F(ReportData, TheShippedWorksAreWhole) {
       read_works(fs::path(VITUNE_SOURCE_DIR) / "data" / "reference_works.json");
   ASSERT_THAT(works, SizeIs(4));
   const WorkTable& ladder = works[1].tables.at(0);
-  EXPECT_THAT(ladder.tokens, ElementsAre(197, 577, 1025));
+  ASSERT_THAT(ladder.problems, SizeIs(3));
+  EXPECT_EQ(ladder.problems[0], "attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed");
   EXPECT_THAT(ladder.rows.at(0).cells, ElementsAre("48.01 ms", "410.74 ms", "1.30 s"));
   EXPECT_EQ(ladder.rows.at(0).kernel, "naive");
+}
+
+TEST_F(ReportData, EveryProblemOfAWorkIsAmongThoseThatAreMeasured) {
+  const fs::path data = fs::path(VITUNE_SOURCE_DIR) / "data";
+  std::set<std::string> measured;
+  for (const NamedProblem& named : load_problem_file(data / "reference_problems.json")) {
+    EXPECT_TRUE(measured.insert(named.problem.text()).second) << named.name;
+  }
+  std::size_t asked = 0;
+  for (const Work& work : read_works(data / "reference_works.json")) {
+    for (const WorkTable& table : work.tables) {
+      for (const std::string& problem : table.problems) {
+        EXPECT_TRUE(measured.contains(problem)) << problem;
+        ++asked;
+      }
+    }
+  }
+  EXPECT_EQ(asked, 7u);
+}
+
+TEST_F(ReportData, KeepsThePeakMemoryOfPeersThatHaveTimes) {
+  nlohmann::json document = peers_document("ViT", kVit, {{"vitune", peer_times(10)}});
+  document["rows"][0]["memory"] = {{"vitune", 302592}, {"fa3", 5}};
+  const Measurements read = read_peer_measurements(write("peers.json", document));
+  EXPECT_EQ(read.problems[0].peak_memory("vitune"), 302592);
+  EXPECT_FALSE(read.problems[0].peak_memory("fa3"));
+  document["rows"][0]["memory"]["vitune"] = -1;
+  const fs::path bad = write("bad.json", document);
+  EXPECT_THAT(refusal([&] { read_peer_measurements(bad); }),
+              HasSubstr("rows[0].memory.vitune: is no size"));
+}
+
+nlohmann::json first_calls_document() {
+  const nlohmann::json us = {{"import_torch", 3e6}, {"cuda_context", 4e5}, {"first", 150e3},
+                             {"second", 80},        {"later", 60},         {"next_problem", 40e3},
+                             {"samples", 5}};
+  return {{"schema", 1},
+          {"command", "first_calls"},
+          {"device", {{"name", "GPU"}}},
+          {"date", "2026-01-02T03:04:05+00:00"},
+          {"problem", kVit},
+          {"next_problem", kSwin},
+          {"us", {{"cudnn", us}}},
+          {"refused", {{"flash", "not mine"}}},
+          {"failed", {{"effic", "it died"}}}};
+}
+
+TEST_F(ReportData, ReadsFirstCallsAndWhoWasLeftOut) {
+  const FirstCalls calls = read_first_calls(write("f.json", first_calls_document()));
+  EXPECT_EQ(calls.device, "GPU");
+  EXPECT_EQ(calls.date, "2026-01-02");
+  ASSERT_NE(calls.find("cudnn"), nullptr);
+  EXPECT_EQ(calls.find("cudnn")->first, 150e3);
+  EXPECT_EQ(calls.find("cudnn")->next_problem, 40e3);
+  EXPECT_EQ(calls.find("cudnn")->samples, 5);
+  EXPECT_EQ(calls.find("flash"), nullptr);
+  EXPECT_EQ(calls.left_out.at("flash"), "not mine");
+  EXPECT_EQ(calls.left_out.at("effic"), "it died");
+}
+
+TEST_F(ReportData, RefusesFirstCallsThatLackAFigure) {
+  nlohmann::json document = first_calls_document();
+  document["us"]["cudnn"].erase("second");
+  const fs::path bad = write("f.json", document);
+  EXPECT_THAT(refusal([&] { read_first_calls(bad); }), HasSubstr("us.cudnn"));
+  const fs::path other = write("p.json", peers_document("ViT", kVit, {}));
+  EXPECT_THAT(refusal([&] { read_first_calls(other); }), HasSubstr("run.py --first-calls wrote"));
+}
+
+TEST_F(ReportData, FindsReferenceKernelsByProblemHoweverItIsWritten) {
+  const nlohmann::json document = {
+      {"schema", 1},
+      {"device", {{"name", "GPU"}}},
+      {"date", "2026-01-02T03:04:05Z"},
+      {"rows",
+       {{{"kernel", "naive"},
+         {"problem", "bf16 b=1 h=12 n=197 d=64"},
+         {"us", 5},
+         {"call_bytes", 7}},
+        {{"kernel", "naive"}, {"problem", "of a later version"}, {"us", 6}}}}};
+  const ReferenceResults reference = read_reference(write("r.json", document));
+  EXPECT_EQ(reference.place(), "GPU, 2026-01-02");
+  ASSERT_NE(reference.find("naive", kVit), nullptr);
+  EXPECT_EQ(reference.find("naive", kVit)->us, 5);
+  EXPECT_EQ(reference.find("naive", kVit)->call_bytes, 7);
+  EXPECT_EQ(reference.find("tuned", kVit), nullptr);
+  EXPECT_EQ(reference.find("naive", kSwin), nullptr);
 }
 
 TEST_F(ReportData, ARowOfAWorkHasACellForEachColumn) {

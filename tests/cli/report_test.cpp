@@ -14,7 +14,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kSections[] = {"speed-up", "roofline", "latency",    "rates",
+constexpr const char* kSections[] = {"speed-up", "roofline", "latency",    "memory", "rates",
                                      "search",   "configs",  "cold-start", "works"};
 
 bool has_program(const std::string& name) {
@@ -80,7 +80,7 @@ TEST_F(ReportTest, MakesAPageOfTheCommittedResultsThatNeedsNothingFromElsewhere)
   }
   EXPECT_EQ(done.json()["sections"].size(), std::size(kSections));
   for (const nlohmann::json& section : done.json()["sections"]) {
-    const bool tables_only = section["id"] == "rates" || section["id"] == "works";
+    const bool tables_only = section["id"] == "rates";
     EXPECT_EQ(section["pictures"].get<int>() == 0, tables_only) << section;
   }
   EXPECT_EQ(parse_faults(), "[]\n");
@@ -129,6 +129,7 @@ TEST_F(ReportTest, WhatIsMissingIsSaidWithItsCommand) {
   EXPECT_THAT(note("speed-up"), HasSubstr("make peers"));
   EXPECT_THAT(note("roofline"), HasSubstr("vitune devices --measure --json"));
   EXPECT_THAT(note("cold-start"), HasSubstr("bench_cold_start"));
+  EXPECT_THAT(note("memory"), HasSubstr("--reference-peers"));
   EXPECT_THAT(note("works"), HasSubstr("--reference"));
 }
 
@@ -139,7 +140,8 @@ TEST_F(ReportTest, WritesThePicturesAsFilesWhenAsked) {
                 .status,
             0);
   for (const char* name :
-       {"speed-up", "roofline-cold", "roofline-warm", "latency-d64", "search", "cold-start"}) {
+       {"speed-up", "roofline-cold", "roofline-warm", "latency-d64", "lengths-latency",
+        "lengths-memory", "search", "cold-start", "ladder-1", "ladder-3"}) {
     EXPECT_THAT(read_file(figures / (std::string(name) + ".svg")),
                 AllOf(HasSubstr("<svg xmlns="), HasSubstr("</svg>")))
         << name;
@@ -174,7 +176,9 @@ TEST_F(ReportTest, RefusesWhatItCannotUseWithOneSentence) {
       {{"--peers", tune}, 1, "no result of benchmarks/peers"},
       {{"--tune", tune, "--ceilings", tune}, 1, "has no field \"measured\""},
       {{"--tune", tune, "--cold-start", tune}, 1, "bench_cold_start"},
+      {{"--tune", tune, "--first-calls", tune}, 1, "--first-calls wrote"},
       {{"--tune", tune, "--reference", broken}, 1, "is not valid JSON"},
+      {{"--tune", tune, "--reference-peers", tune}, 1, "no result of benchmarks/peers"},
       {{"--tune", tune, "--recording", tune}, 2, "tune.json"},
       {{"--tune", tune, "--recording", recording, "--map", "no problem"}, 2, "--map 'no problem'"},
       {{"--tune", tune, "--seeds", "0"}, 2, "--seeds"},
