@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
-#   benchmarks/on_gpu.sh [tests] [sanitize] [record] [tune] [ceilings] [peers] [runtime] [python]
+#   benchmarks/on_gpu.sh [tests] [sanitize] [record] [tune] [ceilings] [peers] [ladder] [first_calls]
+#                        [cudnn] [runtime] [python]
 #
 # All parts if none is named.
 #
@@ -79,23 +80,52 @@ tune() {  # the 40 benchmark problems: winners, their cubins and figures
   "$BUILD/vitune" db export --db "$OUT/h200.db" > "$OUT/winners.json" 2>> "$OUT/tune.log"
 }
 
-ceilings() {  # what the GPU can do at most, and the ladder of reference kernels
-  step ceilings 90 bash -c 'exec "$0" devices --measure --json > "$1"' "$BUILD/vitune" "$OUT/ceilings.json"
-  local db=data/h200.db
-  [ -f "$OUT/h200.db" ] && db=$OUT/h200.db
-  VITUNE_DB=$db step reference 150 "$BUILD/benchmarks/vitune_bench_reference" --out "$OUT/reference.json"
+# The winners of this call, else the shipped ones.
+winners() { [ -f "$OUT/h200.db" ] && echo "$OUT/h200.db" || echo data/h200.db; }
+
+# The loader asks for this name; a link may have been lost on the way.
+link_library() {
+  [ -e "$BUILD/libvitune.so.0" ] || ln -s "$(basename "$BUILD"/libvitune.so.0.*)" "$BUILD/libvitune.so.0"
 }
 
-peers() {  # every peer beside vitune, on the winners of this call or the shipped ones
-  local db=data/h200.db
-  [ -f "$OUT/h200.db" ] && db=$OUT/h200.db
-  step peers 560 python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$db" \
+ceilings() {  # what the GPU can do at most
+  step ceilings 90 bash -c 'exec "$0" devices --measure --json > "$1"' "$BUILD/vitune" "$OUT/ceilings.json"
+}
+
+peers() {  # every peer beside vitune
+  link_library
+  step peers 560 python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$(winners)" \
     --budget 520 --json "$OUT/peers.json" --md "$OUT/peers.md"
 }
 
+ladder() {  # the reference kernels and PyTorch on data/reference_problems.json: at most 470 s
+  local db=$OUT/ladder.db n lengths=()
+  link_library
+  [ -f "$db" ] || cp "$(winners)" "$db"
+  for n in 512 1024 2048 4096 8192; do lengths+=(--problem "bf16 b=1 h=16 n=$n d=64"); done
+  # These five are not among the 40; an unfinished search costs them their exact winner only.
+  step ladder_tune 150 "$BUILD/vitune" tune "${lengths[@]}" --budget 12s --device 0 --db "$db"
+  VITUNE_DB=$db step reference 150 "$BUILD/benchmarks/vitune_bench_reference" --out "$OUT/reference.json"
+  step reference_peers 170 python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$db" \
+    --from data/reference_problems.json --peers vitune,cudnn,flash,compiled,eager --budget 150 \
+    --json "$OUT/reference_peers.json" --md "$OUT/reference_peers.md"
+}
+
+first_calls() {  # the first call of cuDNN, vitune and others in processes of their own: at most 150 s
+  link_library
+  step first_calls 150 python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" \
+    --db "$(winners)" --first-calls "$OUT/first_calls.json" --budget 130
+}
+
+cudnn() {  # cuDNN through its C++ frontend, without Python, on four problems: at most 120 s
+  VITUNE_DB=$(winners) step cudnn 120 benchmarks/bench_cudnn.sh \
+    "$BUILD/benchmarks/vitune_bench_attention" "$OUT/bench_attention.json" --rounds 15 \
+    --problem "bf16 b=32 h=12 n=197 d=64" --problem "bf16 b=32 h=12 n=577 d=64" \
+    --problem "bf16 b=4 h=16 n=4096 d=128" --problem "bf16 b=256 h=8 n=77 d=64 causal layout=bnhd"
+}
+
 runtime() {  # libvitune: answers, graphs, damage; serving while the same problems are tuned; its times
-  # The loader asks for this name; a link may have been lost on the way.
-  [ -e "$BUILD/libvitune.so.0" ] || ln -s "$(basename "$BUILD"/libvitune.so.0.*)" "$BUILD/libvitune.so.0"
+  link_library
   step library 150 "$BUILD/tests/vitune_runtime_test" --gtest_filter='*Library*GpuTest.*' --gtest_brief=1
   step serve_and_tune 330 tests/runtime/serve_while_tuning.sh "$BUILD/vitune" \
     "$BUILD/tests/vitune_serve" "$OUT/serve.db" 22s 250 "bf16 b=32 h=12 n=197 d=64" \
@@ -113,7 +143,7 @@ python_tests() {  # the package with PyTorch on the GPU
     bash -c 'cd python && exec python3 -m unittest -v tests.test_torch_gpu'
 }
 
-for part in "${@:-tests sanitize record tune ceilings peers runtime python}"; do
+for part in "${@:-tests sanitize record tune ceilings peers ladder first_calls cudnn runtime python}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
@@ -122,9 +152,12 @@ for part in "${@:-tests sanitize record tune ceilings peers runtime python}"; do
       tune) tune ;;
       ceilings) ceilings ;;
       peers) peers ;;
+      ladder) ladder ;;
+      first_calls) first_calls ;;
+      cudnn) cudnn ;;
       runtime) runtime ;;
       python) python_tests ;;
-      *) echo "on_gpu.sh: no part '$name': tests, sanitize, record, tune, ceilings, peers, runtime or python" >&2; exit 2 ;;
+      *) echo "on_gpu.sh: no part '$name'; the first lines of this file name them" >&2; exit 2 ;;
     esac
   done
 done

@@ -3,6 +3,8 @@
 #
 #   benchmarks/pack_for_gpu.sh [BUILD [TO]]      default: build/default build/gpu
 #
+# Part cudnn of on_gpu.sh needs vitune_bench_attention of a build with -DVITUNE_WITH_CUDNN=ON: it comes
+# from the folder CUDNN_BUILD if that is set, else from BUILD if it is there. cuDNN itself is not packed.
 # Copies the programs, stripped, and the shared libraries that a bare machine with a driver lacks. There:
 #
 #   mkdir -p build/default && cp -a build/gpu/. build/default/
@@ -22,4 +24,8 @@ done
 ln -sf "$(basename "$to"/libvitune.so.0.*)" "$to/libvitune.so.0"
 ldd "${programs[@]/#/$build/}" | awk '/=> \// {print $3}' | sort -u |
   grep -E 'boost|crypto|sqlite|zstd|xxhash|fmt|libbenchmark|stdc\+\+|gcc_s' | xargs -r cp -Lt "$to/lib"
+attention=${CUDNN_BUILD:-$build}/benchmarks/vitune_bench_attention
+if [ -n "${CUDNN_BUILD:-}" ] || [ -e "$attention" ]; then
+  strip -o "$to/benchmarks/vitune_bench_attention" "$attention"
+fi
 du -sh "$to"
