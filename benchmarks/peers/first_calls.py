@@ -35,7 +35,7 @@ METHOD = {
     "import_torch": "importing PyTorch",
     "cuda_context": "the first tensor on the GPU: driver, context, PyTorch's own start",
     "first": "first call of the first problem, until the GPU has done it; its tensors were there, "
-    "the backend was chosen",
+    "the backend was chosen, libvitune and what PyTorch links of cuDNN were loaded",
     "second": "the same call again",
     "later": f"median of the {_LATER} calls after that",
     "next_problem": "first call of the second problem, after those",

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# tests/benchmarks/on_gpu_test.sh -- on_gpu.sh and pack_for_gpu.sh with stand-ins for all programs.
+#
+# Usage: on_gpu_test.sh FOLDER. Looks at what each part asks of which program, and at what is packed.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd) folder=$1
+rm -rf "$folder" && mkdir -p "$folder"/{bin,build/tests,build/benchmarks,cudnn/benchmarks} || exit 1
+
+fail() {
+  echo "on_gpu_test.sh: $*" >&2
+  exit 1
+}
+has() { grep -qF -- "$1" "$2" || fail "no '$1' in $2: $(head -c 2000 "$2")"; }
+stub() {  # stub FILE: a program that says how it was called
+  printf '#!/bin/bash\necho "$(basename "$0")" "db=${VITUNE_DB:-}" "$@"\n' > "$1"
+  chmod +x "$1"
+}
+
+stub "$folder/bin/nvidia-smi"
+stub "$folder/bin/python3"
+for name in vitune benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
+  stub "$folder/build/$name"
+done
+touch "$folder/build/libvitune.so.0.1.0"
+parts() {  # parts NAME...: runs them, the table to $folder/table
+  PATH=$folder/bin:$PATH BUILD=$folder/build OUT=$folder/out RESUME=$folder/none \
+    "$root/benchmarks/on_gpu.sh" "$@" > "$folder/table" 2>&1
+}
+
+parts ceilings peers ladder first_calls cudnn || fail "status $?: $(cat "$folder/table")"
+for row in ceilings peers ladder_tune reference reference_peers first_calls cudnn; do
+  grep -qE "^$row +ok " "$folder/table" || fail "no row of $row: $(cat "$folder/table")"
+done
+out=$folder/out
+has "db=$out/ladder.db" "$out/reference.log"
+has "--out $out/reference.json" "$out/reference.log"
+has "--problem bf16 b=1 h=16 n=8192 d=64" "$out/ladder_tune.log"
+has "--from data/reference_problems.json" "$out/reference_peers.log"
+has "--json $out/reference_peers.json" "$out/reference_peers.log"
+has "--first-calls $out/first_calls.json" "$out/first_calls.log"
+has "vitune_bench_attention db=data/h200.db --benchmark_out=$out/bench_attention.json" "$out/cudnn.log"
+[ -L "$folder/build/libvitune.so.0" ] || fail "the library has not the name that loaders ask for"
+
+touch "$out/h200.db"  # winners of this call come before the shipped ones
+parts first_calls || fail "status $?: $(cat "$folder/table")"
+has "--db $out/h200.db" "$out/first_calls.log"
+parts ladders && fail "a part that is none was accepted"
+has "no part 'ladders'" "$folder/table"
+
+# What is packed must be a program that strip understands.
+for name in vitune tests/vitune_{core,tuner,runtime}_test tests/vitune_serve libvitune.so.0.1.0 \
+  benchmarks/vitune_bench_{dispatch,cold_start,reference}; do
+  cp "$(type -P true)" "$folder/build/$name"
+done
+rm -f "$folder/build/benchmarks/vitune_bench_attention"
+cp "$(type -P false)" "$folder/cudnn/benchmarks/vitune_bench_attention"
+pack() { "$root/benchmarks/pack_for_gpu.sh" "$folder/build" "$folder/packed" > "$folder/pack.txt" 2>&1; }
+attention=$folder/packed/benchmarks/vitune_bench_attention
+pack || fail "packing: $(cat "$folder/pack.txt")"
+[ -x "$folder/packed/vitune" ] && [ ! -e "$attention" ] || fail "not packed as it is"
+CUDNN_BUILD=$folder/cudnn pack || fail "packing with cuDNN: $(cat "$folder/pack.txt")"
+"$attention" && fail "the program with cuDNN was not taken from CUDNN_BUILD"
+CUDNN_BUILD=$folder/nowhere pack && fail "a program with cuDNN that is not there was packed"
+echo "on_gpu_test.sh: ok"
