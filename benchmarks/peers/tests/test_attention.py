@@ -166,12 +166,15 @@ class TorchPeersTest(unittest.TestCase):
                 peer.prepare(problem, t)
 
     def test_the_compiled_formula_is_right_and_refuses_what_it_leaves_out(self):
-        with mock.patch.object(torch, "compile", lambda formula, **_: formula):
+        compiled = []
+        with mock.patch.object(torch, "compile", lambda f, **_: compiled.append(f) or f):
             for text in ("fp16 b=2 h=3 n=33 d=16", "bf16 b=1 h=2 nq=7 nk=21 d=8"):
                 problem = problem_of(text)
                 t = make_operands(problem, "cpu")
                 out = torch_peers.Compiled().prepare(problem, t).run()
                 self.assertLess(errors_of(make_reference(problem, t), out).relative, 0.01)
+            # PyTorch bounds the compilations of one code object, not of a run.
+            self.assertNotEqual(*(formula.__code__.co_name for formula in compiled))
             for words in ("n=9 causal", "n=9 bias=fp16:1x2x9x9", "n=9 hkv=1"):
                 problem = problem_of(f"fp16 b=1 h=2 d=16 {words}")
                 with self.subTest(words), self.assertRaisesRegex(Refused, "plain formula"):
