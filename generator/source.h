@@ -33,10 +33,10 @@ struct Source {
 // from templates/. Throws Error(kFailure) for an include that is not embedded and for any other way
 // to name a file (angle brackets, macros, import, __has_include): nothing outside the binary ever
 // reaches the compiler. So the word `include` may stand in a template only in such a line or in a
-// `//` comment.
+// `//` comment. The embedded files themselves were looked through when they were embedded.
 Source assemble(std::string main);
 
-// The same within `files`, whose texts must outlive the result.
+// The same within `files`, whose texts must outlive the result and are all looked through now.
 Source assemble(std::string main, std::span<const EmbeddedFile> files);
 
 // SHA-256 over the include closure of one template family: tells a recording or a block list

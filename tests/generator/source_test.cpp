@@ -95,6 +95,20 @@ TEST(Source, EveryEmbeddedTemplateHasAWholeClosureAndADigestThatSeesItsBytes) {
   }
 }
 
+// What CMake listed while embedding decides which files a kernel is made of; the scan is the judge.
+TEST(Source, WhatIsListedWithAnEmbeddedFileIsWhatTheScanFindsInIt) {
+  std::size_t listed = 0;
+  for (const EmbeddedFile& file : embedded_templates()) {
+    const std::string main = "#include \"" + std::string(file.path) + "\"\n";
+    const Source scanned = assemble(main, embedded_templates());
+    const Source by_list = assemble(main);
+    EXPECT_EQ(paths_of(by_list), paths_of(scanned)) << file.path;
+    EXPECT_EQ(by_list.digest(), scanned.digest()) << file.path;
+    listed += file.includes.size();
+  }
+  EXPECT_GT(listed, embedded_templates().size());
+}
+
 TEST(Source, AnUnknownTemplateIsNamedInTheError) {
   try {
     embedded_template("attention/nothing.cuh");
