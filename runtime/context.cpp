@@ -18,8 +18,9 @@ RuntimeContext::RuntimeContext(const Settings& settings)
     : settings_(settings),
       messages_(settings.log, settings.log_user, settings.environment.log_level),
       primary_(CudaDriver::open(), settings.device),
-      device_(primary_.driver().device_info(settings.device)),
-      databases_(settings.places, messages_.sink()) {
+      device_query_(primary_.driver(), settings.device),
+      databases_(settings.places, messages_.sink()),
+      device_(device_query_.answer()) {
   if (!settings_.warning.empty()) messages_.log(LogLevel::kWarning, settings_.warning);
   loader_.emplace(primary_, device_, settings_.environment, databases_, settings_.may_compile,
                   messages_.sink());

@@ -23,6 +23,7 @@
 #include "runtime/capture.h"
 #include "runtime/databases.h"
 #include "runtime/descriptor.h"
+#include "runtime/device_query.h"
 #include "runtime/entry.h"
 #include "runtime/kernel_table.h"
 #include "runtime/loader.h"
@@ -88,8 +89,9 @@ class RuntimeContext {
   const Settings settings_;
   Messages messages_;
   const PrimaryContext primary_;
-  const DeviceInfo device_;
+  DeviceQuery device_query_;  // goes on while the databases are opened
   Databases databases_;
+  const DeviceInfo device_;
   std::optional<Loader> loader_;
   std::optional<Resolver> resolver_;
   std::optional<ProblemCapture> capture_;

@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <fstream>
 #include <set>
+#include <thread>
 
 #include "tests/runtime/runtime_fixture.h"
 
@@ -47,6 +50,38 @@ TEST(CApiTest, EveryStatusHasANameOfItsOwn) {
     ASSERT_NE(vitune_status_name(unknown), nullptr);
     EXPECT_FALSE(names.contains(vitune_status_name(unknown))) << unknown;
   }
+}
+
+// The driver of an H200 takes 0.7 ms for the facts. The log holds the opening until it was asked.
+TEST_F(CApiContextTest, TheDriverIsAskedForTheFactsWhileTheDatabasesAreOpened) {
+  struct Opening {
+    MockCuda* mock;
+    bool asked = false;
+  } opening{mock_};
+  std::ofstream(database()) << "no database, which is worth a warning";
+  vitune_context_options chosen = options();
+  chosen.log_user = &opening;
+  chosen.log = [](void* user, int32_t, const char*) {
+    auto* const its = static_cast<Opening*>(user);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!its->asked && std::chrono::steady_clock::now() < end) {
+      for (const MockCall& call : its->mock->calls()) {
+        its->asked |=
+            call.name == "cuDeviceGetAttribute" && call.thread != std::this_thread::get_id();
+      }
+    }
+  };
+  const Context context(chosen);
+  EXPECT_TRUE(opening.asked);
+}
+
+TEST_F(CApiContextTest, AFactThatTheDriverDoesNotTellIsToldToWhoMadeTheContext) {
+  mock_->fail("cuDeviceGetAttribute", 3, 999);
+  const vitune_context_options chosen = options();
+  vitune_context* context = nullptr;
+  EXPECT_REFUSED(VITUNE_DEVICE_ERROR, vitune_context_create(&chosen, &context),
+                 "cuDeviceGetAttribute");
+  EXPECT_EQ(context, nullptr);
 }
 
 TEST_F(CApiContextTest, AnErrorIsOfItsThreadAndStaysUntilTheNextOne) {
