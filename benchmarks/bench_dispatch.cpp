@@ -60,7 +60,7 @@ struct FilledTable {
       const Alignments alignments = call_alignments(desc, tensors);
       const AttentionProblem problem = problem_from(desc, alignments);
       entries.emplace_back(problem, problem.text());
-      table.insert(key_of(desc, alignments).value(), &entries.back(), &plan);
+      table.insert(key_of(desc, alignments).value(), &plan);
     }
   }
   const Plan* look_up(const vitune_attention_desc& desc) const {

@@ -58,7 +58,7 @@ RuntimeContext::~RuntimeContext() {
 
 void RuntimeContext::map_key(const PlanKey& key, Entry& entry) {
   if (table_.find(key) != nullptr) return;
-  entry.calls.push_back(&table_.insert(key, &entry, entry.ready_plan()));
+  entry.calls.push_back(&table_.insert(key, entry.ready_plan()));
 }
 
 // Several descriptions may ask for the same (with the default scale spelled out, say).
@@ -84,7 +84,7 @@ Entry& RuntimeContext::entry_of(const Request& request) {
 void RuntimeContext::make_plan_of(Entry& entry, std::unique_lock<std::mutex>& lock) {
   entry.resolving = true;
   lock.unlock();
-  std::unique_ptr<const Plan> plan;
+  std::unique_ptr<Plan> plan;
   try {
     plan = resolver_->resolve(entry.problem);
   } catch (...) {
@@ -102,7 +102,7 @@ void RuntimeContext::make_plan_of(Entry& entry, std::unique_lock<std::mutex>& lo
 void RuntimeContext::make_stand_in_of(Entry& entry, std::unique_lock<std::mutex>& lock) {
   entry.resolving_stand_in = true;
   lock.unlock();
-  std::unique_ptr<const Plan> plan;
+  std::unique_ptr<Plan> plan;
   try {
     plan = resolver_->resolve_default(entry.problem);
   } catch (const std::exception& error) {
@@ -112,8 +112,7 @@ void RuntimeContext::make_stand_in_of(Entry& entry, std::unique_lock<std::mutex>
   lock.lock();
   // Without success the flag stays, so that nobody tries again.
   if (plan && plan->status == VITUNE_OK) {
-    entry.plans.push_back(std::move(plan));
-    entry.stand_in.store(entry.plans.back().get(), std::memory_order_release);
+    entry.take_stand_in(std::move(plan));
   }
   changed_.notify_all();
 }

@@ -58,16 +58,14 @@ class RuntimeContext {
   // --- the call (context_call.cpp)
   vitune_status try_forward(const vitune_attention_desc* desc, const Tensors& tensors,
                             CuStreamTag* stream) noexcept;
-  vitune_status answer(Entry& entry, const Plan& plan, const Tensors& tensors,
-                       CuStreamTag* stream) noexcept;
+  vitune_status answer(const Plan& plan, const Tensors& tensors, CuStreamTag* stream) noexcept;
   vitune_status first_call(const vitune_attention_desc& desc, const Tensors& tensors,
                            CuStreamTag* stream);
   vitune_status call_in_capture(const Request& request, const Tensors& tensors,
                                 CuStreamTag* stream);
   vitune_status check_pointers(Entry& entry, const Tensors& tensors);
-  vitune_status launch(Entry& entry, const Plan& plan, const Tensors& tensors,
-                       CuStreamTag* stream) noexcept;
-  vitune_status refuse(Entry& entry, const Plan& plan) noexcept;
+  vitune_status launch(const Plan& plan, const Tensors& tensors, CuStreamTag* stream) noexcept;
+  vitune_status refuse(const Plan& plan) noexcept;
   bool is_capturing(CuStreamTag* stream) const;
 
   // --- problems and plans (context.cpp)

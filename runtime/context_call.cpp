@@ -64,7 +64,7 @@ vitune_status RuntimeContext::try_forward(const vitune_attention_desc* desc, con
     if (plan != nullptr && !settings_.check_pointers) [[likely]] {
       if (const auto status = check_call(*desc, plan->footprint, tensors)) [[unlikely]]
         return status;
-      return answer(*call->entry, *plan, tensors, stream);
+      return answer(*plan, tensors, stream);
     }
   }
   try {
@@ -75,14 +75,14 @@ vitune_status RuntimeContext::try_forward(const vitune_attention_desc* desc, con
 }
 
 // Of a call whose description and pointers were found to be sound.
-vitune_status RuntimeContext::answer(Entry& entry, const Plan& plan, const Tensors& tensors,
+vitune_status RuntimeContext::answer(const Plan& plan, const Tensors& tensors,
                                      CuStreamTag* stream) noexcept {
   if (plan.status == VITUNE_OK) [[likely]]
-    return launch(entry, plan, tensors, stream);
-  return refuse(entry, plan);
+    return launch(plan, tensors, stream);
+  return refuse(plan);
 }
 
-vitune_status RuntimeContext::launch(Entry& entry, const Plan& plan, const Tensors& tensors,
+vitune_status RuntimeContext::launch(const Plan& plan, const Tensors& tensors,
                                      CuStreamTag* stream) noexcept {
   AttentionParams params = plan.params;
   set_pointers(params, tensors);
@@ -97,14 +97,14 @@ vitune_status RuntimeContext::launch(Entry& entry, const Plan& plan, const Tenso
   counters_.add(kind_of(plan.outcome));
   // A stand-in says nothing of what the problem will be served by.
   if (plan.outcome != LookupOutcome::kExact &&
-      &plan != entry.stand_in.load(std::memory_order_relaxed)) {
-    entry.misses.fetch_add(1, std::memory_order_relaxed);
+      &plan != plan.entry->stand_in.load(std::memory_order_relaxed)) {
+    plan.entry->misses.fetch_add(1, std::memory_order_relaxed);
   }
   return VITUNE_OK;
 }
 
-vitune_status RuntimeContext::refuse(Entry& entry, const Plan& plan) noexcept {
-  entry.misses.fetch_add(1, std::memory_order_relaxed);
+vitune_status RuntimeContext::refuse(const Plan& plan) noexcept {
+  plan.entry->misses.fetch_add(1, std::memory_order_relaxed);
   return fail(plan.status, plan.sentence);
 }
 
@@ -131,7 +131,7 @@ vitune_status RuntimeContext::call_in_capture(const Request& request, const Tens
                                               CuStreamTag* stream) {
   Entry* const entry = find_entry(request);
   const Plan* const plan = entry != nullptr ? entry->plan.load(std::memory_order_acquire) : nullptr;
-  if (plan != nullptr) return answer(*entry, *plan, tensors, stream);
+  if (plan != nullptr) return answer(*plan, tensors, stream);
   return fail(VITUNE_NOT_PREPARED, "the stream is being captured and nothing is loaded for '" +
                                        request.text +
                                        "': call vitune_prepare() before the capture");
@@ -153,7 +153,7 @@ vitune_status RuntimeContext::first_call(const vitune_attention_desc& desc, cons
   if (plan.status == VITUNE_OK) {
     if (const auto status = check_pointers(entry, tensors)) return status;
   }
-  const vitune_status status = answer(entry, plan, tensors, stream);
+  const vitune_status status = answer(plan, tensors, stream);
   // After the launch, so that the GPU does not wait for the disk.
   const bool is_stand_in = &plan == entry.stand_in.load(std::memory_order_relaxed);
   if (is_new && !is_stand_in && plan.outcome != LookupOutcome::kExact) note_first_miss(entry);

@@ -33,7 +33,7 @@ bool RuntimeContext::renew(Entry& entry, bool everything) {
   if (old == nullptr) return false;
   const bool served = old->status == VITUNE_OK;
   if (!everything && served && !old->provisional) return false;
-  std::unique_ptr<const Plan> fresh = resolver_->resolve(entry.problem);
+  std::unique_ptr<Plan> fresh = resolver_->resolve(entry.problem);
   // What works is not given up for a failure.
   if (served && fresh->status != VITUNE_OK) return false;
   const bool same_kernel = fresh->kernel == old->kernel && fresh->status == old->status;

@@ -41,14 +41,24 @@ struct Entry {
     return ready ? made : nullptr;
   }
   // Makes `made` the plan, of which it takes hold.
-  void take(std::unique_ptr<const Plan> made) {
-    plans.push_back(std::move(made));
-    plan.store(plans.back().get(), std::memory_order_release);
+  void take(std::unique_ptr<Plan> made) {
+    plan.store(keep(std::move(made)), std::memory_order_release);
     tell_calls();
+  }
+  // Makes `made` the stand-in, of which it takes hold.
+  void take_stand_in(std::unique_ptr<Plan> made) {
+    stand_in.store(keep(std::move(made)), std::memory_order_release);
   }
   // Lets the look-ups see ready_plan(). Calls whose plan was taken back go by the entry again.
   void tell_calls() const {
     for (PreparedCall* call : calls) call->plan.store(ready_plan(), std::memory_order_release);
+  }
+
+ private:
+  const Plan* keep(std::unique_ptr<Plan> made) {
+    made->entry = this;
+    plans.push_back(std::move(made));
+    return plans.back().get();
   }
 };
 

@@ -1,12 +1,26 @@
 // runtime/kernel_table.cpp -- The lock-free table of prepared calls.
 #include "runtime/kernel_table.h"
 
+#include <algorithm>
+#include <iterator>
 #include <new>
+#include <utility>
 
 namespace vitune {
 namespace {
 
-constexpr std::uint64_t kTag = 0xffffffff00000000;
+// The bits of a cell that hold part of the hash. An address has none of them: 48 bits reach all
+// memory that a process is given unless it asks for more.
+constexpr std::uint64_t kTag = 0xffff000000000000;
+constexpr std::size_t kFirstBlock = 64;
+
+std::uint64_t address_of(const PreparedCall* call) noexcept {
+  return reinterpret_cast<std::uintptr_t>(call);
+}
+
+PreparedCall* call_of(std::uint64_t cell) noexcept {
+  return reinterpret_cast<PreparedCall*>(static_cast<std::uintptr_t>(cell & ~kTag));
+}
 
 }  // namespace
 
@@ -16,46 +30,54 @@ KernelTable::KernelTable(std::size_t capacity) {
 }
 
 PreparedCall* KernelTable::find(const PlanKey& key) const noexcept {
-  const std::uint64_t hash = key.hash();
   const Cells& table = *current_.load(std::memory_order_acquire);
   // Ends at an empty cell, of which there is always one: at most half are taken.
-  for (std::size_t at = hash & table.mask;; at = (at + 1) & table.mask) {
+  for (std::size_t at = key.hash & table.mask;; at = (at + 1) & table.mask) {
     const std::uint64_t cell = table.cells[at].load(std::memory_order_acquire);
     if (cell == 0) return nullptr;
-    if (((cell ^ hash) & kTag) != 0) continue;
-    PreparedCall& found = call(static_cast<std::uint32_t>(cell));
+    if (((cell ^ key.hash) & kTag) != 0) continue;
+    PreparedCall* const found = call_of(cell);
     // Whoever asks goes on with the plan: it comes while the key is compared.
-    __builtin_prefetch(found.plan.load(std::memory_order_relaxed));
-    if (found.is_of(key)) return &found;
+    __builtin_prefetch(found->plan.load(std::memory_order_relaxed));
+    if (found->is_of(key)) return found;
   }
 }
 
-void KernelTable::publish(Cells& table, std::uint32_t number) const {
-  const PreparedCall& added = call(number);
-  const std::uint64_t hash = PlanKey::hash(added.plain, added.rest.get());
-  std::size_t at = hash & table.mask;
-  while (table.cells[at].load(std::memory_order_relaxed) != 0) at = (at + 1) & table.mask;
-  table.cells[at].store((hash & kTag) | number, std::memory_order_release);
+void KernelTable::publish(Cells& cells, const Known& known) {
+  std::size_t at = known.hash & cells.mask;
+  while (cells.cells[at].load(std::memory_order_relaxed) != 0) at = (at + 1) & cells.mask;
+  cells.cells[at].store(address_of(known.call) | (known.hash & kTag), std::memory_order_release);
 }
 
-PreparedCall& KernelTable::insert(const PlanKey& key, Entry* entry, const Plan* plan) {
-  const std::uint32_t number = kFirst + size_;
-  if (number < kFirst) throw std::bad_alloc();  // four thousand million problems
-  if ((std::size_t{size_} + 1) * 2 > all_.back()->mask + 1) {
+// Blocks double in size, so that calls lie side by side.
+PreparedCall& KernelTable::new_call() {
+  if (free_ == 0) {
+    const std::size_t size = std::max(kFirstBlock, calls_.size());
+    auto block = std::make_unique<PreparedCall[]>(size);
+    if ((address_of(block.get() + size) & kTag) != 0) throw std::bad_alloc();
+    blocks_.push_back(std::move(block));
+    free_ = size;
+  }
+  return blocks_.back()[--free_];
+}
+
+PreparedCall& KernelTable::insert(const PlanKey& key, const Plan* plan) {
+  if ((calls_.size() + 1) * 2 > all_.back()->mask + 1) {
     all_.push_back(std::make_unique<Cells>((all_.back()->mask + 1) * 2));
-    for (std::uint32_t i = kFirst; i < number; ++i) publish(*all_.back(), i);
+    for (const Known& known : calls_) publish(*all_.back(), known);
     current_.store(all_.back().get(), std::memory_order_release);
   }
-  Segment& segment =
-      segments_[static_cast<std::size_t>(std::bit_width(number) - std::bit_width(kFirst))];
-  if (!segment) segment = std::make_unique<PreparedCall[]>(std::bit_floor(number));
-  PreparedCall& added = call(number);
-  added.plain = key.plain;
-  if (key.plain.has_rest()) added.rest = std::make_unique<const PlanKey::Rest>(key.rest);
-  added.entry = entry;
+  if (key.has_rest()) rests_.push_back(std::make_unique<const PlanKey::Rest>(key.rest));
+  PreparedCall& added = new_call();
+  std::copy(std::begin(key.words), std::end(key.words), added.words);
+  if (key.has_rest()) {
+    added.rest = rests_.back().get();
+  } else {
+    added.scale = key.scale;
+  }
   added.plan.store(plan, std::memory_order_relaxed);
-  ++size_;
-  publish(*all_.back(), number);
+  calls_.push_back({&added, key.hash});
+  publish(*all_.back(), calls_.back());
   return added;
 }
 

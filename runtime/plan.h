@@ -25,6 +25,8 @@ struct LoadedKernel {
   bool compiled = false;  // by this process
 };
 
+struct Entry;
+
 struct alignas(64) Plan {
   // What a call of the problem gives. Unless VITUNE_OK there is no kernel, and `sentence` says why;
   // the footprint is that of the problem in any case.
@@ -35,6 +37,7 @@ struct alignas(64) Plan {
   AttentionParams params{};  // its pointers are null
   Footprint footprint;
   std::string sentence;
+  Entry* entry = nullptr;  // the problem's, which sets it
 
   // For vitune_query().
   Choice choice;

@@ -1,7 +1,11 @@
 // runtime/plan_key.cpp -- From a description to its key.
 #include "runtime/plan_key.h"
 
+#include <xxhash.h>
+
 #include <bit>
+#include <iterator>
+#include <utility>
 
 namespace vitune {
 namespace {
@@ -40,46 +44,40 @@ class Packer {
   std::uint64_t all_ = 0;
 };
 
-// Gives the upper halves that have no place in `key`, or-ed together.
-std::uint64_t set_sizes(PlanKey::Plain& key, const vitune_attention_desc& desc) noexcept {
-  Packer packer;
-  key.words[1] = packer.pair(desc.batch, desc.heads);
-  key.words[2] = packer.pair(kv_heads_of(desc), desc.nq);
-  key.words[3] = packer.pair(desc.nk, desc.d);
-  key.words[4] = desc.scale == 0 ? 0 : std::bit_cast<std::uint64_t>(desc.scale);
-  key.words[5] = packer.pair(desc.q.batch, desc.q.head);
-  key.words[6] = packer.pair(desc.q.row, desc.k.batch);
-  key.words[7] = packer.pair(desc.k.head, desc.k.row);
-  key.words[8] = packer.pair(desc.v.batch, desc.v.head);
-  key.words[9] = packer.pair(desc.v.row, desc.o.batch);
-  key.words[10] = packer.pair(desc.o.head, desc.o.row);
-  return packer.left_out();
+// Not zero if the numbers of k and v are others than those of q.
+std::uint64_t differences_of_k_and_v(const vitune_attention_desc& desc) noexcept {
+  const auto between = [](const vitune_strides& a, const vitune_strides& b) {
+    return (a.batch ^ b.batch) | (a.head ^ b.head) | (a.row ^ b.row);
+  };
+  return static_cast<std::uint64_t>(between(desc.q, desc.k) | between(desc.q, desc.v) |
+                                    (desc.heads ^ kv_heads_of(desc)));
 }
 
-// The same of bias and mask. Few problems have one, and all others leave `rest` as it is.
-std::uint64_t set_operands(PlanKey::Rest& rest, const vitune_attention_desc& desc) noexcept {
-  const bool has_bias = desc.bias_type != VITUNE_NONE, has_mask = desc.mask_type != VITUNE_NONE;
-  if (!has_bias && !has_mask) [[likely]]
-    return 0;
+// The upper halves of the numbers of k, v, bias and mask, or-ed together. `rest` is zero.
+std::uint64_t set_operands(PlanKey::Rest& rest, const vitune_attention_desc& desc,
+                           bool other) noexcept {
   Packer packer;
-  rest = {};
   rest.words[0] = packer.pair(batches_of(desc.bias_type, desc.bias_batches, desc.batch),
                               batches_of(desc.mask_type, desc.mask_batches, desc.batch));
-  if (has_bias) {
+  if (desc.bias_type != VITUNE_NONE) {
     rest.words[1] = packer.pair(desc.bias_strides[0], desc.bias_strides[1]);
     rest.words[2] = packer.pair(desc.bias_strides[2], desc.bias_strides[3]);
   }
-  if (has_mask) {
+  if (desc.mask_type != VITUNE_NONE) {
     rest.words[3] = packer.pair(desc.mask_strides[0], desc.mask_strides[1]);
     rest.words[4] = packer.pair(desc.mask_strides[2], desc.mask_strides[3]);
+  }
+  if (other) {
+    rest.words[5] = packer.pair(kv_heads_of(desc), desc.k.batch);
+    rest.words[6] = packer.pair(desc.k.head, desc.k.row);
+    rest.words[7] = packer.pair(desc.v.batch, desc.v.head);
+    rest.words[8] = packer.pair(desc.v.row, 0);
   }
   return packer.left_out();
 }
 
-// After set_operands().
 void set_upper_halves(PlanKey::Rest& rest, const vitune_attention_desc& d) noexcept {
   const bool has_bias = d.bias_type != VITUNE_NONE, has_mask = d.mask_type != VITUNE_NONE;
-  if (!has_bias && !has_mask) rest = {};
   const vitune_attention_desc none{};
   const auto& bias = has_bias ? d.bias_strides : none.bias_strides;
   const auto& mask = has_mask ? d.mask_strides : none.mask_strides;
@@ -113,8 +111,40 @@ void set_upper_halves(PlanKey::Rest& rest, const vitune_attention_desc& d) noexc
                                   mask[3]};
   Packer packer;
   for (std::size_t i = 0; i < std::size(numbers); i += 2) {
-    rest.words[5 + i / 2] = packer.pair(numbers[i] >> 32, numbers[i + 1] >> 32);
+    rest.words[9 + i / 2] = packer.pair(numbers[i] >> 32, numbers[i + 1] >> 32);
   }
+}
+
+// Sets the rest of a key whose words are set but for kWide, and moves the scale there.
+[[gnu::noinline]] void set_rest(PlanKey& key, const vitune_attention_desc& desc,
+                                std::uint64_t upper) noexcept {
+  key.rest = {};
+  upper |= set_operands(key.rest, desc, (key.words[0] & PlanKey::kOther) != 0);
+  if (upper != 0) {
+    key.words[0] |= PlanKey::kWide;
+    set_upper_halves(key.rest, desc);
+  }
+  key.rest.words[std::size(key.rest.words) - 1] = std::exchange(key.scale, 0);
+}
+
+// Dtype, types and alignments, each in its place, and the flags.
+std::int64_t codes_of(const vitune_attention_desc& desc, const Alignments& alignments,
+                      bool other) noexcept {
+  const auto code = [](std::int32_t known) { return static_cast<unsigned>(known); };
+  return code(desc.dtype) | (desc.causal != 0 ? PlanKey::kCausal : 0) |
+         (desc.lse != 0 ? PlanKey::kLse : 0) | (other ? PlanKey::kOther : 0) |
+         code(desc.bias_type) << PlanKey::kBiasShift | code(desc.mask_type) << PlanKey::kMaskShift |
+         code(alignments.tensors) << PlanKey::kTensorsShift |
+         code(alignments.bias) << PlanKey::kBiasAlignmentShift |
+         code(alignments.mask) << PlanKey::kMaskAlignmentShift;
+}
+
+std::uint64_t hash_of(const PlanKey& key) noexcept {
+  // The words and the scale lie side by side.
+  const std::uint64_t of_words = XXH3_64bits(&key, sizeof(key.words) + sizeof(key.scale));
+  if (!key.has_rest()) [[likely]]
+    return of_words;
+  return XXH3_64bits_withSeed(&key.rest, sizeof(key.rest), of_words);
 }
 
 }  // namespace
@@ -122,16 +152,18 @@ void set_upper_halves(PlanKey::Rest& rest, const vitune_attention_desc& d) noexc
 bool set_key(PlanKey& key, const vitune_attention_desc& desc,
              const Alignments& alignments) noexcept {
   if (!is_known(desc)) return false;
-  const std::uint64_t upper = set_sizes(key.plain, desc) | set_operands(key.rest, desc);
-  const auto code = [](std::int32_t known) { return static_cast<unsigned>(known); };
-  const unsigned low = code(desc.dtype) | code(desc.bias_type) << 16 | code(desc.mask_type) << 24 |
-                       (desc.causal != 0 ? PlanKey::kCausal : 0) |
-                       (desc.lse != 0 ? PlanKey::kLse : 0) | (upper != 0 ? PlanKey::kWide : 0);
-  const unsigned high =
-      alignments.tensors | code(alignments.bias) << 8 | code(alignments.mask) << 16;
-  key.plain.words[0] = low | std::uint64_t{high} << 32;
-  if (upper != 0) [[unlikely]]
-    set_upper_halves(key.rest, desc);
+  const bool other = differences_of_k_and_v(desc) != 0;
+  Packer packer;
+  key.words[0] = packer.pair(codes_of(desc, alignments, other), desc.batch);
+  key.words[1] = packer.pair(desc.heads, desc.d);
+  key.words[2] = packer.pair(desc.nq, desc.nk);
+  key.words[3] = packer.pair(desc.q.batch, desc.q.head);
+  key.words[4] = packer.pair(desc.q.row, desc.o.batch);
+  key.words[5] = packer.pair(desc.o.head, desc.o.row);
+  key.scale = desc.scale == 0 ? 0 : std::bit_cast<std::uint64_t>(desc.scale);
+  if (key.has_rest() || packer.left_out() != 0) [[unlikely]]
+    set_rest(key, desc, packer.left_out());
+  key.hash = hash_of(key);
   return true;
 }
 

@@ -2,11 +2,8 @@
 // matter.
 #pragma once
 
-#include <xxhash.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 
 #include "vitune/vitune.h"
@@ -23,52 +20,48 @@ struct Alignments {
 // Every field of the description that decides about a kernel and its launch, without the fields
 // that belong to one call only (sizes of buffers), with the defaults filled in.
 //
-// Sizes and strides are stored as the lower halves of their 64 bits, since almost none needs more:
-// so what a look-up reads of a key without bias and mask is 88 bytes. The rest holds the fields of
-// bias and mask and, if any upper half is not zero, all of those: two descriptions that differ at
-// all never have the same key. All is whole words, each stored once, so that the look-up that
-// follows at once need not wait for the stores.
+// Of most problems seven words say all: sizes and strides fit in 32 bits, k and v lie as q does,
+// there is neither bias nor mask. Such a key and what it leads to share one cache line. The rest
+// holds all else of the others; what tells whether there is a rest is among the seven words. Two
+// descriptions that differ at all never have the same key. All is whole words, each stored once, so
+// that the look-up that follows at once need not wait for the stores.
 struct PlanKey {
-  struct Plain {
-    // 0: the enumerators, flags and alignments, a byte each. 1 to 3: batch, heads; kv_heads, nq;
-    // nk, d. 4: the bits of the scale, 0 for the default. 5 to 10: batch, head and row strides of
-    // q, k, v and o, two in a word.
-    std::uint64_t words[11];
+  // Of the first word: dtype, flags, types and alignments. kOther: kv_heads is not heads, or k or v
+  // has other strides than q. kWide: a number does not fit in 32 bits.
+  static constexpr unsigned kCausal = 1 << 4, kLse = 2 << 4, kOther = 4 << 4, kWide = 8 << 4;
+  static constexpr unsigned kBiasShift = 8, kMaskShift = 12;  // a hexadecimal digit each
+  static constexpr unsigned kTensorsShift = 16, kBiasAlignmentShift = 21, kMaskAlignmentShift = 26;
+  static constexpr std::uint64_t kRestMask = 0xff00U | kOther | kWide;
 
-    // What tells whether there is a rest is among the words that are always compared.
-    bool has_rest() const noexcept { return (words[0] & kRestMask) != 0; }
-  };
+  static constexpr std::size_t kWords = 6;
   struct Rest {
-    // Two in a word: 0: batch entries of bias, mask. 1, 2: strides of bias. 3, 4: of mask. 5 to 18:
-    // of kWide keys all upper halves in the order above, of others 0.
-    std::uint64_t words[19];
+    // Two in a word: 0: batch entries of bias, mask. 1, 2: strides of bias. 3, 4: of mask. 5 to 8:
+    // of kOther keys kv_heads, batch, head and row strides of k and v, else 0. 9 to 22: of kWide
+    // keys all upper halves, else 0. The last: the bits of the scale.
+    std::uint64_t words[24];
   };
-  // Of the first word: dtype, flags, bias type, mask type; then the alignments.
-  static constexpr unsigned kCausal = 1 << 8, kLse = 2 << 8, kWide = 4 << 8;
-  static constexpr std::uint64_t kRestMask = 0xffff0000U | kWide;
 
-  Plain plain;
-  Rest rest;  // of no meaning without plain.has_rest()
+  // Two in a word: codes, batch; heads, d; nq, nk; then batch, head and row strides of q and of o.
+  std::uint64_t words[kWords];
+  std::uint64_t scale;  // its bits; 0 for the default, and if there is a rest, which then has it
+  std::uint64_t hash;   // of all that the key has
+  Rest rest;            // of no meaning without has_rest()
 
+  bool has_rest() const noexcept { return (words[0] & kRestMask) != 0; }
   bool operator==(const PlanKey& other) const noexcept {
-    return equal(plain, other.plain) && (!plain.has_rest() || equal(rest, other.rest));
+    return equal(words, other.words) && scale == other.scale &&
+           (!has_rest() || equal(rest.words, other.rest.words));
   }
-  std::uint64_t hash() const noexcept { return hash(plain, &rest); }
-  // The hash of a key that is stored in parts; `rest` is read only if plain.has_rest().
-  static std::uint64_t hash(const Plain& plain, const Rest* rest) noexcept {
-    const std::uint64_t of_plain = XXH3_64bits(&plain, sizeof(Plain));
-    return plain.has_rest() ? XXH3_64bits_withSeed(rest, sizeof(Rest), of_plain) : of_plain;
-  }
-  template <typename Part>
-  static bool equal(const Part& a, const Part& b) noexcept {
+  template <std::size_t kCount>
+  static bool equal(const std::uint64_t (&a)[kCount], const std::uint64_t (&b)[kCount]) noexcept {
     std::uint64_t differences = 0;
-    for (std::size_t i = 0; i < std::size(a.words); ++i) differences |= a.words[i] ^ b.words[i];
+    for (std::size_t i = 0; i < kCount; ++i) differences |= a[i] ^ b[i];
     return differences == 0;
   }
 };
 
 // Makes `key` that of calls with pointers of these alignments. Its rest is set only if it has one:
-// clearing 152 bytes takes longer than all else here. False if an enumerator is unknown or dv is
+// clearing 192 bytes takes longer than all else here. False if an enumerator is unknown or dv is
 // not d: then problem_from() says which.
 bool set_key(PlanKey& key, const vitune_attention_desc& desc,
              const Alignments& alignments) noexcept;

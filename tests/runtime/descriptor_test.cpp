@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "generator/attention/facts.h"
@@ -108,48 +110,86 @@ TEST(Descriptor, WhatCannotMatterIsNotInTheKey) {
   EXPECT_FALSE(key_of(unscaled, widest(desc)) == key_of(other, widest(desc)));
 }
 
-// Sizes and strides are stored in halves.
+// Sizes and strides are stored in halves, and those of k and v only if they are unlike those of q.
 TEST(Descriptor, EveryBitOfEverySizeAndStrideIsInTheKey) {
-  vitune_attention_desc desc =
-      description_of(AttentionProblem::parse("bf16 b=2 h=4 n=200 d=64 bias=bf16:1x4x200x200"));
-  desc.mask_type = VITUNE_BOOL;
-  const auto key = key_of(desc, widest(desc));
-  std::vector<std::int64_t*> fields = {&desc.batch, &desc.heads,        &desc.kv_heads,    &desc.nq,
-                                       &desc.nk,    &desc.bias_batches, &desc.mask_batches};
-  for (vitune_strides* s : {&desc.q, &desc.k, &desc.v, &desc.o}) {
-    fields.insert(fields.end(), {&s->batch, &s->head, &s->row});
-  }
-  for (std::int64_t& stride : desc.bias_strides) fields.push_back(&stride);
-  for (std::int64_t& stride : desc.mask_strides) fields.push_back(&stride);
-  desc.dv = 0;  // it follows d
-  fields.push_back(&desc.d);
-  std::vector<PlanKey> seen = {key.value()};
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    for (const int bit : {0, 31, 32, 63}) {
-      const auto flip = [&] { *fields[i] ^= static_cast<std::int64_t>(std::uint64_t{1} << bit); };
-      flip();
-      const PlanKey other = key_of(desc, widest(desc)).value();
-      for (const PlanKey& one : seen) {
-        EXPECT_FALSE(one == other) << "field " << i << ", bit " << bit;
-        EXPECT_NE(one.hash(), other.hash()) << "field " << i << ", bit " << bit;
-      }
-      seen.push_back(other);
-      flip();
+  for (const char* text :
+       {"bf16 b=2 h=4 n=200 d=64", "bf16 b=2 h=4 hkv=2 n=200 d=64",
+        "bf16 b=2 h=4 n=200 d=64 layout=packed", "bf16 b=2 h=4 n=200 d=64 bias=bf16:1x4x200x200"}) {
+    vitune_attention_desc desc = description_of(AttentionProblem::parse(text));
+    std::vector<std::int64_t*> fields = {&desc.batch, &desc.heads, &desc.kv_heads, &desc.nq,
+                                         &desc.nk};
+    for (vitune_strides* s : {&desc.q, &desc.k, &desc.v, &desc.o}) {
+      fields.insert(fields.end(), {&s->batch, &s->head, &s->row});
     }
+    desc.dv = 0;  // it follows d
+    fields.push_back(&desc.d);
+    if (desc.bias_type != VITUNE_NONE) {
+      desc.mask_type = VITUNE_BOOL;
+      fields.insert(fields.end(), {&desc.bias_batches, &desc.mask_batches});
+      for (std::int64_t& stride : desc.bias_strides) fields.push_back(&stride);
+      for (std::int64_t& stride : desc.mask_strides) fields.push_back(&stride);
+    }
+    const auto key = key_of(desc, widest(desc));
+    std::vector<PlanKey> seen = {key.value()};
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      for (const int bit : {0, 31, 32, 63}) {
+        const auto flip = [&] { *fields[i] ^= static_cast<std::int64_t>(std::uint64_t{1} << bit); };
+        flip();
+        const PlanKey other = key_of(desc, widest(desc)).value();
+        for (const PlanKey& one : seen) {
+          EXPECT_FALSE(one == other) << text << ", field " << i << ", bit " << bit;
+          EXPECT_NE(one.hash, other.hash) << text << ", field " << i << ", bit " << bit;
+        }
+        seen.push_back(other);
+        flip();
+      }
+    }
+    EXPECT_TRUE(key == key_of(desc, widest(desc))) << text;
   }
-  EXPECT_TRUE(key == key_of(desc, widest(desc)));
 }
 
-TEST(Descriptor, WithoutBiasAndMaskTheUpperHalvesAreInTheKeyToo) {
+// Codes, flags and alignments share a word.
+TEST(Descriptor, EveryCodeAndAlignmentIsInTheKey) {
+  std::vector<PlanKey> seen;
   vitune_attention_desc desc = description_of(AttentionProblem::parse("bf16 b=2 h=4 n=200 d=64"));
-  const PlanKey key = key_of(desc, widest(desc)).value();
-  for (std::int64_t* field : {&desc.batch, &desc.nk, &desc.q.batch, &desc.o.row}) {
-    *field ^= std::int64_t{1} << 32;
-    const PlanKey other = key_of(desc, widest(desc)).value();
-    EXPECT_FALSE(key == other);
-    EXPECT_NE(key.hash(), other.hash());
-    *field ^= std::int64_t{1} << 32;
+  for (desc.dtype = VITUNE_BF16; desc.dtype <= VITUNE_FP16; ++desc.dtype) {
+    for (const std::int32_t bias : {VITUNE_NONE, VITUNE_BF16, VITUNE_FP16, VITUNE_FP32}) {
+      for (const int rest : {0, 1, 2, 3, 4, 5, 6, 7}) {
+        desc.bias_type = bias;
+        desc.mask_type = (rest & 1) != 0 ? VITUNE_BOOL : VITUNE_NONE;
+        desc.causal = rest >> 1 & 1;
+        desc.lse = rest >> 2;
+        for (const std::uint8_t tensors : {2, 4, 8, 16}) {
+          seen.push_back(key_of(desc, {tensors, 0, 0}).value());
+          seen.push_back(key_of(desc, {tensors, 16, 0}).value());
+          seen.push_back(key_of(desc, {tensors, 2, 2}).value());
+          seen.push_back(key_of(desc, {tensors, 2, 1}).value());
+        }
+      }
+    }
   }
+  std::set<std::uint64_t> words;
+  for (const PlanKey& key : seen) words.insert(key.words[0]);
+  EXPECT_EQ(words.size(), seen.size());
+}
+
+// What decides how fast a look-up is: whether seven words say all.
+TEST(Descriptor, OnlyUnlikeStridesOperandsAndHugeNumbersNeedMoreThanALine) {
+  const auto has_rest = [](const vitune_attention_desc& desc) {
+    return key_of(desc, widest(desc)).value().has_rest();
+  };
+  const auto desc_of = [](const char* text) {
+    return description_of(AttentionProblem::parse(text));
+  };
+  EXPECT_FALSE(has_rest(desc_of("bf16 b=2 h=4 n=200 d=64 layout=packed")));
+  vitune_attention_desc desc = desc_of("fp16 b=2 h=4 n=200 d=64 causal scale=0.3 lse");
+  EXPECT_FALSE(has_rest(desc));
+  desc.kv_heads = 0;
+  EXPECT_FALSE(has_rest(desc));
+  desc.v.row += 8;
+  EXPECT_TRUE(has_rest(desc));
+  EXPECT_TRUE(has_rest(desc_of("bf16 b=2 h=4 hkv=2 n=200 d=64")));
+  EXPECT_TRUE(has_rest(desc_of("bf16 b=2 h=4 n=200 d=64 bias=bf16:1x4x200x200")));
 }
 
 struct SizeCase {
