@@ -14,10 +14,6 @@ namespace {
 constexpr std::uint64_t kTag = 0xffff000000000000;
 constexpr std::size_t kFirstBlock = 64;
 
-std::uint64_t address_of(const PreparedCall* call) noexcept {
-  return reinterpret_cast<std::uintptr_t>(call);
-}
-
 PreparedCall* call_of(std::uint64_t cell) noexcept {
   return reinterpret_cast<PreparedCall*>(static_cast<std::uintptr_t>(cell & ~kTag));
 }
@@ -46,19 +42,21 @@ PreparedCall* KernelTable::find(const PlanKey& key) const noexcept {
 void KernelTable::publish(Cells& cells, const Known& known) {
   std::size_t at = known.hash & cells.mask;
   while (cells.cells[at].load(std::memory_order_relaxed) != 0) at = (at + 1) & cells.mask;
-  cells.cells[at].store(address_of(known.call) | (known.hash & kTag), std::memory_order_release);
+  cells.cells[at].store(reinterpret_cast<std::uintptr_t>(known.call) | (known.hash & kTag),
+                        std::memory_order_release);
 }
 
 // Blocks double in size, so that calls lie side by side.
-PreparedCall& KernelTable::new_call() {
-  if (free_ == 0) {
-    const std::size_t size = std::max(kFirstBlock, calls_.size());
-    auto block = std::make_unique<PreparedCall[]>(size);
-    if ((address_of(block.get() + size) & kTag) != 0) throw std::bad_alloc();
+KernelTable::Line* KernelTable::new_lines(std::size_t count) {
+  if (block_used_ + count > block_size_) {
+    const std::size_t size = std::max(kFirstBlock, 2 * block_size_);
+    auto block = std::make_unique<Line[]>(size);
+    if ((reinterpret_cast<std::uintptr_t>(block.get() + size) & kTag) != 0) throw std::bad_alloc();
     blocks_.push_back(std::move(block));
-    free_ = size;
+    block_size_ = size;
+    block_used_ = 0;
   }
-  return blocks_.back()[--free_];
+  return blocks_.back().get() + std::exchange(block_used_, block_used_ + count);
 }
 
 PreparedCall& KernelTable::insert(const PlanKey& key, const Plan* plan) {
@@ -67,18 +65,14 @@ PreparedCall& KernelTable::insert(const PlanKey& key, const Plan* plan) {
     for (const Known& known : calls_) publish(*all_.back(), known);
     current_.store(all_.back().get(), std::memory_order_release);
   }
-  if (key.has_rest()) rests_.push_back(std::make_unique<const PlanKey::Rest>(key.rest));
-  PreparedCall& added = new_call();
-  std::copy(std::begin(key.words), std::end(key.words), added.words);
-  if (key.has_rest()) {
-    added.rest = rests_.back().get();
-  } else {
-    added.scale = key.scale;
-  }
-  added.plan.store(plan, std::memory_order_relaxed);
-  calls_.push_back({&added, key.hash});
+  Line* const lines = new_lines(1 + key.lines());
+  auto* const added = new (lines) PreparedCall;
+  std::copy(std::begin(key.words), std::end(key.words), added->words);
+  for (std::size_t i = 0; i < key.lines(); ++i) new (lines + 1 + i) PlanKey::Line(key.more[i]);
+  added->plan.store(plan, std::memory_order_relaxed);
+  calls_.push_back({added, key.hash});
   publish(*all_.back(), calls_.back());
-  return added;
+  return *added;
 }
 
 }  // namespace vitune

@@ -44,15 +44,18 @@ class KernelTable {
     std::uint64_t hash;
   };
 
-  PreparedCall& new_call();
+  // Memory for a call and the lines of its key, one cache line each.
+  struct alignas(PreparedCall) Line {
+    std::byte bytes[sizeof(PreparedCall)];
+  };
+  Line* new_lines(std::size_t count);
   static void publish(Cells& cells, const Known& known);
 
   std::atomic<const Cells*> current_;
   std::vector<std::unique_ptr<Cells>> all_;  // the last one is current
   std::vector<Known> calls_;
-  std::vector<std::unique_ptr<PreparedCall[]>> blocks_;
-  std::size_t free_ = 0;  // of the last block
-  std::vector<std::unique_ptr<const PlanKey::Rest>> rests_;
+  std::vector<std::unique_ptr<Line[]>> blocks_;
+  std::size_t block_size_ = 0, block_used_ = 0;  // lines of the last block
 };
 
 }  // namespace vitune

@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <iterator>
-#include <utility>
 
 namespace vitune {
 namespace {
@@ -53,30 +52,30 @@ std::uint64_t differences_of_k_and_v(const vitune_attention_desc& desc) noexcept
                                     (desc.heads ^ kv_heads_of(desc)));
 }
 
-// The upper halves of the numbers of k, v, bias and mask, or-ed together. `rest` is zero.
-std::uint64_t set_operands(PlanKey::Rest& rest, const vitune_attention_desc& desc,
-                           bool other) noexcept {
-  Packer packer;
-  rest.words[0] = packer.pair(batches_of(desc.bias_type, desc.bias_batches, desc.batch),
-                              batches_of(desc.mask_type, desc.mask_batches, desc.batch));
-  if (desc.bias_type != VITUNE_NONE) {
-    rest.words[1] = packer.pair(desc.bias_strides[0], desc.bias_strides[1]);
-    rest.words[2] = packer.pair(desc.bias_strides[2], desc.bias_strides[3]);
-  }
-  if (desc.mask_type != VITUNE_NONE) {
-    rest.words[3] = packer.pair(desc.mask_strides[0], desc.mask_strides[1]);
-    rest.words[4] = packer.pair(desc.mask_strides[2], desc.mask_strides[3]);
-  }
-  if (other) {
-    rest.words[5] = packer.pair(kv_heads_of(desc), desc.k.batch);
-    rest.words[6] = packer.pair(desc.k.head, desc.k.row);
-    rest.words[7] = packer.pair(desc.v.batch, desc.v.head);
-    rest.words[8] = packer.pair(desc.v.row, 0);
-  }
-  return packer.left_out();
+// Each word of a line is written once and alone: what reads it next need not wait.
+void set_k_and_v(PlanKey::Line& line, Packer& packer, const vitune_attention_desc& desc) noexcept {
+  line.words[0] = packer.pair(kv_heads_of(desc), desc.k.batch);
+  line.words[1] = packer.pair(desc.k.head, desc.k.row);
+  line.words[2] = packer.pair(desc.v.batch, desc.v.head);
+  line.words[3] = packer.pair(desc.v.row, 0);
+  for (std::size_t i = 4; i < std::size(line.words); ++i) line.words[i] = 0;
 }
 
-void set_upper_halves(PlanKey::Rest& rest, const vitune_attention_desc& d) noexcept {
+void set_operands(PlanKey::Line& line, Packer& packer, const vitune_attention_desc& desc) noexcept {
+  const bool has_bias = desc.bias_type != VITUNE_NONE, has_mask = desc.mask_type != VITUNE_NONE;
+  const auto& bias = desc.bias_strides;
+  const auto& mask = desc.mask_strides;
+  line.words[0] = packer.pair(batches_of(desc.bias_type, desc.bias_batches, desc.batch),
+                              batches_of(desc.mask_type, desc.mask_batches, desc.batch));
+  line.words[1] = has_bias ? packer.pair(bias[0], bias[1]) : 0;
+  line.words[2] = has_bias ? packer.pair(bias[2], bias[3]) : 0;
+  line.words[3] = has_mask ? packer.pair(mask[0], mask[1]) : 0;
+  line.words[4] = has_mask ? packer.pair(mask[2], mask[3]) : 0;
+  for (std::size_t i = 5; i < std::size(line.words); ++i) line.words[i] = 0;
+}
+
+// Of all numbers, into two lines.
+void set_upper_halves(PlanKey::Line* lines, const vitune_attention_desc& d) noexcept {
   const bool has_bias = d.bias_type != VITUNE_NONE, has_mask = d.mask_type != VITUNE_NONE;
   const vitune_attention_desc none{};
   const auto& bias = has_bias ? d.bias_strides : none.bias_strides;
@@ -110,21 +109,22 @@ void set_upper_halves(PlanKey::Rest& rest, const vitune_attention_desc& d) noexc
                                   mask[2],
                                   mask[3]};
   Packer packer;
+  lines[0] = lines[1] = {};
   for (std::size_t i = 0; i < std::size(numbers); i += 2) {
-    rest.words[9 + i / 2] = packer.pair(numbers[i] >> 32, numbers[i + 1] >> 32);
+    lines[i / 16].words[i / 2 % 8] = packer.pair(numbers[i] >> 32, numbers[i + 1] >> 32);
   }
 }
 
-// Sets the rest of a key whose words are set but for kWide, and moves the scale there.
-[[gnu::noinline]] void set_rest(PlanKey& key, const vitune_attention_desc& desc,
-                                std::uint64_t upper) noexcept {
-  key.rest = {};
-  upper |= set_operands(key.rest, desc, (key.words[0] & PlanKey::kOther) != 0);
-  if (upper != 0) {
-    key.words[0] |= PlanKey::kWide;
-    set_upper_halves(key.rest, desc);
-  }
-  key.rest.words[std::size(key.rest.words) - 1] = std::exchange(key.scale, 0);
+// Sets the lines of a key whose words are set but for kWide. `upper`: what the words leave out.
+void set_more(PlanKey& key, const vitune_attention_desc& desc, std::uint64_t upper) noexcept {
+  Packer packer;
+  PlanKey::Line* line = key.more;
+  if ((key.words[0] & PlanKey::kOther) != 0) set_k_and_v(*line++, packer, desc);
+  if ((key.words[0] & PlanKey::kOperands) != 0) set_operands(*line++, packer, desc);
+  if ((upper | packer.left_out()) == 0) [[likely]]
+    return;
+  key.words[0] |= PlanKey::kWide;
+  set_upper_halves(line, desc);
 }
 
 // Dtype, types and alignments, each in its place, and the flags.
@@ -140,11 +140,12 @@ std::int64_t codes_of(const vitune_attention_desc& desc, const Alignments& align
 }
 
 std::uint64_t hash_of(const PlanKey& key) noexcept {
-  // The words and the scale lie side by side.
-  const std::uint64_t of_words = XXH3_64bits(&key, sizeof(key.words) + sizeof(key.scale));
-  if (!key.has_rest()) [[likely]]
-    return of_words;
-  return XXH3_64bits_withSeed(&key.rest, sizeof(key.rest), of_words);
+  std::uint64_t hash = XXH3_64bits(key.words, sizeof(key.words));
+  // The place of a line is its seed, so that they need not wait for each other.
+  for (std::size_t i = 0; i < key.lines(); ++i) {
+    hash += XXH3_64bits_withSeed(&key.more[i], sizeof(key.more[i]), i + 1);
+  }
+  return hash;
 }
 
 }  // namespace
@@ -160,9 +161,9 @@ bool set_key(PlanKey& key, const vitune_attention_desc& desc,
   key.words[3] = packer.pair(desc.q.batch, desc.q.head);
   key.words[4] = packer.pair(desc.q.row, desc.o.batch);
   key.words[5] = packer.pair(desc.o.head, desc.o.row);
-  key.scale = desc.scale == 0 ? 0 : std::bit_cast<std::uint64_t>(desc.scale);
-  if (key.has_rest() || packer.left_out() != 0) [[unlikely]]
-    set_rest(key, desc, packer.left_out());
+  key.words[6] = desc.scale == 0 ? 0 : std::bit_cast<std::uint64_t>(desc.scale);
+  if ((key.words[0] & PlanKey::kMore) != 0 || packer.left_out() != 0) [[unlikely]]
+    set_more(key, desc, packer.left_out());
   key.hash = hash_of(key);
   return true;
 }

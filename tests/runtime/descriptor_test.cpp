@@ -159,7 +159,8 @@ TEST(Descriptor, EveryCodeAndAlignmentIsInTheKey) {
         desc.mask_type = (rest & 1) != 0 ? VITUNE_BOOL : VITUNE_NONE;
         desc.causal = rest >> 1 & 1;
         desc.lse = rest >> 2;
-        for (const std::uint8_t tensors : {2, 4, 8, 16}) {
+        for (const int least : {2, 4, 8, 16}) {
+          const auto tensors = static_cast<std::uint8_t>(least);
           seen.push_back(key_of(desc, {tensors, 0, 0}).value());
           seen.push_back(key_of(desc, {tensors, 16, 0}).value());
           seen.push_back(key_of(desc, {tensors, 2, 2}).value());
@@ -173,23 +174,26 @@ TEST(Descriptor, EveryCodeAndAlignmentIsInTheKey) {
   EXPECT_EQ(words.size(), seen.size());
 }
 
-// What decides how fast a look-up is: whether seven words say all.
-TEST(Descriptor, OnlyUnlikeStridesOperandsAndHugeNumbersNeedMoreThanALine) {
-  const auto has_rest = [](const vitune_attention_desc& desc) {
-    return key_of(desc, widest(desc)).value().has_rest();
+// What decides how fast a look-up is: how many lines there are to compare.
+TEST(Descriptor, OnlyUnlikeStridesOperandsAndHugeNumbersTakeLinesOfTheirOwn) {
+  const auto lines = [](const vitune_attention_desc& desc) {
+    return key_of(desc, widest(desc)).value().lines();
   };
   const auto desc_of = [](const char* text) {
     return description_of(AttentionProblem::parse(text));
   };
-  EXPECT_FALSE(has_rest(desc_of("bf16 b=2 h=4 n=200 d=64 layout=packed")));
+  EXPECT_EQ(lines(desc_of("bf16 b=2 h=4 n=200 d=64 layout=packed")), 0U);
   vitune_attention_desc desc = desc_of("fp16 b=2 h=4 n=200 d=64 causal scale=0.3 lse");
-  EXPECT_FALSE(has_rest(desc));
+  EXPECT_EQ(lines(desc), 0U);
   desc.kv_heads = 0;
-  EXPECT_FALSE(has_rest(desc));
+  EXPECT_EQ(lines(desc), 0U);
   desc.v.row += 8;
-  EXPECT_TRUE(has_rest(desc));
-  EXPECT_TRUE(has_rest(desc_of("bf16 b=2 h=4 hkv=2 n=200 d=64")));
-  EXPECT_TRUE(has_rest(desc_of("bf16 b=2 h=4 n=200 d=64 bias=bf16:1x4x200x200")));
+  EXPECT_EQ(lines(desc), 1U);
+  EXPECT_EQ(lines(desc_of("bf16 b=2 h=4 hkv=2 n=200 d=64")), 1U);
+  EXPECT_EQ(lines(desc_of("bf16 b=2 h=4 n=200 d=64 bias=bf16:1x4x200x200")), 1U);
+  desc = desc_of("bf16 b=2 h=4 n=200 d=64");
+  desc.q.batch = desc.k.batch = desc.v.batch = std::int64_t{1} << 32;
+  EXPECT_EQ(lines(desc), 2U);
 }
 
 struct SizeCase {

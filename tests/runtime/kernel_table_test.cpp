@@ -24,27 +24,26 @@ PlanKey key_number(std::int64_t number) {
   PlanKey key{};
   key.words[1] = static_cast<std::uint64_t>(number);
   key.words[2] = static_cast<std::uint64_t>(number * 7);
-  key.scale = 3;
+  key.words[6] = 3;
   set_hash(key, number);
   return key;
 }
 
-PlanKey operand_key(std::int64_t number) {
-  PlanKey key = key_number(number);
-  key.words[0] = VITUNE_FP16 << PlanKey::kBiasShift;
-  key.scale = 0;
-  key.rest.words[0] = static_cast<std::uint64_t>(number);
-  set_hash(key, number + (1 << 20));
+// With the lines that go with `flags`.
+PlanKey longer_key(std::int64_t number, unsigned flags) {
+  PlanKey key = key_number(0);
+  key.words[0] = flags;
+  for (std::size_t i = 0; i < key.lines(); ++i) {
+    key.more[i].words[i] = static_cast<std::uint64_t>(number);
+  }
+  set_hash(key, number + (std::int64_t{flags} << 20));
   return key;
 }
 
-// Of a description with a stride or a size of 2^32 or more, or with strides of k unlike those of q.
-PlanKey rest_key(std::int64_t number, unsigned flag) {
-  PlanKey key = operand_key(number);
-  key.words[0] = flag;
-  set_hash(key, number + (std::int64_t{flag} << 21));
-  return key;
-}
+// Of descriptions with a bias, with strides of k unlike those of q, with a size of 2^32 or more.
+constexpr unsigned kBias = VITUNE_FP16 << PlanKey::kBiasShift;
+constexpr std::array kFlags = {kBias, PlanKey::kOther, PlanKey::kWide, kBias | PlanKey::kOther,
+                               kBias | PlanKey::kOther | PlanKey::kWide};
 
 // Nothing reads through it.
 const Plan* plan_number(std::int64_t number) {
@@ -57,11 +56,12 @@ TEST(KernelTable, AnEmptyTableFindsNothing) {
   EXPECT_EQ(table.size(), 0U);
 }
 
-// With and without the rest of a key, which is left out of the look-up where there is none.
+// With and without the lines of a key, of which a look-up reads no more than there are.
 TEST(KernelTable, FindsEachOfManyKeysAfterGrowing) {
   const auto keys = [](std::int64_t i) {
-    return std::array{key_number(i), operand_key(i), rest_key(i, PlanKey::kWide),
-                      rest_key(i, PlanKey::kOther)};
+    std::vector<PlanKey> all = {key_number(i)};
+    for (const unsigned flags : kFlags) all.push_back(longer_key(i, flags));
+    return all;
   };
   KernelTable table(2);
   constexpr std::int64_t kEach = 3000;
@@ -78,7 +78,7 @@ TEST(KernelTable, FindsEachOfManyKeysAfterGrowing) {
     }
   }
   EXPECT_EQ(table.find(key_number(kEach)), nullptr);
-  EXPECT_EQ(table.size(), 4U * kEach);
+  EXPECT_EQ(table.size(), (1 + kFlags.size()) * kEach);
 }
 
 TEST(KernelTable, ACallWithoutAPlanIsFoundToo) {
@@ -97,21 +97,18 @@ TEST(KernelTable, ACallStaysWhereItIsWhileTheTableGrows) {
 
 // Of keys with the same hash none but the right one is found: the keys themselves are compared.
 TEST(KernelTable, AnySingleDifferentBitIsAnotherKeyWhateverItsHash) {
-  for (const PlanKey& key :
-       {key_number(3), operand_key(3), rest_key(3, PlanKey::kWide), rest_key(3, PlanKey::kOther)}) {
+  std::vector<PlanKey> keys = {key_number(3)};
+  for (const unsigned flags : kFlags) keys.push_back(longer_key(3, flags));
+  EXPECT_EQ(keys.back().lines(), PlanKey::kMostLines);
+  for (const PlanKey& key : keys) {
     KernelTable table;
     const PreparedCall& call = table.insert(key, plan_number(3));
     EXPECT_TRUE(call.is_of(key));
     EXPECT_EQ(table.find(key), &call);
-    for (std::size_t bit = 0; bit < 8 * sizeof(PlanKey); ++bit) {
+    const std::size_t end = offsetof(PlanKey, more) + key.lines() * sizeof(PlanKey::Line);
+    for (std::size_t bit = 0; bit < 8 * end; ++bit) {
       const std::size_t byte = bit / 8;
-      // A rest that is not there says nothing, and the hash stays as it is on purpose.
-      if (byte >= offsetof(PlanKey, rest) && !key.has_rest()) break;
-      if (byte >= offsetof(PlanKey, hash) && byte < offsetof(PlanKey, rest)) continue;
-      // The scale of a key with a rest is in there.
-      if (byte >= offsetof(PlanKey, scale) && byte < offsetof(PlanKey, hash) && key.has_rest()) {
-        continue;
-      }
+      if (byte >= offsetof(PlanKey, hash) && byte < offsetof(PlanKey, more)) continue;
       PlanKey other = key;
       reinterpret_cast<unsigned char*>(&other)[byte] ^= static_cast<unsigned char>(1 << bit % 8);
       EXPECT_EQ(table.find(other), nullptr) << "bit " << bit;
