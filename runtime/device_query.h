@@ -14,9 +14,9 @@ namespace vitune {
 // database takes to open.
 class DeviceQuery {
  public:
-  // Begins on a thread of its own, which is joined at the latest by the destructor. `driver` must
-  // outlive this.
+  // Begins on a thread of its own. `driver` must outlive this.
   DeviceQuery(const CudaDriver& driver, int ordinal);
+  // Joins the thread: to do so in answer() could mean to wait for a processor.
   ~DeviceQuery();
   DeviceQuery(const DeviceQuery&) = delete;
   DeviceQuery& operator=(const DeviceQuery&) = delete;
