@@ -17,6 +17,7 @@
 #include "benchmarks/dispatch_fixture.h"
 #include "core/cuda_driver_api.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/tensor_maps.h"
 #include "runtime/descriptor.h"
 #include "runtime/entry.h"
 #include "runtime/kernel_table.h"
@@ -130,6 +131,7 @@ struct Serving {
     CudaKernel kernel;
     LaunchShape shape;
     AttentionParams params;
+    AttentionTensorMaps maps;
   };
   BareLaunch bare_launch(int index) {
     const Attention attention = WinnerDatabase::problem(index);
@@ -142,7 +144,7 @@ struct Serving {
     CudaKernel kernel(*driver.cuda, binary.image, binary.entry);
     const auto shared = static_cast<std::uint32_t>(attention_shared_bytes(problem, config));
     kernel.reserve_shared(shared);
-    const int ctas = kernel.resident_ctas(attention_threads(config), shared);
+    const int ctas = kernel.resident_ctas(attention_threads(problem, config), shared);
     const AttentionTensors t = memory.tensors(attention);
     const auto address = [](const void* data) { return reinterpret_cast<CuPointer>(data); };
     AttentionPointers pointers;
@@ -150,8 +152,11 @@ struct Serving {
     pointers.k = address(t.k.data());
     pointers.v = address(t.v.data());
     pointers.o = address(t.out.data());
-    return {kernel, attention_launch_shape(problem, config, driver.device, ctas),
-            attention_params(problem, config, pointers)};
+    const AttentionParams params = attention_params(problem, config, pointers);
+    const bool mapped = reads_tensor_maps(config);
+    return {
+        kernel, attention_launch_shape(problem, config, driver.device, ctas), params,
+        mapped ? encode_tensor_maps(*driver.cuda, problem, config, params) : AttentionTensorMaps{}};
   }
 };
 
@@ -191,7 +196,8 @@ void time_against_launch(benchmark::State& state) {
   for (auto _ : state) {
     for (int round = 0; round < 200; ++round) {
       launches.push_back(group_ns(s, [&] {
-        failures += bare.kernel.try_launch(bare.shape, &bare.params, s.stream.get()) != 0;
+        failures +=
+            bare.kernel.try_launch(bare.shape, &bare.params, s.stream.get(), &bare.maps) != 0;
       }));
       calls.push_back(group_ns(s, [&] {
         failures += s.context.try_forward(attention, tensors, s.stream.get()) != VITUNE_OK;

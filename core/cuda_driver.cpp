@@ -92,6 +92,8 @@ void resolve_module_functions(void* library, DriverApi& api) {
   resolve(library, "cuFuncSetAttribute", api.func_set_attribute);
   resolve(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", api.occupancy_max_active_blocks);
   resolve(library, "cuLaunchKernel", api.launch_kernel);
+  resolve(library, "cuTensorMapEncodeTiled", api.tensor_map_encode_tiled);
+  resolve(library, "cuTensorMapReplaceAddress", api.tensor_map_replace_address);
 }
 
 // "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"

@@ -169,13 +169,15 @@ class CudaKernel {
   int registers() const;
   // Bytes of local memory per thread: spills and stack.
   int local_bytes() const;
+  const CudaDriver& driver() const { return *driver_; }
   // CTAs that fit on one SM, as the driver counts them; `shared_bytes` is the dynamic part.
   int resident_ctas(int threads, std::uint32_t shared_bytes) const;
   // `params` is the kernel's only parameter, passed by value.
   void launch(const LaunchShape& shape, const void* params, const CudaStream& stream) const;
-  // The same on a stream of the caller's, without a check: for calls that must not throw.
-  CuResult try_launch(const LaunchShape& shape, const void* params,
-                      CuStreamTag* stream) const noexcept;
+  // The same on a stream of the caller's, without a check: for calls that must not throw. `second`
+  // is the second parameter of kernels that have one.
+  CuResult try_launch(const LaunchShape& shape, const void* params, CuStreamTag* stream,
+                      const void* second = nullptr) const noexcept;
   // One pointer per parameter of the kernel, each to a value of that parameter's type.
   void launch(const LaunchShape& shape, std::span<const void* const> arguments,
               const CudaStream& stream) const;

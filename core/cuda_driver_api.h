@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/cuda_driver.h"
 
@@ -57,6 +58,17 @@ inline constexpr int kCuSharedMemoryCarveoutMaxShared = 100;  // percent
 struct CuUuid {
   char bytes[16];
 };
+
+// As CUtensorMap, with the values of its enumerations that are used.
+struct alignas(128) CuTensorMap {
+  std::uint64_t opaque[16];
+};
+inline constexpr int kCuTensorMapFloat16 = 6;
+inline constexpr int kCuTensorMapInterleaveNone = 0;
+inline constexpr int kCuTensorMapSwizzle32 = 1, kCuTensorMapSwizzle64 = 2,
+                     kCuTensorMapSwizzle128 = 3;
+inline constexpr int kCuTensorMapL2Promotion128 = 2;
+inline constexpr int kCuTensorMapFillZeros = 0;
 
 struct DriverApi {
   CuResult (*init)(unsigned flags);
@@ -116,6 +128,13 @@ struct DriverApi {
                             unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                             unsigned shared_bytes, CuStreamTag* stream, void** parameters,
                             void** extra);
+
+  CuResult (*tensor_map_encode_tiled)(CuTensorMap* map, int type, std::uint32_t rank, void* address,
+                                      const std::uint64_t* extents,
+                                      const std::uint64_t* byte_strides, const std::uint32_t* box,
+                                      const std::uint32_t* element_strides, int interleave,
+                                      int swizzle, int l2_promotion, int fill);
+  CuResult (*tensor_map_replace_address)(CuTensorMap* map, void* address);
 
   CuResult (*graph_instantiate)(CuGraphExecTag** exec, CuGraphTag* graph, unsigned long long flags);
   CuResult (*graph_launch)(CuGraphExecTag* exec, CuStreamTag* stream);

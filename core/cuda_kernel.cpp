@@ -64,10 +64,11 @@ int CudaKernel::resident_ctas(int threads, std::uint32_t shared_bytes) const {
   return ctas;
 }
 
-CuResult CudaKernel::try_launch(const LaunchShape& shape, const void* params,
-                                CuStreamTag* stream) const noexcept {
-  // The driver reads the parameters during the call but declares them writable.
-  void* parameters[] = {const_cast<void*>(params)};
+CuResult CudaKernel::try_launch(const LaunchShape& shape, const void* params, CuStreamTag* stream,
+                                const void* second) const noexcept {
+  // The driver reads as many parameters as the kernel has during the call but declares them
+  // writable.
+  void* parameters[] = {const_cast<void*>(params), const_cast<void*>(second)};
   return driver_->api().launch_kernel(function_, shape.grid[0], shape.grid[1], shape.grid[2],
                                       shape.block[0], shape.block[1], shape.block[2],
                                       shape.shared_bytes, stream, parameters, nullptr);

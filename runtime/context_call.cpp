@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "generator/attention/tensor_maps.h"
 #include "runtime/call_check.h"
 #include "runtime/context.h"
 #include "runtime/last_error.h"
@@ -90,7 +91,15 @@ vitune_status RuntimeContext::launch(const Plan& plan, const Tensors& tensors,
   if (current.result() != kCuSuccess) [[unlikely]] {
     return fail_with_driver(primary_.driver(), current.result(), current.call());
   }
-  const CuResult result = plan.kernel->kernel.try_launch(plan.shape, &params, stream);
+  const CudaKernel& kernel = plan.kernel->kernel;
+  CuResult result = kCuSuccess;
+  if (plan.has_maps) {
+    AttentionTensorMaps maps = plan.maps;
+    result = replace_addresses(primary_.driver(), params, maps);
+    if (result == kCuSuccess) result = kernel.try_launch(plan.shape, &params, stream, &maps);
+  } else {
+    result = kernel.try_launch(plan.shape, &params, stream);
+  }
   if (result != kCuSuccess) [[unlikely]] {
     return fail_with_driver(primary_.driver(), result, "cuLaunchKernel of attention");
   }

@@ -214,11 +214,11 @@ void Loader::load(Slot& slot, const AttentionProblem& problem, const Config& con
                                                  "are the most",
                                                  local, kMaxLocalBytes));
   }
-  const int ctas = kernel.resident_ctas(attention_threads(config), shared);
+  const int ctas = kernel.resident_ctas(attention_threads(problem, config), shared);
   if (ctas < 1) {
     throw Error(ErrorCode::kFailure,
                 fmt::format("{} threads with {} bytes of shared memory do not fit on an SM",
-                            attention_threads(config), shared));
+                            attention_threads(problem, config), shared));
   }
   slot.kernel = std::make_shared<const LoadedKernel>(
       LoadedKernel{std::move(kernel), binary.kernel_key, ctas, compiled_now});

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "generator/attention/tensor_maps.h"
+
 namespace vitune {
 
 double Plan::call_us(Objective objective) const {
@@ -16,6 +18,10 @@ std::unique_ptr<Plan> make_plan(const AttentionProblem& problem, const DeviceInf
   plan->outcome = choice.outcome;
   plan->shape = attention_launch_shape(problem, choice.config, device, kernel->resident_ctas);
   plan->params = attention_params(problem, choice.config, AttentionPointers{});
+  plan->has_maps = reads_tensor_maps(choice.config);
+  if (plan->has_maps) {
+    plan->maps = encode_tensor_maps(kernel->kernel.driver(), problem, choice.config, plan->params);
+  }
   plan->footprint = footprint_of(problem);
   plan->kernel = std::move(kernel);
   plan->choice = std::move(choice);

@@ -35,6 +35,8 @@ struct alignas(64) Plan {
   std::shared_ptr<const LoadedKernel> kernel;
   LaunchShape shape;
   AttentionParams params{};  // its pointers are null
+  bool has_maps = false;     // whether the kernel reads tensor maps
+  AttentionTensorMaps maps{};
   Footprint footprint;
   std::string sentence;
   Entry* entry = nullptr;  // the problem's, which sets it

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "core/error.h"
+#include "generator/attention/tensor_maps.h"
 #include "tuner/edge_shapes.h"
 
 namespace vitune {
@@ -88,9 +89,17 @@ PreparedLaunch::PreparedLaunch(const CudaKernel& kernel, const AttentionProblem&
     : kernel_(&kernel) {
   const auto shared = static_cast<std::uint32_t>(attention_shared_bytes(problem, config));
   kernel.reserve_shared(shared);
-  const int resident = kernel.resident_ctas(attention_threads(config), shared);
+  const int resident = kernel.resident_ctas(attention_threads(problem, config), shared);
   shape_ = attention_launch_shape(problem, config, device, resident);
   params_ = attention_params(problem, config, pointers);
+  if (reads_tensor_maps(config)) {
+    maps_ = encode_tensor_maps(kernel.driver(), problem, config, params_);
+  }
+}
+
+void PreparedLaunch::operator()(const CudaStream& stream) const {
+  kernel_->driver().check(kernel_->try_launch(shape_, &params_, stream.get(), &maps_),
+                          "cuLaunchKernel");
 }
 
 Verifier::Verifier(const GpuTools& tools, const AttentionProblem& problem)

@@ -38,12 +38,13 @@ class PreparedLaunch {
   // Throws CudaError if the kernel cannot have the shared memory it needs.
   PreparedLaunch(const CudaKernel& kernel, const AttentionProblem& problem, const Config& config,
                  const DeviceInfo& device, const AttentionPointers& pointers);
-  void operator()(const CudaStream& stream) const { kernel_->launch(shape_, &params_, stream); }
+  void operator()(const CudaStream& stream) const;
 
  private:
   const CudaKernel* kernel_;
   LaunchShape shape_;
   AttentionParams params_;
+  AttentionTensorMaps maps_{};
 };
 
 struct Verdict {

@@ -20,7 +20,8 @@ Config streaming(std::int64_t warps, std::int64_t row_tiles, std::int64_t block_
           {"kRowTiles", row_tiles}, {"kBlockN", block_n}, {"kStages", stages},
           {"kQueryInRegisters", 1}, {"kHeadsPerCta", 1},  {"kRowSplit", 1},
           {"kMinCtas", 1},          {"kPersistent", 0},   {"kBiasInRegisters", 0},
-          {"kSwizzle", 0},          {"kProducer", 0},     {"kValuesFirst", 0}};
+          {"kSwizzle", 0},          {"kProducer", 0},     {"kValuesFirst", 0},
+          {"kSpareRows", 0}};
 }
 
 Config resident(std::int64_t warps, std::int64_t block_n, std::int64_t row_split) {
@@ -48,6 +49,42 @@ Config pipelined(const AttentionProblem& problem, std::int64_t warps, std::int64
   return config;
 }
 
+// Warpgroups whose tiles come by tensor maps, and one more for the rows beyond a multiple of 64
+// where they are few.
+Config mapped(const AttentionProblem& problem, std::int64_t warps, std::int64_t block_n,
+              std::int64_t stages) {
+  Config config = pipelined(problem, warps, block_n, stages);
+  config.set("kProducer", 2);
+  const std::int64_t rest = problem.nq % 64;
+  config.set("kSpareRows", rest > 0 && rest <= 8 && !problem.causal ? 8 : 0);
+  return config;
+}
+
+// By tensor maps: short rows in one step of all keys, K and V resident; longer ones in wide steps.
+void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
+  if (problem.nk < 128 || problem.nq < 128) return;
+  const bool spare = problem.nq % 64 > 0 && problem.nq % 64 <= 8;
+  if (problem.nk <= 208 && !problem.causal) {
+    Config config = mapped(problem, problem.d <= 64 ? 12 : 8, round_up(problem.nk, 8), 2);
+    config.set("kResident", 1);
+    list.push_back(config);
+  }
+  if (problem.nk <= 416) {
+    const std::int64_t half = round_up(ceil_div(problem.nk, 2), 16);
+    for (const std::int64_t stages : {3, 2}) list.push_back(mapped(problem, 8, half, stages));
+  }
+  if (problem.d > 96) {
+    list.push_back(mapped(problem, 12, 112, 2));
+  } else if (problem.d > 64) {
+    list.push_back(mapped(problem, 12, 128, 2));
+  } else if (spare) {
+    list.push_back(mapped(problem, 12, 128, 2));
+  } else {
+    list.push_back(mapped(problem, 12, 160, 2));
+  }
+  for (const std::int64_t stages : {3, 2}) list.push_back(mapped(problem, 8, 128, stages));
+}
+
 // Long rows on a device with wgmma: three warpgroups where their registers suffice.
 void prefer_pipelined(std::vector<Config>& list, const AttentionProblem& problem) {
   if (problem.nk <= 300 || problem.nq < 128) return;
@@ -67,7 +104,8 @@ void prefer_pipelined(std::vector<Config>& list, const AttentionProblem& problem
 std::vector<Config> preferences(const AttentionProblem& problem) {
   std::vector<Config> list;
   const std::int64_t heads = problem.batch * problem.heads;
-  prefer_pipelined(list, problem);  // outside the space of devices without wgmma
+  prefer_mapped(list, problem);  // outside the space of devices without wgmma
+  prefer_pipelined(list, problem);
   if (problem.nk <= 300 && problem.nq <= 4096 && heads >= 64) {
     for (std::int64_t warps : {4, 2, 1})
       list.push_back(resident(warps, equal_steps(problem.nk, 128), 1));

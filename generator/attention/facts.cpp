@@ -24,6 +24,9 @@ int keys_per_load(const AttentionProblem& problem, const ScoreOperand& operand, 
   return 1;
 }
 
+// Query rows of a warpgroup.
+constexpr std::int64_t kGroupRows = 64;
+
 int bias_code(ElementType type) {
   if (type == ElementType::kFp32) return 1;
   return type == ElementType::kFp16 ? 2 : 3;
@@ -65,6 +68,7 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
       swizzle(config.find("kSwizzle").value_or(0)),
       producer(config.find("kProducer").value_or(0)),
       values_first(config.find("kValuesFirst").value_or(0)),
+      spare_rows(config.find("kSpareRows").value_or(0)),
       head_dim(problem.d),
       nq(problem.nq),
       nk(problem.nk) {}
@@ -86,14 +90,26 @@ std::int64_t AttentionShape::key_rows() const {
   return resident ? (steps() - 1) * block_n + tail_width : block_n;
 }
 
+std::int64_t AttentionShape::value_rows() const { return round_up(key_rows(), 16); }
+
+std::int64_t AttentionShape::block_rows() const {
+  const std::int64_t rest = nq % kGroupRows;
+  return nq > kGroupRows && rest <= spare_rows ? nq - rest : nq;
+}
+
 std::int64_t AttentionShape::pipelined_bytes() const {
-  constexpr std::int64_t kGroupRows = 64, kBarrierBytes = 8;
+  constexpr std::int64_t kBarrierBytes = 8;
   const std::int64_t row_bytes = ceil_div(head_dim * 2, swizzle) * swizzle;
   const std::int64_t groups = warps / 4;
   const std::int64_t query_slots = resident ? std::max(groups, stages) : groups;
-  const std::int64_t tiles = stages * (key_rows() + round_up(key_rows(), 16)) * row_bytes +
-                             query_slots * kGroupRows * row_bytes + groups * kGroupRows * pitch();
-  return round_up(tiles + kBarrierBytes * (4 * stages + 2 * query_slots + groups), 1024);
+  std::int64_t bytes =
+      stages * (key_rows() + value_rows()) * row_bytes + query_slots * kGroupRows * row_bytes;
+  if (spare_rows) {  // weights, two query tiles, a value per warp and row
+    bytes = round_up(bytes, 1024) + spare_rows * round_up(key_rows(), 64) * 2 +
+            2 * spare_rows * row_bytes + 16 * spare_rows;
+  }
+  bytes += groups * kGroupRows * pitch();  // the output's
+  return round_up(bytes + kBarrierBytes * (4 * stages + 2 * query_slots + groups), 1024);
 }
 
 std::int64_t AttentionShape::register_limit(std::int64_t registers_per_sm) const {
@@ -101,18 +117,20 @@ std::int64_t AttentionShape::register_limit(std::int64_t registers_per_sm) const
       std::min<std::int64_t>(255, registers_per_sm / (round_up(threads(), 128) * min_ctas) / 8 * 8);
   const std::int64_t groups = warps / 4;
   if (!producer || groups < 2) return entry;
-  // The copying warpgroup hands over its registers (PipelinedTraits).
-  const std::int64_t kept = groups == 2 ? 40 : 32;
-  return (entry * (groups + 1) - kept) / groups / 8 * 8;
+  // The copying warpgroup hands over its registers, and so does that for spare rows
+  // (PipelinedTraits).
+  const std::int64_t copying = tensor_copies() ? 24 : groups == 2 ? 40 : 32;
+  const std::int64_t spare = spare_rows == 0 ? 0 : groups == 2 ? 72 : 48;
+  const std::int64_t all = groups + 1 + (spare_rows ? 1 : 0);
+  return (entry * all - copying - spare) / groups / 8 * 8;
 }
 
 std::int64_t AttentionShape::swizzled_bytes() const {
-  constexpr std::int64_t kGroupRows = 64;
   const std::int64_t row_bytes = ceil_div(head_dim * 2, swizzle) * swizzle;
   const std::int64_t tiles = resident ? 1 : stages;
   const std::int64_t query_bytes = round_up(kGroupRows * std::max(row_bytes, pitch()), 1024);
   const std::int64_t queries = group_warps() / 4 * (resident ? stages : 1) * query_bytes;
-  const std::int64_t keys_and_values = tiles * (key_rows() + round_up(key_rows(), 16)) * row_bytes;
+  const std::int64_t keys_and_values = tiles * (key_rows() + value_rows()) * row_bytes;
   return heads_per_cta * round_up(queries + keys_and_values, 1024);
 }
 
@@ -125,12 +143,14 @@ std::int64_t AttentionShape::padded_bytes() const {
 
 std::int64_t AttentionShape::items(std::int64_t heads) const {
   if (resident) return ceil_div(heads, heads_per_cta) * row_split;
-  return heads * ceil_div(nq, block_m());
+  return heads * ceil_div(block_rows(), block_m());
 }
 
 std::int64_t AttentionShape::live_registers() const {
   const std::int64_t width = std::min(block_n, round_up(nk, 8));
   const std::int64_t queries = query_in_registers ? ceil_div(head_dim, 16) * 4 : 4;
+  // In a single step there is no output yet when all scores are there.
+  if (producer && steps() == 1) return std::max(width / 2, width / 4 + head_dim / 2) + queries;
   return row_tiles * (width / 2 + head_dim / 2 + queries);
 }
 

@@ -34,13 +34,18 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem);
 struct AttentionShape {
   std::int64_t resident, warps, row_tiles, block_n, stages, query_in_registers, heads_per_cta,
       row_split, constant_keys, min_ctas, persistent, bias_in_registers, swizzle, producer,
-      values_first;
+      values_first, spare_rows;
   std::int64_t head_dim, nq, nk;
 
   AttentionShape(const AttentionProblem& problem, const Config& config);
 
-  // Threads of a CTA: those that compute and a warpgroup that copies, if there is one.
-  std::int64_t threads() const { return 32 * warps + 128 * producer; }
+  // Threads of a CTA: those that compute, and a warpgroup each that copies and that takes spare
+  // rows, if there are any.
+  std::int64_t threads() const {
+    return 32 * warps + (producer ? 128 : 0) + (spare_rows ? 128 : 0);
+  }
+  // Whether tiles are copied by the tensor memory accelerator.
+  bool tensor_copies() const { return producer == 2; }
   // Registers that a thread of the `warps` may use at most.
   std::int64_t register_limit(std::int64_t registers_per_sm) const;
   std::int64_t group_warps() const { return warps / heads_per_cta; }
@@ -54,6 +59,11 @@ struct AttentionShape {
   std::int64_t shared_bytes() const;
   // Work items of a problem with `heads` = batch x heads.
   std::int64_t items(std::int64_t heads) const;
+  // Rows of a pipelined kernel's tiles of keys, of values.
+  std::int64_t key_rows() const;
+  std::int64_t value_rows() const;
+  // Query rows of a head that whole blocks take; the others are spare rows.
+  std::int64_t block_rows() const;
   // Whether the steps of keys are as equal as their number allows.
   bool equal_steps() const;
   // Whether each warp works on the same rows in every item.
@@ -65,7 +75,6 @@ struct AttentionShape {
   std::int64_t padded_bytes() const;     // shared memory of forward_sm80.cuh
   std::int64_t swizzled_bytes() const;   // and of forward_sm90.cuh
   std::int64_t pipelined_bytes() const;  // and of forward_sm90_pipelined.cuh
-  std::int64_t key_rows() const;         // of a warpgroup kernel's tile
 };
 
 }  // namespace vitune

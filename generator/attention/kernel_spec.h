@@ -38,7 +38,7 @@ CompileRequest attention_compile_request(const AttentionProblem& problem, const 
 
 // Dynamic shared memory of the kernel in bytes.
 std::int64_t attention_shared_bytes(const AttentionProblem& problem, const Config& config);
-int attention_threads(const Config& config);
+int attention_threads(const AttentionProblem& problem, const Config& config);
 
 // Why a compiled config cannot run or is not worth a launch on `device` (registers, spills,
 // occupancy), or nothing.

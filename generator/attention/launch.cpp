@@ -32,9 +32,8 @@ std::int64_t attention_shared_bytes(const AttentionProblem& problem, const Confi
   return AttentionShape(problem, config).shared_bytes();
 }
 
-int attention_threads(const Config& config) {
-  const auto producer = config.find("kProducer").value_or(0);
-  return static_cast<int>(32 * config.at("kWarps") + 128 * producer);
+int attention_threads(const AttentionProblem& problem, const Config& config) {
+  return static_cast<int>(AttentionShape(problem, config).threads());
 }
 
 std::optional<std::string> attention_prune(const AttentionProblem& problem, const Config& config,

@@ -48,14 +48,16 @@ std::string tunables_text(const AttentionProblem& problem, const Config& config)
 std::string attention_source(const AttentionProblem& problem, const Config& config) {
   const AttentionShape shape(problem, config);
   const char* family = !shape.warpgroups() ? "sm80" : shape.producer ? "sm90_pipelined" : "sm90";
+  const char* maps =
+      shape.tensor_copies() ? ", const __grid_constant__ vitune::AttentionTensorMaps maps" : "";
   return fmt::format(
       "namespace vitune {{\nstruct Config {{\n{}{}}};\n}}  // namespace vitune\n\n"
       "#include \"attention/forward_{}.cuh\"\n\n"
       "extern \"C\" __global__ void __launch_bounds__({}, vitune::Config::kMinCtas)\n"
-      "{}(const __grid_constant__ vitune::AttentionParams params) {{\n"
-      "  vitune::forward<vitune::Config>(params);\n}}\n",
+      "{}(const __grid_constant__ vitune::AttentionParams params{}) {{\n"
+      "  vitune::forward<vitune::Config>(params{});\n}}\n",
       facts_text(attention_facts(problem)), tunables_text(problem, config), family, shape.threads(),
-      kEntry);
+      kEntry, maps, shape.tensor_copies() ? ", maps" : "");
 }
 
 CompileRequest attention_compile_request(const AttentionProblem& problem, const Config& config,

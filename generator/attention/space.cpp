@@ -10,6 +10,7 @@
 #include "core/checked.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/rules.h"
 
 namespace vitune {
 namespace {
@@ -42,14 +43,6 @@ std::vector<std::int64_t> panel_widths(std::int64_t head_dim) {
   }
   return widths;
 }
-
-using Rule = std::function<std::optional<std::string>(const AttentionShape&)>;
-
-struct NamedRule {
-  std::string text;
-  std::vector<std::string> needs;
-  Rule violation;
-};
 
 std::vector<NamedRule> schedule_rules() {
   return {
@@ -101,7 +94,7 @@ std::vector<NamedRule> schedule_rules() {
        {"kResident", "kStages", "kBlockN", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.producer) return std::nullopt;
-         if (s.stages > 3) return fmt::format("kStages = {} needs kProducer = 1", s.stages);
+         if (s.stages > 3) return fmt::format("kStages = {} needs kProducer", s.stages);
          if (s.resident || s.stages <= std::max<std::int64_t>(s.steps(), 1)) return std::nullopt;
          return fmt::format("{} stages for {} steps", s.stages, s.steps());
        }},
@@ -157,74 +150,6 @@ std::vector<NamedRule> warpgroup_rules(const DeviceInfo& device) {
          }
          if (!s.resident && s.stages < 2) return "kStages must be 2 or more where kResident = 0";
          return std::nullopt;
-       }},
-  };
-}
-
-// Warps that do nothing but copy.
-std::vector<NamedRule> producer_rules(std::int64_t heads, const AttentionFacts& facts,
-                                      const DeviceInfo& device) {
-  const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
-  return {
-      {"copying warps serve warpgroups of a persistent CTA",
-       {"kSwizzle", "kPersistent", "kHeadsPerCta", "kRowSplit", "kBiasInRegisters", "kProducer"},
-       [bytes = facts.copy_bytes](const AttentionShape& s) -> std::optional<std::string> {
-         if (!s.producer) return std::nullopt;
-         if (!s.warpgroups() || !s.persistent) {
-           return "kProducer = 1 needs kSwizzle and kPersistent = 1";
-         }
-         if (s.heads_per_cta != 1 || s.row_split != 1 || s.bias_in_registers) {
-           return "kProducer = 1 goes with kHeadsPerCta = 1, kRowSplit = 1 and kBiasInRegisters = "
-                  "0";
-         }
-         if (bytes < 4) return fmt::format("tensors aligned to {} bytes", bytes);
-         return std::nullopt;
-       }},
-      {"as many heads in flight as the warpgroups of a CTA can be at work on",
-       {"kResident", "kWarps", "kStages", "kProducer"},
-       [](const AttentionShape& s) -> std::optional<std::string> {
-         // Barriers tell only one phase from the next: a warpgroup that waits for a head must have
-         // seen the one whose tile that head takes.
-         const std::int64_t groups = s.warps / 4, blocks = ceil_div(s.nq, 64);
-         if (!s.producer || !s.resident || s.stages * blocks >= groups) return std::nullopt;
-         return fmt::format("{} stages of {} blocks of rows for {} warpgroups", s.stages, blocks,
-                            groups);
-       }},
-      {"keys dealt out for a bias or mask fill the last step in sixteens",
-       {"kResident", "kBlockN", "kProducer"},
-       [dealt =
-            facts.bias != 0 || facts.mask](const AttentionShape& s) -> std::optional<std::string> {
-         if (!s.producer || s.resident || !dealt) return std::nullopt;
-         const std::int64_t tail = s.nk - (s.steps() - 1) * s.block_n;
-         const std::int64_t width = round_up(tail, 8);
-         // The first two of sixteen keys stay where they are (scores.cuh).
-         if (width % 16 == 0 || width == s.block_n || tail - (width - 8) <= 2) return std::nullopt;
-         return fmt::format("a last step of {} keys", tail);
-       }},
-      {"what is waited for when is of interest only where warps copy",
-       {"kProducer", "kValuesFirst"},
-       [](const AttentionShape& s) -> std::optional<std::string> {
-         if (s.producer || !s.values_first) return std::nullopt;
-         return "kValuesFirst = 1 needs kProducer = 1";
-       }},
-      {"wide steps that divide nothing are for copying warps",
-       {"kBlockN", "kProducer"},
-       [](const AttentionShape& s) -> std::optional<std::string> {
-         const bool wide = s.block_n == 112 || s.block_n == 160 || s.block_n == 176;
-         if (s.producer || !wide || s.equal_steps()) return std::nullopt;
-         return fmt::format("kBlockN = {} with kProducer = 0", s.block_n);
-       }},
-      {"copying warps and several warpgroups take the whole SM",
-       {"kWarps", "kMinCtas", "kProducer"},
-       [](const AttentionShape& s) -> std::optional<std::string> {
-         if (!s.producer || s.warps == 4 || s.min_ctas == 1) return std::nullopt;
-         return fmt::format("kMinCtas = {} with {} warps", s.min_ctas, s.warps);
-       }},
-      {"no more heads in flight than a CTA works on",
-       {"kResident", "kStages", "kProducer"},
-       [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
-         if (!s.producer || !s.resident || s.stages <= ceil_div(heads, sms)) return std::nullopt;
-         return fmt::format("{} stages for {} heads", s.stages, ceil_div(heads, sms));
        }},
   };
 }
@@ -356,7 +281,7 @@ std::vector<Constraint> constraints(const AttentionProblem& problem, const Devic
   };
   add(schedule_rules());
   add(warpgroup_rules(device));
-  add(producer_rules(problem.batch * problem.heads, attention_facts(problem), device));
+  add(producer_rules(problem, device));
   add(work_rules(problem.batch * problem.heads, device));
   add(resource_rules(device));
   add(bias_rules(problem.bias.has_value()));
@@ -376,7 +301,10 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
       numbers("kSwizzle", panel_widths(problem.d),
               "0: padded rows and mma.sync; else bytes per panel row, and wgmma (sm_90a)"),
       // Here, because many rules read them and are decided when the last they read is.
-      numbers("kProducer", {0, 1}, "1: four warps more do nothing but copy (wgmma only)"),
+      numbers("kProducer", {0, 1, 2},
+              "1: four warps more do nothing but copy (wgmma only); 2: by tensor maps (TMA)"),
+      numbers("kSpareRows", {0, 8},
+              "8: a warpgroup more takes up to 8 rows beyond a multiple of 64 (kProducer = 2)"),
       numbers("kValuesFirst", {0, 1}, "1: V is waited for before a softmax (kProducer), 0: behind"),
       numbers("kWarps", {1, 2, 4, 8, 12, 16}, "warps per CTA"),
       numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),

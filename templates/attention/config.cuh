@@ -18,7 +18,8 @@
 //   kSwizzle        0 = padded rows and mma.sync (this file's Traits); 32, 64, 128 = swizzled
 //                   panels of so many bytes and wgmma (GroupTraits in config_sm90.cuh)
 //   kProducer       1 = four warps more that do nothing but copy (PipelinedTraits in
-//                   config_sm90_pipelined.cuh)
+//                   config_sm90_pipelined.cuh), 2 = by the tensor memory accelerator
+//   kSpareRows      8 = four warps more that take up to 8 query rows beyond a multiple of 64
 //   kValuesFirst    1 = with kProducer: values are waited for before a softmax, 0 = behind it
 //   kWarps          warps per CTA that compute
 //   kRowTiles       16-row tiles per warp that are worked on at once: 1 or 2

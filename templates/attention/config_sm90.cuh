@@ -54,6 +54,7 @@ struct GroupTraits : GroupFacts<C> {
   using typename F::Rows;
   using typename F::ValueTile;
   static constexpr int kThreads = C::kWarps * kWarpSize;
+  static constexpr int kProductColumns = 256;                       // at most, of keys
   static constexpr int kHeadGroups = F::kGroups / C::kHeadsPerCta;  // warpgroups of a head
   static constexpr int kHeadThreads = kHeadGroups * kGroupThreads;
   static constexpr int kBlockM = kHeadGroups * kGroupRows;

@@ -5,151 +5,18 @@
 // queries coming for this work item and the next. The two schedules are those of forward_sm90.cuh:
 //   streaming  K and V pass by in kStages tiles of kBlockN keys, one for all warpgroups;
 //   resident   a tile is all of a head; its blocks of rows go to the warpgroups in turn.
-// Copies are cp.async, so any stride and alignment from 4 bytes on will do.
+// With kSpareRows one more warpgroup takes the few rows beyond a multiple of 64.
 #pragma once
 
 #include "attention/config_sm90_pipelined.cuh"
+#include "attention/copying.cuh"
 #include "attention/epilogue.cuh"
 #include "attention/group_attention.cuh"
 #include "attention/params.cuh"
 #include "attention/pipeline.cuh"
-#include "attention/tile_scheduler.cuh"
+#include "attention/spare_rows.cuh"
 
 namespace vitune {
-
-// The work items of a CTA: blocks of kBlockM rows (streaming) or heads (resident).
-template <class T>
-struct PipelinedItem {
-  int head_index, row0, steps;
-  __device__ __forceinline__ PipelinedItem(const AttentionParams& p, int item) {
-    if constexpr (T::kResident) {
-      head_index = item;
-      row0 = 0;
-      steps = 1;  // one tile holds them all
-    } else {
-      const StreamingItem<T> at(p, item);
-      head_index = at.head_index;
-      row0 = at.row0;
-      steps = ceil_div(T::kCausal ? min(T::kKeys, row0 + T::kBlockM) : T::kKeys, T::kBlockN);
-    }
-  }
-};
-
-// Which step of keys comes as number `turn`. The last one has a width of its own and comes first,
-// while there is no output yet to be kept in registers beside it; under a causal mask the first
-// keys come first, because every row sees those.
-template <class T>
-__device__ __forceinline__ int step_of_turn(int turn) {
-  if constexpr (T::kCausal) return turn;
-  return turn == 0 ? T::Keys::kCount - 1 : turn - 1;
-}
-
-// ------------------------------------------------------------------------------------- copying
-
-// Copies of two warps. Both roles go through the same items and steps; the ring's barriers keep
-// them as far ahead of the computing warps as there are tiles.
-template <class T>
-struct Copying {
-  const AttentionParams& p;
-  const Pipeline<T>& pipe;
-  int thread;  // of kCopyThreads
-  RingPlace<T::kRing> at;
-  RingPlace<T::kQuerySlots> query_at;
-  static constexpr int kDealt = T::kPermuted ? T::kKeyRows / 16 * 16 : 0;
-
-  // A step's keys of a head.
-  __device__ __forceinline__ void keys(const HeadPlace& head, int key0) {
-    mbarrier_wait(pipe.keys_free(at.slot), at.parity ^ 1);
-    stream_panels<typename T::KeyTile, T::kKeyRows, kDealt, T::kCopyThreads, T::kCopyBytes>(
-        pipe.keys(at.slot), head.k + key0 * p.k_view.row, p.k_view.row, T::kKeys - key0, thread,
-        [](int row) { return place_of_key<T, T::kKeyRows>(row); });
-    mbarrier_arrive_when_copied(pipe.keys_full(at.slot));
-    at.advance();
-  }
-  __device__ __forceinline__ void values(const HeadPlace& head, int key0) {
-    mbarrier_wait(pipe.values_free(at.slot), at.parity ^ 1);
-    stream_panels<typename T::ValueTile, T::kValueRows, kDealt, T::kCopyThreads, T::kCopyBytes>(
-        pipe.values(at.slot), head.v + key0 * p.v_view.row, p.v_view.row, T::kKeys - key0, thread,
-        [](int row) { return place_of_key<T, T::kKeyRows>(row); });
-    mbarrier_arrive_when_copied(pipe.values_full(at.slot));
-    at.advance();
-  }
-  __device__ __forceinline__ void queries(const HeadPlace& head, int row0) {
-    mbarrier_wait(pipe.queries_free(query_at.slot), query_at.parity ^ 1);
-    stream_panels<typename T::QueryTile, kGroupRows, 0, T::kCopyThreads, T::kCopyBytes>(
-        pipe.queries(query_at.slot), head.q + row0 * p.q_view.row, p.q_view.row, p.queries - row0,
-        thread, [](int row) { return row; });
-    mbarrier_arrive_when_copied(pipe.queries_full(query_at.slot));
-    query_at.advance();
-  }
-};
-
-// Streaming: an item's first keys, its queries, its other keys.
-template <class T>
-__device__ __forceinline__ void copy_keys_streaming(Copying<T>& copy) {
-#pragma unroll 1
-  for (int index = blockIdx.x; index < copy.p.items; index += gridDim.x) {
-    const PipelinedItem<T> item(copy.p, index);
-    const HeadPlace head(copy.p, item.head_index);
-#pragma unroll 1
-    for (int turn = 0; turn < item.steps; ++turn) {
-      copy.keys(head, step_of_turn<T>(turn) * T::kBlockN);
-      if (turn > 0) continue;
-#pragma unroll 1
-      for (int group = 0; group < T::kGroups; ++group) {
-        copy.queries(head, item.row0 + group * kGroupRows);
-      }
-    }
-  }
-}
-
-// Resident: with room for them the next head's keys as soon as this head's queries fill their
-// slots, else when the computing warps have all its queries.
-template <class T>
-__device__ __forceinline__ void copy_keys_resident(Copying<T>& copy) {
-  const int blocks = ceil_div(copy.p.queries, kGroupRows);
-  const int early = T::kRing > 1 ? T::kGroups : blocks;
-  if (int(blockIdx.x) < copy.p.items) copy.keys(HeadPlace(copy.p, blockIdx.x), 0);
-#pragma unroll 1
-  for (int index = blockIdx.x; index < copy.p.items; index += gridDim.x) {
-    const HeadPlace head(copy.p, index);
-    const int next = index + int(gridDim.x);
-#pragma unroll 1
-    for (int block = 0; block < blocks; ++block) {
-      if (block == early && next < copy.p.items) copy.keys(HeadPlace(copy.p, next), 0);
-      copy.queries(head, block * kGroupRows);
-    }
-    if (blocks <= early && next < copy.p.items) copy.keys(HeadPlace(copy.p, next), 0);
-  }
-}
-
-template <class T>
-__device__ __forceinline__ void copy_values(Copying<T>& copy) {
-#pragma unroll 1
-  for (int index = blockIdx.x; index < copy.p.items; index += gridDim.x) {
-    const PipelinedItem<T> item(copy.p, index);
-    const HeadPlace head(copy.p, item.head_index);
-#pragma unroll 1
-    for (int turn = 0; turn < item.steps; ++turn) {
-      copy.values(head, T::kResident ? 0 : step_of_turn<T>(turn) * T::kBlockN);
-    }
-  }
-}
-
-template <class T>
-__device__ __forceinline__ void copy_role(const AttentionParams& p, const Pipeline<T>& pipe) {
-  const int thread = threadIdx.x % kGroupThreads;
-  Copying<T> copy{p, pipe, thread % T::kCopyThreads, {}, {}};
-  if (thread >= T::kCopyThreads) {
-    copy_values(copy);
-  } else if (T::kResident) {
-    copy_keys_resident(copy);
-  } else {
-    copy_keys_streaming(copy);
-  }
-  copy_commit();
-  copy_wait<0>();
-}
 
 // ----------------------------------------------------------------------------------- computing
 
@@ -174,7 +41,7 @@ struct StepTiles {
   __device__ __forceinline__ void keys_wanted() {
     mbarrier_wait(pipe.keys_full(at.slot), at.parity);
     turns.take();
-    fence_proxy_async();
+    if constexpr (!T::kTensorCopies) fence_proxy_async();
   }
   __device__ __forceinline__ void keys_read() {
     turns.pass();
@@ -184,7 +51,7 @@ struct StepTiles {
   }
   __device__ __forceinline__ void values_wanted() {
     mbarrier_wait(pipe.values_full(at.slot), at.parity);
-    fence_proxy_async();
+    if constexpr (!T::kTensorCopies) fence_proxy_async();
   }
   __device__ __forceinline__ void values_read() {
     if (T::kResident) return;
@@ -214,8 +81,8 @@ struct StepWalk {
   template <bool kLast, bool kFirst, bool kDiagonal>
   __device__ __forceinline__ void step(int index) {
     using Keys = typename T::Keys;
-    constexpr int kWidth = kLast ? Keys::kTailWidth : T::kBlockN;
-    constexpr bool kTail = kLast && Keys::kTailKeys != Keys::kTailWidth;
+    constexpr int kWidth = kLast ? T::kTailWidth : T::kBlockN;
+    constexpr bool kTail = kLast && Keys::kTailKeys != kWidth;
     const int key0 = index * T::kBlockN;
     const int row = T::kResident ? key0 : 0;
     const u32 keys = tiles.pipe.keys(tiles.at.slot), values = tiles.pipe.values(tiles.at.slot);
@@ -248,7 +115,8 @@ struct StepWalk {
     constexpr int kLast = T::Keys::kCount - 1;
     if constexpr (kLast == 0 || !T::kCausal) {
       step<true, true, T::kCausal>(kLast);
-      // How many is kept from the compiler: two steps in a row would be mixed, for want of registers.
+      // How many there are is kept from the compiler: two steps in a row would be mixed, for want
+      // of registers.
 #pragma unroll 1
       for (int index = 0; index < recomputed(kLast); ++index) step<false, false, false>(index);
     } else {
@@ -284,13 +152,14 @@ __device__ __forceinline__ void compute_streaming(const AttentionParams& p,
   RingPlace<T::kRing> at;
   RingPlace<T::kQuerySlots> query_at;
   query_at.slot = warpgroup;
-  Turns<T> turns(pipe, warpgroup);
+  Turns<T> turns(pipe, warpgroup, T::kGroups);
+  const int rows = p.queries - spare_rows<T>(p.queries);
 #pragma unroll 1
   for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
     const PipelinedItem<T> item(p, index);
     const int row0 = item.row0 + warpgroup * kGroupRows;
     StepTiles<T> tiles{pipe, at, turns, 0, 0};
-    if (row0 < p.queries) {
+    if (row0 < rows) {
       attend_rows(p, pipe, HeadPlace(p, item.head_index), row0, item.steps, query_at, tiles);
     } else {
       mbarrier_wait(pipe.queries_full(query_at.slot), query_at.parity);
@@ -308,13 +177,16 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
                                                  const Pipeline<T>& pipe) {
   constexpr int kSteps = T::Keys::kCount;
   const int warpgroup = threadIdx.x / kGroupThreads;
-  const int blocks = ceil_div(p.queries, kGroupRows);
+  const int blocks = row_blocks<T>(p.queries);
   const int heads = (p.items - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
-  const int rounds = ceil_div(heads * blocks, T::kGroups);
-  Turns<T> turns(pipe, warpgroup);
+  // A barrier tells a phase from the next one only: no more warpgroups than the ring has blocks.
+  const int groups = min(T::kGroups, T::kRing * blocks);
+  if (warpgroup >= groups) return;
+  const int rounds = ceil_div(heads * blocks, groups);
+  Turns<T> turns(pipe, warpgroup, groups);
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round) {
-    const int block = round * T::kGroups + warpgroup;
+    const int block = round * groups + warpgroup;
     const int number = u32(block) / u32(blocks);  // of the head among this CTA's
     if (number >= heads) {
 #pragma unroll 1
@@ -349,19 +221,37 @@ __device__ __forceinline__ void clear_tiles(const Pipeline<T>& pipe) {
   fence_proxy_async();
 }
 
-template <class Config>
-__device__ __forceinline__ void forward(const AttentionParams& p) {
-  using T = PipelinedTraits<Config>;
+template <class T>
+__device__ __forceinline__ void copy_role(const AttentionParams& p, const AttentionTensorMaps* maps,
+                                          const Pipeline<T>& pipe) {
+  const int warp = threadIdx.x / kWarpSize % 4;
+  if constexpr (T::kTensorCopies) {
+    if (warp >= 2 || threadIdx.x % kWarpSize != 0) return;
+    CopyWalk<T, TensorCopies<T>>{p, pipe, {p, *maps}, {}, {}}.run(warp == 1);
+  } else {
+    CopyWalk<T, ThreadCopies<T>>{p, pipe, {p, pipe}, {}, {}}.run(warp >= 2);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void forward_pipelined(const AttentionParams& p,
+                                                  const AttentionTensorMaps* maps) {
   extern __shared__ __align__(1024) char shared_memory[];
   const Pipeline<T> pipe{shared_address(shared_memory)};
   if (threadIdx.x == 0) {
-    pipe.init(4 * (T::kResident ? ceil_div(p.queries, kGroupRows) : T::kGroups));
+    const int readers = 4 * (T::kResident ? row_blocks<T>(p.queries) : T::kGroups);
+    pipe.init(readers + (spare_rows<T>(p.queries) > 0 ? 4 : 0));
   }
-  clear_tiles<T>(pipe);
+  if constexpr (!T::kTensorCopies) clear_tiles<T>(pipe);
   __syncthreads();
-  if (threadIdx.x >= T::kGroups * kGroupThreads) {
+  if (threadIdx.x >= (T::kGroups + 1) * kGroupThreads) {
+    if constexpr (T::kSpareRows > 0) {
+      if constexpr (T::kTradesRegisters) fewer_registers<T::kSpareRegisters>();
+      attend_spare_rows<T>(p, pipe);
+    }
+  } else if (threadIdx.x >= T::kGroups * kGroupThreads) {
     if constexpr (T::kTradesRegisters) fewer_registers<T::kCopyRegisters>();
-    copy_role<T>(p, pipe);
+    copy_role<T>(p, maps, pipe);
   } else {
     if constexpr (T::kTradesRegisters) more_registers<T::kComputeRegisters>();
     if constexpr (T::kResident) {
@@ -370,6 +260,16 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
       compute_streaming<T>(p, pipe);
     }
   }
+}
+
+template <class Config>
+__device__ __forceinline__ void forward(const AttentionParams& p) {
+  static_assert(Config::kProducer == 1, "kProducer = 2 needs tensor maps");
+  forward_pipelined<PipelinedTraits<Config>>(p, nullptr);
+}
+template <class Config>
+__device__ __forceinline__ void forward(const AttentionParams& p, const AttentionTensorMaps& maps) {
+  forward_pipelined<PipelinedTraits<Config>>(p, &maps);
 }
 
 }  // namespace vitune

@@ -82,19 +82,31 @@ struct GroupAttention : AttentionRows<T> {
   // Products run until waited for.
   template <int kWidth>
   __device__ __forceinline__ void start_scores(Scores& s, u32 queries, u32 keys) {
-    using Product = Wgmma<T::kElement, kWidth>;
-    float(&d)[kWidth / 2] = reinterpret_cast<float(&)[kWidth / 2]>(s);
+    constexpr int kParts = ceil_div(kWidth, T::kProductColumns);
+    constexpr int kPart = ceil_div(kWidth / 8, kParts) * 8;
+    float* d = &s[0][0][0];
     const u64 a = descriptor_along_rows<T::kSwizzle>(queries);
-    const u64 b = descriptor_along_rows<T::kSwizzle>(keys);
 #pragma unroll
     for (int i = 0; i < kWidth / 2; ++i) d[i] = 0.f;  // overwritten; see primitives/wgmma.cuh
     wgmma_fence();
 #pragma unroll
+    for (int part = 0; part < kParts - 1; ++part) {
+      multiply<kPart>(d + part * kPart / 2, a, keys + part * kPart * T::kSwizzle);
+    }
+    constexpr int kBefore = (kParts - 1) * kPart;
+    multiply<kWidth - kBefore>(d + kBefore / 2, a, keys + kBefore * T::kSwizzle);
+    wgmma_commit();
+  }
+  template <int kColumns>
+  __device__ __forceinline__ void multiply(float* d, u64 a, u32 keys) {
+    using Product = Wgmma<T::kElement, kColumns>;
+    const u64 b = descriptor_along_rows<T::kSwizzle>(keys);
+#pragma unroll
     for (int step = 0; step < T::kHeadSteps; ++step) {
-      Product::shared_a(d, descriptor_at(a, T::QueryTile::step_offset(step)),
+      Product::shared_a(reinterpret_cast<float(&)[kColumns / 2]>(*d),
+                        descriptor_at(a, T::QueryTile::step_offset(step)),
                         descriptor_at(b, T::KeyTile::step_offset(step)), step > 0);
     }
-    wgmma_commit();
   }
   template <int kWidth, bool kFirst>
   __device__ __forceinline__ void start_output(const Weights<kWidth>& weights, u32 values) {

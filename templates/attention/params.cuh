@@ -33,4 +33,10 @@ struct AttentionParams {
   int items;    // work items of the whole problem; the launch plan says what an item is
 };
 
+// How the tensor memory accelerator sees q, k and v: CUtensorMap of the CUDA driver API, over
+// {d, row, head, batch}. Second argument of kernels with kProducer = 2.
+struct alignas(128) AttentionTensorMaps {
+  unsigned char q[128], k[128], v[128];
+};
+
 }  // namespace vitune

@@ -36,8 +36,13 @@ struct Pipeline {
   __device__ __forceinline__ u32 queries(int slot) const {
     return values(T::kRing) + slot * T::QueryTile::kBytes;
   }
+  __device__ __forceinline__ u32 spare_weights() const { return shared + T::kSpareOffset; }
+  __device__ __forceinline__ u32 spare_queries(int slot) const {
+    return spare_weights() + T::SpareWeightTile::kBytes + slot * T::SpareQueryTile::kBytes;
+  }
+  __device__ __forceinline__ u32 spare_exchange() const { return spare_queries(2); }
   __device__ __forceinline__ u32 staging(int warpgroup) const {
-    return queries(T::kQuerySlots) + warpgroup * T::kStagingBytes;
+    return shared + T::kSpareOffset + T::kSpareBytes + warpgroup * T::kStagingBytes;
   }
   __device__ __forceinline__ u32 keys_full(int slot) const { return barrier(slot); }
   __device__ __forceinline__ u32 keys_free(int slot) const { return barrier(T::kRing + slot); }
@@ -57,7 +62,8 @@ struct Pipeline {
     return barrier(4 * T::kRing + 2 * T::kQuerySlots + warpgroup);
   }
 
-  // By one thread, before any other uses a barrier. `readers` warps read each tile of keys.
+  // By one thread, before any other uses a barrier. `readers` warps read each tile of keys and
+  // values.
   __device__ __forceinline__ void init(int readers) const {
     for (int slot = 0; slot < T::kRing; ++slot) {
       mbarrier_init(keys_full(slot), T::kCopyThreads);
@@ -71,6 +77,7 @@ struct Pipeline {
     }
     for (int i = 0; i < T::kGroups; ++i) mbarrier_init(turn(i), 4);
     for (int warp = 0; warp < 4; ++warp) mbarrier_arrive(turn(0));  // whose turn it is at first
+    mbarrier_init_fence();
   }
 
  private:
@@ -91,8 +98,9 @@ template <class T>
 struct Turns {
   u32 mine, next, parity = 0;
 
-  __device__ __forceinline__ Turns(const Pipeline<T>& pipe, int warpgroup)
-      : mine(pipe.turn(warpgroup)), next(pipe.turn((warpgroup + 1) % T::kGroups)) {}
+  // Of the first `groups` warpgroups.
+  __device__ __forceinline__ Turns(const Pipeline<T>& pipe, int warpgroup, int groups)
+      : mine(pipe.turn(warpgroup)), next(pipe.turn(warpgroup + 1 == groups ? 0 : warpgroup + 1)) {}
   __device__ __forceinline__ void take() {
     if constexpr (T::kTakesTurns) {
       mbarrier_wait(mine, parity);

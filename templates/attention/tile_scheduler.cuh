@@ -45,8 +45,11 @@ struct HeadPlace {
 template <class T>
 struct StreamingItem {
   int head_index, row0;
-  __device__ __forceinline__ StreamingItem(const AttentionParams& p, int item) {
-    const u32 blocks = ceil_div(p.queries, T::kBlockM);
+  __device__ __forceinline__ StreamingItem(const AttentionParams& p, int item)
+      : StreamingItem(p, item, p.queries) {}
+  // With the first `rows` rows of each head only.
+  __device__ __forceinline__ StreamingItem(const AttentionParams&, int item, int rows) {
+    const u32 blocks = ceil_div(rows, T::kBlockM);
     const int block = u32(item) % blocks;
     head_index = u32(item) / blocks;
     row0 = (T::kCausal ? int(blocks) - 1 - block : block) * T::kBlockM;

@@ -33,6 +33,8 @@ __device__ __forceinline__ void fence_proxy_async() {
 // registers; where `accumulate` is false, d is overwritten. It must hold something even then: of
 // two products into registers that hold nothing ptxas 13.0 takes what follows from both to be
 // equal.
+//   shared_a          A and B along their rows       register_a  A in registers, B across its rows
+//   shared_a_across   A across, B along its rows
 template <int kType, int kColumns>
 struct Wgmma;
 
@@ -112,6 +114,15 @@ struct Wgmma;
                    ", 0;\n"                                                                        \
                    "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." name "." name                 \
                    " {" VITUNE_D##n "}, %" #i0 ", %" #i1 ", p, 1, 1, 0, 0;\n}"                     \
+                   : VITUNE_C##n                                                                   \
+                   : "l"(a), "l"(b), "r"(int(accumulate)));                                        \
+    }                                                                                              \
+    static __device__ __forceinline__ void shared_a_across(float (&d)[n / 2], u64 a, u64 b,        \
+                                                           bool accumulate) {                      \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2                                        \
+                   ", 0;\n"                                                                        \
+                   "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." name "." name                 \
+                   " {" VITUNE_D##n "}, %" #i0 ", %" #i1 ", p, 1, 1, 1, 0;\n}"                     \
                    : VITUNE_C##n                                                                   \
                    : "l"(a), "l"(b), "r"(int(accumulate)));                                        \
     }                                                                                              \

@@ -43,6 +43,10 @@ struct Ours<CUuuid> {
   using type = CuUuid;
 };
 template <>
+struct Ours<CUtensorMap> {
+  using type = CuTensorMap;
+};
+template <>
 struct Ours<CUctx_st> {
   using type = CuContextTag;
 };
@@ -136,15 +140,19 @@ EXPECT_SAME_SIGNATURE(func_get_attribute, cuFuncGetAttribute);
 EXPECT_SAME_SIGNATURE(func_set_attribute, cuFuncSetAttribute);
 EXPECT_SAME_SIGNATURE(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor);
 EXPECT_SAME_SIGNATURE(launch_kernel, cuLaunchKernel);
+EXPECT_SAME_SIGNATURE(tensor_map_encode_tiled, cuTensorMapEncodeTiled);
+EXPECT_SAME_SIGNATURE(tensor_map_replace_address, cuTensorMapReplaceAddress);
 EXPECT_SAME_SIGNATURE(graph_instantiate, cuGraphInstantiateWithFlags);
 EXPECT_SAME_SIGNATURE(graph_launch, cuGraphLaunch);
 EXPECT_SAME_SIGNATURE(graph_destroy, cuGraphDestroy);
 EXPECT_SAME_SIGNATURE(graph_exec_destroy, cuGraphExecDestroy);
 // No member is missing above.
-static_assert(sizeof(DriverApi) == 49 * sizeof(void*));
+static_assert(sizeof(DriverApi) == 51 * sizeof(void*));
 
 static_assert(sizeof(CuResult) == sizeof(CUresult) && sizeof(CuDevice) == sizeof(CUdevice));
 static_assert(sizeof(CuPointer) == sizeof(CUdeviceptr) && sizeof(CuUuid) == sizeof(CUuuid));
+static_assert(sizeof(CuTensorMap) == sizeof(CUtensorMap) &&
+              alignof(CuTensorMap) == alignof(CUtensorMap));
 
 #endif
 
@@ -178,6 +186,13 @@ TEST(CudaAbiTest, ConstantsAreThoseOfTheToolkit) {
       {kCuPointerMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE},
       {kCuPointerDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL},
       {kCuSharedMemoryCarveoutMaxShared, CU_SHAREDMEM_CARVEOUT_MAX_SHARED},
+      {kCuTensorMapFloat16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
+      {kCuTensorMapInterleaveNone, CU_TENSOR_MAP_INTERLEAVE_NONE},
+      {kCuTensorMapSwizzle32, CU_TENSOR_MAP_SWIZZLE_32B},
+      {kCuTensorMapSwizzle64, CU_TENSOR_MAP_SWIZZLE_64B},
+      {kCuTensorMapSwizzle128, CU_TENSOR_MAP_SWIZZLE_128B},
+      {kCuTensorMapL2Promotion128, CU_TENSOR_MAP_L2_PROMOTION_L2_128B},
+      {kCuTensorMapFillZeros, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE},
   };
   for (const auto& [ours, theirs] : kConstants) EXPECT_EQ(ours, theirs);
 #else

@@ -44,6 +44,14 @@ struct Written {
 struct Delivery {
   std::vector<Copy> copies;
   const void* barrier;
+  bool bulk = false;
+};
+
+// Bulk copies of which not all that was announced is there yet.
+struct Expectation {
+  const void* barrier = nullptr;
+  unsigned bytes = 0;  // still to come
+  std::vector<Copy> copies;
 };
 
 struct Thread {
@@ -55,6 +63,7 @@ struct Thread {
   std::vector<Copy> open;
   std::vector<std::pair<std::ptrdiff_t, unsigned>> writes;  // since its last fence: offset, bytes
   std::vector<Delivery> deliveries;                         // not yet made, in order
+  Expectation expected;
   std::vector<std::shared_ptr<Written>>
       learnt;  // of others' writes by waiting, since its last fence
 };
@@ -99,6 +108,8 @@ class Cta {
   PhaseBarrier& phase_barrier(const void* at);
   void arrive(const void* at);
   void arrive_when_copied(const void* at);
+  void expect(const void* barrier, unsigned bytes);
+  void copy_bulk(const void* barrier, const Copy& copy);
   void deliver(const void* barrier);
   void wait_for_phase(const void* at, unsigned parity);
   void note(const void* at, unsigned bytes);

@@ -327,6 +327,39 @@ CuResult cuLaunchKernel(CuFunctionTag* function, unsigned gx, unsigned gy, unsig
   });
 }
 
+CuResult cuTensorMapEncodeTiled(CuTensorMap* map, int type, std::uint32_t rank, void* address,
+                                const std::uint64_t* extents, const std::uint64_t* strides,
+                                const std::uint32_t* box, const std::uint32_t* every,
+                                int interleave, int swizzle, int, int fill) {
+  const auto aligned = [](std::uint64_t value) { return value % 16 == 0; };
+  if (type != kCuTensorMapFloat16 || rank != 4 || interleave != 0 || fill != 0) {
+    return kInvalidValue;
+  }
+  if (swizzle < 1 || swizzle > 3 || !aligned(reinterpret_cast<std::uintptr_t>(address))) {
+    return kInvalidValue;
+  }
+  TensorMap made{static_cast<const char*>(address), {}, {}, {}, 16u << swizzle};
+  for (unsigned i = 0; i < rank; ++i) {
+    if (extents[i] == 0 || extents[i] > 1ull << 32 || box[i] == 0 || box[i] > 256 ||
+        every[i] != 1) {
+      return kInvalidValue;
+    }
+    if (i > 0 && (!aligned(strides[i - 1]) || strides[i - 1] >= 1ull << 40)) return kInvalidValue;
+    made.extents[i] = extents[i];
+    made.box[i] = box[i];
+    if (i > 0) made.strides[i - 1] = strides[i - 1];
+  }
+  if (2 * box[0] > made.swizzle) return kInvalidValue;
+  static_assert(sizeof(made) <= sizeof(*map));
+  std::memcpy(map, &made, sizeof(made));
+  return kCuSuccess;
+}
+CuResult cuTensorMapReplaceAddress(CuTensorMap* map, void* address) {
+  if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0) return kInvalidValue;
+  std::memcpy(map, &address, sizeof(address));
+  return kCuSuccess;
+}
+
 CuResult cuGraphInstantiateWithFlags(CuGraphExecTag** exec, CuGraphTag* graph, unsigned long long) {
   return guarded([&] {
     *exec = reinterpret_cast<CuGraphExecTag*>(new Graph(*reinterpret_cast<Graph*>(graph)));

@@ -17,6 +17,15 @@ struct ThreadView {
   unsigned linear = 0;  // within its CTA
 };
 
+// What the emulated driver makes of a tensor map: 16-bit elements in four dimensions.
+struct TensorMap {
+  const char* address;
+  unsigned long long extents[4];
+  unsigned long long strides[3];  // in bytes, of the dimensions after the first
+  unsigned box[4];
+  unsigned swizzle;  // in bytes
+};
+
 struct Machine {
   const ThreadView* thread = nullptr;
   unsigned shared_bytes = 0;  // dynamic shared memory of the launch
@@ -41,6 +50,11 @@ struct Machine {
   void (*mbarrier_init)(Machine&, const void* at, unsigned arrivals) = nullptr;
   void (*mbarrier_arrive)(Machine&, const void* at) = nullptr;
   void (*mbarrier_arrive_when_copied)(Machine&, const void* at) = nullptr;
+  // Of this thread's bulk copies the next `bytes` bring an arrival at the barrier.
+  void (*mbarrier_expect)(Machine&, const void* at, unsigned bytes) = nullptr;
+  // A bulk copy, zeros if `from` is null; products need no fence for what it writes.
+  void (*copy_bulk)(Machine&, const void* barrier, void* to, const void* from,
+                    unsigned bytes) = nullptr;
   void (*mbarrier_wait)(Machine&, const void* at, unsigned parity) = nullptr;
   // Faults unless the bytes lie in one allocation of the device, aligned to `alignment`.
   void (*check_global)(Machine&, const void* at, unsigned bytes, unsigned alignment) = nullptr;

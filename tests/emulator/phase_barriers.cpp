@@ -39,6 +39,27 @@ void Cta::arrive_when_copied(const void* at) {
   if (!phase_barrier(at).waiting.empty()) deliver(at);
 }
 
+void Cta::expect(const void* at, unsigned bytes) {
+  Expectation& expected = current().expected;
+  if (expected.bytes > 0) machine_.fail(machine_, "bulk copies that were announced did not come");
+  phase_barrier(at);
+  expected = {at, bytes, {}};
+}
+
+void Cta::copy_bulk(const void* at, const Copy& copy) {
+  Thread& thread = current();
+  Expectation& expected = thread.expected;
+  if (expected.barrier != at || expected.bytes < copy.bytes) {
+    machine_.fail(machine_, "a bulk copy that its barrier does not expect");
+  }
+  machine_.eager ? perform(copy) : expected.copies.push_back(copy);
+  expected.bytes -= copy.bytes;
+  if (expected.bytes > 0) return;
+  if (machine_.eager) return arrive(at);
+  thread.deliveries.push_back({std::move(expected.copies), at, true});
+  if (!phase_barrier(at).waiting.empty()) deliver(at);
+}
+
 // Makes the deliveries that end with an arrival at `barrier`.
 void Cta::deliver(const void* barrier) {
   const unsigned caller = current_;
@@ -54,6 +75,7 @@ void Cta::deliver(const void* barrier) {
       threads_[i].writes.clear();
       for (const Copy& copy : delivery.copies) {
         perform(copy);
+        if (delivery.bulk) continue;
         threads_[i].writes.emplace_back(shared_offset(copy.to), copy.bytes);
       }
       arrive(delivery.barrier);

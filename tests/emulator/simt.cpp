@@ -41,6 +41,13 @@ void Cta::bind(Machine& machine) {
   machine.mbarrier_arrive_when_copied = [](Machine&, const void* at) {
     self().arrive_when_copied(at);
   };
+  machine.mbarrier_expect = [](Machine&, const void* at, unsigned bytes) {
+    self().expect(at, bytes);
+  };
+  machine.copy_bulk = [](Machine&, const void* barrier, void* to, const void* from,
+                         unsigned bytes) {
+    self().copy_bulk(barrier, {to, from, bytes});
+  };
   machine.mbarrier_wait = [](Machine&, const void* at, unsigned parity) {
     self().wait_for_phase(at, parity);
   };

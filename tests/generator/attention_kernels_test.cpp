@@ -60,19 +60,26 @@ constexpr KernelCase kWarpgroupCases[] = {
     {"fp16 b=4 h=16 n=2048 d=72 layout=bnhd causal lse",
      "kProducer=1 kPersistent=1 kSwizzle=64 kResident=0 kConstantKeys=1 kBlockN=128 kStages=2 "
      "kWarps=8 kMinCtas=1 kValuesFirst=1"},
+    {"bf16 b=128 h=12 n=197 d=64 layout=packed",
+     "kProducer=2 kSpareRows=8 kPersistent=1 kSwizzle=128 kResident=1 kConstantKeys=1 kBlockN=200 "
+     "kStages=2 kWarps=12 kMinCtas=1"},
+    {"bf16 b=32 h=16 n=257 d=80 layout=packed lse",
+     "kProducer=2 kSpareRows=8 kPersistent=1 kSwizzle=64 kResident=0 kConstantKeys=1 kBlockN=144 "
+     "kStages=2 kWarps=8 kMinCtas=1"},
+    {"fp16 b=4 h=16 n=2048 d=128 layout=bnhd causal lse",
+     "kProducer=2 kPersistent=1 kSwizzle=128 kResident=0 kConstantKeys=1 kBlockN=112 kStages=2 "
+     "kWarps=12 kMinCtas=1"},
     {"fp16 b=4 h=16 nq=70 nk=99 d=104 layout=bnhd mask=bool:4x1x70x99",
      "kSwizzle=64 kResident=0 kConstantKeys=0 kBlockN=48 kStages=2 kWarps=4 kMinCtas=1"},
 };
 
 CompileRequest request_for(const KernelCase& kernel, const std::string& arch) {
   const AttentionProblem problem = AttentionProblem::parse(kernel.problem);
-  DeviceInfo device = *architecture_limits(arch);
+  const Config changes = Config::parse(kernel.changes);
+  // A case that says something says itself whether it is of the warpgroup kernels.
+  DeviceInfo device = *architecture_limits(changes.empty() ? arch : "sm_80");
   device.sm_count = 100;
   Config config = default_attention_config(problem, device);
-  const Config changes = Config::parse(kernel.changes);
-  if (!changes.empty()) {  // a case says itself whether it is of the pipelined kernels
-    for (const char* name : {"kProducer", "kPersistent", "kSwizzle"}) config.set(name, 0);
-  }
   for (const auto& [name, value] : changes) config.set(name, value);
   if (config.at("kSwizzle") != 0) {
     config.set("kQueryInRegisters", 0);
@@ -85,7 +92,7 @@ class AttentionKernelsTest : public test::RealCompilerTest {
  protected:
   // Compiles a source in which `from` was replaced by `to`; gives the compiler's words.
   std::string log_of_changed(const std::string& from, const std::string& to) {
-    CompileRequest request = request_for(kCases[0], "sm_90");
+    CompileRequest request = request_for(kCases[0], "sm_80");
     std::string text = request.source.main;
     const std::size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;

@@ -290,6 +290,21 @@ CuResult cuLaunchKernel(CuFunctionTag* function, unsigned gx, unsigned gy, unsig
   return mock().launch(function, {{gx, gy, gz}, {bx, by, bz}, shared}, stream, parameters);
 }
 
+// A map that holds its tensor's address alone.
+CuResult cuTensorMapEncodeTiled(CuTensorMap* map, int, std::uint32_t, void* address,
+                                const std::uint64_t*, const std::uint64_t*, const std::uint32_t*,
+                                const std::uint32_t*, int, int, int, int) {
+  VITUNE_MOCK_STEP(mock().begin("cuTensorMapEncodeTiled"));
+  *map = {};
+  map->opaque[0] = reinterpret_cast<std::uintptr_t>(address);
+  return kCuSuccess;
+}
+CuResult cuTensorMapReplaceAddress(CuTensorMap* map, void* address) {
+  VITUNE_MOCK_STEP(mock().begin("cuTensorMapReplaceAddress"));
+  map->opaque[0] = reinterpret_cast<std::uintptr_t>(address);
+  return kCuSuccess;
+}
+
 CuResult cuGraphInstantiateWithFlags(CuGraphExecTag** exec, CuGraphTag*, unsigned long long) {
   VITUNE_MOCK_STEP(mock().begin_in_context("cuGraphInstantiateWithFlags"));
   return mock().make(exec);

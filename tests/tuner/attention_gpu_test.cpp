@@ -207,6 +207,35 @@ constexpr FeatureCase kFeatures[] = {
      "kProducer=1 kSwizzle=64 kResident=1 kBlockN=56 kStages=4 kWarps=12"},
     {"PipelinedOneGroup", "bf16 b=100 h=2 nq=70 nk=77 d=96 layout=bnhd",
      "kProducer=1 kSwizzle=64 kResident=1 kBlockN=80 kStages=2 kWarps=4"},
+    // Both were wrong on an H200 once: fewer heads in flight than warpgroups, and keys of a last
+    // step of an odd number of eights that were dealt out beyond it.
+    {"PipelinedFewWindowsInFlight", "bf16 b=70 h=4 n=49 d=32 layout=packed bias=bf16:1x4x49x49",
+     "kProducer=1 kSwizzle=64 kResident=1 kBlockN=56 kStages=2 kWarps=12"},
+    {"PipelinedOddLastStep", "bf16 b=10 h=14 n=149 d=64 layout=bnhd bias=bf16:1x14x149x149",
+     "kProducer=1 kSwizzle=128 kResident=0 kBlockN=112 kStages=2 kWarps=8"},
+    // Tiles by tensor maps, and rows beyond a multiple of 64 by a warpgroup of their own.
+    {"MappedResident", "bf16 b=70 h=2 n=130 d=64 layout=packed lse",
+     "kProducer=2 kSwizzle=128 kResident=1 kBlockN=136 kStages=2 kWarps=12"},
+    {"MappedResidentSpare", "bf16 b=70 h=2 n=197 d=64 layout=packed lse",
+     "kProducer=2 kSpareRows=8 kSwizzle=128 kResident=1 kBlockN=200 kStages=2 kWarps=12"},
+    {"MappedResidentSpareTwoSteps", "fp16 b=35 h=4 n=257 d=80 layout=packed",
+     "kProducer=2 kSpareRows=8 kSwizzle=64 kResident=1 kBlockN=144 kStages=1 kWarps=8"},
+    {"MappedStreamingSpare", "bf16 b=18 h=4 n=257 d=80 layout=packed lse",
+     "kProducer=2 kSpareRows=8 kSwizzle=64 kResident=0 kBlockN=144 kStages=2 kWarps=8"},
+    {"MappedStreamingSpareOddHead", "bf16 b=18 h=4 nq=200 nk=151 d=88 layout=bnhd",
+     "kProducer=2 kSpareRows=8 kSwizzle=128 kResident=0 kBlockN=96 kStages=3 kWarps=8"},
+    {"MappedSpareGrouped", "fp16 b=9 h=6 hkv=2 nq=133 nk=90 d=40 layout=bnhd lse",
+     "kProducer=2 kSpareRows=8 kSwizzle=32 kResident=0 kBlockN=48 kStages=3 kWarps=8"},
+    {"MappedNoRowsToSpare", "bf16 b=18 h=4 nq=140 nk=70 d=64 layout=bnhd",
+     "kProducer=2 kSpareRows=8 kSwizzle=128 kResident=0 kBlockN=48 kStages=2 kWarps=8"},
+    {"MappedStreamingCausal", "bf16 b=15 h=5 nq=150 nk=131 d=128 layout=bnhd causal lse",
+     "kProducer=2 kSwizzle=128 kResident=0 kBlockN=48 kStages=4 kWarps=8"},
+    {"MappedOneGroup", "bf16 b=70 h=2 nq=70 nk=77 d=72 layout=bnhd",
+     "kProducer=2 kSpareRows=8 kSwizzle=64 kResident=1 kBlockN=80 kStages=2 kWarps=4"},
+    {"MappedFewWindowsInFlight", "bf16 b=50 h=3 n=49 d=32 layout=packed",
+     "kProducer=2 kSwizzle=64 kResident=1 kBlockN=56 kStages=1 kWarps=12"},
+    {"MappedWideTile", "bf16 b=4 h=4 n=300 d=64 layout=bnhd",
+     "kProducer=2 kSwizzle=128 kResident=1 kBlockN=160 kStages=1 kWarps=8"},
     {"OneQuery", "bf16 b=4 h=3 nq=1 nk=729 d=72 layout=bnhd", ""},
     {"ManyWindows", "bf16 b=70000 h=1 n=16 d=32 layout=packed", ""},
 };
@@ -220,10 +249,12 @@ class AttentionFeatureGpuTest : public AttentionGpuTest,
   }
   Candidate compiled() const {
     Candidate candidate{AttentionProblem::parse(GetParam().problem), {}, {}};
-    candidate.config = default_attention_config(candidate.problem, device_);
-    for (const auto& [name, value] : Config::parse(GetParam().changes)) {
-      candidate.config.set(name, value);
-    }
+    const Config changes = Config::parse(GetParam().changes);
+    // A case that says something says itself whether it is of the warpgroup kernels.
+    DeviceInfo without_wgmma = device_;
+    if (!changes.empty()) without_wgmma.cc_major = 8;
+    candidate.config = default_attention_config(candidate.problem, without_wgmma);
+    for (const auto& [name, value] : changes) candidate.config.set(name, value);
     if (candidate.config.at("kSwizzle") != 0) {
       candidate.config.set("kQueryInRegisters", 0);
       candidate.config.set("kRowTiles", 1);

@@ -10,6 +10,7 @@ inline void mbarrier_init(u32 barrier, u32 arrivals) {
   auto& machine = *vitune_emulator::machine;
   machine.mbarrier_init(machine, shared_target(barrier, 8), arrivals);
 }
+inline void mbarrier_init_fence() {}
 inline void mbarrier_arrive(u32 barrier) {
   auto& machine = *vitune_emulator::machine;
   machine.mbarrier_arrive(machine, shared_target(barrier, 8));

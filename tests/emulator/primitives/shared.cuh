@@ -63,6 +63,18 @@ inline void ldmatrix_x2_trans(u32& r0, u32& r1, u32 address) {
 inline void ldmatrix_x4(u32 (&r)[4], u32 address) { emulate_ldmatrix<4, false>(r, address); }
 inline void ldmatrix_x4_trans(u32 (&r)[4], u32 address) { emulate_ldmatrix<4, true>(r, address); }
 
+inline u32 transposed(u32 word) {
+  u32 mine = word;
+  vitune_emulator::warp_collective(mine, [](vitune_emulator::Machine&, u32** lanes) {
+    u16 matrix[8][8];
+    for (int l = 0; l < 32; ++l) std::memcpy(&matrix[l / 4][2 * (l % 4)], lanes[l], 4);
+    for (int l = 0; l < 32; ++l) {
+      *lanes[l] = matrix[2 * (l % 4)][l / 4] | u32(matrix[2 * (l % 4) + 1][l / 4]) << 16;
+    }
+  });
+  return mine;
+}
+
 // The same place, to be written by this thread.
 inline char* shared_target(u32 address, u32 bytes) {
   char* place = shared_at(address, bytes);
@@ -74,6 +86,11 @@ inline void store_shared(u32 address, u32 value) {
 }
 inline void store_shared_u16(u32 address, u16 value) {
   std::memcpy(shared_target(address, 2), &value, 2);
+}
+inline u32 load_shared(u32 address) {
+  u32 value;
+  std::memcpy(&value, shared_at(address, 4), 4);
+  return value;
 }
 inline uint4 load_shared_16(u32 address) {
   uint4 value;

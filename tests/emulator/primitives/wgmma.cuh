@@ -62,7 +62,7 @@ class DescribedOperand {
 // One product of this thread's warpgroup, as this thread sees it.
 struct WgmmaCall {
   float* d;
-  bool registers;  // A is in registers
+  enum class A { kShared, kSharedAcross, kRegisters } kind;
   u32 a[4];
   u64 descriptor_a, descriptor_b;
   int columns;
@@ -78,24 +78,27 @@ inline void multiply_group(WgmmaCall** calls) {
   const DescribedOperand shared_b(first.descriptor_b);
   for (int k = 0; k < 16; ++k) {
     for (int n = 0; n < columns; ++n) {
-      b[k][n] =
-          first.value(first.registers ? shared_b.across_rows(n, k) : shared_b.along_rows(n, k));
+      b[k][n] = first.value(first.kind == WgmmaCall::A::kRegisters ? shared_b.across_rows(n, k)
+                                                                   : shared_b.along_rows(n, k));
     }
   }
   for (int thread = 0; thread < 128; ++thread) {
     const WgmmaCall& call = *calls[thread];
     const int g = thread % 32 / 4, t = thread % 4, row0 = 16 * (thread / 32);
-    if (!call.registers) continue;
+    if (call.kind != WgmmaCall::A::kRegisters) continue;
     for (int i = 0; i < 4; ++i) {
       const int row = row0 + g + 8 * (i % 2), column = 2 * t + 8 * (i / 2);
       a[row][column] = call.value(u16(call.a[i]));
       a[row][column + 1] = call.value(u16(call.a[i] >> 16));
     }
   }
-  if (!first.registers) {
+  if (first.kind != WgmmaCall::A::kRegisters) {
     const DescribedOperand shared_a(first.descriptor_a);
     for (int m = 0; m < 64; ++m) {
-      for (int k = 0; k < 16; ++k) a[m][k] = first.value(shared_a.along_rows(m, k));
+      for (int k = 0; k < 16; ++k) {
+        a[m][k] = first.value(first.kind == WgmmaCall::A::kShared ? shared_a.along_rows(m, k)
+                                                                  : shared_a.across_rows(m, k));
+      }
     }
   }
   for (int thread = 0; thread < 128; ++thread) {
@@ -119,7 +122,7 @@ struct WgmmaQueue {
   int groups = 0, calls = 0;
   WgmmaCall call[64];
 };
-inline WgmmaQueue wgmma_queues[512];
+inline WgmmaQueue wgmma_queues[1024];
 inline WgmmaQueue& wgmma_queue() { return wgmma_queues[vitune_emulator::machine->thread->linear]; }
 
 inline void issue_wgmma(const WgmmaCall& call) {
@@ -168,11 +171,22 @@ template <int kType, int kColumns>
 struct Wgmma {
   static_assert(kColumns % 8 == 0 && kColumns >= 8 && kColumns <= 256);
   static void shared_a(float (&d)[kColumns / 2], u64 a, u64 b, bool accumulate) {
-    issue_wgmma({d, false, {}, a, b, kColumns, accumulate, &Element<kType>::unpack});
+    issue_wgmma(
+        {d, WgmmaCall::A::kShared, {}, a, b, kColumns, accumulate, &Element<kType>::unpack});
+  }
+  static void shared_a_across(float (&d)[kColumns / 2], u64 a, u64 b, bool accumulate) {
+    issue_wgmma(
+        {d, WgmmaCall::A::kSharedAcross, {}, a, b, kColumns, accumulate, &Element<kType>::unpack});
   }
   static void register_a(float (&d)[kColumns / 2], const u32 (&a)[4], u64 b, bool accumulate) {
-    issue_wgmma(
-        {d, true, {a[0], a[1], a[2], a[3]}, 0, b, kColumns, accumulate, &Element<kType>::unpack});
+    issue_wgmma({d,
+                 WgmmaCall::A::kRegisters,
+                 {a[0], a[1], a[2], a[3]},
+                 0,
+                 b,
+                 kColumns,
+                 accumulate,
+                 &Element<kType>::unpack});
   }
 };
 

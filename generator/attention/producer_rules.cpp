@@ -1,0 +1,76 @@
+// generator/attention/producer_rules.cpp -- What goes with warps that do nothing but copy.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/checked.h"
+#include "generator/attention/rules.h"
+#include "generator/attention/tensor_maps.h"
+
+namespace vitune {
+
+std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const DeviceInfo& device) {
+  const AttentionFacts facts = attention_facts(problem);
+  const std::int64_t heads = problem.batch * problem.heads;
+  const bool mapped = tensor_maps_fit(problem);
+  const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
+  return {
+      {"copying warps serve warpgroups of a persistent CTA",
+       {"kSwizzle", "kPersistent", "kHeadsPerCta", "kRowSplit", "kBiasInRegisters", "kProducer"},
+       [bytes = facts.copy_bytes](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.producer) return std::nullopt;
+         if (!s.warpgroups() || !s.persistent) {
+           return "kProducer needs kSwizzle and kPersistent = 1";
+         }
+         if (s.heads_per_cta != 1 || s.row_split != 1 || s.bias_in_registers) {
+           return "kProducer goes with kHeadsPerCta = 1, kRowSplit = 1 and kBiasInRegisters = 0";
+         }
+         if (bytes < 4) return fmt::format("tensors aligned to {} bytes", bytes);
+         return std::nullopt;
+       }},
+      {"tensor maps: rows of 16-byte pieces that do not overlap, keys in their order",
+       {"kProducer"},
+       [mapped](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.producer == 1 && mapped) return "kProducer = 1 where tensor maps serve";
+         if (!s.tensor_copies() || mapped) return std::nullopt;
+         return "kProducer = 2 needs 16-byte alignment, strides above 0 and no bias or mask";
+       }},
+      {"spare rows: up to 8 beyond a multiple of 64, without a causal mask",
+       {"kProducer", "kSpareRows"},
+       [causal = facts.causal](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.spare_rows) return std::nullopt;
+         if (!s.tensor_copies() || causal) {
+           return "kSpareRows needs kProducer = 2 and no causal mask";
+         }
+         if (s.block_rows() < s.nq) return std::nullopt;
+         return fmt::format("{} rows leave no more than {} over", s.nq, s.spare_rows);
+       }},
+      {"what is waited for when is of interest only where warps copy",
+       {"kProducer", "kValuesFirst"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.producer || !s.values_first) return std::nullopt;
+         return "kValuesFirst = 1 needs kProducer";
+       }},
+      {"wide steps that divide nothing are for copying warps",
+       {"kBlockN", "kProducer"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         const bool wide = s.block_n == 112 || s.block_n == 160 || s.block_n == 176;
+         if (s.producer || !wide || s.equal_steps()) return std::nullopt;
+         return fmt::format("kBlockN = {} with kProducer = 0", s.block_n);
+       }},
+      {"copying warps and several warpgroups take the whole SM",
+       {"kWarps", "kMinCtas", "kProducer"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.producer || s.warps == 4 || s.min_ctas == 1) return std::nullopt;
+         return fmt::format("kMinCtas = {} with {} warps", s.min_ctas, s.warps);
+       }},
+      {"no more heads in flight than a CTA works on",
+       {"kResident", "kStages", "kProducer"},
+       [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.producer || !s.resident || s.stages <= ceil_div(heads, sms)) return std::nullopt;
+         return fmt::format("{} stages for {} heads", s.stages, ceil_div(heads, sms));
+       }},
+  };
+}
+
+}  // namespace vitune

@@ -1,0 +1,30 @@
+// generator/attention/tensor_maps.h -- How the tensor memory accelerator is told of q, k and v.
+//
+// Kernels with kProducer = 2 copy boxes of a tensor by one instruction, after a tensor map that the
+// host encodes (CUDA driver API, "Tensor Map Object Management").
+#pragma once
+
+#include "core/config.h"
+#include "core/cuda_driver.h"
+#include "generator/attention/problem.h"
+#include "templates/attention/params.cuh"
+
+namespace vitune {
+
+// Whether q, k and v can be described by tensor maps as the kernels need them: 16-byte alignment,
+// no stride of 0, and no bias or mask, for which keys would have to be dealt out.
+bool tensor_maps_fit(const AttentionProblem& problem);
+
+// Whether kernels of `config` read tensor maps.
+bool reads_tensor_maps(const Config& config);
+
+// The maps of a kernel's launch with tensors of `problem` at `params`' addresses; a null address
+// stands for one that replace_addresses() sets later. Throws CudaError.
+AttentionTensorMaps encode_tensor_maps(const CudaDriver& driver, const AttentionProblem& problem,
+                                       const Config& config, const AttentionParams& params);
+
+// Points `maps` to the tensors of another call of the same problem.
+CuResult replace_addresses(const CudaDriver& driver, const AttentionParams& params,
+                           AttentionTensorMaps& maps) noexcept;
+
+}  // namespace vitune

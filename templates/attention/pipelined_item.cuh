@@ -1,0 +1,53 @@
+// templates/attention/pipelined_item.cuh -- What all roles of a pipelined kernel walk over.
+#pragma once
+
+#include "attention/config_sm90_pipelined.cuh"
+#include "attention/tile_scheduler.cuh"
+
+namespace vitune {
+
+// Query rows behind the last whole block that the warpgroup for spare rows takes.
+template <class T>
+__device__ __forceinline__ int spare_rows(int queries) {
+  const int rest = queries % kGroupRows;
+  return T::kSpareRows > 0 && queries > kGroupRows && rest <= T::kSpareRows ? rest : 0;
+}
+
+// Blocks of rows that computing warpgroups take, of a head.
+template <class T>
+__device__ __forceinline__ int row_blocks(int queries) {
+  return ceil_div(queries - spare_rows<T>(queries), kGroupRows);
+}
+
+// The work items of a CTA: T::kBlockM rows of a head (streaming) or all of them (resident).
+template <class T>
+struct PipelinedItem {
+  int head_index, row0, steps;
+  bool last;  // of its head
+
+  __device__ __forceinline__ PipelinedItem(const AttentionParams& p, int item) {
+    if constexpr (T::kResident) {
+      head_index = item;
+      row0 = 0;
+      steps = 1;  // one tile holds them all
+      last = true;
+    } else {
+      const StreamingItem<T> at(p, item, p.queries - spare_rows<T>(p.queries));
+      head_index = at.head_index;
+      row0 = at.row0;
+      steps = ceil_div(T::kCausal ? min(T::kKeys, row0 + T::kBlockM) : T::kKeys, T::kBlockN);
+      last = row0 + T::kBlockM >= p.queries - spare_rows<T>(p.queries);
+    }
+  }
+};
+
+// Which step of keys comes as number `turn`. The last one has a width of its own and comes first,
+// while there is no output yet to be kept in registers beside it; under a causal mask the first
+// keys come first, because every row sees those.
+template <class T>
+__device__ __forceinline__ int step_of_turn(int turn) {
+  if constexpr (T::kCausal) return turn;
+  return turn == 0 ? T::Keys::kCount - 1 : turn - 1;
+}
+
+}  // namespace vitune

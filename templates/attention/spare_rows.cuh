@@ -1,0 +1,317 @@
+// templates/attention/spare_rows.cuh -- The few query rows of a head beyond a multiple of 64.
+//
+// Vision transformers have a token or a few more than a grid of patches (197, 257, 577, 1025), and
+// a warpgroup would spend a whole block of 64 rows on them. Here another warpgroup takes them from
+// the same tiles with keys as rows and queries as columns: S' = K Q', O' = V' P', so that rows are
+// padded to 8 instead of 64. Warp w has keys 16 w .. 16 w + 15 of each 64; maxima and sums of a row
+// are put together through shared memory, and so are the weights, which are an operand there.
+#pragma once
+
+#include "attention/pipeline.cuh"
+#include "attention/pipelined_item.cuh"
+#include "attention/softmax.cuh"
+#include "primitives/element.cuh"
+#include "primitives/shared.cuh"
+#include "primitives/sync.cuh"
+#include "primitives/wgmma.cuh"
+
+namespace vitune {
+
+template <class T>
+struct SpareRows {
+  using E = Element<T::kElement>;
+  using Product = Wgmma<T::kElement, T::kSpareRows>;
+  using QueryTile = typename T::SpareQueryTile;
+  using WeightTile = typename T::SpareWeightTile;
+  static constexpr int kTiles = T::kSpareRows / 8;               // of query rows
+  static constexpr int kHeadBlocks = ceil_div(T::kHeadDim, 64);  // of output columns
+
+  const AttentionParams& p;
+  const Pipeline<T>& pipe;
+  int rows, row0;  // of each head
+  int warp = threadIdx.x / kWarpSize % 4, lane = threadIdx.x % kWarpSize;
+  int g = lane / 4, t = lane % 4;
+  float o[kHeadBlocks][kTiles][4];  // column 16 warp + g (+ 8) of each 64, rows 2 t and 2 t + 1
+  float maximum[kTiles][2], sum[kTiles][2];
+
+  __device__ __forceinline__ SpareRows(const AttentionParams& params, const Pipeline<T>& pipe_)
+      : p(params), pipe(pipe_), rows(spare_rows<T>(p.queries)), row0(p.queries - rows) {}
+
+  // Starts to copy the queries of a head.
+  __device__ __forceinline__ void fetch(const HeadPlace& head, int slot) const {
+    load_panels<QueryTile, T::kSpareRows, kGroupThreads, 16, 0>(
+        pipe.spare_queries(slot), head.q + row0 * p.q_view.row, p.q_view.row, rows,
+        threadIdx.x % kGroupThreads, [](int row) { return row; });
+    copy_commit();
+  }
+  // Starts on the queries fetched last.
+  __device__ __forceinline__ void begin() {
+    copy_wait<0>();
+    fence_proxy_async();
+    barrier();
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        maximum[i][e] = minus_infinity();
+        sum[i][e] = 0.f;
+      }
+#pragma unroll
+      for (int b = 0; b < kHeadBlocks; ++b) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) o[b][i][e] = 0.f;
+      }
+    }
+  }
+
+  // Attends to the first kKeys rows of a ring's tiles.
+  template <int kKeys>
+  __device__ __forceinline__ void attend(const RingPlace<T::kRing>& at, u32 queries) {
+    constexpr int kBlocks = ceil_div(kKeys, 64);
+    float s[kBlocks][kTiles][4];
+    mbarrier_wait(pipe.keys_full(at.slot), at.parity);
+    scores(s, queries, pipe.keys(at.slot));
+    warp_arrive(pipe.keys_free(at.slot));
+    if constexpr (kKeys % 64 != 0) mask<kKeys % 64>(s[kBlocks - 1]);
+    weigh(s);
+    store_weights(s);
+    fence_proxy_async();
+    barrier();
+    mbarrier_wait(pipe.values_full(at.slot), at.parity);
+    add_values<ceil_div(kKeys, 16)>(pipe.values(at.slot));
+    warp_arrive(pipe.values_free(at.slot));
+  }
+
+  // Normalises the rows and stores them.
+  __device__ __forceinline__ void finish(const HeadPlace& head) {
+    u16* to = static_cast<u16*>(p.o) + head.batch * p.o_view.batch + head.head * p.o_view.head;
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) sum[i][e] = over_lanes(sum[i][e], Add());
+    }
+    exchange(sum, Add());
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      if constexpr (T::kLse) store_lse(head, i);
+      const float inverse[2] = {__fdividef(1.f, sum[i][0]), __fdividef(1.f, sum[i][1])};
+#pragma unroll
+      for (int b = 0; b < kHeadBlocks; ++b) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const u32 word = transposed(
+              E::pack(o[b][i][2 * half] * inverse[0], o[b][i][2 * half + 1] * inverse[1]));
+          const int row = 8 * i + g, column = 64 * b + 16 * warp + 8 * half;
+          if (row < rows && column < T::kHeadDim) {
+            *reinterpret_cast<u32*>(to + (row0 + row) * p.o_view.row + column + 2 * t) = word;
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  struct Add {
+    __device__ __forceinline__ float operator()(float x, float y) const { return x + y; }
+  };
+  struct Larger {
+    __device__ __forceinline__ float operator()(float x, float y) const { return fmaxf(x, y); }
+  };
+  static __device__ __forceinline__ void barrier() { named_barrier<1, kGroupThreads>(); }
+
+  // Over the lanes that hold other keys of the same row.
+  template <class Combine>
+  static __device__ __forceinline__ float over_lanes(float x, Combine combine) {
+#pragma unroll
+    for (int i = 4; i < kWarpSize; i *= 2) x = combine(x, __shfl_xor_sync(0xffffffffu, x, i));
+    return x;
+  }
+  // Over the warps; between two exchanges there is another barrier.
+  template <class Combine>
+  __device__ __forceinline__ void exchange(float (&x)[kTiles][2], Combine combine) const {
+    const u32 at = pipe.spare_exchange();
+    if (g == 0) {
+#pragma unroll
+      for (int i = 0; i < 2 * kTiles; ++i) {
+        store_shared(at + 4 * (T::kSpareRows * warp + 8 * (i / 2) + 2 * t + i % 2),
+                     __float_as_uint(x[i / 2][i % 2]));
+      }
+    }
+    barrier();
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        const float other = __uint_as_float(
+            load_shared(at + 4 * (T::kSpareRows * w + 8 * (i / 2) + 2 * t + i % 2)));
+        x[i / 2][i % 2] = w == 0 ? other : combine(x[i / 2][i % 2], other);
+      }
+    }
+  }
+
+  template <int kBlocks>
+  __device__ __forceinline__ void scores(float (&s)[kBlocks][kTiles][4], u32 queries,
+                                         u32 keys) const {
+    const u64 b = descriptor_along_rows<T::kSwizzle>(queries);
+#pragma unroll
+    for (int i = 0; i < kBlocks * kTiles * 4; ++i) (&s[0][0][0])[i] = 0.f;
+    wgmma_fence();
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+      const u64 a = descriptor_along_rows<T::kSwizzle>(keys + 64 * block * T::kSwizzle);
+#pragma unroll
+      for (int step = 0; step < T::kHeadSteps; ++step) {
+        Product::shared_a(reinterpret_cast<float(&)[T::kSpareRows / 2]>(s[block]),
+                          descriptor_at(a, T::KeyTile::step_offset(step)),
+                          descriptor_at(b, QueryTile::step_offset(step)), step > 0);
+      }
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+  }
+  // Of the last 64 rows of a tile only kKeys are keys.
+  template <int kKeys>
+  __device__ __forceinline__ void mask(float (&s)[kTiles][4]) const {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (16 * warp + 8 * (e / 2) + g >= kKeys) s[i][e] = minus_infinity();
+      }
+    }
+  }
+  // Scores become weights; what was summed up before is rescaled.
+  template <int kBlocks>
+  __device__ __forceinline__ void weigh(float (&s)[kBlocks][kTiles][4]) {
+    float top[kTiles][2];
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float x = fmaxf(s[0][i][e], s[0][i][2 + e]);
+#pragma unroll
+        for (int block = 1; block < kBlocks; ++block) {
+          x = fmaxf(x, fmaxf(s[block][i][e], s[block][i][2 + e]));
+        }
+        top[i][e] = over_lanes(x, Larger());
+      }
+    }
+    exchange(top, Larger());
+    const float scale = p.scale * kLog2E;
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float now = fmaxf(maximum[i][e], top[i][e]);
+        const float rescale = exp2_approx((maximum[i][e] - now) * scale);
+        maximum[i][e] = now;
+        sum[i][e] *= rescale;
+#pragma unroll
+        for (int b = 0; b < kHeadBlocks; ++b) {
+          o[b][i][e] *= rescale;
+          o[b][i][2 + e] *= rescale;
+        }
+#pragma unroll
+        for (int block = 0; block < kBlocks; ++block) {
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            float& x = s[block][i][2 * half + e];
+            x = exp2_approx(__fmaf_rn(x, scale, -now * scale));
+            sum[i][e] += x;
+          }
+        }
+      }
+    }
+  }
+  // Queries as rows, keys along them.
+  template <int kBlocks>
+  __device__ __forceinline__ void store_weights(const float (&s)[kBlocks][kTiles][4]) const {
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const u32 word = transposed(E::pack(s[block][i][2 * half], s[block][i][2 * half + 1]));
+          store_shared(pipe.spare_weights() +
+                           WeightTile::offset(8 * i + g, 8 * block + 2 * warp + half) + 4 * t,
+                       word);
+        }
+      }
+    }
+  }
+  template <int kSteps>
+  __device__ __forceinline__ void add_values(u32 values) {
+    const u64 weights = descriptor_along_rows<128>(pipe.spare_weights());
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int b = 0; b < kHeadBlocks; ++b) {
+        const u64 a = descriptor_across_rows<T::kSwizzle>(
+            values + 64 * b / T::ValueTile::kPanelColumns * T::ValueTile::kPanelBytes,
+            T::ValueTile::kPanelBytes);
+        Product::shared_a_across(reinterpret_cast<float(&)[T::kSpareRows / 2]>(o[b]),
+                                 descriptor_at(a, step * 16 * T::kSwizzle),
+                                 descriptor_at(weights, WeightTile::step_offset(step)), true);
+      }
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+  }
+  __device__ __forceinline__ void store_lse(const HeadPlace& head, int tile) const {
+    float* to = p.lse + (i64(head.batch) * p.heads + head.head) * p.queries + row0;
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int row = 8 * tile + 2 * t + e;
+      if (warp != 0 || g != 0 || row >= rows) continue;
+      to[row] = __fmaf_rn(log2_approx(sum[tile][e]), kLn2, maximum[tile][e] * p.scale);
+    }
+  }
+};
+
+// The part of the warpgroup for spare rows: the last work item of each head is the one whose tiles
+// it attends to.
+template <class T>
+__device__ __forceinline__ void attend_spare_rows(const AttentionParams& p,
+                                                  const Pipeline<T>& pipe) {
+  SpareRows<T> spare(p, pipe);
+  if (spare.rows == 0) return;
+  for (int slot = 0; slot < 2; ++slot) {
+    clear_last_chunk<typename T::SpareQueryTile, T::kSpareRows, kGroupThreads>(
+        pipe.spare_queries(slot), threadIdx.x % kGroupThreads);
+  }
+  RingPlace<T::kRing> at;
+  int slot = 0;
+  if (int(blockIdx.x) < p.items) {
+    spare.fetch(HeadPlace(p, PipelinedItem<T>(p, blockIdx.x).head_index), slot);
+  }
+#pragma unroll 1
+  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    const PipelinedItem<T> item(p, index);
+    const HeadPlace head(p, item.head_index);
+    spare.begin();
+    const u32 queries = pipe.spare_queries(slot);
+    slot ^= 1;
+    if (index + int(gridDim.x) < p.items) {
+      spare.fetch(HeadPlace(p, PipelinedItem<T>(p, index + gridDim.x).head_index), slot);
+    }
+#pragma unroll 1
+    for (int turn = 0; turn < item.steps; ++turn) {
+      if (!item.last) {
+        mbarrier_wait(pipe.keys_full(at.slot), at.parity);
+        warp_arrive(pipe.keys_free(at.slot));
+        mbarrier_wait(pipe.values_full(at.slot), at.parity);
+        warp_arrive(pipe.values_free(at.slot));
+      } else if (T::kResident || turn == 0) {
+        spare.template attend<T::kResident ? T::kKeys : T::Keys::kTailKeys>(at, queries);
+      } else {
+        spare.template attend<T::kBlockN>(at, queries);
+      }
+      at.advance();
+    }
+    if (item.last) spare.finish(head);
+  }
+}
+
+}  // namespace vitune

@@ -1,0 +1,45 @@
+// tests/emulator/primitives/tensor_copy.cuh -- Stands in for templates/primitives/tensor_copy.cuh.
+//
+// Written from the PTX ISA ("cp.async.bulk.tensor", "Swizzling modes"): a box goes to shared memory
+// row by row, chunks of 16 bytes trade places after the bits of their address.
+#pragma once
+
+#include "primitives/mbarrier.cuh"
+#include "primitives/shared.cuh"
+#include "primitives/types.cuh"
+
+namespace vitune {
+
+inline void mbarrier_expect(u32 barrier, u32 bytes) {
+  auto& machine = *vitune_emulator::machine;
+  machine.mbarrier_expect(machine, shared_target(barrier, 8), bytes);
+}
+
+inline void copy_box(u32 to, const void* map, u32 barrier, int column, int row, int head,
+                     int batch) {
+  auto& machine = *vitune_emulator::machine;
+  vitune_emulator::TensorMap view;
+  std::memcpy(&view, map, sizeof(view));
+  const char* arrival = shared_at(barrier, 8);
+  if (to % 128 != 0) machine.fail(machine, "a box that does not start at 128 bytes");
+  const u64 rows = view.extents[1];
+  const bool there =
+      head >= 0 && u64(head) < view.extents[2] && batch >= 0 && u64(batch) < view.extents[3];
+  for (u32 r = 0; r < view.box[1]; ++r) {
+    for (u32 c = 0; c < view.box[0]; c += 8) {
+      const bool inside =
+          there && row >= 0 && u64(row) + r < rows && u64(column) + c < view.extents[0];
+      const char* from = nullptr;
+      if (inside) {
+        from = view.address + 2 * (u64(column) + c) + (u64(row) + r) * view.strides[0] +
+               u64(head) * view.strides[1] + u64(batch) * view.strides[2];
+        machine.check_global(machine, from, 16, 16);
+      }
+      const u32 plain = to + r * view.swizzle + 2 * c;
+      const u32 place = plain ^ ((plain >> 7 & (view.swizzle / 16 - 1)) << 4);
+      machine.copy_bulk(machine, arrival, shared_at(place, 16), from, 16);
+    }
+  }
+}
+
+}  // namespace vitune
