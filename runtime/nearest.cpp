@@ -11,6 +11,7 @@
 
 #include "core/checked.h"
 #include "generator/attention/cost_model_fit.h"
+#include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 
 namespace vitune {
@@ -151,6 +152,11 @@ class Ranking {
     // A config stored before a tunable existed does without it.
     for (const Parameter& parameter : space_.parameters()) {
       if (!result.find(parameter.name)) result.set(parameter.name, parameter.values.front());
+    }
+    // Whether there are rows to spare is a matter of this problem's count.
+    if (result.at("kSpareRows") != 0 &&
+        AttentionShape(problem_, result).block_rows() == problem_.nq) {
+      result.set("kSpareRows", 0);
     }
     const auto width = config.find("kBlockN");
     if (!width || *width < 1 || widths_.contains(*width)) return result;

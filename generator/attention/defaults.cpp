@@ -74,7 +74,7 @@ void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
     for (const std::int64_t stages : {3, 2}) list.push_back(mapped(problem, 8, half, stages));
   }
   if (problem.d > 96) {
-    list.push_back(mapped(problem, 12, 112, 2));
+    list.push_back(mapped(problem, 12, 96, 2));
   } else if (problem.d > 64) {
     list.push_back(mapped(problem, 12, 128, 2));
   } else if (spare) {

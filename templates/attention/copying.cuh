@@ -129,7 +129,7 @@ struct CopyWalk {
   // Streaming: an item's first keys, its queries, its other keys.
   __device__ __forceinline__ void keys_streaming() {
 #pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
       const PipelinedItem<T> item(p, index);
       const HeadPlace head(p, item.head_index);
 #pragma unroll 1
@@ -150,7 +150,7 @@ struct CopyWalk {
     const int early = T::kRing > 1 ? T::kGroups : blocks;
     if (int(blockIdx.x) < p.items) keys(HeadPlace(p, blockIdx.x), 0);
 #pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
       const HeadPlace head(p, index);
       const int next = index + int(gridDim.x);
 #pragma unroll 1
@@ -163,7 +163,7 @@ struct CopyWalk {
   }
   __device__ __forceinline__ void all_values() {
 #pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
       const PipelinedItem<T> item(p, index);
       const HeadPlace head(p, item.head_index);
 #pragma unroll 1

@@ -155,7 +155,7 @@ __device__ __forceinline__ void compute_streaming(const AttentionParams& p,
   Turns<T> turns(pipe, warpgroup, T::kGroups);
   const int rows = p.queries - spare_rows<T>(p.queries);
 #pragma unroll 1
-  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+  for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
     const PipelinedItem<T> item(p, index);
     const int row0 = item.row0 + warpgroup * kGroupRows;
     StepTiles<T> tiles{pipe, at, turns, 0, 0};

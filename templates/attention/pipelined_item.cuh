@@ -41,6 +41,15 @@ struct PipelinedItem {
   }
 };
 
+// The work item of this CTA after `index`. Under a causal mask items get shorter from one to the
+// next: every other round goes the other way, so that all CTAs get as much.
+template <class T>
+__device__ __forceinline__ int next_item(int index) {
+  if constexpr (!T::kCausal || T::kResident) return index + int(gridDim.x);
+  const int place = u32(index) % gridDim.x;
+  return index + 2 * (int(gridDim.x) - place) - 1;
+}
+
 // Which step of keys comes as number `turn`. The last one has a width of its own and comes first,
 // while there is no output yet to be kept in registers beside it; under a causal mask the first
 // keys come first, because every row sees those.

@@ -40,19 +40,28 @@ struct HeadPlace {
   }
 };
 
-// Streaming: an item is a block of kBlockM query rows of one head. Causal blocks are taken from the
-// last, which has the most keys, to the first.
+// Streaming: an item is a block of kBlockM query rows of one head. Under a causal mask the last
+// block has the most keys: sixteen heads at a time, whose keys and values L2 can hold, give their
+// last blocks first, so that the shortest items fill the gaps at the end.
 template <class T>
 struct StreamingItem {
+  static constexpr int kHeadsAtOnce = 16;
   int head_index, row0;
   __device__ __forceinline__ StreamingItem(const AttentionParams& p, int item)
       : StreamingItem(p, item, p.queries) {}
   // With the first `rows` rows of each head only.
-  __device__ __forceinline__ StreamingItem(const AttentionParams&, int item, int rows) {
+  __device__ __forceinline__ StreamingItem(const AttentionParams& p, int item, int rows) {
     const u32 blocks = ceil_div(rows, T::kBlockM);
-    const int block = u32(item) % blocks;
-    head_index = u32(item) / blocks;
-    row0 = (T::kCausal ? int(blocks) - 1 - block : block) * T::kBlockM;
+    if constexpr (T::kCausal) {
+      const u32 first = u32(item) / (kHeadsAtOnce * blocks) * kHeadsAtOnce;
+      const u32 heads = min(u32(kHeadsAtOnce), u32(p.batch * p.heads) - first);
+      const u32 index = u32(item) - first * blocks;
+      head_index = first + index % heads;
+      row0 = (blocks - 1 - index / heads) * T::kBlockM;
+    } else {
+      head_index = u32(item) / blocks;
+      row0 = u32(item) % blocks * T::kBlockM;
+    }
   }
 };
 

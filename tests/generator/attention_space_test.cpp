@@ -113,7 +113,7 @@ TEST(AttentionSpaceTest, CopiesByTensorMapsWhereTheyCanDescribeTheTensors) {
   const char* const unmapped[] = {
       "bf16 b=32 h=12 n=197 d=64 layout=bnhd bias=bf16:1x12x197x197",
       "bf16 b=32 h=12 n=197 d=64 layout=packed align=8",
-      "bf16 b=32 h=12 n=197 d=64 k=0,12608,64 v=0,12608,64 q=151296,12608,64 o=151296,12608,64",
+      "bf16 b=32 h=12 n=197 d=64 q=bnhd k=@0,64,768 v=@0,64,768 o=bnhd",
   };
   for (const char* text : unmapped) {
     EXPECT_THAT(explained(text, "kProducer=2"), HasSubstr("kProducer = 2 needs")) << text;
@@ -188,8 +188,9 @@ TEST(AttentionLaunchTest, CoversEveryRowOfEveryHeadOnce) {
       const AttentionShape shape(named.problem, config);
       const LaunchShape launch = attention_launch_shape(named.problem, config, device, 2);
       const AttentionParams params = attention_params(named.problem, config, {});
-      const std::int64_t rows_per_item = shape.resident ? shape.nq : shape.block_m();
-      ASSERT_GE(params.items * rows_per_item * shape.heads_per_cta, heads * shape.nq)
+      const std::int64_t rows_per_item = shape.resident ? shape.block_rows() : shape.block_m();
+      ASSERT_LE(shape.nq - shape.block_rows(), shape.spare_rows);
+      ASSERT_GE(params.items * rows_per_item * shape.heads_per_cta, heads * shape.block_rows())
           << named.name << ' ' << config.text();
       ASSERT_LE(launch.grid[0], static_cast<std::uint32_t>(params.items));
       ASSERT_TRUE(shape.persistent || launch.grid[0] == static_cast<std::uint32_t>(params.items));
@@ -225,11 +226,11 @@ TEST(AttentionPruneTest, GivesAReasonForSpillsAndForWhatDoesNotFit) {
   const Config config = default_attention_config(asked, h200());
 
   const auto spilling =
-      attention_prune(asked, config, {.registers = 168, .spill_bytes = 400}, h200());
-  const auto fitting = attention_prune(asked, config, {.registers = 168, .spill_bytes = 0}, h200());
+      attention_prune(asked, config, {.registers = 96, .spill_bytes = 400}, h200());
+  const auto fitting = attention_prune(asked, config, {.registers = 96, .spill_bytes = 0}, h200());
   DeviceInfo small = h200();
   small.registers_per_sm = 8192;
-  const auto starved = attention_prune(asked, config, {.registers = 168, .spill_bytes = 0}, small);
+  const auto starved = attention_prune(asked, config, {.registers = 96, .spill_bytes = 0}, small);
 
   ASSERT_TRUE(spilling);
   EXPECT_NE(spilling->find("spills 400 bytes"), std::string::npos) << *spilling;
