@@ -101,7 +101,8 @@ std::int64_t AttentionShape::pipelined_bytes() const {
   constexpr std::int64_t kBarrierBytes = 8;
   const std::int64_t row_bytes = ceil_div(head_dim * 2, swizzle) * swizzle;
   const std::int64_t groups = warps / 4;
-  const std::int64_t query_slots = resident ? std::max(groups, stages) : groups;
+  const std::int64_t query_slots =
+      resident ? std::max<std::int64_t>(stages / groups, 1) * groups : groups;
   std::int64_t bytes =
       stages * (key_rows() + value_rows()) * row_bytes + query_slots * kGroupRows * row_bytes;
   if (spare_rows) {  // weights, two query tiles, a value per warp and row

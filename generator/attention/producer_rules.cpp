@@ -45,6 +45,13 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          if (s.block_rows() < s.nq) return std::nullopt;
          return fmt::format("{} rows leave no more than {} over", s.nq, s.spare_rows);
        }},
+      {"by tensor maps each warpgroup of a resident head has a block of its rows",
+       {"kResident", "kWarps", "kProducer", "kSpareRows"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         const std::int64_t blocks = ceil_div(s.block_rows(), 64);
+         if (!s.tensor_copies() || !s.resident || s.warps / 4 <= blocks) return std::nullopt;
+         return fmt::format("{} warpgroups for {} blocks of rows", s.warps / 4, blocks);
+       }},
       {"what is waited for when is of interest only where warps copy",
        {"kProducer", "kValuesFirst"},
        [](const AttentionShape& s) -> std::optional<std::string> {

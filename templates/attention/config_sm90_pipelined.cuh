@@ -47,7 +47,8 @@ struct PipelinedTraits : GroupFacts<C> {
   // of weights and the warps' maxima of spare rows; a staging tile per computing warpgroup for its
   // output; barriers.
   static constexpr int kRing = C::kStages;
-  static constexpr int kQuerySlots = C::kResident ? max_of(F::kGroups, C::kStages) : F::kGroups;
+  static constexpr int kQuerySlots =
+      C::kResident ? max_of(C::kStages / F::kGroups, 1) * F::kGroups : F::kGroups;
   static constexpr int kStagingBytes = kGroupRows * Rows::kPitch;
   static constexpr int kBarriers = 4 * kRing + 2 * kQuerySlots + F::kGroups;
   static constexpr int kRingBytes =

@@ -179,8 +179,11 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
   const int warpgroup = threadIdx.x / kGroupThreads;
   const int blocks = row_blocks<T>(p.queries);
   const int heads = (p.items - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
-  // A barrier tells a phase from the next one only: no more warpgroups than the ring has blocks.
-  const int groups = min(T::kGroups, T::kRing * blocks);
+  // No more warpgroups than can know of the phases before (pipeline.cuh). With copies that may end
+  // in any order each of them has a block of every head and query slots of its own, or there is
+  // only one.
+  const int groups = T::kTensorCopies ? (blocks < T::kGroups ? 1 : T::kGroups)
+                                      : min(T::kGroups, T::kRing * blocks);
   if (warpgroup >= groups) return;
   const int rounds = ceil_div(heads * blocks, groups);
   Turns<T> turns(pipe, warpgroup, groups);

@@ -3,6 +3,10 @@
 //
 // Each tile has two barriers: `full` ends a phase when its copies are complete, `free` when every
 // warp that reads it has. A role goes through the slots of a ring in order and notes its place.
+//
+// A barrier tells a phase only from the one before. So whoever waits for a phase must know that the
+// one before is over: a warpgroup waits for every phase of a slot that it uses, or copies end in
+// the order of their start (those of threads do, those of the accelerator do not).
 #pragma once
 
 #include "primitives/mbarrier.cuh"

@@ -119,6 +119,9 @@ TEST(AttentionSpaceTest, CopiesByTensorMapsWhereTheyCanDescribeTheTensors) {
     EXPECT_THAT(explained(text, "kProducer=2"), HasSubstr("kProducer = 2 needs")) << text;
     EXPECT_EQ(explained(text, "kProducer=1"), "fine") << text;
   }
+  // Copies that end in any order: a warpgroup has to see every phase of its barriers.
+  EXPECT_THAT(explained("bf16 b=32 h=12 nq=77 nk=197 d=64 layout=bnhd", "kProducer=2"),
+              HasSubstr("3 warpgroups for 2 blocks of rows"));
   // Nine rows over are a block of their own.
   const char* nine = "bf16 b=32 h=12 nq=201 nk=197 d=64 layout=bnhd";
   EXPECT_THAT(explained(nine, "kProducer=2 kSpareRows=8"), HasSubstr("leave no more than 8 over"));

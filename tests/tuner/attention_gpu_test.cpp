@@ -234,6 +234,9 @@ constexpr FeatureCase kFeatures[] = {
      "kProducer=2 kSpareRows=8 kSwizzle=64 kResident=1 kBlockN=80 kStages=2 kWarps=4"},
     {"MappedFewWindowsInFlight", "bf16 b=50 h=3 n=49 d=32 layout=packed",
      "kProducer=2 kSwizzle=64 kResident=1 kBlockN=56 kStages=1 kWarps=12"},
+    // The accelerator's copies end in any order; 719 on an H200 once.
+    {"MappedFewBlocksManySlots", "bf16 b=35 h=8 n=77 d=64 layout=bnhd",
+     "kProducer=2 kSwizzle=128 kResident=1 kBlockN=64 kStages=4 kWarps=12"},
     {"MappedWideTile", "bf16 b=4 h=4 n=300 d=64 layout=bnhd",
      "kProducer=2 kSwizzle=128 kResident=1 kBlockN=160 kStages=1 kWarps=8"},
     {"OneQuery", "bf16 b=4 h=3 nq=1 nk=729 d=72 layout=bnhd", ""},
