@@ -49,7 +49,9 @@ bool by_warpgroups(const Config& config) { return config.find("kSwizzle").value_
 // Row tiles of a head that are worked on: whole warpgroups have rows of their own or pad them.
 std::int64_t tiles_of_head(const AttentionProblem& problem, const AttentionShape& shape,
                            bool warpgroups) {
-  const std::int64_t tiles = ceil_div(problem.nq, shape.warp_rows());
+  // Spare rows are another warpgroup's, at little cost.
+  const std::int64_t rows = shape.spare_rows ? shape.block_rows() : problem.nq;
+  const std::int64_t tiles = ceil_div(rows, shape.warp_rows());
   return warpgroups ? round_up(tiles, 4) : tiles;
 }
 
@@ -88,10 +90,13 @@ void count_arithmetic(KernelWork& work, const AttentionProblem& problem,
   const double tiles = tiles_per_item(work, problem, shape, warpgroups);
   const double rows = tiles * static_cast<double>(shape.warp_rows());
   const double head_dim = static_cast<double>(problem.d);
-  work.passes = shape.resident
-                    ? static_cast<double>(ceil_div(tiles_of_head(problem, shape, warpgroups),
-                                                   shape.group_warps() * shape.row_split))
-                    : 1;
+  // With copying warps a warpgroup goes on to the next head.
+  work.pipelined = shape.producer != 0;
+  work.passes =
+      shape.resident && work.pipelined ? std::max(1.0, tiles / static_cast<double>(shape.warps))
+      : shape.resident ? static_cast<double>(ceil_div(tiles_of_head(problem, shape, warpgroups),
+                                                      shape.group_warps() * shape.row_split))
+                       : 1;
   work.warps_at_work =
       std::max(1.0, std::min(static_cast<double>(shape.warps), tiles / work.passes));
   work.exponentials = rows * keys.keys;
@@ -104,7 +109,7 @@ void count_arithmetic(KernelWork& work, const AttentionProblem& problem,
 }
 
 void count_traffic(KernelWork& work, const AttentionProblem& problem, const AttentionShape& shape,
-                   const DeviceInfo& device, bool warpgroups) {
+                   bool warpgroups) {
   const KeyWork keys = key_work(problem, shape);
   const double tiles = tiles_per_item(work, problem, shape, warpgroups);
   const double rows = static_cast<double>(shape.warp_rows());
@@ -120,11 +125,6 @@ void count_traffic(KernelWork& work, const AttentionProblem& problem, const Atte
   work.loaded_bytes = row_bytes * 2 * (keys.keys * heads + tiles * rows);
   const double first_tile = row_bytes * (rows * tiles + 2 * static_cast<double>(shape.block_n));
   work.exposed_bytes = shape.resident ? work.loaded_bytes / work.passes : first_tile;
-  // Copying warps are ahead by a tile, but for the first item of a CTA.
-  if (shape.producer) {
-    const double sms = stated(device.sm_count, kSms);
-    work.exposed_bytes /= std::max(1.0, work.items / sms);
-  }
 }
 
 void count_scores(KernelWork& work, const AttentionProblem& problem, const AttentionShape& shape) {
@@ -186,7 +186,7 @@ KernelWork work_of(const AttentionProblem& problem, const Config& config, const 
   KernelWork work;
   work.items = static_cast<double>(shape.items(problem.batch * problem.heads));
   count_arithmetic(work, problem, shape, warpgroups);
-  count_traffic(work, problem, shape, device, warpgroups);
+  count_traffic(work, problem, shape, warpgroups);
   count_scores(work, problem, shape);
   const double live = static_cast<double>(shape.live_registers());
   work.squeeze = std::max(0.0, comfort(warpgroups) - register_cap(shape, device) / live);
@@ -232,12 +232,15 @@ double compute_clocks(const KernelWork& work, const DeviceInfo& device,
   constexpr double kExposure = 2;
   const UnitClocks clocks = unit_clocks(work, cost);
   // A lone warp has a quarter of the SM, and waits for each unit in turn.
-  const double chain = cost[CostTerm::kStart] +
-                       kExposure * work.exposed_bytes / cost[CostTerm::kL2] +
-                       cost[CostTerm::kChain] * 4 * clocks.issue_side / work.warps_at_work +
+  const double start =
+      cost[CostTerm::kStart] + kExposure * work.exposed_bytes / cost[CostTerm::kL2];
+  const double steps = cost[CostTerm::kChain] * 4 * clocks.issue_side / work.warps_at_work +
                        cost[CostTerm::kStep] * (work.chain_steps + work.barriers);
   const double held = std::max(1.0, work.resident);
   const double share = std::ceil(work.items / stated(device.sm_count, kSms));
+  // Copying warps are ahead but for the first item of a CTA.
+  if (work.pipelined) return start + round_clocks(clocks, std::ceil(share / held) * steps, share);
+  const double chain = start + steps;
   const double rounds = std::floor(share / held);
   const double rest = share - rounds * held;
   return rounds * round_clocks(clocks, chain, held) +

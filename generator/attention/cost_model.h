@@ -25,6 +25,7 @@ enum class CacheState { kCold, kWarm };
 
 // What a launch does, per work item (a CTA's share of the problem) where not said otherwise.
 struct KernelWork {
+  bool pipelined = false;    // tiles are copied while the item before is worked on
   double macs = 0;           // multiply-adds of the tensor cores, padding included
   double exponentials = 0;   // scores, padding included
   double score_loads = 0;    // warp-wide loads of bias and mask

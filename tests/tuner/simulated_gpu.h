@@ -39,8 +39,10 @@ class SimulatedGpu {
     const int held = resident_ctas(device_, static_cast<int>(shape.threads()),
                                    registers(problem, config), shape.shared_bytes());
     if (held == 0) return 0;
-    const std::int64_t items = shape.items(problem.batch * problem.heads);
-    const double clocks = run_sm(phases(problem, shape), ceil_div(items, device_.sm_count), held);
+    const std::int64_t items =
+        ceil_div(shape.items(problem.batch * problem.heads), device_.sm_count);
+    const double clocks = shape.producer ? run_pipelined(problem, shape, items, held)
+                                         : run_sm(phases(problem, shape), items, held);
     const double compute = clocks / 1700;
     const double memory = problem.min_bytes() / 3.7e6;
     const double us = 2.7 + std::max(compute, memory) + 0.35 * std::min(compute, memory);
@@ -109,6 +111,36 @@ class SimulatedGpu {
       list.push_back({kPort, busy * rows * d * 4, 18});
     }
     return list;
+  }
+
+  // Beside copying warps each warpgroup goes through phases of its own, block of rows by block, and
+  // tiles are there when they are wanted but for the first of each CTA. Spare rows take a share of
+  // the tensor cores of one block.
+  double run_pipelined(const AttentionProblem& problem, const AttentionShape& shape,
+                       std::int64_t items, int held) const {
+    const double d = static_cast<double>(problem.d);
+    const std::int64_t groups = shape.warps / 4;
+    const std::int64_t blocks = ceil_div(shape.block_rows(), 64);
+    const std::int64_t per_item = shape.resident ? blocks : std::min(blocks, groups);
+    const double missing =
+        std::max(0.0, static_cast<double>(shape.live_registers()) + 22 -
+                          static_cast<double>(shape.register_limit(device_.registers_per_sm)));
+    const double slow = 1 + 0.012 * missing;
+    const double bias = problem.bias ? 2.1 : 0.0;
+    double keys = static_cast<double>(round_up(problem.nk, 8));
+    if (problem.causal) keys *= 0.5 + 0.5 / static_cast<double>(shape.steps());
+    const double products = 64 * keys * d * slow / static_cast<double>(shape.steps());
+    const double scores = 64 * (keys / static_cast<double>(shape.steps()) * (1 + bias) + 0.3 * d);
+    std::vector<Phase> list;
+    for (std::int64_t step = 0; step < shape.steps(); ++step) {
+      list.push_back({kTensor, products * (shape.spare_rows ? 1.1 : 1), 352});
+      list.push_back({kVector, scores * slow, 10.4});
+      list.push_back({kTensor, products, 352});
+      list.push_back({kWait, 90, 1});
+    }
+    list.push_back({kPort, 64 * d * 4, 18});
+    const double first = 850 + 4 * d * keys / 30 / static_cast<double>(shape.stages);
+    return first + run_sm(list, items * per_item, static_cast<int>(held * groups));
   }
 
   // Clocks until `count` CTAs have passed, at most `held` at once.
