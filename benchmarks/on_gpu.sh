@@ -76,7 +76,7 @@ tune() {  # the 40 benchmark problems: winners, their cubins and figures
   # The document goes to a file of its own: progress is in the log.
   step tune 560 bash -c 'exec "$0" tune --preset bench --device 0 --db "$1" --json $3 > "$2"' \
     "$BUILD/vitune" "$OUT/h200.db" "$OUT/tune.json" "${TUNE_OPTIONS:-}"
-  step bench 60 "$BUILD/vitune" bench --preset bench --device 0 --db "$OUT/h200.db" --md
+  step bench 90 "$BUILD/vitune" bench --preset bench --device 0 --db "$OUT/h200.db" --md
   "$BUILD/vitune" db export --db "$OUT/h200.db" > "$OUT/winners.json" 2>> "$OUT/tune.log"
 }
 
