@@ -183,6 +183,13 @@ CuResult cuLaunchKernel(CuFunctionTag*, unsigned gx, unsigned gy, unsigned gz, u
   return step();
 }
 
+CuResult cuTensorMapEncodeTiled(CuTensorMap*, int, std::uint32_t, void*, const std::uint64_t*,
+                                const std::uint64_t*, const std::uint32_t*, const std::uint32_t*,
+                                int, int, int, int) {
+  return step();
+}
+CuResult cuTensorMapReplaceAddress(CuTensorMap*, void*) { return step(); }
+
 CuResult cuGraphInstantiateWithFlags(CuGraphExecTag** exec, CuGraphTag*, unsigned long long) {
   return make(exec);
 }
