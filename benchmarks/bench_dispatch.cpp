@@ -153,10 +153,8 @@ struct Serving {
     pointers.v = address(t.v.data());
     pointers.o = address(t.out.data());
     const AttentionParams params = attention_params(problem, config, pointers);
-    const bool mapped = reads_tensor_maps(config);
-    return {
-        kernel, attention_launch_shape(problem, config, driver.device, ctas), params,
-        mapped ? encode_tensor_maps(*driver.cuda, problem, config, params) : AttentionTensorMaps{}};
+    return {kernel, attention_launch_shape(problem, config, driver.device, ctas), params,
+            encode_tensor_maps(*driver.cuda, problem, config, params)};
   }
 };
 

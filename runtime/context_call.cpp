@@ -91,14 +91,14 @@ vitune_status RuntimeContext::launch(const Plan& plan, const Tensors& tensors,
   if (current.result() != kCuSuccess) [[unlikely]] {
     return fail_with_driver(primary_.driver(), current.result(), current.call());
   }
-  const CudaKernel& kernel = plan.kernel->kernel;
+  AttentionTensorMaps maps;  // nothing is in them where the kernel has no such parameter
   CuResult result = kCuSuccess;
   if (plan.has_maps) {
-    AttentionTensorMaps maps = plan.maps;
+    maps = plan.maps;
     result = replace_addresses(primary_.driver(), params, maps);
-    if (result == kCuSuccess) result = kernel.try_launch(plan.shape, &params, stream, &maps);
-  } else {
-    result = kernel.try_launch(plan.shape, &params, stream);
+  }
+  if (result == kCuSuccess) {
+    result = plan.kernel->kernel.try_launch(plan.shape, &params, stream, &maps);
   }
   if (result != kCuSuccess) [[unlikely]] {
     return fail_with_driver(primary_.driver(), result, "cuLaunchKernel of attention");

@@ -154,10 +154,7 @@ class Ranking {
       if (!result.find(parameter.name)) result.set(parameter.name, parameter.values.front());
     }
     // Whether there are rows to spare is a matter of this problem's count.
-    if (result.at("kSpareRows") != 0 &&
-        AttentionShape(problem_, result).block_rows() == problem_.nq) {
-      result.set("kSpareRows", 0);
-    }
+    if (result.at("kSpareRows") != 0) result.set("kSpareRows", useful_spare_rows(problem_));
     const auto width = config.find("kBlockN");
     if (!width || *width < 1 || widths_.contains(*width)) return result;
     const std::int64_t steps = ceil_div(from.nk, *width);

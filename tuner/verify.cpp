@@ -92,9 +92,7 @@ PreparedLaunch::PreparedLaunch(const CudaKernel& kernel, const AttentionProblem&
   const int resident = kernel.resident_ctas(attention_threads(problem, config), shared);
   shape_ = attention_launch_shape(problem, config, device, resident);
   params_ = attention_params(problem, config, pointers);
-  if (reads_tensor_maps(config)) {
-    maps_ = encode_tensor_maps(kernel.driver(), problem, config, params_);
-  }
+  maps_ = encode_tensor_maps(kernel.driver(), problem, config, params_);
 }
 
 void PreparedLaunch::operator()(const CudaStream& stream) const {

@@ -44,7 +44,7 @@ class PreparedLaunch {
   const CudaKernel* kernel_;
   LaunchShape shape_;
   AttentionParams params_;
-  AttentionTensorMaps maps_{};
+  AttentionTensorMaps maps_;
 };
 
 struct Verdict {

@@ -84,19 +84,24 @@ double tiles_per_item(const KernelWork& work, const AttentionProblem& problem,
          work.items;
 }
 
+// Row tiles that a warp works on in turn. Beside copying warps a warpgroup goes on to the next head
+// instead of waiting for the others to end this one.
+double passes_per_item(double tiles, const AttentionProblem& problem, const AttentionShape& shape,
+                       bool warpgroups) {
+  if (!shape.resident) return 1;
+  if (shape.producer) return std::max(1.0, tiles / static_cast<double>(shape.warps));
+  return static_cast<double>(
+      ceil_div(tiles_of_head(problem, shape, warpgroups), shape.group_warps() * shape.row_split));
+}
+
 void count_arithmetic(KernelWork& work, const AttentionProblem& problem,
                       const AttentionShape& shape, bool warpgroups) {
   const KeyWork keys = key_work(problem, shape);
   const double tiles = tiles_per_item(work, problem, shape, warpgroups);
   const double rows = tiles * static_cast<double>(shape.warp_rows());
   const double head_dim = static_cast<double>(problem.d);
-  // With copying warps a warpgroup goes on to the next head.
   work.pipelined = shape.producer != 0;
-  work.passes =
-      shape.resident && work.pipelined ? std::max(1.0, tiles / static_cast<double>(shape.warps))
-      : shape.resident ? static_cast<double>(ceil_div(tiles_of_head(problem, shape, warpgroups),
-                                                      shape.group_warps() * shape.row_split))
-                       : 1;
+  work.passes = passes_per_item(tiles, problem, shape, warpgroups);
   work.warps_at_work =
       std::max(1.0, std::min(static_cast<double>(shape.warps), tiles / work.passes));
   work.exponentials = rows * keys.keys;

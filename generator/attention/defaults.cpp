@@ -55,15 +55,13 @@ Config mapped(const AttentionProblem& problem, std::int64_t warps, std::int64_t 
               std::int64_t stages) {
   Config config = pipelined(problem, warps, block_n, stages);
   config.set("kProducer", 2);
-  const std::int64_t rest = problem.nq % 64;
-  config.set("kSpareRows", rest > 0 && rest <= 8 && !problem.causal ? 8 : 0);
+  config.set("kSpareRows", useful_spare_rows(problem));
   return config;
 }
 
 // By tensor maps: short rows in one step of all keys, K and V resident; longer ones in wide steps.
 void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
   if (problem.nk < 128 || problem.nq < 128) return;
-  const bool spare = problem.nq % 64 > 0 && problem.nq % 64 <= 8;
   if (problem.nk <= 208 && !problem.causal) {
     Config config = mapped(problem, problem.d <= 64 ? 12 : 8, round_up(problem.nk, 8), 2);
     config.set("kResident", 1);
@@ -73,15 +71,9 @@ void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
     const std::int64_t half = round_up(ceil_div(problem.nk, 2), 16);
     for (const std::int64_t stages : {3, 2}) list.push_back(mapped(problem, 8, half, stages));
   }
-  if (problem.d > 96) {
-    list.push_back(mapped(problem, 12, 96, 2));
-  } else if (problem.d > 64) {
-    list.push_back(mapped(problem, 12, 128, 2));
-  } else if (spare) {
-    list.push_back(mapped(problem, 12, 128, 2));
-  } else {
-    list.push_back(mapped(problem, 12, 160, 2));
-  }
+  // As wide as three warpgroups have registers for.
+  const bool crowded = problem.d > 64 || useful_spare_rows(problem) > 0;
+  list.push_back(mapped(problem, 12, problem.d > 96 ? 96 : crowded ? 128 : 160, 2));
   for (const std::int64_t stages : {3, 2}) list.push_back(mapped(problem, 8, 128, stages));
 }
 

@@ -24,9 +24,6 @@ int keys_per_load(const AttentionProblem& problem, const ScoreOperand& operand, 
   return 1;
 }
 
-// Query rows of a warpgroup.
-constexpr std::int64_t kGroupRows = 64;
-
 int bias_code(ElementType type) {
   if (type == ElementType::kFp32) return 1;
   return type == ElementType::kFp16 ? 2 : 3;
@@ -50,6 +47,12 @@ AttentionFacts attention_facts(const AttentionProblem& problem) {
     facts.mask_vector = keys_per_load(problem, *problem.mask, 2);
   }
   return facts;
+}
+
+std::int64_t useful_spare_rows(const AttentionProblem& problem) {
+  constexpr std::int64_t kMost = 8;
+  const std::int64_t rest = problem.nq % kGroupRows;
+  return !problem.causal && problem.nq > kGroupRows && rest > 0 && rest <= kMost ? kMost : 0;
 }
 
 AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& config)

@@ -25,6 +25,12 @@ struct AttentionFacts {
 
 AttentionFacts attention_facts(const AttentionProblem& problem);
 
+// Query rows of a warpgroup (kGroupRows in templates/attention/config_sm90.cuh).
+inline constexpr std::int64_t kGroupRows = 64;
+
+// kSpareRows of kernels that take them, where this problem has some: 8, else 0.
+std::int64_t useful_spare_rows(const AttentionProblem& problem);
+
 // The tunables with their values; the first value of each means "without it". Each is a constant of
 // its name in the kernel's Config, but kConstantKeys: that decides whether kKeys is the count or 0.
 std::vector<Parameter> attention_parameters(const AttentionProblem& problem);

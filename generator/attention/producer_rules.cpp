@@ -48,7 +48,7 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
       {"by tensor maps each warpgroup of a resident head has a block of its rows",
        {"kResident", "kWarps", "kProducer", "kSpareRows"},
        [](const AttentionShape& s) -> std::optional<std::string> {
-         const std::int64_t blocks = ceil_div(s.block_rows(), 64);
+         const std::int64_t blocks = ceil_div(s.block_rows(), kGroupRows);
          if (!s.tensor_copies() || !s.resident || s.warps / 4 <= blocks) return std::nullopt;
          return fmt::format("{} warpgroups for {} blocks of rows", s.warps / 4, blocks);
        }},

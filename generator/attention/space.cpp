@@ -220,14 +220,14 @@ std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
   return {
       {"shared memory: (query rows + K + V) x pitch <= bytes per block",
        {"kSwizzle", "kResident", "kConstantKeys", "kWarps", "kRowTiles", "kBlockN", "kStages",
-        "kHeadsPerCta", "kProducer"},
+        "kHeadsPerCta", "kProducer", "kSpareRows"},
        [device](const AttentionShape& s) -> std::optional<std::string> {
          if (s.shared_bytes() <= device.shared_per_block) return std::nullopt;
          return fmt::format("{} bytes of shared memory, the device has {}", s.shared_bytes(),
                             device.shared_per_block);
        }},
       {"registers: scores + outputs + queries of a warp leave room for the rest",
-       {"kWarps", "kRowTiles", "kBlockN", "kQueryInRegisters", "kProducer"},
+       {"kWarps", "kRowTiles", "kBlockN", "kQueryInRegisters", "kProducer", "kSpareRows"},
        [device](const AttentionShape& s) -> std::optional<std::string> {
          // Weights take the place of scores where ptxas can let them.
          const std::int64_t rest = s.producer ? 24 : 48;
@@ -239,7 +239,8 @@ std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
          return fmt::format("{} live registers + {} > {}", s.live_registers(), rest, limit);
        }},
       {"kMinCtas: its register cap binds and the live registers fit below it",
-       {"kSwizzle", "kWarps", "kRowTiles", "kBlockN", "kQueryInRegisters", "kMinCtas", "kProducer"},
+       {"kSwizzle", "kWarps", "kRowTiles", "kBlockN", "kQueryInRegisters", "kMinCtas", "kProducer",
+        "kSpareRows"},
        [device](const AttentionShape& s) -> std::optional<std::string> {
          if (s.min_ctas == 1) return std::nullopt;
          const std::int64_t cap = s.register_limit(device.registers_per_sm);

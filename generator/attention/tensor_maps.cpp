@@ -11,7 +11,6 @@ namespace vitune {
 namespace {
 
 constexpr std::uint32_t kRank = 4;           // d, rows, heads, batches
-constexpr std::int64_t kGroupRows = 64;      // of a query tile
 constexpr std::int64_t kElementBytes = 2;    // of fp16 and bf16, which are moved alike
 constexpr std::uintptr_t kNoAddress = 4096;  // of a tensor to come; only its alignment counts
 
@@ -84,6 +83,7 @@ bool reads_tensor_maps(const Config& config) { return config.find("kProducer").v
 AttentionTensorMaps encode_tensor_maps(const CudaDriver& driver, const AttentionProblem& problem,
                                        const Config& config, const AttentionParams& params) {
   AttentionTensorMaps maps{};
+  if (!reads_tensor_maps(config)) return maps;
   const AttentionShape shape(problem, config);
   const Extents queries{problem.nq, problem.heads, problem.batch};
   const Extents keys{problem.nk, problem.kv_heads, problem.batch};

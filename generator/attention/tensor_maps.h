@@ -18,8 +18,8 @@ bool tensor_maps_fit(const AttentionProblem& problem);
 // Whether kernels of `config` read tensor maps.
 bool reads_tensor_maps(const Config& config);
 
-// The maps of a kernel's launch with tensors of `problem` at `params`' addresses; a null address
-// stands for one that replace_addresses() sets later. Throws CudaError.
+// The maps of a kernel's launch with tensors of `problem` at `params`' addresses, zeros where it
+// reads none; a null address stands for one that replace_addresses() sets later. Throws CudaError.
 AttentionTensorMaps encode_tensor_maps(const CudaDriver& driver, const AttentionProblem& problem,
                                        const Config& config, const AttentionParams& params);
 

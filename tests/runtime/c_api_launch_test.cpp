@@ -1,6 +1,9 @@
 // tests/runtime/c_api_launch_test.cpp -- What reaches the driver: parameters, shapes, captures.
 #include <array>
+#include <cstring>
+#include <utility>
 
+#include "generator/attention/tensor_maps.h"
 #include "tests/runtime/runtime_fixture.h"
 
 namespace vitune::test {
@@ -47,6 +50,20 @@ void expect_same(const AttentionParams& a, const AttentionParams& b) {
 
 CuPointer address(const void* pointer) { return reinterpret_cast<CuPointer>(pointer); }
 
+CuPointer mapped_address(const unsigned char (&map)[sizeof(AttentionTensorMaps::q)]) {
+  CuPointer address = 0;
+  std::memcpy(&address, map, sizeof(address));
+  return address;
+}
+
+// With as many threads as a mock kernel's registers leave room for.
+Config mapped_config(const AttentionProblem& problem) {
+  Config config = default_attention_config(problem, mock_device());
+  config.set("kWarps", 8);
+  config.set("kSpareRows", 0);
+  return config;
+}
+
 class CApiLaunchTest : public RuntimeTest {
  protected:
   // A launch is what the generator says for this problem and config with these pointers.
@@ -61,6 +78,11 @@ class CApiLaunchTest : public RuntimeTest {
     AttentionPointers pointers{address(t.q),   address(t.k),    address(t.v),   address(t.out),
                                address(t.lse), address(t.bias), address(t.mask)};
     expect_same(launch.params, attention_params(kernel.problem, kernel.config, pointers));
+    if (!reads_tensor_maps(kernel.config)) return;
+    // The mock's maps hold nothing but their tensor's address.
+    EXPECT_THAT((std::array{mapped_address(launch.maps.q), mapped_address(launch.maps.k),
+                            mapped_address(launch.maps.v)}),
+                ElementsAre(pointers.q, pointers.k, pointers.v));
   }
 };
 
@@ -105,6 +127,40 @@ TEST_F(CApiLaunchTest, APersistentKernelsGridFollowsFromTheDriversOccupancy) {
     ASSERT_EQ(mock_->launches().size(), 1u);
     expect_launch(mock_->launches()[0], kernel, t, resident);
   }
+}
+
+// Tensor maps are made once, with the problem's plan; a call only says where its tensors are.
+TEST_F(CApiLaunchTest, AKernelWithTensorMapsGetsThoseOfItsCallsTensors) {
+  const AttentionProblem problem = AttentionProblem::parse("bf16 b=64 h=12 n=197 d=64");
+  const Config mapped = mapped_config(problem);
+  ASSERT_TRUE(reads_tensor_maps(mapped));
+  const StoredKernel kernel = make_kernel(problem, mapped, 5);
+  promote(database(), kernel);
+  const Context context = make_context();
+  const Tensors first = tensors_of(problem);
+  Tensors second = first;
+  std::swap(second.q, second.k);
+  ASSERT_STATUS(VITUNE_OK, forward(context, describe(problem), first));
+  const auto encoded = calls_of("cuTensorMapEncodeTiled");
+  ASSERT_STATUS(VITUNE_OK, forward(context, describe(problem), second));
+  const auto launches = mock_->launches();
+  ASSERT_EQ(launches.size(), 2u);
+  expect_launch(launches[0], kernel, first, 1);
+  expect_launch(launches[1], kernel, second, 1);
+  EXPECT_EQ(calls_of("cuTensorMapEncodeTiled"), encoded);
+}
+
+TEST_F(CApiLaunchTest, ATensorMapThatTheDriverRefusesLaunchesNothing) {
+  const AttentionProblem problem = AttentionProblem::parse("bf16 b=64 h=12 n=197 d=64");
+  promote(database(), make_kernel(problem, mapped_config(problem), 5));
+  const Context context = make_context();
+  const Tensors t = tensors_of(problem);
+  ASSERT_STATUS(VITUNE_OK, forward(context, describe(problem), t));
+  mock_->clear_log();
+  mock_->fail("cuTensorMapReplaceAddress", 1, 1);
+  EXPECT_NE(forward(context, describe(problem), t), VITUNE_OK);
+  EXPECT_TRUE(mock_->launches().empty());
+  ASSERT_STATUS(VITUNE_OK, forward(context, describe(problem), t));
 }
 
 TEST_F(CApiLaunchTest, AnyStreamIsPassedOn) {

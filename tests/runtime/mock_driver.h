@@ -257,6 +257,7 @@ class Mock final : public MockCuda {
     MockLaunch made;
     made.shape = shape;
     std::memcpy(&made.params, parameters[0], sizeof(made.params));
+    if (parameters[1] != nullptr) std::memcpy(&made.maps, parameters[1], sizeof(made.maps));
     made.stream = stream;
     made.image = module->image;
     made.device = module->device;

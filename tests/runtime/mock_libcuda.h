@@ -30,6 +30,7 @@ struct MockCall {
 struct MockLaunch {
   LaunchShape shape;
   AttentionParams params{};
+  AttentionTensorMaps maps{};  // of a second parameter, if one was passed
   CuStreamTag* stream = nullptr;
   std::uint64_t image = 0;  // mock_image_id() of the module
   int device = 0;           // of the module's context
