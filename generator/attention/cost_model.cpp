@@ -136,8 +136,16 @@ void count_scores(KernelWork& work, const AttentionProblem& problem, const Atten
   const AttentionFacts facts = attention_facts(problem);
   if (problem.bias) {
     work.extra_scores += work.exponentials;
-    // A persistent CTA that keeps its bias reads it once per head it meets, not once per item.
-    if (!shape.bias_in_registers) {
+    if (shape.bias_tiles()) {
+      // Copied to shared memory and read from there: as matrices, as words with rows that meet in
+      // banks, or value by value.
+      const bool matrices =
+          shape.bias_in_registers || (facts.bias_aligned && !facts.bias_whole_rows);
+      work.shared_bytes += work.exponentials * (matrices ? 2 : facts.bias_vector >= 2 ? 4 : 8);
+      if (!facts.bias_one_row && !shape.bias_in_registers)
+        work.loaded_bytes += 2 * work.exponentials;
+    } else if (!shape.bias_in_registers) {
+      // A persistent CTA that keeps its bias reads it once per head it meets, not once per item.
       work.score_loads += operand_loads(work.exponentials, facts.bias_vector);
     }
   }

@@ -59,6 +59,13 @@ Config mapped(const AttentionProblem& problem, std::int64_t warps, std::int64_t 
   return config;
 }
 
+// As wide as three warpgroups have registers for.
+std::int64_t widest_step(const AttentionProblem& problem) {
+  if (problem.d > 96) return 96;
+  if (useful_spare_rows(problem) > 0) return problem.bias ? 112 : 128;
+  return problem.d > 64 || problem.bias ? 128 : 160;
+}
+
 // By tensor maps: short rows in one step of all keys, K and V resident; longer ones in wide steps.
 void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
   if (problem.nk < 128 || problem.nq < 128) return;
@@ -68,12 +75,12 @@ void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
     list.push_back(config);
   }
   if (problem.nk <= 416) {
+    // Beside a bias there is little else to wait for: three warpgroups.
+    if (problem.bias) list.push_back(mapped(problem, 12, 112, 2));
     const std::int64_t half = round_up(ceil_div(problem.nk, 2), 16);
     for (const std::int64_t stages : {3, 2}) list.push_back(mapped(problem, 8, half, stages));
   }
-  // As wide as three warpgroups have registers for.
-  const bool crowded = problem.d > 64 || useful_spare_rows(problem) > 0;
-  list.push_back(mapped(problem, 12, problem.d > 96 ? 96 : crowded ? 128 : 160, 2));
+  list.push_back(mapped(problem, 12, widest_step(problem), 2));
   for (const std::int64_t stages : {3, 2}) list.push_back(mapped(problem, 8, 128, stages));
 }
 

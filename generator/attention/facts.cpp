@@ -24,6 +24,21 @@ int keys_per_load(const AttentionProblem& problem, const ScoreOperand& operand, 
   return 1;
 }
 
+// Whether all rows of the bias begin at multiples of 16 bytes.
+bool rows_aligned(const AttentionProblem& problem, const ScoreOperand& bias) {
+  const auto& [batch, head, row, key] = bias.strides;
+  const std::int64_t bytes = element_bytes(bias.type);
+  return problem.alignment % 16 == 0 && batch * bytes % 16 == 0 && head * bytes % 16 == 0 &&
+         row * bytes % 16 == 0;
+}
+
+// Whether a tile of the bias can have whole rows, as they lie in memory.
+bool rows_whole(const AttentionProblem& problem, const ScoreOperand& bias, bool one_row) {
+  constexpr std::int64_t kMostKeys = 256, kMostKeysOfOneRow = 8192;
+  if (one_row) return problem.nk <= kMostKeysOfOneRow;
+  return bias.strides[2] == problem.nk && problem.nk <= kMostKeys;
+}
+
 int bias_code(ElementType type) {
   if (type == ElementType::kFp32) return 1;
   return type == ElementType::kFp16 ? 2 : 3;
@@ -41,6 +56,9 @@ AttentionFacts attention_facts(const AttentionProblem& problem) {
   if (problem.bias) {
     facts.bias = bias_code(problem.bias->type);
     facts.bias_vector = keys_per_load(problem, *problem.bias, 4);
+    facts.bias_aligned = rows_aligned(problem, *problem.bias);
+    facts.bias_one_row = problem.bias->strides[2] == 0;
+    facts.bias_whole_rows = rows_whole(problem, *problem.bias, facts.bias_one_row);
   }
   if (problem.mask) {
     facts.mask = true;
@@ -74,7 +92,8 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
       spare_rows(config.find("kSpareRows").value_or(0)),
       head_dim(problem.d),
       nq(problem.nq),
-      nk(problem.nk) {}
+      nk(problem.nk),
+      facts(attention_facts(problem)) {}
 
 std::int64_t AttentionShape::steps() const { return ceil_div(nk, block_n); }
 
@@ -112,8 +131,27 @@ std::int64_t AttentionShape::pipelined_bytes() const {
     bytes = round_up(bytes, 1024) + spare_rows * round_up(key_rows(), 64) * 2 +
             2 * spare_rows * row_bytes + 16 * spare_rows;
   }
+  std::int64_t bias_slots = 0;
+  if (bias_tiles()) {
+    const std::int64_t width = steps() == 1 ? round_up(nk, 8) : block_n;
+    bytes += groups * bias_bytes(kGroupRows, width);
+    if (spare_rows) bytes += bias_bytes(spare_rows, resident ? key_rows() : block_n);
+    bias_slots = groups + (spare_rows ? 1 : 0);
+  }
   bytes += groups * kGroupRows * pitch();  // the output's
-  return round_up(bytes + kBarrierBytes * (4 * stages + 2 * query_slots + groups), 1024);
+  const std::int64_t barriers = 4 * stages + 2 * query_slots + groups + 2 * bias_slots;
+  return round_up(bytes + kBarrierBytes * barriers, 1024);
+}
+
+// BiasRowsTile in templates/attention/config_sm90_pipelined.cuh.
+std::int64_t AttentionShape::bias_bytes(std::int64_t rows, std::int64_t width) const {
+  const std::int64_t count = facts.bias_one_row ? 1 : rows;
+  if (facts.bias_whole_rows) {
+    const std::int64_t kept = bias_in_registers ? round_up(nk, 16) * 2 * count : 0;
+    return std::max(round_up(2 * nk * count + 14, 16), kept);
+  }
+  const std::int64_t pieces = ceil_div(width, 8) + (facts.bias_aligned ? 0 : 1);
+  return count * (pieces | 1) * 16;
 }
 
 std::int64_t AttentionShape::register_limit(std::int64_t registers_per_sm) const {
@@ -123,7 +161,8 @@ std::int64_t AttentionShape::register_limit(std::int64_t registers_per_sm) const
   if (!producer || groups < 2) return entry;
   // The copying warpgroup hands over its registers, and so does that for spare rows
   // (PipelinedTraits).
-  const std::int64_t copying = tensor_copies() ? 24 : groups == 2 ? 40 : 32;
+  const bool threads_copy = !tensor_copies() || (bias_tiles() && !facts.bias_whole_rows);
+  const std::int64_t copying = !threads_copy ? 24 : groups == 2 || spare_rows ? 40 : 32;
   const std::int64_t spare = spare_rows == 0 ? 0 : groups == 2 ? 72 : 48;
   const std::int64_t all = groups + 1 + (spare_rows ? 1 : 0);
   return (entry * all - copying - spare) / groups / 8 * 8;

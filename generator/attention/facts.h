@@ -12,15 +12,18 @@ namespace vitune {
 
 // The problem's side of a generated Config; the names are those of templates/attention/config.cuh.
 struct AttentionFacts {
-  int element = 1;      // kElement
-  int head_dim = 64;    // kHeadDim
-  bool causal = false;  // kCausal
-  int bias = 0;         // kBias
-  int bias_vector = 0;  // kBiasVector
-  bool mask = false;    // kMask
-  int mask_vector = 0;  // kMaskVector
-  bool lse = false;     // kLse
-  int copy_bytes = 16;  // kCopyBytes
+  int element = 1;               // kElement
+  int head_dim = 64;             // kHeadDim
+  bool causal = false;           // kCausal
+  int bias = 0;                  // kBias
+  int bias_vector = 0;           // kBiasVector
+  bool bias_aligned = false;     // kBiasAligned
+  bool bias_one_row = false;     // kBiasOneRow
+  bool bias_whole_rows = false;  // kBiasWholeRows
+  bool mask = false;             // kMask
+  int mask_vector = 0;           // kMaskVector
+  bool lse = false;              // kLse
+  int copy_bytes = 16;           // kCopyBytes
 };
 
 AttentionFacts attention_facts(const AttentionProblem& problem);
@@ -42,6 +45,7 @@ struct AttentionShape {
       row_split, constant_keys, min_ctas, persistent, bias_in_registers, swizzle, producer,
       values_first, spare_rows;
   std::int64_t head_dim, nq, nk;
+  AttentionFacts facts;
 
   AttentionShape(const AttentionProblem& problem, const Config& config);
 
@@ -52,6 +56,8 @@ struct AttentionShape {
   }
   // Whether tiles are copied by the tensor memory accelerator.
   bool tensor_copies() const { return producer == 2; }
+  // Whether they bring the bias too.
+  bool bias_tiles() const { return tensor_copies() && facts.bias != 0; }
   // Registers that a thread of the `warps` may use at most.
   std::int64_t register_limit(std::int64_t registers_per_sm) const;
   std::int64_t group_warps() const { return warps / heads_per_cta; }
@@ -81,6 +87,7 @@ struct AttentionShape {
   std::int64_t padded_bytes() const;     // shared memory of forward_sm80.cuh
   std::int64_t swizzled_bytes() const;   // and of forward_sm90.cuh
   std::int64_t pipelined_bytes() const;  // and of forward_sm90_pipelined.cuh
+  std::int64_t bias_bytes(std::int64_t rows, std::int64_t width) const;  // of a tile of the bias
 };
 
 }  // namespace vitune

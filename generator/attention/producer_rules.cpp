@@ -14,6 +14,8 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
   const std::int64_t heads = problem.batch * problem.heads;
   const bool mapped = tensor_maps_fit(problem);
   const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
+  const bool heads_alike =
+      problem.bias && (problem.bias->batches == 1 || problem.bias->strides[0] == 0);
   return {
       {"copying warps serve warpgroups of a persistent CTA",
        {"kSwizzle", "kPersistent", "kHeadsPerCta", "kRowSplit", "kBiasInRegisters", "kProducer"},
@@ -22,8 +24,11 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          if (!s.warpgroups() || !s.persistent) {
            return "kProducer needs kSwizzle and kPersistent = 1";
          }
-         if (s.heads_per_cta != 1 || s.row_split != 1 || s.bias_in_registers) {
-           return "kProducer goes with kHeadsPerCta = 1, kRowSplit = 1 and kBiasInRegisters = 0";
+         if (s.heads_per_cta != 1 || s.row_split != 1) {
+           return "kProducer goes with kHeadsPerCta = 1 and kRowSplit = 1";
+         }
+         if (s.bias_in_registers && !s.tensor_copies()) {
+           return "kProducer = 1 goes with kBiasInRegisters = 0";
          }
          if (bytes < 4) return fmt::format("tensors aligned to {} bytes", bytes);
          return std::nullopt;
@@ -33,7 +38,8 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
        [mapped](const AttentionShape& s) -> std::optional<std::string> {
          if (s.producer == 1 && mapped) return "kProducer = 1 where tensor maps serve";
          if (!s.tensor_copies() || mapped) return std::nullopt;
-         return "kProducer = 2 needs 16-byte alignment, strides above 0 and no bias or mask";
+         return "kProducer = 2 needs 16-byte alignment, strides above 0, no mask, and a bias of 16 "
+                "bits whose keys are contiguous";
        }},
       {"spare rows: up to 8 beyond a multiple of 64, without a causal mask",
        {"kProducer", "kSpareRows"},
@@ -51,6 +57,22 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          const std::int64_t blocks = ceil_div(s.block_rows(), kGroupRows);
          if (!s.tensor_copies() || !s.resident || s.warps / 4 <= blocks) return std::nullopt;
          return fmt::format("{} warpgroups for {} blocks of rows", s.warps / 4, blocks);
+       }},
+      {"copying warps bring a bias once where all work items of a CTA have the same one",
+       {"kResident", "kWarps", "kBiasInRegisters", "kProducer", "kSpareRows"},
+       [facts, heads_alike, sms,
+        each = problem.heads](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.tensor_copies() || !s.bias_in_registers) return std::nullopt;
+         if (!facts.bias_whole_rows || facts.bias_one_row || facts.causal || !heads_alike) {
+           return "kBiasInRegisters = 1 needs rows without gaps, the same bias for all batches and "
+                  "no causal mask";
+         }
+         const std::int64_t blocks = ceil_div(s.block_rows(), kGroupRows), groups = s.warps / 4;
+         if (s.resident ? blocks != groups : blocks > groups) {
+           return fmt::format("{} blocks of rows for {} warpgroups", blocks, groups);
+         }
+         if (each > sms) return fmt::format("{} heads for {} SMs", each, sms);
+         return std::nullopt;
        }},
       {"what is waited for when is of interest only where warps copy",
        {"kProducer", "kValuesFirst"},

@@ -26,9 +26,10 @@ std::string flag(const char* name, bool value) {
 std::string facts_text(const AttentionFacts& facts) {
   return constant("kElement", facts.element) + constant("kHeadDim", facts.head_dim) +
          flag("kCausal", facts.causal) + constant("kBias", facts.bias) +
-         constant("kBiasVector", facts.bias_vector) + flag("kMask", facts.mask) +
-         constant("kMaskVector", facts.mask_vector) + flag("kLse", facts.lse) +
-         constant("kCopyBytes", facts.copy_bytes);
+         constant("kBiasVector", facts.bias_vector) + flag("kBiasAligned", facts.bias_aligned) +
+         flag("kBiasOneRow", facts.bias_one_row) + flag("kBiasWholeRows", facts.bias_whole_rows) +
+         flag("kMask", facts.mask) + constant("kMaskVector", facts.mask_vector) +
+         flag("kLse", facts.lse) + constant("kCopyBytes", facts.copy_bytes);
 }
 
 std::string tunables_text(const AttentionProblem& problem, const Config& config) {

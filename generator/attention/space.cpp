@@ -158,11 +158,12 @@ std::vector<NamedRule> bias_rules(bool has_bias) {
   return {
       {"a bias stays in registers only from one window to the next of a persistent CTA",
        {"kResident", "kBlockN", "kWarps", "kRowTiles", "kHeadsPerCta", "kRowSplit", "kPersistent",
-        "kBiasInRegisters"},
+        "kBiasInRegisters", "kProducer"},
        [has_bias](const AttentionShape& s) -> std::optional<std::string> {
          if (!s.bias_in_registers) return std::nullopt;
          if (!has_bias) return "there is no bias";
          if (!s.persistent) return "kBiasInRegisters = 1 needs kPersistent = 1";
+         if (s.producer) return std::nullopt;  // it has rules of its own
          if (s.steps() > 1) return fmt::format("{} steps of keys; it takes one", s.steps());
          if (!s.one_pass()) return fmt::format("{} rows per pass for {}", s.block_m(), s.nq);
          return std::nullopt;

@@ -35,6 +35,14 @@ bool strides_fit(const TensorStrides& strides, const Extents& extents) {
          fits(extents.batch, strides.batch);
 }
 
+// Copying warps bring a bias of 16 bits whose keys are contiguous (bias_tiles.cuh).
+bool bias_fits(const AttentionProblem& problem) {
+  if (!problem.bias) return true;
+  const AttentionFacts facts = attention_facts(problem);
+  return problem.bias->type != ElementType::kFp32 && facts.bias_vector > 0 &&
+         (!facts.bias_one_row || facts.bias_whole_rows);
+}
+
 int swizzle_code(std::int64_t bytes) {
   if (bytes == 128) return kCuTensorMapSwizzle128;
   return bytes == 64 ? kCuTensorMapSwizzle64 : kCuTensorMapSwizzle32;
@@ -72,7 +80,7 @@ void encode(const CudaDriver& driver, unsigned char (&map)[sizeof(CuTensorMap)],
 }  // namespace
 
 bool tensor_maps_fit(const AttentionProblem& problem) {
-  if (problem.bias || problem.mask || problem.vector_bytes() != 16) return false;
+  if (problem.mask || problem.vector_bytes() != 16 || !bias_fits(problem)) return false;
   return strides_fit(problem.q, {problem.nq, problem.heads, problem.batch}) &&
          strides_fit(problem.k, {problem.nk, problem.kv_heads, problem.batch}) &&
          strides_fit(problem.v, {problem.nk, problem.kv_heads, problem.batch});

@@ -14,6 +14,8 @@ template <class T>
 struct AttentionRows {
   using Bias = BiasPair<T::kBias>;
   using Scores = float[T::kRowTiles][T::kBlockN / 8][4];
+  // Else there is none, or copying warps bring it (bias_tiles.cuh).
+  static constexpr bool kReadsBias = T::kBias != 0 && !T::kBiasTiles;
 
   OnlineSoftmax<T> softmax;
   ScoreRows<T, typename Bias::Value> bias_rows;
@@ -29,7 +31,7 @@ struct AttentionRows {
     // A bias is in natural units, so scores are scaled before it is added; else the scale is folded
     // into the exponent.
     softmax.init(T::kBias != 0 ? 1.f : p.scale);
-    if constexpr (T::kBias != 0) bias_rows.init(p.bias, p.bias_view, place, p.queries);
+    if constexpr (kReadsBias) bias_rows.init(p.bias, p.bias_view, place, p.queries);
     if constexpr (T::kMask) mask_rows.init(p.mask, p.mask_view, place, p.queries);
   }
 
@@ -47,7 +49,7 @@ struct AttentionRows {
   // Starts to read the bias and mask of kWidth keys from key0 on, of which `limit` exist.
   template <int kWidth, bool kTail>
   __device__ __forceinline__ void fetch_operands(int key0, int limit) {
-    if constexpr (T::kBias != 0) {
+    if constexpr (kReadsBias) {
       // Windows often share one bias per head: what is in registers already need not be read again.
       const void* wanted = bias_rows.row[0][0];
       if (!T::kBiasInRegisters || __any_sync(0xffffffffu, wanted != bias_held)) {
@@ -58,10 +60,11 @@ struct AttentionRows {
     if constexpr (T::kMask) mask.template load<kWidth, kTail>(mask_rows, key0, limit, place.t);
   }
 
-  // Bias, masks and the running maximum: afterwards the scores are ready to be weighed.
+  // Bias (if it is read here), masks and the running maximum: afterwards the scores are ready to be
+  // weighed.
   template <int kWidth, bool kTail, bool kDiagonal, bool kFirst>
   __device__ __forceinline__ void weigh_step(Scores& s, int key0, int limit) {
-    if constexpr (T::kBias != 0) {
+    if constexpr (kReadsBias) {
       bias.template settle<kWidth, kTail>(bias_rows, limit, place.t);
       bias.template add<kWidth>(s, scale);
     }
@@ -88,7 +91,7 @@ struct AttentionRows {
   }
 
  private:
-  BiasTile<T, T::kBias != 0 ? T::kBlockN : 8> bias;
+  BiasTile<T, kReadsBias ? T::kBlockN : 8> bias;
   MaskTile<T, T::kBlockN> mask;
   const void* bias_held = nullptr;  // where this thread's bias was read from
 };

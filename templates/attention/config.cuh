@@ -7,6 +7,10 @@
 //   kBias           0 none; additive scores in 1 = fp32, 2 = fp16, 3 = bf16
 //   kBiasVector     keys per aligned load of the bias: 4, 2, 1; 0 = keys are not contiguous
 //                   (1: 16-bit rows that start anywhere, see shifted_rows.cuh)
+//   kBiasAligned    1 = all rows of the bias begin at multiples of 16 bytes
+//   kBiasOneRow     1 = all query rows have the same bias
+//   kBiasWholeRows  1 = rows of the bias follow each other without gaps, or are all the same one,
+//                   and 64 of them are few enough to stay in shared memory
 //   kMask           a bool mask (true = attend) is applied
 //   kMaskVector     keys per aligned load of the mask: 2, 1; 0 = keys are not contiguous
 //                   (2 and 1 are read alike, see shifted_rows.cuh)
@@ -31,7 +35,9 @@
 //   kKeys           token count if it is a constant of the kernel, 0 = an argument
 //   kMinCtas        CTAs per SM the compiler must leave room for
 //   kPersistent     1 = CTAs walk over many work items, 0 = one item each
-//   kBiasInRegisters  1 = a warp keeps its rows' bias for the next item
+//   kBiasInRegisters  1 = a warp keeps its rows' bias for the next item; with kProducer = 2 in
+//                     shared memory, in the order of registers, and the launch sees to it that all
+//                     items of a CTA have the same bias
 // and kSharedBytes, the host's idea of the dynamic shared memory, checked against the layout.
 #pragma once
 
@@ -67,6 +73,7 @@ struct Traits : C {
   static constexpr bool kMayBeEmpty = C::kBias != 0 || C::kMask;
   // With a bias or mask each thread owns four neighbouring keys of every sixteen (see scores.cuh).
   static constexpr bool kPermuted = C::kBias != 0 || C::kMask;
+  static constexpr bool kBiasTiles = false;
 
   // Shared memory of one group of warps: query (and output) rows, then K, then V.
   static constexpr int kQueryBytes = kWarpRows * Rows::kPitch;  // of one warp and buffer

@@ -15,6 +15,22 @@ __host__ __device__ constexpr int box_rows(int rows) {
   return rows / boxes;
 }
 
+// Shared memory for rows of a 16-bit bias (bias_tiles.cuh). Whole rows lie one behind the other,
+// after what their first sixteen bytes have before them. Steps of kWidth keys lie in pieces of 16
+// bytes, one more where rows may begin inside of one; rows begin an odd number of pieces apart, so
+// that neighbours are in other banks.
+template <class C, int kCount, int kKeyCount>
+struct BiasRowsTile {
+  static constexpr bool kOneRow = C::kBiasOneRow;
+  static constexpr int kRows = kOneRow ? 1 : kCount, kWidth = kKeyCount;
+  static constexpr int kPieces = ceil_div(kWidth, 8) + !C::kBiasAligned;
+  static constexpr int kPitch = kOneRow ? 0 : C::kBiasWholeRows ? 2 * C::kKeys : (kPieces | 1) * 16;
+  static constexpr int kCopiedBytes =
+      C::kBiasWholeRows ? ceil_div(2 * C::kKeys * kRows + 14, 16) * 16 : kRows * kPitch;
+  static constexpr int kKeptBytes = C::kBiasInRegisters ? ceil_div(C::kKeys, 16) * 32 * kRows : 0;
+  static constexpr int kBytes = max_of(kCopiedBytes, kKeptBytes);
+};
+
 template <class C>
 struct PipelinedTraits : GroupFacts<C> {
   using F = GroupFacts<C>;
@@ -24,6 +40,9 @@ struct PipelinedTraits : GroupFacts<C> {
   using typename F::Rows;
   using typename F::ValueTile;
   static constexpr bool kTensorCopies = C::kProducer == 2;
+  // Whether two of the copying warps bring the bias; keys stay in their order then.
+  static constexpr bool kBiasTiles = kTensorCopies && C::kBias != 0;
+  static constexpr bool kPermuted = F::kPermuted && !kTensorCopies;
   static constexpr int kHeadGroups = F::kGroups;
   static constexpr int kBlockM = F::kGroups * kGroupRows;
   // One more copies, and another one takes spare rows.
@@ -31,26 +50,28 @@ struct PipelinedTraits : GroupFacts<C> {
   static constexpr int kThreads = kAllGroups * kGroupThreads;
 
   // Width of the last step. With a bias or mask keys are dealt out within sixteen, over the tile.
-  static constexpr int kTailWidth = F::kPermuted && !C::kResident && Keys::kTailWidth < C::kBlockN
+  static constexpr int kTailWidth = kPermuted && !C::kResident && Keys::kTailWidth < C::kBlockN
                                         ? ceil_div(Keys::kTailWidth, 16) * 16
                                         : Keys::kTailWidth;
 
   // Arrivals at a tile's barrier: two warps load keys and queries, two the values; with the
   // accelerator a thread each.
   static constexpr int kCopyThreads = kTensorCopies ? 1 : 2 * kWarpSize;
+  static constexpr int kBiasThreads = 2 * kWarpSize;
 
   // With several steps per resident tile a warpgroup could wait for its turn while another one
   // waits for the next head, whose tile the first has yet to give back.
   static constexpr bool kTakesTurns = F::kGroups > 1 && (!C::kResident || Keys::kCount == 1);
 
   // Shared memory: kStages tiles of keys, as many of values, query tiles; two query tiles, a tile
-  // of weights and the warps' maxima of spare rows; a staging tile per computing warpgroup for its
-  // output; barriers.
+  // of weights and the warps' maxima of spare rows; the bias of a step for each computing warpgroup
+  // and for spare rows; a staging tile per computing warpgroup for its output; barriers.
   static constexpr int kRing = C::kStages;
   static constexpr int kQuerySlots =
       C::kResident ? max_of(C::kStages / F::kGroups, 1) * F::kGroups : F::kGroups;
   static constexpr int kStagingBytes = kGroupRows * Rows::kPitch;
-  static constexpr int kBarriers = 4 * kRing + 2 * kQuerySlots + F::kGroups;
+  static constexpr int kBiasSlots = kBiasTiles ? F::kGroups + (C::kSpareRows > 0) : 0;
+  static constexpr int kBarriers = 4 * kRing + 2 * kQuerySlots + F::kGroups + 2 * kBiasSlots;
   static constexpr int kRingBytes =
       kRing * (KeyTile::kBytes + ValueTile::kBytes) + kQuerySlots * QueryTile::kBytes;
   using SpareQueryTile = PanelTile<C::kHeadDim, C::kSpareRows, C::kSwizzle>;
@@ -60,7 +81,16 @@ struct PipelinedTraits : GroupFacts<C> {
                                                         : kRingBytes;
   static constexpr int kSpareBytes =
       C::kSpareRows > 0 ? SpareWeightTile::kBytes + 2 * SpareQueryTile::kBytes + kSpareExchange : 0;
-  static constexpr int kTileBytes = kSpareOffset + kSpareBytes + F::kGroups * kStagingBytes;
+  using BiasTile = BiasRowsTile<C, kGroupRows, Keys::kCount == 1 ? kTailWidth : C::kBlockN>;
+  using SpareBiasTile = BiasRowsTile<C, C::kSpareRows, C::kResident ? F::kKeyRows : C::kBlockN>;
+  // Whether a tile has all that a work item needs.
+  static constexpr bool kBiasPerItem = kBiasTiles && (C::kBiasWholeRows || Keys::kCount == 1);
+  static constexpr bool kKeepsBias = kBiasTiles && C::kBiasInRegisters;
+  static constexpr int kBiasOffset = kSpareOffset + kSpareBytes;
+  static constexpr int kBiasBytes =
+      !kBiasTiles ? 0
+                  : F::kGroups * BiasTile::kBytes + (C::kSpareRows > 0 ? SpareBiasTile::kBytes : 0);
+  static constexpr int kTileBytes = kBiasOffset + kBiasBytes + F::kGroups * kStagingBytes;
   static constexpr int kBytes = ceil_div(kTileBytes + 8 * kBarriers, 1024) * 1024;
 
   // Registers: a thread starts with what __launch_bounds__ leaves; the copying warpgroup gives up
@@ -70,7 +100,10 @@ struct PipelinedTraits : GroupFacts<C> {
   static constexpr int kAllRegisters = kEntryRegisters * kAllGroups;
   // A product's operands must fit into what a thread starts with (ptxas 13.0, C7602).
   static constexpr int kProductColumns = min_of(256, (kEntryRegisters - 26) / 4 * 8);
-  static constexpr int kCopyRegisters = kTensorCopies ? 24 : F::kGroups == 2 ? 40 : 32;
+  static constexpr bool kThreadsCopy = !kTensorCopies || (kBiasTiles && !C::kBiasWholeRows);
+  static constexpr int kCopyRegisters = !kThreadsCopy                          ? 24
+                                        : F::kGroups == 2 || C::kSpareRows > 0 ? 40
+                                                                               : 32;
   static constexpr int kSpareRegisters = C::kSpareRows == 0 ? 0 : F::kGroups == 2 ? 72 : 48;
   static constexpr int kComputeRegisters =
       (kAllRegisters - kCopyRegisters - kSpareRegisters) / F::kGroups / 8 * 8;
@@ -81,12 +114,19 @@ struct PipelinedTraits : GroupFacts<C> {
   static_assert(C::kMinCtas == 1 || !kTradesRegisters,
                 "kProducer with several warpgroups takes the whole SM: kMinCtas must be 1");
   static_assert(C::kCopyBytes >= 4, "kProducer needs asynchronous copies: kCopyBytes 4 or more");
-  static_assert(!kTensorCopies || (C::kCopyBytes == 16 && !F::kPermuted),
-                "kProducer = 2 needs 16-byte alignment, and no bias or mask");
+  static_assert(!kTensorCopies || (C::kCopyBytes == 16 && !C::kMask && C::kBias != 1 &&
+                                   (C::kBias == 0 || C::kBiasVector > 0)),
+                "kProducer = 2 needs 16-byte alignment, no mask, and a bias of 16 bits whose keys "
+                "are contiguous");
   static_assert(C::kSpareRows % 8 == 0 && C::kSpareRows <= 32 &&
                     (C::kSpareRows == 0 || (kTensorCopies && !C::kCausal)),
                 "kSpareRows is 0 to 32 in steps of 8, with kProducer = 2 and no causal mask");
-  static_assert(!C::kBiasInRegisters, "kProducer does not keep a bias: kBiasInRegisters must be 0");
+  static_assert(!kBiasTiles || !C::kBiasOneRow || C::kBiasWholeRows,
+                "kBiasOneRow goes with kBiasWholeRows");
+  static_assert(!C::kBiasInRegisters ||
+                    (kKeepsBias && C::kBiasWholeRows && !C::kBiasOneRow && !C::kCausal),
+                "kProducer keeps a bias (kBiasInRegisters) of whole rows only, with kProducer = 2 "
+                "and no causal mask");
   static_assert(C::kSharedBytes == kBytes,
                 "kSharedBytes differs from the kernel's layout: the launch plan is out of step");
 };

@@ -8,6 +8,7 @@
 // With kSpareRows one more warpgroup takes the few rows beyond a multiple of 64.
 #pragma once
 
+#include "attention/bias_tiles.cuh"
 #include "attention/config_sm90_pipelined.cuh"
 #include "attention/copying.cuh"
 #include "attention/epilogue.cuh"
@@ -15,6 +16,7 @@
 #include "attention/params.cuh"
 #include "attention/pipeline.cuh"
 #include "attention/spare_rows.cuh"
+#include "primitives/sync.cuh"
 
 namespace vitune {
 
@@ -35,6 +37,7 @@ struct StepTiles {
   const Pipeline<T>& pipe;
   RingPlace<T::kRing>& at;
   Turns<T>& turns;
+  GroupBias<T>& bias;
   u32 queries_free;  // barrier of the query tile
   int steps_left;    // that read the query tile
 
@@ -48,6 +51,11 @@ struct StepTiles {
     const bool last = --steps_left == 0;
     if (!T::kResident || last) warp_arrive(pipe.keys_free(at.slot));
     if (last) warp_arrive(queries_free);
+  }
+  template <int kWidth, int kMaxTiles>
+  __device__ __forceinline__ void add_bias(float (&s)[1][kMaxTiles][4], float scale, int key0) {
+    const bool last = !T::kBiasPerItem || (!T::kCausal && steps_left == 0);
+    bias.template add<kWidth>(s, scale, key0, last);
   }
   __device__ __forceinline__ void values_wanted() {
     mbarrier_wait(pipe.values_full(at.slot), at.parity);
@@ -134,15 +142,31 @@ __device__ __forceinline__ void attend_rows(const AttentionParams& p, const Pipe
   const int warp = threadIdx.x / kWarpSize;
   GroupAttention<T> group;
   group.begin(p, group_rows(row0, head));
+  if constexpr (T::kBiasTiles && !T::kKeepsBias) tiles.bias.begin(p, group.place);
   mbarrier_wait(pipe.queries_full(query_at.slot), query_at.parity);
   tiles.queries_free = pipe.queries_free(query_at.slot);
   tiles.steps_left = steps;
   StepWalk<T> walk{group, tiles, pipe.queries(query_at.slot), row0 + kGroupRows - 1};
   walk.all(steps);
   if (T::kResident) warp_arrive(pipe.values_free(tiles.at.slot));
+  // The last steps of causal rows may have been left out.
+  if constexpr (T::kBiasPerItem && T::kCausal) tiles.bias.give_back();
   Epilogue<T>::store(p, group.place,
                      pipe.staging(warp / 4) + warp % 4 * T::kWarpRows * T::Rows::kPitch, group.o,
                      group.softmax);
+}
+
+// Before the first item, with kBiasInRegisters: a warpgroup has the same rows of every head.
+template <class T>
+__device__ __forceinline__ void keep_bias(const AttentionParams& p, GroupBias<T>& bias,
+                                          int warpgroup) {
+  const HeadPlace head(p, blockIdx.x);
+  bias.keep(p, group_rows(warpgroup * kGroupRows, head), [warpgroup] {
+    if (warpgroup == 0) named_barrier<2, kGroupThreads>();
+    if (warpgroup == 1) named_barrier<3, kGroupThreads>();
+    if (warpgroup == 2) named_barrier<4, kGroupThreads>();
+    if (warpgroup == 3) named_barrier<5, kGroupThreads>();
+  });
 }
 
 template <class T>
@@ -153,12 +177,16 @@ __device__ __forceinline__ void compute_streaming(const AttentionParams& p,
   RingPlace<T::kQuerySlots> query_at;
   query_at.slot = warpgroup;
   Turns<T> turns(pipe, warpgroup, T::kGroups);
+  GroupBias<T> bias(pipe, warpgroup);
   const int rows = p.queries - spare_rows<T>(p.queries);
+  if constexpr (T::kKeepsBias) {
+    if (warpgroup * kGroupRows < rows) keep_bias(p, bias, warpgroup);
+  }
 #pragma unroll 1
   for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
     const PipelinedItem<T> item(p, index);
     const int row0 = item.row0 + warpgroup * kGroupRows;
-    StepTiles<T> tiles{pipe, at, turns, 0, 0};
+    StepTiles<T> tiles{pipe, at, turns, bias, 0, 0};
     if (row0 < rows) {
       attend_rows(p, pipe, HeadPlace(p, item.head_index), row0, item.steps, query_at, tiles);
     } else {
@@ -179,14 +207,12 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
   const int warpgroup = threadIdx.x / kGroupThreads;
   const int blocks = row_blocks<T>(p.queries);
   const int heads = (p.items - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
-  // No more warpgroups than can know of the phases before (pipeline.cuh). With copies that may end
-  // in any order each of them has a block of every head and query slots of its own, or there is
-  // only one.
-  const int groups = T::kTensorCopies ? (blocks < T::kGroups ? 1 : T::kGroups)
-                                      : min(T::kGroups, T::kRing * blocks);
+  const int groups = resident_groups<T>(blocks);
   if (warpgroup >= groups) return;
   const int rounds = ceil_div(heads * blocks, groups);
   Turns<T> turns(pipe, warpgroup, groups);
+  GroupBias<T> bias(pipe, warpgroup);
+  if constexpr (T::kKeepsBias) keep_bias(p, bias, warpgroup);
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round) {
     const int block = round * groups + warpgroup;
@@ -205,7 +231,7 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
     RingPlace<T::kQuerySlots> query_at;
     query_at.slot = block % T::kQuerySlots;
     query_at.parity = block / T::kQuerySlots & 1;
-    StepTiles<T> tiles{pipe, at, turns, 0, 0};
+    StepTiles<T> tiles{pipe, at, turns, bias, 0, 0};
     attend_rows(p, pipe, HeadPlace(p, blockIdx.x + number * gridDim.x),
                 (block - number * blocks) * kGroupRows, kSteps, query_at, tiles);
   }
@@ -229,6 +255,9 @@ __device__ __forceinline__ void copy_role(const AttentionParams& p, const Attent
                                           const Pipeline<T>& pipe) {
   const int warp = threadIdx.x / kWarpSize % 4;
   if constexpr (T::kTensorCopies) {
+    if constexpr (T::kBiasTiles) {
+      if (warp >= 2) copy_bias<T>(p, pipe);
+    }
     if (warp >= 2 || threadIdx.x % kWarpSize != 0) return;
     CopyWalk<T, TensorCopies<T>>{p, pipe, {p, *maps}, {}, {}}.run(warp == 1);
   } else {

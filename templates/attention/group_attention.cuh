@@ -65,6 +65,7 @@ struct GroupAttention : AttentionRows<T> {
     // ptxas moves half of the weights' arithmetic across a wait behind them. Where enough warps are
     // at work for that to matter the values can be waited for here.
     if constexpr (Tiles::kValuesFirst) tiles.values_wanted();
+    if constexpr (T::kBiasTiles) tiles.template add_bias<kWidth>(s, this->scale, key0);
     this->template weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
     Weights<kWidth> weights;
     if (T::kBias != 0 && softmax.extreme) {

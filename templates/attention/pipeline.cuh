@@ -45,8 +45,11 @@ struct Pipeline {
     return spare_weights() + T::SpareWeightTile::kBytes + slot * T::SpareQueryTile::kBytes;
   }
   __device__ __forceinline__ u32 spare_exchange() const { return spare_queries(2); }
+  __device__ __forceinline__ u32 bias(int slot) const {
+    return shared + T::kBiasOffset + slot * T::BiasTile::kBytes;
+  }
   __device__ __forceinline__ u32 staging(int warpgroup) const {
-    return shared + T::kSpareOffset + T::kSpareBytes + warpgroup * T::kStagingBytes;
+    return shared + T::kBiasOffset + T::kBiasBytes + warpgroup * T::kStagingBytes;
   }
   __device__ __forceinline__ u32 keys_full(int slot) const { return barrier(slot); }
   __device__ __forceinline__ u32 keys_free(int slot) const { return barrier(T::kRing + slot); }
@@ -65,6 +68,10 @@ struct Pipeline {
   __device__ __forceinline__ u32 turn(int warpgroup) const {
     return barrier(4 * T::kRing + 2 * T::kQuerySlots + warpgroup);
   }
+  __device__ __forceinline__ u32 bias_full(int slot) const { return turn(T::kGroups) + 8 * slot; }
+  __device__ __forceinline__ u32 bias_free(int slot) const {
+    return bias_full(T::kBiasSlots + slot);
+  }
 
   // By one thread, before any other uses a barrier. `readers` warps read each tile of keys and
   // values.
@@ -78,6 +85,10 @@ struct Pipeline {
     for (int slot = 0; slot < T::kQuerySlots; ++slot) {
       mbarrier_init(queries_full(slot), T::kCopyThreads);
       mbarrier_init(queries_free(slot), 4);
+    }
+    for (int slot = 0; slot < T::kBiasSlots; ++slot) {
+      mbarrier_init(bias_full(slot), T::kBiasWholeRows ? 1 : T::kBiasThreads);
+      mbarrier_init(bias_free(slot), 4);
     }
     for (int i = 0; i < T::kGroups; ++i) mbarrier_init(turn(i), 4);
     for (int warp = 0; warp < 4; ++warp) mbarrier_arrive(turn(0));  // whose turn it is at first

@@ -19,6 +19,15 @@ __device__ __forceinline__ int row_blocks(int queries) {
   return ceil_div(queries - spare_rows<T>(queries), kGroupRows);
 }
 
+// Warpgroups that share the blocks of a resident head: no more than can know of the phases before
+// (pipeline.cuh). With copies that may end in any order each of them has a block of every head and
+// query slots of its own, or there is only one.
+template <class T>
+__device__ __forceinline__ int resident_groups(int blocks) {
+  if constexpr (T::kTensorCopies) return blocks < T::kGroups ? 1 : T::kGroups;
+  return min(T::kGroups, T::kRing * blocks);
+}
+
 // The work items of a CTA: T::kBlockM rows of a head (streaming) or all of them (resident).
 template <class T>
 struct PipelinedItem {

@@ -7,6 +7,7 @@
 // are put together through shared memory, and so are the weights, which are an operand there.
 #pragma once
 
+#include "attention/bias_tiles.cuh"
 #include "attention/pipeline.cuh"
 #include "attention/pipelined_item.cuh"
 #include "attention/softmax.cuh"
@@ -33,6 +34,7 @@ struct SpareRows {
   int g = lane / 4, t = lane % 4;
   float o[kHeadBlocks][kTiles][4];  // column 16 warp + g (+ 8) of each 64, rows 2 t and 2 t + 1
   float maximum[kTiles][2], sum[kTiles][2];
+  u32 bias_parity = 0;
 
   __device__ __forceinline__ SpareRows(const AttentionParams& params, const Pipeline<T>& pipe_)
       : p(params), pipe(pipe_), rows(spare_rows<T>(p.queries)), row0(p.queries - rows) {}
@@ -64,14 +66,16 @@ struct SpareRows {
     }
   }
 
-  // Attends to the first kKeys rows of a ring's tiles.
+  // Attends to the first kKeys rows of a ring's tiles, keys from key0 on. `last`: of this head.
   template <int kKeys>
-  __device__ __forceinline__ void attend(const RingPlace<T::kRing>& at, u32 queries) {
+  __device__ __forceinline__ void attend(const RingPlace<T::kRing>& at, u32 queries,
+                                         const HeadPlace& head, int key0, bool last) {
     constexpr int kBlocks = ceil_div(kKeys, 64);
     float s[kBlocks][kTiles][4];
     mbarrier_wait(pipe.keys_full(at.slot), at.parity);
     scores(s, queries, pipe.keys(at.slot));
     warp_arrive(pipe.keys_free(at.slot));
+    if constexpr (T::kBiasTiles) add_bias(s, head, key0, last || !T::kBiasPerItem);
     if constexpr (kKeys % 64 != 0) mask<kKeys % 64>(s[kBlocks - 1]);
     weigh(s);
     store_weights(s);
@@ -94,7 +98,7 @@ struct SpareRows {
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
       if constexpr (T::kLse) store_lse(head, i);
-      const float inverse[2] = {__fdividef(1.f, sum[i][0]), __fdividef(1.f, sum[i][1])};
+      const float inverse[2] = {inverse_of(sum[i][0]), inverse_of(sum[i][1])};
 #pragma unroll
       for (int b = 0; b < kHeadBlocks; ++b) {
 #pragma unroll
@@ -169,6 +173,31 @@ struct SpareRows {
     wgmma_commit();
     wgmma_wait<0>();
   }
+  template <int kBlocks>
+  __device__ __forceinline__ void add_bias(float (&s)[kBlocks][kTiles][4], const HeadPlace& head,
+                                           int key0, bool last) {
+    using Tile = typename T::SpareBiasTile;
+    const BiasRows bias(p, head.batch, head.head);
+    mbarrier_wait(pipe.bias_full(T::kGroups), bias_parity);
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int row = 8 * i + 2 * t + e;
+        const u64 start = bias.row(row0 + (T::kBiasWholeRows ? 0 : row));
+        const u32 from = pipe.bias(T::kGroups) + row * Tile::kPitch + u32(start & 15) +
+                         2 * (16 * warp + g) + (T::kBiasWholeRows ? 2 * key0 : 0);
+#pragma unroll
+        for (int j = 0; j < 2 * kBlocks; ++j) {
+          float& x = s[j / 2][i][2 * (j % 2) + e];
+          x = __fmaf_rn(x, p.scale, BiasValues<T>::one(from + 128 * (j / 2) + 16 * (j % 2)));
+        }
+      }
+    }
+    if (!last || T::kKeepsBias) return;
+    warp_arrive(pipe.bias_free(T::kGroups));
+    bias_parity ^= 1;
+  }
   // Of the last 64 rows of a tile only kKeys are keys.
   template <int kKeys>
   __device__ __forceinline__ void mask(float (&s)[kTiles][4]) const {
@@ -197,13 +226,15 @@ struct SpareRows {
       }
     }
     exchange(top, Larger());
-    const float scale = p.scale * kLog2E;
+    const float scale = unit() * kLog2E;
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const float now = fmaxf(maximum[i][e], top[i][e]);
-        const float rescale = exp2_approx((maximum[i][e] - now) * scale);
+        // Of a row without any key so far 0.
+        const float reference = T::kMayBeEmpty && now == minus_infinity() ? 0.f : now;
+        const float rescale = exp2_approx((maximum[i][e] - reference) * scale);
         maximum[i][e] = now;
         sum[i][e] *= rescale;
 #pragma unroll
@@ -216,7 +247,9 @@ struct SpareRows {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             float& x = s[block][i][2 * half + e];
-            x = exp2_approx(__fmaf_rn(x, scale, -now * scale));
+            // Products with a bias of the most negative number would overflow.
+            x = exp2_approx(T::kBias != 0 ? (x - reference) * scale
+                                          : __fmaf_rn(x, scale, -reference * scale));
             sum[i][e] += x;
           }
         }
@@ -259,13 +292,19 @@ struct SpareRows {
     wgmma_commit();
     wgmma_wait<0>();
   }
+  // The unit of scores: with a bias they are scaled before it is added.
+  __device__ __forceinline__ float unit() const { return T::kBias != 0 ? 1.f : p.scale; }
+  static __device__ __forceinline__ float inverse_of(float total) {
+    return T::kMayBeEmpty && total == 0.f ? 0.f : __fdividef(1.f, total);
+  }
   __device__ __forceinline__ void store_lse(const HeadPlace& head, int tile) const {
     float* to = p.lse + (i64(head.batch) * p.heads + head.head) * p.queries + row0;
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const int row = 8 * tile + 2 * t + e;
       if (warp != 0 || g != 0 || row >= rows) continue;
-      to[row] = __fmaf_rn(log2_approx(sum[tile][e]), kLn2, maximum[tile][e] * p.scale);
+      // The logarithm of a row without keys is minus infinity, as its maximum is.
+      to[row] = __fmaf_rn(log2_approx(sum[tile][e]), kLn2, maximum[tile][e] * unit());
     }
   }
 };
@@ -304,9 +343,11 @@ __device__ __forceinline__ void attend_spare_rows(const AttentionParams& p,
         mbarrier_wait(pipe.values_full(at.slot), at.parity);
         warp_arrive(pipe.values_free(at.slot));
       } else if (T::kResident || turn == 0) {
-        spare.template attend<T::kResident ? T::kKeys : T::Keys::kTailKeys>(at, queries);
+        constexpr int kKeys = T::kResident ? T::kKeys : T::Keys::kTailKeys;
+        spare.template attend<kKeys>(at, queries, head, T::kKeys - kKeys, turn + 1 == item.steps);
       } else {
-        spare.template attend<T::kBlockN>(at, queries);
+        spare.template attend<T::kBlockN>(at, queries, head, step_of_turn<T>(turn) * T::kBlockN,
+                                          turn + 1 == item.steps);
       }
       at.advance();
     }

@@ -1,4 +1,4 @@
-// templates/primitives/shared.cuh -- Shared memory: addresses, ldmatrix, 4- and 16-byte accesses.
+// templates/primitives/shared.cuh -- Shared memory: addresses, ldmatrix, accesses of 2 to 16 bytes.
 //
 // ldmatrix: lane 8i + r gives the address of row r (16 bytes) of matrix i; lane l receives the
 // 32-bit word l % 4 of row l / 4 of each matrix, or with `trans` of the transposed matrix (PTX
@@ -58,6 +58,11 @@ __device__ __forceinline__ void store_shared_u16(u32 address, u16 value) {
 __device__ __forceinline__ u32 load_shared(u32 address) {
   u32 value;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ u16 load_shared_u16(u32 address) {
+  u16 value;
+  asm volatile("ld.shared.b16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
   return value;
 }
 __device__ __forceinline__ uint4 load_shared_16(u32 address) {

@@ -27,4 +27,13 @@ __device__ __forceinline__ void copy_box(u32 to, const void* map, u32 barrier, i
       : "memory");
 }
 
+// Starts the copy of `bytes` (a multiple of 16) from a global address (likewise); by one thread.
+__device__ __forceinline__ void copy_bytes(u32 to, u64 from, u32 bytes, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 }  // namespace vitune

@@ -111,7 +111,8 @@ TEST(AttentionSpaceTest, CopiesByTensorMapsWhereTheyCanDescribeTheTensors) {
   EXPECT_THAT(explained(plain, "kProducer=1"), HasSubstr("where tensor maps serve"));
   EXPECT_THAT(explained(plain, "kProducer=1 kSpareRows=8"), HasSubstr("kProducer"));
   const char* const unmapped[] = {
-      "bf16 b=32 h=12 n=197 d=64 layout=bnhd bias=bf16:1x12x197x197",
+      "bf16 b=32 h=12 n=197 d=64 layout=bnhd bias=fp32:1x12x197x197",
+      "bf16 b=32 h=12 n=197 d=64 layout=bnhd mask=bool:1x1x197x197",
       "bf16 b=32 h=12 n=197 d=64 layout=packed align=8",
       "bf16 b=32 h=12 n=197 d=64 q=bnhd k=@0,64,768 v=@0,64,768 o=bnhd",
   };
@@ -119,6 +120,11 @@ TEST(AttentionSpaceTest, CopiesByTensorMapsWhereTheyCanDescribeTheTensors) {
     EXPECT_THAT(explained(text, "kProducer=2"), HasSubstr("kProducer = 2 needs")) << text;
     EXPECT_EQ(explained(text, "kProducer=1"), "fine") << text;
   }
+  // A bias of 16 bits is brought by copying warps, and its tiles take shared memory.
+  const char* biased = "bf16 b=32 h=12 n=197 d=64 layout=bnhd bias=bf16:1x12x197x197";
+  EXPECT_THAT(explained(biased, "kProducer=2"), HasSubstr("shared memory"));
+  EXPECT_EQ(explained(biased, "kProducer=2 kResident=0 kBlockN=112 kSpareRows=8"), "fine");
+  EXPECT_THAT(explained(biased, "kProducer=1"), HasSubstr("where tensor maps serve"));
   // Copies that end in any order: a warpgroup has to see every phase of its barriers.
   EXPECT_THAT(explained("bf16 b=32 h=12 nq=77 nk=197 d=64 layout=bnhd", "kProducer=2"),
               HasSubstr("3 warpgroups for 2 blocks of rows"));
@@ -180,6 +186,28 @@ TEST(AttentionFactsTest, TakeTheWidestBiasLoadThatStridesAndKeysAllow) {
     const AttentionFacts facts = attention_facts(problem(c.text));
     EXPECT_EQ(facts.bias, c.bias) << c.text;
     EXPECT_EQ(facts.bias_vector, c.vector) << c.text;
+  }
+}
+
+TEST(AttentionFactsTest, SayHowRowsOfTheBiasLie) {
+  struct Case {
+    const char* text;
+    bool aligned, one_row, whole_rows;
+  };
+  const Case cases[] = {
+      {"bf16 b=2 h=3 n=49 d=32 layout=bnhd bias=bf16:1x3x49x49", false, false, true},
+      {"bf16 b=2 h=3 n=64 d=32 layout=bnhd bias=bf16:1x3x64x64", true, false, true},
+      {"bf16 b=2 h=3 n=64 d=32 layout=bnhd bias=bf16:1x3x64x64 align=8", false, false, true},
+      {"bf16 b=2 h=3 n=52 d=32 layout=bnhd bias=bf16:1x3x52x52@0,3328,64,1", true, false, false},
+      {"bf16 b=2 h=3 nq=9 nk=257 d=32 layout=bnhd bias=bf16:1x3x9x257", false, false, false},
+      {"bf16 b=2 h=3 nq=9 nk=8192 d=32 layout=bnhd bias=bf16:2x1x1x8192", true, true, true},
+      {"bf16 b=2 h=3 nq=9 nk=8200 d=32 layout=bnhd bias=bf16:2x1x1x8200", true, true, false},
+  };
+  for (const Case& c : cases) {
+    const AttentionFacts facts = attention_facts(problem(c.text));
+    EXPECT_EQ(facts.bias_aligned, c.aligned) << c.text;
+    EXPECT_EQ(facts.bias_one_row, c.one_row) << c.text;
+    EXPECT_EQ(facts.bias_whole_rows, c.whole_rows) << c.text;
   }
 }
 

@@ -92,6 +92,11 @@ inline u32 load_shared(u32 address) {
   std::memcpy(&value, shared_at(address, 4), 4);
   return value;
 }
+inline u16 load_shared_u16(u32 address) {
+  u16 value;
+  std::memcpy(&value, shared_at(address, 2), 2);
+  return value;
+}
 inline uint4 load_shared_16(u32 address) {
   uint4 value;
   std::memcpy(&value, shared_at(address, 16), 16);

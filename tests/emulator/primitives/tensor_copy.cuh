@@ -1,7 +1,7 @@
 // tests/emulator/primitives/tensor_copy.cuh -- Stands in for templates/primitives/tensor_copy.cuh.
 //
-// Written from the PTX ISA ("cp.async.bulk.tensor", "Swizzling modes"): a box goes to shared memory
-// row by row, chunks of 16 bytes trade places after the bits of their address.
+// Written from the PTX ISA ("cp.async.bulk.tensor", "cp.async.bulk", "Swizzling modes"): a box goes
+// to shared memory row by row, chunks of 16 bytes trade places after the bits of their address.
 #pragma once
 
 #include "primitives/mbarrier.cuh"
@@ -39,6 +39,18 @@ inline void copy_box(u32 to, const void* map, u32 barrier, int column, int row, 
       const u32 place = plain ^ ((plain >> 7 & (view.swizzle / 16 - 1)) << 4);
       machine.copy_bulk(machine, arrival, shared_at(place, 16), from, 16);
     }
+  }
+}
+
+inline void copy_bytes(u32 to, u64 from, u32 bytes, u32 barrier) {
+  auto& machine = *vitune_emulator::machine;
+  const char* arrival = shared_at(barrier, 8);
+  if (to % 16 != 0 || bytes % 16 != 0)
+    machine.fail(machine, "a copy that is not of 16-byte pieces");
+  for (u32 i = 0; i < bytes; i += 16) {
+    const char* source = reinterpret_cast<const char*>(from + i);
+    machine.check_global(machine, source, 16, 16);
+    machine.copy_bulk(machine, arrival, shared_at(to + i, 16), source, 16);
   }
 }
 
