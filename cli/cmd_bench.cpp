@@ -122,13 +122,18 @@ int show(Session& session, const TuneReport& report) {
   return report.interrupted ? exit_status(ErrorCode::kInterrupted) : status;
 }
 
-// A copy in memory above the shipped winners: a bench looks at what is stored and changes nothing.
+// Copies in memory, the user's winners above the shipped ones as for every reader: a bench looks at
+// what is stored and changes nothing.
 LayeredStore scratch_store(Session& session) {
   LayeredStore stored = open_layered_store(session, Access::kReadOnly);
-  auto copy = Store::in_memory();
-  if (stored.shipped() != nullptr) copy->merge(*stored.shipped());
-  copy->merge(stored.user());
-  return LayeredStore(std::move(copy), nullptr);
+  auto user = Store::in_memory();
+  user->merge(stored.user());
+  std::unique_ptr<Store> shipped;
+  if (stored.shipped() != nullptr) {
+    shipped = Store::in_memory();
+    shipped->merge(*stored.shipped());
+  }
+  return LayeredStore(std::move(user), std::move(shipped));
 }
 
 int run(Session& session) {

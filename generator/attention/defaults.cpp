@@ -66,6 +66,22 @@ std::int64_t widest_step(const AttentionProblem& problem) {
   return problem.d > 64 || problem.bias ? 128 : 160;
 }
 
+// Windows and other short heads by tensor maps: all keys in one step, a warpgroup per head. A bias
+// that all batches share stays.
+void prefer_windows(std::vector<Config>& list, const AttentionProblem& problem) {
+  if (problem.nk < 33 || problem.nk >= 128 || problem.nq < 33 || problem.nq > 128) return;
+  if (problem.batch * problem.heads < 64) return;
+  Config config = mapped(problem, 4, round_up(problem.nk, 8), 1);
+  config.set("kResident", 1);
+  config.set("kSpareRows", 0);
+  if (problem.bias) {
+    config.set("kBiasInRegisters", 1);
+    list.push_back(config);
+    config.set("kBiasInRegisters", 0);
+  }
+  list.push_back(config);
+}
+
 // By tensor maps: short rows in one step of all keys, K and V resident; longer ones in wide steps.
 void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
   if (problem.nk < 128 || problem.nq < 128) return;
@@ -103,7 +119,9 @@ void prefer_pipelined(std::vector<Config>& list, const AttentionProblem& problem
 std::vector<Config> preferences(const AttentionProblem& problem) {
   std::vector<Config> list;
   const std::int64_t heads = problem.batch * problem.heads;
-  prefer_mapped(list, problem);  // outside the space of devices without wgmma
+  // The first three are outside the space of devices without wgmma.
+  prefer_windows(list, problem);
+  prefer_mapped(list, problem);
   prefer_pipelined(list, problem);
   if (problem.nk <= 300 && problem.nq <= 4096 && heads >= 64) {
     for (std::int64_t warps : {4, 2, 1})

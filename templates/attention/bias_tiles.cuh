@@ -304,24 +304,29 @@ struct BiasWalk {
       }
     }
   }
-  // As compute_resident() deals blocks of rows to warpgroups.
+  // As compute_resident() deals blocks of rows to warpgroups: in turn, on into the next head.
+  // Those of one head go through the steps together. One of the next head may have to wait for the
+  // last ones of this head to give its keys back, so it may not hold up their tiles.
   __device__ __forceinline__ void resident() {
     const int blocks = row_blocks<T>(p.queries), groups = resident_groups<T>(blocks);
-    const int heads = (p.items - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
-    const int rounds = T::kKeepsBias ? 1 : ceil_div(heads * blocks, groups);
+    int next = 0;  // warpgroup of the next block
 #pragma unroll 1
-    for (int round = 0; round < rounds; ++round) {
+    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+      if (T::kKeepsBias && index != int(blockIdx.x)) return;
+      const BiasRows bias = of_head(index);
 #pragma unroll 1
-      for (int turn = 0; turn < (T::kBiasWholeRows ? 1 : T::Keys::kCount); ++turn) {
+      for (int block = 0; block < blocks; block += groups) {
+        const int count = min(groups, blocks - block);
 #pragma unroll 1
-        for (int group = 0; group < groups; ++group) {
-          const int index = round * groups + group;
-          const int number = u32(index) / u32(blocks), block = index - number * blocks;
-          if (number >= heads) break;
-          const BiasRows bias = of_head(blockIdx.x + number * gridDim.x);
-          group_rows(group, bias, block * kGroupRows, step_of_turn<T>(turn));
-          if (turn == 0 && block + 1 == blocks) spare_rows_after(bias, 0);
+        for (int turn = 0; turn < (T::kBiasWholeRows ? 1 : T::Keys::kCount); ++turn) {
+#pragma unroll 1
+          for (int i = 0; i < count; ++i) {
+            const int group = next + i < groups ? next + i : next + i - groups;
+            group_rows(group, bias, (block + i) * kGroupRows, step_of_turn<T>(turn));
+          }
+          if (turn == 0 && block + groups >= blocks) spare_rows_after(bias, 0);
         }
+        next = next + count < groups ? next + count : next + count - groups;
       }
     }
   }
