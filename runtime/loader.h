@@ -50,6 +50,8 @@ class Loader {
                                     std::string& why);
 
   bool may_compile() const { return may_compile_; }
+  // The context that kernels are loaded into.
+  const PrimaryContext& context() const { return context_; }
 
   // What was passed over may be looked at again: the databases have changed.
   void forgive();

@@ -91,6 +91,9 @@ std::unique_ptr<Plan> Resolver::accept(Search& search, const Choice& choice, Fou
     return nullptr;
   }
   search.passed_over.remove(choice);
+  // Tensor maps are encoded in a context, which a thread that only prepares may lack.
+  const CurrentContext current(loader_.context());
+  loader_.context().driver().check(current.result(), current.call());
   auto plan = make_plan(search.problem, device_, choice, std::move(found.kernel));
   plan->provisional = search.provisional;
   plan->passed_over = search.passed_over;

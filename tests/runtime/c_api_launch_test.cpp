@@ -1,6 +1,7 @@
 // tests/runtime/c_api_launch_test.cpp -- What reaches the driver: parameters, shapes, captures.
 #include <array>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "generator/attention/tensor_maps.h"
@@ -148,6 +149,28 @@ TEST_F(CApiLaunchTest, AKernelWithTensorMapsGetsThoseOfItsCallsTensors) {
   expect_launch(launches[0], kernel, first, 1);
   expect_launch(launches[1], kernel, second, 1);
   EXPECT_EQ(calls_of("cuTensorMapEncodeTiled"), encoded);
+}
+
+// The driver encodes only where a context is current; a thread of the caller's may have none.
+TEST_F(CApiLaunchTest, TensorMapsAreMadeInThreadsWithoutAContext) {
+  const AttentionProblem problem = AttentionProblem::parse("bf16 b=64 h=12 n=197 d=64");
+  promote(database(), make_kernel(problem, mapped_config(problem), 5));
+  const Context context = make_context();
+  const auto desc = describe(problem);
+  std::thread([&] { EXPECT_STATUS(VITUNE_OK, vitune_prepare(context.get(), &desc)); }).join();
+  Config better = mapped_config(problem);
+  better.set("kStages", better.at("kStages") == 2 ? 3 : 2);
+  const StoredKernel kernel = make_kernel(problem, better, 4);
+  promote(database(), kernel);
+  std::int32_t changed = 0;
+  std::thread([&] {
+    EXPECT_STATUS(VITUNE_OK, vitune_context_refresh(context.get(), &changed));
+  }).join();
+  EXPECT_EQ(changed, 1);
+  const Tensors t = tensors_of(problem);
+  ASSERT_STATUS(VITUNE_OK, forward(context, desc, t));
+  ASSERT_EQ(mock_->launches().size(), 1u);
+  expect_launch(mock_->launches()[0], kernel, t, 1);
 }
 
 TEST_F(CApiLaunchTest, ATensorMapThatTheDriverRefusesLaunchesNothing) {

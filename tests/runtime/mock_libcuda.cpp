@@ -294,7 +294,7 @@ CuResult cuLaunchKernel(CuFunctionTag* function, unsigned gx, unsigned gy, unsig
 CuResult cuTensorMapEncodeTiled(CuTensorMap* map, int, std::uint32_t, void* address,
                                 const std::uint64_t*, const std::uint64_t*, const std::uint32_t*,
                                 const std::uint32_t*, int, int, int, int) {
-  VITUNE_MOCK_STEP(mock().begin("cuTensorMapEncodeTiled"));
+  VITUNE_MOCK_STEP(mock().begin_in_context("cuTensorMapEncodeTiled"));
   *map = {};
   map->opaque[0] = reinterpret_cast<std::uintptr_t>(address);
   return kCuSuccess;
