@@ -209,6 +209,27 @@ TEST_F(TuneTest, BenchRacesTheDefaultAndChangesNothing) {
   EXPECT_EQ(run({"db", "export"}).out, before);
 }
 
+TEST_F(TuneTest, BenchMeasuresTheUsersWinnerAndNotAShippedOne) {
+  const std::filesystem::path data = directory() / "shipped", bare = directory() / "bare";
+  std::filesystem::create_directories(data);
+  std::filesystem::create_directories(bare);
+  const std::string better = (data / "h200.db").string();
+  ASSERT_EQ(run(tune({"--budget", "400", "-q", "--db", better})).status, 0);
+  ASSERT_EQ(run(tune({"--budget", "2", "-q"})).status, 0);
+  const auto measured = [&](const std::filesystem::path& folder, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"bench",      "--device",     "replay:" + path().string(),
+                                          "--json",     "--problem",    kProblems[0],
+                                          "--data-dir", folder.string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = run(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.json()["results"][0]["winner"]["config"];
+  };
+  const auto own = measured(bare, {});
+  ASSERT_NE(own, measured(bare, {"--db", better})) << "two trials found the best config";
+  EXPECT_EQ(own, measured(data, {}));
+}
+
 TEST_F(TuneTest, BenchShowsTheFloorAndTheUnitThatLimits) {
   ASSERT_EQ(run(tune({"--budget", "100", "-q"})).status, 0);
   const std::vector<std::string> bench = {"bench", "--device", "replay:" + path().string(),
