@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/error.h"
@@ -64,6 +65,7 @@ Resolver::Search Resolver::search(const AttentionProblem& problem, MissPolicy po
   search.choices = choices(problem, search.provisional);
   std::erase_if(search.choices,
                 [&](const Choice& choice) { return !allows(policy, choice.outcome); });
+  search.promising = promising_first(search.choices);
   search.may_compile = policy != MissPolicy::kError;
   search.winner_is_alone =
       !search.choices.empty() && search.choices.front().outcome == LookupOutcome::kExact;
@@ -130,9 +132,10 @@ std::unique_ptr<Plan> Resolver::try_judged(Search& search, const Choice& choice)
   return try_compiling(search, choice, true);
 }
 
-std::unique_ptr<Plan> Resolver::try_all_judged(Search& search) {
-  for (const Choice& choice : search.choices) {
-    if (auto plan = try_judged(search, choice)) return plan;
+std::unique_ptr<Plan> Resolver::try_all_judged(Search& search, std::size_t first,
+                                               std::size_t end) {
+  for (std::size_t i = first; i < std::min(end, search.choices.size()); ++i) {
+    if (auto plan = try_judged(search, search.choices[i])) return plan;
     if (search.device_failed) break;
   }
   return nullptr;
@@ -147,15 +150,44 @@ std::unique_ptr<Plan> Resolver::try_any_default(Search& search) {
   return first != search.choices.end() ? try_compiling(search, *first, false) : nullptr;
 }
 
+// Those predicted to be about as fast as the fastest come first; how many they are. A choice without
+// a prediction (a winner, what lies behind one) stays where it is, and so do all beside it.
+std::size_t Resolver::promising_first(std::vector<Choice>& choices) {
+  constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+  const auto slower = [](const Choice& a, const Choice& b) {
+    return a.predicted_us < b.predicted_us;
+  };
+  const auto best = std::min_element(choices.begin(), choices.end(), slower);
+  if (best == choices.end() || best->predicted_us <= 0) return kAll;
+  const double limit = kWorthCompiling * best->predicted_us;
+  const auto behind =
+      std::stable_partition(choices.begin(), choices.end(),
+                            [&](const Choice& choice) { return choice.predicted_us <= limit; });
+  return behind == choices.end() ? kAll : static_cast<std::size_t>(behind - choices.begin());
+}
+
+// Of the choices from `first` on, before `end`: one whose kernel is stored, else one that compiles.
+std::unique_ptr<Plan> Resolver::first_of(Search& search, std::size_t first, std::size_t end) {
+  for (std::size_t i = first; i < end; ++i) {
+    const Choice* choice = choice_at(search, i);
+    if (choice == nullptr) break;
+    if (auto plan = try_stored(search, *choice)) return plan;
+  }
+  return try_all_judged(search, first, end);
+}
+
 std::unique_ptr<Plan> Resolver::first_that_works(Search& search, bool compile_at_once) {
   if (search.choices.empty()) return no_choice(search.problem);
-  for (std::size_t i = 0; const Choice* choice = choice_at(search, i); ++i) {
-    if (auto plan = try_stored(search, *choice)) return plan;
-    if (!compile_at_once) continue;
-    if (auto plan = try_judged(search, *choice)) return plan;
-  }
   if (!compile_at_once) {
-    if (auto plan = try_all_judged(search)) return plan;
+    constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+    if (auto plan = first_of(search, 0, search.promising)) return plan;
+    if (auto plan = first_of(search, search.promising, kAll)) return plan;
+  }
+  for (std::size_t i = 0; compile_at_once; ++i) {
+    const Choice* choice = choice_at(search, i);
+    if (choice == nullptr) break;
+    if (auto plan = try_stored(search, *choice)) return plan;
+    if (auto plan = try_judged(search, *choice)) return plan;
   }
   if (auto plan = try_any_default(search)) return plan;
   return refusal(search);
@@ -251,6 +283,7 @@ Resolver::Preview Resolver::preview(const AttentionProblem& problem) {
     preview.key = loader_.find_stored(problem, *choice, why);
     preview.choice = *choice;
     if (preview.key || (can_compile && policy_ == MissPolicy::kCompile)) break;
+    if (can_compile && i + 1 >= found.promising) break;
     found.passed_over.add(*choice, std::move(why));
   }
   if (!preview.key) {

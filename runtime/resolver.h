@@ -51,6 +51,7 @@ class Resolver {
     explicit Search(const AttentionProblem& asked) : problem(asked) {}
     const AttentionProblem& problem;
     std::vector<Choice> choices;
+    std::size_t promising = 0;     // at the front of `choices`; what is behind is much slower
     bool winner_is_alone = false;  // what lies behind it is not in `choices` yet
     bool provisional = false;      // a database could not be read
     bool device_failed = false;
@@ -61,6 +62,9 @@ class Resolver {
 
     bool can_compile() const { return may_compile && no_compiler.empty(); }
   };
+  // A stored kernel predicted to take longer than so many times the best choice is no reason not to
+  // compile: that is paid once, a slow kernel by every call.
+  static constexpr double kWorthCompiling = 1.25;
   // A kernel takes a quarter of a second to compile; who waits for more than a few is better served
   // by an error.
   static constexpr int kMostJudged = 5;
@@ -69,11 +73,13 @@ class Resolver {
   std::vector<Choice> choices(const AttentionProblem& problem, bool& provisional);
   void add_behind_winner(Search& search, MissPolicy policy) const;
   const Choice* choice_at(Search& search, std::size_t place) const;
+  static std::size_t promising_first(std::vector<Choice>& choices);
   std::unique_ptr<Plan> first_that_works(Search& search, bool compile_at_once);
+  std::unique_ptr<Plan> first_of(Search& search, std::size_t first, std::size_t end);
   std::unique_ptr<Plan> try_stored(Search& search, const Choice& choice);
   std::unique_ptr<Plan> try_compiling(Search& search, const Choice& choice, bool judge);
   std::unique_ptr<Plan> try_judged(Search& search, const Choice& choice);
-  std::unique_ptr<Plan> try_all_judged(Search& search);
+  std::unique_ptr<Plan> try_all_judged(Search& search, std::size_t first, std::size_t end);
   std::unique_ptr<Plan> try_any_default(Search& search);
   std::unique_ptr<Plan> accept(Search& search, const Choice& choice, Found found);
   std::unique_ptr<Plan> refusal(const Search& search) const;

@@ -110,6 +110,33 @@ TEST_F(CApiCompileTest, NoCompileMeansNoCompile) {
   EXPECT_EQ(stats(context).kernels_compiled, 0u);
 }
 
+TEST_F(CApiCompileTest, AMuchSlowerStoredKernelDoesNotKeepABetterOneFromBeingCompiled) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  const char* const text = "bf16 b=32 h=12 n=1024 d=64";
+  const AttentionProblem problem = AttentionProblem::parse(text);
+  const AttentionProblem neighbour = AttentionProblem::parse("bf16 b=32 h=12 n=1040 d=64");
+  const Config fast = default_attention_config(neighbour, mock_device());
+  const Config slow = default_attention_configs(problem, mock_device()).back();
+  const StoredKernel stored = make_kernel(problem, slow, 1, compiler->version());
+  put_binary(database(), stored);
+  Store::open(database(), Access::kReadWrite)
+      ->promote(mock_device(), key_of(neighbour), winner_of(make_kernel(neighbour, fast, 2), 400),
+                nullptr);
+  {
+    // What cannot be compiled cannot be waited for.
+    const Context context(options());
+    ASSERT_STATUS(VITUNE_OK, call(context, text));
+    EXPECT_EQ(std::string(query(context, desc_of(text)).config), slow.text());
+  }
+  const Context context(compiling());
+  EXPECT_NE(std::string(query(context, desc_of(text)).config), slow.text()) << "as it would be";
+  ASSERT_STATUS(VITUNE_OK, call(context, text));
+  const vitune_selection found = query(context, desc_of(text));
+  EXPECT_EQ(found.compiled, 1);
+  EXPECT_NE(std::string(found.config), slow.text());
+  EXPECT_EQ(stats(context).kernels_compiled, 1u);
+}
+
 TEST_F(CApiCompileTest, AWinnerWhoseBinaryIsGoneIsCompiledAgain) {
   VITUNE_REQUIRE_COMPILER(compiler);
   const AttentionProblem problem = AttentionProblem::parse(kSmall);
