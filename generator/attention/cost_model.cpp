@@ -103,13 +103,16 @@ void count_arithmetic(KernelWork& work, const AttentionProblem& problem,
   work.pipelined = shape.producer != 0;
   work.passes = passes_per_item(tiles, problem, shape, warpgroups);
   work.warps_at_work =
-      std::max(1.0, std::min(static_cast<double>(shape.warps), tiles / work.passes));
+      std::max(1.0, std::min(static_cast<double>(shape.warps),
+                             tiles * static_cast<double>(shape.key_split) / work.passes));
   work.exponentials = rows * keys.keys;
   constexpr double kMmaShare = 0.622;  // of wgmma's rate; see cost_terms()
   work.macs = 2 * work.exponentials * head_dim * (warpgroups ? kMmaShare : 1);
   work.rescales = rows * head_dim * keys.steps;
-  work.chain_steps = work.passes * (problem.causal ? keys.most_steps : keys.steps);
-  work.barriers = shape.resident ? 2 : keys.steps * (shape.stages == 1 ? 2 : 1);
+  const double split = static_cast<double>(shape.key_split);
+  work.chain_steps = work.passes * (problem.causal ? keys.most_steps : keys.steps) / split;
+  work.barriers = shape.resident ? 2 : keys.steps / split * (shape.stages == 1 ? 2 : 1);
+  if (shape.key_split > 1) work.barriers += 2;
   if (shape.producer) work.barriers = 0;
 }
 

@@ -21,7 +21,7 @@ Config streaming(std::int64_t warps, std::int64_t row_tiles, std::int64_t block_
           {"kQueryInRegisters", 1}, {"kHeadsPerCta", 1},  {"kRowSplit", 1},
           {"kMinCtas", 1},          {"kPersistent", 0},   {"kBiasInRegisters", 0},
           {"kSwizzle", 0},          {"kProducer", 0},     {"kValuesFirst", 0},
-          {"kSpareRows", 0}};
+          {"kSpareRows", 0},        {"kKeySplit", 1}};
 }
 
 Config resident(std::int64_t warps, std::int64_t block_n, std::int64_t row_split) {
@@ -116,6 +116,14 @@ void prefer_pipelined(std::vector<Config>& list, const AttentionProblem& problem
   for (const std::int64_t stages : {3, 2}) list.push_back(pipelined(problem, 8, 128, stages));
 }
 
+// Few rows, many keys: four warps share the keys of sixteen rows.
+void prefer_split_keys(std::vector<Config>& list, const AttentionProblem& problem) {
+  if (problem.nq > 16 || problem.nk < 128) return;
+  Config config = streaming(4, 1, 32, 2);
+  config.set("kKeySplit", 4);
+  list.push_back(config);
+}
+
 std::vector<Config> preferences(const AttentionProblem& problem) {
   std::vector<Config> list;
   const std::int64_t heads = problem.batch * problem.heads;
@@ -127,6 +135,7 @@ std::vector<Config> preferences(const AttentionProblem& problem) {
     for (std::int64_t warps : {4, 2, 1})
       list.push_back(resident(warps, equal_steps(problem.nk, 128), 1));
   }
+  prefer_split_keys(list, problem);
   const std::int64_t narrow = std::min<std::int64_t>(64, round_up(problem.nk, 8));
   if (problem.d <= 64 && problem.nq >= 512) list.push_back(streaming(4, 2, narrow, 2));
   for (std::int64_t warps : {4, 2, 1}) {

@@ -90,12 +90,15 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
       producer(config.find("kProducer").value_or(0)),
       values_first(config.find("kValuesFirst").value_or(0)),
       spare_rows(config.find("kSpareRows").value_or(0)),
+      key_split(config.find("kKeySplit").value_or(1)),
       head_dim(problem.d),
       nq(problem.nq),
       nk(problem.nk),
       facts(attention_facts(problem)) {}
 
 std::int64_t AttentionShape::steps() const { return ceil_div(nk, block_n); }
+
+std::int64_t AttentionShape::rounds() const { return ceil_div(steps(), key_split); }
 
 bool AttentionShape::equal_steps() const {
   const std::int64_t least = ceil_div(nk, steps());
@@ -179,7 +182,8 @@ std::int64_t AttentionShape::swizzled_bytes() const {
 
 std::int64_t AttentionShape::padded_bytes() const {
   const std::int64_t tail_width = round_up(nk - (steps() - 1) * block_n, 8);
-  const std::int64_t key_rows = resident ? (steps() - 1) * block_n + tail_width : stages * block_n;
+  const std::int64_t key_rows =
+      resident ? (steps() - 1) * block_n + tail_width : stages * key_split * block_n;
   const std::int64_t query_rows = group_warps() * (resident ? stages : 1) * warp_rows();
   return heads_per_cta * (query_rows + 2 * key_rows) * pitch();
 }

@@ -43,7 +43,7 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem);
 struct AttentionShape {
   std::int64_t resident, warps, row_tiles, block_n, stages, query_in_registers, heads_per_cta,
       row_split, constant_keys, min_ctas, persistent, bias_in_registers, swizzle, producer,
-      values_first, spare_rows;
+      values_first, spare_rows, key_split;
   std::int64_t head_dim, nq, nk;
   AttentionFacts facts;
 
@@ -62,11 +62,15 @@ struct AttentionShape {
   std::int64_t register_limit(std::int64_t registers_per_sm) const;
   std::int64_t group_warps() const { return warps / heads_per_cta; }
   std::int64_t warp_rows() const { return 16 * row_tiles; }
-  std::int64_t block_m() const { return warp_rows() * group_warps(); }
+  // Warps of a head that have rows of their own, not only keys.
+  std::int64_t row_warps() const { return group_warps() / key_split; }
+  std::int64_t block_m() const { return warp_rows() * row_warps(); }
   std::int64_t pitch() const { return ((head_dim / 8) | 1) * 16; }
   // Whether products are those of warpgroups (forward_sm90.cuh), four warps at a time.
   bool warpgroups() const { return swizzle != 0; }
   std::int64_t steps() const;
+  // Times that a streaming CTA waits for tiles: warps that share keys take a step each.
+  std::int64_t rounds() const;
   // Dynamic shared memory in bytes, as templates/attention/config.cuh lays it out.
   std::int64_t shared_bytes() const;
   // Work items of a problem with `heads` = batch x heads.

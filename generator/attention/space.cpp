@@ -91,12 +91,47 @@ std::vector<NamedRule> schedule_rules() {
          return fmt::format("{} warps cannot be split between {} heads", s.warps, s.heads_per_cta);
        }},
       {"more stages than steps of keys, or four of them, are of use only to copying warps",
-       {"kResident", "kStages", "kBlockN", "kProducer"},
+       {"kResident", "kStages", "kBlockN", "kProducer", "kKeySplit"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.producer) return std::nullopt;
          if (s.stages > 3) return fmt::format("kStages = {} needs kProducer", s.stages);
-         if (s.resident || s.stages <= std::max<std::int64_t>(s.steps(), 1)) return std::nullopt;
-         return fmt::format("{} stages for {} steps", s.stages, s.steps());
+         if (s.resident || s.stages <= std::max<std::int64_t>(s.rounds(), 1)) return std::nullopt;
+         return fmt::format("{} stages for {} steps", s.stages, s.rounds());
+       }},
+  };
+}
+
+// Warps that share the keys of a row (key_split.cuh).
+std::vector<NamedRule> key_split_rules(std::int64_t heads, const DeviceInfo& device) {
+  const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
+  return {
+      {"keys are split between warps of the streaming schedule on mma.sync, one row tile each",
+       {"kResident", "kSwizzle", "kKeySplit", "kWarps", "kRowTiles"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.key_split == 1) return std::nullopt;
+         if (s.resident || s.warpgroups() || s.row_tiles != 1) {
+           return "kKeySplit needs kResident = 0, kSwizzle = 0 and kRowTiles = 1";
+         }
+         if (s.warps % s.key_split == 0) return std::nullopt;
+         return fmt::format("{} warps cannot be split between {} shares", s.warps, s.key_split);
+       }},
+      {"keys are split while rows leave the device idle, and each share has some",
+       {"kResident", "kSwizzle", "kKeySplit", "kWarps", "kRowTiles", "kBlockN"},
+       [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.key_split == 1) return std::nullopt;
+         if (s.steps() < s.key_split) return fmt::format("only {} steps of keys", s.steps());
+         if (s.row_warps() > 0 && s.items(heads) <= 8 * sms) return std::nullopt;
+         return "there are rows enough for all warps";
+       }},
+      {"what shares of keys hand over fits into the tiles of keys and values",
+       {"kSwizzle", "kKeySplit", "kWarps", "kBlockN", "kStages"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.key_split == 1) return std::nullopt;
+         const std::int64_t parts =
+             (s.key_split - 1) * s.row_warps() * (4 + s.head_dim / 2) * 32 * 4;
+         const std::int64_t tiles = 2 * s.stages * s.key_split * s.block_n * s.pitch();
+         if (parts <= tiles) return std::nullopt;
+         return fmt::format("{} bytes for {}", parts, tiles);
        }},
   };
 }
@@ -175,14 +210,14 @@ std::vector<NamedRule> work_rules(std::int64_t heads, const DeviceInfo& device) 
   const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
   return {
       {"every warp of a CTA has rows to work on",
-       {"kResident", "kWarps", "kRowTiles", "kHeadsPerCta", "kRowSplit", "kProducer"},
+       {"kResident", "kWarps", "kRowTiles", "kHeadsPerCta", "kRowSplit", "kProducer", "kKeySplit"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.producer && s.resident) return std::nullopt;  // it goes on to the next head
          const std::int64_t tiles = ceil_div(s.nq, s.warp_rows());
-         const std::int64_t warps = s.group_warps() * s.row_split;
+         const std::int64_t warps = s.row_warps() * s.row_split;
          if (warps <= tiles || warps == 1) return std::nullopt;
          // A streaming CTA of few warps also loads; half of them may lack rows.
-         if (!s.resident && s.warps <= 2 * tiles) return std::nullopt;
+         if (!s.resident && warps <= 2 * tiles) return std::nullopt;
          return fmt::format("{} warps for {} tiles of {} rows", warps, tiles, s.warp_rows());
        }},
       {"several heads per CTA only where one pass covers a head's rows",
@@ -221,7 +256,7 @@ std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
   return {
       {"shared memory: (query rows + K + V) x pitch <= bytes per block",
        {"kSwizzle", "kResident", "kConstantKeys", "kWarps", "kRowTiles", "kBlockN", "kStages",
-        "kHeadsPerCta", "kProducer", "kSpareRows"},
+        "kHeadsPerCta", "kProducer", "kSpareRows", "kKeySplit"},
        [device](const AttentionShape& s) -> std::optional<std::string> {
          if (s.shared_bytes() <= device.shared_per_block) return std::nullopt;
          return fmt::format("{} bytes of shared memory, the device has {}", s.shared_bytes(),
@@ -282,6 +317,7 @@ std::vector<Constraint> constraints(const AttentionProblem& problem, const Devic
     }
   };
   add(schedule_rules());
+  add(key_split_rules(problem.batch * problem.heads, device));
   add(warpgroup_rules(device));
   add(producer_rules(problem, device));
   add(work_rules(problem.batch * problem.heads, device));
@@ -308,6 +344,7 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
       numbers("kSpareRows", {0, 8},
               "8: a warpgroup more takes up to 8 rows beyond a multiple of 64 (kProducer = 2)"),
       numbers("kValuesFirst", {0, 1}, "1: V is waited for before a softmax (kProducer), 0: behind"),
+      numbers("kKeySplit", {1, 2, 4, 8}, "warps that share the keys of a row (streaming, mma.sync)"),
       numbers("kWarps", {1, 2, 4, 8, 12, 16}, "warps per CTA"),
       numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),
       numbers("kBlockN", key_steps(problem.nk), "keys per step"),

@@ -32,6 +32,7 @@
 //   kQueryInRegisters  1 = query fragments stay in registers, 0 = they are read again for each step
 //   kHeadsPerCta    heads (windows) that a resident CTA works on at once, each by its own warps
 //   kRowSplit       CTAs that share the rows of a head (resident)
+//   kKeySplit       warps that share the keys of a row (streaming, kSwizzle = 0)
 //   kKeys           token count if it is a constant of the kernel, 0 = an argument
 //   kMinCtas        CTAs per SM the compiler must leave room for
 //   kPersistent     1 = CTAs walk over many work items, 0 = one item each
@@ -65,12 +66,13 @@ struct Traits : C {
   static constexpr int kWarpRows = 16 * C::kRowTiles;
   static constexpr int kGroupWarps = C::kWarps / C::kHeadsPerCta;
   static constexpr int kGroupThreads = kGroupWarps * kWarpSize;
-  static constexpr int kBlockM = kWarpRows * kGroupWarps;
+  static constexpr int kRowWarps = kGroupWarps / C::kKeySplit;  // that have rows of their own
+  static constexpr int kBlockM = kWarpRows * kRowWarps;
   static constexpr int kHeadSteps = C::kHeadDim / 16;       // k16 steps of Q K^T
   static constexpr bool kHalfStep = C::kHeadDim % 16 != 0;  // and one of k8
   static constexpr int kHeadTiles = C::kHeadDim / 8;        // n8 tiles of P V
-  // A row can be without any key only where a bias or a mask rules keys out.
-  static constexpr bool kMayBeEmpty = C::kBias != 0 || C::kMask;
+  // A row can be without any key only where a bias or a mask rules keys out, or in a warp's share.
+  static constexpr bool kMayBeEmpty = C::kBias != 0 || C::kMask || C::kKeySplit > 1;
   // With a bias or mask each thread owns four neighbouring keys of every sixteen (see scores.cuh).
   static constexpr bool kPermuted = C::kBias != 0 || C::kMask;
   static constexpr bool kBiasTiles = false;
@@ -81,7 +83,7 @@ struct Traits : C {
   static constexpr int kTileBytes = C::kBlockN * Rows::kPitch;
   static constexpr int kKeyBytes =
       C::kResident ? ((Keys::kCount - 1) * C::kBlockN + Keys::kTailWidth) * Rows::kPitch
-                   : C::kStages * kTileBytes;
+                   : C::kStages * C::kKeySplit * kTileBytes;
   static constexpr int kGroupBytes = kGroupWarps * kQueryBuffers * kQueryBytes + 2 * kKeyBytes;
   static constexpr int kBytes = C::kHeadsPerCta * kGroupBytes;
 
@@ -104,6 +106,9 @@ struct Traits : C {
                 "kResident needs a constant token count: set kKeys or use the streaming schedule");
   static_assert(C::kResident || (C::kHeadsPerCta == 1 && C::kRowSplit == 1),
                 "kHeadsPerCta and kRowSplit belong to the resident schedule: both must be 1");
+  static_assert(C::kKeySplit == 1 || (!C::kResident && C::kRowTiles == 1 &&
+                                      kGroupWarps % C::kKeySplit == 0),
+                "kKeySplit belongs to the streaming schedule with kRowTiles = 1 and divides kWarps");
   static_assert(!C::kResident || C::kStages <= 2,
                 "the resident schedule has one or two query tiles");
   static_assert(C::kResident == 0 || C::kStages == 1 || C::kQueryInRegisters,

@@ -9,6 +9,7 @@
 
 #include "attention/config.cuh"
 #include "attention/epilogue.cuh"
+#include "attention/key_split.cuh"
 #include "attention/params.cuh"
 #include "attention/tile_scheduler.cuh"
 #include "attention/warp_attention.cuh"
@@ -32,12 +33,14 @@ __device__ __forceinline__ void load_queries(const AttentionParams& p, const Hea
 
 // ----------------------------------------------------------------------------------- streaming
 
-// The K and V tiles of one CTA in shared memory and how they are filled.
+// The K and V tiles of one CTA in shared memory and how they are filled: a round of kKeySplit steps
+// at a time.
 template <class T>
 struct StreamedTiles {
   const AttentionParams& p;
   const HeadPlace& head;
   const u32 keys, values;  // shared addresses of the first stage
+  const int steps;
 
   __device__ __forceinline__ void load(u32 tile, const u16* source, const AttentionView& view,
                                        int step) const {
@@ -52,12 +55,23 @@ struct StreamedTiles {
                                                                         threadIdx.x);
     }
   }
-  __device__ __forceinline__ void load_keys(int step, int stage) const {
-    load(keys + stage * T::kTileBytes, head.k, p.k_view, step);
+  __device__ __forceinline__ void load_round(u32 tiles, const u16* source,
+                                             const AttentionView& view, int round,
+                                             int stage) const {
+#pragma unroll
+    for (int i = 0; i < T::kKeySplit; ++i) {
+      const int step = round * T::kKeySplit + i;
+      if (T::kKeySplit > 1 && step >= steps) break;
+      load(tiles + (stage * T::kKeySplit + i) * T::kTileBytes, source, view, step);
+    }
   }
-  __device__ __forceinline__ void load_values(int step, int stage) const {
-    load(values + stage * T::kTileBytes, head.v, p.v_view, step);
+  __device__ __forceinline__ void load_keys(int round, int stage) const {
+    load_round(keys, head.k, p.k_view, round, stage);
   }
+  __device__ __forceinline__ void load_values(int round, int stage) const {
+    load_round(values, head.v, p.v_view, round, stage);
+  }
+  __device__ __forceinline__ int rounds() const { return ceil_div(steps, T::kKeySplit); }
 };
 
 // Steps of keys that the rows from row0 on attend to.
@@ -93,58 +107,62 @@ __device__ __forceinline__ void streaming_step(WarpAttention<T>& warp, const Att
 // One stage: K and V are separate copies, each issued as soon as its tile has been read.
 template <class T>
 __device__ __forceinline__ void stream_single(WarpAttention<T>& warp, const AttentionParams& p,
-                                              const StreamedTiles<T>& tiles, int steps,
+                                              const StreamedTiles<T>& tiles, int share,
                                               bool active) {
+  const u32 offset = share * T::kTileBytes;
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
+  for (int round = 0; round < tiles.rounds(); ++round) {
     copy_wait<0>();
-    __syncthreads();  // keys of this step are there, values of the last one have been read
-    tiles.load_values(step, 0);
+    __syncthreads();  // keys of this round are there, values of the last one have been read
+    tiles.load_values(round, 0);
     copy_commit();
     auto between = [&] {
       copy_wait<0>();
       __syncthreads();  // values are there, keys have been read
-      if (step + 1 < steps) tiles.load_keys(step + 1, 0);
+      if (round + 1 < tiles.rounds()) tiles.load_keys(round + 1, 0);
       copy_commit();
     };
-    if (active) {
-      streaming_step(warp, p, tiles.keys, tiles.values, step, between);
+    const int step = round * T::kKeySplit + share;
+    if (active && (T::kKeySplit == 1 || step < tiles.steps)) {
+      streaming_step(warp, p, tiles.keys + offset, tiles.values + offset, step, between);
     } else {
       between();
     }
   }
 }
 
-// Several stages: K and V of a step are one copy, kStages - 1 steps ahead; one barrier per step.
+// Several stages: K and V of a round are one copy, kStages - 1 rounds ahead; one barrier per round.
 template <class T>
 __device__ __forceinline__ void stream_staged(WarpAttention<T>& warp, const AttentionParams& p,
-                                              const StreamedTiles<T>& tiles, int steps,
+                                              const StreamedTiles<T>& tiles, int share,
                                               bool active) {
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
+  for (int round = 0; round < tiles.rounds(); ++round) {
     copy_wait<max_of(T::kStages - 2, 0)>();
-    __syncthreads();  // this step's tiles are there, the last step's have been read
-    const int ahead = step + T::kStages - 1;
-    if (ahead < steps) {
+    __syncthreads();  // this round's tiles are there, the last round's have been read
+    const int ahead = round + T::kStages - 1;
+    if (ahead < tiles.rounds()) {
       tiles.load_keys(ahead, ahead % T::kStages);
       tiles.load_values(ahead, ahead % T::kStages);
     }
     copy_commit();
-    const u32 stage = (step % T::kStages) * T::kTileBytes;
-    if (active) streaming_step(warp, p, tiles.keys + stage, tiles.values + stage, step, [] {});
+    const int step = round * T::kKeySplit + share;
+    if (!active || (T::kKeySplit > 1 && step >= tiles.steps)) continue;
+    const u32 tile = (round % T::kStages * T::kKeySplit + share) * T::kTileBytes;
+    streaming_step(warp, p, tiles.keys + tile, tiles.values + tile, step, [] {});
   }
 }
 
 // Starts the copies that run ahead of the first step: one commit group per stage.
 template <class T>
-__device__ __forceinline__ void fill_stages(const StreamedTiles<T>& tiles, int steps) {
+__device__ __forceinline__ void fill_stages(const StreamedTiles<T>& tiles) {
   tiles.load_keys(0, 0);
   if constexpr (T::kStages > 1) tiles.load_values(0, 0);
   copy_commit();
 #pragma unroll
   for (int stage = 1; stage + 1 < T::kStages; ++stage) {
-    if (stage < steps) tiles.load_keys(stage, stage);
-    if (stage < steps) tiles.load_values(stage, stage);
+    if (stage < tiles.rounds()) tiles.load_keys(stage, stage);
+    if (stage < tiles.rounds()) tiles.load_values(stage, stage);
     copy_commit();
   }
 }
@@ -154,27 +172,30 @@ __device__ __forceinline__ void streaming_item(const AttentionParams& p, u32 sha
   const StreamingItem<T> at(p, item);
   const HeadPlace head(p, at.head_index);
   const int warp_index = threadIdx.x / kWarpSize;
-  const int row0 = at.row0 + warp_index * T::kWarpRows;
+  const KeySplit<T> split(warp_index);
+  const int row0 = at.row0 + split.row_warp * T::kWarpRows;
   const bool active = row0 < p.queries;
   const u32 query_rows = shared + warp_index * T::kQueryBytes;
   const u32 keys = shared + T::kWarps * T::kQueryBytes;
-  const StreamedTiles<T> tiles{p, head, keys, keys + T::kKeyBytes};
-  const int steps = step_count<T>(p, at.row0);
+  const StreamedTiles<T> tiles{p, head, keys, keys + T::kKeyBytes, step_count<T>(p, at.row0)};
 
   if (active) load_queries<T>(p, head, row0, query_rows);
   copy_commit();
-  fill_stages(tiles, steps);
+  fill_stages(tiles);
   copy_wait<max_of(T::kStages - 1, 1)>();  // the queries, which only this warp reads
   __syncwarp();
 
   WarpAttention<T> warp(threadIdx.x % kWarpSize);
   if (active) warp.begin(p, row_place(row0, head), query_rows);
   if constexpr (T::kStages == 1) {
-    stream_single(warp, p, tiles, steps, active);
+    stream_single(warp, p, tiles, split.share, active);
   } else {
-    stream_staged(warp, p, tiles, steps, active);
+    stream_staged(warp, p, tiles, split.share, active);
   }
-  if (active) Epilogue<T>::store(p, warp.place, query_rows, warp.o, warp.softmax);
+  split.combine(warp, keys, active);
+  if (active && split.share == 0) {
+    Epilogue<T>::store(p, warp.place, query_rows, warp.o, warp.softmax);
+  }
 }
 
 // ------------------------------------------------------------------------------------ resident

@@ -85,6 +85,19 @@ struct OnlineSoftmax {
     return p;
   }
 
+  // Takes in what another warp made of other keys of the same rows: its maximum and its sum of the
+  // weights relative to that. Outputs are to be multiplied: this warp's by `mine`, its by `theirs`.
+  __device__ __forceinline__ void merge(int r, int half, float other_maximum, float other_sum,
+                                        float& mine, float& theirs) {
+    const float now = fmaxf(maximum[r][half], other_maximum);
+    const float against = T::kMayBeEmpty && now == minus_infinity() ? 0.f : now;
+    mine = exp2_approx((maximum[r][half] - against) * scale);
+    theirs = exp2_approx((other_maximum - against) * scale);
+    sum[r][half] = sum[r][half] * mine + other_sum * theirs;
+    maximum[r][half] = now;
+    reference[r][half] = against;
+  }
+
   // After the last step: 1 / sum of each row (0 for a row without keys), and its log-sum-exp.
   __device__ __forceinline__ float finalize(int r, int half, float& lse) {
     const float total = quad_sum(sum[r][half]);
