@@ -152,9 +152,9 @@ struct Serving {
     pointers.k = address(t.k.data());
     pointers.v = address(t.v.data());
     pointers.o = address(t.out.data());
-    const AttentionParams params = attention_params(problem, config, pointers);
-    return {kernel, attention_launch_shape(problem, config, driver.device, ctas), params,
-            encode_tensor_maps(*driver.cuda, problem, config, params)};
+    const LaunchShape shape = attention_launch_shape(problem, config, driver.device, ctas);
+    const AttentionParams params = attention_params(problem, config, pointers, shape);
+    return {kernel, shape, params, encode_tensor_maps(*driver.cuda, problem, config, params)};
   }
 };
 

@@ -59,7 +59,8 @@ class ReferenceBench : public AttentionBench {
     const auto kernel =
         std::make_shared<const CudaKernel>(driver(), compiled.cubin, made.request.entry);
     if (made.shape.shared_bytes > 0) kernel->reserve_shared(made.shape.shared_bytes);
-    const AttentionParams params = attention_params(problem, Config(), workload.pointers());
+    const AttentionParams params =
+        attention_params(problem, Config(), workload.pointers(), made.shape);
     return {
         name,
         [this, kernel, params, shape = made.shape] { kernel->launch(shape, &params, stream()); },

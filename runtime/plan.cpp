@@ -17,7 +17,7 @@ std::unique_ptr<Plan> make_plan(const AttentionProblem& problem, const DeviceInf
   auto plan = std::make_unique<Plan>();
   plan->outcome = choice.outcome;
   plan->shape = attention_launch_shape(problem, choice.config, device, kernel->resident_ctas);
-  plan->params = attention_params(problem, choice.config, AttentionPointers{});
+  plan->params = attention_params(problem, choice.config, AttentionPointers{}, plan->shape);
   plan->has_maps = reads_tensor_maps(choice.config);
   plan->maps = encode_tensor_maps(kernel->kernel.driver(), problem, choice.config, plan->params);
   plan->footprint = footprint_of(problem);

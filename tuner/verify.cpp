@@ -91,7 +91,7 @@ PreparedLaunch::PreparedLaunch(const CudaKernel& kernel, const AttentionProblem&
   kernel.reserve_shared(shared);
   const int resident = kernel.resident_ctas(attention_threads(problem, config), shared);
   shape_ = attention_launch_shape(problem, config, device, resident);
-  params_ = attention_params(problem, config, pointers);
+  params_ = attention_params(problem, config, pointers, shape_);
   maps_ = encode_tensor_maps(kernel.driver(), problem, config, params_);
 }
 

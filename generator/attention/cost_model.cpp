@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/checked.h"
+#include "generator/attention/even_items.h"
 #include "generator/attention/facts.h"
 
 namespace vitune {
@@ -201,6 +202,11 @@ KernelWork work_of(const AttentionProblem& problem, const Config& config, const 
   const bool warpgroups = by_warpgroups(config);
   KernelWork work;
   work.items = static_cast<double>(shape.items(problem.batch * problem.heads));
+  if (shape.even_items) {
+    const std::int64_t sms =
+        device.sm_count > 0 ? device.sm_count : static_cast<std::int64_t>(kSms);
+    work.rounds = EvenItems::best(shape, problem.batch * problem.heads, sms).rounds;
+  }
   count_arithmetic(work, problem, shape, warpgroups);
   count_traffic(work, problem, shape, warpgroups);
   count_scores(work, problem, shape);
@@ -253,7 +259,8 @@ double compute_clocks(const KernelWork& work, const DeviceInfo& device,
   const double steps = cost[CostTerm::kChain] * 4 * clocks.issue_side / work.warps_at_work +
                        cost[CostTerm::kStep] * (work.chain_steps + work.barriers);
   const double held = std::max(1.0, work.resident);
-  const double share = std::ceil(work.items / stated(device.sm_count, kSms));
+  const double share =
+      work.rounds > 0 ? work.rounds : std::ceil(work.items / stated(device.sm_count, kSms));
   // Copying warps are ahead but for the first item of a CTA.
   if (work.pipelined) return start + round_clocks(clocks, std::ceil(share / held) * steps, share);
   const double chain = start + steps;

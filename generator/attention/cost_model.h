@@ -40,6 +40,7 @@ struct KernelWork {
   double exposed_bytes = 0;  // of loaded_bytes, what the item waits for before its first product
   double squeeze = 0;        // live sets of registers that the cap leaves a thread short of comfort
   double items = 1;          // of the whole problem
+  double rounds = 0;         // of items on the busiest SM if they are evened out, else 0
   double resident = 1;       // items that one SM holds at once; 0: it holds none
   double memory_bytes = 0;   // of the whole problem, each byte once
 };

@@ -21,7 +21,7 @@ Config streaming(std::int64_t warps, std::int64_t row_tiles, std::int64_t block_
           {"kQueryInRegisters", 1}, {"kHeadsPerCta", 1},  {"kRowSplit", 1},
           {"kMinCtas", 1},          {"kPersistent", 0},   {"kBiasInRegisters", 0},
           {"kSwizzle", 0},          {"kProducer", 0},     {"kValuesFirst", 0},
-          {"kSpareRows", 0},        {"kKeySplit", 1}};
+          {"kSpareRows", 0},        {"kKeySplit", 1},     {"kEvenItems", 0}};
 }
 
 Config resident(std::int64_t warps, std::int64_t block_n, std::int64_t row_split) {
@@ -59,6 +59,14 @@ Config mapped(const AttentionProblem& problem, std::int64_t warps, std::int64_t 
   return config;
 }
 
+// With work items evened out where that is of use.
+void add_even(std::vector<Config>& list, Config config) {
+  config.set("kEvenItems", 1);
+  list.push_back(config);
+  config.set("kEvenItems", 0);
+  list.push_back(std::move(config));
+}
+
 // As wide as three warpgroups have registers for.
 std::int64_t widest_step(const AttentionProblem& problem) {
   if (problem.d > 96) return 96;
@@ -92,11 +100,11 @@ void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
   }
   if (problem.nk <= 416) {
     // Beside a bias there is little else to wait for: three warpgroups.
-    if (problem.bias) list.push_back(mapped(problem, 12, 112, 2));
+    if (problem.bias) add_even(list, mapped(problem, 12, 112, 2));
     const std::int64_t half = round_up(ceil_div(problem.nk, 2), 16);
     for (const std::int64_t stages : {3, 2}) list.push_back(mapped(problem, 8, half, stages));
   }
-  list.push_back(mapped(problem, 12, widest_step(problem), 2));
+  add_even(list, mapped(problem, 12, widest_step(problem), 2));
   for (const std::int64_t stages : {3, 2}) list.push_back(mapped(problem, 8, 128, stages));
 }
 

@@ -91,6 +91,7 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
       values_first(config.find("kValuesFirst").value_or(0)),
       spare_rows(config.find("kSpareRows").value_or(0)),
       key_split(config.find("kKeySplit").value_or(1)),
+      even_items(config.find("kEvenItems").value_or(0)),
       head_dim(problem.d),
       nq(problem.nq),
       nk(problem.nk),

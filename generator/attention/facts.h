@@ -43,7 +43,7 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem);
 struct AttentionShape {
   std::int64_t resident, warps, row_tiles, block_n, stages, query_in_registers, heads_per_cta,
       row_split, constant_keys, min_ctas, persistent, bias_in_registers, swizzle, producer,
-      values_first, spare_rows, key_split;
+      values_first, spare_rows, key_split, even_items;
   std::int64_t head_dim, nq, nk;
   AttentionFacts facts;
 
@@ -73,7 +73,7 @@ struct AttentionShape {
   std::int64_t rounds() const;
   // Dynamic shared memory in bytes, as templates/attention/config.cuh lays it out.
   std::int64_t shared_bytes() const;
-  // Work items of a problem with `heads` = batch x heads.
+  // Work items of a problem with `heads` = batch x heads, unless they are evened out.
   std::int64_t items(std::int64_t heads) const;
   // Rows of a pipelined kernel's tiles of keys, of values.
   std::int64_t key_rows() const;

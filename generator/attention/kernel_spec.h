@@ -54,8 +54,9 @@ struct AttentionPointers {
 // (persistent kernels size their grid by it).
 LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config& config,
                                    const DeviceInfo& device, int resident_ctas);
+// What that call's kernel is handed.
 AttentionParams attention_params(const AttentionProblem& problem, const Config& config,
-                                 const AttentionPointers& pointers);
+                                 const AttentionPointers& pointers, const LaunchShape& launch);
 
 // Whether a kernel compiled for (`problem`, `config`) is also right for other batch, heads and row
 // counts: false where the config holds the key count as a constant.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/checked.h"
+#include "generator/attention/even_items.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 
@@ -66,8 +67,10 @@ std::optional<std::string> attention_prune(const AttentionProblem& problem, cons
 LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config& config,
                                    const DeviceInfo& device, int resident_ctas) {
   const AttentionShape shape(problem, config);
-  const std::int64_t items = shape.items(problem.batch * problem.heads);
+  const std::int64_t heads = problem.batch * problem.heads;
   const std::int64_t room = std::int64_t{std::max(device.sm_count, 1)} * std::max(resident_ctas, 1);
+  const std::int64_t items =
+      shape.even_items ? EvenItems::best(shape, heads, room).items : shape.items(heads);
   LaunchShape launch;
   launch.grid[0] = static_cast<std::uint32_t>(shape.persistent ? std::min(items, room) : items);
   if (shape.bias_in_registers) {
@@ -82,7 +85,7 @@ LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config
 }
 
 AttentionParams attention_params(const AttentionProblem& problem, const Config& config,
-                                 const AttentionPointers& pointers) {
+                                 const AttentionPointers& pointers, const LaunchShape& launch) {
   AttentionParams params{};
   params.q = pointer(pointers.q);
   params.k = pointer(pointers.k);
@@ -103,8 +106,16 @@ AttentionParams attention_params(const AttentionProblem& problem, const Config& 
   params.queries = static_cast<int>(problem.nq);
   params.keys = static_cast<int>(problem.nk);
   params.scale = static_cast<float>(problem.scale);
-  params.items =
-      static_cast<int>(AttentionShape(problem, config).items(problem.batch * problem.heads));
+  const AttentionShape shape(problem, config);
+  const std::int64_t heads = problem.batch * problem.heads;
+  params.items = static_cast<int>(shape.items(heads));
+  if (!shape.even_items) return params;
+  // The grid is the room for CTAs, or there are no more items than that and nothing to even out.
+  const EvenItems even = EvenItems::best(shape, heads, std::max<std::int64_t>(launch.grid[0], 1));
+  params.items = static_cast<int>(even.items);
+  params.whole_items = static_cast<int>(even.whole_items);
+  params.rest_items = static_cast<int>(even.rest_items);
+  params.rest_blocks = static_cast<int>(even.rest_blocks);
   return params;
 }
 

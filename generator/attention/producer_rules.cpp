@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/checked.h"
+#include "generator/attention/even_items.h"
 #include "generator/attention/rules.h"
 #include "generator/attention/tensor_maps.h"
 
@@ -50,6 +51,19 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          }
          if (s.block_rows() < s.nq) return std::nullopt;
          return fmt::format("{} rows leave no more than {} over", s.nq, s.spare_rows);
+       }},
+      {"work items are evened out where that lets persistent CTAs end sooner",
+       {"kResident", "kWarps", "kBiasInRegisters", "kProducer", "kSpareRows", "kEvenItems"},
+       [heads, sms, causal = facts.causal](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.even_items) return std::nullopt;
+         if (!s.producer || s.resident || s.bias_in_registers || causal) {
+           return "kEvenItems needs kProducer, kResident = 0, kBiasInRegisters = 0 and no causal "
+                  "mask";
+         }
+         const double before = EvenItems::plain(s, heads, sms).rounds;
+         const double after = EvenItems::best(s, heads, sms).rounds;
+         if (after <= (1 - kWorthEvening) * before) return std::nullopt;
+         return fmt::format("{:.1f} rounds of work items instead of {:.1f}", after, before);
        }},
       {"by tensor maps each warpgroup of a resident head has a block of its rows",
        {"kResident", "kWarps", "kProducer", "kSpareRows"},

@@ -298,7 +298,7 @@ struct BiasWalk {
 #pragma unroll 1
         for (int group = 0; group < T::kGroups; ++group) {
           const int row0 = item.row0 + group * kGroupRows;
-          if (row0 < rows) group_rows(group, bias, row0, step);
+          if (row0 < item.end) group_rows(group, bias, row0, step);
         }
         if (item.last) spare_rows_after(bias, step);
       }

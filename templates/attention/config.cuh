@@ -24,6 +24,9 @@
 //   kProducer       1 = four warps more that do nothing but copy (PipelinedTraits in
 //                   config_sm90_pipelined.cuh), 2 = by the tensor memory accelerator
 //   kSpareRows      8 = four warps more that take up to 8 query rows beyond a multiple of 64
+//   kEvenItems      1 = with kProducer: the last work items have fewer rows, so that all CTAs end
+//   at
+//                   about the same time (streaming, no causal mask)
 //   kValuesFirst    1 = with kProducer: values are waited for before a softmax, 0 = behind it
 //   kWarps          warps per CTA that compute
 //   kRowTiles       16-row tiles per warp that are worked on at once: 1 or 2
@@ -106,9 +109,9 @@ struct Traits : C {
                 "kResident needs a constant token count: set kKeys or use the streaming schedule");
   static_assert(C::kResident || (C::kHeadsPerCta == 1 && C::kRowSplit == 1),
                 "kHeadsPerCta and kRowSplit belong to the resident schedule: both must be 1");
-  static_assert(C::kKeySplit == 1 || (!C::kResident && C::kRowTiles == 1 &&
-                                      kGroupWarps % C::kKeySplit == 0),
-                "kKeySplit belongs to the streaming schedule with kRowTiles = 1 and divides kWarps");
+  static_assert(
+      C::kKeySplit == 1 || (!C::kResident && C::kRowTiles == 1 && kGroupWarps % C::kKeySplit == 0),
+      "kKeySplit belongs to the streaming schedule with kRowTiles = 1 and divides kWarps");
   static_assert(!C::kResident || C::kStages <= 2,
                 "the resident schedule has one or two query tiles");
   static_assert(C::kResident == 0 || C::kStages == 1 || C::kQueryInRegisters,

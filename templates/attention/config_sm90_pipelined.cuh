@@ -111,6 +111,8 @@ struct PipelinedTraits : GroupFacts<C> {
   static_assert(Keys::kConstant, "kProducer needs a constant token count: set kKeys");
   static_assert(C::kPersistent && C::kHeadsPerCta == 1 && C::kRowSplit == 1,
                 "kProducer goes with kPersistent = 1, kHeadsPerCta = 1 and kRowSplit = 1");
+  static_assert(!C::kEvenItems || (!C::kResident && !C::kCausal && !C::kBiasInRegisters),
+                "kEvenItems goes with kResident = 0, kBiasInRegisters = 0 and no causal mask");
   static_assert(C::kMinCtas == 1 || !kTradesRegisters,
                 "kProducer with several warpgroups takes the whole SM: kMinCtas must be 1");
   static_assert(C::kCopyBytes >= 4, "kProducer needs asynchronous copies: kCopyBytes 4 or more");

@@ -187,7 +187,7 @@ __device__ __forceinline__ void compute_streaming(const AttentionParams& p,
     const PipelinedItem<T> item(p, index);
     const int row0 = item.row0 + warpgroup * kGroupRows;
     StepTiles<T> tiles{pipe, at, turns, bias, 0, 0};
-    if (row0 < rows) {
+    if (row0 < (T::kEvenItems ? item.end : rows)) {
       attend_rows(p, pipe, HeadPlace(p, item.head_index), row0, item.steps, query_at, tiles);
     } else {
       mbarrier_wait(pipe.queries_full(query_at.slot), query_at.parity);
@@ -270,6 +270,13 @@ __device__ __forceinline__ void forward_pipelined(const AttentionParams& p,
                                                   const AttentionTensorMaps* maps) {
   extern __shared__ __align__(1024) char shared_memory[];
   const Pipeline<T> pipe{shared_address(shared_memory)};
+  if constexpr (T::kTensorCopies) {
+    if (threadIdx.x == T::kGroups * kGroupThreads) {
+      prefetch_map(maps->k);
+      prefetch_map(maps->q);
+      prefetch_map(maps->v);
+    }
+  }
   if (threadIdx.x == 0) {
     const int readers = 4 * (T::kResident ? row_blocks<T>(p.queries) : T::kGroups);
     pipe.init(readers + (spare_rows<T>(p.queries) > 0 ? 4 : 0));

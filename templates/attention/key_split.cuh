@@ -1,9 +1,9 @@
 // templates/attention/key_split.cuh -- Warps that share the keys of a row put their parts together.
 //
 // For few rows and many keys (class tokens, attention pooling) one warp per sixteen rows leaves an
-// SM idle. With kKeySplit warps for the same rows each takes every kKeySplit-th step of keys; outputs
-// and sums relative to a warp's own maximum are then brought to the common one (the split of
-// Flash-Decoding, Dao et al. 2023, within a CTA).
+// SM idle. With kKeySplit warps for the same rows each takes every kKeySplit-th step of keys;
+// outputs and sums relative to a warp's own maximum are then brought to the common one (the split
+// of Flash-Decoding, Dao et al. 2023, within a CTA).
 #pragma once
 
 #include "attention/warp_attention.cuh"

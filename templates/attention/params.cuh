@@ -31,6 +31,9 @@ struct AttentionParams {
   int queries, keys;
   float scale;  // of the scores, > 0
   int items;    // work items of the whole problem; the launch plan says what an item is
+  // With kEvenItems: items of a head that have all the blocks of rows that a CTA takes at once, its
+  // other items, and the blocks of each of those. They come last.
+  int whole_items, rest_items, rest_blocks;
 };
 
 // How the tensor memory accelerator sees q, k and v: CUtensorMap of the CUDA driver API, over

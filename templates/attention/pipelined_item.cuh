@@ -28,25 +28,44 @@ __device__ __forceinline__ int resident_groups(int blocks) {
   return min(T::kGroups, T::kRing * blocks);
 }
 
-// The work items of a CTA: T::kBlockM rows of a head (streaming) or all of them (resident).
+// The work items of a CTA: all rows of a head (resident), or up to T::kBlockM of them (streaming).
 template <class T>
 struct PipelinedItem {
   int head_index, row0, steps;
+  int end;    // of its rows
   bool last;  // of its head
 
   __device__ __forceinline__ PipelinedItem(const AttentionParams& p, int item) {
+    const int rows = p.queries - spare_rows<T>(p.queries);
     if constexpr (T::kResident) {
       head_index = item;
       row0 = 0;
       steps = 1;  // one tile holds them all
-      last = true;
+      end = rows;
+    } else if constexpr (T::kEvenItems) {
+      place_evenly(p, item, rows);
     } else {
-      const StreamingItem<T> at(p, item, p.queries - spare_rows<T>(p.queries));
+      const StreamingItem<T> at(p, item, rows);
       head_index = at.head_index;
       row0 = at.row0;
       steps = ceil_div(T::kCausal ? min(T::kKeys, row0 + T::kBlockM) : T::kKeys, T::kBlockN);
-      last = row0 + T::kBlockM >= p.queries - spare_rows<T>(p.queries);
+      end = min(row0 + T::kBlockM, rows);
     }
+    last = end == rows;
+  }
+
+ private:
+  // Whole items of all heads, then what is left of each (AttentionParams).
+  __device__ __forceinline__ void place_evenly(const AttentionParams& p, u32 item, int rows) {
+    const u32 all_whole = u32(p.batch * p.heads) * u32(p.whole_items);
+    const bool whole = item < all_whole;
+    const u32 of_head = whole ? p.whole_items : p.rest_items;
+    const int count = whole ? T::kBlockM : p.rest_blocks * kGroupRows;
+    if (!whole) item -= all_whole;
+    head_index = item / of_head;
+    row0 = (whole ? 0 : p.whole_items * T::kBlockM) + int(item % of_head) * count;
+    steps = ceil_div(T::kKeys, T::kBlockN);
+    end = min(row0 + count, rows);
   }
 };
 

@@ -17,6 +17,11 @@ __device__ __forceinline__ void mbarrier_expect(u32 barrier, u32 bytes) {
                : "memory");
 }
 
+// Fetches a tensor map ahead of its first use.
+__device__ __forceinline__ void prefetch_map(const void* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 // Starts the copy of the box whose first element is at {column, row, head, batch}; by one thread.
 __device__ __forceinline__ void copy_box(u32 to, const void* map, u32 barrier, int column, int row,
                                          int head, int batch) {

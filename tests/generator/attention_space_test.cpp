@@ -52,9 +52,17 @@ std::set<Config> brute_force(const ParameterSpace& space) {
 }
 
 TEST(AttentionSpaceTest, EnumeratesWhatBruteForceFinds) {
-  // A short, narrow problem keeps the product of all values small enough to walk.
-  const ParameterSpace space =
+  // A short, narrow problem and the first two and the last value of each tunable keep the product
+  // of all values small enough to walk.
+  const ParameterSpace whole =
       attention_space(problem("bf16 b=64 h=3 nq=17 nk=17 d=16 layout=packed"), h200());
+  std::vector<Parameter> parameters = whole.parameters();
+  for (Parameter& parameter : parameters) {
+    if (parameter.values.size() > 3) {
+      parameter.values.erase(parameter.values.begin() + 2, parameter.values.end() - 1);
+    }
+  }
+  const ParameterSpace space(parameters, whole.constraints());
   ASSERT_LT(space.cartesian_size(), 7000000u);
 
   const std::vector<Config> found = space.enumerate();
@@ -100,7 +108,7 @@ TEST(AttentionSpaceTest, CopiesByTensorMapsWhereTheyCanDescribeTheTensors) {
     Config config = Config::parse(
         "kPersistent=1 kConstantKeys=1 kQueryInRegisters=0 kRowTiles=1 kHeadsPerCta=1 kRowSplit=1 "
         "kMinCtas=1 kBiasInRegisters=0 kValuesFirst=0 kSpareRows=0 kResident=1 kSwizzle=128 "
-        "kBlockN=200 kStages=2 kWarps=12");
+        "kBlockN=200 kStages=2 kWarps=12 kKeySplit=1 kEvenItems=0");
     for (const auto& [name, value] : Config::parse(changes)) config.set(name, value);
     return attention_space(asked, h200()).explain(config).value_or("fine");
   };
@@ -218,7 +226,7 @@ TEST(AttentionLaunchTest, CoversEveryRowOfEveryHeadOnce) {
     for (const Config& config : attention_space(named.problem, device).enumerate()) {
       const AttentionShape shape(named.problem, config);
       const LaunchShape launch = attention_launch_shape(named.problem, config, device, 2);
-      const AttentionParams params = attention_params(named.problem, config, {});
+      const AttentionParams params = attention_params(named.problem, config, {}, launch);
       const std::int64_t rows_per_item = shape.resident ? shape.block_rows() : shape.block_m();
       ASSERT_LE(shape.nq - shape.block_rows(), shape.spare_rows);
       ASSERT_GE(params.items * rows_per_item * shape.heads_per_cta, heads * shape.block_rows())
@@ -237,8 +245,9 @@ TEST(AttentionLaunchTest, PassesStridesScaleAndSharedHeadsOn) {
       "fp16 b=6 h=8 hkv=2 nq=10 nk=20 d=40 layout=bnhd scale=0.5 bias=fp32:3x8x10x20 "
       "mask=bool:1x1x1x20");
 
-  const AttentionParams params =
-      attention_params(asked, default_attention_config(asked, h200()), {.q = 4096, .bias = 256});
+  const Config config = default_attention_config(asked, h200());
+  const AttentionParams params = attention_params(asked, config, {.q = 4096, .bias = 256},
+                                                  attention_launch_shape(asked, config, h200(), 1));
 
   EXPECT_EQ(params.q, reinterpret_cast<const void*>(4096));
   EXPECT_EQ(params.bias, reinterpret_cast<const void*>(256));

@@ -78,7 +78,7 @@ class CApiLaunchTest : public RuntimeTest {
     EXPECT_EQ(launch.shape.shared_bytes, shape.shared_bytes);
     AttentionPointers pointers{address(t.q),   address(t.k),    address(t.v),   address(t.out),
                                address(t.lse), address(t.bias), address(t.mask)};
-    expect_same(launch.params, attention_params(kernel.problem, kernel.config, pointers));
+    expect_same(launch.params, attention_params(kernel.problem, kernel.config, pointers, shape));
     if (!reads_tensor_maps(kernel.config)) return;
     // The mock's maps hold nothing but their tensor's address.
     EXPECT_THAT((std::array{mapped_address(launch.maps.q), mapped_address(launch.maps.k),

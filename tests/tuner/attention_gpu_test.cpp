@@ -268,6 +268,19 @@ constexpr FeatureCase kFeatures[] = {
     {"MappedBiasResidentSteps",
      "fp16 b=35 h=4 nq=197 nk=261 d=64 layout=bnhd bias=fp16:5x4x197x261",
      "kProducer=2 kSpareRows=8 kSwizzle=128 kResident=1 kBlockN=80 kStages=1 kWarps=8"},
+    // Items of fewer blocks at the end: four or five blocks of each head for three warpgroups.
+    {"MappedEvenItems", "bf16 b=24 h=4 nq=290 nk=75 d=64 layout=bnhd lse",
+     "kProducer=2 kSwizzle=128 kResident=0 kBlockN=48 kStages=2 kWarps=12 kEvenItems=1"},
+    {"MappedEvenItemsSpareRows", "bf16 b=24 h=4 nq=261 nk=75 d=72 layout=bnhd",
+     "kProducer=2 kSpareRows=8 kSwizzle=64 kResident=0 kBlockN=48 kStages=2 kWarps=12 "
+     "kEvenItems=1"},
+    {"MappedEvenItemsBias", "bf16 b=24 h=4 nq=260 nk=75 d=64 layout=bnhd bias=bf16:1x4x260x75",
+     "kProducer=2 kSwizzle=128 kResident=0 kBlockN=48 kStages=2 kWarps=12 kEvenItems=1"},
+    {"MappedEvenItemsBiasSteps",
+     "fp16 b=24 h=4 nq=220 nk=261 d=64 layout=bnhd bias=fp16:1x4x220x261",
+     "kProducer=2 kSwizzle=128 kResident=0 kBlockN=112 kStages=2 kWarps=12 kEvenItems=1"},
+    {"PipelinedEvenItems", "bf16 b=24 h=4 nq=190 nk=75 d=64 layout=bnhd mask=bool:24x1x1x75",
+     "kProducer=1 kSwizzle=128 kResident=0 kBlockN=48 kStages=2 kWarps=8 kEvenItems=1"},
     {"OneQuery", "bf16 b=4 h=3 nq=1 nk=729 d=72 layout=bnhd", ""},
     // Warps that share the keys of a row; the last ones may have none.
     {"SplitKeys", "bf16 b=2 h=3 nq=1 nk=785 d=48 layout=bnhd lse",

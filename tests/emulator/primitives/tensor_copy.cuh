@@ -15,6 +15,8 @@ inline void mbarrier_expect(u32 barrier, u32 bytes) {
   machine.mbarrier_expect(machine, shared_target(barrier, 8), bytes);
 }
 
+inline void prefetch_map(const void*) {}
+
 inline void copy_box(u32 to, const void* map, u32 barrier, int column, int row, int head,
                      int batch) {
   auto& machine = *vitune_emulator::machine;
