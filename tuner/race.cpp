@@ -33,6 +33,13 @@ bool equals(const Interval& slowdown) {
   return !significantly_slower(slowdown) && slowdown.median <= kTiePercent;
 }
 
+// Whether the calls that the objective does not look at are faster with `base`, beyond doubt.
+bool faster_otherwise(const RaceResult& result, Objective objective, std::size_t base,
+                      std::size_t other) {
+  const Objective rest = objective == Objective::kCold ? Objective::kWarm : Objective::kCold;
+  return slowdown_percent(result, rest, base, other).low > kTiePercent;
+}
+
 // Whether `a` is to be kept rather than its equal `b`.
 bool preferred(const RaceEntry& a, const RaceEntry& b) {
   if (a.is_previous != b.is_previous) return a.is_previous;
@@ -63,7 +70,10 @@ RaceDecision decide_race(const std::vector<RaceEntry>& entries, const RaceResult
     const Interval slowdown = slowdown_percent(result, objective, best, i);
     if (significantly_slower(slowdown)) continue;
     if (slowdown.high > kTiePercent) decision.resolved = false;
-    if (equals(slowdown) && preferred(entries[i], entries[decision.winner])) decision.winner = i;
+    if (!equals(slowdown)) continue;
+    const bool ahead = faster_otherwise(result, objective, i, decision.winner);
+    const bool behind = faster_otherwise(result, objective, decision.winner, i);
+    if (ahead || (!behind && preferred(entries[i], entries[decision.winner]))) decision.winner = i;
   }
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (i == decision.winner) continue;

@@ -71,6 +71,19 @@ TEST(Race, TheObjectiveDecidesWhichTimingsCount) {
   EXPECT_EQ(decide_race({entry(1), entry(2)}, result, Objective::kWarm).winner, 1u);
 }
 
+TEST(Race, EqualsByTheObjectiveAreDecidedByTheOtherOneIfThatIsClear) {
+  RaceResult result = noisy({10.00, 10.001}, 0.005, 60, 6);
+  for (double& us : result.warm_us[0]) us *= 1.04;
+  summarise_rounds(result, false);
+  const Objective cold = Objective::kCold;
+  EXPECT_EQ(decide_race({entry(1, true, true), entry(2)}, result, cold).winner, 1u);
+  EXPECT_EQ(decide_race({entry(2), entry(1)}, result, cold).winner, 1u);
+  // Less than a tie's width says nothing.
+  for (double& us : result.warm_us[0]) us *= 1.005 / 1.04;
+  summarise_rounds(result, false);
+  EXPECT_EQ(decide_race({entry(1, true, true), entry(2)}, result, cold).winner, 0u);
+}
+
 TEST(Race, AWideIntervalAsksForMoreRounds) {
   RaceResult result = noisy({10, 10.02}, 0.2, 30, 5);
   EXPECT_FALSE(decide_race({entry(1), entry(2)}, result, Objective::kCold).resolved);
