@@ -132,8 +132,7 @@ std::unique_ptr<Plan> Resolver::try_judged(Search& search, const Choice& choice)
   return try_compiling(search, choice, true);
 }
 
-std::unique_ptr<Plan> Resolver::try_all_judged(Search& search, std::size_t first,
-                                               std::size_t end) {
+std::unique_ptr<Plan> Resolver::try_all_judged(Search& search, std::size_t first, std::size_t end) {
   for (std::size_t i = first; i < std::min(end, search.choices.size()); ++i) {
     if (auto plan = try_judged(search, search.choices[i])) return plan;
     if (search.device_failed) break;
@@ -150,8 +149,8 @@ std::unique_ptr<Plan> Resolver::try_any_default(Search& search) {
   return first != search.choices.end() ? try_compiling(search, *first, false) : nullptr;
 }
 
-// Those predicted to be about as fast as the fastest come first; how many they are. A choice without
-// a prediction (a winner, what lies behind one) stays where it is, and so do all beside it.
+// Those predicted to be about as fast as the fastest come first; how many they are. A choice
+// without a prediction (a winner, what lies behind one) stays where it is, and so do all beside it.
 std::size_t Resolver::promising_first(std::vector<Choice>& choices) {
   constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
   const auto slower = [](const Choice& a, const Choice& b) {

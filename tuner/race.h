@@ -2,8 +2,8 @@
 //
 // Near ties decide most winners, and a coin flip between equals would make each tune store another
 // kernel. So a lead counts only if its interval lies above what is negligible; among equals the
-// order is: whoever is clearly faster by the other objective (warm calls where cold ones decide, and
-// the other way round), the previous winner, the default, the smaller canonical text.
+// order is: whoever is clearly faster by the other objective (warm calls where cold ones decide,
+// and the other way round), the previous winner, the default, the smaller canonical text.
 #pragma once
 
 #include <cstddef>
