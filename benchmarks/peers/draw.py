@@ -17,15 +17,16 @@ import sys
 
 
 def draw(calls: list[dict], count: int, seed: int) -> list[dict]:
-    """`count` distinct problems of `calls` (objects with model, batch and problem), fewer if there are no more."""
+    """`count` distinct problems of `calls` (objects with model, batch and problem), or all."""
     calls = list(calls)
     random.Random(seed).shuffle(calls)
     found: dict[str, dict] = {}
     for call in calls:
         if len(found) == count:
             break
-        name = f"{call['model']} b{call['batch']}"
-        found.setdefault(call["problem"], {"name": name, "group": f"b{call['batch']}", "problem": call["problem"]})
+        group = f"b{call['batch']}"
+        drawn = {"name": f"{call['model']} {group}", "group": group, "problem": call["problem"]}
+        found.setdefault(call["problem"], drawn)
     return list(found.values())
 
 
@@ -36,7 +37,10 @@ def main() -> None:
     options = parser.parse_args()
     calls = json.load(sys.stdin)["problems"]
     problems = draw(calls, options.count, options.seed)
-    note = f"{len(problems)} problems drawn with seed {options.seed} from {len(calls)} calls of timm's models"
+    note = (
+        f"{len(problems)} problems drawn with seed {options.seed} from {len(calls)} calls of "
+        "timm's models"
+    )
     lines = ",\n  ".join(json.dumps(problem) for problem in problems)
     print(f'{{"schema": 1,\n "note": {json.dumps(note)},\n "problems": [\n  {lines}\n ]\n}}')
 

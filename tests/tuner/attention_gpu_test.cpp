@@ -285,15 +285,15 @@ constexpr FeatureCase kFeatures[] = {
     // Warps that share the keys of a row; the last ones may have none.
     {"SplitKeys", "bf16 b=2 h=3 nq=1 nk=785 d=48 layout=bnhd lse",
      "kResident=0 kConstantKeys=0 kBlockN=32 kStages=2 kWarps=4 kKeySplit=4"},
-    {"SplitKeysOneStage", "fp16 b=2 h=3 nq=40 nk=197 d=64 layout=bnhd",
-     "kResident=0 kConstantKeys=1 kBlockN=32 kStages=1 kWarps=8 kKeySplit=4"},
+    {"SplitKeysOfBlocks", "fp16 b=2 h=3 nq=40 nk=197 d=64 layout=bnhd",
+     "kResident=0 kConstantKeys=1 kBlockN=32 kStages=2 kWarps=8 kKeySplit=4"},
     {"SplitKeysUnevenly", "bf16 b=2 h=3 nq=70 nk=75 d=88 layout=bnhd",
-     "kResident=0 kConstantKeys=1 kBlockN=32 kStages=1 kWarps=4 kKeySplit=2"},
+     "kResident=0 kConstantKeys=1 kBlockN=32 kStages=2 kWarps=4 kKeySplit=2"},
     {"SplitKeysCausal", "bf16 b=2 h=2 nq=90 nk=131 d=128 layout=bnhd causal lse",
      "kResident=0 kConstantKeys=0 kBlockN=32 kStages=2 kWarps=8 kKeySplit=4"},
     {"SplitKeysMaskBias",
      "bf16 b=2 h=3 nq=33 nk=98 d=32 layout=bnhd lse bias=bf16:1x3x33x98 mask=bool:2x1x33x98",
-     "kResident=0 kConstantKeys=0 kBlockN=32 kStages=1 kWarps=2 kKeySplit=2"},
+     "kResident=0 kConstantKeys=0 kBlockN=32 kStages=2 kWarps=2 kKeySplit=2"},
     {"ManyWindows", "bf16 b=70000 h=1 n=16 d=32 layout=packed", ""},
 };
 
