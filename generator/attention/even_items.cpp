@@ -47,10 +47,11 @@ EvenItems EvenItems::plain(const AttentionShape& shape, std::int64_t heads, std:
 
 EvenItems EvenItems::best(const AttentionShape& shape, std::int64_t heads, std::int64_t ctas) {
   EvenItems found = plain(shape, heads, ctas);
-  // Less than a round leaves CTAs idle whatever their order; fewer warps are the remedy there.
-  if (found.items <= ctas) return found;
   const std::int64_t most = shape.warps / 4;
   const std::int64_t blocks = ceil_div(shape.block_rows(), kGroupRows);
+  // Less than a round leaves CTAs idle whatever their order, and so does a head without a whole
+  // item; fewer warps are the remedy there.
+  if (found.items <= ctas || blocks <= most) return found;
   for (std::int64_t rest = most - 1; rest >= kFewestBlocks; --rest) {
     for (std::int64_t whole = blocks / most; whole >= 0; --whole) {
       if (blocks == whole * most) continue;

@@ -52,14 +52,22 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          if (s.block_rows() < s.nq) return std::nullopt;
          return fmt::format("{} rows leave no more than {} over", s.nq, s.spare_rows);
        }},
+      {"work items of a streaming CTA with copying warps can be evened out, without a causal mask",
+       {"kResident", "kProducer", "kEvenItems"},
+       [causal = facts.causal](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.even_items || (s.producer && !s.resident && !causal)) return std::nullopt;
+         return "kEvenItems needs kProducer, kResident = 0 and no causal mask";
+       }},
+      {"CTAs that keep a bias have whole heads for work items",
+       {"kEvenItems", "kBiasInRegisters"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.even_items || !s.bias_in_registers) return std::nullopt;
+         return "kEvenItems goes with kBiasInRegisters = 0";
+       }},
       {"work items are evened out where that lets persistent CTAs end sooner",
-       {"kResident", "kWarps", "kBiasInRegisters", "kProducer", "kSpareRows", "kEvenItems"},
-       [heads, sms, causal = facts.causal](const AttentionShape& s) -> std::optional<std::string> {
-         if (!s.even_items) return std::nullopt;
-         if (!s.producer || s.resident || s.bias_in_registers || causal) {
-           return "kEvenItems needs kProducer, kResident = 0, kBiasInRegisters = 0 and no causal "
-                  "mask";
-         }
+       {"kResident", "kWarps", "kProducer", "kSpareRows", "kEvenItems"},
+       [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
+         if (!s.even_items || s.warps % 4 != 0) return std::nullopt;
          const double before = EvenItems::plain(s, heads, sms).rounds;
          const double after = EvenItems::best(s, heads, sms).rounds;
          if (after <= (1 - kWorthEvening) * before) return std::nullopt;

@@ -105,19 +105,36 @@ std::vector<NamedRule> schedule_rules() {
 std::vector<NamedRule> key_split_rules(std::int64_t heads, const DeviceInfo& device) {
   const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
   return {
-      {"keys are split between warps of the streaming schedule on mma.sync, one row tile each",
-       {"kResident", "kSwizzle", "kKeySplit", "kWarps", "kRowTiles", "kStages"},
+      {"keys are split in the streaming schedule on mma.sync",
+       {"kResident", "kSwizzle", "kKeySplit"},
        [](const AttentionShape& s) -> std::optional<std::string> {
-         if (s.key_split == 1) return std::nullopt;
-         if (s.resident || s.warpgroups() || s.row_tiles != 1) {
-           return "kKeySplit needs kResident = 0, kSwizzle = 0 and kRowTiles = 1";
-         }
-         if (s.warps % s.key_split != 0) {
-           return fmt::format("{} warps cannot be split between {} shares", s.warps, s.key_split);
-         }
-         // With one, barriers of the CTA stand within a step, of which shares have different kinds.
-         if (s.stages < 2) return "kKeySplit needs kStages = 2 or more";
-         return std::nullopt;
+         if (s.key_split == 1 || (!s.resident && !s.warpgroups())) return std::nullopt;
+         return "kKeySplit needs kResident = 0 and kSwizzle = 0";
+       }},
+      {"keys are split for few rows",
+       {"kKeySplit"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.key_split == 1 || s.nq <= kGroupRows) return std::nullopt;
+         return fmt::format("{} rows", s.nq);
+       }},
+      {"keys are split evenly between the warps of a CTA",
+       {"kKeySplit", "kWarps"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.warps % s.key_split == 0) return std::nullopt;
+         return fmt::format("{} warps cannot be split between {} shares", s.warps, s.key_split);
+       }},
+      {"warps that share keys have one row tile",
+       {"kKeySplit", "kRowTiles"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.key_split == 1 || s.row_tiles == 1) return std::nullopt;
+         return "kKeySplit needs kRowTiles = 1";
+       }},
+      // With one, barriers of the CTA stand within a step, of which shares have different kinds.
+      {"warps that share keys have two stages of them or more",
+       {"kKeySplit", "kStages"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         if (s.key_split == 1 || s.stages > 1) return std::nullopt;
+         return "kKeySplit needs kStages = 2 or more";
        }},
       {"keys are split while rows leave the device idle, and each share has some",
        {"kResident", "kSwizzle", "kKeySplit", "kWarps", "kRowTiles", "kBlockN"},

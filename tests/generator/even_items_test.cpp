@@ -27,9 +27,11 @@ TEST(EvenItemsTest, GivesTheLastRoundFewerRowsWhereItWouldBeMostlyEmpty) {
 }
 
 TEST(EvenItemsTest, LeavesAHeadsItemsAloneWhereNothingIsGained) {
-  // 577 tokens are nine blocks: three whole items; and 12 items are less than a round.
+  // 576 tokens are nine blocks: three whole items; 12 items are less than a round;
+  // 50 tokens are less than an item.
   for (const auto& [text, heads] :
-       {std::pair{"bf16 b=32 h=12 n=576 d=64", 384}, std::pair{"bf16 b=1 h=2 n=1024 d=64", 2}}) {
+       {std::pair{"bf16 b=32 h=12 n=576 d=64", 384}, std::pair{"bf16 b=1 h=2 n=1024 d=64", 2},
+        std::pair{"bf16 b=32 h=12 n=50 d=64", 384}}) {
     const AttentionShape shape = shape_of(text, 12);
     const EvenItems even = EvenItems::best(shape, heads, 132);
     EXPECT_EQ(even.rest_items, 0) << text;

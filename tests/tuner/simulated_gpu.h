@@ -16,6 +16,7 @@
 
 #include "core/checked.h"
 #include "core/device_info.h"
+#include "generator/attention/even_items.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/problem.h"
 #include "tests/tuner/synthetic_space.h"
@@ -71,12 +72,12 @@ class SimulatedGpu {
     const double rows = static_cast<double>(shape.warp_rows());
     const std::int64_t tiles = ceil_div(problem.nq, shape.warp_rows());
     const std::int64_t together =
-        shape.group_warps() *
+        shape.row_warps() *
         (shape.resident ? shape.row_split : ceil_div(problem.nq, shape.block_m()));
     const std::int64_t passes = shape.resident ? ceil_div(tiles, together) : 1;
     const double busy = std::max(
         1.0, std::min(static_cast<double>(shape.warps),
-                      static_cast<double>(tiles * shape.heads_per_cta) /
+                      static_cast<double>(tiles * shape.heads_per_cta * shape.key_split) /
                           static_cast<double>(
                               passes * (shape.resident ? shape.row_split
                                                        : ceil_div(problem.nq, shape.block_m())))));
@@ -91,7 +92,7 @@ class SimulatedGpu {
       list.push_back({kPort, copies * 4 * d * static_cast<double>(problem.nk), 21});
     }
     for (std::int64_t pass = 0; pass < passes; ++pass) {
-      for (std::int64_t step = 0; step < shape.steps(); ++step) {
+      for (std::int64_t step = 0; step < shape.rounds(); ++step) {
         const bool last = step + 1 == shape.steps();
         const std::int64_t left = problem.nk - step * shape.block_n;
         double keys =
@@ -99,7 +100,8 @@ class SimulatedGpu {
         if (problem.causal) keys *= 0.5 + 0.5 / static_cast<double>(shape.steps());
         if (!shape.resident) {
           list.push_back({kWait, shape.stages == 1 ? 420.0 : shape.stages == 2 ? 130.0 : 95.0, 1});
-          list.push_back({kPort, 4 * d * keys, shape.stages == 1 ? 14.0 : 30.0});
+          const double loaded = keys * static_cast<double>(shape.key_split);
+          list.push_back({kPort, 4 * d * loaded, shape.stages == 1 ? 14.0 : 30.0});
         }
         const double products = busy * rows * keys * d * slow;
         const double reread = shape.query_in_registers ? 1 : 1.12;
@@ -140,7 +142,13 @@ class SimulatedGpu {
     }
     list.push_back({kPort, 64 * d * 4, 18});
     const double first = 850 + 4 * d * keys / 30 / static_cast<double>(shape.stages);
-    return first + run_sm(list, items * per_item, static_cast<int>(held * groups));
+    std::int64_t blocks_of_sm = items * per_item;
+    if (shape.even_items) {
+      const EvenItems even =
+          EvenItems::best(shape, problem.batch * problem.heads, device_.sm_count);
+      blocks_of_sm = std::lround(even.rounds * static_cast<double>(per_item));
+    }
+    return first + run_sm(list, blocks_of_sm, static_cast<int>(held * groups));
   }
 
   // Clocks until `count` CTAs have passed, at most `held` at once.
