@@ -65,8 +65,8 @@ struct alignas(128) CuTensorMap {
 };
 inline constexpr int kCuTensorMapFloat16 = 6;
 inline constexpr int kCuTensorMapInterleaveNone = 0;
-inline constexpr int kCuTensorMapSwizzle32 = 1, kCuTensorMapSwizzle64 = 2,
-                     kCuTensorMapSwizzle128 = 3;
+inline constexpr int kCuTensorMapSwizzleNone = 0, kCuTensorMapSwizzle32 = 1,
+                     kCuTensorMapSwizzle64 = 2, kCuTensorMapSwizzle128 = 3;
 inline constexpr int kCuTensorMapL2Promotion128 = 2;
 inline constexpr int kCuTensorMapFillZeros = 0;
 

@@ -95,7 +95,7 @@ vitune_status RuntimeContext::launch(const Plan& plan, const Tensors& tensors,
   CuResult result = kCuSuccess;
   if (plan.has_maps) {
     maps = plan.maps;
-    result = replace_addresses(primary_.driver(), params, maps);
+    result = replace_addresses(primary_.driver(), params, plan.has_bias_map, maps);
   }
   if (result == kCuSuccess) {
     result = plan.kernel->kernel.try_launch(plan.shape, &params, stream, &maps);

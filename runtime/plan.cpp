@@ -19,6 +19,7 @@ std::unique_ptr<Plan> make_plan(const AttentionProblem& problem, const DeviceInf
   plan->shape = attention_launch_shape(problem, choice.config, device, kernel->resident_ctas);
   plan->params = attention_params(problem, choice.config, AttentionPointers{}, plan->shape);
   plan->has_maps = reads_tensor_maps(choice.config);
+  plan->has_bias_map = reads_bias_map(problem, choice.config);
   plan->maps = encode_tensor_maps(kernel->kernel.driver(), problem, choice.config, plan->params);
   plan->footprint = footprint_of(problem);
   plan->kernel = std::move(kernel);

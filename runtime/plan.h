@@ -36,6 +36,7 @@ struct alignas(64) Plan {
   LaunchShape shape;
   AttentionParams params{};  // its pointers are null
   bool has_maps = false;     // whether the kernel reads tensor maps
+  bool has_bias_map = false;
   AttentionTensorMaps maps{};
   Footprint footprint;
   std::string sentence;

@@ -143,8 +143,7 @@ void count_scores(KernelWork& work, const AttentionProblem& problem, const Atten
     if (shape.bias_tiles()) {
       // Copied to shared memory and read from there: as matrices, as words with rows that meet in
       // banks, or value by value.
-      const bool matrices =
-          shape.bias_in_registers || (facts.bias_aligned && !facts.bias_whole_rows);
+      const bool matrices = shape.bias_in_registers || (facts.bias_aligned && !shape.whole_rows());
       work.shared_bytes += work.exponentials * (matrices ? 2 : facts.bias_vector >= 2 ? 4 : 8);
       if (!facts.bias_one_row && !shape.bias_in_registers)
         work.loaded_bytes += 2 * work.exponentials;

@@ -9,6 +9,8 @@
 namespace vitune {
 namespace {
 
+constexpr std::int64_t kMostMapStride = std::int64_t{1} << 40;  // bytes, exclusive
+
 // Largest of 4, 2, 1 keys that one aligned load of a score operand may cover, 0 if keys are not
 // contiguous. A vector must divide the key count, so that none reaches beyond a row. Where it is 1,
 // 16-bit biases are still read as aligned words, and masks always are
@@ -24,12 +26,14 @@ int keys_per_load(const AttentionProblem& problem, const ScoreOperand& operand, 
   return 1;
 }
 
-// Whether all rows of the bias begin at multiples of 16 bytes.
+// Whether all rows of the bias begin at multiples of 16 bytes, at strides that a tensor map takes.
 bool rows_aligned(const AttentionProblem& problem, const ScoreOperand& bias) {
+  const auto fits = [&](std::int64_t stride) {
+    const std::int64_t bytes = stride * static_cast<std::int64_t>(element_bytes(bias.type));
+    return bytes % 16 == 0 && bytes >= 0 && bytes < kMostMapStride;
+  };
   const auto& [batch, head, row, key] = bias.strides;
-  const std::int64_t bytes = element_bytes(bias.type);
-  return problem.alignment % 16 == 0 && batch * bytes % 16 == 0 && head * bytes % 16 == 0 &&
-         row * bytes % 16 == 0;
+  return problem.alignment % 16 == 0 && fits(batch) && fits(head) && fits(row);
 }
 
 // Whether a tile of the bias can have whole rows, as they lie in memory.
@@ -137,8 +141,7 @@ std::int64_t AttentionShape::pipelined_bytes() const {
   }
   std::int64_t bias_slots = 0;
   if (bias_tiles()) {
-    const std::int64_t width = steps() == 1 ? round_up(nk, 8) : block_n;
-    bytes += groups * bias_bytes(kGroupRows, width);
+    bytes += groups * bias_bytes(kGroupRows, bias_width());
     if (spare_rows) bytes += bias_bytes(spare_rows, resident ? key_rows() : block_n);
     bias_slots = groups + (spare_rows ? 1 : 0);
   }
@@ -147,10 +150,22 @@ std::int64_t AttentionShape::pipelined_bytes() const {
   return round_up(bytes + kBarrierBytes * barriers, 1024);
 }
 
-// BiasRowsTile in templates/attention/config_sm90_pipelined.cuh.
+// These as PipelinedTraits and BiasRowsTile in templates/attention/config_sm90_pipelined.cuh.
+std::int64_t AttentionShape::bias_width() const {
+  return resident && steps() == 1 ? round_up(nk, 8) : block_n;
+}
+
+bool AttentionShape::bias_boxes() const {
+  constexpr std::int64_t kMostKeys = 248;  // a box has 256 with those between rows
+  return bias_tiles() && facts.bias_aligned && !facts.bias_one_row && !bias_in_registers &&
+         bias_width() <= kMostKeys && (!resident || (!facts.bias_whole_rows && !spare_rows));
+}
+
+std::int64_t AttentionShape::bias_box_keys() const { return (ceil_div(bias_width(), 8) | 1) * 8; }
+
 std::int64_t AttentionShape::bias_bytes(std::int64_t rows, std::int64_t width) const {
   const std::int64_t count = facts.bias_one_row ? 1 : rows;
-  if (facts.bias_whole_rows) {
+  if (whole_rows()) {
     const std::int64_t kept = bias_in_registers ? round_up(nk, 16) * 2 * count : 0;
     return std::max(round_up(2 * nk * count + 14, 16), kept);
   }
@@ -165,7 +180,7 @@ std::int64_t AttentionShape::register_limit(std::int64_t registers_per_sm) const
   if (!producer || groups < 2) return entry;
   // The copying warpgroup hands over its registers, and so does that for spare rows
   // (PipelinedTraits).
-  const bool threads_copy = !tensor_copies() || (bias_tiles() && !facts.bias_whole_rows);
+  const bool threads_copy = !tensor_copies() || (bias_tiles() && !whole_rows() && !bias_boxes());
   const std::int64_t copying = !threads_copy ? 24 : groups == 2 || spare_rows ? 40 : 32;
   const std::int64_t spare = spare_rows == 0 ? 0 : groups == 2 ? 72 : 48;
   const std::int64_t all = groups + 1 + (spare_rows ? 1 : 0);

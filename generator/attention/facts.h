@@ -56,8 +56,13 @@ struct AttentionShape {
   }
   // Whether tiles are copied by the tensor memory accelerator.
   bool tensor_copies() const { return producer == 2; }
-  // Whether they bring the bias too.
+  // Whether they bring the bias too; whether by a tensor map of its own, and of how many rows and
+  // keys at a time; whether as whole rows (templates/attention/bias_copies.cuh).
   bool bias_tiles() const { return tensor_copies() && facts.bias != 0; }
+  bool bias_boxes() const;
+  std::int64_t bias_box_rows() const { return spare_rows ? 8 : 64; }
+  std::int64_t bias_box_keys() const;
+  bool whole_rows() const { return facts.bias_whole_rows && !bias_boxes(); }
   // Registers that a thread of the `warps` may use at most.
   std::int64_t register_limit(std::int64_t registers_per_sm) const;
   std::int64_t group_warps() const { return warps / heads_per_cta; }
@@ -91,7 +96,8 @@ struct AttentionShape {
   std::int64_t padded_bytes() const;     // shared memory of forward_sm80.cuh
   std::int64_t swizzled_bytes() const;   // and of forward_sm90.cuh
   std::int64_t pipelined_bytes() const;  // and of forward_sm90_pipelined.cuh
-  std::int64_t bias_bytes(std::int64_t rows, std::int64_t width) const;  // of a tile of the bias
+  std::int64_t bias_width() const;       // keys of a tile of the bias, unless it has whole rows
+  std::int64_t bias_bytes(std::int64_t rows, std::int64_t width) const;  // of such a tile
 };
 
 }  // namespace vitune

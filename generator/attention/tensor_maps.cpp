@@ -1,4 +1,4 @@
-// generator/attention/tensor_maps.cpp -- How the tensor memory accelerator is told of q, k and v.
+// generator/attention/tensor_maps.cpp -- How the tensor memory accelerator is told of tensors.
 #include "generator/attention/tensor_maps.h"
 
 #include <cstdint>
@@ -35,7 +35,7 @@ bool strides_fit(const TensorStrides& strides, const Extents& extents) {
          fits(extents.batch, strides.batch);
 }
 
-// Copying warps bring a bias of 16 bits whose keys are contiguous (bias_tiles.cuh).
+// Copying warps bring a bias of 16 bits whose keys are contiguous (bias_copies.cuh).
 bool bias_fits(const AttentionProblem& problem) {
   if (!problem.bias) return true;
   const AttentionFacts facts = attention_facts(problem);
@@ -44,6 +44,7 @@ bool bias_fits(const AttentionProblem& problem) {
 }
 
 int swizzle_code(std::int64_t bytes) {
+  if (bytes == 0) return kCuTensorMapSwizzleNone;
   if (bytes == 128) return kCuTensorMapSwizzle128;
   return bytes == 64 ? kCuTensorMapSwizzle64 : kCuTensorMapSwizzle32;
 }
@@ -52,29 +53,50 @@ CuTensorMap* as_map(unsigned char (&bytes)[sizeof(CuTensorMap)]) {
   return reinterpret_cast<CuTensorMap*>(bytes);
 }
 
+// A tensor of 16-bit elements, its innermost dimension contiguous: {d or keys, rows, heads,
+// batches}.
+struct MappedTensor {
+  const void* address;
+  std::int64_t sizes[kRank];
+  std::int64_t strides[kRank - 1];  // in elements, of the dimensions after the first
+};
+
+// `swizzle` is in bytes, 0 for none; a box has `columns` x `rows` elements.
 void encode(const CudaDriver& driver, unsigned char (&map)[sizeof(CuTensorMap)],
-            const void* address, const AttentionShape& shape, const AttentionView& view,
-            const Extents& extents, std::int64_t tile_rows) {
-  // Where there is only one of something its stride says nothing.
-  const auto bytes = [](std::int64_t extent, std::int64_t stride) {
-    return static_cast<std::uint64_t>(extent == 1 ? 16 : stride * kElementBytes);
-  };
-  const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-  const std::uint64_t sizes[kRank] = {count(shape.head_dim), count(extents.rows),
-                                      count(extents.heads), count(extents.batch)};
-  const std::uint64_t strides[kRank - 1] = {bytes(extents.rows, view.row),
-                                            bytes(extents.heads, view.head),
-                                            bytes(extents.batch, view.batch)};
-  const std::uint32_t box[kRank] = {static_cast<std::uint32_t>(shape.swizzle / kElementBytes),
-                                    static_cast<std::uint32_t>(box_rows(tile_rows)), 1, 1};
+            const MappedTensor& tensor, std::int64_t swizzle, std::int64_t columns,
+            std::int64_t rows) {
+  std::uint64_t sizes[kRank], strides[kRank - 1];
+  for (std::uint32_t i = 0; i < kRank; ++i) {
+    sizes[i] = static_cast<std::uint64_t>(tensor.sizes[i]);
+    if (i == 0) continue;
+    // Where there is only one of something its stride says nothing.
+    const std::int64_t bytes = sizes[i] == 1 ? 16 : tensor.strides[i - 1] * kElementBytes;
+    strides[i - 1] = static_cast<std::uint64_t>(bytes);
+  }
+  const std::uint32_t box[kRank] = {static_cast<std::uint32_t>(columns),
+                                    static_cast<std::uint32_t>(rows), 1, 1};
   const std::uint32_t every[kRank] = {1, 1, 1, 1};
-  void* const at =
-      address != nullptr ? const_cast<void*>(address) : reinterpret_cast<void*>(kNoAddress);
+  void* const at = tensor.address != nullptr ? const_cast<void*>(tensor.address)
+                                             : reinterpret_cast<void*>(kNoAddress);
   driver.check(driver.api().tensor_map_encode_tiled(
                    as_map(map), kCuTensorMapFloat16, kRank, at, sizes, strides, box, every,
-                   kCuTensorMapInterleaveNone, swizzle_code(shape.swizzle),
-                   kCuTensorMapL2Promotion128, kCuTensorMapFillZeros),
+                   kCuTensorMapInterleaveNone, swizzle_code(swizzle), kCuTensorMapL2Promotion128,
+                   kCuTensorMapFillZeros),
                "cuTensorMapEncodeTiled");
+}
+
+MappedTensor mapped(const void* address, std::int64_t d, const AttentionView& view,
+                    const Extents& extents) {
+  return {
+      address, {d, extents.rows, extents.heads, extents.batch}, {view.row, view.head, view.batch}};
+}
+
+// All heads, or batches, of a bias that is broadcast over them are one.
+MappedTensor mapped_bias(const AttentionProblem& problem, const AttentionParams& params) {
+  const AttentionScoreView& view = params.bias_view;
+  const std::int64_t heads = view.head != 0 ? problem.heads : 1;
+  const std::int64_t batches = view.batch != 0 ? view.batches : 1;
+  return {params.bias, {problem.nk, problem.nq, heads, batches}, {view.row, view.head, view.batch}};
 }
 
 }  // namespace
@@ -88,6 +110,10 @@ bool tensor_maps_fit(const AttentionProblem& problem) {
 
 bool reads_tensor_maps(const Config& config) { return config.find("kProducer").value_or(0) == 2; }
 
+bool reads_bias_map(const AttentionProblem& problem, const Config& config) {
+  return AttentionShape(problem, config).bias_boxes();
+}
+
 AttentionTensorMaps encode_tensor_maps(const CudaDriver& driver, const AttentionProblem& problem,
                                        const Config& config, const AttentionParams& params) {
   AttentionTensorMaps maps{};
@@ -95,18 +121,27 @@ AttentionTensorMaps encode_tensor_maps(const CudaDriver& driver, const Attention
   const AttentionShape shape(problem, config);
   const Extents queries{problem.nq, problem.heads, problem.batch};
   const Extents keys{problem.nk, problem.kv_heads, problem.batch};
-  encode(driver, maps.q, params.q, shape, params.q_view, queries, kGroupRows);
-  encode(driver, maps.k, params.k, shape, params.k_view, keys, shape.key_rows());
-  encode(driver, maps.v, params.v, shape, params.v_view, keys, shape.value_rows());
+  const auto rows_of = [&](unsigned char(&map)[sizeof(CuTensorMap)], const MappedTensor& tensor,
+                           std::int64_t tile_rows) {
+    encode(driver, map, tensor, shape.swizzle, shape.swizzle / kElementBytes, box_rows(tile_rows));
+  };
+  rows_of(maps.q, mapped(params.q, problem.d, params.q_view, queries), kGroupRows);
+  rows_of(maps.k, mapped(params.k, problem.d, params.k_view, keys), shape.key_rows());
+  rows_of(maps.v, mapped(params.v, problem.d, params.v_view, keys), shape.value_rows());
+  if (shape.bias_boxes()) {
+    encode(driver, maps.bias, mapped_bias(problem, params), 0, shape.bias_box_keys(),
+           shape.bias_box_rows());
+  }
   return maps;
 }
 
-CuResult replace_addresses(const CudaDriver& driver, const AttentionParams& params,
+CuResult replace_addresses(const CudaDriver& driver, const AttentionParams& params, bool bias,
                            AttentionTensorMaps& maps) noexcept {
   const auto replace = driver.api().tensor_map_replace_address;
   if (const CuResult q = replace(as_map(maps.q), const_cast<void*>(params.q))) return q;
   if (const CuResult k = replace(as_map(maps.k), const_cast<void*>(params.k))) return k;
-  return replace(as_map(maps.v), const_cast<void*>(params.v));
+  if (const CuResult v = replace(as_map(maps.v), const_cast<void*>(params.v))) return v;
+  return bias ? replace(as_map(maps.bias), const_cast<void*>(params.bias)) : kCuSuccess;
 }
 
 }  // namespace vitune

@@ -19,14 +19,14 @@ __host__ __device__ constexpr int box_rows(int rows) {
 // after what their first sixteen bytes have before them. Steps of kWidth keys lie in pieces of 16
 // bytes, one more where rows may begin inside of one; rows begin an odd number of pieces apart, so
 // that neighbours are in other banks.
-template <class C, int kCount, int kKeyCount>
+template <class C, bool kWhole, int kCount, int kKeyCount>
 struct BiasRowsTile {
   static constexpr bool kOneRow = C::kBiasOneRow;
   static constexpr int kRows = kOneRow ? 1 : kCount, kWidth = kKeyCount;
   static constexpr int kPieces = ceil_div(kWidth, 8) + !C::kBiasAligned;
-  static constexpr int kPitch = kOneRow ? 0 : C::kBiasWholeRows ? 2 * C::kKeys : (kPieces | 1) * 16;
+  static constexpr int kPitch = kOneRow ? 0 : kWhole ? 2 * C::kKeys : (kPieces | 1) * 16;
   static constexpr int kCopiedBytes =
-      C::kBiasWholeRows ? ceil_div(2 * C::kKeys * kRows + 14, 16) * 16 : kRows * kPitch;
+      kWhole ? ceil_div(2 * C::kKeys * kRows + 14, 16) * 16 : kRows * kPitch;
   static constexpr int kKeptBytes = C::kBiasInRegisters ? ceil_div(C::kKeys, 16) * 32 * kRows : 0;
   static constexpr int kBytes = max_of(kCopiedBytes, kKeptBytes);
 };
@@ -43,6 +43,14 @@ struct PipelinedTraits : GroupFacts<C> {
   // Whether two of the copying warps bring the bias; keys stay in their order then.
   static constexpr bool kBiasTiles = kTensorCopies && C::kBias != 0;
   static constexpr bool kPermuted = F::kPermuted && !kTensorCopies;
+  // How they bring it (bias_copies.cuh). A box has at most 256 keys, and all tiles the same number.
+  static constexpr int kBiasWidth =
+      C::kResident && Keys::kCount == 1 ? Keys::kTailWidth : C::kBlockN;
+  static constexpr bool kBiasBoxes = kBiasTiles && C::kBiasAligned && !C::kBiasOneRow &&
+                                     !C::kBiasInRegisters && kBiasWidth <= 248 &&
+                                     (!C::kResident || (!C::kBiasWholeRows && C::kSpareRows == 0));
+  static constexpr int kBiasBoxRows = C::kSpareRows > 0 ? 8 : kGroupRows;
+  static constexpr bool kWholeRows = C::kBiasWholeRows && !kBiasBoxes;
   static constexpr int kHeadGroups = F::kGroups;
   static constexpr int kBlockM = F::kGroups * kGroupRows;
   // One more copies, and another one takes spare rows.
@@ -58,6 +66,7 @@ struct PipelinedTraits : GroupFacts<C> {
   // accelerator a thread each.
   static constexpr int kCopyThreads = kTensorCopies ? 1 : 2 * kWarpSize;
   static constexpr int kBiasThreads = 2 * kWarpSize;
+  static constexpr bool kThreadsCopyBias = kBiasTiles && !kWholeRows && !kBiasBoxes;
 
   // With several steps per resident tile a warpgroup could wait for its turn while another one
   // waits for the next head, whose tile the first has yet to give back.
@@ -81,10 +90,11 @@ struct PipelinedTraits : GroupFacts<C> {
                                                         : kRingBytes;
   static constexpr int kSpareBytes =
       C::kSpareRows > 0 ? SpareWeightTile::kBytes + 2 * SpareQueryTile::kBytes + kSpareExchange : 0;
-  using BiasTile = BiasRowsTile<C, kGroupRows, Keys::kCount == 1 ? kTailWidth : C::kBlockN>;
-  using SpareBiasTile = BiasRowsTile<C, C::kSpareRows, C::kResident ? F::kKeyRows : C::kBlockN>;
+  using BiasTile = BiasRowsTile<C, kWholeRows, kGroupRows, kBiasWidth>;
+  using SpareBiasTile =
+      BiasRowsTile<C, kWholeRows, C::kSpareRows, C::kResident ? F::kKeyRows : C::kBlockN>;
   // Whether a tile has all that a work item needs.
-  static constexpr bool kBiasPerItem = kBiasTiles && (C::kBiasWholeRows || Keys::kCount == 1);
+  static constexpr bool kBiasPerItem = kBiasTiles && (kWholeRows || Keys::kCount == 1);
   static constexpr bool kKeepsBias = kBiasTiles && C::kBiasInRegisters;
   static constexpr int kBiasOffset = kSpareOffset + kSpareBytes;
   static constexpr int kBiasBytes =
@@ -100,7 +110,7 @@ struct PipelinedTraits : GroupFacts<C> {
   static constexpr int kAllRegisters = kEntryRegisters * kAllGroups;
   // A product's operands must fit into what a thread starts with (ptxas 13.0, C7602).
   static constexpr int kProductColumns = min_of(256, (kEntryRegisters - 26) / 4 * 8);
-  static constexpr bool kThreadsCopy = !kTensorCopies || (kBiasTiles && !C::kBiasWholeRows);
+  static constexpr bool kThreadsCopy = !kTensorCopies || kThreadsCopyBias;
   static constexpr int kCopyRegisters = !kThreadsCopy                          ? 24
                                         : F::kGroups == 2 || C::kSpareRows > 0 ? 40
                                                                                : 32;
@@ -123,6 +133,7 @@ struct PipelinedTraits : GroupFacts<C> {
   static_assert(C::kSpareRows % 8 == 0 && C::kSpareRows <= 32 &&
                     (C::kSpareRows == 0 || (kTensorCopies && !C::kCausal)),
                 "kSpareRows is 0 to 32 in steps of 8, with kProducer = 2 and no causal mask");
+  static_assert(!kBiasBoxes || kBiasOffset % 128 == 0, "boxes begin at multiples of 128 bytes");
   static_assert(!kBiasTiles || !C::kBiasOneRow || C::kBiasWholeRows,
                 "kBiasOneRow goes with kBiasWholeRows");
   static_assert(!C::kBiasInRegisters ||

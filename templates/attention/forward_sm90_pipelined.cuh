@@ -8,6 +8,7 @@
 // With kSpareRows one more warpgroup takes the few rows beyond a multiple of 64.
 #pragma once
 
+#include "attention/bias_copies.cuh"
 #include "attention/bias_tiles.cuh"
 #include "attention/config_sm90_pipelined.cuh"
 #include "attention/copying.cuh"
@@ -256,7 +257,7 @@ __device__ __forceinline__ void copy_role(const AttentionParams& p, const Attent
   const int warp = threadIdx.x / kWarpSize % 4;
   if constexpr (T::kTensorCopies) {
     if constexpr (T::kBiasTiles) {
-      if (warp >= 2) copy_bias<T>(p, pipe);
+      if (warp >= 2) copy_bias<T>(p, *maps, pipe);
     }
     if (warp >= 2 || threadIdx.x % kWarpSize != 0) return;
     CopyWalk<T, TensorCopies<T>>{p, pipe, {p, *maps}, {}, {}}.run(warp == 1);
@@ -275,6 +276,7 @@ __device__ __forceinline__ void forward_pipelined(const AttentionParams& p,
       prefetch_map(maps->k);
       prefetch_map(maps->q);
       prefetch_map(maps->v);
+      if constexpr (T::kBiasBoxes) prefetch_map(maps->bias);
     }
   }
   if (threadIdx.x == 0) {

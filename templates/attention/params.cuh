@@ -36,10 +36,11 @@ struct AttentionParams {
   int whole_items, rest_items, rest_blocks;
 };
 
-// How the tensor memory accelerator sees q, k and v: CUtensorMap of the CUDA driver API, over
-// {d, row, head, batch}. Second argument of kernels with kProducer = 2.
+// How the tensor memory accelerator sees q, k and v, over {d, row, head, batch}, and a bias that
+// comes in boxes, over {key, row, head, batch}: CUtensorMap of the CUDA driver API. Second argument
+// of kernels with kProducer = 2.
 struct alignas(128) AttentionTensorMaps {
-  unsigned char q[128], k[128], v[128];
+  unsigned char q[128], k[128], v[128], bias[128];
 };
 
 }  // namespace vitune

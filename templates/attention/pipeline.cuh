@@ -87,7 +87,7 @@ struct Pipeline {
       mbarrier_init(queries_free(slot), 4);
     }
     for (int slot = 0; slot < T::kBiasSlots; ++slot) {
-      mbarrier_init(bias_full(slot), T::kBiasWholeRows ? 1 : T::kBiasThreads);
+      mbarrier_init(bias_full(slot), T::kThreadsCopyBias ? T::kBiasThreads : 1);
       mbarrier_init(bias_free(slot), 4);
     }
     for (int i = 0; i < T::kGroups; ++i) mbarrier_init(turn(i), 4);

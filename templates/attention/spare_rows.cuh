@@ -184,9 +184,9 @@ struct SpareRows {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int row = 8 * i + 2 * t + e;
-        const u64 start = bias.row(row0 + (T::kBiasWholeRows ? 0 : row));
+        const u64 start = bias.row(row0 + (T::kWholeRows ? 0 : row));
         const u32 from = pipe.bias(T::kGroups) + row * Tile::kPitch + u32(start & 15) +
-                         2 * (16 * warp + g) + (T::kBiasWholeRows ? 2 * key0 : 0);
+                         2 * (16 * warp + g) + (T::kWholeRows ? 2 * key0 : 0);
 #pragma unroll
         for (int j = 0; j < 2 * kBlocks; ++j) {
           float& x = s[j / 2][i][2 * (j % 2) + e];

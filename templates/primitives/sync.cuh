@@ -12,14 +12,15 @@ __device__ __forceinline__ void named_barrier() {
   asm volatile("bar.sync %0, %1;" ::"n"(kId), "n"(kThreads) : "memory");
 }
 
-// Barrier of group `group` of kGroups equal groups of kThreads threads each.
+// Barrier of group `group` of kGroups equal groups of kThreads threads each. It is a named one even
+// where the group is the CTA: warps without work may meet it at another place of the code.
 template <int kGroups, int kThreads>
 __device__ __forceinline__ void group_barrier(int group) {
   static_assert(kGroups >= 1 && kGroups <= 8, "a CTA is split into 1 to 8 groups");
-  if constexpr (kGroups == 1) {
-    __syncthreads();
-  } else if constexpr (kThreads == kWarpSize) {
+  if constexpr (kThreads == kWarpSize) {
     __syncwarp();
+  } else if constexpr (kGroups == 1) {
+    named_barrier<1, kThreads>();
   } else {
     if (group == 0) named_barrier<1, kThreads>();
     if (group == 1) named_barrier<2, kThreads>();

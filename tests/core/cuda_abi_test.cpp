@@ -188,6 +188,7 @@ TEST(CudaAbiTest, ConstantsAreThoseOfTheToolkit) {
       {kCuSharedMemoryCarveoutMaxShared, CU_SHAREDMEM_CARVEOUT_MAX_SHARED},
       {kCuTensorMapFloat16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
       {kCuTensorMapInterleaveNone, CU_TENSOR_MAP_INTERLEAVE_NONE},
+      {kCuTensorMapSwizzleNone, CU_TENSOR_MAP_SWIZZLE_NONE},
       {kCuTensorMapSwizzle32, CU_TENSOR_MAP_SWIZZLE_32B},
       {kCuTensorMapSwizzle64, CU_TENSOR_MAP_SWIZZLE_64B},
       {kCuTensorMapSwizzle128, CU_TENSOR_MAP_SWIZZLE_128B},

@@ -336,10 +336,10 @@ CuResult cuTensorMapEncodeTiled(CuTensorMap* map, int type, std::uint32_t rank, 
   if (type != kCuTensorMapFloat16 || rank != 4 || interleave != 0 || fill != 0) {
     return kInvalidValue;
   }
-  if (swizzle < 1 || swizzle > 3 || !aligned(reinterpret_cast<std::uintptr_t>(address))) {
+  if (swizzle < 0 || swizzle > 3 || !aligned(reinterpret_cast<std::uintptr_t>(address))) {
     return kInvalidValue;
   }
-  TensorMap made{static_cast<const char*>(address), {}, {}, {}, 16u << swizzle};
+  TensorMap made{static_cast<const char*>(address), {}, {}, {}, swizzle == 0 ? 0 : 16u << swizzle};
   for (unsigned i = 0; i < rank; ++i) {
     if (extents[i] == 0 || extents[i] > 1ull << 32 || box[i] == 0 || box[i] > 256 ||
         every[i] != 1) {
@@ -350,7 +350,7 @@ CuResult cuTensorMapEncodeTiled(CuTensorMap* map, int type, std::uint32_t rank, 
     made.box[i] = box[i];
     if (i > 0) made.strides[i - 1] = strides[i - 1];
   }
-  if (2 * box[0] > made.swizzle) return kInvalidValue;
+  if (box[0] % 8 != 0 || (made.swizzle != 0 && 2 * box[0] > made.swizzle)) return kInvalidValue;
   static_assert(sizeof(made) <= sizeof(*map));
   std::memcpy(map, &made, sizeof(made));
   return kCuSuccess;

@@ -23,7 +23,7 @@ struct TensorMap {
   unsigned long long extents[4];
   unsigned long long strides[3];  // in bytes, of the dimensions after the first
   unsigned box[4];
-  unsigned swizzle;  // in bytes
+  unsigned swizzle;  // in bytes, 0 for none
 };
 
 struct Machine {

@@ -219,6 +219,40 @@ TEST(AttentionFactsTest, SayHowRowsOfTheBiasLie) {
   }
 }
 
+TEST(AttentionShapeTest, SaysWhichTilesOfTheBiasComeInBoxes) {
+  struct Case {
+    const char* text;
+    const char* changes;
+    std::int64_t rows, keys;  // of a box, 0 for none
+  };
+  const char* aligned = "bf16 b=8 h=3 nq=197 nk=264 d=64 layout=bnhd bias=bf16:1x3x197x264";
+  const char* windows = "bf16 b=8 h=3 n=144 d=64 layout=bnhd bias=bf16:1x3x144x144";
+  const Case cases[] = {
+      {aligned, "", 64, 136},
+      {aligned, "kBlockN=136", 64, 136},
+      {aligned, "kBlockN=256", 0, 0},
+      {aligned, "kSpareRows=8", 8, 136},
+      {aligned, "kResident=1", 64, 136},
+      {aligned, "kResident=1 kSpareRows=8", 0, 0},
+      {aligned, "kProducer=1", 0, 0},
+      {windows, "kBlockN=80", 64, 88},
+      {windows, "kBlockN=144 kResident=1", 0, 0},
+      {windows, "kBlockN=144 kBiasInRegisters=1", 0, 0},
+      {"bf16 b=8 h=3 n=261 d=64 layout=bnhd bias=bf16:1x3x261x261", "", 0, 0},
+      {"bf16 b=8 h=3 nq=70 nk=264 d=64 layout=bnhd bias=bf16:8x1x1x264", "", 0, 0},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(std::string(c.text) + " | " + c.changes);
+    Config config = Config::parse("kProducer=2 kSwizzle=128 kWarps=8 kBlockN=128 kStages=2");
+    for (const auto& [name, value] : Config::parse(c.changes)) config.set(name, value);
+    const AttentionShape shape(problem(c.text), config);
+    EXPECT_EQ(shape.bias_boxes(), c.keys > 0);
+    if (c.keys == 0) continue;
+    EXPECT_EQ(shape.bias_box_rows(), c.rows);
+    EXPECT_EQ(shape.bias_box_keys(), c.keys);
+  }
+}
+
 TEST(AttentionLaunchTest, CoversEveryRowOfEveryHeadOnce) {
   const DeviceInfo device = h200();
   for (const NamedProblem& named : benchmark_problems()) {

@@ -84,6 +84,8 @@ class CApiLaunchTest : public RuntimeTest {
     EXPECT_THAT((std::array{mapped_address(launch.maps.q), mapped_address(launch.maps.k),
                             mapped_address(launch.maps.v)}),
                 ElementsAre(pointers.q, pointers.k, pointers.v));
+    if (!reads_bias_map(kernel.problem, kernel.config)) return;
+    EXPECT_EQ(mapped_address(launch.maps.bias), pointers.bias);
   }
 };
 
@@ -132,23 +134,31 @@ TEST_F(CApiLaunchTest, APersistentKernelsGridFollowsFromTheDriversOccupancy) {
 
 // Tensor maps are made once, with the problem's plan; a call only says where its tensors are.
 TEST_F(CApiLaunchTest, AKernelWithTensorMapsGetsThoseOfItsCallsTensors) {
-  const AttentionProblem problem = AttentionProblem::parse("bf16 b=64 h=12 n=197 d=64");
-  const Config mapped = mapped_config(problem);
-  ASSERT_TRUE(reads_tensor_maps(mapped));
-  const StoredKernel kernel = make_kernel(problem, mapped, 5);
-  promote(database(), kernel);
-  const Context context = make_context();
-  const Tensors first = tensors_of(problem);
-  Tensors second = first;
-  std::swap(second.q, second.k);
-  ASSERT_STATUS(VITUNE_OK, forward(context, describe(problem), first));
-  const auto encoded = calls_of("cuTensorMapEncodeTiled");
-  ASSERT_STATUS(VITUNE_OK, forward(context, describe(problem), second));
-  const auto launches = mock_->launches();
-  ASSERT_EQ(launches.size(), 2u);
-  expect_launch(launches[0], kernel, first, 1);
-  expect_launch(launches[1], kernel, second, 1);
-  EXPECT_EQ(calls_of("cuTensorMapEncodeTiled"), encoded);
+  for (const char* text :
+       {"bf16 b=64 h=12 n=197 d=64", "bf16 b=64 h=12 n=304 d=64 bias=bf16:1x12x304x304"}) {
+    SCOPED_TRACE(text);
+    mock_->clear_log();
+    const AttentionProblem problem = AttentionProblem::parse(text);
+    Config mapped = mapped_config(problem);
+    mapped.set("kResident", 0);
+    ASSERT_TRUE(reads_tensor_maps(mapped));
+    ASSERT_EQ(reads_bias_map(problem, mapped), problem.bias.has_value());
+    const StoredKernel kernel = make_kernel(problem, mapped, 5);
+    promote(database(), kernel);
+    const Context context = make_context();
+    const Tensors first = tensors_of(problem);
+    Tensors second = first;
+    std::swap(second.q, second.k);
+    if (problem.bias) second.bias = first.q;
+    ASSERT_STATUS(VITUNE_OK, forward(context, describe(problem), first));
+    const auto encoded = calls_of("cuTensorMapEncodeTiled");
+    ASSERT_STATUS(VITUNE_OK, forward(context, describe(problem), second));
+    const auto launches = mock_->launches();
+    ASSERT_EQ(launches.size(), 2u);
+    expect_launch(launches[0], kernel, first, 1);
+    expect_launch(launches[1], kernel, second, 1);
+    EXPECT_EQ(calls_of("cuTensorMapEncodeTiled"), encoded);
+  }
 }
 
 // The driver encodes only where a context is current; a thread of the caller's may have none.

@@ -174,6 +174,22 @@ inline constexpr FeatureCase kFeatures[] = {
      "kProducer=2 kSwizzle=128 kResident=0 kBlockN=96 kStages=2 kWarps=12"},
     {"MappedBiasMatrices", "bf16 b=35 h=4 nq=100 nk=264 d=88 layout=bnhd bias=bf16:1x4x100x264",
      "kProducer=2 kSwizzle=64 kResident=0 kBlockN=144 kStages=2 kWarps=8"},
+    // A bias by tensor maps: rows of eight at a time beside spare rows, of batches and heads alike,
+    // rows with gaps, heads that are resident.
+    {"MappedBiasBoxes",
+     "bf16 b=18 h=8 nq=133 nk=301 d=64 layout=bnhd "
+     "bias=bf16:2x8x133x301@323456,40432,304,1 lse",
+     "kProducer=2 kSpareRows=8 kSwizzle=128 kResident=0 kBlockN=112 kStages=2 kWarps=8"},
+    {"MappedBiasBoxesOfShortRows", "fp16 b=18 h=8 n=144 d=32 layout=packed bias=fp16:18x1x144x144",
+     "kProducer=2 kSwizzle=64 kResident=0 kBlockN=80 kStages=3 kWarps=8 kValuesFirst=1"},
+    {"MappedBiasBoxesCausal", "bf16 b=12 h=5 n=288 d=64 layout=bnhd causal bias=bf16:1x5x288x288",
+     "kProducer=2 kSwizzle=128 kResident=0 kBlockN=96 kStages=2 kWarps=12"},
+    {"MappedBiasBoxesResident",
+     "bf16 b=35 h=4 nq=140 nk=264 d=64 layout=bnhd bias=bf16:5x4x140x264",
+     "kProducer=2 kSwizzle=128 kResident=1 kBlockN=96 kStages=1 kWarps=8"},
+    {"MappedBiasResidentSpareRows",
+     "bf16 b=35 h=4 nq=133 nk=264 d=64 layout=bnhd bias=bf16:1x4x133x264",
+     "kProducer=2 kSpareRows=8 kSwizzle=128 kResident=1 kBlockN=96 kStages=1 kWarps=8"},
     // Three blocks of rows for two warpgroups, four steps: an H200 waited for ever once.
     {"MappedBiasResidentSteps",
      "fp16 b=35 h=4 nq=197 nk=261 d=64 layout=bnhd bias=fp16:5x4x197x261",
