@@ -140,7 +140,7 @@ TEST_F(CApiLaunchTest, AKernelWithTensorMapsGetsThoseOfItsCallsTensors) {
     mock_->clear_log();
     const AttentionProblem problem = AttentionProblem::parse(text);
     Config mapped = mapped_config(problem);
-    mapped.set("kResident", 0);
+    if (problem.bias) mapped.set("kResident", 0);
     ASSERT_TRUE(reads_tensor_maps(mapped));
     ASSERT_EQ(reads_bias_map(problem, mapped), problem.bias.has_value());
     const StoredKernel kernel = make_kernel(problem, mapped, 5);
