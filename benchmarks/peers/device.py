@@ -30,6 +30,8 @@ METHOD = {
     "return, `done` with the GPU's part; least of three",
     "error": "max and rms of the difference from fp64 on the same inputs, output blocks poisoned "
     "with NaN before",
+    "repeats": "calls of vitune with the same inputs; how many outputs differ from the first one's in "
+    "any bit",
     "memory": "peak bytes of a call over what was allocated before it, its output included",
 }
 

@@ -75,6 +75,7 @@ def new_row(name: str, group: str, problem: str, floor_us: float | None) -> dict
         "err": {},
         "config": {},
         "memory": {},
+        "repeats": {},
         "refused": {},
         "failed": {},
         "flags": [],

@@ -43,3 +43,10 @@ def error_flags(errors: dict[str, dict[str, float]]) -> list[str]:
                     f"{best}'s {others[best]:.2e}"
                 )
     return flags
+
+
+def repeat_flags(name: str, repeats: dict[str, int]) -> list[str]:
+    """A sentence where calls with the same inputs gave different outputs."""
+    if repeats["different"] == 0:
+        return []
+    return [f"{name}: {repeats['different']} of {repeats['calls']} calls gave other bits"]

@@ -17,13 +17,14 @@ import torch
 
 from . import device, document, judge
 from .operands import Operands, make_operands
-from .peer import COMPILED, NAMES, Absent, Call, Refused, sentence
+from .peer import COMPILED, NAMES, OURS, Absent, Call, Refused, sentence
 from .problems import Problem
 from .reference import errors_of, make_reference
 from .rounds import Limits, Outcome, run_rounds
 from .samples import Summary
 from .timing import DeviceTimer
 
+REPEATS = 100  # calls of vitune whose outputs must be the same bit for bit
 POISONED = 75  # exit status: CUDA no longer answers in this process
 
 
@@ -51,6 +52,13 @@ def _alive() -> None:
         torch.cuda.synchronize()
     except Exception as error:
         raise Poisoned(sentence(error)) from error
+
+
+def _others(call: Call, first: torch.Tensor) -> int:
+    """How many of REPEATS - 1 further calls give another output than `first`, in any bit."""
+    with call.within():
+        outputs = (call.run() for _ in range(REPEATS - 1))
+        return sum(not torch.equal(o.view(torch.int16), first.view(torch.int16)) for o in outputs)
 
 
 class Session:
@@ -244,6 +252,9 @@ class Session:
             calls.pop(name)
             return
         row["err"][name] = {"max": errors.max, "rms": errors.rms, "relative": errors.relative}
+        if name in OURS:
+            row["repeats"][name] = {"calls": REPEATS, "different": _others(call, out)}
+            row["flags"] += judge.repeat_flags(name, row["repeats"][name])
         if call.config:
             row["config"][name] = call.config
         if name == "vitune":

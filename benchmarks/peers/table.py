@@ -143,6 +143,22 @@ def _python_cost(found: dict[str, Any]) -> list[str]:
     return _markdown_table(["peer", "µs"], 1, rows) if rows else ["(not measured)"]
 
 
+def _repeats(found: dict[str, Any]) -> list[str]:
+    """Of each of vitune's kernels that was called again with the same inputs."""
+    lines = []
+    for peer in found["peers"]:
+        seen = [row["repeats"][peer] for row in found["rows"] if peer in row.get("repeats", {})]
+        if not seen:
+            continue
+        alike = sum(repeats["different"] == 0 for repeats in seen)
+        calls = min(repeats["calls"] for repeats in seen)
+        lines.append(
+            f"- {peer}: {calls} calls with the same inputs gave the same bits for {alike} of "
+            f"{len(seen)} problems"
+        )
+    return lines
+
+
 def _memory(found: dict[str, Any]) -> list[str]:
     peers = [peer for peer in found["peers"] if any(peer in row["memory"] for row in found["rows"])]
 
@@ -189,6 +205,7 @@ def markdown(found: dict[str, Any]) -> str:
         ("Cold, µs", _all_times(found, "cold")),
         ("Warm, µs", _all_times(found, "warm")),
         ("Largest / rms error against fp64", _errors(found)),
+        ("Repeated calls", _repeats(found)),
         ("Least host time of an eager Python call", _python_cost(found)),
         ("Peak memory of a call, MiB", _memory(found)),
         ("Method", [f"- {key}: {value}" for key, value in found["method"].items()]),

@@ -130,6 +130,32 @@ class SessionTest(unittest.TestCase):
         )
         self.assertFalse((self.folder / "now").exists())
 
+    def test_calls_that_do_not_repeat_bit_for_bit_are_counted_and_flagged(self):
+        class Wavering(Exact):
+            def prepare(self, problem, t):
+                call = super().prepare(problem, t)
+                first, outputs = call.run(), 0
+
+                def run():
+                    nonlocal outputs
+                    outputs += 1
+                    other = first.clone()
+                    other.view(-1)[0] *= 1.002 if outputs % 4 == 0 else 1.0
+                    return other
+
+                return Call(run, "", "exact")
+
+        found = self.run_session([Wavering("vitune"), Exact("vitune_default"), Exact("cudnn")])
+        row = found["rows"][0]
+        self.assertEqual(
+            row["repeats"],
+            {
+                "vitune": {"calls": 100, "different": 25},
+                "vitune_default": {"calls": 100, "different": 0},
+            },
+        )
+        self.assertIn("vitune: 25 of 100 calls gave other bits", row["flags"])
+
     def test_refused_absent_and_failing_peers_are_recorded_and_the_others_go_on(self):
         found = self.run_session(
             [

@@ -109,6 +109,15 @@ class TableTest(unittest.TestCase):
         ):
             self.assertIn(wanted, text)
 
+    def test_repeated_calls_are_counted_by_problem(self):
+        rows = [row(vitune=(2, 1)), row(vitune=(2, 1)), row(cudnn=(2, 1))]
+        rows[0]["repeats"]["vitune"] = {"calls": 100, "different": 0}
+        rows[1]["repeats"]["vitune"] = {"calls": 100, "different": 3}
+        self.assertIn(
+            "vitune: 100 calls with the same inputs gave the same bits for 1 of 2 problems",
+            table.markdown(result(*rows)),
+        )
+
     def test_only_the_marked_region_is_replaced(self):
         text = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
         self.assertEqual(
