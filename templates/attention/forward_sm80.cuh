@@ -118,8 +118,8 @@ __device__ __forceinline__ void stream_single(WarpAttention<T>& warp, const Atte
     copy_commit();
     auto between = [&] {
       copy_wait<0>();
-      // Values are there, keys have been read. Named, for warps without a step meet it elsewhere.
-      named_barrier<1, T::kThreads>();
+      // Values are there, keys have been read. Warps without a step come from another place.
+      group_barrier<1, T::kThreads>(0);
       if (round + 1 < tiles.rounds()) tiles.load_keys(round + 1, 0);
       copy_commit();
     };
