@@ -165,12 +165,13 @@ std::int64_t AttentionShape::bias_box_keys() const { return (ceil_div(bias_width
 
 std::int64_t AttentionShape::bias_bytes(std::int64_t rows, std::int64_t width) const {
   const std::int64_t count = facts.bias_one_row ? 1 : rows;
-  if (whole_rows()) {
-    const std::int64_t kept = bias_in_registers ? round_up(nk, 16) * 2 * count : 0;
-    return std::max(round_up(2 * nk * count + 14, 16), kept);
-  }
   const std::int64_t pieces = ceil_div(width, 8) + (facts.bias_aligned ? 0 : 1);
-  return count * (pieces | 1) * 16;
+  const std::int64_t pitch = facts.bias_one_row ? 0 : whole_rows() ? 2 * nk : (pieces | 1) * 16;
+  const std::int64_t copied = whole_rows() ? round_up(2 * nk * count + 14, 16) : count * pitch;
+  const std::int64_t kept = bias_in_registers ? round_up(nk, 16) * 2 * count : 0;
+  const std::int64_t read = (count - 1) * pitch + 14 +
+                            2 * round_up(whole_rows() ? nk : width, rows < kGroupRows ? 64 : 16);
+  return round_up(std::max({copied, kept, read}), 128);
 }
 
 std::int64_t AttentionShape::register_limit(std::int64_t registers_per_sm) const {

@@ -66,7 +66,7 @@ struct BoxCopies : BiasSlots<T> {
     constexpr int kBoxRows = T::kBiasBoxRows;
     const u32 full = this->pipe.bias_full(slot);
     this->await(slot);
-    mbarrier_expect(full, Tile::kBytes);
+    mbarrier_expect(full, Tile::kCopiedBytes);
 #pragma unroll
     for (int row = 0; row < Tile::kRows; row += kBoxRows) {
       copy_box(this->pipe.bias(slot) + row * Tile::kPitch, map, full, step * T::kBlockN, row0 + row,

@@ -18,7 +18,8 @@ __host__ __device__ constexpr int box_rows(int rows) {
 // Shared memory for rows of a 16-bit bias (bias_tiles.cuh). Whole rows lie one behind the other,
 // after what their first sixteen bytes have before them. Steps of kWidth keys lie in pieces of 16
 // bytes, one more where rows may begin inside of one; rows begin an odd number of pieces apart, so
-// that neighbours are in other banks.
+// that neighbours are in other banks. Threads read on to the next 16 keys, those of spare rows to
+// the next 64, and use none of that; it is within the tile.
 template <class C, bool kWhole, int kCount, int kKeyCount>
 struct BiasRowsTile {
   static constexpr bool kOneRow = C::kBiasOneRow;
@@ -28,7 +29,11 @@ struct BiasRowsTile {
   static constexpr int kCopiedBytes =
       kWhole ? ceil_div(2 * C::kKeys * kRows + 14, 16) * 16 : kRows * kPitch;
   static constexpr int kKeptBytes = C::kBiasInRegisters ? ceil_div(C::kKeys, 16) * 32 * kRows : 0;
-  static constexpr int kBytes = max_of(kCopiedBytes, kKeptBytes);
+  static constexpr int kAtOnce = kCount < kGroupRows ? 64 : 16;
+  static constexpr int kReadKeys = ceil_div(kWhole ? C::kKeys : kWidth, kAtOnce) * kAtOnce;
+  static constexpr int kReadBytes = (kRows - 1) * kPitch + 14 + 2 * kReadKeys;
+  static constexpr int kBytes =
+      ceil_div(max_of(kReadBytes, max_of(kCopiedBytes, kKeptBytes)), 128) * 128;
 };
 
 template <class C>

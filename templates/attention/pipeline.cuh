@@ -15,6 +15,21 @@
 
 namespace vitune {
 
+// Arrivals of a warp that is done with something: one for all its lanes. The macro is for
+// compute-sanitizer's racecheck, which does not know that __syncwarp() orders the other lanes
+// before the arrival of the first.
+#ifdef VITUNE_EACH_LANE_ARRIVES
+inline constexpr int kWarpArrivals = kWarpSize;
+#else
+inline constexpr int kWarpArrivals = 1;
+#endif
+
+// When all lanes of the warp have done what they had to.
+__device__ __forceinline__ void warp_arrive(u32 barrier) {
+  __syncwarp();
+  if (threadIdx.x % kWarpSize < kWarpArrivals) mbarrier_arrive(barrier);
+}
+
 // A role's place in a ring of kSlots slots.
 template <int kSlots>
 struct RingPlace {
@@ -76,22 +91,23 @@ struct Pipeline {
   // By one thread, before any other uses a barrier. `readers` warps read each tile of keys and
   // values.
   __device__ __forceinline__ void init(int readers) const {
+    constexpr int kGroupArrivals = 4 * kWarpArrivals;
     for (int slot = 0; slot < T::kRing; ++slot) {
       mbarrier_init(keys_full(slot), T::kCopyThreads);
-      mbarrier_init(keys_free(slot), readers);
+      mbarrier_init(keys_free(slot), readers * kWarpArrivals);
       mbarrier_init(values_full(slot), T::kCopyThreads);
-      mbarrier_init(values_free(slot), readers);
+      mbarrier_init(values_free(slot), readers * kWarpArrivals);
     }
     for (int slot = 0; slot < T::kQuerySlots; ++slot) {
       mbarrier_init(queries_full(slot), T::kCopyThreads);
-      mbarrier_init(queries_free(slot), 4);
+      mbarrier_init(queries_free(slot), kGroupArrivals);
     }
     for (int slot = 0; slot < T::kBiasSlots; ++slot) {
       mbarrier_init(bias_full(slot), T::kThreadsCopyBias ? T::kBiasThreads : 1);
-      mbarrier_init(bias_free(slot), 4);
+      mbarrier_init(bias_free(slot), kGroupArrivals);
     }
-    for (int i = 0; i < T::kGroups; ++i) mbarrier_init(turn(i), 4);
-    for (int warp = 0; warp < 4; ++warp) mbarrier_arrive(turn(0));  // whose turn it is at first
+    for (int i = 0; i < T::kGroups; ++i) mbarrier_init(turn(i), kGroupArrivals);
+    for (int i = 0; i < kGroupArrivals; ++i) mbarrier_arrive(turn(0));  // whose turn it is at first
     mbarrier_init_fence();
   }
 
@@ -100,12 +116,6 @@ struct Pipeline {
     return staging(T::kGroups) + 8 * index;
   }
 };
-
-// One arrival per warp, when all its lanes have done what they had to.
-__device__ __forceinline__ void warp_arrive(u32 barrier) {
-  __syncwarp();
-  if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(barrier);
-}
 
 // Warpgroups take turns: one issues the product of its queries and keys when the one before it has
 // its scores. While it computes weights the next one has the tensor cores, and so on round.
