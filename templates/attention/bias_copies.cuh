@@ -18,6 +18,7 @@
 #include "attention/pipelined_item.cuh"
 #include "primitives/copy.cuh"
 #include "primitives/tensor_copy.cuh"
+#include "primitives/wgmma.cuh"
 
 namespace vitune {
 
@@ -27,9 +28,16 @@ struct BiasSlots {
   const Pipeline<T>& pipe;
   u32 phases = 0;  // parity of each slot's phase
 
+  // Until the slot's tile has been read.
   __device__ __forceinline__ void await(int slot) {
     mbarrier_wait(pipe.bias_free(slot), (phases >> slot & 1) ^ 1);
     phases ^= 1u << slot;
+  }
+  // The same before bulk copies: they are of another proxy than the loads that read the tile, and
+  // without a fence between them an H200 wrote too early once in two hundred launches.
+  __device__ __forceinline__ void await_for_bulk(int slot) {
+    await(slot);
+    fence_proxy_async();
   }
 };
 
@@ -45,7 +53,7 @@ struct WholeRowCopies : BiasSlots<T> {
     const u64 start = bias.row(row0) & ~u64(15);
     const u64 end = bias.row(row0) + 2 * T::kKeys * (Tile::kOneRow ? 1 : count);
     const u32 bytes = u32(end - start + 15) & ~15u;
-    this->await(slot);
+    this->await_for_bulk(slot);
     mbarrier_expect(this->pipe.bias_full(slot), bytes);
     copy_bytes(this->pipe.bias(slot), start, bytes, this->pipe.bias_full(slot));
   }
@@ -65,7 +73,7 @@ struct BoxCopies : BiasSlots<T> {
   __device__ __forceinline__ void copy(int slot, const BiasRows& bias, int row0, int, int step) {
     constexpr int kBoxRows = T::kBiasBoxRows;
     const u32 full = this->pipe.bias_full(slot);
-    this->await(slot);
+    this->await_for_bulk(slot);
     mbarrier_expect(full, Tile::kCopiedBytes);
 #pragma unroll
     for (int row = 0; row < Tile::kRows; row += kBoxRows) {
