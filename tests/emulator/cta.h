@@ -64,6 +64,7 @@ struct Thread {
   std::vector<std::pair<std::ptrdiff_t, unsigned>> writes;  // since its last fence: offset, bytes
   std::vector<Delivery> deliveries;                         // not yet made, in order
   Expectation expected;
+  unsigned long long fenced_at = 0;  // the event of its last fence
   std::vector<std::shared_ptr<Written>>
       learnt;  // of others' writes by waiting, since its last fence
 };
@@ -113,6 +114,7 @@ class Cta {
   void deliver(const void* barrier);
   void wait_for_phase(const void* at, unsigned parity);
   void note(const void* at, unsigned bytes);
+  void note_read(const void* at, unsigned bytes);
   void fence();
   void pause();
   void release(std::vector<unsigned>& waiting);
@@ -136,6 +138,9 @@ class Cta {
   std::vector<Meeting> warps_, groups_;
   std::vector<unsigned> writers_;  // per byte of shared memory: 1 + whose write is unfenced, or 0
   std::size_t unfenced_ = 0;
+  // Per 16 bytes of shared memory the event of the last load; empty before the first bulk copy.
+  std::vector<unsigned long long> read_at_;
+  unsigned long long events_ = 0;
   struct Barrier {
     unsigned expected = 0;
     std::vector<unsigned> waiting;

@@ -52,7 +52,8 @@ struct Machine {
   void (*mbarrier_arrive_when_copied)(Machine&, const void* at) = nullptr;
   // Of this thread's bulk copies the next `bytes` bring an arrival at the barrier.
   void (*mbarrier_expect)(Machine&, const void* at, unsigned bytes) = nullptr;
-  // A bulk copy, zeros if `from` is null; products need no fence for what it writes.
+  // A bulk copy, zeros if `from` is null; products need no fence for what it writes. Where ordinary
+  // loads have read, the thread that copies has to have fenced since.
   void (*copy_bulk)(Machine&, const void* barrier, void* to, const void* from,
                     unsigned bytes) = nullptr;
   void (*mbarrier_wait)(Machine&, const void* at, unsigned parity) = nullptr;
@@ -60,6 +61,7 @@ struct Machine {
   void (*check_global)(Machine&, const void* at, unsigned bytes, unsigned alignment) = nullptr;
   // Shared memory written by this thread that products have not been told of (fence.proxy.async).
   void (*note_write)(Machine&, const void* at, unsigned bytes) = nullptr;
+  void (*note_read)(Machine&, const void* at, unsigned bytes) = nullptr;
   void (*fence_writes)(Machine&) = nullptr;
   bool (*is_unfenced)(Machine&, const void* at, unsigned bytes) = nullptr;
   [[noreturn]] void (*fail)(Machine&, const char* what) = nullptr;

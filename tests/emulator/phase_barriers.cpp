@@ -44,6 +44,7 @@ void Cta::expect(const void* at, unsigned bytes) {
   if (expected.bytes > 0) machine_.fail(machine_, "bulk copies that were announced did not come");
   phase_barrier(at);
   expected = {at, bytes, {}};
+  if (read_at_.empty()) read_at_.resize(writers_.size() / 16 + 1);
 }
 
 void Cta::copy_bulk(const void* at, const Copy& copy) {
@@ -51,6 +52,11 @@ void Cta::copy_bulk(const void* at, const Copy& copy) {
   Expectation& expected = thread.expected;
   if (expected.barrier != at || expected.bytes < copy.bytes) {
     machine_.fail(machine_, "a bulk copy that its barrier does not expect");
+  }
+  const auto first = static_cast<std::size_t>(shared_offset(copy.to));
+  for (std::size_t i = first / 16; i <= (first + copy.bytes - 1) / 16; ++i) {
+    if (read_at_[i] <= thread.fenced_at) continue;
+    machine_.fail(machine_, "a bulk copy to what loads have read, without fence.proxy.async");
   }
   machine_.eager ? perform(copy) : expected.copies.push_back(copy);
   expected.bytes -= copy.bytes;

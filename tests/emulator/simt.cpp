@@ -57,6 +57,7 @@ void Cta::bind(Machine& machine) {
     if (!self().inside_(at, bytes)) m.fail(m, "global access outside every allocation");
   };
   machine.note_write = [](Machine&, const void* at, unsigned bytes) { self().note(at, bytes); };
+  machine.note_read = [](Machine&, const void* at, unsigned bytes) { self().note_read(at, bytes); };
   machine.fence_writes = [](Machine&) { self().fence(); };
   machine.is_unfenced = [](Machine&, const void* at, unsigned bytes) {
     const auto first = self().writers_.begin() + self().shared_offset(at);
@@ -83,9 +84,17 @@ void Cta::note(const void* at, unsigned bytes) {
   }
 }
 
+void Cta::note_read(const void* at, unsigned bytes) {
+  if (read_at_.empty()) return;
+  const auto first = static_cast<std::size_t>(shared_offset(at));
+  ++events_;
+  for (std::size_t i = first / 16; i <= (first + bytes - 1) / 16; ++i) read_at_[i] = events_;
+}
+
 // What another thread has written over since is that thread's to fence.
 void Cta::fence() {
   Thread& thread = current();
+  thread.fenced_at = ++events_;
   for (const auto& [offset, bytes] : thread.writes) {
     for (unsigned& writer : std::span(writers_).subspan(static_cast<std::size_t>(offset), bytes)) {
       if (writer != 1 + thread.view.linear) continue;
@@ -215,6 +224,7 @@ unsigned long long Cta::run(Index3 index, unsigned turn) {
   module_.attach(&machine_);
   std::memset(module_.shared_memory, 0xff, grid_.shared_bytes);
   writers_.assign(grid_.shared_bytes, 0);
+  read_at_.clear();
   threads_ = std::vector<Thread>(count());
   warps_.resize((count() + kLanes - 1) / kLanes);
   groups_.resize((count() + kGroup - 1) / kGroup);

@@ -19,6 +19,13 @@ inline char* shared_at(u32 address, u32 bytes) {
   return shared_memory + (address - kSharedBase);
 }
 
+// The same place, to be read by this thread.
+inline const char* shared_source(u32 address, u32 bytes) {
+  const char* place = shared_at(address, bytes);
+  vitune_emulator::machine->note_read(*vitune_emulator::machine, place, bytes);
+  return place;
+}
+
 inline u32 shared_address(const void* pointer) {
   return static_cast<u32>(static_cast<const char*>(pointer) - shared_memory) + kSharedBase;
 }
@@ -37,7 +44,7 @@ inline void emulate_ldmatrix(u32* registers, u32 address) {
     for (int i = 0; i < kMatrices; ++i) {
       u16 matrix[8][8];
       for (int r = 0; r < 8; ++r)
-        std::memcpy(matrix[r], shared_at(lanes[8 * i + r]->address, 16), 16);
+        std::memcpy(matrix[r], shared_source(lanes[8 * i + r]->address, 16), 16);
       for (int l = 0; l < 32; ++l) {
         const int row = l / 4, column = 2 * (l % 4);
         const u16 low = kTrans ? matrix[column][row] : matrix[row][column];
@@ -89,17 +96,17 @@ inline void store_shared_u16(u32 address, u16 value) {
 }
 inline u32 load_shared(u32 address) {
   u32 value;
-  std::memcpy(&value, shared_at(address, 4), 4);
+  std::memcpy(&value, shared_source(address, 4), 4);
   return value;
 }
 inline u16 load_shared_u16(u32 address) {
   u16 value;
-  std::memcpy(&value, shared_at(address, 2), 2);
+  std::memcpy(&value, shared_source(address, 2), 2);
   return value;
 }
 inline uint4 load_shared_16(u32 address) {
   uint4 value;
-  std::memcpy(&value, shared_at(address, 16), 16);
+  std::memcpy(&value, shared_source(address, 16), 16);
   return value;
 }
 
