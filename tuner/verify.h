@@ -62,8 +62,8 @@ class Verifier {
   // with normal inputs. A CudaError means that the kernel faulted or could not be launched.
   Verdict verify(const CudaKernel& kernel, const Config& config);
 
-  // A single launch on the full problem with extreme inputs: for tools that make each one slow.
-  Verdict verify_once(const CudaKernel& kernel, const Config& config);
+  // A single launch on the full problem: for tools that make each one slow.
+  Verdict verify_once(const CudaKernel& kernel, const Config& config, Draw draw = Draw::kExtreme);
 
   // The full problem's tensors, holding normal inputs: what timing runs on.
   Workload& timing_workload();
@@ -82,6 +82,8 @@ class Verifier {
 
   Case& case_of(const AttentionProblem& problem);
   Case::Answer& answer_of(Case& subject, Draw draw);
+  Verdict verify_once(const CudaKernel& kernel, const Config& config,
+                      const AttentionProblem& problem, Draw draw);
   Verdict verify_case(const CudaKernel& kernel, const Config& config,
                       const AttentionProblem& problem, bool full);
   Verdict verify_draw(const PreparedLaunch& launch, Case& subject, Draw draw);

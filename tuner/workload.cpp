@@ -125,7 +125,7 @@ WorkloadPlan plan_workload(const AttentionProblem& p) {
 
 DrawSpec draw_spec(const AttentionProblem& p, Draw draw) {
   DrawSpec spec;
-  spec.seed = draw == Draw::kNormal ? 0x76697431u : 0x76697432u;
+  spec.seed = 0x76697431u + static_cast<unsigned>(draw);
   if (draw == Draw::kNormal) return spec;
   // Logits are scale * sum of d products; with unit k, the spread of one row's logits is that of
   // scale * |q|, and their mean is scale * d * q_mean * k_mean = -40.
@@ -133,6 +133,11 @@ DrawSpec draw_spec(const AttentionProblem& p, Draw draw) {
   const double unit = 1.0 / (p.scale * root);
   // 16-bit inputs must not overflow where the scale is tiny: the logits are then smaller.
   const double bounded = std::min(unit, 1000.0);
+  if (draw == Draw::kOutlier) {
+    spec.q_deviation = bounded;
+    spec.outlier_deviation = 200;
+    return spec;
+  }
   spec.k_mean = 8.0 / root;
   spec.q_mean = -5.0 * bounded;
   spec.q_deviation = std::sqrt(64.0 - 25.0) * bounded;
@@ -199,6 +204,13 @@ void Workload::fill_tensor(Operand operand, const DrawSpec& spec) {
   if (of_queries) params.mean = static_cast<float>(spec.q_mean);
   if (operand == Operand::kK) params.mean = static_cast<float>(spec.k_mean);
   params.type = support_type(problem_.dtype);
+  tools_.support.fill(tools_.stream, params);
+  // Keys that are all the same one have no outlier.
+  if (operand != Operand::kK || spec.outlier_deviation == 0 || strides.row == 0) return;
+  const std::int64_t middle = problem_.nk / 2 * strides.row;
+  params.target.data = device_pointer(address(operand) + static_cast<CuPointer>(2 * middle));
+  params.target.extents[2] = 1;
+  params.deviation = static_cast<float>(spec.outlier_deviation);
   tools_.support.fill(tools_.stream, params);
 }
 

@@ -50,6 +50,7 @@ struct DrawSpec {
   std::uint64_t seed = 0;
   double q_mean = 0, q_deviation = 1;
   double k_mean = 0;
+  double outlier_deviation = 0;  // of the key in the middle; 0: it is like the others
   double bias_deviation = 1;
   double bias_infinite_share = 0;
   double mask_share = 0.75;
@@ -58,12 +59,16 @@ struct DrawSpec {
 enum class Draw {
   kNormal,   // standard normal q, k, v: what an untrained network has
   kExtreme,  // logits of standard deviation 8 around -40, a bias with -inf in it
+  kOutlier,  // standard normal logits but for one key's, of standard deviation 200
 };
+// For any problem and size.
 inline constexpr std::array<Draw, 2> kDraws = {Draw::kExtreme, Draw::kNormal};
 
 // kExtreme forces the softmax to rescale, and puts all logits far below 0, the score of a
 // zero-filled key past the end: a kernel that forgets to mask its tail then gives that key all the
-// weight, while among logits around 0 the mistake may hide in the rounding.
+// weight, while among logits around 0 the mistake may hide in the rounding. kOutlier has weights
+// that fp32 does not hold relative to another key's: kernels that go by the first keys of a row
+// (kHoldsReference in templates/attention) must notice.
 DrawSpec draw_spec(const AttentionProblem& problem, Draw draw);
 
 // What a worker has at hand for all of its work.

@@ -10,6 +10,14 @@
 
 namespace vitune {
 
+// Of weights relative to a row's first step, per thread. Tests set it low, so that rows are
+// computed again that need not be.
+#ifdef VITUNE_LARGEST_SUM
+inline constexpr float kLargestSum = VITUNE_LARGEST_SUM;
+#else
+inline constexpr float kLargestSum = 0x1p120f;
+#endif
+
 template <class T>
 struct AttentionRows {
   using Bias = BiasPair<T::kBias>;
@@ -75,8 +83,7 @@ struct AttentionRows {
     if constexpr (kTail || kDiagonal)
       mask_scores<T, kWidth, kTail, kDiagonal>(s, key0, limit, place);
     float rescale[T::kRowTiles][2];
-    softmax.template update<kWidth / 8, kFirst>(s, rescale);
-    if constexpr (!kFirst) rescale_output(rescale);
+    if (softmax.template update<kWidth / 8, kFirst>(s, rescale)) rescale_output(rescale);
   }
 
   __device__ __forceinline__ void rescale_output(const float (&factor)[T::kRowTiles][2]) {
@@ -88,6 +95,26 @@ struct AttentionRows {
         for (int i = 0; i < 4; ++i) o[r][j][i] *= factor[r][i / 2];
       }
     }
+  }
+
+  // After the last step: whether a weight outgrew fp32, or a product with one, so that this warp's
+  // rows have to be computed again (exact_rows.cuh). Then an output is not finite, or a sum so
+  // large that its reciprocal would not be right.
+  __device__ __forceinline__ bool outgrown() const {
+    if constexpr (!T::kHoldsReference) return false;
+    float zeros[4] = {};
+    bool large = false;
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+#pragma unroll
+      for (int i = 0; i < 4 * T::kHeadTiles; ++i) {
+        zeros[i % 4] = __fmaf_rn(o[r][i / 4][i % 4], 0.f, zeros[i % 4]);
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) large |= !(softmax.sum[r][half] < kLargestSum);
+    }
+    large |= zeros[0] + zeros[1] + (zeros[2] + zeros[3]) != 0.f;
+    return __any_sync(0xffffffffu, large);
   }
 
  private:

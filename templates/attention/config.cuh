@@ -60,6 +60,12 @@ struct KeyTiles {
   static constexpr int kTailWidth = kConstant ? ceil_div(kTailKeys, 8) * 8 : C::kBlockN;
 };
 
+// Whether weights are relative to the maximum of a row's first step (softmax.cuh): they need the
+// exponents of fp32 when they are rounded. The check at the end is not worth it for two steps.
+template <class C>
+inline constexpr bool holds_reference = C::kElement == 1 && C::kBias == 0 && !C::kMask &&
+                                        KeyTiles<C>::kCount != 1 && KeyTiles<C>::kCount != 2;
+
 // Everything about a kernel that follows from its Config, with the rules it must obey.
 template <class C>
 struct Traits : C {
@@ -78,6 +84,8 @@ struct Traits : C {
   static constexpr bool kMayBeEmpty = C::kBias != 0 || C::kMask || C::kKeySplit > 1;
   // With a bias or mask each thread owns four neighbouring keys of every sixteen (see scores.cuh).
   static constexpr bool kPermuted = C::kBias != 0 || C::kMask;
+  // Warps that share keys would need the same reference.
+  static constexpr bool kHoldsReference = holds_reference<C> && C::kKeySplit == 1;
   static constexpr bool kBiasTiles = false;
 
   // Shared memory of one group of warps: query (and output) rows, then K, then V.

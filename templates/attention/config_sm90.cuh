@@ -22,6 +22,7 @@ struct GroupFacts : C {
   static constexpr int kHeadSteps = ceil_div(C::kHeadDim, 16);  // k16 steps of Q K^T
   static constexpr bool kMayBeEmpty = C::kBias != 0 || C::kMask;
   static constexpr bool kPermuted = C::kBias != 0 || C::kMask;
+  static constexpr bool kHoldsReference = holds_reference<C>;
   static constexpr bool kBiasTiles = false;  // see bias_tiles.cuh
   static constexpr int kGroups = C::kWarps / 4;
 

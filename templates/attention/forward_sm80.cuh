@@ -9,6 +9,7 @@
 
 #include "attention/config.cuh"
 #include "attention/epilogue.cuh"
+#include "attention/exact_rows.cuh"
 #include "attention/key_split.cuh"
 #include "attention/params.cuh"
 #include "attention/tile_scheduler.cuh"
@@ -168,8 +169,9 @@ __device__ __forceinline__ void fill_stages(const StreamedTiles<T>& tiles) {
   }
 }
 
+// Whether this warp's rows have to be computed again.
 template <class T>
-__device__ __forceinline__ void streaming_item(const AttentionParams& p, u32 shared, int item) {
+__device__ __forceinline__ bool streaming_item(const AttentionParams& p, u32 shared, int item) {
   const StreamingItem<T> at(p, item);
   const HeadPlace head(p, at.head_index);
   const int warp_index = threadIdx.x / kWarpSize;
@@ -194,9 +196,19 @@ __device__ __forceinline__ void streaming_item(const AttentionParams& p, u32 sha
     stream_staged(warp, p, tiles, split.share, active);
   }
   split.combine(warp, keys, active);
-  if (active && split.share == 0) {
-    Epilogue<T>::store(p, warp.place, query_rows, warp.o, warp.softmax);
-  }
+  if (!active || split.share != 0) return false;
+  const bool again = warp.outgrown();
+  Epilogue<T>::store(p, warp.place, query_rows, warp.o, warp.softmax);
+  return again;
+}
+
+template <class T>
+__device__ __forceinline__ void streaming_again(const AttentionParams& p, u32 shared) {
+  const int warp_index = threadIdx.x / kWarpSize;
+  compute_items_again<T>(p, shared + warp_index * T::kQueryBytes, [&](int item, auto&& work) {
+    const StreamingItem<T> at(p, item);
+    work(row_place(at.row0 + warp_index * T::kWarpRows, HeadPlace(p, at.head_index)));
+  });
 }
 
 // ------------------------------------------------------------------------------------ resident
@@ -232,15 +244,16 @@ __device__ __forceinline__ void resident_steps(WarpAttention<T>& warp, u32 keys,
   }
 }
 
+// Whether some of this warp's rows have to be computed again.
 template <class T>
-__device__ __forceinline__ void resident_item(const AttentionParams& p, u32 shared, int item,
+__device__ __forceinline__ bool resident_item(const AttentionParams& p, u32 shared, int item,
                                               WarpAttention<T>& warp) {
   constexpr int kRows = (T::Keys::kCount - 1) * T::kBlockN + T::Keys::kTailWidth;
   const int group = threadIdx.x / T::kGroupThreads;
   const int thread = threadIdx.x % T::kGroupThreads;
   const int warp_index = thread / kWarpSize;
   const ResidentItem<T> at(item, group);
-  if (at.head_index >= p.batch * p.heads) return;  // a whole group: its barriers are its own
+  if (at.head_index >= p.batch * p.heads) return false;  // a whole group, with its own barriers
   const HeadPlace head(p, at.head_index);
   const u32 base = shared + group * T::kGroupBytes;
   const u32 query_rows = base + warp_index * T::kQueryBuffers * T::kQueryBytes;
@@ -266,6 +279,7 @@ __device__ __forceinline__ void resident_item(const AttentionParams& p, u32 shar
     values_ready = true;
   };
 
+  bool again = false;
   int buffer = 0;
 #pragma unroll 1
   for (; row0 < p.queries; row0 += stride) {
@@ -279,6 +293,7 @@ __device__ __forceinline__ void resident_item(const AttentionParams& p, u32 shar
       copy_commit();
     }
     resident_steps(warp, keys, values, wait_values);
+    again |= warp.outgrown();
     Epilogue<T>::store(p, warp.place, rows, warp.o, warp.softmax);
     if (T::kStages == 1 && next < p.queries) {
       load_queries<T>(p, head, next, rows);
@@ -288,6 +303,25 @@ __device__ __forceinline__ void resident_item(const AttentionParams& p, u32 shar
     __syncwarp();
   }
   wait_values();  // a warp without rows still takes part in the barrier
+  return again;
+}
+
+template <class T>
+__device__ __forceinline__ void resident_again(const AttentionParams& p, u32 shared) {
+  const int group = threadIdx.x / T::kGroupThreads;
+  const int warp_index = threadIdx.x % T::kGroupThreads / kWarpSize;
+  const u32 staging =
+      shared + group * T::kGroupBytes + warp_index * T::kQueryBuffers * T::kQueryBytes;
+  compute_items_again<T>(p, staging, [&](int item, auto&& work) {
+    const ResidentItem<T> at(item, group);
+    if (at.head_index >= p.batch * p.heads) return;
+    const HeadPlace head(p, at.head_index);
+    const int first = at.split * T::kBlockM + warp_index * T::kWarpRows;
+#pragma unroll 1
+    for (int row0 = first; row0 < p.queries; row0 += T::kRowSplit * T::kBlockM) {
+      work(row_place(row0, head));
+    }
+  });
 }
 
 template <class Config>
@@ -295,11 +329,14 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   using T = Traits<Config>;
   extern __shared__ __align__(128) char shared_memory[];
   const u32 shared = shared_address(shared_memory);
+  bool again = false;
   if constexpr (T::kResident) {
     WarpAttention<T> warp(threadIdx.x % kWarpSize);
-    for_each_item<T>(p, [&](int item) { resident_item<T>(p, shared, item, warp); });
+    for_each_item<T>(p, [&](int item) { again |= resident_item<T>(p, shared, item, warp); });
+    if (T::kHoldsReference && again) resident_again<T>(p, shared);
   } else {
-    for_each_item<T>(p, [&](int item) { streaming_item<T>(p, shared, item); });
+    for_each_item<T>(p, [&](int item) { again |= streaming_item<T>(p, shared, item); });
+    if (T::kHoldsReference && again) streaming_again<T>(p, shared);
   }
 }
 

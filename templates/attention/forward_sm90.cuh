@@ -8,6 +8,7 @@
 
 #include "attention/config_sm90.cuh"
 #include "attention/epilogue.cuh"
+#include "attention/exact_rows.cuh"
 #include "attention/group_attention.cuh"
 #include "attention/params.cuh"
 #include "attention/tile_scheduler.cuh"
@@ -40,14 +41,16 @@ __device__ __forceinline__ void load_group_queries(const AttentionParams& p, con
 }
 
 // Stores the rows of this thread's warp through the group's query tile, which all four warps have
-// finished reading.
+// finished reading. Whether they have to be computed again.
 template <class T>
-__device__ __forceinline__ void store_group_rows(const AttentionParams& p, u32 tile,
+__device__ __forceinline__ bool store_group_rows(const AttentionParams& p, u32 tile,
                                                  GroupAttention<T>& group) {
+  const bool again = group.outgrown();
   warpgroup_barrier<T>();
   const int warp = threadIdx.x / kWarpSize % 4;
   Epilogue<T>::store(p, group.place, tile + warp * T::kWarpRows * T::Rows::kPitch, group.o,
                      group.softmax);
+  return again;
 }
 
 // ----------------------------------------------------------------------------------- streaming
@@ -109,8 +112,9 @@ __device__ __forceinline__ void clear_stages(u32 keys) {
   }
 }
 
+// Whether rows of this warp have to be computed again.
 template <class T>
-__device__ __forceinline__ void streaming_group_item(const AttentionParams& p, u32 shared,
+__device__ __forceinline__ bool streaming_group_item(const AttentionParams& p, u32 shared,
                                                      int item) {
   const StreamingItem<T> at(p, item);
   const HeadPlace head(p, at.head_index);
@@ -142,7 +146,17 @@ __device__ __forceinline__ void streaming_group_item(const AttentionParams& p, u
     copy_commit();
     if (active) stream.attend(group, step, row0);
   }
-  if (active) store_group_rows(p, queries, group);
+  return active && store_group_rows(p, queries, group);
+}
+
+template <class T>
+__device__ __forceinline__ void streaming_groups_again(const AttentionParams& p, u32 shared) {
+  const int warpgroup = threadIdx.x / kGroupThreads, warp = threadIdx.x / kWarpSize % 4;
+  const u32 staging = shared + warpgroup * T::kQueryBytes + warp * T::kWarpRows * T::Rows::kPitch;
+  compute_items_again<T>(p, staging, [&](int item, auto&& work) {
+    const StreamingItem<T> at(p, item);
+    work(group_place(at.row0 + warpgroup * kGroupRows, HeadPlace(p, at.head_index)));
+  });
 }
 
 // ------------------------------------------------------------------------------------ resident
@@ -198,14 +212,15 @@ __device__ __forceinline__ void load_resident(const AttentionParams& p, const He
   copy_commit();
 }
 
+// Whether rows of this warp have to be computed again.
 template <class T>
-__device__ __forceinline__ void resident_group_item(const AttentionParams& p, u32 shared, int item,
+__device__ __forceinline__ bool resident_group_item(const AttentionParams& p, u32 shared, int item,
                                                     GroupAttention<T>& group) {
   const int head_slot = threadIdx.x / T::kHeadThreads;
   const int thread = threadIdx.x % T::kHeadThreads;
   const int warpgroup = thread / kGroupThreads;
   const ResidentItem<T> at(item, head_slot);
-  if (at.head_index >= p.batch * p.heads) return;  // all warps of a head: its barriers are its own
+  if (at.head_index >= p.batch * p.heads) return false;  // all warps of a head, with its barriers
   const HeadPlace head(p, at.head_index);
   const u32 base = shared + head_slot * T::kHeadBytes;
   const u32 queries = base + warpgroup * T::kQueryBuffers * T::kQueryBytes;
@@ -231,6 +246,7 @@ __device__ __forceinline__ void resident_group_item(const AttentionParams& p, u3
   };
   ValuesArrive<decltype(wait_values)> first_step(wait_values);
 
+  bool again = false;
   int buffer = 0;
 #pragma unroll 1
   for (; row0 < p.queries; row0 += stride) {
@@ -244,7 +260,7 @@ __device__ __forceinline__ void resident_group_item(const AttentionParams& p, u3
     }
     group.begin(p, group_place(row0, head));
     resident_group_steps(group, rows, keys, values, row0 + kGroupRows - 1, first_step);
-    store_group_rows(p, rows, group);
+    again |= store_group_rows(p, rows, group);
     if (T::kStages == 1 && next < p.queries) {
       warpgroup_barrier<T>();  // the other warps' staged rows have left
       load_group_queries<T>(p, head, next, rows);
@@ -255,6 +271,27 @@ __device__ __forceinline__ void resident_group_item(const AttentionParams& p, u3
     warpgroup_barrier<T>();
   }
   wait_values();  // a warpgroup without rows still takes part in the barrier
+  return again;
+}
+
+template <class T>
+__device__ __forceinline__ void resident_groups_again(const AttentionParams& p, u32 shared) {
+  const int head_slot = threadIdx.x / T::kHeadThreads;
+  const int warpgroup = threadIdx.x % T::kHeadThreads / kGroupThreads;
+  const int warp = threadIdx.x / kWarpSize % 4;
+  const u32 staging = shared + head_slot * T::kHeadBytes +
+                      warpgroup * T::kQueryBuffers * T::kQueryBytes +
+                      warp * T::kWarpRows * T::Rows::kPitch;
+  compute_items_again<T>(p, staging, [&](int item, auto&& work) {
+    const ResidentItem<T> at(item, head_slot);
+    if (at.head_index >= p.batch * p.heads) return;
+    const HeadPlace head(p, at.head_index);
+    const int first = at.split * T::kBlockM + warpgroup * kGroupRows;
+#pragma unroll 1
+    for (int row0 = first; row0 < p.queries; row0 += T::kRowSplit * T::kBlockM) {
+      work(group_place(row0, head));
+    }
+  });
 }
 
 template <class Config>
@@ -262,11 +299,14 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   using T = GroupTraits<Config>;
   extern __shared__ __align__(1024) char shared_memory[];
   const u32 shared = shared_address(shared_memory);
+  bool again = false;
   if constexpr (T::kResident) {
     GroupAttention<T> group;
-    for_each_item<T>(p, [&](int item) { resident_group_item<T>(p, shared, item, group); });
+    for_each_item<T>(p, [&](int item) { again |= resident_group_item<T>(p, shared, item, group); });
+    if (T::kHoldsReference && again) resident_groups_again<T>(p, shared);
   } else {
-    for_each_item<T>(p, [&](int item) { streaming_group_item<T>(p, shared, item); });
+    for_each_item<T>(p, [&](int item) { again |= streaming_group_item<T>(p, shared, item); });
+    if (T::kHoldsReference && again) streaming_groups_again<T>(p, shared);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "attention/config_sm90_pipelined.cuh"
 #include "attention/copying.cuh"
 #include "attention/epilogue.cuh"
+#include "attention/exact_rows.cuh"
 #include "attention/group_attention.cuh"
 #include "attention/params.cuh"
 #include "attention/pipeline.cuh"
@@ -135,12 +136,19 @@ struct StepWalk {
   }
 };
 
+// Where this warp's outputs wait to be stored.
 template <class T>
-__device__ __forceinline__ void attend_rows(const AttentionParams& p, const Pipeline<T>& pipe,
+__device__ __forceinline__ u32 staging_rows(const Pipeline<T>& pipe) {
+  const int warp = threadIdx.x / kWarpSize;
+  return pipe.staging(warp / 4) + warp % 4 * T::kWarpRows * T::Rows::kPitch;
+}
+
+// Whether the rows have to be computed again.
+template <class T>
+__device__ __forceinline__ bool attend_rows(const AttentionParams& p, const Pipeline<T>& pipe,
                                             const HeadPlace& head, int row0, int steps,
                                             const RingPlace<T::kQuerySlots>& query_at,
                                             StepTiles<T>& tiles) {
-  const int warp = threadIdx.x / kWarpSize;
   GroupAttention<T> group;
   group.begin(p, group_rows(row0, head));
   if constexpr (T::kBiasTiles && !T::kKeepsBias) tiles.bias.begin(p, group.place);
@@ -152,9 +160,9 @@ __device__ __forceinline__ void attend_rows(const AttentionParams& p, const Pipe
   if (T::kResident) warp_arrive(pipe.values_free(tiles.at.slot));
   // The last steps of causal rows may have been left out.
   if constexpr (T::kBiasPerItem && T::kCausal) tiles.bias.give_back();
-  Epilogue<T>::store(p, group.place,
-                     pipe.staging(warp / 4) + warp % 4 * T::kWarpRows * T::Rows::kPitch, group.o,
-                     group.softmax);
+  const bool again = group.outgrown();
+  Epilogue<T>::store(p, group.place, staging_rows(pipe), group.o, group.softmax);
+  return again;
 }
 
 // Before the first item, with kBiasInRegisters: a warpgroup has the same rows of every head.
@@ -180,6 +188,7 @@ __device__ __forceinline__ void compute_streaming(const AttentionParams& p,
   Turns<T> turns(pipe, warpgroup, T::kGroups);
   GroupBias<T> bias(pipe, warpgroup);
   const int rows = p.queries - spare_rows<T>(p.queries);
+  bool again = false;
   if constexpr (T::kKeepsBias) {
     if (warpgroup * kGroupRows < rows) keep_bias(p, bias, warpgroup);
   }
@@ -189,7 +198,8 @@ __device__ __forceinline__ void compute_streaming(const AttentionParams& p,
     const int row0 = item.row0 + warpgroup * kGroupRows;
     StepTiles<T> tiles{pipe, at, turns, bias, 0, 0};
     if (row0 < (T::kEvenItems ? item.end : rows)) {
-      attend_rows(p, pipe, HeadPlace(p, item.head_index), row0, item.steps, query_at, tiles);
+      const HeadPlace head(p, item.head_index);
+      again |= attend_rows(p, pipe, head, row0, item.steps, query_at, tiles);
     } else {
       mbarrier_wait(pipe.queries_full(query_at.slot), query_at.parity);
       tiles.queries_free = pipe.queries_free(query_at.slot);
@@ -198,6 +208,14 @@ __device__ __forceinline__ void compute_streaming(const AttentionParams& p,
       for (int step = 0; step < item.steps; ++step) tiles.skip();
     }
     query_at.parity ^= 1;
+  }
+  if (!T::kHoldsReference || !again) return;
+#pragma unroll 1
+  for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
+    const PipelinedItem<T> item(p, index);
+    const int row0 = item.row0 + warpgroup * kGroupRows;
+    if (row0 >= (T::kEvenItems ? item.end : rows)) continue;
+    compute_again<T>(p, group_rows(row0, HeadPlace(p, item.head_index)), staging_rows(pipe));
   }
 }
 
@@ -214,6 +232,7 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
   Turns<T> turns(pipe, warpgroup, groups);
   GroupBias<T> bias(pipe, warpgroup);
   if constexpr (T::kKeepsBias) keep_bias(p, bias, warpgroup);
+  bool again = false;
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round) {
     const int block = round * groups + warpgroup;
@@ -233,8 +252,17 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
     query_at.slot = block % T::kQuerySlots;
     query_at.parity = block / T::kQuerySlots & 1;
     StepTiles<T> tiles{pipe, at, turns, bias, 0, 0};
-    attend_rows(p, pipe, HeadPlace(p, blockIdx.x + number * gridDim.x),
-                (block - number * blocks) * kGroupRows, kSteps, query_at, tiles);
+    const HeadPlace head(p, blockIdx.x + number * gridDim.x);
+    const int row0 = (block - number * blocks) * kGroupRows;
+    again |= attend_rows(p, pipe, head, row0, kSteps, query_at, tiles);
+  }
+  if (!T::kHoldsReference || !again) return;
+#pragma unroll 1
+  for (int block = warpgroup; block < heads * blocks; block += groups) {
+    const int number = u32(block) / u32(blocks);
+    const HeadPlace head(p, blockIdx.x + number * gridDim.x);
+    compute_again<T>(p, group_rows((block - number * blocks) * kGroupRows, head),
+                     staging_rows(pipe));
   }
 }
 

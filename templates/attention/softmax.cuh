@@ -4,6 +4,11 @@
 // weight of a key is 2^(sc * (s - m)), one FMA and one ex2. m is the running maximum of the row in
 // score units, l the sum of the fp32 weights of this thread's keys: it is reduced over the four
 // threads of a row only at the end (Milakov and Gimelshein 2018, FlashAttention-2).
+//
+// With kHoldsReference m is the maximum of the row's first step and stays: the weights of later
+// steps need no maximum, and nothing is rescaled. Weights may be above 1 then, which costs no
+// accuracy in formats with the exponents of fp32; where they outgrow those, the rows are computed
+// again (exact_rows.cuh).
 #pragma once
 
 #include "attention/config.cuh"
@@ -29,11 +34,13 @@ struct OnlineSoftmax {
   float unit;                        // u above
   float scale;                       // sc above
   bool extreme;  // some row's maximum is so low that scale * maximum would overflow
+  bool held;     // kHoldsReference: there is a reference
 
   __device__ __forceinline__ void init(float score_unit) {
     unit = score_unit;
     scale = score_unit * kLog2E;
     extreme = false;
+    held = false;
 #pragma unroll
     for (int r = 0; r < T::kRowTiles; ++r) {
 #pragma unroll
@@ -44,11 +51,15 @@ struct OnlineSoftmax {
     }
   }
 
-  // Takes in the scores of one step, the first kTiles tiles of s; `rescale` becomes the factor for
-  // what was summed up so far (kFirst: nothing was, and it is left alone).
+  // Takes in the scores of one step, the first kTiles tiles of s. Whether what was summed up so far
+  // has to be multiplied: by `rescale` (kFirst: nothing was, and it is left alone).
   template <int kTiles, bool kFirst, int kMaxTiles>
-  __device__ __forceinline__ void update(const float (&s)[T::kRowTiles][kMaxTiles][4],
+  __device__ __forceinline__ bool update(const float (&s)[T::kRowTiles][kMaxTiles][4],
                                          float (&rescale)[T::kRowTiles][2]) {
+    if constexpr (T::kHoldsReference) {
+      if (!kFirst && held) return false;
+      held = true;
+    }
 #pragma unroll
     for (int r = 0; r < T::kRowTiles; ++r) {
 #pragma unroll
@@ -69,6 +80,7 @@ struct OnlineSoftmax {
       }
     }
     if constexpr (T::kBias != 0) note_extremes();
+    return !kFirst;
   }
 
   // The weight of score s in row half `half` of row tile r.

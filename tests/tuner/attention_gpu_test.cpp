@@ -74,8 +74,9 @@ class AttentionGpuTest : public testing::Test {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  // Empty if the kernel is right, in a single launch if `once`, else what is wrong with it.
-  std::string verdict(const Candidate& candidate, bool once = false) {
+  // Empty if the kernel is right, in a single launch if there is a draw `once`, else what is wrong
+  // with it.
+  std::string verdict(const Candidate& candidate, std::optional<Draw> once = {}) {
     // A variant that ptxas would make slow is refused by the compiler and never launched.
     const bool warpgroups = candidate.config.at("kSwizzle") != 0;
     const bool refused = candidate.compiled.log.find("ptxas serializes") != std::string::npos;
@@ -88,7 +89,7 @@ class AttentionGpuTest : public testing::Test {
     if (pruned && pruned->find("spills") != std::string::npos && warpgroups) return {};
     const CudaKernel kernel(*driver_, candidate.compiled.cubin, "vitune_attention_forward");
     Verifier verifier({*context_, *stream_, *support_, device_}, candidate.problem);
-    const Verdict verdict = once ? verifier.verify_once(kernel, candidate.config)
+    const Verdict verdict = once ? verifier.verify_once(kernel, candidate.config, *once)
                                  : verifier.verify(kernel, candidate.config);
     return verdict.status == TrialStatus::kOk ? "" : verdict.reason;
   }
@@ -162,10 +163,30 @@ TEST_P(AttentionFeatureGpuTest, MatchesTheReference) {
 TEST_P(AttentionFeatureGpuTest, OneLaunchMatchesTheReference) {
   if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
   const Candidate candidate = compiled("#define VITUNE_EACH_LANE_ARRIVES\n");
-  EXPECT_EQ(verdict(candidate, true), "") << candidate.config.text();
+  EXPECT_EQ(verdict(candidate, Draw::kExtreme), "") << candidate.config.text();
 }
 
 INSTANTIATE_TEST_SUITE_P(AllFeatures, AttentionFeatureGpuTest, testing::ValuesIn(kFeatures),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// Kernels that hold on to the maximum of a row's first keys compute rows again that outgrow it
+// (templates/attention/exact_rows.cuh).
+class AttentionHeldReferenceGpuTest : public AttentionFeatureGpuTest {};
+
+TEST_P(AttentionHeldReferenceGpuTest, RowsThatAnOutlierOutgrowsMatchTheReference) {
+  if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
+  const Candidate candidate = compiled();
+  EXPECT_EQ(verdict(candidate, Draw::kOutlier), "") << candidate.config.text();
+}
+
+TEST_P(AttentionHeldReferenceGpuTest, AllRowsComputedAgainMatchTheReference) {
+  if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
+  const Candidate candidate = compiled("#define VITUNE_LARGEST_SUM 0.f\n");
+  EXPECT_EQ(verdict(candidate, Draw::kExtreme), "") << candidate.config.text();
+}
+
+INSTANTIATE_TEST_SUITE_P(HeldReference, AttentionHeldReferenceGpuTest,
+                         testing::ValuesIn(kHoldingFeatures),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // A random config of the space, one in three times the default.
