@@ -92,6 +92,7 @@ void resolve_module_functions(void* library, DriverApi& api) {
   resolve(library, "cuFuncSetAttribute", api.func_set_attribute);
   resolve(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", api.occupancy_max_active_blocks);
   resolve(library, "cuLaunchKernel", api.launch_kernel);
+  find(library, "cuLaunchKernelEx", api.launch_kernel_ex);
   resolve(library, "cuTensorMapEncodeTiled", api.tensor_map_encode_tiled);
   resolve(library, "cuTensorMapReplaceAddress", api.tensor_map_replace_address);
 }
@@ -148,6 +149,9 @@ std::shared_ptr<const CudaDriver> CudaDriver::open() {
   if (result != kCuSuccess) {
     no_device("cuInit failed with " + describe(*driver->api_, result),
               "check nvidia-smi and CUDA_VISIBLE_DEVICES");
+  }
+  if (driver->version() < kCuVersionOfProgrammaticCapture) {
+    driver->api_->launch_kernel_ex = nullptr;
   }
   return driver;
 }

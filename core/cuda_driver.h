@@ -48,6 +48,10 @@ struct LaunchShape {
   std::uint32_t grid[3] = {1, 1, 1};
   std::uint32_t block[3] = {1, 1, 1};
   std::uint32_t shared_bytes = 0;
+  // The kernel itself waits for the grids before it (griddepcontrol.wait), so that it may be
+  // brought onto the device while the last of them end: programmatic dependent launch, for compute
+  // capability 9.0 and later. Only hints that; a driver that cannot launches in the ordinary way.
+  bool waits_for_earlier = false;
 };
 
 // The function table of libcuda.so.1; see core/cuda_driver_api.h.

@@ -70,6 +70,24 @@ inline constexpr int kCuTensorMapSwizzleNone = 0, kCuTensorMapSwizzle32 = 1,
 inline constexpr int kCuTensorMapL2Promotion128 = 2;
 inline constexpr int kCuTensorMapFillZeros = 0;
 
+// As CUlaunchAttribute and CUlaunchConfig, with the one attribute that is used
+// (CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).
+inline constexpr int kCuLaunchProgrammaticSerialization = 6;
+struct CuLaunchAttribute {
+  int id;
+  alignas(8) int allowed;
+  char unused[60];
+};
+struct CuLaunchConfig {
+  unsigned grid[3], block[3];
+  unsigned shared_bytes;
+  CuStreamTag* stream;
+  CuLaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+// Streams of such launches can be captured from this version on.
+inline constexpr int kCuVersionOfProgrammaticCapture = 12030;
+
 struct DriverApi {
   CuResult (*init)(unsigned flags);
   CuResult (*driver_get_version)(int* version);
@@ -128,6 +146,9 @@ struct DriverApi {
                             unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                             unsigned shared_bytes, CuStreamTag* stream, void** parameters,
                             void** extra);
+  // Null in a driver that is too old for it, or to capture what it launches.
+  CuResult (*launch_kernel_ex)(const CuLaunchConfig* config, CuFunctionTag* function,
+                               void** parameters, void** extra);
 
   CuResult (*tensor_map_encode_tiled)(CuTensorMap* map, int type, std::uint32_t rank, void* address,
                                       const std::uint64_t* extents,

@@ -69,6 +69,16 @@ CuResult CudaKernel::try_launch(const LaunchShape& shape, const void* params, Cu
   // The driver reads as many parameters as the kernel has during the call but declares them
   // writable.
   void* parameters[] = {const_cast<void*>(params), const_cast<void*>(second)};
+  if (shape.waits_for_earlier && driver_->api().launch_kernel_ex != nullptr) {
+    CuLaunchAttribute attribute{kCuLaunchProgrammaticSerialization, 1, {}};
+    const CuLaunchConfig config{{shape.grid[0], shape.grid[1], shape.grid[2]},
+                                {shape.block[0], shape.block[1], shape.block[2]},
+                                shape.shared_bytes,
+                                stream,
+                                &attribute,
+                                1};
+    return driver_->api().launch_kernel_ex(&config, function_, parameters, nullptr);
+  }
   return driver_->api().launch_kernel(function_, shape.grid[0], shape.grid[1], shape.grid[2],
                                       shape.block[0], shape.block[1], shape.block[2],
                                       shape.shared_bytes, stream, parameters, nullptr);

@@ -72,6 +72,7 @@ LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config
   const std::int64_t items =
       shape.even_items ? EvenItems::best(shape, heads, room).items : shape.items(heads);
   LaunchShape launch;
+  launch.waits_for_earlier = device.cc_major >= 9;  // wait_for_earlier_grids() in templates
   launch.grid[0] = static_cast<std::uint32_t>(shape.persistent ? std::min(items, room) : items);
   if (shape.bias_in_registers) {
     // A whole number of rounds over the heads, so that a CTA meets the same heads again.

@@ -329,6 +329,7 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   using T = Traits<Config>;
   extern __shared__ __align__(128) char shared_memory[];
   const u32 shared = shared_address(shared_memory);
+  wait_for_earlier_grids();
   bool again = false;
   if constexpr (T::kResident) {
     WarpAttention<T> warp(threadIdx.x % kWarpSize);

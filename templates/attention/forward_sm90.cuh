@@ -299,6 +299,7 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   using T = GroupTraits<Config>;
   extern __shared__ __align__(1024) char shared_memory[];
   const u32 shared = shared_address(shared_memory);
+  wait_for_earlier_grids();
   bool again = false;
   if constexpr (T::kResident) {
     GroupAttention<T> group;

@@ -312,6 +312,7 @@ __device__ __forceinline__ void forward_pipelined(const AttentionParams& p,
     pipe.init(readers + (spare_rows<T>(p.queries) > 0 ? 4 : 0));
   }
   if constexpr (!T::kTensorCopies) clear_tiles<T>(pipe);
+  wait_for_earlier_grids();
   __syncthreads();
   if (threadIdx.x >= (T::kGroups + 1) * kGroupThreads) {
     if constexpr (T::kSpareRows > 0) {

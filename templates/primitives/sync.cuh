@@ -1,9 +1,18 @@
-// templates/primitives/sync.cuh -- Barriers over a part of a CTA.
+// templates/primitives/sync.cuh -- Barriers over a part of a CTA, and between grids.
 #pragma once
 
 #include "primitives/types.cuh"
 
 namespace vitune {
+
+// Before a thread's first access to global memory: until the grids that were launched before this
+// one have ended and what they wrote is seen. Where the launch did not ask for an early start
+// (LaunchShape::waits_for_earlier), that is so already. PTX ISA, griddepcontrol.
+__device__ __forceinline__ void wait_for_earlier_grids() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 // All kThreads threads that name barrier kId. The number is an immediate: one taken at run time
 // reserves all 16 barriers of the CTA and so limits how many CTAs share an SM.

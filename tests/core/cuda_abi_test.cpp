@@ -74,6 +74,10 @@ template <>
 struct Ours<CUgraphExec_st> {
   using type = CuGraphExecTag;
 };
+template <>
+struct Ours<CUlaunchConfig_st> {
+  using type = CuLaunchConfig;
+};
 template <typename T>
 struct Ours<T*> {
   using type = OursT<T>*;
@@ -140,6 +144,7 @@ EXPECT_SAME_SIGNATURE(func_get_attribute, cuFuncGetAttribute);
 EXPECT_SAME_SIGNATURE(func_set_attribute, cuFuncSetAttribute);
 EXPECT_SAME_SIGNATURE(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor);
 EXPECT_SAME_SIGNATURE(launch_kernel, cuLaunchKernel);
+EXPECT_SAME_SIGNATURE(launch_kernel_ex, cuLaunchKernelEx);
 EXPECT_SAME_SIGNATURE(tensor_map_encode_tiled, cuTensorMapEncodeTiled);
 EXPECT_SAME_SIGNATURE(tensor_map_replace_address, cuTensorMapReplaceAddress);
 EXPECT_SAME_SIGNATURE(graph_instantiate, cuGraphInstantiateWithFlags);
@@ -147,12 +152,20 @@ EXPECT_SAME_SIGNATURE(graph_launch, cuGraphLaunch);
 EXPECT_SAME_SIGNATURE(graph_destroy, cuGraphDestroy);
 EXPECT_SAME_SIGNATURE(graph_exec_destroy, cuGraphExecDestroy);
 // No member is missing above.
-static_assert(sizeof(DriverApi) == 51 * sizeof(void*));
+static_assert(sizeof(DriverApi) == 52 * sizeof(void*));
 
 static_assert(sizeof(CuResult) == sizeof(CUresult) && sizeof(CuDevice) == sizeof(CUdevice));
 static_assert(sizeof(CuPointer) == sizeof(CUdeviceptr) && sizeof(CuUuid) == sizeof(CUuuid));
 static_assert(sizeof(CuTensorMap) == sizeof(CUtensorMap) &&
               alignof(CuTensorMap) == alignof(CUtensorMap));
+static_assert(sizeof(CuLaunchAttribute) == sizeof(CUlaunchAttribute) &&
+              offsetof(CuLaunchAttribute, allowed) == offsetof(CUlaunchAttribute, value));
+static_assert(sizeof(CuLaunchConfig) == sizeof(CUlaunchConfig) &&
+              offsetof(CuLaunchConfig, block) == offsetof(CUlaunchConfig, blockDimX) &&
+              offsetof(CuLaunchConfig, shared_bytes) == offsetof(CUlaunchConfig, sharedMemBytes) &&
+              offsetof(CuLaunchConfig, stream) == offsetof(CUlaunchConfig, hStream) &&
+              offsetof(CuLaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs) &&
+              offsetof(CuLaunchConfig, attribute_count) == offsetof(CUlaunchConfig, numAttrs));
 
 #endif
 
@@ -185,6 +198,7 @@ TEST(CudaAbiTest, ConstantsAreThoseOfTheToolkit) {
       {kCuStreamCaptureStatusNone, CU_STREAM_CAPTURE_STATUS_NONE},
       {kCuPointerMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE},
       {kCuPointerDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL},
+      {kCuLaunchProgrammaticSerialization, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION},
       {kCuSharedMemoryCarveoutMaxShared, CU_SHAREDMEM_CARVEOUT_MAX_SHARED},
       {kCuTensorMapFloat16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
       {kCuTensorMapInterleaveNone, CU_TENSOR_MAP_INTERLEAVE_NONE},

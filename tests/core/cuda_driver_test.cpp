@@ -208,6 +208,14 @@ TEST_F(FakeCudaTest, ALaunchPassesItsShapeAndArguments) {
   EXPECT_THAT(fake_->launch, testing::ElementsAre(2, 3, 4, 5, 6, 7, 8));
   EXPECT_EQ(fake_->arguments[0], 42);
 
+  EXPECT_FALSE(fake_->programmatic);
+  LaunchShape early = shape;
+  early.shared_bytes = 9;
+  early.waits_for_earlier = true;
+  single.launch(early, &value, stream);
+  EXPECT_THAT(fake_->launch, testing::ElementsAre(2, 3, 4, 5, 6, 7, 9));
+  EXPECT_TRUE(fake_->programmatic);
+
   const CudaKernel pair(*driver, cubin, "pair");
   const int other = 43;
   const std::array<const void*, 2> arguments{&other, &value};

@@ -177,10 +177,21 @@ CuResult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CuFunctionTag*
 CuResult cuLaunchKernel(CuFunctionTag*, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                         unsigned by, unsigned bz, unsigned shared, CuStreamTag*, void** parameters,
                         void**) {
+  state.programmatic = false;
   const unsigned shape[7] = {gx, gy, gz, bx, by, bz, shared};
   std::memcpy(state.launch, shape, sizeof(shape));
   record_launch(state.entry, parameters);
   return step();
+}
+CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function, void** parameters,
+                          void** extra) {
+  const auto& [gx, gy, gz] = config->grid;
+  const auto& [bx, by, bz] = config->block;
+  const CuResult result = cuLaunchKernel(function, gx, gy, gz, bx, by, bz, config->shared_bytes,
+                                         config->stream, parameters, extra);
+  state.programmatic = config->attribute_count == 1 && config->attributes->allowed == 1 &&
+                       config->attributes->id == kCuLaunchProgrammaticSerialization;
+  return result;
 }
 
 CuResult cuTensorMapEncodeTiled(CuTensorMap*, int, std::uint32_t, void*, const std::uint64_t*,

@@ -11,9 +11,10 @@ struct FakeCudaState {
   bool capturing = false;
   int capture_mode = -1;
   unsigned stream_flags = 0;
-  char entry[64] = "";      // of the last function taken from a module
-  unsigned launch[7] = {};  // grid, block, shared memory of the last launch
-  int arguments[2] = {};    // of the last launch
+  char entry[64] = "";        // of the last function taken from a module
+  unsigned launch[7] = {};    // grid, block, shared memory of the last launch
+  int arguments[2] = {};      // of the last launch
+  bool programmatic = false;  // whether it might start early
   int shared_limit = 0, carveout = 0;
 };
 

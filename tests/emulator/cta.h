@@ -58,7 +58,7 @@ struct Thread {
   ThreadView view;
   ctx::fiber fiber;  // of the thread while it does not run
   ctx::fiber scheduler;
-  bool ended = false;
+  bool ended = false, waited_for_earlier = false;
   std::vector<std::vector<Copy>> groups;  // committed and not yet waited for
   std::vector<Copy> open;
   std::vector<std::pair<std::ptrdiff_t, unsigned>> writes;  // since its last fence: offset, bytes
@@ -116,6 +116,7 @@ class Cta {
   void note(const void* at, unsigned bytes);
   void note_read(const void* at, unsigned bytes);
   void fence();
+  void require_waited_for_earlier();
   void pause();
   void release(std::vector<unsigned>& waiting);
   void bind(Machine& machine);

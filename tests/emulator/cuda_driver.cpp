@@ -27,6 +27,28 @@ LoadedKernel* kernel_of(CuFunctionTag* function) {
 LoadedModule* module_of(CuModuleTag* module) { return reinterpret_cast<LoadedModule*>(module); }
 Stream* stream_of(CuStreamTag* stream) { return reinterpret_cast<Stream*>(stream); }
 
+CuResult launch_grid(CuFunctionTag* function, const Grid& grid, CuStreamTag* stream,
+                     void** parameters) {
+  return guarded([&] {
+    LoadedKernel* kernel = kernel_of(function);
+    const auto& [gx, gy, gz] = grid.grid;
+    const unsigned long long threads = 1ull * grid.block.x * grid.block.y * grid.block.z;
+    if (gx == 0 || gy == 0 || gz == 0 || threads == 0 || threads > 1024) return kInvalidValue;
+    if (gy > 65535 || gz > 65535 || grid.shared_bytes > kernel->shared_limit) return kInvalidValue;
+    Launch launch{kernel, grid, {}};
+    for (unsigned i = 0; i < kernel->code->parameter_count; ++i) {
+      const char* bytes = static_cast<const char*>(parameters[i]);
+      launch.parameters.emplace_back(bytes, bytes + kernel->code->parameter_bytes[i]);
+    }
+    if (stream != nullptr && stream_of(stream)->capture) {
+      stream_of(stream)->capture->launches.push_back(std::move(launch));
+      return kCuSuccess;
+    }
+    execute(launch);
+    return kCuSuccess;
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -309,23 +331,19 @@ CuResult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CuFunctionTag*
 CuResult cuLaunchKernel(CuFunctionTag* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                         unsigned by, unsigned bz, unsigned shared, CuStreamTag* stream,
                         void** parameters, void**) {
-  return guarded([&] {
-    LoadedKernel* kernel = kernel_of(function);
-    const unsigned long long threads = 1ull * bx * by * bz;
-    if (gx == 0 || gy == 0 || gz == 0 || threads == 0 || threads > 1024) return kInvalidValue;
-    if (gy > 65535 || gz > 65535 || shared > kernel->shared_limit) return kInvalidValue;
-    Launch launch{kernel, {{gx, gy, gz}, {bx, by, bz}, shared}, {}};
-    for (unsigned i = 0; i < kernel->code->parameter_count; ++i) {
-      const char* bytes = static_cast<const char*>(parameters[i]);
-      launch.parameters.emplace_back(bytes, bytes + kernel->code->parameter_bytes[i]);
-    }
-    if (stream != nullptr && stream_of(stream)->capture) {
-      stream_of(stream)->capture->launches.push_back(std::move(launch));
-      return kCuSuccess;
-    }
-    execute(launch);
-    return kCuSuccess;
-  });
+  return launch_grid(function, {{gx, gy, gz}, {bx, by, bz}, shared}, stream, parameters);
+}
+CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function, void** parameters,
+                          void**) {
+  const auto& [gx, gy, gz] = config->grid;
+  const auto& [bx, by, bz] = config->block;
+  Grid grid{{gx, gy, gz}, {bx, by, bz}, config->shared_bytes};
+  for (unsigned i = 0; i < config->attribute_count; ++i) {
+    const CuLaunchAttribute& attribute = config->attributes[i];
+    if (attribute.id != kCuLaunchProgrammaticSerialization) return kInvalidValue;
+    grid.waits_for_earlier = attribute.allowed != 0;
+  }
+  return launch_grid(function, grid, config->stream, parameters);
 }
 
 CuResult cuTensorMapEncodeTiled(CuTensorMap* map, int type, std::uint32_t rank, void* address,

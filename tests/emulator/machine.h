@@ -38,6 +38,8 @@ struct Machine {
                      void* argument) = nullptr;
   // `threads` threads of the CTA meet at barrier `id`.
   void (*barrier)(Machine&, unsigned id, unsigned threads) = nullptr;
+  // This thread waits for the grids before; in a launch that leaves it to the kernel all have to.
+  void (*wait_for_earlier)(Machine&) = nullptr;
   // Copies `bytes` from global to shared memory, zeros if `from` is null, when the group is waited
   // for at the latest; half of all CTAs copy at once, so that both orders are seen.
   void (*copy_async)(Machine&, void* to, const void* from, unsigned bytes) = nullptr;

@@ -14,6 +14,7 @@ void Cta::bind(Machine& machine) {
   machine.collective = [](Machine&, unsigned threads, void (*work)(Machine&, void**),
                           void* argument) { self().meet(threads, work, argument); };
   machine.barrier = [](Machine&, unsigned id, unsigned threads) { self().wait_at(id, threads); };
+  machine.wait_for_earlier = [](Machine&) { self().current().waited_for_earlier = true; };
   machine.copy_async = [](Machine& m, void* to, const void* from, unsigned bytes) {
     const Copy copy{to, from, bytes};
     m.note_write(m, to, bytes);
@@ -46,12 +47,14 @@ void Cta::bind(Machine& machine) {
   };
   machine.copy_bulk = [](Machine&, const void* barrier, void* to, const void* from,
                          unsigned bytes) {
+    self().require_waited_for_earlier();
     self().copy_bulk(barrier, {to, from, bytes});
   };
   machine.mbarrier_wait = [](Machine&, const void* at, unsigned parity) {
     self().wait_for_phase(at, parity);
   };
   machine.check_global = [](Machine& m, const void* at, unsigned bytes, unsigned alignment) {
+    self().require_waited_for_earlier();
     if (reinterpret_cast<std::uintptr_t>(at) % alignment != 0)
       m.fail(m, "misaligned global access");
     if (!self().inside_(at, bytes)) m.fail(m, "global access outside every allocation");
@@ -166,11 +169,17 @@ void Cta::wait_at(unsigned id, unsigned threads) {
   release(barrier.waiting);
 }
 
+void Cta::require_waited_for_earlier() {
+  if (!grid_.waits_for_earlier || current().waited_for_earlier) return;
+  machine_.fail(machine_, "global access without a wait for the grids before");
+}
+
 void Cta::start(Thread& thread) {
   thread.fiber = ctx::fiber(std::allocator_arg, stacks_, [this, &thread](ctx::fiber&& scheduler) {
     thread.scheduler = std::move(scheduler);
     try {
       kernel_.call(parameters_);
+      require_waited_for_earlier();
     } catch (const Fault&) {
       fault_ = std::current_exception();
     }

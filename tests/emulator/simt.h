@@ -25,6 +25,9 @@ class Fault : public std::runtime_error {
 struct Grid {
   Index3 grid, block;
   unsigned shared_bytes = 0;
+  // The launch leaves it to the kernel to wait for the grids before it: every thread has to, before
+  // its first access to global memory.
+  bool waits_for_earlier = false;
 };
 
 // Whether [at, at + bytes) lies in one allocation of the device.

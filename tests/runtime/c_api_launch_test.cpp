@@ -76,6 +76,7 @@ class CApiLaunchTest : public RuntimeTest {
     EXPECT_THAT(launch.shape.grid, testing::ElementsAreArray(shape.grid));
     EXPECT_THAT(launch.shape.block, testing::ElementsAreArray(shape.block));
     EXPECT_EQ(launch.shape.shared_bytes, shape.shared_bytes);
+    EXPECT_EQ(launch.shape.waits_for_earlier, shape.waits_for_earlier);
     AttentionPointers pointers{address(t.q),   address(t.k),    address(t.v),   address(t.out),
                                address(t.lse), address(t.bias), address(t.mask)};
     expect_same(launch.params, attention_params(kernel.problem, kernel.config, pointers, shape));

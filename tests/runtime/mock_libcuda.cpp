@@ -289,6 +289,16 @@ CuResult cuLaunchKernel(CuFunctionTag* function, unsigned gx, unsigned gy, unsig
   VITUNE_MOCK_STEP(mock().begin_in_context("cuLaunchKernel"));
   return mock().launch(function, {{gx, gy, gz}, {bx, by, bz}, shared}, stream, parameters);
 }
+CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function, void** parameters,
+                          void**) {
+  VITUNE_MOCK_STEP(mock().begin_in_context("cuLaunchKernel"));
+  LaunchShape shape;
+  std::copy_n(config->grid, 3, shape.grid);
+  std::copy_n(config->block, 3, shape.block);
+  shape.shared_bytes = config->shared_bytes;
+  shape.waits_for_earlier = config->attribute_count == 1;
+  return mock().launch(function, shape, config->stream, parameters);
+}
 
 // A map that holds its tensor's address alone.
 CuResult cuTensorMapEncodeTiled(CuTensorMap* map, int, std::uint32_t, void* address,

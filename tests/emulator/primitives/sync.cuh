@@ -5,6 +5,10 @@
 
 namespace vitune {
 
+inline void wait_for_earlier_grids() {
+  vitune_emulator::machine->wait_for_earlier(*vitune_emulator::machine);
+}
+
 template <int kId, int kThreads>
 inline void named_barrier() {
   static_assert(kId >= 0 && kId < 16 && kThreads % kWarpSize == 0, "as bar.sync asks for");
