@@ -31,13 +31,16 @@ std::vector<std::int64_t> key_steps(std::int64_t nk) {
 }
 
 // Panel widths in bytes for rows of this head size: the widest that fits without padding, and wider
-// ones that pad by a quarter at most. Wide panels have fewer bank conflicts to avoid when copied.
+// ones that pad by a quarter at most, or by more where heads begin at odd multiples of 16 bytes:
+// those are slow to read, the slower the narrower. Wide panels have fewer bank conflicts to avoid
+// when copied.
 std::vector<std::int64_t> panel_widths(std::int64_t head_dim) {
   const std::int64_t row = round_up(2 * head_dim, 32);
   std::vector<std::int64_t> widths = {0};
   for (const std::int64_t width : {32, 64, 128}) {
     const std::int64_t padded = round_up(row, width);
-    if (4 * padded > 5 * row) continue;
+    const std::int64_t unaligned = head_dim % 16 == 8 ? 2 * row - 64 : 0;
+    if (padded > std::max(row + row / 4, unaligned)) continue;
     if (padded == row) widths = {0};
     widths.push_back(width);
   }
