@@ -100,9 +100,8 @@ struct ExactRows {
     u32 weights[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float x = softmax.template weigh<false>(s[0][i / 2][i % 2 * 2], 0, i % 2);
-      const float y = softmax.template weigh<false>(s[0][i / 2][i % 2 * 2 + 1], 0, i % 2);
-      weights[i] = E::pack(x, y);
+      const float* two = &s[0][i / 2][i % 2 * 2];
+      weights[i] = softmax.template weigh<false, E>(two[0], two[1], 0, i % 2);
     }
 #pragma unroll
     for (int n = 0; n < T::kHeadTiles; ++n) {

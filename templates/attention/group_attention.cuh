@@ -133,9 +133,10 @@ struct GroupAttention : AttentionRows<T> {
       for (int half = 0; half < 2; ++half) {
         const float x = softmax.template weight<kExtreme>(s[0][j][2 * half], 0, half);
         const float y = softmax.template weight<kExtreme>(s[0][j][2 * half + 1], 0, half);
-        sums[half][0] += x;
-        sums[half][1] += y;
-        weights[j / 2][2 * (j % 2) + half] = E::pack(x, y);
+        const u32 pair = E::pack(x, y);
+        sums[half][0] += T::kHoldsReference ? E::low(pair) : x;
+        sums[half][1] += T::kHoldsReference ? E::high(pair) : y;
+        weights[j / 2][2 * (j % 2) + half] = pair;
       }
     }
 #pragma unroll

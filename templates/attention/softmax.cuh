@@ -6,9 +6,10 @@
 // threads of a row only at the end (Milakov and Gimelshein 2018, FlashAttention-2).
 //
 // With kHoldsReference m is the maximum of the row's first step and stays: the weights of later
-// steps need no maximum, and nothing is rescaled. Weights may be above 1 then, which costs no
-// accuracy in formats with the exponents of fp32; where they outgrow those, the rows are computed
-// again (exact_rows.cuh).
+// steps need no maximum, and nothing is rescaled. Weights may be above 1 then, in a format with the
+// exponents of fp32; where they outgrow those, the rows are computed again (exact_rows.cuh). The
+// weight of the largest score is not 1, so l sums up the weights as they are rounded: a row that is
+// all but one key has that key's value.
 #pragma once
 
 #include "attention/config.cuh"
@@ -89,12 +90,14 @@ struct OnlineSoftmax {
     return exp2_approx(kExtreme ? (s - reference[r][half]) * scale
                                 : __fmaf_rn(s, scale, -reference[r][half] * scale));
   }
-  // The same, added to the row's sum.
-  template <bool kExtreme>
-  __device__ __forceinline__ float weigh(float s, int r, int half) {
-    const float p = weight<kExtreme>(s, r, half);
-    sum[r][half] += p;
-    return p;
+  // Those of two scores, rounded to E's 16 bits and added to the row's sum.
+  template <bool kExtreme, class E>
+  __device__ __forceinline__ u32 weigh(float s, float t, int r, int half) {
+    const float x = weight<kExtreme>(s, r, half), y = weight<kExtreme>(t, r, half);
+    const u32 pair = E::pack(x, y);
+    sum[r][half] += T::kHoldsReference ? E::low(pair) : x;
+    sum[r][half] += T::kHoldsReference ? E::high(pair) : y;
+    return pair;
   }
 
   // Takes in what another warp made of other keys of the same rows: its maximum and its sum of the

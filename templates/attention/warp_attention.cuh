@@ -172,10 +172,8 @@ struct WarpAttention : AttentionRows<T> {
   template <bool kExtreme>
   __device__ __forceinline__ void weigh_tile(u32& upper, u32& lower, const Scores& s, int r,
                                              int j) {
-    upper = E::pack(softmax.template weigh<kExtreme>(s[r][j][0], r, 0),
-                    softmax.template weigh<kExtreme>(s[r][j][1], r, 0));
-    lower = E::pack(softmax.template weigh<kExtreme>(s[r][j][2], r, 1),
-                    softmax.template weigh<kExtreme>(s[r][j][3], r, 1));
+    upper = softmax.template weigh<kExtreme, E>(s[r][j][0], s[r][j][1], r, 0);
+    lower = softmax.template weigh<kExtreme, E>(s[r][j][2], s[r][j][3], r, 1);
   }
 
   // o += P V, with the weights computed sixteen keys at a time so that they take over the registers

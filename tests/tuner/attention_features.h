@@ -221,6 +221,11 @@ inline constexpr FeatureCase kFeatures[] = {
      "bf16 b=2 h=3 nq=33 nk=98 d=32 layout=bnhd lse bias=bf16:1x3x33x98 mask=bool:2x1x33x98",
      "kResident=0 kConstantKeys=0 kBlockN=32 kStages=2 kWarps=2 kKeySplit=2"},
     {"ManyWindows", "bf16 b=70000 h=1 n=16 d=32 layout=packed", ""},
+    // All values of a head are the same, so that the sum of weights has to be that of the products.
+    {"HeldReferenceSameValues", "bf16 b=3 h=2 nq=70 nk=200 d=88 layout=bnhd v=@176,88,0",
+     "kResident=0 kConstantKeys=0 kBlockN=64 kStages=2"},
+    {"HeldReferenceSameValuesWarpgroup", "bf16 b=3 h=2 nq=70 nk=200 d=64 layout=bnhd v=@128,64,0",
+     "kSwizzle=128 kResident=0 kConstantKeys=1 kBlockN=64 kStages=2 kWarps=4"},
 };
 
 // Three steps of keys or more, without bias or mask: weights are relative to the first step's
