@@ -27,7 +27,7 @@ std::string draw_name(Draw draw) {
 // Whether kernels for `problem` may hold on to the maximum of a row's first keys (holds_reference
 // in templates/attention/config.cuh).
 bool may_hold_reference(const AttentionProblem& problem) {
-  return problem.dtype == ElementType::kBf16 && !problem.bias && !problem.mask;
+  return problem.dtype == ElementType::kBf16 && !problem.bias && !problem.mask && !problem.lse;
 }
 
 // "batch 1, head 3, query 196" of a row number that is known modulo 2^32.

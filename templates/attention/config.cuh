@@ -61,10 +61,12 @@ struct KeyTiles {
 };
 
 // Whether weights are relative to the maximum of a row's first step (softmax.cuh): they need the
-// exponents of fp32 when they are rounded. The check at the end is not worth it for two steps.
+// exponents of fp32 when they are rounded, and a log-sum-exp needs sums that are not. The check at
+// the end is not worth it for two steps.
 template <class C>
-inline constexpr bool holds_reference = C::kElement == 1 && C::kBias == 0 && !C::kMask &&
-                                        KeyTiles<C>::kCount != 1 && KeyTiles<C>::kCount != 2;
+inline constexpr bool holds_reference =
+    C::kElement == 1 && C::kBias == 0 && !C::kMask && !C::kLse && KeyTiles<C>::kCount != 1 &&
+    KeyTiles<C>::kCount != 2;
 
 // Everything about a kernel that follows from its Config, with the rules it must obey.
 template <class C>

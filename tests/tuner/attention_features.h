@@ -228,10 +228,10 @@ inline constexpr FeatureCase kFeatures[] = {
      "kSwizzle=128 kResident=0 kConstantKeys=1 kBlockN=64 kStages=2 kWarps=4"},
 };
 
-// Three steps of keys or more, without bias or mask: weights are relative to the first step's
-// maximum.
+// Three steps of keys or more, without bias, mask and log-sum-exp: weights are relative to the
+// first step's maximum.
 inline constexpr FeatureCase kHoldingFeatures[] = {
-    {"Resident", "bf16 b=2 h=3 n=197 d=64 layout=packed lse",
+    {"Resident", "bf16 b=2 h=3 n=197 d=64 layout=packed",
      "kResident=1 kConstantKeys=1 kBlockN=64 kStages=1"},
     {"ResidentTwoRowTiles", "bf16 b=2 h=3 n=150 d=40 layout=bnhd",
      "kResident=1 kConstantKeys=1 kBlockN=48 kStages=1 kRowTiles=2"},
@@ -239,19 +239,19 @@ inline constexpr FeatureCase kHoldingFeatures[] = {
      "kResident=1 kConstantKeys=1 kBlockN=16 kStages=1 kPersistent=1 kHeadsPerCta=2 kWarps=8"},
     {"StreamingAnyCount", "bf16 b=2 h=3 n=200 d=72 layout=bnhd align=2",
      "kResident=0 kConstantKeys=0 kBlockN=64 kStages=1"},
-    {"StreamingCausal", "bf16 b=2 h=6 hkv=2 nq=150 nk=131 d=24 layout=bnhd causal lse",
+    {"StreamingCausal", "bf16 b=2 h=6 hkv=2 nq=150 nk=131 d=24 layout=bnhd causal",
      "kResident=0 kConstantKeys=1 kBlockN=32 kStages=2"},
     {"WarpgroupResident", "bf16 b=2 h=2 n=197 d=64 layout=packed",
      "kSwizzle=128 kResident=1 kConstantKeys=1 kBlockN=64 kStages=2 kWarps=8"},
-    {"WarpgroupStreamingCausal", "bf16 b=1 h=2 nq=150 nk=131 d=128 layout=bnhd causal lse",
+    {"WarpgroupStreamingCausal", "bf16 b=1 h=2 nq=150 nk=131 d=128 layout=bnhd causal",
      "kSwizzle=128 kResident=0 kConstantKeys=0 kBlockN=48 kStages=3 kWarps=12"},
-    {"PipelinedResident", "bf16 b=50 h=4 n=150 d=80 layout=packed lse",
+    {"PipelinedResident", "bf16 b=50 h=4 n=150 d=80 layout=packed",
      "kProducer=1 kSwizzle=64 kResident=1 kBlockN=48 kStages=1 kWarps=8"},
-    {"PipelinedCausal", "bf16 b=30 h=5 nq=150 nk=131 d=128 layout=bnhd causal lse",
+    {"PipelinedCausal", "bf16 b=30 h=5 nq=150 nk=131 d=128 layout=bnhd causal",
      "kProducer=1 kSwizzle=128 kResident=0 kBlockN=48 kStages=4 kWarps=8"},
-    {"MappedSpareRows", "bf16 b=24 h=4 n=257 d=80 layout=packed lse",
+    {"MappedSpareRows", "bf16 b=24 h=4 n=257 d=80 layout=packed",
      "kProducer=2 kSwizzle=64 kResident=0 kBlockN=96 kStages=2 kWarps=8 kSpareRows=8"},
-    {"MappedEvenItems", "bf16 b=24 h=4 nq=290 nk=130 d=64 layout=bnhd lse",
+    {"MappedEvenItems", "bf16 b=24 h=4 nq=290 nk=130 d=64 layout=bnhd",
      "kProducer=2 kSwizzle=128 kResident=0 kBlockN=48 kStages=2 kWarps=12 kEvenItems=1"},
 };
 
