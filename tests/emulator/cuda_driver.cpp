@@ -335,14 +335,11 @@ CuResult cuLaunchKernel(CuFunctionTag* function, unsigned gx, unsigned gy, unsig
 }
 CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function, void** parameters,
                           void**) {
-  const auto& [gx, gy, gz] = config->grid;
-  const auto& [bx, by, bz] = config->block;
-  Grid grid{{gx, gy, gz}, {bx, by, bz}, config->shared_bytes};
-  for (unsigned i = 0; i < config->attribute_count; ++i) {
-    const CuLaunchAttribute& attribute = config->attributes[i];
-    if (attribute.id != kCuLaunchProgrammaticSerialization) return kInvalidValue;
-    grid.waits_for_earlier = attribute.allowed != 0;
-  }
+  const unsigned *g = config->grid, *b = config->block;
+  Grid grid{{g[0], g[1], g[2]}, {b[0], b[1], b[2]}, config->shared_bytes};
+  if (config->attribute_count != 1) return kInvalidValue;
+  const CuLaunchAttribute& only = *config->attributes;
+  grid.waits_for_earlier = only.id == kCuLaunchProgrammaticSerialization && only.allowed != 0;
   return launch_grid(function, grid, config->stream, parameters);
 }
 
