@@ -203,9 +203,9 @@ __device__ __forceinline__ bool streaming_item(const AttentionParams& p, u32 sha
 }
 
 template <class T>
-__device__ __forceinline__ void streaming_again(const AttentionParams& p, u32 shared) {
+__device__ __forceinline__ void streaming_again(const AttentionParams& p) {
   const int warp_index = threadIdx.x / kWarpSize;
-  compute_items_again<T>(p, shared + warp_index * T::kQueryBytes, [&](int item, auto&& work) {
+  compute_items_again<T>(p, [&](int item, auto&& work) {
     const StreamingItem<T> at(p, item);
     work(row_place(at.row0 + warp_index * T::kWarpRows, HeadPlace(p, at.head_index)));
   });
@@ -307,12 +307,10 @@ __device__ __forceinline__ bool resident_item(const AttentionParams& p, u32 shar
 }
 
 template <class T>
-__device__ __forceinline__ void resident_again(const AttentionParams& p, u32 shared) {
+__device__ __forceinline__ void resident_again(const AttentionParams& p) {
   const int group = threadIdx.x / T::kGroupThreads;
   const int warp_index = threadIdx.x % T::kGroupThreads / kWarpSize;
-  const u32 staging =
-      shared + group * T::kGroupBytes + warp_index * T::kQueryBuffers * T::kQueryBytes;
-  compute_items_again<T>(p, staging, [&](int item, auto&& work) {
+  compute_items_again<T>(p, [&](int item, auto&& work) {
     const ResidentItem<T> at(item, group);
     if (at.head_index >= p.batch * p.heads) return;
     const HeadPlace head(p, at.head_index);
@@ -334,10 +332,10 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   if constexpr (T::kResident) {
     WarpAttention<T> warp(threadIdx.x % kWarpSize);
     for_each_item<T>(p, [&](int item) { again |= resident_item<T>(p, shared, item, warp); });
-    if (T::kHoldsReference && again) resident_again<T>(p, shared);
+    if (T::kHoldsReference && again) resident_again<T>(p);
   } else {
     for_each_item<T>(p, [&](int item) { again |= streaming_item<T>(p, shared, item); });
-    if (T::kHoldsReference && again) streaming_again<T>(p, shared);
+    if (T::kHoldsReference && again) streaming_again<T>(p);
   }
 }
 

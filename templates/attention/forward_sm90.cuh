@@ -150,10 +150,9 @@ __device__ __forceinline__ bool streaming_group_item(const AttentionParams& p, u
 }
 
 template <class T>
-__device__ __forceinline__ void streaming_groups_again(const AttentionParams& p, u32 shared) {
-  const int warpgroup = threadIdx.x / kGroupThreads, warp = threadIdx.x / kWarpSize % 4;
-  const u32 staging = shared + warpgroup * T::kQueryBytes + warp * T::kWarpRows * T::Rows::kPitch;
-  compute_items_again<T>(p, staging, [&](int item, auto&& work) {
+__device__ __forceinline__ void streaming_groups_again(const AttentionParams& p) {
+  const int warpgroup = threadIdx.x / kGroupThreads;
+  compute_items_again<T>(p, [&](int item, auto&& work) {
     const StreamingItem<T> at(p, item);
     work(group_place(at.row0 + warpgroup * kGroupRows, HeadPlace(p, at.head_index)));
   });
@@ -275,14 +274,10 @@ __device__ __forceinline__ bool resident_group_item(const AttentionParams& p, u3
 }
 
 template <class T>
-__device__ __forceinline__ void resident_groups_again(const AttentionParams& p, u32 shared) {
+__device__ __forceinline__ void resident_groups_again(const AttentionParams& p) {
   const int head_slot = threadIdx.x / T::kHeadThreads;
   const int warpgroup = threadIdx.x % T::kHeadThreads / kGroupThreads;
-  const int warp = threadIdx.x / kWarpSize % 4;
-  const u32 staging = shared + head_slot * T::kHeadBytes +
-                      warpgroup * T::kQueryBuffers * T::kQueryBytes +
-                      warp * T::kWarpRows * T::Rows::kPitch;
-  compute_items_again<T>(p, staging, [&](int item, auto&& work) {
+  compute_items_again<T>(p, [&](int item, auto&& work) {
     const ResidentItem<T> at(item, head_slot);
     if (at.head_index >= p.batch * p.heads) return;
     const HeadPlace head(p, at.head_index);
@@ -304,10 +299,10 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   if constexpr (T::kResident) {
     GroupAttention<T> group;
     for_each_item<T>(p, [&](int item) { again |= resident_group_item<T>(p, shared, item, group); });
-    if (T::kHoldsReference && again) resident_groups_again<T>(p, shared);
+    if (T::kHoldsReference && again) resident_groups_again<T>(p);
   } else {
     for_each_item<T>(p, [&](int item) { again |= streaming_group_item<T>(p, shared, item); });
-    if (T::kHoldsReference && again) streaming_groups_again<T>(p, shared);
+    if (T::kHoldsReference && again) streaming_groups_again<T>(p);
   }
 }
 

@@ -136,13 +136,6 @@ struct StepWalk {
   }
 };
 
-// Where this warp's outputs wait to be stored.
-template <class T>
-__device__ __forceinline__ u32 staging_rows(const Pipeline<T>& pipe) {
-  const int warp = threadIdx.x / kWarpSize;
-  return pipe.staging(warp / 4) + warp % 4 * T::kWarpRows * T::Rows::kPitch;
-}
-
 // Whether the rows have to be computed again.
 template <class T>
 __device__ __forceinline__ bool attend_rows(const AttentionParams& p, const Pipeline<T>& pipe,
@@ -161,7 +154,10 @@ __device__ __forceinline__ bool attend_rows(const AttentionParams& p, const Pipe
   // The last steps of causal rows may have been left out.
   if constexpr (T::kBiasPerItem && T::kCausal) tiles.bias.give_back();
   const bool again = group.outgrown();
-  Epilogue<T>::store(p, group.place, staging_rows(pipe), group.o, group.softmax);
+  const int warp = threadIdx.x / kWarpSize;
+  Epilogue<T>::store(p, group.place,
+                     pipe.staging(warp / 4) + warp % 4 * T::kWarpRows * T::Rows::kPitch, group.o,
+                     group.softmax);
   return again;
 }
 
@@ -215,7 +211,7 @@ __device__ __forceinline__ void compute_streaming(const AttentionParams& p,
     const PipelinedItem<T> item(p, index);
     const int row0 = item.row0 + warpgroup * kGroupRows;
     if (row0 >= (T::kEvenItems ? item.end : rows)) continue;
-    compute_again<T>(p, group_rows(row0, HeadPlace(p, item.head_index)), staging_rows(pipe));
+    compute_again<T>(p, group_rows(row0, HeadPlace(p, item.head_index)));
   }
 }
 
@@ -261,8 +257,7 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
   for (int block = warpgroup; block < heads * blocks; block += groups) {
     const int number = u32(block) / u32(blocks);
     const HeadPlace head(p, blockIdx.x + number * gridDim.x);
-    compute_again<T>(p, group_rows((block - number * blocks) * kGroupRows, head),
-                     staging_rows(pipe));
+    compute_again<T>(p, group_rows((block - number * blocks) * kGroupRows, head));
   }
 }
 
