@@ -150,13 +150,27 @@ __device__ __forceinline__ void compute_again(const AttentionParams& p, const Ro
   }
 }
 
-// The same for all items of this CTA where they are walked over as in for_each_item():
-// rows_of(item, work) calls work(place) for each of the warp's blocks of rows.
-template <class T, class RowsOf>
-__device__ __forceinline__ void compute_items_again(const AttentionParams& p, RowsOf&& rows_of) {
+// The same for all items of a CTA. The warp's rows begin `offset` rows after those of an item, or
+// of a block of rows of a resident head; `slot` is that head among those that the CTA works on at
+// once. place_of(row, head) says where rows are.
+template <class T, class PlaceOf>
+__device__ __forceinline__ void compute_items_again(const AttentionParams& p, int slot, int offset,
+                                                    PlaceOf&& place_of) {
 #pragma unroll 1
   for (int item = blockIdx.x; item < p.items; item += T::kPersistent ? gridDim.x : p.items) {
-    rows_of(item, [&](const RowPlace& place) { compute_again<T>(p, place); });
+    if constexpr (T::kResident) {
+      const ResidentItem<T> at(item, slot);
+      if (at.head_index >= p.batch * p.heads) continue;
+      const HeadPlace head(p, at.head_index);
+#pragma unroll 1
+      for (int row = at.split * T::kBlockM + offset; row < p.queries;
+           row += T::kRowSplit * T::kBlockM) {
+        compute_again<T>(p, place_of(row, head));
+      }
+    } else {
+      const StreamingItem<T> at(p, item);
+      compute_again<T>(p, place_of(at.row0 + offset, HeadPlace(p, at.head_index)));
+    }
   }
 }
 

@@ -202,15 +202,6 @@ __device__ __forceinline__ bool streaming_item(const AttentionParams& p, u32 sha
   return again;
 }
 
-template <class T>
-__device__ __forceinline__ void streaming_again(const AttentionParams& p) {
-  const int warp_index = threadIdx.x / kWarpSize;
-  compute_items_again<T>(p, [&](int item, auto&& work) {
-    const StreamingItem<T> at(p, item);
-    work(row_place(at.row0 + warp_index * T::kWarpRows, HeadPlace(p, at.head_index)));
-  });
-}
-
 // ------------------------------------------------------------------------------------ resident
 
 // All steps of one block of rows against the resident keys; `between` as in attend(), first step
@@ -306,22 +297,6 @@ __device__ __forceinline__ bool resident_item(const AttentionParams& p, u32 shar
   return again;
 }
 
-template <class T>
-__device__ __forceinline__ void resident_again(const AttentionParams& p) {
-  const int group = threadIdx.x / T::kGroupThreads;
-  const int warp_index = threadIdx.x % T::kGroupThreads / kWarpSize;
-  compute_items_again<T>(p, [&](int item, auto&& work) {
-    const ResidentItem<T> at(item, group);
-    if (at.head_index >= p.batch * p.heads) return;
-    const HeadPlace head(p, at.head_index);
-    const int first = at.split * T::kBlockM + warp_index * T::kWarpRows;
-#pragma unroll 1
-    for (int row0 = first; row0 < p.queries; row0 += T::kRowSplit * T::kBlockM) {
-      work(row_place(row0, head));
-    }
-  });
-}
-
 template <class Config>
 __device__ __forceinline__ void forward(const AttentionParams& p) {
   using T = Traits<Config>;
@@ -332,10 +307,12 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   if constexpr (T::kResident) {
     WarpAttention<T> warp(threadIdx.x % kWarpSize);
     for_each_item<T>(p, [&](int item) { again |= resident_item<T>(p, shared, item, warp); });
-    if (T::kHoldsReference && again) resident_again<T>(p);
   } else {
     for_each_item<T>(p, [&](int item) { again |= streaming_item<T>(p, shared, item); });
-    if (T::kHoldsReference && again) streaming_again<T>(p);
+  }
+  if constexpr (T::kHoldsReference) {
+    const int rows = threadIdx.x % T::kGroupThreads / kWarpSize * T::kWarpRows;
+    if (again) compute_items_again<T>(p, threadIdx.x / T::kGroupThreads, rows, row_place);
   }
 }
 

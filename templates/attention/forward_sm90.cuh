@@ -149,15 +149,6 @@ __device__ __forceinline__ bool streaming_group_item(const AttentionParams& p, u
   return active && store_group_rows(p, queries, group);
 }
 
-template <class T>
-__device__ __forceinline__ void streaming_groups_again(const AttentionParams& p) {
-  const int warpgroup = threadIdx.x / kGroupThreads;
-  compute_items_again<T>(p, [&](int item, auto&& work) {
-    const StreamingItem<T> at(p, item);
-    work(group_place(at.row0 + warpgroup * kGroupRows, HeadPlace(p, at.head_index)));
-  });
-}
-
 // ------------------------------------------------------------------------------------ resident
 
 // The values of a head: the first product with them waits for the copies.
@@ -273,22 +264,6 @@ __device__ __forceinline__ bool resident_group_item(const AttentionParams& p, u3
   return again;
 }
 
-template <class T>
-__device__ __forceinline__ void resident_groups_again(const AttentionParams& p) {
-  const int head_slot = threadIdx.x / T::kHeadThreads;
-  const int warpgroup = threadIdx.x % T::kHeadThreads / kGroupThreads;
-  compute_items_again<T>(p, [&](int item, auto&& work) {
-    const ResidentItem<T> at(item, head_slot);
-    if (at.head_index >= p.batch * p.heads) return;
-    const HeadPlace head(p, at.head_index);
-    const int first = at.split * T::kBlockM + warpgroup * kGroupRows;
-#pragma unroll 1
-    for (int row0 = first; row0 < p.queries; row0 += T::kRowSplit * T::kBlockM) {
-      work(group_place(row0, head));
-    }
-  });
-}
-
 template <class Config>
 __device__ __forceinline__ void forward(const AttentionParams& p) {
   using T = GroupTraits<Config>;
@@ -299,10 +274,12 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   if constexpr (T::kResident) {
     GroupAttention<T> group;
     for_each_item<T>(p, [&](int item) { again |= resident_group_item<T>(p, shared, item, group); });
-    if (T::kHoldsReference && again) resident_groups_again<T>(p);
   } else {
     for_each_item<T>(p, [&](int item) { again |= streaming_group_item<T>(p, shared, item); });
-    if (T::kHoldsReference && again) streaming_groups_again<T>(p);
+  }
+  if constexpr (T::kHoldsReference) {
+    const int rows = threadIdx.x % T::kHeadThreads / kGroupThreads * kGroupRows;
+    if (again) compute_items_again<T>(p, threadIdx.x / T::kHeadThreads, rows, group_place);
   }
 }
 

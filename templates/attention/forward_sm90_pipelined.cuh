@@ -205,13 +205,14 @@ __device__ __forceinline__ void compute_streaming(const AttentionParams& p,
     }
     query_at.parity ^= 1;
   }
-  if (!T::kHoldsReference || !again) return;
+  if constexpr (T::kHoldsReference) {
 #pragma unroll 1
-  for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
-    const PipelinedItem<T> item(p, index);
-    const int row0 = item.row0 + warpgroup * kGroupRows;
-    if (row0 >= (T::kEvenItems ? item.end : rows)) continue;
-    compute_again<T>(p, group_rows(row0, HeadPlace(p, item.head_index)));
+    for (int index = blockIdx.x; again && index < p.items; index = next_item<T>(index)) {
+      const PipelinedItem<T> item(p, index);
+      const int row0 = item.row0 + warpgroup * kGroupRows;
+      if (row0 >= (T::kEvenItems ? item.end : rows)) continue;
+      compute_again<T>(p, group_rows(row0, HeadPlace(p, item.head_index)));
+    }
   }
 }
 
@@ -252,12 +253,13 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
     const int row0 = (block - number * blocks) * kGroupRows;
     again |= attend_rows(p, pipe, head, row0, kSteps, query_at, tiles);
   }
-  if (!T::kHoldsReference || !again) return;
+  if constexpr (T::kHoldsReference) {
 #pragma unroll 1
-  for (int block = warpgroup; block < heads * blocks; block += groups) {
-    const int number = u32(block) / u32(blocks);
-    const HeadPlace head(p, blockIdx.x + number * gridDim.x);
-    compute_again<T>(p, group_rows((block - number * blocks) * kGroupRows, head));
+    for (int block = warpgroup; again && block < heads * blocks; block += groups) {
+      const int number = u32(block) / u32(blocks);
+      const HeadPlace head(p, blockIdx.x + number * gridDim.x);
+      compute_again<T>(p, group_rows((block - number * blocks) * kGroupRows, head));
+    }
   }
 }
 
