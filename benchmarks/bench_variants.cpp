@@ -1,0 +1,275 @@
+// benchmarks/bench_variants.cpp -- What a change of a kernel is worth: races versions of templates/
+// and configs against each other on a GPU, after the tuner's judge has found them right.
+//
+// Usage: vitune_bench_variants --templates NAME=FOLDER ... [--cases FILE] [--rounds N] [--unjudged]
+// A case is a line `GROUP[/NAME]; PROBLEM; CONFIG`. All cases of a group with all versions of the
+// templates run in one race, so that their times compare; ratios are to the group's first.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/program_options.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/env.h"
+#include "core/error.h"
+#include "generator/attention/kernel_spec.h"
+#include "tuner/gpu_timer.h"
+#include "tuner/measure.h"
+#include "tuner/verify.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+
+// One version of templates/, read from a folder.
+struct Version {
+  std::string name;
+  std::vector<std::string> paths, texts;
+
+  std::vector<EmbeddedFile> files() const {
+    std::vector<EmbeddedFile> result;
+    for (std::size_t i = 0; i < paths.size(); ++i) result.push_back({paths[i], texts[i]});
+    return result;
+  }
+};
+
+struct Variant {
+  std::string group, name;
+  AttentionProblem problem;
+  Config config;
+  const Version* version = nullptr;
+  CompileResult compiled;
+};
+
+Version read_version(const std::string& text) {
+  const std::size_t at = text.find('=');
+  const fs::path folder = at == std::string::npos ? "" : text.substr(at + 1);
+  if (at == 0 || !fs::is_directory(folder)) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--templates '{}': give NAME=FOLDER, a copy of templates/", text));
+  }
+  Version version{text.substr(0, at), {}, {}};
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() == ".cuh") {
+      version.paths.push_back(fs::relative(entry.path(), folder).generic_string());
+    }
+  }
+  std::sort(version.paths.begin(), version.paths.end());
+  for (const std::string& path : version.paths) {
+    std::ifstream file(folder / path);
+    version.texts.emplace_back(std::istreambuf_iterator<char>(file),
+                               std::istreambuf_iterator<char>());
+  }
+  return version;
+}
+
+std::string trimmed(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  return first == std::string::npos
+             ? ""
+             : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+std::vector<Variant> read_cases(std::istream& in, const std::vector<Version>& versions) {
+  std::vector<Variant> variants;
+  for (std::string line; std::getline(in, line);) {
+    line = trimmed(line);
+    if (line.empty() || line[0] == '#') continue;
+    const std::size_t first = line.find(';'), second = line.find(';', first + 1);
+    if (first == std::string::npos || second == std::string::npos) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' is no case: give GROUP[/NAME]; PROBLEM; CONFIG", line));
+    }
+    const std::string name = trimmed(line.substr(0, first));
+    for (const Version& version : versions) {
+      variants.push_back(
+          {name.substr(0, name.find('/')),
+           name + " " + version.name,
+           AttentionProblem::parse(trimmed(line.substr(first + 1, second - first - 1))),
+           Config::parse(trimmed(line.substr(second + 1))),
+           &version,
+           {}});
+    }
+  }
+  if (variants.empty()) throw Error(ErrorCode::kUsage, "there is no case to race");
+  return variants;
+}
+
+// On all cores: NVRTC is thread safe.
+void compile(std::vector<Variant>& variants, const Compiler& compiler, const std::string& arch) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t at = next++; at < variants.size(); at = next++) {
+      Variant& variant = variants[at];
+      CompileRequest request = attention_compile_request(variant.problem, variant.config, arch);
+      const std::vector<EmbeddedFile> files = variant.version->files();
+      request.source = assemble(request.source.main, files);
+      variant.compiled = compiler.compile(request);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back(work);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ptrdiff_t(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+// A variant that takes part in its group's race.
+struct Contestant {
+  const Variant* variant;
+  std::unique_ptr<CudaKernel> kernel;
+  std::unique_ptr<PreparedLaunch> launch;
+};
+
+// Everything that lives on the device.
+class Races {
+ public:
+  Races(const Compiler& compiler, bool judged)
+      : driver_(CudaDriver::open()),
+        device_(driver_->device_info(0)),
+        context_(driver_, 0),
+        stream_(*driver_),
+        support_(*driver_, compiler.compile(support_compile_request(device_.arch())).cubin,
+                 device_),
+        timer_(context_, stream_, support_, device_),
+        judged_(judged) {
+    timer_.warm_up();
+  }
+  const DeviceInfo& device() const { return device_; }
+
+  // Prints a line per variant of one group.
+  void run(const std::vector<const Variant*>& group, int rounds) {
+    Verifier verifier({context_, stream_, support_, device_}, group.front()->problem);
+    const Workload& tensors = verifier.timing_workload();
+    std::vector<Contestant> contestants;
+    for (const Variant* variant : group) {
+      if (auto ready = contestant(*variant, verifier, tensors))
+        contestants.push_back(std::move(*ready));
+    }
+    if (contestants.empty()) return;
+    verifier.timing_workload();  // the judge has drawn other inputs
+    std::vector<Launch> launches;
+    for (const Contestant& each : contestants) {
+      launches.push_back([this, &each] { (*each.launch)(stream_); });
+    }
+    const RaceTimes times = race(timer_, launches, rounds, 1);
+    timer_.clear();
+    const double warm = median(times.warm_us[0]), cold = median(times.cold_us[0]);
+    for (std::size_t i = 0; i < contestants.size(); ++i) {
+      const double warm_us = median(times.warm_us[i]), cold_us = median(times.cold_us[i]);
+      fmt::print("{:<28} warm {:9.2f} us {:.3f}  cold {:9.2f} us {:.3f}  {} registers{}\n",
+                 contestants[i].variant->name, warm_us, warm_us / warm, cold_us, cold_us / cold,
+                 contestants[i].kernel->registers(),
+                 times.low_confidence ? ", the clocks moved" : "");
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  std::optional<Contestant> contestant(const Variant& variant, Verifier& verifier,
+                                       const Workload& tensors) {
+    const auto refuse = [&](const std::string& why) {
+      fmt::print("{:<28} {}\n", variant.name, why);
+      return std::nullopt;
+    };
+    if (variant.compiled.status != CompileStatus::kOk) return refuse(variant.compiled.log);
+    try {
+      Contestant result{&variant, nullptr, nullptr};
+      result.kernel = std::make_unique<CudaKernel>(*driver_, variant.compiled.cubin,
+                                                   "vitune_attention_forward");
+      if (judged_) {
+        const Verdict verdict = verifier.verify(*result.kernel, variant.config);
+        if (verdict.status != TrialStatus::kOk) return refuse(verdict.reason);
+      }
+      result.launch = std::make_unique<PreparedLaunch>(*result.kernel, variant.problem,
+                                                       variant.config, device_, tensors.pointers());
+      return result;
+    } catch (const CudaError& error) {
+      if (error.sticky()) throw;
+      return refuse(error.what());
+    }
+  }
+
+  std::shared_ptr<const CudaDriver> driver_;
+  DeviceInfo device_;
+  CudaContext context_;
+  CudaStream stream_;
+  SupportKernels support_;
+  GpuTimer timer_;
+  bool judged_;
+};
+
+int run(int argc, char** argv) {
+  po::options_description options("Options");
+  options.add_options()("help,h", "print this and end")(
+      "templates", po::value<std::vector<std::string>>()->required(),
+      "NAME=FOLDER; may be repeated")("cases", po::value<std::string>()->default_value("-"),
+                                      "a file, or - for standard input")(
+      "rounds", po::value<int>()->default_value(15), "of each race")(
+      "unjudged", po::bool_switch(), "race kernels without judging them: for leaving parts out");
+  po::variables_map values;
+  po::store(po::parse_command_line(argc, argv, options), values);
+  if (values.count("help") > 0) {
+    std::cout << "Usage: vitune_bench_variants --templates NAME=FOLDER ... < cases\n" << options;
+    return 0;
+  }
+  po::notify(values);
+  std::vector<Version> versions;
+  for (const std::string& text : values["templates"].as<std::vector<std::string>>()) {
+    versions.push_back(read_version(text));
+  }
+  const std::string from = values["cases"].as<std::string>();
+  std::ifstream file;
+  if (from != "-") file.open(from);
+  if (from != "-" && !file) {
+    throw Error(ErrorCode::kUsage, fmt::format("--cases '{}' cannot be read", from));
+  }
+  std::vector<Variant> variants = read_cases(from == "-" ? std::cin : file, versions);
+
+  const auto compiler = Compiler::open(read_environment());
+  Races races(*compiler, !values["unjudged"].as<bool>());
+  compile(variants, *compiler, races.device().arch());
+  std::vector<std::pair<std::string, std::vector<const Variant*>>> groups;
+  for (const Variant& variant : variants) {
+    if (groups.empty() || groups.back().first != variant.group)
+      groups.push_back({variant.group, {}});
+    groups.back().second.push_back(&variant);
+  }
+  for (const auto& [name, group] : groups) races.run(group, values["rounds"].as<int>());
+  return 0;
+}
+
+}  // namespace
+}  // namespace vitune
+
+int main(int argc, char** argv) {
+  try {
+    return vitune::run(argc, argv);
+  } catch (const vitune::Error& error) {
+    std::cerr << "vitune_bench_variants: " << error.what() << "\n";
+    return vitune::exit_status(error.code());
+  } catch (const std::exception& error) {
+    std::cerr << "vitune_bench_variants: " << error.what() << "\n";
+    return 2;
+  }
+}
