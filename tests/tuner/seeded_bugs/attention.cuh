@@ -3,6 +3,7 @@
 // Slow, and right for bf16 with any strides, mask, bf16 bias and grouped heads when VITUNE_BUG is
 // 0. The text before this one defines VITUNE_BUG, VITUNE_CAUSAL and VITUNE_HEAD.
 #include "attention/params.cuh"
+#include "primitives/sync.cuh"
 #include "reference/numbers.cuh"
 
 enum Bug {
@@ -118,6 +119,7 @@ __device__ void misbehave(const AttentionParams& p) {
 extern "C" __global__ void vitune_attention_forward(
     const __grid_constant__ vitune::AttentionParams p) {
   using namespace vitune;
+  wait_for_earlier_grids();
   misbehave(p);
   const long long rows = (long long)p.batch * p.heads * p.queries;
   for (long long index = (long long)global_thread(); index < rows;
