@@ -18,7 +18,7 @@ stub() {  # stub FILE: a program that says how it was called
 
 stub "$folder/bin/nvidia-smi"
 stub "$folder/bin/python3"
-for name in vitune benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
+for name in vitune benchmarks/vitune_bench_{reference,attention,dispatch,cold_start,variants}; do
   stub "$folder/build/$name"
 done
 touch "$folder/build/libvitune.so.0.1.0"
