@@ -18,7 +18,7 @@ stub() {  # stub FILE: a program that says how it was called
 
 stub "$folder/bin/nvidia-smi"
 stub "$folder/bin/python3"
-for name in vitune benchmarks/vitune_bench_{reference,attention,dispatch,cold_start,variants}; do
+for name in vitune benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
   stub "$folder/build/$name"
 done
 touch "$folder/build/libvitune.so.0.1.0"
@@ -49,7 +49,7 @@ has "no part 'ladders'" "$folder/table"
 
 # What is packed must be a program that strip understands.
 for name in vitune tests/vitune_{core,tuner,runtime}_test tests/vitune_serve libvitune.so.0.1.0 \
-  benchmarks/vitune_bench_{dispatch,cold_start,reference}; do
+  benchmarks/vitune_bench_{dispatch,cold_start,reference,variants}; do
   cp "$(type -P true)" "$folder/build/$name"
 done
 rm -f "$folder/build/benchmarks/vitune_bench_attention"
