@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "benchmarks/compiled_support.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "generator/compiler.h"
@@ -29,19 +30,6 @@ constexpr const char* kVitune = "vitune";
 constexpr const char* kCudnn = "cudnn";
 #endif
 constexpr std::uint64_t kSeed = 1;
-
-std::unique_ptr<SupportKernels> support_kernels(const CudaDriver& driver, const DeviceInfo& device,
-                                                const CudaStream& stream) {
-  const auto compiler = Compiler::open(read_environment());
-  const CompileResult result = compiler->compile(support_compile_request(device.arch()));
-  if (result.status != CompileStatus::kOk) {
-    throw Error(ErrorCode::kFailure, fmt::format("the support kernels do not compile for {}: {}",
-                                                 device.arch(), result.log));
-  }
-  auto support = std::make_unique<SupportKernels>(driver, result.cubin, device);
-  support->probe(driver, stream);
-  return support;
-}
 
 AttentionTensors tensors_at(const AttentionPointers& at) {
   AttentionTensors tensors;

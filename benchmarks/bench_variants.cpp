@@ -22,11 +22,14 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/compiled_support.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
+#include "tuner/gpu_lock.h"
 #include "tuner/gpu_timer.h"
 #include "tuner/measure.h"
+#include "tuner/statistics.h"
 #include "tuner/verify.h"
 
 namespace vitune {
@@ -128,12 +131,6 @@ void compile(std::vector<Variant>& variants, const Compiler& compiler, const std
   for (std::thread& thread : threads) thread.join();
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + std::ptrdiff_t(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
-
 // A variant that takes part in its group's race.
 struct Contestant {
   const Variant* variant;
@@ -144,14 +141,14 @@ struct Contestant {
 // Everything that lives on the device.
 class Races {
  public:
-  Races(const Compiler& compiler, bool judged)
+  explicit Races(bool judged)
       : driver_(CudaDriver::open()),
         device_(driver_->device_info(0)),
         context_(driver_, 0),
         stream_(*driver_),
-        support_(*driver_, compiler.compile(support_compile_request(device_.arch())).cubin,
-                 device_),
-        timer_(context_, stream_, support_, device_),
+        support_(bench::support_kernels(*driver_, device_, stream_)),
+        timer_(context_, stream_, *support_, device_),
+        lock_path_(gpu_lock_path(device_)),
         judged_(judged) {
     timer_.warm_up();
   }
@@ -159,7 +156,7 @@ class Races {
 
   // Prints a line per variant of one group.
   void run(const std::vector<const Variant*>& group, int rounds) {
-    Verifier verifier({context_, stream_, support_, device_}, group.front()->problem);
+    Verifier verifier({context_, stream_, *support_, device_}, group.front()->problem);
     const Workload& tensors = verifier.timing_workload();
     std::vector<Contestant> contestants;
     for (const Variant* variant : group) {
@@ -172,6 +169,7 @@ class Races {
     for (const Contestant& each : contestants) {
       launches.push_back([this, &each] { (*each.launch)(stream_); });
     }
+    const GpuLock lock(lock_path_, kGpuLockPatience);
     const RaceTimes times = race(timer_, launches, rounds, 1);
     timer_.clear();
     const double warm = median(times.warm_us[0]), cold = median(times.cold_us[0]);
@@ -180,7 +178,7 @@ class Races {
       fmt::print("{:<28} warm {:9.2f} us {:.3f}  cold {:9.2f} us {:.3f}  {} registers{}\n",
                  contestants[i].variant->name, warm_us, warm_us / warm, cold_us, cold_us / cold,
                  contestants[i].kernel->registers(),
-                 times.low_confidence ? ", the clocks moved" : "");
+                 times.low_confidence || lock.contended() ? ", something moved meanwhile" : "");
     }
     std::fflush(stdout);
   }
@@ -214,8 +212,9 @@ class Races {
   DeviceInfo device_;
   CudaContext context_;
   CudaStream stream_;
-  SupportKernels support_;
+  std::unique_ptr<SupportKernels> support_;
   GpuTimer timer_;
+  fs::path lock_path_;
   bool judged_;
 };
 
@@ -234,6 +233,8 @@ int run(int argc, char** argv) {
     return 0;
   }
   po::notify(values);
+  const int rounds = values["rounds"].as<int>();
+  if (rounds < 1) throw Error(ErrorCode::kUsage, "--rounds is 1 or more");
   std::vector<Version> versions;
   for (const std::string& text : values["templates"].as<std::vector<std::string>>()) {
     versions.push_back(read_version(text));
@@ -247,7 +248,7 @@ int run(int argc, char** argv) {
   std::vector<Variant> variants = read_cases(from == "-" ? std::cin : file, versions);
 
   const auto compiler = Compiler::open(read_environment());
-  Races races(*compiler, !values["unjudged"].as<bool>());
+  Races races(!values["unjudged"].as<bool>());
   compile(variants, *compiler, races.device().arch());
   std::vector<std::pair<std::string, std::vector<const Variant*>>> groups;
   for (const Variant& variant : variants) {
@@ -255,7 +256,7 @@ int run(int argc, char** argv) {
       groups.push_back({variant.group, {}});
     groups.back().second.push_back(&variant);
   }
-  for (const auto& [name, group] : groups) races.run(group, values["rounds"].as<int>());
+  for (const auto& [name, group] : groups) races.run(group, rounds);
   return 0;
 }
 

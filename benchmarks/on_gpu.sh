@@ -38,7 +38,7 @@ run_tests() {
   step gpu_core 60 "$BUILD/tests/vitune_core_test" --gtest_filter='*Gpu*' --gtest_brief=1
   step gpu_features 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='*AttentionFeatureGpu*.Matches*:*HeldReference*'
   step gpu_worker 150 "$BUILD/tests/vitune_tuner_test" --gtest_brief=1 \
-    --gtest_filter='*Gpu*:-*AttentionFeatureGpu*:*AttentionGpu*'
+    --gtest_filter='*Gpu*:-*AttentionFeatureGpu*:*HeldReference*:*AttentionGpu*'
   step gpu_random 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpu*' --gtest_brief=1
 }
 
@@ -51,7 +51,7 @@ sanitizer() {  # sanitizer TOOL SECONDS TESTS [OPTION...]
   for ((shard = 0; shard < shards; ++shard)); do
     GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard timeout -k 5 "$seconds" \
       compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 "$@" \
-      "$BUILD/tests/vitune_tuner_test" --gtest_filter="*AttentionFeatureGpu*$tests*" \
+      "$BUILD/tests/vitune_tuner_test" --gtest_filter="*AttentionFeatureGpu*$tests*:*HeldReferenceGpu*" \
       > "$OUT/$tool.$shard.log" 2>&1 &
   done
   wait

@@ -28,6 +28,7 @@ struct ExactTraits : T {
 template <class T>
 struct ExactRows {
   using E = Element<T::kElement>;
+  using Softmax = OnlineSoftmax<ExactTraits<T>>;
   static constexpr int kTiles = 4;  // of eight columns of values that are worked on at once
 
   const AttentionParams& p;
@@ -41,7 +42,7 @@ struct ExactRows {
     const int keys = T::kCausal ? min(p.keys, place.row0 + 16) : p.keys;
 #pragma unroll 1
     for (int column0 = 0; column0 < T::kHeadDim; column0 += 8 * kTiles) {
-      OnlineSoftmax<ExactTraits<T>> softmax;
+      Softmax softmax;
       softmax.init(p.scale);
       float o[kTiles][4] = {};
 #pragma unroll 1
@@ -51,8 +52,6 @@ struct ExactRows {
   }
 
  private:
-  using Softmax = OnlineSoftmax<ExactTraits<T>>;
-
   // Two neighbours of a row; zeros beyond the head or the last key.
   __device__ __forceinline__ u32 two(const u16* row, int column, bool there) const {
     if (!there || column >= T::kHeadDim) return 0;

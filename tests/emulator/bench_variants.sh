@@ -31,7 +31,8 @@ config=$(tr -d '\n' <<< "$config")
 grep -q '^small/32 now .*warm .* us 1.000' "$folder/out" || fail "no ratio to the first"
 [ "$(grep -c '^small/.* broken .*the kernel' "$folder/out")" -eq 2 ] || fail "verdicts: $(cat "$folder/out")"
 
-for wrong in "--templates now=$folder/nothing" "--templates now=$templates --cases $folder/nothing" ""; do
+for wrong in "--templates now=$folder/nothing" "--templates now=$templates --cases $folder/nothing" \
+  "--templates now=$templates --rounds 0" ""; do
   # shellcheck disable=SC2086
   "$bench" $wrong < "$folder/cases" > /dev/null 2> "$folder/errors"
   [ $? -eq 2 ] || fail "'$wrong' was taken: $(cat "$folder/errors")"

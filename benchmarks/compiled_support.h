@@ -1,0 +1,16 @@
+// benchmarks/compiled_support.h -- The support kernels, compiled in this process.
+#pragma once
+
+#include <memory>
+
+#include "core/cuda_driver.h"
+#include "core/device_info.h"
+#include "tuner/support_kernels.h"
+
+namespace vitune::bench {
+
+// Loaded and found to work. Throws Error(kNoCompiler), Error(kFailure), CudaError.
+std::unique_ptr<SupportKernels> support_kernels(const CudaDriver& driver, const DeviceInfo& device,
+                                                const CudaStream& stream);
+
+}  // namespace vitune::bench
