@@ -2,6 +2,8 @@
 // and configs against each other on a GPU, after the tuner's judge has found them right.
 //
 // Usage: vitune_bench_variants --templates NAME=FOLDER ... [--cases FILE] [--rounds N] [--unjudged]
+//        vitune_bench_variants --templates NAME=FOLDER ... [--cases FILE] --compile sm_90 [--out
+//        DIR]
 // A case is a line `GROUP[/NAME]; PROBLEM; CONFIG`. All cases of a group with all versions of the
 // templates run in one race, so that their times compare; ratios are to the group's first.
 #include <fmt/format.h>
@@ -10,12 +12,14 @@
 #include <atomic>
 #include <boost/program_options.hpp>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -112,16 +116,23 @@ std::vector<Variant> read_cases(std::istream& in, const std::vector<Version>& ve
   return variants;
 }
 
-// On all cores: NVRTC is thread safe.
+// On all cores: NVRTC is thread safe. Throws what one of them threw.
 void compile(std::vector<Variant>& variants, const Compiler& compiler, const std::string& arch) {
   std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto compile_one = [&](Variant& variant) {
+    CompileRequest request = attention_compile_request(variant.problem, variant.config, arch);
+    const std::vector<EmbeddedFile> files = variant.version->files();
+    request.source = assemble(request.source.main, files);
+    variant.compiled = compiler.compile(request);
+  };
   const auto work = [&] {
-    for (std::size_t at = next++; at < variants.size(); at = next++) {
-      Variant& variant = variants[at];
-      CompileRequest request = attention_compile_request(variant.problem, variant.config, arch);
-      const std::vector<EmbeddedFile> files = variant.version->files();
-      request.source = assemble(request.source.main, files);
-      variant.compiled = compiler.compile(request);
+    try {
+      for (std::size_t at = next++; at < variants.size(); at = next++) compile_one(variants[at]);
+    } catch (...) {
+      const std::lock_guard<std::mutex> hold(mutex);
+      failure = std::current_exception();
     }
   };
   std::vector<std::thread> threads;
@@ -129,6 +140,32 @@ void compile(std::vector<Variant>& variants, const Compiler& compiler, const std
     threads.emplace_back(work);
   }
   for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+// What the compiler says of each, without a GPU; cubins go into the folder `out`, if it is not
+// empty, for a disassembler. Whether all compile.
+bool list_compiled(const std::vector<Variant>& variants, const fs::path& out) {
+  bool all = true;
+  if (!out.empty()) fs::create_directories(out);
+  for (const Variant& variant : variants) {
+    const CompileResult& result = variant.compiled;
+    const bool ok = result.status == CompileStatus::kOk;
+    fmt::print("{:<28} {}\n", variant.name,
+               ok ? fmt::format("{} registers, {} bytes spilled", result.facts.registers,
+                                result.facts.spill_bytes)
+                  : result.log);
+    all &= ok;
+    if (!ok || out.empty()) continue;
+    std::string name = variant.name;
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return c == '/' || c == ' '; }, '_');
+    std::ofstream file(out / (name + ".cubin"), std::ios::binary);
+    file.write(reinterpret_cast<const char*>(result.cubin.data()),
+               static_cast<std::streamsize>(result.cubin.size()));
+    if (!file.flush()) throw Error(ErrorCode::kFailure, "cannot write into " + out.string());
+  }
+  return all;
 }
 
 // A variant that takes part in its group's race.
@@ -225,7 +262,10 @@ int run(int argc, char** argv) {
       "NAME=FOLDER; may be repeated")("cases", po::value<std::string>()->default_value("-"),
                                       "a file, or - for standard input")(
       "rounds", po::value<int>()->default_value(15), "of each race")(
-      "unjudged", po::bool_switch(), "race kernels without judging them: for leaving parts out");
+      "unjudged", po::bool_switch(), "race kernels without judging them: for leaving parts out")(
+      "compile", po::value<std::string>(),
+      "only compile, for this architecture, and print registers and spills; needs no GPU")(
+      "out", po::value<std::string>()->default_value(""), "a folder for the cubins of --compile");
   po::variables_map values;
   po::store(po::parse_command_line(argc, argv, options), values);
   if (values.count("help") > 0) {
@@ -248,6 +288,10 @@ int run(int argc, char** argv) {
   std::vector<Variant> variants = read_cases(from == "-" ? std::cin : file, versions);
 
   const auto compiler = Compiler::open(read_environment());
+  if (values.count("compile") > 0) {
+    compile(variants, *compiler, values["compile"].as<std::string>());
+    return list_compiled(variants, values["out"].as<std::string>()) ? 0 : 1;
+  }
   Races races(!values["unjudged"].as<bool>());
   compile(variants, *compiler, races.device().arch());
   std::vector<std::pair<std::string, std::vector<const Variant*>>> groups;

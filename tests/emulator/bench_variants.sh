@@ -41,4 +41,9 @@ echo "no case" | "$bench" --templates now="$templates" > /dev/null 2> "$folder/e
 [ $? -eq 2 ] || fail "a line that is no case was taken"
 env -u LD_LIBRARY_PATH -u CUDA_HOME "$bench" --templates now="$templates" < "$folder/cases" 2> "$folder/errors"
 [ $? -eq 3 ] || fail "without a GPU: $(cat "$folder/errors")"
+"$bench" --templates now="$templates" --compile sm_x < "$folder/cases" > /dev/null 2> "$folder/errors"
+[ $? -eq 1 ] || fail "an architecture that is none: $(cat "$folder/errors")"
+"$bench" --templates now="$templates" --compile sm_90 < "$folder/cases" > "$folder/out" 2> "$folder/errors" ||
+  fail "compiling: $(cat "$folder/out" "$folder/errors")"
+[ "$(grep -c 'small/.* registers, 0 bytes spilled' "$folder/out")" -eq 2 ] || fail "facts: $(cat "$folder/out")"
 echo "bench_variants.sh: ok"
