@@ -105,6 +105,12 @@ void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
     config.set("kResident", 1);
     list.push_back(config);
   }
+  // As many keys in one step as two warpgroups have registers for; items of half a head are ahead
+  // of whole ones in loading.
+  if (problem.nk > 208 && problem.nk <= 256 && problem.d <= 64 && !problem.bias &&
+      !problem.causal) {
+    list.push_back(mapped(problem, 8, round_up(problem.nk, 8), 2));
+  }
   if (problem.nk <= 416) {
     // Beside a bias there is little else to wait for: three warpgroups.
     if (problem.bias) add_even(list, mapped(problem, 12, 112, 2));

@@ -149,6 +149,10 @@ inline constexpr FeatureCase kFeatures[] = {
     // The accelerator's copies end in any order; 719 on an H200 once.
     {"MappedFewBlocksManySlots", "bf16 b=35 h=8 n=77 d=64 layout=bnhd",
      "kProducer=2 kSwizzle=128 kResident=1 kBlockN=64 kStages=4 kWarps=12"},
+    {"MappedOneWideStep", "bf16 b=35 h=4 nq=130 nk=250 d=64 layout=bnhd lse",
+     "kProducer=2 kSwizzle=128 kResident=0 kBlockN=256 kStages=2 kWarps=8"},
+    {"MappedThreeWideSteps", "fp16 b=2 h=2 nq=70 nk=700 d=64 layout=bnhd",
+     "kProducer=2 kSwizzle=128 kResident=0 kBlockN=240 kStages=2 kWarps=8"},
     {"MappedWideTile", "bf16 b=4 h=4 n=300 d=64 layout=bnhd",
      "kProducer=2 kSwizzle=128 kResident=1 kBlockN=160 kStages=1 kWarps=8"},
     // A bias by copying warps: whole rows that change or stay, steps of rows of any alignment.
