@@ -141,6 +141,22 @@ TEST(AttentionSpaceTest, CopiesByTensorMapsWhereTheyCanDescribeTheTensors) {
   EXPECT_THAT(explained(nine, "kProducer=2 kSpareRows=8"), HasSubstr("leave no more than 8 over"));
 }
 
+TEST(AttentionSpaceTest, HasStepsOfUpTo256KeysForTwoWarpgroupsBesideCopyingWarps) {
+  const AttentionProblem asked = problem("bf16 b=128 h=4 n=256 d=64 layout=packed");
+  Config config = default_attention_config(asked, h200());
+  EXPECT_EQ(config.at("kBlockN"), 256);
+  EXPECT_EQ(config.at("kResident"), 0);
+  const ParameterSpace space = attention_space(asked, h200());
+  EXPECT_EQ(space.explain(config), std::nullopt);
+  config.set("kWarps", 12);
+  EXPECT_THAT(space.explain(config).value_or("fine"), testing::HasSubstr("too few registers"));
+  // Elsewhere too few keys, or registers, are there.
+  EXPECT_LT(default_attention_config(problem("bf16 b=128 h=4 n=257 d=64 layout=packed"), h200())
+                .at("kBlockN"),
+            256);
+  EXPECT_LT(default_attention_config(asked, device_like("sm_86", 80)).at("kBlockN"), 256);
+}
+
 TEST(AttentionSpaceTest, ExplainsABrokenRuleWithItsFigures) {
   const AttentionProblem asked = problem("bf16 b=4 h=16 nq=4096 nk=4096 d=128 layout=packed");
   const ParameterSpace space = attention_space(asked, h200());
