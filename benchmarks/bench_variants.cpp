@@ -2,10 +2,10 @@
 // and configs against each other on a GPU, after the tuner's judge has found them right.
 //
 // Usage: vitune_bench_variants --templates NAME=FOLDER ... [--cases FILE] [--rounds N] [--unjudged]
-//        vitune_bench_variants --templates NAME=FOLDER ... [--cases FILE] --compile sm_90 [--out
-//        DIR]
-// A case is a line `GROUP[/NAME]; PROBLEM; CONFIG`. All cases of a group with all versions of the
-// templates run in one race, so that their times compare; ratios are to the group's first.
+//        vitune_bench_variants --templates NAME=FOLDER ... --compile sm_90 [--out FOLDER]
+// A case is a line `GROUP[/NAME]; PROBLEM; CONFIG`. All cases of a group, which have one problem,
+// and all versions of the templates run in one race, so that their times compare; ratios are to
+// the group's first.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,6 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -59,6 +58,7 @@ struct Variant {
   AttentionProblem problem;
   Config config;
   const Version* version = nullptr;
+  CompileRequest request;
   CompileResult compiled;
 };
 
@@ -109,6 +109,7 @@ std::vector<Variant> read_cases(std::istream& in, const std::vector<Version>& ve
            AttentionProblem::parse(trimmed(line.substr(first + 1, second - first - 1))),
            Config::parse(trimmed(line.substr(second + 1))),
            &version,
+           {},
            {}});
     }
   }
@@ -122,10 +123,10 @@ void compile(std::vector<Variant>& variants, const Compiler& compiler, const std
   std::mutex mutex;
   std::exception_ptr failure;
   const auto compile_one = [&](Variant& variant) {
-    CompileRequest request = attention_compile_request(variant.problem, variant.config, arch);
+    variant.request = attention_compile_request(variant.problem, variant.config, arch);
     const std::vector<EmbeddedFile> files = variant.version->files();
-    request.source = assemble(request.source.main, files);
-    variant.compiled = compiler.compile(request);
+    variant.request.source = assemble(variant.request.source.main, files);
+    variant.compiled = compiler.compile(variant.request);
   };
   const auto work = [&] {
     try {
@@ -143,11 +144,39 @@ void compile(std::vector<Variant>& variants, const Compiler& compiler, const std
   if (failure) std::rethrow_exception(failure);
 }
 
+using Group = std::vector<const Variant*>;
+
+// In the order of their first cases.
+std::vector<Group> groups_of(const std::vector<Variant>& variants) {
+  std::vector<Group> groups;
+  for (const Variant& variant : variants) {
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& each) {
+      return each.front()->group == variant.group;
+    });
+    if (group == groups.end()) {
+      groups.push_back({&variant});
+    } else if ((*group).front()->problem.text() == variant.problem.text()) {
+      group->push_back(&variant);
+    } else {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("the cases of group '{}' have different problems: give each its own "
+                              "group",
+                              variant.group));
+    }
+  }
+  return groups;
+}
+
 // What the compiler says of each, without a GPU; cubins go into the folder `out`, if it is not
 // empty, for a disassembler. Whether all compile.
 bool list_compiled(const std::vector<Variant>& variants, const fs::path& out) {
   bool all = true;
-  if (!out.empty()) fs::create_directories(out);
+  std::error_code error;
+  if (!out.empty()) fs::create_directories(out, error);
+  if (error) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--out '{}': {}: give a folder", out.string(), error.message()));
+  }
   for (const Variant& variant : variants) {
     const CompileResult& result = variant.compiled;
     const bool ok = result.status == CompileStatus::kOk;
@@ -192,7 +221,7 @@ class Races {
   const DeviceInfo& device() const { return device_; }
 
   // Prints a line per variant of one group.
-  void run(const std::vector<const Variant*>& group, int rounds) {
+  void run(const Group& group, int rounds) {
     Verifier verifier({context_, stream_, *support_, device_}, group.front()->problem);
     const Workload& tensors = verifier.timing_workload();
     std::vector<Contestant> contestants;
@@ -230,8 +259,8 @@ class Races {
     if (variant.compiled.status != CompileStatus::kOk) return refuse(variant.compiled.log);
     try {
       Contestant result{&variant, nullptr, nullptr};
-      result.kernel = std::make_unique<CudaKernel>(*driver_, variant.compiled.cubin,
-                                                   "vitune_attention_forward");
+      result.kernel =
+          std::make_unique<CudaKernel>(*driver_, variant.compiled.cubin, variant.request.entry);
       if (judged_) {
         const Verdict verdict = verifier.verify(*result.kernel, variant.config);
         if (verdict.status != TrialStatus::kOk) return refuse(verdict.reason);
@@ -286,21 +315,20 @@ int run(int argc, char** argv) {
     throw Error(ErrorCode::kUsage, fmt::format("--cases '{}' cannot be read", from));
   }
   std::vector<Variant> variants = read_cases(from == "-" ? std::cin : file, versions);
+  const std::vector<Group> groups = groups_of(variants);
+  const std::string out = values["out"].as<std::string>();
+  if (!out.empty() && values.count("compile") == 0) {
+    throw Error(ErrorCode::kUsage, "--out goes with --compile");
+  }
 
   const auto compiler = Compiler::open(read_environment());
   if (values.count("compile") > 0) {
     compile(variants, *compiler, values["compile"].as<std::string>());
-    return list_compiled(variants, values["out"].as<std::string>()) ? 0 : 1;
+    return list_compiled(variants, out) ? 0 : 1;
   }
   Races races(!values["unjudged"].as<bool>());
   compile(variants, *compiler, races.device().arch());
-  std::vector<std::pair<std::string, std::vector<const Variant*>>> groups;
-  for (const Variant& variant : variants) {
-    if (groups.empty() || groups.back().first != variant.group)
-      groups.push_back({variant.group, {}});
-    groups.back().second.push_back(&variant);
-  }
-  for (const auto& [name, group] : groups) races.run(group, rounds);
+  for (const Group& group : groups) races.run(group, rounds);
   return 0;
 }
 

@@ -100,15 +100,15 @@ void prefer_windows(std::vector<Config>& list, const AttentionProblem& problem) 
 // By tensor maps: short rows in one step of all keys, K and V resident; longer ones in wide steps.
 void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
   if (problem.nk < 128 || problem.nq < 128) return;
-  if (problem.nk <= 208 && !problem.causal) {
+  if (problem.nk <= kMostSharedStepKeys && !problem.causal) {
     Config config = mapped(problem, problem.d <= 64 ? 12 : 8, round_up(problem.nk, 8), 2);
     config.set("kResident", 1);
     list.push_back(config);
   }
   // As many keys in one step as two warpgroups have registers for; items of half a head are ahead
   // of whole ones in loading.
-  if (problem.nk > 208 && problem.nk <= 256 && problem.d <= 64 && !problem.bias &&
-      !problem.causal) {
+  if (problem.nk > kMostSharedStepKeys && problem.nk <= kMostStepKeys && problem.d <= 64 &&
+      !problem.bias && !problem.causal) {
     list.push_back(mapped(problem, 8, round_up(problem.nk, 8), 2));
   }
   if (problem.nk <= 416) {

@@ -30,6 +30,9 @@ AttentionFacts attention_facts(const AttentionProblem& problem);
 
 // Query rows of a warpgroup (kGroupRows in templates/attention/config_sm90.cuh).
 inline constexpr std::int64_t kGroupRows = 64;
+// Keys of a step: at most; and where not just two warpgroups beside copying warps have the
+// registers.
+inline constexpr std::int64_t kMostStepKeys = 256, kMostSharedStepKeys = 208;
 
 // kSpareRows of kernels that take them, where this problem has some: 8, else 0.
 std::int64_t useful_spare_rows(const AttentionProblem& problem);

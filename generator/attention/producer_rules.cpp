@@ -109,10 +109,10 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          if (s.producer || !wide || s.equal_steps()) return std::nullopt;
          return fmt::format("kBlockN = {} with kProducer = 0", s.block_n);
        }},
-      {"steps of more than 208 keys are for two warpgroups beside copying warps",
+      {"the widest steps are for two warpgroups beside copying warps",
        {"kBlockN", "kWarps", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
-         if (s.block_n <= 208 || (s.producer && s.warps == 8)) return std::nullopt;
+         if (s.block_n <= kMostSharedStepKeys || (s.producer && s.warps == 8)) return std::nullopt;
          return fmt::format("kBlockN = {} leaves too few registers", s.block_n);
        }},
       {"copying warps and several warpgroups take the whole SM",

@@ -24,7 +24,7 @@ std::vector<std::int64_t> key_steps(std::int64_t nk) {
   for (std::int64_t steps = 1; steps <= 4; ++steps) {
     for (const std::int64_t multiple : {8, 16}) {  // wgmma takes several steps in sixteens
       const std::int64_t width = round_up(ceil_div(nk, steps), multiple);
-      if (width >= 32 && width <= 256) widths.insert(std::min(width, all));
+      if (width >= 32 && width <= kMostStepKeys) widths.insert(std::min(width, all));
     }
   }
   return {widths.begin(), widths.end()};

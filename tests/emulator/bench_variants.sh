@@ -32,18 +32,24 @@ grep -q '^small/32 now .*warm .* us 1.000' "$folder/out" || fail "no ratio to th
 [ "$(grep -c '^small/.* broken .*the kernel' "$folder/out")" -eq 2 ] || fail "verdicts: $(cat "$folder/out")"
 
 for wrong in "--templates now=$folder/nothing" "--templates now=$templates --cases $folder/nothing" \
-  "--templates now=$templates --rounds 0" ""; do
+  "--templates now=$templates --rounds 0" "--templates now=$templates --out $folder/cubins" \
+  "--templates now=$templates --compile sm_90 --out $folder/cases" ""; do
   # shellcheck disable=SC2086
   "$bench" $wrong < "$folder/cases" > /dev/null 2> "$folder/errors"
   [ $? -eq 2 ] || fail "'$wrong' was taken: $(cat "$folder/errors")"
 done
 echo "no case" | "$bench" --templates now="$templates" > /dev/null 2> "$folder/errors"
 [ $? -eq 2 ] || fail "a line that is no case was taken"
+{ cat "$folder/cases" && sed -n 's/n=21/n=22/p' "$folder/cases"; } |
+  "$bench" --templates now="$templates" > /dev/null 2> "$folder/errors"
+[ $? -eq 2 ] || fail "two problems in a group: $(cat "$folder/errors")"
 env -u LD_LIBRARY_PATH -u CUDA_HOME "$bench" --templates now="$templates" < "$folder/cases" 2> "$folder/errors"
 [ $? -eq 3 ] || fail "without a GPU: $(cat "$folder/errors")"
 "$bench" --templates now="$templates" --compile sm_x < "$folder/cases" > /dev/null 2> "$folder/errors"
 [ $? -eq 1 ] || fail "an architecture that is none: $(cat "$folder/errors")"
 "$bench" --templates now="$templates" --compile sm_90 < "$folder/cases" > "$folder/out" 2> "$folder/errors" ||
   fail "compiling: $(cat "$folder/out" "$folder/errors")"
+"$bench" --templates now="$templates" --compile sm_90 --out "$folder/cubins" < "$folder/cases" > /dev/null
+[ -s "$folder/cubins/small_32_now.cubin" ] || fail "no cubin: $(ls "$folder/cubins")"
 [ "$(grep -c 'small/.* registers, 0 bytes spilled' "$folder/out")" -eq 2 ] || fail "facts: $(cat "$folder/out")"
 echo "bench_variants.sh: ok"
