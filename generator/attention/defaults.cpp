@@ -8,63 +8,29 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "generator/attention/default_forms.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 
 namespace vitune {
 namespace {
 
-Config streaming(std::int64_t warps, std::int64_t row_tiles, std::int64_t block_n,
-                 std::int64_t stages) {
-  return {{"kResident", 0},         {"kConstantKeys", 0}, {"kWarps", warps},
-          {"kRowTiles", row_tiles}, {"kBlockN", block_n}, {"kStages", stages},
-          {"kQueryInRegisters", 1}, {"kHeadsPerCta", 1},  {"kRowSplit", 1},
-          {"kMinCtas", 1},          {"kPersistent", 0},   {"kBiasInRegisters", 0},
-          {"kSwizzle", 0},          {"kProducer", 0},     {"kValuesFirst", 0},
-          {"kSpareRows", 0},        {"kKeySplit", 1},     {"kEvenItems", 0}};
-}
+// What classes of problems are told apart by, beside the problem itself.
+struct Load {
+  std::int64_t sms;
+  std::int64_t heads;   // of all batches
+  std::int64_t blocks;  // of 64 rows
 
-Config resident(std::int64_t warps, std::int64_t block_n, std::int64_t row_split) {
-  Config config = streaming(warps, 1, block_n, 1);
-  config.set("kResident", 1);
-  config.set("kConstantKeys", 1);
-  config.set("kRowSplit", row_split);
-  return config;
-}
+  Load(const AttentionProblem& problem, const DeviceInfo& device)
+      : sms(device.sm_count > 0 ? device.sm_count : 132),
+        heads(problem.batch * problem.heads),
+        blocks(heads * ceil_div(problem.nq, kGroupRows)) {}
 
-// Fewest equal steps of at most `most` keys.
-std::int64_t equal_steps(std::int64_t nk, std::int64_t most) {
-  return round_up(ceil_div(nk, ceil_div(nk, most)), 8);
-}
-
-// Warpgroups with copying warps; panels as wide as the head size allows.
-Config pipelined(const AttentionProblem& problem, std::int64_t warps, std::int64_t block_n,
-                 std::int64_t stages) {
-  Config config = streaming(warps, 1, block_n, stages);
-  config.set("kConstantKeys", 1);
-  config.set("kQueryInRegisters", 0);
-  config.set("kPersistent", 1);
-  config.set("kProducer", 1);
-  config.set("kSwizzle", problem.d % 64 == 0 ? 128 : problem.d > 16 ? 64 : 32);
-  return config;
-}
-
-// Warpgroups whose tiles come by tensor maps, and one more for the rows beyond a multiple of 64
-// where they are few.
-Config mapped(const AttentionProblem& problem, std::int64_t warps, std::int64_t block_n,
-              std::int64_t stages) {
-  Config config = pipelined(problem, warps, block_n, stages);
-  config.set("kProducer", 2);
-  config.set("kSpareRows", useful_spare_rows(problem));
-  return config;
-}
-
-// Of steps whose tiles may be twice as large: heads that begin at odd multiples of 16 bytes come
-// faster in few wide rows.
-Config wide_panels(const AttentionProblem& problem, Config config) {
-  if (problem.d % 16 == 8 && problem.d > 64) config.set("kSwizzle", 128);
-  return config;
-}
+  // Whether CTAs of `rows` query rows are at most `each` per SM.
+  bool at_most(std::int64_t each, std::int64_t rows, const AttentionProblem& problem) const {
+    return heads * ceil_div(problem.nq, rows) <= each * sms;
+  }
+};
 
 // With work items evened out where that is of use.
 void add_even(std::vector<Config>& list, Config config) {
@@ -74,18 +40,96 @@ void add_even(std::vector<Config>& list, Config config) {
   list.push_back(std::move(config));
 }
 
-// As wide as three warpgroups have registers for.
-std::int64_t widest_step(const AttentionProblem& problem) {
-  if (problem.d > 96) return 96;
-  if (useful_spare_rows(problem) > 0) return problem.bias ? 112 : 128;
-  return problem.d > 64 || problem.bias ? 128 : 160;
+// Few rows: where their heads leave SMs idle four warps share the keys of sixteen rows.
+void prefer_few_rows(std::vector<Config>& list, const AttentionProblem& problem, const Load& load) {
+  if (problem.nq > 16 || problem.nk < 128) return;
+  const bool busy = load.heads >= 2 * load.sms || load.heads * problem.d >= 128 * load.sms;
+  if (busy) list.push_back(streaming(1, 1, 32, 2));
+  if (!busy && problem.nk <= 256) list.push_back(resident(1, equal_steps(problem.nk, 128), 1));
+  for (const std::int64_t keys : {96, 64, 32}) {
+    Config config = streaming(4, 1, keys, 2);
+    config.set("kKeySplit", 4);
+    list.push_back(std::move(config));
+  }
+}
+
+// Windows and other heads of up to 64 rows and keys: CTAs of few rows while there are SMs to spare;
+// then a warpgroup per head while all are at work at once. Beyond that see prefer_windows().
+void prefer_few_windows(std::vector<Config>& list, const AttentionProblem& problem,
+                        const Load& load) {
+  if (problem.nk < 33 || problem.nk > 64 || problem.nq < 33 || problem.nq > 64) return;
+  const std::int64_t keys = round_up(problem.nk, 8);
+  if (load.heads <= load.sms / 2) {
+    list.push_back(resident(1, keys, 4));
+  } else if (load.heads <= load.sms) {
+    list.push_back(resident(2, keys, 2));
+  } else if (problem.d != 48 &&
+             (load.heads <= 6 * load.sms || (problem.d == 64 && !problem.bias))) {
+    list.push_back(window(problem, 1, 1));
+  }
+}
+
+// Up to 208 keys and few blocks of rows: all keys in one step as long as each CTA has an SM to
+// itself, two steps of a warpgroup for up to three, the rows of a head in two CTAs for up to six.
+void prefer_few_short(std::vector<Config>& list, const AttentionProblem& problem,
+                      const Load& load) {
+  if (problem.nk > kMostSharedStepKeys || problem.nq <= 16) return;
+  if (problem.nk <= 64 && problem.nq <= 64) return;
+  if (load.blocks <= load.sms) {
+    if (load.at_most(1, 32, problem)) list.push_back(one_step(problem, 2));
+    list.push_back(one_step(problem, 4));
+  } else if (problem.nk > 64 && load.blocks <= 3 * load.sms) {
+    list.push_back(warpgroups(problem, 4, equal_steps(problem.nk, 112, 16), 2));
+  } else if (problem.nk > 144 && load.blocks <= 6 * load.sms && problem.d <= 64 &&
+             problem.d != 48 && !problem.bias) {
+    list.push_back(window(problem, 1, 2));
+  }
+}
+
+// More keys and few blocks of rows: a warpgroup and an SM for each; where blocks are up to two per
+// SM, CTAs that share it, with as many keys per step as that leaves room for.
+void prefer_few_long(std::vector<Config>& list, const AttentionProblem& problem,
+                     const DeviceInfo& device, const Load& load) {
+  if (problem.nk <= kMostSharedStepKeys || problem.nq <= 16 || problem.causal) return;
+  const auto own_tiles = [&](std::int64_t warps, std::int64_t most) {
+    list.push_back(warpgroups(problem, warps, equal_steps(problem.nk, most, 16), 2));
+  };
+  if (load.blocks <= load.sms) {
+    own_tiles(4, problem.d > 64 ? 128 : 160);
+  } else if (load.at_most(1, 128, problem) && problem.d > 96) {
+    own_tiles(8, 128);
+  } else if (load.blocks <= 2 * load.sms) {
+    // Tiles of a bias are as wide as the steps.
+    for (const std::int64_t keys : {112, 80, 48}) {
+      if (problem.bias && keys > 48) continue;
+      for (const std::int64_t stages : {3, 2}) {
+        Config config = wide_panels(problem, mapped(problem, 4, keys, stages));
+        config.set("kSpareRows", 0);
+        if (2 * AttentionShape(problem, config).shared_bytes() <= device.shared_per_sm) {
+          list.push_back(std::move(config));
+        }
+      }
+    }
+  } else if (load.blocks <= 3 * load.sms && problem.nk <= 300) {
+    own_tiles(4, 128);
+  }
+}
+
+// Many rows and up to 128 keys (pooled keys): a head's rows in as many CTAs as fill the device.
+void prefer_pooled_keys(std::vector<Config>& list, const AttentionProblem& problem,
+                        const Load& load) {
+  if (problem.nk < 33 || problem.nk >= 128 || problem.nq <= 128 || load.blocks <= load.sms) return;
+  std::int64_t split = 1;
+  while (split < 16 && load.heads * split < 3 * load.sms) split *= 2;
+  if (split == 1) return;
+  for (const std::int64_t stages : {2, 1}) list.push_back(window(problem, stages, split));
 }
 
 // Windows and other short heads by tensor maps: all keys in one step, a warpgroup per head. A bias
 // that all batches share stays.
-void prefer_windows(std::vector<Config>& list, const AttentionProblem& problem) {
+void prefer_windows(std::vector<Config>& list, const AttentionProblem& problem, const Load& load) {
   if (problem.nk < 33 || problem.nk >= 128 || problem.nq < 33 || problem.nq > 128) return;
-  if (problem.batch * problem.heads < 64) return;
+  if (load.heads < 64 || problem.d == 48) return;
   Config config = mapped(problem, 4, round_up(problem.nk, 8), 1);
   config.set("kResident", 1);
   config.set("kSpareRows", 0);
@@ -93,17 +137,59 @@ void prefer_windows(std::vector<Config>& list, const AttentionProblem& problem) 
     config.set("kBiasInRegisters", 1);
     list.push_back(config);
     config.set("kBiasInRegisters", 0);
+  } else if (load.heads > 16 * load.sms) {
+    Config ahead = config;  // the next head's tiles
+    ahead.set("kStages", 2);
+    ahead.set("kValuesFirst", 1);
+    list.push_back(std::move(ahead));
   }
-  list.push_back(config);
+  list.push_back(std::move(config));
+}
+
+// As wide as three warpgroups have registers for. Beside many rows spare ones do not matter.
+Config widest_step(const AttentionProblem& problem) {
+  const bool spare = useful_spare_rows(problem) > 0 && problem.nq < 800;
+  const std::int64_t keys = problem.d > 96                   ? 96
+                            : spare                          ? (problem.bias ? 112 : 128)
+                            : problem.d > 64 || problem.bias ? 128
+                                                             : 160;
+  Config config = wide_panels(problem, mapped(problem, 12, keys, 2));
+  if (!spare) config.set("kSpareRows", 0);
+  return config;
+}
+
+// A bias that all batches share, and as many warpgroups as a head has blocks of rows: it stays.
+void prefer_kept_bias(std::vector<Config>& list, const AttentionProblem& problem,
+                      const Load& load) {
+  if (!problem.bias || problem.nk < 128 || problem.d > 64) return;
+  if (load.heads <= 2 * load.sms) return;  // read for too few heads to be worth a start
+  const std::int64_t rows = problem.nq - (useful_spare_rows(problem) > 0 ? problem.nq % 64 : 0);
+  const std::int64_t groups = ceil_div(rows, kGroupRows);
+  if (groups < 3 || groups > 4) return;
+  const std::int64_t keys =
+      problem.nk <= 144 ? round_up(problem.nk, 8) : equal_steps(problem.nk, 128, 16);
+  for (const std::int64_t stages : {2, 1}) {
+    Config config = mapped(problem, 4 * groups, keys, stages);
+    config.set("kResident", 1);
+    config.set("kBiasInRegisters", 1);
+    list.push_back(std::move(config));
+  }
 }
 
 // By tensor maps: short rows in one step of all keys, K and V resident; longer ones in wide steps.
-void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
+void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem, const Load& load) {
   if (problem.nk < 128 || problem.nq < 128) return;
+  prefer_kept_bias(list, problem, load);
+  // Heads that fill no panel are better off in wider rows, or in steps.
+  const bool odd = problem.d == 48 || problem.d % 16 == 8;
   if (problem.nk <= kMostSharedStepKeys && !problem.causal) {
-    Config config = mapped(problem, problem.d <= 64 ? 12 : 8, round_up(problem.nk, 8), 2);
-    config.set("kResident", 1);
-    list.push_back(config);
+    if (problem.d % 16 == 8) list.push_back(wide_panels(problem, mapped(problem, 12, 112, 2)));
+    for (const std::int64_t stages : {2, 1}) {
+      if (odd || (stages == 1 && problem.d <= 64)) continue;
+      Config config = mapped(problem, problem.d <= 64 ? 12 : 8, round_up(problem.nk, 8), stages);
+      config.set("kResident", 1);
+      list.push_back(std::move(config));
+    }
   }
   // As many keys in one step as two warpgroups have registers for; items of half a head are ahead
   // of whole ones in loading.
@@ -113,13 +199,13 @@ void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem) {
   }
   if (problem.nk <= 416) {
     // Beside a bias there is little else to wait for: three warpgroups.
-    if (problem.bias) add_even(list, mapped(problem, 12, 112, 2));
+    if (problem.bias) add_even(list, wide_panels(problem, mapped(problem, 12, 112, 2)));
     const std::int64_t half = round_up(ceil_div(problem.nk, 2), 16);
     for (const std::int64_t stages : {3, 2}) {
       list.push_back(wide_panels(problem, mapped(problem, 8, half, stages)));
     }
   }
-  add_even(list, wide_panels(problem, mapped(problem, 12, widest_step(problem), 2)));
+  add_even(list, widest_step(problem));
   for (const std::int64_t stages : {3, 2}) list.push_back(mapped(problem, 8, 128, stages));
 }
 
@@ -139,26 +225,22 @@ void prefer_pipelined(std::vector<Config>& list, const AttentionProblem& problem
   for (const std::int64_t stages : {3, 2}) list.push_back(pipelined(problem, 8, 128, stages));
 }
 
-// Few rows, many keys: four warps share the keys of sixteen rows.
-void prefer_split_keys(std::vector<Config>& list, const AttentionProblem& problem) {
-  if (problem.nq > 16 || problem.nk < 128) return;
-  Config config = streaming(4, 1, 32, 2);
-  config.set("kKeySplit", 4);
-  list.push_back(config);
-}
-
-std::vector<Config> preferences(const AttentionProblem& problem) {
+std::vector<Config> preferences(const AttentionProblem& problem, const DeviceInfo& device) {
   std::vector<Config> list;
-  const std::int64_t heads = problem.batch * problem.heads;
-  // The first three are outside the space of devices without wgmma.
-  prefer_windows(list, problem);
-  prefer_mapped(list, problem);
+  const Load load(problem, device);
+  prefer_few_rows(list, problem, load);
+  prefer_few_windows(list, problem, load);
+  prefer_few_short(list, problem, load);
+  // Most of these are outside the space of devices without wgmma.
+  prefer_few_long(list, problem, device, load);
+  prefer_pooled_keys(list, problem, load);
+  prefer_windows(list, problem, load);
+  prefer_mapped(list, problem, load);
   prefer_pipelined(list, problem);
-  if (problem.nk <= 300 && problem.nq <= 4096 && heads >= 64) {
+  if (problem.nk <= 300 && problem.nq <= 4096 && load.heads >= 64) {
     for (std::int64_t warps : {4, 2, 1})
       list.push_back(resident(warps, equal_steps(problem.nk, 128), 1));
   }
-  prefer_split_keys(list, problem);
   const std::int64_t narrow = std::min<std::int64_t>(64, round_up(problem.nk, 8));
   if (problem.d <= 64 && problem.nq >= 512) list.push_back(streaming(4, 2, narrow, 2));
   for (std::int64_t warps : {4, 2, 1}) {
@@ -193,7 +275,7 @@ std::vector<Config> default_attention_configs(const AttentionProblem& problem,
                                               const DeviceInfo& device) {
   const ParameterSpace space = attention_space(problem, device);
   std::vector<Config> chosen;
-  for (const Config& config : preferences(problem)) {
+  for (const Config& config : preferences(problem, device)) {
     if (space.explain(config)) continue;
     // A streaming CTA hides latency with its own stages; more of them only gain from fewer
     // registers.

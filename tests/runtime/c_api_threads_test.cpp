@@ -75,17 +75,17 @@ TEST_F(CApiThreadsTest, AHitDoesNotWaitForALoadThatHangs) {
 }
 
 TEST_F(CApiThreadsTest, WhileOneLoadsTheOthersAreServedByTheDefaultIfAsked) {
-  const char* const larger = "bf16 b=3 h=12 n=197 d=64";
+  const char* const smaller = "bf16 b=2 h=11 n=197 d=64";
   const StoredKernel exact = make_kernel(kVitB, 1), standard = default_kernel(kVitB, 2);
-  ASSERT_EQ(standard.binary.kernel_key, default_kernel(larger, 2).binary.kernel_key)
-      << "the default kernel is the same for both batches";
+  ASSERT_EQ(standard.binary.kernel_key, default_kernel(smaller, 2).binary.kernel_key)
+      << "the default kernel is the same for both numbers of heads";
   promote(database(), exact);
   put_binary(database(), standard);
   vitune_context_options impatient = options();
   impatient.on_busy = VITUNE_ON_BUSY_DEFAULT;
   impatient.on_miss = VITUNE_ON_MISS_DEFAULT;
   const Context context(impatient);
-  ASSERT_STATUS(VITUNE_OK, forward(context, desc_of(larger), tensors_of(larger)));
+  ASSERT_STATUS(VITUNE_OK, forward(context, desc_of(smaller), tensors_of(smaller)));
   mock_->hold_loads(true);
   const Tensors t = tensors_of(kVitB);
   std::jthread loader([&] { EXPECT_STATUS(VITUNE_OK, forward(context, desc_of(kVitB), t)); });

@@ -1,0 +1,83 @@
+// generator/attention/default_forms.cpp -- Configs of each form, as defaults begin with them.
+#include "generator/attention/default_forms.h"
+
+#include "core/checked.h"
+#include "generator/attention/facts.h"
+
+namespace vitune {
+namespace {
+
+// Bytes of a row of a panel: as many as the head size fills.
+std::int64_t panel_bytes(const AttentionProblem& problem) {
+  if (problem.d % 64 == 0 || problem.d == 56 || problem.d == 120) return 128;
+  return problem.d <= 16 || problem.d == 48 ? 32 : 64;
+}
+
+}  // namespace
+
+std::int64_t equal_steps(std::int64_t nk, std::int64_t most, std::int64_t unit) {
+  return round_up(ceil_div(nk, ceil_div(nk, most)), unit);
+}
+
+Config streaming(std::int64_t warps, std::int64_t row_tiles, std::int64_t block_n,
+                 std::int64_t stages) {
+  return {{"kResident", 0},         {"kConstantKeys", 0}, {"kWarps", warps},
+          {"kRowTiles", row_tiles}, {"kBlockN", block_n}, {"kStages", stages},
+          {"kQueryInRegisters", 1}, {"kHeadsPerCta", 1},  {"kRowSplit", 1},
+          {"kMinCtas", 1},          {"kPersistent", 0},   {"kBiasInRegisters", 0},
+          {"kSwizzle", 0},          {"kProducer", 0},     {"kValuesFirst", 0},
+          {"kSpareRows", 0},        {"kKeySplit", 1},     {"kEvenItems", 0}};
+}
+
+Config one_step(const AttentionProblem& problem, std::int64_t warps) {
+  Config config = streaming(warps, 1, round_up(problem.nk, 8), 1);
+  config.set("kConstantKeys", 1);
+  return config;
+}
+
+Config resident(std::int64_t warps, std::int64_t block_n, std::int64_t row_split) {
+  Config config = streaming(warps, 1, block_n, 1);
+  config.set("kResident", 1);
+  config.set("kConstantKeys", 1);
+  config.set("kRowSplit", row_split);
+  return config;
+}
+
+Config warpgroups(const AttentionProblem& problem, std::int64_t warps, std::int64_t block_n,
+                  std::int64_t stages) {
+  Config config = streaming(warps, 1, block_n, stages);
+  config.set("kConstantKeys", 1);
+  config.set("kQueryInRegisters", 0);
+  config.set("kSwizzle", panel_bytes(problem));
+  return config;
+}
+
+Config window(const AttentionProblem& problem, std::int64_t stages, std::int64_t row_split) {
+  Config config = warpgroups(problem, 4, round_up(problem.nk, 8), stages);
+  config.set("kResident", 1);
+  config.set("kRowSplit", row_split);
+  return config;
+}
+
+Config pipelined(const AttentionProblem& problem, std::int64_t warps, std::int64_t block_n,
+                 std::int64_t stages) {
+  Config config = warpgroups(problem, warps, block_n, stages);
+  config.set("kPersistent", 1);
+  config.set("kProducer", 1);
+  return config;
+}
+
+Config mapped(const AttentionProblem& problem, std::int64_t warps, std::int64_t block_n,
+              std::int64_t stages) {
+  Config config = pipelined(problem, warps, block_n, stages);
+  config.set("kProducer", 2);
+  config.set("kSpareRows", useful_spare_rows(problem));
+  return config;
+}
+
+Config wide_panels(const AttentionProblem& problem, Config config) {
+  if (problem.d % 16 == 8 && problem.d > 64) config.set("kSwizzle", 128);
+  return config;
+}
+
+}  // namespace vitune
