@@ -41,6 +41,9 @@ enum class Origin {
 
 // Which of the two timings decides.
 enum class Objective { kCold, kWarm };
+constexpr Objective other_objective(Objective objective) {
+  return objective == Objective::kCold ? Objective::kWarm : Objective::kCold;
+}
 
 // Median time of one call in microseconds with the bounds of its 95 % interval.
 struct Timing {

@@ -1,7 +1,8 @@
 // runtime/dispatcher.h -- Which config serves a problem: exact, else nearest, else default.
 //
 // Exact: a verified winner of this very problem on this kind of device, or of one that is the same
-// work for its kernel (runtime/same_work.h). Nearest: of the configs that won or were tried on
+// work for its kernel (runtime/same_work.h); by the other objective if there is none by the wanted
+// one. Nearest: of the configs that won or were tried on
 // problems of the same class (the same compile-time facts), those with the least predicted time for
 // this problem (runtime/nearest.h). Default: what the generator holds to be good without tuning.
 // The first look-up that has no row of its own reads all winners of the device, once. One thread at
@@ -46,8 +47,9 @@ class Dispatcher {
       : device_(std::move(device)), objective_(objective), index_(device_, objective) {}
 
   // The configs that may serve `problem`, best first, each inside the space of the device: at most
-  // one kExact, then kNearest by predicted time, then kDefault in order of preference. Nearest ones
-  // are looked for only if there is no kExact. Empty only if no kernel fits the device. Throws
+  // one kExact, then kNearest by predicted time, then kDefault in order of preference, whose first
+  // goes ahead of the nearest ones unless those are near or much faster. Nearest ones are looked
+  // for only if there is no kExact. Empty only if no kernel fits the device. Throws
   // Error(kDatabase) if a database cannot be read.
   std::vector<Choice> choices(const AttentionProblem& problem, LayeredStore& store);
   // The same, but of a problem with a winner the kExact alone: what lies behind it is asked for if
@@ -60,6 +62,8 @@ class Dispatcher {
   void invalidate();
 
  private:
+  // The problem's winners, those by the wanted objective first.
+  std::vector<LayeredStore::Found> rows(const ProblemKey& key, LayeredStore& store) const;
   std::optional<Choice> own_winner(const AttentionProblem& problem, LayeredStore& store) const;
   std::optional<Choice> winner_of_same_work(const AttentionProblem& problem, LayeredStore& store);
   std::optional<WinnerEntry> anchor_row(const NearestConfig& nearest, LayeredStore& store) const;

@@ -1,6 +1,8 @@
 // runtime/winner_index.cpp -- Reads winners once and finds them by work and by class.
 #include "runtime/winner_index.h"
 
+#include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
@@ -23,9 +25,15 @@ std::uint64_t facts_number(const AttentionProblem& problem) {
 void WinnerIndex::read(LayeredStore& store) {
   if (is_read_) return;
   try {
-    store.visit_winners(
-        device_, objective_,
-        [&](const ProblemKey& key, const Winner& winner, Layer layer) { add(key, winner, layer); });
+    std::unordered_set<std::string> seen;
+    for (const Objective objective : {objective_, other_objective(objective_)}) {
+      store.visit_winners(device_, objective,
+                          [&](const ProblemKey& key, const Winner& winner, Layer layer) {
+                            const bool wanted = objective == objective_;
+                            if (wanted) seen.insert(key.text);
+                            if (wanted || !seen.contains(key.text)) add(key, winner, layer);
+                          });
+    }
   } catch (...) {
     forget();
     throw;

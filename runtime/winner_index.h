@@ -33,7 +33,8 @@ class WinnerIndex {
   WinnerIndex(DeviceInfo device, Objective objective)
       : device_(std::move(device)), objective_(objective) {}
 
-  // Reads the winners if that has not been done. Throws Error(kDatabase) if a database cannot be
+  // Reads the winners if that has not been done: those by the index's objective, and of problems
+  // that have none those by the other. Throws Error(kDatabase) if a database cannot be
   // read; the index is then empty and unread.
   void read(LayeredStore& store);
   // Forgets everything; pointers and references handed out are no longer valid.

@@ -152,6 +152,36 @@ INSTANTIATE_TEST_SUITE_P(
                                [](Winner& row) { row.objective = Objective::kWarm; }}),
     [](const auto& param) { return param.param.name; });
 
+TEST_F(DispatcherTest, AWinnerByTheOtherObjectiveServesWhereThereIsNoneByTheWanted) {
+  Winner warm = winner(other_config(kVit), 20);
+  warm.objective = Objective::kWarm;
+  put(user(), kVit, warm);
+
+  const auto found = choices(kVit);
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kExact);
+  EXPECT_EQ(found[0].config, warm.config);
+  EXPECT_EQ(found[0].reason, "exact: won this problem, tuned for warm calls, 20.0 us cold");
+  ASSERT_TRUE(found[0].row);
+  EXPECT_EQ(found[0].row->winner, warm);
+}
+
+TEST_F(DispatcherTest, AWinnerByTheOtherObjectiveIsANeighbourUnlessThereIsOneByTheWanted) {
+  const std::string near = "bf16 b=32 h=12 n=198 d=64";
+  Winner warm = winner(other_config(near), 21);
+  warm.objective = Objective::kWarm;
+  put(user(), near, warm);
+  ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(choices(kVit)[0].config, warm.config);
+  ASSERT_TRUE(choices(kVit)[0].row);
+
+  const Winner cold = winner(other_config(near, 2), 23);
+  put(user(), near, cold);
+  dispatcher_.invalidate();
+  ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(choices(kVit)[0].config, cold.config);
+}
+
 TEST_F(DispatcherTest, RowsOfAnotherDeviceDoNotServe) {
   DeviceInfo other = device_;
   other.sm_count = 114;
@@ -194,6 +224,29 @@ TEST_F(DispatcherTest, NearestIsNotTheNearestVolumeButTheLeastPredictedTime) {
   ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
   EXPECT_EQ(found[0].config.at("kWarps"), plain_config(near, 2).at("kWarps"));
   EXPECT_LT(found[0].predicted_us, found[1].predicted_us);
+}
+
+TEST_F(DispatcherTest, TheDefaultIsAheadOfConfigsThatWereOnlyTriedUnlessTheyAreMuchFaster) {
+  const std::string near = "bf16 b=32 h=12 n=198 d=64";
+  put(user(), near, winner(plain_config(near, 1), 20));
+  put_trial(user(), near, plain_config(near, 2), 19);
+  ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
+  EXPECT_EQ(choices(kVit)[1].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(choices(kVit)[1].config, plain_config(near, 2));
+
+  put_trial(user(), near, plain_config(near, 2), 8);
+  put_trial(user(), near, default_attention_config(AttentionProblem::parse(near), device_), 40);
+  dispatcher_.invalidate();
+  ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(choices(kVit)[0].config, plain_config(near, 2));
+}
+
+TEST_F(DispatcherTest, TheDefaultIsAheadOfAWinnerOfAProblemFarAway) {
+  const std::string far = "bf16 b=1 h=12 n=65 d=64";
+  put(user(), far, winner(other_config(far), 5));
+  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
+  EXPECT_EQ(choices(kVit)[0].reason.substr(0, 14), "default: first");
+  EXPECT_EQ(choices(kVit)[1].outcome, LookupOutcome::kNearest);
 }
 
 TEST_F(DispatcherTest, TrialsThatFailedOrWereImportedAreNoCandidates) {
@@ -258,7 +311,9 @@ TEST_F(DispatcherTest, EveryChoiceIsInsideTheSpaceAndTheirOrderIsTheContracts) {
     const ParameterSpace space = attention_space(problem, device_);
     const auto found = choices(asked);
     ASSERT_FALSE(found.empty()) << asked;
-    EXPECT_TRUE(std::is_sorted(found.begin(), found.end(), [](const Choice& a, const Choice& b) {
+    // The first default may be ahead of the nearest.
+    const auto rest = found.begin() + (found[0].outcome == LookupOutcome::kDefault ? 1 : 0);
+    EXPECT_TRUE(std::is_sorted(rest, found.end(), [](const Choice& a, const Choice& b) {
       return a.outcome < b.outcome;
     })) << asked;
     double last = 0;
