@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "core/checked.h"
+#include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 #include "runtime/nearest.h"
 
@@ -38,15 +41,28 @@ std::string race_text(const Winner& winner, Objective objective) {
   return fmt::format("{}, {:.1f} % ahead of the next", time, winner.lead_percent);
 }
 
-// Whether the best of other problems' configs is to be preferred to the first default: if it won on
-// a problem of nearly the same size, or if it is predicted to be much faster. The form of a kernel
-// depends on how many blocks of rows there are for an SM, which the cost model knows little of:
-// configs from farther away took 6 % more time than the default on timm's calls (docs/kernels.md).
-bool is_ahead_of_default(const AttentionProblem& problem, const NearestRanking& nearest) {
-  constexpr double kNear = 1, kMuchFaster = 0.7;
+// Whether two problems ask as much of the device, as far as it is not busy anyway: which form of
+// kernel is best depends on how many blocks of rows there are for an SM.
+bool is_load_alike(const AttentionProblem& a, const AttentionProblem& b, const DeviceInfo& device) {
+  constexpr std::int64_t kBusy = 4, kAlike = 2;
+  const auto blocks = [&](const AttentionProblem& p) {
+    const std::int64_t count = p.batch * p.heads * ceil_div(p.nq, kGroupRows);
+    return std::min(count, kBusy * std::max<std::int64_t>(device.sm_count, 1));
+  };
+  return blocks(a) <= kAlike * blocks(b) && blocks(b) <= kAlike * blocks(a);
+}
+
+// Whether the best of other problems' configs is to be preferred to the first default: if the
+// problem that it comes from is near, or it is predicted to be faster by more than predictions are
+// good for. Rules for defaults know more of what decides than the cost model (docs/kernels.md).
+bool is_ahead_of_default(const AttentionProblem& problem, const NearestRanking& nearest,
+                         const DeviceInfo& device) {
+  constexpr double kNear = 1, kFaster = 0.97, kMuchFaster = 0.85;
+  if (nearest.default_us.empty()) return true;
   const NearestConfig& best = nearest.configs.front();
-  if (best.won && problem_distance(problem, best.anchor) <= kNear) return true;
-  return nearest.default_us.empty() || best.predicted_us < kMuchFaster * nearest.default_us.front();
+  const double ratio = best.predicted_us / nearest.default_us.front();
+  const bool near = best.won && problem_distance(problem, best.anchor) <= kNear;
+  return near || ratio < (is_load_alike(problem, best.anchor, device) ? kFaster : kMuchFaster);
 }
 
 Choice nearest_choice(const NearestConfig& nearest, std::size_t considered) {
@@ -173,7 +189,7 @@ std::vector<Choice> Dispatcher::first_choices(const AttentionProblem& asked, Lay
     choices.back().row = anchor_row(config, store);
   }
   const bool is_alone = choices.empty();
-  const bool first = is_alone || !is_ahead_of_default(problem, nearest);
+  const bool first = is_alone || !is_ahead_of_default(problem, nearest, device_);
   for (std::size_t i = 0; i < defaults.size(); ++i) {
     const double us = i < nearest.default_us.size() ? nearest.default_us[i] : 0;
     choices.insert(i == 0 && first ? choices.begin() : choices.end(),
