@@ -32,6 +32,10 @@ struct Load {
   }
 };
 
+// The one head size above 16 that only panels of 32 bytes fit: many small rows to copy, so that
+// resident heads and windows gain nothing from warpgroups.
+bool has_narrow_panels(const AttentionProblem& problem) { return problem.d == 48; }
+
 // With work items evened out where that is of use.
 void add_even(std::vector<Config>& list, Config config) {
   config.set("kEvenItems", 1);
@@ -63,7 +67,7 @@ void prefer_few_windows(std::vector<Config>& list, const AttentionProblem& probl
     list.push_back(resident(1, keys, 4));
   } else if (load.heads <= load.sms) {
     list.push_back(resident(2, keys, 2));
-  } else if (problem.d != 48 &&
+  } else if (!has_narrow_panels(problem) &&
              (load.heads <= 6 * load.sms || (problem.d == 64 && !problem.bias))) {
     list.push_back(window(problem, 1, 1));
   }
@@ -81,7 +85,7 @@ void prefer_few_short(std::vector<Config>& list, const AttentionProblem& problem
   } else if (problem.nk > 64 && load.blocks <= 3 * load.sms) {
     list.push_back(warpgroups(problem, 4, equal_steps(problem.nk, 112, 16), 2));
   } else if (problem.nk > 144 && load.blocks <= 6 * load.sms && problem.d <= 64 &&
-             problem.d != 48 && !problem.bias) {
+             !has_narrow_panels(problem) && !problem.bias) {
     list.push_back(window(problem, 1, 2));
   }
 }
@@ -129,7 +133,7 @@ void prefer_pooled_keys(std::vector<Config>& list, const AttentionProblem& probl
 // that all batches share stays.
 void prefer_windows(std::vector<Config>& list, const AttentionProblem& problem, const Load& load) {
   if (problem.nk < 33 || problem.nk >= 128 || problem.nq < 33 || problem.nq > 128) return;
-  if (load.heads < 64 || problem.d == 48) return;
+  if (load.heads < 64 || has_narrow_panels(problem)) return;
   Config config = mapped(problem, 4, round_up(problem.nk, 8), 1);
   config.set("kResident", 1);
   config.set("kSpareRows", 0);
@@ -181,7 +185,7 @@ void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem, c
   if (problem.nk < 128 || problem.nq < 128) return;
   prefer_kept_bias(list, problem, load);
   // Heads that fill no panel are better off in wider rows, or in steps.
-  const bool odd = problem.d == 48 || problem.d % 16 == 8;
+  const bool odd = has_narrow_panels(problem) || problem.d % 16 == 8;
   if (problem.nk <= kMostSharedStepKeys && !problem.causal) {
     if (problem.d % 16 == 8) list.push_back(wide_panels(problem, mapped(problem, 12, 112, 2)));
     for (const std::int64_t stages : {2, 1}) {
