@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
-#   benchmarks/on_gpu.sh [tests] [sanitize] [record] [tune] [ceilings] [peers] [ladder] [first_calls]
-#                        [cudnn] [runtime] [python]
+#   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [drawn] [ladder]
+#                        [first_calls] [cudnn] [runtime] [python]
 #
 # All parts if none is named.
 #
@@ -11,7 +11,7 @@
 # worth keeping is then committed under benchmarks/results/<device>/ and data/. Prints a short table
 # last. Every step is bounded in time; a failed step does not stop the later ones. What lies in RESUME
 # (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, or h200.db, of
-# an earlier call there, record and tune go on where that one ended. TUNE_OPTIONS, for example --budget=7s,
+# an earlier call there, record and tune go on where that one ended; so does drawn with drawn.db. TUNE_OPTIONS, for example --budget=7s,
 # goes to tune.
 #
 # benchmarks/pack_for_gpu.sh collects what to carry.
@@ -42,6 +42,20 @@ run_tests() {
   step gpu_random 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpu*' --gtest_brief=1
 }
 
+# Five thousand random problems, a thousand per process: at most 400 s.
+random() {
+  local began=$SECONDS seed
+  for seed in ${SEEDS:-31 32 33 34 35}; do
+    timeout -k 5 390 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpuTest.AThousand*' \
+      --gtest_shuffle --gtest_random_seed="$seed" > "$OUT/random.$seed.log" 2>&1 &
+  done
+  wait
+  cat "$OUT"/random.*.log > "$OUT/random.log"
+  rm -f "$OUT"/random.*.log
+  rows+=("$(printf '%-15s %-8s %5ss  %s thousand right, %s failed' random '' $((SECONDS - began)) \
+    "$(grep -c '^\[       OK' "$OUT/random.log")" "$(grep -c '^\[  FAILED  \].*(.* ms)' "$OUT/random.log")")")
+}
+
 # The cases of all features under a tool of compute-sanitizer, a share of the cases per process: the tools
 # make loading and checking a kernel slow, and most of that is work of one core.
 sanitizer() {  # sanitizer TOOL SECONDS TESTS [OPTION...]
@@ -63,7 +77,7 @@ sanitizer() {  # sanitizer TOOL SECONDS TESTS [OPTION...]
 }
 
 sanitize() {
-  sanitizer memcheck 100 .Matches
+  for tool in memcheck initcheck synccheck; do sanitizer $tool 100 .Matches; done
   sanitizer racecheck 250 .OneLaunch --kernel-name kernel_substring=vitune_attention
 }
 
@@ -96,6 +110,15 @@ peers() {  # every peer beside vitune
   link_library
   step peers 560 python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$(winners)" \
     --budget 520 --json "$OUT/peers.json" --md "$OUT/peers.md"
+}
+
+drawn() {  # the problems drawn at random: tuned for three seconds each, then every peer beside vitune
+  link_library
+  [ -f "$OUT/drawn.db" ] || cp "$(winners)" "$OUT/drawn.db"
+  step drawn_tune 300 "$BUILD/vitune" tune --from data/drawn_problems.json --device 0 \
+    --db "$OUT/drawn.db" --budget 3s
+  step drawn 260 python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$OUT/drawn.db" \
+    --from data/drawn_problems.json --budget 240 --json "$OUT/drawn.json" --md "$OUT/drawn.md"
 }
 
 ladder() {  # the reference kernels and PyTorch on data/reference_problems.json: at most 500 s
@@ -143,15 +166,17 @@ python_tests() {  # the package with PyTorch on the GPU
     bash -c 'cd python && exec python3 -m unittest -v tests.test_torch_gpu'
 }
 
-for part in "${@:-tests sanitize record tune ceilings peers ladder first_calls cudnn runtime python}"; do
+for part in "${@:-tests random sanitize record tune ceilings peers drawn ladder first_calls cudnn runtime python}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
+      random) random ;;
       sanitize) sanitize ;;
       record) record ;;
       tune) tune ;;
       ceilings) ceilings ;;
       peers) peers ;;
+      drawn) drawn ;;
       ladder) ladder ;;
       first_calls) first_calls ;;
       cudnn) cudnn ;;

@@ -18,7 +18,7 @@ stub() {  # stub FILE: a program that says how it was called
 
 stub "$folder/bin/nvidia-smi"
 stub "$folder/bin/python3"
-for name in vitune benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
+for name in vitune tests/vitune_tuner_test benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
   stub "$folder/build/$name"
 done
 touch "$folder/build/libvitune.so.0.1.0"
@@ -27,11 +27,15 @@ parts() {  # parts NAME...: runs them, the table to $folder/table
     "$root/benchmarks/on_gpu.sh" "$@" > "$folder/table" 2>&1
 }
 
-parts ceilings peers ladder first_calls cudnn || fail "status $?: $(cat "$folder/table")"
-for row in ceilings peers ladder_tune reference reference_peers first_calls cudnn; do
+parts random ceilings peers drawn ladder first_calls cudnn || fail "status $?: $(cat "$folder/table")"
+for row in ceilings peers drawn_tune drawn ladder_tune reference reference_peers first_calls cudnn; do
   grep -qE "^$row +ok " "$folder/table" || fail "no row of $row: $(cat "$folder/table")"
 done
 out=$folder/out
+has "--from data/drawn_problems.json --device 0 --db $out/drawn.db" "$out/drawn_tune.log"
+has "--db $out/drawn.db --from data/drawn_problems.json" "$out/drawn.log"
+for seed in 31 35; do has "--gtest_random_seed=$seed" "$out/random.log"; done
+has "thousand right, 0 failed" "$folder/table"
 has "db=$out/ladder.db" "$out/reference.log"
 has "--out $out/reference.json" "$out/reference.log"
 has "--problem bf16 b=1 h=16 n=8192 d=64" "$out/ladder_tune.log"
