@@ -184,12 +184,12 @@ void prefer_kept_bias(std::vector<Config>& list, const AttentionProblem& problem
 void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem, const Load& load) {
   if (problem.nk < 128 || problem.nq < 128) return;
   prefer_kept_bias(list, problem, load);
-  // Heads that fill no panel are better off in wider rows, or in steps.
-  const bool odd = has_narrow_panels(problem) || problem.d % 16 == 8;
+  // Heads that begin at odd multiples of 16 bytes are better off in wider rows, and so in steps.
+  const bool odd = problem.d % 16 == 8 && problem.d > 64;
   if (problem.nk <= kMostSharedStepKeys && !problem.causal) {
-    if (problem.d % 16 == 8) list.push_back(wide_panels(problem, mapped(problem, 12, 112, 2)));
+    if (odd) list.push_back(wide_panels(problem, mapped(problem, 12, 112, 2)));
     for (const std::int64_t stages : {2, 1}) {
-      if (odd || (stages == 1 && problem.d <= 64)) continue;
+      if (odd || has_narrow_panels(problem) || (stages == 1 && problem.d <= 64)) continue;
       Config config = mapped(problem, problem.d <= 64 ? 12 : 8, round_up(problem.nk, 8), stages);
       config.set("kResident", 1);
       list.push_back(std::move(config));
