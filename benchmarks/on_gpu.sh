@@ -10,9 +10,9 @@
 # build/on_gpu) gets the full logs, the recording, the database and the JSON of the results; what is
 # worth keeping is then committed under benchmarks/results/<device>/ and data/. Prints a short table
 # last. Every step is bounded in time; a failed step does not stop the later ones. What lies in RESUME
-# (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, or h200.db, of
-# an earlier call there, record and tune go on where that one ended; so does drawn with drawn.db. TUNE_OPTIONS, for example --budget=7s,
-# goes to tune.
+# (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, h200.db, or
+# drawn.db of an earlier call there, record, tune and drawn go on where that one ended. TUNE_OPTIONS, for
+# example --budget=7s, goes to tune; SEEDS (default five numbers) say which problems random draws.
 #
 # benchmarks/pack_for_gpu.sh collects what to carry.
 set -u

@@ -7,7 +7,6 @@
 #include <array>
 #include <utility>
 
-#include "core/checked.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 #include "runtime/nearest.h"
@@ -46,8 +45,7 @@ std::string race_text(const Winner& winner, Objective objective) {
 bool is_load_alike(const AttentionProblem& a, const AttentionProblem& b, const DeviceInfo& device) {
   constexpr std::int64_t kBusy = 4, kAlike = 2;
   const auto blocks = [&](const AttentionProblem& p) {
-    const std::int64_t count = p.batch * p.heads * ceil_div(p.nq, kGroupRows);
-    return std::min(count, kBusy * std::max<std::int64_t>(device.sm_count, 1));
+    return std::min(row_blocks(p), kBusy * sms_of(device));
   };
   return blocks(a) <= kAlike * blocks(b) && blocks(b) <= kAlike * blocks(a);
 }
@@ -115,29 +113,31 @@ bool Dispatcher::is_usable(const AttentionProblem& problem, const Config& config
   return !space.explain(whole);
 }
 
-std::vector<LayeredStore::Found> Dispatcher::rows(const ProblemKey& key,
-                                                  LayeredStore& store) const {
-  std::vector<LayeredStore::Found> found = store.find_winners(device_, key, objective_);
-  for (auto& other : store.find_winners(device_, key, other_objective(objective_))) {
-    found.push_back(std::move(other));
+template <class Fits>
+std::optional<LayeredStore::Found> Dispatcher::find_row(const AttentionProblem& problem,
+                                                        LayeredStore& store, Fits&& fits) const {
+  const ProblemKey key{kOperator, problem.text()};
+  for (const Objective objective : {objective_, other_objective(objective_)}) {
+    for (LayeredStore::Found& found : store.find_winners(device_, key, objective)) {
+      if (fits(found)) return std::move(found);
+    }
   }
-  return found;
+  return std::nullopt;
 }
 
 std::optional<Choice> Dispatcher::own_winner(const AttentionProblem& problem,
                                              LayeredStore& store) const {
-  const ProblemKey key{kOperator, problem.text()};
-  for (auto& [winner, layer] : rows(key, store)) {
-    if (!winner.verified || !is_usable(problem, winner.config)) continue;
-    Choice exact;
-    exact.outcome = LookupOutcome::kExact;
-    exact.config = winner.config;
-    exact.layer = layer_name(layer);
-    exact.reason = fmt::format("exact: won this problem, {}", race_text(winner, objective_));
-    exact.row = WinnerEntry{device_, key, std::move(winner)};
-    return exact;
-  }
-  return std::nullopt;
+  auto found = find_row(problem, store, [&](const LayeredStore::Found& row) {
+    return row.winner.verified && is_usable(problem, row.winner.config);
+  });
+  if (!found) return std::nullopt;
+  Choice exact;
+  exact.outcome = LookupOutcome::kExact;
+  exact.config = found->winner.config;
+  exact.layer = layer_name(found->layer);
+  exact.reason = fmt::format("exact: won this problem, {}", race_text(found->winner, objective_));
+  exact.row = WinnerEntry{device_, ProblemKey{kOperator, problem.text()}, std::move(found->winner)};
+  return exact;
 }
 
 std::optional<Choice> Dispatcher::winner_of_same_work(const AttentionProblem& problem,
@@ -156,11 +156,11 @@ std::optional<Choice> Dispatcher::winner_of_same_work(const AttentionProblem& pr
 // The stored row that a nearest config comes from; nothing if it has gone since the index was read.
 std::optional<WinnerEntry> Dispatcher::anchor_row(const NearestConfig& nearest,
                                                   LayeredStore& store) const {
-  const ProblemKey key{kOperator, nearest.anchor.text()};
-  for (auto& [winner, layer] : rows(key, store)) {
-    if (layer == nearest.layer) return WinnerEntry{device_, key, std::move(winner)};
-  }
-  return std::nullopt;
+  auto found = find_row(nearest.anchor, store,
+                        [&](const LayeredStore::Found& row) { return row.layer == nearest.layer; });
+  if (!found) return std::nullopt;
+  return WinnerEntry{device_, ProblemKey{kOperator, nearest.anchor.text()},
+                     std::move(found->winner)};
 }
 
 std::vector<Choice> Dispatcher::choices(const AttentionProblem& problem, LayeredStore& store) {

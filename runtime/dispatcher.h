@@ -2,9 +2,9 @@
 //
 // Exact: a verified winner of this very problem on this kind of device, or of one that is the same
 // work for its kernel (runtime/same_work.h); by the other objective if there is none by the wanted
-// one. Nearest: of the configs that won or were tried on
-// problems of the same class (the same compile-time facts), those with the least predicted time for
-// this problem (runtime/nearest.h). Default: what the generator holds to be good without tuning.
+// one. Nearest: of the configs that won or were tried on problems of the same class (the same
+// compile-time facts), those with the least predicted time for this problem (runtime/nearest.h).
+// Default: what the generator holds to be good without tuning.
 // The first look-up that has no row of its own reads all winners of the device, once. One thread at
 // a time; the caller owns the databases.
 #pragma once
@@ -62,8 +62,11 @@ class Dispatcher {
   void invalidate();
 
  private:
-  // The problem's winners, those by the wanted objective first.
-  std::vector<LayeredStore::Found> rows(const ProblemKey& key, LayeredStore& store) const;
+  // The first of the problem's winners that fits(LayeredStore::Found); those by the wanted
+  // objective come first, and the others are read only if none of them does.
+  template <class Fits>
+  std::optional<LayeredStore::Found> find_row(const AttentionProblem& problem, LayeredStore& store,
+                                              Fits&& fits) const;
   std::optional<Choice> own_winner(const AttentionProblem& problem, LayeredStore& store) const;
   std::optional<Choice> winner_of_same_work(const AttentionProblem& problem, LayeredStore& store);
   std::optional<WinnerEntry> anchor_row(const NearestConfig& nearest, LayeredStore& store) const;

@@ -202,9 +202,7 @@ KernelWork work_of(const AttentionProblem& problem, const Config& config, const 
   KernelWork work;
   work.items = static_cast<double>(shape.items(problem.batch * problem.heads));
   if (shape.even_items) {
-    const std::int64_t sms =
-        device.sm_count > 0 ? device.sm_count : static_cast<std::int64_t>(kSms);
-    work.rounds = EvenItems::best(shape, problem.batch * problem.heads, sms).rounds;
+    work.rounds = EvenItems::best(shape, problem.batch * problem.heads, sms_of(device)).rounds;
   }
   count_arithmetic(work, problem, shape, warpgroups);
   count_traffic(work, problem, shape, warpgroups);

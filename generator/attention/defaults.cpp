@@ -22,9 +22,7 @@ struct Load {
   std::int64_t blocks;  // of 64 rows
 
   Load(const AttentionProblem& problem, const DeviceInfo& device)
-      : sms(device.sm_count > 0 ? device.sm_count : 132),
-        heads(problem.batch * problem.heads),
-        blocks(heads * ceil_div(problem.nq, kGroupRows)) {}
+      : sms(sms_of(device)), heads(problem.batch * problem.heads), blocks(row_blocks(problem)) {}
 
   // Whether CTAs of `rows` query rows are at most `each` per SM.
   bool at_most(std::int64_t each, std::int64_t rows, const AttentionProblem& problem) const {
@@ -167,13 +165,13 @@ void prefer_kept_bias(std::vector<Config>& list, const AttentionProblem& problem
                       const Load& load) {
   if (!problem.bias || problem.nk < 128 || problem.d > 64) return;
   if (load.heads <= 2 * load.sms) return;  // read for too few heads to be worth a start
-  const std::int64_t rows = problem.nq - (useful_spare_rows(problem) > 0 ? problem.nq % 64 : 0);
-  const std::int64_t groups = ceil_div(rows, kGroupRows);
-  if (groups < 3 || groups > 4) return;
   const std::int64_t keys =
       problem.nk <= 144 ? round_up(problem.nk, 8) : equal_steps(problem.nk, 128, 16);
   for (const std::int64_t stages : {2, 1}) {
-    Config config = mapped(problem, 4 * groups, keys, stages);
+    Config config = mapped(problem, 12, keys, stages);
+    const std::int64_t blocks = ceil_div(AttentionShape(problem, config).block_rows(), kGroupRows);
+    if (blocks < 3 || blocks > 4) return;
+    config.set("kWarps", 4 * blocks);
     config.set("kResident", 1);
     config.set("kBiasInRegisters", 1);
     list.push_back(std::move(config));

@@ -71,6 +71,14 @@ AttentionFacts attention_facts(const AttentionProblem& problem) {
   return facts;
 }
 
+std::int64_t sms_of(const DeviceInfo& device) {
+  return device.sm_count > 0 ? device.sm_count : 132;
+}
+
+std::int64_t row_blocks(const AttentionProblem& problem) {
+  return problem.batch * problem.heads * ceil_div(problem.nq, kGroupRows);
+}
+
 std::int64_t useful_spare_rows(const AttentionProblem& problem) {
   constexpr std::int64_t kMost = 8;
   const std::int64_t rest = problem.nq % kGroupRows;

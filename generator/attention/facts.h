@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/device_info.h"
 #include "generator/attention/problem.h"
 #include "generator/parameter_space.h"
 
@@ -33,6 +34,11 @@ inline constexpr std::int64_t kGroupRows = 64;
 // Keys of a step: at most; and where not just two warpgroups beside copying warps have the
 // registers.
 inline constexpr std::int64_t kMostStepKeys = 256, kMostSharedStepKeys = 208;
+
+// SMs of the device; of one that does not say, those of an H200.
+std::int64_t sms_of(const DeviceInfo& device);
+// Blocks of 64 query rows, of all heads and batches.
+std::int64_t row_blocks(const AttentionProblem& problem);
 
 // kSpareRows of kernels that take them, where this problem has some: 8, else 0.
 std::int64_t useful_spare_rows(const AttentionProblem& problem);

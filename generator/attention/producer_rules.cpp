@@ -14,7 +14,7 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
   const AttentionFacts facts = attention_facts(problem);
   const std::int64_t heads = problem.batch * problem.heads;
   const bool mapped = tensor_maps_fit(problem);
-  const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
+  const std::int64_t sms = sms_of(device);
   const bool heads_alike =
       problem.bias && (problem.bias->batches == 1 || problem.bias->strides[0] == 0);
   return {

@@ -106,7 +106,7 @@ std::vector<NamedRule> schedule_rules() {
 
 // Warps that share the keys of a row (key_split.cuh).
 std::vector<NamedRule> key_split_rules(std::int64_t heads, const DeviceInfo& device) {
-  const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
+  const std::int64_t sms = sms_of(device);
   return {
       {"keys are split in the streaming schedule on mma.sync",
        {"kResident", "kSwizzle", "kKeySplit"},
@@ -231,7 +231,7 @@ std::vector<NamedRule> bias_rules(bool has_bias) {
 }
 
 std::vector<NamedRule> work_rules(std::int64_t heads, const DeviceInfo& device) {
-  const std::int64_t sms = device.sm_count > 0 ? device.sm_count : 132;
+  const std::int64_t sms = sms_of(device);
   return {
       {"every warp of a CTA has rows to work on",
        {"kResident", "kWarps", "kRowTiles", "kHeadsPerCta", "kRowSplit", "kProducer", "kKeySplit"},

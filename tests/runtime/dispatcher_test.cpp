@@ -57,6 +57,14 @@ class DispatcherTest : public ::testing::Test {
   std::vector<Choice> choices(const std::string& text) {
     return dispatcher_.choices(AttentionProblem::parse(text), store_);
   }
+  // The first choice is the stored row.
+  void expect_exact(const std::vector<Choice>& found, const Winner& row) {
+    ASSERT_FALSE(found.empty());
+    EXPECT_EQ(found[0].outcome, LookupOutcome::kExact);
+    EXPECT_EQ(found[0].config, row.config);
+    ASSERT_TRUE(found[0].row);
+    EXPECT_EQ(found[0].row->winner, row);
+  }
   Store& user() { return store_.user(); }
   Store& shipped() { return *store_.shipped(); }
 
@@ -88,12 +96,9 @@ TEST_F(DispatcherTest, AVerifiedWinnerOfTheProblemIsExact) {
 
   const auto found = choices(kVit);
 
-  ASSERT_EQ(found[0].outcome, LookupOutcome::kExact);
-  EXPECT_EQ(found[0].config, row.config);
+  expect_exact(found, row);
   EXPECT_EQ(found[0].layer, "user");
-  ASSERT_TRUE(found[0].row);
   EXPECT_EQ(found[0].row->problem, key_of(kVit));
-  EXPECT_EQ(found[0].row->winner, row);
   EXPECT_THAT(found[0].reason, HasSubstr("24.7 us cold, 1.2 % ahead"));
   ASSERT_GT(found.size(), 1U);
   EXPECT_EQ(found[1].outcome, LookupOutcome::kDefault);
@@ -159,11 +164,8 @@ TEST_F(DispatcherTest, AWinnerByTheOtherObjectiveServesWhereThereIsNoneByTheWant
 
   const auto found = choices(kVit);
 
-  ASSERT_EQ(found[0].outcome, LookupOutcome::kExact);
-  EXPECT_EQ(found[0].config, warm.config);
+  expect_exact(found, warm);
   EXPECT_EQ(found[0].reason, "exact: won this problem, tuned for warm calls, 20.0 us cold");
-  ASSERT_TRUE(found[0].row);
-  EXPECT_EQ(found[0].row->winner, warm);
 }
 
 TEST_F(DispatcherTest, AWinnerByTheOtherObjectiveIsANeighbourUnlessThereIsOneByTheWanted) {

@@ -150,6 +150,7 @@ struct Losses {
 
 struct Comparison {
   Losses dispatcher, product, bins, fallback;
+  std::size_t nearest = 0;  // problems that a config of another one served
 };
 
 void compare(const std::vector<Known>& all, const DeviceInfo& device, bool with_trials,
@@ -162,6 +163,7 @@ void compare(const std::vector<Known>& all, const DeviceInfo& device, bool with_
     const Choice& choice = served(choices, hidden);
     const double loss = loss_of(hidden, choice.config);
     EXPECT_NE(choice.outcome, LookupOutcome::kExact) << hidden.problem.text();
+    result.nearest += choice.outcome == LookupOutcome::kNearest ? 1 : 0;
     result.dispatcher.add(loss);
     result.product.add(loss_of(hidden, nearest_product(all, hidden, device)));
     result.bins.add(loss_of(hidden, nearest_bin(all, hidden, device)));
@@ -268,7 +270,10 @@ Comparison compare_on_invented_gpus(bool with_trials) {
 }
 
 TEST(DispatcherQuality, HiddenProblemsOfInventedDevicesAreServedNearTheirOptimum) {
-  expect_good(compare_on_invented_gpus(true));
+  const Comparison result = compare_on_invented_gpus(true);
+  expect_good(result);
+  // With so much to go by defaults are the exception.
+  EXPECT_GE(result.nearest, result.dispatcher.values.size() * 4 / 5);
 }
 
 // A shipped database has been pruned: winners and no trials. Less is known, and less is promised.
