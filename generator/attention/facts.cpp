@@ -3,6 +3,8 @@
 #include "generator/attention/facts.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "core/checked.h"
 
@@ -48,6 +50,34 @@ int bias_code(ElementType type) {
   return type == ElementType::kFp16 ? 2 : 3;
 }
 
+struct Tunable {
+  std::string_view name;
+  std::int64_t AttentionShape::*value;
+};
+
+// In the order of a Config's entries.
+constexpr std::array kTunables = std::to_array<Tunable>({
+    {"kBiasInRegisters", &AttentionShape::bias_in_registers},
+    {"kBlockN", &AttentionShape::block_n},
+    {"kConstantKeys", &AttentionShape::constant_keys},
+    {"kEvenItems", &AttentionShape::even_items},
+    {"kHeadsPerCta", &AttentionShape::heads_per_cta},
+    {"kKeySplit", &AttentionShape::key_split},
+    {"kMinCtas", &AttentionShape::min_ctas},
+    {"kPersistent", &AttentionShape::persistent},
+    {"kProducer", &AttentionShape::producer},
+    {"kQueryInRegisters", &AttentionShape::query_in_registers},
+    {"kResident", &AttentionShape::resident},
+    {"kRowSplit", &AttentionShape::row_split},
+    {"kRowTiles", &AttentionShape::row_tiles},
+    {"kSpareRows", &AttentionShape::spare_rows},
+    {"kStages", &AttentionShape::stages},
+    {"kSwizzle", &AttentionShape::swizzle},
+    {"kValuesFirst", &AttentionShape::values_first},
+    {"kWarps", &AttentionShape::warps},
+});
+static_assert(std::ranges::is_sorted(kTunables, {}, &Tunable::name));
+
 }  // namespace
 
 AttentionFacts attention_facts(const AttentionProblem& problem) {
@@ -86,28 +116,21 @@ std::int64_t useful_spare_rows(const AttentionProblem& problem) {
 }
 
 AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& config)
-    : resident(config.find("kResident").value_or(0)),
-      warps(config.find("kWarps").value_or(4)),
-      row_tiles(config.find("kRowTiles").value_or(1)),
-      block_n(config.find("kBlockN").value_or(64)),
-      stages(config.find("kStages").value_or(1)),
-      query_in_registers(config.find("kQueryInRegisters").value_or(1)),
-      heads_per_cta(config.find("kHeadsPerCta").value_or(1)),
-      row_split(config.find("kRowSplit").value_or(1)),
-      constant_keys(config.find("kConstantKeys").value_or(0)),
-      min_ctas(config.find("kMinCtas").value_or(1)),
-      persistent(config.find("kPersistent").value_or(0)),
-      bias_in_registers(config.find("kBiasInRegisters").value_or(0)),
-      swizzle(config.find("kSwizzle").value_or(0)),
-      producer(config.find("kProducer").value_or(0)),
-      values_first(config.find("kValuesFirst").value_or(0)),
-      spare_rows(config.find("kSpareRows").value_or(0)),
-      key_split(config.find("kKeySplit").value_or(1)),
-      even_items(config.find("kEvenItems").value_or(0)),
-      head_dim(problem.d),
-      nq(problem.nq),
-      nk(problem.nk),
-      facts(attention_facts(problem)) {}
+    : head_dim(problem.d), nq(problem.nq), nk(problem.nk), facts(attention_facts(problem)) {
+  *this = with(config);
+}
+
+AttentionShape AttentionShape::with(const Config& config) const {
+  AttentionShape shape = *this;
+  auto tunable = kTunables.begin();
+  for (const auto& [name, value] : config) {
+    for (; tunable != kTunables.end(); ++tunable) {
+      if (tunable->name == name) shape.*tunable->value = value;
+      if (tunable->name >= name) break;
+    }
+  }
+  return shape;
+}
 
 std::int64_t AttentionShape::steps() const { return ceil_div(nk, block_n); }
 

@@ -50,13 +50,17 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem);
 // A config's tunables as numbers, with the quantities that follow from them for one problem. A
 // config that is still being put together may lack some: those have neutral values.
 struct AttentionShape {
-  std::int64_t resident, warps, row_tiles, block_n, stages, query_in_registers, heads_per_cta,
-      row_split, constant_keys, min_ctas, persistent, bias_in_registers, swizzle, producer,
-      values_first, spare_rows, key_split, even_items;
+  std::int64_t resident = 0, warps = 4, row_tiles = 1, block_n = 64, stages = 1,
+               query_in_registers = 1, heads_per_cta = 1, row_split = 1, constant_keys = 0,
+               min_ctas = 1, persistent = 0, bias_in_registers = 0, swizzle = 0, producer = 0,
+               values_first = 0, spare_rows = 0, key_split = 1, even_items = 0;
   std::int64_t head_dim, nq, nk;
   AttentionFacts facts;
 
   AttentionShape(const AttentionProblem& problem, const Config& config);
+  // This shape with the values of `config` in place of its own, where it has some: a sweep over
+  // configs of one problem works its facts out once.
+  AttentionShape with(const Config& config) const;
 
   // Threads of a CTA: those that compute, and a warpgroup each that copies and that takes spare
   // rows, if there are any.

@@ -331,13 +331,14 @@ std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
 
 std::vector<Constraint> constraints(const AttentionProblem& problem, const DeviceInfo& device) {
   std::vector<Constraint> all;
+  const AttentionShape shape(problem, Config());
   const auto add = [&](std::vector<NamedRule> rules) {
     for (NamedRule& rule : rules) {
-      all.push_back(Constraint{
-          .rule = rule.text,
-          .violation = [problem, check = rule.violation](
-                           const Config& config) { return check(AttentionShape(problem, config)); },
-          .needs = rule.needs});
+      all.push_back(
+          Constraint{.rule = rule.text,
+                     .violation = [shape, check = rule.violation](
+                                      const Config& config) { return check(shape.with(config)); },
+                     .needs = rule.needs});
     }
   };
   add(schedule_rules());

@@ -122,6 +122,16 @@ pid_t spawn_tune(const TuneOptions& options, const std::filesystem::path& databa
   _exit(status);
 }
 
+// Waits until a tune gave its bench worker that many jobs; whether it did.
+bool gives_jobs(const std::filesystem::path& log, std::size_t jobs) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (testing::lines_of(log).size() < jobs) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return true;
+}
+
 TEST_F(TuneProcess, KilledAtRandomMomentsItLosesNothingAndRepeatsNothing) {
   const auto log = directory / "log";
   options.bench_worker_command = fake_bench_command({"do=slow", "log=" + log.string()});
@@ -132,10 +142,14 @@ TEST_F(TuneProcess, KilledAtRandomMomentsItLosesNothingAndRepeatsNothing) {
   for (int round = 0; round < kKills; ++round) {
     std::filesystem::remove(log);
     const pid_t pid = spawn_tune(options, directory / "vitune.db");
-    std::this_thread::sleep_for(milliseconds(200 + random() % 500));
+    // Three rounds of four let it get going, however slow the machine; the others may hit the
+    // start.
+    const bool started = round % 4 == 0 || gives_jobs(log, 2 + random() % 12);
+    std::this_thread::sleep_for(milliseconds(random() % (round % 4 == 0 ? 500 : 20)));
     kill(pid, SIGKILL);
     int status = 0;
     ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    ASSERT_TRUE(started) << "no job within a minute in round " << round;
     std::this_thread::sleep_for(milliseconds(50));  // its workers die with it
     LayeredStore store = open();
     ASSERT_TRUE(store.user().check().integrity_ok);
