@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
@@ -29,12 +31,10 @@ constexpr double kTie = 0.02;
 constexpr int kKills = 60;
 constexpr unsigned kSlower = 6;  // than without a sanitizer
 #else
-constexpr int kKills = 200;
+constexpr int kKills = 120;
 constexpr unsigned kSlower = 1;
 #endif
-// Microseconds after the first write: most kills fall into one transaction, every fourth after
-// some.
-constexpr unsigned kKillSoon = 20000 * kSlower, kKillLate = 500000 * kSlower;
+constexpr unsigned kKillSoon = 20000 * kSlower;  // microseconds after a first write or a commit
 constexpr int kInterrupts = 30;
 
 class TuneTest : public CommandTest {
@@ -78,16 +78,34 @@ class TuneTest : public CommandTest {
   // Waits until the command writes to its database: its journal has something in it.
   void wait_until_it_writes() const {
     const fs::path journal = database().string() + "-journal";
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-    std::error_code ignored;
-    while (std::chrono::steady_clock::now() < deadline) {
+    wait_until([&] {
+      std::error_code ignored;
       const auto size = fs::file_size(journal, ignored);
-      if (!ignored && size > 0) return;
+      return !ignored && size > 0;
+    });
+  }
+
+  // Waits until it has committed `times`, as the file's change counter says (SQLite's file format,
+  // 1.3.7).
+  void wait_until_it_commits(int times) const {
+    const auto counter = [&] {
+      std::ifstream file(database(), std::ios::binary);
+      std::array<unsigned char, 28> header{};
+      file.read(reinterpret_cast<char*>(header.data()), header.size());
+      return header[26] << 8 | header[27];
+    };
+    for (; times > 0; --times) wait_until([&, before = counter()] { return counter() != before; });
+  }
+
+ private:
+  template <class Condition>
+  static void wait_until(Condition&& holds) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (std::chrono::steady_clock::now() < deadline && !holds()) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
 
- private:
   Recording recording_;
 };
 
@@ -311,9 +329,13 @@ TEST_F(TuneTest, AKillNeverLosesACommittedRow) {
   for (int round = 0; round < kKills; ++round) {
     const auto command = start(
         tune({"--strategy", "exhaustive", "--fresh", "-q"}, static_cast<std::size_t>(round) % 3));
-    wait_until_it_writes();
-    std::this_thread::sleep_for(
-        std::chrono::microseconds(random() % (round % 4 == 0 ? kKillLate : kKillSoon)));
+    // Most kills fall into the first transaction, every fourth into a later one.
+    if (round % 4 == 0) {
+      wait_until_it_commits(1 + static_cast<int>(random() % 3));
+    } else {
+      wait_until_it_writes();
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % kKillSoon));
     command->signal(SIGKILL);
     killed += command->finish().status == 128 + SIGKILL;
     // A reader that comes first must cope with what the killed writer left.

@@ -11,6 +11,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -57,7 +58,6 @@ struct Expectation {
 struct Thread {
   ThreadView view;
   ctx::fiber fiber;  // of the thread while it does not run
-  ctx::fiber scheduler;
   bool ended = false, waited_for_earlier = false;
   std::vector<std::vector<Copy>> groups;  // committed and not yet waited for
   std::vector<Copy> open;
@@ -98,7 +98,8 @@ class Cta {
  private:
   unsigned count() const { return grid_.block.x * grid_.block.y * grid_.block.z; }
   void start(Thread& thread);
-  void resume(unsigned index);
+  std::optional<unsigned> take_ready();
+  ctx::fiber& enter(unsigned index);
   void loop();
   [[noreturn]] void report_stuck() const;
   void meet(unsigned threads, void (*work)(Machine&, void**), void* argument);
@@ -134,6 +135,7 @@ class Cta {
   ctx::pooled_fixedsize_stack& stacks_;
   Machine machine_;
   std::vector<Thread> threads_;
+  ctx::fiber scheduler_;  // of loop() while a thread runs
   std::vector<unsigned> ready_;
   std::size_t head_ = 0;  // of ready_, where warps advance together
   std::vector<Meeting> warps_, groups_;

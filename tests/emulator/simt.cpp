@@ -120,10 +120,41 @@ void Cta::fence() {
   thread.learnt.clear();
 }
 
-// Back to the scheduler until somebody puts this thread on the ready list.
+// Until somebody puts this thread on the ready list: straight to the next that is on it, if there
+// is one, else to the loop.
 void Cta::pause() {
   Thread& thread = current();
-  thread.scheduler = std::move(thread.scheduler).resume();
+  const auto keep = [&thread](ctx::fiber&& suspended) {
+    thread.fiber = std::move(suspended);
+    return ctx::fiber();
+  };
+  if (const auto next = take_ready()) {
+    std::move(enter(*next)).resume_with(keep);
+  } else {
+    std::move(scheduler_).resume_with(keep);
+  }
+}
+
+// The thread that goes on, if one can.
+std::optional<unsigned> Cta::take_ready() {
+  if (head_ == ready_.size()) return std::nullopt;
+  if (!together_) {
+    const unsigned next = ready_.back();
+    ready_.pop_back();
+    return next;
+  }
+  if (head_ > 4096) {
+    ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(head_));
+    head_ = 0;
+  }
+  return ready_[head_++];
+}
+
+// Makes it the thread that runs; its fiber is to be resumed.
+ctx::fiber& Cta::enter(unsigned index) {
+  current_ = index;
+  machine_.thread = &threads_[index].view;
+  return threads_[index].fiber;
 }
 
 void Cta::release(std::vector<unsigned>& waiting) {
@@ -175,8 +206,7 @@ void Cta::require_waited_for_earlier() {
 }
 
 void Cta::start(Thread& thread) {
-  thread.fiber = ctx::fiber(std::allocator_arg, stacks_, [this, &thread](ctx::fiber&& scheduler) {
-    thread.scheduler = std::move(scheduler);
+  thread.fiber = ctx::fiber(std::allocator_arg, stacks_, [this, &thread](ctx::fiber&&) {
     try {
       kernel_.call(parameters_);
       require_waited_for_earlier();
@@ -184,15 +214,8 @@ void Cta::start(Thread& thread) {
       fault_ = std::current_exception();
     }
     thread.ended = true;
-    return std::move(thread.scheduler);
+    return std::move(scheduler_);
   });
-}
-
-void Cta::resume(unsigned index) {
-  current_ = index;
-  Thread& thread = threads_[index];
-  machine_.thread = &thread.view;
-  thread.fiber = std::move(thread.fiber).resume();
 }
 
 void Cta::report_stuck() const {
@@ -204,20 +227,12 @@ void Cta::report_stuck() const {
 }
 
 void Cta::loop() {
-  while (head_ < ready_.size()) {
-    unsigned next;
-    if (together_) {
-      next = ready_[head_++];
-    } else {
-      next = ready_.back();
-      ready_.pop_back();
-    }
-    resume(next);
+  while (const auto next = take_ready()) {
+    std::move(enter(*next)).resume_with([this](ctx::fiber&& loop) {
+      scheduler_ = std::move(loop);
+      return ctx::fiber();
+    });
     if (fault_) std::rethrow_exception(fault_);
-    if (head_ > 4096) {
-      ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(head_));
-      head_ = 0;
-    }
   }
   for (const Thread& thread : threads_) {
     if (!thread.ended) report_stuck();

@@ -21,6 +21,7 @@
 #include "generator/attention/kernel_spec.h"
 #include "tests/generator/random_problem.h"
 #include "tests/tuner/attention_features.h"
+#include "tests/tuner/gpu_fixture.h"
 #include "tuner/support_kernels.h"
 #include "tuner/verify.h"
 
@@ -49,9 +50,9 @@ class AttentionGpuTest : public testing::Test {
     }
     context_ = std::make_unique<CudaContext>(driver_, 0);
     stream_ = std::make_unique<CudaStream>(*driver_);
-    const CompileResult support = compiler_->compile(support_compile_request(device_.arch()));
-    ASSERT_EQ(support.status, CompileStatus::kOk) << support.log;
-    support_ = std::make_unique<SupportKernels>(*driver_, support.cubin, device_);
+    const std::vector<std::byte>& support = support_cubin(*compiler_, device_.arch());
+    ASSERT_FALSE(support.empty());
+    support_ = std::make_unique<SupportKernels>(*driver_, support, device_);
     support_->probe(*driver_, *stream_);
   }
 

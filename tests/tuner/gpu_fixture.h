@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,19 @@ inline AttentionProblem problem(const std::string& words) {
   return AttentionProblem::parse("attention " + words);
 }
 
+// The support kernels for `arch`, compiled once per process; fails the test if they do not compile.
+inline const std::vector<std::byte>& support_cubin(const Compiler& compiler,
+                                                   const std::string& arch) {
+  static std::map<std::string, std::vector<std::byte>> compiled;
+  std::vector<std::byte>& cubin = compiled[arch];
+  if (cubin.empty()) {
+    const CompileResult result = compiler.compile(support_compile_request(arch));
+    EXPECT_EQ(result.status, CompileStatus::kOk) << result.log;
+    cubin = result.cubin;
+  }
+  return cubin;
+}
+
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -31,9 +45,8 @@ class GpuTest : public testing::Test {
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
-    const CompileResult support = compiler_->compile(support_compile_request(device_.arch()));
-    ASSERT_EQ(support.status, CompileStatus::kOk) << support.log;
-    support_ = support.cubin;
+    support_ = support_cubin(*compiler_, device_.arch());
+    ASSERT_FALSE(support_.empty());
   }
 
   std::shared_ptr<const CudaDriver> driver_;

@@ -35,6 +35,9 @@ inline u16 bfloat_bits(float value) {
   return u16((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// Eight neighbouring columns of a product; each element is summed in the order of the depth.
+using Columns = float __attribute__((vector_size(32)));
+
 struct MmaCall {
   float* d;
   u32 a[4], b[2];
@@ -65,7 +68,8 @@ struct Element {
  private:
   template <int kDepth>
   static void multiply(MmaCall** lanes) {
-    float a[16][kDepth], b[kDepth][8];
+    float a[16][kDepth];
+    Columns b[kDepth];
     for (int lane = 0; lane < 32; ++lane) {
       const int g = lane / 4, t = lane % 4;
       for (int i = 0; i < kDepth / 4; ++i) {  // registers of A: rows g, g + 8; then columns + 8
@@ -78,14 +82,13 @@ struct Element {
         b[2 * t + 8 * i + 1][g] = high(lanes[lane]->b[i]);
       }
     }
+    Columns sums[16] = {};
+    for (int row = 0; row < 16; ++row) {
+      for (int k = 0; k < kDepth; ++k) sums[row] += a[row][k] * b[k];
+    }
     for (int lane = 0; lane < 32; ++lane) {
       const int g = lane / 4, t = lane % 4;
-      for (int i = 0; i < 4; ++i) {
-        const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
-        float sum = 0;
-        for (int k = 0; k < kDepth; ++k) sum += a[row][k] * b[k][column];
-        lanes[lane]->d[i] += sum;
-      }
+      for (int i = 0; i < 4; ++i) lanes[lane]->d[i] += sums[g + 8 * (i / 2)][2 * t + i % 2];
     }
   }
 };

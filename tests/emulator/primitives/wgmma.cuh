@@ -74,12 +74,13 @@ inline void multiply_group(WgmmaCall** calls) {
   const WgmmaCall& first = *calls[0];
   const int columns = first.columns;
   float a[64][16];
-  static float b[16][256];
+  static Columns b[16][32];
   const DescribedOperand shared_b(first.descriptor_b);
   for (int k = 0; k < 16; ++k) {
     for (int n = 0; n < columns; ++n) {
-      b[k][n] = first.value(first.kind == WgmmaCall::A::kRegisters ? shared_b.across_rows(n, k)
-                                                                   : shared_b.along_rows(n, k));
+      b[k][n / 8][n % 8] =
+          first.value(first.kind == WgmmaCall::A::kRegisters ? shared_b.across_rows(n, k)
+                                                             : shared_b.along_rows(n, k));
     }
   }
   for (int thread = 0; thread < 128; ++thread) {
@@ -101,13 +102,19 @@ inline void multiply_group(WgmmaCall** calls) {
       }
     }
   }
+  static Columns sums[64][32];
+  for (int row = 0; row < 64; ++row) {
+    for (int j = 0; j < columns / 8; ++j) {
+      Columns sum = {};
+      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][j];
+      sums[row][j] = sum;
+    }
+  }
   for (int thread = 0; thread < 128; ++thread) {
     const int g = thread % 32 / 4, t = thread % 4, row0 = 16 * (thread / 32);
     for (int j = 0; j < columns / 8; ++j) {
       for (int i = 0; i < 4; ++i) {
-        const int row = row0 + g + 8 * (i / 2), column = 8 * j + 2 * t + i % 2;
-        float sum = 0;
-        for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
+        const float sum = sums[row0 + g + 8 * (i / 2)][j][2 * t + i % 2];
         float& d = calls[thread]->d[4 * j + i];
         d = first.accumulate ? d + sum : sum;
       }
