@@ -12,7 +12,9 @@
 # last. Every step is bounded in time; a failed step does not stop the later ones. What lies in RESUME
 # (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, h200.db, or
 # drawn.db of an earlier call there, record, tune and drawn go on where that one ended. TUNE_OPTIONS, for
-# example --budget=7s, goes to tune; SEEDS (default five numbers) say which problems random draws.
+# example --budget=7s, goes to tune; SEEDS (default five numbers) say which problems random draws; TOOLS
+# (default all four) are those of compute-sanitizer that sanitize runs. On a machine of several GPUs, calls
+# with CUDA_VISIBLE_DEVICES and OUT of their own run side by side.
 #
 # benchmarks/pack_for_gpu.sh collects what to carry.
 set -u
@@ -77,8 +79,14 @@ sanitizer() {  # sanitizer TOOL SECONDS TESTS [OPTION...]
 }
 
 sanitize() {
-  for tool in memcheck initcheck synccheck; do sanitizer $tool 100 .Matches; done
-  sanitizer racecheck 250 .OneLaunch --kernel-name kernel_substring=vitune_attention
+  local tool
+  for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do
+    if [ "$tool" = racecheck ]; then
+      sanitizer racecheck 250 .OneLaunch --kernel-name kernel_substring=vitune_attention
+    else
+      sanitizer "$tool" 100 .Matches
+    fi
+  done
 }
 
 record() {  # exhaustive sweeps of the problems that replay ships with

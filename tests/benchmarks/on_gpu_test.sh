@@ -18,6 +18,7 @@ stub() {  # stub FILE: a program that says how it was called
 
 stub "$folder/bin/nvidia-smi"
 stub "$folder/bin/python3"
+stub "$folder/bin/compute-sanitizer"
 for name in vitune tests/vitune_tuner_test benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
   stub "$folder/build/$name"
 done
@@ -44,6 +45,13 @@ has "--json $out/reference_peers.json" "$out/reference_peers.log"
 has "--first-calls $out/first_calls.json" "$out/first_calls.log"
 has "vitune_bench_attention db=data/h200.db --benchmark_out=$out/bench_attention.json" "$out/cudnn.log"
 [ -L "$folder/build/libvitune.so.0" ] || fail "the library has not the name that loaders ask for"
+
+TOOLS=racecheck SHARDS=2 parts sanitize || fail "status $?: $(cat "$folder/table")"
+has "--tool racecheck" "$out/racecheck.log"
+has "*AttentionFeatureGpu*.OneLaunch*:*HeldReferenceGpu*" "$out/racecheck.log"
+[ ! -e "$out/memcheck.log" ] || fail "a tool ran that was not asked for"
+SHARDS=2 parts sanitize
+for tool in memcheck initcheck synccheck; do has "--tool $tool" "$out/$tool.log"; done
 
 touch "$out/h200.db"  # winners of this call come before the shipped ones
 parts first_calls || fail "status $?: $(cat "$folder/table")"
