@@ -8,7 +8,6 @@
 //
 //   vitune_bench_attention --benchmark_out=FILE --benchmark_out_format=json
 #include <benchmark/benchmark.h>
-#include <fmt/format.h>
 
 #include <boost/program_options.hpp>
 #include <cstdio>
@@ -21,6 +20,7 @@
 #include "benchmarks/attention_bench.h"
 #include "core/data_dir.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/floor.h"
 #include "generator/attention/problem_set.h"
 
@@ -62,10 +62,10 @@ Options parse_options(int argc, char** argv) {
         values);
     po::notify(values);
   } catch (const po::error& error) {
-    throw Error(ErrorCode::kUsage, fmt::format("{}; see --help", error.what()));
+    throw Error(ErrorCode::kUsage, formatted("{}; see --help", error.what()));
   }
   if (options.rounds < 1 || options.rounds > 1000) {
-    throw Error(ErrorCode::kUsage, fmt::format("--rounds {} is not 1 to 1000", options.rounds));
+    throw Error(ErrorCode::kUsage, formatted("--rounds {} is not 1 to 1000", options.rounds));
   }
   return options;
 }
@@ -147,7 +147,7 @@ void register_all(const std::shared_ptr<AttentionBench>& bench,
     for (const std::string& peer : peer_names()) {
       for (const Objective kind : {Objective::kCold, Objective::kWarm}) {
         const auto one = std::make_shared<Case>(Case{bench, problem, peer, kind, failed});
-        const std::string name = fmt::format("{}/{}/{}", peer, objective_name(kind), problem.name);
+        const std::string name = formatted("{}/{}/{}", peer, objective_name(kind), problem.name);
         benchmark::RegisterBenchmark(name.c_str(), [one](benchmark::State& s) { one->run(s); })
             ->UseManualTime()
             ->Unit(benchmark::kMicrosecond)

@@ -4,7 +4,6 @@
 // default problems are those of data/reference_problems.json. Tune them first.
 //
 //   vitune_bench_reference [--problem TEXT]... [--out reference.json]
-#include <fmt/format.h>
 
 #include <boost/program_options.hpp>
 #include <cstdio>
@@ -18,6 +17,7 @@
 #include "core/data_dir.h"
 #include "core/env.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/problem_set.h"
 #include "tuner/ladder.h"
@@ -106,10 +106,10 @@ std::optional<Options> parse_options(int argc, char** argv) {
     po::notify(values);
     if (values.count("help") > 0) return std::cout << all, std::nullopt;
   } catch (const po::error& error) {
-    throw Error(ErrorCode::kUsage, fmt::format("{}; see --help", error.what()));
+    throw Error(ErrorCode::kUsage, formatted("{}; see --help", error.what()));
   }
   if (options.rounds < 1 || options.rounds > 1000) {
-    throw Error(ErrorCode::kUsage, fmt::format("--rounds {} is not 1 to 1000", options.rounds));
+    throw Error(ErrorCode::kUsage, formatted("--rounds {} is not 1 to 1000", options.rounds));
   }
   if (options.problems.empty()) options.problems = shipped_problems();
   return options;
@@ -153,8 +153,8 @@ bool add_rows(ordered_json& document, const AttentionProblem& problem, const Pro
     if (samples.refused.empty()) {
       ordered_json row = row_of(kernel, problem, samples);
       show(problem, kernel,
-           fmt::format("{:12.1f} us {:8.1f} TFLOP/s", row["us"].get<double>(),
-                       row["tflops"].get<double>()));
+           formatted("{:12.1f} us {:8.1f} TFLOP/s", row["us"].get<double>(),
+                     row["tflops"].get<double>()));
       if (peer == "vitune") row["exact"] = samples.exact;
       document["rows"].push_back(std::move(row));
     } else {

@@ -28,6 +28,7 @@
 #include "benchmarks/compiled_support.h"
 #include "core/env.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/kernel_spec.h"
 #include "tuner/gpu_lock.h"
 #include "tuner/gpu_timer.h"
@@ -67,7 +68,7 @@ Version read_version(const std::string& text) {
   const fs::path folder = at == std::string::npos ? "" : text.substr(at + 1);
   if (at == 0 || !fs::is_directory(folder)) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("--templates '{}': give NAME=FOLDER, a copy of templates/", text));
+                formatted("--templates '{}': give NAME=FOLDER, a copy of templates/", text));
   }
   Version version{text.substr(0, at), {}, {}};
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -99,7 +100,7 @@ std::vector<Variant> read_cases(std::istream& in, const std::vector<Version>& ve
     const std::size_t first = line.find(';'), second = line.find(';', first + 1);
     if (first == std::string::npos || second == std::string::npos) {
       throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' is no case: give GROUP[/NAME]; PROBLEM; CONFIG", line));
+                  formatted("'{}' is no case: give GROUP[/NAME]; PROBLEM; CONFIG", line));
     }
     const std::string name = trimmed(line.substr(0, first));
     for (const Version& version : versions) {
@@ -159,9 +160,9 @@ std::vector<Group> groups_of(const std::vector<Variant>& variants) {
       group->push_back(&variant);
     } else {
       throw Error(ErrorCode::kUsage,
-                  fmt::format("the cases of group '{}' have different problems: give each its own "
-                              "group",
-                              variant.group));
+                  formatted("the cases of group '{}' have different problems: give each its own "
+                            "group",
+                            variant.group));
     }
   }
   return groups;
@@ -175,14 +176,14 @@ bool list_compiled(const std::vector<Variant>& variants, const fs::path& out) {
   if (!out.empty()) fs::create_directories(out, error);
   if (error) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("--out '{}': {}: give a folder", out.string(), error.message()));
+                formatted("--out '{}': {}: give a folder", out.string(), error.message()));
   }
   for (const Variant& variant : variants) {
     const CompileResult& result = variant.compiled;
     const bool ok = result.status == CompileStatus::kOk;
     fmt::print("{:<28} {}\n", variant.name,
-               ok ? fmt::format("{} registers, {} bytes spilled", result.facts.registers,
-                                result.facts.spill_bytes)
+               ok ? formatted("{} registers, {} bytes spilled", result.facts.registers,
+                              result.facts.spill_bytes)
                   : result.log);
     all &= ok;
     if (!ok || out.empty()) continue;
@@ -312,7 +313,7 @@ int run(int argc, char** argv) {
   std::ifstream file;
   if (from != "-") file.open(from);
   if (from != "-" && !file) {
-    throw Error(ErrorCode::kUsage, fmt::format("--cases '{}' cannot be read", from));
+    throw Error(ErrorCode::kUsage, formatted("--cases '{}' cannot be read", from));
   }
   std::vector<Variant> variants = read_cases(from == "-" ? std::cin : file, versions);
   const std::vector<Group> groups = groups_of(variants);

@@ -1,10 +1,9 @@
 // benchmarks/compiled_support.cpp -- Compiling and loading the support kernels.
 #include "benchmarks/compiled_support.h"
 
-#include <fmt/format.h>
-
 #include "core/env.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/compiler.h"
 
 namespace vitune::bench {
@@ -14,8 +13,8 @@ std::unique_ptr<SupportKernels> support_kernels(const CudaDriver& driver, const 
   const auto compiler = Compiler::open(read_environment());
   const CompileResult result = compiler->compile(support_compile_request(device.arch()));
   if (result.status != CompileStatus::kOk) {
-    throw Error(ErrorCode::kFailure, fmt::format("the support kernels do not compile for {}: {}",
-                                                 device.arch(), result.log));
+    throw Error(ErrorCode::kFailure, formatted("the support kernels do not compile for {}: {}",
+                                               device.arch(), result.log));
   }
   auto support = std::make_unique<SupportKernels>(driver, result.cubin, device);
   support->probe(driver, stream);

@@ -2,13 +2,13 @@
 #include "benchmarks/cudnn_attention.h"
 
 #include <cudnn_frontend.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
 
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune::bench {
 namespace {
@@ -22,12 +22,12 @@ enum Uid : std::int64_t { kQ = 1, kK, kV, kO, kLse, kBias };
 
 void check(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  throw Error(ErrorCode::kFailure, fmt::format("{}: {}", call, cudnnGetErrorString(status)));
+  throw Error(ErrorCode::kFailure, formatted("{}: {}", call, cudnnGetErrorString(status)));
 }
 
 void check(fe::error_t status, ErrorCode code, const char* step) {
   if (status.is_good()) return;
-  throw Error(code, fmt::format("cuDNN cannot {} this problem: {}", step, status.get_message()));
+  throw Error(code, formatted("cuDNN cannot {} this problem: {}", step, status.get_message()));
 }
 
 fe::DataType_t data_type(ElementType type) {
@@ -52,7 +52,7 @@ TensorOptions bias_view(const AttentionProblem& p) {
   if (bias.batches != 1 && bias.batches != p.batch) {
     throw Error(
         ErrorCode::kUnsupported,
-        fmt::format("cuDNN has no bias of {} entries for a batch of {}", bias.batches, p.batch));
+        formatted("cuDNN has no bias of {} entries for a batch of {}", bias.batches, p.batch));
   }
   std::vector<std::int64_t> sizes = {bias.batches, p.heads, p.nq, p.nk};
   std::vector<std::int64_t> strides(bias.strides.begin(), bias.strides.end());

@@ -1,12 +1,11 @@
 // cli/ceiling_results.cpp -- The measured ceilings of a GPU as a table and as JSON.
 #include "cli/ceiling_results.h"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/results.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -33,13 +32,13 @@ const Words& words_of(const std::string& name) {
 
 // Three digits at least: "4.12", "61.5", "7934".
 std::string rate_text(double rate) {
-  return fmt::format("{:.{}f}", rate, rate < 10 ? 2 : rate < 1000 ? 1 : 0);
+  return formatted("{:.{}f}", rate, rate < 10 ? 2 : rate < 1000 ? 1 : 0);
 }
 
 }  // namespace
 
 std::string driver_text(int driver_version) {
-  return fmt::format("{}.{}", driver_version / 1000, driver_version % 1000 / 10);
+  return formatted("{}.{}", driver_version / 1000, driver_version % 1000 / 10);
 }
 
 Table ceiling_table(const Ceilings& ceilings, const DeviceInfo& device) {
@@ -51,9 +50,9 @@ Table ceiling_table(const Ceilings& ceilings, const DeviceInfo& device) {
     const Words& words = words_of(each.name);
     const double clocks = each.clock_mhz * 1e6 * device.sm_count;
     table.row({words.what, rate_text(each.median), rate_text(each.low), rate_text(each.high),
-               words.unit, clocks > 0 ? fmt::format("{:.0f}", each.clock_mhz) : "-",
-               clocks > 0 ? fmt::format("{} {}", rate_text(each.median * words.per_second / clocks),
-                                        words.counted)
+               words.unit, clocks > 0 ? formatted("{:.0f}", each.clock_mhz) : "-",
+               clocks > 0 ? formatted("{} {}", rate_text(each.median * words.per_second / clocks),
+                                      words.counted)
                           : "-"});
   }
   return table;

@@ -1,6 +1,5 @@
 // cli/cmd_bench.cpp -- vitune bench: measures the stored winner and the default, beside known
 // peers.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "cli/stores.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/tuner.h"
 
 namespace vitune {
@@ -60,7 +60,7 @@ std::string optional_us(const std::optional<double>& us) {
 
 // "1.42x", or "-" where either time is unknown.
 std::string ratio_text(double other_us, double us) {
-  return other_us > 0 && us > 0 ? fmt::format("{:.2f}x", other_us / us) : "-";
+  return other_us > 0 && us > 0 ? formatted("{:.2f}x", other_us / us) : "-";
 }
 
 void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& device) {
@@ -75,10 +75,10 @@ void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& d
                                                                 : peer->warm_us;
   table.row({outcome.problem.name, timing_text(winner.measurement.cold),
              warm_us > 0 ? microseconds_text(warm_us) : "-",
-             us > 0 ? fmt::format("{:.1f}", problem.flops() / us / 1e6) : "-",
+             us > 0 ? formatted("{:.1f}", problem.flops() / us / 1e6) : "-",
              optional_us(winner.default_us), ratio_text(winner.default_us.value_or(0), us),
              floor ? microseconds_text(floor->us) : "-",
-             floor && us > 0 ? fmt::format("{:.0f} %", 100 * floor->us / us) : "-",
+             floor && us > 0 ? formatted("{:.0f} %", 100 * floor->us / us) : "-",
              floor ? hardware_unit_name(floor->unit) : "-", peer == nullptr ? "-" : peer->peer,
              peer == nullptr ? "-" : microseconds_text(peer_us), ratio_text(peer_us, us),
              origin_name(winner.origin), compact_config(winner.config)});
@@ -114,8 +114,8 @@ int show(Session& session, const TuneReport& report) {
       add_bench_row(table, outcome, report.device);
     } else {
       status = 1;
-      session.console.log(LogLevel::kError, fmt::format("{}: nothing measured: {}",
-                                                        outcome.problem.name, outcome.message));
+      session.console.log(LogLevel::kError, formatted("{}: nothing measured: {}",
+                                                      outcome.problem.name, outcome.message));
     }
   }
   session.console.show(table, document, "nothing was measured");

@@ -2,8 +2,6 @@
 // regressed.
 #include "cli/cmd_compare.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +11,7 @@
 #include "cli/session.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -41,22 +40,21 @@ double parse_threshold(const std::string& text) {
   }
   throw Error(
       ErrorCode::kUsage,
-      fmt::format("--threshold '{}' is not a percentage from 0 to 1000; give for example 5%",
-                  text));
+      formatted("--threshold '{}' is not a percentage from 0 to 1000; give for example 5%", text));
 }
 
 std::string parse_kind(const std::string& kind) {
   if (kind == "cold" || kind == "warm" || kind == "both") return kind;
-  throw Error(ErrorCode::kUsage, fmt::format("--kind '{}' is not one of cold, warm, both", kind));
+  throw Error(ErrorCode::kUsage, formatted("--kind '{}' is not one of cold, warm, both", kind));
 }
 
 void introduce(Session& session, const char* letter, const TimingFile& file) {
   session.console.log(
       LogLevel::kInfo,
-      fmt::format("{}: {} ({}{}, {} times)", letter, file.path, timing_format_name(file.format),
-                  file.device.empty() ? "" : ", " + file.device, file.rows.size()));
+      formatted("{}: {} ({}{}, {} times)", letter, file.path, timing_format_name(file.format),
+                file.device.empty() ? "" : ", " + file.device, file.rows.size()));
   for (const std::string& entry : file.without_time) {
-    session.console.log(LogLevel::kWarning, fmt::format("{} has no time for {}", letter, entry));
+    session.console.log(LogLevel::kWarning, formatted("{} has no time for {}", letter, entry));
   }
 }
 
@@ -67,14 +65,14 @@ void warn_of_other_device(Session& session, const TimingFile& a, const TimingFil
   if (!known || !differ) return;
   session.console.log(
       LogLevel::kWarning,
-      fmt::format("A and B are of different devices ({} and {}): the ratios compare these, "
-                  "not the kernels",
-                  a.device.empty() ? a.device_key : a.device,
-                  b.device.empty() ? b.device_key : b.device));
+      formatted("A and B are of different devices ({} and {}): the ratios compare these, "
+                "not the kernels",
+                a.device.empty() ? a.device_key : a.device,
+                b.device.empty() ? b.device_key : b.device));
 }
 
 std::string interval_text(const RatioInterval& ratio) {
-  return ratio.interval ? fmt::format("[{:.3f}, {:.3f}]", ratio.interval->low, ratio.interval->high)
+  return ratio.interval ? formatted("[{:.3f}, {:.3f}]", ratio.interval->low, ratio.interval->high)
                         : "-";
 }
 
@@ -87,7 +85,7 @@ Table comparison_table(const Comparison& comparison) {
   table.column("B / A", Align::kRight).column("95 %").column("method").column("verdict");
   for (const ComparedRow& row : comparison.rows) {
     table.row({row.name, row.kind, microseconds_text(row.a_us), microseconds_text(row.b_us),
-               fmt::format("{:.3f}", row.ratio.ratio), interval_text(row.ratio), row.ratio.method,
+               formatted("{:.3f}", row.ratio.ratio), interval_text(row.ratio), row.ratio.method,
                verdict_name(row.verdict) + (row.low_confidence ? ", unsteady" : "")});
   }
   for (const TimedRow& row : comparison.only_a) {
@@ -99,9 +97,9 @@ Table comparison_table(const Comparison& comparison) {
                "only in B"});
   }
   for (const MeanRatio& mean : comparison.means) {
-    table.row({fmt::format("geometric mean of {}", mean.rows), mean.kind, "-", "-",
-               fmt::format("{:.3f}", mean.ratio.ratio), interval_text(mean.ratio),
-               mean.ratio.method, ""});
+    table.row({formatted("geometric mean of {}", mean.rows), mean.kind, "-", "-",
+               formatted("{:.3f}", mean.ratio.ratio), interval_text(mean.ratio), mean.ratio.method,
+               ""});
   }
   return table;
 }
@@ -172,10 +170,9 @@ int conclude(Session& session, const Comparison& comparison, double threshold) {
   if (unclear > 0) {
     session.console.log(
         LogLevel::kWarning,
-        fmt::format(
-            "{} of {} rows differ by more than {:g} % but the measurements do not show that "
-            "it is not chance; measure more often",
-            unclear, comparison.rows.size(), 100 * threshold));
+        formatted("{} of {} rows differ by more than {:g} % but the measurements do not show that "
+                  "it is not chance; measure more often",
+                  unclear, comparison.rows.size(), 100 * threshold));
   }
   if (comparison.rows.empty()) {
     session.console.log(LogLevel::kError,
@@ -185,8 +182,8 @@ int conclude(Session& session, const Comparison& comparison, double threshold) {
   }
   if (comparison.slower() == 0) return 0;
   session.console.log(LogLevel::kError,
-                      fmt::format("{} of {} rows of B are slower than A by more than {:g} %",
-                                  comparison.slower(), comparison.rows.size(), 100 * threshold));
+                      formatted("{} of {} rows of B are slower than A by more than {:g} %",
+                                comparison.slower(), comparison.rows.size(), 100 * threshold));
   return kRegressionStatus;
 }
 

@@ -17,6 +17,7 @@
 #include "cli/session.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/compile_pool.h"
 
@@ -30,8 +31,8 @@ using nlohmann::ordered_json;
 void describe(po::options_description& options) {
   add_problem_options(options);
   add_value(options, "arch", "LIST",
-            fmt::format("architectures with commas between; default: {}",
-                        fmt::join(supported_architectures(), ",")));
+            formatted("architectures with commas between; default: {}",
+                      fmt::join(supported_architectures(), ",")));
   add_value(options, "config", "TEXT", "this config; default: the default config of each problem");
   add_switch(options, "all", "every config of the space");
   add_value(options, "sample", "N", "N configs of the space by chance");
@@ -66,8 +67,8 @@ std::vector<std::string> chosen_architectures(const Session& session) {
   for (const std::string& arch : chosen) {
     if (std::find(known.begin(), known.end(), arch) != known.end()) continue;
     throw Error(ErrorCode::kUsage,
-                fmt::format("--arch '{}' is not supported; the kernels are made for {}", arch,
-                            fmt::join(known, ", ")));
+                formatted("--arch '{}' is not supported; the kernels are made for {}", arch,
+                          fmt::join(known, ", ")));
   }
   if (chosen.empty())
     throw Error(ErrorCode::kUsage, "--arch names no architecture; give for example sm_80,sm_90");
@@ -116,7 +117,7 @@ std::vector<Job> plan(const Session& session, const std::vector<NamedProblem>& p
 // Names come from the digest only, so that nothing a user typed becomes part of a path.
 std::string write_cubin(const fs::path& folder, const Job& job,
                         const std::vector<std::byte>& image) {
-  const fs::path path = folder / fmt::format("{}-{}.cubin", job.arch, job.key.hex().substr(0, 32));
+  const fs::path path = folder / formatted("{}-{}.cubin", job.arch, job.key.hex().substr(0, 32));
   const fs::path partial = path.string() + ".partial";
   std::ofstream file(partial, std::ios::binary | std::ios::trunc);
   file.write(reinterpret_cast<const char*>(image.data()),
@@ -127,9 +128,9 @@ std::string write_cubin(const fs::path& folder, const Job& job,
   if (!file || error) {
     fs::remove(partial, error);
     throw Error(ErrorCode::kFailure,
-                fmt::format("the cubin cannot be written to {}; is the disk full, or "
-                            "the folder read-only?",
-                            path.string()));
+                formatted("the cubin cannot be written to {}; is the disk full, or "
+                          "the folder read-only?",
+                          path.string()));
   }
   return path.string();
 }
@@ -198,7 +199,7 @@ class Compilation {
         std::chrono::milliseconds(session_.console.progress_is_rewritten() ? 100 : 2000);
     if (now - shown_ < pace) return;
     shown_ = now;
-    session_.console.progress(fmt::format("compiled {}/{} kernels", done, all));
+    session_.console.progress(formatted("compiled {}/{} kernels", done, all));
   }
 
   Session& session_;
@@ -237,12 +238,12 @@ void add_result(Listing& listing, const Job& job, const Outcome& outcome) {
     }
   }
   const auto figure = [&](std::int64_t value) {
-    return ok ? fmt::format("{}", value) : std::string("-");
+    return ok ? formatted("{}", value) : std::string("-");
   };
   listing.failed += ok ? 0 : 1;
   listing.table.row({job.problem->name, job.arch, outcome.status, figure(facts.registers),
                      figure(facts.spill_bytes), figure(shared),
-                     ok ? fmt::format("{:.0f}", facts.compile_ms) : "-", compact_config(job.config),
+                     ok ? formatted("{:.0f}", facts.compile_ms) : "-", compact_config(job.config),
                      note});
   listing.document["results"].push_back({{"name", job.problem->name},
                                          {"problem", job.problem->problem.text()},
@@ -283,8 +284,8 @@ int show(Session& session, const std::vector<Job>& jobs,
   }
   session.console.show(listing.table, listing.document, "nothing was compiled");
   session.console.log(LogLevel::kInfo,
-                      fmt::format("{}: {} kernels compiled, {} of {} combinations failed", compiler,
-                                  outcomes.size(), listing.failed, jobs.size()));
+                      formatted("{}: {} kernels compiled, {} of {} combinations failed", compiler,
+                                outcomes.size(), listing.failed, jobs.size()));
   if (session.stop) return exit_status(ErrorCode::kInterrupted);
   return listing.failed == 0 ? 0 : exit_status(ErrorCode::kFailure);
 }
@@ -318,7 +319,7 @@ int run(Session& session) {
     fs::create_directories(*folder, error);
     if (error) {
       throw Error(ErrorCode::kUsage,
-                  fmt::format("--out '{}' cannot be made: {}", folder->string(), error.message()));
+                  formatted("--out '{}' cannot be made: {}", folder->string(), error.message()));
     }
   }
   CompilePool pool(options);

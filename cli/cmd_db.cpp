@@ -1,6 +1,5 @@
 // cli/cmd_db.cpp -- vitune db stats, check, export, import, merge, prune, salvage.
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +15,7 @@
 #include "cli/stores.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -28,7 +28,7 @@ constexpr std::size_t kMaxImport = std::size_t{64} << 20;
 
 std::string only_operand(const Session& session, const char* what) {
   if (session.operands.size() == 1 && !session.operands[0].empty()) return session.operands[0];
-  throw Error(ErrorCode::kUsage, fmt::format("give {}", what));
+  throw Error(ErrorCode::kUsage, formatted("give {}", what));
 }
 
 // A table of names and counts, and the same as JSON.
@@ -39,7 +39,7 @@ void show_counts(Session& session, const std::string& verb,
   table.column("what").column("count", Align::kRight);
   ordered_json document = new_document(verb);
   for (const auto& [name, count] : counts) {
-    table.row({name, fmt::format("{}", count)});
+    table.row({name, formatted("{}", count)});
     document[name] = count;
   }
   document.update(extra);
@@ -84,8 +84,8 @@ void write_file(const fs::path& path, const std::string& content) {
   const std::string partial = path.string() + ".partial";
   const auto fail = [&](int error) {
     unlink(partial.c_str());
-    throw Error(ErrorCode::kFailure, fmt::format("the export cannot be written to {}: {}",
-                                                 path.string(), std::strerror(error)));
+    throw Error(ErrorCode::kFailure, formatted("the export cannot be written to {}: {}",
+                                               path.string(), std::strerror(error)));
   };
   const int fd = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (fd < 0) fail(errno);
@@ -120,9 +120,8 @@ int run_export(Session& session) {
     if (!json.ends_with('\n')) session.console.print("\n");
   } else {
     write_file(session.operands[0], json);
-    session.console.log(
-        LogLevel::kInfo,
-        fmt::format("{} written to {}", bytes_text(std::ssize(json)), session.operands[0]));
+    session.console.log(LogLevel::kInfo, formatted("{} written to {}", bytes_text(std::ssize(json)),
+                                                   session.operands[0]));
   }
   return 0;
 }
@@ -132,14 +131,13 @@ std::string read_import(const std::string& name) {
   if (name != "-") {
     std::error_code error;
     if (!fs::is_regular_file(name, error)) {
-      throw Error(
-          ErrorCode::kUsage,
-          fmt::format("'{}' is not a file; give what 'vitune db export' wrote, or -", name));
+      throw Error(ErrorCode::kUsage,
+                  formatted("'{}' is not a file; give what 'vitune db export' wrote, or -", name));
     }
     file.open(name, std::ios::binary);
     if (!file)
       throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' cannot be read: {}", name, std::strerror(errno)));
+                  formatted("'{}' cannot be read: {}", name, std::strerror(errno)));
   }
   std::istream& in = name == "-" ? std::cin : file;
   std::string content;
@@ -148,7 +146,7 @@ std::string read_import(const std::string& name) {
     content.append(block.data(), static_cast<std::size_t>(in.gcount()));
     if (content.size() > kMaxImport) {
       throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' is larger than 64 MiB; export fewer problems at once", name));
+                  formatted("'{}' is larger than 64 MiB; export fewer problems at once", name));
     }
   }
   return content;
@@ -187,7 +185,7 @@ int run_merge(Session& session) {
   const std::string other_path = only_operand(session, "the database to take over");
   std::error_code error;
   if (!fs::exists(other_path, error)) {
-    throw Error(ErrorCode::kUsage, fmt::format("there is no database '{}'", other_path));
+    throw Error(ErrorCode::kUsage, formatted("there is no database '{}'", other_path));
   }
   const auto target = database_path(session);
   if (target && fs::equivalent(*target, other_path, error)) {
@@ -214,15 +212,14 @@ int run_salvage(Session& session) {
   std::error_code error;
   if (!path || !fs::exists(*path, error)) {
     throw Error(ErrorCode::kDatabase,
-                fmt::format("there is no database{} to salvage; name it with --db",
-                            path ? " at " + path->string() : ""));
+                formatted("there is no database{} to salvage; name it with --db",
+                          path ? " at " + path->string() : ""));
   }
   show_counts(session, "db salvage",
               {{"rows_saved", Store::salvage(*path, session.console.sink())}});
-  session.console.log(
-      LogLevel::kInfo,
-      fmt::format("the old file is kept beside {} with '.corrupt-<time>' in its name",
-                  path->string()));
+  session.console.log(LogLevel::kInfo,
+                      formatted("the old file is kept beside {} with '.corrupt-<time>' in its name",
+                                path->string()));
   return 0;
 }
 

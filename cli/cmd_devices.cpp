@@ -1,5 +1,4 @@
 // cli/cmd_devices.cpp -- vitune devices: the GPUs of this machine, and what one can do at most.
-#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +9,7 @@
 #include "cli/session.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/ceilings.h"
 
 namespace vitune {
@@ -37,25 +37,25 @@ int list(Session& session, const DeviceProbe& probe) {
   document["devices"] = ordered_json::array();
   for (std::size_t ordinal = 0; ordinal < probe.devices.size(); ++ordinal) {
     const DeviceInfo& device = probe.devices[ordinal];
-    table.row({fmt::format("{}", ordinal), device.name, device.arch(),
-               fmt::format("{}", device.sm_count), bytes_text(device.memory_bytes),
+    table.row({formatted("{}", ordinal), device.name, device.arch(),
+               formatted("{}", device.sm_count), bytes_text(device.memory_bytes),
                bytes_text(device.l2_bytes), bytes_text(device.shared_per_block),
                driver_text(device.driver_version), device.key()});
     document["devices"].push_back(device_json(device));
   }
   session.console.show(table, document, "");
   if (!probe.devices.empty()) return 0;
-  session.console.log(LogLevel::kError, fmt::format("no usable GPU: {}", probe.reason));
+  session.console.log(LogLevel::kError, formatted("no usable GPU: {}", probe.reason));
   return exit_status(ErrorCode::kNoDevice);
 }
 
 int measure(Session& session, const CeilingOptions& options, const DeviceProbe& probe) {
   if (probe.devices.empty()) {
-    throw Error(ErrorCode::kNoDevice, fmt::format("no usable GPU: {}", probe.reason));
+    throw Error(ErrorCode::kNoDevice, formatted("no usable GPU: {}", probe.reason));
   }
   if (static_cast<std::size_t>(options.ordinal) >= probe.devices.size()) {
     throw Error(ErrorCode::kNoDevice,
-                fmt::format("there is no GPU {}; 'vitune devices' lists them", options.ordinal));
+                formatted("there is no GPU {}; 'vitune devices' lists them", options.ordinal));
   }
   const DeviceInfo& device = probe.devices[static_cast<std::size_t>(options.ordinal)];
   const auto progress = [&](const std::string& phase) {
@@ -66,8 +66,8 @@ int measure(Session& session, const CeilingOptions& options, const DeviceProbe& 
   session.console.show(ceiling_table(ceilings, device), ceiling_json(ceilings, device), "");
   session.console.log(
       LogLevel::kInfo,
-      fmt::format("{}, driver {}, {}; SM clock {:.0f} MHz during FMA", device_text(device),
-                  driver_text(device.driver_version), ceilings.compiler, ceilings.clock_mhz));
+      formatted("{}, driver {}, {}; SM clock {:.0f} MHz during FMA", device_text(device),
+                driver_text(device.driver_version), ceilings.compiler, ceilings.clock_mhz));
   if (ceilings.contended) {
     session.console.log(LogLevel::kWarning, "another process was measuring on this GPU meanwhile");
   }
@@ -78,9 +78,9 @@ int run(Session& session) {
   if (!session.has("measure")) {
     for (const char* option : {"device", "samples"}) {
       if (session.has(option)) {
-        throw Error(ErrorCode::kUsage, fmt::format("--{} belongs to --measure; see 'vitune devices "
-                                                   "--help'",
-                                                   option));
+        throw Error(ErrorCode::kUsage, formatted("--{} belongs to --measure; see 'vitune devices "
+                                                 "--help'",
+                                                 option));
       }
     }
     return list(session, probe_devices(session.program));

@@ -1,5 +1,4 @@
 // cli/cmd_doctor.cpp -- vitune doctor: is all in place, and if not, what to do.
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "cli/stores.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/problem_set.h"
 #include "generator/compile_pool.h"
@@ -47,13 +47,13 @@ Finding check_gpu(const DeviceProbe& probe) {
     list += (list.empty() ? "" : "; ") + device_text(device);
   const int version = probe.driver_version;
   return {"GPU", Verdict::kOk,
-          fmt::format("{}, driver for CUDA {}.{}", list, version / 1000, version % 1000 / 10), ""};
+          formatted("{}, driver for CUDA {}.{}", list, version / 1000, version % 1000 / 10), ""};
 }
 
 Finding check_compiler(const Session& session) {
   try {
     const auto compiler = Compiler::open(session.environment);
-    return {"NVRTC", Verdict::kOk, fmt::format("{} at {}", compiler->version(), compiler->path()),
+    return {"NVRTC", Verdict::kOk, formatted("{} at {}", compiler->version(), compiler->path()),
             ""};
   } catch (const Error& error) {
     return {"NVRTC", Verdict::kWarn, error.what(), "needed to tune and compile; replays need none"};
@@ -76,10 +76,9 @@ Finding check_trial_compile(const Session& session) {
     if (!finished) continue;
     const CompileResult& result = finished->second;
     if (result.status == CompileStatus::kOk) {
-      return {
-          "trial compile", Verdict::kOk,
-          fmt::format("{:.0f} ms, {} registers", result.facts.compile_ms, result.facts.registers),
-          ""};
+      return {"trial compile", Verdict::kOk,
+              formatted("{:.0f} ms, {} registers", result.facts.compile_ms, result.facts.registers),
+              ""};
     }
     return {"trial compile", Verdict::kFail, result.log.substr(0, result.log.find('\n')),
             "is NVRTC complete (libnvrtc-builtins beside libnvrtc)? 'vitune compile -v' shows the "
@@ -113,17 +112,16 @@ Finding check_database(Session& session) {
     if (access(folder.c_str(), W_OK | X_OK) == 0)
       return {"database", Verdict::kOk, path->string() + " (made by the first tune)", ""};
     return {"database", Verdict::kWarn,
-            fmt::format("{} cannot be made: {} is not writable", path->string(), folder.string()),
+            formatted("{} cannot be made: {} is not writable", path->string(), folder.string()),
             "name a writable file with --db or VITUNE_DB, or results end with the command"};
   }
   try {
     const StoreStats stats = Store::open(*path, Access::kReadOnly)->stats();
     const std::string weakness = mode_problem(*path);
-    const std::string detail =
-        fmt::format("{}: {} winners, {} trials, {}", path->string(), stats.winners, stats.trials,
-                    bytes_text(stats.file_bytes));
+    const std::string detail = formatted("{}: {} winners, {} trials, {}", path->string(),
+                                         stats.winners, stats.trials, bytes_text(stats.file_bytes));
     if (weakness.empty()) return {"database", Verdict::kOk, detail, ""};
-    return {"database", Verdict::kWarn, fmt::format("{}; it {}", detail, weakness),
+    return {"database", Verdict::kWarn, formatted("{}; it {}", detail, weakness),
             "chmod 600 it, and chmod 700 its folder"};
   } catch (const Error& error) {
     return {"database", Verdict::kFail, error.what(),
@@ -144,7 +142,7 @@ Finding check_space(const Session& session) {
   const auto free_bytes =
       static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
   constexpr std::int64_t kEnough = 100'000'000;
-  const std::string detail = fmt::format("{} free at {}", bytes_text(free_bytes), folder.string());
+  const std::string detail = formatted("{} free at {}", bytes_text(free_bytes), folder.string());
   if (free_bytes >= kEnough) return {"disk space", Verdict::kOk, detail, ""};
   return {"disk space", Verdict::kWarn, detail,
           "a long tune writes tens of MB; 'vitune db prune' shrinks the file"};
@@ -159,7 +157,7 @@ Finding check_data(const Session& session) {
   }
   try {
     return {"data", Verdict::kOk,
-            fmt::format("{}, {} problems", data_dir->string(), preset("bench", *data_dir).size()),
+            formatted("{}, {} problems", data_dir->string(), preset("bench", *data_dir).size()),
             ""};
   } catch (const Error& error) {
     return {"data", Verdict::kFail, error.what(),
@@ -173,8 +171,8 @@ Finding check_recording(const Session& session) {
   const fs::path path = data_dir ? shipped_recording(*data_dir) : fs::path("h200.recording");
   if (data_dir && fs::is_regular_file(path, ignored) && access(path.c_str(), R_OK) == 0) {
     return {"recorded H200", Verdict::kOk,
-            fmt::format("{}, {}", path.string(),
-                        bytes_text(static_cast<std::int64_t>(fs::file_size(path, ignored)))),
+            formatted("{}, {}", path.string(),
+                      bytes_text(static_cast<std::int64_t>(fs::file_size(path, ignored)))),
             ""};
   }
   return {"recorded H200", Verdict::kWarn, path.string() + " is missing",
@@ -190,7 +188,7 @@ Finding check_shipped_winners(const Session& session) {
   }
   try {
     const auto store = Store::open(shipped_database(*data_dir), Access::kReadOnly);
-    return {"shipped winners", Verdict::kOk, fmt::format("{} winners", store->stats().winners), ""};
+    return {"shipped winners", Verdict::kOk, formatted("{} winners", store->stats().winners), ""};
   } catch (const Error& error) {
     return {"shipped winners", Verdict::kWarn, error.what(), "install the data again"};
   }
@@ -200,9 +198,9 @@ Finding check_shipped_winners(const Session& session) {
 std::string listing(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    text += fmt::format("{:<5} {}: {}\n", verdict_name(finding.verdict), finding.what,
-                        terminal_safe(finding.detail));
-    if (!finding.advice.empty()) text += fmt::format("      -> {}\n", finding.advice);
+    text += formatted("{:<5} {}: {}\n", verdict_name(finding.verdict), finding.what,
+                      terminal_safe(finding.detail));
+    if (!finding.advice.empty()) text += formatted("      -> {}\n", finding.advice);
   }
   return text;
 }

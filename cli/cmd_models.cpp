@@ -12,6 +12,7 @@
 #include "cli/results.h"
 #include "cli/session.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/model_catalogue.h"
 
 namespace vitune {
@@ -61,8 +62,8 @@ Summary summary_of(const Model& model) {
 // "197", "49,196", or "16..3136" for more than three.
 std::string short_text(const std::set<std::int64_t>& values) {
   if (values.empty()) return "-";
-  if (values.size() <= 3) return fmt::format("{}", fmt::join(values, ","));
-  return fmt::format("{}..{}", *values.begin(), *values.rbegin());
+  if (values.size() <= 3) return formatted("{}", fmt::join(values, ","));
+  return formatted("{}..{}", *values.begin(), *values.rbegin());
 }
 
 std::int64_t unsupported_count(const Model& model) {
@@ -98,9 +99,9 @@ int show_models(const Session& session, const std::vector<const Model*>& models,
   for (const Model* model : models) {
     const Summary summary = summary_of(*model);
     const std::int64_t outside = unsupported_count(*model);
-    table.row({model->name, fmt::format("{}", summary.problems), fmt::format("{}", model->layers()),
+    table.row({model->name, formatted("{}", summary.problems), formatted("{}", model->layers()),
                short_text(summary.tokens), short_text(summary.head_sizes),
-               outside == 0 ? "" : fmt::format("{}", outside)});
+               outside == 0 ? "" : formatted("{}", outside)});
     document["models"].push_back(model_json(*model));
   }
   session.console.show(table, document, "no model is known");
@@ -118,7 +119,7 @@ int show_problems(const Session& session, const std::vector<const Model*>& model
     for (const std::int64_t images : input.images) {
       for (const ModelProblem& problem : model_problems(*model, images, input.dtype)) {
         const std::string text = problem.problem.text();
-        table.row({model->name, fmt::format("{}", images), fmt::format("{}", problem.calls), text});
+        table.row({model->name, formatted("{}", images), formatted("{}", problem.calls), text});
         document["problems"].push_back({{"model", model->name},
                                         {"batch", images},
                                         {"calls", problem.calls},

@@ -15,6 +15,7 @@
 #include "cli/session.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -59,7 +60,7 @@ ReportFiles chosen_files(const Session& session) {
   std::error_code ignored;
   if (session.has("results") && !fs::is_directory(session.text("results"), ignored)) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("--results '{}' is not a folder", session.text("results")));
+                formatted("--results '{}' is not a folder", session.text("results")));
   }
   ReportFiles files;
   files.peers = chosen_file(session, "peers", "peers.json");
@@ -88,7 +89,7 @@ ReportFiles chosen_files(const Session& session) {
 
 // Writes a file beside `path` and renames it, so that nobody sees half a page.
 void write_file(const fs::path& path, const std::string& content) {
-  const fs::path aside = fmt::format("{}.{}.part", path.string(), getpid());
+  const fs::path aside = formatted("{}.{}.part", path.string(), getpid());
   std::ofstream file(aside, std::ios::binary);
   file << content;
   file.close();
@@ -98,9 +99,9 @@ void write_file(const fs::path& path, const std::string& content) {
   std::error_code ignored;
   fs::remove(aside, ignored);
   throw Error(ErrorCode::kFailure,
-              fmt::format("{} cannot be written: check its folder, its permissions and the space "
-                          "left, or name another with --output",
-                          path.string()));
+              formatted("{} cannot be written: check its folder, its permissions and the space "
+                        "left, or name another with --output",
+                        path.string()));
 }
 
 fs::path require_gnuplot(const Session& session) {
@@ -123,8 +124,8 @@ void write_figures(const fs::path& folder, const std::vector<Panel>& panels,
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
-    throw Error(ErrorCode::kFailure, fmt::format("--figures: the folder {} cannot be made: {}",
-                                                 folder.string(), error.message()));
+    throw Error(ErrorCode::kFailure, formatted("--figures: the folder {} cannot be made: {}",
+                                               folder.string(), error.message()));
   }
   for (std::size_t i = 0; i < panels.size(); ++i) {
     write_file(folder / (panels[i].name + ".svg"), standalone_svg(drawings[i].figure, panels[i]));
@@ -139,10 +140,10 @@ void show_sections(Session& session, const Page& page, const fs::path& output) {
   document["file"] = output.string();
   document["sections"] = ordered_json::array();
   for (const Section& section : page.sections) {
-    const std::string note = fmt::format("{}", fmt::join(section.missing, " "));
+    const std::string note = formatted("{}", fmt::join(section.missing, " "));
     const std::size_t sheets = section.sheets.size() + section.numbers.size();
-    table.row({section.heading, fmt::format("{}", section.panels.size()), fmt::format("{}", sheets),
-               note});
+    table.row(
+        {section.heading, formatted("{}", section.panels.size()), formatted("{}", sheets), note});
     document["sections"].push_back({{"id", section.id},
                                     {"heading", section.heading},
                                     {"pictures", section.panels.size()},
@@ -163,8 +164,8 @@ int run(Session& session) {
   if (session.has("figures")) write_figures(session.text("figures"), panels, drawings);
   show_sections(session, page, output);
   session.console.log(LogLevel::kInfo,
-                      fmt::format("{}: {} pictures; it opens in any browser, offline",
-                                  output.string(), panels.size()));
+                      formatted("{}: {} pictures; it opens in any browser, offline",
+                                output.string(), panels.size()));
   return 0;
 }
 

@@ -1,5 +1,4 @@
 // cli/cmd_show.cpp -- vitune show: winners, trials, blocks, misses; the space, a config, a source.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -14,6 +13,7 @@
 #include "cli/stores.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -115,9 +115,8 @@ void add_trial_row(Table& table, const std::string& name, const Trial& trial) {
   const bool ok = trial.status == TrialStatus::kOk;
   table.row({name, trial_status_name(trial.status), ok ? timing_text(trial.measurement.cold) : "-",
              ok ? microseconds_text(trial.measurement.warm.median_us) : "-",
-             fmt::format("{}", trial.compile.registers),
-             fmt::format("{}", trial.compile.spill_bytes), origin_name(trial.origin),
-             compact_config(trial.config), trial.reason});
+             formatted("{}", trial.compile.registers), formatted("{}", trial.compile.spill_bytes),
+             origin_name(trial.origin), compact_config(trial.config), trial.reason});
 }
 
 int show_trials(Session& session) {
@@ -148,7 +147,7 @@ int show_blocks(Session& session) {
   document["blocks"] = ordered_json::array();
   for (const BlockEntry& entry : store->blocks()) {
     table.row({entry.kernel_key.hex().substr(0, 16), trial_status_name(entry.status),
-               fmt::format("{}", entry.driver_version), entry.device_key, entry.reason});
+               formatted("{}", entry.driver_version), entry.device_key, entry.reason});
     document["blocks"].push_back({{"kernel_key", entry.kernel_key.hex()},
                                   {"device", entry.device_key},
                                   {"driver_version", entry.driver_version},

@@ -1,5 +1,4 @@
 // cli/cmd_tune.cpp -- vitune tune: finds, verifies and stores the winner of each problem.
-#include <fmt/format.h>
 
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "cli/stores.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/tuner.h"
 
 namespace vitune {
@@ -46,7 +46,7 @@ Strategy parse_strategy(const std::string& name) {
   if (name == "random") return Strategy::kRandom;
   if (name == "local") return Strategy::kLocal;
   throw Error(ErrorCode::kUsage,
-              fmt::format("--strategy '{}' is not one of exhaustive, random, local", name));
+              formatted("--strategy '{}' is not one of exhaustive, random, local", name));
 }
 
 std::uint64_t parse_seed(const std::string& text) {
@@ -54,7 +54,7 @@ std::uint64_t parse_seed(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (text.empty() || error != std::errc{} || end != text.data() + text.size()) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("--seed '{}' is not an integer from 0 to 2^64-1", text));
+                formatted("--seed '{}' is not an integer from 0 to 2^64-1", text));
   }
   return seed;
 }
@@ -130,20 +130,20 @@ void show_report(Session& session, const TuneReport& report) {
     } else {
       ++missing;
       session.console.log(report.interrupted ? LogLevel::kInfo : LogLevel::kError,
-                          fmt::format("{}: no winner: {}", outcome.problem.name,
-                                      outcome.message.empty() ? "not reached" : outcome.message));
+                          formatted("{}: no winner: {}", outcome.problem.name,
+                                    outcome.message.empty() ? "not reached" : outcome.message));
     }
   }
   session.console.show(table, report_json(report), "no winner to show");
   const auto seconds = std::chrono::milliseconds(static_cast<std::int64_t>(report.seconds * 1000));
   session.console.log(
       LogLevel::kInfo,
-      fmt::format("{}: {} of {} problems {} in {}{}", device_text(report.device),
-                  report.outcomes.size() - missing, report.outcomes.size(),
-                  report.origin == Origin::kReplayed ? "replayed" : "tuned", duration_text(seconds),
-                  report.interrupted
-                      ? "; interrupted, what was measured is kept: the same command resumes"
-                      : ""));
+      formatted("{}: {} of {} problems {} in {}{}", device_text(report.device),
+                report.outcomes.size() - missing, report.outcomes.size(),
+                report.origin == Origin::kReplayed ? "replayed" : "tuned", duration_text(seconds),
+                report.interrupted
+                    ? "; interrupted, what was measured is kept: the same command resumes"
+                    : ""));
 }
 
 int exit_status_of(const TuneReport& report) {

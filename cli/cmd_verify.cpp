@@ -1,5 +1,4 @@
 // cli/cmd_verify.cpp -- vitune verify: judges the stored winners again on the GPU.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include "cli/session.h"
 #include "cli/stores.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/tuner.h"
 
 namespace vitune {
@@ -64,7 +64,7 @@ int run(Session& session) {
   }
   document["interrupted"] = session.stop.load();
   session.console.show(table, document,
-                       fmt::format("{} problems checked, none failed", problems.size()));
+                       formatted("{} problems checked, none failed", problems.size()));
   if (!failed.empty()) return exit_status(ErrorCode::kVerification);
   return session.stop ? exit_status(ErrorCode::kInterrupted) : 0;
 }

@@ -1,13 +1,12 @@
 // cli/compile_probes.cpp -- vitune compile --probes: the kernels that serve nobody.
 #include "cli/compile_probes.h"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/results.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/problem.h"
 #include "tuner/ceiling_probes.h"
 #include "tuner/ladder.h"
@@ -33,8 +32,8 @@ std::vector<Named> requests(const std::vector<std::string>& architectures) {
     for (const char* words : {"bf16 b=1 h=1 n=64 d=64", "fp16 b=1 h=1 n=64 d=72"}) {
       const AttentionProblem problem = AttentionProblem::parse(words);
       for (const std::string& name : ladder_names()) {
-        all.push_back({fmt::format("{} {} d={}", name, element_name(problem.dtype), problem.d),
-                       arch, ladder_kernel(name, problem, arch).request});
+        all.push_back({formatted("{} {} d={}", name, element_name(problem.dtype), problem.d), arch,
+                       ladder_kernel(name, problem, arch).request});
       }
     }
   }
@@ -64,8 +63,8 @@ int compile_probes(Session& session, const std::vector<std::string>& architectur
     const bool ok = result.status == CompileStatus::kOk;
     failed += ok ? 0 : 1;
     table.row({each.name, each.arch, ok ? "ok" : "failed",
-               ok ? fmt::format("{}", result.facts.registers) : "-",
-               ok ? fmt::format("{:.0f}", result.facts.compile_ms) : "-"});
+               ok ? formatted("{}", result.facts.registers) : "-",
+               ok ? formatted("{:.0f}", result.facts.compile_ms) : "-"});
     document["results"].push_back({{"kernel", each.name},
                                    {"arch", each.arch},
                                    {"ok", ok},

@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "core/device_info.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/problem_set.h"
 
 namespace vitune {
@@ -84,7 +85,7 @@ void describe(po::options_description&) {}
 int run(Session& session) {
   if (session.operands.size() != 1) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("name one shell: {}", fmt::join(completion_shells(), ", ")));
+                formatted("name one shell: {}", fmt::join(completion_shells(), ", ")));
   }
   session.console.print(completion_script(session.operands[0], completion_verbs(all_verbs())));
   return 0;

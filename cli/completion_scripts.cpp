@@ -4,6 +4,7 @@
 
 #include "cli/completion.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -30,7 +31,7 @@ std::string shell_quoted(std::string_view text) {
 }
 
 std::string joined(const std::vector<std::string>& words) {
-  return fmt::format("{}", fmt::join(words, " "));
+  return formatted("{}", fmt::join(words, " "));
 }
 
 // "db" of "db merge", or nothing.
@@ -119,26 +120,26 @@ std::string bash_spellings(const CompletionOption& option) {
 
 std::string bash_verb(const CompletionVerb& verb) {
   std::vector<std::string> dashed;
-  std::string text = fmt::format("    {})\n      case $prev in\n", shell_quoted(verb.name));
+  std::string text = formatted("    {})\n      case $prev in\n", shell_quoted(verb.name));
   for (const CompletionOption& option : verb.options) {
     dashed.push_back("--" + option.name);
     if (!option.has_value) continue;
-    text += fmt::format("        {}) {}; return ;;\n", bash_spellings(option),
-                        bash_action(option.kind, option.words, option.is_list));
+    text += formatted("        {}) {}; return ;;\n", bash_spellings(option),
+                      bash_action(option.kind, option.words, option.is_list));
   }
-  text += fmt::format("      esac\n      [[ $cur == -* ]] && _vitune_words {} && return\n",
-                      shell_quoted(joined(dashed)));
-  return text + fmt::format("      {} ;;\n", bash_action(verb.operand, verb.operand_words, false));
+  text += formatted("      esac\n      [[ $cur == -* ]] && _vitune_words {} && return\n",
+                    shell_quoted(joined(dashed)));
+  return text + formatted("      {} ;;\n", bash_action(verb.operand, verb.operand_words, false));
 }
 
 std::string bash_script(const Verbs& verbs) {
   std::string text = kBashHead;
-  text += fmt::format("  ((COMP_CWORD == 1)) && _vitune_words {} && return\n",
-                      shell_quoted(names_of(first_words(verbs))));
+  text += formatted("  ((COMP_CWORD == 1)) && _vitune_words {} && return\n",
+                    shell_quoted(names_of(first_words(verbs))));
   for (const auto& [group, words] : groups_of(verbs)) {
-    text += fmt::format("  if [[ $verb == {} ]]; then\n", group);
-    text += fmt::format("    ((COMP_CWORD == 2)) && _vitune_words {} && return\n",
-                        shell_quoted(names_of(words)));
+    text += formatted("  if [[ $verb == {} ]]; then\n", group);
+    text += formatted("    ((COMP_CWORD == 2)) && _vitune_words {} && return\n",
+                      shell_quoted(names_of(words)));
     text += "    verb=\"$verb ${COMP_WORDS[2]}\"\n  fi\n";
   }
   text += "  case $verb in\n";
@@ -172,34 +173,32 @@ std::string zsh_option(const CompletionOption& option) {
   const std::string long_form = "--" + option.name, letter = "-" + option.letter;
   std::string rest = description;
   if (option.has_value) {
-    rest +=
-        fmt::format(":{}:{}", option.name, zsh_action(option.kind, option.words, option.is_list));
+    rest += formatted(":{}:{}", option.name, zsh_action(option.kind, option.words, option.is_list));
   }
   const std::string sign = option.has_value ? "=" : "";
   if (option.letter.empty()) {
     // A star: what is given twice is for the command to judge.
     return shell_quoted((option.has_value ? "*" : "") + long_form + sign + rest);
   }
-  if (option.has_value)
-    return fmt::format("'*'{{{}+,{}=}}{}", letter, long_form, shell_quoted(rest));
-  return fmt::format("'({} {})'{{{},{}}}{}", letter, long_form, letter, long_form,
-                     shell_quoted(rest));
+  if (option.has_value) return formatted("'*'{{{}+,{}=}}{}", letter, long_form, shell_quoted(rest));
+  return formatted("'({} {})'{{{},{}}}{}", letter, long_form, letter, long_form,
+                   shell_quoted(rest));
 }
 
 std::string zsh_described(const Choices& words) {
   std::string text = "(\n";
   for (const auto& [word, summary] : words) {
-    text += fmt::format("      {}\n", shell_quoted(word + ":" + escaped(summary, ":", "\\")));
+    text += formatted("      {}\n", shell_quoted(word + ":" + escaped(summary, ":", "\\")));
   }
   return text + "    )\n";
 }
 
 std::string zsh_verb(const CompletionVerb& verb) {
-  std::string text = fmt::format("    {}) _arguments -s -S", shell_quoted(verb.name));
+  std::string text = formatted("    {}) _arguments -s -S", shell_quoted(verb.name));
   for (const CompletionOption& option : verb.options) text += " \\\n      " + zsh_option(option);
-  return text + fmt::format(" \\\n      {} ;;\n",
-                            shell_quoted("*:argument:" +
-                                         zsh_action(verb.operand, verb.operand_words, false)));
+  return text + formatted(" \\\n      {} ;;\n",
+                          shell_quoted("*:argument:" +
+                                       zsh_action(verb.operand, verb.operand_words, false)));
 }
 
 std::string zsh_script(const Verbs& verbs) {
@@ -213,8 +212,8 @@ std::string zsh_script(const Verbs& verbs) {
   text += zsh_described(first_words(verbs));
   text += "    _describe -t verbs verb choices\n    return\n  fi\n";
   for (const auto& [group, words] : groups_of(verbs)) {
-    text += fmt::format("  if [[ $verb == {} ]]; then\n", group);
-    text += fmt::format("    if ((CURRENT == 3)); then\n    choices={}", zsh_described(words));
+    text += formatted("  if [[ $verb == {} ]]; then\n", group);
+    text += formatted("    if ((CURRENT == 3)); then\n    choices={}", zsh_described(words));
     text += "    _describe -t verbs verb choices\n    return\n    fi\n";
     text += "    verb=\"$verb $words[3]\"\n    shift words\n    ((CURRENT--))\n  fi\n";
   }
@@ -249,7 +248,7 @@ std::string fish_action(WordKind kind, const std::vector<std::string>& words) {
 std::string fish_operand(const std::string& condition, const CompletionVerb& verb) {
   switch (verb.operand) {
     case WordKind::kWords:
-      return fmt::format("{} -a {}\n", condition, fish_quoted(joined(verb.operand_words)));
+      return formatted("{} -a {}\n", condition, fish_quoted(joined(verb.operand_words)));
     case WordKind::kModel:
       return condition + " -a '(__vitune_models)'\n";
     case WordKind::kFile:
@@ -261,13 +260,13 @@ std::string fish_operand(const std::string& condition, const CompletionVerb& ver
 
 std::string fish_verb(const CompletionVerb& verb) {
   const std::string condition =
-      fmt::format("complete -c vitune -n {}", fish_quoted("__vitune_verb " + verb.name));
+      formatted("complete -c vitune -n {}", fish_quoted("__vitune_verb " + verb.name));
   std::string text;
   for (const CompletionOption& option : verb.options) {
-    text += fmt::format("{} -l {}{}{} -d {}\n", condition, option.name,
-                        option.letter.empty() ? "" : " -s " + option.letter,
-                        option.has_value ? fish_action(option.kind, option.words) : "",
-                        fish_quoted(option.description));
+    text += formatted("{} -l {}{}{} -d {}\n", condition, option.name,
+                      option.letter.empty() ? "" : " -s " + option.letter,
+                      option.has_value ? fish_action(option.kind, option.words) : "",
+                      fish_quoted(option.description));
   }
   return text + fish_operand(condition, verb);
 }
@@ -275,7 +274,7 @@ std::string fish_verb(const CompletionVerb& verb) {
 std::string fish_script(const Verbs& verbs) {
   std::vector<std::string> groups;
   for (const auto& group : groups_of(verbs)) groups.push_back(group.first);
-  std::string text = fmt::format(
+  std::string text = formatted(
       "# fish completion of vitune; written by 'vitune completion fish'.\n"
       "function __vitune_no_verb\n  test (count (commandline -opc)) -lt 2\nend\n"
       "function __vitune_verb\n  set -l words (commandline -opc)\n  set -l verb $words[2]\n"
@@ -285,13 +284,13 @@ std::string fish_script(const Verbs& verbs) {
       "  eval $words[1] models --names 2>/dev/null\nend\ncomplete -c vitune -f\n",
       joined(groups));
   for (const auto& [word, summary] : first_words(verbs)) {
-    text += fmt::format("complete -c vitune -n __vitune_no_verb -a {} -d {}\n", word,
-                        fish_quoted(summary));
+    text += formatted("complete -c vitune -n __vitune_no_verb -a {} -d {}\n", word,
+                      fish_quoted(summary));
   }
   for (const auto& [group, words] : groups_of(verbs)) {
     for (const auto& [word, summary] : words) {
-      text += fmt::format("complete -c vitune -n '__vitune_verb {}' -a {} -d {}\n", group, word,
-                          fish_quoted(summary));
+      text += formatted("complete -c vitune -n '__vitune_verb {}' -a {} -d {}\n", group, word,
+                        fish_quoted(summary));
     }
   }
   for (const CompletionVerb& verb : verbs) text += fish_verb(verb);
@@ -304,8 +303,8 @@ std::string completion_script(std::string_view shell, const std::vector<Completi
   if (shell == "bash") return bash_script(verbs);
   if (shell == "zsh") return zsh_script(verbs);
   if (shell == "fish") return fish_script(verbs);
-  throw Error(ErrorCode::kUsage, fmt::format("there is no completion for the shell '{}': use {}",
-                                             shell, fmt::join(completion_shells(), ", ")));
+  throw Error(ErrorCode::kUsage, formatted("there is no completion for the shell '{}': use {}",
+                                           shell, fmt::join(completion_shells(), ", ")));
 }
 
 }  // namespace vitune

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "core/format.h"
+
 namespace vitune {
 namespace {
 
@@ -121,8 +123,8 @@ int Console::finish() {
   }
   if (write_error_ == 0) return 0;
   if (write_error_ != EPIPE) {
-    log(LogLevel::kError, fmt::format("the results could not be written to standard output: {}",
-                                      std::strerror(write_error_)));
+    log(LogLevel::kError, formatted("the results could not be written to standard output: {}",
+                                    std::strerror(write_error_)));
   }
   return 1;
 }

@@ -1,9 +1,8 @@
 // cli/data_files.cpp -- --data-dir, else the data beside the program.
 #include "cli/data_files.h"
 
-#include <fmt/format.h>
-
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace fs = std::filesystem;
@@ -13,8 +12,7 @@ std::optional<fs::path> find_data_dir(const Session& session) {
   if (session.has("data-dir")) {
     const fs::path given = session.text("data-dir");
     if (!fs::is_directory(given, ignored)) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("--data-dir '{}' is not a folder", given.string()));
+      throw Error(ErrorCode::kUsage, formatted("--data-dir '{}' is not a folder", given.string()));
     }
     return given;
   }
@@ -23,11 +21,10 @@ std::optional<fs::path> find_data_dir(const Session& session) {
 
 fs::path require_data_dir(const Session& session) {
   if (auto found = find_data_dir(session)) return *found;
-  throw Error(
-      ErrorCode::kFailure,
-      fmt::format("the shipped data was not found beside {}; name its folder with --data-dir "
-                  "(data/ in the source tree, share/vitune where it is installed)",
-                  session.program.string()));
+  throw Error(ErrorCode::kFailure,
+              formatted("the shipped data was not found beside {}; name its folder with --data-dir "
+                        "(data/ in the source tree, share/vitune where it is installed)",
+                        session.program.string()));
 }
 
 fs::path shipped_recording(const fs::path& data_dir) { return data_dir / "h200.recording"; }

@@ -1,14 +1,13 @@
 // cli/device_probe.cpp -- One question, one answer, over the worker's socket.
 #include "cli/device_probe.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "core/child_process.h"
 #include "core/cuda_driver.h"
 #include "core/device_facts.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -87,7 +86,7 @@ DeviceProbe decode_probe(std::string_view text) {
     return probe;
   } catch (const json::exception& error) {
     throw Error(ErrorCode::kFailure,
-                fmt::format("the device probe's answer cannot be read: {}", error.what()));
+                formatted("the device probe's answer cannot be read: {}", error.what()));
   }
 }
 
@@ -102,14 +101,14 @@ DeviceProbe probe_devices(const std::filesystem::path& program) {
         return decode_probe(frame.payload);
       case ChildProcess::Receive::kTimeout:
         return no_devices(
-            fmt::format("the CUDA driver gave no answer within {} s", kDeadline.count()));
+            formatted("the CUDA driver gave no answer within {} s", kDeadline.count()));
       case ChildProcess::Receive::kClosed:
       case ChildProcess::Receive::kGarbage:
         break;
     }
     const auto end = child.kill();
-    return no_devices(fmt::format("the process that asked the CUDA driver ended: {}",
-                                  end ? end->text() : "it could not be reaped"));
+    return no_devices(formatted("the process that asked the CUDA driver ended: {}",
+                                end ? end->text() : "it could not be reaped"));
   } catch (const Error& error) {
     return no_devices(error.what());
   }

@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/problem_set.h"
 #include "tuner/recording.h"
 
@@ -27,7 +28,7 @@ std::vector<std::string> whole_problem_texts(const std::vector<std::string>& ope
   };
   if (operands.size() < 2 || std::any_of(operands.begin(), operands.end(), has_space))
     return operands;
-  return {fmt::format("{}", fmt::join(operands, " "))};
+  return {formatted("{}", fmt::join(operands, " "))};
 }
 
 NamedProblem named_problem(const std::string& text) {
@@ -57,15 +58,15 @@ DeviceChoice replay_choice(const Session& session, const std::string& recording)
     path = shipped_recording(require_data_dir(session));
     if (!fs::exists(path, ignored)) {
       throw Error(ErrorCode::kNoDevice,
-                  fmt::format("the recorded H200 is not at {}; name the folder that "
-                              "has it with --data-dir, or a recording with "
-                              "--device replay:<file>",
-                              path.string()));
+                  formatted("the recorded H200 is not at {}; name the folder that "
+                            "has it with --data-dir, or a recording with "
+                            "--device replay:<file>",
+                            path.string()));
     }
   } else if (!fs::exists(path, ignored)) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("there is no recording '{}'; 'vitune tune --record <file>' makes one",
-                            recording));
+                formatted("there is no recording '{}'; 'vitune tune --record <file>' makes one",
+                          recording));
   }
   return {{}, path};
 }
@@ -75,7 +76,7 @@ DeviceChoice automatic_choice(Session& session) {
   if (!probe.devices.empty()) return {{0}, std::nullopt};
   session.console.log(
       LogLevel::kInfo,
-      fmt::format("No usable GPU ({}); replaying the recorded H200 instead", probe.reason));
+      formatted("No usable GPU ({}); replaying the recorded H200 instead", probe.reason));
   return replay_choice(session, "h200");
 }
 
@@ -85,8 +86,8 @@ DeviceChoice present_gpus(Session& session, const std::string& text) {
   const int count = static_cast<int>(probe.devices.size());
   if (count == 0) {
     throw Error(ErrorCode::kNoDevice,
-                fmt::format("no usable GPU ({}); see 'vitune doctor', or use --device replay:h200",
-                            probe.reason));
+                formatted("no usable GPU ({}); see 'vitune doctor', or use --device replay:h200",
+                          probe.reason));
   }
   DeviceChoice choice{wanted, std::nullopt};
   if (text == "all") {
@@ -95,9 +96,9 @@ DeviceChoice present_gpus(Session& session, const std::string& text) {
   for (const int ordinal : choice.ordinals) {
     if (ordinal >= count) {
       throw Error(ErrorCode::kNoDevice,
-                  fmt::format("there is no GPU {}; this machine has {} (0 to {}), see "
-                              "'vitune devices'",
-                              ordinal, count, count - 1));
+                  formatted("there is no GPU {}; this machine has {} (0 to {}), see "
+                            "'vitune devices'",
+                            ordinal, count, count - 1));
     }
   }
   return choice;
@@ -116,13 +117,13 @@ void keep_recorded_problems(Session& session, TuneOptions& options) {
   });
   if (missing.empty()) return;
   const std::string text =
-      fmt::format("the recording {} lacks {}", options.replay->string(), fmt::join(missing, ", "));
+      formatted("the recording {} lacks {}", options.replay->string(), fmt::join(missing, ", "));
   if (!names_problems(session) && !options.problems.empty()) {
     session.console.log(LogLevel::kInfo, text);
     return;
   }
   throw Error(ErrorCode::kNoDevice,
-              fmt::format("{}; it has {}. Others need a GPU", text, fmt::join(known, ", ")));
+              formatted("{}; it has {}. Others need a GPU", text, fmt::join(known, ", ")));
 }
 
 }  // namespace
@@ -130,9 +131,9 @@ void keep_recorded_problems(Session& session, TuneOptions& options) {
 void add_problem_options(po::options_description& options) {
   add_list(options, "problem,p", "TEXT",
            "a problem, for example \"bf16 b=32 h=12 n=197 d=64\"; may be repeated");
-  add_list(options, "preset", "NAME",
-           fmt::format("the problems of a preset ({}); may be repeated",
-                       fmt::join(preset_names(), ", ")));
+  add_list(
+      options, "preset", "NAME",
+      formatted("the problems of a preset ({}); may be repeated", fmt::join(preset_names(), ", ")));
   add_list(options, "from", "FILE", "the problems of a file; may be repeated");
   add_model_options(options);
 }
@@ -185,7 +186,7 @@ Objective requested_objective(const Session& session) {
   const auto objective = objective_from_name(session.text("objective"));
   if (objective) return *objective;
   throw Error(ErrorCode::kUsage,
-              fmt::format("--objective '{}' is not one of cold, warm", session.text("objective")));
+              formatted("--objective '{}' is not one of cold, warm", session.text("objective")));
 }
 
 TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems,

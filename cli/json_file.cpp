@@ -1,8 +1,6 @@
 // cli/json_file.cpp -- A bounded parse, and members by name with messages that say where.
 #include "cli/json_file.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +9,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -33,7 +32,7 @@ std::string read_bounded(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(status)) fail(path, "is not a regular file");
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) fail(path, "its size cannot be read: " + error.message());
-  if (size > kMaxBytes) fail(path, fmt::format("has {} bytes: 1 GB is the most; split it", size));
+  if (size > kMaxBytes) fail(path, formatted("has {} bytes: 1 GB is the most; split it", size));
   std::ifstream stream(path, std::ios::binary);
   if (!stream) fail(path, "cannot be opened: check its permissions");
   // What was checked is what is read, even if the file grows meanwhile.
@@ -91,14 +90,14 @@ std::optional<JsonValue> JsonValue::member(const std::string& name) const {
 
 JsonValue JsonValue::require(const std::string& name) const {
   if (auto found = member(name)) return *found;
-  refuse(fmt::format("has no field \"{}\"; is the file whole?", name));
+  refuse(formatted("has no field \"{}\"; is the file whole?", name));
 }
 
 std::vector<JsonValue> JsonValue::elements() const {
   if (!value_->is_array()) refuse("is not a JSON array");
   std::vector<JsonValue> values;
   for (std::size_t i = 0; i < value_->size(); ++i) {
-    values.emplace_back((*value_)[i], fmt::format("{}[{}]", place_, i));
+    values.emplace_back((*value_)[i], formatted("{}[{}]", place_, i));
   }
   return values;
 }
@@ -107,7 +106,7 @@ std::string JsonValue::text() const {
   if (!value_->is_string()) refuse("is not a string");
   const auto& text = value_->get_ref<const std::string&>();
   if (text.size() > kMaxText) {
-    refuse(fmt::format("has {} bytes; {} are the most", text.size(), kMaxText));
+    refuse(formatted("has {} bytes; {} are the most", text.size(), kMaxText));
   }
   return text;
 }
@@ -130,20 +129,20 @@ json read_json_file(const std::filesystem::path& path) {
   std::int64_t values = 0;
   const auto guard = [&](int depth, json::parse_event_t event, json&) {
     if (depth > kMaxDepth) {
-      fail(path, fmt::format("JSON is nested deeper than {} levels", kMaxDepth));
+      fail(path, formatted("JSON is nested deeper than {} levels", kMaxDepth));
     }
     const bool begins = event == json::parse_event_t::value ||
                         event == json::parse_event_t::object_start ||
                         event == json::parse_event_t::array_start;
     if (begins && ++values > kMaxValues) {
-      fail(path, fmt::format("holds more than {} JSON values; split it", kMaxValues));
+      fail(path, formatted("holds more than {} JSON values; split it", kMaxValues));
     }
     return true;
   };
   try {
     return json::parse(content, guard);
   } catch (const json::exception& error) {
-    fail(path, fmt::format("is not valid JSON ({}); was it written to the end?", reason_of(error)));
+    fail(path, formatted("is not valid JSON ({}); was it written to the end?", reason_of(error)));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "cli/signals.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/compile_pool.h"
 #include "tuner/bench_worker.h"
 #include "tuner/ceilings.h"
@@ -42,15 +43,13 @@ std::string overview() {
       "vitune finds, keeps and serves the fastest fused attention kernel for each problem of a "
       "vision "
       "transformer.\n\nUsage: vitune <verb> [options]\n\nVerbs:\n";
-  for (const Verb& verb : all_verbs())
-    text += fmt::format("  {:<12} {}\n", verb.name, verb.summary);
+  for (const Verb& verb : all_verbs()) text += formatted("  {:<12} {}\n", verb.name, verb.summary);
   text +=
       "  help         this text, or that of a verb: vitune help tune\n"
       "  version      the version\n\n"
       "Start with 'vitune doctor' (is all in place?) and 'vitune tune' (ViT-B/16 on this GPU).\n"
       "Exit codes:\n";
-  for (const auto& [code, meaning] : exit_codes())
-    text += fmt::format("  {:<5}{}\n", code, meaning);
+  for (const auto& [code, meaning] : exit_codes()) text += formatted("  {:<5}{}\n", code, meaning);
   return text;
 }
 
@@ -72,10 +71,9 @@ std::string group_overview(const std::vector<Verb>& verbs, const std::string& gr
   std::string lines;
   for (const Verb& verb : verbs) {
     if (verb.name.starts_with(group + " "))
-      lines += fmt::format("  {:<12} {}\n", verb.name, verb.summary);
+      lines += formatted("  {:<12} {}\n", verb.name, verb.summary);
   }
-  return lines.empty() ? lines
-                       : fmt::format("Usage: vitune {} <verb> [options]\n\n{}", group, lines);
+  return lines.empty() ? lines : formatted("Usage: vitune {} <verb> [options]\n\n{}", group, lines);
 }
 
 [[noreturn]] void throw_unknown_verb(const std::vector<Verb>& verbs,
@@ -89,14 +87,14 @@ std::string group_overview(const std::vector<Verb>& verbs, const std::string& gr
   if (!group.empty()) {
     const auto nearest = arguments.size() > 1 ? nearest_name(arguments[1], group) : std::nullopt;
     throw Error(ErrorCode::kUsage,
-                fmt::format("'vitune {}' needs one of: {}{}", arguments[0], fmt::join(group, ", "),
-                            nearest ? "; did you mean " + *nearest + "?" : ""));
+                formatted("'vitune {}' needs one of: {}{}", arguments[0], fmt::join(group, ", "),
+                          nearest ? "; did you mean " + *nearest + "?" : ""));
   }
   names.insert(names.end(), {"help", "version"});
   const auto nearest = nearest_name(arguments[0], names);
   throw Error(ErrorCode::kUsage,
-              fmt::format("'{}' is not a verb of vitune{} See 'vitune help'", arguments[0],
-                          nearest ? fmt::format("; did you mean '{}'?", *nearest) : "."));
+              formatted("'{}' is not a verb of vitune{} See 'vitune help'", arguments[0],
+                        nearest ? formatted("; did you mean '{}'?", *nearest) : "."));
 }
 
 // Prints through a console, so that a full disk or a closed pipe is noticed.
@@ -122,7 +120,7 @@ int run_command(std::vector<std::string> arguments) {
   }
   if (arguments[0].starts_with("--worker")) return run_worker(arguments);
   if (arguments[0] == "version" || arguments[0] == "--version") {
-    return print_text(fmt::format("vitune {}\n", VITUNE_VERSION));
+    return print_text(formatted("vitune {}\n", VITUNE_VERSION));
   }
   const auto asks_for_help = [](const std::string& word) {
     return word == "--help" || word == "-h";
@@ -146,7 +144,7 @@ int run_command(std::vector<std::string> arguments) {
 
 // One line for people; the message already says what was tried and what to do next.
 int report(const char* message, int status) {
-  const std::string line = fmt::format("vitune: {}\n", terminal_safe(message, true));
+  const std::string line = formatted("vitune: {}\n", terminal_safe(message, true));
   std::fputs(line.c_str(), stderr);
   return status;
 }

@@ -1,11 +1,10 @@
 // cli/man_page.cpp -- Writes vitune(1) and the verb that prints it.
 #include "cli/man_page.h"
 
-#include <fmt/format.h>
-
 #include <sstream>
 
 #include "cli/cmd_compare.h"
+#include "core/format.h"
 #include "generator/attention/problem_set.h"
 #include "vitune/vitune.h"
 
@@ -44,7 +43,7 @@ std::string italic(std::string_view text) { return "\\fI" + plain(text) + "\\fR"
 std::string heading(const char* macro, std::string_view text) {
   std::string argument;  // quotes end a macro's argument
   for (const char c : plain(text)) argument += c == '"' ? std::string("\\(dq") : std::string(1, c);
-  return fmt::format(".{} \"{}\"\n", macro, argument);
+  return formatted(".{} \"{}\"\n", macro, argument);
 }
 
 std::string tagged(const std::string& tag, std::string_view text) {
@@ -113,7 +112,7 @@ Pairs presets() {
 Pairs statuses() {
   Pairs pairs;
   for (const auto& [code, meaning] : exit_codes()) {
-    pairs.emplace_back(fmt::format("{}", code), meaning + ".");
+    pairs.emplace_back(formatted("{}", code), meaning + ".");
   }
   return pairs;
 }
@@ -161,7 +160,7 @@ std::vector<std::pair<int, std::string>> exit_codes() {
 }
 
 std::string man_page(const std::vector<Verb>& verbs) {
-  std::string text = fmt::format(
+  std::string text = formatted(
       ".\\\" vitune.1 -- The manual page; written by 'vitune man'.\n"
       ".TH VITUNE 1 \"\" \"vitune {}.{}.{}\" \"User Commands\"\n",
       VITUNE_VERSION_MAJOR, VITUNE_VERSION_MINOR, VITUNE_VERSION_PATCH);

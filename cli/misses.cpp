@@ -1,8 +1,6 @@
 // cli/misses.cpp -- Which misses are still open, as a table and as problems to tune.
 #include "cli/misses.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,6 +11,7 @@
 #include "cli/results.h"
 #include "cli/stores.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/recording.h"
 
 namespace vitune {
@@ -66,7 +65,7 @@ std::optional<Miss> read_miss(Session& session, const ProblemRequest& request) {
     return Miss{AttentionProblem::parse(request.problem), request.calls, request.total_us};
   } catch (const Error& error) {
     session.console.log(LogLevel::kWarning,
-                        fmt::format("a stored miss is left out: {}", error.what()));
+                        formatted("a stored miss is left out: {}", error.what()));
     return std::nullopt;
   }
 }
@@ -123,9 +122,9 @@ int show_misses(Session& session) {
     const std::string text = miss.problem.text();
     if (!wanted.empty() && !wanted.contains(text)) continue;
     const double us = miss.calls > 0 ? miss.total_us / static_cast<double>(miss.calls) : 0;
-    table.row({text, fmt::format("{}", miss.calls),
-               miss.total_us > 0 ? fmt::format("{:.1f}", miss.total_us / 1e3) : "-",
-               us > 0 ? fmt::format("{:.1f}", us) : "-"});
+    table.row({text, formatted("{}", miss.calls),
+               miss.total_us > 0 ? formatted("{:.1f}", miss.total_us / 1e3) : "-",
+               us > 0 ? formatted("{:.1f}", us) : "-"});
     document["misses"].push_back({{"operator", kOperator},
                                   {"problem", text},
                                   {"calls", miss.calls},

@@ -1,14 +1,13 @@
 // cli/model_inputs.cpp -- From names of models to the problems of a batch.
 #include "cli/model_inputs.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "cli/data_files.h"
 #include "cli/options.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/model_catalogue.h"
 
 namespace vitune {
@@ -33,7 +32,7 @@ std::vector<std::int64_t> parse_batches(const std::string& text) {
 ElementType parse_dtype(const std::string& text) {
   if (text == "bf16") return ElementType::kBf16;
   if (text == "fp16") return ElementType::kFp16;
-  throw Error(ErrorCode::kUsage, fmt::format("--dtype '{}' is not one of bf16, fp16", text));
+  throw Error(ErrorCode::kUsage, formatted("--dtype '{}' is not one of bf16, fp16", text));
 }
 
 // What was typed to choose the batch must not be dropped silently.
@@ -43,9 +42,9 @@ void check_input_is_used(const Session& session) {
   for (const char* option : {"batch", "dtype"}) {
     if (!session.has(option)) continue;
     throw Error(ErrorCode::kUsage,
-                fmt::format("--{} belongs to --model and to presets of models; other problems say "
-                            "it themselves (\"bf16 b=32 ...\")",
-                            option));
+                formatted("--{} belongs to --model and to presets of models; other problems say "
+                          "it themselves (\"bf16 b=32 ...\")",
+                          option));
   }
 }
 
@@ -53,7 +52,7 @@ std::vector<const Model*> chosen_models(const ModelCatalogue& catalogue, const s
   if (!is_glob(name)) return {&catalogue.find(name)};
   std::vector<const Model*> models = catalogue.matching(name);
   if (models.empty()) {
-    throw Error(ErrorCode::kUsage, fmt::format("no model matches '{}'; see 'vitune models'", name));
+    throw Error(ErrorCode::kUsage, formatted("no model matches '{}'; see 'vitune models'", name));
   }
   return models;
 }

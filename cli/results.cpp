@@ -1,11 +1,10 @@
 // cli/results.cpp -- Figures, shares and columns.
 #include "cli/results.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "cli/text.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -17,7 +16,7 @@ ordered_json optional_json(const std::optional<Value>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
-std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
+std::string percent(double share) { return formatted("{:.0f} %", 100 * share); }
 
 }  // namespace
 
@@ -96,14 +95,14 @@ ordered_json winner_json(const Winner& winner, const AttentionProblem& problem,
 
 std::string timing_text(const Timing& timing) {
   if (timing.median_us <= 0) return "-";
-  return fmt::format("{} [{}, {}]", microseconds_text(timing.median_us),
-                     microseconds_text(timing.low_us), microseconds_text(timing.high_us));
+  return formatted("{} [{}, {}]", microseconds_text(timing.median_us),
+                   microseconds_text(timing.low_us), microseconds_text(timing.high_us));
 }
 
 std::string device_text(const DeviceInfo& device) {
   if (device.sm_count == 0) return device.arch();  // an architecture's limits, no device
-  return fmt::format("{} ({}, {} SMs)", device.name.empty() ? "GPU" : device.name, device.arch(),
-                     device.sm_count);
+  return formatted("{} ({}, {} SMs)", device.name.empty() ? "GPU" : device.name, device.arch(),
+                   device.sm_count);
 }
 
 Table winner_table() {
@@ -128,13 +127,12 @@ void add_winner_row(Table& table, const std::string& name, const Winner& winner,
   std::string origin = origin_name(winner.origin);
   if (!winner.verified) origin += ", unverified";
   if (measured.low_confidence) origin += ", unsteady";
-  table.row(
-      {name, timing_text(measured.cold),
-       measured.warm.median_us > 0 ? microseconds_text(measured.warm.median_us) : "-",
-       winner.default_us && best > 0 ? fmt::format("{:.2f}x", *winner.default_us / best) : "-",
-       floor && best > 0 ? percent(floor->us / best) : "-",
-       winner.runner_up ? fmt::format("{:.1f} %", winner.lead_percent) : "-",
-       fmt::format("{}", winner.trials), origin, compact_config(winner.config)});
+  table.row({name, timing_text(measured.cold),
+             measured.warm.median_us > 0 ? microseconds_text(measured.warm.median_us) : "-",
+             winner.default_us && best > 0 ? formatted("{:.2f}x", *winner.default_us / best) : "-",
+             floor && best > 0 ? percent(floor->us / best) : "-",
+             winner.runner_up ? formatted("{:.1f} %", winner.lead_percent) : "-",
+             formatted("{}", winner.trials), origin, compact_config(winner.config)});
 }
 
 }  // namespace vitune

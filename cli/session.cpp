@@ -1,7 +1,6 @@
 // cli/session.cpp -- Arguments through Boost.Program_options, with one kind of error message.
 #include "cli/session.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <sstream>
@@ -9,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -46,8 +46,8 @@ std::string unknown_option_text(const Verb& verb, const po::options_description&
   std::vector<std::string> known;
   for (const auto& option : options.options()) known.push_back("--" + option->long_name());
   const auto nearest = nearest_name(name.starts_with("--") ? name : "--" + name, known);
-  return fmt::format("'{}' is not an option of 'vitune {}'{}", name, verb.name,
-                     nearest ? fmt::format("; did you mean {}?", *nearest) : "");
+  return formatted("'{}' is not an option of 'vitune {}'{}", name, verb.name,
+                   nearest ? formatted("; did you mean {}?", *nearest) : "");
 }
 
 po::variables_map parse_values(const Verb& verb, const po::options_description& visible,
@@ -56,7 +56,7 @@ po::variables_map parse_values(const Verb& verb, const po::options_description& 
   all.add(visible).add_options()("operand", po::value<std::vector<std::string>>());
   po::positional_options_description positional;
   positional.add("operand", -1);
-  const std::string hint = fmt::format("; see 'vitune {} --help'", verb.name);
+  const std::string hint = formatted("; see 'vitune {} --help'", verb.name);
   try {
     po::variables_map values;
     const int style =
@@ -95,7 +95,7 @@ ConsoleOptions console_options(const po::variables_map& values, const Environmen
   const std::string color = values["color"].as<std::string>();
   if (color != "auto" && color != "always" && color != "never") {
     throw Error(ErrorCode::kUsage,
-                fmt::format("--color '{}' is not one of auto, always, never", color));
+                formatted("--color '{}' is not one of auto, always, never", color));
   }
   options.color =
       color == "always" || (color == "auto" && !environment.no_color && isatty(STDERR_FILENO) == 1);
@@ -149,8 +149,8 @@ std::optional<Session> parse_session(const Verb& verb, const std::vector<std::st
   if (values.count("operand") > 0) operands = values["operand"].as<std::vector<std::string>>();
   if (verb.operands.empty() && !operands.empty()) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("'vitune {}' takes no argument '{}'; see 'vitune {} --help'", verb.name,
-                            operands.front(), verb.name));
+                formatted("'vitune {}' takes no argument '{}'; see 'vitune {} --help'", verb.name,
+                          operands.front(), verb.name));
   }
   const Environment environment = read_environment();
   Console console(console_options(values, environment));

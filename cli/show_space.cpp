@@ -11,6 +11,7 @@
 #include "cli/stores.h"
 #include "cli/text.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/kernel_spec.h"
 
 namespace vitune {
@@ -34,13 +35,13 @@ NamedProblem only_problem(const Session& session, const char* option) {
   std::vector<NamedProblem> problems = requested_problems(session, "");
   if (problems.size() == 1) return std::move(problems[0]);
   throw Error(ErrorCode::kUsage,
-              fmt::format("{} looks at one problem and {} were given; for example: vitune show "
-                          "{} \"bf16 b=32 h=12 n=197 d=64\"",
-                          option, problems.size(), option));
+              formatted("{} looks at one problem and {} were given; for example: vitune show "
+                        "{} \"bf16 b=32 h=12 n=197 d=64\"",
+                        option, problems.size(), option));
 }
 
 std::string values_text(const Parameter& parameter) {
-  return fmt::format("{}", fmt::join(parameter.values, " "));
+  return formatted("{}", fmt::join(parameter.values, " "));
 }
 
 }  // namespace
@@ -52,8 +53,8 @@ DeviceInfo space_device(Session& session) {
   if (session.has("arch")) {
     if (const auto limits = architecture_limits(session.text("arch"))) return *limits;
     throw Error(ErrorCode::kUsage,
-                fmt::format("--arch '{}' is not known; use one of {}", session.text("arch"),
-                            fmt::join(supported_architectures(), ", ")));
+                formatted("--arch '{}' is not known; use one of {}", session.text("arch"),
+                          fmt::join(supported_architectures(), ", ")));
   }
   if (!session.has("device")) return h200_facts();
   const std::string text = session.text("device");
@@ -64,9 +65,9 @@ DeviceInfo space_device(Session& session) {
   if (ordinal < probe.devices.size()) return probe.devices[ordinal];
   throw Error(
       ErrorCode::kNoDevice,
-      fmt::format(
+      formatted(
           "there is no GPU {} here ({}); --arch gives the limits of an architecture", ordinal,
-          probe.devices.empty() ? probe.reason : fmt::format("{} found", probe.devices.size())));
+          probe.devices.empty() ? probe.reason : formatted("{} found", probe.devices.size())));
 }
 
 int show_space(Session& session) {
@@ -85,7 +86,7 @@ int show_space(Session& session) {
   document["default"] = config_json(preset);
   document["parameters"] = ordered_json::array();
   for (const Parameter& parameter : space.parameters()) {
-    table.row({parameter.name, fmt::format("{}", preset.at(parameter.name)), values_text(parameter),
+    table.row({parameter.name, formatted("{}", preset.at(parameter.name)), values_text(parameter),
                parameter.doc});
     document["parameters"].push_back(
         {{"name", parameter.name}, {"values", parameter.values}, {"doc", parameter.doc}});
@@ -93,14 +94,14 @@ int show_space(Session& session) {
   document["constraints"] = ordered_json::array();
   std::string rules = "\nRules:\n";
   for (const Constraint& constraint : space.constraints()) {
-    rules += fmt::format("  {}\n", terminal_safe(constraint.rule));
+    rules += formatted("  {}\n", terminal_safe(constraint.rule));
     document["constraints"].push_back(constraint.rule);
   }
   session.console.show(table, document, "");
   if (session.console.format() == Format::kText) session.console.print(rules);
   session.console.log(LogLevel::kInfo,
-                      fmt::format("{} on {}: {} of {} configs obey the rules", problem.name,
-                                  device_text(device), size, space.cartesian_size()));
+                      formatted("{} on {}: {} of {} configs obey the rules", problem.name,
+                                device_text(device), size, space.cartesian_size()));
   return 0;
 }
 
@@ -146,8 +147,8 @@ int show_source(Session& session) {
   }
   session.console.print(source);
   session.console.log(LogLevel::kInfo,
-                      fmt::format("the {} config for {}: {}", winner ? "winning" : "default",
-                                  device_text(device), config.text()));
+                      formatted("the {} config for {}: {}", winner ? "winning" : "default",
+                                device_text(device), config.text()));
   return 0;
 }
 

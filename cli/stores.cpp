@@ -1,11 +1,11 @@
 // cli/stores.cpp -- Which failures of opening a database fall back, and which stop the command.
 #include "cli/stores.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include "cli/data_files.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 std::unique_ptr<Store> fall_back_to_memory(Session& session, const std::string& reason) {
   session.console.log(
       LogLevel::kWarning,
-      fmt::format("no database can be kept ({}); results are held in memory and end with "
-                  "this command. Name a writable file with --db or VITUNE_DB",
-                  reason));
+      formatted("no database can be kept ({}); results are held in memory and end with "
+                "this command. Name a writable file with --db or VITUNE_DB",
+                reason));
   return Store::in_memory();
 }
 
@@ -77,9 +77,9 @@ std::unique_ptr<Store> open_existing_store(Session& session, Access access) {
   }
   if (!is_there(*path)) {
     throw Error(ErrorCode::kDatabase,
-                fmt::format("there is no database at {} yet; 'vitune tune' makes one, "
-                            "--db names another",
-                            path->string()));
+                formatted("there is no database at {} yet; 'vitune tune' makes one, "
+                          "--db names another",
+                          path->string()));
   }
   return open_store(session, *path, access);
 }
@@ -93,7 +93,7 @@ LayeredStore open_layered_store(Session& session, Access access) {
       shipped = Store::open(shipped_database(*data_dir), Access::kReadOnly, session.console.sink());
     } catch (const Error& error) {
       session.console.log(LogLevel::kWarning,
-                          fmt::format("the shipped winners are left out: {}", error.what()));
+                          formatted("the shipped winners are left out: {}", error.what()));
     }
   }
   return LayeredStore(std::move(user), std::move(shipped));

@@ -1,12 +1,11 @@
 // cli/text.cpp -- Parsing and printing of the command's small words.
 #include "cli/text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -24,7 +23,7 @@ std::optional<std::int64_t> whole_integer(std::string_view text) {
 Budget parse_budget(std::string_view text) {
   constexpr std::int64_t kMostSeconds = 30 * 24 * 3600;
   constexpr std::int64_t kMostTrials = 100'000'000;
-  const std::string help = fmt::format(
+  const std::string help = formatted(
       "--budget '{}' is not understood; give a time per problem (30s, 2m, 1h) or a number of "
       "trials per "
       "problem (200)",
@@ -40,9 +39,9 @@ Budget parse_budget(std::string_view text) {
   } else if (seconds > 0 && *number <= kMostSeconds / seconds) {
     budget.time = std::chrono::seconds(*number * seconds);
   } else {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("--budget '{}' is too large; the most is 720h or {} trials", text,
-                            kMostTrials));
+    throw Error(
+        ErrorCode::kUsage,
+        formatted("--budget '{}' is too large; the most is 720h or {} trials", text, kMostTrials));
   }
   return budget;
 }
@@ -74,28 +73,28 @@ std::int64_t parse_integer(std::string_view text, std::int64_t low, std::int64_t
                            std::string_view what) {
   const auto value = whole_integer(text);
   if (!value || *value < low || *value > high) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("'{}' is not valid as {}; give an integer from {} to {}", text, what,
-                            low, high));
+    throw Error(
+        ErrorCode::kUsage,
+        formatted("'{}' is not valid as {}; give an integer from {} to {}", text, what, low, high));
   }
   return *value;
 }
 
 std::string duration_text(std::chrono::milliseconds duration) {
   const auto ms = std::max<std::int64_t>(0, duration.count());
-  if (ms < 1000) return fmt::format("{} ms", ms);
+  if (ms < 1000) return formatted("{} ms", ms);
   const std::int64_t seconds = ms / 1000;
-  if (seconds < 60) return fmt::format("{}.{} s", seconds, ms % 1000 / 100);
-  if (seconds < 3600) return fmt::format("{} min {:02} s", seconds / 60, seconds % 60);
-  return fmt::format("{} h {:02} min", seconds / 3600, seconds / 60 % 60);
+  if (seconds < 60) return formatted("{}.{} s", seconds, ms % 1000 / 100);
+  if (seconds < 3600) return formatted("{} min {:02} s", seconds / 60, seconds % 60);
+  return formatted("{} h {:02} min", seconds / 3600, seconds / 60 % 60);
 }
 
 std::string bytes_text(std::int64_t bytes) {
-  if (bytes < 1000) return fmt::format("{} B", bytes);
+  if (bytes < 1000) return formatted("{} B", bytes);
   const double value = static_cast<double>(bytes);
-  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", value / 1e3);
-  if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", value / 1e6);
-  return fmt::format("{:.1f} GB", value / 1e9);
+  if (bytes < 1'000'000) return formatted("{:.1f} kB", value / 1e3);
+  if (bytes < 1'000'000'000) return formatted("{:.1f} MB", value / 1e6);
+  return formatted("{:.1f} GB", value / 1e9);
 }
 
 std::string compact_config(const Config& config) {
@@ -103,15 +102,15 @@ std::string compact_config(const Config& config) {
   for (const auto& [name, value] : config) {
     const bool prefixed = name.size() > 1 && name[0] == 'k' && name[1] >= 'A' && name[1] <= 'Z';
     if (!text.empty()) text += ' ';
-    text += fmt::format(
-        "{}={}", prefixed ? std::string_view(name).substr(1) : std::string_view(name), value);
+    text += formatted("{}={}", prefixed ? std::string_view(name).substr(1) : std::string_view(name),
+                      value);
   }
   return text;
 }
 
 std::string microseconds_text(double us) {
-  if (us < 10) return fmt::format("{:.2f}", us);
-  return fmt::format("{:.1f}", us);
+  if (us < 10) return formatted("{:.2f}", us);
+  return formatted("{:.1f}", us);
 }
 
 }  // namespace vitune

@@ -11,6 +11,7 @@
 #include "cli/json_file.h"
 #include "cli/timing_figures.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/problem.h"
 
 namespace vitune {
@@ -123,7 +124,7 @@ std::optional<TimedFigure> peer_figure(const JsonValue& times, const std::string
   if (!p10 || !p90) return figure;
   const double low = positive_us(*p10), high = positive_us(*p90);
   if (low > figure.median_us || figure.median_us > high) {
-    times.refuse(fmt::format("the percentiles of \"{}\" do not hold its median", kind));
+    times.refuse(formatted("the percentiles of \"{}\" do not hold its median", kind));
   }
   const bool counted = samples && samples->raw().is_number();
   return figure_of_percentiles(figure.median_us, low, high, counted ? samples->number() : 0);
@@ -194,7 +195,7 @@ TimingFormat format_of(const JsonValue& document) {
 void require_schema(const JsonValue& document) {
   const double schema = document.require("schema").number();
   if (schema == 1) return;
-  document.refuse(fmt::format("has schema {}: this version reads 1; update vitune", schema));
+  document.refuse(formatted("has schema {}: this version reads 1; update vitune", schema));
 }
 
 // Each figure is there once: which of two to compare would be a guess.
@@ -203,8 +204,8 @@ void refuse_repeats(const TimingFile& file) {
   for (const TimedRow& row : file.rows) {
     const std::string& identity = row.problem.empty() ? row.name : row.problem;
     if (seen.insert(row.kind + ' ' + identity).second) continue;
-    throw Error(ErrorCode::kFailure, fmt::format("{}: has the {} time of '{}' twice; keep one",
-                                                 file.path, row.kind, row.name));
+    throw Error(ErrorCode::kFailure, formatted("{}: has the {} time of '{}' twice; keep one",
+                                               file.path, row.kind, row.name));
   }
 }
 
@@ -227,7 +228,7 @@ std::string timing_format_name(TimingFormat format) {
 double positive_us(const JsonValue& value, double scale) {
   const double us = value.number() * scale;
   if (us > 0 && us <= kMostUs) return us;
-  value.refuse(fmt::format("is {} microseconds; a time is above 0 and at most {}", us, kMostUs));
+  value.refuse(formatted("is {} microseconds; a time is above 0 and at most {}", us, kMostUs));
 }
 
 TimedFigure figure_of_samples(std::vector<double> samples_us) {
@@ -282,12 +283,12 @@ TimingFile read_timing_file(const std::filesystem::path& path, const std::string
     file.format == TimingFormat::kPeers ? read_peers(document, peer, peers, file)
                                         : read_results(document, peer, peers, file);
     if (!peers.empty() && !peers.contains(peer)) {
-      throw Error(ErrorCode::kUsage, fmt::format("{}: has no peer '{}'; it has {}", file.path, peer,
-                                                 fmt::join(peers, ", ")));
+      throw Error(ErrorCode::kUsage, formatted("{}: has no peer '{}'; it has {}", file.path, peer,
+                                               fmt::join(peers, ", ")));
     }
   }
   if (file.rows.size() > kMaxRows) {
-    document.refuse(fmt::format("has more than {} times; split it", kMaxRows));
+    document.refuse(formatted("has more than {} times; split it", kMaxRows));
   }
   refuse_repeats(file);
   return file;

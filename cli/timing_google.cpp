@@ -1,5 +1,4 @@
 // cli/timing_google.cpp -- Times of Google Benchmark documents: repetitions, else their aggregates.
-#include <fmt/format.h>
 
 #include <cmath>
 #include <map>
@@ -7,6 +6,7 @@
 #include "cli/json_file.h"
 #include "cli/timing_figures.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -132,7 +132,7 @@ void read_google_benchmark(const JsonValue& document, const std::string& peer, T
     file.rows.push_back(std::move(row));
   }
   if (any_other && file.rows.empty() && file.without_time.empty()) {
-    throw Error(ErrorCode::kUsage, fmt::format("{}: has no times of peer '{}'", file.path, peer));
+    throw Error(ErrorCode::kUsage, formatted("{}: has no times of peer '{}'", file.path, peer));
   }
 }
 

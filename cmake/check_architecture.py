@@ -46,6 +46,7 @@ ONLY_IN = [
     Only("sqlite3_", r"\bsqlite3_\w+", r"db/sqlite\.(cpp|h)$"),
     Only("an NVRTC call", r"\bnvrtc[A-Z]\w*", r"generator/(compiler\.cpp|nvrtc_api\.(h|cpp))$"),
     Only("getenv", r"\b(?:secure_)?getenv\s*\(|\benviron\b", r"core/env\.cpp$"),
+    Only("fmt::format", r"\bfmt::v?format\b", r"core/format\.(cpp|h)$"),
     Only("CREATE TABLE", r"\bcreate\s+table\b", r"db/schema/[^/]+\.sql$", CODE | {".sql"}, re.I),
 ]
 NEUTRAL = re.compile(r"(db/.*|tuner/(search|measure)[^/]*|generator/(compiler|compile_)[^/]*)$")
@@ -161,6 +162,7 @@ def self_test():
         "db/other.cpp": "int x = sqlite3_open(a, b);\n",
         "generator/other.cpp": "int x = nvrtcCreateProgram();\n",
         "cli/env.cpp": 'char* x = getenv("HOME");\n',
+        "cli/text.cpp": 'std::string x = fmt::format("{}", 1);\n',
         "db/table.cpp": 'const char* x = "create  table t(a)";\n',
         "db/word.cpp": 'const char* x = "Attention";\n',
         "tuner/search_word.cpp": "int attention_cost = 0;\n",
@@ -171,6 +173,7 @@ def self_test():
         "db/good.cpp": '#include "core/log.h"\n/* about attention */ const char* u = "http://a";\n',
         "db/schema/001_initial.sql": "CREATE TABLE device (a INTEGER);\n",
         "generator/attention/good.h": '#include "templates/attention/params.cuh"\n',
+        "cli/good.cpp": 'std::string x = formatted("{}", fmt::join(y, " "));\n',
         "templates/primitives/mma.cuh": 'void f() { asm volatile("nop;"); }\n',
         "tests/db/good_test.cpp": 'const char* hostile = "CREATE TABLE x(a)";\n',
     }

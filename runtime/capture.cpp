@@ -2,13 +2,14 @@
 #include "runtime/capture.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "core/format.h"
 
 namespace vitune {
 
@@ -32,9 +33,9 @@ void ProblemCapture::open() {
   const std::string extension = file_.extension().string();
   if (extension != ".jsonl" && extension != ".txt") {
     log(log_sink_, LogLevel::kWarning,
-        fmt::format("the problems captured in {} are lines of JSON; name the file .jsonl so that "
-                    "'vitune tune --from' can read it",
-                    file_.string()));
+        formatted("the problems captured in {} are lines of JSON; name the file .jsonl so that "
+                  "'vitune tune --from' can read it",
+                  file_.string()));
   }
   // Without O_NONBLOCK a pipe that nobody reads would stop the program here.
   descriptor_.reset(
@@ -65,9 +66,9 @@ void ProblemCapture::give_up(const std::string& why) {
   failed_ = true;
   descriptor_.reset();
   log(log_sink_, LogLevel::kWarning,
-      fmt::format("problems cannot be captured in {}: {}; set VITUNE_CAPTURE to a file that can be "
-                  "written, or unset it",
-                  file_.string(), why));
+      formatted("problems cannot be captured in {}: {}; set VITUNE_CAPTURE to a file that can be "
+                "written, or unset it",
+                file_.string(), why));
 }
 
 }  // namespace vitune

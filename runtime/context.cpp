@@ -1,13 +1,12 @@
 // runtime/context.cpp -- Making and ending a context; one plan per problem, made by one thread.
 #include "runtime/context.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "runtime/call_check.h"
 #include "runtime/last_error.h"
 #include "runtime/selection.h"
@@ -107,7 +106,7 @@ void RuntimeContext::make_stand_in_of(Entry& entry, std::unique_lock<std::mutex>
     plan = resolver_->resolve_default(entry.problem);
   } catch (const std::exception& error) {
     // Whoever makes the plan meets the same and reports it.
-    messages_.log(LogLevel::kDebug, fmt::format("no stand-in: {}", error.what()));
+    messages_.log(LogLevel::kDebug, formatted("no stand-in: {}", error.what()));
   }
   lock.lock();
   // Without success the flag stays, so that nobody tries again.

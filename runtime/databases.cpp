@@ -1,7 +1,6 @@
 // runtime/databases.cpp -- Opening, watching and writing the databases.
 #include "runtime/databases.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <chrono>
 
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -55,7 +55,7 @@ std::unique_ptr<Store> Databases::open_user() {
     return Store::open(*places_.user, Access::kReadOnly, log_sink_);
   } catch (const Error& error) {
     incomplete_ = true;
-    warn_once("open", fmt::format("serving without the user's winners: {}", error.what()));
+    warn_once("open", formatted("serving without the user's winners: {}", error.what()));
     return nullptr;
   }
 }
@@ -66,7 +66,7 @@ std::unique_ptr<Store> Databases::open_shipped() {
     return Store::open(*places_.shipped, Access::kReadOnly, log_sink_);
   } catch (const Error& error) {
     incomplete_ = true;
-    warn_once("shipped", fmt::format("serving without the shipped winners: {}", error.what()));
+    warn_once("shipped", formatted("serving without the shipped winners: {}", error.what()));
     return nullptr;
   }
 }
@@ -123,7 +123,7 @@ std::vector<std::string> Databases::compiler_versions() {
     try {
       for (std::string& version : store->compiler_versions()) all.push_back(std::move(version));
     } catch (const Error& error) {
-      warn_once("read", fmt::format("stored kernels are not looked for: {}", error.what()));
+      warn_once("read", formatted("stored kernels are not looked for: {}", error.what()));
     }
   }
   std::sort(all.begin(), all.end());
@@ -145,7 +145,7 @@ std::optional<std::string> Databases::write(const std::string& what,
   } catch (const std::exception& error) {
     why = error.what();
   }
-  std::string sentence = fmt::format("{} cannot be kept: {}", what, why);
+  std::string sentence = formatted("{} cannot be kept: {}", what, why);
   warn_once(what, sentence);
   return sentence;
 }

@@ -1,8 +1,6 @@
 // runtime/descriptor.cpp -- Between the C interface's description and AttentionProblem.
 #include "runtime/descriptor.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/facts.h"
 
 namespace vitune {
@@ -20,9 +19,9 @@ namespace {
 void check_struct(const char* name, std::size_t size, std::size_t least) {
   if (size >= least && size <= kMaxStructBytes) return;
   invalid(
-      fmt::format("{}.size is {}, which is no size of that struct ({} bytes at least): "
-                  "initialise it with its ..._INIT macro",
-                  name, size, least));
+      formatted("{}.size is {}, which is no size of that struct ({} bytes at least): "
+                "initialise it with its ..._INIT macro",
+                name, size, least));
 }
 
 std::uint8_t lowest_bit(std::uintptr_t bits) noexcept {
@@ -35,34 +34,34 @@ std::uint8_t bias_reach(std::int32_t type) noexcept { return type == VITUNE_FP32
 bool is_flag(std::int32_t value) noexcept { return value == 0 || value == 1; }
 
 void check_flag(std::string_view name, std::int32_t value) {
-  if (!is_flag(value)) invalid(fmt::format("desc.{} is {}: use 0 or 1", name, value));
+  if (!is_flag(value)) invalid(formatted("desc.{} is {}: use 0 or 1", name, value));
 }
 
 void check_positive(std::string_view name, std::int64_t value, std::int64_t least) {
   if (value >= least) return;
-  invalid(fmt::format("desc.{} is {}: it must be {} at least", name, value, least));
+  invalid(formatted("desc.{} is {}: it must be {} at least", name, value, least));
 }
 
 void check_dtype(std::int32_t dtype) {
   if (dtype == VITUNE_BF16 || dtype == VITUNE_FP16) return;
   if (dtype == VITUNE_FP32 || dtype == VITUNE_BOOL) {
     throw Error(ErrorCode::kUnsupported,
-                fmt::format("desc.dtype is {}: the kernels take q, k and v as VITUNE_BF16 or "
-                            "VITUNE_FP16; convert them, or use another implementation",
-                            dtype == VITUNE_FP32 ? "VITUNE_FP32" : "VITUNE_BOOL"));
+                formatted("desc.dtype is {}: the kernels take q, k and v as VITUNE_BF16 or "
+                          "VITUNE_FP16; convert them, or use another implementation",
+                          dtype == VITUNE_FP32 ? "VITUNE_FP32" : "VITUNE_BOOL"));
   }
-  invalid(fmt::format("desc.dtype is {}: use VITUNE_BF16 or VITUNE_FP16", dtype));
+  invalid(formatted("desc.dtype is {}: use VITUNE_BF16 or VITUNE_FP16", dtype));
 }
 
 void check_operand_types(const vitune_attention_desc& desc) {
   if (desc.bias_type < VITUNE_NONE || desc.bias_type > VITUNE_FP32) {
     invalid(
-        fmt::format("desc.bias_type is {}: use VITUNE_NONE, VITUNE_BF16, VITUNE_FP16 or "
-                    "VITUNE_FP32",
-                    desc.bias_type));
+        formatted("desc.bias_type is {}: use VITUNE_NONE, VITUNE_BF16, VITUNE_FP16 or "
+                  "VITUNE_FP32",
+                  desc.bias_type));
   }
   if (desc.mask_type != VITUNE_NONE && desc.mask_type != VITUNE_BOOL) {
-    invalid(fmt::format("desc.mask_type is {}: use VITUNE_NONE or VITUNE_BOOL", desc.mask_type));
+    invalid(formatted("desc.mask_type is {}: use VITUNE_NONE or VITUNE_BOOL", desc.mask_type));
   }
 }
 
@@ -82,9 +81,9 @@ void check_values(const vitune_attention_desc& desc) {
   if (desc.mask_type != VITUNE_NONE) check_positive("mask_batches", desc.mask_batches, 0);
   if (desc.dv != 0 && desc.dv != desc.d) {
     throw Error(ErrorCode::kUnsupported,
-                fmt::format("desc.dv is {} and desc.d is {}: the kernels need one head size for q, "
-                            "k and v; pad v, or split it",
-                            desc.dv, desc.d));
+                formatted("desc.dv is {} and desc.d is {}: the kernels need one head size for q, "
+                          "k and v; pad v, or split it",
+                          desc.dv, desc.d));
   }
 }
 
@@ -170,12 +169,11 @@ void check_input_struct(const char* name, const void* data, std::size_t size, st
   const auto* bytes = static_cast<const unsigned char*>(data);
   if (size <= ours || std::all_of(bytes + ours, bytes + size, [](auto b) { return b == 0; }))
     return;
-  throw Error(
-      ErrorCode::kUnsupported,
-      fmt::format("{} was made for a newer version of libvitune: {} bytes with something set "
-                  "beyond the {} that version {}.{}.{} knows; install the newer library",
-                  name, size, ours, VITUNE_VERSION_MAJOR, VITUNE_VERSION_MINOR,
-                  VITUNE_VERSION_PATCH));
+  throw Error(ErrorCode::kUnsupported,
+              formatted("{} was made for a newer version of libvitune: {} bytes with something set "
+                        "beyond the {} that version {}.{}.{} knows; install the newer library",
+                        name, size, ours, VITUNE_VERSION_MAJOR, VITUNE_VERSION_MINOR,
+                        VITUNE_VERSION_PATCH));
 }
 
 void check_output_struct(const char* name, void* data, std::size_t size, std::size_t least,
@@ -206,7 +204,7 @@ Alignments call_alignments(const vitune_attention_desc& desc, const Tensors& ten
 Alignments stated_alignments(const vitune_attention_desc& desc) {
   const std::int32_t stated = desc.alignment == 0 ? 16 : desc.alignment;
   if (stated != 2 && stated != 4 && stated != 8 && stated != 16) {
-    invalid(fmt::format("desc.alignment is {}: use 2, 4, 8 or 16 bytes, or 0 for 16", stated));
+    invalid(formatted("desc.alignment is {}: use 2, 4, 8 or 16 bytes, or 0 for 16", stated));
   }
   Alignments result = call_alignments(desc, Tensors{});
   result.tensors = static_cast<std::uint8_t>(stated);

@@ -1,12 +1,11 @@
 // runtime/dispatcher.cpp -- Exact, nearest and default choices for a problem.
 #include "runtime/dispatcher.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "core/format.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 #include "runtime/nearest.h"
@@ -31,13 +30,13 @@ constexpr std::size_t kMostNearest = 8;  // kernels may be refused one after the
 // "24.7 us cold, 1.2 % ahead of the next"; of a winner by the other objective "tuned for warm
 // calls, 24.7 us cold".
 std::string race_text(const Winner& winner, Objective objective) {
-  const std::string time = fmt::format("{:.1f} us {}", winner.measurement.by(objective).median_us,
-                                       objective_name(objective));
+  const std::string time = formatted("{:.1f} us {}", winner.measurement.by(objective).median_us,
+                                     objective_name(objective));
   if (winner.objective != objective) {
-    return fmt::format("tuned for {} calls, {}", objective_name(winner.objective), time);
+    return formatted("tuned for {} calls, {}", objective_name(winner.objective), time);
   }
   if (!winner.runner_up) return time;
-  return fmt::format("{}, {:.1f} % ahead of the next", time, winner.lead_percent);
+  return formatted("{}, {:.1f} % ahead of the next", time, winner.lead_percent);
 }
 
 // Whether two problems ask as much of the device, as far as it is not busy anyway: which form of
@@ -69,9 +68,9 @@ Choice nearest_choice(const NearestConfig& nearest, std::size_t considered) {
   choice.layer = layer_name(nearest.layer);
   choice.predicted_us = nearest.predicted_us;
   // The text of a problem may be long and comes last: what is cut off is in the row too.
-  choice.reason = fmt::format("nearest: predicted {:.1f} us ({} candidate{}); {} '{}'",
-                              nearest.predicted_us, considered, considered == 1 ? "" : "s",
-                              nearest.won ? "won" : "was tried on", nearest.anchor.text());
+  choice.reason = formatted("nearest: predicted {:.1f} us ({} candidate{}); {} '{}'",
+                            nearest.predicted_us, considered, considered == 1 ? "" : "s",
+                            nearest.won ? "won" : "was tried on", nearest.anchor.text());
   choice.config = nearest.config;
   return choice;
 }
@@ -80,10 +79,10 @@ Choice default_choice(const Config& config, std::size_t place, bool is_alone, do
   Choice choice;
   choice.config = config;
   choice.predicted_us = predicted_us;
-  choice.reason = place == 0 ? "default: first" : fmt::format("default: number {}", place + 1);
+  choice.reason = place == 0 ? "default: first" : formatted("default: number {}", place + 1);
   choice.reason += " of the configs that are good without tuning";
   if (is_alone) choice.reason += ", no winner of its class is known";
-  if (predicted_us > 0) choice.reason += fmt::format(", predicted {:.1f} us", predicted_us);
+  if (predicted_us > 0) choice.reason += formatted(", predicted {:.1f} us", predicted_us);
   return choice;
 }
 
@@ -135,7 +134,7 @@ std::optional<Choice> Dispatcher::own_winner(const AttentionProblem& problem,
   exact.outcome = LookupOutcome::kExact;
   exact.config = found->winner.config;
   exact.layer = layer_name(found->layer);
-  exact.reason = fmt::format("exact: won this problem, {}", race_text(found->winner, objective_));
+  exact.reason = formatted("exact: won this problem, {}", race_text(found->winner, objective_));
   exact.row = WinnerEntry{device_, ProblemKey{kOperator, problem.text()}, std::move(found->winner)};
   return exact;
 }
@@ -148,8 +147,8 @@ std::optional<Choice> Dispatcher::winner_of_same_work(const AttentionProblem& pr
   auto exact = own_winner(same->problem, store);
   // The row may have changed since the index was read; then the index is out of date.
   if (!exact || exact->config != *same->config) return std::nullopt;
-  exact->reason = fmt::format("exact: won the same work, {}: '{}'",
-                              race_text(exact->row->winner, objective_), same->problem.text());
+  exact->reason = formatted("exact: won the same work, {}: '{}'",
+                            race_text(exact->row->winner, objective_), same->problem.text());
   return exact;
 }
 

@@ -1,13 +1,12 @@
 // runtime/loader.cpp -- Looking for stored kernels, and putting kernels on the device.
 #include "runtime/loader.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -95,17 +94,17 @@ bool Loader::is_blocked(const Digest& key) {
 std::optional<std::string> Loader::bad_image(const Binary& binary, const CompileRequest& request) {
   const std::string name = short_name(binary.kernel_key);
   if (is_blocked(binary.kernel_key)) {
-    return fmt::format("the stored kernel {} is on the block list", name);
+    return formatted("the stored kernel {} is on the block list", name);
   }
   if (binary.arch != request.arch) {
-    return fmt::format("the stored kernel {} is for {}, this device needs {}", name, binary.arch,
-                       request.arch);
+    return formatted("the stored kernel {} is for {}, this device needs {}", name, binary.arch,
+                     request.arch);
   }
   if (binary.entry != request.entry) {
-    return fmt::format("the stored kernel {} has another entry", name);
+    return formatted("the stored kernel {} has another entry", name);
   }
   if (!cubin_is_well_formed(binary.image)) {
-    return fmt::format("the stored kernel {} is damaged", name);
+    return formatted("the stored kernel {} is damaged", name);
   }
   return std::nullopt;
 }
@@ -126,9 +125,9 @@ std::optional<std::string> Loader::not_its_sources(const Choice& choice, const D
   const Digest& verified = choice.row->winner.kernel_key;
   if (key == verified) return std::nullopt;
   return reject(verified,
-                fmt::format("the winner's kernel {} was made from other sources than this version "
-                            "of vitune has",
-                            short_name(verified)));
+                formatted("the winner's kernel {} was made from other sources than this version "
+                          "of vitune has",
+                          short_name(verified)));
 }
 
 std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, const Choice& choice,
@@ -146,7 +145,7 @@ std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, c
     // What was verified for the problem is not judged again by rules of thumb.
     if (choice.outcome != LookupOutcome::kExact) {
       if (const auto prune = attention_prune(problem, choice.config, binary->compile, device_)) {
-        why = fmt::format("the stored kernel {} {}", short_name(key), *prune);
+        why = formatted("the stored kernel {} {}", short_name(key), *prune);
         continue;
       }
     }
@@ -193,7 +192,7 @@ Found Loader::refused(const Binary& binary, const std::string& what, const CudaE
   // These say nothing of the kernel: the device is lost, or its memory is taken.
   if (error != nullptr && (error->sticky() || error->result() == kCuErrorOutOfMemory)) throw;
   const std::string why =
-      fmt::format("the kernel {} cannot be used: {}", short_name(binary.kernel_key), what);
+      formatted("the kernel {} cannot be used: {}", short_name(binary.kernel_key), what);
   if (compiled_now) return {nullptr, why, error != nullptr};
   reject(binary.kernel_key, why);
   return {nullptr, why, error != nullptr && !is_about_the_image(error->result())};
@@ -210,15 +209,15 @@ void Loader::load(Slot& slot, const AttentionProblem& problem, const Config& con
   kernel.reserve_shared(shared);
   const int local = kernel.local_bytes();
   if (local > kMaxLocalBytes) {
-    throw Error(ErrorCode::kFailure, fmt::format("it needs {} bytes of local memory per thread, {} "
-                                                 "are the most",
-                                                 local, kMaxLocalBytes));
+    throw Error(ErrorCode::kFailure, formatted("it needs {} bytes of local memory per thread, {} "
+                                               "are the most",
+                                               local, kMaxLocalBytes));
   }
   const int ctas = kernel.resident_ctas(attention_threads(problem, config), shared);
   if (ctas < 1) {
     throw Error(ErrorCode::kFailure,
-                fmt::format("{} threads with {} bytes of shared memory do not fit on an SM",
-                            attention_threads(problem, config), shared));
+                formatted("{} threads with {} bytes of shared memory do not fit on an SM",
+                          attention_threads(problem, config), shared));
   }
   slot.kernel = std::make_shared<const LoadedKernel>(
       LoadedKernel{std::move(kernel), binary.kernel_key, ctas, compiled_now});
@@ -255,17 +254,17 @@ std::optional<Binary> Loader::make_binary(const AttentionProblem& problem, const
   const auto opened = compiler();
   CompileResult result = run_compiler(*opened, request);
   if (result.status != CompileStatus::kOk) {
-    why = fmt::format("{} does not compile: {}", config.text(), result.log);
+    why = formatted("{} does not compile: {}", config.text(), result.log);
     return std::nullopt;
   }
   const auto prune = attention_prune(problem, config, result.facts, device_);
   if (judge && prune) {
-    why = fmt::format("{} {}", config.text(), *prune);
+    why = formatted("{} {}", config.text(), *prune);
     return std::nullopt;
   }
   log(log_sink_, LogLevel::kInfo,
-      fmt::format("compiled {} for '{}' in {:.0f} ms with {}", config.text(), problem.text(),
-                  result.facts.compile_ms, opened->version()));
+      formatted("compiled {} for '{}' in {:.0f} ms with {}", config.text(), problem.text(),
+                result.facts.compile_ms, opened->version()));
   result.facts.shared_bytes += attention_shared_bytes(problem, config);
   return Binary{kernel_key(request, opened->version()),
                 request.arch,

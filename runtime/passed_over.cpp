@@ -1,11 +1,10 @@
 // runtime/passed_over.cpp -- The list of choices that do not serve, in short and in full.
 #include "runtime/passed_over.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "core/format.h"
 #include "runtime/texts.h"
 
 namespace vitune {
@@ -39,15 +38,15 @@ std::string PassedOver::summary(std::size_t most_bytes) const {
   if (choices_.empty()) return {};
   const One& first = choices_.front();
   const std::string start =
-      fmt::format("passed over: {} ({}: ", choices_.size(), lookup_outcome_name(first.outcome));
+      formatted("passed over: {} ({}: ", choices_.size(), lookup_outcome_name(first.outcome));
   return start + shortened(first.why, most_bytes - start.size() - 1) + ")";
 }
 
 std::string PassedOver::details() const {
   std::string text;
   for (const One& one : choices_) {
-    text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ", lookup_outcome_name(one.outcome),
-                        one.config.text(), one.why);
+    text += formatted("{}{} {}: {}", text.empty() ? "" : "; ", lookup_outcome_name(one.outcome),
+                      one.config.text(), one.why);
   }
   return text;
 }

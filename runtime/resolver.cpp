@@ -1,13 +1,12 @@
 // runtime/resolver.cpp -- Trying one choice after the other.
 #include "runtime/resolver.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -47,8 +46,8 @@ std::vector<Choice> Resolver::choices(const AttentionProblem& problem, bool& pro
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kDatabase) throw;
       log(log_sink_, LogLevel::kWarning,
-          fmt::format("'{}' is served without the databases until they are refreshed: {}",
-                      problem.text(), error.what()));
+          formatted("'{}' is served without the databases until they are refreshed: {}",
+                    problem.text(), error.what()));
     }
     // A lock or damage is no reason to fail, nor to believe for ever that there is no winner.
     provisional = true;
@@ -197,13 +196,13 @@ std::unique_ptr<Plan> Resolver::no_choice(const AttentionProblem& problem) const
   if (policy_ != MissPolicy::kError) {
     return make_refusal(
         problem, VITUNE_UNSUPPORTED,
-        fmt::format("no kernel for '{}' fits this device ({})", text, device_.arch()));
+        formatted("no kernel for '{}' fits this device ({})", text, device_.arch()));
   }
   return make_refusal(
       problem, VITUNE_NOT_PREPARED,
-      fmt::format("'{0}' has no winner on this kind of device, and on_miss (or VITUNE_MISS) says "
-                  "that this is an error; run `vitune tune --problem '{0}'`",
-                  text));
+      formatted("'{0}' has no winner on this kind of device, and on_miss (or VITUNE_MISS) says "
+                "that this is an error; run `vitune tune --problem '{0}'`",
+                text));
 }
 
 std::unique_ptr<Plan> Resolver::refusal(const Search& search) const {
@@ -215,24 +214,24 @@ std::unique_ptr<Plan> Resolver::refusal(const Search& search) const {
   };
   if (!search.may_compile) {
     return refuse(VITUNE_NOT_PREPARED,
-                  fmt::format("the winner of '{}' cannot be loaded, and on_miss (or VITUNE_MISS) "
-                              "allows nothing else; {}",
-                              text, found));
+                  formatted("the winner of '{}' cannot be loaded, and on_miss (or VITUNE_MISS) "
+                            "allows nothing else; {}",
+                            text, found));
   }
   if (search.device_failed) {
     return refuse(VITUNE_DEVICE_ERROR,
-                  fmt::format("no kernel of '{}' could be loaded; {}", text, found));
+                  formatted("no kernel of '{}' could be loaded; {}", text, found));
   }
   if (!search.no_compiler.empty()) {
     return refuse(
         VITUNE_NO_COMPILER,
-        fmt::format("no stored kernel serves '{0}' and none can be compiled here; run `vitune tune "
-                    "--problem '{0}'` or `vitune compile` for this database where NVRTC is, or "
-                    "install it. {1}; {2}",
-                    text, search.no_compiler, found));
+        formatted("no stored kernel serves '{0}' and none can be compiled here; run `vitune tune "
+                  "--problem '{0}'` or `vitune compile` for this database where NVRTC is, or "
+                  "install it. {1}; {2}",
+                  text, search.no_compiler, found));
   }
   return refuse(VITUNE_UNSUPPORTED,
-                fmt::format("no kernel of '{}' runs on this device; {}", text, found));
+                formatted("no kernel of '{}' runs on this device; {}", text, found));
 }
 
 // To the log: what was passed over, and once that the policy cannot be followed.
@@ -241,13 +240,13 @@ void Resolver::report(const Search& search, const Plan& plan) {
   if (plan.status == VITUNE_OK && policy_ == MissPolicy::kCompile && !search.no_compiler.empty() &&
       !warned_.exchange(true)) {
     log(log_sink_, LogLevel::kWarning,
-        fmt::format("on_miss (or VITUNE_MISS) is to compile, but nothing can be compiled here; "
-                    "'{}' and others are served by what is stored: {}",
-                    text, search.no_compiler));
+        formatted("on_miss (or VITUNE_MISS) is to compile, but nothing can be compiled here; "
+                  "'{}' and others are served by what is stored: {}",
+                  text, search.no_compiler));
   }
   if (!search.passed_over.empty()) {
     log(log_sink_, LogLevel::kDebug,
-        fmt::format("passed over for '{}': {}", text, search.passed_over.details()));
+        formatted("passed over for '{}': {}", text, search.passed_over.details()));
   }
 }
 

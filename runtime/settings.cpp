@@ -2,7 +2,6 @@
 #include "runtime/settings.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +9,7 @@
 
 #include "core/data_dir.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "runtime/descriptor.h"
 
 namespace vitune {
@@ -32,13 +32,13 @@ vitune_context_options read_options(const vitune_context_options* options) {
 void check_option(const char* name, std::int32_t value, std::int32_t most) {
   if (value >= 0 && value <= most) return;
   throw Error(ErrorCode::kUsage,
-              fmt::format("options.{} is {}: use 0 to {} (vitune.h)", name, value, most));
+              formatted("options.{} is {}: use 0 to {} (vitune.h)", name, value, most));
 }
 
 void check_options(const vitune_context_options& options) {
   if (options.device < 0) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("options.device is {}: devices are counted from 0", options.device));
+                formatted("options.device is {}: devices are counted from 0", options.device));
   }
   check_option("objective", options.objective, VITUNE_WARM);
   check_option("on_miss", options.on_miss, VITUNE_ON_MISS_ERROR);
@@ -66,8 +66,8 @@ MissPolicy policy_of(std::int32_t on_miss, Settings& settings) {
   const auto named = miss_policy_from_name(*settings.environment.miss);
   if (!named) {
     settings.warning =
-        fmt::format("VITUNE_MISS='{}' is ignored: it may be nearest, default, compile or error",
-                    *settings.environment.miss);
+        formatted("VITUNE_MISS='{}' is ignored: it may be nearest, default, compile or error",
+                  *settings.environment.miss);
   }
   return named.value_or(MissPolicy::kNearest);
 }

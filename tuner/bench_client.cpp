@@ -1,11 +1,10 @@
 // tuner/bench_client.cpp -- One bench worker and its supervision.
 #include "tuner/bench_client.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/reply_check.h"
 
 namespace vitune {
@@ -144,8 +143,8 @@ void BenchClient::take_hello(const Frame& frame) {
   }
   const HelloReply hello = decode_hello(frame.payload);
   if (hello.protocol != kProtocolVersion) {
-    lose(fmt::format("its worker speaks version {} of the protocol, this program version {}",
-                     hello.protocol, kProtocolVersion));
+    lose(formatted("its worker speaks version {} of the protocol, this program version {}",
+                   hello.protocol, kProtocolVersion));
     return;
   }
   if (!usable_device(hello.device)) throw Error(ErrorCode::kFailure, "described no real device");
@@ -218,8 +217,8 @@ void BenchClient::fail(TrialStatus status, const std::string& reason) {
   const std::string end = end_worker();
   if (lost()) return;
   const std::string text =
-      fmt::format("the bench worker {} in phase \"{}\" ({})", reason, phase_, end);
-  log(log_sink_, LogLevel::kDebug, fmt::format("GPU {}: {}", options_.ordinal, text));
+      formatted("the bench worker {} in phase \"{}\" ({})", reason, phase_, end);
+  log(log_sink_, LogLevel::kDebug, formatted("GPU {}: {}", options_.ordinal, text));
   if (busy) hold_failure(status, text);
   schedule_spawn();
 }
@@ -246,14 +245,13 @@ void BenchClient::schedule_spawn() {
 
 void BenchClient::start_failed(const std::string& reason) {
   const std::optional<ChildEnd> end = child_ ? child_->kill() : std::nullopt;
-  const std::string text = child_ ? fmt::format("{} ({})", reason, end_worker()) : reason;
+  const std::string text = child_ ? formatted("{} ({})", reason, end_worker()) : reason;
   if (lost()) return;
   ++failed_starts_;
   // A worker that finds no device at all says so by its exit status; asking again will not help.
   const bool no_device = end && end->exited && end->code == exit_status(ErrorCode::kNoDevice);
   if (no_device || failed_starts_ >= options_.back_off.size()) return lose(text);
-  log(log_sink_, LogLevel::kWarning,
-      fmt::format("GPU {}: {}; trying again", options_.ordinal, text));
+  log(log_sink_, LogLevel::kWarning, formatted("GPU {}: {}; trying again", options_.ordinal, text));
   schedule_spawn();
 }
 
@@ -262,7 +260,7 @@ void BenchClient::lose(const std::string& reason) {
   held_.reset();
   job_ = JobKind::kNone;
   state_ = State::kLost;
-  problem_ = fmt::format("GPU {}: {}", options_.ordinal, reason);
+  problem_ = formatted("GPU {}: {}", options_.ordinal, reason);
 }
 
 // How the worker ended, in words.

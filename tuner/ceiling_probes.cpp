@@ -1,13 +1,12 @@
 // tuner/ceiling_probes.cpp -- Launching, timing and checking the probes.
 #include "tuner/ceiling_probes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "templates/probes/probe_params.cuh"
 #include "tuner/statistics.h"
 
@@ -46,9 +45,9 @@ void check_sums(const std::string& name, const std::vector<float>& got, std::uin
       const double sum = got[first + static_cast<std::size_t>(each.thread)];
       if (std::abs(sum - each.value) <= each.tolerance) continue;
       throw Error(ErrorCode::kVerification,
-                  fmt::format("the probe of {} gave {} in thread {} of CTA {}, which should be {}: "
-                              "the GPU or its compiler is at fault",
-                              name, sum, each.thread, first / cta_threads, each.value));
+                  formatted("the probe of {} gave {} in thread {} of CTA {}, which should be {}: "
+                            "the GPU or its compiler is at fault",
+                            name, sum, each.thread, first / cta_threads, each.value));
     }
   }
 }
@@ -99,7 +98,7 @@ CeilingProbes::Probe CeilingProbes::probe(const CudaModule& module, const char* 
   const int resident = result.kernel.resident_ctas(threads, shared);
   if (resident < 1) {
     throw Error(ErrorCode::kFailure,
-                fmt::format("{} does not fit on an SM of {}", name, device_.name));
+                formatted("{} does not fit on an SM of {}", name, device_.name));
   }
   result.shape.grid[0] = static_cast<std::uint32_t>(resident * device_.sm_count);
   result.shape.block[0] = static_cast<std::uint32_t>(threads);
@@ -177,9 +176,9 @@ void CeilingProbes::check_read(const std::string& name, const DeviceBuffer& buff
   const std::uint32_t expected = expected_read_sum(buffer.size() / 4, rounds);
   if (sum == expected) return;
   throw Error(ErrorCode::kVerification,
-              fmt::format("the probe of {} read words whose sum is {:08x} and should be {:08x}: "
-                          "the GPU or its compiler is at fault",
-                          name, sum, expected));
+              formatted("the probe of {} read words whose sum is {:08x} and should be {:08x}: "
+                        "the GPU or its compiler is at fault",
+                        name, sum, expected));
 }
 
 CeilingFigure CeilingProbes::hbm_copy(const std::string& name) {

@@ -1,14 +1,13 @@
 // tuner/ceilings.cpp -- The parent's side of measuring ceilings, and the words between the two.
 #include "tuner/ceilings.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/child_process.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -24,7 +23,7 @@ double plausible(const json& value, double least) {
   const double number = value.get<double>();
   if (!std::isfinite(number) || number < least || number > 1e9) {
     throw Error(ErrorCode::kFailure,
-                fmt::format("the process that measures ceilings answered {}", number));
+                formatted("the process that measures ceilings answered {}", number));
   }
   return number;
 }
@@ -38,9 +37,9 @@ CeilingFigure figure_from(const std::string& name, const json& value) {
   figure.clock_mhz = plausible(value.at("clock_mhz"), 0);
   if (figure.low > figure.median || figure.median > figure.high) {
     throw Error(ErrorCode::kFailure,
-                fmt::format("the process that measures ceilings answered a median of {} that is "
-                            "outside its extremes",
-                            name));
+                formatted("the process that measures ceilings answered a median of {} that is "
+                          "outside its extremes",
+                          name));
   }
   return figure;
 }
@@ -64,8 +63,8 @@ CeilingFigure figure_from(const std::string& name, const json& value) {
   const std::string said = last_line(child.output());
   throw Error(
       ErrorCode::kFailure,
-      fmt::format("the process that measures ceilings ended while at '{}': {}{}", phase,
-                  end ? end->text() : "it could not be reaped", said.empty() ? "" : "; " + said));
+      formatted("the process that measures ceilings ended while at '{}': {}{}", phase,
+                end ? end->text() : "it could not be reaped", said.empty() ? "" : "; " + said));
 }
 
 }  // namespace
@@ -161,8 +160,8 @@ Ceilings measure_ceilings(const CeilingOptions& options,
     deadline = Clock::now() + options.phase_deadline;
   }
   throw Error(ErrorCode::kFailure,
-              fmt::format("the GPU gave no answer within {} s while at '{}'; see 'vitune doctor'",
-                          options.phase_deadline.count() / 1000, phase));
+              formatted("the GPU gave no answer within {} s while at '{}'; see 'vitune doctor'",
+                        options.phase_deadline.count() / 1000, phase));
 }
 
 }  // namespace vitune

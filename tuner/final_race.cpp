@@ -1,8 +1,7 @@
 // tuner/final_race.cpp -- Runs the final race of a problem.
 #include "tuner/final_race.h"
 
-#include <fmt/format.h>
-
+#include "core/format.h"
 #include "tuner/tune_plan.h"
 
 namespace vitune {
@@ -57,16 +56,14 @@ FinalRace hold_race(Evaluator& evaluator, TrialBook& book, const SearchSpace& sp
   RaceResult result = evaluator.race(configs_of(entries), kRounds);
   if (result.status != TrialStatus::kOk) {
     log(log_sink, LogLevel::kWarning,
-        fmt::format("the final race failed ({}); running its contestants one by one",
-                    result.reason));
+        formatted("the final race failed ({}); running its contestants one by one", result.reason));
     entries = survivors(evaluator, book, space, entries);
     if (entries.empty()) return race;
     result = evaluator.race(configs_of(entries), kRounds);
   }
   if (result.status != TrialStatus::kOk) {
     log(log_sink, LogLevel::kWarning,
-        fmt::format("the final race cannot be held ({}); the trials' figures decide",
-                    result.reason));
+        formatted("the final race cannot be held ({}); the trials' figures decide", result.reason));
     result = from_trials(book, space, entries);
   }
   race.decision = decide_race(entries, result, objective);

@@ -1,12 +1,11 @@
 // tuner/ladder.cpp -- Source and launch of the ladder's kernels.
 #include "tuner/ladder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -53,7 +52,7 @@ std::optional<std::string> ladder_violation(const AttentionProblem& problem) {
     return "the ladder's kernels need every row of q, k, v and o aligned to 16 bytes";
   }
   if (problem.batch * problem.heads > kMostHeads) {
-    return fmt::format("the ladder's kernels take {} heads of all the batch at most", kMostHeads);
+    return formatted("the ladder's kernels take {} heads of all the batch at most", kMostHeads);
   }
   return std::nullopt;
 }
@@ -65,7 +64,7 @@ LadderKernel ladder_kernel(const std::string& name, const AttentionProblem& prob
   if (rung == rungs().end()) throw Error(ErrorCode::kFailure, "no kernel is called " + name);
   if (const auto why = ladder_violation(problem)) throw Error(ErrorCode::kUnsupported, *why);
   LadderKernel kernel;
-  kernel.request.source = assemble(fmt::format(
+  kernel.request.source = assemble(formatted(
       "namespace vitune {{\nstruct Config {{\n"
       "  static constexpr int kElement = {};\n  static constexpr int kHeadDim = {};\n"
       "}};\n}}  // namespace vitune\n\n#include \"reference/attention_{}.cuh\"\n\n"

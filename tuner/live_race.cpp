@@ -1,9 +1,9 @@
 // tuner/live_race.cpp -- What a live evaluator does one at a time: races, and the winner's kernel.
-#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/kernel_spec.h"
 #include "tuner/live_evaluator.h"
 
@@ -37,8 +37,8 @@ KernelRef LiveEvaluator::kernel_ref(const Config& config) {
   const Digest wanted_key = kernel_key(wanted, compiler_version_);
   const Variant variant = compile_now(wanted, wanted_key);
   if (variant->status != CompileStatus::kOk) {
-    throw Error(ErrorCode::kFailure, fmt::format("{} compiled before and does not any more: {}",
-                                                 config.text(), variant->log));
+    throw Error(ErrorCode::kFailure, formatted("{} compiled before and does not any more: {}",
+                                               config.text(), variant->log));
   }
   return {config, wanted_key, wanted.entry, variant->cubin};
 }

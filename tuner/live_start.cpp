@@ -1,9 +1,9 @@
 // tuner/live_start.cpp -- How a live evaluator gets its devices, its compiler and its judge ready.
-#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/live_evaluator.h"
 #include "tuner/support_kernels.h"
 
@@ -76,7 +76,7 @@ void LiveEvaluator::keep_one_kind() {
         client->lost() ? client->problem()
         : client->device()->key() == device_.key()
             ? ""
-            : fmt::format("{} is of another kind than {}", client->device()->name, device_.name);
+            : formatted("{} is of another kind than {}", client->device()->name, device_.name);
     if (why.empty())
       kept.push_back(std::move(client));
     else
@@ -90,8 +90,8 @@ void LiveEvaluator::install_support_kernels() {
   const Variant variant = compile_now(support, kernel_key(support, compiler_version_));
   if (variant->status != CompileStatus::kOk) {
     throw Error(ErrorCode::kFailure,
-                fmt::format("the kernels that judge candidates do not compile for {} with {}: {}",
-                            device_.arch(), compiler_version_, variant->log));
+                formatted("the kernels that judge candidates do not compile for {} with {}: {}",
+                          device_.arch(), compiler_version_, variant->log));
   }
   for (auto& client : clients_) client->set_support(variant->cubin);
   await(BenchClient::State::kIdle);

@@ -1,9 +1,8 @@
 // tuner/record_sweep.cpp -- Writes what a sweep measured to a recording.
 #include "tuner/record_sweep.h"
 
-#include <fmt/format.h>
-
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/source.h"
 #include "tuner/tune_plan.h"
 
@@ -22,11 +21,10 @@ SweepRecorder::SweepRecorder(std::filesystem::path path, const Evaluator& evalua
   recording_ = Recording::load(path_);
   const auto compare = [&](const char* what, const std::string& there, const std::string& here) {
     if (there == here) return;
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format("cannot add to the recording {}: its {} is {}, here it is {}; record to "
-                    "another file",
-                    path_.string(), what, there, here));
+    throw Error(ErrorCode::kUsage,
+                formatted("cannot add to the recording {}: its {} is {}, here it is {}; record to "
+                          "another file",
+                          path_.string(), what, there, here));
   };
   compare("device", recording_.device.key(), evaluator.device().key());
   compare("compiler", recording_.compiler_version, evaluator.compiler_version());
@@ -36,8 +34,8 @@ SweepRecorder::SweepRecorder(std::filesystem::path path, const Evaluator& evalua
 void SweepRecorder::add(const std::string& name, const TrialBook& book, const SearchSpace& space) {
   if (book.trials().size() < space.size()) {
     log(log_sink_, LogLevel::kWarning,
-        fmt::format("{} is not recorded: {} of {} candidates were tried", name,
-                    book.trials().size(), space.size()));
+        formatted("{} is not recorded: {} of {} candidates were tried", name, book.trials().size(),
+                  space.size()));
     return;
   }
   RecordedProblem problem;

@@ -2,7 +2,6 @@
 #include "tuner/recording.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -14,6 +13,7 @@
 
 #include "core/device_facts.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/recording_format.h"
 
 namespace vitune {
@@ -103,9 +103,9 @@ json device_json(const DeviceInfo& device) {
 }
 
 [[noreturn]] void fail(const std::string& what, const std::filesystem::path& path) {
-  throw Error(ErrorCode::kFailure, fmt::format("cannot {} {}: {}; is there room, and may this user "
-                                               "write there?",
-                                               what, path.string(), std::strerror(errno)));
+  throw Error(ErrorCode::kFailure, formatted("cannot {} {}: {}; is there room, and may this user "
+                                             "write there?",
+                                             what, path.string(), std::strerror(errno)));
 }
 
 // Writes all of `bytes` to a new file and syncs it; false with errno set if that failed.
@@ -143,7 +143,7 @@ std::string Recording::serialise() const {
       ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 19);
   if (ZSTD_isError(size) != 0) {
     throw Error(ErrorCode::kFailure,
-                fmt::format("cannot compress a recording: {}", ZSTD_getErrorName(size)));
+                formatted("cannot compress a recording: {}", ZSTD_getErrorName(size)));
   }
   packed.resize(size);
   return packed;
@@ -152,7 +152,7 @@ std::string Recording::serialise() const {
 void Recording::save(const std::filesystem::path& path) const {
   const std::string bytes = serialise();
   std::filesystem::path temporary = path;
-  temporary += fmt::format(".tmp-{}", ::getpid());
+  temporary += formatted(".tmp-{}", ::getpid());
   ::unlink(temporary.c_str());
   const int fd =
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);

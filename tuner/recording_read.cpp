@@ -3,7 +3,6 @@
 // Whatever is in the file is hostile until it has been checked: nothing is allocated by a size it
 // states, nesting is bounded before the parser recurses, and every value has a range.
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -16,6 +15,7 @@
 
 #include "core/device_facts.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/recording.h"
 #include "tuner/recording_format.h"
 
@@ -29,18 +29,18 @@ using namespace recording_format;
 
 const json& member(const json& object, const char* name, json::value_t type) {
   const auto at = object.find(name);
-  if (at == object.end()) reject(fmt::format("\"{}\" is missing", name));
-  if (at->type() != type) reject(fmt::format("\"{}\" is of the wrong type", name));
+  if (at == object.end()) reject(formatted("\"{}\" is missing", name));
+  if (at->type() != type) reject(formatted("\"{}\" is of the wrong type", name));
   return *at;
 }
 
 std::string checked_text(const json& value, const char* name) {
-  if (!value.is_string()) reject(fmt::format("\"{}\" holds something that is no text", name));
+  if (!value.is_string()) reject(formatted("\"{}\" holds something that is no text", name));
   const auto& text = value.get_ref<const std::string&>();
-  if (text.size() > kMaxText) reject(fmt::format("a text of \"{}\" is too long", name));
+  if (text.size() > kMaxText) reject(formatted("a text of \"{}\" is too long", name));
   const bool control = std::any_of(text.begin(), text.end(),
                                    [](char c) { return static_cast<unsigned char>(c) < 0x20; });
-  if (control) reject(fmt::format("a text of \"{}\" has control characters", name));
+  if (control) reject(formatted("a text of \"{}\" has control characters", name));
   return text;
 }
 
@@ -56,24 +56,24 @@ std::int64_t integer(const json& value, const char* name, std::int64_t low, std:
   // A huge unsigned number would wrap into the range.
   const bool fits = value.is_number_integer() &&
                     !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX);
-  if (!fits) reject(fmt::format("\"{}\" holds something that is no integer", name));
+  if (!fits) reject(formatted("\"{}\" holds something that is no integer", name));
   const auto number = value.get<std::int64_t>();
   if (number < low || number > high) {
-    reject(fmt::format("\"{}\" holds {}, which is outside {} to {}", name, number, low, high));
+    reject(formatted("\"{}\" holds {}, which is outside {} to {}", name, number, low, high));
   }
   return number;
 }
 
 double error_figure(const json& value, const char* name) {
-  if (!value.is_number()) reject(fmt::format("\"{}\" holds something that is no number", name));
+  if (!value.is_number()) reject(formatted("\"{}\" holds something that is no number", name));
   const double number = value.get<double>();
-  if (!std::isfinite(number) || number < 0) reject(fmt::format("\"{}\" holds {}", name, number));
+  if (!std::isfinite(number) || number < 0) reject(formatted("\"{}\" holds {}", name, number));
   return number;
 }
 
 std::vector<std::string> texts(const json& object, const char* name, std::size_t limit) {
   const json& list = array_member(object, name);
-  if (list.size() > limit) reject(fmt::format("\"{}\" has more than {} entries", name, limit));
+  if (list.size() > limit) reject(formatted("\"{}\" has more than {} entries", name, limit));
   std::vector<std::string> result;
   for (const json& value : list) result.push_back(checked_text(value, name));
   return result;
@@ -102,7 +102,7 @@ class Columns {
  private:
   void check(const char* name, std::size_t rows) const {
     if (array_member(object_, name).size() != rows) {
-      reject(fmt::format("\"{}\" does not have {} entries", name, rows));
+      reject(formatted("\"{}\" does not have {} entries", name, rows));
     }
   }
   const json& object_;
@@ -171,7 +171,7 @@ std::vector<TrialStatus> read_statuses(const json& object) {
   std::vector<TrialStatus> result;
   for (const std::string& name : texts(object, "statuses", 64)) {
     const auto status = trial_status_from_name(name);
-    if (!status) reject(fmt::format("there is no status \"{}\"", name));
+    if (!status) reject(formatted("there is no status \"{}\"", name));
     result.push_back(*status);
   }
   return result;
@@ -183,7 +183,7 @@ std::vector<std::string> read_parameters(const json& object) {
     reject("a parameter is named twice");
   }
   for (const std::string& name : names) {
-    if (!is_name(name)) reject(fmt::format("\"{}\" is no name of a parameter", name));
+    if (!is_name(name)) reject(formatted("\"{}\" is no name of a parameter", name));
   }
   return names;
 }
@@ -218,7 +218,7 @@ DeviceInfo read_device(const json& object) {
   device.name = text_member(object, "name");
   for (const auto& fact : device_facts()) {
     const auto at = object.find(fact.name);
-    if (at == object.end()) reject(fmt::format("the device has no \"{}\"", fact.name));
+    if (at == object.end()) reject(formatted("the device has no \"{}\"", fact.name));
     fact.set(device, integer(*at, fact.name.c_str(), 0, std::min(fact.most, kMostBytes)));
   }
   return device;
@@ -231,8 +231,8 @@ Recording read_document(const json& document) {
   const auto version =
       integer(member(document, "version", json::value_t::number_unsigned), "version", 0, INT32_MAX);
   if (version != kVersion) {
-    reject(fmt::format("it has version {} of the format; this program reads version {}", version,
-                       kVersion));
+    reject(formatted("it has version {} of the format; this program reads version {}", version,
+                     kVersion));
   }
   Recording recording;
   recording.created = text_member(document, "created");
@@ -263,7 +263,7 @@ std::string decompress(std::string_view bytes) {
     ZSTD_outBuffer out{chunk.data(), chunk.size(), 0};
     left = ZSTD_decompressStream(stream, &out, &in);
     if (ZSTD_isError(left) != 0)
-      reject(fmt::format("it does not decompress: {}", ZSTD_getErrorName(left)));
+      reject(formatted("it does not decompress: {}", ZSTD_getErrorName(left)));
     text.append(chunk.data(), out.pos);
     if (text.size() > kMaxTextBytes) reject("it decompresses to more than any recording has");
     if (left != 0 && in.pos == in.size && out.pos < out.size) reject("it is cut short");
@@ -319,10 +319,10 @@ Recording Recording::parse(std::string_view bytes, const std::string& origin) {
     return read_document(json::parse(text));
   } catch (const json::exception&) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("cannot use the recording {}: it is malformed", origin));
+                formatted("cannot use the recording {}: it is malformed", origin));
   } catch (const Error& error) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("cannot use the recording {}: {}", origin, error.what()));
+                formatted("cannot use the recording {}: {}", origin, error.what()));
   }
 }
 
@@ -332,7 +332,7 @@ Recording Recording::load(const std::filesystem::path& path) {
     bytes = read_file(path);
   } catch (const Error& error) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("cannot use the recording {}: {}", path.string(), error.what()));
+                formatted("cannot use the recording {}: {}", path.string(), error.what()));
   }
   return parse(bytes, path.string());
 }

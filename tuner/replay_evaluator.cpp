@@ -1,12 +1,11 @@
 // tuner/replay_evaluator.cpp -- Judges candidates by what a recording says of them.
 #include "tuner/replay_evaluator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/kernel_spec.h"
 
 namespace vitune {
@@ -22,10 +21,9 @@ ReplayEvaluator::ReplayEvaluator(Recording recording, std::unique_ptr<CompilePoo
   const std::string built_in = template_digest(kAttentionTemplate).hex();
   if (recording_.template_digest != built_in) {
     log(log_sink_, LogLevel::kInfo,
-        fmt::format(
-            "the recording was made with other kernels (templates {:.12}, here {:.12}): its "
-            "figures are those of the recorded ones",
-            recording_.template_digest, built_in));
+        formatted("the recording was made with other kernels (templates {:.12}, here {:.12}): its "
+                  "figures are those of the recorded ones",
+                  recording_.template_digest, built_in));
   }
 }
 
@@ -36,7 +34,7 @@ void ReplayEvaluator::open_compiler() {
   } catch (const Error& error) {
     pool_.reset();
     log(log_sink_, LogLevel::kInfo,
-        fmt::format("replayed winners are stored without their kernels: {}", error.what()));
+        formatted("replayed winners are stored without their kernels: {}", error.what()));
   }
 }
 
@@ -45,8 +43,8 @@ const RecordedProblem& ReplayEvaluator::recorded(const AttentionProblem& problem
   if (const RecordedProblem* found = recording_.find(text)) return *found;
   std::string names;
   for (const auto& known : recording_.problems) names += "\n  " + known.name + ": " + known.text;
-  throw Error(ErrorCode::kUsage, fmt::format("the recording of {} has no \"{}\"; it has:{}",
-                                             recording_.device.name, text, names));
+  throw Error(ErrorCode::kUsage, formatted("the recording of {} has no \"{}\"; it has:{}",
+                                           recording_.device.name, text, names));
 }
 
 SearchSpace ReplayEvaluator::space(const AttentionProblem& problem) {
@@ -87,7 +85,7 @@ const Trial& ReplayEvaluator::trial(const Config& config) const {
                        [](const Trial* row, const Config& wanted) { return row->config < wanted; });
   if (at == sorted_.end() || (*at)->config != config) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("{} is not recorded for {}", config.text(), problem_.text()));
+                formatted("{} is not recorded for {}", config.text(), problem_.text()));
   }
   return **at;
 }
@@ -129,8 +127,8 @@ std::optional<Binary> ReplayEvaluator::binary(const Config& config) {
     const CompileResult& compiled = done->second;
     if (compiled.status != CompileStatus::kOk) {
       log(log_sink_, LogLevel::kWarning,
-          fmt::format("the winner {} does not compile here and is stored without its kernel: {}",
-                      config.text(), compiled.log));
+          formatted("the winner {} does not compile here and is stored without its kernel: {}",
+                    config.text(), compiled.log));
       return std::nullopt;
     }
     return Binary{kernel_key(request, compiler_version_),

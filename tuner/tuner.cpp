@@ -3,11 +3,10 @@
 // Reads top down: a run goes over its problems (Run), a problem through its phases (ProblemRun).
 #include "tuner/tuner.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/candidate_runner.h"
 #include "tuner/final_race.h"
 #include "tuner/halving.h"
@@ -282,8 +281,8 @@ std::optional<Winner> ProblemRun::decide() {
   while (true) {
     const std::vector<RaceEntry> entries = contestants();
     if (entries.empty()) {
-      give_up(fmt::format("none of the {} candidates works: {} were pruned, {} failed",
-                          book_.tried(), book_.pruned(), book_.failed()));
+      give_up(formatted("none of the {} candidates works: {} were pruned, {} failed", book_.tried(),
+                        book_.pruned(), book_.failed()));
       return std::nullopt;
     }
     const FinalRace race = hold_race(evaluator_, book_, space_, entries, session_.options.objective,

@@ -1,12 +1,11 @@
 // tuner/verify.cpp -- Launching a candidate on poisoned outputs and judging what it left behind.
 #include "tuner/verify.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/tensor_maps.h"
 #include "tuner/edge_shapes.h"
 
@@ -16,7 +15,7 @@ namespace {
 constexpr int kRepeats = 3;
 
 std::string sizes_of(const AttentionProblem& p) {
-  return fmt::format("b={} h={} nq={} nk={}", p.batch, p.heads, p.nq, p.nk);
+  return formatted("b={} h={} nq={} nk={}", p.batch, p.heads, p.nq, p.nk);
 }
 
 std::string draw_name(Draw draw) {
@@ -33,23 +32,23 @@ bool may_hold_reference(const AttentionProblem& problem) {
 // "batch 1, head 3, query 196" of a row number that is known modulo 2^32.
 std::string place_of(std::uint64_t row, const AttentionProblem& p) {
   const auto index = static_cast<std::int64_t>(row & 0xffffffffu);
-  return fmt::format("batch {}, head {}, query {}", index / p.nq / p.heads, index / p.nq % p.heads,
-                     index % p.nq);
+  return formatted("batch {}, head {}, query {}", index / p.nq / p.heads, index / p.nq % p.heads,
+                   index % p.nq);
 }
 
 std::optional<std::string> judge_elements(const Findings& f, std::int64_t elements) {
   if (f.unwritten != 0) {
-    return fmt::format("left {} of {} output elements unwritten", f.unwritten, elements);
+    return formatted("left {} of {} output elements unwritten", f.unwritten, elements);
   }
   if (f.not_finite != 0) {
-    return fmt::format("gave NaN or infinity in {} of {} output elements", f.not_finite, elements);
+    return formatted("gave NaN or infinity in {} of {} output elements", f.not_finite, elements);
   }
   if (f.not_zero != 0) {
-    return fmt::format("gave {} output elements other than 0 in rows without any key", f.not_zero);
+    return formatted("gave {} output elements other than 0 in rows without any key", f.not_zero);
   }
   if (f.lse_wrong != 0) {
-    return fmt::format("gave {} log-sum-exp values that are NaN, unwritten, or wrongly (not) -inf",
-                       f.lse_wrong);
+    return formatted("gave {} log-sum-exp values that are NaN, unwritten, or wrongly (not) -inf",
+                     f.lse_wrong);
   }
   return std::nullopt;
 }
@@ -58,16 +57,16 @@ std::optional<std::string> judge_errors(const Findings& f, const AttentionProble
                                         const ErrorBounds& bounds) {
   const OutputError error = output_error(f, p.batch * p.heads * p.nq * p.d);
   if (error.max_error > bounds.max_error) {
-    return fmt::format("erred by {:.3g} at {}, more than the {:.3g} allowed", error.max_error,
-                       place_of(f.worst, p), bounds.max_error);
+    return formatted("erred by {:.3g} at {}, more than the {:.3g} allowed", error.max_error,
+                     place_of(f.worst, p), bounds.max_error);
   }
   if (error.rms_error > bounds.rms_error) {
-    return fmt::format("erred by {:.3g} rms, more than the {:.3g} allowed", error.rms_error,
-                       bounds.rms_error);
+    return formatted("erred by {:.3g} rms, more than the {:.3g} allowed", error.rms_error,
+                     bounds.rms_error);
   }
   if (p.lse && error.lse_error > bounds.lse_error) {
-    return fmt::format("erred by {:.3g} in the log-sum-exp, more than the {:.3g} allowed",
-                       error.lse_error, bounds.lse_error);
+    return formatted("erred by {:.3g} in the log-sum-exp, more than the {:.3g} allowed",
+                     error.lse_error, bounds.lse_error);
   }
   return std::nullopt;
 }
@@ -86,7 +85,7 @@ std::optional<std::string> judge(const LaunchRecord& record, const AttentionProb
     return "modified its inputs or the memory around them";
   }
   if (record.output_damage != 0) {
-    return fmt::format("wrote {} 8-byte words beside its output elements", record.output_damage);
+    return formatted("wrote {} 8-byte words beside its output elements", record.output_damage);
   }
   if (auto why = judge_elements(record.findings, p.batch * p.heads * p.nq * p.d)) return why;
   return judge_errors(record.findings, p, bounds);
@@ -161,8 +160,7 @@ Verdict Verifier::verify_draw(const PreparedLaunch& launch, Case& subject, Draw 
   verdict.error = figures_of(record, p, bounds);
   if (const auto why = judge(record, p, bounds, answer.inputs)) {
     verdict.status = TrialStatus::kWrong;
-    verdict.reason =
-        fmt::format("the kernel {} ({}, {} inputs)", *why, sizes_of(p), draw_name(draw));
+    verdict.reason = formatted("the kernel {} ({}, {} inputs)", *why, sizes_of(p), draw_name(draw));
     workload.forget_inputs();
   }
   return verdict;
@@ -183,8 +181,8 @@ Verdict Verifier::verify_repeats(const PreparedLaunch& launch, Case& subject) {
     if (record.outputs[i] == record.outputs[0]) continue;
     verdict.status = TrialStatus::kWrong;
     verdict.reason =
-        fmt::format("the kernel gave other bits when it ran again on the same inputs ({})",
-                    sizes_of(subject.workload.problem()));
+        formatted("the kernel gave other bits when it ran again on the same inputs ({})",
+                  sizes_of(subject.workload.problem()));
   }
   return verdict;
 }

@@ -1,7 +1,7 @@
 // tuner/winner_check.cpp -- Verifies stored winners again on the device.
-#include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "tuner/candidate_runner.h"
 #include "tuner/open_evaluator.h"
 #include "tuner/tuner.h"
@@ -38,7 +38,7 @@ class WinnerCheck {
       if (trial.status != TrialStatus::kOk) {
         // Too little memory says nothing of the kernel.
         if (trial.status != TrialStatus::kOutOfMemory) demote(key, std::move(winner));
-        return fmt::format("{}: {}", trial_status_name(trial.status), trial.reason);
+        return formatted("{}: {}", trial_status_name(trial.status), trial.reason);
       }
       // Verifying alone leaves no timing: the trial stored before stays.
       if (!measure && stored) store_.user().put_trial(evaluator_.device(), key, *stored);
@@ -95,7 +95,7 @@ std::vector<NamedProblem> verify_winners(const TuneOptions& options, LayeredStor
     const auto failure = check.failure(problem, *winner);
     if (failure) failed.push_back(problem);
     log(log_sink, failure ? LogLevel::kError : LogLevel::kInfo,
-        fmt::format("{}: {}", problem.name, failure ? "FAILED, " + *failure : "verified"));
+        formatted("{}: {}", problem.name, failure ? "FAILED, " + *failure : "verified"));
   }
   return failed;
 }

@@ -1,14 +1,13 @@
 // cli/report/assemble.cpp -- From files to sections, in the order of the page.
 #include "cli/report/assemble.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
 #include "cli/data_files.h"
 #include "cli/report/config_map.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "db/store.h"
 #include "generator/attention/problem_set.h"
 #include "tuner/recording.h"
@@ -42,9 +41,9 @@ struct MapSource {
 
 [[noreturn]] void refuse_map(const std::string& wanted, const std::string& where) {
   throw Error(ErrorCode::kUsage,
-              fmt::format("--map '{}' is no problem with trials in {}; name one that is there, or "
-                          "leave --map out",
-                          wanted, where));
+              formatted("--map '{}' is no problem with trials in {}; name one that is there, or "
+                        "leave --map out",
+                        wanted, where));
 }
 
 MapSource map_of_recording(const Recording& recording, const std::string& wanted,
@@ -58,8 +57,7 @@ MapSource map_of_recording(const Recording& recording, const std::string& wanted
     chosen = &recording.problems.front();
   }
   if (chosen == nullptr) refuse_map(wanted, where);
-  return {chosen->name,
-          fmt::format("{}, {}", recording.device.name, recording.created.substr(0, 10)),
+  return {chosen->name, formatted("{}, {}", recording.device.name, recording.created.substr(0, 10)),
           AttentionProblem::parse(chosen->text), chosen->trials};
 }
 
@@ -81,7 +79,7 @@ MapSource map_of_database(Session& session, const fs::path& path, const std::str
   }
   if (most == groups.end()) refuse_map(wanted, path.string());
   return {most->first.first,
-          fmt::format("{}, from the trials of a database", names[most->first.second]),
+          formatted("{}, from the trials of a database", names[most->first.second]),
           AttentionProblem::parse(most->first.first), std::move(most->second)};
 }
 
@@ -96,8 +94,7 @@ std::optional<ColdStep> compile_step(const Recording& recording) {
   if (times.empty()) return std::nullopt;
   return ColdStep{
       "compile one kernel with NVRTC", median(times),
-      fmt::format("median of {} recorded kernels, {}", times.size(), recording.compiler_version),
-      ""};
+      formatted("median of {} recorded kernels, {}", times.size(), recording.compiler_version), ""};
 }
 
 Section make_search_section(const Session& session, const std::optional<Recording>& recording,
@@ -117,8 +114,8 @@ Section make_search_section(const Session& session, const std::optional<Recordin
     return missing_section("search", heading, "No config of the recording works.");
   }
   return search_section(
-      curves, fmt::format("{} seed{}, {}, {}", seeds, seeds == 1 ? "" : "s", recording->device.name,
-                          recording->created.substr(0, 10)));
+      curves, formatted("{} seed{}, {}, {}", seeds, seeds == 1 ? "" : "s", recording->device.name,
+                        recording->created.substr(0, 10)));
 }
 
 Section make_map_section(Session& session, const std::optional<Recording>& recording,
@@ -155,9 +152,9 @@ void add_tiles(Page& page, const Measurements& measurements) {
   for (const Objective kind : {Objective::kCold, Objective::kWarm}) {
     const SpeedUps all = speed_ups(measurements, kind);
     if (all.count() == 0) continue;
-    page.tiles.emplace_back(fmt::format("{:.2f}x", all.mean),
+    page.tiles.emplace_back(formatted("{:.2f}x", all.mean),
                             "over the best peer, " + objective_name(kind) + ", geometric mean");
-    page.tiles.emplace_back(fmt::format("{} of {}", all.faster, all.count()),
+    page.tiles.emplace_back(formatted("{} of {}", all.faster, all.count()),
                             "problems faster than the best peer, " + objective_name(kind));
   }
 }

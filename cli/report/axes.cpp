@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/report/html.h"
+#include "core/format.h"
 
 namespace vitune {
 
@@ -30,16 +31,16 @@ std::string log_ticks(const std::string& axis, double low, double high) {
       const double value = digit * std::pow(10.0, power);
       if (value < low * 0.999 || value > high * 1.001) continue;
       const bool minor = tens_only && digit != 1;
-      ticks.push_back(fmt::format("\"{}\" {:g}{}", minor ? "" : figure_text(value, 1), value,
-                                  minor ? " 1" : ""));
+      ticks.push_back(
+          formatted("\"{}\" {:g}{}", minor ? "" : figure_text(value, 1), value, minor ? " 1" : ""));
     }
   }
-  return fmt::format("set {}tics ({})\n", axis, fmt::join(ticks, ", "));
+  return formatted("set {}tics ({})\n", axis, fmt::join(ticks, ", "));
 }
 
 std::string log_axis(const std::string& axis, std::pair<double, double> range) {
-  return fmt::format("set logscale {0}\nset {0}range [{1:g}:{2:g}]\n{3}", axis, range.first,
-                     range.second, log_ticks(axis, range.first, range.second));
+  return formatted("set logscale {0}\nset {0}range [{1:g}:{2:g}]\n{3}", axis, range.first,
+                   range.second, log_ticks(axis, range.first, range.second));
 }
 
 }  // namespace vitune

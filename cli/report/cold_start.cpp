@@ -6,6 +6,7 @@
 #include "cli/report/section.h"
 #include "cli/text.h"
 #include "cli/timing_files.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -29,7 +30,7 @@ std::vector<ColdStep> pytorch_steps(const FirstCalls& calls) {
     for (const char* peer : {kOwnPeer, "cudnn"}) {
       const FirstCall* call = calls.find(peer);
       if (call == nullptr) continue;
-      steps.push_back({fmt::format("PyTorch, {}: {}", peer_label(peer), step.what), call->*step.us,
+      steps.push_back({formatted("PyTorch, {}: {}", peer_label(peer), step.what), call->*step.us,
                        step.note, peer == std::string(kOwnPeer) ? "" : peer});
     }
   }
@@ -45,13 +46,13 @@ std::vector<std::string> add_bars(Panel& panel, const std::vector<ColdStep>& ste
       if (steps[i].peer.empty() != ours) continue;
       const auto y = static_cast<double>(steps.size() - 1 - i);
       bars.push_back(
-          fmt::format("{0:g} {1} {2:g} {0:g} {3} {4}", steps[i].us, y, left, y - 0.32, y + 0.32));
+          formatted("{0:g} {1} {2:g} {0:g} {3} {4}", steps[i].us, y, left, y - 0.32, y + 0.32));
     }
     if (bars.empty()) continue;
     const std::string name = ours ? "ours" : "theirs";
     panel.block(name, bars);
-    clauses.push_back(fmt::format("${} using 1:2:3:4:5:6 with boxxyerror fc rgb {} notitle", name,
-                                  paint_name(ours ? Paint::kOurs : Paint::kPeer0)));
+    clauses.push_back(formatted("${} using 1:2:3:4:5:6 with boxxyerror fc rgb {} notitle", name,
+                                paint_name(ours ? Paint::kOurs : Paint::kPeer0)));
   }
   return clauses;
 }
@@ -65,12 +66,12 @@ Panel steps_panel(const std::vector<ColdStep>& steps) {
   const std::pair<double, double> x{low, high * 5};  // room for the words behind the bars
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const auto y = static_cast<double>(steps.size() - 1 - i);
-    tips.push_back(fmt::format("{:g} {} {}", steps[i].us, y,
-                               panel.token(fmt::format("{}: {}\n{}", steps[i].what,
-                                                       latency_text(steps[i].us), steps[i].note))));
-    ticks.push_back(fmt::format("{} {}", panel.token(steps[i].what), y));
-    panel.line(fmt::format("set label \"{}\" at {:g},{} left offset 0.6,0 textcolor rgb ink",
-                           latency_text(steps[i].us), steps[i].us, y));
+    tips.push_back(formatted("{:g} {} {}", steps[i].us, y,
+                             panel.token(formatted("{}: {}\n{}", steps[i].what,
+                                                   latency_text(steps[i].us), steps[i].note))));
+    ticks.push_back(formatted("{} {}", panel.token(steps[i].what), y));
+    panel.line(formatted("set label \"{}\" at {:g},{} left offset 0.6,0 textcolor rgb ink",
+                         latency_text(steps[i].us), steps[i].us, y));
   }
   panel.name = "cold-start";
   panel.summary =
@@ -88,32 +89,31 @@ Panel steps_panel(const std::vector<ColdStep>& steps) {
       "if (narrow) set xtics (\"1 us\" 1, \"\" 10, \"100 us\" 100, \"\" 1e3, \"10 ms\" 1e4, \"\" "
       "1e5, "
       "\"1 s\" 1e6, \"\" 1e7, \"100 s\" 1e8) font \",9.5\"");
-  panel.line(fmt::format("set yrange [-0.6:{}]", static_cast<double>(steps.size()) - 0.4));
-  panel.line(fmt::format("set ytics ({})", fmt::join(ticks, ", ")));
+  panel.line(formatted("set yrange [-0.6:{}]", static_cast<double>(steps.size()) - 0.4));
+  panel.line(formatted("set ytics ({})", fmt::join(ticks, ", ")));
   panel.line("set ytics scale 0 textcolor rgb ink\nif (narrow) set ytics font \",9.5\"");
   panel.line("set grid xtics noytics\nset border 1");
   std::vector<std::string> clauses = add_bars(panel, steps, x.first);
   panel.block("tips", tips);
   clauses.push_back(hover_clause("tips", 1.8));
-  panel.line(fmt::format("plot {}", fmt::join(clauses, ", ")));
+  panel.line(formatted("plot {}", fmt::join(clauses, ", ")));
   return panel;
 }
 
 Sheet pytorch_sheet(const FirstCalls& calls) {
-  Sheet sheet{
-      "First calls in PyTorch, milliseconds of the host",
-      {"peer", "import PyTorch", "CUDA context", "first call", "second", "later", "new problem",
-       "processes"},
-      {},
-      fmt::format("Calls of {}; the new problem is {}. Each sample is a process of its own; "
-                  "medians. A call ends when the GPU has done it.",
-                  calls.problem, calls.next_problem)};
+  Sheet sheet{"First calls in PyTorch, milliseconds of the host",
+              {"peer", "import PyTorch", "CUDA context", "first call", "second", "later",
+               "new problem", "processes"},
+              {},
+              formatted("Calls of {}; the new problem is {}. Each sample is a process of its own; "
+                        "medians. A call ends when the GPU has done it.",
+                        calls.problem, calls.next_problem)};
   const auto milliseconds = [](double us) { return figure_text(us / 1e3); };
   for (const FirstCall& call : calls.peers) {
     sheet.rows.push_back({peer_label(call.peer), milliseconds(call.import_torch),
                           milliseconds(call.cuda_context), milliseconds(call.first),
                           milliseconds(call.second), milliseconds(call.later),
-                          milliseconds(call.next_problem), fmt::format("{}", call.samples)});
+                          milliseconds(call.next_problem), formatted("{}", call.samples)});
   }
   return sheet;
 }
@@ -148,7 +148,7 @@ Section cold_start_section(const std::optional<ColdStart>& start,
   std::vector<ColdStep> steps;
   if (start) {
     steps = start->steps;
-    section.caption += fmt::format(" {}.", place_of(start->device, start->date));
+    section.caption += formatted(" {}.", place_of(start->device, start->date));
     if (start->stand_in) {
       section.missing.push_back("The file was measured over a stand-in for the CUDA driver.");
     }
@@ -162,7 +162,7 @@ Section cold_start_section(const std::optional<ColdStart>& start,
     section.missing.push_back(why);
   }
   if (first_calls) {
-    section.caption += fmt::format(
+    section.caption += formatted(
         " In PyTorch: each in a process of its own, without importing PyTorch and making the CUDA "
         "context, which the table has; {}.",
         place_of(first_calls->device, first_calls->date));

@@ -1,7 +1,6 @@
 // cli/report/gnuplot.cpp -- One script for all pictures, one supervised process, files read back.
 #include "cli/report/gnuplot.h"
 
-#include <fmt/format.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "cli/table.h"
 #include "core/child_process.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -31,11 +31,10 @@ class TemporaryFolder {
   TemporaryFolder() {
     std::string pattern = (fs::temp_directory_path() / "vitune-report-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) {
-      throw Error(
-          ErrorCode::kFailure,
-          fmt::format("no temporary folder can be made at {}: gnuplot needs one; set TMPDIR "
-                      "to a folder that may be written",
-                      pattern));
+      throw Error(ErrorCode::kFailure,
+                  formatted("no temporary folder can be made at {}: gnuplot needs one; set TMPDIR "
+                            "to a folder that may be written",
+                            pattern));
     }
     path_ = pattern;
   }
@@ -54,7 +53,7 @@ class TemporaryFolder {
 enum class Form { kWide, kNarrow, kFigure };
 
 fs::path drawing_path(const fs::path& folder, std::size_t panel, Form form) {
-  return folder / fmt::format("{}-{}.svg", panel, static_cast<int>(form));
+  return folder / formatted("{}-{}.svg", panel, static_cast<int>(form));
 }
 
 std::string single_quoted(const std::string& text) {
@@ -86,18 +85,18 @@ std::string form_script(const Panel& panel, Form form, const fs::path& output) {
     view.height += key_height(panel), view.top += key_height(panel);
   }
   const double width = view.width, height = view.height;
-  std::string script = fmt::format(
+  std::string script = formatted(
       "reset\nset terminal svg size {},{} dynamic noenhanced font \"sans-serif,12\"\n"
       "set output {}\nnarrow = {}\nfigure = {}\nPW = {}.0\nPH = {}.0\n{}",
       view.width, view.height, single_quoted(output.string()), form == Form::kNarrow ? 1 : 0,
       form == Form::kFigure ? 1 : 0, view.width - view.left - view.right,
       view.height - view.bottom - view.top, kStyle);
-  script += fmt::format(
+  script += formatted(
       "set lmargin at screen {:.5f}\nset rmargin at screen {:.5f}\nset bmargin at screen {:.5f}\n"
       "set tmargin at screen {:.5f}\n",
       view.left / width, 1 - view.right / width, view.bottom / height, 1 - view.top / height);
   if (form == Form::kFigure && panel.series > 0) {
-    script += fmt::format(
+    script += formatted(
         "set key at screen 0.01, {:.5f} left top horizontal maxcols {} Left reverse samplen 1.5 "
         "textcolor rgb ink\n",
         1 - 4 / height, key_columns(panel));
@@ -130,8 +129,8 @@ void run_gnuplot(const fs::path& gnuplot, const fs::path& script, const std::ato
   const auto end = child.kill();
   if (end && end->exited && end->code == 0) return;
   throw Error(ErrorCode::kFailure,
-              fmt::format("{} could not draw the pictures ({}): {}", gnuplot.string(),
-                          end ? end->text() : "it cannot be ended", terminal_safe(said, true)));
+              formatted("{} could not draw the pictures ({}): {}", gnuplot.string(),
+                        end ? end->text() : "it cannot be ended", terminal_safe(said, true)));
 }
 
 std::string read_drawing(const fs::path& path) {

@@ -1,13 +1,12 @@
 // cli/report/html.cpp -- Escapes, and tables as HTML.
 #include "cli/report/html.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 
 #include "cli/table.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -34,8 +33,8 @@ std::string cells_html(const std::vector<std::string>& cells, const std::vector<
   std::string html = "<tr>";
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const char* begin = header ? "th scope=\"col\"" : i == 0 ? "th scope=\"row\"" : "td";
-    html += fmt::format("<{}{}>{}</{}>", begin, figures[i] ? " class=\"n\"" : "",
-                        html_text(cells[i]), header || i == 0 ? "th" : "td");
+    html += formatted("<{}{}>{}</{}>", begin, figures[i] ? " class=\"n\"" : "", html_text(cells[i]),
+                      header || i == 0 ? "th" : "td");
   }
   return html + "</tr>\n";
 }
@@ -70,9 +69,9 @@ std::string html_text(std::string_view text) {
 
 std::string sheet_html(const Sheet& sheet) {
   std::string html;
-  if (!sheet.title.empty()) html += fmt::format("<h3>{}</h3>\n", html_text(sheet.title));
-  html += fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">",
-                      html_text(sheet.title.empty() ? "table" : sheet.title));
+  if (!sheet.title.empty()) html += formatted("<h3>{}</h3>\n", html_text(sheet.title));
+  html += formatted("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">",
+                    html_text(sheet.title.empty() ? "table" : sheet.title));
   html += "<table>";
   std::vector<bool> figures;
   for (std::size_t i = 0; i < sheet.titles.size(); ++i) {
@@ -81,14 +80,14 @@ std::string sheet_html(const Sheet& sheet) {
   html += "<thead>" + cells_html(sheet.titles, figures, true) + "</thead>\n<tbody>\n";
   for (const auto& row : sheet.rows) html += cells_html(row, figures, false);
   html += "</tbody></table></div>\n";
-  if (!sheet.note.empty()) html += fmt::format("<p class=\"note\">{}</p>\n", html_text(sheet.note));
+  if (!sheet.note.empty()) html += formatted("<p class=\"note\">{}</p>\n", html_text(sheet.note));
   return html;
 }
 
 std::string figure_text(double value, int digits) {
   if (value == 0 || !std::isfinite(value)) return value == 0 ? "0" : "-";
   const int whole = static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;
-  std::string text = fmt::format("{:.{}f}", value, std::clamp(digits - whole, 0, 9));
+  std::string text = formatted("{:.{}f}", value, std::clamp(digits - whole, 0, 9));
   const std::size_t point = std::min(text.find('.'), text.size());
   const std::size_t first = text[0] == '-' ? 1 : 0;
   for (std::size_t i = point; i > first + 3;) text.insert(i -= 3, 1, ',');

@@ -8,6 +8,7 @@
 #include "cli/report/axes.h"
 #include "cli/report/section.h"
 #include "cli/text.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -67,19 +68,19 @@ double per_head(double us, const ProblemTimes& times) { return us / heads_of(tim
 std::vector<Series> series_of(const ByTokens& group, const std::vector<std::string>& peers) {
   std::vector<Series> all;
   const auto add = [&](const std::string& label, PeerStyle style, auto&& time) {
-    Series series{fmt::format("s{}", all.size()), label, style.paint, style.mark, {}};
+    Series series{formatted("s{}", all.size()), label, style.paint, style.mark, {}};
     for (const auto& [tokens, times] : group) {
       const std::optional<double> us = time(*times);
-      if (us) series.points.push_back(fmt::format("{} {:g}", tokens, per_head(*us, *times)));
+      if (us) series.points.push_back(formatted("{} {:g}", tokens, per_head(*us, *times)));
     }
     if (series.points.empty()) return;
     // A dashed line needs a second point to be seen.
     if (series.points.size() == 1 && style.mark == Mark::kDashes) {
       const auto& [tokens, times] = *group.begin();
-      series.points = {fmt::format("{:g} {:g}", 0.88 * static_cast<double>(tokens),
-                                   per_head(*time(*times), *times)),
-                       fmt::format("{:g} {:g}", 1.14 * static_cast<double>(tokens),
-                                   per_head(*time(*times), *times))};
+      series.points = {formatted("{:g} {:g}", 0.88 * static_cast<double>(tokens),
+                                 per_head(*time(*times), *times)),
+                       formatted("{:g} {:g}", 1.14 * static_cast<double>(tokens),
+                                 per_head(*time(*times), *times))};
     }
     all.push_back(std::move(series));
   };
@@ -96,13 +97,13 @@ std::vector<Series> series_of(const ByTokens& group, const std::vector<std::stri
 }
 
 std::string tip(const ProblemTimes& times, const std::vector<std::string>& peers) {
-  std::string text = fmt::format("{}, {} tokens\nvitune: {} us cold", times.name, times.problem.nq,
-                                 microseconds_text(*times.ours(Objective::kCold)));
+  std::string text = formatted("{}, {} tokens\nvitune: {} us cold", times.name, times.problem.nq,
+                               microseconds_text(*times.ours(Objective::kCold)));
   for (const std::string& peer : peers) {
     const auto us = times.time(peer, Objective::kCold);
-    if (us) text += fmt::format("\n{}: {} us", peer_label(peer), microseconds_text(*us));
+    if (us) text += formatted("\n{}: {} us", peer_label(peer), microseconds_text(*us));
   }
-  if (times.floor_us) text += fmt::format("\nfloor: {} us", microseconds_text(*times.floor_us));
+  if (times.floor_us) text += formatted("\nfloor: {} us", microseconds_text(*times.floor_us));
   return text;
 }
 
@@ -111,21 +112,21 @@ std::string clause_of(Panel& panel, const Series& series) {
   // Names of peers may come from a file.
   const std::string title = panel.token(series.label);
   if (series.mark == Mark::kDashes) {
-    return fmt::format("${} with lines lc rgb {} lw 1.5 dt (4,3) title {}", series.name,
-                       paint_name(series.paint), title);
+    return formatted("${} with lines lc rgb {} lw 1.5 dt (4,3) title {}", series.name,
+                     paint_name(series.paint), title);
   }
   const bool ours = series.paint == Paint::kOurs;
-  return fmt::format("${} with linespoints lc rgb {} lw {} pt {} ps {} title {}", series.name,
-                     paint_name(series.paint), ours ? 2.5 : 1.2, point_type(series.mark),
-                     ours ? 0.75 : 0.65, title);
+  return formatted("${} with linespoints lc rgb {} lw {} pt {} ps {} title {}", series.name,
+                   paint_name(series.paint), ours ? 2.5 : 1.2, point_type(series.mark),
+                   ours ? 0.75 : 0.65, title);
 }
 
 Panel latency_panel(std::int64_t d, const ByTokens& group, const std::vector<std::string>& peers,
                     std::pair<double, double> y) {
   Panel panel;
-  panel.name = fmt::format("latency-d{}", d);
-  panel.heading = fmt::format("d = {}", d);
-  panel.summary = fmt::format(
+  panel.name = formatted("latency-d{}", d);
+  panel.heading = formatted("d = {}", d);
+  panel.summary = formatted(
       "Cold time per head against tokens for head size {}: {} problems. The numbers are in the "
       "table below.",
       d, group.size());
@@ -141,11 +142,11 @@ Panel latency_panel(std::int64_t d, const ByTokens& group, const std::vector<std
   panel.series = static_cast<int>(clauses.size());
   for (const auto& [tokens, times] : group) {
     const double us = per_head(*times->ours(Objective::kCold), *times);
-    tips.push_back(fmt::format("{} {:g} {}", tokens, us, panel.token(tip(*times, peers))));
+    tips.push_back(formatted("{} {:g} {}", tokens, us, panel.token(tip(*times, peers))));
   }
   panel.block("tips", tips);
   clauses.push_back(hover_clause("tips", 1.8));
-  panel.line(fmt::format("plot {}", fmt::join(clauses, ", ")));
+  panel.line(formatted("plot {}", fmt::join(clauses, ", ")));
   return panel;
 }
 
@@ -158,14 +159,14 @@ Sheet times_sheet(const Measurements& measurements) {
   for (const std::string& peer : peers) sheet.titles.push_back(peer_label(peer));
   const auto pair = [](const ProblemTimes& times, const std::string& peer) {
     const auto cold = times.time(peer, Objective::kCold), warm = times.time(peer, Objective::kWarm);
-    return fmt::format("{} / {}", cold ? microseconds_text(*cold) : "-",
-                       warm ? microseconds_text(*warm) : "-");
+    return formatted("{} / {}", cold ? microseconds_text(*cold) : "-",
+                     warm ? microseconds_text(*warm) : "-");
   };
   for (const ProblemTimes& times : measurements.problems) {
     std::vector<std::string> row = {times.name,
-                                    fmt::format("{}", times.problem.nq),
-                                    fmt::format("{}", times.problem.nk),
-                                    fmt::format("{}", times.problem.d),
+                                    formatted("{}", times.problem.nq),
+                                    formatted("{}", times.problem.nk),
+                                    formatted("{}", times.problem.d),
                                     pair(times, "vitune"),
                                     times.floor_us ? microseconds_text(*times.floor_us) : "-"};
     for (const std::string& peer : peers) row.push_back(pair(times, peer));
@@ -196,7 +197,7 @@ Section latency_section(const Measurements& measurements) {
   Section section;
   section.id = "latency";
   section.heading = "Latency against tokens";
-  section.caption = fmt::format(
+  section.caption = formatted(
       "Cold time of a call divided by batch and heads, for problems with as many queries as keys, "
       "no bias and no mask; of token counts within 5 % of each other, the problem with the most "
       "heads. "

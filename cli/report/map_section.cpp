@@ -6,6 +6,7 @@
 
 #include "cli/report/section.h"
 #include "cli/text.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -48,15 +49,15 @@ const char* failure_letter(TrialStatus status) {
 }
 
 std::string tip(const ConfigMap& map, const MapCell& cell) {
-  std::string text = fmt::format("{} rows of queries, {} keys, {} stage{}", cell.block_m,
-                                 cell.block_n, cell.stages, cell.stages == 1 ? "" : "s");
+  std::string text = formatted("{} rows of queries, {} keys, {} stage{}", cell.block_m,
+                               cell.block_n, cell.stages, cell.stages == 1 ? "" : "s");
   if (cell.best_us) {
     text +=
-        fmt::format("\nbest: {} us, {:.2f} x the best of all\n{}", microseconds_text(*cell.best_us),
-                    *cell.best_us / map.best_us, cell.best_config);
+        formatted("\nbest: {} us, {:.2f} x the best of all\n{}", microseconds_text(*cell.best_us),
+                  *cell.best_us / map.best_us, cell.best_config);
   }
   for (const auto& [status, count] : cell.counts) {
-    text += fmt::format("\n{}: {}", trial_status_name(status), count);
+    text += formatted("\n{}: {}", trial_status_name(status), count);
   }
   return text;
 }
@@ -77,9 +78,9 @@ struct Axes {
   static std::string ticks(const std::vector<std::int64_t>& values) {
     std::vector<std::string> parts;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      parts.push_back(fmt::format("\"{}\" {}", values[i], i));
+      parts.push_back(formatted("\"{}\" {}", values[i], i));
     }
-    return fmt::format("({})", fmt::join(parts, ", "));
+    return formatted("({})", fmt::join(parts, ", "));
   }
 };
 
@@ -91,22 +92,22 @@ std::vector<std::string> add_cells(Panel& panel, const ConfigMap& map, std::int6
   for (const MapCell& cell : map.cells) {
     if (cell.stages != stages) continue;
     const auto x = Axes::place(axes.n, cell.block_n), y = Axes::place(axes.m, cell.block_m);
-    tips.push_back(fmt::format("{} {} {}", x, y, panel.token(tip(map, cell))));
-    const std::string box = fmt::format("{} {} 0.47 0.46", x, y);
+    tips.push_back(formatted("{} {} {}", x, y, panel.token(tip(map, cell))));
+    const std::string box = formatted("{} {} 0.47 0.46", x, y);
     if (cell.best_us) {
       by_step[step_of(*cell.best_us / map.best_us)].push_back(box);
     } else {
-      failed.push_back(fmt::format("{} \"{}\"", box, failure_letter(cell.main_failure())));
+      failed.push_back(formatted("{} \"{}\"", box, failure_letter(cell.main_failure())));
     }
   }
   for (std::size_t step = 0; step < by_step.size(); ++step) {
     if (by_step[step].empty()) continue;
     ++panel.series;
-    panel.block(fmt::format("heat{}", step), by_step[step]);
+    panel.block(formatted("heat{}", step), by_step[step]);
     clauses.push_back(
-        fmt::format("$heat{0} with boxxyerror fs solid noborder fc rgb heat{0} "
-                    "title \"{1}\"",
-                    step, kStepNames[step]));
+        formatted("$heat{0} with boxxyerror fs solid noborder fc rgb heat{0} "
+                  "title \"{1}\"",
+                  step, kStepNames[step]));
   }
   if (!failed.empty()) {
     ++panel.series;
@@ -121,21 +122,21 @@ std::vector<std::string> add_cells(Panel& panel, const ConfigMap& map, std::int6
 
 Panel map_panel(const ConfigMap& map, std::int64_t stages, const Axes& axes) {
   Panel panel;
-  panel.name = fmt::format("configs-{}-stages", stages);
-  panel.heading = fmt::format("{} stage{}", stages, stages == 1 ? "" : "s");
-  panel.summary = fmt::format(
+  panel.name = formatted("configs-{}-stages", stages);
+  panel.heading = formatted("{} stage{}", stages, stages == 1 ? "" : "s");
+  panel.summary = formatted(
       "Best cold time of the configs with {} stages by tile shape. The numbers are in the table "
       "below.",
       stages);
   panel.wide = panel.narrow = kView;
-  panel.line(fmt::format("set xrange [-0.6:{}.6]\nset yrange [-0.6:{}.6]", axes.n.size() - 1,
-                         axes.m.size() - 1));
+  panel.line(formatted("set xrange [-0.6:{}.6]\nset yrange [-0.6:{}.6]", axes.n.size() - 1,
+                       axes.m.size() - 1));
   panel.line("set xtics " + Axes::ticks(axes.n) + (axes.n.size() > 9 ? " rotate by 45 right" : ""));
   panel.line("set ytics " + Axes::ticks(axes.m));
   panel.line("set tics scale 0 font \",11\"\nunset grid\nset border 0");
   panel.line("set xlabel \"keys per step, kBlockN\" offset 0,0.2 textcolor rgb muted");
   panel.line("set ylabel \"rows of queries, kBlockM\" offset 1.4,0 textcolor rgb muted");
-  panel.line(fmt::format("plot {}", fmt::join(add_cells(panel, map, stages, axes), ", ")));
+  panel.line(formatted("plot {}", fmt::join(add_cells(panel, map, stages, axes), ", ")));
   return panel;
 }
 
@@ -148,13 +149,12 @@ Sheet cells_sheet(const ConfigMap& map) {
   for (const MapCell& cell : map.cells) {
     std::string counts;
     for (const auto& [status, count] : cell.counts) {
-      counts +=
-          fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, trial_status_name(status));
+      counts += formatted("{}{} {}", counts.empty() ? "" : ", ", count, trial_status_name(status));
     }
-    sheet.rows.push_back({fmt::format("{}", cell.stages), fmt::format("{}", cell.block_m),
-                          fmt::format("{}", cell.block_n),
+    sheet.rows.push_back({formatted("{}", cell.stages), formatted("{}", cell.block_m),
+                          formatted("{}", cell.block_n),
                           cell.best_us ? microseconds_text(*cell.best_us) : "-",
-                          cell.best_us ? fmt::format("{:.3f}", *cell.best_us / map.best_us) : "-",
+                          cell.best_us ? formatted("{:.3f}", *cell.best_us / map.best_us) : "-",
                           cell.best_us ? cell.best_config : "-", counts});
   }
   return sheet;
@@ -166,7 +166,7 @@ Section map_section(const ConfigMap& map, const std::string& where) {
   Section section;
   section.id = "configs";
   section.heading = "What the tuner chooses from";
-  section.caption = fmt::format(
+  section.caption = formatted(
       "{}: cold time of the best config of each tile shape, {} configs in all; the best takes {} "
       "us. Hatched: no config of that shape works, for the most part because of p pruning before "
       "any launch, c the compiler, w a wrong result, t a timeout, x a crash, l a refused launch. "

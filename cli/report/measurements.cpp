@@ -1,8 +1,6 @@
 // cli/report/measurements.cpp -- Pairs times by problem, over the readers of vitune compare.
 #include "cli/report/measurements.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -12,6 +10,7 @@
 #include "cli/timing_figures.h"
 #include "cli/timing_files.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -109,7 +108,7 @@ std::vector<std::string> peer_names(const JsonValue& document) {
     for (const auto& [name, ignored] : us.raw().items()) names.insert(name);
   }
   constexpr std::size_t kMost = 64;
-  if (names.size() > kMost) document.refuse(fmt::format("names more than {} peers", kMost));
+  if (names.size() > kMost) document.refuse(formatted("names more than {} peers", kMost));
   return {names.begin(), names.end()};
 }
 
@@ -229,9 +228,8 @@ Measurements read_tune_measurements(const std::filesystem::path& file,
                                     const std::vector<NamedProblem>& known) {
   const TimingFile timed = read_timing_file(file);
   if (timed.format != TimingFormat::kTune && timed.format != TimingFormat::kBench) {
-    throw Error(ErrorCode::kFailure,
-                fmt::format("{} is of {}: give what 'vitune tune --json' wrote", file.string(),
-                            timing_format_name(timed.format)));
+    throw Error(ErrorCode::kFailure, formatted("{} is of {}: give what 'vitune tune --json' wrote",
+                                               file.string(), timing_format_name(timed.format)));
   }
   Measurements measurements;
   measurements.device = timed.device;

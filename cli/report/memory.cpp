@@ -9,6 +9,7 @@
 #include "cli/report/section.h"
 #include "cli/text.h"
 #include "cli/timing_files.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -117,11 +118,11 @@ std::vector<std::string> shown_peers(const Lengths& lengths) {
 
 std::string tip(const ProblemTimes& times, const Quantity& quantity,
                 const std::vector<std::string>& peers) {
-  std::string text = fmt::format("{} tokens, batch {}, {} heads", times.problem.nq,
-                                 times.problem.batch, times.problem.heads);
+  std::string text = formatted("{} tokens, batch {}, {} heads", times.problem.nq,
+                               times.problem.batch, times.problem.heads);
   for (const std::string& peer : peers) {
     const auto value = quantity.of(times, peer);
-    if (value) text += fmt::format("\n{}: {}", peer_label(peer), quantity.text(*value));
+    if (value) text += formatted("\n{}: {}", peer_label(peer), quantity.text(*value));
   }
   return text;
 }
@@ -131,8 +132,8 @@ Panel quantity_panel(const Lengths& lengths, const Quantity& quantity,
   Panel panel;
   panel.name = quantity.name;
   panel.heading = quantity.heading;
-  panel.summary = fmt::format("{} against tokens: {} problems. The numbers are in the table below.",
-                              quantity.heading, lengths.problems.size());
+  panel.summary = formatted("{} against tokens: {} problems. The numbers are in the table below.",
+                            quantity.heading, lengths.problems.size());
   panel.wide = kView;
   panel.narrow = kView;
   panel.narrow.width = 380;
@@ -147,17 +148,16 @@ Panel quantity_panel(const Lengths& lengths, const Quantity& quantity,
       if (!value) continue;
       const double shown = *value / (lengths.alike ? 1 : heads_of(*times));
       range.add(shown);
-      points.push_back(fmt::format("{} {:g}", times->problem.nq, shown));
-      tips.push_back(fmt::format("{} {:g} {}", times->problem.nq, shown,
-                                 panel.token(tip(*times, quantity, peers))));
+      points.push_back(formatted("{} {:g}", times->problem.nq, shown));
+      tips.push_back(formatted("{} {:g} {}", times->problem.nq, shown,
+                               panel.token(tip(*times, quantity, peers))));
     }
     if (points.empty()) continue;
     const PeerStyle style = style_of(peer);
-    panel.block(fmt::format("s{}", place), points);
-    clauses.push_back(
-        fmt::format("$s{} with linespoints lc rgb {} lw {} pt {} ps 0.75 title \"{}\"", place,
-                    paint_name(style.paint), peer == kOwnPeer ? 2.5 : 1.5, point_type(style.mark),
-                    peer_label(peer)));
+    panel.block(formatted("s{}", place), points);
+    clauses.push_back(formatted("$s{} with linespoints lc rgb {} lw {} pt {} ps 0.75 title \"{}\"",
+                                place, paint_name(style.paint), peer == kOwnPeer ? 2.5 : 1.5,
+                                point_type(style.mark), peer_label(peer)));
   }
   panel.script += log_axis("x", {kLeastTokens * 0.85, kMostTokens * 1.2});
   panel.script += log_axis("y", range.widened(1.6));
@@ -165,17 +165,17 @@ Panel quantity_panel(const Lengths& lengths, const Quantity& quantity,
       "set xtics (\"512\" 512, \"1,024\" 1024, \"2,048\" 2048, \"4,096\" 4096, \"8,192\" 8192, "
       "\"16,384\" 16384)");
   panel.line("set xlabel \"tokens\" offset 0,0.5 textcolor rgb muted");
-  panel.line(fmt::format("set ylabel \"{}{}\" offset 2,0 textcolor rgb muted", quantity.unit,
-                         lengths.alike ? "" : " per head"));
+  panel.line(formatted("set ylabel \"{}{}\" offset 2,0 textcolor rgb muted", quantity.unit,
+                       lengths.alike ? "" : " per head"));
   panel.series = static_cast<int>(clauses.size());
   panel.block("tips", tips);
   clauses.push_back(hover_clause("tips", 1.8));
-  panel.line(fmt::format("plot {}", fmt::join(clauses, ", ")));
+  panel.line(formatted("plot {}", fmt::join(clauses, ", ")));
   return panel;
 }
 
 std::string ratio_text(const std::optional<double>& other, const std::optional<double>& ours) {
-  return other && ours && *ours > 0 ? fmt::format("{:.1f}", *other / *ours) : "-";
+  return other && ours && *ours > 0 ? formatted("{:.1f}", *other / *ours) : "-";
 }
 
 Sheet lengths_sheet(const Lengths& lengths, const std::vector<std::string>& peers) {
@@ -187,8 +187,8 @@ Sheet lengths_sheet(const Lengths& lengths, const std::vector<std::string>& peer
   sheet.titles.insert(sheet.titles.end(), {"eager / vitune, time", "memory"});
   for (const ProblemTimes* times : lengths.problems) {
     std::vector<std::string> row = {
-        fmt::format("{}", times->problem.nq),
-        fmt::format("{} x {}", times->problem.batch, times->problem.heads)};
+        formatted("{}", times->problem.nq),
+        formatted("{} x {}", times->problem.batch, times->problem.heads)};
     for (const std::string& peer : peers) {
       for (const Quantity* quantity : {&kTime, &kMemory}) {
         const auto value = quantity->of(*times, peer);
@@ -234,11 +234,11 @@ Section memory_section(const std::optional<Measurements>& reference_peers,
   if (!made_for_it) {
     lengths = lengths_of(measurements);
     section.missing.push_back(
-        fmt::format("{} of one shape and 512 to 16384 tokens were not measured: {}",
-                    lengths.problems.empty() ? "Problems"
-                                             : "These problems differ in batch and "
-                                               "heads; problems",
-                    kCommand));
+        formatted("{} of one shape and 512 to 16384 tokens were not measured: {}",
+                  lengths.problems.empty() ? "Problems"
+                                           : "These problems differ in batch and "
+                                             "heads; problems",
+                  kCommand));
   }
   for (const Measurements* each : {made_for_it ? &*reference_peers : nullptr, &measurements}) {
     if (each == nullptr) continue;
@@ -247,12 +247,12 @@ Section memory_section(const std::optional<Measurements>& reference_peers,
   }
   if (lengths.problems.empty()) return section;
   const std::vector<std::string> peers = shown_peers(lengths);
-  section.caption = fmt::format(
+  section.caption = formatted(
       "Plain self-attention of 512 to 16384 tokens, d = 64, beside unfused PyTorch, both axes "
       "logarithmic{}. Memory is what a call allocates at its peak, its output included: fused it "
       "grows with the tokens, unfused with their square. {}.",
-      lengths.alike ? fmt::format("; batch {}, {} heads", lengths.problems[0]->problem.batch,
-                                  lengths.problems[0]->problem.heads)
+      lengths.alike ? formatted("; batch {}, {} heads", lengths.problems[0]->problem.batch,
+                                lengths.problems[0]->problem.heads)
                     : ", divided by batch and heads",
       made_for_it ? reference_peers->place() : measurements.place());
   for (const std::string& peer : peers) {

@@ -1,9 +1,8 @@
 // cli/report/page.cpp -- Sections as HTML.
 #include "cli/report/page.h"
 
-#include <fmt/format.h>
-
 #include "cli/report/svg.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -11,7 +10,7 @@ namespace {
 std::string paragraphs(const std::vector<std::string>& sentences, const char* css_class) {
   std::string html;
   for (const std::string& sentence : sentences) {
-    html += fmt::format("<p class=\"{}\">{}</p>\n", css_class, html_text(sentence));
+    html += formatted("<p class=\"{}\">{}</p>\n", css_class, html_text(sentence));
   }
   return html;
 }
@@ -19,9 +18,9 @@ std::string paragraphs(const std::vector<std::string>& sentences, const char* cs
 std::string panel_html(const Panel& panel, const Drawing& drawing) {
   const bool both = !drawing.narrow.empty();
   const bool broad = panel.wide.width > 600;
-  std::string html = fmt::format("<figure class=\"panel{}\">", broad ? " broad" : "");
+  std::string html = formatted("<figure class=\"panel{}\">", broad ? " broad" : "");
   if (!panel.heading.empty()) {
-    html += fmt::format("<figcaption>{}</figcaption>\n", html_text(panel.heading));
+    html += formatted("<figcaption>{}</figcaption>\n", html_text(panel.heading));
   }
   html += inline_svg(drawing.wide, panel, panel.name + "-", both ? "chart wide" : "chart");
   if (both) html += inline_svg(drawing.narrow, panel, panel.name + "-n-", "chart narrow");
@@ -37,10 +36,10 @@ std::string numbers_html(const std::vector<Sheet>& numbers) {
 
 std::string section_html(const Section& section, const Drawing* drawings) {
   std::string html =
-      fmt::format("<section id=\"{0}\" aria-labelledby=\"{0}-h\">\n<h2 id=\"{0}-h\">{1}</h2>\n",
-                  section.id, html_text(section.heading));
+      formatted("<section id=\"{0}\" aria-labelledby=\"{0}-h\">\n<h2 id=\"{0}-h\">{1}</h2>\n",
+                section.id, html_text(section.heading));
   if (!section.caption.empty()) {
-    html += fmt::format("<p class=\"caption\">{}</p>\n", html_text(section.caption));
+    html += formatted("<p class=\"caption\">{}</p>\n", html_text(section.caption));
   }
   html += paragraphs(section.asides, "note") + paragraphs(section.missing, "missing");
   if (!section.panels.empty()) html += legend_html(section.legend);
@@ -54,7 +53,7 @@ std::string section_html(const Section& section, const Drawing* drawings) {
 }
 
 std::string head_html(const Page& page) {
-  return fmt::format(
+  return formatted(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
       "'unsafe-inline'; img-src data:\">\n"
@@ -69,15 +68,15 @@ std::string head_html(const Page& page) {
 
 std::string page_html(const Page& page, const std::vector<Drawing>& drawings) {
   std::string html = head_html(page) + "<body>\n<header>\n";
-  html += fmt::format("<h1>{}</h1>\n<p class=\"subtitle\">{}</p>\n", html_text(page.title),
-                      html_text(page.subtitle));
+  html += formatted("<h1>{}</h1>\n<p class=\"subtitle\">{}</p>\n", html_text(page.title),
+                    html_text(page.subtitle));
   html += "<dl class=\"tiles\">";
   for (const auto& [figure, what] : page.tiles) {
-    html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", html_text(what), html_text(figure));
+    html += formatted("<div><dt>{}</dt><dd>{}</dd></div>", html_text(what), html_text(figure));
   }
   html += "</dl>\n<nav aria-label=\"Sections\">";
   for (const Section& section : page.sections) {
-    html += fmt::format("<a href=\"#{}\">{}</a> ", section.id, html_text(section.heading));
+    html += formatted("<a href=\"#{}\">{}</a> ", section.id, html_text(section.heading));
   }
   html += "</nav>\n</header>\n<main>\n";
   std::size_t drawn = 0;

@@ -1,9 +1,9 @@
 // cli/report/palette.cpp -- Values of the colours in both schemes.
 #include "cli/report/palette.h"
 
-#include <fmt/format.h>
-
 #include <array>
+
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -39,7 +39,7 @@ std::string paint_name(Paint paint) { return kColours[static_cast<std::size_t>(p
 std::string paint_script() {
   std::string script;
   for (std::size_t n = 0; n < kPaints; ++n) {
-    script += fmt::format("{} = \"#0101{:02x}\"\n", kColours[n].name, n);
+    script += formatted("{} = \"#0101{:02x}\"\n", kColours[n].name, n);
   }
   return script;
 }
@@ -47,7 +47,7 @@ std::string paint_script() {
 std::string paint_css(bool dark) {
   std::string css;
   for (const Colour& colour : kColours) {
-    css += fmt::format("--{}:{};", colour.name, dark ? colour.dark : colour.light);
+    css += formatted("--{}:{};", colour.name, dark ? colour.dark : colour.light);
   }
   return css;
 }

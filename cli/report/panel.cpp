@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cli/report/html.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -43,7 +44,7 @@ std::string mark_svg(Mark mark) {
 std::string Panel::token(std::string_view text) {
   constexpr std::size_t kLongest = 40;
   texts.emplace_back(text);
-  std::string token = fmt::format("@{}", texts.size() - 1);
+  std::string token = formatted("@{}", texts.size() - 1);
   token.resize(std::max(token.size(),
                         std::min(text.size(), kLongest) - std::min<std::size_t>(text.size(), 1)),
                '_');
@@ -51,11 +52,11 @@ std::string Panel::token(std::string_view text) {
 }
 
 void Panel::block(const std::string& block_name, const std::vector<std::string>& rows) {
-  line(fmt::format("${} << EOD\n{}\nEOD", block_name, fmt::join(rows, "\n")));
+  line(formatted("${} << EOD\n{}\nEOD", block_name, fmt::join(rows, "\n")));
 }
 
 std::string hover_clause(const std::string& block, double size, int point_type) {
-  return fmt::format(
+  return formatted(
       "${} using 1:2:3 with labels hypertext point pt {} ps {} lc rgb \"#FF010100\" notitle", block,
       point_type, size);
 }
@@ -64,7 +65,7 @@ std::string legend_html(const std::vector<LegendEntry>& entries) {
   if (entries.empty()) return {};
   std::string html = "<ul class=\"legend\">";
   for (const LegendEntry& entry : entries) {
-    html += fmt::format(
+    html += formatted(
         "<li><svg viewBox=\"0 0 16 12\" width=\"16\" height=\"12\" aria-hidden=\"true\" "
         "fill=\"var(--{0})\" stroke=\"var(--{0})\">{1}</svg>{2}</li>",
         paint_name(entry.paint), mark_svg(entry.mark), html_text(entry.label));

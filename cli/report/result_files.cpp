@@ -1,8 +1,6 @@
 // cli/report/result_files.cpp -- Readers of JSON documents of known fields.
 #include "cli/report/result_files.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -10,6 +8,7 @@
 #include "cli/timing_figures.h"
 #include "cli/timing_files.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -22,7 +21,7 @@ constexpr double kMost = 1e15;
 double positive(const JsonValue& value) {
   const double number = value.number();
   if (number > 0 && number <= kMost) return number;
-  value.refuse(fmt::format("is {}; a figure above 0 is needed", number));
+  value.refuse(formatted("is {}; a figure above 0 is needed", number));
 }
 
 std::optional<double> positive_member(const JsonValue& object, const char* name) {
@@ -38,7 +37,7 @@ std::string text_member(const JsonValue& object, const char* name) {
 void require_schema(const JsonValue& document) {
   const double schema = document.require("schema").number();
   if (schema != 1) {
-    document.refuse(fmt::format("has schema {}: this version reads 1; update vitune", schema));
+    document.refuse(formatted("has schema {}: this version reads 1; update vitune", schema));
   }
 }
 
@@ -50,7 +49,7 @@ std::string device_name(const JsonValue& document) {
 
 std::vector<JsonValue> bounded_elements(const JsonValue& array) {
   std::vector<JsonValue> values = array.elements();
-  if (values.size() > kMostRows) array.refuse(fmt::format("has more than {} rows", kMostRows));
+  if (values.size() > kMostRows) array.refuse(formatted("has more than {} rows", kMostRows));
   return values;
 }
 
@@ -65,7 +64,7 @@ std::vector<std::pair<std::string, JsonValue>> bounded_members(const JsonValue& 
   constexpr std::size_t kMostMembers = 100;
   if (!object.raw().is_object()) object.refuse("is not a JSON object");
   if (object.raw().size() > kMostMembers) {
-    object.refuse(fmt::format("has more than {} members", kMostMembers));
+    object.refuse(formatted("has more than {} members", kMostMembers));
   }
   std::vector<std::pair<std::string, JsonValue>> members;
   for (const auto& [name, ignored] : object.raw().items()) {
@@ -154,7 +153,7 @@ WorkTable work_table(const JsonValue& entry) {
     table.rows.push_back({each.require("label").text(), text_member(each, "kernel"), !shows.empty(),
                           texts(each.require("cells"))});
     if (table.rows.back().cells.size() != table.columns.size()) {
-      each.refuse(fmt::format("has not one cell for each of the {} columns", table.columns.size()));
+      each.refuse(formatted("has not one cell for each of the {} columns", table.columns.size()));
     }
   }
   return table;

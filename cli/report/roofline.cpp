@@ -7,6 +7,7 @@
 #include "cli/report/axes.h"
 #include "cli/report/section.h"
 #include "cli/text.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -69,11 +70,11 @@ std::vector<Dot> dots_of(const Measurements& measurements, Objective kind) {
 
 std::string tip(const Dot& dot, Objective kind) {
   std::string text =
-      fmt::format("{}\n{:.1f} operations per byte\nvitune: {} us, {} TFLOP/s", dot.times->name,
-                  dot.intensity, microseconds_text(*dot.times->ours(kind)), figure_text(dot.ours));
+      formatted("{}\n{:.1f} operations per byte\nvitune: {} us, {} TFLOP/s", dot.times->name,
+                dot.intensity, microseconds_text(*dot.times->ours(kind)), figure_text(dot.ours));
   if (dot.best) {
-    text += fmt::format("\n{}: {} us, {} TFLOP/s", peer_label(dot.best->peer),
-                        microseconds_text(dot.best->us), figure_text(dot.peer));
+    text += formatted("\n{}: {} us, {} TFLOP/s", peer_label(dot.best->peer),
+                      microseconds_text(dot.best->us), figure_text(dot.peer));
   }
   return text;
 }
@@ -83,10 +84,10 @@ std::string tip(const Dot& dot, Objective kind) {
 void add_slope(Panel& panel, const std::string& name, double rate, double top, const Axes& axes,
                bool above) {
   const double end = std::min(top / rate, axes.x.second);
-  panel.block(name, {fmt::format("{:g} {:g}", axes.x.first, rate * axes.x.first),
-                     fmt::format("{:g} {:g}", end, rate * end)});
+  panel.block(name, {formatted("{:g} {:g}", axes.x.first, rate * axes.x.first),
+                     formatted("{:g} {:g}", end, rate * end)});
   const double at = std::max(axes.x.first, axes.y.first / rate) * 2;
-  panel.line(fmt::format(
+  panel.line(formatted(
       "set label \"{} {} TB/s\" at {:g},{:g} left rotate by angle offset {} front textcolor rgb "
       "muted font \",11\"",
       name, figure_text(rate, 2), at, rate * at, above ? "-0.7,0.35" : "0.7,-0.35"));
@@ -95,9 +96,9 @@ void add_slope(Panel& panel, const std::string& name, double rate, double top, c
 void add_level(Panel& panel, const std::string& name, const std::string& label,
                const std::string& short_label, double level, double from, const Axes& axes,
                bool above) {
-  panel.block(name, {fmt::format("{:g} {:g}", from, level),
-                     fmt::format("{:g} {:g}", axes.x.second, level)});
-  panel.line(fmt::format(
+  panel.block(name,
+              {formatted("{:g} {:g}", from, level), formatted("{:g} {:g}", axes.x.second, level)});
+  panel.line(formatted(
       "set label (narrow ? \"{} {}\" : \"{} {} TFLOP/s\") at {:g},{:g} right offset -0.3,{} front "
       "textcolor rgb muted font \",11\"",
       short_label, figure_text(level), label, figure_text(level), axes.x.second, level,
@@ -107,12 +108,12 @@ void add_level(Panel& panel, const std::string& name, const std::string& label,
 // Plot clauses of the ceilings, drawn below the dots.
 std::vector<std::string> add_roof(Panel& panel, const Roof& roof, const Axes& axes) {
   const auto& [x, y] = axes;
-  panel.line(fmt::format("angle = atan((PH/{:g})/(PW/{:g}))*180/pi", std::log10(y.second / y.first),
-                         std::log10(x.second / x.first)));
+  panel.line(formatted("angle = atan((PH/{:g})/(PW/{:g}))*180/pi", std::log10(y.second / y.first),
+                       std::log10(x.second / x.first)));
   std::vector<std::string> clauses;
   const auto clause = [&](const char* name, const char* title, const char* style) {
     clauses.push_back(
-        fmt::format("${} with lines lc rgb axis lw 1.5 {} title \"{}\"", name, style, title));
+        formatted("${} with lines lc rgb axis lw 1.5 {} title \"{}\"", name, style, title));
   };
   const double top = roof.tensor.value_or(y.second);
   if (roof.hbm) {
@@ -131,8 +132,8 @@ std::vector<std::string> add_roof(Panel& panel, const Roof& roof, const Axes& ax
     clause("tensor", "tensor cores", "");
   }
   if (roof.exponential) {
-    add_level(panel, "exp", fmt::format("exponentials, d = {}:", kCeilingHeadDim),
-              fmt::format("exp, d = {}:", kCeilingHeadDim), *roof.exponential, ridge, axes, true);
+    add_level(panel, "exp", formatted("exponentials, d = {}:", kCeilingHeadDim),
+              formatted("exp, d = {}:", kCeilingHeadDim), *roof.exponential, ridge, axes, true);
     clause("exp", "exponentials", "dt (2,3)");
   }
   return clauses;
@@ -142,12 +143,12 @@ void add_dots(Panel& panel, const std::vector<Dot>& dots, Objective kind) {
   std::vector<std::string> ours, peers, lines, tips;
   for (const Dot& dot : dots) {
     const std::string token = panel.token(tip(dot, kind));
-    ours.push_back(fmt::format("{:g} {:g}", dot.intensity, dot.ours));
-    tips.push_back(fmt::format("{:g} {:g} {}", dot.intensity, dot.ours, token));
+    ours.push_back(formatted("{:g} {:g}", dot.intensity, dot.ours));
+    tips.push_back(formatted("{:g} {:g} {}", dot.intensity, dot.ours, token));
     if (!dot.best) continue;
-    peers.push_back(fmt::format("{:g} {:g}", dot.intensity, dot.peer));
-    tips.push_back(fmt::format("{:g} {:g} {}", dot.intensity, dot.peer, token));
-    lines.push_back(fmt::format("{0:g} {1:g}\n{0:g} {2:g}\n", dot.intensity, dot.peer, dot.ours));
+    peers.push_back(formatted("{:g} {:g}", dot.intensity, dot.peer));
+    tips.push_back(formatted("{:g} {:g} {}", dot.intensity, dot.peer, token));
+    lines.push_back(formatted("{0:g} {1:g}\n{0:g} {2:g}\n", dot.intensity, dot.peer, dot.ours));
   }
   // gnuplot refuses to plot a block without a point.
   if (peers.empty()) peers = {"NaN NaN"}, lines = peers;
@@ -172,7 +173,7 @@ Panel roofline_panel(const Measurements& measurements, const Roof& roof, Objecti
   Panel panel;
   panel.name = "roofline-" + objective_name(kind);
   panel.heading = kind == Objective::kCold ? "Cold: nothing in L2" : "Warm: called again and again";
-  panel.summary = fmt::format(
+  panel.summary = formatted(
       "Roofline, {} calls: throughput against operations per byte for {} problems, vitune and the "
       "best peer. The numbers are in the table below.",
       objective_name(kind), dots.size());
@@ -187,7 +188,7 @@ Panel roofline_panel(const Measurements& measurements, const Roof& roof, Objecti
                                  "$peers with points pt 5 ps 0.62 lc rgb peer0 title \"best peer\"",
                                  "$ours with points pt 7 ps 0.7 lc rgb ours title \"vitune\"",
                                  hover_clause("tips", 1.6)});
-  panel.line(fmt::format("plot {}", fmt::join(clauses, ", ")));
+  panel.line(formatted("plot {}", fmt::join(clauses, ", ")));
   return panel;
 }
 
@@ -214,7 +215,7 @@ Sheet dots_sheet(const Measurements& measurements) {
 
 Sheet ceilings_sheet(const MeasuredCeilings& ceilings) {
   const std::string clock =
-      ceilings.clock_mhz ? fmt::format(", {} MHz", figure_text(*ceilings.clock_mhz, 4)) : "";
+      ceilings.clock_mhz ? formatted(", {} MHz", figure_text(*ceilings.clock_mhz, 4)) : "";
   const std::string driver = ceilings.driver.empty() ? "" : ", driver " + ceilings.driver;
   Sheet sheet{
       "Ceilings measured on " + ceilings.device + clock + driver,
@@ -236,7 +237,7 @@ Section roofline_section(const Measurements& measurements,
   Section section;
   section.id = "roofline";
   section.heading = "Roofline: how near to what the GPU can do";
-  section.caption = fmt::format(
+  section.caption = formatted(
       "Each dot is a problem, joined to the best peer on the same problem; the higher the better. "
       "Operations are 4 d per score, bytes are each element moved once. {}.",
       measurements.place());

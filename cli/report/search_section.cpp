@@ -5,6 +5,7 @@
 
 #include "cli/report/section.h"
 #include "cli/text.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -37,40 +38,39 @@ std::vector<std::string> add_strategy(Panel& panel, const StrategyStyle& style,
   std::vector<std::string> rows;
   for (const CurvePoint& point : curve.points) {
     const double tried = 100 * point.share_tried, found = 100 * point.median;
-    rows.push_back(fmt::format("{:g} {:g} {:g} {:g}", tried, found,
-                               std::max(100 * point.low, kLowestShare), 100 * point.high));
+    rows.push_back(formatted("{:g} {:g} {:g} {:g}", tried, found,
+                             std::max(100 * point.low, kLowestShare), 100 * point.high));
     if (found < kLowestShare) continue;
-    tips.push_back(fmt::format(
+    tips.push_back(formatted(
         "{:g} {:g} {}", tried, found,
-        panel.token(fmt::format("{}: after {} % of the space\n{:.1f} % of the optimum ({:.1f} to "
-                                "{:.1f})",
-                                style.strategy, figure_text(tried, 2), found, 100 * point.low,
-                                100 * point.high))));
+        panel.token(formatted("{}: after {} % of the space\n{:.1f} % of the optimum ({:.1f} to "
+                              "{:.1f})",
+                              style.strategy, figure_text(tried, 2), found, 100 * point.low,
+                              100 * point.high))));
   }
   panel.block(style.strategy, rows);
   std::vector<std::string> clauses;
   if (curve.strategy != "exhaustive") {
-    clauses.push_back(fmt::format(
+    clauses.push_back(formatted(
         "${0} using 1:3:4 with filledcurves fc rgb {1} fs transparent solid 0.13 noborder notitle",
         style.strategy, paint_name(style.paint)));
   }
-  clauses.push_back(fmt::format("${} using 1:2 with lines lc rgb {} {} title \"{}\"",
-                                style.strategy, paint_name(style.paint), style.line,
-                                style.strategy));
+  clauses.push_back(formatted("${} using 1:2 with lines lc rgb {} {} title \"{}\"", style.strategy,
+                              paint_name(style.paint), style.line, style.strategy));
   return clauses;
 }
 
 Panel curves_panel(const SearchCurves& curves, std::size_t number, View wide, View narrow) {
   Panel panel;
-  panel.name = number == 0 ? "search" : fmt::format("search-{}", number);
+  panel.name = number == 0 ? "search" : formatted("search-{}", number);
   panel.heading = number == 0 ? "All recorded problems" : curves.name;
-  panel.summary = fmt::format(
+  panel.summary = formatted(
       "Best config found so far, as a share of the optimum, against the share of the space tried: "
       "{}. The numbers are in the table below.",
       curves.name);
   panel.wide = wide, panel.narrow = narrow;
   panel.line("set logscale x\nset xrange [0.1:100]");
-  panel.line(fmt::format("set yrange [{}:101]", kLowestShare));
+  panel.line(formatted("set yrange [{}:101]", kLowestShare));
   panel.line(
       "set xtics (\"0.1\" 0.1, \"0.3\" 0.3, \"1\" 1, \"3\" 3, \"10\" 10, \"30\" 30, \"100\" "
       "100)\nset ytics 10");
@@ -87,7 +87,7 @@ Panel curves_panel(const SearchCurves& curves, std::size_t number, View wide, Vi
   }
   panel.block("tips", tips.empty() ? std::vector<std::string>{"NaN NaN \"\""} : tips);
   clauses.push_back(hover_clause("tips", 1.2));
-  panel.line(fmt::format("plot {}", fmt::join(clauses, ", ")));
+  panel.line(formatted("plot {}", fmt::join(clauses, ", ")));
   return panel;
 }
 
@@ -109,7 +109,7 @@ Sheet reach_sheet(const std::vector<SearchCurves>& problems) {
   for (const SearchCurves& curves : problems) {
     const StrategyCurve* local = find_curve(curves, "local");
     const StrategyCurve* random = find_curve(curves, "random");
-    sheet.rows.push_back({curves.name, fmt::format("{}", curves.space),
+    sheet.rows.push_back({curves.name, formatted("{}", curves.space),
                           microseconds_text(curves.optimum_us), share_to_reach(local, 1 / 1.05),
                           share_to_reach(random, 1 / 1.05), share_to_reach(local, 1 / 1.01),
                           share_to_reach(random, 1 / 1.01),
@@ -124,7 +124,7 @@ Section search_section(const std::vector<SearchCurves>& problems, const std::str
   Section section;
   section.id = "search";
   section.heading = "How fast the search finds the best config";
-  section.caption = fmt::format(
+  section.caption = formatted(
       "Strategies replayed over the recorded spaces of {} problems. Lines are medians, bands hold "
       "80 "
       "% (of the seeds; in the first picture, of the problems' medians). "

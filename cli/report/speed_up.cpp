@@ -6,6 +6,7 @@
 #include "cli/report/axes.h"
 #include "cli/report/section.h"
 #include "cli/text.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -35,9 +36,9 @@ std::string tip(const Row& row) {
     const auto ratio = row.times->speed_up(kind);
     const auto best = row.times->best_peer(kind);
     if (!ratio || !best) continue;
-    text += fmt::format("\n{}: {:.2f} x; vitune {} us, {} {} us", objective_name(kind), *ratio,
-                        microseconds_text(*row.times->ours(kind)), peer_label(best->peer),
-                        microseconds_text(best->us));
+    text += formatted("\n{}: {:.2f} x; vitune {} us, {} {} us", objective_name(kind), *ratio,
+                      microseconds_text(*row.times->ours(kind)), peer_label(best->peer),
+                      microseconds_text(best->us));
   }
   return text;
 }
@@ -48,14 +49,14 @@ void add_rows(Panel& panel, const std::vector<Row>& rows) {
     const Row& row = rows[i];
     const auto y = static_cast<double>(rows.size() - 1 - i);
     (row.cold < 1 ? losses : wins)
-        .push_back(fmt::format("1 {} {:g} {:g} {} {}", y, std::min(row.cold, 1.0),
-                               std::max(row.cold, 1.0), y - 0.34, y + 0.34));
-    if (row.warm) warm.push_back(fmt::format("{:g} {}", *row.warm, y));
+        .push_back(formatted("1 {} {:g} {:g} {} {}", y, std::min(row.cold, 1.0),
+                             std::max(row.cold, 1.0), y - 0.34, y + 0.34));
+    if (row.warm) warm.push_back(formatted("{:g} {}", *row.warm, y));
     const std::string token = panel.token(tip(row));
-    tips.push_back(fmt::format("{:g} {} {}", row.cold, y, token));
-    if (row.warm) tips.push_back(fmt::format("{:g} {} {}", *row.warm, y, token));
-    ticks.push_back(fmt::format("{} {}", panel.token(row.times->name), y));
-    panel.line(fmt::format(
+    tips.push_back(formatted("{:g} {} {}", row.cold, y, token));
+    if (row.warm) tips.push_back(formatted("{:g} {} {}", *row.warm, y, token));
+    ticks.push_back(formatted("{} {}", panel.token(row.times->name), y));
+    panel.line(formatted(
         "set label \"{:.2f}×\" at graph 1, first {} right offset (narrow ? 5.4 : 6),0 textcolor "
         "rgb {} font \",11\"",
         row.cold, y, row.cold < 1 ? "loss" : "muted"));
@@ -65,7 +66,7 @@ void add_rows(Panel& panel, const std::vector<Row>& rows) {
   panel.block("losses", losses.empty() ? none : losses);
   panel.block("warm", warm.empty() ? none : warm);
   panel.block("tips", tips);
-  panel.line(fmt::format("set ytics ({})", fmt::join(ticks, ", ")));
+  panel.line(formatted("set ytics ({})", fmt::join(ticks, ", ")));
 }
 
 Panel speed_up_panel(const std::vector<Row>& rows) {
@@ -79,7 +80,7 @@ Panel speed_up_panel(const std::vector<Row>& rows) {
   Panel panel;
   panel.name = "speed-up";
   panel.series = 3;
-  panel.summary = fmt::format(
+  panel.summary = formatted(
       "Time of the best peer over that of vitune, {} problems sorted by the cold ratio. The "
       "numbers are in the table below.",
       rows.size());
@@ -89,19 +90,19 @@ Panel speed_up_panel(const std::vector<Row>& rows) {
   panel.script += log_axis("x", {low, high});
   if (high < 12) panel.line("set xtics (0.5, 0.7, 0.8, 0.9, 1, 1.2, 1.5, 2, 3, 4, 5, 7, 10)");
   panel.line("if (narrow) set xtics (0.5, 0.7, 1, 1.5, 2, 3, 5, 10)");
-  panel.line(fmt::format("set yrange [-0.8:{}]", static_cast<double>(rows.size()) - 0.2));
+  panel.line(formatted("set yrange [-0.8:{}]", static_cast<double>(rows.size()) - 0.2));
   panel.line("set xlabel \"best peer's time / vitune's\" offset 0,0.5 textcolor rgb muted");
   add_rows(panel, rows);
   panel.line("set ytics scale 0 textcolor rgb ink\nif (narrow) set ytics font \",10\"");
   panel.line("set grid xtics noytics\nset border 1");
-  panel.line(fmt::format("set arrow from 1,-0.8 to 1,{} nohead front lc rgb ink lw 1.5",
-                         static_cast<double>(rows.size()) - 0.2));
-  panel.line(fmt::format(
-      "plot $wins using 1:2:3:4:5:6 with boxxyerror fc rgb ours title \"cold, faster\", "
-      "$losses using 1:2:3:4:5:6 with boxxyerror fc rgb loss title \"cold, slower\", "
-      "$warm with points pt 7 ps 0.62 lc rgb surface notitle, "
-      "$warm with points pt 6 ps 0.62 lw 1.5 lc rgb ink title \"warm\", {}",
-      hover_clause("tips", 1.5)));
+  panel.line(formatted("set arrow from 1,-0.8 to 1,{} nohead front lc rgb ink lw 1.5",
+                       static_cast<double>(rows.size()) - 0.2));
+  panel.line(
+      formatted("plot $wins using 1:2:3:4:5:6 with boxxyerror fc rgb ours title \"cold, faster\", "
+                "$losses using 1:2:3:4:5:6 with boxxyerror fc rgb loss title \"cold, slower\", "
+                "$warm with points pt 7 ps 0.62 lc rgb surface notitle, "
+                "$warm with points pt 6 ps 0.62 lw 1.5 lc rgb ink title \"warm\", {}",
+                hover_clause("tips", 1.5)));
   return panel;
 }
 
@@ -116,7 +117,7 @@ Sheet ratios_sheet(const std::vector<Row>& rows) {
     for (const Objective kind : {Objective::kCold, Objective::kWarm}) {
       const auto ratio = row.times->speed_up(kind);
       const auto best = row.times->best_peer(kind);
-      cells.push_back(ratio ? fmt::format("{:.3f}", *ratio) : "-");
+      cells.push_back(ratio ? formatted("{:.3f}", *ratio) : "-");
       cells.push_back(best ? peer_label(best->peer) : "-");
       cells.push_back(best ? microseconds_text(best->us) : "-");
       const auto ours = row.times->ours(kind);
@@ -137,7 +138,7 @@ Section speed_up_section(const Measurements& measurements) {
   const std::vector<Row> rows = sorted_rows(measurements);
   const SpeedUps cold = speed_ups(measurements, Objective::kCold);
   const SpeedUps warm = speed_ups(measurements, Objective::kWarm);
-  section.caption = fmt::format(
+  section.caption = formatted(
       "Right of the line vitune is faster. The best peer is the fastest of them on that problem, "
       "unfused PyTorch left out. Geometric means: {:.2f} cold ({} of {} faster), {:.2f} warm ({} "
       "of "

@@ -1,8 +1,6 @@
 // cli/report/svg.cpp -- Walks over gnuplot's tags once, keeping what draws.
 #include "cli/report/svg.h"
 
-#include <fmt/format.h>
-
 #include <cctype>
 #include <charconv>
 #include <optional>
@@ -10,6 +8,7 @@
 
 #include "cli/report/html.h"
 #include "core/error.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -162,13 +161,13 @@ std::string view_box(std::string_view drawn) {
 
 std::string inline_svg(std::string_view drawn, const Panel& panel, const std::string& prefix,
                        const std::string& classes) {
-  return fmt::format("<svg class=\"{}\" viewBox=\"{}\" role=\"img\" aria-label=\"{}\">{}</svg>\n",
-                     classes, view_box(drawn), html_text(panel.summary),
-                     Cleaner(panel, prefix).clean(drawn));
+  return formatted("<svg class=\"{}\" viewBox=\"{}\" role=\"img\" aria-label=\"{}\">{}</svg>\n",
+                   classes, view_box(drawn), html_text(panel.summary),
+                   Cleaner(panel, prefix).clean(drawn));
 }
 
 std::string standalone_svg(std::string_view drawn, const Panel& panel) {
-  return fmt::format(
+  return formatted(
       "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n"
       "<svg xmlns=\"http://www.w3.org/2000/svg\" xmlns:xlink=\"http://www.w3.org/1999/xlink\" "
       "viewBox=\"{}\" role=\"img\" aria-label=\"{}\">\n<style>\n"

@@ -1,5 +1,4 @@
 // cli/report/works_section.cpp -- Figures of other works beside ours, and rates against eager.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -7,6 +6,7 @@
 #include "cli/report/works_picture.h"
 #include "cli/text.h"
 #include "cli/timing_files.h"
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -119,8 +119,8 @@ Sheet work_sheet(const WorkTable& table, const Sources& sources) {
     sheet.rows.push_back(std::move(cells));
   }
   const std::string ours =
-      table.problems.empty() ? "" : fmt::format("Ours: {}; cold. ", our_places(sources));
-  sheet.note = fmt::format("Their machine: {}. {}{}", table.machine, ours, table.note);
+      table.problems.empty() ? "" : formatted("Ours: {}; cold. ", our_places(sources));
+  sheet.note = formatted("Their machine: {}. {}{}", table.machine, ours, table.note);
   return sheet;
 }
 
@@ -136,7 +136,7 @@ Sheet reference_sheet(const ReferenceResults& reference) {
     sheet.rows.push_back(
         {row.kernel, microseconds_text(row.us), figure(row.tflops), figure(row.gb_s),
          row.call_bytes ? bytes_text(static_cast<std::int64_t>(*row.call_bytes)) : "-",
-         row.err_rms ? fmt::format("{:.2e}", *row.err_rms) : "-", row.problem});
+         row.err_rms ? formatted("{:.2e}", *row.err_rms) : "-", row.problem});
   }
   return sheet;
 }
@@ -164,8 +164,7 @@ std::string roof_text(const Traffic& traffic, double us,
   if (hbm == 0 || tensor == 0) return "-";
   const double slope = hbm * traffic.flops / traffic.bytes;
   const double share = traffic.flops / us * 1e-6 / std::min(slope, tensor);
-  return fmt::format("{} % of {}", figure_text(100 * share, 2),
-                     slope < tensor ? "memory" : "tensor");
+  return formatted("{} % of {}", figure_text(100 * share, 2), slope < tensor ? "memory" : "tensor");
 }
 
 void add_rates(std::vector<std::string>& row, const ProblemTimes& times, const std::string& peer,
@@ -202,11 +201,11 @@ Section works_section(const std::vector<Work>& works,
       if (!table.picture.empty() && section.panels.empty()) add_pictures(section, table, sources);
       Sheet sheet = work_sheet(table, sources);
       sheet.title = work.title + ": " + table.title;
-      sheet.note += fmt::format(" Source: {}. {}", work.source, work.note);
+      sheet.note += formatted(" Source: {}. {}", work.source, work.note);
       section.sheets.push_back(std::move(sheet));
     }
     if (work.tables.empty()) {
-      section.asides.push_back(fmt::format("{} ({}): {}", work.title, work.source, work.note));
+      section.asides.push_back(formatted("{} ({}): {}", work.title, work.source, work.note));
     }
   }
   if (reference) {
@@ -233,7 +232,7 @@ Section rates_section(const Measurements& measurements,
   Section section;
   section.id = "rates";
   section.heading = "Latency, rates and place on the roofline, against unfused PyTorch";
-  section.caption = fmt::format(
+  section.caption = formatted(
       "Cold. Bytes are the least that must move: each element once, and for unfused PyTorch the "
       "scores four times more. Fused, the same work has more operations per byte, which moves it "
       "from the memory roof towards the tensor roof. {}.",
@@ -249,7 +248,7 @@ Section rates_section(const Measurements& measurements,
     std::vector<std::string> row = {times.name};
     add_rates(row, times, "vitune", ceilings);
     add_rates(row, times, "eager", ceilings);
-    row.push_back(eager ? fmt::format("{:.1f}", *eager / *ours) : "-");
+    row.push_back(eager ? formatted("{:.1f}", *eager / *ours) : "-");
     sheet.rows.push_back(std::move(row));
   }
   section.sheets.push_back(std::move(sheet));

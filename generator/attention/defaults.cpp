@@ -2,12 +2,12 @@
 //
 // A list of configs in order of preference per class of problem; the first that is inside the space
 // of the device wins. docs/kernels.md has the measurements behind the order.
-#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/default_forms.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
@@ -292,10 +292,9 @@ std::vector<Config> default_attention_configs(const AttentionProblem& problem,
 Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device) {
   const std::vector<Config> configs = default_attention_configs(problem, device);
   if (!configs.empty()) return configs.front();
-  throw Error(
-      ErrorCode::kUnsupported,
-      fmt::format("no kernel for '{}' fits a device with {} bytes of shared memory per block",
-                  problem.text(), device.shared_per_block));
+  throw Error(ErrorCode::kUnsupported,
+              formatted("no kernel for '{}' fits a device with {} bytes of shared memory per block",
+                        problem.text(), device.shared_per_block));
 }
 
 }  // namespace vitune

@@ -1,10 +1,10 @@
 // generator/attention/launch.cpp -- How a compiled attention kernel is launched, and whether it can
 // be.
-#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/checked.h"
+#include "core/format.h"
 #include "generator/attention/even_items.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
@@ -43,15 +43,14 @@ std::optional<std::string> attention_prune(const AttentionProblem& problem, cons
   // A few spilled values live outside the loops and cost nothing that could be measured.
   const int harmless = shape.producer ? kHarmlessSpillBytesOfProducers : kHarmlessSpillBytes;
   if (facts.spill_bytes > harmless) {
-    return fmt::format("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
+    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
   }
   const std::int64_t shared = shape.shared_bytes();
   const int ctas =
       resident_ctas(device, static_cast<int>(shape.threads()), facts.registers, shared);
   if (ctas == 0) {
-    return fmt::format(
-        "does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
-        shape.threads(), facts.registers, shared);
+    return formatted("does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
+                     shape.threads(), facts.registers, shared);
   }
   // Four sub-partitions with one warp each is the least that can hide any latency; fewer is only of
   // use where there is not more work.
@@ -59,7 +58,7 @@ std::optional<std::string> attention_prune(const AttentionProblem& problem, cons
   const std::int64_t wanted =
       ceil_div(shape.items(problem.batch * problem.heads), sms) * shape.warps;
   if (ctas * shape.warps < std::min<std::int64_t>(4, wanted)) {
-    return fmt::format("occupancy: {} warps per SM", ctas * shape.warps);
+    return formatted("occupancy: {} warps per SM", ctas * shape.warps);
   }
   return std::nullopt;
 }

@@ -11,6 +11,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "core/nearest_name.h"
 #include "generator/attention/problem_internal.h"
 
@@ -34,7 +35,7 @@ ModelCall call_of(const json& entry) {
       call.each_image || !call.unsupported.empty() || call.traced.batch % kTracedImages == 0;
   if (call.calls < 1 || !whole) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("'{}' is not a call of {} images", call.text, kTracedImages));
+                formatted("'{}' is not a call of {} images", call.text, kTracedImages));
   }
   return call;
 }
@@ -49,8 +50,8 @@ Model model_of(const json& entry) {
 
 std::vector<Model> read_models(const json& document) {
   if (document.at("schema") != kSchema || document.at("images") != kTracedImages) {
-    throw Error(ErrorCode::kUsage, fmt::format("schema {} and calls of {} images are understood",
-                                               kSchema, kTracedImages));
+    throw Error(ErrorCode::kUsage, formatted("schema {} and calls of {} images are understood",
+                                             kSchema, kTracedImages));
   }
   std::vector<Model> models;
   for (const json& entry : document.at("models")) models.push_back(model_of(entry));
@@ -77,7 +78,7 @@ ScoreOperand scaled_operand(ScoreOperand operand, const AttentionProblem& traced
 std::int64_t times_images(std::int64_t count, std::int64_t images) {
   if (const auto product = checked_mul(count, images)) return *product;
   throw Error(ErrorCode::kUnsupported,
-              fmt::format("{} images are too many: use a smaller batch", images));
+              formatted("{} images are too many: use a smaller batch", images));
 }
 
 AttentionProblem scaled(const ModelCall& call, std::int64_t images, ElementType dtype) {
@@ -110,9 +111,9 @@ ModelCatalogue ModelCatalogue::load(const std::filesystem::path& data_dir) {
     catalogue.source_ = document.at("source").get<std::string>();
   } catch (const std::exception& error) {  // of this project and of the JSON library
     throw Error(ErrorCode::kFailure,
-                fmt::format("the shipped models cannot be read from {}: {}; is the installation "
-                            "complete?",
-                            path.string(), error.what()));
+                formatted("the shipped models cannot be read from {}: {}; is the installation "
+                          "complete?",
+                          path.string(), error.what()));
   }
   return catalogue;
 }
@@ -130,10 +131,10 @@ const Model& ModelCatalogue::find(std::string_view name) const {
   const auto nearest = nearest_name(wanted, names());
   throw Error(
       ErrorCode::kUsage,
-      fmt::format("there is no model {} among the {} of the catalogue; {}'vitune models' lists "
-                  "them, and what others ask is given as text (docs/problems.md)",
-                  in_quotes(name), models_.size(),
-                  nearest ? fmt::format("did you mean {}? ", *nearest) : ""));
+      formatted("there is no model {} among the {} of the catalogue; {}'vitune models' lists "
+                "them, and what others ask is given as text (docs/problems.md)",
+                in_quotes(name), models_.size(),
+                nearest ? formatted("did you mean {}? ", *nearest) : ""));
 }
 
 std::vector<const Model*> ModelCatalogue::matching(const std::string& pattern) const {
@@ -170,8 +171,8 @@ std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t 
   const std::vector<ModelProblem> problems = model_problems(model, images, dtype);
   std::vector<NamedProblem> named;
   for (const ModelProblem& problem : problems) {
-    const std::string number = problems.size() == 1 ? "" : fmt::format(" #{}", named.size() + 1);
-    named.push_back({fmt::format("{}{} b{} ({}x)", model.name, number, images, problem.calls),
+    const std::string number = problems.size() == 1 ? "" : formatted(" #{}", named.size() + 1);
+    named.push_back({formatted("{}{} b{} ({}x)", model.name, number, images, problem.calls),
                      model.name,
                      problem.problem,
                      {},
@@ -186,11 +187,11 @@ std::string unsupported_calls(const Model& model) {
   for (const ModelCall& call : model.attention) {
     if (call.unsupported.empty()) continue;
     count += call.calls;
-    reasons.push_back(fmt::format("{} ({}x)", call.unsupported, call.calls));
+    reasons.push_back(formatted("{} ({}x)", call.unsupported, call.calls));
   }
   if (reasons.empty()) return "";
-  return fmt::format("{} of the {} attention calls of {} are outside what the kernels do: {}",
-                     count, model.layers(), model.name, fmt::join(reasons, "; "));
+  return formatted("{} of the {} attention calls of {} are outside what the kernels do: {}", count,
+                   model.layers(), model.name, fmt::join(reasons, "; "));
 }
 
 }  // namespace vitune

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/problem_internal.h"
 
 namespace vitune {
@@ -55,10 +56,10 @@ std::int64_t integer(std::string_view text, std::string_view where) {
   std::int64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code == std::errc::result_out_of_range) {
-    malformed(fmt::format("{}: {} does not fit 64 bits", where, in_quotes(text)));
+    malformed(formatted("{}: {} does not fit 64 bits", where, in_quotes(text)));
   }
   if (code != std::errc() || end != text.data() + text.size()) {
-    malformed(fmt::format("{}: {} is not a whole number", where, in_quotes(text)));
+    malformed(formatted("{}: {} is not a whole number", where, in_quotes(text)));
   }
   return value;
 }
@@ -67,8 +68,7 @@ double positive_number(std::string_view text, std::string_view where) {
   double value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || end != text.data() + text.size() || std::isnan(value)) {
-    malformed(
-        fmt::format("{}: {} is not a number in the range of a double", where, in_quotes(text)));
+    malformed(formatted("{}: {} is not a number in the range of a double", where, in_quotes(text)));
   }
   return value;
 }
@@ -78,8 +78,8 @@ class Words {
  public:
   explicit Words(std::string_view text) {
     if (text.size() > kMaxText) {
-      malformed(fmt::format("the problem text has {} characters: {} are the most", text.size(),
-                            kMaxText));
+      malformed(
+          formatted("the problem text has {} characters: {} are the most", text.size(), kMaxText));
     }
     std::vector<std::string_view> words = split(text, " \t\r\n\v\f", false);
     if (!words.empty() && words[0] == "attention") words.erase(words.begin());
@@ -98,7 +98,7 @@ class Words {
   }
   std::int64_t required(std::string_view key, std::string_view meaning) const {
     if (const auto value = number(key)) return *value;
-    malformed(fmt::format("{}= ({}) is missing: try 'bf16 b=32 h=12 n=197 d=64'", key, meaning));
+    malformed(formatted("{}= ({}) is missing: try 'bf16 b=32 h=12 n=197 d=64'", key, meaning));
   }
 
  private:
@@ -108,15 +108,15 @@ class Words {
     const bool has_value = equals != std::string_view::npos;
     if (!has_value && contains(kForeignTypes, word)) {
       throw Error(ErrorCode::kUnsupported,
-                  fmt::format("dtype {} is not supported: use bf16 or fp16", word));
+                  formatted("dtype {} is not supported: use bf16 or fp16", word));
     }
     if (!contains(has_value ? std::span<const std::string_view>(kKeys) : kFlags, key)) {
-      malformed(fmt::format("unknown word {} in the problem text: use {} and {}=...",
-                            in_quotes(word), fmt::join(kFlags, ", "), fmt::join(kKeys, "=, ")));
+      malformed(formatted("unknown word {} in the problem text: use {} and {}=...", in_quotes(word),
+                          fmt::join(kFlags, ", "), fmt::join(kKeys, "=, ")));
     }
     const std::string_view value = has_value ? word.substr(equals + 1) : std::string_view();
-    if (has_value && value.empty()) malformed(fmt::format("{}= has no value", key));
-    if (!values_.emplace(key, value).second) malformed(fmt::format("{} is given twice", key));
+    if (has_value && value.empty()) malformed(formatted("{}= has no value", key));
+    if (!values_.emplace(key, value).second) malformed(formatted("{} is given twice", key));
   }
 
   std::map<std::string_view, std::string_view> values_;
@@ -153,8 +153,8 @@ Layout named_layout(std::string_view name, std::string_view key) {
   for (const Layout layout : kLayouts) {
     if (layout_name(layout) == name) return layout;
   }
-  malformed(fmt::format("{}={} is no layout: use packed, bnhd or bhnd{}", key, in_quotes(name),
-                        key == "layout" ? "" : ", or @batch,head,row strides"));
+  malformed(formatted("{}={} is no layout: use packed, bnhd or bhnd{}", key, in_quotes(name),
+                      key == "layout" ? "" : ", or @batch,head,row strides"));
 }
 
 TensorStrides strides_in(const AttentionProblem& p, Tensor tensor, Layout layout) {
@@ -162,7 +162,7 @@ TensorStrides strides_in(const AttentionProblem& p, Tensor tensor, Layout layout
   if (tensor == Tensor::kO) {
     malformed("o=packed is no layout of the output: use o=bnhd, o=bhnd or o=@batch,head,row");
   }
-  malformed(fmt::format(
+  malformed(formatted(
       "layout packed needs nq = nk, since q, k and v share the rows of one tensor; given nq={} "
       "nk={}: use bnhd, bhnd or @batch,head,row",
       p.nq, p.nk));
@@ -171,8 +171,8 @@ TensorStrides strides_in(const AttentionProblem& p, Tensor tensor, Layout layout
 TensorStrides explicit_strides(std::string_view text, std::string_view key) {
   const auto parts = split(text, ",", true);
   if (parts.size() != 3) {
-    malformed(fmt::format("{}=@ takes 3 strides (batch,head,row) in elements; given {}", key,
-                          in_quotes(text)));
+    malformed(formatted("{}=@ takes 3 strides (batch,head,row) in elements; given {}", key,
+                        in_quotes(text)));
   }
   return {integer(parts[0], key), integer(parts[1], key), integer(parts[2], key)};
 }
@@ -204,8 +204,8 @@ ElementType operand_type(std::string_view name, std::string_view key) {
        {ElementType::kFp32, ElementType::kFp16, ElementType::kBf16, ElementType::kBool}) {
     if (element_name(type) == name) return type;
   }
-  malformed(fmt::format("{}: {} is no type: write {}", key, in_quotes(name),
-                        key == "mask" ? "mask=bool:1x1xNqxNk" : "bias=bf16:1xHxNqxNk"));
+  malformed(formatted("{}: {} is no type: write {}", key, in_quotes(name),
+                      key == "mask" ? "mask=bool:1x1xNqxNk" : "bias=bf16:1xHxNqxNk"));
 }
 
 // Right-aligned, as broadcasting does it: missing dimensions in front are 1.
@@ -214,7 +214,7 @@ ScoreDims operand_dims(std::string_view text, std::string_view key, std::size_t&
   rank = parts.size();
   if (rank < 2 || rank > 4) {
     malformed(
-        fmt::format("{}: {} are not 2 to 4 dimensions such as 1x12x197x197", key, in_quotes(text)));
+        formatted("{}: {} are not 2 to 4 dimensions such as 1x12x197x197", key, in_quotes(text)));
   }
   ScoreDims dims = {1, 1, 1, 1};
   for (std::size_t i = 0; i < rank; ++i) dims[4 - rank + i] = integer(parts[i], key);
@@ -225,7 +225,7 @@ void check_dims(const AttentionProblem& p, const ScoreDims& dims, std::string_vi
   const bool batch_fits = dims[0] >= 1 && dims[0] <= p.batch && p.batch % dims[0] == 0;
   const auto fits = [](std::int64_t dim, std::int64_t extent) { return dim == 1 || dim == extent; };
   if (batch_fits && fits(dims[1], p.heads) && fits(dims[2], p.nq) && fits(dims[3], p.nk)) return;
-  malformed(fmt::format(
+  malformed(formatted(
       "{} of {} does not broadcast to {}x{}x{}x{}: each dimension is 1 or that of the scores, and "
       "the first may be a number of windows that divides b",
       key, fmt::join(dims, "x"), p.batch, p.heads, p.nq, p.nk));
@@ -237,8 +237,8 @@ ScoreOperand read_operand(const AttentionProblem& p, std::string_view text, std:
   ScoreOperand operand;
   operand.type = operand_type(text.substr(0, colon), key);
   if (colon == std::string_view::npos) {
-    malformed(fmt::format("{}={} names no dimensions: write {}={}:1x1x{}x{}", key, in_quotes(text),
-                          key, element_name(operand.type), p.nq, p.nk));
+    malformed(formatted("{}={} names no dimensions: write {}={}:1x1x{}x{}", key, in_quotes(text),
+                        key, element_name(operand.type), p.nq, p.nk));
   }
   const std::string_view shape = text.substr(colon + 1);
   const std::size_t at = shape.find('@');
@@ -250,7 +250,7 @@ ScoreOperand read_operand(const AttentionProblem& p, std::string_view text, std:
   if (at == std::string_view::npos) return operand;
   const auto parts = split(shape.substr(at + 1), ",", true);
   if (parts.size() != rank) {
-    malformed(fmt::format("{}: {} strides for {} dimensions", key, parts.size(), rank));
+    malformed(formatted("{}: {} strides for {} dimensions", key, parts.size(), rank));
   }
   for (std::size_t i = 0; i < rank; ++i) {
     const std::size_t dimension = 4 - rank + i;

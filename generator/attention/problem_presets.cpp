@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/model_catalogue.h"
 #include "generator/attention/problem_internal.h"
 #include "generator/attention/problem_set.h"
@@ -53,18 +54,17 @@ const Preset& find_preset(std::string_view name) {
   const auto it = std::ranges::find(kPresets, name, &Preset::name);
   if (it != std::end(kPresets)) return *it;
   throw Error(ErrorCode::kUsage,
-              fmt::format("there is no preset {}: use one of {}", problem_internal::in_quotes(name),
-                          fmt::join(preset_names(), ", ")));
+              formatted("there is no preset {}: use one of {}", problem_internal::in_quotes(name),
+                        fmt::join(preset_names(), ", ")));
 }
 
 std::vector<NamedProblem> load_shipped(const std::filesystem::path& path) {
   try {
     return load_problem_file(path);
   } catch (const Error& error) {
-    throw Error(
-        ErrorCode::kFailure,
-        fmt::format("the shipped problems cannot be read: {}; is the installation complete?",
-                    error.what()));
+    throw Error(ErrorCode::kFailure,
+                formatted("the shipped problems cannot be read: {}; is the installation complete?",
+                          error.what()));
   }
 }
 
@@ -114,18 +114,18 @@ std::vector<NamedProblem> preset(std::string_view name, const std::filesystem::p
     const auto it = std::ranges::find(all, member, &NamedProblem::name);
     if (it == all.end()) {
       throw Error(ErrorCode::kFailure,
-                  fmt::format("{} has no problem '{}', which preset {} needs: it is not the file "
-                              "that this version ships",
-                              path.string(), member, name));
+                  formatted("{} has no problem '{}', which preset {} needs: it is not the file "
+                            "that this version ships",
+                            path.string(), member, name));
     }
     chosen.push_back(*it);
   }
   if (wanted.members.empty()) chosen = std::move(all);
   if (chosen.empty()) {
     throw Error(ErrorCode::kFailure,
-                fmt::format("{} has no problem of group '{}': it is not the file that this version "
-                            "ships",
-                            path.string(), wanted.group));
+                formatted("{} has no problem of group '{}': it is not the file that this version "
+                          "ships",
+                          path.string(), wanted.group));
   }
   return chosen;
 }

@@ -1,8 +1,6 @@
 // generator/attention/problem_set.cpp -- Reads problem files; the formats are in docs/problems.md.
 #include "generator/attention/problem_set.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -12,6 +10,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/problem_internal.h"
 
 namespace vitune {
@@ -44,7 +43,7 @@ std::string read_file(const std::filesystem::path& path) {
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) place.malformed("its size cannot be read: " + error.message());
   if (size > kMaxFileBytes) {
-    place.malformed(fmt::format("has {} bytes: 64 MiB are the most; split it", size));
+    place.malformed(formatted("has {} bytes: 64 MiB are the most; split it", size));
   }
   // What was checked is what is read, even if the file grows meanwhile.
   std::string content(static_cast<std::size_t>(size), '\0');
@@ -73,7 +72,7 @@ json parse_json(std::string_view text, const std::string& file, std::int64_t lin
                         event == json::parse_event_t::object_start ||
                         event == json::parse_event_t::array_start;
     if (begins && ++values > kMaxValues) {
-      Place{file}.malformed(fmt::format("holds more than {} JSON values; split it", kMaxValues));
+      Place{file}.malformed(formatted("holds more than {} JSON values; split it", kMaxValues));
     }
     return true;
   };
@@ -82,7 +81,7 @@ json parse_json(std::string_view text, const std::string& file, std::int64_t lin
   } catch (const json::parse_error& error) {
     const std::size_t at = std::min(error.byte, text.size());
     line += std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-    Place{fmt::format("{}:{}", file, line)}.malformed("is not valid JSON: " + reason(error));
+    Place{formatted("{}:{}", file, line)}.malformed("is not valid JSON: " + reason(error));
   } catch (const json::exception& error) {
     Place{file}.malformed(std::string("JSON that cannot be taken: ") + error.what());
   }
@@ -102,15 +101,15 @@ bool is_printable(std::string_view name) {
 std::optional<std::string> string_field(const json& entry, const char* field, const Place& place) {
   const auto it = entry.find(field);
   if (it == entry.end() || it->is_null()) return std::nullopt;
-  if (!it->is_string()) place.malformed(fmt::format("field \"{}\" is not a string", field));
+  if (!it->is_string()) place.malformed(formatted("field \"{}\" is not a string", field));
   return it->get<std::string>();
 }
 
 std::string label_field(const json& entry, const char* field, const Place& place) {
   const std::string label = string_field(entry, field, place).value_or("");
   if (label.size() > kMaxName || !is_printable(label)) {
-    place.malformed(fmt::format("field \"{}\" is {}: use at most {} printable characters", field,
-                                in_quotes(label), kMaxName));
+    place.malformed(formatted("field \"{}\" is {}: use at most {} printable characters", field,
+                              in_quotes(label), kMaxName));
   }
   return label;
 }
@@ -118,11 +117,11 @@ std::string label_field(const json& entry, const char* field, const Place& place
 double microseconds(const json& object, const char* field, const Place& place) {
   const auto it = object.find(field);
   if (it == object.end() || !it->is_number()) {
-    place.malformed(fmt::format("field \"{}\" is missing or not a number", field));
+    place.malformed(formatted("field \"{}\" is missing or not a number", field));
   }
   const double value = it->get<double>();
   if (!std::isfinite(value) || value <= 0) {
-    place.malformed(fmt::format("field \"{}\" is {}: use microseconds above 0", field, value));
+    place.malformed(formatted("field \"{}\" is {}: use microseconds above 0", field, value));
   }
   return value;
 }
@@ -181,7 +180,7 @@ std::vector<NamedProblem> read_document(const std::string& content, const std::s
   }
   if (*schema != 1) {
     place.malformed(
-        fmt::format("has schema {}: this version reads 1; update vitune", schema->dump()));
+        formatted("has schema {}: this version reads 1; update vitune", schema->dump()));
   }
   const auto problems = document.find("problems");
   if (problems == document.end() || !problems->is_array()) {
@@ -189,8 +188,7 @@ std::vector<NamedProblem> read_document(const std::string& content, const std::s
   }
   std::vector<NamedProblem> result;
   for (const json& entry : *problems) {
-    result.push_back(
-        entry_problem(entry, {fmt::format("{}: problem {}", file, result.size() + 1)}));
+    result.push_back(entry_problem(entry, {formatted("{}: problem {}", file, result.size() + 1)}));
   }
   return result;
 }
@@ -205,7 +203,7 @@ std::vector<NamedProblem> read_lines(std::string_view content, const std::string
     const std::size_t first = line.find_first_not_of(" \t\r");
     if (first == std::string_view::npos || line[first] == '#') continue;
     line.remove_prefix(first);
-    const Place place{fmt::format("{}:{}", file, number)};
+    const Place place{formatted("{}:{}", file, number)};
     if (line[0] == '{') {
       result.push_back(entry_problem(parse_json(line, file, number), place));
     } else {

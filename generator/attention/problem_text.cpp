@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstddef>
 
+#include "core/format.h"
 #include "generator/attention/problem_internal.h"
 
 namespace vitune {
@@ -43,15 +44,15 @@ std::optional<Layout> common_layout(const AttentionProblem& p) {
 
 void append_layouts(const AttentionProblem& p, std::string& text) {
   const std::optional<Layout> common = common_layout(p);
-  if (common) text += fmt::format(" layout={}", layout_name(*common));
+  if (common) text += formatted(" layout={}", layout_name(*common));
   for (const Tensor tensor : kTensors) {
     const std::optional<Layout> expected = tensor == Tensor::kO ? Layout::kBnhd : common;
     if (expected && has_layout(p, tensor, *expected)) continue;
     if (const auto layout = layout_of(p, tensor)) {
-      text += fmt::format(" {}={}", tensor_name(tensor), layout_name(*layout));
+      text += formatted(" {}={}", tensor_name(tensor), layout_name(*layout));
     } else {
       const TensorStrides& s = strides_of(p, tensor);
-      text += fmt::format(" {}=@{},{},{}", tensor_name(tensor), s.batch, s.head, s.row);
+      text += formatted(" {}=@{},{},{}", tensor_name(tensor), s.batch, s.head, s.row);
     }
   }
 }
@@ -64,9 +65,9 @@ std::string shortest(double value) {
 
 std::string operand_text(const AttentionProblem& p, const ScoreOperand& operand) {
   const ScoreDims dims = score_dims(p, operand);
-  std::string text = fmt::format("{}:{}", element_name(operand.type), fmt::join(dims, "x"));
+  std::string text = formatted("{}:{}", element_name(operand.type), fmt::join(dims, "x"));
   if (operand.strides != contiguous_strides(dims)) {
-    text += fmt::format("@{}", fmt::join(operand.strides, ","));
+    text += formatted("@{}", fmt::join(operand.strides, ","));
   }
   return text;
 }
@@ -75,16 +76,16 @@ std::string operand_text(const AttentionProblem& p, const ScoreOperand& operand)
 
 std::string AttentionProblem::text() const {
   const AttentionProblem p = canonical();
-  std::string text = fmt::format("attention {} b={} h={}", element_name(p.dtype), p.batch, p.heads);
-  if (p.kv_heads != p.heads) text += fmt::format(" hkv={}", p.kv_heads);
-  text += fmt::format(" nq={} nk={} d={}", p.nq, p.nk, p.d);
+  std::string text = formatted("attention {} b={} h={}", element_name(p.dtype), p.batch, p.heads);
+  if (p.kv_heads != p.heads) text += formatted(" hkv={}", p.kv_heads);
+  text += formatted(" nq={} nk={} d={}", p.nq, p.nk, p.d);
   append_layouts(p, text);
   if (p.causal) text += " causal";
   if (p.scale != default_scale(p.d)) text += " scale=" + shortest(p.scale);
   if (p.bias) text += " bias=" + operand_text(p, *p.bias);
   if (p.mask) text += " mask=" + operand_text(p, *p.mask);
   if (p.lse) text += " lse";
-  if (p.alignment != 16) text += fmt::format(" align={}", p.alignment);
+  if (p.alignment != 16) text += formatted(" align={}", p.alignment);
   return text;
 }
 
@@ -95,7 +96,7 @@ std::string problem_internal::in_quotes(std::string_view text) {
     if (c >= 0x20 && c < 0x7f) {
       result += c;
     } else {
-      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      result += formatted("\\x{:02x}", static_cast<unsigned char>(c));
     }
   }
   return result + (text.size() > kMost ? "...'" : "'");

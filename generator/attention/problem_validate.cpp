@@ -1,5 +1,4 @@
 // generator/attention/problem_validate.cpp -- What the kernels accept, and a sentence for the rest.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +6,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/problem_internal.h"
 
 namespace vitune {
@@ -37,14 +37,14 @@ struct Dimension {
 void check_range(std::string_view what, std::string_view key, std::int64_t value,
                  std::int64_t most) {
   if (value >= 1 && value <= most) return;
-  unsupported(fmt::format("{} {}={} is not supported: use 1 to {}", what, key, value, most));
+  unsupported(formatted("{} {}={} is not supported: use 1 to {}", what, key, value, most));
 }
 
 void check_grid(const AttentionProblem& p) {
   const auto rows = checked_mul(p.batch, p.heads);
   const auto tiles = rows ? checked_mul(*rows, ceil_div(p.nq, 16)) : std::nullopt;
   if (tiles && *tiles <= kMaxInt32) return;
-  unsupported(fmt::format(
+  unsupported(formatted(
       "b={} h={} nq={} is not supported: batch * heads * (query rows / 16, rounded up) may be "
       "{} at most; split the batch over several calls",
       p.batch, p.heads, p.nq, kMaxInt32));
@@ -53,7 +53,7 @@ void check_grid(const AttentionProblem& p) {
 void check_scale(double scale) {
   const double least = std::ldexp(1.0, -40), most = std::ldexp(1.0, 40);
   if (std::isfinite(scale) && scale >= least && scale <= most) return;
-  unsupported(fmt::format(
+  unsupported(formatted(
       "scale={} is not supported: use a finite number from 2^-40 to 2^40 (default 1/sqrt(d))",
       scale));
 }
@@ -69,8 +69,8 @@ std::vector<Dimension> dimensions(const AttentionProblem& p, Tensor tensor) {
 void check_signs(std::string_view name, const std::vector<Dimension>& dimensions) {
   for (const Dimension& dimension : dimensions) {
     if (dimension.extent == 1 || dimension.stride >= 0) continue;
-    unsupported(fmt::format("{} stride {} of {} is not supported: strides are 0 or more",
-                            dimension.name, dimension.stride, name));
+    unsupported(formatted("{} stride {} of {} is not supported: strides are 0 or more",
+                          dimension.name, dimension.stride, name));
   }
 }
 
@@ -78,11 +78,11 @@ void check_bytes(std::string_view name, std::optional<std::int64_t> extent, Elem
   const auto bytes = extent ? checked_mul(*extent, element_bytes(type)) : std::nullopt;
   if (bytes && *bytes < kMaxBytes) return;
   contradiction(
-      fmt::format("{} spans {} of {} bytes, which overflows: a tensor must span less than 2^47 "
-                  "bytes; check its "
-                  "extents and strides",
-                  name, extent ? fmt::format("{} elements", *extent) : "more than 2^63 elements",
-                  element_bytes(type)));
+      formatted("{} spans {} of {} bytes, which overflows: a tensor must span less than 2^47 "
+                "bytes; check its "
+                "extents and strides",
+                name, extent ? formatted("{} elements", *extent) : "more than 2^63 elements",
+                element_bytes(type)));
 }
 
 // Each dimension, from the innermost out, must step over all that lies inside it.
@@ -92,7 +92,7 @@ void check_no_overlap(std::vector<Dimension> dimensions, std::int64_t d) {
   std::int64_t block = d;
   for (const Dimension& dimension : dimensions) {
     if (dimension.stride < block) {
-      unsupported(fmt::format(
+      unsupported(formatted(
           "o overlaps itself: its {} stride {} is less than the {} elements inside it; the output "
           "needs an element of its own for every result",
           dimension.name, dimension.stride, block));
@@ -103,7 +103,7 @@ void check_no_overlap(std::vector<Dimension> dimensions, std::int64_t d) {
 
 void check_operand(const AttentionProblem& p, std::string_view name, const ScoreOperand& operand) {
   if (operand.batches < 1 || p.batch % operand.batches != 0) {
-    contradiction(fmt::format(
+    contradiction(formatted(
         "{} has {} batch entries for b={}: use 1, b, or a number of windows that divides b", name,
         operand.batches, p.batch));
   }
@@ -116,14 +116,14 @@ void check_operand(const AttentionProblem& p, std::string_view name, const Score
 
 void check_types(const AttentionProblem& p) {
   if (p.dtype != ElementType::kBf16 && p.dtype != ElementType::kFp16) {
-    unsupported(fmt::format("dtype {} is not supported: use bf16 or fp16", element_name(p.dtype)));
+    unsupported(formatted("dtype {} is not supported: use bf16 or fp16", element_name(p.dtype)));
   }
   if (p.bias && p.bias->type == ElementType::kBool) {
     unsupported("bias type bool is not supported: use fp32, fp16 or bf16, or mask=bool:...");
   }
   if (p.mask && p.mask->type != ElementType::kBool) {
-    unsupported(fmt::format("mask type {} is not supported: use bool, or bias={}:... to add it",
-                            element_name(p.mask->type), element_name(p.mask->type)));
+    unsupported(formatted("mask type {} is not supported: use bool, or bias={}:... to add it",
+                          element_name(p.mask->type), element_name(p.mask->type)));
   }
 }
 
@@ -136,17 +136,17 @@ void problem_internal::validate_sizes(const AttentionProblem& p) {
   check_range("kv head count", "hkv", p.kv_heads, kMaxInt32);
   if (p.heads % p.kv_heads != 0) {
     unsupported(
-        fmt::format("hkv={} is not supported with h={}: use a divisor of h", p.kv_heads, p.heads));
+        formatted("hkv={} is not supported with h={}: use a divisor of h", p.kv_heads, p.heads));
   }
   check_range("query row count", "nq", p.nq, kMaxRows);
   check_range("key row count", "nk", p.nk, kMaxRows);
   if (p.d < 8 || p.d > 128 || p.d % 8 != 0) {
-    unsupported(fmt::format("head size d={} is not supported: use 8 to 128 in steps of 8", p.d));
+    unsupported(formatted("head size d={} is not supported: use 8 to 128 in steps of 8", p.d));
   }
   check_grid(p);
   check_scale(p.scale);
   if (p.alignment != 2 && p.alignment != 4 && p.alignment != 8 && p.alignment != 16) {
-    unsupported(fmt::format("align={} is not supported: use 2, 4, 8 or 16 bytes", p.alignment));
+    unsupported(formatted("align={} is not supported: use 2, 4, 8 or 16 bytes", p.alignment));
   }
 }
 

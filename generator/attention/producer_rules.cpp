@@ -1,9 +1,9 @@
 // generator/attention/producer_rules.cpp -- What goes with warps that do nothing but copy.
-#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/checked.h"
+#include "core/format.h"
 #include "generator/attention/even_items.h"
 #include "generator/attention/rules.h"
 #include "generator/attention/tensor_maps.h"
@@ -31,7 +31,7 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          if (s.bias_in_registers && !s.tensor_copies()) {
            return "kProducer = 1 goes with kBiasInRegisters = 0";
          }
-         if (bytes < 4) return fmt::format("tensors aligned to {} bytes", bytes);
+         if (bytes < 4) return formatted("tensors aligned to {} bytes", bytes);
          return std::nullopt;
        }},
       {"tensor maps: rows of 16-byte pieces that do not overlap, keys in their order",
@@ -50,7 +50,7 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
            return "kSpareRows needs kProducer = 2 and no causal mask";
          }
          if (s.block_rows() < s.nq) return std::nullopt;
-         return fmt::format("{} rows leave no more than {} over", s.nq, s.spare_rows);
+         return formatted("{} rows leave no more than {} over", s.nq, s.spare_rows);
        }},
       {"work items of a streaming CTA with copying warps can be evened out, without a causal mask",
        {"kResident", "kProducer", "kEvenItems"},
@@ -71,14 +71,14 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          const double before = EvenItems::plain(s, heads, sms).rounds;
          const double after = EvenItems::best(s, heads, sms).rounds;
          if (after <= (1 - kWorthEvening) * before) return std::nullopt;
-         return fmt::format("{:.1f} rounds of work items instead of {:.1f}", after, before);
+         return formatted("{:.1f} rounds of work items instead of {:.1f}", after, before);
        }},
       {"by tensor maps each warpgroup of a resident head has a block of its rows",
        {"kResident", "kWarps", "kProducer", "kSpareRows"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          const std::int64_t blocks = ceil_div(s.block_rows(), kGroupRows);
          if (!s.tensor_copies() || !s.resident || s.warps / 4 <= blocks) return std::nullopt;
-         return fmt::format("{} warpgroups for {} blocks of rows", s.warps / 4, blocks);
+         return formatted("{} warpgroups for {} blocks of rows", s.warps / 4, blocks);
        }},
       {"copying warps bring a bias once where all work items of a CTA have the same one",
        {"kResident", "kWarps", "kBiasInRegisters", "kProducer", "kSpareRows"},
@@ -91,9 +91,9 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          }
          const std::int64_t blocks = ceil_div(s.block_rows(), kGroupRows), groups = s.warps / 4;
          if (s.resident ? blocks != groups : blocks > groups) {
-           return fmt::format("{} blocks of rows for {} warpgroups", blocks, groups);
+           return formatted("{} blocks of rows for {} warpgroups", blocks, groups);
          }
-         if (each > sms) return fmt::format("{} heads for {} SMs", each, sms);
+         if (each > sms) return formatted("{} heads for {} SMs", each, sms);
          return std::nullopt;
        }},
       {"what is waited for when is of interest only where warps copy",
@@ -107,25 +107,25 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
        [](const AttentionShape& s) -> std::optional<std::string> {
          const bool wide = s.block_n == 112 || s.block_n == 160 || s.block_n == 176;
          if (s.producer || !wide || s.equal_steps()) return std::nullopt;
-         return fmt::format("kBlockN = {} with kProducer = 0", s.block_n);
+         return formatted("kBlockN = {} with kProducer = 0", s.block_n);
        }},
       {"the widest steps are for two warpgroups beside copying warps",
        {"kBlockN", "kWarps", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.block_n <= kMostSharedStepKeys || (s.producer && s.warps == 8)) return std::nullopt;
-         return fmt::format("kBlockN = {} leaves too few registers", s.block_n);
+         return formatted("kBlockN = {} leaves too few registers", s.block_n);
        }},
       {"copying warps and several warpgroups take the whole SM",
        {"kWarps", "kMinCtas", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (!s.producer || s.warps == 4 || s.min_ctas == 1) return std::nullopt;
-         return fmt::format("kMinCtas = {} with {} warps", s.min_ctas, s.warps);
+         return formatted("kMinCtas = {} with {} warps", s.min_ctas, s.warps);
        }},
       {"no more heads in flight than a CTA works on",
        {"kResident", "kStages", "kProducer"},
        [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
          if (!s.producer || !s.resident || s.stages <= ceil_div(heads, sms)) return std::nullopt;
-         return fmt::format("{} stages for {} heads", s.stages, ceil_div(heads, sms));
+         return formatted("{} stages for {} heads", s.stages, ceil_div(heads, sms));
        }},
   };
 }

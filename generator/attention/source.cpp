@@ -2,11 +2,11 @@
 //
 // Only integers of the declared space and of the problem's facts reach the text; no string from
 // outside does.
-#include <fmt/format.h>
 
 #include <string_view>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 
@@ -16,11 +16,11 @@ namespace {
 constexpr char kEntry[] = "vitune_attention_forward";
 
 std::string constant(std::string_view name, std::int64_t value) {
-  return fmt::format("  static constexpr int {} = {};\n", name, value);
+  return formatted("  static constexpr int {} = {};\n", name, value);
 }
 
 std::string flag(const char* name, bool value) {
-  return fmt::format("  static constexpr bool {} = {};\n", name, value ? "true" : "false");
+  return formatted("  static constexpr bool {} = {};\n", name, value ? "true" : "false");
 }
 
 std::string facts_text(const AttentionFacts& facts) {
@@ -51,7 +51,7 @@ std::string attention_source(const AttentionProblem& problem, const Config& conf
   const char* family = !shape.warpgroups() ? "sm80" : shape.producer ? "sm90_pipelined" : "sm90";
   const char* maps =
       shape.tensor_copies() ? ", const __grid_constant__ vitune::AttentionTensorMaps maps" : "";
-  return fmt::format(
+  return formatted(
       "namespace vitune {{\nstruct Config {{\n{}{}}};\n}}  // namespace vitune\n\n"
       "#include \"attention/forward_{}.cuh\"\n\n"
       "extern \"C\" __global__ void __launch_bounds__({}, vitune::Config::kMinCtas)\n"

@@ -2,12 +2,12 @@
 //
 // Adding a parameter: one entry in attention_parameters(), one in templates/attention/config.cuh,
 // and the code that reads it (docs/add_a_parameter.md).
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
 #include "core/checked.h"
+#include "core/format.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/rules.h"
@@ -67,7 +67,7 @@ std::vector<NamedRule> schedule_rules() {
        {"kSwizzle", "kResident", "kStages", "kQueryInRegisters", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.producer) return std::nullopt;  // its stages are heads
-         if (s.resident && s.stages > 2) return fmt::format("kStages = {} > 2", s.stages);
+         if (s.resident && s.stages > 2) return formatted("kStages = {} > 2", s.stages);
          if (s.resident && s.stages == 2 && !s.query_in_registers && !s.warpgroups()) {
            return "kStages = 2 needs kQueryInRegisters = 1";
          }
@@ -85,21 +85,21 @@ std::vector<NamedRule> schedule_rules() {
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.query_in_registers || s.warpgroups() || s.live_registers() >= 88)
            return std::nullopt;
-         return fmt::format("{} live registers leave room for the queries", s.live_registers());
+         return formatted("{} live registers leave room for the queries", s.live_registers());
        }},
       {"warps are split evenly between the heads of a CTA",
        {"kWarps", "kHeadsPerCta"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.warps % s.heads_per_cta == 0) return std::nullopt;
-         return fmt::format("{} warps cannot be split between {} heads", s.warps, s.heads_per_cta);
+         return formatted("{} warps cannot be split between {} heads", s.warps, s.heads_per_cta);
        }},
       {"more stages than steps of keys, or four of them, are of use only to copying warps",
        {"kResident", "kStages", "kBlockN", "kProducer", "kKeySplit"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.producer) return std::nullopt;
-         if (s.stages > 3) return fmt::format("kStages = {} needs kProducer", s.stages);
+         if (s.stages > 3) return formatted("kStages = {} needs kProducer", s.stages);
          if (s.resident || s.stages <= std::max<std::int64_t>(s.rounds(), 1)) return std::nullopt;
-         return fmt::format("{} stages for {} steps", s.stages, s.rounds());
+         return formatted("{} stages for {} steps", s.stages, s.rounds());
        }},
   };
 }
@@ -118,13 +118,13 @@ std::vector<NamedRule> key_split_rules(std::int64_t heads, const DeviceInfo& dev
        {"kKeySplit"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.key_split == 1 || s.nq <= kGroupRows) return std::nullopt;
-         return fmt::format("{} rows", s.nq);
+         return formatted("{} rows", s.nq);
        }},
       {"keys are split evenly between the warps of a CTA",
        {"kKeySplit", "kWarps"},
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (s.warps % s.key_split == 0) return std::nullopt;
-         return fmt::format("{} warps cannot be split between {} shares", s.warps, s.key_split);
+         return formatted("{} warps cannot be split between {} shares", s.warps, s.key_split);
        }},
       {"warps that share keys have one row tile",
        {"kKeySplit", "kRowTiles"},
@@ -143,7 +143,7 @@ std::vector<NamedRule> key_split_rules(std::int64_t heads, const DeviceInfo& dev
        {"kResident", "kSwizzle", "kKeySplit", "kWarps", "kRowTiles", "kBlockN"},
        [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
          if (s.key_split == 1) return std::nullopt;
-         if (s.steps() < s.key_split) return fmt::format("only {} steps of keys", s.steps());
+         if (s.steps() < s.key_split) return formatted("only {} steps of keys", s.steps());
          if (s.row_warps() > 0 && s.items(heads) <= 8 * sms) return std::nullopt;
          return "there are rows enough for all warps";
        }},
@@ -155,7 +155,7 @@ std::vector<NamedRule> key_split_rules(std::int64_t heads, const DeviceInfo& dev
              (s.key_split - 1) * s.row_warps() * (4 + s.head_dim / 2) * 32 * 4;
          const std::int64_t tiles = 2 * s.stages * s.key_split * s.block_n * s.pitch();
          if (parts <= tiles) return std::nullopt;
-         return fmt::format("{} bytes for {}", parts, tiles);
+         return formatted("{} bytes for {}", parts, tiles);
        }},
   };
 }
@@ -168,7 +168,7 @@ std::vector<NamedRule> warpgroup_rules(const DeviceInfo& device) {
        {"kSwizzle"},
        [hopper, arch = device.arch()](const AttentionShape& s) -> std::optional<std::string> {
          if (!s.warpgroups() || hopper) return std::nullopt;
-         return fmt::format("kSwizzle = {} on {}", s.swizzle, arch);
+         return formatted("kSwizzle = {} on {}", s.swizzle, arch);
        }},
       {"warpgroups have four warps of one 16-row tile each, and queries in shared memory",
        {"kSwizzle", "kWarps", "kRowTiles", "kQueryInRegisters"},
@@ -177,7 +177,7 @@ std::vector<NamedRule> warpgroup_rules(const DeviceInfo& device) {
            if (s.warps == 12) return "kWarps = 12 is three warpgroups: kSwizzle must not be 0";
            return std::nullopt;
          }
-         if (s.warps % 4 != 0) return fmt::format("{} warps are no whole warpgroups", s.warps);
+         if (s.warps % 4 != 0) return formatted("{} warps are no whole warpgroups", s.warps);
          if (s.row_tiles != 1 || s.query_in_registers) {
            return "kRowTiles must be 1 and kQueryInRegisters 0 where kSwizzle is set";
          }
@@ -188,7 +188,7 @@ std::vector<NamedRule> warpgroup_rules(const DeviceInfo& device) {
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (!s.warpgroups() || s.heads_per_cta == 1 || s.warps == 4 * s.heads_per_cta)
            return std::nullopt;
-         return fmt::format("{} warps for {} heads", s.warps, s.heads_per_cta);
+         return formatted("{} warps for {} heads", s.warps, s.heads_per_cta);
        }},
       {"warpgroups know the token count, and persist only to keep a bias",
        {"kSwizzle", "kConstantKeys", "kPersistent", "kBiasInRegisters", "kProducer"},
@@ -205,7 +205,7 @@ std::vector<NamedRule> warpgroup_rules(const DeviceInfo& device) {
        [](const AttentionShape& s) -> std::optional<std::string> {
          if (!s.warpgroups()) return std::nullopt;
          if (s.block_n % 16 != 0 && (s.steps() > 1 || !s.resident)) {
-           return fmt::format("{} steps of {} keys", s.steps(), s.block_n);
+           return formatted("{} steps of {} keys", s.steps(), s.block_n);
          }
          if (!s.resident && s.stages < 2) return "kStages must be 2 or more where kResident = 0";
          return std::nullopt;
@@ -223,8 +223,8 @@ std::vector<NamedRule> bias_rules(bool has_bias) {
          if (!has_bias) return "there is no bias";
          if (!s.persistent) return "kBiasInRegisters = 1 needs kPersistent = 1";
          if (s.producer) return std::nullopt;  // it has rules of its own
-         if (s.steps() > 1) return fmt::format("{} steps of keys; it takes one", s.steps());
-         if (!s.one_pass()) return fmt::format("{} rows per pass for {}", s.block_m(), s.nq);
+         if (s.steps() > 1) return formatted("{} steps of keys; it takes one", s.steps());
+         if (!s.one_pass()) return formatted("{} rows per pass for {}", s.block_m(), s.nq);
          return std::nullopt;
        }},
   };
@@ -242,15 +242,15 @@ std::vector<NamedRule> work_rules(std::int64_t heads, const DeviceInfo& device) 
          if (warps <= tiles || warps == 1) return std::nullopt;
          // A streaming CTA of few warps also loads; half of them may lack rows.
          if (!s.resident && warps <= 2 * tiles) return std::nullopt;
-         return fmt::format("{} warps for {} tiles of {} rows", warps, tiles, s.warp_rows());
+         return formatted("{} warps for {} tiles of {} rows", warps, tiles, s.warp_rows());
        }},
       {"several heads per CTA only where one pass covers a head's rows",
        {"kHeadsPerCta", "kWarps", "kRowTiles"},
        [heads](const AttentionShape& s) -> std::optional<std::string> {
          if (s.heads_per_cta == 1) return std::nullopt;
-         if (s.heads_per_cta > heads) return fmt::format("only {} heads in all", heads);
+         if (s.heads_per_cta > heads) return formatted("only {} heads in all", heads);
          if (s.block_m() >= s.nq) return std::nullopt;
-         return fmt::format("{} rows per pass for {} queries", s.block_m(), s.nq);
+         return formatted("{} rows per pass for {} queries", s.block_m(), s.nq);
        }},
       {"rows of a head are split only while there are few CTAs",
        {"kHeadsPerCta", "kRowSplit"},
@@ -258,14 +258,14 @@ std::vector<NamedRule> work_rules(std::int64_t heads, const DeviceInfo& device) 
          if (s.row_split == 1) return std::nullopt;
          const std::int64_t ctas = ceil_div(heads, s.heads_per_cta) * s.row_split / 2;
          if (ctas < 8 * sms && s.heads_per_cta == 1) return std::nullopt;
-         return fmt::format("{} CTAs fill the device without it", ctas);
+         return formatted("{} CTAs fill the device without it", ctas);
        }},
       {"persistent CTAs need more work items than SMs",
        {},
        [heads, sms](const AttentionShape& s) -> std::optional<std::string> {
          if (!s.persistent || (s.producer && s.items(heads) >= sms) || s.items(heads) > 2 * sms)
            return std::nullopt;
-         return fmt::format("{} items for {} SMs", s.items(heads), sms);
+         return formatted("{} items for {} SMs", s.items(heads), sms);
        }},
       {"sixteen warps only where they share out several heads or a long resident head",
        {"kResident", "kWarps"},
@@ -283,8 +283,8 @@ std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
         "kHeadsPerCta", "kProducer", "kSpareRows", "kKeySplit"},
        [device](const AttentionShape& s) -> std::optional<std::string> {
          if (s.shared_bytes() <= device.shared_per_block) return std::nullopt;
-         return fmt::format("{} bytes of shared memory, the device has {}", s.shared_bytes(),
-                            device.shared_per_block);
+         return formatted("{} bytes of shared memory, the device has {}", s.shared_bytes(),
+                          device.shared_per_block);
        }},
       {"registers: scores + outputs + queries of a warp leave room for the rest",
        {"kWarps", "kRowTiles", "kBlockN", "kQueryInRegisters", "kProducer", "kSpareRows"},
@@ -296,7 +296,7 @@ std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
          const std::int64_t limit =
              s.producer ? alone.register_limit(device.registers_per_sm) : 255;
          if (s.live_registers() + rest <= limit) return std::nullopt;
-         return fmt::format("{} live registers + {} > {}", s.live_registers(), rest, limit);
+         return formatted("{} live registers + {} > {}", s.live_registers(), rest, limit);
        }},
       {"kMinCtas: its register cap binds and the live registers fit below it",
        {"kSwizzle", "kWarps", "kRowTiles", "kBlockN", "kQueryInRegisters", "kMinCtas", "kProducer",
@@ -304,14 +304,13 @@ std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
        [device](const AttentionShape& s) -> std::optional<std::string> {
          if (s.min_ctas == 1) return std::nullopt;
          const std::int64_t cap = s.register_limit(device.registers_per_sm);
-         if (cap >= 255) return fmt::format("kMinCtas = {} does not bind", s.min_ctas);
+         if (cap >= 255) return formatted("kMinCtas = {} does not bind", s.min_ctas);
          // Below this ptxas gives up on a wgmma (C7602) where it would spill around an mma.sync.
          const std::int64_t rest = s.warpgroups() ? 24 : 12;
          if (s.live_registers() + rest > cap) {
-           return fmt::format("{} live registers + {} > {}", s.live_registers(), rest, cap);
+           return formatted("{} live registers + {} > {}", s.live_registers(), rest, cap);
          }
-         if (cap > 2 * s.live_registers() + 64)
-           return fmt::format("a cap of {} does not bind", cap);
+         if (cap > 2 * s.live_registers() + 64) return formatted("a cap of {} does not bind", cap);
          return std::nullopt;
        }},
       {"kMinCtas: that many CTAs fit into shared memory and threads",
@@ -319,10 +318,10 @@ std::vector<NamedRule> resource_rules(const DeviceInfo& device) {
        [device](const AttentionShape& s) -> std::optional<std::string> {
          const std::int64_t shared = (s.shared_bytes() + 1024) * s.min_ctas;
          if (s.min_ctas > 1 && shared > device.shared_per_sm) {
-           return fmt::format("{} bytes of shared memory per SM", shared);
+           return formatted("{} bytes of shared memory per SM", shared);
          }
          if (s.threads() * s.min_ctas > device.threads_per_sm) {
-           return fmt::format("{} threads per SM", s.threads() * s.min_ctas);
+           return formatted("{} threads per SM", s.threads() * s.min_ctas);
          }
          return std::nullopt;
        }},

@@ -3,7 +3,6 @@
 // Each problem in turn is hidden; the dispatcher chooses from what the others' rows say; the time
 // of its choice is compared with the hidden problem's own optimum. Once on an invented GPU, always;
 // once on the recorded H200, where data/h200.recording is there.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "core/format.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 #include "runtime/dispatcher.h"
@@ -143,8 +143,8 @@ struct Losses {
     return sorted.at(static_cast<std::size_t>(std::max(place, 0.0)));
   }
   std::string text() const {
-    return fmt::format("median {:.1f} %, p95 {:.1f} %, worst {:.1f} %", 100 * quantile(0.5),
-                       100 * quantile(0.95), 100 * quantile(1));
+    return formatted("median {:.1f} %, p95 {:.1f} %, worst {:.1f} %", 100 * quantile(0.5),
+                     100 * quantile(0.95), 100 * quantile(1));
   }
 };
 
@@ -204,7 +204,7 @@ std::vector<std::string> invented_problems() {
                        const std::string& rest) {
     for (const int n : tokens) {
       for (const int batch : batches)
-        texts.push_back(fmt::format("bf16 b={} n={} {}", batch, n, rest));
+        texts.push_back(formatted("bf16 b={} n={} {}", batch, n, rest));
     }
   };
   add({50, 145, 197, 257, 325, 577}, {1, 8, 32}, "h=12 d=64");

@@ -4,7 +4,6 @@
 // A kernel of one warp reads rows step by step as the attention kernels do and writes down what
 // each thread got. The tensor fills its allocation to the last byte, so on the emulated device a
 // read beyond it is a fault; what lies between rows is poison.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -19,6 +18,7 @@
 #include "core/cuda_driver.h"
 #include "core/env.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/compiler.h"
 #include "generator/source.h"
 #include "templates/attention/params.cuh"
@@ -128,8 +128,8 @@ std::string kernel_text() {
   std::string cases = "#define VITUNE_CASES";
   for (std::size_t i = 0; i < std::size(kLayouts); ++i) {
     const Layout& layout = kLayouts[i];
-    cases += fmt::format(" VITUNE_CASE({}, {}, {}, {}, {}, {})", i, layout.keys, layout.width,
-                         layout.type, layout.held, layout.whole);
+    cases += formatted(" VITUNE_CASE({}, {}, {}, {}, {}, {})", i, layout.keys, layout.width,
+                       layout.type, layout.held, layout.whole);
   }
   return cases + "\n" + kKernel;
 }

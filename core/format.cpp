@@ -1,0 +1,12 @@
+// core/format.cpp -- Where fmt's formatting is compiled.
+#include "core/format.h"
+
+#include <fmt/format.h>
+
+namespace vitune {
+
+std::string format_args(fmt::string_view format, fmt::format_args args) {
+  return fmt::vformat(format, args);
+}
+
+}  // namespace vitune
