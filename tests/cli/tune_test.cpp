@@ -31,7 +31,7 @@ constexpr double kTie = 0.02;
 constexpr int kKills = 60;
 constexpr unsigned kSlower = 6;  // than without a sanitizer
 #else
-constexpr int kKills = 120;
+constexpr int kKills = 200;
 constexpr unsigned kSlower = 1;
 #endif
 constexpr unsigned kKillSoon = 20000 * kSlower;  // microseconds after a first write or a commit

@@ -94,17 +94,18 @@ check_find_package() {
   fi
 }
 
-# What add_subdirectory() changes and adds shows when the project is configured; check_fetch_content
-# builds the library that way.
+# Nothing is optimised: what is shown is that it builds, and these two build the library anew.
+build_within() {
+  if command -v ccache > /dev/null; then set -- "$@" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+  configure "$@" -DCMAKE_CXX_FLAGS=-O0 || fail "the project does not configure"
+  cmake --build "$work/build" > "$work/build.log" || { tail -n 40 "$work/build.log" >&2; fail "it does not build"; }
+  "$work/build/consumer"
+}
+
 check_add_subdirectory() {
-  configure add_subdirectory -DVITUNE_SOURCE="$source" -DCMAKE_CXX_FLAGS=-O0 ||
-    fail "the project does not configure"
-  cmake --build "$work/build" --target vitune_core > "$work/build.log" ||
-    { tail -n 40 "$work/build.log" >&2; fail "it does not build"; }
-  mkdir "$work/installed"
-  cmake -DCMAKE_INSTALL_PREFIX="$work/installed" -P "$work/build/vitune/cmake_install.cmake" ||
-    fail "vitune installs itself with a project that did not ask for it"
-  [[ -z $(ls "$work/installed") ]] ||
+  build_within add_subdirectory -DVITUNE_SOURCE="$source"
+  cmake --install "$work/build" --prefix "$work/installed" > "$work/install.log"
+  [[ $(cd "$work/installed" && find . ! -type d) == ./bin/consumer ]] ||
     fail "vitune installs files with a project that did not ask for it"
 }
 
@@ -119,12 +120,7 @@ check_fetch_content() {
     if [[ -e $file ]]; then printf '%s\0' "$file"; fi
   done < "$work/files" > "$work/there")
   tar -C "$source" --null -T "$work/there" --transform 's,^,vitune/,' -czf "$work/vitune.tar.gz"
-  # Nothing is optimised: what is shown is that it builds.
-  configure fetch_content -DVITUNE_ARCHIVE="$work/vitune.tar.gz" -DCMAKE_CXX_FLAGS=-O0 ||
-    fail "the project does not configure"
-  cmake --build "$work/build" > "$work/build.log" ||
-    { tail -n 40 "$work/build.log" >&2; fail "it does not build"; }
-  "$work/build/consumer"
+  build_within fetch_content -DVITUNE_ARCHIVE="$work/vitune.tar.gz"
 }
 
 case $name in
