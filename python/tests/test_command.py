@@ -70,7 +70,7 @@ class RunTest(unittest.TestCase):
                 sys.exit(130)
             signal.signal(signal.SIGINT, save)
             print("ready", file=sys.stderr, flush=True)
-            time.sleep(30)
+            time.sleep(300)
             '''.replace("\\n            ", "\\n"))
             script.chmod(0o700)
             _command.command_path = lambda: script
@@ -85,7 +85,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(process.stderr.readline(), "ready\n")
         time.sleep(0.1)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        out, error = process.communicate(timeout=20)
+        out, error = process.communicate(timeout=120)
         self.assertEqual(out, "interrupted\n", error)
         self.assertEqual(done.read_text(), "saved")
 

@@ -107,7 +107,7 @@ int talk_first() {
 int leave_a_grandchild() {
   const pid_t pid = fork();
   if (pid == 0) {
-    alarm(60);
+    alarm(600);
     sleep_for_good();
   }
   say(std::to_string(pid));

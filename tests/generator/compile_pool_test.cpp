@@ -20,7 +20,9 @@ namespace vitune {
 namespace {
 
 using test::compile_one;
+using test::compiles;
 using test::job;
+using test::kBrief;
 using test::kPatience;
 
 using std::chrono::milliseconds;
@@ -30,19 +32,16 @@ using ::testing::HasSubstr;
 
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kMemoryLimitWorks = false;  // a sanitizer reserves terabytes, so there is no limit
-constexpr int kSlowness = 4;
 #else
 constexpr bool kMemoryLimitWorks = true;
-constexpr int kSlowness = 1;
 #endif
 
-constexpr int kRounds = 2;                          // of all mischief; 1,000 for a soak
-constexpr milliseconds kDeadline{400 * kSlowness};  // of a job that never ends
+constexpr int kRounds = 2;  // of all mischief; 1,000 for a soak
 
 CompilePoolOptions fake(const std::string& start, int workers = 1) {
   CompilePoolOptions options;
   options.workers = workers;
-  options.deadline = kDeadline;
+  options.deadline = kPatience;
   options.memory_limit_bytes = std::int64_t{1} << 30;
   options.worker_command = {VITUNE_FAKE_COMPILE_WORKER, start};
   return options;
@@ -107,21 +106,26 @@ TEST(CompilePool, EveryMischiefEndsOneJobOnlyAndTheNextCompileSucceeds) {
       {"chatter", CompileStatus::kOk, "canned"},
       {"twice", CompileStatus::kOk, "canned"},
   };
-  CompilePool pool(fake("serve"));
-  ASSERT_EQ(compile_one(pool, job("ok")).status, CompileStatus::kOk);
+  CompilePool patient(fake("serve"));
+  CompilePoolOptions options = fake("serve");
+  options.deadline = kBrief;
+  CompilePool brief(options);
+  ASSERT_EQ(compile_one(patient, job("ok")).status, CompileStatus::kOk);
+  ASSERT_TRUE(compiles(brief, job("ok")));
   const std::size_t descriptors = open_descriptors();
   for (int round = 0; round < kRounds; ++round) {
     for (const auto& [what, status, log] : cases) {
+      CompilePool& pool = status == CompileStatus::kTimeout ? brief : patient;
       const auto start = steady_clock::now();
       const CompileResult result = compile_one(pool, job(what));
       EXPECT_EQ(result.status, status) << what << ": " << result.log.substr(0, 200);
       EXPECT_THAT(result.log, HasSubstr(log)) << what;
       EXPECT_LE(result.log.size(), 4096u) << what;
       if (status == CompileStatus::kTimeout) {
-        EXPECT_GE(steady_clock::now() - start, kDeadline) << what;
-        EXPECT_LT(steady_clock::now() - start, kDeadline + kSlowness * milliseconds(1000)) << what;
+        EXPECT_GE(steady_clock::now() - start, kBrief) << what;
+        EXPECT_LT(steady_clock::now() - start, kPatience) << what;
       }
-      EXPECT_EQ(compile_one(pool, job("ok")).status, CompileStatus::kOk) << "after " << what;
+      EXPECT_TRUE(compiles(pool, job("ok"))) << "after " << what;
       EXPECT_EQ(open_descriptors(), descriptors) << "descriptors leak with " << what;
       EXPECT_LE(pool.worker_pids().size(), 1u) << what;
     }
@@ -149,7 +153,7 @@ TEST(CompilePool, AWorkerThatNeverGetsReadyIsAnErrorAfterThreeTries) {
                {"other protocol", "does not speak this program's protocol"}};
   for (const auto& [start, part] : cases) {
     CompilePoolOptions options = fake(start);
-    options.hello_limit = kDeadline;
+    options.hello_limit = std::string(start) == "silent" ? kBrief : kPatience;
     CompilePool pool(options);
     pool.submit(1, job("ok"));
     std::string text;
@@ -205,7 +209,6 @@ TEST(CompilePool, TwoWorkersCompileAtTheSameTime) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   CompilePoolOptions options = fake("meet", 2);
   options.worker_command.push_back(folder);
-  options.deadline = kPatience;
   CompilePool pool(options);
   // Each worker answers only once it sees the other: one after the other would never end.
   pool.submit(1, job("ok"));
@@ -223,7 +226,9 @@ TEST(CompilePool, TwoWorkersCompileAtTheSameTime) {
 }
 
 TEST(CompilePool, ManyJobsWithMischiefAmongThemAllComeBackOnce) {
-  CompilePool pool(fake("serve", 3));
+  CompilePoolOptions options = fake("serve", 3);
+  options.deadline = milliseconds(5000);  // long enough for all but the one that hangs
+  CompilePool pool(options);
   std::map<std::uint64_t, CompileStatus> expected;
   for (std::uint64_t id = 0; id < 120; ++id) {
     const bool dies = id % 10 == 3, lies = id % 10 == 7, hangs = id == 50;

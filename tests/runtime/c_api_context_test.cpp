@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/patience.h"
 #include "tests/runtime/runtime_fixture.h"
 
 namespace vitune::test {
@@ -63,7 +64,7 @@ TEST_F(CApiContextTest, TheDriverIsAskedForTheFactsWhileTheDatabasesAreOpened) {
   chosen.log_user = &opening;
   chosen.log = [](void* user, int32_t, const char*) {
     auto* const its = static_cast<Opening*>(user);
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
     while (!its->asked && std::chrono::steady_clock::now() < end) {
       for (const MockCall& call : its->mock->calls()) {
         its->asked |=
@@ -238,7 +239,7 @@ TEST_F(CApiContextTest, AForkWhileAnotherThreadLoadsLeavesTheChildAble) {
   while (mock_->loads_waiting() == 0) std::this_thread::yield();
   // The child must neither wait for a lock that nobody holds any more nor crash.
   const int status = in_child([&] {
-    alarm(20);
+    alarm(60);
     return vitune_prepare(context.get(), &desc) == VITUNE_INVALID_CONTEXT ? 0 : 1;
   });
   mock_->hold_loads(false);

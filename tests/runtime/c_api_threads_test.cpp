@@ -5,6 +5,7 @@
 #include <barrier>
 #include <future>
 
+#include "tests/patience.h"
 #include "tests/runtime/runtime_fixture.h"
 
 namespace vitune::test {
@@ -15,7 +16,7 @@ using namespace std::chrono_literals;
 class CApiThreadsTest : public RuntimeTest {
  protected:
   void wait_for_load() {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (mock_->loads_waiting() == 0 && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(1ms);
     }

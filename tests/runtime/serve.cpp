@@ -102,15 +102,14 @@ class Server {
         checked ? check(served) : stream_.synchronize();
         if (stop.arrived_meanwhile()) return;
       }
+      say_once_all_are_exact();
     }
   }
 
   // "at the WHEN: OUTCOME PROBLEM, its reason".
   void print_outcomes(const char* when) const {
     for (const AttentionCall& served : calls_) {
-      Attention attention({});
-      attention.desc() = served.desc();
-      const KernelSelection found = context_.query(attention);
+      const KernelSelection found = selection(served);
       std::printf("at the %s: %s %s (%s)\n", when, name_of(found.served), found.problem.c_str(),
                   found.reason.c_str());
     }
@@ -132,6 +131,22 @@ class Server {
   }
 
  private:
+  KernelSelection selection(const AttentionCall& served) const {
+    Attention attention({});
+    attention.desc() = served.desc();
+    return context_.query(attention);
+  }
+
+  void say_once_all_are_exact() {
+    if (said_exact_) return;
+    for (const AttentionCall& served : calls_) {
+      if (selection(served).served != Served::kExact) return;
+    }
+    said_exact_ = true;
+    std::printf("now all are exact\n");
+    std::fflush(stdout);
+  }
+
   void call(const AttentionCall& served) {
     ++made_;
     if (served.forward(context_.get(), stream_) == VITUNE_OK) return;
@@ -149,6 +164,7 @@ class Server {
   }
 
   long long made_ = 0, checked_ = 0, wrong_ = 0, failed_ = 0;
+  bool said_exact_ = false;
   std::atomic<long long> errors_{0};
   std::shared_ptr<const CudaDriver> driver_;
   CudaContext cuda_;

@@ -29,7 +29,11 @@ done
 
 timeout -k 5 "$seconds" "$vitune" tune "$@" --db "$db" --device 0 --budget "$budget" --quiet
 tuned=$?
-sleep 3  # it looks for winners every second
+for ((i = 0; tuned == 0 && i < 300; ++i)); do  # it looks for winners every second
+  grep -q '^now all are exact' "$log" && break
+  kill -0 $serving 2>/dev/null || break
+  sleep 0.2
+done
 kill -TERM $serving
 wait $serving
 served=$?

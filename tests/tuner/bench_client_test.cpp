@@ -8,6 +8,7 @@
 
 #include <thread>
 
+#include "tests/patience.h"
 #include "tests/tuner/fake_device.h"
 #include "tests/tuner/test_support.h"
 
@@ -22,28 +23,27 @@ using ::testing::HasSubstr;
 using testing::open_descriptors;
 
 constexpr int kRounds = 3;  // of each script; a long run raises it
-constexpr milliseconds kDeadline{700};
 
 BenchClientOptions options_for(const std::vector<std::string>& worker) {
   BenchClientOptions options;
   options.command = fake_bench_command(worker);
-  options.hello_deadline = milliseconds(3000);
-  options.setup_deadline = milliseconds(3000);
+  options.hello_deadline = test::kPatience;
+  options.setup_deadline = test::kPatience;
   options.back_off = {milliseconds(10), milliseconds(20), milliseconds(30)};
   return options;
 }
 
-// Steps until `done` or 20 s have passed; gives the first result.
+// Steps until `done`, or fails the test after a while; gives the first result.
 template <typename Done>
 std::optional<BenchResult> drive(BenchClient& client, Done done) {
-  const auto until = steady_clock::now() + std::chrono::seconds(20);
+  const auto until = steady_clock::now() + 2 * test::kPatience;
   while (steady_clock::now() < until) {
     if (auto result = client.step()) return result;
     if (done()) return std::nullopt;
     pollfd descriptor{client.descriptor(), POLLIN, 0};
     poll(&descriptor, 1, 5);
   }
-  ADD_FAILURE() << "nothing happened for 20 s";
+  ADD_FAILURE() << "nothing happened";
   return std::nullopt;
 }
 
@@ -63,7 +63,7 @@ TrialJob job(const std::string& problem) {
 }
 
 std::optional<TrialReply> run(BenchClient& client, const std::string& problem,
-                              milliseconds deadline = milliseconds(10000)) {
+                              milliseconds deadline = test::kPatience) {
   client.submit(job(problem), deadline);
   const auto result = drive(client, [&] { return client.lost(); });
   return result ? result->trial : std::nullopt;
@@ -93,6 +93,8 @@ class BenchClientFault : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(BenchClientFault, IsBlamedOnTheJobAndTheNextJobRuns) {
   const Fault& fault = GetParam();
+  const milliseconds deadline =
+      fault.status == TrialStatus::kTimeout ? test::kBrief : test::kPatience;
   const int children_before = children();
   const auto descriptors_before = open_descriptors();
   {
@@ -101,15 +103,13 @@ TEST_P(BenchClientFault, IsBlamedOnTheJobAndTheNextJobRuns) {
     ASSERT_TRUE(client.idle());
     for (int round = 0; round < kRounds; ++round) {
       const int pid = client.pid();
-      const auto reply = run(client, "bad", kDeadline);
+      const auto reply = run(client, "bad", deadline);
       ASSERT_TRUE(reply) << client.problem();
       EXPECT_EQ(reply->status, fault.status);
       EXPECT_THAT(reply->reason, HasSubstr(fault.reason));
-      const auto since = steady_clock::now();
       const auto next = run(client, "good");
       ASSERT_TRUE(next);
       EXPECT_EQ(next->status, TrialStatus::kOk);
-      EXPECT_LT(steady_clock::now() - since, milliseconds(5000));
       EXPECT_EQ(client.pid() != pid, fault.replaced);
     }
   }
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(BenchClient, AHundredMegabytesOnStderrAreDroppedAndTheJobIsAnswered) {
   BenchClient client(options_for({"do=chatter", "match=bad"}), {});
   make_ready(client);
-  const auto reply = run(client, "bad", milliseconds(20000));
+  const auto reply = run(client, "bad");
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->status, TrialStatus::kOk);
 }
@@ -166,7 +166,7 @@ TEST_P(BenchClientStart, AWorkerThatNeverGetsReadyLosesTheDeviceWithTheReason) {
   const int children_before = children();
   {
     BenchClientOptions options = options_for({std::string("start=") + GetParam().script});
-    options.hello_deadline = milliseconds(300);
+    if (std::string(GetParam().script) == "silent") options.hello_deadline = test::kBrief;
     BenchClient client(options, {});
     make_ready(client);
     ASSERT_TRUE(client.lost());
@@ -273,7 +273,7 @@ TEST(BenchClient, RacesGiveSamplesOfEveryContestant) {
     race.contestants.push_back(kernel);
   }
   race.rounds = 10;
-  client.submit(race, milliseconds(5000));
+  client.submit(race, test::kPatience);
   const auto result = drive(client, [&] { return client.lost(); });
   ASSERT_TRUE(result && result->race);
   EXPECT_EQ(result->race->cold_us.size(), 3u);

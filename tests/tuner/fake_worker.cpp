@@ -194,7 +194,7 @@ class FakeBench {
   bool misreport(const std::string& what, std::uint64_t id, const TrialJob& job) {
     if (what == "twice") answer(id, good_reply(job)), answer(id, good_reply(job));
     if (what == "late") {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      std::this_thread::sleep_for(std::chrono::seconds(10));
       answer(id, good_reply(job));
     }
     if (what == "heartbeats") {

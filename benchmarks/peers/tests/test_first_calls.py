@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 from .support import needs_library, needs_torch
 
@@ -16,15 +17,14 @@ from peers import cli, first_calls, problems
 
 RUN = pathlib.Path(first_calls.__file__).with_name("run.py")
 
-# Answers as a peer's name says, and counts its starts in a file; the first start of all is slow.
+# Answers as a peer's name says, and counts its starts in a file; the first start of all says that it was slow.
 WORKER = """
 import json, os, pathlib, sys, time
 name, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 number = len(list(folder.iterdir()))
 (folder / str(number)).write_text(name)
 if name == "dies": sys.exit("the driver said no")
-if name == "hangs": time.sleep(60)
-if name == "slow": time.sleep(0.5)
+if name == "hangs": time.sleep(600)
 if name == "refuses": print(json.dumps({"refused": "not mine"})); sys.exit(0)
 if name == "babbles": print("no JSON"); sys.exit(0)
 steps = STEPS
@@ -41,7 +41,7 @@ class CollectTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def collect(self, *names, budget=60.0, turns=4):
+    def collect(self, *names, budget=300.0, turns=4):
         def command(name):
             return [sys.executable, "-c", WORKER, name, str(self.folder)]
 
@@ -82,14 +82,24 @@ class CollectTest(unittest.TestCase):
     def test_the_budget_holds_even_if_a_process_hangs(self):
         began = time.monotonic()
         found = self.collect("hangs", budget=1.0)
-        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(time.monotonic() - began, 60)
         self.assertIn("did not end within 1 s", found["failed"]["hangs"])
 
     def test_no_process_begins_that_would_end_too_late(self):
-        found = self.collect("slow", budget=2.0, turns=50)
-        self.assertGreaterEqual(len(self.starts()), 1)
-        self.assertLess(len(self.starts()), 5)
-        self.assertEqual((list(found["us"]), found["failed"]), (["slow"], {}))
+        now, given = [100.0], []
+
+        def ask(command, seconds):
+            given.append(seconds)
+            now[0] += 0.75  # what a process takes
+            return {"us": {step: 1000.0 for step in first_calls.STEPS}}
+
+        with (
+            mock.patch("peers.first_calls._ask", ask),
+            mock.patch("peers.first_calls.time.monotonic", lambda: now[0]),
+        ):
+            found = self.collect("cudnn", budget=2.5, turns=50)
+        self.assertEqual(given, [2.5, 1.75, 1.0])  # one more would have ended after 3 s
+        self.assertEqual((list(found["us"]), found["failed"]), (["cudnn"], {}))
 
     def test_a_peer_without_a_turn_says_why(self):
         self.assertEqual(

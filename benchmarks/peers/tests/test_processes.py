@@ -18,7 +18,7 @@ import json, os, sys, time
 for line in sys.stdin:
     peer = json.loads(line)["peer"]
     if peer == "dies": os._exit(9)
-    if peer == "hangs": time.sleep(60)
+    if peer == "hangs": time.sleep(600)
     print(json.dumps({"refused": "not mine"} if peer == "refuses" else {}), flush=True)
 """
 
@@ -31,7 +31,7 @@ barred = json.loads((folder / "excluded").read_text())
 for peer in ("good", "bad"):
     (folder / "now").write_text(json.dumps({"problem": "p", "peer": peer, "stage": "first call"}))
     if peer == "bad" and "bad" not in barred.get("p", {}):
-        if how == "hangs": time.sleep(60)
+        if how == "hangs": time.sleep(600)
         if how != "well": os._exit(139)
     if how == "always": os._exit(1)
 (folder / "now").unlink()
@@ -43,7 +43,7 @@ def task(peer, problem="p"):
 
 
 class PoolTest(unittest.TestCase):
-    def run_pool(self, *groups, seconds=30.0, per_task=5.0):
+    def run_pool(self, *groups, seconds=300.0, per_task=60.0):
         return precompile.run_pool(
             list(groups), [sys.executable, "-c", WORKER], 2, seconds, per_task
         )
@@ -62,15 +62,15 @@ class PoolTest(unittest.TestCase):
 
     def test_a_first_call_beyond_its_share_is_reported_as_such(self):
         began = time.monotonic()
-        found = self.run_pool([task("hangs"), task("refuses", "q")], per_task=2.0)
+        found = self.run_pool([task("hangs"), task("refuses", "q")], per_task=4.0)
         self.assertIn("failed: its first call took more than", found["p"]["hangs"])
         self.assertIn("refuses", found["q"])
-        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(time.monotonic() - began, 60)
 
     def test_what_the_whole_time_leaves_undone_is_no_failure(self):
         began = time.monotonic()
         self.assertEqual(self.run_pool([task("hangs"), task("refuses")], seconds=1.0), {})
-        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(time.monotonic() - began, 60)
 
 
 class WatchTest(unittest.TestCase):
@@ -80,7 +80,7 @@ class WatchTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "excluded").write_text("{}")
 
-    def watch(self, how, stall=30.0, seconds=60.0):
+    def watch(self, how, stall=60.0, seconds=300.0):
         def start(resume):
             return [
                 sys.executable,
@@ -121,7 +121,7 @@ class WatchTest(unittest.TestCase):
         )
 
     def test_a_session_without_progress_is_stopped_and_its_peer_left_out(self):
-        self.assertEqual((self.watch("hangs", stall=3.0), self.starts()), (0, ["first", "resume"]))
+        self.assertEqual((self.watch("hangs", stall=4.0), self.starts()), (0, ["first", "resume"]))
         self.assertIn("no progress", self.excluded()["p"]["bad"])
 
     def test_sessions_that_always_die_end(self):
