@@ -11,7 +11,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,8 +21,9 @@ namespace vitune_emulator {
 
 namespace ctx = boost::context;
 
-constexpr unsigned kLanes = 32, kGroup = 128;
-constexpr std::size_t kStackBytes = 128 << 10;
+constexpr unsigned kLanes = 32, kGroup = 128, kNobody = ~0u;
+// Not a power of two: the tops of all stacks would fall into the same few sets of the caches.
+constexpr std::size_t kStackBytes = (128 << 10) + 13 * 64;
 
 struct Copy {
   void* to;
@@ -98,7 +98,7 @@ class Cta {
  private:
   unsigned count() const { return grid_.block.x * grid_.block.y * grid_.block.z; }
   void start(Thread& thread);
-  std::optional<unsigned> take_ready();
+  unsigned take_ready();
   ctx::fiber& enter(unsigned index);
   void loop();
   [[noreturn]] void report_stuck() const;
@@ -152,6 +152,7 @@ class Cta {
   std::map<const void*, PhaseBarrier> phase_barriers_;
   std::exception_ptr fault_;
   unsigned current_ = 0;
+  std::size_t undelivered_ = 0;  // of all threads
   unsigned long long work_ = 0;
   bool together_ = false;
 };

@@ -35,6 +35,7 @@ void Cta::arrive_when_copied(const void* at) {
   }
   Thread& thread = current();
   thread.deliveries.push_back({std::move(thread.open), at});
+  ++undelivered_;
   thread.open.clear();
   if (!phase_barrier(at).waiting.empty()) deliver(at);
 }
@@ -63,19 +64,22 @@ void Cta::copy_bulk(const void* at, const Copy& copy) {
   if (expected.bytes > 0) return;
   if (machine_.eager) return arrive(at);
   thread.deliveries.push_back({std::move(expected.copies), at, true});
+  ++undelivered_;
   if (!phase_barrier(at).waiting.empty()) deliver(at);
 }
 
 // Makes the deliveries that end with an arrival at `barrier`.
 void Cta::deliver(const void* barrier) {
   const unsigned caller = current_;
-  for (unsigned i = 0; i < threads_.size(); ++i) {
+  for (unsigned i = 0; undelivered_ > 0 && i < threads_.size(); ++i) {
     auto& deliveries = threads_[i].deliveries;
+    if (deliveries.empty()) continue;
     const auto last = std::find_if(deliveries.rbegin(), deliveries.rend(),
                                    [barrier](const Delivery& d) { return d.barrier == barrier; });
     const std::vector<Delivery> due(std::make_move_iterator(deliveries.begin()),
                                     std::make_move_iterator(last.base()));
     deliveries.erase(deliveries.begin(), last.base());
+    undelivered_ -= due.size();
     current_ = i;
     for (const Delivery& delivery : due) {
       threads_[i].writes.clear();

@@ -128,16 +128,16 @@ void Cta::pause() {
     thread.fiber = std::move(suspended);
     return ctx::fiber();
   };
-  if (const auto next = take_ready()) {
-    std::move(enter(*next)).resume_with(keep);
+  if (const unsigned next = take_ready(); next != kNobody) {
+    std::move(enter(next)).resume_with(keep);
   } else {
     std::move(scheduler_).resume_with(keep);
   }
 }
 
-// The thread that goes on, if one can.
-std::optional<unsigned> Cta::take_ready() {
-  if (head_ == ready_.size()) return std::nullopt;
+// The thread that goes on, or kNobody.
+unsigned Cta::take_ready() {
+  if (head_ == ready_.size()) return kNobody;
   if (!together_) {
     const unsigned next = ready_.back();
     ready_.pop_back();
@@ -227,8 +227,8 @@ void Cta::report_stuck() const {
 }
 
 void Cta::loop() {
-  while (const auto next = take_ready()) {
-    std::move(enter(*next)).resume_with([this](ctx::fiber&& loop) {
+  for (unsigned next = take_ready(); next != kNobody; next = take_ready()) {
+    std::move(enter(next)).resume_with([this](ctx::fiber&& loop) {
       scheduler_ = std::move(loop);
       return ctx::fiber();
     });
