@@ -14,6 +14,7 @@ vitune=$1 serve=$2 db=$3 budget=$4 seconds=$5
 shift 5
 log=$db.serve.log
 rm -f "$db" "$db-journal"
+: > "$log"  # an earlier run's would be taken for this one's
 
 fail() { cat "$log"; echo "serve_while_tuning: $*"; exit 1; }
 
