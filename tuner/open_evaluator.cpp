@@ -14,6 +14,7 @@ CompilePoolOptions pool_options(const TuneOptions& options, int most) {
   CompilePoolOptions pool;
   const int processors = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   pool.workers = std::min(options.compile_workers > 0 ? options.compile_workers : processors, most);
+  pool.deadline = options.compile_deadline;
   pool.worker_command = options.compile_worker_command;
   return pool;
 }

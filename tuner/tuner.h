@@ -36,8 +36,9 @@ struct TuneOptions {
   bool fresh = false;              // ignore stored trials and winners instead of resuming
   std::vector<int> devices = {0};  // GPU ordinals; several are used at once
   int compile_workers = 0;         // 0: one per CPU, at least 1
-  std::optional<std::filesystem::path> replay;  // a recording instead of a GPU
-  std::optional<std::filesystem::path> record;  // write what was measured to this recording
+  std::chrono::milliseconds compile_deadline{30000};  // of each compile, in a worker
+  std::optional<std::filesystem::path> replay;        // a recording instead of a GPU
+  std::optional<std::filesystem::path> record;        // write what was measured to this recording
   std::vector<std::string> compile_worker_command;
   std::vector<std::string> bench_worker_command;  // the ordinal is appended
 };

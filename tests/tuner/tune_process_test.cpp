@@ -180,6 +180,7 @@ TEST_F(TuneProcess, TheRealCompilerMakesTheWinnersBinary) {
     GTEST_SKIP() << error.what();
   }
   options.compile_worker_command = {VITUNE_FAKE_WORKER, "real"};
+  options.compile_deadline = 5 * test::kPatience;
   options.budget.trials = 6;
   const TuneReport report = run();
   ASSERT_TRUE(report.outcomes[0].winner) << report.outcomes[0].message << messages;
