@@ -1,5 +1,5 @@
-// tests/patience.h -- How long tests wait. None may fail on a machine that is loaded or stands
-// still for seconds: times are bounded to find what would never end, and measured in benchmarks.
+// tests/patience.h -- How long tests wait, and what they may say of a time: none may fail on a
+// machine that is loaded or stands still for seconds.
 #pragma once
 
 #include <chrono>
@@ -11,5 +11,22 @@ inline constexpr std::chrono::milliseconds kPatience{60000};
 
 // The deadline of what never comes.
 inline constexpr std::chrono::milliseconds kBrief{400};
+
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr int kSlowness = 4;
+#else
+inline constexpr int kSlowness = 1;
+#endif
+
+// Whether `action` takes less than `limit` in one of some tries: a stall spoils the others.
+template <class Action>
+bool is_prompt(std::chrono::milliseconds limit, Action&& action) {
+  for (int tries = 0; tries < 10; ++tries) {
+    const auto start = std::chrono::steady_clock::now();
+    action();
+    if (std::chrono::steady_clock::now() - start < limit) return true;
+  }
+  return false;
+}
 
 }  // namespace vitune::test

@@ -116,14 +116,16 @@ TEST(CompilePool, EveryMischiefEndsOneJobOnlyAndTheNextCompileSucceeds) {
   for (int round = 0; round < kRounds; ++round) {
     for (const auto& [what, status, log] : cases) {
       CompilePool& pool = status == CompileStatus::kTimeout ? brief : patient;
+      CompileResult result;
       const auto start = steady_clock::now();
-      const CompileResult result = compile_one(pool, job(what));
+      const bool prompt = test::is_prompt(kBrief + test::kSlowness * milliseconds(1000),
+                                          [&] { result = compile_one(pool, job(what)); });
       EXPECT_EQ(result.status, status) << what << ": " << result.log.substr(0, 200);
       EXPECT_THAT(result.log, HasSubstr(log)) << what;
       EXPECT_LE(result.log.size(), 4096u) << what;
       if (status == CompileStatus::kTimeout) {
         EXPECT_GE(steady_clock::now() - start, kBrief) << what;
-        EXPECT_LT(steady_clock::now() - start, kPatience) << what;
+        EXPECT_TRUE(prompt) << what;
       }
       EXPECT_TRUE(compiles(pool, job("ok"))) << "after " << what;
       EXPECT_EQ(open_descriptors(), descriptors) << "descriptors leak with " << what;

@@ -30,7 +30,7 @@ done
 
 timeout -k 5 "$seconds" "$vitune" tune "$@" --db "$db" --device 0 --budget "$budget" --quiet
 tuned=$?
-for ((i = 0; tuned == 0 && i < 300; ++i)); do  # it looks for winners every second
+for ((i = 0; tuned == 0 && i < 50; ++i)); do  # it looks for winners every second
   grep -q '^now all are exact' "$log" && break
   kill -0 $serving 2>/dev/null || break
   sleep 0.2

@@ -109,12 +109,17 @@ TEST_F(Tune, ATimeBudgetEndsTheSearchAndTheRaceStillRuns) {
   options.strategy = Strategy::kRandom;
   options.budget.time = std::chrono::seconds(1);
   evaluator.on_submit = [](std::size_t) { usleep(5000); };
-  const auto begin = std::chrono::steady_clock::now();
-  const TuneOutcome outcome = run().outcomes[0];
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, test::kPatience);
-  EXPECT_TRUE(outcome.winner);
-  EXPECT_GT(outcome.trials, 0);
-  EXPECT_LT(outcome.trials, 400);
+  options.fresh = true;
+  std::int64_t most = 0;  // of all tries
+  const auto tune = [&] {
+    const TuneOutcome outcome = run().outcomes[0];
+    EXPECT_TRUE(outcome.winner);
+    EXPECT_LT(outcome.trials, 400);
+    most = std::max(most, outcome.trials);
+  };
+  EXPECT_TRUE(test::is_prompt(std::chrono::seconds(8), tune));
+  for (int tries = 0; most <= 20 && tries < 10; ++tries) tune();
+  EXPECT_GT(most, 20);
 }
 
 TEST_F(Tune, LocalSearchNeedsAFractionOfTheSpaceAndComesClose) {

@@ -6,12 +6,23 @@ and Triton are optional: what needs them is skipped, and says so.
 import os
 import pathlib
 import sys
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "python")]
 
 import vitune  # noqa: E402
+
+
+def is_prompt(seconds, action):
+    """Whether `action` takes less in one of some tries: a machine that stands still spoils the others."""
+    for _ in range(10):
+        began = time.monotonic()
+        action()
+        if time.monotonic() - began < seconds:
+            return True
+    return False
 
 
 def _library_missing():

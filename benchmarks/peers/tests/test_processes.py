@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-from .support import needs_library
+from .support import is_prompt, needs_library
 
 from peers import precompile, supervise
 
@@ -61,16 +61,18 @@ class PoolTest(unittest.TestCase):
         self.assertEqual(found["p"]["refuses"], "refused: not mine")
 
     def test_a_first_call_beyond_its_share_is_reported_as_such(self):
-        began = time.monotonic()
-        found = self.run_pool([task("hangs"), task("refuses", "q")], per_task=4.0)
-        self.assertIn("failed: its first call took more than", found["p"]["hangs"])
-        self.assertIn("refuses", found["q"])
-        self.assertLess(time.monotonic() - began, 60)
+        def hang():
+            found = self.run_pool([task("hangs"), task("refuses", "q")], per_task=4.0)
+            self.assertIn("failed: its first call took more than", found["p"]["hangs"])
+            self.assertIn("refuses", found["q"])
+
+        self.assertTrue(is_prompt(10, hang))
 
     def test_what_the_whole_time_leaves_undone_is_no_failure(self):
-        began = time.monotonic()
-        self.assertEqual(self.run_pool([task("hangs"), task("refuses")], seconds=1.0), {})
-        self.assertLess(time.monotonic() - began, 60)
+        def hang():
+            self.assertEqual(self.run_pool([task("hangs"), task("refuses")], seconds=1.0), {})
+
+        self.assertTrue(is_prompt(10, hang))
 
 
 class WatchTest(unittest.TestCase):
