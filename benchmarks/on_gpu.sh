@@ -82,7 +82,7 @@ sanitize() {
   local tool
   for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do
     if [ "$tool" = racecheck ]; then
-      sanitizer racecheck 250 .OneLaunch --kernel-name kernel_substring=vitune_attention
+      sanitizer racecheck 300 .OneLaunch --kernel-name kernel_substring=vitune_attention
     else
       sanitizer "$tool" 100 .Matches
     fi

@@ -49,13 +49,15 @@ bool is_load_alike(const AttentionProblem& a, const AttentionProblem& b, const D
   return blocks(a) <= kAlike * blocks(b) && blocks(b) <= kAlike * blocks(a);
 }
 
-// Whether the best of other problems' configs is to be preferred to the first default: if the
-// problem that it comes from is near, or it is predicted to be faster by more than predictions are
-// good for. Rules for defaults know more of what decides than the cost model (docs/kernels.md).
+// Whether the best of other problems' configs is to be preferred to the first default: if defaults
+// were clearly slower than the winners of the neighbours, and the problem that it comes from is
+// near or it is predicted to be faster by more than predictions are good for. Rules for defaults
+// know more of what decides than the cost model (docs/kernels.md).
 bool is_ahead_of_default(const AttentionProblem& problem, const NearestRanking& nearest,
                          const DeviceInfo& device) {
-  constexpr double kNear = 1, kFaster = 0.97, kMuchFaster = 0.85;
+  constexpr double kNear = 1, kFaster = 0.97, kMuchFaster = 0.85, kGoodDefaults = 1.05;
   if (nearest.default_us.empty()) return true;
+  if (nearest.default_loss && *nearest.default_loss <= kGoodDefaults) return false;
   const NearestConfig& best = nearest.configs.front();
   const double ratio = best.predicted_us / nearest.default_us.front();
   const bool near = best.won && problem_distance(problem, best.anchor) <= kNear;
@@ -75,7 +77,8 @@ Choice nearest_choice(const NearestConfig& nearest, std::size_t considered) {
   return choice;
 }
 
-Choice default_choice(const Config& config, std::size_t place, bool is_alone, double predicted_us) {
+Choice default_choice(const Config& config, std::size_t place, bool is_alone, double predicted_us,
+                      std::optional<double> loss = std::nullopt) {
   Choice choice;
   choice.config = config;
   choice.predicted_us = predicted_us;
@@ -83,6 +86,7 @@ Choice default_choice(const Config& config, std::size_t place, bool is_alone, do
   choice.reason += " of the configs that are good without tuning";
   if (is_alone) choice.reason += ", no winner of its class is known";
   if (predicted_us > 0) choice.reason += formatted(", predicted {:.1f} us", predicted_us);
+  if (loss) choice.reason += formatted(", which took {:.2f} times the winners' time nearby", *loss);
   return choice;
 }
 
@@ -192,7 +196,7 @@ std::vector<Choice> Dispatcher::first_choices(const AttentionProblem& asked, Lay
   for (std::size_t i = 0; i < defaults.size(); ++i) {
     const double us = i < nearest.default_us.size() ? nearest.default_us[i] : 0;
     choices.insert(i == 0 && first ? choices.begin() : choices.end(),
-                   default_choice(defaults[i], i, is_alone, us));
+                   default_choice(defaults[i], i, is_alone, us, nearest.default_loss));
   }
   return choices;
 }

@@ -125,6 +125,16 @@ class Ranking {
     return model_us(work_of(problem_, config, device_, registers)) * std::exp(residual);
   }
 
+  std::optional<double> default_loss() const {
+    double weights = 0, sum = 0;
+    for (const Neighbour& neighbour : neighbours_) {
+      if (!(neighbour.winner->default_loss > 0)) continue;
+      weights += neighbour.weight;
+      sum += neighbour.weight * std::log(neighbour.winner->default_loss);
+    }
+    return weights > 0 ? std::optional(std::exp(sum / weights)) : std::nullopt;
+  }
+
   NearestRanking best(std::size_t limit) const {
     std::vector<std::pair<double, const Config*>> order;
     for (const auto& [config, candidate] : candidates_) {
@@ -267,6 +277,7 @@ NearestRanking rank_nearest(const AttentionProblem& problem, const DeviceInfo& d
   ranking.fit();
   NearestRanking result = ranking.best(limit);
   for (const Config& config : defaults) result.default_us.push_back(ranking.predict(config));
+  result.default_loss = ranking.default_loss();
   return result;
 }
 

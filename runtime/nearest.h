@@ -6,6 +6,7 @@
 // trials first. One thread at a time; the caller owns index and databases.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct NearestRanking {
   std::vector<NearestConfig> configs;  // by predicted time, the least first
   std::size_t considered = 0;          // different configs that were predicted
   std::vector<double> default_us;      // predictions for the configs of `defaults`, in their order
+  // How many times as long as the winners the default configs took on the neighbours: a geometric
+  // mean, the nearer the heavier. Nothing if no race of theirs had the default in it.
+  std::optional<double> default_loss;
 };
 
 // The best `limit` configs for `problem` among those that won, came second or were tried with

@@ -66,6 +66,10 @@ void WinnerIndex::add(const ProblemKey& key, const Winner& winner, Layer layer) 
   entry.config = keep(winner.config);
   entry.us = static_cast<float>(timing.median_us);
   entry.layer = layer;
+  const double raced = winner.measurement.by(winner.objective).median_us;
+  if (winner.default_us && raced > 0) {
+    entry.default_loss = static_cast<float>(*winner.default_us / raced);
+  }
   if (winner.runner_up) {
     entry.runner_up = keep(*winner.runner_up);
     entry.runner_up_us = static_cast<float>(timing.median_us * (1 + winner.lead_percent / 100));

@@ -25,6 +25,7 @@ struct IndexedWinner {
   const Config* runner_up = nullptr;  // null: it ran alone
   float us = 0;                       // by the index's objective
   float runner_up_us = 0;
+  float default_loss = 0;  // times as long as the winner's: the default's, in the race; 0: unknown
   Layer layer = Layer::kUser;
 };
 
