@@ -13,8 +13,10 @@
 # (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, h200.db, or
 # drawn.db of an earlier call there, record, tune and drawn go on where that one ended. TUNE_OPTIONS, for
 # example --budget=7s, goes to tune; SEEDS (default five numbers) say which problems random draws; TOOLS
-# (default all four) are those of compute-sanitizer that sanitize runs. On a machine of several GPUs, calls
-# with CUDA_VISIBLE_DEVICES and OUT of their own run side by side.
+# (default all four) are those of compute-sanitizer that sanitize runs. Where LOGS names another folder, logs
+# go there and OUT has them all in one file, logs.tgz, renewed after each part, so that a call that is cut
+# off leaves those of the parts that ended; table.txt grows with each step. On a machine of several GPUs,
+# benchmarks/on_gpus.sh runs parts side by side.
 #
 # benchmarks/pack_for_gpu.sh collects what to carry.
 set -u
@@ -22,18 +24,29 @@ cd "$(dirname "$0")/.." || exit 1
 BUILD=${BUILD:-build/build-gpu}
 OUT=${OUT:-build/on_gpu}
 RESUME=${RESUME:-build/on_gpu_resume}
-mkdir -p "$OUT"
+LOGS=${LOGS:-$OUT}
+mkdir -p "$OUT" "$LOGS"
 [ -d "$RESUME" ] && cp "$RESUME"/* "$OUT"/
 rows=()
+
+row() {  # row TEXT: of the table
+  rows+=("$1")
+  printf '%s\n' "$1" >> "$OUT/table.txt"
+}
+
+# Of logs in a folder of their own.
+bundle_logs() {
+  [ "$LOGS" = "$OUT" ] || { tar -czf "$OUT/logs.tgz.part" -C "$LOGS" . && mv "$OUT/logs.tgz.part" "$OUT/logs.tgz"; }
+}
 
 step() {  # step NAME SECONDS COMMAND...: runs it, logs it, notes how it ended and its last words
   local name=$1 seconds=$2 began=$SECONDS status
   shift 2
-  timeout -k 5 "$seconds" "$@" > "$OUT/$name.log" 2>&1
+  timeout -k 5 "$seconds" "$@" > "$LOGS/$name.log" 2>&1
   status=$?
-  rows+=("$(printf '%-15s %-8s %5ss  %s' "$name" \
+  row "$(printf '%-15s %-8s %5ss  %s' "$name" \
     "$([ $status -eq 0 ] && echo ok || echo "exit $status")" $((SECONDS - began)) \
-    "$(tail -n 1 "$OUT/$name.log" | tr -d '\r' | cut -c1-110)")")
+    "$(tail -n 1 "$LOGS/$name.log" | tr -d '\r' | cut -c1-110)")"
 }
 
 run_tests() {
@@ -49,13 +62,13 @@ random() {
   local began=$SECONDS seed
   for seed in ${SEEDS:-31 32 33 34 35}; do
     timeout -k 5 390 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpuTest.AThousand*' \
-      --gtest_shuffle --gtest_random_seed="$seed" > "$OUT/random.$seed.log" 2>&1 &
+      --gtest_shuffle --gtest_random_seed="$seed" > "$LOGS/random.$seed.log" 2>&1 &
   done
   wait
-  cat "$OUT"/random.*.log > "$OUT/random.log"
-  rm -f "$OUT"/random.*.log
-  rows+=("$(printf '%-15s %-8s %5ss  %s thousand right, %s failed' random '' $((SECONDS - began)) \
-    "$(grep -c '^\[       OK' "$OUT/random.log")" "$(grep -c '^\[  FAILED  \].*(.* ms)' "$OUT/random.log")")")
+  cat "$LOGS"/random.*.log > "$LOGS/random.log"
+  rm -f "$LOGS"/random.*.log
+  row "$(printf '%-15s %-8s %5ss  %s thousand right, %s failed' random '' $((SECONDS - began)) \
+    "$(grep -c '^\[       OK' "$LOGS/random.log")" "$(grep -c '^\[  FAILED  \].*(.* ms)' "$LOGS/random.log")")"
 }
 
 # The cases of all features under a tool of compute-sanitizer, a share of the cases per process: the tools
@@ -63,19 +76,20 @@ random() {
 sanitizer() {  # sanitizer TOOL SECONDS TESTS [OPTION...]
   local tool=$1 seconds=$2 tests=$3 shards=${SHARDS:-17} began=$SECONDS shard
   shift 3
-  rm -f "$OUT/$tool".*.log
+  rm -f "$LOGS/$tool".*.log
   for ((shard = 0; shard < shards; ++shard)); do
     GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard timeout -k 5 "$seconds" \
       compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 "$@" \
       "$BUILD/tests/vitune_tuner_test" --gtest_filter="*AttentionFeatureGpu*$tests*:*HeldReferenceGpu*" \
-      > "$OUT/$tool.$shard.log" 2>&1 &
+      > "$LOGS/$tool.$shard.log" 2>&1 || echo "shard $shard: exit $?" >> "$LOGS/$tool.$shard.log" &
   done
   wait
-  cat "$OUT/$tool".*.log > "$OUT/$tool.log"
-  rm -f "$OUT/$tool".*.log
-  rows+=("$(printf '%-15s %-8s %5ss  %s passed, %s failed; summaries: %s' "$tool" '' $((SECONDS - began)) \
-    "$(grep -c '^\[       OK' "$OUT/$tool.log")" "$(grep -c '^\[  FAILED  \].*(.* ms)' "$OUT/$tool.log")" \
-    "$(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY' "$OUT/$tool.log" | sed 's/=* *//' | sort | uniq -c | tr -s ' \n' ' ')")")
+  cat "$LOGS/$tool".*.log > "$LOGS/$tool.log"
+  rm -f "$LOGS/$tool".*.log
+  row "$(printf '%-15s %-8s %5ss  %s passed, %s failed, %s cut off; summaries: %s' "$tool" '' $((SECONDS - began)) \
+    "$(grep -c '^\[       OK' "$LOGS/$tool.log")" "$(grep -c '^\[  FAILED  \].*(.* ms)' "$LOGS/$tool.log")" \
+    "$(grep -c '^shard .*: exit 124' "$LOGS/$tool.log")" \
+    "$(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY' "$LOGS/$tool.log" | sed 's/=* *//' | sort | uniq -c | tr -s ' \n' ' ')")"
 }
 
 sanitize() {
@@ -99,7 +113,7 @@ tune() {  # the 40 benchmark problems: winners, their cubins and figures
   step tune 560 bash -c 'exec "$0" tune --preset bench --device 0 --db "$1" --json $3 > "$2"' \
     "$BUILD/vitune" "$OUT/h200.db" "$OUT/tune.json" "${TUNE_OPTIONS:-}"
   step bench 90 "$BUILD/vitune" bench --preset bench --device 0 --db "$OUT/h200.db" --md
-  "$BUILD/vitune" db export --db "$OUT/h200.db" > "$OUT/winners.json" 2>> "$OUT/tune.log"
+  "$BUILD/vitune" db export --db "$OUT/h200.db" > "$OUT/winners.json" 2>> "$LOGS/tune.log"
 }
 
 # The winners of this call, else the shipped ones.
@@ -159,7 +173,7 @@ runtime() {  # libvitune: answers, graphs, damage; serving while the same proble
   link_library
   step library 150 "$BUILD/tests/vitune_runtime_test" --gtest_filter='*Library*GpuTest.*' --gtest_brief=1
   step serve_and_tune 330 tests/runtime/serve_while_tuning.sh "$BUILD/vitune" \
-    "$BUILD/tests/vitune_serve" "$OUT/serve.db" 22s 250 "bf16 b=32 h=12 n=197 d=64" \
+    "$BUILD/tests/vitune_serve" "$LOGS/serve.db" 22s 250 "bf16 b=32 h=12 n=197 d=64" \
     "fp16 b=8 h=16 n=577 d=64" "bf16 b=512 h=3 n=49 d=32 bias=bf16:1x3x49x49" \
     "bf16 b=1 h=12 n=197 d=64" "bf16 b=16 h=16 n=257 d=80" "bf16 b=32 h=12 n=50 d=64" \
     "bf16 b=64 h=16 nq=1 nk=729 d=72" "bf16 b=256 h=8 n=77 d=64 causal" "bf16 b=8 h=16 n=256 d=72"
@@ -192,6 +206,7 @@ for part in "${@:-tests random sanitize record tune ceilings peers drawn ladder 
       python) python_tests ;;
       *) echo "on_gpu.sh: no part '$name'; the first lines of this file name them" >&2; exit 2 ;;
     esac
+    bundle_logs
   done
 done
 

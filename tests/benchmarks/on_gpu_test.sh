@@ -56,6 +56,26 @@ for tool in memcheck initcheck synccheck; do has "--tool $tool" "$out/$tool.log"
 touch "$out/h200.db"  # winners of this call come before the shipped ones
 parts first_calls || fail "status $?: $(cat "$folder/table")"
 has "--db $out/h200.db" "$out/first_calls.log"
+LOGS=$folder/logs parts ceilings random || fail "status $?: $(cat "$folder/table")"
+tar -xzOf "$out/logs.tgz" ./random.log | grep -qF vitune_tuner_test || fail "logs.tgz lacks a log"
+[ ! -e "$out/logs.tgz.part" ] || fail "a part of logs.tgz was left"
+for row in ceilings random; do grep -qE "^$row " "$out/table.txt" || fail "no row of $row in table.txt"; done
+
+# Two GPUs, as far as there are CPUs for both.
+if [ "$(nproc)" -ge 2 ]; then
+  PATH=$folder/bin:$PATH BUILD=$folder/build OUT=$folder/both RESUME=$folder/none \
+    "$root/benchmarks/on_gpus.sh" "ceilings" "peers first_calls" > "$folder/tables" 2>&1 ||
+    fail "status $?: $(cat "$folder/tables")"
+  grep -qE '^ceilings +ok ' "$folder/both/gpu0/table.txt" || fail "GPU 0 has no row of ceilings"
+  for row in peers first_calls; do grep -qE "^$row +ok " "$folder/tables" || fail "no row of $row"; done
+  [ -s "$folder/both/gpu1/logs.tgz" ] || fail "GPU 1 has no logs"
+  BUILD=$folder/build OUT=$folder/both "$root/benchmarks/on_gpus.sh" "ladders" > "$folder/tables" 2>&1 &&
+    fail "a list with a part that is none was accepted"
+  has "no part 'ladders'" "$folder/tables"
+fi
+"$root/benchmarks/on_gpus.sh" > "$folder/tables" && fail "no list was accepted"
+has "benchmarks/on_gpus.sh" "$folder/tables"
+
 parts ladders && fail "a part that is none was accepted"
 has "no part 'ladders'" "$folder/table"
 
