@@ -27,12 +27,9 @@ RESUME=${RESUME:-build/on_gpu_resume}
 LOGS=${LOGS:-$OUT}
 mkdir -p "$OUT" "$LOGS"
 [ -d "$RESUME" ] && cp "$RESUME"/* "$OUT"/
-rows=()
+: > "$OUT/table.txt"
 
-row() {  # row TEXT: of the table
-  rows+=("$1")
-  printf '%s\n' "$1" >> "$OUT/table.txt"
-}
+row() { printf '%s\n' "$1" >> "$OUT/table.txt"; }  # row TEXT: of the table
 
 # Of logs in a folder of their own.
 bundle_logs() {
@@ -88,7 +85,7 @@ sanitizer() {  # sanitizer TOOL SECONDS TESTS [OPTION...]
   rm -f "$LOGS/$tool".*.log
   row "$(printf '%-15s %-8s %5ss  %s passed, %s failed, %s cut off; summaries: %s' "$tool" '' $((SECONDS - began)) \
     "$(grep -c '^\[       OK' "$LOGS/$tool.log")" "$(grep -c '^\[  FAILED  \].*(.* ms)' "$LOGS/$tool.log")" \
-    "$(grep -c '^shard .*: exit 124' "$LOGS/$tool.log")" \
+    "$(grep -cE '^shard .*: exit (124|137)' "$LOGS/$tool.log")" \
     "$(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY' "$LOGS/$tool.log" | sed 's/=* *//' | sort | uniq -c | tr -s ' \n' ' ')")"
 }
 
@@ -211,4 +208,4 @@ for part in "${@:-tests random sanitize record tune ceilings peers drawn ladder 
 done
 
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.draw,temperature.gpu --format=csv,noheader
-printf '%s\n' "${rows[@]}"
+cat "$OUT/table.txt"

@@ -86,7 +86,9 @@ Choice default_choice(const Config& config, std::size_t place, bool is_alone, do
   choice.reason += " of the configs that are good without tuning";
   if (is_alone) choice.reason += ", no winner of its class is known";
   if (predicted_us > 0) choice.reason += formatted(", predicted {:.1f} us", predicted_us);
-  if (loss) choice.reason += formatted(", which took {:.2f} times the winners' time nearby", *loss);
+  if (place == 0 && loss) {
+    choice.reason += formatted(", defaults took {:.2f} times the winners' time nearby", *loss);
+  }
   return choice;
 }
 

@@ -16,6 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 const char* const kVit = "bf16 b=32 h=12 n=197 d=64";
+const char* const kNear = "bf16 b=32 h=12 n=198 d=64";
 
 ProblemKey key_of(const std::string& text) {
   return {"attention", AttentionProblem::parse(text).text()};
@@ -169,16 +170,15 @@ TEST_F(DispatcherTest, AWinnerByTheOtherObjectiveServesWhereThereIsNoneByTheWant
 }
 
 TEST_F(DispatcherTest, AWinnerByTheOtherObjectiveIsANeighbourUnlessThereIsOneByTheWanted) {
-  const std::string near = "bf16 b=32 h=12 n=198 d=64";
-  Winner warm = winner(other_config(near), 21);
+  Winner warm = winner(other_config(kNear), 21);
   warm.objective = Objective::kWarm;
-  put(user(), near, warm);
+  put(user(), kNear, warm);
   ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
   EXPECT_EQ(choices(kVit)[0].config, warm.config);
   ASSERT_TRUE(choices(kVit)[0].row);
 
-  const Winner cold = winner(other_config(near, 2), 23);
-  put(user(), near, cold);
+  const Winner cold = winner(other_config(kNear, 2), 23);
+  put(user(), kNear, cold);
   dispatcher_.invalidate();
   ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
   EXPECT_EQ(choices(kVit)[0].config, cold.config);
@@ -192,9 +192,8 @@ TEST_F(DispatcherTest, RowsOfAnotherDeviceDoNotServe) {
 }
 
 TEST_F(DispatcherTest, AMissIsServedByAWinnerOfItsClassWithFigures) {
-  const std::string near = "bf16 b=32 h=12 n=198 d=64";
-  const Winner row = winner(other_config(near), 21);
-  put(shipped(), near, row);
+  const Winner row = winner(other_config(kNear), 21);
+  put(shipped(), kNear, row);
   put(user(), "bf16 b=32 h=12 n=198 d=80", winner(other_config("bf16 b=32 h=12 n=198 d=80"), 9));
 
   const auto found = choices(kVit);
@@ -203,7 +202,7 @@ TEST_F(DispatcherTest, AMissIsServedByAWinnerOfItsClassWithFigures) {
   EXPECT_EQ(found[0].config, row.config);
   EXPECT_EQ(found[0].layer, "shipped");
   ASSERT_TRUE(found[0].row);
-  EXPECT_EQ(found[0].row->problem, key_of(near));
+  EXPECT_EQ(found[0].row->problem, key_of(kNear));
   EXPECT_EQ(found[0].row->winner, row);
   // Anchored: the neighbour's time, scaled by sizes that hardly differ.
   EXPECT_NEAR(found[0].predicted_us, 21, 3);
@@ -215,32 +214,29 @@ TEST_F(DispatcherTest, AMissIsServedByAWinnerOfItsClassWithFigures) {
 
 TEST_F(DispatcherTest, NearestIsNotTheNearestVolumeButTheLeastPredictedTime) {
   // The near problem's winner took twice what another config was measured to take there.
-  const std::string near = "bf16 b=32 h=12 n=198 d=64";
-  put(user(), near, winner(plain_config(near, 1), 40));
+  put(user(), kNear, winner(plain_config(kNear, 1), 40));
   const std::string far = "bf16 b=16 h=12 n=225 d=64";
   put(user(), far, winner(plain_config(far, 2), 14));
-  put_trial(user(), near, plain_config(near, 2), 27);
-
+  put_trial(user(), kNear, plain_config(kNear, 2), 27);
   const auto found = choices(kVit);
 
   ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(found[0].config.at("kWarps"), plain_config(near, 2).at("kWarps"));
+  EXPECT_EQ(found[0].config.at("kWarps"), plain_config(kNear, 2).at("kWarps"));
   EXPECT_LT(found[0].predicted_us, found[1].predicted_us);
 }
 
 TEST_F(DispatcherTest, TheDefaultIsAheadOfConfigsThatWereOnlyTriedUnlessTheyAreMuchFaster) {
-  const std::string near = "bf16 b=32 h=12 n=198 d=64";
-  put(user(), near, winner(plain_config(near, 1), 20));
-  put_trial(user(), near, plain_config(near, 2), 19);
+  put(user(), kNear, winner(plain_config(kNear, 1), 20));
+  put_trial(user(), kNear, plain_config(kNear, 2), 19);
   ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
   EXPECT_EQ(choices(kVit)[1].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(choices(kVit)[1].config, plain_config(near, 2));
+  EXPECT_EQ(choices(kVit)[1].config, plain_config(kNear, 2));
 
-  put_trial(user(), near, plain_config(near, 2), 8);
-  put_trial(user(), near, default_attention_config(AttentionProblem::parse(near), device_), 40);
+  put_trial(user(), kNear, plain_config(kNear, 2), 8);
+  put_trial(user(), kNear, default_attention_config(AttentionProblem::parse(kNear), device_), 40);
   dispatcher_.invalidate();
   ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(choices(kVit)[0].config, plain_config(near, 2));
+  EXPECT_EQ(choices(kVit)[0].config, plain_config(kNear, 2));
 }
 
 TEST_F(DispatcherTest, TheDefaultIsAheadOfAWinnerOfAProblemFarAway) {
@@ -251,15 +247,26 @@ TEST_F(DispatcherTest, TheDefaultIsAheadOfAWinnerOfAProblemFarAway) {
   EXPECT_EQ(choices(kVit)[1].outcome, LookupOutcome::kNearest);
 }
 
+TEST_F(DispatcherTest, TheDefaultIsAheadWhereDefaultsWereGoodNearby) {
+  Winner row = winner(other_config(kNear), 20);
+  row.default_us = 20.4;
+  put(user(), kNear, row);
+  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
+  EXPECT_THAT(choices(kVit)[0].reason, HasSubstr("defaults took 1.02 times the winners' time"));
+  row.default_us = 22;
+  put(user(), kNear, row);
+  dispatcher_.invalidate();
+  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
+}
+
 TEST_F(DispatcherTest, TrialsThatFailedOrWereImportedAreNoCandidates) {
-  const std::string near = "bf16 b=32 h=12 n=198 d=64";
-  put(user(), near, winner(other_config(near, 1), 25));
-  put_trial(user(), near, other_config(near, 2), 5, TrialStatus::kWrong);
+  put(user(), kNear, winner(other_config(kNear, 1), 25));
+  put_trial(user(), kNear, other_config(kNear, 2), 5, TrialStatus::kWrong);
   Trial imported;
-  imported.config = other_config(near, 3);
+  imported.config = other_config(kNear, 3);
   imported.origin = Origin::kImported;
   imported.measurement.cold = imported.measurement.warm = {5, 5, 5, 20};
-  user().put_trial(device_, key_of(near), imported);
+  user().put_trial(device_, key_of(kNear), imported);
 
   const auto found = choices(kVit);
 
@@ -269,11 +276,10 @@ TEST_F(DispatcherTest, TrialsThatFailedOrWereImportedAreNoCandidates) {
 }
 
 TEST_F(DispatcherTest, AStepWidthFollowsTheKeyCount) {
-  const std::string near = "bf16 b=32 h=12 n=197 d=64";
-  Config two_steps = plain_config(near, 0);
+  Config two_steps = plain_config(kVit, 0);
   two_steps.set("kBlockN", 104);
   two_steps.set("kMinCtas", 1);
-  put(user(), near, winner(two_steps, 25));
+  put(user(), kVit, winner(two_steps, 25));
 
   const auto found = choices("bf16 b=32 h=12 n=257 d=64");  // two equal steps: 136, not 104
 
@@ -293,7 +299,7 @@ TEST_F(DispatcherTest, AConfigFromBeforeATunableExistedServesItsOwnAndOtherProbl
 
   EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kExact);
   EXPECT_EQ(choices(kVit)[0].config, old);  // the kernel key is that of the row
-  const auto nearest = choices("bf16 b=32 h=12 n=198 d=64");
+  const auto nearest = choices(kNear);
   ASSERT_EQ(nearest[0].outcome, LookupOutcome::kNearest);
   EXPECT_EQ(nearest[0].config, whole);
 }
@@ -330,7 +336,7 @@ TEST_F(DispatcherTest, EveryChoiceIsInsideTheSpaceAndTheirOrderIsTheContracts) {
 }
 
 TEST_F(DispatcherTest, ChoicesAreTheSameEveryTime) {
-  put(user(), "bf16 b=32 h=12 n=198 d=64", winner(other_config("bf16 b=32 h=12 n=198 d=64"), 21));
+  put(user(), kNear, winner(other_config(kNear), 21));
   put(user(), "bf16 b=32 h=12 n=196 d=64",
       winner(other_config("bf16 b=32 h=12 n=196 d=64", 2), 20));
   const auto first = choices(kVit);
@@ -345,7 +351,7 @@ TEST_F(DispatcherTest, ChoicesAreTheSameEveryTime) {
 
 TEST_F(DispatcherTest, NewRowsCountAfterInvalidate) {
   ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
-  put(user(), "bf16 b=32 h=12 n=198 d=64", winner(other_config("bf16 b=32 h=12 n=198 d=64"), 21));
+  put(user(), kNear, winner(other_config(kNear), 21));
   EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
   dispatcher_.invalidate();
   EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);

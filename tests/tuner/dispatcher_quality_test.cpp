@@ -36,9 +36,8 @@ struct Known {
   // refuses or whose registers, spills or shared memory rule it out (runtime/loader.cpp).
   std::set<Config> refused;
   bool recorded = false;  // not all configs have a time
-  double default_us =
-      0;                 // what its winner's race says of the default; 0: the default was not in it
-  std::size_t best = 0;  // of trials
+  double default_us = 0;  // in its winner's race; 0: the default was not in it
+  std::size_t best = 0;   // of trials
   double best_us() const { return us(best); }
   double us(std::size_t i) const { return trials[i].measurement.cold.median_us; }
 };
