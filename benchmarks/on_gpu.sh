@@ -13,10 +13,11 @@
 # (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, h200.db, or
 # drawn.db of an earlier call there, record, tune and drawn go on where that one ended. TUNE_OPTIONS, for
 # example --budget=7s, goes to tune; SEEDS (default five numbers) say which problems random draws; TOOLS
-# (default all four) are those of compute-sanitizer that sanitize runs. Where LOGS names another folder, logs
-# go there and OUT has them all in one file, logs.tgz, renewed after each part, so that a call that is cut
-# off leaves those of the parts that ended; table.txt grows with each step. On a machine of several GPUs,
-# benchmarks/on_gpus.sh runs parts side by side.
+# (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS processes (default one more
+# than CPUs) on all visible GPUs. Where LOGS names another folder, logs go there and OUT has them all in one
+# file, logs.tgz, renewed after each part, so that a call that is cut off leaves those of the parts that
+# ended; table.txt grows with each step. On a machine of several GPUs, benchmarks/on_gpus.sh runs parts side
+# by side.
 #
 # benchmarks/pack_for_gpu.sh collects what to carry.
 set -u
@@ -68,14 +69,26 @@ random() {
     "$(grep -c '^\[       OK' "$LOGS/random.log")" "$(grep -c '^\[  FAILED  \].*(.* ms)' "$LOGS/random.log")")"
 }
 
+# The GPUs to be used, a number per line.
+visible_gpus() {
+  if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
+    tr , '\n' <<< "$CUDA_VISIBLE_DEVICES"
+  else
+    nvidia-smi --query-gpu=index --format=csv,noheader
+  fi
+}
+
 # The cases of all features under a tool of compute-sanitizer, a share of the cases per process: the tools
-# make loading and checking a kernel slow, and most of that is work of one core.
+# make loading and checking a kernel slow, and most of that is work of one core. All visible GPUs take part.
 sanitizer() {  # sanitizer TOOL SECONDS TESTS [OPTION...]
-  local tool=$1 seconds=$2 tests=$3 shards=${SHARDS:-17} began=$SECONDS shard
+  local tool=$1 seconds=$2 tests=$3 shards=${SHARDS:-$(($(nproc) + 1))} began=$SECONDS shard gpus
   shift 3
+  mapfile -t gpus < <(visible_gpus)
+  [ ${#gpus[@]} -ge 1 ] || gpus=(0)
   rm -f "$LOGS/$tool".*.log
   for ((shard = 0; shard < shards; ++shard)); do
-    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard timeout -k 5 "$seconds" \
+    CUDA_VISIBLE_DEVICES=${gpus[shard % ${#gpus[@]}]} \
+      GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard timeout -k 5 "$seconds" \
       compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 "$@" \
       "$BUILD/tests/vitune_tuner_test" --gtest_filter="*AttentionFeatureGpu*$tests*:*HeldReferenceGpu*" \
       > "$LOGS/$tool.$shard.log" 2>&1 || echo "shard $shard: exit $?" >> "$LOGS/$tool.$shard.log" &

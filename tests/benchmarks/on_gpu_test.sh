@@ -12,11 +12,12 @@ fail() {
 }
 has() { grep -qF -- "$1" "$2" || fail "no '$1' in $2: $(head -c 2000 "$2")"; }
 stub() {  # stub FILE: a program that says how it was called
-  printf '#!/bin/bash\necho "$(basename "$0")" "db=${VITUNE_DB:-}" "$@"\n' > "$1"
+  printf '#!/bin/bash\necho "$(basename "$0")" "gpu=${CUDA_VISIBLE_DEVICES:-}" "db=${VITUNE_DB:-}" "$@"\n' > "$1"
   chmod +x "$1"
 }
 
-stub "$folder/bin/nvidia-smi"
+printf '#!/bin/bash\ncase "$*" in *=index*) printf "0\\n1\\n" ;; *) echo GPU ;; esac\n' > "$folder/bin/nvidia-smi"
+chmod +x "$folder/bin/nvidia-smi"
 stub "$folder/bin/python3"
 stub "$folder/bin/compute-sanitizer"
 for name in vitune tests/vitune_tuner_test benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
@@ -43,12 +44,15 @@ has "--problem bf16 b=1 h=16 n=8192 d=64" "$out/ladder_tune.log"
 has "--from data/reference_problems.json" "$out/reference_peers.log"
 has "--json $out/reference_peers.json" "$out/reference_peers.log"
 has "--first-calls $out/first_calls.json" "$out/first_calls.log"
-has "vitune_bench_attention db=data/h200.db --benchmark_out=$out/bench_attention.json" "$out/cudnn.log"
+has "vitune_bench_attention gpu= db=data/h200.db --benchmark_out=$out/bench_attention.json" "$out/cudnn.log"
 [ -L "$folder/build/libvitune.so.0" ] || fail "the library has not the name that loaders ask for"
 
 TOOLS=racecheck SHARDS=2 parts sanitize || fail "status $?: $(cat "$folder/table")"
 has "--tool racecheck" "$out/racecheck.log"
 has "*AttentionFeatureGpu*.OneLaunch*:*HeldReferenceGpu*" "$out/racecheck.log"
+for gpu in 0 1; do has "gpu=$gpu " "$out/racecheck.log"; done
+CUDA_VISIBLE_DEVICES=1 TOOLS=racecheck SHARDS=2 parts sanitize || fail "status $?: $(cat "$folder/table")"
+grep -qF "gpu=0 " "$out/racecheck.log" && fail "a GPU was used that is not visible"
 [ ! -e "$out/memcheck.log" ] || fail "a tool ran that was not asked for"
 SHARDS=2 parts sanitize
 for tool in memcheck initcheck synccheck; do has "--tool $tool" "$out/$tool.log"; done
