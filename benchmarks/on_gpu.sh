@@ -14,10 +14,10 @@
 # drawn.db of an earlier call there, record, tune and drawn go on where that one ended. TUNE_OPTIONS, for
 # example --budget=7s, goes to tune; SEEDS (default five numbers) say which problems random draws; TOOLS
 # (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS processes (default one more
-# than CPUs) on all visible GPUs. Where LOGS names another folder, logs go there and OUT has them all in one
-# file, logs.tgz, renewed after each part, so that a call that is cut off leaves those of the parts that
-# ended; table.txt grows with each step. On a machine of several GPUs, benchmarks/on_gpus.sh runs parts side
-# by side.
+# than CPUs), and CASES (a gtest filter, default all features) its cases. random and sanitize use all visible
+# GPUs. Where LOGS names another folder, logs go there and OUT has them all in one file, logs.tgz, renewed after
+# each part, so that a call that is cut off leaves those of the parts that ended; table.txt grows with each
+# step. On a machine of several GPUs, benchmarks/on_gpus.sh runs parts side by side.
 #
 # benchmarks/pack_for_gpu.sh collects what to carry.
 set -u
@@ -55,12 +55,25 @@ run_tests() {
   step gpu_random 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpu*' --gtest_brief=1
 }
 
-# Five thousand random problems, a thousand per process: at most 400 s.
+# The GPUs to be used, in the array gpus.
+find_gpus() {
+  if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
+    IFS=, read -ra gpus <<< "$CUDA_VISIBLE_DEVICES"
+  else
+    mapfile -t gpus < <(nvidia-smi --query-gpu=index --format=csv,noheader)
+  fi
+  [ ${#gpus[@]} -ge 1 ] || gpus=(0)
+}
+
+# Five thousand random problems, a thousand per process: at most 550 s.
 random() {
-  local began=$SECONDS seed
-  for seed in ${SEEDS:-31 32 33 34 35}; do
-    timeout -k 5 390 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpuTest.AThousand*' \
-      --gtest_shuffle --gtest_random_seed="$seed" > "$LOGS/random.$seed.log" 2>&1 &
+  local began=$SECONDS seeds gpus i
+  find_gpus
+  read -ra seeds <<< "${SEEDS:-31 32 33 34 35}"
+  for i in "${!seeds[@]}"; do
+    CUDA_VISIBLE_DEVICES=${gpus[i % ${#gpus[@]}]} \
+      timeout -k 5 540 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpuTest.AThousand*' \
+      --gtest_shuffle --gtest_random_seed="${seeds[i]}" > "$LOGS/random.$i.log" 2>&1 &
   done
   wait
   cat "$LOGS"/random.*.log > "$LOGS/random.log"
@@ -69,28 +82,18 @@ random() {
     "$(grep -c '^\[       OK' "$LOGS/random.log")" "$(grep -c '^\[  FAILED  \].*(.* ms)' "$LOGS/random.log")")"
 }
 
-# The GPUs to be used, a number per line.
-visible_gpus() {
-  if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
-    tr , '\n' <<< "$CUDA_VISIBLE_DEVICES"
-  else
-    nvidia-smi --query-gpu=index --format=csv,noheader
-  fi
-}
-
 # The cases of all features under a tool of compute-sanitizer, a share of the cases per process: the tools
 # make loading and checking a kernel slow, and most of that is work of one core. All visible GPUs take part.
 sanitizer() {  # sanitizer TOOL SECONDS TESTS [OPTION...]
   local tool=$1 seconds=$2 tests=$3 shards=${SHARDS:-$(($(nproc) + 1))} began=$SECONDS shard gpus
   shift 3
-  mapfile -t gpus < <(visible_gpus)
-  [ ${#gpus[@]} -ge 1 ] || gpus=(0)
+  find_gpus
   rm -f "$LOGS/$tool".*.log
   for ((shard = 0; shard < shards; ++shard)); do
     CUDA_VISIBLE_DEVICES=${gpus[shard % ${#gpus[@]}]} \
       GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard timeout -k 5 "$seconds" \
       compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 "$@" \
-      "$BUILD/tests/vitune_tuner_test" --gtest_filter="*AttentionFeatureGpu*$tests*:*HeldReferenceGpu*" \
+      "$BUILD/tests/vitune_tuner_test" --gtest_filter="$tests" \
       > "$LOGS/$tool.$shard.log" 2>&1 || echo "shard $shard: exit $?" >> "$LOGS/$tool.$shard.log" &
   done
   wait
@@ -106,9 +109,11 @@ sanitize() {
   local tool
   for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do
     if [ "$tool" = racecheck ]; then
-      sanitizer racecheck 300 .OneLaunch --kernel-name kernel_substring=vitune_attention
+      # About 20 s of a GPU for each of 123 cases: more than one call's worth on one GPU.
+      sanitizer racecheck 540 "${CASES:-*AttentionFeatureGpu*.OneLaunch*:*HeldReferenceGpu*}" \
+        --kernel-name kernel_substring=vitune_attention
     else
-      sanitizer "$tool" 100 .Matches
+      sanitizer "$tool" 100 "${CASES:-*AttentionFeatureGpu*.Matches*:*HeldReferenceGpu*}"
     fi
   done
 }

@@ -65,11 +65,9 @@ void require_whole(Connection& connection) {
   const std::string verdict = connection.text("PRAGMA quick_check(1)");
   connection.execute("PRAGMA ignore_check_constraints = OFF");
   if (verdict == "ok") return;
-  throw DatabaseError(
-      DatabaseFault::kDamaged,
-      "database " + connection.name() + ": the file is damaged (" + verdict +
-          "); it is left as it is, `vitune db salvage --db FILE` keeps it under another name "
-          "and saves the rows that are still whole");
+  throw DatabaseError(DatabaseFault::kDamaged, "database " + connection.name() +
+                                                   ": the file is damaged (" + verdict +
+                                                   "); it is left as it is, " + kSalvageAdvice);
 }
 
 }  // namespace

@@ -45,8 +45,7 @@ std::string advice(DatabaseFault fault, std::chrono::milliseconds timeout) {
       return "locked by another process for more than " + std::to_string(timeout.count()) +
              " ms; wait until that process ends, or find it with `fuser`, and try again";
     case DatabaseFault::kDamaged:
-      return "the file is damaged; `vitune db salvage --db FILE` keeps it under another name and "
-             "saves the rows that are still whole";
+      return std::string("the file is damaged; ") + kSalvageAdvice;
     case DatabaseFault::kFull:
       return "it cannot be written: the disk is full, or a quota or file size limit is reached; "
              "free some space and run the same command again (what was stored before is intact)";

@@ -26,6 +26,11 @@ namespace vitune {
 // Why the database refused; each is an Error(kDatabase) for callers that do not care.
 enum class DatabaseFault { kLocked, kDamaged, kForeign, kNewer, kFull, kReadOnly, kUnsafe, kOther };
 
+// What a message about a damaged file ends with.
+inline constexpr const char* kSalvageAdvice =
+    "`vitune db salvage --db FILE` keeps it under another name and saves the rows that are still "
+    "whole";
+
 class DatabaseError : public Error {
  public:
   DatabaseError(DatabaseFault fault, const std::string& what)

@@ -84,11 +84,9 @@ void Table::scan(const Row& key_prefix, const std::function<void(Row)>& visit) {
     Row row = query.row(spec_.columns.size() + 1);
     Row key = key_of(row);
     if (previous && !(*previous < key)) {
-      throw DatabaseError(
-          DatabaseFault::kDamaged,
-          "database " + connection_.name() + ": the rows of table " + spec_.name +
-              " are out of order, so the file is damaged; `vitune db salvage --db FILE` "
-              "saves the rows that are still whole");
+      throw DatabaseError(DatabaseFault::kDamaged,
+                          "database " + connection_.name() + ": the rows of table " + spec_.name +
+                              " are out of order, so the file is damaged; " + kSalvageAdvice);
     }
     previous = std::move(key);
     std::optional<Row> whole = verified(std::move(row));

@@ -36,6 +36,7 @@ done
 out=$folder/out
 has "--from data/drawn_problems.json --device 0 --db $out/drawn.db" "$out/drawn_tune.log"
 has "--db $out/drawn.db --from data/drawn_problems.json" "$out/drawn.log"
+for gpu in 0 1; do has "gpu=$gpu " "$out/random.log"; done
 for seed in 31 35; do has "--gtest_random_seed=$seed" "$out/random.log"; done
 has "thousand right, 0 failed" "$folder/table"
 has "db=$out/ladder.db" "$out/reference.log"
@@ -53,6 +54,8 @@ has "*AttentionFeatureGpu*.OneLaunch*:*HeldReferenceGpu*" "$out/racecheck.log"
 for gpu in 0 1; do has "gpu=$gpu " "$out/racecheck.log"; done
 CUDA_VISIBLE_DEVICES=1 TOOLS=racecheck SHARDS=2 parts sanitize || fail "status $?: $(cat "$folder/table")"
 grep -qF "gpu=0 " "$out/racecheck.log" && fail "a GPU was used that is not visible"
+CASES=Some.Case TOOLS=racecheck SHARDS=2 parts sanitize || fail "status $?: $(cat "$folder/table")"
+has "--gtest_filter=Some.Case" "$out/racecheck.log"
 [ ! -e "$out/memcheck.log" ] || fail "a tool ran that was not asked for"
 SHARDS=2 parts sanitize
 for tool in memcheck initcheck synccheck; do has "--tool $tool" "$out/$tool.log"; done
