@@ -93,7 +93,7 @@ sanitizer() {  # sanitizer TOOL SECONDS TESTS [OPTION...]
     CUDA_VISIBLE_DEVICES=${gpus[shard % ${#gpus[@]}]} \
       GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard timeout -k 5 "$seconds" \
       compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 "$@" \
-      "$BUILD/tests/vitune_tuner_test" --gtest_filter="$tests" \
+      "$BUILD/tests/vitune_tuner_test" --gtest_filter="${CASES:-*AttentionFeatureGpu*$tests*:*HeldReferenceGpu*}" \
       > "$LOGS/$tool.$shard.log" 2>&1 || echo "shard $shard: exit $?" >> "$LOGS/$tool.$shard.log" &
   done
   wait
@@ -110,10 +110,10 @@ sanitize() {
   for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do
     if [ "$tool" = racecheck ]; then
       # Each racecheck would have a thread per CPU; two H200 ended 85 of 123 cases in 300 s that way.
-      sanitizer racecheck 540 "${CASES:-*AttentionFeatureGpu*.OneLaunch*:*HeldReferenceGpu*}" \
-        --racecheck-num-workers 1 --kernel-name kernel_substring=vitune_attention
+      sanitizer racecheck 540 .OneLaunch --racecheck-num-workers 1 \
+        --kernel-name kernel_substring=vitune_attention
     else
-      sanitizer "$tool" 100 "${CASES:-*AttentionFeatureGpu*.Matches*:*HeldReferenceGpu*}"
+      sanitizer "$tool" 100 .Matches
     fi
   done
 }
