@@ -34,16 +34,25 @@ AttentionProblem parsed(const Attention& attention) {
   return AttentionProblem::parse(attention.text());
 }
 
-// A config without constants of one problem, so that all of a class share a kernel where they can.
+// The first default without constants of one problem.
+Config shared_default(const AttentionProblem& problem, const DeviceInfo& device) {
+  for (const Config& config : default_attention_configs(problem, device)) {
+    if (!attention_keys_are_constant(config)) return config;
+  }
+  throw std::runtime_error("no kernel for any number of keys serves " + problem.text());
+}
+
+// A config that all problems of a class share where they can: kernels of one number of keys would
+// take minutes to compile.
 Config config_of(const AttentionProblem& problem, const DeviceInfo& device) {
   static std::map<std::int64_t, Config> by_head_size;
   const auto [found, is_new] = by_head_size.try_emplace(problem.d);
   if (is_new) {
-    AttentionSizes large{.batch = 8, .heads = 16, .nq = 1024, .d = problem.d};
-    found->second = default_attention_config(parsed(Attention(large).packed()), device);
+    const AttentionSizes large{.batch = 8, .heads = 16, .nq = 1024, .d = problem.d};
+    found->second = shared_default(parsed(Attention(large).packed()), device);
   }
   const bool fits = !attention_space(problem, device).explain(found->second);
-  return fits ? found->second : default_attention_config(problem, device);
+  return fits ? found->second : shared_default(problem, device);
 }
 
 // Makes the stored kernels, each distinct one once.
