@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
+constexpr std::size_t kProblemsShown = 10;
 constexpr std::size_t kMaxImport = std::size_t{64} << 20;
 
 std::string only_operand(const Session& session, const char* what) {
@@ -70,7 +72,14 @@ int run_check(Session& session) {
   const CheckReport report = store->check();
   show_counts(session, "db check", {{"rows", report.rows}, {"bad_rows", report.bad_rows}},
               {{"integrity_ok", report.integrity_ok}, {"problems", report.problems}});
-  for (const std::string& problem : report.problems) session.console.log(LogLevel::kError, problem);
+  const std::size_t shown = std::min(report.problems.size(), kProblemsShown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    session.console.log(LogLevel::kError, report.problems[i]);
+  }
+  if (shown < report.problems.size()) {
+    session.console.log(LogLevel::kError, formatted("and {} more; --json has them all",
+                                                    report.problems.size() - shown));
+  }
   if (report.integrity_ok && report.bad_rows == 0) return 0;
   session.console.log(
       LogLevel::kError,

@@ -2,6 +2,9 @@
 // impossible.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
+#include "db/sqlite.h"
 #include "db/store.h"
 #include "generator/attention/problem.h"
 #include "tests/cli/command_fixture.h"
@@ -105,6 +108,18 @@ TEST_F(DatabaseTest, ASoundFileChecksAsSound) {
   const CommandResult result = run({"db", "check", "--json"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.json()["bad_rows"], 0);
+}
+
+TEST_F(DatabaseTest, ManyDamagedRowsDoNotHideWhatToDo) {
+  for (std::int64_t block = 0; block < 20; ++block) fill(database(), 64 * block + 8);
+  Connection(database(), Connection::Mode::kReadWrite)
+      .execute("UPDATE trial SET cold_samples = cold_samples + 1");
+  const CommandResult result = run({"db", "check"});
+  EXPECT_EQ(result.status, 5);
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 12) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("and 30 more; --json has them all"));
+  EXPECT_THAT(result.err, HasSubstr("vitune db salvage"));
+  EXPECT_EQ(run({"db", "check", "--json"}).json()["problems"].size(), 40u);
 }
 
 TEST_F(DatabaseTest, ExportAndImportCarryTheWinnerUnverified) {
