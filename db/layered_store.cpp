@@ -25,14 +25,13 @@ Result or_nothing(Read&& read) {
 
 std::string layer_name(Layer layer) { return layer == Layer::kUser ? "user" : "shipped"; }
 
-void Store::visit_winners(const DeviceInfo& device, Objective objective,
+void Store::visit_winners(const DeviceInfo& device,
                           const std::function<void(const ProblemKey&, const Winner&)>& visit) {
   Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
   const auto problems = state_->problem_map();
-  const Value wanted = objective_name(objective);
   state_->winners.scan({device_id(device)}, [&](const Row& row) {
     const auto problem = problems.find(std::get<Blob>(row[1]));
-    if (problem == problems.end() || row[2] != wanted) return;
+    if (problem == problems.end()) return;
     const auto winner = state_->decoded(state_->winners, row, winner_from_row);
     if (winner) visit(problem->second, *winner);
   });
@@ -72,17 +71,17 @@ std::vector<LayeredStore::Found> LayeredStore::find_winners(const DeviceInfo& de
 }
 
 void LayeredStore::visit_winners(
-    const DeviceInfo& device, Objective objective,
+    const DeviceInfo& device,
     const std::function<void(const ProblemKey&, const Winner&, Layer)>& visit) {
   const auto of_layer = [&](Layer layer) {
     return [&visit, layer](const ProblemKey& problem, const Winner& winner) {
       visit(problem, winner, layer);
     };
   };
-  if (user_) user_->visit_winners(device, objective, of_layer(Layer::kUser));
+  if (user_) user_->visit_winners(device, of_layer(Layer::kUser));
   if (!shipped_) return;
   or_nothing<bool>([&] {
-    shipped_->visit_winners(device, objective, of_layer(Layer::kShipped));
+    shipped_->visit_winners(device, of_layer(Layer::kShipped));
     return true;
   });
 }

@@ -119,9 +119,10 @@ class Store {
   std::optional<Winner> find_winner(const DeviceInfo& device, const ProblemKey& problem,
                                     Objective objective);
   std::vector<WinnerEntry> winners();
-  // Calls `visit` with each winner of one device and objective, in no particular order, one at a
-  // time: for readers of many rows that keep little of each. `visit` must not write to this store.
-  void visit_winners(const DeviceInfo& device, Objective objective,
+  // Calls `visit` with each winner of one device by either objective, in no particular order, one
+  // at a time: for readers of many rows that keep little of each. `visit` must not write to this
+  // store.
+  void visit_winners(const DeviceInfo& device,
                      const std::function<void(const ProblemKey&, const Winner&)>& visit);
   // Marks the winner as verified with the error figures just found; false if there is none.
   bool mark_verified(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
@@ -210,9 +211,9 @@ class LayeredStore {
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
   // The union, the user's row where both layers have one.
   std::vector<WinnerEntry> winners();
-  // Calls `visit` with each winner of one device and objective: all of the user's, then all of the
-  // shipped ones, so that a problem may come twice. As Store::visit_winners().
-  void visit_winners(const DeviceInfo& device, Objective objective,
+  // Calls `visit` with each winner of one device: all of the user's, then all of the shipped ones,
+  // so that a problem and objective may come twice. As Store::visit_winners().
+  void visit_winners(const DeviceInfo& device,
                      const std::function<void(const ProblemKey&, const Winner&, Layer)>& visit);
   // The trials of both layers, the user's first; a config may come twice.
   std::vector<Trial> trials(const DeviceInfo& device, const ProblemKey& problem);

@@ -24,15 +24,24 @@ std::uint64_t facts_number(const AttentionProblem& problem) {
 
 void WinnerIndex::read(LayeredStore& store) {
   if (is_read_) return;
+  struct Other {
+    ProblemKey key;
+    Winner winner;
+    Layer layer;
+  };
+  std::vector<Other> others;  // by the other objective, of problems without one by this so far
+  std::unordered_set<std::string> seen;
   try {
-    std::unordered_set<std::string> seen;
-    for (const Objective objective : {objective_, other_objective(objective_)}) {
-      store.visit_winners(device_, objective,
-                          [&](const ProblemKey& key, const Winner& winner, Layer layer) {
-                            const bool wanted = objective == objective_;
-                            if (wanted) seen.insert(key.text);
-                            if (wanted || !seen.contains(key.text)) add(key, winner, layer);
-                          });
+    store.visit_winners(device_, [&](const ProblemKey& key, const Winner& winner, Layer layer) {
+      if (winner.objective == objective_) {
+        seen.insert(key.text);
+        add(key, winner, layer);
+      } else if (!seen.contains(key.text)) {
+        others.push_back({key, winner, layer});
+      }
+    });
+    for (const Other& other : others) {
+      if (!seen.contains(other.key.text)) add(other.key, other.winner, other.layer);
     }
   } catch (...) {
     forget();
