@@ -10,7 +10,9 @@
 #include <optional>
 #include <ostream>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -30,6 +32,25 @@ namespace {
 
 constexpr std::size_t kRandomProblems = 1000, kEmulatedProblems = 24;
 constexpr std::uint64_t kSeed = 20261120;
+
+// What a kernel is compiled with beside its own text.
+struct Changes {
+  std::string macros;               // before it
+  bool copies_are_awaited = false;  // by the threads that start them; see awaiting_copies()
+};
+
+// Of primitives/mbarrier.cuh: threads wait for their cp.async and arrive then, where they leave the
+// arrival to the copies. racecheck of CUDA 13.0 loses sight of such arrivals where a thread has
+// tiles of three barriers under way (docs/kernels.md).
+std::string awaiting_copies(std::string_view mbarriers) {
+  static constexpr std::string_view kByCopies =
+      "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];";
+  std::string text(mbarriers);
+  const std::size_t at = text.find(kByCopies);
+  if (at == text.npos) throw std::runtime_error("mbarrier.cuh has other words for such arrivals");
+  return text.replace(at, kByCopies.size(),
+                      "cp.async.wait_all; mbarrier.arrive.shared::cta.b64 _, [%0];");
+}
 
 // A problem, a config of its space and the kernel.
 struct Candidate {
@@ -56,11 +77,15 @@ class AttentionGpuTest : public testing::Test {
     support_->probe(*driver_, *stream_);
   }
 
-  // `macros` come before the kernel's text.
-  void compile(Candidate& candidate, const char* macros = "") const {
+  void compile(Candidate& candidate, const Changes& changes = {}) const {
     CompileRequest request =
         attention_compile_request(candidate.problem, candidate.config, device_.arch());
-    request.source.main = macros + request.source.main;
+    request.source.main = changes.macros + request.source.main;
+    std::string mbarriers;
+    for (EmbeddedFile& header : request.source.headers) {
+      if (!changes.copies_are_awaited || header.path != "primitives/mbarrier.cuh") continue;
+      header.text = mbarriers = awaiting_copies(header.text);
+    }
     candidate.compiled = compiler_->compile(request);
   }
   // On all cores: NVRTC is thread safe.
@@ -127,7 +152,7 @@ class AttentionFeatureGpuTest : public AttentionGpuTest,
     problem.batch = batch;
     return problem;
   }
-  Candidate compiled(const char* macros = "") const {
+  Candidate candidate() const {
     Candidate candidate{AttentionProblem::parse(GetParam().problem), {}, {}};
     const Config changes = Config::parse(GetParam().changes);
     // A case that says something says itself whether it is of the warpgroup kernels.
@@ -148,8 +173,12 @@ class AttentionFeatureGpuTest : public AttentionGpuTest,
     }
     // A changed config may leave less room per CTA than the default's cap asks for.
     candidate.config.set("kMinCtas", 1);
-    compile(candidate, macros);
     return candidate;
+  }
+  Candidate compiled(const Changes& changes = {}) const {
+    Candidate made = candidate();
+    compile(made, changes);
+    return made;
   }
 };
 
@@ -160,11 +189,14 @@ TEST_P(AttentionFeatureGpuTest, MatchesTheReference) {
 }
 
 // For compute-sanitizer's racecheck, under which a launch takes seconds; the macro makes it see
-// what orders the lanes of a warp (templates/attention/pipeline.cuh).
+// what orders the lanes of a warp (templates/attention/pipeline.cuh). Copying threads of more than
+// two computing warpgroups bring a tile of the bias for each.
 TEST_P(AttentionFeatureGpuTest, OneLaunchMatchesTheReference) {
   if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
-  const Candidate candidate = compiled("#define VITUNE_EACH_LANE_ARRIVES\n");
-  EXPECT_EQ(verdict(candidate, Draw::kExtreme), "") << candidate.config.text();
+  Candidate checked = candidate();
+  const bool many_tiles = checked.config.at("kProducer") == 2 && checked.config.at("kWarps") > 8;
+  compile(checked, {"#define VITUNE_EACH_LANE_ARRIVES\n", many_tiles && checked.problem.bias});
+  EXPECT_EQ(verdict(checked, Draw::kExtreme), "") << checked.config.text();
 }
 
 INSTANTIATE_TEST_SUITE_P(AllFeatures, AttentionFeatureGpuTest, testing::ValuesIn(kFeatures),
@@ -182,7 +214,7 @@ TEST_P(AttentionHeldReferenceGpuTest, RowsThatAnOutlierOutgrowsMatchTheReference
 
 TEST_P(AttentionHeldReferenceGpuTest, AllRowsComputedAgainMatchTheReference) {
   if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
-  const Candidate candidate = compiled("#define VITUNE_LARGEST_SUM 0.f\n");
+  const Candidate candidate = compiled({"#define VITUNE_LARGEST_SUM 0.f\n"});
   EXPECT_EQ(verdict(candidate, Draw::kExtreme), "") << candidate.config.text();
 }
 
