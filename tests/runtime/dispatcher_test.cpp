@@ -105,6 +105,15 @@ TEST_F(DispatcherTest, AVerifiedWinnerOfTheProblemIsExact) {
   EXPECT_EQ(found[1].outcome, LookupOutcome::kDefault);
 }
 
+TEST_F(DispatcherTest, AWinnerAmongEqualsIsNotSaidToBeBehind) {
+  Winner row = winner(other_config(kVit), 24.7);
+  row.runner_up = default_attention_config(AttentionProblem::parse(kVit), device_);
+  row.lead_percent = -0.4;
+  put(user(), kVit, row);
+
+  EXPECT_THAT(choices(kVit)[0].reason, HasSubstr("24.7 us cold, level with the next"));
+}
+
 // So that a program which starts does not work out what it most likely never asks for.
 TEST_F(DispatcherTest, AWinnerComesFirstAndAloneAndTheDefaultsBehindItWhenAskedFor) {
   put(user(), kVit, winner(other_config(kVit), 24.7));
