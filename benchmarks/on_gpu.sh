@@ -109,7 +109,8 @@ sanitize() {
   local tool
   for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do
     if [ "$tool" = racecheck ]; then
-      # Each racecheck would have a thread per CPU; two H200 ended 85 of 123 cases in 300 s that way.
+      # Each racecheck would have a thread per CPU. A case takes one to eight minutes, all of them several
+      # calls of four H200: CASES names those of a call.
       sanitizer racecheck 540 .OneLaunch --racecheck-num-workers 1 \
         --kernel-name kernel_substring=vitune_attention
     else

@@ -1,78 +1,19 @@
 // tests/runtime/dispatcher_test.cpp -- Which config serves a problem, and what is said about it.
-#include "runtime/dispatcher.h"
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "generator/attention/kernel_spec.h"
-#include "tests/db/test_support.h"
-#include "tests/generator/measured_kernels.h"
+#include "tests/runtime/dispatcher_fixture.h"
 
 namespace vitune {
 namespace {
 
+using test::key_of;
+using test::kNear;
+using test::kVit;
 using ::testing::HasSubstr;
 
-const char* const kVit = "bf16 b=32 h=12 n=197 d=64";
-const char* const kNear = "bf16 b=32 h=12 n=198 d=64";
-
-ProblemKey key_of(const std::string& text) {
-  return {"attention", AttentionProblem::parse(text).text()};
-}
-
-// A database with winners that a test puts in, the user's above a shipped one.
-class DispatcherTest : public ::testing::Test {
- protected:
-  Winner winner(const Config& config, double us) const {
-    Winner row;
-    row.config = config;
-    row.measurement.cold = row.measurement.warm = {us, us, us, 20};
-    row.compiler_version = "13.0";
-    row.tuned_at = "2026-01-01T00:00:00Z";
-    return row;
-  }
-  // Other than the default, so that a test can tell them apart.
-  Config other_config(const std::string& text, std::size_t place = 1) const {
-    return default_attention_configs(AttentionProblem::parse(text), device_).at(place);
-  }
-  // The same of the kernels that every device can run.
-  Config plain_config(const std::string& text, std::size_t place) const {
-    DeviceInfo without_wgmma = device_;
-    without_wgmma.cc_major = 8;
-    return default_attention_configs(AttentionProblem::parse(text), without_wgmma).at(place);
-  }
-  void put(Store& store, const std::string& text, const Winner& row) {
-    store.promote(device_, key_of(text), row, nullptr);
-  }
-  void put_trial(Store& store, const std::string& text, const Config& config, double us,
-                 TrialStatus status = TrialStatus::kOk) {
-    Trial trial;
-    trial.config = config;
-    trial.status = status;
-    trial.reason = status == TrialStatus::kOk ? "" : "as the test says";
-    trial.measurement.cold = trial.measurement.warm = {us, us, us, 20};
-    store.put_trial(device_, key_of(text), trial);
-  }
-  std::vector<Choice> choices(const std::string& text) {
-    return dispatcher_.choices(AttentionProblem::parse(text), store_);
-  }
-  // The first choice is the stored row.
-  void expect_exact(const std::vector<Choice>& found, const Winner& row) {
-    ASSERT_FALSE(found.empty());
-    EXPECT_EQ(found[0].outcome, LookupOutcome::kExact);
-    EXPECT_EQ(found[0].config, row.config);
-    ASSERT_TRUE(found[0].row);
-    EXPECT_EQ(found[0].row->winner, row);
-  }
-  Store& user() { return store_.user(); }
-  Store& shipped() { return *store_.shipped(); }
-
-  const DeviceInfo device_ = testing_support::h200_device();
-  LayeredStore store_{Store::in_memory(), Store::in_memory()};
-  Dispatcher dispatcher_{device_, Objective::kCold};
-};
+class DispatcherTest : public test::DispatcherFixture {};
 
 TEST_F(DispatcherTest, WithoutRowsTheDefaultsServeInTheirOrder) {
   const auto found = choices(kVit);
@@ -198,102 +139,6 @@ TEST_F(DispatcherTest, RowsOfAnotherDeviceDoNotServe) {
   other.sm_count = 114;
   user().promote(other, key_of(kVit), winner(other_config(kVit), 20), nullptr);
   EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
-}
-
-TEST_F(DispatcherTest, AMissIsServedByAWinnerOfItsClassWithFigures) {
-  const Winner row = winner(other_config(kNear), 21);
-  put(shipped(), kNear, row);
-  put(user(), "bf16 b=32 h=12 n=198 d=80", winner(other_config("bf16 b=32 h=12 n=198 d=80"), 9));
-
-  const auto found = choices(kVit);
-
-  ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(found[0].config, row.config);
-  EXPECT_EQ(found[0].layer, "shipped");
-  ASSERT_TRUE(found[0].row);
-  EXPECT_EQ(found[0].row->problem, key_of(kNear));
-  EXPECT_EQ(found[0].row->winner, row);
-  // Anchored: the neighbour's time, scaled by sizes that hardly differ.
-  EXPECT_NEAR(found[0].predicted_us, 21, 3);
-  EXPECT_THAT(found[0].reason,
-              ::testing::MatchesRegex("nearest: predicted [0-9.]+ us \\(1 candidate\\); won "
-                                      "'attention bf16 b=32 h=12 nq=198 .*'"));
-  EXPECT_EQ(found[1].outcome, LookupOutcome::kDefault);
-}
-
-TEST_F(DispatcherTest, NearestIsNotTheNearestVolumeButTheLeastPredictedTime) {
-  // The near problem's winner took twice what another config was measured to take there.
-  put(user(), kNear, winner(plain_config(kNear, 1), 40));
-  const std::string far = "bf16 b=16 h=12 n=225 d=64";
-  put(user(), far, winner(plain_config(far, 2), 14));
-  put_trial(user(), kNear, plain_config(kNear, 2), 27);
-  const auto found = choices(kVit);
-
-  ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(found[0].config.at("kWarps"), plain_config(kNear, 2).at("kWarps"));
-  EXPECT_LT(found[0].predicted_us, found[1].predicted_us);
-}
-
-TEST_F(DispatcherTest, TheDefaultIsAheadOfConfigsThatWereOnlyTriedUnlessTheyAreMuchFaster) {
-  put(user(), kNear, winner(plain_config(kNear, 1), 20));
-  put_trial(user(), kNear, plain_config(kNear, 2), 19);
-  ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
-  EXPECT_EQ(choices(kVit)[1].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(choices(kVit)[1].config, plain_config(kNear, 2));
-
-  put_trial(user(), kNear, plain_config(kNear, 2), 8);
-  put_trial(user(), kNear, default_attention_config(AttentionProblem::parse(kNear), device_), 40);
-  dispatcher_.invalidate();
-  ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(choices(kVit)[0].config, plain_config(kNear, 2));
-}
-
-TEST_F(DispatcherTest, TheDefaultIsAheadOfAWinnerOfAProblemFarAway) {
-  const std::string far = "bf16 b=1 h=12 n=65 d=64";
-  put(user(), far, winner(other_config(far), 5));
-  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
-  EXPECT_EQ(choices(kVit)[0].reason.substr(0, 14), "default: first");
-  EXPECT_EQ(choices(kVit)[1].outcome, LookupOutcome::kNearest);
-}
-
-TEST_F(DispatcherTest, TheDefaultIsAheadWhereDefaultsWereGoodNearby) {
-  Winner row = winner(other_config(kNear), 20);
-  row.default_us = 20.4;
-  put(user(), kNear, row);
-  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
-  EXPECT_THAT(choices(kVit)[0].reason, HasSubstr("defaults took 1.02 times the winners' time"));
-  row.default_us = 22;
-  put(user(), kNear, row);
-  dispatcher_.invalidate();
-  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
-}
-
-TEST_F(DispatcherTest, TrialsThatFailedOrWereImportedAreNoCandidates) {
-  put(user(), kNear, winner(other_config(kNear, 1), 25));
-  put_trial(user(), kNear, other_config(kNear, 2), 5, TrialStatus::kWrong);
-  Trial imported;
-  imported.config = other_config(kNear, 3);
-  imported.origin = Origin::kImported;
-  imported.measurement.cold = imported.measurement.warm = {5, 5, 5, 20};
-  user().put_trial(device_, key_of(kNear), imported);
-
-  const auto found = choices(kVit);
-
-  EXPECT_EQ(std::count_if(found.begin(), found.end(),
-                          [](const Choice& c) { return c.outcome == LookupOutcome::kNearest; }),
-            1);
-}
-
-TEST_F(DispatcherTest, AStepWidthFollowsTheKeyCount) {
-  Config two_steps = plain_config(kVit, 0);
-  two_steps.set("kBlockN", 104);
-  two_steps.set("kMinCtas", 1);
-  put(user(), kVit, winner(two_steps, 25));
-
-  const auto found = choices("bf16 b=32 h=12 n=257 d=64");  // two equal steps: 136, not 104
-
-  ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(found[0].config.at("kBlockN"), 136);
 }
 
 // Rows of an older version know fewer tunables; each was as good as its first value.

@@ -1,0 +1,116 @@
+// tests/runtime/nearest_test.cpp -- What serves a problem without a winner: configs of its
+// neighbours, and where the default is ahead of them.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/runtime/dispatcher_fixture.h"
+
+namespace vitune {
+namespace {
+
+using test::key_of;
+using test::kNear;
+using test::kVit;
+using ::testing::HasSubstr;
+
+class NearestTest : public test::DispatcherFixture {};
+
+TEST_F(NearestTest, AMissIsServedByAWinnerOfItsClassWithFigures) {
+  const Winner row = winner(other_config(kNear), 21);
+  put(shipped(), kNear, row);
+  put(user(), "bf16 b=32 h=12 n=198 d=80", winner(other_config("bf16 b=32 h=12 n=198 d=80"), 9));
+
+  const auto found = choices(kVit);
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(found[0].config, row.config);
+  EXPECT_EQ(found[0].layer, "shipped");
+  ASSERT_TRUE(found[0].row);
+  EXPECT_EQ(found[0].row->problem, key_of(kNear));
+  EXPECT_EQ(found[0].row->winner, row);
+  // Anchored: the neighbour's time, scaled by sizes that hardly differ.
+  EXPECT_NEAR(found[0].predicted_us, 21, 3);
+  EXPECT_THAT(found[0].reason,
+              ::testing::MatchesRegex("nearest: predicted [0-9.]+ us \\(1 candidate\\); won "
+                                      "'attention bf16 b=32 h=12 nq=198 .*'"));
+  EXPECT_EQ(found[1].outcome, LookupOutcome::kDefault);
+}
+
+TEST_F(NearestTest, NearestIsNotTheNearestVolumeButTheLeastPredictedTime) {
+  // The near problem's winner took twice what another config was measured to take there.
+  put(user(), kNear, winner(plain_config(kNear, 1), 40));
+  const std::string far = "bf16 b=16 h=12 n=225 d=64";
+  put(user(), far, winner(plain_config(far, 2), 14));
+  put_trial(user(), kNear, plain_config(kNear, 2), 27);
+  const auto found = choices(kVit);
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(found[0].config.at("kWarps"), plain_config(kNear, 2).at("kWarps"));
+  EXPECT_LT(found[0].predicted_us, found[1].predicted_us);
+}
+
+TEST_F(NearestTest, TheDefaultIsAheadOfConfigsThatWereOnlyTriedUnlessTheyAreMuchFaster) {
+  put(user(), kNear, winner(plain_config(kNear, 1), 20));
+  put_trial(user(), kNear, plain_config(kNear, 2), 19);
+  ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
+  EXPECT_EQ(choices(kVit)[1].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(choices(kVit)[1].config, plain_config(kNear, 2));
+
+  put_trial(user(), kNear, plain_config(kNear, 2), 8);
+  put_trial(user(), kNear, default_attention_config(AttentionProblem::parse(kNear), device_), 40);
+  dispatcher_.invalidate();
+  ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(choices(kVit)[0].config, plain_config(kNear, 2));
+}
+
+TEST_F(NearestTest, TheDefaultIsAheadOfAWinnerOfAProblemFarAway) {
+  const std::string far = "bf16 b=1 h=12 n=65 d=64";
+  put(user(), far, winner(other_config(far), 5));
+  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
+  EXPECT_EQ(choices(kVit)[0].reason.substr(0, 14), "default: first");
+  EXPECT_EQ(choices(kVit)[1].outcome, LookupOutcome::kNearest);
+}
+
+TEST_F(NearestTest, TheDefaultIsAheadWhereDefaultsWereGoodNearby) {
+  Winner row = winner(other_config(kNear), 20);
+  row.default_us = 20.4;
+  put(user(), kNear, row);
+  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
+  EXPECT_THAT(choices(kVit)[0].reason, HasSubstr("defaults took 1.02 times the winners' time"));
+  row.default_us = 22;
+  put(user(), kNear, row);
+  dispatcher_.invalidate();
+  EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
+}
+
+TEST_F(NearestTest, TrialsThatFailedOrWereImportedAreNoCandidates) {
+  put(user(), kNear, winner(other_config(kNear, 1), 25));
+  put_trial(user(), kNear, other_config(kNear, 2), 5, TrialStatus::kWrong);
+  Trial imported;
+  imported.config = other_config(kNear, 3);
+  imported.origin = Origin::kImported;
+  imported.measurement.cold = imported.measurement.warm = {5, 5, 5, 20};
+  user().put_trial(device_, key_of(kNear), imported);
+
+  const auto found = choices(kVit);
+
+  EXPECT_EQ(std::count_if(found.begin(), found.end(),
+                          [](const Choice& c) { return c.outcome == LookupOutcome::kNearest; }),
+            1);
+}
+
+TEST_F(NearestTest, AStepWidthFollowsTheKeyCount) {
+  Config two_steps = plain_config(kVit, 0);
+  two_steps.set("kBlockN", 104);
+  two_steps.set("kMinCtas", 1);
+  put(user(), kVit, winner(two_steps, 25));
+
+  const auto found = choices("bf16 b=32 h=12 n=257 d=64");  // two equal steps: 136, not 104
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(found[0].config.at("kBlockN"), 136);
+}
+
+}  // namespace
+}  // namespace vitune
