@@ -12,6 +12,7 @@
 
 #include "core/env.h"
 #include "core/error.h"
+#include "core/format.h"
 #include "generator/attention/kernel_spec.h"
 #include "tests/generator/elf_image.h"
 #include "tests/runtime/mock_libcuda.h"
@@ -21,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kMostKernels = 64;
 constexpr const char* kCompilerOfImages = "nvrtc 13.0 0123456789ab";
 
 test::MockCuda* loaded_mock() {
@@ -69,6 +71,12 @@ class KernelMaker {
     const Digest key = kernel_key(request, version);
     const auto [found, is_new] = made_.try_emplace(key);
     if (!is_new) return found->second;
+    if (made_.size() > kMostKernels) {
+      throw std::runtime_error(
+          formatted("the winners need more than {} kernels, which would take "
+                    "minutes to compile on a GPU's machine",
+                    kMostKernels));
+    }
     Binary& binary = found->second;
     binary = {key, request.arch, version, request.entry, {128, 0, 0, 100}, test::elf_image()};
     binary.compile.shared_bytes = attention_shared_bytes(problem, config);
