@@ -50,8 +50,9 @@ step() {  # step NAME SECONDS COMMAND...: runs it, logs it, notes how it ended a
 run_tests() {
   step gpu_core 60 "$BUILD/tests/vitune_core_test" --gtest_filter='*Gpu*' --gtest_brief=1
   step gpu_features 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='*AttentionFeatureGpu*.Matches*:*HeldReference*'
+  step gpu_large 150 "$BUILD/tests/vitune_tuner_test" --gtest_filter='*AttentionLargeGpu*' --gtest_brief=1
   step gpu_worker 150 "$BUILD/tests/vitune_tuner_test" --gtest_brief=1 \
-    --gtest_filter='*Gpu*:-*AttentionFeatureGpu*:*HeldReference*:*AttentionGpu*'
+    --gtest_filter='*Gpu*:-*AttentionFeatureGpu*:*HeldReference*:*AttentionLargeGpu*:*AttentionGpu*'
   step gpu_random 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpu*' --gtest_brief=1
 }
 

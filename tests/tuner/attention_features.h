@@ -4,6 +4,8 @@
 
 #include <ostream>
 
+#include "generator/attention/kernel_spec.h"
+
 namespace vitune {
 
 struct FeatureCase {
@@ -258,5 +260,72 @@ inline constexpr FeatureCase kHoldingFeatures[] = {
     {"MappedEvenItems", "bf16 b=24 h=4 nq=290 nk=130 d=64 layout=bnhd",
      "kProducer=2 kSwizzle=128 kResident=0 kBlockN=48 kStages=2 kWarps=12 kEvenItems=1"},
 };
+
+// Tensors of more than 2^31 elements: batches, heads or rows that far apart, or as many windows.
+inline constexpr FeatureCase kLargeFeatures[] = {
+    {"FarBatches",
+     "bf16 b=2 h=2 n=150 d=64 q=@2147483904,64,128 k=@2147483904,64,128 v=@2147483904,64,128 "
+     "o=@2147483904,64,128",
+     "kResident=0 kConstantKeys=0 kBlockN=64 kStages=2"},
+    {"FarHeadsResident",
+     "fp16 b=2 h=2 n=150 d=64 q=@9600,2147483904,64 k=@9600,2147483904,64 v=@9600,2147483904,64 "
+     "o=@9600,2147483904,64 lse",
+     "kResident=1 kConstantKeys=1 kBlockN=152 kStages=1"},
+    {"FarRows",
+     "bf16 b=1 h=2 n=20 d=64 q=@128,64,134217728 k=@128,64,134217728 v=@128,64,134217728 "
+     "o=@128,64,134217728",
+     "kResident=0 kConstantKeys=0 kBlockN=24 kStages=1"},
+    {"FarBiasAndMask",
+     "bf16 b=2 h=2 n=150 d=64 layout=bnhd bias=fp32:2x2x150x150@2147483904,22500,150,1 "
+     "mask=bool:2x2x150x150@22500,2147483904,150,1",
+     "kResident=0 kConstantKeys=0 kBlockN=64 kStages=2"},
+    {"ManyElements", "bf16 b=480000 h=3 n=49 d=32 layout=packed",
+     "kResident=1 kConstantKeys=1 kBlockN=56 kStages=1"},
+    {"WarpgroupFarHeads",
+     "bf16 b=2 h=2 n=150 d=64 q=@9600,2147483904,64 k=@9600,2147483904,64 v=@9600,2147483904,64 "
+     "o=@9600,2147483904,64",
+     "kSwizzle=128 kResident=0 kConstantKeys=1 kBlockN=80 kStages=2 kWarps=4"},
+    {"PipelinedFarBatches",
+     "bf16 b=2 h=2 n=150 d=64 q=@2147483904,64,128 k=@2147483904,64,128 v=@2147483904,64,128 "
+     "o=@2147483904,64,128",
+     "kProducer=1 kSwizzle=128 kResident=0 kBlockN=80 kStages=2 kWarps=8"},
+    {"MappedFarHeads",
+     "bf16 b=2 h=2 n=197 d=64 q=@12608,2147483904,64 k=@12608,2147483904,64 v=@12608,2147483904,64 "
+     "o=@12608,2147483904,64",
+     "kProducer=2 kSpareRows=8 kSwizzle=128 kResident=0 kBlockN=80 kStages=2 kWarps=8"},
+    {"MappedFarRows",
+     "bf16 b=1 h=2 nq=20 nk=70 d=64 q=@128,64,33554432 k=@128,64,33554432 v=@128,64,33554432 "
+     "o=@128,64,33554432",
+     "kProducer=2 kSwizzle=128 kResident=1 kBlockN=72 kStages=1 kWarps=4"},
+    {"MappedFarBiasSteps",
+     "bf16 b=2 h=2 nq=150 nk=301 d=64 layout=bnhd bias=bf16:2x2x150x301@2147483904,45150,301,1",
+     "kProducer=2 kSwizzle=128 kResident=0 kBlockN=112 kStages=2 kWarps=8"},
+    {"MappedFarBiasBoxes",
+     "bf16 b=2 h=2 nq=150 nk=264 d=64 layout=bnhd bias=bf16:2x2x150x264@39600,2147483904,264,1",
+     "kProducer=2 kSwizzle=128 kResident=0 kBlockN=112 kStages=2 kWarps=8"},
+    {"MappedManyElements", "bf16 b=480000 h=3 n=49 d=32 layout=packed",
+     "kProducer=2 kSwizzle=64 kResident=1 kBlockN=56 kStages=2 kWarps=4"},
+};
+
+// The config of a case for its problem. A case that says something says itself whether it is of
+// the warpgroup kernels.
+inline Config feature_config(const FeatureCase& feature, const AttentionProblem& problem,
+                             DeviceInfo device) {
+  const Config changes = Config::parse(feature.changes);
+  if (!changes.empty()) device.cc_major = 8;
+  Config config = default_attention_config(problem, device);
+  for (const auto& [name, value] : changes) config.set(name, value);
+  if (config.at("kSwizzle") != 0) {
+    config.set("kQueryInRegisters", 0);
+    config.set("kRowTiles", 1);
+  }
+  if (config.at("kProducer") != 0) {
+    config.set("kConstantKeys", 1);
+    config.set("kPersistent", 1);
+  }
+  // A changed config may leave less room per CTA than the default's cap asks for.
+  config.set("kMinCtas", 1);
+  return config;
+}
 
 }  // namespace vitune

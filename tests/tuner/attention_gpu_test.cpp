@@ -24,8 +24,10 @@
 #include "tests/generator/random_problem.h"
 #include "tests/tuner/attention_features.h"
 #include "tests/tuner/gpu_fixture.h"
+#include "tuner/reference.h"
 #include "tuner/support_kernels.h"
 #include "tuner/verify.h"
+#include "tuner/workload.h"
 
 namespace vitune {
 namespace {
@@ -154,25 +156,10 @@ class AttentionFeatureGpuTest : public AttentionGpuTest,
   }
   Candidate candidate() const {
     Candidate candidate{AttentionProblem::parse(GetParam().problem), {}, {}};
-    const Config changes = Config::parse(GetParam().changes);
-    // A case that says something says itself whether it is of the warpgroup kernels.
-    DeviceInfo without_wgmma = device_;
-    if (!changes.empty()) without_wgmma.cc_major = 8;
-    candidate.config = default_attention_config(candidate.problem, without_wgmma);
-    for (const auto& [name, value] : changes) candidate.config.set(name, value);
+    candidate.config = feature_config(GetParam(), candidate.problem, device_);
     if (candidate.config.at("kProducer") != 0 && device_.name == "emulated device") {
       candidate.problem = shortened(candidate.problem);
     }
-    if (candidate.config.at("kSwizzle") != 0) {
-      candidate.config.set("kQueryInRegisters", 0);
-      candidate.config.set("kRowTiles", 1);
-    }
-    if (candidate.config.at("kProducer") != 0) {
-      candidate.config.set("kConstantKeys", 1);
-      candidate.config.set("kPersistent", 1);
-    }
-    // A changed config may leave less room per CTA than the default's cap asks for.
-    candidate.config.set("kMinCtas", 1);
     return candidate;
   }
   Candidate compiled(const Changes& changes = {}) const {
@@ -220,6 +207,26 @@ TEST_P(AttentionHeldReferenceGpuTest, AllRowsComputedAgainMatchTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(HeldReference, AttentionHeldReferenceGpuTest,
                          testing::ValuesIn(kHoldingFeatures),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+class AttentionLargeGpuTest : public AttentionFeatureGpuTest {};
+
+TEST_P(AttentionLargeGpuTest, TensorsOfManyElementsMatchTheReference) {
+  if (device_.name == "emulated device") GTEST_SKIP() << "it has not that much memory";
+  if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
+  const Candidate candidate = compiled();
+  const auto [free_bytes, total_bytes] = context_->free_and_total_memory();
+  const std::int64_t needed =
+      plan_workload(candidate.problem).bytes() + Reference::bytes(candidate.problem);
+  if (needed + (std::int64_t{1} << 30) > static_cast<std::int64_t>(free_bytes)) {
+    GTEST_SKIP() << (needed >> 30) << " GiB are not free";
+  }
+  for (const Draw draw : {Draw::kNormal, Draw::kExtreme}) {
+    EXPECT_EQ(verdict(candidate, draw), "") << candidate.config.text();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(LargeTensors, AttentionLargeGpuTest, testing::ValuesIn(kLargeFeatures),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // A random config of the space, one in three times the default.
