@@ -1,6 +1,7 @@
 // db/store_upkeep.cpp -- Counting, checking and pruning a database.
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "db/store_state.h"
 
@@ -8,6 +9,14 @@ namespace vitune {
 namespace {
 
 std::int64_t sum(Connection& connection, const std::string& sql) { return connection.integer(sql); }
+
+// Lines of what SQLite says about one database; its heading is left out.
+void add_lines(const std::string& text, std::vector<std::string>& found) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && !line.starts_with("*** in database")) found.push_back("file: " + line);
+  }
+}
 
 // The integrity check's findings; a file too damaged for the check itself counts as one.
 std::vector<std::string> integrity_problems(Connection& connection) {
@@ -17,7 +26,7 @@ std::vector<std::string> integrity_problems(Connection& connection) {
     while (query.step()) {
       const Value value = query.column(0);
       const auto* line = std::get_if<std::string>(&value);
-      if (line != nullptr && *line != "ok") found.push_back("file: " + *line);
+      if (line != nullptr && *line != "ok") add_lines(*line, found);
     }
   } catch (const DatabaseError& error) {
     if (error.fault() != DatabaseFault::kDamaged) throw;

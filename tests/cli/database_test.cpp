@@ -122,6 +122,27 @@ TEST_F(DatabaseTest, ManyDamagedRowsDoNotHideWhatToDo) {
   EXPECT_EQ(run({"db", "check", "--json"}).json()["problems"].size(), 40u);
 }
 
+TEST_F(DatabaseTest, DamagedPagesAreNamedALineEachAndTenOfThem) {
+  for (std::int64_t block = 0; block < 200; ++block) fill(database(), 64 * block + 8);
+  constexpr std::streamoff kPage = 4096;
+  const auto pages = static_cast<std::streamoff>(fs::file_size(database())) / kPage;
+  ASSERT_GT(pages, 30);
+  std::fstream file(database(), std::ios::in | std::ios::out | std::ios::binary);
+  for (std::streamoff page = pages / 2; page < pages; ++page) {
+    file.seekp(page * kPage);
+    file << std::string(kPage, '\x5a');
+  }
+  file.close();
+  const CommandResult result = run({"db", "check"});
+  EXPECT_EQ(result.status, 5);
+  EXPECT_LE(std::count(result.err.begin(), result.err.end(), '\n'), 12) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("more; --json has them all"));
+  EXPECT_THAT(result.err, HasSubstr("vitune db salvage"));
+  for (const auto& problem : run({"db", "check", "--json"}).json()["problems"]) {
+    EXPECT_EQ(problem.get<std::string>().find('\n'), std::string::npos) << problem;
+  }
+}
+
 TEST_F(DatabaseTest, ExportAndImportCarryTheWinnerUnverified) {
   fill(database());
   const fs::path file = directory() / "export.json";
