@@ -13,16 +13,15 @@
 
 namespace vitune::test {
 
-inline const char* const kVit = "bf16 b=32 h=12 n=197 d=64";
-inline const char* const kNear = "bf16 b=32 h=12 n=198 d=64";
-
-inline ProblemKey key_of(const std::string& text) {
-  return {"attention", AttentionProblem::parse(text).text()};
-}
-
 // A database with winners that a test puts in, the user's above a shipped one.
 class DispatcherFixture : public ::testing::Test {
  protected:
+  static constexpr const char* kVit = "bf16 b=32 h=12 n=197 d=64";
+  static constexpr const char* kNear = "bf16 b=32 h=12 n=198 d=64";
+
+  static ProblemKey key_of(const std::string& text) {
+    return {"attention", AttentionProblem::parse(text).text()};
+  }
   Winner winner(const Config& config, double us) const {
     Winner row;
     row.config = config;

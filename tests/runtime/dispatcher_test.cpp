@@ -8,9 +8,6 @@
 namespace vitune {
 namespace {
 
-using test::key_of;
-using test::kNear;
-using test::kVit;
 using ::testing::HasSubstr;
 
 class DispatcherTest : public test::DispatcherFixture {};
@@ -228,25 +225,15 @@ TEST_F(DispatcherTest, OtherStridesAreNearestNotExact) {
   EXPECT_EQ(choices("bf16 b=32 h=12 n=197 d=64 layout=bhnd")[0].outcome, LookupOutcome::kNearest);
 }
 
-TEST(DispatcherDamage, ADamagedRowIsAMissAndNotAnError) {
+TEST_F(DispatcherTest, ADamagedRowIsAMissAndNotAnError) {
   const test::TempDir directory;
-  const DeviceInfo device = testing_support::h200_device();
-  const AttentionProblem problem = AttentionProblem::parse(kVit);
-  {
-    const auto store = Store::open(directory / "v.db", Access::kReadWrite);
-    Winner row;
-    row.config = default_attention_configs(problem, device).at(1);
-    row.measurement.cold = row.measurement.warm = {24, 24, 24, 20};
-    row.compiler_version = "13.0";
-    row.tuned_at = "2026-01-01T00:00:00Z";
-    store->promote(device, key_of(kVit), row, nullptr);
-  }
+  put(*Store::open(directory / "v.db", Access::kReadWrite), kVit, winner(other_config(kVit), 24));
   Connection(directory / "v.db", Connection::Mode::kReadWrite)
       .execute("UPDATE winner SET cold_us = 1.0");
   LayeredStore store(Store::open(directory / "v.db", Access::kReadOnly), nullptr);
-  Dispatcher dispatcher(device, Objective::kCold);
 
-  EXPECT_EQ(dispatcher.choices(problem, store)[0].outcome, LookupOutcome::kDefault);
+  const auto found = dispatcher_.choices(AttentionProblem::parse(kVit), store);
+  EXPECT_EQ(found[0].outcome, LookupOutcome::kDefault);
   EXPECT_EQ(store.user().damaged_rows(), 1);
 }
 

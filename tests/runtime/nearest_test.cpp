@@ -9,9 +9,6 @@
 namespace vitune {
 namespace {
 
-using test::key_of;
-using test::kNear;
-using test::kVit;
 using ::testing::HasSubstr;
 
 class NearestTest : public test::DispatcherFixture {};
