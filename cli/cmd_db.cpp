@@ -226,9 +226,6 @@ int run_salvage(Session& session) {
   }
   show_counts(session, "db salvage",
               {{"rows_saved", Store::salvage(*path, session.console.sink())}});
-  session.console.log(LogLevel::kInfo,
-                      formatted("the old file is kept beside {} with '.corrupt-<time>' in its name",
-                                path->string()));
   return 0;
 }
 
