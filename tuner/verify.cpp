@@ -19,14 +19,26 @@ std::string sizes_of(const AttentionProblem& p) {
 }
 
 std::string draw_name(Draw draw) {
-  if (draw == Draw::kOutlier) return "outlier";
-  return draw == Draw::kNormal ? "normal" : "extreme";
+  switch (draw) {
+    case Draw::kNormal:
+      return "normal";
+    case Draw::kExtreme:
+      return "extreme";
+    case Draw::kOutlier:
+      return "outlier";
+    case Draw::kLowest:
+      return "lowest";
+  }
+  return {};
 }
 
-// Whether kernels for `problem` may hold on to the maximum of a row's first keys (holds_reference
-// in templates/attention/config.cuh).
-bool may_hold_reference(const AttentionProblem& problem) {
-  return problem.dtype == ElementType::kBf16 && !problem.bias && !problem.mask && !problem.lse;
+// What kernels for `problem` have to be tried on once.
+std::optional<Draw> special_draw(const AttentionProblem& problem) {
+  if (problem.bias) return Draw::kLowest;
+  // They may hold on to the maximum of a row's first keys (holds_reference in
+  // templates/attention/config.cuh).
+  if (problem.dtype == ElementType::kBf16 && !problem.mask && !problem.lse) return Draw::kOutlier;
+  return std::nullopt;
 }
 
 // "batch 1, head 3, query 196" of a row number that is known modulo 2^32.
@@ -222,9 +234,9 @@ Verdict Verifier::verify(const CudaKernel& kernel, const Config& config) {
     Verdict verdict;
     for (std::size_t i = 0; i < problems.size() && verdict.status == TrialStatus::kOk; ++i) {
       const bool full = i + 1 == problems.size();
-      if (full && may_hold_reference(problem_)) {
+      if (const auto draw = full ? special_draw(problem_) : std::nullopt) {
         // On the largest edge shape, if there is one: as many keys, few heads.
-        verdict = verify_once(kernel, config, problems[i > 0 ? i - 1 : i], Draw::kOutlier);
+        verdict = verify_once(kernel, config, problems[i > 0 ? i - 1 : i], *draw);
         if (verdict.status != TrialStatus::kOk) break;
       }
       verdict = verify_case(kernel, config, problems[i], full);

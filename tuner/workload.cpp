@@ -127,6 +127,12 @@ DrawSpec draw_spec(const AttentionProblem& p, Draw draw) {
   DrawSpec spec;
   spec.seed = 0x76697431u + static_cast<unsigned>(draw);
   if (draw == Draw::kNormal) return spec;
+  if (draw == Draw::kLowest) {
+    spec.q_deviation = 0;
+    spec.bias_deviation = 3;
+    spec.bias_lowest_share = 0.5;
+    return spec;
+  }
   // Logits are scale * sum of d products; with unit k, the spread of one row's logits is that of
   // scale * |q|, and their mean is scale * d * q_mean * k_mean = -40.
   const double root = std::sqrt(static_cast<double>(p.d));
@@ -232,7 +238,8 @@ void Workload::fill_scores(Operand operand, const ScoreOperand& score, const Dra
   tools_.support.fill(
       tools_.stream,
       FillNormalParams{target, seed, 0.f, static_cast<float>(spec.bias_deviation),
-                       static_cast<float>(spec.bias_infinite_share), support_type(score.type)});
+                       static_cast<float>(spec.bias_infinite_share),
+                       static_cast<float>(spec.bias_lowest_share), support_type(score.type)});
 }
 
 void Workload::fill_inputs(Draw draw) {

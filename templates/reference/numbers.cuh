@@ -61,6 +61,12 @@ __device__ inline RefU16 bits16(float value, int type) {
   return type == kSupportFp16 ? fp16_bits(value) : bf16_bits(value);
 }
 
+// The most negative finite number of `type`.
+__device__ inline float lowest_value(int type) {
+  if (type == kSupportFp32) return __uint_as_float(0xff7fffffu);
+  return value16(type == kSupportFp16 ? 0xfbff : 0xff7f, type);
+}
+
 // Element `index` of a tensor of `type`.
 __device__ inline float element_value(const void* data, long long index, int type) {
   if (type == kSupportFp32) return static_cast<const float*>(data)[index];

@@ -18,12 +18,13 @@ struct FillView {
   long long extents[4];
 };
 
-// Normal values from a counter-based generator; a share of them becomes -inf.
+// Normal values from a counter-based generator; a share of them becomes -inf, and a share of the
+// runs of 64 neighbours in memory the most negative finite number of their type.
 struct FillNormalParams {
   FillView target;
   unsigned long long seed;
   float mean, deviation;
-  float infinite_share;
+  float infinite_share, lowest_share;
   int type;  // SupportType
 };
 

@@ -133,6 +133,7 @@ TEST_F(GpuBenchWorker, EverySeededBugIsFoundAndARightKernelPassesAfterwards) {
       {15, kPlain, TrialStatus::kWrong, "log-sum-exp"},
       {16, kPlain, TrialStatus::kWrong, "log-sum-exp"},
       {17, kStrided, TrialStatus::kWrong, "beside its output"},
+      {18, kWindows, TrialStatus::kWrong, "lowest inputs"},
   };
   for (const BugCase& c : cases) {
     const AttentionProblem p = problem(c.words);

@@ -37,7 +37,7 @@ TEST_F(SupportKernelsCompile, AndSoDoesEachSeededBug) {
   std::ostringstream text;
   text << file.rdbuf();
   ASSERT_GT(text.str().size(), 1000u);
-  for (int bug = 0; bug <= 17; ++bug) {
+  for (int bug = 0; bug <= 18; ++bug) {
     CompileRequest request;
     request.source = assemble("#define VITUNE_BUG " + std::to_string(bug) +
                               "\n#define VITUNE_CAUSAL 1\n#define VITUNE_HEAD 64\n" + text.str());

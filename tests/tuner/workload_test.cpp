@@ -117,6 +117,13 @@ TEST(Workload, ExtremeLogitsAreWideAndFarBelowZero) {
             draw_spec(problem("bf16 b=1 h=1 n=9 d=8"), Draw::kNormal).seed);
 }
 
+TEST(Workload, MaskedBiasesStandBesideNoLogits) {
+  const DrawSpec spec = draw_spec(problem("bf16 b=1 h=1 n=9 d=8 bias=fp32:1x1x9x9"), Draw::kLowest);
+  EXPECT_EQ(spec.bias_lowest_share, 0.5);
+  EXPECT_EQ(spec.q_mean, 0);
+  EXPECT_EQ(spec.q_deviation, 0);
+}
+
 TEST(Workload, InputsStayInTheRangeOfFp16HoweverSmallTheScale) {
   const DrawSpec spec = draw_spec(problem("fp16 b=1 h=1 n=9 d=64 scale=1e-9"), Draw::kExtreme);
   EXPECT_LT(std::abs(spec.q_mean) + 6 * spec.q_deviation, 65504);

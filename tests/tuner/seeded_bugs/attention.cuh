@@ -19,12 +19,13 @@ enum Bug {
   kWrongKvHead = 9,      // head % kv heads instead of head / group
   kNoBiasModulus = 10,   // every batch entry takes the first bias
   kIllegalAddress = 11,
-  kHangs = 12,           // for about ten seconds
-  kNoRescale = 13,       // the running maximum moves, the sums do not follow
-  kDropsRaggedKey = 14,  // the last key is lost unless the count is a multiple of 8
-  kNoLse = 15,           // the log-sum-exp stays unwritten
-  kBase2Lse = 16,        // and in the wrong base
-  kWritesHoles = 17,     // zeroes between the heads of a strided output
+  kHangs = 12,            // for about ten seconds
+  kNoRescale = 13,        // the running maximum moves, the sums do not follow
+  kDropsRaggedKey = 14,   // the last key is lost unless the count is a multiple of 8
+  kNoLse = 15,            // the log-sum-exp stays unwritten
+  kBase2Lse = 16,         // and in the wrong base
+  kWritesHoles = 17,      // zeroes between the heads of a strided output
+  kLowestOverflows = 18,  // scores go to base 2 before their maximum is taken off
 };
 
 namespace vitune {
@@ -71,7 +72,8 @@ __device__ void attend(const AttentionParams& p, const Row& row, long long index
     const float top = s > maximum ? s : maximum;
     if (top == reference_minus_infinity() && VITUNE_BUG != kNanForEmptyRows) continue;
     const float rescale = VITUNE_BUG == kNoRescale ? 1.f : expf(maximum - top);
-    const float weight = expf(s - top);
+    const float weight =
+        VITUNE_BUG == kLowestOverflows ? exp2f(s * 1.442695f - top * 1.442695f) : expf(s - top);
     const RefU16* v = static_cast<const RefU16*>(p.v) + row.batch * p.v_view.batch +
                       row.kv_head * p.v_view.head + key * p.v_view.row;
     sum = sum * rescale + weight;
