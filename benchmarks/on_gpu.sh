@@ -190,7 +190,7 @@ runtime() {  # libvitune: answers, graphs, damage; serving while the same proble
   link_library
   step library 150 "$BUILD/tests/vitune_runtime_test" --gtest_filter='*Library*GpuTest.*' --gtest_brief=1
   step serve_and_tune 330 tests/runtime/serve_while_tuning.sh "$BUILD/vitune" \
-    "$BUILD/tests/vitune_serve" "$LOGS/serve.db" 22s 250 "bf16 b=32 h=12 n=197 d=64" \
+    "$BUILD/tests/vitune_serve" "$LOGS/serve.db" 12s 250 "bf16 b=32 h=12 n=197 d=64" \
     "fp16 b=8 h=16 n=577 d=64" "bf16 b=512 h=3 n=49 d=32 bias=bf16:1x3x49x49" \
     "bf16 b=1 h=12 n=197 d=64" "bf16 b=16 h=16 n=257 d=80" "bf16 b=32 h=12 n=50 d=64" \
     "bf16 b=64 h=16 nq=1 nk=729 d=72" "bf16 b=256 h=8 n=77 d=64 causal" "bf16 b=8 h=16 n=256 d=72"

@@ -65,10 +65,16 @@ struct AttentionShape {
   // Threads of a CTA: those that compute, and a warpgroup each that copies and that takes spare
   // rows, if there are any.
   std::int64_t threads() const {
-    return 32 * warps + (producer ? 128 : 0) + (spare_rows ? 128 : 0);
+    const std::int64_t copying = !producer ? 0 : lone_copier() ? 32 : 128;
+    return 32 * warps + copying + (spare_rows ? 128 : 0);
   }
   // Whether tiles are copied by the tensor memory accelerator.
   bool tensor_copies() const { return producer == 2; }
+  // Whether a single warp does (templates/attention/lone_copier.cuh).
+  bool lone_copier() const {
+    return tensor_copies() && warps == 4 && !spare_rows &&
+           (facts.bias == 0 || facts.bias_whole_rows);
+  }
   // Whether they bring the bias too; whether by a tensor map of its own, and of how many rows and
   // keys at a time; whether as whole rows (templates/attention/bias_copies.cuh).
   bool bias_tiles() const { return tensor_copies() && facts.bias != 0; }

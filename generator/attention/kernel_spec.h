@@ -55,6 +55,9 @@ struct AttentionPointers {
 LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config& config,
                                    const DeviceInfo& device, int resident_ctas);
 // What that call's kernel is handed.
+// To divide by `value`, which is from 1 to 2^31 - 1; see templates/attention/division.cuh.
+AttentionDivisor attention_divisor(std::int64_t value);
+
 AttentionParams attention_params(const AttentionProblem& problem, const Config& config,
                                  const AttentionPointers& pointers, const LaunchShape& launch);
 

@@ -2,6 +2,7 @@
 // be.
 
 #include <algorithm>
+#include <bit>
 
 #include "core/checked.h"
 #include "core/format.h"
@@ -23,6 +24,10 @@ AttentionScoreView view_of(const std::optional<ScoreOperand>& operand) {
   if (!operand) return {0, 0, 0, 0, 1};
   const auto& [batch, head, row, key] = operand->strides;
   return {batch, head, row, key, static_cast<int>(operand->batches)};
+}
+
+std::int64_t batches_of(const std::optional<ScoreOperand>& operand) {
+  return operand ? operand->batches : 1;
 }
 
 const void* pointer(CuPointer address) { return reinterpret_cast<const void*>(address); }
@@ -84,6 +89,14 @@ LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config
   return launch;
 }
 
+AttentionDivisor attention_divisor(std::int64_t value) {
+  const auto divisor = static_cast<std::uint64_t>(value);
+  const auto shift =
+      static_cast<unsigned>(std::bit_width(divisor - 1));  // the logarithm, rounded up
+  const std::uint64_t multiplier = ((std::uint64_t{1} << (31 + shift)) + divisor - 1) / divisor;
+  return {static_cast<unsigned>(divisor), static_cast<unsigned>(multiplier), shift};
+}
+
 AttentionParams attention_params(const AttentionProblem& problem, const Config& config,
                                  const AttentionPointers& pointers, const LaunchShape& launch) {
   AttentionParams params{};
@@ -106,9 +119,15 @@ AttentionParams attention_params(const AttentionProblem& problem, const Config& 
   params.queries = static_cast<int>(problem.nq);
   params.keys = static_cast<int>(problem.nk);
   params.scale = static_cast<float>(problem.scale);
+  params.by_heads = attention_divisor(problem.heads);
+  params.by_heads_per_kv = attention_divisor(params.heads_per_kv);
+  params.by_bias_batches = attention_divisor(batches_of(problem.bias));
+  params.by_mask_batches = attention_divisor(batches_of(problem.mask));
   const AttentionShape shape(problem, config);
   const std::int64_t heads = problem.batch * problem.heads;
   params.items = static_cast<int>(shape.items(heads));
+  params.by_items = attention_divisor(ceil_div(shape.block_rows(), shape.block_m()));
+  params.by_rest_items = attention_divisor(1);
   if (!shape.even_items) return params;
   // The grid is the room for CTAs, or there are no more items than that and nothing to even out.
   const EvenItems even = EvenItems::best(shape, heads, std::max<std::int64_t>(launch.grid[0], 1));
@@ -116,6 +135,8 @@ AttentionParams attention_params(const AttentionProblem& problem, const Config& 
   params.whole_items = static_cast<int>(even.whole_items);
   params.rest_items = static_cast<int>(even.rest_items);
   params.rest_blocks = static_cast<int>(even.rest_blocks);
+  params.by_items = attention_divisor(std::max<std::int64_t>(even.whole_items, 1));
+  params.by_rest_items = attention_divisor(std::max<std::int64_t>(even.rest_items, 1));
   return params;
 }
 

@@ -39,8 +39,12 @@ struct AttentionRows {
     // A bias is in natural units, so scores are scaled before it is added; else the scale is folded
     // into the exponent.
     softmax.init(T::kBias != 0 ? 1.f : p.scale);
-    if constexpr (kReadsBias) bias_rows.init(p.bias, p.bias_view, place, p.queries);
-    if constexpr (T::kMask) mask_rows.init(p.mask, p.mask_view, place, p.queries);
+    if constexpr (kReadsBias) {
+      bias_rows.init(p.bias, p.bias_view, p.by_bias_batches, place, p.queries);
+    }
+    if constexpr (T::kMask) {
+      mask_rows.init(p.mask, p.mask_view, p.by_mask_batches, place, p.queries);
+    }
   }
 
   __device__ __forceinline__ void clear_output() {

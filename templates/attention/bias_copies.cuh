@@ -165,6 +165,10 @@ struct BiasWalk {
                                                       step);
     }
   }
+  // Those of the only computing warpgroup (lone_copier.cuh).
+  __device__ __forceinline__ void lone_rows(int head_index, int row0, int step) {
+    group_rows(0, of_head(head_index), row0, step);
+  }
   __device__ __forceinline__ void streaming() {
 #pragma unroll 1
     for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
@@ -220,7 +224,8 @@ struct BiasWalk {
 
  private:
   __device__ __forceinline__ BiasRows of_head(int index) const {
-    return BiasRows(p, u32(index) / u32(p.heads), u32(index) % u32(p.heads));
+    const HeadPlace head(p, index);
+    return BiasRows(p, head.batch, head.head);
   }
 };
 

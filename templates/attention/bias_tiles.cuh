@@ -11,6 +11,7 @@
 #pragma once
 
 #include "attention/config_sm90_pipelined.cuh"
+#include "attention/division.cuh"
 #include "attention/group_attention.cuh"
 #include "attention/params.cuh"
 #include "attention/pipeline.cuh"
@@ -27,7 +28,7 @@ struct BiasRows {
 
   __device__ __forceinline__ BiasRows(const AttentionParams& p, int of_batch, int of_head)
       : pitch(2 * p.bias_view.row),
-        batch(p.bias_view.batch != 0 ? of_batch % p.bias_view.batches : 0),
+        batch(p.bias_view.batch != 0 ? modulo(of_batch, p.by_bias_batches) : 0),
         head(p.bias_view.head != 0 ? of_head : 0) {
     first = reinterpret_cast<u64>(static_cast<const u16*>(p.bias) + batch * p.bias_view.batch +
                                   head * p.bias_view.head);

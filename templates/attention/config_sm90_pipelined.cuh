@@ -58,9 +58,14 @@ struct PipelinedTraits : GroupFacts<C> {
   static constexpr bool kWholeRows = C::kBiasWholeRows && !kBiasBoxes;
   static constexpr int kHeadGroups = F::kGroups;
   static constexpr int kBlockM = F::kGroups * kGroupRows;
-  // One more copies, and another one takes spare rows.
+  // One more copies, and another one takes spare rows. A warpgroup that computes alone reads tiles
+  // in the order in which they are copied: a single warp can bring them all (lone_copier.cuh), and
+  // its SM has room for more CTAs.
   static constexpr int kAllGroups = F::kGroups + 1 + (C::kSpareRows > 0);
-  static constexpr int kThreads = kAllGroups * kGroupThreads;
+  static constexpr bool kLoneCopier = kTensorCopies && F::kGroups == 1 && C::kSpareRows == 0 &&
+                                      (C::kBias == 0 || C::kBiasWholeRows);
+  static constexpr int kThreads =
+      kLoneCopier ? kGroupThreads + kWarpSize : kAllGroups * kGroupThreads;
 
   // Width of the last step. With a bias or mask keys are dealt out within sixteen, over the tile.
   static constexpr int kTailWidth = kPermuted && !C::kResident && Keys::kTailWidth < C::kBlockN

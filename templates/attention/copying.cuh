@@ -83,7 +83,7 @@ struct TensorCopies {
 
  private:
   __device__ __forceinline__ int kv_head(const HeadPlace& head) const {
-    return u32(head.head) / u32(p.heads_per_kv);
+    return quotient(head.head, p.by_heads_per_kv);
   }
   template <class Tile, int kRows>
   __device__ __forceinline__ void copy_tile(u32 tile, const void* map, u32 full, int row, int head,

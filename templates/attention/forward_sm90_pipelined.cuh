@@ -15,6 +15,7 @@
 #include "attention/epilogue.cuh"
 #include "attention/exact_rows.cuh"
 #include "attention/group_attention.cuh"
+#include "attention/lone_copier.cuh"
 #include "attention/params.cuh"
 #include "attention/pipeline.cuh"
 #include "attention/spare_rows.cuh"
@@ -230,10 +231,11 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
   GroupBias<T> bias(pipe, warpgroup);
   if constexpr (T::kKeepsBias) keep_bias(p, bias, warpgroup);
   bool again = false;
+  int number = 0, own = warpgroup;  // the head's number among this CTA's, the block's in its head
 #pragma unroll 1
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < rounds; ++round, own += groups) {
+    for (; own >= blocks; own -= blocks) ++number;
     const int block = round * groups + warpgroup;
-    const int number = u32(block) / u32(blocks);  // of the head among this CTA's
     if (number >= heads) {
 #pragma unroll 1
       for (int step = 0; step < kSteps; ++step) {
@@ -250,7 +252,7 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
     query_at.parity = block / T::kQuerySlots & 1;
     StepTiles<T> tiles{pipe, at, turns, bias, 0, 0};
     const HeadPlace head(p, blockIdx.x + number * gridDim.x);
-    const int row0 = (block - number * blocks) * kGroupRows;
+    const int row0 = own * kGroupRows;
     again |= attend_rows(p, pipe, head, row0, kSteps, query_at, tiles);
   }
   if constexpr (T::kHoldsReference) {
@@ -280,7 +282,9 @@ template <class T>
 __device__ __forceinline__ void copy_role(const AttentionParams& p, const AttentionTensorMaps* maps,
                                           const Pipeline<T>& pipe) {
   const int warp = threadIdx.x / kWarpSize % 4;
-  if constexpr (T::kTensorCopies) {
+  if constexpr (T::kLoneCopier) {
+    if (threadIdx.x % kWarpSize == 0) copy_alone<T>(p, *maps, pipe);
+  } else if constexpr (T::kTensorCopies) {
     if constexpr (T::kBiasTiles) {
       if (warp >= 2) copy_bias<T>(p, *maps, pipe);
     }

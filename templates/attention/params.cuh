@@ -17,6 +17,12 @@ struct AttentionScoreView {
   int batches;
 };
 
+// What to divide a number below 2^31 by without a division, which takes a warp some two hundred
+// clocks: by a product (division.cuh).
+struct AttentionDivisor {
+  unsigned value, multiplier, shift;
+};
+
 struct AttentionParams {
   const void* q;
   const void* k;
@@ -34,6 +40,10 @@ struct AttentionParams {
   // With kEvenItems: items of a head that have all the blocks of rows that a CTA takes at once, its
   // other items, and the blocks of each of those. They come last.
   int whole_items, rest_items, rest_blocks;
+  // By heads, heads_per_kv and the entries of bias and mask; by the items of a head, which with
+  // kEvenItems are the whole ones and the others.
+  AttentionDivisor by_heads, by_heads_per_kv, by_bias_batches, by_mask_batches;
+  AttentionDivisor by_items, by_rest_items;
 };
 
 // How the tensor memory accelerator sees q, k and v, over {d, row, head, batch}, and a bias that

@@ -59,11 +59,12 @@ struct PipelinedItem {
   __device__ __forceinline__ void place_evenly(const AttentionParams& p, u32 item, int rows) {
     const u32 all_whole = u32(p.batch * p.heads) * u32(p.whole_items);
     const bool whole = item < all_whole;
-    const u32 of_head = whole ? p.whole_items : p.rest_items;
+    const AttentionDivisor& of_head = whole ? p.by_items : p.by_rest_items;
     const int count = whole ? T::kBlockM : p.rest_blocks * kGroupRows;
     if (!whole) item -= all_whole;
-    head_index = item / of_head;
-    row0 = (whole ? 0 : p.whole_items * T::kBlockM) + int(item % of_head) * count;
+    head_index = quotient(item, of_head);
+    row0 =
+        (whole ? 0 : p.whole_items * T::kBlockM) + int(item - head_index * of_head.value) * count;
     steps = ceil_div(T::kKeys, T::kBlockN);
     end = min(row0 + count, rows);
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "attention/config.cuh"
+#include "attention/division.cuh"
 #include "attention/params.cuh"
 #include "attention/shifted_rows.cuh"
 #include "primitives/element.cuh"
@@ -55,9 +56,10 @@ struct ScoreRows {
   i64 key_stride;
 
   __device__ __forceinline__ void init(const void* base, const AttentionScoreView& view,
-                                       const RowPlace& place, int queries) {
+                                       const AttentionDivisor& batches, const RowPlace& place,
+                                       int queries) {
     const Value* entry = static_cast<const Value*>(base) +
-                         (place.batch % view.batches) * view.batch + place.head * view.head;
+                         modulo(place.batch, batches) * view.batch + place.head * view.head;
     key_stride = view.key;
 #pragma unroll
     for (int r = 0; r < T::kRowTiles; ++r) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention/config.cuh"
+#include "attention/division.cuh"
 #include "attention/params.cuh"
 
 namespace vitune {
@@ -32,8 +33,8 @@ struct HeadPlace {
   const u16* v;
 
   __device__ __forceinline__ HeadPlace(const AttentionParams& p, int index)
-      : batch(u32(index) / u32(p.heads)), head(u32(index) % u32(p.heads)) {
-    const int kv_head = u32(head) / u32(p.heads_per_kv);
+      : batch(quotient(index, p.by_heads)), head(index - batch * p.heads) {
+    const int kv_head = quotient(head, p.by_heads_per_kv);
     q = static_cast<const u16*>(p.q) + batch * p.q_view.batch + head * p.q_view.head;
     k = static_cast<const u16*>(p.k) + batch * p.k_view.batch + kv_head * p.k_view.head;
     v = static_cast<const u16*>(p.v) + batch * p.v_view.batch + kv_head * p.v_view.head;
@@ -59,8 +60,8 @@ struct StreamingItem {
       head_index = first + index % heads;
       row0 = (blocks - 1 - index / heads) * T::kBlockM;
     } else {
-      head_index = u32(item) / blocks;
-      row0 = u32(item) % blocks * T::kBlockM;
+      head_index = quotient(item, p.by_items);
+      row0 = (item - head_index * int(blocks)) * T::kBlockM;
     }
   }
 };
