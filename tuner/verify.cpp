@@ -34,10 +34,12 @@ std::string draw_name(Draw draw) {
 
 // What kernels for `problem` have to be tried on once.
 std::optional<Draw> special_draw(const AttentionProblem& problem) {
-  if (problem.bias) return Draw::kLowest;
+  // fp16's most negative number overflows nowhere, and is near enough to cost precision.
+  if (problem.bias && problem.bias->type != ElementType::kFp16) return Draw::kLowest;
   // They may hold on to the maximum of a row's first keys (holds_reference in
   // templates/attention/config.cuh).
-  if (problem.dtype == ElementType::kBf16 && !problem.mask && !problem.lse) return Draw::kOutlier;
+  const bool has_scores = problem.bias || problem.mask;
+  if (problem.dtype == ElementType::kBf16 && !has_scores && !problem.lse) return Draw::kOutlier;
   return std::nullopt;
 }
 

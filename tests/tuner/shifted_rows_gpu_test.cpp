@@ -19,6 +19,7 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/attention/kernel_spec.h"
 #include "generator/compiler.h"
 #include "generator/source.h"
 #include "templates/attention/params.cuh"
@@ -49,14 +50,14 @@ __device__ void read_scores(const AttentionParams& p, const RowPlace& place, int
                             float (&s)[1][T::kBlockN / 8][4]) {
   if constexpr (T::kBias == 0) {
     ScoreRows<T, unsigned char> rows;
-    rows.init(p.bias, p.bias_view, place, p.queries);
+    rows.init(p.bias, p.bias_view, p.by_bias_batches, place, p.queries);
     MaskTile<T, T::kBlockN> tile;
     tile.template load<kWidth, kTail>(rows, key0, limit, place.t);
     tile.template settle<kWidth, kTail>(rows, limit, place.t);
     tile.template apply<kWidth>(s);
   } else {
     ScoreRows<T, u16> rows;
-    rows.init(p.bias, p.bias_view, place, p.queries);
+    rows.init(p.bias, p.bias_view, p.by_bias_batches, place, p.queries);
     BiasTile<T, T::kBlockN> tile;
     tile.template load<kWidth, kTail>(rows, key0, limit, place.t);
     tile.template settle<kWidth, kTail>(rows, limit, place.t);
@@ -170,6 +171,7 @@ class ShiftedRowsGpuTest : public testing::Test {
     AttentionParams params{};
     params.bias = reinterpret_cast<const void*>(operand.address() + start);
     params.bias_view = {0, 0, tensor.row_stride, 1, 1};
+    params.by_bias_batches = attention_divisor(1);
     params.lse = reinterpret_cast<float*>(out.address());
     params.queries = tensor.rows;
     params.keys = tensor.keys;
