@@ -11,13 +11,13 @@
 # worth keeping is then committed under benchmarks/results/<device>/ and data/. Prints a short table
 # last. Every step is bounded in time; a failed step does not stop the later ones. What lies in RESUME
 # (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, h200.db, or
-# drawn.db of an earlier call there, record, tune and drawn go on where that one ended. TUNE_OPTIONS, for
-# example --budget=7s, goes to tune; SEEDS (default five numbers) say which problems random draws; TOOLS
-# (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS processes (default one more
-# than CPUs), and CASES (a gtest filter, default all features) its cases. random and sanitize use all visible
-# GPUs. Where LOGS names another folder, logs go there and OUT has them all in one file, logs.tgz, renewed after
-# each part, so that a call that is cut off leaves those of the parts that ended; table.txt grows with each
-# step. On a machine of several GPUs, benchmarks/on_gpus.sh runs parts side by side.
+# drawn.db of an earlier call there, record, tune and drawn go on where that one ended. TUNE_OPTIONS
+# (default --budget=4s, five minutes for all problems) goes to tune; SEEDS (default five numbers) say which
+# problems random draws; TOOLS (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS
+# processes (default one more than CPUs), and CASES (a gtest filter, default all features) its cases. random and
+# sanitize use all visible GPUs. Where LOGS names another folder, logs go there and OUT has them all in one file,
+# logs.tgz, renewed after each part, so that a call that is cut off leaves those of the parts that ended;
+# table.txt grows with each step. On a machine of several GPUs, benchmarks/on_gpus.sh runs parts side by side.
 #
 # benchmarks/pack_for_gpu.sh collects what to carry.
 set -u
@@ -128,7 +128,7 @@ record() {  # exhaustive sweeps of the problems that replay ships with
 tune() {  # the 40 benchmark problems: winners, their cubins and figures
   # The document goes to a file of its own: progress is in the log.
   step tune 560 bash -c 'exec "$0" tune --preset bench --device 0 --db "$1" --json $3 > "$2"' \
-    "$BUILD/vitune" "$OUT/h200.db" "$OUT/tune.json" "${TUNE_OPTIONS:-}"
+    "$BUILD/vitune" "$OUT/h200.db" "$OUT/tune.json" "${TUNE_OPTIONS:---budget=4s}"
   step bench 90 "$BUILD/vitune" bench --preset bench --device 0 --db "$OUT/h200.db" --md
   "$BUILD/vitune" db export --db "$OUT/h200.db" > "$OUT/winners.json" 2>> "$LOGS/tune.log"
 }

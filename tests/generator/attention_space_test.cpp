@@ -4,10 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
-#include <limits>
-#include <numeric>
 #include <set>
 #include <vector>
 
@@ -291,33 +288,6 @@ TEST(AttentionLaunchTest, CoversEveryRowOfEveryHeadOnce) {
       ASSERT_EQ(launch.block[0],
                 static_cast<std::uint32_t>(attention_threads(named.problem, config)));
       ASSERT_LE(launch.shared_bytes, device.shared_per_block);
-    }
-  }
-}
-
-// As templates/attention/division.cuh divides.
-std::uint32_t quotient(std::uint32_t n, const AttentionDivisor& by) {
-  return static_cast<std::uint32_t>(std::uint64_t{2 * n} * by.multiplier >> 32) >> by.shift;
-}
-
-TEST(AttentionLaunchTest, DividesExactlyWithoutDividing) {
-  constexpr std::uint32_t kMost = std::numeric_limits<std::int32_t>::max();
-  std::vector<std::uint32_t> divisors(3000);
-  std::iota(divisors.begin(), divisors.end(), 1u);
-  for (int bits = 12; bits < 31; ++bits) {
-    for (int near : {-1, 0, 1}) divisors.push_back((1u << bits) + static_cast<std::uint32_t>(near));
-  }
-  divisors.push_back(kMost);
-  for (const std::uint32_t divisor : divisors) {
-    const AttentionDivisor by = attention_divisor(divisor);
-    ASSERT_EQ(by.value, divisor);
-    const std::uint32_t most = kMost / divisor;
-    for (const std::uint32_t multiple : {0u, 1u, 2u, 7u, most / 3, most - 1, most}) {
-      if (multiple > most) continue;
-      const std::uint32_t n = multiple * divisor;
-      ASSERT_EQ(quotient(n, by), multiple) << n << " / " << divisor;
-      const std::uint32_t last = std::min(kMost - n, divisor - 1) + n;
-      ASSERT_EQ(quotient(last, by), multiple) << last << " / " << divisor;
     }
   }
 }
