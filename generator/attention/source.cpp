@@ -41,7 +41,8 @@ std::string tunables_text(const AttentionProblem& problem, const Config& config)
     text += parameter.name == "kConstantKeys" ? constant("kKeys", value ? problem.nk : 0)
                                               : constant(parameter.name, value);
   }
-  return text + constant("kSharedBytes", shape.shared_bytes());
+  return text + constant("kCtaThreads", shape.threads()) +
+         constant("kSharedBytes", shape.shared_bytes());
 }
 
 }  // namespace

@@ -42,7 +42,8 @@
 //   kBiasInRegisters  1 = a warp keeps its rows' bias for the next item; with kProducer = 2 in
 //                     shared memory, in the order of registers, and the launch sees to it that all
 //                     items of a CTA have the same bias
-// and kSharedBytes, the host's idea of the dynamic shared memory, checked against the layout.
+// and kCtaThreads and kSharedBytes, the host's idea of the threads of a CTA and of its dynamic
+// shared memory, checked against the layout.
 #pragma once
 
 #include "primitives/tile.cuh"
@@ -128,6 +129,8 @@ struct Traits : C {
                 "a second query tile is of use only if queries move on to registers");
   static_assert(!C::kBiasInRegisters || (C::kBias != 0 && C::kPersistent && Keys::kCount == 1),
                 "kBiasInRegisters needs a bias, persistent CTAs and a single step of keys");
+  static_assert(C::kCtaThreads == kThreads,
+                "kCtaThreads differs from the kernel's threads: the launch plan is out of step");
   static_assert(C::kSharedBytes == kBytes,
                 "kSharedBytes differs from the kernel's layout: the launch plan is out of step");
 };

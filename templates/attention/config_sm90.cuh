@@ -82,6 +82,8 @@ struct GroupTraits : GroupFacts<C> {
                 "kStages: one or two query tiles (resident), two or more key tiles (streaming)");
   static_assert(!C::kBiasInRegisters || (C::kBias != 0 && C::kPersistent && Keys::kCount == 1),
                 "kBiasInRegisters needs a bias, persistent CTAs and a single step of keys");
+  static_assert(C::kCtaThreads == kThreads,
+                "kCtaThreads differs from the kernel's threads: the launch plan is out of step");
   static_assert(C::kSharedBytes == kBytes,
                 "kSharedBytes differs from the kernel's layout: the launch plan is out of step");
 };

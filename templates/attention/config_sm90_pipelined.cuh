@@ -150,6 +150,8 @@ struct PipelinedTraits : GroupFacts<C> {
                     (kKeepsBias && C::kBiasWholeRows && !C::kBiasOneRow && !C::kCausal),
                 "kProducer keeps a bias (kBiasInRegisters) of whole rows only, with kProducer = 2 "
                 "and no causal mask");
+  static_assert(C::kCtaThreads == kThreads,
+                "kCtaThreads differs from the kernel's threads: the launch plan is out of step");
   static_assert(C::kSharedBytes == kBytes,
                 "kSharedBytes differs from the kernel's layout: the launch plan is out of step");
 };

@@ -128,20 +128,14 @@ struct CopyWalk {
 
   // Streaming: an item's first keys, its queries, its other keys.
   __device__ __forceinline__ void keys_streaming() {
+    for_each_step<T>(p, [this](const PipelinedItem<T>& item, const HeadPlace& head, int turn) {
+      keys(head, step_of_turn<T>(turn) * T::kBlockN);
+      if (turn > 0) return;
 #pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
-      const PipelinedItem<T> item(p, index);
-      const HeadPlace head(p, item.head_index);
-#pragma unroll 1
-      for (int turn = 0; turn < item.steps; ++turn) {
-        keys(head, step_of_turn<T>(turn) * T::kBlockN);
-        if (turn > 0) continue;
-#pragma unroll 1
-        for (int group = 0; group < T::kGroups; ++group) {
-          queries(head, item.row0 + group * kGroupRows);
-        }
+      for (int group = 0; group < T::kGroups; ++group) {
+        queries(head, item.row0 + group * kGroupRows);
       }
-    }
+    });
   }
   // Resident: with room for them the next head's keys as soon as this head's queries fill their
   // slots, else when the computing warps have all its queries.
@@ -162,15 +156,9 @@ struct CopyWalk {
     }
   }
   __device__ __forceinline__ void all_values() {
-#pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
-      const PipelinedItem<T> item(p, index);
-      const HeadPlace head(p, item.head_index);
-#pragma unroll 1
-      for (int turn = 0; turn < item.steps; ++turn) {
-        values(head, T::kResident ? 0 : step_of_turn<T>(turn) * T::kBlockN);
-      }
-    }
+    for_each_step<T>(p, [this](const PipelinedItem<T>&, const HeadPlace& head, int turn) {
+      values(head, T::kResident ? 0 : step_of_turn<T>(turn) * T::kBlockN);
+    });
   }
   __device__ __forceinline__ void run(bool of_values) {
     if (of_values) {

@@ -47,19 +47,13 @@ struct LoneCopier {
     }
   }
   __device__ __forceinline__ void streaming() {
-#pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
-      const PipelinedItem<T> item(p, index);
-      const HeadPlace head(p, item.head_index);
-#pragma unroll 1
-      for (int turn = 0; turn < item.steps; ++turn) {
-        const int key0 = step_of_turn<T>(turn) * T::kBlockN;
-        keys.keys(head, key0);
-        if (turn == 0) keys.queries(head, item.row0);
-        bias_rows(index, item.head_index, item.row0, turn);
-        values.values(head, key0);
-      }
-    }
+    for_each_step<T>(p, [this](const PipelinedItem<T>& item, const HeadPlace& head, int turn) {
+      const int key0 = step_of_turn<T>(turn) * T::kBlockN;
+      keys.keys(head, key0);
+      if (turn == 0) keys.queries(head, item.row0);
+      bias_rows(item.index, item.head_index, item.row0, turn);
+      values.values(head, key0);
+    });
   }
 };
 

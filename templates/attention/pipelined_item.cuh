@@ -31,11 +31,12 @@ __device__ __forceinline__ int resident_groups(int blocks) {
 // The work items of a CTA: all rows of a head (resident), or up to T::kBlockM of them (streaming).
 template <class T>
 struct PipelinedItem {
+  int index;
   int head_index, row0, steps;
   int end;    // of its rows
   bool last;  // of its head
 
-  __device__ __forceinline__ PipelinedItem(const AttentionParams& p, int item) {
+  __device__ __forceinline__ PipelinedItem(const AttentionParams& p, int item) : index(item) {
     const int rows = p.queries - spare_rows<T>(p.queries);
     if constexpr (T::kResident) {
       head_index = item;
@@ -86,6 +87,18 @@ template <class T>
 __device__ __forceinline__ int step_of_turn(int turn) {
   if constexpr (T::kCausal) return turn;
   return turn == 0 ? T::Keys::kCount - 1 : turn - 1;
+}
+
+// For the warps that copy: calls step(item, head, turn) for all steps of this CTA's items.
+template <class T, class Step>
+__device__ __forceinline__ void for_each_step(const AttentionParams& p, Step&& step) {
+#pragma unroll 1
+  for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
+    const PipelinedItem<T> item(p, index);
+    const HeadPlace head(p, item.head_index);
+#pragma unroll 1
+    for (int turn = 0; turn < item.steps; ++turn) step(item, head, turn);
+  }
 }
 
 }  // namespace vitune

@@ -139,6 +139,7 @@ TEST_F(AttentionKernelsTest, SayInASentenceWhichRuleAWrongConfigBreaks) {
       {"kHeadsPerCta = 1", "kHeadsPerCta = 3", "kHeadsPerCta must divide kWarps"},
       {"kCopyBytes = 16", "kCopyBytes = 32", "kCopyBytes must be 16, 8, 4 or 2"},
       {"kStages = 1", "kStages = 3", "the resident schedule has one or two query tiles"},
+      {"kCtaThreads = ", "kCtaThreads = 1", "kCtaThreads differs from the kernel's threads"},
       {"kSharedBytes = ", "kSharedBytes = 1", "kSharedBytes differs from the kernel's layout"},
   };
   for (const auto& c : cases) {
