@@ -71,6 +71,17 @@ class ImportTest(unittest.TestCase):
         """, VITUNE_LIBRARY="/evil/libvitune.so.0", VITUNE_CACHE_DIR="/evil")
         self.assertNotIn("evil", out)
 
+    def test_a_fork_while_a_thread_loads_the_library_leaves_no_lock_held(self):
+        out = run_alone("""
+            import os, vitune
+            vitune._library._lock.acquire()
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if vitune._library._lock.acquire(timeout=10) else 1)
+            print("child", os.waitpid(child, 0)[1])
+        """)
+        self.assertEqual(out, "child 0\n")
+
     def test_unknown_names_are_attribute_errors(self):
         with self.assertRaisesRegex(AttributeError, "no attribute 'attend'"):
             vitune.attend

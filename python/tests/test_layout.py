@@ -64,6 +64,7 @@ def expect_same_elements(test, layout, q, k, v, mask=None, grouped=1, window=Non
                         + row * layout.mask[2] + key * layout.mask[3])
                 test.assertEqual(mine, address(mask, (*leading_shape, nq, nk), (*wanted, row, key)))
     test.assertEqual((layout.q[2], layout.k[2], layout.v[2]), (q.strides[-2], k.strides[-2], v.strides[-2]))
+    test.assertEqual(layout.out_shape, q.shape)
     test.assertEqual(len(written), math.prod(q.shape[:-1]), "rows of the output overlap")
 
 
@@ -165,6 +166,19 @@ class FoldTest(unittest.TestCase):
         q, k = dense(4, 6, 5, 8), dense(1, 1, 7, 8)
         layout = fold(q, k, k)
         self.assertEqual((layout.k, layout.kv_heads), ((0, 0, 8), 6))
+
+    def test_the_output_has_what_any_of_the_three_is_wide_in(self):
+        cases = [
+            ((1, 3), (1, 3), (2, 3)), ((2, 1), (2, 1), (2, 3)), ((1, 1), (2, 1), (1, 3)), ((1, 3), (2, 3), (1, 1)),
+            ((1,), (1,), (4,)), ((2, 1, 3), (2, 1, 3), (2, 4, 3)), ((1, 3), (0, 3), (0, 3)), ((1, 3), (1, 3), (0, 3)),
+        ]
+        for q, k, v in cases:
+            wide = tuple(next((extent for extent in extents if extent != 1), 1) for extents in zip(q, k, v))
+            with self.subTest(q=q, k=k, v=v):
+                layout = fold(dense(*q, 5, 8), dense(*k, 7, 8), dense(*v, 7, 8))
+                self.assertEqual(layout.out_shape, (*wide, 5, 8))
+                self.assertEqual(layout.launches * layout.batch * layout.heads, math.prod(wide))
+                self.assertEqual(math.prod(layout.lse_shape), math.prod(wide) * 5)
 
     def test_contradictions_and_limits_are_named(self):
         q = dense(2, 3, 5, 64)

@@ -1,54 +1,24 @@
 # python/tests/test_torch_host.py -- The PyTorch side without a GPU: fake tensors, and the emulated device.
-"""On the emulated device tensors stay on the CPU: only the launch is replaced, by one that copies their memory to the
-device, launches there what the package planned, and copies the output back.
-"""
+"""On the emulated device tensors stay on the CPU: only the launch is replaced (torch_staged.py)."""
+import os
 import unittest
 import warnings
 from unittest import mock
 
 import vitune
 
-from .support import DEVICE, needs_device, needs_library, needs_torch, torch
+from .support import needs_device, needs_library, needs_torch, torch
 
 if torch is not None:
     import torch.nn.functional as F
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.autograd import forward_ad
+    from torch.nn.attention import SDPBackend, sdpa_kernel
 
     from vitune import _torch_op
 
     from .torch_cases import Block, cases, expect_right, packed, reference
-
-    @_torch_op.attention_op.register_kernel("cpu")
-    def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
-        return _torch_op.attention_op._init_fn(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back)
-
-    @_torch_op.attention_lse_op.register_kernel("cpu")
-    def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
-        return _torch_op.attention_lse_op._init_fn(q, k, v, attn_mask, is_causal, scale, enable_gqa)
-
-
-def storage_of(tensor):
-    """A tensor's whole memory, as bytes that share it."""
-    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
-
-
-def launch_staged(plan, q, k, v, mask, out, lse):
-    """What _torch_op.launch() does, with tensors of the CPU."""
-    staged, pointers = {}, []
-    for tensor in (q, k, v, mask, out, lse):
-        if tensor is None:
-            pointers.append(None)
-            continue
-        place = tensor.untyped_storage().data_ptr()
-        if place not in staged:
-            staged[place] = DEVICE.upload(storage_of(tensor).numpy().tobytes())
-        pointers.append(staged[place] + tensor.data_ptr() - place)
-    _torch_op.launch_pointers(_torch_op.context_of(0), plan, tuple(pointers), 0)
-    for tensor in (out, lse):
-        if tensor is not None:
-            bytes_ = storage_of(tensor)
-            data = DEVICE.download(staged[bytes_.data_ptr()], bytes_.numel())
-            bytes_.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+    from .torch_staged import eager_and_compiled, launch_staged
 
 
 @needs_torch
@@ -121,6 +91,18 @@ class FakeTensorTest(unittest.TestCase):
                 vitune.problem_text(*tensors, **keywords)
 
 
+    def test_a_fork_leaves_no_lock_held(self):
+        locks = (lambda: _torch_op._lock, lambda: _torch_op.counters._lock, lambda: vitune.torch._fused_layers._lock)
+        for lock in locks:
+            lock().acquire()  # as another thread may
+        child = os.fork()
+        if child == 0:
+            os._exit(sum(not lock().acquire(timeout=5) for lock in locks))
+        for lock in locks:
+            lock().release()
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+
+
 @needs_device
 class EmulatedTorchTest(TorchTest):
     def test_every_kind_of_call_is_that_of_the_reference(self):
@@ -146,11 +128,71 @@ class EmulatedTorchTest(TorchTest):
         for name, (q, k, v, keywords) in cases("cpu", torch.bfloat16).items():
             words = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False, **keywords}
             with self.subTest(name):
-                q = _torch_op.widened(q, k, v)
                 torch.library.opcheck(_torch_op.attention_op, (q, k, v, *words.values(), False),
                                       test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"))
                 torch.library.opcheck(_torch_op.attention_lse_op, (q, k, v, *words.values()),
                                       test_utils=("test_schema", "test_faketensor"))
+
+    def test_negative_views_are_read_with_their_sign(self):
+        q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
+        bias = torch.randn(9, 9, dtype=torch.bfloat16)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # complex numbers of halves are experimental
+            parts = torch.randn(2, 2, 9, 16, dtype=torch.complex32).conj().imag  # the last stride is 2, with the bit
+        cases_ = [(torch._neg_view(q), k, v, bias), (q, torch._neg_view(k), v, bias), (q, k, torch._neg_view(v), bias),
+                  (q, k, v, torch._neg_view(bias)), (*(parts,) * 3, bias.half())]
+        for tensors in cases_:
+            self.assertTrue(any(tensor.is_neg() for tensor in tensors))
+            copies = [tensor.clone() for tensor in tensors]
+            wanted, wanted_lse = reference(*copies[:3], attn_mask=copies[3])
+            expect_right(self, vitune.attention(*tensors), wanted, tensors[0].dtype)
+            out, lse = vitune.attention(*tensors, return_lse=True)
+            expect_right(self, out, wanted, tensors[0].dtype)
+            torch.testing.assert_close(lse.double(), wanted_lse, atol=0.02, rtol=0.01)
+            with vitune.torch.enabled():
+                expect_right(self, F.scaled_dot_product_attention(*tensors), wanted, tensors[0].dtype)
+        self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (15, 0))
+
+    def test_forward_mode_derivatives_are_refused_or_torchs(self):
+        q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
+        tangent = torch.ones_like(q)
+        refused = self.assertRaisesRegex(vitune.Unsupported, "no forward-mode derivative")
+        for place in range(3):
+            with forward_ad.dual_level(), torch.no_grad():
+                duals = [forward_ad.make_dual(x, tangent) if i == place else x for i, x in enumerate((q, k, v))]
+                with refused:
+                    vitune.attention(*duals)
+                with torch.inference_mode():  # which ends forward-mode AD too
+                    vitune.attention(*duals)
+                vitune.attention(q, k, v)
+        for call in (vitune.attention, lambda *three: torch.func.vmap(vitune.attention)(*three)):
+            with refused:
+                torch.func.jvp(lambda x: call(x, k, v), (q,), (tangent,))
+        with torch.no_grad(), forward_ad.dual_level():
+            dual = forward_ad.make_dual(q, tangent)
+            with refused:
+                torch.ops.vitune.attention(dual, k, v, None, False, None, False, True)
+            with refused:
+                torch.ops.vitune.attention_lse(dual, k, v, None, False, None, False)
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), backend="aot_eager")
+        with torch.no_grad(), vitune.torch.enabled():
+            compiled(q, k, v)
+            with forward_ad.dual_level(), refused:
+                compiled(forward_ad.make_dual(q, tangent), k, v)
+        vitune.torch.reset_stats()
+        with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
+            warnings.simplefilter("ignore")
+            wanted = torch.func.jvp(lambda x: F.scaled_dot_product_attention(x, k, v), (q,), (tangent,))[1]
+            with vitune.torch.enabled():
+                got = torch.func.jvp(lambda x: F.scaled_dot_product_attention(x, k, v), (q,), (tangent,))[1]
+                with forward_ad.dual_level():
+                    out = F.scaled_dot_product_attention(forward_ad.make_dual(q, tangent), k, v)
+                    again = forward_ad.unpack_dual(out).tangent
+        self.assertGreater(wanted.abs().max().item(), 0)
+        torch.testing.assert_close(got, wanted)
+        torch.testing.assert_close(again, wanted)
+        self.assertEqual(vitune.torch.stats().reasons, {"forward-mode AD: vitune has no derivative": 2})
 
     def test_enabled_serves_a_model_and_gives_back_afterwards(self):
         block = Block().bfloat16().eval()
@@ -276,6 +318,29 @@ class EmulatedTorchTest(TorchTest):
                 torch.testing.assert_close(compiled(x), wanted)
         self.assertEqual(list(vitune.torch.stats().reasons), ["head size 136 is above 128"])
         self.assertEqual(sum(w.category is vitune.torch.FallbackWarning for w in caught), 1)
+
+    def test_results_that_have_not_qs_shape_are_torchs_compiled_too(self):
+        q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
+        wide = torch.randn(2, 2, 9, 32, dtype=torch.bfloat16)
+        cases_ = [((q, k, v[..., :8]), "v has head size 8 and q 16: the kernels need one head size"),
+                  ((q, k, wide), "v has head size 32 and q 16: the kernels need one head size"),
+                  ((q[0], k, v), "q, k and v have the ranks 3, 4 and 4: they must agree")]
+        for tensors, reason in cases_:
+            wanted = F.scaled_dot_product_attention(*tensors)
+            for call in eager_and_compiled():
+                with self.subTest(reason, call=call), vitune.torch.enabled(), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    out = call(*tensors)
+                    torch.testing.assert_close(out, wanted)
+                    self.assertEqual(list(vitune.torch.stats().reasons), [reason])
+
+    def test_what_only_v_is_wide_in_is_served_compiled_too(self):
+        q, k, v = packed(2, 9, 3, 16, dtype=torch.bfloat16)
+        for narrow in ((slice(1), slice(None)), (slice(None), slice(1)), (slice(1), slice(1))):
+            for call in eager_and_compiled():
+                with self.subTest(narrow, call=call), vitune.torch.enabled(), torch.no_grad():
+                    expect_right(self, call(q[narrow], k[narrow], v), reference(q[narrow], k[narrow], v)[0], q.dtype)
+                    self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (1, 0))
 
     def test_contradictory_calls_are_answered_or_refused_by_torch(self):
         q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)

@@ -53,9 +53,17 @@ def cases(device, dtype):
                     {"enable_gqa": True}),
         "one head of keys for all": (torch.randn(2, 4, 6, 16, **kind), torch.randn(2, 1, 7, 16, **kind),
                                      torch.randn(2, 1, 7, 16, **kind), {}),
+        "only v has the batch": (*fresh(1, 3, 5, 16, **kind)[:2], torch.randn(2, 3, 5, 16, **kind), {}),
+        "only v has the heads": (*fresh(2, 1, 5, 16, **kind)[:2], torch.randn(2, 3, 5, 16, **kind), {}),
+        "k has the batch and v the heads": (torch.randn(1, 1, 6, 16, **kind), torch.randn(2, 1, 7, 16, **kind),
+                                            torch.randn(1, 3, 7, 16, **kind), {"attn_mask": rand_mask(2, 1, 6, 7)}),
+        "rank 3, only v has the batch": (*fresh(1, 5, 16, **kind)[:2], torch.randn(4, 5, 16, **kind), {}),
+        "rank 5, only v has the windows": (*fresh(2, 1, 3, 5, 16, **kind)[:2], torch.randn(2, 4, 3, 5, 16, **kind), {}),
         "one query": (torch.randn(1, 3, 1, 16, **kind).expand(2, -1, -1, -1), *cross, {}),
         "no key": (torch.randn(2, 3, 5, 16, **kind), *(torch.randn(2, 3, 0, 16, **kind),) * 2, {}),
         "no query": (torch.randn(2, 3, 0, 16, **kind), *cross, {}),
+        "no batch entry of k and v": (torch.randn(1, 3, 5, 16, **kind), *(torch.randn(0, 3, 7, 16, **kind),) * 2, {}),
+        "no batch entry of v": (*fresh(1, 3, 5, 16, **kind)[:2], torch.randn(0, 3, 5, 16, **kind), {}),
     }
 
 
@@ -78,7 +86,8 @@ def reference(q, k, v, **keywords):
     scores = scores_of(q, k, **keywords)
     if keywords.get("enable_gqa"):
         v = v.repeat_interleave(q.shape[-3] // v.shape[-3], -3)
-    return torch.softmax(scores, -1).nan_to_num(0) @ v.double(), torch.logsumexp(scores, -1)
+    out = torch.softmax(scores, -1).nan_to_num(0) @ v.double()
+    return out, torch.logsumexp(scores, -1).expand(out.shape[:-1])
 
 
 def expect_right(test, out, wanted, dtype):

@@ -66,6 +66,7 @@ class Layout:
     mask_batches: int
     launches: int
     steps: tuple[int, ...]  #: elements from one launch to the next of q, k, v, mask, out, lse
+    out_shape: tuple[int, ...]  #: q's, its leading dimensions broadcast
     lse_shape: tuple[int, ...]  #: of the contiguous memory that the kernel writes
     lse_order: tuple[int, ...]  #: permutation that makes it [..., nq] in the caller's order
 
@@ -92,7 +93,7 @@ def output_order(rank: int, v_strides: Sequence[int]) -> tuple[int, ...]:
 
 
 def output_strides(q_shape: Sequence[int], v_strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides of the output, which has q's shape: dense memory in output_order()."""
+    """Strides of the output, which has q's shape (leading dimensions broadcast): dense memory in output_order()."""
     strides, step = [0] * len(q_shape), 1
     for dimension in reversed(output_order(len(q_shape), v_strides)):
         strides[dimension] = step
@@ -167,7 +168,7 @@ def _try(fold: Fold, q: View, k: View, v: View, o: View, mask: View | None, wind
         *(view.strides[loop] for view in (q, k, v)), mask.strides[loop] if mask is not None else 0,
         o.strides[loop], batch * heads * nq)
     return Layout(batch, heads, _extent(k, fold.head), nq, k.shape[-2], q.shape[-1], *triples, mask_strides, batches,
-                  _extent(q, fold.loop), steps, lse_shape, order)
+                  _extent(q, fold.loop), steps, o.shape, lse_shape, order)
 
 
 def _check_shapes(q: View, k: View, v: View, enable_gqa: bool) -> None:

@@ -21,6 +21,14 @@ _loaded: ctypes.CDLL | None = None
 _loaded_from: pathlib.Path | None = None
 
 
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)  # another thread of the parent may have held it
+
+
 def _lib_folders(prefix: pathlib.Path) -> list[pathlib.Path]:
     multiarch = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
     return [prefix / "lib" / multiarch, prefix / "lib", prefix / "lib64"]

@@ -10,14 +10,15 @@ import atexit
 import ctypes
 import os
 import threading
-import warnings
 from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _structs
 from ._context import AttentionDesc, Context, Selection
+from ._counters import counters
 from ._errors import InvalidArgument, Unsupported, VituneError
 from ._layout import View, fold, output_strides
 from ._library import check
@@ -25,11 +26,6 @@ from ._library import check
 _DTYPES = {torch.bfloat16: _structs.BF16, torch.float16: _structs.FP16}
 _MASK_DTYPES = {**_DTYPES, torch.float32: _structs.FP32}
 _MAX_PLANS = 4096
-
-
-class FallbackWarning(UserWarning):
-    """An attention call that vitune was to serve went to PyTorch; given once per reason."""
-
 
 # --- contexts
 
@@ -70,39 +66,6 @@ def _flush() -> None:
 
 os.register_at_fork(after_in_child=_forget_after_fork)
 atexit.register(_flush)
-
-# --- counters, for vitune.torch.stats()
-
-
-class Counters:
-    """Calls that were served and that fell back, by reason. Any thread may count."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.served = 0
-        self.fallbacks: dict[str, int] = {}
-        self.warned: set[str] = set()
-
-    def serve(self) -> None:
-        with self._lock:
-            self.served += 1
-
-    def fall_back(self, reason: str) -> None:
-        """Counts, and warns the first time that this reason is met."""
-        with self._lock:
-            self.fallbacks[reason] = self.fallbacks.get(reason, 0) + 1
-            first = reason not in self.warned
-            self.warned.add(reason)
-        if first:
-            warnings.warn(f"vitune does not serve an attention call, PyTorch does: {reason}", FallbackWarning, stacklevel=4)
-
-    def reset(self) -> None:
-        with self._lock:
-            self.served = 0
-            self.fallbacks.clear()
-
-
-counters = Counters()
 
 # --- plans
 
@@ -168,8 +131,8 @@ def make_plan(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal
         setattr(desc, f"{kind}_strides", (ctypes.c_int64 * 4)(*layout.mask))
     sizes = (2, 2, 2, 0 if mask is None else mask.element_size(), 2, 4)
     return Plan(desc, ctypes.byref(desc), layout.launches, tuple(a * b for a, b in zip(layout.steps, sizes)),
-                tuple(q.shape), output_strides(q.shape, v.stride()), layout.lse_shape if return_lse else None,
-                layout.lse_order, is_empty=0 in q.shape or layout.nk == 0, bias=bias)
+                layout.out_shape, output_strides(layout.out_shape, v.stride()), layout.lse_shape if return_lse else None,
+                layout.lse_order, is_empty=0 in layout.out_shape or layout.nk == 0, bias=bias)
 
 
 def _plan_of(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], *rest: Any) -> Plan:
@@ -264,10 +227,11 @@ def run_or_fall_back(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is
 @torch.library.custom_op("vitune::attention", mutates_args=(), device_types="cuda")
 def attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
                  enable_gqa: bool, fall_back: bool) -> Tensor:
+    _refuse_tangents(q, k, v, attn_mask)
     if not fall_back:
         return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, True)[0]
     out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
-    promised = _fake_output(q, v)  # what a compiler was told
+    promised = _fake_output(q, k, v)  # what a compiler was told
     if out.stride() != promised.stride():
         return promised.copy_(out)
     return out
@@ -276,21 +240,39 @@ def attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], i
 @torch.library.custom_op("vitune::attention_lse", mutates_args=(), device_types="cuda")
 def attention_lse_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
                      enable_gqa: bool) -> tuple[Tensor, Tensor]:
+    _refuse_tangents(q, k, v, attn_mask)
     return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, True, True)
 
 
-def _fake_output(q: Tensor, v: Tensor) -> Tensor:
-    return q.new_empty_strided(q.shape, output_strides(q.shape, v.stride()))
+def _refuse_tangents(*tensors: Optional[Tensor]) -> None:
+    # A graph that was compiled outside of a dual level comes here; PyTorch's answer would be without a derivative too.
+    if has_tangent(*tensors):
+        raise Unsupported(_NO_TANGENT)
+
+
+def _output_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
+    """A plan's out_shape where none is made: q's shape, its leading extents of 1 broadcast to those of k and v."""
+    if not q.dim() == k.dim() == v.dim() or q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        return tuple(q.shape)
+    # Not the greatest of the three: 1 and 0 broadcast to 0.
+    leading = [a if a != 1 else b if b != 1 else c for a, b, c in zip(q.shape[:-2], k.shape[:-2], v.shape[:-2])]
+    return (*leading, *q.shape[-2:])
+
+
+def _fake_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    shape = _output_shape(q, k, v)
+    return q.new_empty_strided(shape, output_strides(shape, v.stride()))
 
 
 @attention_op.register_fake
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
-    return _fake_output(q, v)
+    return _fake_output(q, k, v)
 
 
 @attention_lse_op.register_fake
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
-    return _fake_output(q, v), q.new_empty(q.shape[:-1], dtype=torch.float32)
+    out = _fake_output(q, k, v)
+    return out, q.new_empty(out.shape[:-1], dtype=torch.float32)
 
 
 # --- what vitune/__init__.py offers
@@ -302,29 +284,41 @@ def is_on_gpu(tensor: Tensor) -> bool:
 
 
 def needs_gradient(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> bool:
-    """Whether a backward pass would come this way."""
+    """Whether a backward pass would come this way, or forward-mode AD does."""
+    if forward_ad._current_level >= 0 and has_tangent(q, k, v, mask):
+        return True
     return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad
                                         or (mask is not None and mask.requires_grad))
 
 
+def has_tangent(*tensors: Optional[Tensor]) -> bool:
+    """Whether forward-mode AD wants a derivative of what is made of these: a dual level or torch.func.jvp."""
+    if forward_ad._current_level < 0:
+        return False
+    if torch.compiler.is_compiling():
+        return True  # tangents are not seen there
+    if not forward_ad._is_fwd_grad_enabled():
+        return False
+    # Wrapped tensors do not tell whether a level further out has a tangent.
+    return any(tensor is not None and (torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+                                       or forward_ad.unpack_dual(tensor).tangent is not None) for tensor in tensors)
+
+
+_NO_TANGENT = ("vitune.attention has no forward-mode derivative, and an input asks for one (torch.func.jvp, a dual level): use"
+               " PyTorch's scaled_dot_product_attention")
 _PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
 
 def may_launch_directly(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> bool:
-    """Whether nothing (a compiler, a tracer, a transform, a subclass) must see the call as an operator."""
+    """Whether nothing (a compiler, a tracer, a transform, a subclass, a negative bit) must see the call as an operator."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None or torch._C._get_tracing_state() is not None:
         return False
-    return type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN and (mask is None or type(mask) in _PLAIN)
-
-
-def widened(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """q with the leading dimensions that k and v have and it broadcasts over; a view."""
-    if q.dim() < 3 or q.dim() != k.dim() or q.dim() != v.dim() or q.shape[:-2] == k.shape[:-2]:
-        return q
-    leading = [max(a, b, c) if a == 1 else a for a, b, c in zip(q.shape[:-2], k.shape[:-2], v.shape[:-2])]
-    return q if list(q.shape[:-2]) == leading else q.expand(*leading, *q.shape[-2:])
+    if not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN and (mask is None or type(mask) in _PLAIN)):
+        return False
+    # The memory of a negative view has the other sign: the dispatcher makes a tensor of it. Conjugates are complex: no plan.
+    return not (q.is_neg() or k.is_neg() or v.is_neg() or (mask is not None and mask.is_neg()))
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
@@ -334,9 +328,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_c
         raise Unsupported(f"q is on {q.device.type}: vitune's kernels run on CUDA devices; q.cuda(), or use PyTorch's own"
                           " scaled_dot_product_attention for it")
     if needs_gradient(q, k, v, attn_mask):
+        if has_tangent(q, k, v, attn_mask):
+            raise Unsupported(_NO_TANGENT)
         raise Unsupported("vitune.attention has no backward pass, and an input requires a gradient: call it under"
                           " torch.no_grad() or torch.inference_mode(), or use PyTorch's scaled_dot_product_attention")
-    q = widened(q, k, v)
     if may_launch_directly(q, k, v, attn_mask):
         out, lse = run(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse, True)
         return (out, lse) if return_lse else out
@@ -358,7 +353,7 @@ def problem_text(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> str:
 
 
 def _described(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> AttentionDesc:
-    plan = make_plan(widened(q, k, v), k, v, *rest, True)
+    plan = make_plan(q, k, v, *rest, True)
     desc = AttentionDesc()
     ctypes.memmove(ctypes.byref(desc), plan.by_reference, ctypes.sizeof(_structs.Desc))
     desc.alignment = _alignment(q, k, v)

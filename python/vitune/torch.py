@@ -11,6 +11,7 @@ the first time that a reason is met.
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 import types
 from typing import Any, Optional
@@ -21,8 +22,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import _torch_op
+from ._counters import FallbackWarning
 from ._library import library
-from ._torch_op import FallbackWarning
 
 __all__ = ["FallbackWarning", "Stats", "enabled", "reset_stats", "stats"]
 
@@ -93,10 +94,16 @@ def _reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: 
     if dropout_p > 0:
         return "dropout"
     if _torch_op.needs_gradient(q, k, v, mask):
+        if _torch_op.has_tangent(q, k, v, mask):
+            return "forward-mode AD: vitune has no derivative"
         return "requires_grad: vitune has no backward pass; use torch.no_grad() or torch.inference_mode()"
     if q.dtype not in (torch.bfloat16, torch.float16):
         return f"dtype {str(q.dtype).removeprefix('torch.')}: the kernels take bfloat16 and float16"
+    if not q.dim() == k.dim() == v.dim():
+        return f"q, k and v have the ranks {q.dim()}, {k.dim()} and {v.dim()}: they must agree"
     d = q.shape[-1]
+    if v.shape[-1] != d:  # PyTorch's result has v's, which is not what a compiler would be told
+        return f"v has head size {v.shape[-1]} and q {d}: the kernels need one head size"
     if d > 128:
         return f"head size {d} is above 128"
     if d % 8:
@@ -121,7 +128,6 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Te
     if reason is not None:
         _fall_back(reason)
         return _original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    query = _torch_op.widened(query, key, value)
     if _torch_op.may_launch_directly(query, key, value, attn_mask):
         return _torch_op.run_or_fall_back(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     return _torch_op.attention_op(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
@@ -157,6 +163,10 @@ class _FusedLayers:
         self._inside = 0
         self._before = True
 
+    def renew_lock(self) -> None:
+        """After a fork: another thread of the parent may have held it."""
+        self._lock = threading.Lock()
+
     def enter(self) -> None:
         with self._lock:
             if self._inside == 0:
@@ -172,6 +182,7 @@ class _FusedLayers:
 
 
 _fused_layers = _FusedLayers()
+os.register_at_fork(after_in_child=_fused_layers.renew_lock)
 
 
 class enabled(_Mode):

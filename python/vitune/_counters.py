@@ -1,0 +1,47 @@
+# python/vitune/_counters.py -- Calls that were served and that fell back, for vitune.torch.stats().
+"""Needs no PyTorch."""
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+
+
+class FallbackWarning(UserWarning):
+    """An attention call that vitune was to serve went to PyTorch; given once per reason."""
+
+
+class Counters:
+    """Calls that were served and that fell back, by reason. Any thread may count."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.served = 0
+        self.fallbacks: dict[str, int] = {}
+        self.warned: set[str] = set()
+
+    def renew_lock(self) -> None:
+        """After a fork: another thread of the parent may have held it."""
+        self._lock = threading.Lock()
+
+    def serve(self) -> None:
+        with self._lock:
+            self.served += 1
+
+    def fall_back(self, reason: str) -> None:
+        """Counts, and warns the first time that this reason is met."""
+        with self._lock:
+            self.fallbacks[reason] = self.fallbacks.get(reason, 0) + 1
+            first = reason not in self.warned
+            self.warned.add(reason)
+        if first:
+            warnings.warn(f"vitune does not serve an attention call, PyTorch does: {reason}", FallbackWarning, stacklevel=4)
+
+    def reset(self) -> None:
+        with self._lock:
+            self.served = 0
+            self.fallbacks.clear()
+
+
+counters = Counters()
+os.register_at_fork(after_in_child=counters.renew_lock)
