@@ -26,16 +26,15 @@ std::string draw_name(Draw draw) {
       return "extreme";
     case Draw::kOutlier:
       return "outlier";
-    case Draw::kLowest:
-      return "lowest";
+    case Draw::kMasked:
+      return "masked";
   }
   return {};
 }
 
 // What kernels for `problem` have to be tried on once.
 std::optional<Draw> special_draw(const AttentionProblem& problem) {
-  // fp16's most negative number overflows nowhere, and is near enough to cost precision.
-  if (problem.bias && problem.bias->type != ElementType::kFp16) return Draw::kLowest;
+  if (problem.bias) return Draw::kMasked;
   // They may hold on to the maximum of a row's first keys (holds_reference in
   // templates/attention/config.cuh).
   const bool has_scores = problem.bias || problem.mask;

@@ -127,10 +127,10 @@ DrawSpec draw_spec(const AttentionProblem& p, Draw draw) {
   DrawSpec spec;
   spec.seed = 0x76697431u + static_cast<unsigned>(draw);
   if (draw == Draw::kNormal) return spec;
-  if (draw == Draw::kLowest) {
+  if (draw == Draw::kMasked) {
     spec.q_deviation = 0;
     spec.bias_deviation = 3;
-    spec.bias_lowest_share = 0.5;
+    spec.bias_masked_share = 0.5;
     return spec;
   }
   // Logits are scale * sum of d products; with unit k, the spread of one row's logits is that of
@@ -239,7 +239,7 @@ void Workload::fill_scores(Operand operand, const ScoreOperand& score, const Dra
       tools_.stream,
       FillNormalParams{target, seed, 0.f, static_cast<float>(spec.bias_deviation),
                        static_cast<float>(spec.bias_infinite_share),
-                       static_cast<float>(spec.bias_lowest_share), support_type(score.type)});
+                       static_cast<float>(spec.bias_masked_share), support_type(score.type)});
 }
 
 void Workload::fill_inputs(Draw draw) {

@@ -52,7 +52,7 @@ struct DrawSpec {
   double k_mean = 0;
   double outlier_deviation = 0;  // of the key in the middle; 0: it is like the others
   double bias_deviation = 1;
-  double bias_infinite_share = 0, bias_lowest_share = 0;
+  double bias_infinite_share = 0, bias_masked_share = 0;
   double mask_share = 0.75;
 };
 
@@ -60,7 +60,7 @@ enum class Draw {
   kNormal,   // standard normal q, k, v: what an untrained network has
   kExtreme,  // logits of standard deviation 8 around -40, a bias with -inf in it
   kOutlier,  // standard normal logits but for one key's, of standard deviation 200
-  kLowest,   // no logits but a bias, half of whose runs are the most negative finite number
+  kMasked,   // no logits but a bias, half of whose runs are large negative numbers
 };
 // For any problem and size.
 inline constexpr std::array<Draw, 2> kDraws = {Draw::kExtreme, Draw::kNormal};
@@ -69,9 +69,9 @@ inline constexpr std::array<Draw, 2> kDraws = {Draw::kExtreme, Draw::kNormal};
 // zero-filled key past the end: a kernel that forgets to mask its tail then gives that key all the
 // weight, while among logits around 0 the mistake may hide in the rounding. kOutlier has weights
 // that fp32 does not hold relative to another key's: kernels that go by the first keys of a row
-// (kHoldsReference in templates/attention) must notice. kLowest has rows and steps of keys that are
-// masked by a finite number, as models do it: all equal, so that an answer does not hang on what is
-// left of a logit beside it.
+// (kHoldsReference in templates/attention) must notice. kMasked has rows and steps of keys that are
+// masked by finite numbers, as models do it, from -65,000 to the most negative one: equal within 64
+// keys, so that an answer does not hang on what is left of a logit beside it.
 DrawSpec draw_spec(const AttentionProblem& problem, Draw draw);
 
 // What a worker has at hand for all of its work.

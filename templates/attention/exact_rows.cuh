@@ -106,7 +106,7 @@ struct ExactRows {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float* pair = &s[0][i / 2][i % 2 * 2];
-      weights[i] = softmax.template weigh<false, E>(pair[0], pair[1], 0, i % 2);
+      weights[i] = softmax.template weigh<true, E>(pair[0], pair[1], 0, i % 2);
     }
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {

@@ -34,7 +34,7 @@ struct OnlineSoftmax {
   float reference[T::kRowTiles][2];  // maximum, or 0 for a row without any key so far
   float unit;                        // u above
   float scale;                       // sc above
-  bool extreme;  // some row's maximum is so low that scale * maximum would overflow
+  bool extreme;  // some row's maximum is so large or low that its product with scale is coarse
   bool held;     // kHoldsReference: there is a reference
 
   __device__ __forceinline__ void init(float score_unit) {
@@ -122,17 +122,19 @@ struct OnlineSoftmax {
   }
 
  private:
-  // A bias of the most negative finite number is a common way to say "masked". Its product with
-  // scale overflows, so steps with such a row take the difference first; the branch is uniform in
-  // the warp.
+  // A bias of -1e9 or of the most negative finite number is a common way to say "masked". Its
+  // product with scale is rounded by many powers of two, or overflows, so steps with such a row
+  // take the difference first; the branch is uniform in the warp. Up to kCoarse a weight is off by
+  // 6e-5 of itself at most.
+  static constexpr float kCoarse = 1024.f;
   __device__ __forceinline__ void note_extremes() {
-    bool low = false;
+    bool coarse = false;
 #pragma unroll
     for (int r = 0; r < T::kRowTiles; ++r) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) low |= reference[r][half] < -1e38f;
+      for (int half = 0; half < 2; ++half) coarse |= fabsf(reference[r][half]) > kCoarse;
     }
-    extreme = __any_sync(0xffffffffu, low);
+    extreme = __any_sync(0xffffffffu, coarse);
   }
 };
 

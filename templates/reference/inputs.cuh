@@ -51,7 +51,8 @@ __device__ inline void fill_normal(const FillNormalParams& p) {
     float value = p.mean + p.deviation * normal_value(hash);
     if (unit_interval(RefU32(mix64(hash))) < p.infinite_share) value = reference_minus_infinity();
     const RefU64 run = hash_of(~p.seed, RefU64(offset) / 64);
-    if (unit_interval(RefU32(run)) < p.lowest_share) value = lowest_value(p.type);
+    if (unit_interval(RefU32(run)) < p.masked_share)
+      value = masked_value(RefU32(run >> 32), p.type);
     store_element(p.target.data, RefU64(offset), value, p.type);
   }
 }

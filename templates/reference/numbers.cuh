@@ -67,6 +67,16 @@ __device__ inline float lowest_value(int type) {
   return value16(type == kSupportFp16 ? 0xfbff : 0xff7f, type);
 }
 
+// What a model may put where nothing is to be seen: half of the hashes give the most negative
+// finite number, the others one that is smaller by 2^8 to 2^112. Of fp16 there is only the first:
+// others would not mask.
+__device__ inline float masked_value(RefU32 hash, int type) {
+  const float lowest = lowest_value(type);
+  if (type == kSupportFp16 || hash % 2 == 0) return lowest;
+  const RefU32 power = 8 * (1 + hash / 2 % 14);
+  return lowest * __uint_as_float((127 - power) << 23);
+}
+
 // Element `index` of a tensor of `type`.
 __device__ inline float element_value(const void* data, long long index, int type) {
   if (type == kSupportFp32) return static_cast<const float*>(data)[index];

@@ -24,7 +24,7 @@ struct FillNormalParams {
   FillView target;
   unsigned long long seed;
   float mean, deviation;
-  float infinite_share, lowest_share;
+  float infinite_share, masked_share;
   int type;  // SupportType
 };
 

@@ -26,6 +26,7 @@ enum Bug {
   kBase2Lse = 16,         // and in the wrong base
   kWritesHoles = 17,      // zeroes between the heads of a strided output
   kLowestOverflows = 18,  // scores go to base 2 before their maximum is taken off
+  kMaskedIsCoarse = 19,   // the same, but not where that would overflow
 };
 
 namespace vitune {
@@ -72,8 +73,9 @@ __device__ void attend(const AttentionParams& p, const Row& row, long long index
     const float top = s > maximum ? s : maximum;
     if (top == reference_minus_infinity() && VITUNE_BUG != kNanForEmptyRows) continue;
     const float rescale = VITUNE_BUG == kNoRescale ? 1.f : expf(maximum - top);
-    const float weight =
-        VITUNE_BUG == kLowestOverflows ? exp2f(s * 1.442695f - top * 1.442695f) : expf(s - top);
+    const bool base2 =
+        VITUNE_BUG == kLowestOverflows || (VITUNE_BUG == kMaskedIsCoarse && top > -1e38f);
+    const float weight = base2 ? exp2f(__fmaf_rn(s, 1.442695f, -(top * 1.442695f))) : expf(s - top);
     const RefU16* v = static_cast<const RefU16*>(p.v) + row.batch * p.v_view.batch +
                       row.kv_head * p.v_view.head + key * p.v_view.row;
     sum = sum * rescale + weight;
