@@ -82,6 +82,7 @@ Entry& RuntimeContext::entry_of(const Request& request) {
 // Called and left with the lock held; not held meanwhile.
 void RuntimeContext::make_plan_of(Entry& entry, std::unique_lock<std::mutex>& lock) {
   entry.resolving = true;
+  const std::uint64_t refreshes = refreshes_;
   lock.unlock();
   std::unique_ptr<Plan> plan;
   try {
@@ -94,6 +95,9 @@ void RuntimeContext::make_plan_of(Entry& entry, std::unique_lock<std::mutex>& lo
   }
   lock.lock();
   entry.resolving = false;
+  // It may have been worked out from databases that were replaced meanwhile: the next refresh
+  // looks.
+  if (refreshes != refreshes_) plan->provisional = true;
   entry.take(std::move(plan));
   changed_.notify_all();
 }

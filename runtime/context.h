@@ -97,6 +97,7 @@ class RuntimeContext {
   KernelTable table_;  // inserts under mutex_
   CallCounters counters_;
   std::mutex mutex_;                 // guards entries_ and what is not atomic in them
+  std::uint64_t refreshes_ = 0;      // that found other databases; guarded by mutex_
   std::condition_variable changed_;  // a plan or a stand-in was made, or could not be
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;  // by canonical text
 

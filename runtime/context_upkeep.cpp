@@ -49,7 +49,11 @@ bool RuntimeContext::renew(Entry& entry, bool everything) {
 std::int32_t RuntimeContext::refresh() {
   const std::lock_guard refreshing(refreshing_);
   const bool everything = databases_.refresh();
-  if (everything) resolver_->forget();
+  if (everything) {
+    resolver_->forget();
+    const std::lock_guard lock(mutex_);
+    ++refreshes_;
+  }
   loader_->forgive();
   std::int32_t changed = 0;
   for (Entry* entry : all_entries()) {

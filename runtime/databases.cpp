@@ -76,7 +76,8 @@ void Databases::open_layers() {
   const State user = look(places_.user, nullptr);
   const State shipped = look(places_.shipped, nullptr);
   incomplete_ = false;
-  layers_.reset();
+  // What throws leaves databases to read from: none.
+  layers_.emplace(nullptr, nullptr);
   layers_.emplace(open_user(), open_shipped());
   compiler_versions_.reset();
   user_state_ = user;

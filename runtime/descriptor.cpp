@@ -28,8 +28,8 @@ std::uint8_t lowest_bit(std::uintptr_t bits) noexcept {
   return static_cast<std::uint8_t>(bits & (~bits + 1));
 }
 
-// The widest load of four keys: wider alignments make no difference.
-std::uint8_t bias_reach(std::int32_t type) noexcept { return type == VITUNE_FP32 ? 16 : 8; }
+// Of tensor maps and of the widest load: wider alignments make no difference.
+constexpr std::uint8_t kBiasReach = 16;
 
 bool is_flag(std::int32_t value) noexcept { return value == 0 || value == 1; }
 
@@ -147,11 +147,13 @@ std::int64_t bytes_of_load(int vector, const std::optional<ScoreOperand>& operan
   return operand ? std::max(vector, 1) * element_bytes(operand->type) : 0;
 }
 
-// The problem knows one alignment for all: narrow it until the loads of bias and mask fit theirs.
+// The problem knows one alignment for all: narrow it until the loads of bias and mask fit theirs,
+// and the bias begins at a multiple of 16 bytes where its rows are promised to.
 void fold_alignments(AttentionProblem& problem, const Alignments& alignments) {
   for (problem.alignment = alignments.tensors;; problem.alignment /= 2) {
     const AttentionFacts facts = attention_facts(problem);
-    const bool bias_fits = bytes_of_load(facts.bias_vector, problem.bias) <= alignments.bias;
+    const bool bias_fits = bytes_of_load(facts.bias_vector, problem.bias) <= alignments.bias &&
+                           (!facts.bias_aligned || alignments.bias >= 16);
     const bool mask_fits = bytes_of_load(facts.mask_vector, problem.mask) <= alignments.mask;
     if (bias_fits && mask_fits) return;
     if (problem.alignment == 2) break;
@@ -195,7 +197,7 @@ Alignments call_alignments(const vitune_attention_desc& desc, const Tensors& ten
   Alignments result;
   result.tensors = lowest_bit(tensors.q | tensors.k | tensors.v | tensors.o | 16);
   if (desc.bias_type != VITUNE_NONE) {
-    result.bias = lowest_bit(tensors.bias | bias_reach(desc.bias_type));
+    result.bias = lowest_bit(tensors.bias | kBiasReach);
   }
   if (desc.mask_type != VITUNE_NONE) result.mask = lowest_bit(tensors.mask | 2);
   return result;

@@ -81,6 +81,15 @@ std::optional<fs::path> shipped_place(const char* given, const fs::path& library
   return shipped_database(*folder);
 }
 
+// The program may go to another folder later.
+template <class Path>
+void make_absolute(std::optional<Path>& path) {
+  if (!path || path->empty()) return;
+  std::error_code failed;
+  const fs::path whole = fs::absolute(fs::path(*path), failed);
+  if (!failed) *path = whole.string();
+}
+
 }  // namespace
 
 Settings read_settings(const vitune_context_options* given, Environment environment,
@@ -105,6 +114,9 @@ Settings read_settings(const vitune_context_options* given, Environment environm
     settings.places.user = *path;
   }
   settings.places.shipped = shipped_place(options.shipped_database, library);
+  make_absolute(settings.places.user);
+  make_absolute(settings.places.shipped);
+  make_absolute(settings.environment.capture);
   settings.log = options.log;
   settings.log_user = options.log_user;
   return settings;

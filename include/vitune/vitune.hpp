@@ -268,8 +268,8 @@ class Context {
     c.read_only = options.read_only ? 1 : 0;
     c.no_compile = options.compile ? 0 : 1;
     c.check_pointers = options.check_pointers ? 1 : 0;
-    c.refresh_seconds =
-        static_cast<std::int32_t>(std::min<std::int64_t>(options.refresh.count(), INT32_MAX));
+    c.refresh_seconds = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(options.refresh.count(), -1, std::int64_t{1} << 30));
     c.database = options.database ? options.database->c_str() : nullptr;
     c.shipped_database = options.shipped_database ? options.shipped_database->c_str() : nullptr;
     if (options.log) {
@@ -379,13 +379,13 @@ class Context {
   }
   static vitune_attention_desc with_bounds(vitune_attention_desc desc,
                                            const AttentionTensors& t) noexcept {
-    desc.q_bytes = t.q.bytes();
-    desc.k_bytes = t.k.bytes();
-    desc.v_bytes = t.v.bytes();
-    desc.o_bytes = t.out.bytes();
-    desc.bias_bytes = t.bias.bytes();
-    desc.mask_bytes = t.mask.bytes();
-    desc.lse_bytes = t.lse.bytes();
+    if (t.q.bytes() != 0) desc.q_bytes = t.q.bytes();
+    if (t.k.bytes() != 0) desc.k_bytes = t.k.bytes();
+    if (t.v.bytes() != 0) desc.v_bytes = t.v.bytes();
+    if (t.out.bytes() != 0) desc.o_bytes = t.out.bytes();
+    if (t.bias.bytes() != 0) desc.bias_bytes = t.bias.bytes();
+    if (t.mask.bytes() != 0) desc.mask_bytes = t.mask.bytes();
+    if (t.lse.bytes() != 0) desc.lse_bytes = t.lse.bytes();
     return desc;
   }
 

@@ -43,13 +43,19 @@ TEST(Descriptor, TheProblemsAlignmentIsSafeForEveryPointer) {
   // 200 keys: four at a time for a bias, two for a mask, if the pointer allows it.
   const char* const kFp32 = "bf16 b=2 h=4 n=200 d=64 bias=fp32:1x4x200x200";
   const char* const kBf16 = "bf16 b=2 h=4 n=200 d=64 bias=bf16:1x4x200x200";
+  const char* const kBf16Rows = "bf16 b=2 h=4 n=196 d=64 bias=bf16:1x4x196x196";  // of 392 bytes
   const char* const kMask = "bf16 b=2 h=4 n=200 d=64 mask=bool:2x1x1x200";
   const char* const kOddMask = "bf16 b=2 h=4 n=197 d=64 mask=bool:2x1x1x197";
   const AlignmentCase cases[] = {
       {"all wide", kFp32, {16, 16, 0}, 16},
       {"fp32 bias at 8: loads of two", kFp32, {16, 8, 0}, 8},
       {"fp32 bias at 4: single loads", kFp32, {16, 4, 0}, 4},
-      {"16-bit bias at 8 is as good as 16", kBf16, {16, 8, 0}, 16},
+      {"16-bit bias at 16", kBf16, {16, 16, 0}, 16},
+      {"16-bit bias at 8: its rows are not at multiples of 16", kBf16, {16, 8, 0}, 8},
+      {"16-bit bias at 8 is as good as 16 where rows have no such places",
+       kBf16Rows,
+       {16, 8, 0},
+       16},
       {"16-bit bias at 4", kBf16, {16, 4, 0}, 4},
       {"16-bit bias at 2", kBf16, {16, 2, 0}, 2},
       {"narrow tensors stay narrow", kBf16, {4, 8, 0}, 4},
@@ -70,6 +76,7 @@ TEST(Descriptor, TheProblemsAlignmentIsSafeForEveryPointer) {
       EXPECT_LE(std::max(facts.bias_vector, 1) * element_bytes(problem.bias->type),
                 c.alignments.bias)
           << c.name;
+      EXPECT_TRUE(!facts.bias_aligned || c.alignments.bias == 16) << c.name;
     }
     EXPECT_LE(facts.mask_vector, std::max<int>(c.alignments.mask, 0)) << c.name;
     EXPECT_LE(facts.copy_bytes, c.alignments.tensors) << c.name;
@@ -85,7 +92,8 @@ TEST(Descriptor, AlignmentsOfPointersAreTheLeastThatMatters) {
   EXPECT_EQ(of({64, 72, 64, 64, 64, 64, 0}).tensors, 8);
   EXPECT_EQ(of({64, 64, 66, 64, 64, 64, 0}).tensors, 2);
   EXPECT_EQ(of({64, 64, 64, 64, 64, 68, 0}).tensors, 4);
-  EXPECT_EQ(of({64, 64, 64, 64, 64, 64, 0}).bias, 8);
+  EXPECT_EQ(of({64, 64, 64, 64, 64, 64, 0}).bias, 16);
+  EXPECT_EQ(of({64, 64, 64, 72, 64, 64, 0}).bias, 8);
   EXPECT_EQ(of({64, 64, 64, 66, 64, 64, 0}).bias, 2);
   EXPECT_EQ(of({64, 64, 64, 64, 65, 64, 0}).mask, 1);
   EXPECT_EQ(of({64, 64, 64, 64, 64, 64, 0}).mask, 2);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "core/error.h"
@@ -55,6 +56,19 @@ TEST(Settings, EachOptionOutOfRangeIsRefused) {
     options.*member = 77;
     EXPECT_THROW(read_settings(&options, at_home(), {}), Error);
   }
+}
+
+TEST(Settings, PathsStayWhereTheyWereWhenTheProgramGoesToAnotherFolder) {
+  vitune_context_options options = VITUNE_CONTEXT_OPTIONS_INIT;
+  options.database = "own.db";
+  options.shipped_database = "shipped.db";
+  Environment environment = at_home();
+  environment.capture = "problems.jsonl";
+  const Settings settings = read_settings(&options, environment, {});
+  const auto here = std::filesystem::current_path();
+  EXPECT_EQ(settings.places.user, here / "own.db");
+  EXPECT_EQ(settings.places.shipped, here / "shipped.db");
+  EXPECT_EQ(settings.environment.capture, (here / "problems.jsonl").string());
 }
 
 TEST(Settings, TheDatabaseIsTheOptionElseTheEnvironments) {
