@@ -63,9 +63,12 @@ struct Outcome {
 std::vector<std::string> chosen_architectures(const Session& session) {
   const std::vector<std::string>& known = supported_architectures();
   if (!session.has("arch")) return known;
-  const std::vector<std::string> chosen = split_commas(session.text("arch"));
-  for (const std::string& arch : chosen) {
-    if (std::find(known.begin(), known.end(), arch) != known.end()) continue;
+  std::vector<std::string> chosen;
+  for (const std::string& arch : split_commas(session.text("arch"))) {
+    if (std::find(known.begin(), known.end(), arch) != known.end()) {
+      if (std::find(chosen.begin(), chosen.end(), arch) == chosen.end()) chosen.push_back(arch);
+      continue;
+    }
     throw Error(ErrorCode::kUsage,
                 formatted("--arch '{}' is not supported; the kernels are made for {}", arch,
                           fmt::join(known, ", ")));

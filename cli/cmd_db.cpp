@@ -1,7 +1,4 @@
 // cli/cmd_db.cpp -- vitune db stats, check, export, import, merge, prune, salvage.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -17,6 +14,7 @@
 #include "cli/text.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "core/output_file.h"
 
 namespace vitune {
 namespace {
@@ -87,32 +85,11 @@ int run_check(Session& session) {
   return exit_status(ErrorCode::kDatabase);
 }
 
-// Written beside its place, synced and renamed: a full disk never leaves half an export under the
-// name.
-void write_file(const fs::path& path, const std::string& content) {
-  const std::string partial = path.string() + ".partial";
-  const auto fail = [&](int error) {
-    unlink(partial.c_str());
-    throw Error(ErrorCode::kFailure, formatted("the export cannot be written to {}: {}",
-                                               path.string(), std::strerror(error)));
-  };
-  const int fd = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (fd < 0) fail(errno);
-  for (std::size_t written = 0; written < content.size();) {
-    const ssize_t count = write(fd, content.data() + written, content.size() - written);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      const int error = errno;
-      close(fd);
-      fail(error);
-    }
-    written += static_cast<std::size_t>(count);
-  }
-  const bool synced = fsync(fd) == 0;
-  const int error = errno;
-  close(fd);
-  if (!synced) fail(error);
-  if (rename(partial.c_str(), path.c_str()) != 0) fail(errno);
+void write_export(const fs::path& path, const std::string& content) {
+  const std::error_code error = write_output_file(path, content);
+  if (!error) return;
+  throw Error(ErrorCode::kFailure,
+              formatted("the export cannot be written to {}: {}", path.string(), error.message()));
 }
 
 void describe_export(po::options_description& options) {
@@ -128,7 +105,7 @@ int run_export(Session& session) {
     session.console.print(json);
     if (!json.ends_with('\n')) session.console.print("\n");
   } else {
-    write_file(session.operands[0], json);
+    write_export(session.operands[0], json);
     session.console.log(LogLevel::kInfo, formatted("{} written to {}", bytes_text(std::ssize(json)),
                                                    session.operands[0]));
   }
@@ -155,7 +132,9 @@ std::string read_import(const std::string& name) {
     content.append(block.data(), static_cast<std::size_t>(in.gcount()));
     if (content.size() > kMaxImport) {
       throw Error(ErrorCode::kUsage,
-                  formatted("'{}' is larger than 64 MiB; export fewer problems at once", name));
+                  formatted("'{}' is larger than 64 MiB; export with --winners-only, or take the "
+                            "database itself over with 'vitune db merge'",
+                            name));
     }
   }
   return content;

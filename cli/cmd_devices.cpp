@@ -25,6 +25,13 @@ void describe(po::options_description& options) {
   add_value(options, "samples", "N", "with --measure: timed launches per figure, 1 to 1000", "15");
 }
 
+std::string no_gpu_text(const DeviceProbe& probe) {
+  return formatted(
+      "no usable GPU: {}; 'vitune doctor' says what is missing, and 'vitune tune --device "
+      "replay:h200' needs none",
+      probe.reason);
+}
+
 int list(Session& session, const DeviceProbe& probe) {
   Table table;
   table.column("gpu", Align::kRight).column("name").column("arch").column("SMs", Align::kRight);
@@ -45,13 +52,13 @@ int list(Session& session, const DeviceProbe& probe) {
   }
   session.console.show(table, document, "");
   if (!probe.devices.empty()) return 0;
-  session.console.log(LogLevel::kError, formatted("no usable GPU: {}", probe.reason));
+  session.console.log(LogLevel::kError, no_gpu_text(probe));
   return exit_status(ErrorCode::kNoDevice);
 }
 
 int measure(Session& session, const CeilingOptions& options, const DeviceProbe& probe) {
   if (probe.devices.empty()) {
-    throw Error(ErrorCode::kNoDevice, formatted("no usable GPU: {}", probe.reason));
+    throw Error(ErrorCode::kNoDevice, no_gpu_text(probe));
   }
   if (static_cast<std::size_t>(options.ordinal) >= probe.devices.size()) {
     throw Error(ErrorCode::kNoDevice,

@@ -1,9 +1,7 @@
 // cli/cmd_report.cpp -- vitune report: one HTML file with pictures and numbers of what was
 // measured.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/data_files.h"
@@ -16,6 +14,7 @@
 #include "cli/text.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "core/output_file.h"
 
 namespace vitune {
 namespace {
@@ -87,21 +86,13 @@ ReportFiles chosen_files(const Session& session) {
   return files;
 }
 
-// Writes a file beside `path` and renames it, so that nobody sees half a page.
 void write_file(const fs::path& path, const std::string& content) {
-  const fs::path aside = formatted("{}.{}.part", path.string(), getpid());
-  std::ofstream file(aside, std::ios::binary);
-  file << content;
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(aside, path, error);
-  if (file && !error) return;
-  std::error_code ignored;
-  fs::remove(aside, ignored);
+  const std::error_code error = write_output_file(path, content);
+  if (!error) return;
   throw Error(ErrorCode::kFailure,
-              formatted("{} cannot be written: check its folder, its permissions and the space "
-                        "left, or name another with --output",
-                        path.string()));
+              formatted("{} cannot be written ({}): check its folder, its permissions and the "
+                        "space left, or name another with --output",
+                        path.string(), error.message()));
 }
 
 fs::path require_gnuplot(const Session& session) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/inputs.h"
 #include "cli/misses.h"
@@ -57,6 +58,17 @@ std::string shown_name(const std::map<std::string, std::string>& names, const st
   return found == names.end() ? text : found->second;
 }
 
+// Nothing, and a warning, for a stored text that this version cannot read: an import's, say.
+std::optional<AttentionProblem> read_problem(Session& session, const std::string& text) {
+  try {
+    return AttentionProblem::parse(text);
+  } catch (const Error& error) {
+    session.console.log(LogLevel::kWarning,
+                        formatted("a stored winner is left out: {}", error.what()));
+    return std::nullopt;
+  }
+}
+
 int show_winners(Session& session) {
   const auto names = wanted_names(session);
   LayeredStore store = open_layered_store(session, Access::kReadOnly);
@@ -65,13 +77,14 @@ int show_winners(Session& session) {
   document["winners"] = ordered_json::array();
   for (const WinnerEntry& entry : store.winners()) {
     if (!is_wanted(names, entry.problem)) continue;
-    const AttentionProblem problem = AttentionProblem::parse(entry.problem.text);
+    const auto problem = read_problem(session, entry.problem.text);
+    if (!problem) continue;
     const std::string name = shown_name(names, entry.problem.text);
-    add_winner_row(table, name, entry.winner, problem, entry.device);
+    add_winner_row(table, name, entry.winner, *problem, entry.device);
     document["winners"].push_back({{"name", name},
                                    {"problem", entry.problem.text},
                                    {"device", device_json(entry.device)},
-                                   {"winner", winner_json(entry.winner, problem, entry.device)}});
+                                   {"winner", winner_json(entry.winner, *problem, entry.device)}});
   }
   session.console.show(table, document, "no winner is stored; 'vitune tune' finds some");
   return 0;

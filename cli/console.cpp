@@ -1,7 +1,6 @@
 // cli/console.cpp -- stdout with checked writes, stderr through spdlog.
 #include "cli/console.h"
 
-#include <fmt/format.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <sys/ioctl.h>
@@ -46,6 +45,12 @@ std::string cut_to_columns(std::string_view text, std::size_t columns) {
     ++end;
   }
   return std::string(text.substr(0, end));
+}
+
+// Progress that nobody can read (a full disk, a reader that is gone) is no reason to stop.
+void write_to_stderr(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
 }
 
 }  // namespace
@@ -100,12 +105,11 @@ void Console::progress(std::string_view line) {
   if (quiet()) return;
   const std::string safe = terminal_safe(line);
   if (terminal_) {
-    fmt::print(stderr, "\r{}\x1b[K", cut_to_columns(safe, terminal_columns() - 1));
+    write_to_stderr(formatted("\r{}\x1b[K", cut_to_columns(safe, terminal_columns() - 1)));
     line_open_ = true;
   } else {
-    fmt::print(stderr, "{}\n", safe);
+    write_to_stderr(safe + "\n");
   }
-  std::fflush(stderr);
 }
 
 void Console::end_progress() {

@@ -80,14 +80,14 @@ DeviceChoice automatic_choice(Session& session) {
   return replay_choice(session, "h200");
 }
 
-DeviceChoice present_gpus(Session& session, const std::string& text) {
+// `way_out` is added to the message that there is no GPU.
+DeviceChoice present_gpus(Session& session, const std::string& text, const char* way_out) {
   const std::vector<int> wanted = text == "all" ? std::vector<int>{} : parse_ordinals(text);
   const DeviceProbe probe = probe_devices(session.program);
   const int count = static_cast<int>(probe.devices.size());
   if (count == 0) {
     throw Error(ErrorCode::kNoDevice,
-                formatted("no usable GPU ({}); see 'vitune doctor', or use --device replay:h200",
-                          probe.reason));
+                formatted("no usable GPU ({}); see 'vitune doctor'{}", probe.reason, way_out));
   }
   DeviceChoice choice{wanted, std::nullopt};
   if (text == "all") {
@@ -175,10 +175,11 @@ std::vector<NamedProblem> requested_problems(const Session& session,
 DeviceChoice choose_devices(Session& session, bool replay_may_stand_in) {
   constexpr std::string_view kReplay = "replay:";
   const std::string text = device_argument(session);
-  if (text == "auto" && !replay_may_stand_in) return present_gpus(session, "0");
+  const char* way_out = replay_may_stand_in ? ", or use --device replay:h200" : "";
+  if (text == "auto" && !replay_may_stand_in) return present_gpus(session, "0", way_out);
   if (text == "auto") return automatic_choice(session);
   if (text.starts_with(kReplay)) return replay_choice(session, text.substr(kReplay.size()));
-  return present_gpus(session, text);
+  return present_gpus(session, text, way_out);
 }
 
 Objective requested_objective(const Session& session) {

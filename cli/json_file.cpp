@@ -22,7 +22,7 @@ constexpr int kMaxDepth = 16;
 constexpr std::size_t kMaxText = 4096, kMaxReason = 300;
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
-  throw Error(ErrorCode::kFailure, path.string() + ": " + what);
+  throw Error(ErrorCode::kUsage, path.string() + ": " + what);
 }
 
 std::string read_bounded(const std::filesystem::path& path) {
@@ -38,7 +38,9 @@ std::string read_bounded(const std::filesystem::path& path) {
   // What was checked is what is read, even if the file grows meanwhile.
   std::string content(static_cast<std::size_t>(size), '\0');
   stream.read(content.data(), static_cast<std::streamsize>(content.size()));
-  if (stream.bad()) fail(path, "cannot be read: input/output error");
+  if (stream.bad()) {
+    throw Error(ErrorCode::kFailure, path.string() + ": cannot be read: input/output error");
+  }
   content.resize(static_cast<std::size_t>(stream.gcount()));
   return content;
 }
@@ -77,7 +79,7 @@ std::string reason_of(const json::exception& error) {
 }  // namespace
 
 void JsonValue::refuse(const std::string& what) const {
-  throw Error(ErrorCode::kFailure, place_ + ": " + what);
+  throw Error(ErrorCode::kUsage, place_ + ": " + what);
 }
 
 std::optional<JsonValue> JsonValue::member(const std::string& name) const {

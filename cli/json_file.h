@@ -1,7 +1,7 @@
 // cli/json_file.h -- Reads a JSON file that somebody else may have written, and takes it apart.
 //
 // Files are foreign input: size, depth and count of values are bounded, and every refusal is
-// Error(kFailure) that names the file and the place in it. No state; any thread.
+// Error(kUsage) that names the file and the place in it. No state; any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class JsonValue {
 
   const nlohmann::json& raw() const { return *value_; }
   const std::string& place() const { return place_; }
-  // Throws Error(kFailure): "<place>: <what>".
+  // Throws Error(kUsage): "<place>: <what>".
   [[noreturn]] void refuse(const std::string& what) const;
 
   // A member of this object; nothing if it is missing or null. Refuses if this is no object.

@@ -1,5 +1,7 @@
 // cli/main.cpp -- The vitune command: finds the verb, runs it, turns errors into exit codes.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -76,6 +78,12 @@ std::string group_overview(const std::vector<Verb>& verbs, const std::string& gr
   return lines.empty() ? lines : formatted("Usage: vitune {} <verb> [options]\n\n{}", group, lines);
 }
 
+// Words that have no help of their own.
+bool is_in_overview_only(const std::string& word) {
+  return word == "help" || word == "--help" || word == "-h" || word == "version" ||
+         word == "--version";
+}
+
 [[noreturn]] void throw_unknown_verb(const std::vector<Verb>& verbs,
                                      const std::vector<std::string>& arguments) {
   std::vector<std::string> names, group;
@@ -91,6 +99,7 @@ std::string group_overview(const std::vector<Verb>& verbs, const std::string& gr
                           nearest ? "; did you mean " + *nearest + "?" : ""));
   }
   names.insert(names.end(), {"help", "version"});
+  std::erase(names, arguments[0]);  // "db stats" as one word, or a word behind "help"
   const auto nearest = nearest_name(arguments[0], names);
   throw Error(ErrorCode::kUsage,
               formatted("'{}' is not a verb of vitune{} See 'vitune help'", arguments[0],
@@ -127,7 +136,9 @@ int run_command(std::vector<std::string> arguments) {
   };
   const bool help = arguments[0] == "help" || asks_for_help(arguments[0]);
   if (help) arguments.erase(arguments.begin());
-  if (arguments.empty()) return print_text(overview());
+  if (arguments.empty() || (help && is_in_overview_only(arguments[0]))) {
+    return print_text(overview());
+  }
   const std::vector<Verb> verbs = all_verbs();
   std::size_t words = 0;
   const Verb* verb = find_verb(verbs, arguments, words);
@@ -140,6 +151,15 @@ int run_command(std::vector<std::string> arguments) {
   if (help) return print_text(verb_help(*verb));
   arguments.erase(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(words));
   return run_verb(*verb, arguments);
+}
+
+// Else the next file to be opened (a database, a worker's socket) would get the messages.
+void hold_place_of_stderr() {
+  if (fcntl(STDERR_FILENO, F_GETFD) != -1) return;
+  const int fd = open("/dev/null", O_WRONLY);
+  if (fd < 0 || fd == STDERR_FILENO) return;
+  dup2(fd, STDERR_FILENO);
+  close(fd);
 }
 
 // One line for people; the message already says what was tried and what to do next.
@@ -155,6 +175,7 @@ int report(const char* message, int status) {
 
 int main(int argc, char** argv) {
   using namespace vitune;
+  hold_place_of_stderr();
   try {
     return run_command({argv + std::min(argc, 1), argv + argc});
   } catch (const Error& error) {

@@ -114,6 +114,7 @@ Table winner_table() {
       .column("of floor", Align::kRight)
       .column("lead", Align::kRight)
       .column("trials", Align::kRight)
+      .column("objective")
       .column("origin")
       .column("config");
   return table;
@@ -132,7 +133,8 @@ void add_winner_row(Table& table, const std::string& name, const Winner& winner,
              winner.default_us && best > 0 ? formatted("{:.2f}x", *winner.default_us / best) : "-",
              floor && best > 0 ? percent(floor->us / best) : "-",
              winner.runner_up ? formatted("{:.1f} %", winner.lead_percent) : "-",
-             formatted("{}", winner.trials), origin, compact_config(winner.config)});
+             formatted("{}", winner.trials), objective_name(winner.objective), origin,
+             compact_config(winner.config)});
 }
 
 }  // namespace vitune

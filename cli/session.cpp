@@ -80,7 +80,9 @@ LogLevel chosen_level(const po::variables_map& values, const Environment& enviro
   if (named == "debug") return LogLevel::kDebug;
   if (named == "warning") return LogLevel::kWarning;
   if (named == "error") return LogLevel::kError;
-  return LogLevel::kInfo;
+  if (named == "info") return LogLevel::kInfo;
+  throw Error(ErrorCode::kUsage,
+              formatted("VITUNE_LOG_LEVEL '{}' is not one of debug, info, warning, error", named));
 }
 
 ConsoleOptions console_options(const po::variables_map& values, const Environment& environment) {

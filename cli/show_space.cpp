@@ -34,10 +34,17 @@ DeviceInfo h200_facts() {
 NamedProblem only_problem(const Session& session, const char* option) {
   std::vector<NamedProblem> problems = requested_problems(session, "");
   if (problems.size() == 1) return std::move(problems[0]);
+  constexpr const char* kExample = "bf16 b=32 h=12 n=197 d=64";
+  const std::string config =
+      std::string_view(option) != "--explain"
+          ? ""
+          : formatted(
+                " \"{}\"",
+                default_attention_config(AttentionProblem::parse(kExample), h200_facts()).text());
   throw Error(ErrorCode::kUsage,
               formatted("{} looks at one problem and {} were given; for example: vitune show "
-                        "{} \"bf16 b=32 h=12 n=197 d=64\"",
-                        option, problems.size(), option));
+                        "{}{} \"{}\"",
+                        option, problems.size(), option, config, kExample));
 }
 
 std::string values_text(const Parameter& parameter) {

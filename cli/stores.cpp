@@ -27,6 +27,13 @@ bool is_there(const fs::path& path) {
   return there || error == std::errc::permission_denied;
 }
 
+[[noreturn]] void throw_missing(const fs::path& path) {
+  throw Error(ErrorCode::kDatabase,
+              formatted("there is no database at {} yet; 'vitune tune' makes one, "
+                        "--db names another",
+                        path.string()));
+}
+
 // A writer that died leaves a journal whose half transaction must be undone before anybody reads.
 // That takes a writer: opening the file for writing does it.
 std::unique_ptr<Store> open_store(Session& session, const fs::path& path, Access access) {
@@ -56,7 +63,10 @@ std::unique_ptr<Store> open_user_store(Session& session, Access access) {
         session, "neither VITUNE_DB, VITUNE_CACHE_DIR, XDG_CACHE_HOME nor HOME names a place");
   }
   const bool there = is_there(*path);
-  if (!there && access == Access::kReadOnly) return Store::in_memory();
+  if (!there && access == Access::kReadOnly) {
+    if (session.has("db")) throw_missing(*path);
+    return Store::in_memory();
+  }
   // Only the default place may be replaced silently; a file that exists is data somebody relies on.
   const bool writable = !there || ::access(path->c_str(), W_OK) == 0;
   const bool may_fall_back =
@@ -75,12 +85,7 @@ std::unique_ptr<Store> open_existing_store(Session& session, Access access) {
     throw Error(ErrorCode::kDatabase,
                 "no place for a database: set VITUNE_DB or HOME, or name the file with --db");
   }
-  if (!is_there(*path)) {
-    throw Error(ErrorCode::kDatabase,
-                formatted("there is no database at {} yet; 'vitune tune' makes one, "
-                          "--db names another",
-                          path->string()));
-  }
+  if (!is_there(*path)) throw_missing(*path);
   return open_store(session, *path, access);
 }
 

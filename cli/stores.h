@@ -17,7 +17,7 @@ std::optional<std::filesystem::path> database_path(const Session& session);
 // is one in memory, after one warning. A file that is there but damaged, foreign, newer or locked,
 // and a
 // --db that cannot be used, are Error(kDatabase). With kReadOnly a missing file is an empty
-// database.
+// database, but for one that --db names: Error(kDatabase).
 std::unique_ptr<Store> open_user_store(Session& session, Access access);
 
 // The same, or Error(kDatabase) if there is no file yet: for verbs that are about the file itself.

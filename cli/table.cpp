@@ -2,6 +2,7 @@
 #include "cli/table.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>
@@ -38,11 +39,24 @@ std::size_t display_width(std::string_view text) {
   }));
 }
 
+// "-1.5", "+2e3", "-0.3 %", "-1.2x": what begins like a formula and is none.
+bool is_signed_number(std::string_view cell) {
+  if (cell.empty() || (cell[0] != '-' && cell[0] != '+')) return false;
+  cell.remove_prefix(1);
+  for (const std::string_view unit : {" %", "x"}) {
+    if (!cell.ends_with(unit)) continue;
+    cell.remove_suffix(unit.size());
+    break;
+  }
+  const char* const end = cell.data() + cell.size();
+  double value = 0;
+  const auto [stop, error] = std::from_chars(cell.data(), end, value);
+  return error == std::errc{} && stop == end && value >= 0;
+}
+
 std::string csv_cell(const std::string& cell) {
-  const bool signed_number = cell.size() > 1 && (cell[0] == '-' || cell[0] == '+') &&
-                             cell.find_first_not_of("+-.0123456789eE") == std::string::npos;
   std::string text = cell;
-  if (!cell.empty() && !signed_number &&
+  if (!cell.empty() && !is_signed_number(cell) &&
       std::string_view("=@+-").find(cell[0]) != std::string_view::npos && cell != "-") {
     text.insert(text.begin(), '\'');
   }

@@ -204,8 +204,8 @@ void refuse_repeats(const TimingFile& file) {
   for (const TimedRow& row : file.rows) {
     const std::string& identity = row.problem.empty() ? row.name : row.problem;
     if (seen.insert(row.kind + ' ' + identity).second) continue;
-    throw Error(ErrorCode::kFailure, formatted("{}: has the {} time of '{}' twice; keep one",
-                                               file.path, row.kind, row.name));
+    throw Error(ErrorCode::kUsage, formatted("{}: has the {} time of '{}' twice; keep one",
+                                             file.path, row.kind, row.name));
   }
 }
 

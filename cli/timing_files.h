@@ -47,7 +47,7 @@ struct TimingFile {
 inline constexpr const char* kOwnPeer = "vitune";
 
 // The times of `peer` in a file. Names that are not of peers are ignored in files that know none
-// (a Google Benchmark file of another program). Throws Error(kFailure) naming file, place and
+// (a Google Benchmark file of another program). Throws Error(kUsage) naming file, place and
 // remedy for a file that cannot be read or understood, Error(kUsage) if it has no such peer.
 TimingFile read_timing_file(const std::filesystem::path& path, const std::string& peer = kOwnPeer);
 

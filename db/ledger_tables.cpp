@@ -30,9 +30,9 @@ std::optional<BlockEntry> block_from_row(const Row& row) {
   });
 }
 
-Row attempt_row(const Row& key, std::int64_t count, std::int64_t started) {
+Row attempt_row(const Row& key, std::int64_t count, const AttemptOwner& owner) {
   Row row = key;
-  row.insert(row.end(), {count, started});
+  row.insert(row.end(), {count, packed(owner)});
   return row;
 }
 
@@ -43,6 +43,7 @@ std::optional<AttemptRecord> attempt_from_row(const Row& row) {
     record.problem_id = reader.blob();
     record.config = reader.config();
     record.count = reader.small_integer();
+    record.owner = unpacked_owner(reader.integer());
     return record;
   });
 }

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "db/attempt_owner.h"
 #include "db/row.h"
 #include "db/store.h"
 
@@ -14,11 +15,14 @@ Row block_row(const BlockEntry& entry, std::int64_t created);
 std::optional<BlockEntry> block_from_row(const Row& row);
 
 // An attempt's key is that of its trial.
-Row attempt_row(const Row& key, std::int64_t count, std::int64_t started);
+Row attempt_row(const Row& key, std::int64_t count, const AttemptOwner& owner);
 struct AttemptRecord {
   Blob problem_id;
   Config config;
   int count = 0;
+  AttemptOwner owner;
+  // How many of these are of processes that ended meanwhile: all, or all but the last.
+  int ended() const { return is_alive(owner) ? count - 1 : count; }
 };
 std::optional<AttemptRecord> attempt_from_row(const Row& row);
 

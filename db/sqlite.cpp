@@ -14,6 +14,10 @@ constexpr std::chrono::milliseconds kReaderPatience{250};
 // An image is at most 64 MiB; the rest of its row is small.
 constexpr int kMaxValueBytes = 68 << 20;
 
+// The first page of a damaged database looks the same as another kind of file.
+constexpr const char* kNoDatabaseAdvice =
+    "the file is no SQLite database; an export is read by `vitune db import`; if it was one, ";
+
 DatabaseFault fault_of(int code) {
   if (code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_TRUNCATE) {
     return DatabaseFault::kFull;
@@ -247,7 +251,10 @@ void Connection::fail(int code, const std::string& tried) const {
                                          "was stored");
   }
   const DatabaseFault fault = fault_of(code);
-  throw DatabaseError(fault, where + "; " + advice(fault, timeout_));
+  const bool foreign = (code & 0xff) == SQLITE_NOTADB;
+  throw DatabaseError(fault, where + "; " +
+                                 (foreign ? std::string(kNoDatabaseAdvice) + kSalvageAdvice
+                                          : advice(fault, timeout_)));
 }
 
 void Connection::execute(const std::string& sql) {

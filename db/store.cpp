@@ -1,6 +1,8 @@
 // db/store.cpp -- The database's everyday reads and writes.
 #include "db/store.h"
 
+#include <unistd.h>
+
 #include <ctime>
 
 #include "core/checked.h"
@@ -124,14 +126,15 @@ std::vector<TrialEntry> Store::all_trials() {
   return found;
 }
 
-void Store::begin_attempt(const DeviceInfo& device, const ProblemKey& problem,
-                          const Config& config) {
+void Store::begin_attempt(const DeviceInfo& device, const ProblemKey& problem, const Config& config,
+                          std::optional<int> process) {
   Transaction transaction(*state_->connection);
   const Row key = trial_key(state_->ensure_device(device), state_->ensure_problem(problem), config);
   const auto stored =
       state_->decoded(state_->attempts, state_->attempts.find(key), attempt_from_row);
-  const std::int64_t count = stored ? std::int64_t{stored->count} + 1 : 1;
-  state_->attempts.put(attempt_row(key, count, std::time(nullptr)));
+  const std::int64_t ended = stored ? stored->ended() : 0;
+  const AttemptOwner owner{process.value_or(::getpid()), std::time(nullptr)};
+  state_->attempts.put(attempt_row(key, ended + 1, owner));
   transaction.commit();
 }
 
@@ -148,10 +151,10 @@ std::vector<OpenAttempt> Store::open_attempts(const DeviceInfo& device) {
   std::vector<OpenAttempt> found;
   state_->attempts.scan({device_id(device)}, [&](const Row& row) {
     const auto record = state_->decoded(state_->attempts, row, attempt_from_row);
-    if (!record) return;
+    const int ended = record ? record->ended() : 0;
+    if (ended == 0) return;
     const auto problem = problems.find(record->problem_id);
-    if (problem != problems.end())
-      found.push_back({problem->second, record->config, record->count});
+    if (problem != problems.end()) found.push_back({problem->second, record->config, ended});
   });
   snapshot.commit();
   return found;

@@ -56,7 +56,7 @@ struct BlockEntry {
 struct OpenAttempt {
   ProblemKey problem;
   Config config;
-  int count = 0;  // how often it has been begun without an end
+  int count = 0;  // how many processes began it and died
 };
 
 struct StoreStats {
@@ -104,10 +104,12 @@ class Store {
   std::vector<Trial> trials(const DeviceInfo& device, const ProblemKey& problem);
   // Every trial of every device and problem.
   std::vector<TrialEntry> all_trials();
-  // Marks that a candidate is about to run; put_trial ends it.
-  void begin_attempt(const DeviceInfo& device, const ProblemKey& problem, const Config& config);
+  // Marks that a candidate is about to run in `process`, by default this one; put_trial ends it.
+  void begin_attempt(const DeviceInfo& device, const ProblemKey& problem, const Config& config,
+                     std::optional<int> process = std::nullopt);
   // Ends an attempt that was stopped on purpose: it says nothing of the candidate.
   void withdraw_attempt(const DeviceInfo& device, const ProblemKey& problem, const Config& config);
+  // Those of processes that are gone: what another tuner runs at this moment is not among them.
   std::vector<OpenAttempt> open_attempts(const DeviceInfo& device);
 
   // --- winners

@@ -38,7 +38,9 @@ std::vector<std::string> integrity_problems(Connection& connection) {
 // Configs of the `keep` fastest trials by one objective.
 void add_best(std::vector<Trial> trials, Objective objective, std::int64_t keep,
               std::set<std::string>& kept) {
-  std::erase_if(trials, [](const Trial& trial) { return trial.status != TrialStatus::kOk; });
+  std::erase_if(trials, [&](const Trial& trial) {
+    return trial.status != TrialStatus::kOk || !(trial.measurement.by(objective).median_us > 0);
+  });
   std::sort(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) {
     const double time_a = a.measurement.by(objective).median_us;
     const double time_b = b.measurement.by(objective).median_us;

@@ -31,6 +31,9 @@ class CandidateRunner {
   // Runs all of `indices` and calls `ended` after each; ends early when the run is to stop.
   void run(const std::vector<std::size_t>& indices, const MeasureEffort& effort, bool verify,
            bool measure, const std::function<void()>& ended);
+  // Verifies a candidate that works once more, nothing else being under way: whether it is right,
+  // or nothing where too little memory is free for that.
+  std::optional<bool> confirm(std::size_t index);
   // Whether more than half of the last candidates that ran hung, crashed or gave wrong results.
   bool hopeless() const;
   // After a deliberate stop: what was running is not suspect because of it.
@@ -49,6 +52,7 @@ class CandidateRunner {
   const std::atomic<bool>& stop_;
   std::map<std::size_t, Step> flying_;
   std::set<Config> launched_;  // on a device now
+  bool had_room_ = true;       // the last one that ended
   std::deque<bool> faults_;    // of the last candidates that ran on a device
 };
 

@@ -1,19 +1,16 @@
 // tuner/recording.cpp -- A full sweep of some problems on one device, as a file: writing.
 #include "tuner/recording.h"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <zstd.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/device_facts.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "core/output_file.h"
 #include "tuner/recording_format.h"
 
 namespace vitune {
@@ -102,30 +99,6 @@ json device_json(const DeviceInfo& device) {
   return facts;
 }
 
-[[noreturn]] void fail(const std::string& what, const std::filesystem::path& path) {
-  throw Error(ErrorCode::kFailure, formatted("cannot {} {}: {}; is there room, and may this user "
-                                             "write there?",
-                                             what, path.string(), std::strerror(errno)));
-}
-
-// Writes all of `bytes` to a new file and syncs it; false with errno set if that failed.
-bool write_synced(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return ::fsync(fd) == 0;
-}
-
-void sync_directory(const std::filesystem::path& directory) {
-  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;  // some file systems refuse; the rename itself has happened
-  ::fsync(fd);
-  ::close(fd);
-}
-
 }  // namespace
 
 std::string Recording::serialise() const {
@@ -150,24 +123,11 @@ std::string Recording::serialise() const {
 }
 
 void Recording::save(const std::filesystem::path& path) const {
-  const std::string bytes = serialise();
-  std::filesystem::path temporary = path;
-  temporary += formatted(".tmp-{}", ::getpid());
-  ::unlink(temporary.c_str());
-  const int fd =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (fd < 0) fail("create", temporary);
-  const bool written = write_synced(fd, bytes);
-  const int write_error = errno;
-  ::close(fd);
-  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    if (!written) errno = write_error;
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    errno = error;
-    fail("write", path);
-  }
-  sync_directory(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+  const std::error_code error = write_output_file(path, serialise());
+  if (!error) return;
+  throw Error(ErrorCode::kFailure, formatted("cannot write {}: {}; is there room, and may this "
+                                             "user write there?",
+                                             path.string(), error.message()));
 }
 
 const RecordedProblem* Recording::find(std::string_view text) const {

@@ -44,7 +44,9 @@ void TrialBook::resume(const std::function<Digest(const Config&)>& key) {
     const auto index = space_.find(trial.config);
     // Too little memory is no property of the candidate: it is tried again.
     if (!index || trial.origin != origin_ || trial.status == TrialStatus::kOutOfMemory) continue;
-    if (trial.kernel_key == key(trial.config)) note(*index, trial);
+    // One without times (judged only, by an interrupted verification) is to be measured.
+    if (trial.status == TrialStatus::kOk && !(trial.measurement.cold.median_us > 0)) continue;
+    if (trial.kernel_key == key(trial.config)) note(*index, unless_blocked(trial));
   }
   if (origin_ != Origin::kMeasured) return;
   for (const OpenAttempt& attempt : store_.open_attempts(device_)) {
@@ -61,6 +63,15 @@ void TrialBook::resume(const std::function<Digest(const Config&)>& key) {
     trial.reason = "was running when the machine or the tuner died twice";
     put(*index, trial);
   }
+}
+
+// A kernel may have been blocked elsewhere, on another problem say, after it was measured here.
+Trial TrialBook::unless_blocked(Trial trial) const {
+  const auto verdict = blocked(trial.kernel_key);
+  if (origin_ != Origin::kMeasured || trial.status != TrialStatus::kOk || !verdict) return trial;
+  trial.status = verdict->first;
+  trial.reason = "not launched again: " + verdict->second;
+  return trial;
 }
 
 const Trial* TrialBook::find(std::size_t index) const {

@@ -31,8 +31,9 @@ class TrialBook {
   TrialBook& operator=(const TrialBook&) = delete;
 
   // Takes over the stored trials that are of the same kernels as now (`key` gives the kernel of a
-  // config) and the attempts that an earlier run did not end: one that was running twice when the
-  // tuner or the machine died is failed and blocked, one that was so once becomes suspect.
+  // config; one on the block list meanwhile counts as failed) and the attempts that an earlier run
+  // did not end: one that was running twice when the tuner or the machine died is failed and
+  // blocked, one that was so once becomes suspect.
   void resume(const std::function<Digest(const Config&)>& key);
 
   // Of a config's index in the space; null if it has not been tried.
@@ -62,6 +63,7 @@ class TrialBook {
   void count(const Trial& trial, int by);
   void block(const Trial& trial);
   void load_blocks();
+  Trial unless_blocked(Trial trial) const;
 
   Store& store_;
   const DeviceInfo& device_;

@@ -4,6 +4,7 @@
 #include "tuner/tuner.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/error.h"
 #include "core/format.h"
@@ -86,7 +87,8 @@ class ProblemRun {
   std::optional<Config> default_;
   std::optional<Config> previous_;  // the winner before this run
   std::vector<std::size_t> seeds_;
-  bool exhausted_ = false;  // nothing is left to propose
+  std::set<std::size_t> crowded_out_;  // no memory was free to judge them once more
+  bool exhausted_ = false;             // nothing is left to propose
   TuneOutcome outcome_;
   Clock::time_point begin_ = Clock::now();
 };
@@ -134,6 +136,8 @@ std::optional<Winner> ProblemRun::stored_winner() const {
 // Whether a run would only find again what is stored: decided here, on these kernels, after as many
 // trials as are asked for.
 bool ProblemRun::holds(const Winner& winner) {
+  const auto size = static_cast<std::int64_t>(space_.size());
+  if (session_.options.record && book_.tried() < size) return false;  // a recording has them all
   const auto own =
       session_.store.user().find_winner(evaluator_.device(), key_, session_.options.objective);
   if (!own || !winner.verified || winner.origin == Origin::kImported) return false;
@@ -142,7 +146,6 @@ bool ProblemRun::holds(const Winner& winner) {
   const auto index = space_.find(winner.config);
   if (!index || winner.kernel_key != evaluator_.key(winner.config)) return false;
   if (!book_.suspects().empty() || book_.blocked(winner.kernel_key)) return false;
-  const auto size = static_cast<std::int64_t>(space_.size());
   const bool sweep = session_.options.strategy != Strategy::kLocal && !session_.options.budget.time;
   const std::int64_t wanted = session_.options.budget.trials.value_or(sweep ? size : 0);
   return std::max(winner.trials, book_.tried()) >= std::min(wanted, size);
@@ -258,11 +261,12 @@ void ProblemRun::refine() {
 
 std::vector<RaceEntry> ProblemRun::contestants() const {
   std::vector<RaceEntry> entries;
-  const std::vector<std::size_t> ranking = book_.ranking(session_.options.objective);
-  for (std::size_t place = 0; place < ranking.size(); ++place) {
-    const Config& config = space_.configs[ranking[place]];
+  for (const std::size_t index : book_.ranking(session_.options.objective)) {
+    const Config& config = space_.configs[index];
     const RaceEntry entry{config, config == default_, config == previous_};
-    if (place < kFinalists || entry.is_default || entry.is_previous) entries.push_back(entry);
+    if (crowded_out_.contains(index)) continue;
+    if (entries.size() < kFinalists || entry.is_default || entry.is_previous)
+      entries.push_back(entry);
   }
   return entries;
 }
@@ -270,9 +274,10 @@ std::vector<RaceEntry> ProblemRun::contestants() const {
 // Judges the very binary that is to be stored once more; false if it is not right after all.
 bool ProblemRun::confirm(std::size_t index) {
   if (evaluator_.origin() == Origin::kReplayed) return true;
-  runner_.run({index}, MeasureEffort{}, true, false, [] {});
+  const std::optional<bool> right = runner_.confirm(index);
   if (session_.stop) stop_here();
-  return book_.find(index)->status == TrialStatus::kOk;
+  if (!right) crowded_out_.insert(index);
+  return right.value_or(false);
 }
 
 std::optional<Winner> ProblemRun::decide() {
@@ -280,6 +285,10 @@ std::optional<Winner> ProblemRun::decide() {
   update_progress(true);
   while (true) {
     const std::vector<RaceEntry> entries = contestants();
+    if (entries.empty() && !crowded_out_.empty()) {
+      give_up("the device has too little free memory to judge a winner once more; try again later");
+      return std::nullopt;
+    }
     if (entries.empty()) {
       give_up(formatted("none of the {} candidates works: {} were pruned, {} failed", book_.tried(),
                         book_.pruned(), book_.failed()));

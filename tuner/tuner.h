@@ -87,10 +87,21 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
                      const std::function<void(const TuneProgress&)>& progress,
                      const LogSink& log_sink, const std::atomic<bool>& stop);
 
-// Verifies the stored winners of `problems` again on the device (recompiling where no binary is
-// stored) and marks imports as verified. One line per problem in `log_sink`; returns those that
-// failed.
-std::vector<NamedProblem> verify_winners(const TuneOptions& options, LayeredStore& store,
-                                         const LogSink& log_sink, const std::atomic<bool>& stop);
+// How many stored winners were judged again, and those that are not right.
+struct VerifyReport {
+  struct Failure {
+    NamedProblem problem;
+    Objective objective;
+  };
+  std::int64_t judged = 0;
+  std::vector<Failure> failed;
+};
+
+// Verifies the stored winners of options.problems by each of `objectives` again on the device
+// (recompiling where no binary is stored) and marks imports as verified; options.objective does not
+// count. One line per winner in `log_sink`.
+VerifyReport verify_winners(const TuneOptions& options, const std::vector<Objective>& objectives,
+                            LayeredStore& store, const LogSink& log_sink,
+                            const std::atomic<bool>& stop);
 
 }  // namespace vitune

@@ -21,8 +21,8 @@ struct ReportFiles {
   int seeds = 9;                                  // of each search strategy
 };
 
-// Throws Error(kUsage) where a problem to be mapped is not there, Error(kFailure) or
-// Error(kDatabase) for files that cannot be read, Error(kInterrupted).
+// Throws Error(kUsage) where a problem to be mapped or a file is not there or not understood, or
+// Error(kFailure) or Error(kDatabase) for files that cannot be read, Error(kInterrupted).
 Page assemble(Session& session, const ReportFiles& files);
 
 }  // namespace vitune

@@ -92,9 +92,9 @@ void require_times(const Measurements& measurements, const std::filesystem::path
         return times.ours(Objective::kCold) || times.ours(Objective::kWarm);
       });
   if (any) return;
-  throw Error(ErrorCode::kFailure, file.string() +
-                                       ": holds no time of vitune; measure again, or "
-                                       "give another file");
+  throw Error(ErrorCode::kUsage, file.string() +
+                                     ": holds no time of vitune; measure again, or "
+                                     "give another file");
 }
 
 // The day of an ISO 8601 time.
@@ -228,8 +228,8 @@ Measurements read_tune_measurements(const std::filesystem::path& file,
                                     const std::vector<NamedProblem>& known) {
   const TimingFile timed = read_timing_file(file);
   if (timed.format != TimingFormat::kTune && timed.format != TimingFormat::kBench) {
-    throw Error(ErrorCode::kFailure, formatted("{} is of {}: give what 'vitune tune --json' wrote",
-                                               file.string(), timing_format_name(timed.format)));
+    throw Error(ErrorCode::kUsage, formatted("{} is of {}: give what 'vitune tune --json' wrote",
+                                             file.string(), timing_format_name(timed.format)));
   }
   Measurements measurements;
   measurements.device = timed.device;

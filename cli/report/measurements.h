@@ -54,7 +54,7 @@ struct Measurements {
   std::vector<std::string> peers() const;
 };
 
-// Of a document of benchmarks/peers. Throws Error(kFailure) for a file that is none.
+// Of a document of benchmarks/peers. Throws Error(kUsage) for a file that is none.
 Measurements read_peer_measurements(const std::filesystem::path& file);
 
 // Of a document of `vitune tune` or `vitune bench`, with the stored times of `known`.

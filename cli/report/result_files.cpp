@@ -191,7 +191,7 @@ MeasuredCeilings read_ceilings(const fs::path& file) {
 ColdStart read_cold_start(const fs::path& file) {
   const TimingFile timed = read_timing_file(file);
   if (timed.format != TimingFormat::kGoogleBenchmark) {
-    throw Error(ErrorCode::kFailure,
+    throw Error(ErrorCode::kUsage,
                 file.string() + ": is not what benchmarks/bench_cold_start --benchmark_out wrote");
   }
   ColdStart start;

@@ -1,7 +1,7 @@
 // cli/report/result_files.h -- The smaller files of a report: ceilings, first calls, reference
 // kernels, and the figures of the works that vitune starts from.
 //
-// All are foreign input: what is not as it must be is Error(kFailure) that names the place. Values;
+// All are foreign input: what is not as it must be is Error(kUsage) that names the place. Values;
 // any thread.
 #pragma once
 

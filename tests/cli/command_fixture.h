@@ -38,6 +38,8 @@ struct CommandOptions {
   std::vector<std::string> without = {};                // variables of the fixture to leave out
   std::string input = {};                               // at most 64 KiB
   std::string out_path = {};                            // stdout goes to this file instead
+  std::string err_path = {};                            // and stderr to this one
+  bool closed_stderr = false;
   rlim_t file_size_limit = RLIM_INFINITY;
   bool unprivileged = false;  // as another user, if this one is root
 };
@@ -119,9 +121,11 @@ class RunningCommand {
   [[noreturn]] static void run_child(int in, int out, int err, std::vector<char*>& argv,
                                      std::vector<char*>& envp, const CommandOptions& options) {
     if (!options.out_path.empty()) out = open(options.out_path.c_str(), O_WRONLY);
+    if (!options.err_path.empty()) err = open(options.err_path.c_str(), O_WRONLY);
     dup2(in, 0);
     dup2(out, 1);
     dup2(err, 2);
+    if (options.closed_stderr) close(2);
     if (options.file_size_limit != RLIM_INFINITY) {
       const rlimit limit{options.file_size_limit, options.file_size_limit};
       setrlimit(RLIMIT_FSIZE, &limit);

@@ -25,7 +25,7 @@ class CompareFilesTest : public CommandTest {
     const std::string bad = write_file("bad.json", content).string();
     for (const auto& files : {std::vector{good, bad}, std::vector{bad, good}}) {
       const CommandResult result = run({"compare", files[0], files[1]});
-      EXPECT_EQ(result.status, 1) << content.substr(0, 100) << result.err;
+      EXPECT_EQ(result.status, 2) << content.substr(0, 100) << result.err;
       EXPECT_EQ(result.out, "");
       EXPECT_THAT(result.err, AllOf(HasSubstr("bad.json"), HasSubstr(said)));
       EXPECT_LT(result.err.size(), 2000u);
@@ -125,7 +125,7 @@ TEST_F(CompareFilesTest, WhatIsNoRegularReadableFileIsRefused) {
   const std::string good = write_file("good.json", tune_document(10).dump()).string();
   const auto said = [&](const std::string& path) {
     const CommandResult result = run({"compare", good, path});
-    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.status, 2);
     return result.err;
   };
   EXPECT_THAT(said((directory() / "none.json").string()), HasSubstr("none.json: no such file"));

@@ -1,6 +1,7 @@
 // tests/cli/database_test.cpp -- vitune db, and databases that are damaged, foreign, newer or
 // impossible.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -198,6 +199,66 @@ TEST_F(DatabaseTest, PruneKeepsTheBest) {
   const auto stats = run({"db", "stats", "--json"}).json();
   EXPECT_EQ(stats["trials"], 1);
   EXPECT_EQ(stats["winners"], 1);
+}
+
+TEST_F(DatabaseTest, AnExportIsWrittenThroughALinkAndIntoAPipe) {
+  fill(database());
+  const std::string exported = run({"db", "export"}).out;
+  const fs::path target = write_file("target.json", "old"), link = directory() / "link.json";
+  fs::create_symlink(target.filename(), link);
+  ASSERT_EQ(run({"db", "export", link.string()}).status, 0);
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(nlohmann::json::parse(read_file(target)), nlohmann::json::parse(exported));
+  const fs::path pipe = directory() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_EQ(run({"db", "export", pipe.string()}).status, 0);
+  std::string text(1 << 16, '\0');
+  const ssize_t count = read(reader, text.data(), text.size());
+  close(reader);
+  ASSERT_GT(count, 0);
+  text.resize(static_cast<std::size_t>(count));
+  EXPECT_EQ(text, read_file(target));
+  EXPECT_TRUE(fs::is_fifo(pipe));
+}
+
+TEST_F(DatabaseTest, AMistypedDatabaseIsNotAnEmptyOne) {
+  const std::string none = (directory() / "none.db").string();
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"show"}, {"show", "--trials"}, {"show", "--blocks"}}) {
+    std::vector<std::string> named = arguments;
+    named.insert(named.end(), {"--db", none});
+    const CommandResult result = run(named);
+    EXPECT_EQ(result.status, 5);
+    EXPECT_THAT(result.err, HasSubstr("there is no database at " + none));
+    EXPECT_EQ(run(arguments).status, 0);  // the default place may be empty
+  }
+  EXPECT_FALSE(fs::exists(none));
+}
+
+TEST_F(DatabaseTest, WhatCannotBeReadSaysWhichVerbCan) {
+  const fs::path text = write_file("export.json", "{\"schema\": 1}" + std::string(5000, ' '));
+  fs::permissions(text, fs::perms::owner_read | fs::perms::owner_write);
+  const CommandResult shown = run({"show", "--db", text.string()});
+  EXPECT_EQ(shown.status, 5);
+  EXPECT_THAT(shown.err, HasSubstr("is no SQLite database; an export is read by"));
+  const fs::path large = write_file("large.json", "");
+  fs::resize_file(large, (std::uintmax_t{64} << 20) + 1);
+  const CommandResult import = run({"db", "import", large.string()});
+  EXPECT_EQ(import.status, 2);
+  EXPECT_THAT(import.err, HasSubstr("--winners-only"));
+}
+
+TEST_F(DatabaseTest, ShowTellsColdFromWarmWinners) {
+  fill(database());
+  const auto store = Store::open(database(), Access::kReadWrite);
+  Winner warm = winner(trial(64, 10));
+  warm.objective = Objective::kWarm;
+  store->promote(device(), {"attention", AttentionProblem::parse(kProblem).text()}, warm, nullptr);
+  const std::string table = run({"show", "--csv", "--data-dir", directory().string()}).out;
+  EXPECT_THAT(table, HasSubstr(",trials,objective,origin,"));
+  EXPECT_THAT(table, HasSubstr(",cold,measured,"));
+  EXPECT_THAT(table, HasSubstr(",warm,measured,"));
 }
 
 TEST_F(DatabaseTest, AMissingFileIsNamedAndNotMade) {

@@ -43,7 +43,7 @@ class ReportData : public ::testing::Test {
     try {
       read();
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kFailure);
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
       return error.what();
     }
     return "nothing was refused";

@@ -48,8 +48,10 @@ TEST(TableTest, CsvQuotesWhatNeedsIt) {
 TEST(TableTest, CsvDefusesFormulasButNotNumbers) {
   const struct {
     const char *cell, *printed;
-  } cases[] = {{"=1+1", "'=1+1"}, {"@x", "'@x"}, {"+cmd", "'+cmd"}, {"-1.5", "-1.5"},
-               {"-", "-"},        {"", ""},      {"+2e3", "+2e3"},  {"a=b", "a=b"}};
+  } cases[] = {{"=1+1", "'=1+1"},    {"@x", "'@x"},      {"+cmd", "'+cmd"}, {"-1.5", "-1.5"},
+               {"-", "-"},           {"", ""},           {"+2e3", "+2e3"},  {"a=b", "a=b"},
+               {"-0.3 %", "-0.3 %"}, {"-1.2x", "-1.2x"}, {"-1+2", "'-1+2"}, {"- %", "'- %"},
+               {"-x", "'-x"}};
   for (const auto& c : cases) {
     Table table;
     table.column("t").column("u");

@@ -110,6 +110,17 @@ class TuneTest : public CommandTest {
   Recording recording_;
 };
 
+TEST_F(TuneTest, AStderrThatCannotBeWrittenStopsNothing) {
+  for (const CommandOptions& options :
+       {CommandOptions{.err_path = "/dev/full"}, CommandOptions{.closed_stderr = true}}) {
+    if (!options.err_path.empty() && !fs::exists(options.err_path)) continue;
+    const CommandResult result =
+        run(tune({"--strategy", "exhaustive", "--fresh", "--json"}), options);
+    EXPECT_EQ(result.status, 0);
+    EXPECT_FALSE(result.json()["results"].empty());
+  }
+}
+
 TEST_F(TuneTest, ExhaustiveFindsTheRecordedOptimum) {
   const CommandResult result = run(tune({"--strategy", "exhaustive", "--json"}));
   ASSERT_EQ(result.status, 0) << result.err;

@@ -49,6 +49,64 @@ TEST_F(UsageTest, TheDatabaseVerbsAreListedTogether) {
   }
 }
 
+TEST_F(UsageTest, HelpOfAWordWithoutHelpOfItsOwnIsTheOverview) {
+  const std::string overview = run({"help"}).out;
+  for (const char* word : {"help", "version", "--help", "-h", "--version"}) {
+    const CommandResult result = run({"help", word});
+    EXPECT_EQ(result.status, 0) << word << result.err;
+    EXPECT_EQ(result.out, overview) << word;
+  }
+}
+
+TEST_F(UsageTest, WhatWasTypedIsNotSuggested) {
+  const CommandResult result = run({"db stats"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.err.find("did you mean 'db stats'"), std::string::npos) << result.err;
+}
+
+TEST_F(UsageTest, AMistypedLogLevelIsSaid) {
+  CommandOptions options;
+  options.environment = {{"VITUNE_LOG_LEVEL", "foo"}};
+  const CommandResult result = run({"show"}, options);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("VITUNE_LOG_LEVEL 'foo' is not one of debug, info"));
+  EXPECT_EQ(run({"show", "-q"}, options).status, 0);
+}
+
+TEST_F(UsageTest, TheExampleForExplainWorks) {
+  const std::string said = run({"show", "--explain", "kWarps=4"}).err;
+  const std::size_t first = said.find('"'), last = said.rfind('"');
+  ASSERT_NE(first, std::string::npos) << said;
+  const std::size_t gap = said.find("\" \"");
+  ASSERT_NE(gap, std::string::npos) << said;
+  const CommandResult result = run({"show", "--explain", said.substr(first + 1, gap - first - 1),
+                                    said.substr(gap + 3, last - gap - 3), "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.json()["in_space"], true);
+}
+
+TEST_F(UsageTest, VerifyRefusesARecordingAndDoesNotAdviseOne) {
+  const std::string problem = "bf16 b=32 h=12 n=197 d=64";
+  const CommandResult replay = run({"verify", "--device", "replay:h200", problem});
+  EXPECT_EQ(replay.status, 3);
+  EXPECT_THAT(replay.err, HasSubstr("a recording cannot tell"));
+  if (has_gpu()) return;
+  const CommandResult plain = run({"verify", problem});
+  EXPECT_EQ(plain.status, 3);
+  EXPECT_THAT(plain.err, HasSubstr("vitune doctor"));
+  EXPECT_EQ(plain.err.find("replay"), std::string::npos) << plain.err;
+  EXPECT_THAT(run({"devices"}).err, HasSubstr("replay:h200"));
+  EXPECT_THAT(run({"devices", "--measure"}).err, HasSubstr("replay:h200"));
+}
+
+TEST_F(UsageTest, AnArchitectureNamedTwiceCountsOnce) {
+  if (!has_compiler()) GTEST_SKIP() << "no NVRTC here";
+  const auto document = run({"compile", "--arch", "sm_80,sm_80", "--json", "-q", "--config",
+                             "kBlockN=7", "bf16 b=1 h=1 n=8 d=64"})
+                            .json();
+  EXPECT_EQ(document["results"].size(), 1u);
+}
+
 TEST_F(UsageTest, TheVersionIsPrinted) {
   const CommandResult result = run({"version"});
   EXPECT_EQ(result.status, 0);

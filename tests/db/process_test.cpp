@@ -3,8 +3,10 @@
 #include <sys/stat.h>
 
 #include <csignal>
+#include <ctime>
 #include <thread>
 
+#include "db/attempt_owner.h"
 #include "tests/db/test_support.h"
 
 namespace vitune {
@@ -189,6 +191,45 @@ TEST(Processes, AReaderTellsOfAJournalThatItMayNotPlayBack) {
   auto store = Store::open(file, Access::kReadOnly);
   EXPECT_EQ(store->all_trials().size(), 60U);
   EXPECT_EQ(store->check().bad_rows, 0);
+}
+
+TEST(Processes, AnAttemptCountsOnceItsProcessIsGone) {
+  auto store = Store::in_memory();
+  const Config config = test::sample_config(1);
+  const auto open = [&] { return store->open_attempts(sample_device()); };
+  for (int deaths = 0; deaths < 3; ++deaths) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (;;) ::pause();
+    }
+    store->begin_attempt(sample_device(), sample_problem(), config, child);
+    store->begin_attempt(sample_device(), sample_problem(), config, child);
+    EXPECT_EQ(open().empty() ? 0 : open()[0].count, deaths);  // it is at work
+    ::kill(child, SIGKILL);
+    siginfo_t ended{};
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+    ASSERT_EQ(open().size(), 1U);  // nobody has reaped it yet
+    EXPECT_EQ(open()[0].count, deaths + 1);
+    ::waitpid(child, nullptr, 0);
+    EXPECT_EQ(open()[0].count, deaths + 1);
+  }
+}
+
+TEST(Processes, AnAttemptOfAnOlderVersionIsOneOfAProcessThatIsGone) {
+  const AttemptOwner older = unpacked_owner(1'780'000'000);
+  EXPECT_EQ(older.pid, 0);
+  EXPECT_EQ(older.started, 1'780'000'000);
+  EXPECT_FALSE(is_alive(older));
+  for (const AttemptOwner& owner : {AttemptOwner{4'194'304, 1'780'000'000}, AttemptOwner{1, 0}}) {
+    EXPECT_EQ(unpacked_owner(packed(owner)).pid, owner.pid);
+    EXPECT_EQ(unpacked_owner(packed(owner)).started, owner.started);
+  }
+}
+
+TEST(Processes, AProcessThatGotTheNumberOfAnAttemptsLaterIsNotItsOwner) {
+  const std::int64_t now = std::time(nullptr);
+  EXPECT_TRUE(is_alive({::getpid(), now}));
+  EXPECT_FALSE(is_alive({::getpid(), now - 10 * 365 * 86400}));
 }
 
 }  // namespace

@@ -143,9 +143,9 @@ TEST_F(StoreTest, AMeasuredTrialReplacesAReplayedOne) {
 
 TEST_F(StoreTest, AnAttemptIsCountedUntilItsTrialIsStored) {
   const Config config = sample_config(5);
-  store_->begin_attempt(sample_device(), sample_problem(), config);
-  store_->begin_attempt(sample_device(), sample_problem(), config);
-  store_->begin_attempt(sample_device(60), sample_problem(), config);
+  for (const int sm_count : {132, 132, 60}) {
+    store_->begin_attempt(sample_device(sm_count), sample_problem(), config, test::ended_process());
+  }
   const auto open = store_->open_attempts(sample_device());
   ASSERT_EQ(open.size(), 1U);
   EXPECT_EQ(open[0].problem, sample_problem());
@@ -316,6 +316,15 @@ TEST_F(StoreTest, PruneKeepsTheBestTrialsOfDecidedProblemsAndAllOfTheOthers) {
   EXPECT_EQ(store_->prune(4), 0);
   EXPECT_EQ(store_->prune(0), 3 * 4);
   EXPECT_THROW(store_->prune(-1), Error);
+}
+
+TEST_F(StoreTest, PruneKeepsNoTrialWithoutTimesForTheBest) {
+  Trial untimed = sample_trial(2);
+  untimed.measurement = {};
+  store_->put_trials(sample_device(), sample_problem(), {sample_trial(1), untimed});
+  store_->promote(sample_device(), sample_problem(), sample_winner(1), nullptr);
+  EXPECT_EQ(store_->prune(1), 1);
+  EXPECT_TRUE(store_->find_trial(sample_device(), sample_problem(), sample_config(1)));
 }
 
 TEST_F(StoreTest, CheckOfAWholeFileCountsEveryRow) {

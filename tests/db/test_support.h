@@ -79,6 +79,14 @@ inline int in_child(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// The number of a process that has ended.
+inline int ended_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
 inline DeviceInfo sample_device(int sm_count = 132) {
   DeviceInfo device = testing_support::h200_device("Sample GPU");
   device.sm_count = sm_count;
@@ -155,7 +163,7 @@ inline void fill(Store& store) {
     store.promote(sample_device(60), sample_problem(tokens), sample_winner(tokens), &binary);
   }
   store.block(sample_block(1));
-  store.begin_attempt(sample_device(), sample_problem(), sample_config(99));
+  store.begin_attempt(sample_device(), sample_problem(), sample_config(99), ended_process());
   store.add_requests({{"attention", sample_problem(1025).text, 17, 123.5}});
 }
 

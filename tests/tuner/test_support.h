@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -68,6 +69,14 @@ inline int children() {
     count += std::stoi(text.substr(at + 4)) == getpid();
   }
   return count;
+}
+
+// The number of a process that has ended.
+inline int ended_process() {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  waitpid(child, nullptr, 0);
+  return child;
 }
 
 // What `action` throws, or an empty text with kFailure if it throws nothing.

@@ -169,9 +169,9 @@ TEST_F(Tune, StoppedBeforeItBeginsItRunsNothing) {
 TEST_F(Tune, WhatWasRunningWhenTheMachineDiedComesLastAndTheSecondTimeNotAtAll) {
   const Config once{{"kBlockN", 16}, {"kStages", 1}, {"kWarps", 1}};
   const Config twice{{"kBlockN", 16}, {"kStages", 1}, {"kWarps", 2}};
-  user().begin_attempt(evaluator.device(), key(), once);
-  user().begin_attempt(evaluator.device(), key(), twice);
-  user().begin_attempt(evaluator.device(), key(), twice);
+  for (const Config& config : {once, twice, twice}) {
+    user().begin_attempt(evaluator.device(), key(), config, testing::ended_process());
+  }
   run();
   EXPECT_EQ(evaluator.verified[94], once);  // of the 95 that were tried at all
   EXPECT_THAT(evaluator.verified, ::testing::Not(::testing::Contains(twice)));
@@ -181,6 +181,83 @@ TEST_F(Tune, WhatWasRunningWhenTheMachineDiedComesLastAndTheSecondTimeNotAtAll) 
   EXPECT_THAT(trial->reason, HasSubstr("died twice"));
   EXPECT_EQ(user().blocks().size(), 1u);
   EXPECT_TRUE(user().open_attempts(evaluator.device()).empty());
+}
+
+TEST_F(Tune, WhatOtherTunersRunAtThisMomentIsNeitherSuspectNorBlocked) {
+  const Config config{{"kBlockN", 16}, {"kStages", 1}, {"kWarps", 1}};
+  user().begin_attempt(evaluator.device(), key(), config);
+  user().begin_attempt(evaluator.device(), key(), config);
+  run();
+  EXPECT_EQ(evaluator.verified[0], config);
+  EXPECT_TRUE(user().blocks().empty());
+}
+
+TEST_F(Tune, AKernelThatWasBlockedAfterItWasMeasuredIsNotRaced) {
+  const Config champion = run().outcomes[0].winner->config;
+  user().block({evaluator.key(champion), evaluator.device().key(),
+                evaluator.device().driver_version, TrialStatus::kTimeout,
+                "hung on another problem"});
+  std::vector<Config> launched;
+  evaluator.judge = [&](const Config& config) {
+    launched.push_back(config);
+    return std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  const TuneOutcome outcome = run().outcomes[0];
+  ASSERT_TRUE(outcome.winner);
+  EXPECT_NE(outcome.winner->config, champion);
+  EXPECT_EQ(outcome.failed, 1);
+  EXPECT_FALSE(launched.empty());
+  EXPECT_THAT(launched, ::testing::Not(::testing::Contains(champion)));
+}
+
+TEST_F(Tune, AnOkTrialWithoutTimesIsMeasured) {
+  run();
+  Trial trial = *user().find_trial(evaluator.device(), key(), fastest());
+  trial.measurement = {};
+  user().put_trial(evaluator.device(), key(), trial);
+  options.objective = Objective::kWarm;
+  evaluator.measured.clear();
+  run();
+  EXPECT_THAT(evaluator.measured, ::testing::Contains(fastest()));
+  EXPECT_GT(user().find_trial(evaluator.device(), key(), fastest())->measurement.cold.median_us, 0);
+}
+
+// Whoever is judged after a race finds no memory, that often.
+class Crowded : public Tune {
+ protected:
+  void crowd(int times) {
+    evaluator.race_noise = 1e-5;
+    evaluator.judge = [this](const Config& config) {
+      return std::pair(judging_ && left_-- > 0 ? TrialStatus::kOutOfMemory : TrialStatus::kOk,
+                       fake_us(config));
+    };
+    evaluator.on_submit = [this](std::size_t) { judging_ = raced_; };
+    evaluator.on_race = [this] { raced_ = true, judging_ = false; };
+    left_ = times;
+  }
+  bool raced_ = false, judging_ = false;
+  int left_ = 0;
+};
+
+TEST_F(Crowded, AWinnerThatFindsNoMemoryWhenJudgedAgainIsJudgedOnceMore) {
+  crowd(1);
+  const TuneOutcome outcome = run().outcomes[0];
+  ASSERT_TRUE(outcome.winner);
+  EXPECT_LE(fake_us(outcome.winner->config), 1.01 * fake_us(fastest()));
+  EXPECT_EQ(outcome.failed, 0);
+}
+
+TEST_F(Crowded, WithoutMemoryToJudgeAWinnerThereIsNoneAndTheTrialsStay) {
+  crowd(1000000);
+  const TuneOutcome outcome = run().outcomes[0];
+  EXPECT_FALSE(outcome.winner);
+  EXPECT_THAT(outcome.message, HasSubstr("too little free memory"));
+  for (const Trial& trial : trials()) {
+    EXPECT_EQ(trial.status, TrialStatus::kOk);
+    EXPECT_GT(trial.measurement.cold.median_us, 0);
+  }
+  crowd(0);
+  EXPECT_TRUE(run().outcomes[0].winner);
 }
 
 }  // namespace

@@ -50,6 +50,11 @@ class TuneProcess : public ::testing::Test {
         options, store, {},
         [this](LogLevel, std::string_view text) { messages += std::string(text) + "\n"; }, stop);
   }
+  VerifyReport verify(LayeredStore& store) {
+    return verify_winners(
+        options, {Objective::kCold, Objective::kWarm}, store,
+        [this](LogLevel, std::string_view text) { messages += std::string(text) + "\n"; }, stop);
+  }
   ProblemKey key() const { return {"attention", options.problems[0].problem.text()}; }
 
   testing::TemporaryDirectory directory;
@@ -201,13 +206,11 @@ TEST_F(TuneProcess, WinnersAreVerifiedAgainAndAWrongOneLosesItsTrust) {
   const TuneReport report = run();
   ASSERT_TRUE(report.outcomes[0].winner);
   LayeredStore store = open();
-  EXPECT_TRUE(verify_winners(options, store, {}, stop).empty());
+  EXPECT_TRUE(verify(store).failed.empty());
   const DeviceInfo device = testing::fake_device();
   EXPECT_TRUE(store.user().find_winner(device, key(), Objective::kCold)->verified);
   options.bench_worker_command = fake_bench_command({"do=wrong"});
-  const auto failed = verify_winners(
-      options, store, [this](LogLevel, std::string_view text) { messages += text; }, stop);
-  ASSERT_EQ(failed.size(), 1u);
+  ASSERT_EQ(verify(store).failed.size(), 1u);
   EXPECT_THAT(messages, HasSubstr("canary"));
   EXPECT_FALSE(store.user().find_winner(device, key(), Objective::kCold)->verified);
 }
@@ -223,11 +226,104 @@ TEST_F(TuneProcess, AnImportedWinnerIsVerifiedMeasuredAndGetsItsBinary) {
   other.user().import_json(json);
   const DeviceInfo device = testing::fake_device();
   ASSERT_FALSE(other.user().find_winner(device, key(), Objective::kCold)->verified);
-  EXPECT_TRUE(verify_winners(options, other, {}, stop).empty());
+  EXPECT_TRUE(verify(other).failed.empty());
   const auto winner = other.user().find_winner(device, key(), Objective::kCold);
   EXPECT_TRUE(winner->verified);
   EXPECT_EQ(winner->origin, Origin::kMeasured);
   EXPECT_TRUE(other.user().find_binary(winner->kernel_key));
+}
+
+TEST_F(TuneProcess, AnImportOutsideTheSpaceFailsUncompiledAndTheNextImportTakesItsPlace) {
+  const Winner good = *run().outcomes[0].winner;
+  const std::string json = open().user().export_json(false);
+  const DeviceInfo device = testing::fake_device();
+  const auto with = [&](const char* name, std::int64_t value) {
+    Config config = good.config;
+    config.set(name, value);
+    return config;
+  };
+  Config lacking;
+  for (const auto& [name, value] : good.config) {
+    if (name != "kBlockN") lacking.set(name, value);
+  }
+  const std::int64_t huge = std::int64_t{1} << 62;
+  for (const Config& bad : {with("kBlockN", 0), with("kHeadsPerCta", 0), with("kMinCtas", 0),
+                            with("kWarps", huge), with("kNew", 1), lacking, Config{}}) {
+    SCOPED_TRACE(bad.text());
+    LayeredStore other(Store::in_memory(), nullptr);
+    Winner winner = good;
+    winner.config = bad;
+    winner.origin = Origin::kImported;
+    winner.verified = false;
+    winner.measurement.cold = {1e-3, 1e-3, 1e-3, 1000};
+    other.user().promote(device, key(), winner, nullptr);
+    messages.clear();
+    EXPECT_EQ(verify(other).failed.size(), 1u);
+    EXPECT_THAT(messages, HasSubstr("not in the space"));
+    const auto failed = other.user().find_winner(device, key(), Objective::kCold);
+    EXPECT_FALSE(failed->verified);
+    EXPECT_EQ(failed->origin, Origin::kImported);
+    other.user().import_json(json);
+    EXPECT_EQ(other.user().find_winner(device, key(), Objective::kCold)->config, good.config);
+  }
+}
+
+TEST_F(TuneProcess, AConfigFromBeforeATunableExistedIsStillJudged) {
+  Winner winner = *run().outcomes[0].winner;
+  Config older;
+  for (const auto& [name, value] : winner.config) {
+    if (name != "kEvenItems" || value != 0) older.set(name, value);
+  }
+  LayeredStore other(Store::in_memory(), nullptr);
+  winner.config = older;
+  other.user().promote(testing::fake_device(), key(), winner, nullptr);
+  EXPECT_TRUE(verify(other).failed.empty()) << messages;
+}
+
+TEST_F(TuneProcess, AnImportThatFailsItsJudgementStaysAnImport) {
+  run();
+  const std::string json = open().user().export_json(false);
+  LayeredStore other(Store::in_memory(), nullptr);
+  other.user().import_json(json);
+  options.bench_worker_command = fake_bench_command({"do=wrong"});
+  EXPECT_EQ(verify(other).failed.size(), 1u);
+  const auto winner = other.user().find_winner(testing::fake_device(), key(), Objective::kCold);
+  EXPECT_EQ(winner->origin, Origin::kImported);
+  EXPECT_FALSE(winner->verified);
+}
+
+TEST_F(TuneProcess, VerifyingLeavesNoTrialWithoutTimes) {
+  const Config config = run().outcomes[0].winner->config;
+  LayeredStore store = open();
+  const DeviceInfo device = testing::fake_device();
+  const auto before = store.user().find_trial(device, key(), config);
+  EXPECT_TRUE(verify(store).failed.empty());
+  EXPECT_EQ(store.user().find_trial(device, key(), config), before);
+  options.bench_worker_command = fake_bench_command({"do=memory"});
+  EXPECT_EQ(verify(store).failed.size(), 1u);
+  EXPECT_EQ(store.user().find_trial(device, key(), config), before);
+  EXPECT_TRUE(store.user().find_winner(device, key(), Objective::kCold)->verified);
+  store.user().prune(0);
+  options.bench_worker_command = fake_bench_command();
+  EXPECT_TRUE(verify(store).failed.empty());
+  for (const Trial& trial : store.user().trials(device, key())) {
+    EXPECT_GT(trial.measurement.cold.median_us, 0) << trial.config.text();
+  }
+}
+
+TEST_F(TuneProcess, WinnersOfBothObjectivesAreJudgedAndCounted) {
+  run();
+  options.objective = Objective::kWarm;
+  run();
+  NamedProblem unknown;
+  unknown.name = "never tuned";
+  unknown.problem =
+      AttentionProblem::parse("attention bf16 b=1 h=1 nq=16 nk=16 d=32 layout=packed");
+  options.problems.push_back(unknown);
+  LayeredStore store = open();
+  EXPECT_EQ(verify(store).judged, 2);
+  EXPECT_THAT(messages, HasSubstr("never tuned: no winner"));
+  EXPECT_EQ(verify_winners(options, {Objective::kWarm}, store, {}, stop).judged, 1);
 }
 
 }  // namespace

@@ -219,6 +219,16 @@ TEST_F(Tune, RecordsASweepThatReplaysToTheSameWinner) {
   EXPECT_EQ(over.outcomes[0].winner->config, measured.outcomes[0].winner->config);
 }
 
+TEST_F(Tune, RecordingSweepsWhatAPruneTookAway) {
+  run();
+  user().prune(20);
+  testing::TemporaryDirectory directory;
+  options.record = directory / "sweep.recording";
+  EXPECT_FALSE(run().outcomes[0].resumed);
+  EXPECT_EQ(Recording::load(*options.record).problems.at(0).trials.size(), 96u);
+  EXPECT_TRUE(run().outcomes[0].resumed);
+}
+
 TEST_F(Tune, AReplayedWinnerDoesNotBlockARealTune) {
   testing::TemporaryDirectory directory;
   options.record = directory / "sweep.recording";
