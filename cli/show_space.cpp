@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/kernel_spec.h"
+#include "tuner/stored_config.h"
 
 namespace vitune {
 namespace {
@@ -142,6 +143,11 @@ int show_source(Session& session) {
   const auto winner =
       store.find_winner(device, {"attention", problem.problem.text()}, Objective::kCold);
   const Config config = winner ? winner->config : default_attention_config(problem.problem, device);
+  if (const auto why = outside_space(problem.problem, device, config)) {
+    throw Error(ErrorCode::kDatabase,
+                formatted("the stored winner ({}) is not in the space: {}; tune the problem again",
+                          config.text(), *why));
+  }
   const std::string source = attention_source(problem.problem, config);
   if (session.console.format() == Format::kJson) {
     ordered_json document = new_document("show");
