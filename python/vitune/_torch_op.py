@@ -285,7 +285,7 @@ def is_on_gpu(tensor: Tensor) -> bool:
 
 def needs_gradient(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> bool:
     """Whether a backward pass would come this way, or forward-mode AD does."""
-    if forward_ad._current_level >= 0 and has_tangent(q, k, v, mask):
+    if getattr(forward_ad, "_current_level", -1) >= 0 and has_tangent(q, k, v, mask):
         return True
     return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad
                                         or (mask is not None and mask.requires_grad))
@@ -293,7 +293,7 @@ def needs_gradient(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> b
 
 def has_tangent(*tensors: Optional[Tensor]) -> bool:
     """Whether forward-mode AD wants a derivative of what is made of these: a dual level or torch.func.jvp."""
-    if forward_ad._current_level < 0:
+    if getattr(forward_ad, "_current_level", -1) < 0:
         return False
     if torch.compiler.is_compiling():
         return True  # tangents are not seen there
