@@ -15,6 +15,7 @@
 #include <string>
 
 #include "core/unique_fd.h"
+#include "tests/temporary_directory.h"
 
 namespace vitune {
 namespace {
@@ -23,27 +24,17 @@ namespace fs = std::filesystem;
 
 class OutputFileTest : public ::testing::Test {
  protected:
-  OutputFileTest() {
-    std::string pattern = (fs::temp_directory_path() / "vitune-output-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary directory");
-    directory_ = pattern;
-  }
-  ~OutputFileTest() override {
-    std::error_code ignored;
-    fs::remove_all(directory_, ignored);
-  }
-
   fs::path place(const std::string& name) const { return directory_ / name; }
   static std::string content(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
   std::ptrdiff_t entries() const {
-    return std::distance(fs::directory_iterator(directory_), fs::directory_iterator());
+    return std::distance(fs::directory_iterator(directory_.path()), fs::directory_iterator());
   }
 
  private:
-  fs::path directory_;
+  test::TemporaryDirectory directory_;
 };
 
 TEST_F(OutputFileTest, AFileIsMadeAndThenReplacedWithNothingLeftBeside) {

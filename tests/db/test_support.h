@@ -21,6 +21,7 @@
 #include "db/sqlite.h"
 #include "db/store.h"
 #include "tests/devices.h"
+#include "tests/ended_process.h"
 
 namespace vitune::test {
 
@@ -77,14 +78,6 @@ inline int in_child(const std::function<int()>& body) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-// The number of a process that has ended.
-inline int ended_process() {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(0);
-  ::waitpid(child, nullptr, 0);
-  return child;
 }
 
 inline DeviceInfo sample_device(int sm_count = 132) {

@@ -17,7 +17,7 @@
 #include "generator/compile_options.h"
 #include "generator/nvrtc_api.h"
 #include "tests/generator/compile_support.h"
-#include "tests/generator/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace vitune {
 namespace {

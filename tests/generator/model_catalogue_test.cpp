@@ -10,7 +10,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "tests/generator/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace vitune {
 namespace {

@@ -11,7 +11,7 @@
 #include <random>
 #include <set>
 
-#include "tests/generator/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace vitune {
 namespace {

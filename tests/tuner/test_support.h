@@ -1,11 +1,8 @@
-// tests/tuner/test_support.h -- Temporary directories, worker commands and process counts for the
-// tuner's tests.
+// tests/tuner/test_support.h -- Worker commands and process counts for the tuner's tests.
 #pragma once
 
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -14,28 +11,11 @@
 #include <vector>
 
 #include "core/error.h"
+#include "tests/temporary_directory.h"
 
 namespace vitune::testing {
 
-// A directory of its own, removed at the end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "vitune-tuner-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
-    path_ = name;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TemporaryDirectory;
 
 inline std::vector<std::string> fake_bench_command(const std::vector<std::string>& options = {}) {
   std::vector<std::string> command = {VITUNE_FAKE_WORKER, "bench"};
@@ -69,14 +49,6 @@ inline int children() {
     count += std::stoi(text.substr(at + 4)) == getpid();
   }
   return count;
-}
-
-// The number of a process that has ended.
-inline int ended_process() {
-  const pid_t child = fork();
-  if (child == 0) _exit(0);
-  waitpid(child, nullptr, 0);
-  return child;
 }
 
 // What `action` throws, or an empty text with kFailure if it throws nothing.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/ended_process.h"
 #include "tests/tuner/tune_fixture.h"
 #include "tuner/tuner.h"
 
@@ -170,7 +171,7 @@ TEST_F(Tune, WhatWasRunningWhenTheMachineDiedComesLastAndTheSecondTimeNotAtAll) 
   const Config once{{"kBlockN", 16}, {"kStages", 1}, {"kWarps", 1}};
   const Config twice{{"kBlockN", 16}, {"kStages", 1}, {"kWarps", 2}};
   for (const Config& config : {once, twice, twice}) {
-    user().begin_attempt(evaluator.device(), key(), config, testing::ended_process());
+    user().begin_attempt(evaluator.device(), key(), config, test::ended_process());
   }
   run();
   EXPECT_EQ(evaluator.verified[94], once);  // of the 95 that were tried at all

@@ -1,4 +1,4 @@
-// tests/generator/temporary_directory.h -- A directory that goes with its scope.
+// tests/temporary_directory.h -- A directory that goes with its scope.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace vitune::test {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    std::string name = ::testing::TempDir() + "vitune_generator_XXXXXX";
+    std::string name = ::testing::TempDir() + "vitune_test_XXXXXX";
     path_ = mkdtemp(name.data());
   }
   ~TemporaryDirectory() {
