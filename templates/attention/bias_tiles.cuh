@@ -113,20 +113,23 @@ struct GroupBias {
 
   __device__ __forceinline__ GroupBias(const Pipeline<T>& pipe, int warpgroup)
       : tile(pipe.bias(warpgroup)), full(pipe.bias_full(warpgroup)) {}
+  // Rows past the end read the last one, as ScoreRows do: nothing was copied to theirs, and a warp
+  // looks at all of its rows before it weighs them (OnlineSoftmax::extreme).
   __device__ __forceinline__ void begin(const AttentionParams& p, const RowPlace& place) {
     using Tile = typename T::BiasTile;
-    const int row = threadIdx.x / kWarpSize % 4 * 16;
+    const int block0 = place.row0 - threadIdx.x / kWarpSize % 4 * 16;
     if constexpr (kMatrices) {
       const int lane = 4 * place.g + place.t;
-      first[0] = tile + (row + lane % 16) * Tile::kPitch + lane / 16 * 16;
+      const int row = min(place.row0 + lane % 16, p.queries - 1) - block0;
+      first[0] = tile + row * Tile::kPitch + lane / 16 * 16;
       return;
     }
     const BiasRows rows(p, place.batch, place.head);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int own = 8 * half + place.g;
-      const u64 start = rows.row(place.row0 + (T::kWholeRows ? -row : own));
-      first[half] = tile + (row + own) * Tile::kPitch + u32(start & 15) + 4 * place.t;
+      const int row = min(place.row0 + 8 * half + place.g, p.queries - 1);
+      const u64 start = rows.row(T::kWholeRows ? block0 : row);
+      first[half] = tile + (row - block0) * Tile::kPitch + u32(start & 15) + 4 * place.t;
     }
   }
   // With kBiasInRegisters: before the first item, whose rows have the bias of all others. The tile
