@@ -1,4 +1,4 @@
-// db/ledger_tables.cpp -- The block list, open attempts and requests as rows.
+// db/ledger_tables.cpp -- The block list, open attempts, requests and searches as rows.
 #include "db/ledger_tables.h"
 
 #include "db/device_table.h"
@@ -61,6 +61,25 @@ std::optional<ProblemRequest> request_from_row(const Row& row) {
     request.calls = reader.integer();
     request.total_us = reader.real();
     return request;
+  });
+}
+
+Row search_row(const Row& key, const SearchRecord& record) {
+  Row row = key;
+  row.insert(row.end(), {to_blob(record.kernel_key), record.seconds, std::int64_t{record.ended}});
+  return row;
+}
+
+std::optional<SearchRecord> search_from_row(const Row& row) {
+  return decode_row(row, [](RowReader& reader) {
+    reader.blob();
+    reader.blob();
+    reader.objective();
+    SearchRecord record;
+    record.kernel_key = reader.digest();
+    record.seconds = reader.integer();
+    record.ended = reader.flag();
+    return record;
   });
 }
 

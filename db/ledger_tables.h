@@ -1,4 +1,4 @@
-// db/ledger_tables.h -- Rows of the tables block, attempt and request.
+// db/ledger_tables.h -- Rows of the tables block, attempt, request and search.
 #pragma once
 
 #include <optional>
@@ -28,5 +28,9 @@ std::optional<AttemptRecord> attempt_from_row(const Row& row);
 
 Row request_row(const ProblemRequest& request);
 std::optional<ProblemRequest> request_from_row(const Row& row);
+
+// A search's key is that of its winner.
+Row search_row(const Row& key, const SearchRecord& record);
+std::optional<SearchRecord> search_from_row(const Row& row);
 
 }  // namespace vitune

@@ -98,11 +98,13 @@ std::unique_ptr<Connection> open_for_reading(const fs::path& path,
 std::unique_ptr<Connection> open_for_writing(const fs::path& path,
                                              const std::vector<MigrationStep>& steps,
                                              const LogSink& log_sink,
-                                             std::chrono::milliseconds patience) {
+                                             std::chrono::milliseconds patience,
+                                             const std::atomic<bool>* stop) {
   const fs::path resolved = resolve_database_path(path, true);
   guard_database_file(resolved, true, log_sink);
   probe(resolved, steps);
-  auto connection = std::make_unique<Connection>(resolved, Connection::Mode::kReadWrite, patience);
+  auto connection =
+      std::make_unique<Connection>(resolved, Connection::Mode::kReadWrite, patience, stop);
   // Once more: the probe may have met a lock or a journal.
   examine_schema(*connection, steps);
   connection->use_truncate_journal();

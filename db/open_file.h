@@ -2,6 +2,7 @@
 // use.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -19,10 +20,11 @@ std::unique_ptr<Connection> open_for_reading(const std::filesystem::path& path,
                                              const LogSink& log_sink);
 
 // A connection that can write, to a file that was created or migrated if need be, and that waits
-// `patience` for a lock. Foreign, newer and damaged files are refused before anything is written to
-// them.
+// `patience` for a lock and hears `stop` meanwhile. Foreign, newer and damaged files are refused
+// before anything is written to them.
 std::unique_ptr<Connection> open_for_writing(
     const std::filesystem::path& path, const std::vector<MigrationStep>& steps,
-    const LogSink& log_sink, std::chrono::milliseconds patience = std::chrono::seconds(60));
+    const LogSink& log_sink, std::chrono::milliseconds patience = std::chrono::seconds(60),
+    const std::atomic<bool>* stop = nullptr);
 
 }  // namespace vitune

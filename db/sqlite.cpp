@@ -4,6 +4,8 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace vitune {
@@ -11,6 +13,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kWriterPatience{60000};
 constexpr std::chrono::milliseconds kReaderPatience{250};
+constexpr std::chrono::milliseconds kStoppedPatience{500};
+constexpr std::chrono::milliseconds kLongestSleep{50};  // between two tries for a lock
 // An image is at most 64 MiB; the rest of its row is small.
 constexpr int kMaxValueBytes = 68 << 20;
 
@@ -22,6 +26,7 @@ DatabaseFault fault_of(int code) {
   if (code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_TRUNCATE) {
     return DatabaseFault::kFull;
   }
+  if (code == SQLITE_READONLY_DBMOVED) return DatabaseFault::kMoved;
   switch (code & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -53,6 +58,10 @@ std::string advice(DatabaseFault fault, std::chrono::milliseconds timeout) {
     case DatabaseFault::kFull:
       return "it cannot be written: the disk is full, or a quota or file size limit is reached; "
              "free some space and run the same command again (what was stored before is intact)";
+    case DatabaseFault::kMoved:
+      return "the file was moved, replaced or deleted while it was open, so this was not stored; "
+             "leave it in its place and run the same command again (where it is gone, a new one is "
+             "made)";
     case DatabaseFault::kReadOnly:
       return "this user may not write it; give another file with --db, or ask its owner";
     default:
@@ -143,7 +152,8 @@ Row Query::row(std::size_t count) {
 // --- Connection
 
 Connection::Connection(const std::filesystem::path& path, Mode mode,
-                       std::optional<std::chrono::milliseconds> patience)
+                       std::optional<std::chrono::milliseconds> patience,
+                       const std::atomic<bool>* stop)
     : name_(mode == Mode::kMemory ? ":memory:" : path.string()), process_(::getpid()) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
   std::string target = name_;
@@ -169,7 +179,7 @@ Connection::Connection(const std::filesystem::path& path, Mode mode,
   const int code = sqlite3_open_v2(target.c_str(), &handle_, flags, nullptr);
   try {
     if (code != SQLITE_OK) fail(code, "opening it");
-    configure(mode, patience);
+    configure(mode, patience, stop);
   } catch (...) {
     close();
     throw;
@@ -187,7 +197,8 @@ void Connection::close() noexcept {
   handle_ = nullptr;
 }
 
-void Connection::configure(Mode mode, std::optional<std::chrono::milliseconds> patience) {
+void Connection::configure(Mode mode, std::optional<std::chrono::milliseconds> patience,
+                           const std::atomic<bool>* stop) {
   const auto option = [this](int which, int value) {
     const int code = sqlite3_db_config(handle_, which, value, nullptr);
     if (code != SQLITE_OK) fail(code, "setting an option");
@@ -212,6 +223,7 @@ void Connection::configure(Mode mode, std::optional<std::chrono::milliseconds> p
   for (const auto& [limit, value] : limits) sqlite3_limit(handle_, limit, value);
   const bool writes = mode == Mode::kReadWrite || mode == Mode::kMemory;
   set_busy_timeout(patience.value_or(writes ? kWriterPatience : kReaderPatience));
+  hear(stop);
   execute("PRAGMA cell_size_check = ON");
   execute("PRAGMA mmap_size = 0");
   execute("PRAGMA temp_store = MEMORY");
@@ -227,6 +239,28 @@ void Connection::set_busy_timeout(std::chrono::milliseconds timeout) {
   timeout_ = timeout;
   const int code = sqlite3_busy_timeout(handle_, static_cast<int>(timeout.count()));
   if (code != SQLITE_OK) fail(code, "setting the time to wait for locks");
+}
+
+const std::atomic<bool>* Connection::hear(const std::atomic<bool>* stop) {
+  const int code = stop == nullptr
+                       ? sqlite3_busy_timeout(handle_, static_cast<int>(timeout_.count()))
+                       : sqlite3_busy_handler(handle_, &Connection::wait_for_lock, this);
+  if (code != SQLITE_OK) fail(code, "setting how it waits for locks");
+  return std::exchange(stop_, stop);
+}
+
+// SQLite asks whether to try again, `tries` from 0 on in each wait.
+int Connection::wait_for_lock(void* connection, int tries) {
+  auto& self = *static_cast<Connection*>(connection);
+  const auto now = std::chrono::steady_clock::now();
+  if (tries == 0) self.wait_begin_ = now;
+  self.wait_stopped_ = *self.stop_;
+  const auto limit = self.wait_stopped_ ? std::min(self.timeout_, kStoppedPatience) : self.timeout_;
+  const auto left = limit - (now - self.wait_begin_);
+  if (left <= left.zero()) return 0;
+  const auto sleep = std::min(std::chrono::milliseconds(1 + tries), kLongestSleep);
+  std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(sleep, left));
+  return 1;
 }
 
 void Connection::check_process() const {
@@ -251,6 +285,11 @@ void Connection::fail(int code, const std::string& tried) const {
                                          "was stored");
   }
   const DatabaseFault fault = fault_of(code);
+  if (fault == DatabaseFault::kLocked && stop_ != nullptr && *stop_ && wait_stopped_) {
+    throw InterruptedWait(where +
+                          "; interrupted while another process held its lock, so this was "
+                          "not done; what was stored before is intact");
+  }
   const bool foreign = (code & 0xff) == SQLITE_NOTADB;
   throw DatabaseError(fault, where + "; " +
                                  (foreign ? std::string(kNoDatabaseAdvice) + kSalvageAdvice

@@ -5,6 +5,7 @@
 // closing an inherited handle would drop the parent's locks.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -24,7 +25,17 @@ struct sqlite3_stmt;
 namespace vitune {
 
 // Why the database refused; each is an Error(kDatabase) for callers that do not care.
-enum class DatabaseFault { kLocked, kDamaged, kForeign, kNewer, kFull, kReadOnly, kUnsafe, kOther };
+enum class DatabaseFault {
+  kLocked,
+  kDamaged,
+  kForeign,
+  kNewer,
+  kFull,
+  kReadOnly,
+  kMoved,  // or deleted, while it was open
+  kUnsafe,
+  kOther
+};
 
 // What a message about a damaged file ends with.
 inline constexpr const char* kSalvageAdvice =
@@ -39,6 +50,12 @@ class DatabaseError : public Error {
 
  private:
   DatabaseFault fault_;
+};
+
+// The run was to stop while another process held the lock.
+class InterruptedWait : public Error {
+ public:
+  explicit InterruptedWait(const std::string& what) : Error(ErrorCode::kInterrupted, what) {}
 };
 
 class Connection;
@@ -79,9 +96,10 @@ class Connection {
   };
   // Opens `path` (no component of it may be a symbolic link) with the settings of
   // docs/cache_format.md; reads nothing but what those settings need. `patience`: waits that long
-  // for a lock instead, from the first read on.
+  // for a lock instead, from the first read on. `stop`: heard from the first read on.
   Connection(const std::filesystem::path& path, Mode mode,
-             std::optional<std::chrono::milliseconds> patience = std::nullopt);
+             std::optional<std::chrono::milliseconds> patience = std::nullopt,
+             const std::atomic<bool>* stop = nullptr);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -105,8 +123,9 @@ class Connection {
   void compact();
   // Copies this database over the empty one of `target`.
   void copy_to(Connection& target);
-  // Shortens the time a lock is waited for.
-  void set_busy_timeout(std::chrono::milliseconds timeout);
+  // Once *stop is true, a wait for a lock ends after half a second with InterruptedWait: time
+  // enough for another process to end its transaction. Null: no flag. Gives the flag before.
+  const std::atomic<bool>* hear(const std::atomic<bool>* stop);
 
  private:
   friend class Query;
@@ -115,7 +134,10 @@ class Connection {
     bool in_use = false;
   };
 
-  void configure(Mode mode, std::optional<std::chrono::milliseconds> patience);
+  void configure(Mode mode, std::optional<std::chrono::milliseconds> patience,
+                 const std::atomic<bool>* stop);
+  void set_busy_timeout(std::chrono::milliseconds timeout);
+  static int wait_for_lock(void* connection, int tries);
   void check_process() const;
   void close() noexcept;
   [[noreturn]] void fail(int code, const std::string& tried) const;
@@ -124,6 +146,9 @@ class Connection {
   sqlite3* handle_ = nullptr;
   int process_ = 0;
   std::chrono::milliseconds timeout_{0};
+  const std::atomic<bool>* stop_ = nullptr;
+  std::chrono::steady_clock::time_point wait_begin_;
+  bool wait_stopped_ = false;  // the last wait for a lock
   std::map<std::string, Prepared, std::less<>> statements_;
 };
 

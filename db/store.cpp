@@ -18,10 +18,11 @@ Store::Store(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Store::~Store() = default;
 
 std::unique_ptr<Store> Store::open(const std::filesystem::path& path, Access access,
-                                   const LogSink& log_sink, std::chrono::milliseconds patience) {
+                                   const LogSink& log_sink, std::chrono::milliseconds patience,
+                                   const std::atomic<bool>* stop) {
   auto connection = access == Access::kReadOnly
                         ? open_for_reading(path, built_in_steps(), log_sink)
-                        : open_for_writing(path, built_in_steps(), log_sink, patience);
+                        : open_for_writing(path, built_in_steps(), log_sink, patience, stop);
   return std::unique_ptr<Store>(
       new Store(std::make_unique<State>(std::move(connection), log_sink)));
 }
@@ -32,6 +33,10 @@ std::unique_ptr<Store> Store::in_memory() {
   bring_up_to_date(*connection, built_in_steps(), {});
   return std::unique_ptr<Store>(
       new Store(std::make_unique<State>(std::move(connection), LogSink())));
+}
+
+const std::atomic<bool>* Store::hear(const std::atomic<bool>* stop) {
+  return state_->connection->hear(stop);
 }
 
 // --- identities
@@ -74,12 +79,19 @@ std::map<Blob, ProblemKey> Store::State::problem_map() {
 void Store::State::store_trial(const Blob& device, const Blob& problem, const Trial& trial) {
   const Row row = trial_row(device, problem, trial);
   const Row key = trials.key_of(row);
-  attempts.erase(key);
+  end_attempt(key);
   if (trial.origin != Origin::kMeasured) {
     const auto stored = decoded(trials, trials.find(key), trial_from_row);
     if (stored && stored->origin == Origin::kMeasured) return;
   }
   trials.put(row);
+}
+
+void Store::State::end_attempt(const Row& key) {
+  const auto stored = decoded(attempts, attempts.find(key), attempt_from_row);
+  // Another tuner runs the same candidate at this moment: if it dies, the row must tell.
+  if (stored && stored->owner.pid != ::getpid() && is_alive(stored->owner)) return;
+  attempts.erase(key);
 }
 
 void Store::put_trial(const DeviceInfo& device, const ProblemKey& problem, const Trial& trial) {
@@ -141,7 +153,7 @@ void Store::begin_attempt(const DeviceInfo& device, const ProblemKey& problem, c
 void Store::withdraw_attempt(const DeviceInfo& device, const ProblemKey& problem,
                              const Config& config) {
   Transaction transaction(*state_->connection);
-  state_->attempts.erase(trial_key(device_id(device), problem_id(problem), config));
+  state_->end_attempt(trial_key(device_id(device), problem_id(problem), config));
   transaction.commit();
 }
 
@@ -216,6 +228,21 @@ bool Store::mark_verified(const DeviceInfo& device, const ProblemKey& problem, O
   state_->winners.put(winner_row(device_id(device), problem_id(problem), *winner));
   transaction.commit();
   return true;
+}
+
+void Store::put_search(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
+                       const SearchRecord& record) {
+  Transaction transaction(*state_->connection);
+  const Blob device_id = state_->ensure_device(device);
+  const Blob problem_id = state_->ensure_problem(problem);
+  state_->searches.put(search_row(winner_key(device_id, problem_id, objective), record));
+  transaction.commit();
+}
+
+std::optional<SearchRecord> Store::find_search(const DeviceInfo& device, const ProblemKey& problem,
+                                               Objective objective) {
+  const Row key = winner_key(device_id(device), problem_id(problem), objective);
+  return state_->decoded(state_->searches, state_->searches.find(key), search_from_row);
 }
 
 std::optional<Binary> Store::find_binary(const Digest& kernel_key) {

@@ -6,6 +6,7 @@
 // Error(kDatabase) with the file, what was tried and what to do next.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -59,6 +60,13 @@ struct OpenAttempt {
   int count = 0;  // how many processes began it and died
 };
 
+// How far the searches behind a winner went, all of them on its kernels together.
+struct SearchRecord {
+  Digest kernel_key;  // the winner's: with another one the record says nothing
+  std::int64_t seconds = 0;
+  bool ended = false;  // by itself, not by a budget
+};
+
 struct StoreStats {
   std::int64_t devices = 0, problems = 0, trials = 0, winners = 0, unverified_winners = 0,
                binaries = 0, blocks = 0, requests = 0, binary_bytes = 0, file_bytes = 0;
@@ -81,19 +89,25 @@ class Store {
  public:
   // Opens the file at `path`; kReadWrite creates it (mode 0600, its directory 0700) and migrates an
   // older schema after a backup. Foreign, damaged or newer files are refused and left as they are.
-  // A writer waits at most `patience` for a lock, each time it needs one.
+  // A writer waits at most `patience` for a lock, each time it needs one; `stop` is for hear().
   static std::unique_ptr<Store> open(const std::filesystem::path& path, Access access,
                                      const LogSink& log_sink = {},
-                                     std::chrono::milliseconds patience = std::chrono::seconds(60));
+                                     std::chrono::milliseconds patience = std::chrono::seconds(60),
+                                     const std::atomic<bool>* stop = nullptr);
   // An empty database in memory, for when no directory is usable.
   static std::unique_ptr<Store> in_memory();
   ~Store();
 
+  // Once *stop is true, no wait for another process's lock lasts longer than half a second: it ends
+  // with Error(kInterrupted), and what was to be stored is not. `stop` must outlive the store or be
+  // replaced; null: nothing ends a wait early. Gives the flag heard before.
+  const std::atomic<bool>* hear(const std::atomic<bool>* stop);
+
   // --- trials
-  // Adds or replaces the trial of (device, problem, config) and ends its attempt, in one
-  // transaction. A replayed or imported trial never replaces a measured one. Throws Error(kFailure)
-  // for figures or texts that the schema refuses (a time that is not finite, say); an error figure
-  // that is not finite is kept as infinity.
+  // Adds or replaces the trial of (device, problem, config) and ends its attempt, unless that is
+  // one of another process that is alive, in one transaction. A replayed or imported trial never
+  // replaces a measured one. Throws Error(kFailure) for figures or texts that the schema refuses (a
+  // time that is not finite, say); an error figure that is not finite is kept as infinity.
   void put_trial(const DeviceInfo& device, const ProblemKey& problem, const Trial& trial);
   // The same for many trials in one transaction: all of them or none.
   void put_trials(const DeviceInfo& device, const ProblemKey& problem,
@@ -129,6 +143,10 @@ class Store {
   // Marks the winner as verified with the error figures just found; false if there is none.
   bool mark_verified(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
                      const ErrorFigures& error);
+  void put_search(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
+                  const SearchRecord& record);
+  std::optional<SearchRecord> find_search(const DeviceInfo& device, const ProblemKey& problem,
+                                          Objective objective);
   std::optional<Binary> find_binary(const Digest& kernel_key);
   // The compilers that the stored binaries were made with, in any order; not checked by digest.
   std::vector<std::string> compiler_versions();

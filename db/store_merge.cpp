@@ -32,6 +32,14 @@ Row joined_requests(const Row& a, const Row& b) {
   return request_row(joined);
 }
 
+bool longer_search(const Row& a, const Row& b) {
+  const auto rank = [](const Row& row) {
+    const SearchRecord search = search_from_row(row).value_or(SearchRecord{});
+    return std::tuple(-search.seconds, !search.ended, row_digest(kSearchTable.name, row));
+  };
+  return rank(a) < rank(b);
+}
+
 // Puts `row` unless the table's own row of that key is the better one.
 template <typename Better>
 Taken take(Table& table, const Row& row, Better better) {
@@ -67,10 +75,11 @@ struct Store::Snapshot {
     winners = usable(other.winners);
     blocks = usable(other.blocks);
     requests = usable(other.requests);
+    searches = usable(other.searches);
     Query query = other.connection->query("SELECT kernel_key FROM binary ORDER BY kernel_key");
     while (query.step()) binary_keys.push_back(query.row(1));
   }
-  std::vector<Row> devices, problems, trials, winners, blocks, requests, binary_keys;
+  std::vector<Row> devices, problems, trials, winners, blocks, requests, searches, binary_keys;
 };
 
 void Store::State::take_identities(const Snapshot& from) {
@@ -99,6 +108,9 @@ void Store::State::take_results(const Snapshot& from, MergeReport& report) {
   for (const Row& row : from.winners) {
     const Taken taken = known(row) ? take(winners, row, better_winner) : Taken::kKept;
     count(taken, report.winners_added, report.winners_replaced, report.skipped);
+  }
+  for (const Row& row : from.searches) {
+    if (known(row)) take(searches, row, longer_search);
   }
 }
 

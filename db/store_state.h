@@ -35,9 +35,11 @@ struct Store::State {
   Table blocks{*connection, kBlockTable, damage};
   Table attempts{*connection, kAttemptTable, damage};
   Table requests{*connection, kRequestTable, damage};
+  Table searches{*connection, kSearchTable, damage};
 
-  std::array<Table*, 8> tables() {
-    return {&devices, &problems, &trials, &winners, &binaries, &blocks, &attempts, &requests};
+  std::array<Table*, kAllTables.size()> tables() {
+    return {&devices, &problems, &trials,   &winners, &binaries,
+            &blocks,  &attempts, &requests, &searches};
   }
 
   // Inside a write transaction: the row is there afterwards. Gives the identity.
@@ -45,6 +47,8 @@ struct Store::State {
   Blob ensure_problem(const ProblemKey& problem);
   // Inside a write transaction: stores the trial unless it would replace a measured one.
   void store_trial(const Blob& device, const Blob& problem, const Trial& trial);
+  // Inside a write transaction: this process is done with the attempt of that key.
+  void end_attempt(const Row& key);
 
   // Inside a write transaction: deletes the trials of one problem that are not among the `keep`
   // best by any of the objectives, or the binaries that are not `named`. Gives how many rows went.

@@ -60,6 +60,7 @@ bool makes_sense(const TableSpec& table, const Row& row) {
   if (&table == &kBinaryTable) return binary_from_row(row).has_value();
   if (&table == &kBlockTable) return block_from_row(row).has_value();
   if (&table == &kAttemptTable) return attempt_from_row(row).has_value();
+  if (&table == &kSearchTable) return search_from_row(row).has_value();
   return request_from_row(row).has_value();
 }
 

@@ -80,6 +80,9 @@ inline constexpr Column kAttempt[] = {
 inline constexpr Column kRequest[] = {
     {"operator", kT}, {"text", kT}, {"calls", kI}, {"total_us", kR}};
 
+inline constexpr Column kSearch[] = {{"device_id", kB},  {"problem_id", kB}, {"objective", kT},
+                                     {"kernel_key", kB}, {"seconds", kI},    {"ended", kI}};
+
 }  // namespace columns
 
 inline constexpr TableSpec kDeviceTable{"device", 1, columns::kDevice};
@@ -90,9 +93,10 @@ inline constexpr TableSpec kBinaryTable{"binary", 1, columns::kBinary};
 inline constexpr TableSpec kBlockTable{"block", 3, columns::kBlock};
 inline constexpr TableSpec kAttemptTable{"attempt", 3, columns::kAttempt};
 inline constexpr TableSpec kRequestTable{"request", 2, columns::kRequest};
+inline constexpr TableSpec kSearchTable{"search", 3, columns::kSearch};
 
 inline constexpr std::array kAllTables{&kDeviceTable,  &kProblemTable, &kTrialTable,
                                        &kWinnerTable,  &kBinaryTable,  &kBlockTable,
-                                       &kAttemptTable, &kRequestTable};
+                                       &kAttemptTable, &kRequestTable, &kSearchTable};
 
 }  // namespace vitune

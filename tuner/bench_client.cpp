@@ -82,6 +82,8 @@ void BenchClient::start_job(MessageType type, std::string payload, JobKind kind,
   ++jobs_;
   state_ = State::kBusy;
   deadline_ = Clock::now() + deadline;
+  paused_.reset();
+  reference_left_ = options_.reference_limit;
   const Frame frame{static_cast<std::uint32_t>(type), ++id_, std::move(payload)};
   if (!child_->send(frame, kSendLimit)) fail(TrialStatus::kCrash, "does not take its job");
 }
@@ -116,8 +118,7 @@ void BenchClient::receive_frames() {
 
 void BenchClient::take_frame(const Frame& frame) {
   try {
-    if (frame.type == static_cast<std::uint32_t>(MessageType::kPhase))
-      return note_phase(frame.payload);
+    if (frame.type == static_cast<std::uint32_t>(MessageType::kPhase)) return note_phase(frame);
     if (state_ == State::kStarting) return take_hello(frame);
     // An answer to an earlier job: given twice or too late.
     if (frame.id < id_ || (frame.id == id_ && idle())) return;
@@ -130,11 +131,29 @@ void BenchClient::take_frame(const Frame& frame) {
   }
 }
 
-void BenchClient::note_phase(const std::string& payload) {
+void BenchClient::note_phase(const Frame& frame) {
+  const std::string& payload = frame.payload;
   const bool plain =
       payload.size() <= 64 && std::all_of(payload.begin(), payload.end(),
                                           [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
-  if (plain) phase_ = payload;
+  if (!plain) return;
+  phase_ = payload;
+  if (state_ == State::kBusy && frame.id == id_) pause_deadline(payload == kReferencePhase);
+}
+
+// The job's clock stands still while right answers are made; these have a clock of their own, which
+// runs over all of a job's, so that a worker cannot win time by naming phases in turn.
+void BenchClient::pause_deadline(bool making_answers) {
+  if (making_answers == paused_.has_value()) return;
+  const auto now = Clock::now();
+  if (making_answers) {
+    paused_ = deadline_ - now;
+    deadline_ = now + reference_left_;
+  } else {
+    reference_left_ = std::max(deadline_ - now, Clock::duration::zero());
+    deadline_ = now + *paused_;
+    paused_.reset();
+  }
 }
 
 void BenchClient::take_hello(const Frame& frame) {
@@ -206,6 +225,7 @@ void BenchClient::finish(BenchResult result, bool context_lost) {
 
 void BenchClient::check_deadline() {
   if (Clock::now() < deadline_ || idle() || lost()) return;
+  if (state_ == State::kBusy && paused_) return answers_overdue();
   if (state_ == State::kBusy) fail(TrialStatus::kTimeout, "did not finish before its deadline");
   if (state_ == State::kStarting) start_failed("its worker did not say hello in time");
   if (state_ == State::kProbing) start_failed("its worker did not finish the known-good probe");
@@ -253,6 +273,18 @@ void BenchClient::start_failed(const std::string& reason) {
   if (no_device || failed_starts_ >= options_.back_off.size()) return lose(text);
   log(log_sink_, LogLevel::kWarning, formatted("GPU {}: {}; trying again", options_.ordinal, text));
   schedule_spawn();
+}
+
+// Every candidate of the problem would meet the same.
+void BenchClient::answers_overdue() {
+  const std::string end = end_worker();
+  if (lost()) return;
+  const auto limit = std::chrono::ceil<std::chrono::seconds>(options_.reference_limit);
+  lose(
+      formatted("its worker did not finish the right answers that candidates are judged by within "
+                "{} s ({}): the problem is too long to be judged on this device, or the device is "
+                "at fault",
+                limit.count(), end));
 }
 
 void BenchClient::lose(const std::string& reason) {

@@ -4,6 +4,7 @@
 // A worker runs kernels that may hang, fault or lie, so nothing that it does may hurt this process
 // or be believed unchecked. A job that ends badly is reported only after the next worker has run
 // its known-good probe: if the probe fails too, the device is at fault and the job is not blamed.
+// Nor is a job charged for the time in which the worker makes the judge's right answers.
 // One thread drives it by calling step(); nothing blocks for longer than a frame takes to send.
 #pragma once
 
@@ -27,6 +28,8 @@ struct BenchClientOptions {
   int ordinal = 0;
   std::chrono::milliseconds hello_deadline{10000};
   std::chrono::milliseconds setup_deadline{30000};
+  // What a job may spend in kReferencePhase, beside its own deadline.
+  std::chrono::milliseconds reference_limit{600000};
   // Before the next worker is started after 1, 2, ... of them failed to get ready in a row.
   std::array<std::chrono::milliseconds, 3> back_off{std::chrono::milliseconds(100),
                                                     std::chrono::milliseconds(1000),
@@ -91,13 +94,15 @@ class BenchClient {
   void take_hello(const Frame& frame);
   void take_probe(const Frame& frame);
   void take_result(const Frame& frame);
-  void note_phase(const std::string& payload);
+  void note_phase(const Frame& frame);
+  void pause_deadline(bool making_answers);
   void finish(BenchResult result, bool context_lost);
   void check_deadline();
   // The worker is at fault: ends it, and with it the job or the attempt to get ready.
   void fail(TrialStatus status, const std::string& reason);
   void hold_failure(TrialStatus status, const std::string& reason);
   void start_failed(const std::string& reason);
+  void answers_overdue();
   void lose(const std::string& reason);
   std::string end_worker();
   void schedule_spawn();
@@ -111,6 +116,9 @@ class BenchClient {
   std::string problem_;
   std::string phase_;
   Clock::time_point deadline_;
+  // While the worker makes right answers: how long the job has left then.
+  std::optional<Clock::duration> paused_;
+  Clock::duration reference_left_{};
   Clock::time_point born_;
   JobKind job_ = JobKind::kNone;
   std::uint64_t id_ = 0;  // of the last job

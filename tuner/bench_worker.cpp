@@ -75,6 +75,7 @@ class BenchWorker {
   std::unique_ptr<Verifier> verifier_;
   std::string problem_text_;
   std::filesystem::path lock_path_;
+  std::uint64_t job_ = 0;  // the id of the one that runs
 };
 
 template <class Reply, class Work>
@@ -118,7 +119,9 @@ Verifier& BenchWorker::verifier_for(const std::string& problem) {
   if (verifier_ && problem == problem_text_) return *verifier_;
   verifier_.reset();  // its memory may be needed
   problem_text_ = problem;
-  verifier_ = std::make_unique<Verifier>(tools(), AttentionProblem::parse(problem));
+  verifier_ = std::make_unique<Verifier>(
+      tools(), AttentionProblem::parse(problem),
+      [this](bool begins) { phase(job_, begins ? kReferencePhase : "verify"); });
   return *verifier_;
 }
 
@@ -167,6 +170,7 @@ void BenchWorker::run_race(const RaceJob& job, std::uint64_t id, RaceReply& repl
 }
 
 bool BenchWorker::handle(const Frame& frame) {
+  job_ = frame.id;
   if (frame.type == static_cast<std::uint32_t>(MessageType::kRace)) {
     const RaceJob job = decode_race_job(frame.payload);
     RaceReply reply;

@@ -18,8 +18,8 @@ namespace vitune {
 std::filesystem::path gpu_lock_path(const std::filesystem::path& directory,
                                     const std::string& uuid);
 
-// The one that every process of a user takes for this device: beside the user's database. Empty,
-// and then there is no lock, if there is no such place.
+// The one that every process of a user takes for this device, whatever database it uses: in the
+// cache directory below the home directory. Empty, and then there is no lock, if there is no home.
 std::filesystem::path gpu_lock_path(const DeviceInfo& device);
 
 // How long a process that measures waits for another one before it goes on without the lock.
@@ -28,7 +28,8 @@ inline constexpr std::chrono::milliseconds kGpuLockPatience{3000};
 // Holds the lock from construction to destruction.
 class GpuLock {
  public:
-  // Waits at most `patience`. An empty path locks nothing.
+  // Waits at most `patience`. Makes the directories of `path` (mode 0700). An empty path locks
+  // nothing.
   GpuLock(const std::filesystem::path& path, std::chrono::milliseconds patience);
   ~GpuLock() = default;
   GpuLock(const GpuLock&) = delete;

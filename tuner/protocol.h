@@ -26,7 +26,11 @@ enum class MessageType : std::uint32_t {
   kRaceResult = 7,
 };
 
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
+
+// The phase in which a worker makes the judge's right answers, once per problem and worker. No
+// candidate runs meanwhile and none is to blame for how long it takes. The next phase ends it.
+inline constexpr const char* kReferencePhase = "reference";
 
 struct HelloReply {
   int protocol = kProtocolVersion;

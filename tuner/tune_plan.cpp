@@ -57,6 +57,13 @@ std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems)
   return order;
 }
 
+void remember(std::vector<Config>& similar, const Config& config) {
+  constexpr std::size_t kMost = 4;
+  std::erase(similar, config);
+  similar.insert(similar.begin(), config);
+  if (similar.size() > kMost) similar.pop_back();
+}
+
 std::string iso_utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};

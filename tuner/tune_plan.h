@@ -15,6 +15,9 @@ void check_options(const TuneOptions& options);
 // each other.
 std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems);
 
+// Puts `config`, which won the last problem, first among the seeds for the next one.
+void remember(std::vector<Config>& similar, const Config& config);
+
 // "2026-03-01T12:00:00Z"
 std::string iso_utc_now();
 

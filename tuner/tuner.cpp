@@ -8,12 +8,15 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "db/sqlite.h"
 #include "tuner/candidate_runner.h"
 #include "tuner/final_race.h"
 #include "tuner/halving.h"
+#include "tuner/heard_stop.h"
 #include "tuner/open_evaluator.h"
 #include "tuner/progress.h"
 #include "tuner/record_sweep.h"
+#include "tuner/search_extent.h"
 #include "tuner/tune_plan.h"
 
 namespace vitune {
@@ -21,10 +24,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Without a budget a local search ends after this share of the space, if it has not converged
-// before.
-constexpr double kLocalShare = 0.2;
-constexpr std::int64_t kLocalLeast = 64;
 constexpr std::size_t kFinalists = 6;
 
 double seconds_since(Clock::time_point begin) {
@@ -61,7 +60,8 @@ class ProblemRun {
   std::optional<Winner> stored_winner() const;
   bool holds(const Winner& winner);
   void gather_seeds(const std::vector<Config>& similar);
-  std::int64_t planned() const;
+  std::int64_t size() const { return static_cast<std::int64_t>(space_.size()); }
+  double searched_seconds() const;
   std::unique_ptr<SearchStrategy> make_strategy() const;
   void search();
   bool search_ends(const SearchStrategy& strategy, std::int64_t proposed) const;
@@ -86,6 +86,7 @@ class ProblemRun {
   CandidateRunner runner_;
   std::optional<Config> default_;
   std::optional<Config> previous_;  // the winner before this run
+  SearchExtent searched_;           // by earlier runs, and by this one once its search has ended
   std::vector<std::size_t> seeds_;
   std::set<std::size_t> crowded_out_;  // no memory was free to judge them once more
   bool exhausted_ = false;             // nothing is left to propose
@@ -133,11 +134,10 @@ std::optional<Winner> ProblemRun::stored_winner() const {
   return session_.store.find_winner(evaluator_.device(), key_, session_.options.objective);
 }
 
-// Whether a run would only find again what is stored: decided here, on these kernels, after as many
-// trials as are asked for.
+// Whether a run would only find again what is stored: decided here, on these kernels, after a
+// search as long as is asked for.
 bool ProblemRun::holds(const Winner& winner) {
-  const auto size = static_cast<std::int64_t>(space_.size());
-  if (session_.options.record && book_.tried() < size) return false;  // a recording has them all
+  if (session_.options.record && book_.tried() < size()) return false;  // a recording has them all
   const auto own =
       session_.store.user().find_winner(evaluator_.device(), key_, session_.options.objective);
   if (!own || !winner.verified || winner.origin == Origin::kImported) return false;
@@ -146,9 +146,10 @@ bool ProblemRun::holds(const Winner& winner) {
   const auto index = space_.find(winner.config);
   if (!index || winner.kernel_key != evaluator_.key(winner.config)) return false;
   if (!book_.suspects().empty() || book_.blocked(winner.kernel_key)) return false;
-  const bool sweep = session_.options.strategy != Strategy::kLocal && !session_.options.budget.time;
-  const std::int64_t wanted = session_.options.budget.trials.value_or(sweep ? size : 0);
-  return std::max(winner.trials, book_.tried()) >= std::min(wanted, size);
+  searched_ =
+      extent_behind(winner, book_.tried(),
+                    session_.store.user().find_search(evaluator_.device(), key_, winner.objective));
+  return reaches(searched_, session_.options, size());
 }
 
 void ProblemRun::gather_seeds(const std::vector<Config>& similar) {
@@ -179,18 +180,16 @@ std::unique_ptr<SearchStrategy> ProblemRun::make_strategy() const {
   return make_local_search(space_, session_.options.seed, seeds_);
 }
 
-std::int64_t ProblemRun::planned() const {
-  const auto size = static_cast<std::int64_t>(space_.size());
-  if (session_.options.budget.trials) return std::min(*session_.options.budget.trials, size);
-  if (session_.options.strategy != Strategy::kLocal || session_.options.budget.time) return size;
-  const auto share = static_cast<std::int64_t>(kLocalShare * static_cast<double>(size));
-  return std::min(std::max(share, kLocalLeast), size);
+// A larger budget of time is one for all runs together.
+double ProblemRun::searched_seconds() const {
+  return static_cast<double>(searched_.seconds) + seconds_since(begin_);
 }
 
 bool ProblemRun::search_ends(const SearchStrategy& strategy, std::int64_t proposed) const {
   const Budget& budget = session_.options.budget;
-  if (session_.stop || exhausted_ || proposed >= planned()) return true;
-  if (budget.time && Clock::now() - begin_ >= *budget.time) return true;
+  if (session_.stop || exhausted_ || proposed >= planned_trials(session_.options, size()))
+    return true;
+  if (budget.time && searched_seconds() >= static_cast<double>(budget.time->count())) return true;
   return !budget.time && !budget.trials && strategy.converged();
 }
 
@@ -209,7 +208,7 @@ void ProblemRun::propose(SearchStrategy& strategy, std::int64_t& proposed) {
 
 void ProblemRun::search() {
   const auto strategy = make_strategy();
-  session_.reporter.begin_phase("search", planned(), book_.tried());
+  session_.reporter.begin_phase("search", planned_trials(session_.options, size()), book_.tried());
   std::int64_t proposed = 0;
   while (runner_.busy() || !search_ends(*strategy, proposed)) {
     while (!runner_.full() && !search_ends(*strategy, proposed) && !runner_.hopeless()) {
@@ -232,6 +231,9 @@ void ProblemRun::search() {
         "the driver or the kernels are at fault, not single candidates; `vitune doctor` tests "
         "the device");
   }
+  const Budget& budget = session_.options.budget;
+  searched_.seconds = static_cast<std::int64_t>(searched_seconds());
+  searched_.ended |= !budget.time && !budget.trials;
 }
 
 // What must be known before the race: the default, the previous winner, and the suspects that an
@@ -312,7 +314,10 @@ void ProblemRun::promote(Winner winner) {
   const std::optional<Binary> binary = evaluator_.binary(winner.config);
   const bool stored =
       session_.store.user().promote(evaluator_.device(), key_, winner, binary ? &*binary : nullptr);
-  if (!stored) {
+  if (stored) {
+    session_.store.user().put_search(evaluator_.device(), key_, winner.objective,
+                                     {winner.kernel_key, searched_.seconds, searched_.ended});
+  } else {
     outcome_.message = "a measured winner is stored, which a replayed one does not replace";
     log(session_.log_sink, LogLevel::kInfo, problem_.name + ": " + outcome_.message);
   }
@@ -325,14 +330,6 @@ void ProblemRun::give_up(const std::string& why) {
 }
 
 // --- the run
-
-// Configs that won one of the last problems, as seeds for the next.
-void remember(std::vector<Config>& similar, const Config& config) {
-  constexpr std::size_t kMost = 4;
-  std::erase(similar, config);
-  similar.insert(similar.begin(), config);
-  if (similar.size() > kMost) similar.pop_back();
-}
 
 TuneOutcome untouched(const NamedProblem& problem, const std::string& why) {
   TuneOutcome outcome;
@@ -358,6 +355,7 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
   std::optional<SweepRecorder> recorder;
   if (options.record) recorder.emplace(*options.record, evaluator, log_sink);
   std::vector<Config> similar;
+  const HeardStop heard(store.user(), stop);
   try {
     for (const std::size_t position : tuning_order(options.problems)) {
       if (stop) stop_here();
@@ -370,6 +368,9 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
       if (outcome.winner) remember(similar, outcome.winner->config);
       reporter.end_problem();
     }
+  } catch (const InterruptedWait& error) {
+    log(log_sink, LogLevel::kWarning, error.what());
+    report.interrupted = true;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInterrupted) throw;
     report.interrupted = true;

@@ -121,8 +121,11 @@ void PreparedLaunch::operator()(const CudaStream& stream) const {
                           "cuLaunchKernel");
 }
 
-Verifier::Verifier(const GpuTools& tools, const AttentionProblem& problem)
-    : tools_(tools), problem_(problem), record_(tools.context.driver(), sizeof(LaunchRecord)) {}
+Verifier::Verifier(const GpuTools& tools, const AttentionProblem& problem, AnswerNotice notice)
+    : tools_(tools),
+      problem_(problem),
+      notice_(std::move(notice)),
+      record_(tools.context.driver(), sizeof(LaunchRecord)) {}
 
 Verifier::Case& Verifier::case_of(const AttentionProblem& problem) {
   std::unique_ptr<Case>& slot = cases_[problem.text()];
@@ -139,12 +142,14 @@ Verifier::Case::Answer& Verifier::answer_of(Case& subject, Draw draw) {
   subject.workload.fill_inputs(draw);
   Case::Answer& answer = subject.answers[draw];
   if (answer.reference) return answer;
+  if (notice_) notice_(true);
   auto reference = std::make_unique<Reference>(tools_, subject.workload);
   tools_.stream.fill8(record_.address(), 0, record_.size());
   subject.workload.digest_inputs(record_.address() + offsetof(LaunchRecord, inputs));
   const LaunchRecord record = take_record();
   std::copy(std::begin(record.inputs), std::end(record.inputs), answer.inputs);
   answer.reference = std::move(reference);
+  if (notice_) notice_(false);
   return answer;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,7 +57,10 @@ struct Verdict {
 // Judges kernels on one problem. Workloads and right answers are made once and kept.
 class Verifier {
  public:
-  Verifier(const GpuTools& tools, const AttentionProblem& problem);
+  // Called with true before a right answer is made, when no candidate is running, and with false
+  // after it: it may take far longer than a candidate.
+  using AnswerNotice = std::function<void(bool begins)>;
+  Verifier(const GpuTools& tools, const AttentionProblem& problem, AnswerNotice notice = {});
 
   // The first launch is a single one at the smallest edge shape, the last are on the full problem
   // with normal inputs. A CudaError means that the kernel faulted or could not be launched.
@@ -93,6 +97,7 @@ class Verifier {
 
   GpuTools tools_;
   AttentionProblem problem_;
+  AnswerNotice notice_;
   DeviceBuffer record_;
   std::map<std::string, std::unique_ptr<Case>> cases_;
 };

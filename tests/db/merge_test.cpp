@@ -137,6 +137,18 @@ TEST(Merge, EverythingButAttemptsIsTakenOver) {
   EXPECT_EQ(into->blocks().size(), 1U);
   EXPECT_EQ(into->find_binary(test::sample_key(197))->image, test::sample_binary(197).image);
   EXPECT_TRUE(into->open_attempts(sample_device()).empty());
+  const auto search = [&] {
+    return into->find_search(sample_device(), sample_problem(), Objective::kCold);
+  };
+  ASSERT_TRUE(search());
+  EXPECT_EQ(search()->seconds, 90);
+  // The longer search is kept, from whichever side it comes.
+  into->put_search(sample_device(), sample_problem(), Objective::kCold,
+                   {test::sample_key(1), 91, false});
+  into->merge(*from);
+  EXPECT_EQ(search()->seconds, 91);
+  from->merge(*into);
+  EXPECT_EQ(from->find_search(sample_device(), sample_problem(), Objective::kCold)->seconds, 91);
 }
 
 TEST(Merge, AFileMergesWithItselfWithoutWaitingForItself) {

@@ -86,7 +86,7 @@ TEST_F(Opening, ForeignNewerAndHostileFilesAreRefusedAndUnchangedByteForByte) {
     const char* reason;
   };
   const Case cases[] = {
-      {"PRAGMA user_version = 2", "schema version 2"},
+      {"PRAGMA user_version = 3", "schema version 3"},
       {"PRAGMA user_version = 2147483647", "schema version 2147483647"},
       {"PRAGMA application_id = 1234", "another program"},
       {"PRAGMA application_id = 0", "another program"},
@@ -239,21 +239,24 @@ TEST_F(Opening, AnImmutableConnectionTakesAnyNameLiterally) {
   EXPECT_THROW(connection.execute("DELETE FROM winner"), DatabaseError);
 }
 
-TEST_F(Opening, AReaderThatMeetsALockSaysSoInsteadOfMissing) {
-  make();
-  Connection writer(file_, Connection::Mode::kReadWrite);
-  const auto reader = Store::open(file_, Access::kReadOnly);
-  writer.execute("BEGIN EXCLUSIVE");
-  try {
-    reader->find_winner(sample_device(), sample_problem(), Objective::kCold);
-    ADD_FAILURE() << "read under an exclusive lock";
-  } catch (const DatabaseError& error) {
-    EXPECT_EQ(error.fault(), DatabaseFault::kLocked);
-    EXPECT_NE(std::string(error.what()).find("locked"), std::string::npos);
+TEST_F(Opening, AFileThatIsMovedOrDeletedWhileItIsOpenIsSaidToBe) {
+  for (const bool deleted : {false, true}) {
+    make();
+    const auto store = Store::open(file_, Access::kReadWrite);
+    if (deleted) {
+      test::fs::remove(file_);
+    } else {
+      test::fs::rename(file_, file_.string() + ".aside");
+    }
+    try {
+      store->put_trial(sample_device(), sample_problem(), sample_trial(1));
+      ADD_FAILURE() << "wrote into a file that is gone";
+    } catch (const DatabaseError& error) {
+      EXPECT_EQ(error.fault(), DatabaseFault::kMoved);
+      EXPECT_NE(std::string(error.what()).find("moved, replaced or deleted"), std::string::npos);
+      EXPECT_EQ(std::string(error.what()).find("may not write"), std::string::npos);
+    }
   }
-  EXPECT_NE(refusal(file_, Access::kReadOnly).find("locked"), std::string::npos);
-  writer.execute("ROLLBACK");
-  EXPECT_TRUE(reader->find_winner(sample_device(), sample_problem(), Objective::kCold));
 }
 
 // --- migration, with scripts of its own on top of the built-in ones
@@ -264,10 +267,11 @@ std::vector<MigrationStep> with(std::initializer_list<MigrationStep> more) {
   return steps;
 }
 
-std::vector<path> backups(const path& directory) {
+std::vector<path> backups(const path& directory, std::size_t version) {
   std::vector<path> found;
   for (const auto& entry : test::fs::directory_iterator(directory)) {
-    if (entry.path().string().find("v.db.v1-") != std::string::npos) found.push_back(entry.path());
+    if (entry.path().string().find("v.db.v" + std::to_string(version) + "-") != std::string::npos)
+      found.push_back(entry.path());
   }
   return found;
 }
@@ -280,18 +284,36 @@ TEST_F(Opening, AnOlderFileIsBackedUpAndMigrated) {
             {"CREATE INDEX by_time ON trial (cold_us)", {}}});
   {
     const auto connection = open_for_writing(file_, steps, {});
-    EXPECT_EQ(connection->integer("PRAGMA user_version"), 3);
+    EXPECT_EQ(connection->integer("PRAGMA user_version"), 4);
     EXPECT_EQ(connection->integer("SELECT count(*) FROM winner"), 6);
     EXPECT_EQ(connection->integer("SELECT count(*) FROM request WHERE note IS NULL"), 1);
   }
   EXPECT_EQ(calls, 1);
-  ASSERT_EQ(backups(dir_.path()).size(), 1U);
-  const auto backup = Store::open(backups(dir_.path())[0], Access::kReadOnly);
+  ASSERT_EQ(backups(dir_.path(), 2).size(), 1U);
+  const auto backup = Store::open(backups(dir_.path(), 2)[0], Access::kReadOnly);
   EXPECT_EQ(backup->winners().size(), 6U);
-  EXPECT_EQ(mode_of(backups(dir_.path())[0]), 0600U);
-  EXPECT_NE(refusal(file_, Access::kReadWrite).find("schema version 3"), std::string::npos);
+  EXPECT_EQ(mode_of(backups(dir_.path(), 2)[0]), 0600U);
+  EXPECT_NE(refusal(file_, Access::kReadWrite).find("schema version 4"), std::string::npos);
   open_for_writing(file_, steps, {});
   EXPECT_EQ(calls, 1) << "a current file is not migrated again";
+}
+
+// The search table came with version 2.
+TEST_F(Opening, AFileOfTheFirstVersionKeepsAllThatItHasAndLearnsOfSearches) {
+  make();
+  {
+    Connection raw(file_, Connection::Mode::kReadWrite);
+    raw.execute("DROP TABLE search");
+    raw.execute("PRAGMA user_version = 1");
+  }
+  EXPECT_NE(refusal(file_, Access::kReadOnly).find("older schema"), std::string::npos);
+  const auto store = Store::open(file_, Access::kReadWrite);
+  EXPECT_EQ(store->winners().size(), 6U);
+  EXPECT_EQ(store->check().bad_rows, 0);
+  EXPECT_FALSE(store->find_search(sample_device(), sample_problem(), Objective::kCold));
+  store->put_search(sample_device(), sample_problem(), Objective::kCold,
+                    {test::sample_key(1), 5, false});
+  EXPECT_EQ(backups(dir_.path(), 1).size(), 1U);
 }
 
 TEST_F(Opening, AMigrationThatFailsLeavesTheOldSchemaAndAllRows) {
@@ -305,14 +327,14 @@ TEST_F(Opening, AMigrationThatFailsLeavesTheOldSchemaAndAllRows) {
   EXPECT_THROW(open_for_writing(file_, throwing, {}), Error);
   const auto store = Store::open(file_, Access::kReadWrite);
   EXPECT_EQ(store->winners().size(), 6U);
-  EXPECT_EQ(store->stats().schema_version, 1);
+  EXPECT_EQ(store->stats().schema_version, 2);
 }
 
 TEST_F(Opening, AnOlderFileIsNotReadBeforeItIsMigrated) {
   make();
   const auto steps = with({{"ALTER TABLE request ADD COLUMN note TEXT", {}}});
   EXPECT_THROW(open_for_reading(file_, steps, {}), DatabaseError);
-  EXPECT_TRUE(backups(dir_.path()).empty());
+  EXPECT_TRUE(backups(dir_.path(), 2).empty());
 }
 
 }  // namespace

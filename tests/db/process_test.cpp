@@ -23,6 +23,31 @@ constexpr int kProcesses = 8;
 constexpr int kWritesEach = 200;
 constexpr int kKills = 60;
 
+TEST(Processes, ATrialEndsTheAttemptsOfThisProcessAndOfThoseThatAreGoneOnly) {
+  const auto store = Store::in_memory();
+  const Trial trial = sample_trial(1);
+  const auto device = sample_device();
+  const auto problem = sample_problem();
+  const auto open_after = [&](const auto& end) {
+    const pid_t other = ::fork();
+    if (other == 0) {
+      for (;;) ::pause();
+    }
+    store->begin_attempt(device, problem, trial.config);
+    store->begin_attempt(device, problem, trial.config, other);
+    end();
+    EXPECT_TRUE(store->open_attempts(device).empty());  // it still runs
+    ::kill(other, SIGKILL);
+    ::waitpid(other, nullptr, 0);
+    const std::size_t open = store->open_attempts(device).size();
+    end();
+    EXPECT_TRUE(store->open_attempts(device).empty());
+    return open;
+  };
+  EXPECT_EQ(open_after([&] { store->put_trial(device, problem, trial); }), 1U);
+  EXPECT_EQ(open_after([&] { store->withdraw_attempt(device, problem, trial.config); }), 1U);
+}
+
 TEST(Processes, ReadModifyWritesOfManyProcessesLoseNothing) {
   test::TempDir dir;
   const path file = dir / "v.db";

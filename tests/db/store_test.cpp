@@ -8,7 +8,6 @@ namespace vitune {
 namespace {
 
 using test::sample_binary;
-using test::sample_block;
 using test::sample_config;
 using test::sample_device;
 using test::sample_key;
@@ -141,21 +140,6 @@ TEST_F(StoreTest, AMeasuredTrialReplacesAReplayedOne) {
             Origin::kMeasured);
 }
 
-TEST_F(StoreTest, AnAttemptIsCountedUntilItsTrialIsStored) {
-  const Config config = sample_config(5);
-  for (const int sm_count : {132, 132, 60}) {
-    store_->begin_attempt(sample_device(sm_count), sample_problem(), config, test::ended_process());
-  }
-  const auto open = store_->open_attempts(sample_device());
-  ASSERT_EQ(open.size(), 1U);
-  EXPECT_EQ(open[0].problem, sample_problem());
-  EXPECT_EQ(open[0].config, config);
-  EXPECT_EQ(open[0].count, 2);
-  store_->put_trial(sample_device(), sample_problem(), sample_trial(5));
-  EXPECT_TRUE(store_->open_attempts(sample_device()).empty());
-  EXPECT_EQ(store_->open_attempts(sample_device(60)).size(), 1U);
-}
-
 TEST_F(StoreTest, AWinnerWithAllItsEvidenceComesBackUnchanged) {
   Winner lonely = sample_winner(3, Objective::kWarm);
   lonely.runner_up.reset();
@@ -256,31 +240,6 @@ TEST_F(StoreTest, VerifyingAnImportMarksItAndKeepsTheNewErrorFigures) {
   EXPECT_EQ(store_->find_winner(sample_device(), sample_problem(), Objective::kCold), imported);
 }
 
-TEST_F(StoreTest, ABlockHoldsForItsKernelDeviceAndDriverOnly) {
-  store_->block(sample_block(1));
-  EXPECT_TRUE(store_->is_blocked(sample_key(1), sample_device()));
-  EXPECT_FALSE(store_->is_blocked(sample_key(2), sample_device()));
-  EXPECT_FALSE(store_->is_blocked(sample_key(1), sample_device(60)));
-  DeviceInfo updated = sample_device();
-  updated.driver_version = 13010;
-  EXPECT_FALSE(store_->is_blocked(sample_key(1), updated));
-  const auto blocks = store_->blocks();
-  ASSERT_EQ(blocks.size(), 1U);
-  EXPECT_EQ(blocks[0].reason, sample_block(1).reason);
-  EXPECT_EQ(blocks[0].status, TrialStatus::kTimeout);
-}
-
-TEST_F(StoreTest, RequestsAddUpAndDoNotOverflow) {
-  const std::string text = sample_problem().text;
-  store_->add_requests({{"attention", text, 3, 1.5}, {"attention", text, 4, 2.0}});
-  store_->add_requests({{"attention", text, 5, 0}});
-  ASSERT_EQ(store_->requests().size(), 1U);
-  EXPECT_EQ(store_->requests()[0].calls, 12);
-  EXPECT_EQ(store_->requests()[0].total_us, 3.5);
-  store_->add_requests({{"attention", text, std::numeric_limits<std::int64_t>::max(), 0}});
-  EXPECT_EQ(store_->requests()[0].calls, 12);
-}
-
 TEST_F(StoreTest, StatsCountWhatIsThere) {
   test::fill(*store_);
   const StoreStats stats = store_->stats();
@@ -294,7 +253,7 @@ TEST_F(StoreTest, StatsCountWhatIsThere) {
   EXPECT_EQ(stats.requests, 1);
   EXPECT_GT(stats.binary_bytes, 3 * 9000);
   EXPECT_EQ(stats.file_bytes, static_cast<std::int64_t>(test::fs::file_size(dir_ / "v.db")));
-  EXPECT_EQ(stats.schema_version, 1);
+  EXPECT_EQ(stats.schema_version, 2);
 }
 
 TEST_F(StoreTest, PruneKeepsTheBestTrialsOfDecidedProblemsAndAllOfTheOthers) {
@@ -331,7 +290,7 @@ TEST_F(StoreTest, CheckOfAWholeFileCountsEveryRow) {
   test::fill(*store_);
   const CheckReport report = store_->check();
   EXPECT_TRUE(report.integrity_ok);
-  EXPECT_EQ(report.rows, 2 + 4 - 1 + 60 + 6 + 3 + 1 + 1 + 1);
+  EXPECT_EQ(report.rows, 2 + 4 - 1 + 60 + 6 + 3 + 1 + 1 + 1 + 1);
   EXPECT_EQ(report.bad_rows, 0);
   EXPECT_TRUE(report.problems.empty());
 }

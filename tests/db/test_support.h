@@ -157,6 +157,8 @@ inline void fill(Store& store) {
   }
   store.block(sample_block(1));
   store.begin_attempt(sample_device(), sample_problem(), sample_config(99), ended_process());
+  store.put_search(sample_device(), sample_problem(), Objective::kCold,
+                   {sample_winner(197).kernel_key, 90, true});
   store.add_requests({{"attention", sample_problem(1025).text, 17, 123.5}});
 }
 

@@ -138,6 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Fault{"close", TrialStatus::kCrash, "ended", true},
                       Fault{"late", TrialStatus::kTimeout, "deadline", true},
                       Fault{"heartbeats", TrialStatus::kTimeout, "deadline", true},
+                      Fault{"answers then hang", TrialStatus::kTimeout, "\"verify\"", true},
                       Fault{"sticky", TrialStatus::kCrash, "illegal address", true},
                       Fault{"pruned", TrialStatus::kCrash, "cannot know", true},
                       Fault{"nan", TrialStatus::kCrash, "", true},
@@ -222,6 +223,31 @@ TEST(BenchClient, ADeviceThatFailsItsProbeAfterACrashIsLostAndTheJobIsNotBlamed)
   EXPECT_FALSE(run(client, "bad"));
   EXPECT_TRUE(client.lost());
   EXPECT_THAT(client.problem(), HasSubstr("probe"));
+}
+
+TEST(BenchClient, AJobIsNotChargedForTheRightAnswersItIsJudgedBy) {
+  BenchClient client(options_for({"do=answers", "match=long"}), {});
+  make_ready(client);
+  bool passed = false;  // a stall of the machine may spoil single tries
+  for (int tries = 0; tries < 10 && !passed; ++tries) {
+    const auto reply = run(client, "long", test::kBrief);
+    ASSERT_TRUE(reply) << client.problem();
+    passed = reply->status == TrialStatus::kOk;
+    drive(client, [&] { return client.idle(); });
+  }
+  EXPECT_TRUE(passed);
+}
+
+TEST(BenchClient, RightAnswersThatTakeTooLongAreNoFaultOfTheJob) {
+  for (const char* script : {"answers hang", "phases in turn"}) {
+    BenchClientOptions options = options_for({std::string("do=") + script, "match=long"});
+    options.reference_limit = test::kBrief;
+    BenchClient client(options, {});
+    make_ready(client);
+    EXPECT_FALSE(run(client, "long")) << script;
+    EXPECT_TRUE(client.lost()) << script;
+    EXPECT_THAT(client.problem(), HasSubstr("too long to be judged")) << script;
+  }
 }
 
 TEST(BenchClient, SendsACubinOncePerWorker) {

@@ -218,6 +218,43 @@ TEST_F(GpuBenchWorker, TheDefaultKernelOfEachFeatureIsRight) {
   }
 }
 
+TEST_F(GpuBenchWorker, SaysWhenItMakesRightAnswersAndMakesThemOnce) {
+  const AttentionProblem p = problem(kPlain);
+  ChildOptions options;
+  options.command = {VITUNE_COMMAND, "--worker=bench", "0"};
+  ChildProcess child(options);
+  // The phases of a job until its result.
+  const auto phases_of = [&](MessageType type, std::uint64_t id, const std::string& payload) {
+    std::vector<std::string> phases;
+    EXPECT_TRUE(child.send({static_cast<std::uint32_t>(type), id, payload}, kDeadline));
+    Frame frame;
+    while (child.receive(frame, kDeadline) == ChildProcess::Receive::kFrame) {
+      if (frame.type == static_cast<std::uint32_t>(MessageType::kPhase)) {
+        EXPECT_EQ(frame.id, id);
+        phases.push_back(frame.payload);
+      } else if (frame.type == static_cast<std::uint32_t>(MessageType::kResult)) {
+        EXPECT_EQ(decode_trial_reply(frame.payload).status, TrialStatus::kOk);
+        return phases;
+      }
+    }
+    ADD_FAILURE() << "no result: " << child.output();
+    return phases;
+  };
+  phases_of(MessageType::kSetup, 1, encode(SetupJob{support_}));
+  TrialJob job;
+  job.problem = p.text();
+  job.kernel = bug(0, p);
+  job.measure = false;
+  const auto first = phases_of(MessageType::kTrial, 2, encode(job));
+  ASSERT_GE(first.size(), 4u);
+  for (std::size_t i = 2; i < first.size(); ++i) {
+    EXPECT_EQ(first[i], i % 2 == 0 ? kReferencePhase : "verify");
+  }
+  EXPECT_EQ(first.back(), "verify");
+  EXPECT_EQ(phases_of(MessageType::kTrial, 3, encode(job)),
+            (std::vector<std::string>{"load", "verify"}));
+}
+
 // ---- without a GPU ----
 
 TEST(BenchWorker, WithoutADeviceItSaysSoAndEndsWithTheStatusForIt) {

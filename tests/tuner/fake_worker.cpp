@@ -20,6 +20,7 @@
 #include "generator/compile_pool.h"
 #include "generator/compile_protocol.h"
 #include "tests/generator/elf_image.h"
+#include "tests/patience.h"
 #include "tests/tuner/fake_device.h"
 #include "tuner/protocol.h"
 
@@ -190,6 +191,16 @@ class FakeBench {
     return misreport(what, id, job);
   }
 
+  void phase(std::uint64_t id, const char* name) {
+    write_frame(kSocket, frame(MessageType::kPhase, id, name));
+  }
+  // Longer than a job that is to meet its deadline may take.
+  void make_answers(std::uint64_t id) {
+    phase(id, kReferencePhase);
+    std::this_thread::sleep_for(2 * test::kBrief);
+    phase(id, "verify");
+  }
+
   // Answers in time and in form, but not what happened.
   bool misreport(const std::string& what, std::uint64_t id, const TrialJob& job) {
     if (what == "twice") answer(id, good_reply(job)), answer(id, good_reply(job));
@@ -199,6 +210,16 @@ class FakeBench {
     }
     if (what == "heartbeats") {
       for (;;) write_frame(kSocket, frame(MessageType::kPhase, id, "time"));
+    }
+    if (what == "answers") make_answers(id);
+    if (what == "answers then hang") make_answers(id), sleep_for_ever();
+    if (what == "answers hang") phase(id, kReferencePhase), sleep_for_ever();
+    if (what == "phases in turn") {
+      for (;;) {
+        phase(id, kReferencePhase);
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        phase(id, "verify");
+      }
     }
     if (what == "chatter") {
       const std::string text(1 << 20, 'x');

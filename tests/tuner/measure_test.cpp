@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <set>
@@ -207,10 +209,31 @@ TEST_F(GpuLockTest, TheLockIsFreeAgainWhenItsHolderIsGone) {
   EXPECT_FALSE(GpuLock(path, std::chrono::milliseconds(0)).contended());
 }
 
+TEST_F(GpuLockTest, TheFirstRunOfAUserMakesTheDirectoryAndHoldsTheLock) {
+  const auto path = gpu_lock_path(directory_ / "cache" / "vitune", "GPU-1");
+  const GpuLock first(path, std::chrono::milliseconds(0));
+  const GpuLock second(path, std::chrono::milliseconds(0));
+  EXPECT_TRUE(second.contended());
+  for (const auto& made : {directory_ / "cache", directory_ / "cache" / "vitune"}) {
+    EXPECT_EQ(std::filesystem::status(made).permissions(), std::filesystem::perms::owner_all);
+  }
+}
+
+// Workers do not see the variables that name another cache, and other programs do.
+TEST_F(GpuLockTest, TheLockOfADeviceIsTheSameWhateverDatabaseIsUsed) {
+  DeviceInfo device;
+  device.uuid = "GPU-1";
+  const auto path = gpu_lock_path(device);
+  ASSERT_EQ(setenv("VITUNE_DB", (directory_ / "other.db").c_str(), 1), 0);
+  const auto other = gpu_lock_path(device);
+  unsetenv("VITUNE_DB");
+  EXPECT_EQ(other, path);
+}
+
 TEST_F(GpuLockTest, WhereNoLockFileCanBeTheWorkGoesOn) {
   EXPECT_FALSE(GpuLock({}, std::chrono::milliseconds(0)).contended());
-  EXPECT_FALSE(
-      GpuLock(directory_ / "missing" / "x.lock", std::chrono::milliseconds(0)).contended());
+  std::ofstream(directory_ / "file") << "not a directory";
+  EXPECT_FALSE(GpuLock(directory_ / "file" / "x.lock", std::chrono::milliseconds(0)).contended());
   const auto link = directory_ / "link.lock";
   std::filesystem::create_symlink(directory_ / "target", link);
   EXPECT_FALSE(GpuLock(link, std::chrono::milliseconds(0)).contended());

@@ -103,6 +103,44 @@ TEST_F(Tune, ALargerBudgetContinuesWhereTheSmallerOneEnded) {
   EXPECT_TRUE(run().outcomes[0].resumed);
 }
 
+TEST_F(Tune, ALargerBudgetOfTimeContinuesWhereTheSmallerOneEnded) {
+  evaluator.make_space = [] { return testing::synthetic_space(); };
+  evaluator.preferred = testing::synthetic_space().configs[100];
+  evaluator.on_submit = [](std::size_t) { usleep(5000); };
+  for (const Strategy strategy : {Strategy::kRandom, Strategy::kLocal}) {
+    options.strategy = strategy;
+    options.budget.time = std::chrono::seconds(1);
+    options.fresh = true;
+    const TuneOutcome first = run().outcomes[0];
+    options.fresh = false;
+    EXPECT_TRUE(run().outcomes[0].resumed);
+    options.budget.time = std::chrono::seconds(3);
+    const std::size_t before = evaluator.verified.size();
+    const TuneOutcome second = run().outcomes[0];
+    EXPECT_FALSE(second.resumed);
+    EXPECT_GT(second.trials, first.trials);
+    // The winner is confirmed; nothing else that was judged before is judged again.
+    EXPECT_LE(static_cast<std::int64_t>(evaluator.verified.size() - before),
+              second.trials - first.trials + 1);
+    EXPECT_TRUE(run().outcomes[0].resumed);
+    options.budget.time = std::chrono::seconds(2);
+    EXPECT_TRUE(run().outcomes[0].resumed);
+  }
+}
+
+TEST_F(Tune, ALocalSearchWithoutABudgetGoesOnAfterASmallOne) {
+  options.strategy = Strategy::kLocal;
+  options.budget.trials = 1;
+  EXPECT_LE(run().outcomes[0].trials, 2);
+  options.budget.trials.reset();
+  const TuneOutcome outcome = run().outcomes[0];
+  EXPECT_FALSE(outcome.resumed);
+  EXPECT_GT(outcome.trials, 10);
+  EXPECT_TRUE(run().outcomes[0].resumed);
+  options.budget.trials = 1;
+  EXPECT_TRUE(run().outcomes[0].resumed);
+}
+
 TEST_F(Tune, ATimeBudgetEndsTheSearchAndTheRaceStillRuns) {
   evaluator.make_space = [] { return testing::synthetic_space(); };
   evaluator.preferred = testing::synthetic_space().configs[100];
