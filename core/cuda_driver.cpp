@@ -93,8 +93,8 @@ void resolve_module_functions(void* library, DriverApi& api) {
   resolve(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", api.occupancy_max_active_blocks);
   resolve(library, "cuLaunchKernel", api.launch_kernel);
   find(library, "cuLaunchKernelEx", api.launch_kernel_ex);
-  resolve(library, "cuTensorMapEncodeTiled", api.tensor_map_encode_tiled);
-  resolve(library, "cuTensorMapReplaceAddress", api.tensor_map_replace_address);
+  find(library, "cuTensorMapEncodeTiled", api.tensor_map_encode_tiled);
+  find(library, "cuTensorMapReplaceAddress", api.tensor_map_replace_address);
 }
 
 // "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"

@@ -150,6 +150,7 @@ struct DriverApi {
   CuResult (*launch_kernel_ex)(const CuLaunchConfig* config, CuFunctionTag* function,
                                void** parameters, void** extra);
 
+  // Null in a driver that is too old for tensor maps (before CUDA 12.0).
   CuResult (*tensor_map_encode_tiled)(CuTensorMap* map, int type, std::uint32_t rank, void* address,
                                       const std::uint64_t* extents,
                                       const std::uint64_t* byte_strides, const std::uint32_t* box,

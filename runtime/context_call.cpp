@@ -22,6 +22,15 @@ CallCounters::Kind kind_of(LookupOutcome outcome) noexcept {
   return CallCounters::kDefault;
 }
 
+vitune_status fail_with_maps(const CudaDriver& driver, CuResult result) noexcept {
+  try {
+    check_replaced_addresses(driver, result);
+    return VITUNE_OK;
+  } catch (...) {
+    return fail_with_current_exception();
+  }
+}
+
 void set_pointers(AttentionParams& params, const Tensors& tensors) noexcept {
   params.q = reinterpret_cast<const void*>(tensors.q);
   params.k = reinterpret_cast<const void*>(tensors.k);
@@ -92,14 +101,13 @@ vitune_status RuntimeContext::launch(const Plan& plan, const Tensors& tensors,
     return fail_with_driver(primary_.driver(), current.result(), current.call());
   }
   AttentionTensorMaps maps;  // nothing is in them where the kernel has no such parameter
-  CuResult result = kCuSuccess;
   if (plan.has_maps) {
     maps = plan.maps;
-    result = replace_addresses(primary_.driver(), params, plan.has_bias_map, maps);
+    const CuResult replaced = replace_addresses(primary_.driver(), params, plan.has_bias_map, maps);
+    if (replaced != kCuSuccess) [[unlikely]]
+      return fail_with_maps(primary_.driver(), replaced);
   }
-  if (result == kCuSuccess) {
-    result = plan.kernel->kernel.try_launch(plan.shape, &params, stream, &maps);
-  }
+  const CuResult result = plan.kernel->kernel.try_launch(plan.shape, &params, stream, &maps);
   if (result != kCuSuccess) [[unlikely]] {
     return fail_with_driver(primary_.driver(), result, "cuLaunchKernel of attention");
   }

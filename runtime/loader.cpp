@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/attention/tensor_maps.h"
 
 namespace vitune {
 namespace {
@@ -86,6 +87,10 @@ std::vector<std::string> Loader::versions(const Choice& choice) {
   return result;
 }
 
+std::optional<std::string> Loader::cannot_launch(const Config& config) const {
+  return driver_lacks_maps(context_.driver(), config);
+}
+
 bool Loader::is_blocked(const Digest& key) {
   return databases_.read([&](LayeredStore& layers) { return layers.is_blocked(key, device_); });
 }
@@ -132,6 +137,10 @@ std::optional<std::string> Loader::not_its_sources(const Choice& choice, const D
 
 std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, const Choice& choice,
                                               const CompileRequest& request, std::string& why) {
+  if (auto lack = cannot_launch(choice.config)) {
+    why = std::move(*lack);
+    return std::nullopt;
+  }
   why = "no kernel of it is stored";
   for (const std::string& version : versions(choice)) {
     const Digest key = kernel_key(request, version);

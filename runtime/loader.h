@@ -50,6 +50,8 @@ class Loader {
                                     std::string& why);
 
   bool may_compile() const { return may_compile_; }
+  // Why no kernel of `config` can be launched here, whoever compiles it, as Found says it.
+  std::optional<std::string> cannot_launch(const Config& config) const;
   // The context that kernels are loaded into.
   const PrimaryContext& context() const { return context_; }
 

@@ -127,7 +127,8 @@ std::unique_ptr<Plan> Resolver::try_compiling(Search& search, const Choice& choi
 }
 
 std::unique_ptr<Plan> Resolver::try_judged(Search& search, const Choice& choice) {
-  if (!search.can_compile() || search.judged_left-- <= 0) return nullptr;
+  if (!search.can_compile() || loader_.cannot_launch(choice.config)) return nullptr;
+  if (search.judged_left-- <= 0) return nullptr;
   return try_compiling(search, choice, true);
 }
 
@@ -143,8 +144,9 @@ std::unique_ptr<Plan> Resolver::try_all_judged(Search& search, std::size_t first
 std::unique_ptr<Plan> Resolver::try_any_default(Search& search) {
   if (!search.can_compile() || search.device_failed) return nullptr;
   const auto first =
-      std::find_if(search.choices.begin(), search.choices.end(),
-                   [](const Choice& choice) { return choice.outcome == LookupOutcome::kDefault; });
+      std::find_if(search.choices.begin(), search.choices.end(), [&](const Choice& choice) {
+        return choice.outcome == LookupOutcome::kDefault && !loader_.cannot_launch(choice.config);
+      });
   return first != search.choices.end() ? try_compiling(search, *first, false) : nullptr;
 }
 
@@ -289,8 +291,11 @@ Resolver::Preview Resolver::preview(const AttentionProblem& problem) {
       found.no_compiler = "compiling is switched off";
       return refuse(refusal(found));
     }
-    // Nothing is stored: the first one would be compiled.
-    preview.choice = found.choices.front();
+    // Nothing is stored: the first one that can be launched would be compiled.
+    const auto first = std::ranges::find_if(
+        found.choices, [&](const Choice& choice) { return !loader_.cannot_launch(choice.config); });
+    if (first == found.choices.end()) return refuse(refusal(found));
+    preview.choice = *first;
     return preview;
   }
   preview.passed_over = std::move(found.passed_over);

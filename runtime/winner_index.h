@@ -44,7 +44,8 @@ class WinnerIndex {
   std::size_t size() const { return winners_.size(); }
   // A winner whose kernel does the same work for `problem`, or null.
   const IndexedWinner* find_same_work(const AttentionProblem& problem) const;
-  // The winners of problems with the same compile-time facts, in the order they were read.
+  // The winners of problems with the same facts_number(), in the order they were read: their
+  // configs may be outside the space of this problem.
   std::vector<const IndexedWinner*> same_class(const AttentionProblem& problem) const;
 
  private:
@@ -60,7 +61,9 @@ class WinnerIndex {
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> by_class_;
 };
 
-// A number for the compile-time facts of a problem: equal facts have equal numbers.
+// A number for the compile-time facts of a problem: equal facts have equal numbers. How the rows of
+// a bias lie is left out: it decides which configs may be taken over, and the space judges each of
+// them, but is no reason to learn nothing from a neighbour.
 std::uint64_t facts_number(const AttentionProblem& problem);
 
 }  // namespace vitune

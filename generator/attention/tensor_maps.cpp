@@ -5,6 +5,7 @@
 
 #include "core/checked.h"
 #include "core/cuda_driver_api.h"
+#include "core/format.h"
 #include "generator/attention/facts.h"
 
 namespace vitune {
@@ -13,6 +14,7 @@ namespace {
 constexpr std::uint32_t kRank = 4;           // d, rows, heads, batches
 constexpr std::int64_t kElementBytes = 2;    // of fp16 and bf16, which are moved alike
 constexpr std::uintptr_t kNoAddress = 4096;  // of a tensor to come; only its alignment counts
+constexpr CuResult kInvalidValue = 1, kNotSupported = 801;
 
 static_assert(sizeof(AttentionTensorMaps::q) == sizeof(CuTensorMap));
 
@@ -61,6 +63,16 @@ struct MappedTensor {
   std::int64_t strides[kRank - 1];  // in elements, of the dimensions after the first
 };
 
+// `advice` is for values that the driver refuses; other failures are not of the call.
+void check_map(const CudaDriver& driver, CuResult result, const char* call, const char* advice) {
+  try {
+    driver.check(result, call);
+  } catch (const CudaError& error) {
+    if (result != kInvalidValue) throw;
+    throw CudaError(result, formatted("{}; {}", error.what(), advice));
+  }
+}
+
 // `swizzle` is in bytes, 0 for none; a box has `columns` x `rows` elements.
 void encode(const CudaDriver& driver, unsigned char (&map)[sizeof(CuTensorMap)],
             const MappedTensor& tensor, std::int64_t swizzle, std::int64_t columns,
@@ -78,11 +90,13 @@ void encode(const CudaDriver& driver, unsigned char (&map)[sizeof(CuTensorMap)],
   const std::uint32_t every[kRank] = {1, 1, 1, 1};
   void* const at = tensor.address != nullptr ? const_cast<void*>(tensor.address)
                                              : reinterpret_cast<void*>(kNoAddress);
-  driver.check(driver.api().tensor_map_encode_tiled(
-                   as_map(map), kCuTensorMapFloat16, kRank, at, sizes, strides, box, every,
-                   kCuTensorMapInterleaveNone, swizzle_code(swizzle), kCuTensorMapL2Promotion128,
-                   kCuTensorMapFillZeros),
-               "cuTensorMapEncodeTiled");
+  const CuResult result = driver.api().tensor_map_encode_tiled(
+      as_map(map), kCuTensorMapFloat16, kRank, at, sizes, strides, box, every,
+      kCuTensorMapInterleaveNone, swizzle_code(swizzle), kCuTensorMapL2Promotion128,
+      kCuTensorMapFillZeros);
+  check_map(driver, result, "cuTensorMapEncodeTiled",
+            "the driver does not take this problem's sizes and strides for a kernel that copies by "
+            "tensor maps: tune the problem again with this driver");
 }
 
 MappedTensor mapped(const void* address, std::int64_t d, const AttentionView& view,
@@ -114,10 +128,25 @@ bool reads_bias_map(const AttentionProblem& problem, const Config& config) {
   return AttentionShape(problem, config).bias_boxes();
 }
 
+std::optional<std::string> driver_lacks_maps(const CudaDriver& driver, const Config& config) {
+  const DriverApi& api = driver.api();
+  const bool has_maps =
+      api.tensor_map_encode_tiled != nullptr && api.tensor_map_replace_address != nullptr;
+  if (has_maps || !reads_tensor_maps(config)) return std::nullopt;
+  const int version = driver.version();
+  return formatted(
+      "it copies by tensor maps, which the driver (CUDA {}.{}) does not have; install one for CUDA "
+      "12.0 or newer",
+      version / 1000, version % 1000 / 10);
+}
+
 AttentionTensorMaps encode_tensor_maps(const CudaDriver& driver, const AttentionProblem& problem,
                                        const Config& config, const AttentionParams& params) {
   AttentionTensorMaps maps{};
   if (!reads_tensor_maps(config)) return maps;
+  if (const auto lack = driver_lacks_maps(driver, config)) {
+    throw CudaError(kNotSupported, "the kernel cannot be launched: " + *lack);
+  }
   const AttentionShape shape(problem, config);
   const Extents queries{problem.nq, problem.heads, problem.batch};
   const Extents keys{problem.nk, problem.kv_heads, problem.batch};
@@ -142,6 +171,12 @@ CuResult replace_addresses(const CudaDriver& driver, const AttentionParams& para
   if (const CuResult k = replace(as_map(maps.k), const_cast<void*>(params.k))) return k;
   if (const CuResult v = replace(as_map(maps.v), const_cast<void*>(params.v))) return v;
   return bias ? replace(as_map(maps.bias), const_cast<void*>(params.bias)) : kCuSuccess;
+}
+
+void check_replaced_addresses(const CudaDriver& driver, CuResult result) {
+  check_map(driver, result, "cuTensorMapReplaceAddress",
+            "look whether q, k, v and the bias of this call are in the device's memory, at "
+            "multiples of 16 bytes");
 }
 
 }  // namespace vitune

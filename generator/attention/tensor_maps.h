@@ -4,6 +4,9 @@
 // host encodes (CUDA driver API, "Tensor Map Object Management").
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "core/config.h"
 #include "core/cuda_driver.h"
 #include "generator/attention/problem.h"
@@ -21,6 +24,10 @@ bool reads_tensor_maps(const Config& config);
 // Whether they read one of the bias too.
 bool reads_bias_map(const AttentionProblem& problem, const Config& config);
 
+// Why `driver` cannot launch kernels of `config`, as a clause: it is too old for the tensor maps
+// that they read. Nothing if it can.
+std::optional<std::string> driver_lacks_maps(const CudaDriver& driver, const Config& config);
+
 // The maps of a kernel's launch with tensors of `problem` at `params`' addresses, zeros where it
 // reads none; a null address stands for one that replace_addresses() sets later. Throws CudaError.
 AttentionTensorMaps encode_tensor_maps(const CudaDriver& driver, const AttentionProblem& problem,
@@ -29,5 +36,9 @@ AttentionTensorMaps encode_tensor_maps(const CudaDriver& driver, const Attention
 // Points `maps` to the tensors of another call of the same problem; `bias`: that of the bias too.
 CuResult replace_addresses(const CudaDriver& driver, const AttentionParams& params, bool bias,
                            AttentionTensorMaps& maps) noexcept;
+
+// The error of replace_addresses(): throws CudaError with its call and what to look at, unless
+// `result` is success.
+void check_replaced_addresses(const CudaDriver& driver, CuResult result);
 
 }  // namespace vitune

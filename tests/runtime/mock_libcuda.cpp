@@ -2,7 +2,8 @@
 //
 // Loaded as libcuda.so.1 by open_mock_cuda(). It refuses what a driver refuses: work without a
 // current context or in a wrong one, images of another architecture, launches beyond the limits,
-// loading while a stream is captured. Signatures are those of core/cuda_driver_api.h.
+// loading while a stream is captured. Signatures are those of core/cuda_driver_api.h. With
+// VITUNE_MOCK_OLD it has the functions of a driver for CUDA 11.4 only.
 #include "tests/runtime/mock_libcuda.h"
 
 #include <algorithm>
@@ -289,6 +290,7 @@ CuResult cuLaunchKernel(CuFunctionTag* function, unsigned gx, unsigned gy, unsig
   VITUNE_MOCK_STEP(mock().begin_in_context("cuLaunchKernel"));
   return mock().launch(function, {{gx, gy, gz}, {bx, by, bz}, shared}, stream, parameters);
 }
+#ifndef VITUNE_MOCK_OLD
 CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function, void** parameters,
                           void**) {
   VITUNE_MOCK_STEP(mock().begin_in_context("cuLaunchKernel"));
@@ -314,6 +316,7 @@ CuResult cuTensorMapReplaceAddress(CuTensorMap* map, void* address) {
   map->opaque[0] = reinterpret_cast<std::uintptr_t>(address);
   return kCuSuccess;
 }
+#endif
 
 CuResult cuGraphInstantiateWithFlags(CuGraphExecTag** exec, CuGraphTag*, unsigned long long) {
   VITUNE_MOCK_STEP(mock().begin_in_context("cuGraphInstantiateWithFlags"));

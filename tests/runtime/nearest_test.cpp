@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "generator/attention/facts.h"
+#include "runtime/winner_index.h"
 #include "tests/runtime/dispatcher_fixture.h"
 
 namespace vitune {
@@ -107,6 +109,31 @@ TEST_F(NearestTest, AStepWidthFollowsTheKeyCount) {
 
   ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
   EXPECT_EQ(found[0].config.at("kBlockN"), 136);
+}
+
+// How the rows of a bias lie decides about configs, not about who is a neighbour.
+TEST_F(NearestTest, OfANeighbourWhoseBiasLiesOtherwiseOnlyConfigsOfTheSpaceAreTaken) {
+  const std::string rows = "bf16 b=64 h=12 n=197 d=64 bias=bf16:1x12x197x197";
+  const std::string one_row = "bf16 b=64 h=12 n=197 d=64 bias=bf16:1x12x1x197";
+  const AttentionProblem asked = AttentionProblem::parse(one_row);
+  const AttentionProblem neighbour = AttentionProblem::parse(rows);
+  ASSERT_EQ(facts_number(asked), facts_number(neighbour));
+  ASSERT_NE(attention_facts(asked).bias_one_row, attention_facts(neighbour).bias_one_row);
+  const ParameterSpace space = attention_space(asked, device_);
+  int outside = 0, inside = 0;
+  for (const Config& config : default_attention_configs(neighbour, device_)) {
+    const bool fits = !space.explain(config);
+    (fits ? inside : outside) += 1;
+    put_trial(user(), rows, config, fits ? 20 : 10);
+  }
+  put(user(), rows, winner(default_attention_configs(neighbour, device_).at(0), 9));
+
+  const auto found = choices(one_row);
+
+  EXPECT_GT(outside, 0);
+  EXPECT_GT(inside, 0);
+  for (const Choice& choice : found) EXPECT_FALSE(space.explain(choice.config)) << choice.reason;
+  EXPECT_NE(found[0].outcome, LookupOutcome::kExact);
 }
 
 }  // namespace
