@@ -311,9 +311,12 @@ int run(Session& session) {
       throw Error(ErrorCode::kUsage,
                   "--probes compiles no problem's kernels; leave one of the two");
     }
+    session.refuse({"config", "all", "sample", "seed", "out", "batch", "dtype"},
+                   "is for the kernels of problems; leave it out beside --probes");
     CompilePool pool(options);
     return compile_probes(session, architectures, pool);
   }
+  if (!session.has("sample")) session.refuse({"seed"}, "belongs to --sample");
   const std::vector<NamedProblem> problems = requested_problems(session, "vit-b16");
   std::optional<fs::path> folder;
   if (session.has("out")) {

@@ -99,6 +99,7 @@ void describe_export(po::options_description& options) {
 int run_export(Session& session) {
   if (session.operands.size() > 1)
     throw Error(ErrorCode::kUsage, "give one file, or none for standard output");
+  session.refuse({"csv", "md"}, "does not go with 'db export', which always writes JSON");
   const std::string json =
       open_existing_store(session, Access::kReadOnly)->export_json(!session.has("winners-only"));
   if (session.operands.empty() || session.operands[0] == "-") {

@@ -83,13 +83,7 @@ int measure(Session& session, const CeilingOptions& options, const DeviceProbe& 
 
 int run(Session& session) {
   if (!session.has("measure")) {
-    for (const char* option : {"device", "samples"}) {
-      if (session.has(option)) {
-        throw Error(ErrorCode::kUsage, formatted("--{} belongs to --measure; see 'vitune devices "
-                                                 "--help'",
-                                                 option));
-      }
-    }
+    session.refuse({"device", "samples"}, "belongs to --measure; see 'vitune devices --help'");
     return list(session, probe_devices(session.program));
   }
   CeilingOptions options;

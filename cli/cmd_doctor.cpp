@@ -13,6 +13,8 @@
 #include "cli/text.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "db/file_guard.h"
+#include "db/sqlite.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/problem_set.h"
 #include "generator/compile_pool.h"
@@ -88,12 +90,56 @@ Finding check_trial_compile(const Session& session) {
           "is the machine out of memory?"};
 }
 
-std::string mode_problem(const fs::path& path) {
+// What of the file's owner and mode the database's own rules let pass or refuse (db/file_guard),
+// and what to do about it; nothing if all is well.
+std::optional<std::pair<std::string, std::string>> file_weakness(const fs::path& path) {
   struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return "";
-  if (info.st_uid != geteuid() && info.st_uid != 0) return "belongs to another user";
-  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "may be written by others";
+  if (stat(path.c_str(), &info) != 0) return std::nullopt;
+  if (info.st_uid != geteuid() && info.st_uid != 0 && geteuid() != 0) {
+    return std::pair("belongs to another user",
+                     "name a file of your own with --db or VITUNE_DB; this one is only read");
+  }
+  // A group of the owner's own number has nobody else in it.
+  const bool group = (info.st_mode & S_IWGRP) != 0 && info.st_gid != info.st_uid;
+  if (group || (info.st_mode & S_IWOTH) != 0) {
+    return std::pair("may be written by others", "chmod 600 it");
+  }
+  return std::nullopt;
+}
+
+// The nearest folder above `path` that exists.
+fs::path folder_above(const fs::path& path) {
+  std::error_code ignored;
+  fs::path folder = path.parent_path();
+  while (!folder.empty() && !fs::exists(folder, ignored) && folder != folder.parent_path())
+    folder = folder.parent_path();
+  return folder.empty() ? fs::path(".") : folder;
+}
+
+// Why no database is made at `path`, where none is yet: others could replace it there, say. A
+// folder that others may write in is no reason if it is sticky, as /tmp is.
+std::string place_problem(const fs::path& path) {
+  try {
+    const fs::path there = folder_above(path) / path.filename();
+    guard_database_file(resolve_database_path(there, false), false, {});
+  } catch (const DatabaseError& error) {
+    if (error.fault() == DatabaseFault::kUnsafe) return error.what();
+  }
   return "";
+}
+
+Finding check_future_database(const fs::path& path) {
+  const fs::path folder = folder_above(path);
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    return {"database", Verdict::kWarn,
+            formatted("{} cannot be made: {} is not writable", path.string(), folder.string()),
+            "name a writable file with --db or VITUNE_DB, or results end with the command"};
+  }
+  const std::string problem = place_problem(path);
+  if (problem.empty())
+    return {"database", Verdict::kOk, path.string() + " (made by the first tune)", ""};
+  return {"database", Verdict::kWarn, problem,
+          "name a file in a folder of your own with --db or VITUNE_DB, or nothing is kept"};
 }
 
 Finding check_database(Session& session) {
@@ -103,26 +149,15 @@ Finding check_database(Session& session) {
             "name a file with --db or VITUNE_DB, or results end with the command"};
   }
   std::error_code ignored;
-  if (!fs::exists(*path, ignored)) {
-    // The nearest folder that exists decides whether the first tune can make the file.
-    fs::path folder = path->parent_path();
-    while (!folder.empty() && !fs::exists(folder, ignored) && folder != folder.parent_path())
-      folder = folder.parent_path();
-    if (folder.empty()) folder = ".";
-    if (access(folder.c_str(), W_OK | X_OK) == 0)
-      return {"database", Verdict::kOk, path->string() + " (made by the first tune)", ""};
-    return {"database", Verdict::kWarn,
-            formatted("{} cannot be made: {} is not writable", path->string(), folder.string()),
-            "name a writable file with --db or VITUNE_DB, or results end with the command"};
-  }
+  if (!fs::exists(*path, ignored)) return check_future_database(*path);
   try {
     const StoreStats stats = Store::open(*path, Access::kReadOnly)->stats();
-    const std::string weakness = mode_problem(*path);
+    const auto weakness = file_weakness(*path);
     const std::string detail = formatted("{}: {} winners, {} trials, {}", path->string(),
                                          stats.winners, stats.trials, bytes_text(stats.file_bytes));
-    if (weakness.empty()) return {"database", Verdict::kOk, detail, ""};
-    return {"database", Verdict::kWarn, formatted("{}; it {}", detail, weakness),
-            "chmod 600 it, and chmod 700 its folder"};
+    if (!weakness) return {"database", Verdict::kOk, detail, ""};
+    return {"database", Verdict::kWarn, formatted("{}; it {}", detail, weakness->first),
+            weakness->second};
   } catch (const Error& error) {
     return {"database", Verdict::kFail, error.what(),
             "'vitune db check' says more; --db names another file"};
@@ -131,11 +166,7 @@ Finding check_database(Session& session) {
 
 Finding check_space(const Session& session) {
   const auto path = database_path(session);
-  fs::path folder = path ? path->parent_path() : fs::path(".");
-  std::error_code ignored;
-  while (!folder.empty() && !fs::exists(folder, ignored) && folder != folder.parent_path())
-    folder = folder.parent_path();
-  if (folder.empty()) folder = ".";
+  const fs::path folder = path ? folder_above(*path) : fs::path(".");
   struct statvfs info {};
   if (statvfs(folder.c_str(), &info) != 0)
     return {"disk space", Verdict::kWarn, "cannot be told for " + folder.string(), ""};

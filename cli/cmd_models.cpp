@@ -137,6 +137,12 @@ int run(Session& session) {
   if (session.has("names") && session.has("problems")) {
     throw Error(ErrorCode::kUsage, "choose one of --names and --problems");
   }
+  if (!session.has("problems")) {
+    session.refuse({"batch", "dtype"}, "belongs to --problems: models are listed for any batch");
+  }
+  if (session.has("names")) {
+    session.refuse({"json", "csv", "md"}, "does not go with --names, which prints plain lines");
+  }
   const ModelCatalogue catalogue = ModelCatalogue::load(require_data_dir(session));
   const std::vector<const Model*> models = chosen_models(catalogue, session.operands);
   if (session.has("names")) {

@@ -61,6 +61,9 @@ ReportFiles chosen_files(const Session& session) {
     throw Error(ErrorCode::kUsage,
                 formatted("--results '{}' is not a folder", session.text("results")));
   }
+  if (session.has("peers")) {
+    session.refuse({"tune"}, "is for a report without --peers; leave one of the two");
+  }
   ReportFiles files;
   files.peers = chosen_file(session, "peers", "peers.json");
   files.tune = chosen_file(session, "tune", "tune.json");

@@ -35,9 +35,11 @@ void describe(po::options_description& options) {
   add_value(
       options, "arch", "NAME",
       "for --space, --explain and --source: the limits of this architecture; default: the H200");
-  add_value(options, "device", "N",
-            "for --space, --explain and --source: the facts of this machine's GPU N; for --misses: "
-            "what this GPU lacks; default: what any GPU of this machine lacks");
+  add_value(
+      options, "device", "GPU",
+      "N (this machine's GPU N) or replay:h200. For --space, --explain and --source: its "
+      "facts; for --misses: what it lacks, with all values of 'vitune tune --device'; default: "
+      "what any GPU of this machine lacks");
 }
 
 // Names the user gave to problems, by canonical text; all problems count if this is empty.
@@ -171,6 +173,23 @@ int show_blocks(Session& session) {
   return 0;
 }
 
+// An option that the chosen mode does not look at must not be dropped silently.
+void check_options(const Session& session) {
+  const bool looks_at_space =
+      session.has("space") || session.has("explain") || session.has("source");
+  if (!looks_at_space) session.refuse({"arch"}, "belongs to --space, --explain and --source");
+  if (!looks_at_space && !session.has("misses")) {
+    session.refuse({"device"}, "belongs to --space, --explain, --source and --misses");
+  }
+  if (session.has("source")) {
+    session.refuse({"csv", "md"}, "does not go with --source, which prints CUDA text or --json");
+  }
+  if (session.has("blocks") && names_problems(session)) {
+    throw Error(ErrorCode::kUsage,
+                "--blocks lists kernels, whatever problem they are for; leave the problems out");
+  }
+}
+
 int run(Session& session) {
   const std::vector<std::pair<std::string, int (*)(Session&)>> modes = {
       {"trials", show_trials}, {"space", show_space},   {"explain", show_explanation},
@@ -184,6 +203,7 @@ int run(Session& session) {
     }
     chosen = mode;
   }
+  check_options(session);
   return chosen == nullptr ? show_winners(session) : chosen(session);
 }
 

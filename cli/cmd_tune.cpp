@@ -71,6 +71,9 @@ std::vector<NamedProblem> wanted_problems(Session& session) {
 TuneOptions read_options(Session& session) {
   const Strategy strategy = parse_strategy(session.text("strategy"));
   const std::uint64_t seed = parse_seed(session.text("seed"));
+  if (strategy == Strategy::kExhaustive || session.has("record")) {
+    session.refuse({"seed"}, "is of random choices, and a sweep of the whole space makes none");
+  }
   const Budget budget = session.has("budget") ? parse_budget(session.text("budget")) : Budget{};
   TuneOptions options = tune_options(session, wanted_problems(session));
   options.strategy = strategy;

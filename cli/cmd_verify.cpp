@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 
 void describe(po::options_description& options) {
   add_problem_options(options);
-  add_device_options(options);
+  add_device_options(options, false);
   add_value(options, "objective", "WHICH",
             "the winners of cold or of warm calls; default: those of both");
   add_value(options, "jobs,j", "N", "compile processes; default: one per CPU");

@@ -19,13 +19,20 @@ namespace {
 
 namespace po = boost::program_options;
 
+// What may follow --device: each verb's placeholder says what it takes.
+std::vector<std::string> device_words(const std::string& placeholder) {
+  if (placeholder == "WHICH") return {"auto", "all", "0", "replay:h200"};
+  if (placeholder == "GPUS") return {"auto", "all", "0"};
+  if (placeholder == "GPU") return {"0", "replay:h200"};
+  return {"0"};
+}
+
 // Options whose value is one of a few words; the others are told by their placeholder.
-std::vector<std::string> words_of(const std::string& option) {
+std::vector<std::string> words_of(const std::string& option, const std::string& placeholder) {
+  if (option == "device" || option == "devices") return device_words(placeholder);
   const std::map<std::string, std::vector<std::string>> known = {
       {"arch", supported_architectures()},
       {"color", {"auto", "always", "never"}},
-      {"device", {"auto", "all", "0", "replay:h200"}},
-      {"devices", {"auto", "all", "0", "replay:h200"}},
       {"dtype", {"bf16", "fp16"}},
       {"kind", {"cold", "warm", "both"}},
       {"objective", {"cold", "warm"}},
@@ -59,9 +66,10 @@ CompletionOption completion_option(const po::option_description& option) {
   result.description = first_clause(option.description());
   result.has_value = option.semantic()->max_tokens() > 0;
   if (!result.has_value) return result;
-  result.words = words_of(result.name);
-  result.is_list = option.format_parameter().find("LIST") != std::string::npos;
-  result.kind = result.words.empty() ? kind_of(option.format_parameter()) : WordKind::kWords;
+  const std::string parameter = option.format_parameter();  // "WHEN (=auto)"
+  result.words = words_of(result.name, parameter.substr(0, parameter.find(' ')));
+  result.is_list = parameter.find("LIST") != std::string::npos;
+  result.kind = result.words.empty() ? kind_of(parameter) : WordKind::kWords;
   return result;
 }
 
@@ -87,6 +95,7 @@ int run(Session& session) {
     throw Error(ErrorCode::kUsage,
                 formatted("name one shell: {}", fmt::join(completion_shells(), ", ")));
   }
+  session.refuse({"json", "csv", "md"}, "does not go with 'completion', which prints a script");
   session.console.print(completion_script(session.operands[0], completion_verbs(all_verbs())));
   return 0;
 }

@@ -126,7 +126,11 @@ int Console::finish() {
     if (std::fflush(stdout) != 0) write_error_ = errno == 0 ? EIO : errno;
   }
   if (write_error_ == 0) return 0;
-  if (write_error_ != EPIPE) {
+  if (write_error_ == EBADF) {
+    log(LogLevel::kError,
+        "the results could not be written: standard output is closed, or not open for writing; "
+        "send it to a terminal, a file or a pipe");
+  } else if (write_error_ != EPIPE) {
     log(LogLevel::kError, formatted("the results could not be written to standard output: {}",
                                     std::strerror(write_error_)));
   }

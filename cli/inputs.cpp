@@ -138,10 +138,13 @@ void add_problem_options(po::options_description& options) {
   add_model_options(options);
 }
 
-void add_device_options(po::options_description& options) {
-  add_value(options, "device", "WHICH",
-            "auto (GPU 0, else the recorded H200), 0, 0,1, all, replay:h200 or replay:FILE");
-  add_value(options, "devices", "WHICH", "the same as --device");
+void add_device_options(po::options_description& options, bool replay_may_stand_in) {
+  const char* const placeholder = replay_may_stand_in ? "WHICH" : "GPUS";
+  add_value(options, "device", placeholder,
+            replay_may_stand_in
+                ? "auto (GPU 0, else the recorded H200), 0, 0,1, all, replay:h200 or replay:FILE"
+                : "auto (GPU 0), 0, 0,1 or all");
+  add_value(options, "devices", placeholder, "the same as --device");
 }
 
 std::string device_argument(const Session& session) {

@@ -15,7 +15,8 @@ namespace vitune {
 // --problem, --preset, --from, --model.
 void add_problem_options(boost::program_options::options_description& options);
 // --device and its synonym --devices.
-void add_device_options(boost::program_options::options_description& options);
+void add_device_options(boost::program_options::options_description& options,
+                        bool replay_may_stand_in = true);
 
 // What --device or --devices says, "auto" if neither was given; Error(kUsage) for both.
 std::string device_argument(const Session& session);

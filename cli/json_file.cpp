@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/json_fault.h"
 
 namespace vitune {
 namespace {
@@ -19,7 +20,7 @@ using nlohmann::json;
 constexpr std::uintmax_t kMaxBytes = 1'000'000'000;
 constexpr std::int64_t kMaxValues = 4'000'000;
 constexpr int kMaxDepth = 16;
-constexpr std::size_t kMaxText = 4096, kMaxReason = 300;
+constexpr std::size_t kMaxText = 4096;
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
   throw Error(ErrorCode::kUsage, path.string() + ": " + what);
@@ -64,16 +65,14 @@ void blank_words_that_are_no_json(std::string& content) {
   }
 }
 
-// "line 3, column 7: syntax error while parsing value - ...", without the library's own code.
+// "line 3, column 7: unexpected end of input".
 std::string reason_of(const json::exception& error) {
-  std::string_view text = error.what();
-  for (const std::string_view mark : {"parse error at ", "] "}) {
-    const std::size_t found = text.find(mark);
-    if (found == std::string_view::npos) continue;
-    text.remove_prefix(found + mark.size());
-    break;
-  }
-  return std::string(text.substr(0, kMaxReason));
+  const std::string_view text = error.what();
+  const std::size_t line = text.find("line "), colon = text.find(": ");
+  const bool has_place = line != std::string_view::npos && colon != std::string_view::npos;
+  const std::string place =
+      has_place && line < colon ? std::string(text.substr(line, colon + 2 - line)) : "";
+  return place + json_fault(text);
 }
 
 }  // namespace
@@ -127,6 +126,8 @@ bool JsonValue::flag() const {
 
 json read_json_file(const std::filesystem::path& path) {
   std::string content = read_bounded(path);
+  if (is_blank(content))
+    fail(path, "is empty, which is not valid JSON; name a file that --json wrote");
   blank_words_that_are_no_json(content);
   std::int64_t values = 0;
   const auto guard = [&](int depth, json::parse_event_t event, json&) {

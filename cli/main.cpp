@@ -153,13 +153,17 @@ int run_command(std::vector<std::string> arguments) {
   return run_verb(*verb, arguments);
 }
 
-// Else the next file to be opened (a database, a worker's socket) would get the messages.
-void hold_place_of_stderr() {
-  if (fcntl(STDERR_FILENO, F_GETFD) != -1) return;
-  const int fd = open("/dev/null", O_WRONLY);
-  if (fd < 0 || fd == STDERR_FILENO) return;
-  dup2(fd, STDERR_FILENO);
-  close(fd);
+// Else the next file to be opened (a database, a worker's socket) would get what is written there.
+// Each is opened the way that makes its use an error, but for messages that nobody can read.
+void hold_places_of_closed_streams() {
+  constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (fcntl(stream, F_GETFD) != -1) continue;
+    const int fd = open("/dev/null", kModes[stream]);
+    if (fd < 0 || fd == stream) continue;
+    dup2(fd, stream);
+    close(fd);
+  }
 }
 
 // One line for people; the message already says what was tried and what to do next.
@@ -175,7 +179,7 @@ int report(const char* message, int status) {
 
 int main(int argc, char** argv) {
   using namespace vitune;
-  hold_place_of_stderr();
+  hold_places_of_closed_streams();
   try {
     return run_command({argv + std::min(argc, 1), argv + argc});
   } catch (const Error& error) {

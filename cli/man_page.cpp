@@ -142,6 +142,7 @@ Pairs files() {
 void describe(po::options_description&) {}
 
 int run(Session& session) {
+  session.refuse({"json", "csv", "md"}, "does not go with 'man', which prints a page for man(1)");
   session.console.print(man_page(all_verbs()));
   return 0;
 }

@@ -124,6 +124,12 @@ std::vector<std::string> Session::texts(const std::string& option) const {
   return found->second.as<std::vector<std::string>>();
 }
 
+void Session::refuse(std::initializer_list<const char*> options, std::string_view why) const {
+  for (const char* option : options) {
+    if (has(option)) throw Error(ErrorCode::kUsage, formatted("--{} {}", option, why));
+  }
+}
+
 VerbOptions verb_options(const Verb& verb) {
   VerbOptions options{po::options_description("Options", kWidth, kDescriptionWidth),
                       po::options_description("Common options", kWidth, kDescriptionWidth)};

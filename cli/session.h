@@ -5,8 +5,10 @@
 #include <boost/program_options.hpp>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/console.h"
@@ -25,6 +27,9 @@ struct Session {
   bool has(const std::string& option) const;          // was given, or is a switch that is on
   std::string text(const std::string& option) const;  // its value; the option must have one
   std::vector<std::string> texts(const std::string& option) const;  // empty if not given
+  // Throws Error(kUsage), "--<option> <why>", if one of `options` was given: what was typed must
+  // not be ignored silently.
+  void refuse(std::initializer_list<const char*> options, std::string_view why) const;
 };
 
 // One verb of the command. Options, help text and completion all come from `options`.

@@ -67,8 +67,8 @@ DeviceInfo space_device(Session& session) {
   if (!session.has("device")) return h200_facts();
   const std::string text = session.text("device");
   if (text == "replay:h200") return h200_facts();
-  const auto ordinal =
-      static_cast<std::size_t>(parse_integer(text, 0, 1023, "--device (a GPU's ordinal)"));
+  const auto ordinal = static_cast<std::size_t>(
+      parse_integer(text, 0, 1023, "--device (replay:h200, or a GPU's ordinal)"));
   const DeviceProbe probe = probe_devices(session.program);
   if (ordinal < probe.devices.size()) return probe.devices[ordinal];
   throw Error(

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <chrono>
+
 #include "cli/data_files.h"
 #include "core/error.h"
 #include "core/format.h"
@@ -11,6 +13,9 @@ namespace vitune {
 namespace {
 
 namespace fs = std::filesystem;
+
+// For another process that holds the database's lock.
+constexpr std::chrono::seconds kPatience{60};
 
 std::unique_ptr<Store> fall_back_to_memory(Session& session, const std::string& reason) {
   session.console.log(
@@ -42,9 +47,9 @@ std::unique_ptr<Store> open_store(Session& session, const fs::path& path, Access
   const bool writable = ::access(path.c_str(), W_OK) == 0;
   if (access == Access::kReadOnly && writable && fs::exists(journal, ignored) &&
       fs::file_size(journal, ignored) > 0) {
-    Store::open(path, Access::kReadWrite, session.console.sink());
+    Store::open(path, Access::kReadWrite, session.console.sink(), kPatience, &session.stop);
   }
-  return Store::open(path, access, session.console.sink());
+  return Store::open(path, access, session.console.sink(), kPatience, &session.stop);
 }
 
 }  // namespace

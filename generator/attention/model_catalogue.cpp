@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "core/nearest_name.h"
 #include "generator/attention/problem_internal.h"
+#include "generator/json_fault.h"
 
 namespace vitune {
 namespace {
@@ -46,6 +48,27 @@ Model model_of(const json& entry) {
   for (const json& call : entry.at("attention")) model.attention.push_back(call_of(call));
   if (model.attention.empty()) throw Error(ErrorCode::kUsage, model.name + " has no call");
   return model;
+}
+
+json read_document(const std::filesystem::path& path) {
+  constexpr char kExpected[] =
+      "a JSON object with \"schema\", \"images\", \"source\" and \"models\" is expected";
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::kUsage, "there is no such file");
+  std::ostringstream content;
+  content << file.rdbuf();
+  const std::string text = content.str();
+  if (is_blank(text)) {
+    throw Error(ErrorCode::kUsage, formatted("it is empty, and {}", kExpected));
+  }
+  try {
+    return json::parse(text);
+  } catch (const json::parse_error& error) {
+    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
+    throw Error(ErrorCode::kUsage, formatted("line {} is not valid JSON ({}), and {}",
+                                             1 + std::count(text.begin(), end, '\n'),
+                                             json_fault(error.what()), kExpected));
+  }
 }
 
 std::vector<Model> read_models(const json& document) {
@@ -102,18 +125,21 @@ std::int64_t Model::layers() const {
 
 ModelCatalogue ModelCatalogue::load(const std::filesystem::path& data_dir) {
   const std::filesystem::path path = data_dir / "timm_models.json";
-  ModelCatalogue catalogue;
-  try {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw Error(ErrorCode::kUsage, "there is no such file");
-    const json document = json::parse(file);
-    catalogue.models_ = read_models(document);
-    catalogue.source_ = document.at("source").get<std::string>();
-  } catch (const std::exception& error) {  // of this project and of the JSON library
+  const auto fail = [&](const std::string& why) {
     throw Error(ErrorCode::kFailure,
                 formatted("the shipped models cannot be read from {}: {}; is the installation "
                           "complete?",
-                          path.string(), error.what()));
+                          path.string(), why));
+  };
+  ModelCatalogue catalogue;
+  try {
+    const json document = read_document(path);
+    catalogue.models_ = read_models(document);
+    catalogue.source_ = document.at("source").get<std::string>();
+  } catch (const json::exception& error) {
+    fail("it is not as this version reads it: " + json_fault(error.what()));
+  } catch (const Error& error) {
+    fail(error.what());
   }
   return catalogue;
 }

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/problem_internal.h"
+#include "generator/json_fault.h"
 
 namespace vitune {
 namespace {
@@ -53,18 +54,10 @@ std::string read_file(const std::filesystem::path& path) {
   return content;
 }
 
-// The library's message without its own error code: "syntax error while parsing value - ...".
-std::string reason(const json::parse_error& error) {
-  std::string_view text = error.what();
-  const std::size_t column = text.find("column ");
-  const std::size_t colon = text.find(": ", column == std::string_view::npos ? 0 : column);
-  if (colon != std::string_view::npos) text.remove_prefix(colon + 2);
-  constexpr std::size_t kMost = 200;
-  return std::string(text.substr(0, kMost));
-}
-
-// Parses JSON of bounded depth and size; `line` is the line of the file that `text` begins at.
-json parse_json(std::string_view text, const std::string& file, std::int64_t line) {
+// Parses JSON of bounded depth and size; `line` is the line of the file that `text` begins at, and
+// `expected` says what should be there.
+json parse_json(std::string_view text, const std::string& file, std::int64_t line,
+                const char* expected) {
   std::int64_t values = 0;
   const auto guard = [&](int depth, json::parse_event_t event, json&) {
     if (depth > kMaxDepth) Place{file}.malformed("JSON is nested deeper than 8 levels");
@@ -81,9 +74,11 @@ json parse_json(std::string_view text, const std::string& file, std::int64_t lin
   } catch (const json::parse_error& error) {
     const std::size_t at = std::min(error.byte, text.size());
     line += std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-    Place{formatted("{}:{}", file, line)}.malformed("is not valid JSON: " + reason(error));
+    Place{formatted("{}:{}", file, line)}.malformed(
+        formatted("is not valid JSON ({}); expected {} (docs/problems.md)",
+                  json_fault(error.what()), expected));
   } catch (const json::exception& error) {
-    Place{file}.malformed(std::string("JSON that cannot be taken: ") + error.what());
+    Place{file}.malformed("JSON that cannot be taken: " + json_fault(error.what()));
   }
 }
 
@@ -169,8 +164,12 @@ NamedProblem entry_problem(const json& entry, Place place) {
 }
 
 std::vector<NamedProblem> read_document(const std::string& content, const std::string& file) {
+  constexpr char kExpected[] = "a JSON object with \"schema\": 1 and \"problems\"";
   const Place place{file};
-  const json document = parse_json(content, file, 1);
+  if (is_blank(content)) {
+    place.malformed(formatted("is empty; expected {} (docs/problems.md)", kExpected));
+  }
+  const json document = parse_json(content, file, 1, kExpected);
   if (!document.is_object()) {
     place.malformed("is not a JSON object with \"schema\" and \"problems\"");
   }
@@ -195,6 +194,7 @@ std::vector<NamedProblem> read_document(const std::string& content, const std::s
 
 // One problem text or JSON object per line; "#" begins a comment line.
 std::vector<NamedProblem> read_lines(std::string_view content, const std::string& file) {
+  constexpr char kExpected[] = "a JSON object with \"problem\" in each line";
   std::vector<NamedProblem> result;
   for (std::int64_t number = 1; !content.empty(); ++number) {
     const std::size_t end = std::min(content.find('\n'), content.size());
@@ -205,7 +205,7 @@ std::vector<NamedProblem> read_lines(std::string_view content, const std::string
     line.remove_prefix(first);
     const Place place{formatted("{}:{}", file, number)};
     if (line[0] == '{') {
-      result.push_back(entry_problem(parse_json(line, file, number), place));
+      result.push_back(entry_problem(parse_json(line, file, number, kExpected), place));
     } else {
       AttentionProblem problem = parse_at(line, place);
       std::string name = problem.text();
@@ -227,7 +227,11 @@ std::vector<NamedProblem> load_problem_file(const std::filesystem::path& path) {
   const std::string content = read_file(path);
   std::vector<NamedProblem> problems =
       lines ? read_lines(content, place.text) : read_document(content, place.text);
-  if (problems.empty()) place.malformed("holds no problem");
+  if (problems.empty()) {
+    place.malformed(lines ? "holds no problem; expected one in each line, for example bf16 b=32 "
+                            "h=12 n=197 d=64 (docs/problems.md)"
+                          : "holds no problem; expected some in \"problems\" (docs/problems.md)");
+  }
   return problems;
 }
 

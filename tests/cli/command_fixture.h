@@ -39,6 +39,7 @@ struct CommandOptions {
   std::string input = {};                               // at most 64 KiB
   std::string out_path = {};                            // stdout goes to this file instead
   std::string err_path = {};                            // and stderr to this one
+  bool closed_stdout = false;
   bool closed_stderr = false;
   rlim_t file_size_limit = RLIM_INFINITY;
   bool unprivileged = false;  // as another user, if this one is root
@@ -125,6 +126,7 @@ class RunningCommand {
     dup2(in, 0);
     dup2(out, 1);
     dup2(err, 2);
+    if (options.closed_stdout) close(1);
     if (options.closed_stderr) close(2);
     if (options.file_size_limit != RLIM_INFINITY) {
       const rlimit limit{options.file_size_limit, options.file_size_limit};

@@ -199,6 +199,26 @@ TEST_F(UsageTest, ResultsThatCannotBeWrittenAreAFailure) {
   EXPECT_THAT(result.err, HasSubstr("could not be written"));
 }
 
+// Nothing that the command opens may come to stand where the results go.
+TEST_F(UsageTest, AClosedStandardOutputIsNamed) {
+  const std::string shipped = (fs::path(VITUNE_SOURCE_DIR) / "data" / "h200.db").string();
+  const std::string database = (directory() / "x.db").string();
+  const std::vector<std::string> cases[] = {
+      {"help"},
+      {"models"},
+      {"show", "--space", "bf16 b=2 h=3 n=49 d=32"},
+      {"db", "stats", "--db", shipped},
+      {"db", "export", "--winners-only", "--db", shipped},
+      {"db", "merge", shipped, "--db", database},
+  };
+  for (const auto& arguments : cases) {
+    const CommandResult result = run(arguments, {.closed_stdout = true});
+    EXPECT_EQ(result.status, 1) << arguments[0];
+    EXPECT_THAT(result.err, HasSubstr("standard output is closed")) << arguments[0];
+  }
+  EXPECT_EQ(run({"db", "check", "--db", database}).status, 0);
+}
+
 TEST_F(UsageTest, AnUnquotedProblemIsOneProblem) {
   const CommandResult whole = run({"show", "--space", "--json", "bf16 b=2 h=3 n=49 d=32"});
   const CommandResult words =

@@ -227,8 +227,10 @@ TEST(ModelCatalogueTest, AMissingOrForeignFileIsNamed) {
   };
   EXPECT_THAT(message(), HasSubstr("timm_models.json: there is no such file"));
   const char* const cases[][2] = {
-      {"", "parse error"},
-      {"[]", "timm_models.json"},
+      {"", "timm_models.json: it is empty, and a JSON object with \"schema\", \"images\""},
+      {"{\n\"a\":", "line 2 is not valid JSON (unexpected end of input), and a JSON object with"},
+      {"[]", "timm_models.json: it is not as this version reads it: cannot use at()"},
+      {"{}", "this version reads it: key 'schema' not found; is the installation complete?"},
       {R"({"schema":2,"images":2,"source":"x","models":[]})", "schema 1"},
       {R"({"schema":1,"images":2,"source":"x","models":[{"name":"m","attention":[]}]})", "no call"},
       {R"({"schema":1,"images":2,"source":"x","models":[{"name":"m","attention":[

@@ -124,7 +124,10 @@ TEST_F(ProblemSet, AMistakeInADocumentIsReportedWithEntryAndField) {
   const struct {
     std::string content, words;
   } cases[] = {
-      {"", "is not valid JSON"},
+      {"", "c.json: is empty; expected a JSON object with \"schema\": 1 and \"problems\""},
+      {"no JSON",
+       "c.json:1: is not valid JSON (invalid literal; last read: 'no'); expected a JSON"},
+      {"{\n\"schema\":", "c.json:2: is not valid JSON (unexpected end of input); expected a JSON"},
       {"{\n\"schema\":1,\n\"problems\": [,]\n}", "c.json:3: is not valid JSON"},
       {"\xff\xfe", "is not valid JSON"},
       {R"({"schema":1,"problems":[{"name":")"
