@@ -83,6 +83,7 @@ class LiveEvaluator : public Evaluator {
   Variant compile_now(const CompileRequest& request, const Digest& key);
   KernelRef kernel_ref(const Config& config);
   std::chrono::milliseconds trial_deadline(const Candidate& candidate) const;
+  std::chrono::milliseconds race_deadline(int rounds, std::size_t contestants) const;
   void poll_workers(std::chrono::milliseconds timeout);
   void check_stop() const;
   [[noreturn]] void no_device_left() const;

@@ -55,13 +55,21 @@ BenchClient& LiveEvaluator::idle_client() {
   }
 }
 
+milliseconds LiveEvaluator::race_deadline(int rounds, std::size_t contestants) const {
+  // Nothing was measured by this run: the calls may be long.
+  if (best_us_ <= 0) return options_.race_limit;
+  // Of a contestant's round, a cold call and two replays: they may be far slower than the best.
+  const milliseconds calls(static_cast<std::int64_t>(20 * 3 * best_us_ / 1000));
+  const auto work = std::max(kPerRound, calls) * rounds * static_cast<std::int64_t>(contestants);
+  return std::min(options_.base_deadline + work, options_.race_limit);
+}
+
 RaceResult LiveEvaluator::race(const std::vector<Config>& configs, int rounds) {
   RaceJob job;
   job.problem = problem_text_;
   job.rounds = rounds;
   for (const Config& config : configs) job.contestants.push_back(kernel_ref(config));
-  const auto work = kPerRound * rounds * static_cast<std::int64_t>(configs.size());
-  const auto deadline = std::min(options_.base_deadline + work, options_.race_limit);
+  const auto deadline = race_deadline(rounds, configs.size());
   raced_.reset();
   while (!raced_) {
     // More than once only if a device is lost meanwhile.

@@ -15,6 +15,13 @@ bool blocks(TrialStatus status) {
          status == TrialStatus::kCrash;
 }
 
+// Whether the machine's state may be the reason rather than the candidate: it had too little
+// memory, or was too busy to compile in time. Such a candidate is tried again by the next run.
+bool may_be_the_machine(TrialStatus status) {
+  return status == TrialStatus::kOutOfMemory || status == TrialStatus::kCompileTimeout ||
+         status == TrialStatus::kCompileCrash;
+}
+
 }  // namespace
 
 TrialBook::TrialBook(Store& store, const DeviceInfo& device, ProblemKey problem,
@@ -42,8 +49,7 @@ void TrialBook::load_blocks() {
 void TrialBook::resume(const std::function<Digest(const Config&)>& key) {
   for (const Trial& trial : store_.trials(device_, problem_)) {
     const auto index = space_.find(trial.config);
-    // Too little memory is no property of the candidate: it is tried again.
-    if (!index || trial.origin != origin_ || trial.status == TrialStatus::kOutOfMemory) continue;
+    if (!index || trial.origin != origin_ || may_be_the_machine(trial.status)) continue;
     // One without times (judged only, by an interrupted verification) is to be measured.
     if (trial.status == TrialStatus::kOk && !(trial.measurement.cold.median_us > 0)) continue;
     if (trial.kernel_key == key(trial.config)) note(*index, unless_blocked(trial));

@@ -137,6 +137,7 @@ class FakeBench {
   bool serve_race(const Frame& job) {
     const RaceJob race = decode_race_job(job.payload);
     RaceReply reply = good_race(race);
+    if (options_["do"] == "long calls") usleep(1'000'000);
     for (const KernelRef& kernel : race.contestants) {
       note("race ", kernel);
       const bool match = kernel.config.text().find(options_["match"]) != std::string::npos;
@@ -162,6 +163,11 @@ class FakeBench {
   bool misbehave(const std::string& what, std::uint64_t id, const TrialJob& job) {
     const std::string good = encode_frame(frame(MessageType::kResult, id, encode(good_reply(job))));
     if (what == "hang") sleep_for_ever();
+    if (what == "long calls") {
+      TrialReply reply = good_reply(job);
+      reply.measurement.cold = timing(1e5, job.effort.min_samples);
+      answer(id, reply);
+    }
     if (what == "stop") raise(SIGSTOP);
     if (what == "segv") {
       ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would make an exit status of it

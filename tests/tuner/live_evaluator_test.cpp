@@ -167,6 +167,18 @@ TEST_F(Live, RacesGiveEveryContestantATimingAndSamples) {
   EXPECT_FALSE(binary->image.empty());
 }
 
+TEST_F(Live, ARaceOfLongCallsHasTheTimeThatTheyNeed) {
+  LiveOptions options = options_for({"do=long calls"});
+  options.base_deadline = milliseconds(1);
+  open(options);
+  begin(problem());
+  const Config config = *evaluator->default_config(problem());
+  evaluator->submit(0, {config, {}, true, true});
+  EXPECT_EQ(collect(1).at(0).status, TrialStatus::kOk);
+  const RaceResult result = evaluator->race({config}, 2);
+  EXPECT_EQ(result.status, TrialStatus::kOk) << result.reason;
+}
+
 TEST_F(Live, SeveralDevicesShareTheCandidates) {
   LiveOptions options = options_for({"do=slow", "log=" + (directory / "log").string(),
                                      "count=" + (directory / "count").string()});

@@ -63,6 +63,25 @@ TEST_F(Tune, TooLittleMemoryIsTriedAgainAndNotBlocked) {
   EXPECT_EQ(run().outcomes[0].failed, 0);
 }
 
+TEST_F(Tune, ACompilerThatWasTooSlowOnceIsAskedAgainByTheNextRun) {
+  for (const TrialStatus status : {TrialStatus::kCompileTimeout, TrialStatus::kCompileCrash}) {
+    bool busy = true;
+    evaluator.judge = [&](const Config& config) {
+      return busy && config.at("kBlockN") == 64 ? std::pair(status, 0.0)
+                                                : std::pair(TrialStatus::kOk, fake_us(config));
+    };
+    evaluator.kernels = trial_status_name(status);
+    options.budget.trials = 60;
+    EXPECT_GT(run().outcomes[0].failed, 0);
+    busy = false;
+    options.budget.trials = 96;
+    const TuneOutcome outcome = run().outcomes[0];
+    EXPECT_FALSE(outcome.resumed);
+    EXPECT_EQ(outcome.failed, 0);
+    EXPECT_EQ(outcome.trials, 96);
+  }
+}
+
 TEST_F(Tune, NothingThatWorksGivesNoWinnerAndSaysWhy) {
   evaluator.judge = [](const Config&) { return std::pair(TrialStatus::kPruned, 0.0); };
   const TuneOutcome outcome = run().outcomes[0];
