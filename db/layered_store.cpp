@@ -21,6 +21,10 @@ Result or_nothing(Read&& read) {
   }
 }
 
+bool is_measured(const LayeredStore::Found& found) {
+  return found.winner.verified && found.winner.origin == Origin::kMeasured;
+}
+
 }  // namespace
 
 std::string layer_name(Layer layer) { return layer == Layer::kUser ? "user" : "shipped"; }
@@ -67,6 +71,9 @@ std::vector<LayeredStore::Found> LayeredStore::find_winners(const DeviceInfo& de
   auto winner = or_nothing<std::optional<Winner>>(
       [&] { return shipped_->find_winner(device, problem, objective); });
   if (winner) found.push_back({std::move(*winner), Layer::kShipped});
+  if (found.size() == 2 && found[0].winner.origin == Origin::kReplayed && is_measured(found[1])) {
+    std::swap(found[0], found[1]);
+  }
   return found;
 }
 

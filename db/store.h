@@ -222,8 +222,9 @@ class LayeredStore {
     Winner winner;
     Layer layer = Layer::kUser;
   };
-  // Every layer's winner of the problem, the user's first: where that one may not be used, the
-  // shipped one may.
+  // Every layer's winner of the problem, in the order to be tried: where the first may not be used,
+  // the other may. The user's comes first, but for one that was only replayed where the shipped one
+  // was measured and verified.
   std::vector<Found> find_winners(const DeviceInfo& device, const ProblemKey& problem,
                                   Objective objective);
   std::optional<Binary> find_binary(const Digest& kernel_key);

@@ -2,6 +2,7 @@
 #include "runtime/winner_index.h"
 
 #include <string>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -10,6 +11,12 @@
 #include "runtime/same_work.h"
 
 namespace vitune {
+namespace {
+
+// Of several that do the same work: one that was measured, then the user's, then the fastest.
+auto rank(const IndexedWinner& entry) { return std::tuple(entry.replayed, entry.layer, entry.us); }
+
+}  // namespace
 
 std::uint64_t facts_number(const AttentionProblem& problem) {
   const AttentionFacts facts = attention_facts(problem);
@@ -75,6 +82,7 @@ void WinnerIndex::add(const ProblemKey& key, const Winner& winner, Layer layer) 
   entry.config = keep(winner.config);
   entry.us = static_cast<float>(timing.median_us);
   entry.layer = layer;
+  entry.replayed = winner.origin == Origin::kReplayed;
   const double raced = winner.measurement.by(winner.objective).median_us;
   if (winner.default_us && raced > 0) {
     entry.default_loss = static_cast<float>(*winner.default_us / raced);
@@ -94,10 +102,7 @@ const IndexedWinner* WinnerIndex::find_same_work(const AttentionProblem& problem
   const IndexedWinner* best = nullptr;
   for (auto it = begin; it != end; ++it) {
     const IndexedWinner& entry = winners_[it->second];
-    // Several may be: the user's layer counts more, then the smaller time.
-    if (best != nullptr && std::pair(best->layer, best->us) <= std::pair(entry.layer, entry.us)) {
-      continue;
-    }
+    if (best != nullptr && rank(*best) <= rank(entry)) continue;
     if (is_same_work(problem, entry.problem, *entry.config, device_)) best = &entry;
   }
   return best;

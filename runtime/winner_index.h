@@ -27,6 +27,7 @@ struct IndexedWinner {
   float runner_up_us = 0;
   float default_loss = 0;  // times as long as the winner's: the default's, in the race; 0: unknown
   Layer layer = Layer::kUser;
+  bool replayed = false;  // from a recording: its kernel has not run here
 };
 
 class WinnerIndex {

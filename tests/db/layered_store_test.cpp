@@ -66,6 +66,21 @@ TEST_F(LayeredStoreTest, GivesBothLayersWinnersTheUsersFirst) {
   EXPECT_EQ(found[1].winner.config, sample_winner(3).config);
 }
 
+TEST_F(LayeredStoreTest, AReplayedWinnerDoesNotHideAShippedOneThatWasMeasured) {
+  Winner replayed = sample_winner(1);
+  replayed.origin = Origin::kReplayed;
+  store_.user().promote(device_, sample_problem(), replayed, nullptr);
+  Winner shipped = sample_winner(3);
+  for (const bool verified : {true, false}) {
+    shipped.verified = verified;
+    store_.shipped()->promote(device_, sample_problem(), shipped, nullptr);
+    const auto found = store_.find_winners(device_, sample_problem(), Objective::kCold);
+    ASSERT_EQ(found.size(), 2U);
+    EXPECT_EQ(found[0].layer, verified ? Layer::kShipped : Layer::kUser);
+    EXPECT_EQ(found[1].layer, verified ? Layer::kUser : Layer::kShipped);
+  }
+}
+
 TEST_F(LayeredStoreTest, GivesBothLayersTrials) {
   store_.user().put_trial(device_, sample_problem(), sample_trial(1));
   store_.shipped()->put_trial(device_, sample_problem(), sample_trial(2));

@@ -96,6 +96,7 @@ TEST_P(DispatcherUnusableWinner, IsPassedOverForTheShippedOne) {
 INSTANTIATE_TEST_SUITE_P(
     Rows, DispatcherUnusableWinner,
     ::testing::Values(Unusable{"Unverified", [](Winner& row) { row.verified = false; }},
+                      Unusable{"Replayed", [](Winner& row) { row.origin = Origin::kReplayed; }},
                       Unusable{"OutsideTheSpace", [](Winner& row) { row.config.set("kWarps", 3); }},
                       Unusable{"OfAnotherOperator",
                                [](Winner& row) {
@@ -218,6 +219,19 @@ TEST_F(DispatcherTest, AProblemOfTheSameWorkIsExact) {
   EXPECT_EQ(found[0].config, row.config);
   EXPECT_EQ(found[0].row->problem, key_of(kVit));
   EXPECT_THAT(found[0].reason, HasSubstr("won the same work"));
+}
+
+TEST_F(DispatcherTest, OfTheSameWorkTheOneThatWasMeasuredCounts) {
+  Winner replayed = winner(other_config(kVit), 20);
+  replayed.origin = Origin::kReplayed;
+  put(user(), kVit, replayed);
+  const Winner measured = winner(other_config(kVit, 2), 24);
+  put(shipped(), kVit, measured);
+
+  const auto found = choices("bf16 b=32 h=12 n=197 d=64 scale=0.25");
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kExact);
+  EXPECT_EQ(found[0].config, measured.config);
 }
 
 TEST_F(DispatcherTest, OtherStridesAreNearestNotExact) {
