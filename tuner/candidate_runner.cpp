@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/format.h"
+
 namespace vitune {
 namespace {
 
@@ -18,9 +20,14 @@ bool is_fault(TrialStatus status) {
 }  // namespace
 
 CandidateRunner::CandidateRunner(Evaluator& evaluator, const AttentionProblem& problem,
-                                 const SearchSpace& space, TrialBook& book,
+                                 const SearchSpace& space, TrialBook& book, const LogSink& log_sink,
                                  const std::atomic<bool>& stop)
-    : evaluator_(evaluator), space_(space), book_(book), stop_(stop) {
+    : evaluator_(evaluator),
+      space_(space),
+      book_(book),
+      log_sink_(log_sink),
+      problem_(problem.text()),
+      stop_(stop) {
   EvaluationContext context;
   context.problem = problem;
   context.blocked = [this](const Digest& key) { return book_.blocked(key); };
@@ -60,12 +67,23 @@ std::optional<std::size_t> CandidateRunner::collect() {
   if (flight.empty()) return std::nullopt;
   had_room_ = ended->second.status != TrialStatus::kOutOfMemory;
   const Trial trial = merged(index, std::move(ended->second), flight.mapped());
-  if (launched_.erase(trial.config) > 0) {
-    faults_.push_back(is_fault(trial.status));
-    if (faults_.size() > kFaultWindow) faults_.pop_front();
-  }
+  if (launched_.erase(trial.config) > 0) note_end(trial);
   book_.put(index, trial);
   return index;
+}
+
+// Of a candidate that ran on a device. No kernel of the templates should be wrong on any device, so
+// the first of a problem is told of; that it is blocked saves this user, not the next one.
+void CandidateRunner::note_end(const Trial& trial) {
+  faults_.push_back(is_fault(trial.status));
+  if (faults_.size() > kFaultWindow) faults_.pop_front();
+  if (trial.status != TrialStatus::kWrong || told_of_wrong_) return;
+  told_of_wrong_ = true;
+  log(log_sink_, LogLevel::kWarning,
+      formatted("{}: a candidate gave a wrong result and is not used: {} ({}). The kernels or this "
+                "GPU are at fault: `vitune doctor` tests the GPU, `vitune show --trials` lists all "
+                "such candidates; please report them",
+                problem_, trial.config.text(), trial.reason));
 }
 
 void CandidateRunner::run(const std::vector<std::size_t>& indices, const MeasureEffort& effort,

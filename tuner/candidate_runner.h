@@ -9,9 +9,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "core/log.h"
 #include "tuner/evaluator.h"
 #include "tuner/trial_book.h"
 
@@ -21,7 +23,7 @@ class CandidateRunner {
  public:
   // Turns the evaluator to `problem`. All references must outlive it.
   CandidateRunner(Evaluator& evaluator, const AttentionProblem& problem, const SearchSpace& space,
-                  TrialBook& book, const std::atomic<bool>& stop);
+                  TrialBook& book, const LogSink& log_sink, const std::atomic<bool>& stop);
 
   bool full() const { return flying_.size() >= evaluator_.capacity(); }
   bool busy() const { return !flying_.empty(); }
@@ -45,15 +47,19 @@ class CandidateRunner {
     bool measure;
   };
   Trial merged(std::size_t index, Trial trial, const Step& step) const;
+  void note_end(const Trial& trial);
 
   Evaluator& evaluator_;
   const SearchSpace& space_;
   TrialBook& book_;
+  const LogSink& log_sink_;
+  const std::string problem_;
   const std::atomic<bool>& stop_;
   std::map<std::size_t, Step> flying_;
   std::set<Config> launched_;  // on a device now
   bool had_room_ = true;       // the last one that ended
-  std::deque<bool> faults_;    // of the last candidates that ran on a device
+  bool told_of_wrong_ = false;
+  std::deque<bool> faults_;  // of the last candidates that ran on a device
 };
 
 }  // namespace vitune

@@ -50,7 +50,7 @@ class ProblemRun {
         key_{"attention", problem.problem.text()},
         space_(evaluator_.space(problem.problem)),
         book_(session.store.user(), evaluator_.device(), key_, space_, evaluator_.origin()),
-        runner_(evaluator_, problem.problem, space_, book_, session.stop) {}
+        runner_(evaluator_, problem.problem, space_, book_, session.log_sink, session.stop) {}
 
   // `similar`: configs that won problems like this one.
   TuneOutcome run(const std::vector<Config>& similar);

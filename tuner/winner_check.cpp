@@ -39,7 +39,7 @@ class WinnerCheck {
     }
     const SearchSpace space = space_of(winner.config);
     TrialBook book(store_.user(), evaluator_.device(), key, space, evaluator_.origin());
-    CandidateRunner runner(evaluator_, problem.problem, space, book, stop_);
+    CandidateRunner runner(evaluator_, problem.problem, space, book, quiet_, stop_);
     const auto stored = store_.user().find_trial(evaluator_.device(), key, winner.config);
     try {
       // Measured as well where no measurement of this device backs the winner, or its trial is
@@ -91,6 +91,7 @@ class WinnerCheck {
 
   Evaluator& evaluator_;
   LayeredStore& store_;
+  const LogSink quiet_;  // a failure is this check's result
   const std::atomic<bool>& stop_;
 };
 
