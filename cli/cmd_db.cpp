@@ -158,7 +158,7 @@ std::unique_ptr<Store> open_to_write(Session& session) {
     throw Error(ErrorCode::kDatabase,
                 "no place for a database: set VITUNE_DB or HOME, or name the file with --db");
   }
-  return Store::open(*path, Access::kReadWrite, session.console.sink());
+  return open_store(session, *path, Access::kReadWrite);
 }
 
 int run_import(Session& session) {

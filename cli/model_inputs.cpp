@@ -39,13 +39,9 @@ ElementType parse_dtype(const std::string& text) {
 void check_input_is_used(const Session& session) {
   const std::vector<std::string> presets = session.texts("preset");
   if (session.has("model") || std::ranges::any_of(presets, is_preset_of_models)) return;
-  for (const char* option : {"batch", "dtype"}) {
-    if (!session.has(option)) continue;
-    throw Error(ErrorCode::kUsage,
-                formatted("--{} belongs to --model and to presets of models; other problems say "
-                          "it themselves (\"bf16 b=32 ...\")",
-                          option));
-  }
+  session.refuse({"batch", "dtype"},
+                 "belongs to --model and to presets of models; other problems say it themselves "
+                 "(\"bf16 b=32 ...\")");
 }
 
 std::vector<const Model*> chosen_models(const ModelCatalogue& catalogue, const std::string& name) {

@@ -39,6 +39,8 @@ bool is_there(const fs::path& path) {
                         path.string()));
 }
 
+}  // namespace
+
 // A writer that died leaves a journal whose half transaction must be undone before anybody reads.
 // That takes a writer: opening the file for writing does it.
 std::unique_ptr<Store> open_store(Session& session, const fs::path& path, Access access) {
@@ -51,8 +53,6 @@ std::unique_ptr<Store> open_store(Session& session, const fs::path& path, Access
   }
   return Store::open(path, access, session.console.sink(), kPatience, &session.stop);
 }
-
-}  // namespace
 
 std::optional<fs::path> database_path(const Session& session) {
   if (session.has("db")) return session.text("db");

@@ -13,6 +13,10 @@ namespace vitune {
 // --db, else what core/env finds; nothing if no directory is usable.
 std::optional<std::filesystem::path> database_path(const Session& session);
 
+// The file at `path`; a wait for another process's lock ends when this command is to stop.
+std::unique_ptr<Store> open_store(Session& session, const std::filesystem::path& path,
+                                  Access access);
+
 // The user's database. Where the default place cannot be used (no HOME, a read-only file system) it
 // is one in memory, after one warning. A file that is there but damaged, foreign, newer or locked,
 // and a

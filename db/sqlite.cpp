@@ -222,8 +222,7 @@ void Connection::configure(Mode mode, std::optional<std::chrono::milliseconds> p
                                             {SQLITE_LIMIT_WORKER_THREADS, 0}};
   for (const auto& [limit, value] : limits) sqlite3_limit(handle_, limit, value);
   const bool writes = mode == Mode::kReadWrite || mode == Mode::kMemory;
-  set_busy_timeout(patience.value_or(writes ? kWriterPatience : kReaderPatience));
-  hear(stop);
+  set_patience(patience.value_or(writes ? kWriterPatience : kReaderPatience), stop);
   execute("PRAGMA cell_size_check = ON");
   execute("PRAGMA mmap_size = 0");
   execute("PRAGMA temp_store = MEMORY");
@@ -235,18 +234,13 @@ void Connection::configure(Mode mode, std::optional<std::chrono::milliseconds> p
   }
 }
 
-void Connection::set_busy_timeout(std::chrono::milliseconds timeout) {
+void Connection::set_patience(std::chrono::milliseconds timeout, const std::atomic<bool>* stop) {
   timeout_ = timeout;
-  const int code = sqlite3_busy_timeout(handle_, static_cast<int>(timeout.count()));
-  if (code != SQLITE_OK) fail(code, "setting the time to wait for locks");
-}
-
-const std::atomic<bool>* Connection::hear(const std::atomic<bool>* stop) {
+  stop_ = stop;
   const int code = stop == nullptr
-                       ? sqlite3_busy_timeout(handle_, static_cast<int>(timeout_.count()))
+                       ? sqlite3_busy_timeout(handle_, static_cast<int>(timeout.count()))
                        : sqlite3_busy_handler(handle_, &Connection::wait_for_lock, this);
   if (code != SQLITE_OK) fail(code, "setting how it waits for locks");
-  return std::exchange(stop_, stop);
 }
 
 // SQLite asks whether to try again, `tries` from 0 on in each wait.

@@ -96,7 +96,8 @@ class Connection {
   };
   // Opens `path` (no component of it may be a symbolic link) with the settings of
   // docs/cache_format.md; reads nothing but what those settings need. `patience`: waits that long
-  // for a lock instead, from the first read on. `stop`: heard from the first read on.
+  // for a lock instead, from the first read on. `stop`: once it is true, such a wait ends after
+  // half a second with InterruptedWait, time enough for another process to end its transaction.
   Connection(const std::filesystem::path& path, Mode mode,
              std::optional<std::chrono::milliseconds> patience = std::nullopt,
              const std::atomic<bool>* stop = nullptr);
@@ -123,9 +124,6 @@ class Connection {
   void compact();
   // Copies this database over the empty one of `target`.
   void copy_to(Connection& target);
-  // Once *stop is true, a wait for a lock ends after half a second with InterruptedWait: time
-  // enough for another process to end its transaction. Null: no flag. Gives the flag before.
-  const std::atomic<bool>* hear(const std::atomic<bool>* stop);
 
  private:
   friend class Query;
@@ -136,7 +134,7 @@ class Connection {
 
   void configure(Mode mode, std::optional<std::chrono::milliseconds> patience,
                  const std::atomic<bool>* stop);
-  void set_busy_timeout(std::chrono::milliseconds timeout);
+  void set_patience(std::chrono::milliseconds timeout, const std::atomic<bool>* stop);
   static int wait_for_lock(void* connection, int tries);
   void check_process() const;
   void close() noexcept;

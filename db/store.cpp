@@ -35,10 +35,6 @@ std::unique_ptr<Store> Store::in_memory() {
       new Store(std::make_unique<State>(std::move(connection), LogSink())));
 }
 
-const std::atomic<bool>* Store::hear(const std::atomic<bool>* stop) {
-  return state_->connection->hear(stop);
-}
-
 // --- identities
 
 Blob Store::State::ensure_device(const DeviceInfo& device) {

@@ -89,7 +89,9 @@ class Store {
  public:
   // Opens the file at `path`; kReadWrite creates it (mode 0600, its directory 0700) and migrates an
   // older schema after a backup. Foreign, damaged or newer files are refused and left as they are.
-  // A writer waits at most `patience` for a lock, each time it needs one; `stop` is for hear().
+  // A writer waits at most `patience` for a lock, each time it needs one. Once *stop is true, no
+  // such wait lasts longer than half a second: it ends with Error(kInterrupted), and what was to be
+  // stored is not. `stop` must outlive the store; null: nothing ends a wait early.
   static std::unique_ptr<Store> open(const std::filesystem::path& path, Access access,
                                      const LogSink& log_sink = {},
                                      std::chrono::milliseconds patience = std::chrono::seconds(60),
@@ -97,11 +99,6 @@ class Store {
   // An empty database in memory, for when no directory is usable.
   static std::unique_ptr<Store> in_memory();
   ~Store();
-
-  // Once *stop is true, no wait for another process's lock lasts longer than half a second: it ends
-  // with Error(kInterrupted), and what was to be stored is not. `stop` must outlive the store or be
-  // replaced; null: nothing ends a wait early. Gives the flag heard before.
-  const std::atomic<bool>* hear(const std::atomic<bool>* stop);
 
   // --- trials
   // Adds or replaces the trial of (device, problem, config) and ends its attempt, unless that is

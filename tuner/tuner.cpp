@@ -12,7 +12,6 @@
 #include "tuner/candidate_runner.h"
 #include "tuner/final_race.h"
 #include "tuner/halving.h"
-#include "tuner/heard_stop.h"
 #include "tuner/open_evaluator.h"
 #include "tuner/progress.h"
 #include "tuner/record_sweep.h"
@@ -355,7 +354,6 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
   std::optional<SweepRecorder> recorder;
   if (options.record) recorder.emplace(*options.record, evaluator, log_sink);
   std::vector<Config> similar;
-  const HeardStop heard(store.user(), stop);
   try {
     for (const std::size_t position : tuning_order(options.problems)) {
       if (stop) stop_here();

@@ -3,7 +3,6 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "tuner/candidate_runner.h"
-#include "tuner/heard_stop.h"
 #include "tuner/open_evaluator.h"
 #include "tuner/stored_config.h"
 #include "tuner/tuner.h"
@@ -104,7 +103,6 @@ VerifyReport verify_winners(const TuneOptions& options, const std::vector<Object
     throw Error(ErrorCode::kUsage, "a recording cannot verify anything: verify on a GPU");
   }
   const auto evaluator = open_evaluator(options, log_sink, stop);
-  const HeardStop heard(store.user(), stop);
   WinnerCheck check(*evaluator, store, stop);
   VerifyReport report;
   for (const NamedProblem& problem : options.problems) {
