@@ -19,6 +19,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/compile_log.h"
 #include "generator/compile_pool.h"
 
 namespace vitune {
@@ -211,17 +212,6 @@ class Compilation {
   std::optional<fs::path> folder_;
   std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
 };
-
-// The line of a log that says why: the first error of the compiler or assembler, else the first.
-std::string decisive_line(const std::string& log) {
-  for (const char* mark : {"error:", "ptxas fatal", "ptxas error"}) {
-    const std::size_t found = log.find(mark);
-    if (found == std::string::npos) continue;
-    const std::size_t begin = found == 0 ? 0 : log.rfind('\n', found) + 1;
-    return log.substr(begin, log.find('\n', found) - begin);
-  }
-  return log.substr(0, log.find('\n'));
-}
 
 struct Listing {
   Table table;

@@ -65,4 +65,18 @@ std::string bounded_log(std::string_view log) {
          " bytes more)";
 }
 
+std::string decisive_line(std::string_view log) {
+  const auto line_at = [&](std::size_t at) {
+    // No line break before it: npos + 1 is the beginning.
+    const std::size_t begin = log.substr(0, at).find_last_of("\r\n") + 1;
+    return std::string(log.substr(begin, log.find_first_of("\r\n", at) - begin));
+  };
+  for (const std::string_view mark : {"error:", "ptxas fatal", "ptxas error"}) {
+    const std::size_t found = log.find(mark);
+    if (found != std::string_view::npos) return line_at(found);
+  }
+  const std::size_t word = log.find_first_not_of("\r\n ");
+  return word == std::string_view::npos ? "no message" : line_at(word);
+}
+
 }  // namespace vitune

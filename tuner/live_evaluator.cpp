@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/compile_log.h"
 
 namespace vitune {
 namespace {
@@ -18,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kSlice{20};  // how long a wait sleeps before it looks at the stop flag again
 // Launches of a trial beside its measured calls: verification at several shapes, warm up, repeats.
 constexpr double kLaunchesBesides = 200;
+constexpr std::size_t kMaxReason = 300;  // characters of a compiler's line that are kept
 
 TrialStatus trial_status(CompileStatus status) {
   switch (status) {
@@ -31,13 +33,6 @@ TrialStatus trial_status(CompileStatus status) {
       break;
   }
   return TrialStatus::kCompileError;
-}
-
-// One line of at most `limit` characters.
-std::string first_line(const std::string& text, std::size_t limit) {
-  const std::size_t begin = text.find_first_not_of("\r\n ");
-  if (begin == std::string::npos) return "no message";
-  return text.substr(begin, std::min(text.find_first_of("\r\n", begin) - begin, limit));
 }
 
 }  // namespace
@@ -106,7 +101,8 @@ void LiveEvaluator::after_compile(Flight flight, const Variant& variant) {
   const AttentionProblem& problem = context_.problem;
   const Config& config = flight.candidate.config;
   if (variant->status != CompileStatus::kOk) {
-    return end(flight, trial_status(variant->status), first_line(variant->log, 300));
+    return end(flight, trial_status(variant->status),
+               decisive_line(variant->log).substr(0, kMaxReason));
   }
   flight.trial.compile = variant->facts;
   flight.trial.compile.shared_bytes += attention_shared_bytes(problem, config);

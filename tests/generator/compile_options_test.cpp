@@ -142,5 +142,17 @@ TEST(CompileLog, LongLogsAreCutBetweenLinesAndSayHowMuchIsMissing) {
   EXPECT_EQ(whole.find("\n...") % 2, 0u) << "cut inside a character";
 }
 
+TEST(CompileLog, TheLineThatSaysWhyIsTheFirstErrorElseTheFirstWithAWord) {
+  EXPECT_EQ(decisive_line("NVRTC: NVRTC_ERROR_COMPILATION\nptxas info: x\r\n"
+                          "ptxas fatal   : (C7602) Insufficient registers (128)\nmore"),
+            "ptxas fatal   : (C7602) Insufficient registers (128)");
+  EXPECT_EQ(decisive_line("k.cu(1): warning: a\nk.cu(2): error: b\nptxas error : c"),
+            "k.cu(2): error: b");
+  EXPECT_EQ(decisive_line("error: at once"), "error: at once");
+  EXPECT_EQ(decisive_line("\n\n  took too long\nmore"), "  took too long");
+  EXPECT_EQ(decisive_line(" \r\n"), "no message");
+  EXPECT_EQ(decisive_line(""), "no message");
+}
+
 }  // namespace
 }  // namespace vitune
