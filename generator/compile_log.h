@@ -20,8 +20,8 @@ std::optional<CompileFacts> parse_compile_log(std::string_view log, std::string_
 // missing.
 std::string bounded_log(std::string_view log);
 
-// The line of a failed compile's log that says why: the first error of the compiler or assembler, else
-// the first line with a word; "no message" if there is none.
+// The line of a failed compile's log that says why: the first error of the compiler or assembler,
+// else the first line with a word; "no message" if there is none.
 std::string decisive_line(std::string_view log);
 
 }  // namespace vitune

@@ -1,6 +1,7 @@
 // tests/emulator/cta.h -- One CTA of an emulated kernel: its threads, barriers and copies.
 //
-// simt.cpp runs it; phase_barriers.cpp has the barriers that count arrivals by phases.
+// simt.cpp runs it; phase_barriers.cpp has the barriers that count arrivals by phases; races.cpp
+// knows what they order.
 #pragma once
 
 #include <array>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/emulator/races.h"
 #include "tests/emulator/simt.h"
 
 namespace vitune_emulator {
@@ -85,13 +87,14 @@ struct Meeting {
 class Cta {
  public:
   Cta(const Module& module, const Kernel& kernel, void** parameters, const Grid& grid,
-      const MemoryCheck& inside, ctx::pooled_fixedsize_stack& stacks)
+      const MemoryCheck& inside, ctx::pooled_fixedsize_stack& stacks, Races& races)
       : module_(module),
         kernel_(kernel),
         parameters_(parameters),
         grid_(grid),
         inside_(inside),
-        stacks_(stacks) {}
+        stacks_(stacks),
+        races_(races) {}
 
   unsigned long long run(Index3 index, unsigned turn);
 
@@ -107,6 +110,9 @@ class Cta {
   std::ptrdiff_t shared_offset(const void* at) const {
     return static_cast<const char*>(at) - module_.shared_memory;
   }
+  std::size_t place(const void* at) const { return static_cast<std::size_t>(shared_offset(at)); }
+  unsigned group_start() const { return me() / kGroup * kGroup; }
+  unsigned me() const { return threads_[current_].view.linear; }
   PhaseBarrier& phase_barrier(const void* at);
   void arrive(const void* at);
   void arrive_when_copied(const void* at);
@@ -115,7 +121,7 @@ class Cta {
   void deliver(const void* barrier);
   void wait_for_phase(const void* at, unsigned parity);
   void note(const void* at, unsigned bytes);
-  void note_read(const void* at, unsigned bytes);
+  void note_read(const void* at, unsigned bytes, unsigned reader);
   void fence();
   void require_waited_for_earlier();
   void pause();
@@ -133,6 +139,7 @@ class Cta {
   const Grid& grid_;
   const MemoryCheck& inside_;
   ctx::pooled_fixedsize_stack& stacks_;
+  Races& races_;
   Machine machine_;
   std::vector<Thread> threads_;
   ctx::fiber scheduler_;  // of loop() while a thread runs

@@ -71,7 +71,8 @@ inline void __syncthreads() {
 
 inline void __syncwarp(unsigned = 0xffffffffu) {
   char nothing = 0;
-  vitune_emulator::warp_collective(nothing, [](vitune_emulator::Machine&, char**) {});
+  vitune_emulator::warp_collective(
+      nothing, [](vitune_emulator::Machine& machine, char**) { machine.order_warp(machine); });
 }
 
 template <class T>

@@ -149,7 +149,8 @@ CuResult load_module(LoadedModule& module, const void* image) {
     return kInvalidImage;
   }
   module.code = static_cast<const Module*>(dlsym(module.library, "vitune_emulated_module"));
-  return module.code == nullptr ? kInvalidImage : kSuccess;
+  if (module.code == nullptr || module.code->machine_bytes != sizeof(Machine)) return kInvalidImage;
+  return kSuccess;
 }
 
 }  // namespace vitune_emulator

@@ -38,6 +38,8 @@ struct Machine {
                      void* argument) = nullptr;
   // `threads` threads of the CTA meet at barrier `id`.
   void (*barrier)(Machine&, unsigned id, unsigned threads) = nullptr;
+  // In a collective of the warp: it orders what its threads did before.
+  void (*order_warp)(Machine&) = nullptr;
   // This thread waits for the grids before; in a launch that leaves it to the kernel all have to.
   void (*wait_for_earlier)(Machine&) = nullptr;
   // Copies `bytes` from global to shared memory, zeros if `from` is null, when the group is waited
@@ -63,7 +65,15 @@ struct Machine {
   void (*check_global)(Machine&, const void* at, unsigned bytes, unsigned alignment) = nullptr;
   // Shared memory written by this thread that products have not been told of (fence.proxy.async).
   void (*note_write)(Machine&, const void* at, unsigned bytes) = nullptr;
-  void (*note_read)(Machine&, const void* at, unsigned bytes) = nullptr;
+  void (*note_read)(Machine&, const void* at, unsigned bytes, unsigned reader) = nullptr;
+  // Products that this thread's warpgroup issues together, in its collective: what they read until
+  // a thread has waited for all but the `pending` newest of the groups that it closed.
+  void (*begin_products)(Machine&) = nullptr;
+  void (*product_reads)(Machine&, const void* at, unsigned bytes) = nullptr;
+  // Whether the tile at `tile`, which a bulk copy filled, ends before `at`.
+  bool (*is_beyond)(Machine&, const void* tile, const void* at) = nullptr;
+  void (*commit_products)(Machine&) = nullptr;
+  void (*wait_for_products)(Machine&, unsigned pending) = nullptr;
   void (*fence_writes)(Machine&) = nullptr;
   bool (*is_unfenced)(Machine&, const void* at, unsigned bytes) = nullptr;
   [[noreturn]] void (*fail)(Machine&, const char* what) = nullptr;
@@ -71,6 +81,7 @@ struct Machine {
 
 // What a module exports as `vitune_emulated_module`.
 struct Module {
+  unsigned machine_bytes;  // sizeof(Machine) when it was compiled: a database may keep older ones
   void (*attach)(Machine*);
   char* shared_memory;
   unsigned shared_capacity;

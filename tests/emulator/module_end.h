@@ -7,6 +7,7 @@ __attribute__((aligned(1024))) char shared_memory[kSharedCapacity];
 
 extern "C" __attribute__((visibility("default")))
 const vitune_emulator::Module vitune_emulated_module = {
+    sizeof(vitune_emulator::Machine),
     [](vitune_emulator::Machine* machine) { vitune_emulator::machine = machine; },
     vitune::shared_memory, vitune::kSharedCapacity};
 

@@ -21,6 +21,8 @@ void Cta::arrive(const void* at) {
   if (--barrier.pending > 0) return;
   barrier.pending = barrier.expected;
   ++barrier.phase;
+  races_.complete(place(at));
+  for (const unsigned waiter : barrier.waiting) races_.pass(waiter, place(at));
   barrier.last = std::exchange(barrier.coming, std::make_shared<Written>());
   for (const unsigned waiter : barrier.waiting) threads_[waiter].learnt.push_back(barrier.last);
   ++work_;
@@ -28,6 +30,8 @@ void Cta::arrive(const void* at) {
 }
 
 void Cta::arrive_when_copied(const void* at) {
+  phase_barrier(at);
+  races_.arrive_when_copied(me(), place(at));
   if (machine_.eager) {
     arrive(at);
     current().writes.clear();
@@ -44,6 +48,7 @@ void Cta::expect(const void* at, unsigned bytes) {
   Expectation& expected = current().expected;
   if (expected.bytes > 0) machine_.fail(machine_, "bulk copies that were announced did not come");
   phase_barrier(at);
+  races_.arrive(me(), place(at));
   expected = {at, bytes, {}};
   if (read_at_.empty()) read_at_.resize(writers_.size() / 16 + 1);
 }
@@ -59,6 +64,7 @@ void Cta::copy_bulk(const void* at, const Copy& copy) {
     if (read_at_[i] <= thread.fenced_at) continue;
     machine_.fail(machine_, "a bulk copy to what loads have read, without fence.proxy.async");
   }
+  races_.copy_bulk(me(), place(at), first, copy.bytes);
   machine_.eager ? perform(copy) : expected.copies.push_back(copy);
   expected.bytes -= copy.bytes;
   if (expected.bytes > 0) return;
@@ -99,6 +105,7 @@ void Cta::wait_for_phase(const void* at, unsigned parity) {
   deliver(at);
   PhaseBarrier& barrier = phase_barrier(at);
   if ((barrier.phase & 1) != parity) {
+    races_.pass(me(), place(at));
     if (barrier.last) current().learnt.push_back(barrier.last);
     return;
   }

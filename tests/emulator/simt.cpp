@@ -14,18 +14,22 @@ void Cta::bind(Machine& machine) {
   machine.collective = [](Machine&, unsigned threads, void (*work)(Machine&, void**),
                           void* argument) { self().meet(threads, work, argument); };
   machine.barrier = [](Machine&, unsigned id, unsigned threads) { self().wait_at(id, threads); };
+  machine.order_warp = [](Machine&) { self().races_.meet_warp(self().me() / kLanes * kLanes); };
   machine.wait_for_earlier = [](Machine&) { self().current().waited_for_earlier = true; };
   machine.copy_async = [](Machine& m, void* to, const void* from, unsigned bytes) {
     const Copy copy{to, from, bytes};
-    m.note_write(m, to, bytes);
+    self().note(to, bytes);
+    self().races_.copy(self().me(), self().place(to), bytes);
     m.eager ? perform(copy) : self().current().open.push_back(copy);
   };
   machine.copy_commit = [](Machine&) {
     Thread& thread = self().current();
+    self().races_.commit_copies(self().me());
     thread.groups.push_back(std::move(thread.open));
     thread.open.clear();
   };
   machine.copy_wait = [](Machine&, unsigned pending) {
+    self().races_.wait_for_copies(self().me(), pending);
     auto& groups = self().current().groups;
     while (groups.size() > pending) {
       for (const Copy& copy : groups.front()) perform(copy);
@@ -37,8 +41,13 @@ void Cta::bind(Machine& machine) {
     PhaseBarrier barrier;
     barrier.expected = barrier.pending = arrivals;
     self().phase_barriers_[at] = std::move(barrier);
+    self().races_.initialise(self().me(), self().place(at));
   };
-  machine.mbarrier_arrive = [](Machine&, const void* at) { self().arrive(at); };
+  machine.mbarrier_arrive = [](Machine&, const void* at) {
+    self().phase_barrier(at);
+    self().races_.arrive(self().me(), self().place(at));
+    self().arrive(at);
+  };
   machine.mbarrier_arrive_when_copied = [](Machine&, const void* at) {
     self().arrive_when_copied(at);
   };
@@ -59,8 +68,24 @@ void Cta::bind(Machine& machine) {
       m.fail(m, "misaligned global access");
     if (!self().inside_(at, bytes)) m.fail(m, "global access outside every allocation");
   };
-  machine.note_write = [](Machine&, const void* at, unsigned bytes) { self().note(at, bytes); };
-  machine.note_read = [](Machine&, const void* at, unsigned bytes) { self().note_read(at, bytes); };
+  machine.note_write = [](Machine&, const void* at, unsigned bytes) {
+    self().races_.write(self().me(), self().place(at), bytes);
+    self().note(at, bytes);
+  };
+  machine.note_read = [](Machine&, const void* at, unsigned bytes, unsigned reader) {
+    self().note_read(at, bytes, reader);
+  };
+  machine.begin_products = [](Machine&) { self().races_.begin_products(self().group_start()); };
+  machine.product_reads = [](Machine&, const void* at, unsigned bytes) {
+    self().races_.product_reads(self().group_start(), self().place(at), bytes);
+  };
+  machine.is_beyond = [](Machine&, const void* tile, const void* at) {
+    return self().races_.is_beyond(self().place(tile), self().place(at));
+  };
+  machine.commit_products = [](Machine&) { self().races_.commit_products(self().me()); };
+  machine.wait_for_products = [](Machine&, unsigned pending) {
+    self().races_.wait_for_products(self().me(), pending);
+  };
   machine.fence_writes = [](Machine&) { self().fence(); };
   machine.is_unfenced = [](Machine&, const void* at, unsigned bytes) {
     const auto first = self().writers_.begin() + self().shared_offset(at);
@@ -87,7 +112,8 @@ void Cta::note(const void* at, unsigned bytes) {
   }
 }
 
-void Cta::note_read(const void* at, unsigned bytes) {
+void Cta::note_read(const void* at, unsigned bytes, unsigned reader) {
+  races_.read(reader, place(at), bytes);
   if (read_at_.empty()) return;
   const auto first = static_cast<std::size_t>(shared_offset(at));
   ++events_;
@@ -197,6 +223,9 @@ void Cta::wait_at(unsigned id, unsigned threads) {
     return;
   }
   ++work_;
+  barrier.waiting.push_back(me());
+  races_.meet(barrier.waiting);
+  barrier.waiting.pop_back();
   release(barrier.waiting);
 }
 
@@ -250,6 +279,10 @@ unsigned long long Cta::run(Index3 index, unsigned turn) {
   std::memset(module_.shared_memory, turn % 2 == 0 ? 0xff : 0x6b, grid_.shared_bytes);
   writers_.assign(grid_.shared_bytes, 0);
   read_at_.clear();
+  races_.begin(count(), grid_.shared_bytes, [](const std::string& what) {
+    throw Fault(Fault::Kind::kRace,
+                what + "; CTA " + std::to_string(self().current().view.block_index.x));
+  });
   threads_ = std::vector<Thread>(count());
   warps_.resize((count() + kLanes - 1) / kLanes);
   groups_.resize((count() + kGroup - 1) / kGroup);
@@ -271,11 +304,12 @@ unsigned long long Cta::run(Index3 index, unsigned turn) {
 unsigned long long run_grid(const Module& module, const Kernel& kernel, void** parameters,
                             const Grid& grid, const MemoryCheck& inside, unsigned turn) {
   ctx::pooled_fixedsize_stack stacks(kStackBytes);
+  static thread_local Races races;
   unsigned long long work = 0;
   for (unsigned z = 0; z < grid.grid.z; ++z) {
     for (unsigned y = 0; y < grid.grid.y; ++y) {
       for (unsigned x = 0; x < grid.grid.x; ++x) {
-        Cta cta(module, kernel, parameters, grid, inside, stacks);
+        Cta cta(module, kernel, parameters, grid, inside, stacks, races);
         work += cta.run({x, y, z}, turn + x);
       }
     }

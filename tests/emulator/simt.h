@@ -17,7 +17,7 @@ namespace vitune_emulator {
 // A kernel did what a device would fault on, or never ends; says where.
 class Fault : public std::runtime_error {
  public:
-  enum class Kind { kAddress, kMisaligned, kLaunch };
+  enum class Kind { kAddress, kMisaligned, kLaunch, kRace };
   Fault(Kind its_kind, const std::string& what) : std::runtime_error(what), kind(its_kind) {}
   const Kind kind;
 };

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -35,23 +39,35 @@ namespace {
 constexpr std::size_t kRandomProblems = 1000, kEmulatedProblems = 24;
 constexpr std::uint64_t kSeed = 20261120;
 
-// What a kernel is compiled with beside its own text.
-struct Changes {
-  std::string macros;               // before it
-  bool copies_are_awaited = false;  // by the threads that start them; see awaiting_copies()
+// Words of a template's file that become others.
+struct Edit {
+  std::string_view file, words, others;
 };
 
-// Of primitives/mbarrier.cuh: threads wait for their cp.async and arrive then, where they leave the
-// arrival to the copies. racecheck of CUDA 13.0 loses sight of such arrivals where a thread has
-// tiles of three barriers under way (docs/kernels.md).
-std::string awaiting_copies(std::string_view mbarriers) {
-  static constexpr std::string_view kByCopies =
-      "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];";
-  std::string text(mbarriers);
-  const std::size_t at = text.find(kByCopies);
-  if (at == text.npos) throw std::runtime_error("mbarrier.cuh has other words for such arrivals");
-  return text.replace(at, kByCopies.size(),
-                      "cp.async.wait_all; mbarrier.arrive.shared::cta.b64 _, [%0];");
+// What a kernel is compiled with beside its own text.
+struct Changes {
+  std::string macros;  // before it
+  std::vector<Edit> edits;
+};
+
+// Threads wait for their cp.async and arrive then, where they leave the arrival to the copies.
+// racecheck of CUDA 13.0 loses sight of such arrivals where a thread has tiles of three barriers
+// under way (docs/kernels.md).
+constexpr Edit kAwaitedCopies = {"primitives/mbarrier.cuh",
+                                 "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];",
+                                 "cp.async.wait_all; mbarrier.arrive.shared::cta.b64 _, [%0];"};
+
+// The headers with an edit made; its text is kept in `text`.
+void make_edit(std::vector<EmbeddedFile>& headers, const Edit& edit, std::string& text) {
+  for (EmbeddedFile& header : headers) {
+    if (header.path != edit.file) continue;
+    text = header.text;
+    const std::size_t at = text.find(edit.words);
+    if (at == text.npos) break;
+    header.text = text.replace(at, edit.words.size(), edit.others);
+    return;
+  }
+  throw std::runtime_error(std::string(edit.file) + " has no '" + std::string(edit.words) + "'");
 }
 
 // A problem, a config of its space and the kernel.
@@ -83,10 +99,9 @@ class AttentionGpuTest : public testing::Test {
     CompileRequest request =
         attention_compile_request(candidate.problem, candidate.config, device_.arch());
     request.source.main = changes.macros + request.source.main;
-    std::string mbarriers;
-    for (EmbeddedFile& header : request.source.headers) {
-      if (!changes.copies_are_awaited || header.path != "primitives/mbarrier.cuh") continue;
-      header.text = mbarriers = awaiting_copies(header.text);
+    std::vector<std::string> texts(changes.edits.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      make_edit(request.source.headers, changes.edits[i], texts[i]);
     }
     candidate.compiled = compiler_->compile(request);
   }
@@ -101,6 +116,31 @@ class AttentionGpuTest : public testing::Test {
       });
     }
     for (std::thread& thread : threads) thread.join();
+  }
+  // On the emulated device, which has few SMs: only as many heads as give each CTA several.
+  AttentionProblem shortened(AttentionProblem problem) const {
+    const std::int64_t heads = 8 * device_.sm_count;
+    std::int64_t unit = 1;
+    for (auto* operand : {&problem.bias, &problem.mask}) {
+      if (*operand && (*operand)->batches < problem.batch) {
+        unit = std::lcm(unit, (*operand)->batches);
+      }
+    }
+    const std::int64_t batch = round_up(ceil_div(heads, problem.heads), unit);
+    if (batch >= problem.batch) return problem;
+    for (auto* operand : {&problem.bias, &problem.mask}) {
+      if (*operand && (*operand)->batches == problem.batch) (*operand)->batches = batch;
+    }
+    problem.batch = batch;
+    return problem;
+  }
+  Candidate candidate_of(const FeatureCase& feature) const {
+    Candidate candidate{AttentionProblem::parse(feature.problem), {}, {}};
+    candidate.config = feature_config(feature, candidate.problem, device_);
+    if (candidate.config.at("kProducer") != 0 && device_.name == "emulated device") {
+      candidate.problem = shortened(candidate.problem);
+    }
+    return candidate;
   }
   // Empty if the kernel is right, in a single launch if there is a draw `once`, else what is wrong
   // with it.
@@ -137,31 +177,7 @@ class AttentionFeatureGpuTest : public AttentionGpuTest,
     const Config changes = Config::parse(GetParam().changes);
     return changes.find("kSwizzle").value_or(0) != 0 && device_.cc_major != 9;
   }
-  // On the emulated device, which has few SMs: only as many heads as give each CTA several.
-  AttentionProblem shortened(AttentionProblem problem) const {
-    const std::int64_t heads = 12 * device_.sm_count;
-    std::int64_t unit = 1;
-    for (auto* operand : {&problem.bias, &problem.mask}) {
-      if (*operand && (*operand)->batches < problem.batch) {
-        unit = std::lcm(unit, (*operand)->batches);
-      }
-    }
-    const std::int64_t batch = round_up(ceil_div(heads, problem.heads), unit);
-    if (batch >= problem.batch) return problem;
-    for (auto* operand : {&problem.bias, &problem.mask}) {
-      if (*operand && (*operand)->batches == problem.batch) (*operand)->batches = batch;
-    }
-    problem.batch = batch;
-    return problem;
-  }
-  Candidate candidate() const {
-    Candidate candidate{AttentionProblem::parse(GetParam().problem), {}, {}};
-    candidate.config = feature_config(GetParam(), candidate.problem, device_);
-    if (candidate.config.at("kProducer") != 0 && device_.name == "emulated device") {
-      candidate.problem = shortened(candidate.problem);
-    }
-    return candidate;
-  }
+  Candidate candidate() const { return candidate_of(GetParam()); }
   Candidate compiled(const Changes& changes = {}) const {
     Candidate made = candidate();
     compile(made, changes);
@@ -182,7 +198,9 @@ TEST_P(AttentionFeatureGpuTest, OneLaunchMatchesTheReference) {
   if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
   Candidate checked = candidate();
   const bool many_tiles = checked.config.at("kProducer") == 2 && checked.config.at("kWarps") > 8;
-  compile(checked, {"#define VITUNE_EACH_LANE_ARRIVES\n", many_tiles && checked.problem.bias});
+  Changes changes{"#define VITUNE_EACH_LANE_ARRIVES\n", {}};
+  if (many_tiles && checked.problem.bias) changes.edits.push_back(kAwaitedCopies);
+  compile(checked, changes);
   EXPECT_EQ(verdict(checked, Draw::kExtreme), "") << checked.config.text();
 }
 
@@ -201,12 +219,116 @@ TEST_P(AttentionHeldReferenceGpuTest, RowsThatAnOutlierOutgrowsMatchTheReference
 
 TEST_P(AttentionHeldReferenceGpuTest, AllRowsComputedAgainMatchTheReference) {
   if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
-  const Candidate candidate = compiled({"#define VITUNE_LARGEST_SUM 0.f\n"});
+  const Candidate candidate = compiled({"#define VITUNE_LARGEST_SUM 0.f\n", {}});
   EXPECT_EQ(verdict(candidate, Draw::kExtreme), "") << candidate.config.text();
 }
 
 INSTANTIATE_TEST_SUITE_P(HeldReference, AttentionHeldReferenceGpuTest,
                          testing::ValuesIn(kHoldingFeatures),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// Kernels without one of the things that order their accesses to shared memory.
+struct UnorderedCase {
+  const char* name;
+  const char* feature;
+  Edit edit;
+};
+void PrintTo(const UnorderedCase& unordered, std::ostream* out) { *out << unordered.edit.words; }
+
+constexpr std::string_view kPipelined = "attention/forward_sm90_pipelined.cuh";
+constexpr UnorderedCase kUnordered[] = {
+    {"ArrivalBeforeTheOtherLanes",
+     "MappedLoneBiasStreaming",
+     {"attention/pipeline.cuh", "{\n  __syncwarp();\n", "{\n"}},
+    {"KeysNotWaitedFor",
+     "MappedLoneBiasStreaming",
+     {kPipelined, "  mbarrier_wait(pipe.keys_full(at.slot), at.parity);\n    turns.take();", ""}},
+    {"ValuesNotWaitedFor",
+     "MappedLoneBiasStreaming",
+     {kPipelined, "mbarrier_wait(pipe.values_full(at.slot), at.parity);", ""}},
+    {"QueriesNotWaitedFor",
+     "PipelinedStreamingOddHead",
+     {kPipelined, "mbarrier_wait(pipe.queries_full(query_at.slot), query_at.parity);", ""}},
+    {"KeysStillRead",
+     "PipelinedStreaming",
+     {"attention/copying.cuh", "mbarrier_wait(pipe.keys_free(at.slot), at.parity ^ 1);", ""}},
+    {"ValuesStillRead",
+     "PipelinedStreaming",
+     {"attention/copying.cuh", "mbarrier_wait(pipe.values_free(at.slot), at.parity ^ 1);", ""}},
+    {"KeysStillReadByALoneWarpgroup",
+     "MappedLoneStreaming",
+     {"attention/copying.cuh", "mbarrier_wait(pipe.keys_free(at.slot), at.parity ^ 1);", ""}},
+    {"ValuesStillReadByALoneWarpgroup",
+     "MappedLoneStreaming",
+     {"attention/copying.cuh", "mbarrier_wait(pipe.values_free(at.slot), at.parity ^ 1);", ""}},
+    {"QueriesStillReadByALoneWarpgroup",
+     "MappedLoneResident",
+     {"attention/copying.cuh",
+      "mbarrier_wait(pipe.queries_free(query_at.slot), query_at.parity ^ 1);", ""}},
+    {"QueriesStillRead",
+     "PipelinedWindows",
+     {"attention/copying.cuh",
+      "mbarrier_wait(pipe.queries_free(query_at.slot), query_at.parity ^ 1);", ""}},
+    {"BarriersNotInitialised", "MappedLoneResident", {kPipelined, "__syncthreads();", ""}},
+    {"BiasStillRead",
+     "MappedBiasMatrices",
+     {"attention/bias_copies.cuh", "mbarrier_wait(pipe.bias_free(slot), (phases >> slot & 1) ^ 1);",
+      ""}},
+    {"BiasNotWaitedFor",
+     "MappedBiasSteps",
+     {"attention/bias_tiles.cuh", "mbarrier_wait(full, parity);", ""}},
+    {"StagingStillRead",
+     "Resident",
+     {"attention/epilogue.cuh", "__syncwarp();  // the staging rows", "// the staging rows"}},
+    {"StagingNotWritten",
+     "Resident",
+     {"attention/epilogue.cuh", "__syncwarp();\n    copy_out", "copy_out"}},
+    {"TileOfTheNextItem",
+     "ResidentPersistent",
+     {"attention/tile_scheduler.cuh", "__syncthreads();", ";"}},
+    {"RoundsOfASimpleKernel",
+     "StreamingThreeStages",
+     {"attention/forward_sm80.cuh", "__syncthreads();  // this round's", "// this round's"}},
+    {"CopiesOfASimpleKernel",
+     "StreamingThreeStages",
+     {"attention/forward_sm80.cuh", "copy_wait<max_of(T::kStages - 2, 0)>();", ""}},
+    {"RoundsOfAWarpgroupKernel",
+     "WarpgroupStreaming",
+     {"attention/forward_sm90.cuh", "__syncthreads();  // this step's", "// this step's"}},
+    {"CopiesOfAWarpgroupKernel",
+     "WarpgroupStreaming",
+     {"attention/forward_sm90.cuh", "copy_wait<T::kStages - 2>();", ""}},
+    {"SplitKeysNotRead",
+     "SplitKeysOfBlocks",
+     {"attention/key_split.cuh", "__syncthreads();  // the tiles", "// the tiles"}},
+};
+
+// What finds races has to find these. A fault ends a process's use of the device: each launches in
+// a process of its own.
+class UnorderedAccessTest : public AttentionGpuTest,
+                            public testing::WithParamInterface<UnorderedCase> {};
+
+TEST_P(UnorderedAccessTest, IsARaceOnTheEmulatedDevice) {
+  if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
+  const auto& features = kFeatures;
+  const auto* feature = std::find_if(std::begin(features), std::end(features), [](const auto& f) {
+    return f.name == std::string_view(GetParam().feature);
+  });
+  ASSERT_NE(feature, std::end(features));
+  Candidate candidate = candidate_of(*feature);
+  compile(candidate, {"", {GetParam().edit}});
+  const auto launch = [&] {
+    try {
+      std::fputs(("no fault; " + verdict(candidate, Draw::kExtreme)).c_str(), stderr);
+    } catch (const std::exception& fault) {
+      std::fputs(fault.what(), stderr);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(launch(), testing::ExitedWithCode(0), "a race");
+}
+
+INSTANTIATE_TEST_SUITE_P(AllFamilies, UnorderedAccessTest, testing::ValuesIn(kUnordered),
                          [](const auto& test) { return std::string(test.param.name); });
 
 class AttentionLargeGpuTest : public AttentionFeatureGpuTest {};

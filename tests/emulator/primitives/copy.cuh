@@ -19,7 +19,7 @@ inline void copy_chunk(u32 to, const void* from, bool valid) {
   auto& machine = *vitune_emulator::machine;
   const char* source = static_cast<const char*>(from);
   for (u32 i = 0; i < 16; i += kBytes) {
-    char* target = shared_target(to + i, kBytes);
+    char* target = kBytes >= 4 ? shared_at(to + i, kBytes) : shared_target(to + i, kBytes);
     const void* bytes = valid ? global_at<kBytes>(source + i) : nullptr;
     if (kBytes >= 4) {
       machine.copy_async(machine, target, bytes, kBytes);

@@ -8,20 +8,20 @@ namespace vitune {
 
 inline void mbarrier_init(u32 barrier, u32 arrivals) {
   auto& machine = *vitune_emulator::machine;
-  machine.mbarrier_init(machine, shared_target(barrier, 8), arrivals);
+  machine.mbarrier_init(machine, shared_at(barrier, 8), arrivals);
 }
 inline void mbarrier_init_fence() {}
 inline void mbarrier_arrive(u32 barrier) {
   auto& machine = *vitune_emulator::machine;
-  machine.mbarrier_arrive(machine, shared_target(barrier, 8));
+  machine.mbarrier_arrive(machine, shared_at(barrier, 8));
 }
 inline void mbarrier_arrive_when_copied(u32 barrier) {
   auto& machine = *vitune_emulator::machine;
-  machine.mbarrier_arrive_when_copied(machine, shared_target(barrier, 8));
+  machine.mbarrier_arrive_when_copied(machine, shared_at(barrier, 8));
 }
 inline void mbarrier_wait(u32 barrier, u32 parity) {
   auto& machine = *vitune_emulator::machine;
-  machine.mbarrier_wait(machine, shared_target(barrier, 8), parity);
+  machine.mbarrier_wait(machine, shared_at(barrier, 8), parity);
 }
 
 template <int kRegisters>

@@ -19,11 +19,14 @@ inline char* shared_at(u32 address, u32 bytes) {
   return shared_memory + (address - kSharedBase);
 }
 
-// The same place, to be read by this thread.
-inline const char* shared_source(u32 address, u32 bytes) {
+// The same place, to be read by a thread.
+inline const char* shared_source(u32 address, u32 bytes, unsigned reader) {
   const char* place = shared_at(address, bytes);
-  vitune_emulator::machine->note_read(*vitune_emulator::machine, place, bytes);
+  vitune_emulator::machine->note_read(*vitune_emulator::machine, place, bytes, reader);
   return place;
+}
+inline const char* shared_source(u32 address, u32 bytes) {
+  return shared_source(address, bytes, vitune_emulator::machine->thread->linear);
 }
 
 inline u32 shared_address(const void* pointer) {
@@ -40,11 +43,14 @@ struct MatrixLoad {
 template <int kMatrices, bool kTrans>
 inline void emulate_ldmatrix(u32* registers, u32 address) {
   MatrixLoad mine{address, registers};
-  vitune_emulator::warp_collective(mine, [](vitune_emulator::Machine&, MatrixLoad** lanes) {
+  vitune_emulator::warp_collective(mine, [](vitune_emulator::Machine& machine, MatrixLoad** lanes) {
+    const unsigned first = machine.thread->linear / 32 * 32;
     for (int i = 0; i < kMatrices; ++i) {
       u16 matrix[8][8];
-      for (int r = 0; r < 8; ++r)
-        std::memcpy(matrix[r], shared_source(lanes[8 * i + r]->address, 16), 16);
+      for (int r = 0; r < 8; ++r) {
+        const int lane = 8 * i + r;  // the row is read for whoever gives its address
+        std::memcpy(matrix[r], shared_source(lanes[lane]->address, 16, first + lane), 16);
+      }
       for (int l = 0; l < 32; ++l) {
         const int row = l / 4, column = 2 * (l % 4);
         const u16 low = kTrans ? matrix[column][row] : matrix[row][column];

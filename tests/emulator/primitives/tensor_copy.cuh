@@ -12,7 +12,7 @@ namespace vitune {
 
 inline void mbarrier_expect(u32 barrier, u32 bytes) {
   auto& machine = *vitune_emulator::machine;
-  machine.mbarrier_expect(machine, shared_target(barrier, 8), bytes);
+  machine.mbarrier_expect(machine, shared_at(barrier, 8), bytes);
 }
 
 inline void prefetch_map(const void*) {}

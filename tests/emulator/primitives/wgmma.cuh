@@ -34,20 +34,56 @@ class DescribedOperand {
     swizzle_ = mode == 1 ? 128 : mode == 2 ? 64 : 32;
   }
   // Depth along the rows: row `index`, column `depth` of 16.
-  u16 along_rows(int index, int depth) const {
-    return load(start_ + u32(index / 8) * stride_ + u32(index % 8) * swizzle_ + u32(depth) * 2);
-  }
+  u16 along_rows(int index, int depth) const { return load(row_place(index, depth)); }
   // Depth across the rows: row `depth`, column `index`; panels are `leading_` bytes apart.
-  u16 across_rows(int index, int depth) const {
-    const u32 columns = swizzle_ / 2;
-    return load(start_ + u32(index) / columns * leading_ + u32(depth / 8) * stride_ +
-                u32(depth % 8) * swizzle_ + u32(index) % columns * 2);
+  u16 across_rows(int index, int depth) const { return load(column_place(index, depth)); }
+
+  // Tells the machine what a product reads: eight neighbouring elements have sixteen bytes.
+  void note_along_rows(int indices) const {
+    for (int i = 0; i < indices; ++i) {
+      for (int depth = 0; depth < 16; depth += 8) note(row_place(i, depth));
+    }
+  }
+  void note_across_rows(int indices) const {
+    for (int i = 0; i < indices; i += 8) {
+      for (int depth = 0; depth < 16; ++depth) note(column_place(i, depth));
+    }
+  }
+  // The same of A's 64 rows, or columns, but for those that lie behind the tile: their bits are
+  // set. A kernel may read these, whatever is being written there, if it does not use their sums.
+  u64 note_tile(bool across) const {
+    auto& machine = *vitune_emulator::machine;
+    const char* tile = shared_at(swizzled(row_place(0, 0)), 16);
+    u64 beyond = 0;
+    for (int i = 0; i < 64; i += across ? 8 : 1) {
+      for (int depth = 0; depth < 16; depth += across ? 1 : 8) {
+        const u32 place = across ? column_place(i, depth) : row_place(i, depth);
+        if (machine.is_beyond(machine, tile, shared_at(swizzled(place), 16))) {
+          beyond |= u64{across ? 0xffu : 1u} << i;
+        } else {
+          note(place);
+        }
+      }
+    }
+    return beyond;
   }
 
  private:
+  u32 row_place(int index, int depth) const {
+    return start_ + u32(index / 8) * stride_ + u32(index % 8) * swizzle_ + u32(depth) * 2;
+  }
+  u32 column_place(int index, int depth) const {
+    const u32 columns = swizzle_ / 2;
+    return start_ + u32(index) / columns * leading_ + u32(depth / 8) * stride_ +
+           u32(depth % 8) * swizzle_ + u32(index) % columns * 2;
+  }
+  u32 swizzled(u32 plain) const { return plain ^ ((plain >> 7 & (swizzle_ / 16 - 1)) << 4); }
+  void note(u32 plain) const {
+    auto& machine = *vitune_emulator::machine;
+    machine.product_reads(machine, shared_at(swizzled(plain), 16), 16);
+  }
   u16 load(u32 plain) const {
-    const u32 address = plain ^ ((plain >> 7 & (swizzle_ / 16 - 1)) << 4);
-    const char* at = shared_at(address, 2);
+    const char* at = shared_at(swizzled(plain), 2);
     auto& machine = *vitune_emulator::machine;
     if (machine.is_unfenced(machine, at, 2)) {
       machine.fail(machine, "wgmma reads shared memory written without fence.proxy.async");
@@ -68,6 +104,7 @@ struct WgmmaCall {
   int columns;
   bool accumulate;
   float (*value)(u16);
+  u64 beyond = 0;  // the rows of A that its tile does not have: nobody may use their sums
 };
 
 inline void multiply_group(WgmmaCall** calls) {
@@ -107,6 +144,7 @@ inline void multiply_group(WgmmaCall** calls) {
     for (int j = 0; j < columns / 8; ++j) {
       Columns sum = {};
       for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][j];
+      if (first.beyond >> row & 1) sum += NAN;
       sums[row][j] = sum;
     }
   }
@@ -120,6 +158,18 @@ inline void multiply_group(WgmmaCall** calls) {
       }
     }
   }
+}
+
+// What a product reads; notes which rows of A lie behind their tile.
+inline void note_operands(vitune_emulator::Machine& machine, WgmmaCall** calls) {
+  const WgmmaCall& call = *calls[0];
+  machine.begin_products(machine);
+  const DescribedOperand b(call.descriptor_b);
+  if (call.kind == WgmmaCall::A::kRegisters) return b.note_across_rows(call.columns);
+  b.note_along_rows(call.columns);
+  const DescribedOperand a(call.descriptor_a);
+  calls[0]->beyond = a.note_tile(call.kind == WgmmaCall::A::kSharedAcross);
+  for (int i = 1; i < 128; ++i) calls[i]->beyond = calls[0]->beyond;
 }
 
 // Products issued and not yet done, of all warpgroups, per thread: open, then committed groups.
@@ -143,15 +193,17 @@ inline void issue_wgmma(const WgmmaCall& call) {
         machine.fail(machine, "the threads of a warpgroup issue different products");
       }
     }
+    note_operands(machine, calls);
     if (machine.eager) multiply_group(calls);
   });
   if (vitune_emulator::machine->eager) return;
   WgmmaQueue& queue = wgmma_queue();
-  queue.call[queue.calls++] = call;
+  queue.call[queue.calls++] = mine;
   ++queue.open;
 }
 
 inline void wgmma_commit() {
+  vitune_emulator::machine->commit_products(*vitune_emulator::machine);
   WgmmaQueue& queue = wgmma_queue();
   queue.committed[queue.groups++] = queue.open;
   queue.open = 0;
@@ -171,6 +223,7 @@ inline void wgmma_wait() {
     --queue.groups;
     std::copy_n(queue.committed + 1, queue.groups, queue.committed);
   }
+  vitune_emulator::machine->wait_for_products(*vitune_emulator::machine, kPending);
   wgmma_fence();
 }
 

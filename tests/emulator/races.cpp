@@ -1,0 +1,257 @@
+// tests/emulator/races.cpp -- Vector clocks over the shared memory of a CTA.
+#include "tests/emulator/races.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+namespace vitune_emulator {
+namespace {
+
+constexpr unsigned kPiece = 16, kWarp = 32, kWarpgroup = 128, kMaxBarriers = 128;
+
+// Most of the time goes into these loops: wide instructions where the CPU has them.
+#if defined(__x86_64__) && !defined(__clang__)
+#define VITUNE_WIDE __attribute__((target_clones("avx2", "default"), optimize("O3")))
+#else
+#define VITUNE_WIDE
+#endif
+
+VITUNE_WIDE void raise(std::uint32_t* to, const std::uint32_t* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = to[i] < from[i] ? from[i] : to[i];
+}
+VITUNE_WIDE void lower(std::uint32_t* to, const std::uint32_t* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = to[i] < from[i] ? to[i] : from[i];
+}
+
+}  // namespace
+
+void Races::begin(unsigned threads, unsigned shared_bytes, void (*fail)(const std::string&)) {
+  fail_ = fail;
+  names_.clear();
+  for (unsigned i = 0; i < threads; ++i) new_agent("thread " + std::to_string(i));
+  const unsigned groups = threads / kWarpgroup + 1;
+  clocks_.assign(threads, Clock(2 * threads + groups + kMaxBarriers, 0));
+  for (unsigned i = 0; i < threads; ++i) clocks_[i][i] = 1;
+  changes_.assign(threads, 1);
+  met_.assign(threads / kWarp + 1, 0);
+  commits_.assign(threads, {});
+  copies_.assign(threads, 0);
+  products_.assign(threads, 0);
+  copy_agents_.assign(threads, 0);
+  product_agents_.assign(groups, 0);
+  barriers_.clear();
+  memory_.resize(std::max<std::size_t>(memory_.size(), shared_bytes / kPiece + 1));
+  for (Piece& piece : memory_) piece.clear();
+  groups_.assign(groups, {});
+}
+
+unsigned Races::new_agent(std::string name) {
+  names_.push_back(std::move(name));
+  return static_cast<unsigned>(names_.size() - 1);
+}
+
+void Races::learn(unsigned thread, const Clock& clock) {
+  raise(clocks_[thread].data(), clock.data(), names_.size());
+  ++changes_[thread];
+}
+
+void Races::check(const Clock& known, unsigned by, const Access& made, std::size_t piece) const {
+  for (const Access& earlier : memory_[piece]) {
+    if (!(earlier.bytes & made.bytes) || !(earlier.writes || made.writes)) continue;
+    if (known[earlier.agent] >= earlier.time) continue;
+    unsigned byte = 0;
+    while (!((earlier.bytes & made.bytes) >> byte & 1)) ++byte;
+    fail_("a race: " + names_[by] + (made.writes ? " writes" : " reads") +
+          " the shared memory at " + std::to_string(piece * kPiece + byte) + " that " +
+          names_[earlier.agent] + (earlier.writes ? " wrote" : " read") +
+          ", and nothing orders them");
+  }
+}
+
+// `known` is what orders the access; `made.bytes` is found here.
+void Races::access(const Clock& known, unsigned by, Access made, std::size_t offset,
+                   unsigned bytes) {
+  while (bytes > 0) {
+    const std::size_t at = offset % kPiece, piece = offset / kPiece;
+    const unsigned here = std::min<unsigned>(bytes, static_cast<unsigned>(kPiece - at));
+    made.bytes = static_cast<std::uint16_t>(((1u << here) - 1) << at);
+    check(known, by, made, piece);
+    bool noted = false;
+    std::erase_if(memory_[piece], [&](Access& earlier) {
+      // What comes after this write is ordered after all that was before it.
+      if (made.writes) earlier.bytes &= static_cast<std::uint16_t>(~made.bytes);
+      if (earlier.agent == made.agent && !earlier.writes && !made.writes) {
+        if (earlier.time == made.time) {
+          earlier.bytes |= made.bytes;
+          noted = true;
+        } else {
+          earlier.bytes &= static_cast<std::uint16_t>(~made.bytes);
+        }
+      }
+      return earlier.bytes == 0;
+    });
+    if (!noted) memory_[piece].push_back(made);
+    offset += here;
+    bytes -= here;
+  }
+}
+
+void Races::read(unsigned thread, std::size_t offset, unsigned bytes) {
+  const Clock& mine = clocks_[thread];
+  access(mine, thread, {static_cast<std::uint16_t>(thread), 0, mine[thread], false}, offset, bytes);
+}
+
+void Races::write(unsigned thread, std::size_t offset, unsigned bytes) {
+  const Clock& mine = clocks_[thread];
+  access(mine, thread, {static_cast<std::uint16_t>(thread), 0, mine[thread], true}, offset, bytes);
+}
+
+void Races::meet(std::span<const unsigned> threads) {
+  Clock all = clocks_[threads.front()];
+  for (const unsigned thread : threads) raise(all.data(), clocks_[thread].data(), names_.size());
+  for (const unsigned thread : threads) {
+    std::copy_n(all.begin(), names_.size(), clocks_[thread].begin());
+    ++changes_[thread];
+    release(thread);
+  }
+}
+
+void Races::meet_warp(unsigned first) {
+  std::array<unsigned, kWarp> lanes;
+  std::iota(lanes.begin(), lanes.end(), first);
+  const auto changes = [&] {
+    return std::accumulate(&changes_[first], &changes_[first] + kWarp, std::uint64_t{0});
+  };
+  std::uint64_t& met = met_[first / kWarp];
+  if (changes() != met) {
+    meet(lanes);
+    met = changes();
+    return;
+  }
+  // Only the lanes themselves have gone on since they met.
+  std::array<std::uint32_t, kWarp> times;
+  for (const unsigned lane : lanes) times[lane - first] = clocks_[lane][lane];
+  for (const unsigned lane : lanes) {
+    std::copy(times.begin(), times.end(), clocks_[lane].begin() + first);
+    release(lane);
+  }
+}
+
+void Races::copy(unsigned thread, std::size_t offset, unsigned bytes) {
+  unsigned& agent = copy_agents_[thread];
+  if (agent == 0) agent = new_agent("cp.async of thread " + std::to_string(thread));
+  access(clocks_[thread], agent, {static_cast<std::uint16_t>(agent), 0, copies_[thread] + 1, true},
+         offset, bytes);
+}
+
+void Races::commit_copies(unsigned thread) { commits_[thread].push_back(++copies_[thread]); }
+
+void Races::wait_for_copies(unsigned thread, unsigned pending) {
+  const auto& commits = commits_[thread];
+  const unsigned agent = copy_agents_[thread];
+  if (commits.size() <= pending || agent == 0) return;
+  std::uint32_t& known = clocks_[thread][agent];
+  known = std::max(known, commits[commits.size() - 1 - pending]);
+  ++changes_[thread];
+}
+
+void Races::begin_products(unsigned first) {
+  Known& known = groups_[first / kWarpgroup];
+  std::uint64_t changes = 0;
+  for (unsigned i = first; i < first + kWarpgroup; ++i) changes += changes_[i];
+  if (changes == known.changes) return;
+  known.changes = changes;
+  known.clock = clocks_[first];
+  for (unsigned thread = first + 1; thread < first + kWarpgroup; ++thread) {
+    lower(known.clock.data(), clocks_[thread].data(), names_.size());
+  }
+}
+
+void Races::product_reads(unsigned first, std::size_t offset, unsigned bytes) {
+  unsigned& agent = product_agents_[first / kWarpgroup];
+  if (agent == 0) agent = new_agent("a product of warpgroup " + std::to_string(first / kWarpgroup));
+  access(groups_[first / kWarpgroup].clock, agent,
+         {static_cast<std::uint16_t>(agent), 0, products_[first] + 1, false}, offset, bytes);
+}
+
+const Races::Access* Races::last_write(std::size_t offset) const {
+  for (const Access& earlier : memory_[offset / kPiece]) {
+    if (earlier.writes && (earlier.bytes >> offset % kPiece & 1)) return &earlier;
+  }
+  return nullptr;
+}
+
+bool Races::is_beyond(std::size_t tile, std::size_t offset) const {
+  const Access* const brought = last_write(tile);
+  const auto by_bulk_copy = [&](const auto& entry) { return entry.second.agent == brought->agent; };
+  if (!brought || brought->agent < clocks_.size() ||
+      std::none_of(barriers_.begin(), barriers_.end(), by_bulk_copy))
+    return false;
+  const Access* const other = last_write(offset);
+  return !other || other->agent != brought->agent || other->time != brought->time;
+}
+
+void Races::commit_products(unsigned thread) { ++products_[thread]; }
+
+void Races::wait_for_products(unsigned thread, unsigned pending) {
+  const unsigned agent = product_agents_[thread / kWarpgroup];
+  if (products_[thread] <= pending || agent == 0) return;
+  std::uint32_t& known = clocks_[thread][agent];
+  known = std::max(known, products_[thread] - pending);
+  ++changes_[thread];
+}
+
+void Races::initialise(unsigned thread, std::size_t barrier) {
+  write(thread, barrier, 8);
+  const auto found = barriers_.find(barrier);
+  if (found == barriers_.end() && barriers_.size() == kMaxBarriers) {
+    fail_("more barriers than the emulated device knows");
+  }
+  const std::size_t agents = clocks_[thread].size();
+  barriers_[barrier] = {Clock(agents, 0), Clock(agents, 0),
+                        found != barriers_.end() ? found->second.agent
+                                                 : new_agent("a bulk copy for the barrier at " +
+                                                             std::to_string(barrier)),
+                        0};
+}
+
+// Its initialisation has to be known to a thread that uses it.
+Races::Phases& Races::phases(unsigned thread, std::size_t barrier) {
+  check(clocks_[thread], thread,
+        {static_cast<std::uint16_t>(thread), static_cast<std::uint16_t>(0xff << barrier % kPiece),
+         0, false},
+        barrier / kPiece);
+  return barriers_.at(barrier);
+}
+
+void Races::arrive(unsigned thread, std::size_t barrier) {
+  raise(phases(thread, barrier).coming.data(), clocks_[thread].data(), names_.size());
+  release(thread);
+}
+
+void Races::arrive_when_copied(unsigned thread, std::size_t barrier) {
+  Clock& coming = phases(thread, barrier).coming;
+  ++copies_[thread];
+  if (const unsigned agent = copy_agents_[thread]; agent != 0) coming[agent] = copies_[thread];
+}
+
+void Races::copy_bulk(unsigned thread, std::size_t barrier, std::size_t offset, unsigned bytes) {
+  const Phases& by = phases(thread, barrier);
+  access(clocks_[thread], by.agent, {static_cast<std::uint16_t>(by.agent), 0, by.count + 1, true},
+         offset, bytes);
+}
+
+void Races::complete(std::size_t barrier) {
+  Phases& done = barriers_.at(barrier);
+  done.coming[done.agent] = ++done.count;
+  std::swap(done.last, done.coming);
+  std::fill(done.coming.begin(), done.coming.end(), 0);
+}
+
+void Races::pass(unsigned thread, std::size_t barrier) {
+  learn(thread, phases(thread, barrier).last);
+}
+
+}  // namespace vitune_emulator
