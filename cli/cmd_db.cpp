@@ -162,9 +162,17 @@ std::unique_ptr<Store> open_to_write(Session& session) {
 }
 
 int run_import(Session& session) {
-  const std::string content =
-      read_import(only_operand(session, "the file that 'vitune db export' wrote, or -"));
-  const MergeReport report = open_to_write(session)->import_json(content);
+  const std::string name = only_operand(session, "the file that 'vitune db export' wrote, or -");
+  const std::string content = read_import(name);
+  const auto store = open_to_write(session);
+  const MergeReport report = [&] {
+    try {
+      return store->import_json(content);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;  // not of the export's content
+      throw Error(ErrorCode::kUsage, "'" + name + "': " + error.what());
+    }
+  }();
   session.console.log(LogLevel::kInfo,
                       "imported winners serve only after 'vitune verify' on this GPU");
   return show_merge(session, "db import", report);

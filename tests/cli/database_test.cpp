@@ -247,6 +247,9 @@ TEST_F(DatabaseTest, WhatCannotBeReadSaysWhichVerbCan) {
   const CommandResult import = run({"db", "import", large.string()});
   EXPECT_EQ(import.status, 2);
   EXPECT_THAT(import.err, HasSubstr("--winners-only"));
+  const CommandResult broken = run({"db", "import", text.string()});
+  EXPECT_EQ(broken.status, 2);
+  EXPECT_THAT(broken.err, HasSubstr("'" + text.string() + "': import: "));
 }
 
 TEST_F(DatabaseTest, ShowTellsColdFromWarmWinners) {
