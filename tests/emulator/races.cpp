@@ -185,12 +185,13 @@ const Races::Access* Races::last_write(std::size_t offset) const {
 
 bool Races::is_beyond(std::size_t tile, std::size_t offset) const {
   const Access* const brought = last_write(tile);
-  const auto by_bulk_copy = [&](const auto& entry) { return entry.second.agent == brought->agent; };
-  if (!brought || brought->agent < clocks_.size() ||
-      std::none_of(barriers_.begin(), barriers_.end(), by_bulk_copy))
-    return false;
+  const bool by_bulk_copy =
+      brought != nullptr && std::any_of(barriers_.begin(), barriers_.end(), [&](const auto& entry) {
+        return entry.second.agent == brought->agent;
+      });
+  if (!by_bulk_copy) return false;
   const Access* const other = last_write(offset);
-  return !other || other->agent != brought->agent || other->time != brought->time;
+  return other == nullptr || other->agent != brought->agent || other->time != brought->time;
 }
 
 void Races::commit_products(unsigned thread) { ++products_[thread]; }
