@@ -28,6 +28,7 @@
 #include "tests/generator/random_problem.h"
 #include "tests/tuner/attention_features.h"
 #include "tests/tuner/gpu_fixture.h"
+#include "tests/tuner/unordered_accesses.h"
 #include "tuner/reference.h"
 #include "tuner/support_kernels.h"
 #include "tuner/verify.h"
@@ -38,11 +39,6 @@ namespace {
 
 constexpr std::size_t kRandomProblems = 1000, kEmulatedProblems = 24;
 constexpr std::uint64_t kSeed = 20261120;
-
-// Words of a template's file that become others.
-struct Edit {
-  std::string_view file, words, others;
-};
 
 // What a kernel is compiled with beside its own text.
 struct Changes {
@@ -227,84 +223,8 @@ INSTANTIATE_TEST_SUITE_P(HeldReference, AttentionHeldReferenceGpuTest,
                          testing::ValuesIn(kHoldingFeatures),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// Kernels without one of the things that order their accesses to shared memory.
-struct UnorderedCase {
-  const char* name;
-  const char* feature;
-  Edit edit;
-};
-void PrintTo(const UnorderedCase& unordered, std::ostream* out) { *out << unordered.edit.words; }
-
-constexpr std::string_view kPipelined = "attention/forward_sm90_pipelined.cuh";
-constexpr UnorderedCase kUnordered[] = {
-    {"ArrivalBeforeTheOtherLanes",
-     "MappedLoneBiasStreaming",
-     {"attention/pipeline.cuh", "{\n  __syncwarp();\n", "{\n"}},
-    {"KeysNotWaitedFor",
-     "MappedLoneBiasStreaming",
-     {kPipelined, "  mbarrier_wait(pipe.keys_full(at.slot), at.parity);\n    turns.take();", ""}},
-    {"ValuesNotWaitedFor",
-     "MappedLoneBiasStreaming",
-     {kPipelined, "mbarrier_wait(pipe.values_full(at.slot), at.parity);", ""}},
-    {"QueriesNotWaitedFor",
-     "PipelinedStreamingOddHead",
-     {kPipelined, "mbarrier_wait(pipe.queries_full(query_at.slot), query_at.parity);", ""}},
-    {"KeysStillRead",
-     "PipelinedStreaming",
-     {"attention/copying.cuh", "mbarrier_wait(pipe.keys_free(at.slot), at.parity ^ 1);", ""}},
-    {"ValuesStillRead",
-     "PipelinedStreaming",
-     {"attention/copying.cuh", "mbarrier_wait(pipe.values_free(at.slot), at.parity ^ 1);", ""}},
-    {"KeysStillReadByALoneWarpgroup",
-     "MappedLoneStreaming",
-     {"attention/copying.cuh", "mbarrier_wait(pipe.keys_free(at.slot), at.parity ^ 1);", ""}},
-    {"ValuesStillReadByALoneWarpgroup",
-     "MappedLoneStreaming",
-     {"attention/copying.cuh", "mbarrier_wait(pipe.values_free(at.slot), at.parity ^ 1);", ""}},
-    {"QueriesStillReadByALoneWarpgroup",
-     "MappedLoneResident",
-     {"attention/copying.cuh",
-      "mbarrier_wait(pipe.queries_free(query_at.slot), query_at.parity ^ 1);", ""}},
-    {"QueriesStillRead",
-     "PipelinedWindows",
-     {"attention/copying.cuh",
-      "mbarrier_wait(pipe.queries_free(query_at.slot), query_at.parity ^ 1);", ""}},
-    {"BarriersNotInitialised", "MappedLoneResident", {kPipelined, "__syncthreads();", ""}},
-    {"BiasStillRead",
-     "MappedBiasMatrices",
-     {"attention/bias_copies.cuh", "mbarrier_wait(pipe.bias_free(slot), (phases >> slot & 1) ^ 1);",
-      ""}},
-    {"BiasNotWaitedFor",
-     "MappedBiasSteps",
-     {"attention/bias_tiles.cuh", "mbarrier_wait(full, parity);", ""}},
-    {"StagingStillRead",
-     "Resident",
-     {"attention/epilogue.cuh", "__syncwarp();  // the staging rows", "// the staging rows"}},
-    {"StagingNotWritten",
-     "Resident",
-     {"attention/epilogue.cuh", "__syncwarp();\n    copy_out", "copy_out"}},
-    {"TileOfTheNextItem",
-     "ResidentPersistent",
-     {"attention/tile_scheduler.cuh", "__syncthreads();", ";"}},
-    {"RoundsOfASimpleKernel",
-     "StreamingThreeStages",
-     {"attention/forward_sm80.cuh", "__syncthreads();  // this round's", "// this round's"}},
-    {"CopiesOfASimpleKernel",
-     "StreamingThreeStages",
-     {"attention/forward_sm80.cuh", "copy_wait<max_of(T::kStages - 2, 0)>();", ""}},
-    {"RoundsOfAWarpgroupKernel",
-     "WarpgroupStreaming",
-     {"attention/forward_sm90.cuh", "__syncthreads();  // this step's", "// this step's"}},
-    {"CopiesOfAWarpgroupKernel",
-     "WarpgroupStreaming",
-     {"attention/forward_sm90.cuh", "copy_wait<T::kStages - 2>();", ""}},
-    {"SplitKeysNotRead",
-     "SplitKeysOfBlocks",
-     {"attention/key_split.cuh", "__syncthreads();  // the tiles", "// the tiles"}},
-};
-
-// What finds races has to find these. A fault ends a process's use of the device: each launches in
-// a process of its own.
+// What finds races has to find those of kUnordered. A fault ends a process's use of the device:
+// each launches in a process of its own.
 class UnorderedAccessTest : public AttentionGpuTest,
                             public testing::WithParamInterface<UnorderedCase> {};
 
