@@ -188,7 +188,7 @@ int run_merge(Session& session) {
   if (target && fs::equivalent(*target, other_path, error)) {
     throw Error(ErrorCode::kUsage, "a database cannot be merged into itself; name the other one");
   }
-  const auto other = Store::open(other_path, Access::kReadOnly, session.console.sink());
+  const auto other = open_store(session, other_path, Access::kReadOnly);
   return show_merge(session, "db merge", open_to_write(session)->merge(*other));
 }
 

@@ -90,23 +90,6 @@ Finding check_trial_compile(const Session& session) {
           "is the machine out of memory?"};
 }
 
-// What of the file's owner and mode the database's own rules let pass or refuse (db/file_guard),
-// and what to do about it; nothing if all is well.
-std::optional<std::pair<std::string, std::string>> file_weakness(const fs::path& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return std::nullopt;
-  if (info.st_uid != geteuid() && info.st_uid != 0 && geteuid() != 0) {
-    return std::pair("belongs to another user",
-                     "name a file of your own with --db or VITUNE_DB; this one is only read");
-  }
-  // A group of the owner's own number has nobody else in it.
-  const bool group = (info.st_mode & S_IWGRP) != 0 && info.st_gid != info.st_uid;
-  if (group || (info.st_mode & S_IWOTH) != 0) {
-    return std::pair("may be written by others", "chmod 600 it");
-  }
-  return std::nullopt;
-}
-
 // The nearest folder above `path` that exists.
 fs::path folder_above(const fs::path& path) {
   std::error_code ignored;
@@ -151,13 +134,15 @@ Finding check_database(Session& session) {
   std::error_code ignored;
   if (!fs::exists(*path, ignored)) return check_future_database(*path);
   try {
-    const StoreStats stats = Store::open(*path, Access::kReadOnly)->stats();
-    const auto weakness = file_weakness(*path);
+    const auto store =
+        Store::open(*path, Access::kReadOnly, {}, {}, nullptr, trusted_owners(session));
+    const StoreStats stats = store->stats();
     const std::string detail = formatted("{}: {} winners, {} trials, {}", path->string(),
                                          stats.winners, stats.trials, bytes_text(stats.file_bytes));
-    if (!weakness) return {"database", Verdict::kOk, detail, ""};
-    return {"database", Verdict::kWarn, formatted("{}; it {}", detail, weakness->first),
-            weakness->second};
+    if (store->block_list_is_whole()) return {"database", Verdict::kOk, detail, ""};
+    return {"database", Verdict::kFail,
+            formatted("{}; its block list is damaged, so only default kernels are served", detail),
+            kSalvageAdvice};
   } catch (const Error& error) {
     return {"database", Verdict::kFail, error.what(),
             "'vitune db check' says more; --db names another file"};
@@ -218,7 +203,8 @@ Finding check_shipped_winners(const Session& session) {
             "problems then need a tune of their own"};
   }
   try {
-    const auto store = Store::open(shipped_database(*data_dir), Access::kReadOnly);
+    const auto store = Store::open(shipped_database(*data_dir), Access::kReadOnly, {}, {}, nullptr,
+                                   shipped_trust(session));
     return {"shipped winners", Verdict::kOk, formatted("{} winners", store->stats().winners), ""};
   } catch (const Error& error) {
     return {"shipped winners", Verdict::kWarn, error.what(), "install the data again"};

@@ -19,6 +19,8 @@ void add_common_options(po::options_description& options) {
   add_value(options, "db", "FILE",
             "the database; default: VITUNE_DB, else vitune.db in VITUNE_CACHE_DIR, else the user's "
             "cache directory");
+  add_value(options, "trust-owner", "UID",
+            "also use databases that this user owns: who writes them decides what the GPU runs");
   add_value(options, "data-dir", "DIR",
             "presets, shipped winners and recordings; default: found beside the program");
   add_switch(options, "json", "print one JSON document");

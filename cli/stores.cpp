@@ -1,13 +1,16 @@
 // cli/stores.cpp -- Which failures of opening a database fall back, and which stop the command.
 #include "cli/stores.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 
 #include "cli/data_files.h"
+#include "cli/text.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "db/sqlite.h"
 
 namespace vitune {
 namespace {
@@ -49,9 +52,29 @@ std::unique_ptr<Store> open_store(Session& session, const fs::path& path, Access
   const bool writable = ::access(path.c_str(), W_OK) == 0;
   if (access == Access::kReadOnly && writable && fs::exists(journal, ignored) &&
       fs::file_size(journal, ignored) > 0) {
-    Store::open(path, Access::kReadWrite, session.console.sink(), kPatience, &session.stop);
+    Store::open(path, Access::kReadWrite, session.console.sink(), kPatience, &session.stop,
+                trusted_owners(session));
   }
-  return Store::open(path, access, session.console.sink(), kPatience, &session.stop);
+  std::optional<std::chrono::milliseconds> patience;
+  if (access == Access::kReadWrite) patience = kPatience;
+  return Store::open(path, access, session.console.sink(), patience, &session.stop,
+                     trusted_owners(session));
+}
+
+Trust trusted_owners(const Session& session) {
+  Trust trust;
+  if (session.has("trust-owner")) {
+    trust.owners.push_back(static_cast<uid_t>(
+        parse_integer(session.text("trust-owner"), 0, 4'294'967'294, "--trust-owner")));
+  }
+  return trust;
+}
+
+Trust shipped_trust(const Session& session) {
+  Trust trust = trusted_owners(session);
+  struct ::stat info {};
+  if (::stat(session.program.c_str(), &info) == 0) trust.owners.push_back(info.st_uid);
+  return trust;
 }
 
 std::optional<fs::path> database_path(const Session& session) {
@@ -100,13 +123,25 @@ LayeredStore open_layered_store(Session& session, Access access) {
   const auto data_dir = find_data_dir(session);
   if (data_dir && is_there(shipped_database(*data_dir))) {
     try {
-      shipped = Store::open(shipped_database(*data_dir), Access::kReadOnly, session.console.sink());
+      shipped = Store::open(shipped_database(*data_dir), Access::kReadOnly, session.console.sink(),
+                            {}, nullptr, shipped_trust(session));
     } catch (const Error& error) {
       session.console.log(LogLevel::kWarning,
                           formatted("the shipped winners are left out: {}", error.what()));
     }
   }
-  return LayeredStore(std::move(user), std::move(shipped));
+  LayeredStore layers(std::move(user), std::move(shipped));
+  if (layers.serves_defaults_only()) {
+    session.console.log(
+        LogLevel::kWarning,
+        formatted("the block list is damaged, so winners are not used; {}", kSalvageAdvice));
+  }
+  if (layers.shipped_left_out()) {
+    session.console.log(LogLevel::kWarning,
+                        "the shipped winners are left out: their block list is damaged; install "
+                        "vitune again");
+  }
+  return layers;
 }
 
 }  // namespace vitune

@@ -13,6 +13,11 @@ namespace vitune {
 // --db, else what core/env finds; nothing if no directory is usable.
 std::optional<std::filesystem::path> database_path(const Session& session);
 
+// Whose databases are used: this user's, root's and --trust-owner's. Of the shipped ones also who
+// owns this program, and so could replace it. Throws Error(kUsage) for what is no user's number.
+Trust trusted_owners(const Session& session);
+Trust shipped_trust(const Session& session);
+
 // The file at `path`; a wait for another process's lock ends when this command is to stop.
 std::unique_ptr<Store> open_store(Session& session, const std::filesystem::path& path,
                                   Access access);

@@ -39,6 +39,10 @@ Blob unpack(const Blob& packed, std::size_t size) {
 
 }  // namespace
 
+Digest image_digest(std::span<const std::byte> image) {
+  return sha256(std::string_view(reinterpret_cast<const char*>(image.data()), image.size()));
+}
+
 Row binary_row(const Binary& binary) {
   constexpr std::size_t kMaxVersion = 256;
   if (binary.image.size() > static_cast<std::size_t>(kMaxImage)) {
@@ -46,25 +50,42 @@ Row binary_row(const Binary& binary) {
                                          ": its image has " + std::to_string(binary.image.size()) +
                                          " bytes, at most 64 MiB are stored");
   }
-  Row row{to_blob(binary.kernel_key), binary.arch, clipped(binary.compiler_version, kMaxVersion),
-          binary.entry};
+  Row row{to_blob(binary.kernel_key), to_blob(image_digest(binary.image)), binary.arch,
+          clipped(binary.compiler_version, kMaxVersion), binary.entry};
   append(row, binary.compile);
   row.emplace_back(static_cast<std::int64_t>(binary.image.size()));
   row.emplace_back(pack(binary.image));
   return row;
 }
 
+Row binary_key(const Digest& kernel_key, const std::optional<Digest>& image) {
+  Row key{to_blob(kernel_key)};
+  if (image) key.emplace_back(to_blob(*image));
+  return key;
+}
+
 std::optional<Binary> binary_from_row(const Row& row) {
   return decode_row(row, [](RowReader& reader) {
     Binary binary;
     binary.kernel_key = reader.digest();
+    const Digest expected = reader.digest();
     binary.arch = reader.text();
     binary.compiler_version = reader.text();
     binary.entry = reader.text();
     binary.compile = reader.compile_facts();
     const auto size = static_cast<std::size_t>(reader.integer(0, kMaxImage));
     binary.image = unpack(reader.blob(), size);
+    if (image_digest(binary.image) != expected) {
+      throw Error(ErrorCode::kDatabase, "a kernel image that is not the one of its row's key");
+    }
     return binary;
+  });
+}
+
+std::optional<Digest> packed_image_digest(const Row& row) {
+  return decode_row(Row(row.end() - 2, row.end()), [](RowReader& reader) {
+    const auto size = static_cast<std::size_t>(reader.integer(0, kMaxImage));
+    return image_digest(unpack(reader.blob(), size));
   });
 }
 

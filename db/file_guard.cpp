@@ -7,6 +7,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -36,9 +37,9 @@ DatabaseFault fault_of(int error) {
          fault_of(error));
 }
 
-// Root may use anyone's directory: containers mount their users' trees that way.
-bool trusted_owner(const struct ::stat& info) {
-  return info.st_uid == 0 || info.st_uid == ::geteuid() || ::geteuid() == 0;
+bool is_trusted(uid_t owner, const Trust& trust) {
+  return owner == 0 || owner == ::geteuid() ||
+         std::find(trust.owners.begin(), trust.owners.end(), owner) != trust.owners.end();
 }
 
 // A group of the owner's own (same number) has nobody else in it.
@@ -47,16 +48,21 @@ bool others_may_write(const struct ::stat& info) {
   return (info.st_mode & S_IWGRP) != 0 && info.st_gid != info.st_uid;
 }
 
-void guard_directory(const fs::path& directory) {
+bool is_shared_sticky(const struct ::stat& info) {
+  return others_may_write(info) && (info.st_mode & S_ISVTX) != 0;
+}
+
+void guard_directory(const fs::path& directory, const Trust& trust) {
   struct ::stat info {};
   if (::lstat(directory.c_str(), &info) != 0) refuse_errno(directory, "looking at its directory");
   if (!S_ISDIR(info.st_mode)) refuse(directory, "is not a directory; give another file with --db");
-  if (!trusted_owner(info)) {
+  // Root may use anyone's directory: containers mount their users' trees that way.
+  if (!is_trusted(info.st_uid, trust) && ::geteuid() != 0) {
     refuse(directory, "this directory belongs to another user (uid " + std::to_string(info.st_uid) +
                           "), who could replace the database; use a directory of your own");
   }
   // In a sticky directory only the owner of a file may rename or remove it.
-  if (others_may_write(info) && (info.st_mode & S_ISVTX) == 0) {
+  if (others_may_write(info) && !is_shared_sticky(info)) {
     refuse(
         directory,
         "other users may write to this directory and could replace the database; use a directory "
@@ -64,11 +70,11 @@ void guard_directory(const fs::path& directory) {
   }
 }
 
-void guard_ancestors(const fs::path& directory) {
+void guard_ancestors(const fs::path& directory, const Trust& trust) {
   fs::path prefix;
   for (const fs::path& part : directory) {
     prefix /= part;
-    guard_directory(prefix);
+    guard_directory(prefix, trust);
   }
 }
 
@@ -83,21 +89,40 @@ void make_directories(const fs::path& directory) {
   }
 }
 
+// Throws unless `info` is of a regular file that nobody but those trusted could have written.
+void guard_status(const fs::path& path, const struct ::stat& info, const Trust& trust) {
+  if (S_ISLNK(info.st_mode)) refuse(path, "is a symbolic link; give the file it points to");
+  if (!S_ISREG(info.st_mode)) refuse(path, "is not a regular file; give another file with --db");
+  if (!is_trusted(info.st_uid, trust)) {
+    refuse(path, "belongs to another user (uid " + std::to_string(info.st_uid) +
+                     "), whose kernels would run on your GPU; give a file of your own with --db, "
+                     "or trust that user with --trust-owner " +
+                     std::to_string(info.st_uid));
+  }
+  if (others_may_write(info)) refuse(path, "may be written by other users; `chmod go-w` it");
+  if (info.st_nlink > 1) refuse(path, "has a second name (hard link); copy it and give the copy");
+}
+
 // Gives whether a file is there; throws if it is not one that we may use.
-bool guard_file(const fs::path& path, bool for_writing) {
+bool guard_file(const fs::path& path, const Trust& trust) {
   struct ::stat info {};
   if (::lstat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return false;
     refuse_errno(path, "looking at it");
   }
-  if (S_ISLNK(info.st_mode)) refuse(path, "is a symbolic link; give the file it points to");
-  if (!S_ISREG(info.st_mode)) refuse(path, "is not a regular file; give another file with --db");
-  if (!for_writing) return true;
-  if (!trusted_owner(info))
-    refuse(path, "belongs to another user; give a file of your own with --db");
-  if ((info.st_mode & S_IWOTH) != 0) refuse(path, "may be written by every user; `chmod 600` it");
-  if (info.st_nlink != 1) refuse(path, "has a second name (hard link); copy it and give the copy");
+  guard_status(path, info, trust);
   return true;
+}
+
+// Where others may write, only a file of our own cannot be another one a moment later.
+void guard_sticky_directory(const fs::path& path, uid_t owner) {
+  struct ::stat info {};
+  if (::stat(path.parent_path().c_str(), &info) != 0)
+    refuse_errno(path, "looking at its directory");
+  if (!is_shared_sticky(info) || owner == ::geteuid()) return;
+  refuse(path, "it belongs to another user (uid " + std::to_string(owner) +
+                   ") in a directory that everybody may write to; give a file in a directory of "
+                   "its owner's");
 }
 
 bool on_network(const fs::path& path) {
@@ -113,15 +138,18 @@ fs::path with_suffix(const fs::path& path, const char* suffix) { return path.str
 
 // In a shared sticky directory somebody else could plant a journal that SQLite would then play
 // back; ours, empty and there first, prevents that.
-void guard_journal(const fs::path& path) {
+void guard_journal(const fs::path& path, bool for_writing, const Trust& trust) {
   for (const char* suffix : {"-journal", "-wal", "-shm"})
-    guard_file(with_suffix(path, suffix), true);
+    guard_file(with_suffix(path, suffix), trust);
+  if (!for_writing) return;
   struct ::stat info {};
   if (::stat(path.parent_path().c_str(), &info) != 0)
     refuse_errno(path, "looking at its directory");
   if (!others_may_write(info)) return;
   const fs::path journal = with_suffix(path, "-journal");
-  if (!guard_file(journal, true)) create_private_file(journal);
+  if (guard_file(journal, trust)) return;
+  create_private_file(journal);
+  guard_file(journal, trust);  // somebody else may have been first
 }
 
 }  // namespace
@@ -145,24 +173,32 @@ fs::path resolve_database_path(const fs::path& path, bool for_writing) {
   }
 }
 
-void guard_database_file(const fs::path& path, bool for_writing, const LogSink& log_sink) {
-  guard_ancestors(path.parent_path());
-  const bool exists = guard_file(path, for_writing);
-  if (!for_writing) {
-    if (!exists) {
+void guard_database_file(const fs::path& path, bool for_writing, const LogSink& log_sink,
+                         const Trust& trust) {
+  guard_ancestors(path.parent_path(), trust);
+  if (!guard_file(path, trust)) {
+    if (!for_writing) {
       refuse(path, "there is no such file; `vitune tune` makes one, or give another with --db",
              DatabaseFault::kOther);
     }
-    return;
+    create_private_file(path);
   }
-  if (!exists) create_private_file(path);
-  guard_journal(path);
+  struct ::stat info {};
+  if (::lstat(path.c_str(), &info) != 0) refuse_errno(path, "looking at it");
+  guard_opened_file(path, info, trust);
+  guard_journal(path, for_writing, trust);
+  if (!for_writing) return;
   if (on_network(path)) {
     log(log_sink, LogLevel::kWarning,
         "database " + path.string() +
             " is on a network file system, whose locks may not hold; "
             "prefer a local file and `vitune db export` to share it");
   }
+}
+
+void guard_opened_file(const fs::path& path, const struct ::stat& opened, const Trust& trust) {
+  guard_status(path, opened, trust);
+  guard_sticky_directory(path, opened.st_uid);
 }
 
 void create_private_file(const fs::path& path) {

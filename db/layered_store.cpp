@@ -42,8 +42,16 @@ void Store::visit_winners(const DeviceInfo& device,
   snapshot.commit();
 }
 
-LayeredStore::LayeredStore(std::unique_ptr<Store> user, std::unique_ptr<Store> shipped)
-    : user_(std::move(user)), user_was_given_(user_ != nullptr), shipped_(std::move(shipped)) {}
+LayeredStore::LayeredStore(std::unique_ptr<Store> user, std::unique_ptr<Store> shipped,
+                           bool user_is_lost)
+    : user_(std::move(user)),
+      user_was_given_(user_ != nullptr),
+      shipped_(std::move(shipped)),
+      defaults_only_(user_is_lost || (user_ != nullptr && !user_->block_list_is_whole())) {
+  if (!shipped_ || or_nothing<bool>([&] { return shipped_->block_list_is_whole(); })) return;
+  shipped_.reset();
+  shipped_left_out_ = true;
+}
 
 Store& LayeredStore::user() {
   if (!user_) user_ = Store::in_memory();
@@ -53,6 +61,7 @@ Store& LayeredStore::user() {
 std::optional<Winner> LayeredStore::find_winner(const DeviceInfo& device, const ProblemKey& problem,
                                                 Objective objective) {
   std::optional<Winner> winner;
+  if (defaults_only_) return winner;
   if (user_) winner = user_->find_winner(device, problem, objective);
   if (winner || !shipped_) return winner;
   return or_nothing<std::optional<Winner>>(
@@ -63,6 +72,7 @@ std::vector<LayeredStore::Found> LayeredStore::find_winners(const DeviceInfo& de
                                                             const ProblemKey& problem,
                                                             Objective objective) {
   std::vector<Found> found;
+  if (defaults_only_) return found;
   if (user_) {
     auto winner = user_->find_winner(device, problem, objective);
     if (winner) found.push_back({std::move(*winner), Layer::kUser});
@@ -80,6 +90,7 @@ std::vector<LayeredStore::Found> LayeredStore::find_winners(const DeviceInfo& de
 void LayeredStore::visit_winners(
     const DeviceInfo& device,
     const std::function<void(const ProblemKey&, const Winner&, Layer)>& visit) {
+  if (defaults_only_) return;
   const auto of_layer = [&](Layer layer) {
     return [&visit, layer](const ProblemKey& problem, const Winner& winner) {
       visit(problem, winner, layer);
@@ -103,11 +114,18 @@ std::vector<Trial> LayeredStore::trials(const DeviceInfo& device, const ProblemK
   return all;
 }
 
-std::optional<Binary> LayeredStore::find_binary(const Digest& kernel_key) {
+std::optional<Binary> LayeredStore::find_binary(const Digest& kernel_key,
+                                                const std::optional<Digest>& image) {
   std::optional<Binary> binary;
-  if (user_) binary = user_->find_binary(kernel_key);
+  if (user_) binary = user_->find_binary(kernel_key, image);
   if (binary || !shipped_) return binary;
-  return or_nothing<std::optional<Binary>>([&] { return shipped_->find_binary(kernel_key); });
+  return or_nothing<std::optional<Binary>>(
+      [&] { return shipped_->find_binary(kernel_key, image); });
+}
+
+bool LayeredStore::has_binary(const Digest& kernel_key) {
+  return (user_ && user_->has_binary(kernel_key)) ||
+         (shipped_ && or_nothing<bool>([&] { return shipped_->has_binary(kernel_key); }));
 }
 
 // A block list that cannot be read is an error in either layer: it must not let a kernel run.

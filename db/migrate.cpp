@@ -6,6 +6,7 @@
 
 #include "db/file_guard.h"
 #include "db/schema.h"
+#include "db/upgrade.h"
 
 namespace vitune {
 namespace {
@@ -14,9 +15,10 @@ namespace fs = std::filesystem;
 
 // The objects after each step of db/schema/*.sql. A wrong one costs time, and a test says so: a
 // schema that does not match it is compared with a model before it is refused.
-constexpr std::array<std::string_view, 2> kObjects = {
+constexpr std::array<std::string_view, 3> kObjects = {
     "ca54a7626576ce516819e0447dff7ef1e3d697eca35376c014f9baddf61ad74b",
-    "5f4a70f2f2c76532e6dc7ee1a0e3b3cad9983195d3deb3b8901644a907dee474"};
+    "5f4a70f2f2c76532e6dc7ee1a0e3b3cad9983195d3deb3b8901644a907dee474",
+    "88deb67543758bd1b4fe01c478a4865ed3e699bce3b53e239d462a9dd9060979"};
 
 // All objects of a schema, one text per object, in a fixed order.
 std::vector<std::string> objects(Connection& connection) {
@@ -41,9 +43,14 @@ Digest digest_of(const std::vector<std::string>& objects) {
   return hash.finish();
 }
 
+void take(Connection& connection, const MigrationStep& step) {
+  connection.execute(std::string(step.script));
+  if (step.after) step.after(connection);
+}
+
 std::vector<std::string> expected_objects(std::span<const MigrationStep> steps) {
   Connection model({}, Connection::Mode::kMemory);
-  for (const MigrationStep& step : steps) model.execute(std::string(step.script));
+  for (const MigrationStep& step : steps) take(model, step);
   return objects(model);
 }
 
@@ -116,6 +123,7 @@ std::vector<MigrationStep> built_in_steps() {
     const std::size_t i = steps.size();
     steps.push_back({file.text, {}, i < kObjects.size() ? kObjects[i] : std::string_view()});
   }
+  steps.at(2).after = upgrade_to_3;
   return steps;
 }
 
@@ -146,8 +154,7 @@ void bring_up_to_date(Connection& connection, std::span<const MigrationStep> ste
   // Another process may have done it while this one waited for the lock.
   if (examine(connection, steps) != SchemaState::kCurrent) {
     for (auto i = static_cast<std::size_t>(user_version(connection)); i < steps.size(); ++i) {
-      connection.execute(std::string(steps[i].script));
-      if (steps[i].after) steps[i].after(connection);
+      take(connection, steps[i]);
     }
     connection.execute("PRAGMA application_id = " + std::to_string(kApplicationId));
     connection.execute("PRAGMA user_version = " + std::to_string(steps.size()));

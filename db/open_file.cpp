@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 
-#include "db/file_guard.h"
+#include <utility>
 
 namespace vitune {
 namespace {
@@ -21,28 +21,38 @@ bool has_pending_journal(const fs::path& path) {
   return false;
 }
 
-void require_current(Connection& connection, const std::vector<MigrationStep>& steps) {
-  switch (examine_schema(connection, steps)) {
-    case SchemaState::kCurrent:
-      return;
-    case SchemaState::kEmpty:
-      throw DatabaseError(
-          DatabaseFault::kOther,
-          "database " + connection.name() +
-              ": the file is empty; `vitune tune` fills it, or give another with --db");
-    case SchemaState::kOlder:
-      throw DatabaseError(DatabaseFault::kOther,
-                          "database " + connection.name() +
-                              ": it has an older schema; a command that writes to it, such as "
-                              "`vitune tune`, migrates it");
-  }
+// What is read, before it is asked anything.
+std::unique_ptr<Connection> open_guarded(const fs::path& path, Connection::Mode mode,
+                                         std::optional<std::chrono::milliseconds> patience,
+                                         const Trust& trust,
+                                         const std::atomic<bool>* stop = nullptr) {
+  auto connection = std::make_unique<Connection>(path, mode, patience, stop);
+  guard_opened_file(path, connection->opened(), trust);
+  return connection;
 }
 
-std::unique_ptr<Connection> try_reading(const fs::path& path, Connection::Mode mode,
-                                        const std::vector<MigrationStep>& steps) {
-  auto connection = std::make_unique<Connection>(path, mode);
-  require_current(*connection, steps);
-  return connection;
+// An older file is read as it would be after its migration, and stays as it is.
+OpenedFile migrated_copy(std::unique_ptr<Connection> original,
+                         const std::vector<MigrationStep>& steps) {
+  auto copy = std::make_unique<Connection>(fs::path(), Connection::Mode::kMemory);
+  original->copy_to(*copy);
+  bring_up_to_date(*copy, steps, {});
+  return {std::move(copy), std::move(original)};
+}
+
+OpenedFile as_current(std::unique_ptr<Connection> connection,
+                      const std::vector<MigrationStep>& steps) {
+  switch (examine_schema(*connection, steps)) {
+    case SchemaState::kCurrent:
+      return {std::move(connection), nullptr};
+    case SchemaState::kOlder:
+      return migrated_copy(std::move(connection), steps);
+    case SchemaState::kEmpty:
+      break;
+  }
+  throw DatabaseError(DatabaseFault::kOther,
+                      "database " + connection->name() +
+                          ": the file is empty; `vitune tune` fills it, or give another with --db");
 }
 
 // Refuses foreign, newer and damaged files on a connection that cannot change them.
@@ -72,13 +82,16 @@ void require_whole(Connection& connection) {
 
 }  // namespace
 
-std::unique_ptr<Connection> open_for_reading(const fs::path& path,
-                                             const std::vector<MigrationStep>& steps,
-                                             const LogSink& log_sink) {
+OpenedFile open_for_reading(const fs::path& path, const std::vector<MigrationStep>& steps,
+                            const LogSink& log_sink,
+                            std::optional<std::chrono::milliseconds> patience, const Trust& trust) {
   const fs::path resolved = resolve_database_path(path, false);
-  guard_database_file(resolved, false, log_sink);
+  guard_database_file(resolved, false, log_sink, trust);
+  const auto opened = [&](Connection::Mode mode) {
+    return as_current(open_guarded(resolved, mode, patience, trust), steps);
+  };
   try {
-    return try_reading(resolved, Connection::Mode::kReadOnly, steps);
+    return opened(Connection::Mode::kReadOnly);
   } catch (const DatabaseError& error) {
     const bool pending = has_pending_journal(resolved);
     if (error.fault() == DatabaseFault::kReadOnly && pending) {
@@ -92,19 +105,18 @@ std::unique_ptr<Connection> open_for_reading(const fs::path& path,
     // Media without locks (a read-only image, some network mounts) can still be read as frozen.
     if (error.fault() != DatabaseFault::kOther || pending) throw;
   }
-  return try_reading(resolved, Connection::Mode::kImmutable, steps);
+  return opened(Connection::Mode::kImmutable);
 }
 
 std::unique_ptr<Connection> open_for_writing(const fs::path& path,
                                              const std::vector<MigrationStep>& steps,
                                              const LogSink& log_sink,
-                                             std::chrono::milliseconds patience,
-                                             const std::atomic<bool>* stop) {
+                                             std::optional<std::chrono::milliseconds> patience,
+                                             const std::atomic<bool>* stop, const Trust& trust) {
   const fs::path resolved = resolve_database_path(path, true);
-  guard_database_file(resolved, true, log_sink);
+  guard_database_file(resolved, true, log_sink, trust);
   probe(resolved, steps);
-  auto connection =
-      std::make_unique<Connection>(resolved, Connection::Mode::kReadWrite, patience, stop);
+  auto connection = open_guarded(resolved, Connection::Mode::kReadWrite, patience, trust, stop);
   // Once more: the probe may have met a lock or a journal.
   examine_schema(*connection, steps);
   connection->use_truncate_journal();

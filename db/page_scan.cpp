@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "db/sqlite.h"
+#include "db/upgrade.h"
 
 namespace vitune {
 namespace {
@@ -198,12 +199,14 @@ class PageScanner {
     if (digest == nullptr || digest->size() != 32) return;
     const Blob expected = *digest;
     record->pop_back();
-    for (const TableSpec* table : kAllTables) {
-      if (table->columns.size() != record->size()) continue;
-      Row row = *record;
-      restore_reals(*table, row);
-      if (to_blob(row_digest(table->name, row)) == expected) visit_(*table, std::move(row));
-    }
+    for (const TableSpec* table : kAllTables) offer_as(*table, *record, expected);
+    for (const OlderTable& table : older_tables()) offer_as(table.spec, *record, expected);
+  }
+
+  void offer_as(const TableSpec& table, Row row, const Blob& expected) {
+    if (table.columns.size() != row.size()) return;
+    restore_reals(table, row);
+    if (to_blob(row_digest(table.name, row)) == expected) visit_(table, std::move(row));
   }
 
   const PageFile& file_;

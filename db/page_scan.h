@@ -3,7 +3,8 @@
 //
 // Follows the published SQLite file format (sqlite.org/fileformat2.html): every b-tree page that
 // may hold records is decoded cell by cell, whatever the rest of the file looks like, and a record
-// counts if it has the columns of one of our tables and its digest matches.
+// counts if it has the columns of one of our tables, of today or of older_tables(), and its digest
+// matches.
 #pragma once
 
 #include <cstdint>

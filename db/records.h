@@ -95,6 +95,8 @@ struct Trial {
 struct Winner {
   Config config;
   Digest kernel_key;
+  // SHA-256 of the image that was verified: no other is loaded for it. Nothing: none came with it.
+  std::optional<Digest> image_digest;
   Objective objective = Objective::kCold;
   Origin origin = Origin::kMeasured;
   bool verified = true;     // false for an import until `vitune verify` has run

@@ -63,6 +63,14 @@ Digest RowReader::digest() {
   return digest;
 }
 
+std::optional<Digest> RowReader::optional_digest() {
+  if (index_ >= row_.size() || !std::holds_alternative<std::monostate>(row_[index_])) {
+    return digest();
+  }
+  ++index_;
+  return std::nullopt;
+}
+
 TrialStatus RowReader::status() {
   const auto value = trial_status_from_name(text());
   if (!value) mismatch();

@@ -29,6 +29,7 @@ class RowReader {
   std::optional<std::string> optional_text();
   Blob blob();
   Digest digest();
+  std::optional<Digest> optional_digest();
   Config config() { return Config::parse(text()); }
   TrialStatus status();
   Origin origin();

@@ -1,10 +1,13 @@
 // db/sqlite.cpp -- The only caller of SQLite.
 #include "db/sqlite.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -156,34 +159,64 @@ Connection::Connection(const std::filesystem::path& path, Mode mode,
                        const std::atomic<bool>* stop)
     : name_(mode == Mode::kMemory ? ":memory:" : path.string()), process_(::getpid()) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
-  std::string target = name_;
   if (mode == Mode::kMemory) {
     flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY;
   } else {
     flags |= SQLITE_OPEN_NOFOLLOW;
     flags |= mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
   }
-  if (mode == Mode::kImmutable) {
-    flags |= SQLITE_OPEN_URI;
-    target = "file:";
-    for (const char c : name_) {
-      if (c == '?' || c == '#' || c == '%') {
-        constexpr char kDigits[] = "0123456789ABCDEF";
-        target += {'%', kDigits[c >> 4 & 15], kDigits[c & 15]};
-      } else {
-        target += c;
-      }
-    }
-    target += "?immutable=1";
-  }
-  const int code = sqlite3_open_v2(target.c_str(), &handle_, flags, nullptr);
+  if (mode == Mode::kImmutable) flags |= SQLITE_OPEN_URI;
+  // Held until SQLite has its own, so that the inode's number means this file.
+  const UniqueFd pinned = mode == Mode::kMemory ? UniqueFd() : pin();
+  const int code = sqlite3_open_v2(address(mode).c_str(), &handle_, flags, nullptr);
   try {
     if (code != SQLITE_OK) fail(code, "opening it");
+    if (mode != Mode::kMemory) require_opened();
     configure(mode, patience, stop);
   } catch (...) {
     close();
     throw;
   }
+}
+
+// Names the file without opening it: closing such a descriptor drops no lock.
+UniqueFd Connection::pin() {
+  UniqueFd file(::open(name_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (file.valid() && ::fstat(file.get(), &opened_) == 0) return file;
+  fail(SQLITE_CANTOPEN, std::string("opening it: ") + std::strerror(errno));
+}
+
+// Throws unless SQLite's descriptor is of the file that opened_ tells of.
+void Connection::require_opened() {
+  const auto is_in_place = [this] {
+    struct ::stat now {};
+    return ::lstat(name_.c_str(), &now) == 0 && now.st_ino == opened_.st_ino &&
+           now.st_dev == opened_.st_dev;
+  };
+  // Compares the inode of SQLite's own descriptor with the path's.
+  int moved = 1;
+  const bool before = is_in_place();
+  const int code = sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+  if (before && code == SQLITE_OK && moved == 0 && is_in_place()) return;
+  throw DatabaseError(DatabaseFault::kUnsafe,
+                      "database " + name_ +
+                          ": another file was put in its place while it was opened; see who "
+                          "writes there and run the same command again");
+}
+
+// What sqlite3_open_v2() is given.
+std::string Connection::address(Mode mode) const {
+  if (mode != Mode::kImmutable) return name_;
+  std::string uri = "file:";
+  for (const char c : name_) {
+    if (c == '?' || c == '#' || c == '%') {
+      constexpr char kDigits[] = "0123456789ABCDEF";
+      uri += {'%', kDigits[c >> 4 & 15], kDigits[c & 15]};
+    } else {
+      uri += c;
+    }
+  }
+  return uri + "?immutable=1";
 }
 
 Connection::~Connection() {

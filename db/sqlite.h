@@ -5,6 +5,8 @@
 // closing an inherited handle would drop the parent's locks.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -17,6 +19,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/unique_fd.h"
 #include "db/row.h"
 
 struct sqlite3;
@@ -95,7 +98,8 @@ class Connection {
     kMemory,
   };
   // Opens `path` (no component of it may be a symbolic link) with the settings of
-  // docs/cache_format.md; reads nothing but what those settings need. `patience`: waits that long
+  // docs/cache_format.md; reads nothing but what those settings need. Whatever happens to the path
+  // meanwhile, the file in use is the one that opened() tells of. `patience`: waits that long
   // for a lock instead, from the first read on. `stop`: once it is true, such a wait ends after
   // half a second with InterruptedWait, time enough for another process to end its transaction.
   Connection(const std::filesystem::path& path, Mode mode,
@@ -107,6 +111,8 @@ class Connection {
 
   // The file, or ":memory:", for messages.
   const std::string& name() const { return name_; }
+  // What fstat() told of the file when it was opened; all zeros for one in memory.
+  const struct ::stat& opened() const { return opened_; }
   // Runs statements that give no rows; `sql` is a literal or an embedded script, never built from
   // data.
   void execute(const std::string& sql);
@@ -132,6 +138,9 @@ class Connection {
     bool in_use = false;
   };
 
+  UniqueFd pin();
+  void require_opened();
+  std::string address(Mode mode) const;
   void configure(Mode mode, std::optional<std::chrono::milliseconds> patience,
                  const std::atomic<bool>* stop);
   void set_patience(std::chrono::milliseconds timeout, const std::atomic<bool>* stop);
@@ -141,6 +150,7 @@ class Connection {
   [[noreturn]] void fail(int code, const std::string& tried) const;
 
   std::string name_;
+  struct ::stat opened_ {};
   sqlite3* handle_ = nullptr;
   int process_ = 0;
   std::chrono::milliseconds timeout_{0};

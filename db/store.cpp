@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "core/checked.h"
-#include "db/file_guard.h"
+#include "db/block_seal.h"
 #include "db/open_file.h"
 #include "db/row_codec.h"
 #include "db/store_state.h"
@@ -18,13 +18,18 @@ Store::Store(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Store::~Store() = default;
 
 std::unique_ptr<Store> Store::open(const std::filesystem::path& path, Access access,
-                                   const LogSink& log_sink, std::chrono::milliseconds patience,
-                                   const std::atomic<bool>* stop) {
-  auto connection = access == Access::kReadOnly
-                        ? open_for_reading(path, built_in_steps(), log_sink)
-                        : open_for_writing(path, built_in_steps(), log_sink, patience, stop);
-  return std::unique_ptr<Store>(
-      new Store(std::make_unique<State>(std::move(connection), log_sink)));
+                                   const LogSink& log_sink,
+                                   std::optional<std::chrono::milliseconds> patience,
+                                   const std::atomic<bool>* stop, const Trust& trust) {
+  OpenedFile opened;
+  if (access == Access::kReadOnly) {
+    opened = open_for_reading(path, built_in_steps(), log_sink, patience, trust);
+  } else {
+    opened.connection = open_for_writing(path, built_in_steps(), log_sink, patience, stop, trust);
+  }
+  auto state = std::make_unique<State>(std::move(opened.connection), log_sink);
+  state->original = std::move(opened.original);
+  return std::unique_ptr<Store>(new Store(std::move(state)));
 }
 
 std::unique_ptr<Store> Store::in_memory() {
@@ -180,7 +185,9 @@ bool Store::promote(const DeviceInfo& device, const ProblemKey& problem, const W
   Transaction transaction(*state_->connection);
   const Blob device_id = state_->ensure_device(device);
   const Blob problem_id = state_->ensure_problem(problem);
-  const Row row = winner_row(device_id, problem_id, winner);
+  Winner committed = winner;
+  if (binary != nullptr) committed.image_digest = image_digest(binary->image);
+  const Row row = winner_row(device_id, problem_id, committed);
   if (winner.origin != Origin::kMeasured) {
     const auto stored = state_->decoded(
         state_->winners, state_->winners.find(state_->winners.key_of(row)), winner_from_row);
@@ -241,9 +248,17 @@ std::optional<SearchRecord> Store::find_search(const DeviceInfo& device, const P
   return state_->decoded(state_->searches, state_->searches.find(key), search_from_row);
 }
 
-std::optional<Binary> Store::find_binary(const Digest& kernel_key) {
-  return state_->decoded(state_->binaries, state_->binaries.find({to_blob(kernel_key)}),
-                         binary_from_row);
+std::optional<Binary> Store::find_binary(const Digest& kernel_key,
+                                         const std::optional<Digest>& image) {
+  std::optional<Binary> found;
+  state_->binaries.scan(binary_key(kernel_key, image), [&](const Row& row) {
+    if (!found) found = state_->decoded(state_->binaries, row, binary_from_row);
+  });
+  return found;
+}
+
+bool Store::has_binary(const Digest& kernel_key) {
+  return state_->binaries.stored_digest(binary_key(kernel_key, std::nullopt)).has_value();
 }
 
 std::vector<std::string> Store::compiler_versions() {
@@ -267,14 +282,19 @@ void Store::put_binary(const Binary& binary) {
 
 void Store::block(const BlockEntry& entry) {
   Transaction transaction(*state_->connection);
+  const bool whole = is_sealed(state_->blocks, state_->seals);
   state_->blocks.put(block_row(entry, std::time(nullptr)));
+  // What was lost before stays told.
+  if (whole) seal(state_->blocks, state_->seals);
   transaction.commit();
 }
 
 bool Store::is_blocked(const Digest& kernel_key, const DeviceInfo& device) {
   const Row key = block_key(kernel_key, device.key(), device.driver_version);
-  return state_->decoded(state_->blocks, state_->blocks.find(key), block_from_row).has_value();
+  return state_->blocks.stored_digest(key).has_value();
 }
+
+bool Store::block_list_is_whole() { return is_sealed(state_->blocks, state_->seals); }
 
 std::vector<BlockEntry> Store::blocks() {
   std::vector<BlockEntry> found;
@@ -312,7 +332,10 @@ std::vector<ProblemRequest> Store::requests() {
   return found;
 }
 
-std::int64_t Store::data_version() { return state_->connection->integer("PRAGMA data_version"); }
+std::int64_t Store::data_version() {
+  Connection& file = state_->original ? *state_->original : *state_->connection;
+  return file.integer("PRAGMA data_version");
+}
 
 std::int64_t Store::damaged_rows() const { return state_->damage.count(); }
 

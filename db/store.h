@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/log.h"
+#include "db/file_guard.h"
 #include "db/records.h"
 
 namespace vitune {
@@ -89,13 +90,16 @@ class Store {
  public:
   // Opens the file at `path`; kReadWrite creates it (mode 0600, its directory 0700) and migrates an
   // older schema after a backup. Foreign, damaged or newer files are refused and left as they are.
-  // A writer waits at most `patience` for a lock, each time it needs one. Once *stop is true, no
+  // It waits at most `patience` for a lock, each time it needs one (nothing: a writer 60 s, a
+  // reader 250 ms). A file of an older schema is read as it would be after its migration. `trust`:
+  // whose files are used beside this user's own. Once *stop is true, no
   // such wait lasts longer than half a second: it ends with Error(kInterrupted), and what was to be
   // stored is not. `stop` must outlive the store; null: nothing ends a wait early.
   static std::unique_ptr<Store> open(const std::filesystem::path& path, Access access,
                                      const LogSink& log_sink = {},
-                                     std::chrono::milliseconds patience = std::chrono::seconds(60),
-                                     const std::atomic<bool>* stop = nullptr);
+                                     std::optional<std::chrono::milliseconds> patience = {},
+                                     const std::atomic<bool>* stop = nullptr,
+                                     const Trust& trust = {});
   // An empty database in memory, for when no directory is usable.
   static std::unique_ptr<Store> in_memory();
   ~Store();
@@ -144,7 +148,11 @@ class Store {
                   const SearchRecord& record);
   std::optional<SearchRecord> find_search(const DeviceInfo& device, const ProblemKey& problem,
                                           Objective objective);
-  std::optional<Binary> find_binary(const Digest& kernel_key);
+  // The kernel's image of that digest; without one any image of the kernel.
+  std::optional<Binary> find_binary(const Digest& kernel_key,
+                                    const std::optional<Digest>& image = std::nullopt);
+  // Whether a row of that kernel is there, be it damaged.
+  bool has_binary(const Digest& kernel_key);
   // The compilers that the stored binaries were made with, in any order; not checked by digest.
   std::vector<std::string> compiler_versions();
   // Adds a binary that is not a winner's (or replaces the one of its key).
@@ -152,8 +160,11 @@ class Store {
 
   // --- block list
   void block(const BlockEntry& entry);
+  // Whether a row of that key is there, be it damaged.
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
   std::vector<BlockEntry> blocks();
+  // False: rows are damaged or lost, so that any kernel may be one that was blocked.
+  bool block_list_is_whole();
 
   // --- problems asked for at run time
   void add_requests(const std::vector<ProblemRequest>& requests);
@@ -202,10 +213,21 @@ std::string layer_name(Layer layer);  // "user", "shipped"
 
 // The shipped read-only layer below the user's database: reads ask the user's first. Damage in the
 // shipped layer is a miss, never an error.
+//
+// A block list that is not known to be whole lets no kernel run that could be on it: a shipped
+// layer whose list is damaged is left out; without the user's list no winner is found at all, and
+// what is left are default configs.
 class LayeredStore {
  public:
-  // Either may be null: there is no such database, and reads do without it.
-  LayeredStore(std::unique_ptr<Store> user, std::unique_ptr<Store> shipped);
+  // Either may be null: there is no such database, and reads do without it. `user_is_lost`: there
+  // is one, with a block list, but it cannot be read.
+  LayeredStore(std::unique_ptr<Store> user, std::unique_ptr<Store> shipped,
+               bool user_is_lost = false);
+
+  // Whether the user's block list is lost, so that no winner is found.
+  bool serves_defaults_only() const { return defaults_only_; }
+  // Whether a shipped layer was left out, its block list being damaged.
+  bool shipped_left_out() const { return shipped_left_out_; }
 
   // The user's store; if there is none, an empty one in memory, made now.
   Store& user();
@@ -224,7 +246,10 @@ class LayeredStore {
   // was measured and verified.
   std::vector<Found> find_winners(const DeviceInfo& device, const ProblemKey& problem,
                                   Objective objective);
-  std::optional<Binary> find_binary(const Digest& kernel_key);
+  // As Store's.
+  std::optional<Binary> find_binary(const Digest& kernel_key,
+                                    const std::optional<Digest>& image = std::nullopt);
+  bool has_binary(const Digest& kernel_key);
   // Whether either layer has the kernel on its block list.
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
   // The union, the user's row where both layers have one.
@@ -240,6 +265,8 @@ class LayeredStore {
   std::unique_ptr<Store> user_;
   bool user_was_given_;
   std::unique_ptr<Store> shipped_;
+  bool defaults_only_;
+  bool shipped_left_out_ = false;
 };
 
 }  // namespace vitune

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "db/block_seal.h"
 #include "db/row_codec.h"
 #include "db/store_state.h"
 
@@ -76,10 +77,13 @@ struct Store::Snapshot {
     blocks = usable(other.blocks);
     requests = usable(other.requests);
     searches = usable(other.searches);
-    Query query = other.connection->query("SELECT kernel_key FROM binary ORDER BY kernel_key");
-    while (query.step()) binary_keys.push_back(query.row(1));
+    blocks_are_whole = is_sealed(other.blocks, other.seals);
+    Query query = other.connection->query(
+        "SELECT kernel_key, image_digest FROM binary ORDER BY kernel_key, image_digest");
+    while (query.step()) binary_keys.push_back(query.row(kBinaryTable.key_columns));
   }
   std::vector<Row> devices, problems, trials, winners, blocks, requests, searches, binary_keys;
+  bool blocks_are_whole = false;
 };
 
 void Store::State::take_identities(const Snapshot& from) {
@@ -135,9 +139,18 @@ void Store::State::take_binaries(const Snapshot& from, State& other, MergeReport
 
 MergeReport Store::merge(Store& other) {
   const Snapshot snapshot(*other.state_);
+  if (!snapshot.blocks_are_whole) {
+    throw DatabaseError(DatabaseFault::kDamaged,
+                        "database " + other.state_->connection->name() +
+                            ": its block list is damaged, so any of its kernels may be a wrong "
+                            "one; nothing was merged, " +
+                            kSalvageAdvice);
+  }
   MergeReport report;
   Transaction transaction(*state_->connection);
+  const bool whole = is_sealed(state_->blocks, state_->seals);
   state_->take_identities(snapshot);
+  if (whole) seal(state_->blocks, state_->seals);
   state_->take_results(snapshot, report);
   state_->take_binaries(snapshot, *other.state_, report);
   transaction.commit();

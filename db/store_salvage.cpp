@@ -2,12 +2,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "db/block_seal.h"
 #include "db/file_guard.h"
 #include "db/page_scan.h"
 #include "db/store_state.h"
+#include "db/upgrade.h"
 
 namespace vitune {
 namespace {
@@ -87,6 +90,28 @@ void remove_quietly(const fs::path& path) {
 
 }  // namespace
 
+// The seals that a damaged file had, and whether it was of a version that has them.
+struct Store::State::FoundSeals {
+  std::vector<Row> rows;
+  bool has_them = false;
+};
+
+// What was blocked must stay so: where rows of the block list may be lost, nothing says any more
+// which of the winners were right. Gives whether none is lost.
+bool Store::State::seal_salvaged(const FoundSeals& found) {
+  seal(blocks, seals);
+  const std::vector<Row> now = seals.rows();
+  const bool whole =
+      std::find(found.rows.begin(), found.rows.end(), now.front()) != found.rows.end();
+  if (whole || !found.has_them) return true;
+  for (const Row& row : winners.rows()) {
+    auto winner = winner_from_row(row);
+    winner->verified = false;
+    winners.put(winner_row(std::get<Blob>(row[0]), std::get<Blob>(row[1]), *winner));
+  }
+  return false;
+}
+
 // Of two whole rows of one key (an old copy on a stray page), the one that a merge would keep.
 bool Store::State::salvage_row(const TableSpec& spec, const Row& row) {
   if (!makes_sense(spec, row)) return false;
@@ -112,12 +137,21 @@ std::int64_t Store::salvage(const fs::path& path, const LogSink& log_sink) {
   const fs::path fresh =
       free_name(resolved.string() + ".salvage-" + utc_stamp() + "-" + std::to_string(::getpid()));
   std::int64_t saved = 0;
+  bool blocks_are_whole = true;
   fs::path kept;
   try {
     auto target = open(fresh, Access::kReadWrite, log_sink);
     Transaction transaction(*target->state_->connection);
-    const auto visit = [&](const TableSpec& spec, const Row& row) {
-      if (target->state_->salvage_row(spec, row)) ++saved;
+    State::FoundSeals seals;
+    const auto visit = [&](const TableSpec& found, const Row& row) {
+      const TableSpec* spec = &found;
+      const auto now = todays_row(spec, row);
+      seals.has_them = seals.has_them || &found == &kWinnerTable || &found == &kSealTable;
+      if (&found == &kSealTable) {
+        seals.rows.push_back(row);
+      } else if (now && target->state_->salvage_row(*spec, *now)) {
+        ++saved;
+      }
     };
     scan_pages(resolved, visit, [&] {
       if (saved == 0 && !is_ours(lock.get())) {
@@ -126,6 +160,7 @@ std::int64_t Store::salvage(const fs::path& path, const LogSink& log_sink) {
                                 ": salvaging it: not one row of a vitune database was found; it is "
                                 "left as it is; move it away to start with an empty database");
       }
+      blocks_are_whole = target->state_->seal_salvaged(seals);
       transaction.commit();
       kept = replace_file(resolved, fresh);
     });
@@ -136,6 +171,12 @@ std::int64_t Store::salvage(const fs::path& path, const LogSink& log_sink) {
   log(log_sink, LogLevel::kInfo,
       "database " + resolved.string() + ": saved " + std::to_string(saved) +
           " rows; the old file is kept as " + kept.string());
+  if (!blocks_are_whole) {
+    log(log_sink, LogLevel::kWarning,
+        "database " + resolved.string() +
+            ": rows of its block list are lost, so its winners count as unverified and are not "
+            "served until `vitune verify` has run");
+  }
   return saved;
 }
 

@@ -25,6 +25,7 @@ struct Store::State {
       : connection(std::move(opened)), log_sink(sink), damage(sink) {}
 
   std::unique_ptr<Connection> connection;
+  std::unique_ptr<Connection> original;  // the file, if `connection` is a copy of it in memory
   LogSink log_sink;
   DamageLog damage;
   Table devices{*connection, kDeviceTable, damage};
@@ -36,10 +37,11 @@ struct Store::State {
   Table attempts{*connection, kAttemptTable, damage};
   Table requests{*connection, kRequestTable, damage};
   Table searches{*connection, kSearchTable, damage};
+  Table seals{*connection, kSealTable, damage};
 
   std::array<Table*, kAllTables.size()> tables() {
-    return {&devices, &problems, &trials,   &winners, &binaries,
-            &blocks,  &attempts, &requests, &searches};
+    return {&devices, &problems, &trials,   &winners,  &binaries,
+            &blocks,  &attempts, &requests, &searches, &seals};
   }
 
   // Inside a write transaction: the row is there afterwards. Gives the identity.
@@ -58,6 +60,8 @@ struct Store::State {
 
   // Inside a write transaction: adds a row found by scan_pages(); false if it was there already.
   bool salvage_row(const TableSpec& spec, const Row& row);
+  struct FoundSeals;
+  bool seal_salvaged(const FoundSeals& found);
   // Inside a write transaction: the parts of merge().
   void take_identities(const Snapshot& from);
   void take_results(const Snapshot& from, MergeReport& report);

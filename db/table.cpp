@@ -16,17 +16,21 @@ void DamageLog::add(const std::string& file, const std::string& table, const Row
           " and is treated as absent; `vitune db check` lists them all");
 }
 
-Table::Table(Connection& connection, const TableSpec& spec, DamageLog& damage)
-    : connection_(connection), spec_(spec), damage_(damage) {
+Table::Table(Connection& connection, const TableSpec& spec, DamageLog& damage,
+             const char* stored_as)
+    : connection_(connection),
+      spec_(spec),
+      name_(stored_as != nullptr ? stored_as : spec.name),
+      damage_(damage) {
   std::string names;
   std::string marks;
   for (const Column& column : spec.columns) {
     names += std::string(column.name) + ", ";
     marks += "?, ";
   }
-  select_ = "SELECT " + names + "digest FROM " + spec.name;
-  replace_ = std::string("INSERT OR REPLACE INTO ") + spec.name + " (" + names +
-             "digest) VALUES (" + marks + "?)";
+  select_ = "SELECT " + names + "digest FROM " + name_;
+  replace_ = std::string("INSERT OR REPLACE INTO ") + name_ + " (" + names + "digest) VALUES (" +
+             marks + "?)";
 }
 
 Row Table::key_of(const Row& row) const {
@@ -101,8 +105,7 @@ std::vector<Row> Table::rows(const Row& key_prefix) {
 }
 
 std::optional<Blob> Table::stored_digest(const Row& key) {
-  Query query =
-      connection_.query(std::string("SELECT digest FROM ") + spec_.name + where(key.size()));
+  Query query = connection_.query(std::string("SELECT digest FROM ") + name_ + where(key.size()));
   query.bind_all(key);
   if (!query.step()) return std::nullopt;
   Value value = query.column(0);
@@ -111,13 +114,13 @@ std::optional<Blob> Table::stored_digest(const Row& key) {
 }
 
 void Table::erase(const Row& key) {
-  Query query = connection_.query(std::string("DELETE FROM ") + spec_.name + where(key.size()));
+  Query query = connection_.query(std::string("DELETE FROM ") + name_ + where(key.size()));
   query.bind_all(key);
   query.step();
 }
 
 std::int64_t Table::count() {
-  return connection_.integer(std::string("SELECT count(*) FROM ") + spec_.name);
+  return connection_.integer(std::string("SELECT count(*) FROM ") + name_);
 }
 
 void Table::report(const Row& key, const std::string& why) {

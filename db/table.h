@@ -34,7 +34,9 @@ class DamageLog {
 // `damage` and treated as absent. Holds references; the connection and the log outlive it.
 class Table {
  public:
-  Table(Connection& connection, const TableSpec& spec, DamageLog& damage);
+  // `stored_as`: its name in the file, where that is not the one its digests are made with.
+  Table(Connection& connection, const TableSpec& spec, DamageLog& damage,
+        const char* stored_as = nullptr);
 
   const TableSpec& spec() const { return spec_; }
   Row key_of(const Row& row) const;
@@ -45,7 +47,7 @@ class Table {
   // DatabaseError(kDamaged) if keys do not increase, so that a crooked tree cannot repeat for ever.
   void scan(const Row& key_prefix, const std::function<void(Row)>& visit);
   std::vector<Row> rows(const Row& key_prefix = {});
-  // The stored digests by key, unchecked.
+  // The first row's whose first columns are `key`, unchecked; nothing: no row is there.
   std::optional<Blob> stored_digest(const Row& key);
   void erase(const Row& key);
   std::int64_t count();
@@ -58,6 +60,7 @@ class Table {
 
   Connection& connection_;
   const TableSpec& spec_;
+  const std::string name_;  // in the file
   DamageLog& damage_;
   std::string select_;  // all columns and the digest, no condition
   std::string replace_;

@@ -53,22 +53,42 @@ inline constexpr Column kTrial[] = {
 };
 
 inline constexpr Column kWinner[] = {
-    {"device_id", kB},        {"problem_id", kB},       {"objective", kT},
-    {"config", kT},           {"kernel_key", kB},       {"origin", kT},
-    {"verified", kI},         {"cold_us", kR},          {"cold_low_us", kR},
-    {"cold_high_us", kR},     {"cold_samples", kI},     {"warm_us", kR},
-    {"warm_low_us", kR},      {"warm_high_us", kR},     {"warm_samples", kI},
-    {"low_confidence", kI},   {"max_error", kR, true},  {"rms_error", kR, true},
-    {"max_bound", kR, true},  {"rms_bound", kR, true},  {"runner_up", kT, true},
-    {"lead_percent", kR},     {"lead_low_percent", kR}, {"lead_high_percent", kR},
-    {"default_us", kR, true}, {"trials", kI},           {"driver_version", kI},
-    {"compiler_version", kT}, {"tuned_at", kT},
+    {"device_id", kB},
+    {"problem_id", kB},
+    {"objective", kT},
+    {"config", kT},
+    {"kernel_key", kB},
+    {"image_digest", kB, true},
+    {"origin", kT},
+    {"verified", kI},
+    {"cold_us", kR},
+    {"cold_low_us", kR},
+    {"cold_high_us", kR},
+    {"cold_samples", kI},
+    {"warm_us", kR},
+    {"warm_low_us", kR},
+    {"warm_high_us", kR},
+    {"warm_samples", kI},
+    {"low_confidence", kI},
+    {"max_error", kR, true},
+    {"rms_error", kR, true},
+    {"max_bound", kR, true},
+    {"rms_bound", kR, true},
+    {"runner_up", kT, true},
+    {"lead_percent", kR},
+    {"lead_low_percent", kR},
+    {"lead_high_percent", kR},
+    {"default_us", kR, true},
+    {"trials", kI},
+    {"driver_version", kI},
+    {"compiler_version", kT},
+    {"tuned_at", kT},
 };
 
 inline constexpr Column kBinary[] = {
-    {"kernel_key", kB},  {"arch", kT},        {"compiler_version", kT}, {"entry", kT},
-    {"registers", kI},   {"spill_bytes", kI}, {"shared_bytes", kI},     {"compile_ms", kR},
-    {"image_bytes", kI}, {"image", kB},
+    {"kernel_key", kB}, {"image_digest", kB}, {"arch", kT},        {"compiler_version", kT},
+    {"entry", kT},      {"registers", kI},    {"spill_bytes", kI}, {"shared_bytes", kI},
+    {"compile_ms", kR}, {"image_bytes", kI},  {"image", kB},
 };
 
 inline constexpr Column kBlock[] = {{"kernel_key", kB}, {"device_key", kT}, {"driver_version", kI},
@@ -83,20 +103,23 @@ inline constexpr Column kRequest[] = {
 inline constexpr Column kSearch[] = {{"device_id", kB},  {"problem_id", kB}, {"objective", kT},
                                      {"kernel_key", kB}, {"seconds", kI},    {"ended", kI}};
 
+inline constexpr Column kSeal[] = {{"name", kT}, {"row_count", kI}, {"content", kB}};
+
 }  // namespace columns
 
 inline constexpr TableSpec kDeviceTable{"device", 1, columns::kDevice};
 inline constexpr TableSpec kProblemTable{"problem", 1, columns::kProblem};
 inline constexpr TableSpec kTrialTable{"trial", 3, columns::kTrial};
 inline constexpr TableSpec kWinnerTable{"winner", 3, columns::kWinner};
-inline constexpr TableSpec kBinaryTable{"binary", 1, columns::kBinary};
+inline constexpr TableSpec kBinaryTable{"binary", 2, columns::kBinary};
 inline constexpr TableSpec kBlockTable{"block", 3, columns::kBlock};
 inline constexpr TableSpec kAttemptTable{"attempt", 3, columns::kAttempt};
 inline constexpr TableSpec kRequestTable{"request", 2, columns::kRequest};
 inline constexpr TableSpec kSearchTable{"search", 3, columns::kSearch};
+inline constexpr TableSpec kSealTable{"seal", 1, columns::kSeal};
 
-inline constexpr std::array kAllTables{&kDeviceTable,  &kProblemTable, &kTrialTable,
-                                       &kWinnerTable,  &kBinaryTable,  &kBlockTable,
-                                       &kAttemptTable, &kRequestTable, &kSearchTable};
+inline constexpr std::array kAllTables{
+    &kDeviceTable, &kProblemTable, &kTrialTable,   &kWinnerTable, &kBinaryTable,
+    &kBlockTable,  &kAttemptTable, &kRequestTable, &kSearchTable, &kSealTable};
 
 }  // namespace vitune

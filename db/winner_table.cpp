@@ -19,6 +19,11 @@ Value or_null(const std::optional<Config>& config) {
   return std::monostate{};
 }
 
+Value or_null(const std::optional<Digest>& digest) {
+  if (digest) return to_blob(*digest);
+  return std::monostate{};
+}
+
 }  // namespace
 
 Row winner_key(const Blob& device, const Blob& problem, Objective objective) {
@@ -29,8 +34,9 @@ Row winner_row(const Blob& device, const Blob& problem, const Winner& winner) {
   constexpr std::size_t kMaxVersion = 256;
   constexpr std::size_t kMaxTime = 64;
   Row row = winner_key(device, problem, winner.objective);
-  row.insert(row.end(), {winner.config.text(), to_blob(winner.kernel_key),
-                         origin_name(winner.origin), std::int64_t{winner.verified}});
+  row.insert(row.end(),
+             {winner.config.text(), to_blob(winner.kernel_key), or_null(winner.image_digest),
+              origin_name(winner.origin), std::int64_t{winner.verified}});
   append(row, winner.measurement);
   append(row, winner.error);
   row.insert(row.end(),
@@ -49,6 +55,7 @@ std::optional<Winner> winner_from_row(const Row& row) {
     winner.objective = reader.objective();
     winner.config = reader.config();
     winner.kernel_key = reader.digest();
+    winner.image_digest = reader.optional_digest();
     winner.origin = reader.origin();
     winner.verified = reader.flag();
     winner.measurement = reader.measurement();

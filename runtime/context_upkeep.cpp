@@ -142,6 +142,7 @@ vitune_status RuntimeContext::stats(vitune_stats* out) {
   answer.kernels_loaded = loader_->loaded();
   answer.kernels_compiled = loader_->compiled();
   answer.rejected = loader_->rejected();
+  answer.without_block_list = databases_.openings_without_blocks();
   std::memcpy(out, &answer, std::min(answer.size, sizeof(answer)));
   return VITUNE_OK;
 }

@@ -9,14 +9,12 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "db/sqlite.h"
 
 namespace vitune {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A serving process must not stand still because another one writes.
-constexpr std::chrono::milliseconds kPatience{250};
 
 bool is_there(const fs::path& path) {
   std::error_code error;
@@ -50,12 +48,16 @@ std::unique_ptr<Store> Databases::open_user() {
   try {
     if (!places_.read_only && has_journal(*places_.user) &&
         ::access(places_.user->c_str(), W_OK) == 0) {
-      Store::open(*places_.user, Access::kReadWrite, log_sink_, kPatience);
+      Store::open(*places_.user, Access::kReadWrite, log_sink_, places_.patience, nullptr,
+                  places_.trust);
     }
-    return Store::open(*places_.user, Access::kReadOnly, log_sink_);
+    return Store::open(*places_.user, Access::kReadOnly, log_sink_, places_.patience, nullptr,
+                       places_.trust);
   } catch (const Error& error) {
-    incomplete_ = true;
-    warn_once("open", formatted("serving without the user's winners: {}", error.what()));
+    incomplete_ = user_is_lost_ = true;
+    warn_once("open", formatted("serving default kernels only: the user's winners and block list "
+                                "cannot be read: {}",
+                                error.what()));
     return nullptr;
   }
 }
@@ -63,7 +65,8 @@ std::unique_ptr<Store> Databases::open_user() {
 std::unique_ptr<Store> Databases::open_shipped() {
   if (!places_.shipped) return nullptr;
   try {
-    return Store::open(*places_.shipped, Access::kReadOnly, log_sink_);
+    return Store::open(*places_.shipped, Access::kReadOnly, log_sink_, places_.patience, nullptr,
+                       places_.shipped_trust);
   } catch (const Error& error) {
     incomplete_ = true;
     warn_once("shipped", formatted("serving without the shipped winners: {}", error.what()));
@@ -71,14 +74,35 @@ std::unique_ptr<Store> Databases::open_shipped() {
   }
 }
 
+void Databases::note_block_lists() {
+  if (layers_->serves_defaults_only()) {
+    openings_without_blocks_.fetch_add(1, std::memory_order_relaxed);
+    if (!user_is_lost_) {
+      warn_once("blocks",
+                formatted("serving default kernels only: rows of the block list of {} are "
+                          "damaged or lost; {}",
+                          places_.user->string(), kSalvageAdvice));
+    }
+  }
+  if (!layers_->shipped_left_out()) return;
+  incomplete_ = true;
+  warn_once("shipped",
+            formatted("serving without the shipped winners: rows of the block list of {} "
+                      "are damaged or lost; install vitune again",
+                      places_.shipped->string()));
+}
+
 // Looks at the files before and after opening them: what is replaced in between counts as changed.
 void Databases::open_layers() {
   const State user = look(places_.user, nullptr);
   const State shipped = look(places_.shipped, nullptr);
-  incomplete_ = false;
-  // What throws leaves databases to read from: none.
-  layers_.emplace(nullptr, nullptr);
-  layers_.emplace(open_user(), open_shipped());
+  incomplete_ = user_is_lost_ = false;
+  // What throws leaves databases to read from: none, and no winner.
+  layers_.emplace(nullptr, nullptr, true);
+  auto opened_user = open_user();
+  auto opened_shipped = open_shipped();
+  layers_.emplace(std::move(opened_user), std::move(opened_shipped), user_is_lost_);
+  note_block_lists();
   compiler_versions_.reset();
   user_state_ = user;
   user_state_.version = look(places_.user, layers_->given_user()).version;
@@ -140,7 +164,8 @@ std::optional<std::string> Databases::write(const std::string& what,
   try {
     if (places_.user) {
       const std::lock_guard lock(writing_);
-      body(*Store::open(*places_.user, Access::kReadWrite, log_sink_, kPatience));
+      body(*Store::open(*places_.user, Access::kReadWrite, log_sink_, places_.patience, nullptr,
+                        places_.trust));
       return std::nullopt;
     }
   } catch (const std::exception& error) {

@@ -2,13 +2,16 @@
 // them.
 //
 // A database may only help: one that cannot be opened, read or written is one warning, and the
-// library goes on without it. Reading is for one thread at a time (see read()); writing opens a
-// connection of its own, waits a quarter of a second for a lock and closes it again, so that no
-// lock is held between calls.
+// library goes on without it; a user's that is there and cannot be read takes its block list along,
+// so that default kernels are all that is served until it can be. Reading is for one thread at a
+// time (see read()); writing opens a connection of its own, waits Places::patience for a lock and
+// closes it again, so that no lock is held between calls.
 #pragma once
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -30,6 +33,10 @@ class Databases {
     std::optional<std::filesystem::path> user;     // nothing: no directory is usable
     std::optional<std::filesystem::path> shipped;  // nothing: no such layer
     bool read_only = false;
+    // A serving process must not stand still because another one writes.
+    std::chrono::milliseconds patience{250};
+    Trust trust{};          // of the user's database
+    Trust shipped_trust{};  // of the shipped one
   };
   // Opens what is there. Does not throw because of a database.
   Databases(Places places, LogSink log_sink);
@@ -51,6 +58,11 @@ class Databases {
   // then; true if there is something new to read.
   bool refresh();
 
+  // How often the databases were opened without a block list that is known to be whole.
+  std::uint64_t openings_without_blocks() const {
+    return openings_without_blocks_.load(std::memory_order_relaxed);
+  }
+
   // The compilers that stored kernels were made with.
   std::vector<std::string> compiler_versions();
 
@@ -66,6 +78,7 @@ class Databases {
   std::unique_ptr<Store> open_user();
   std::unique_ptr<Store> open_shipped();
   void open_layers();
+  void note_block_lists();
   State look(const std::optional<std::filesystem::path>& path, Store* store) const;
   void warn_once(const std::string& what, const std::string& message);
 
@@ -74,7 +87,9 @@ class Databases {
   std::mutex reading_;  // guards what follows
   std::optional<LayeredStore> layers_;
   State user_state_, shipped_state_;
-  bool incomplete_ = false;  // a layer that is there could not be opened
+  bool incomplete_ = false;    // a layer that is there could not be opened
+  bool user_is_lost_ = false;  // it is the user's
+  std::atomic<std::uint64_t> openings_without_blocks_{0};
   std::optional<std::vector<std::string>> compiler_versions_;
   std::mutex writing_;  // one writer of this process at a time
   std::mutex warning_;  // guards warned_

@@ -114,11 +114,22 @@ std::optional<std::string> Loader::bad_image(const Binary& binary, const Compile
   return std::nullopt;
 }
 
-std::optional<Binary> Loader::usable_binary(const Digest& key, const CompileRequest& request,
-                                            std::string& why) {
-  auto binary = databases_.read([&](LayeredStore& layers) { return layers.find_binary(key); });
-  if (!binary) return std::nullopt;
-  const auto fault = bad_image(*binary, request);
+std::optional<Binary> Loader::usable_binary(const Digest& key, const Choice& choice,
+                                            const CompileRequest& request, std::string& why) {
+  std::optional<Digest> image;
+  if (choice.outcome == LookupOutcome::kExact) image = choice.row->winner.image_digest;
+  bool is_there = false;
+  const auto binary = databases_.read([&](LayeredStore& layers) {
+    auto found = layers.find_binary(key, image);
+    is_there = found || layers.has_binary(key);
+    return found;
+  });
+  if (!is_there) return std::nullopt;
+  const auto fault =
+      binary
+          ? bad_image(*binary, request)
+          : formatted("the stored image of kernel {} is damaged or not the one that was verified",
+                      short_name(key));
   if (!fault) return binary;
   why = reject(key, *fault);
   return std::nullopt;
@@ -149,7 +160,7 @@ std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, c
       return std::nullopt;
     }
     if (is_loaded(key)) return Candidate{key, std::nullopt};
-    auto binary = usable_binary(key, request, why);
+    auto binary = usable_binary(key, choice, request, why);
     if (!binary) continue;
     // What was verified for the problem is not judged again by rules of thumb.
     if (choice.outcome != LookupOutcome::kExact) {

@@ -1,7 +1,8 @@
 // runtime/loader.h -- From a choice to a kernel on the device: a stored one, or one compiled here.
 //
-// A stored kernel runs only if its key is the one computed now from our own templates, its digest
-// and ELF bounds hold, it is for this architecture and not on the block list. Each kernel is loaded
+// A stored kernel runs only if its key is the one computed now from our own templates, its image is
+// the one that its winner was verified with, its digest and ELF bounds hold, it is for this
+// architecture and not on the block list. Each kernel is loaded
 // once, however many problems and threads ask for it. Any number of threads.
 #pragma once
 
@@ -77,8 +78,8 @@ class Loader {
   bool is_loaded(const Digest& key);
   std::vector<std::string> versions(const Choice& choice);
   std::optional<std::string> not_its_sources(const Choice& choice, const Digest& key);
-  std::optional<Binary> usable_binary(const Digest& key, const CompileRequest& request,
-                                      std::string& why);
+  std::optional<Binary> usable_binary(const Digest& key, const Choice& choice,
+                                      const CompileRequest& request, std::string& why);
   std::optional<std::string> bad_image(const Binary& binary, const CompileRequest& request);
   std::optional<Candidate> find(const AttentionProblem& problem, const Choice& choice,
                                 const CompileRequest& request, std::string& why);

@@ -2,6 +2,7 @@
 #include "runtime/settings.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -47,6 +48,7 @@ void check_options(const vitune_context_options& options) {
   check_option("no_compile", options.no_compile, 1);
   check_option("check_pointers", options.check_pointers, 1);
   check_option("refresh_seconds", options.refresh_seconds, 1 << 30);
+  check_option("lock_wait_ms", options.lock_wait_ms, 1 << 30);
 }
 
 MissPolicy policy_of(std::int32_t on_miss, Settings& settings) {
@@ -79,6 +81,13 @@ std::optional<fs::path> shipped_place(const char* given, const fs::path& library
   std::error_code ignored;
   if (!folder || !fs::exists(shipped_database(*folder), ignored)) return std::nullopt;
   return shipped_database(*folder);
+}
+
+// Who owns the library can replace it, and so may bring its winners along.
+std::optional<uid_t> owner_of(const fs::path& library) {
+  struct ::stat info {};
+  if (library.empty() || ::stat(library.c_str(), &info) != 0) return std::nullopt;
+  return info.st_uid;
 }
 
 // The program may go to another folder later.
@@ -114,6 +123,12 @@ Settings read_settings(const vitune_context_options* given, Environment environm
     settings.places.user = *path;
   }
   settings.places.shipped = shipped_place(options.shipped_database, library);
+  if (options.lock_wait_ms > 0) {
+    settings.places.patience = std::chrono::milliseconds(options.lock_wait_ms);
+  }
+  if (options.trust_owner > 0) settings.places.trust.owners.push_back(options.trust_owner);
+  settings.places.shipped_trust = settings.places.trust;
+  if (const auto owner = owner_of(library)) settings.places.shipped_trust.owners.push_back(*owner);
   make_absolute(settings.places.user);
   make_absolute(settings.places.shipped);
   make_absolute(settings.environment.capture);

@@ -6,6 +6,7 @@
 
 #include "cli/data_files.h"
 #include "cli/report/config_map.h"
+#include "cli/stores.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "db/store.h"
@@ -62,7 +63,8 @@ MapSource map_of_recording(const Recording& recording, const std::string& wanted
 }
 
 MapSource map_of_database(Session& session, const fs::path& path, const std::string& wanted) {
-  const auto store = Store::open(path, Access::kReadOnly, session.console.sink());
+  const auto store = Store::open(path, Access::kReadOnly, session.console.sink(), {}, nullptr,
+                                 shipped_trust(session));
   std::map<std::pair<std::string, std::string>, std::vector<Trial>> groups;  // problem, device
   std::map<std::string, std::string> names;
   for (TrialEntry& entry : store->all_trials()) {

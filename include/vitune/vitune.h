@@ -110,9 +110,12 @@ typedef struct vitune_context_options {
                                  // library, "": none
   vitune_log_callback log;       // NULL: warnings and errors go to stderr
   void* log_user;
+  int32_t lock_wait_ms;  // how long a database that another process writes to is waited for; 0: 250
+  uint32_t trust_owner;  // > 0: a database may also be this user's (number as in stat(2)); 0: only
+                         // the own one's and root's. Whoever writes it decides what the GPU runs
 } vitune_context_options;
 #define VITUNE_CONTEXT_OPTIONS_INIT \
-  { sizeof(vitune_context_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
+  { sizeof(vitune_context_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, 0 }
 
 // Strides in elements of a [batch, head, row, d] tensor whose last dimension is contiguous.
 typedef struct vitune_strides {
@@ -190,11 +193,13 @@ typedef struct vitune_stats {
   uint64_t problems;      // different problems (with their alignment) that were asked for
   uint64_t kernels_loaded;
   uint64_t kernels_compiled;
-  uint64_t rejected;  // stored kernels that were passed over: damaged, for another
-                      // architecture, of other sources, or refused by the driver
+  uint64_t rejected;            // stored kernels that were passed over: damaged, for another
+                                // architecture, of other sources, or refused by the driver
+  uint64_t without_block_list;  // how often the databases were opened and the user's block list
+                                // could not be read whole: from then on default kernels only
 } vitune_stats;
 #define VITUNE_STATS_INIT \
-  { sizeof(vitune_stats), 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(vitune_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef struct vitune_context vitune_context;
 
@@ -210,7 +215,8 @@ VITUNE_API const char* vitune_last_error(void);
 
 // Opens the driver and the databases and retains the GPU's primary context (so that it works beside
 // the CUDA runtime and PyTorch). `options` may be NULL. On failure *context is NULL. A database
-// that cannot be used is not a failure: one warning, and the context serves without it.
+// that cannot be used is not a failure: one warning, and the context serves without it; where it is
+// the user's, with the list of kernels that must not run, default kernels are all it serves.
 VITUNE_API vitune_status vitune_context_create(const vitune_context_options* options,
                                                vitune_context** context);
 

@@ -249,6 +249,8 @@ struct ContextOptions {
   std::chrono::seconds refresh = {};         // > 0: looks for new winners that often
   std::optional<std::string> database = {};  // nothing: VITUNE_DB and so on
   std::optional<std::string> shipped_database = {};  // nothing: the installed one; "": none
+  std::chrono::milliseconds lock_wait = {};  // for another process's writing; 0: a quarter second
+  std::optional<std::uint32_t> trust_owner = {};  // databases may also be this user's
   // Receives the library's messages, from any thread, one at a time; what it throws is dropped.
   std::function<void(LogSeverity, std::string_view)> log = {};
 };
@@ -272,6 +274,9 @@ class Context {
         std::clamp<std::int64_t>(options.refresh.count(), -1, std::int64_t{1} << 30));
     c.database = options.database ? options.database->c_str() : nullptr;
     c.shipped_database = options.shipped_database ? options.shipped_database->c_str() : nullptr;
+    c.lock_wait_ms = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(options.lock_wait.count(), -1, std::int64_t{1} << 30));
+    c.trust_owner = options.trust_owner.value_or(0);
     if (options.log) {
       log_ = std::make_unique<Log>(std::move(options.log));
       c.log = &Context::pass_on;

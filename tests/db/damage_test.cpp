@@ -165,6 +165,7 @@ void tamper(const path& file, const TableSpec& table, const std::string& column,
 
 TEST_F(Damage, ARowWithAnyColumnChangedIsTreatedAsAbsentCountedAndReported) {
   for (const TableSpec* table : kAllTables) {
+    if (table == &kSealTable) continue;  // see the tests of the block list
     std::vector<Column> all(table->columns.begin(), table->columns.end());
     all.push_back({"digest", ColumnType::kBlob});
     for (const Column& column : all) {
@@ -220,9 +221,9 @@ TEST_F(Damage, ARandomBitFlipNeverGivesAWrongRow) {
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
     noticed += read_mutant(bytes, "bit " + std::to_string(bit)) ? 0 : 1;
   }
-  // Most of the file is rows, so most flips must have hit one; all-quiet would mean nothing is
+  // Most of the file is rows, so many flips must have hit one; all-quiet would mean nothing is
   // checked.
-  EXPECT_GT(noticed, kMutants / 2);
+  EXPECT_GT(noticed, kMutants * 2 / 5);
 }
 
 TEST_F(Damage, RandomBlocksOfZerosAndOnesNeverGiveAWrongRow) {
@@ -255,7 +256,7 @@ TEST_F(Damage, SalvageOfAWholeFileSavesEveryRowAndKeepsTheOldFile) {
 TEST_F(Damage, SalvageSavesEveryRowOutsideTheDamagedPage) {
   std::mt19937 random(11);
   const std::size_t pages = bytes_.size() / 4096;
-  std::size_t saved = 0, possible = 0;
+  std::size_t saved = 0, possible = 0, without_blocks = 0;
   for (int i = 0; i < kSalvages; ++i) {
     // Page 1 too: salvage needs no header and no schema.
     const std::size_t page = static_cast<std::size_t>(i) % pages;
@@ -270,14 +271,21 @@ TEST_F(Damage, SalvageSavesEveryRowOutsideTheDamagedPage) {
     EXPECT_TRUE(store->check().integrity_ok);
     EXPECT_EQ(store->check().bad_rows, 0);
     const Everything found = read_all(*store);
-    expect_nothing_wrong(found, "page " + std::to_string(page));
     const auto rows = store->stats();
+    if (rows.unverified_winners == 0) {
+      expect_nothing_wrong(found, "page " + std::to_string(page));
+    } else {
+      // The page held what is blocked, or its seal.
+      EXPECT_EQ(rows.unverified_winners, rows.winners) << "page " << page;
+      ++without_blocks;
+    }
     saved += static_cast<std::size_t>(rows.trials);
     possible += 60;
     // A trial row has more than 240 bytes here, so one page holds at most 17 of them.
     EXPECT_GE(rows.trials, 60 - 17) << "page " << page;
   }
   EXPECT_GT(saved, possible * 9 / 10);
+  EXPECT_LE(without_blocks, 2 * (kSalvages / pages + 1)) << "two pages of the file";
 }
 
 TEST_F(Damage, SalvageOfACutFileSavesWhatIsBeforeTheCut) {
@@ -309,7 +317,7 @@ TEST_F(Damage, SalvageLeavesForeignAndNewerFilesAlone) {
   {
     Connection raw(mutant_, Connection::Mode::kReadWrite);
     raw.execute("ALTER TABLE request ADD COLUMN note TEXT");
-    raw.execute("PRAGMA user_version = 3");
+    raw.execute("PRAGMA user_version = 4");
   }
   const std::string newer = test::read_bytes(mutant_);
   EXPECT_THROW(Store::salvage(mutant_), Error);

@@ -132,7 +132,7 @@ TEST(Processes, AWriterKilledAtAnyMomentLosesNoCommittedRow) {
       if (number % 5 != 0) continue;
       // One transaction: whoever sees the winner sees its binary.
       ASSERT_EQ(store->find_winner(sample_device(), sample_problem(number), Objective::kCold),
-                sample_winner(number));
+                test::with_image(sample_winner(number), number, 20000));
       ASSERT_TRUE(store->find_binary(test::sample_key(number)));
     }
   }

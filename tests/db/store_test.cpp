@@ -151,14 +151,14 @@ TEST_F(StoreTest, AWinnerWithAllItsEvidenceComesBackUnchanged) {
   EXPECT_TRUE(store_->promote(sample_device(), sample_problem(), lonely, nullptr));
   const auto reader = reopen();
   EXPECT_EQ(reader->find_winner(sample_device(), sample_problem(), Objective::kCold),
-            sample_winner(2));
+            test::with_image(sample_winner(2), 2));
   EXPECT_EQ(reader->find_winner(sample_device(), sample_problem(), Objective::kWarm), lonely);
   EXPECT_FALSE(reader->find_winner(sample_device(60), sample_problem(), Objective::kCold));
   const auto all = reader->winners();
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].device, sample_device());
   EXPECT_EQ(all[0].problem, sample_problem());
-  EXPECT_EQ(all[0].winner, sample_winner(2));
+  EXPECT_EQ(all[0].winner, test::with_image(sample_winner(2), 2));
 }
 
 TEST_F(StoreTest, ABinaryComesBackByteForByte) {
@@ -221,7 +221,7 @@ TEST_F(StoreTest, WhoMayReplaceTheWinner) {
     const Binary binary = sample_binary(2);
     EXPECT_EQ(store_->promote(sample_device(), problem, next, &binary), c.replaces);
     EXPECT_EQ(store_->find_winner(sample_device(), problem, Objective::kCold),
-              c.replaces ? next : stored);
+              c.replaces ? test::with_image(next, 2) : stored);
   }
 }
 
@@ -253,7 +253,7 @@ TEST_F(StoreTest, StatsCountWhatIsThere) {
   EXPECT_EQ(stats.requests, 1);
   EXPECT_GT(stats.binary_bytes, 3 * 9000);
   EXPECT_EQ(stats.file_bytes, static_cast<std::int64_t>(test::fs::file_size(dir_ / "v.db")));
-  EXPECT_EQ(stats.schema_version, 2);
+  EXPECT_EQ(stats.schema_version, 3);
 }
 
 TEST_F(StoreTest, PruneKeepsTheBestTrialsOfDecidedProblemsAndAllOfTheOthers) {

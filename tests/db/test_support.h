@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "db/binary_table.h"
 #include "db/sqlite.h"
 #include "db/store.h"
 #include "tests/devices.h"
@@ -141,6 +142,12 @@ inline Binary sample_binary(std::int64_t n, std::size_t size = 9000) {
 inline BlockEntry sample_block(std::int64_t n) {
   return {sample_key(n), sample_device().key(), 13000, TrialStatus::kTimeout,
           "did not end in 10 s"};
+}
+
+// The winner as it is once it was promoted with the binary of its kernel.
+inline Winner with_image(Winner winner, std::int64_t n, std::size_t size = 9000) {
+  winner.image_digest = image_digest(sample_binary(n, size).image);
+  return winner;
 }
 
 // Something in every table: 2 devices, 3 problems, 60 trials, 6 winners, 3 binaries, ...

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "db/sqlite.h"
@@ -116,6 +117,54 @@ TEST_F(DatabasesTest, CompilerVersionsOfBothLayersAreListedOnce) {
   Databases databases({user(), shipped(), false}, sink());
   EXPECT_THAT(databases.compiler_versions(),
               ElementsAre("nvrtc 12.0 c", "nvrtc 12.4 b", "nvrtc 13.0 a"));
+}
+
+// --- the block list: what cannot be read lets nothing run that could be on it
+
+TEST_F(DatabasesTest, AUsersFileThatCannotBeReadLeavesDefaultsOnlyUntilItCan) {
+  fill(*Store::open(user(), Access::kReadWrite));
+  fill(*Store::open(shipped(), Access::kReadWrite));
+  const std::string whole = read_bytes(user());
+  const auto winners = [](Databases& databases) {
+    return databases.read([](LayeredStore& s) {
+      return s.find_winners(sample_device(), sample_problem(), Objective::kCold).size();
+    });
+  };
+  const std::string newer = [&] {
+    Connection(user(), Connection::Mode::kReadWrite).execute("PRAGMA user_version = 999");
+    return read_bytes(user());
+  }();
+  for (const std::string& unreadable : {whole.substr(0, whole.size() / 2), newer, std::string()}) {
+    write_bytes(user(), unreadable);
+    warnings_.clear();
+    Databases databases({user(), shipped(), false}, sink());
+    EXPECT_EQ(winners(databases), 0U) << "nothing says what is blocked";
+    EXPECT_EQ(databases.openings_without_blocks(), 1U);
+    ASSERT_THAT(warnings_, testing::SizeIs(1));
+    EXPECT_THAT(warnings_[0], HasSubstr("default kernels only"));
+    fs::remove(user());
+    write_bytes(user(), whole);
+    EXPECT_TRUE(databases.refresh());
+    EXPECT_EQ(winners(databases), 2U);
+    EXPECT_EQ(databases.openings_without_blocks(), 1U);
+  }
+}
+
+TEST_F(DatabasesTest, ALockIsWaitedForAsLongAsTheSettingsSay) {
+  fill(*Store::open(user(), Access::kReadWrite));
+  const auto is_lost = [&](std::chrono::milliseconds patience) {
+    Databases databases({user(), std::nullopt, false, patience}, sink());
+    return databases.openings_without_blocks() > 0;
+  };
+  Connection writer(fs::canonical(user()), Connection::Mode::kReadWrite);
+  writer.execute("BEGIN EXCLUSIVE");
+  EXPECT_TRUE(is_lost(std::chrono::milliseconds(1)));
+  std::thread release([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    writer.execute("COMMIT");
+  });
+  EXPECT_FALSE(is_lost(std::chrono::seconds(60)));
+  release.join();
 }
 
 }  // namespace

@@ -1,0 +1,97 @@
+// tests/db/upgrade_test.cpp -- Files of older schema versions: migrated, read and salvaged.
+#include "db/upgrade.h"
+
+#include "db/file_guard.h"
+#include "db/open_file.h"
+#include "db/table.h"
+#include "tests/db/test_support.h"
+
+namespace vitune {
+namespace {
+
+using test::sample_device;
+using test::sample_problem;
+using test::fs::path;
+
+const int kCurrent = static_cast<int>(built_in_steps().size());
+
+class Upgrading : public testing::Test {
+ protected:
+  test::TempDir dir_;
+  path file_ = dir_ / "v.db";
+};
+
+// Makes `file` with the schema of `version` and all rows of a current one that it can hold.
+void make_older(const path& file, std::size_t version) {
+  test::TempDir scratch;
+  test::fill(*Store::open(scratch / "now.db", Access::kReadWrite));
+  Connection from(scratch / "now.db", Connection::Mode::kReadOnly);
+  auto steps = built_in_steps();
+  steps.resize(version);
+  const auto into = open_for_writing(file, steps, {});
+  DamageLog damage{LogSink()};
+  for (const TableSpec* spec : kAllTables) {
+    if (spec == &kSealTable || (spec == &kSearchTable && version < 2)) continue;
+    const TableSpec* older = spec;
+    std::size_t left_out = spec->columns.size();
+    for (const OlderTable& table : older_tables()) {
+      if (table.today != spec) continue;
+      older = &table.spec;
+      left_out = spec == &kWinnerTable ? 5 : 1;  // image_digest
+    }
+    Table target(*into, *older, damage);
+    for (Row row : Table(from, *spec, damage).rows()) {
+      if (older != spec) row.erase(row.begin() + static_cast<std::ptrdiff_t>(left_out));
+      target.put(row);
+    }
+  }
+}
+
+TEST_F(Upgrading, AnOlderFileKeepsAllThatItHasAndItsWinnersCommitToTheirImages) {
+  for (const std::size_t version : {1U, 2U}) {
+    const path file = dir_ / ("v" + std::to_string(version) + ".db");
+    make_older(file, version);
+    {
+      const auto store = Store::open(file, Access::kReadWrite);
+      EXPECT_EQ(store->stats().schema_version, kCurrent);
+      EXPECT_EQ(store->stats().trials, 60);
+      EXPECT_EQ(store->stats().binaries, 3);
+      EXPECT_EQ(store->check().bad_rows, 0);
+      EXPECT_TRUE(store->check().integrity_ok) << store->check().problems.front();
+      EXPECT_EQ(store->winners().size(), 6U);
+      const auto winner = store->find_winner(sample_device(), sample_problem(), Objective::kCold);
+      ASSERT_TRUE(winner && winner->image_digest);
+      EXPECT_TRUE(store->find_binary(winner->kernel_key, winner->image_digest));
+      EXPECT_EQ(store->find_search(sample_device(), sample_problem(), Objective::kCold).has_value(),
+                version == 2);
+    }
+  }
+}
+
+TEST_F(Upgrading, AnOlderFileIsReadAsItWouldBeAfterItsMigrationAndStaysAsItIs) {
+  make_older(file_, 2);
+  const std::string before = test::read_bytes(file_);
+  const auto store = Store::open(file_, Access::kReadOnly);
+  EXPECT_EQ(store->winners().size(), 6U);
+  EXPECT_TRUE(store->block_list_is_whole());
+  const auto version = store->data_version();
+  EXPECT_EQ(test::read_bytes(file_), before);
+  for (const auto& entry : test::fs::directory_iterator(dir_.path())) {
+    EXPECT_EQ(entry.path().string().find(".v2-"), std::string::npos) << "a copy was made";
+  }
+  Store::open(file_, Access::kReadWrite);
+  EXPECT_NE(store->data_version(), version) << "what others do to the file is noticed";
+}
+
+TEST_F(Upgrading, SalvageOfAnOlderFileSavesItsWinnersAndBinaries) {
+  make_older(file_, 2);
+  Store::salvage(file_);
+  const auto store = Store::open(file_, Access::kReadOnly);
+  EXPECT_EQ(store->stats().winners, 6);
+  EXPECT_EQ(store->stats().binaries, 3);
+  EXPECT_EQ(store->stats().unverified_winners, 0);
+  EXPECT_TRUE(store->block_list_is_whole());
+}
+
+}  // namespace
+}  // namespace vitune
