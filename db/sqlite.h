@@ -1,8 +1,8 @@
 // db/sqlite.h -- SQLite behind RAII: connection, statement, transaction, every return code checked.
 //
-// The only home of sqlite3_ calls is db/sqlite.cpp. One connection belongs to one thread and to the
-// process that opened it: in a forked child each use is an Error and nothing is closed there, since
-// closing an inherited handle would drop the parent's locks.
+// The only homes of sqlite3_ calls are db/sqlite.cpp and db/sqlite_open.cpp. One connection belongs
+// to one thread and to the process that opened it: in a forked child each use is an Error and
+// nothing is closed there, since closing an inherited handle would drop the parent's locks.
 #pragma once
 
 #include <sys/stat.h>

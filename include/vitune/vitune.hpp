@@ -249,7 +249,7 @@ struct ContextOptions {
   std::chrono::seconds refresh = {};         // > 0: looks for new winners that often
   std::optional<std::string> database = {};  // nothing: VITUNE_DB and so on
   std::optional<std::string> shipped_database = {};  // nothing: the installed one; "": none
-  std::chrono::milliseconds lock_wait = {};  // for another process's writing; 0: a quarter second
+  std::chrono::duration<std::int32_t, std::milli> lock_wait = {};  // for another writer; 0: 250 ms
   std::optional<std::uint32_t> trust_owner = {};  // databases may also be this user's
   // Receives the library's messages, from any thread, one at a time; what it throws is dropped.
   std::function<void(LogSeverity, std::string_view)> log = {};
@@ -274,8 +274,7 @@ class Context {
         std::clamp<std::int64_t>(options.refresh.count(), -1, std::int64_t{1} << 30));
     c.database = options.database ? options.database->c_str() : nullptr;
     c.shipped_database = options.shipped_database ? options.shipped_database->c_str() : nullptr;
-    c.lock_wait_ms = static_cast<std::int32_t>(
-        std::clamp<std::int64_t>(options.lock_wait.count(), -1, std::int64_t{1} << 30));
+    c.lock_wait_ms = options.lock_wait.count();
     c.trust_owner = options.trust_owner.value_or(0);
     if (options.log) {
       log_ = std::make_unique<Log>(std::move(options.log));
@@ -296,9 +295,7 @@ class Context {
   }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
-  ~Context() {
-    if (handle_ != nullptr) vitune_context_destroy(handle_);
-  }
+  ~Context() { vitune_context_destroy(handle_); }  // of nothing: without harm
 
   // Ends the context now; graphs that captured its launches must not be replayed afterwards.
   void close() { Exception::check(vitune_context_destroy(std::exchange(handle_, nullptr))); }

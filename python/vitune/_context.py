@@ -54,6 +54,8 @@ class ContextStats:
     kernels_loaded: int
     kernels_compiled: int
     rejected: int
+    #: how often the databases were opened without the user's list of wrong kernels: default kernels only since
+    without_block_list: int
 
 
 def _text(value: object) -> object:
@@ -136,7 +138,8 @@ class Context:
     device: ordinal as the driver counts. database: path, None as docs/environment.md says;
     shipped_database: read-only layer below it, "" for none. objective: "cold" or "warm".
     on_miss: "environment", "nearest", "default", "compile" or "error". on_busy: "wait" or "default".
-    refresh_seconds: > 0: a thread looks for new winners that often.
+    refresh_seconds: > 0: a thread looks for new winners that often. lock_wait_ms: how long a database
+    that another process writes to is waited for; 0: 250. trust_owner: > 0: a database may also be this user's.
     log: called with (level 0 to 3, message), from any thread; it must not call the context.
     Raises NoDevice without a driver or GPU, LibraryNotFound without the library.
     """
@@ -145,6 +148,7 @@ class Context:
                  shipped_database: str | os.PathLike[str] | None = None, objective: str = "cold",
                  on_miss: str = "environment", on_busy: str = "wait", read_only: bool = False,
                  no_compile: bool = False, check_pointers: bool = False, refresh_seconds: int = 0,
+                 lock_wait_ms: int = 0, trust_owner: int = 0,
                  log: Callable[[int, str], None] = log_to_logging) -> None:
         self._native = library()
         self._callback = _structs.LogCallback(
@@ -155,7 +159,8 @@ class Context:
             on_miss=_choice("on_miss", on_miss, _structs.ON_MISS),
             on_busy=_choice("on_busy", on_busy, _structs.ON_BUSY), read_only=read_only, no_compile=no_compile,
             check_pointers=check_pointers, refresh_seconds=refresh_seconds, database=_path(database),
-            shipped_database=_path(shipped_database), log=self._callback)
+            shipped_database=_path(shipped_database), log=self._callback, lock_wait_ms=lock_wait_ms,
+            trust_owner=trust_owner)
         created = ctypes.c_void_p()
         check(self._native.vitune_context_create(ctypes.byref(options), ctypes.byref(created)))
         #: The ordinal of the GPU.

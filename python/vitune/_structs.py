@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 VERSION = (0, 1, 0)
 
@@ -22,7 +22,7 @@ class ContextOptions(ctypes.Structure):
         ("size", c_size_t), ("device", c_int32), ("objective", c_int32), ("on_miss", c_int32),
         ("on_busy", c_int32), ("read_only", c_int32), ("no_compile", c_int32), ("check_pointers", c_int32),
         ("refresh_seconds", c_int32), ("database", c_char_p), ("shipped_database", c_char_p),
-        ("log", LogCallback), ("log_user", c_void_p),
+        ("log", LogCallback), ("log_user", c_void_p), ("lock_wait_ms", c_int32), ("trust_owner", c_uint32),
     ]
 
 
@@ -57,7 +57,7 @@ class StatsStruct(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t), ("exact_calls", c_uint64), ("nearest_calls", c_uint64), ("default_calls", c_uint64),
         ("failed_calls", c_uint64), ("problems", c_uint64), ("kernels_loaded", c_uint64),
-        ("kernels_compiled", c_uint64), ("rejected", c_uint64),
+        ("kernels_compiled", c_uint64), ("rejected", c_uint64), ("without_block_list", c_uint64),
     ]
 
 
