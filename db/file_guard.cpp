@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "db/replace_file.h"
 #include "db/sqlite.h"
 
 namespace vitune {
@@ -96,7 +97,8 @@ bool guard_file(const fs::path& path, bool for_writing) {
   if (!trusted_owner(info))
     refuse(path, "belongs to another user; give a file of your own with --db");
   if ((info.st_mode & S_IWOTH) != 0) refuse(path, "may be written by every user; `chmod 600` it");
-  if (info.st_nlink != 1) refuse(path, "has a second name (hard link); copy it and give the copy");
+  if (info.st_nlink != 1 && info.st_nlink != 1 + kept_names(path, info))
+    refuse(path, "has a second name (hard link); copy it and give the copy");
   return true;
 }
 

@@ -65,19 +65,31 @@ class PageFile {
 
   std::uint64_t pages() const { return pages_; }
 
-  // Page `number`, counted from 1; what a cut file lacks is zero. Unreadable blocks are zero too.
+  // Page `number`, counted from 1; what a cut file lacks is zero. Bytes that are there and cannot
+  // be read are an error: a disk or network that fails for a moment must not cost rows.
   bool read(std::uint64_t number, std::vector<std::byte>& page) const {
     page.assign(kPageSize, std::byte{0});
     if (number < 1 || number > pages_) return false;
     const auto offset = static_cast<off_t>((number - 1) * kPageSize);
-    return ::pread(file_, page.data(), page.size(), offset) > 0;
+    std::size_t done = 0;
+    while (done < page.size()) {
+      const ssize_t got =
+          ::pread(file_, page.data() + done, page.size() - done, offset + static_cast<off_t>(done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail();
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return done > 0;
   }
 
  private:
   [[noreturn]] void fail() const {
-    throw DatabaseError(
-        DatabaseFault::kOther,
-        "database " + name_ + ": reading it to salvage it: " + std::strerror(errno));
+    throw DatabaseError(DatabaseFault::kOther,
+                        "database " + name_ +
+                            ": reading it to salvage it: " + std::strerror(errno) +
+                            "; nothing was changed; try again, and if its disk is failing, copy "
+                            "what can be read with `ddrescue` and salvage the copy");
   }
   std::string name_;
   int file_ = -1;
