@@ -27,4 +27,7 @@ std::unique_ptr<Connection> open_for_writing(
     const LogSink& log_sink, std::chrono::milliseconds patience = std::chrono::seconds(60),
     const std::atomic<bool>* stop = nullptr);
 
+// Throws DatabaseError(kDamaged) if the file claims more pages than a check has memory for.
+void require_believable_size(Connection& connection);
+
 }  // namespace vitune

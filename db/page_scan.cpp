@@ -65,6 +65,14 @@ class PageFile {
 
   std::uint64_t pages() const { return pages_; }
 
+  // The first page from `number` on of which something is stored; pages() + 1 if there is none.
+  std::uint64_t next_stored(std::uint64_t number) const {
+    const auto offset = static_cast<off_t>((number - 1) * kPageSize);
+    const off_t data = ::lseek(file_, offset, SEEK_DATA);
+    if (data >= 0) return std::max(number, static_cast<std::uint64_t>(data) / kPageSize + 1);
+    return errno == ENXIO ? pages_ + 1 : number;  // anything else: it does not know of holes
+  }
+
   // Page `number`, counted from 1; what a cut file lacks is zero. Bytes that are there and cannot
   // be read are an error: a disk or network that fails for a moment must not cost rows.
   bool read(std::uint64_t number, std::vector<std::byte>& page) const {
@@ -231,7 +239,9 @@ void scan_pages(const std::filesystem::path& path,
                 const std::function<void()>& finish) {
   const PageFile file(path);
   PageScanner scanner(file, visit);
-  for (std::uint64_t number = 1; number <= file.pages(); ++number) scanner.scan(number);
+  // A damaged journal may have lengthened the file by a hole of terabytes.
+  for (std::uint64_t number = 1; (number = file.next_stored(number)) <= file.pages(); ++number)
+    scanner.scan(number);
   finish();
 }
 

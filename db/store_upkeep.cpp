@@ -3,6 +3,7 @@
 #include <set>
 #include <sstream>
 
+#include "db/open_file.h"
 #include "db/store_state.h"
 
 namespace vitune {
@@ -22,6 +23,7 @@ void add_lines(const std::string& text, std::vector<std::string>& found) {
 std::vector<std::string> integrity_problems(Connection& connection) {
   std::vector<std::string> found;
   try {
+    require_believable_size(connection);
     Query query = connection.query("PRAGMA integrity_check(100)");
     while (query.step()) {
       const Value value = query.column(0);
