@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/device_probe.h"
@@ -166,6 +167,21 @@ void hold_places_of_closed_streams() {
   }
 }
 
+// What the system refused, where nobody on the way knew what it was asked for.
+std::string explained(const std::system_error& error) {
+  const std::string refused = formatted("the system refused: {}", error.what());
+  if (error.code() == std::errc::resource_unavailable_try_again) {
+    return refused +
+           "; it gives this user no more threads or processes: end other programs, or raise the "
+           "limit (`ulimit -u`; in a container its pids limit)";
+  }
+  if (error.code() == std::errc::too_many_files_open ||
+      error.code() == std::errc::too_many_files_open_in_system) {
+    return refused + "; raise the limit of open files (`ulimit -n`)";
+  }
+  return refused;
+}
+
 // One line for people; the message already says what was tried and what to do next.
 int report(const char* message, int status) {
   const std::string line = formatted("vitune: {}\n", terminal_safe(message, true));
@@ -186,6 +202,8 @@ int main(int argc, char** argv) {
     return report(error.what(), exit_status(error.code()));
   } catch (const std::bad_alloc&) {
     return report("the machine has too little memory for this; try fewer problems or --jobs 1", 1);
+  } catch (const std::system_error& error) {
+    return report(explained(error).c_str(), 1);
   } catch (const std::exception& error) {
     return report(error.what(), 1);
   }

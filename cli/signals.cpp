@@ -1,13 +1,13 @@
 // cli/signals.cpp -- A thread that waits on a signalfd.
 #include "cli/signals.h"
 
-#include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <cstdint>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
 
 #include "core/error.h"
 
@@ -21,30 +21,36 @@ StopSignals::StopSignals() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, number);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC);
-  end_fd_ = eventfd(0, EFD_CLOEXEC);
-  if (signal_fd_ < 0 || end_fd_ < 0) {
+  if (signal_fd_ < 0) {
     throw Error(ErrorCode::kFailure,
-                "cannot watch for signals: the process has no file descriptors left");
+                "cannot watch for signals: " + std::string(std::strerror(errno)) +
+                    "; raise the limit of open files (`ulimit -n`)");
   }
-  watcher_ = std::thread([this] { watch(); });
+  try {
+    watcher_ = std::thread([this] { watch(); });
+  } catch (const std::system_error& error) {
+    close(signal_fd_);
+    throw Error(ErrorCode::kFailure,
+                "cannot start the thread that watches for signals: " + error.code().message() +
+                    "; end other programs of this user, or raise the limit of processes "
+                    "(`ulimit -u`; in a container its pids limit)");
+  }
 }
 
 StopSignals::~StopSignals() {
-  const std::uint64_t one = 1;
-  // An eventfd write of 1 fails only if the descriptor is gone, and then the watcher is too.
-  if (write(end_fd_, &one, sizeof one) == sizeof one) watcher_.join();
+  ended_ = true;
+  // To a thread that has not been joined yet this cannot fail, as a write to a descriptor can.
+  pthread_kill(watcher_.native_handle(), SIGTERM);
+  watcher_.join();
   close(signal_fd_);
-  close(end_fd_);
 }
 
 void StopSignals::watch() {
+  signalfd_siginfo info;
   while (true) {
-    pollfd waits[2] = {{signal_fd_, POLLIN, 0}, {end_fd_, POLLIN, 0}};
-    if (poll(waits, 2, -1) < 0) continue;
-    if (waits[1].revents != 0) return;
-    signalfd_siginfo info;
-    if (read(signal_fd_, &info, sizeof info) != sizeof info) continue;
-    if (stop_.exchange(true)) _exit(130);
+    const ssize_t got = read(signal_fd_, &info, sizeof info);
+    if (ended_) return;
+    if (got == sizeof info && stop_.exchange(true)) _exit(130);
   }
 }
 

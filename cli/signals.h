@@ -13,7 +13,7 @@ namespace vitune {
 class StopSignals {
  public:
   // Also ignores SIGPIPE and SIGXFSZ: a closed pipe and a file size limit are then reported by
-  // write(). Throws Error(kFailure) if the system refuses the descriptors.
+  // write(). Throws Error(kFailure) if the system refuses the descriptor or the thread.
   StopSignals();
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
@@ -26,8 +26,8 @@ class StopSignals {
   void watch();
 
   std::atomic<bool> stop_{false};
+  std::atomic<bool> ended_{false};
   int signal_fd_ = -1;
-  int end_fd_ = -1;
   std::thread watcher_;
 };
 

@@ -51,20 +51,51 @@ std::error_code write_into(const fs::path& path, std::string_view bytes) {
   return fd.valid() ? write_all(fd.get(), bytes) : last_error();
 }
 
-// A new file beside `path` under a name that nobody has; none with errno set if there is no place.
-UniqueFd create_beside(const fs::path& path, mode_t mode, fs::path& name) {
+// Calls `try_name` with names beside `path` that end in ".part" until it gives something else than
+// EEXIST. Gives the name and errno's last value.
+template <typename Try>
+int find_name(const fs::path& path, fs::path& name, const Try& try_name) {
   const std::string stem = path.string() + "." + std::to_string(::getpid());
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  for (int i = 0; i < kMostNames; ++i) {
+  int error = EEXIST;
+  for (int i = 0; i < kMostNames && error == EEXIST; ++i) {
     name = stem + "-" + std::to_string(i) + ".part";
-    UniqueFd fd(::open(name.c_str(), kFlags, mode));
-    if (fd.valid() || errno != EEXIST) return fd;
+    error = try_name(name) ? 0 : errno;
   }
-  return UniqueFd();
+  return error;
 }
 
-void sync_directory(fs::path directory) {
-  if (directory.empty()) directory = ".";
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+// A new file in the folder of `path`: without a name where the file system can make one so, so that
+// nothing of it stays when the process dies, else as `name`. None with errno set if there is no
+// place.
+UniqueFd create_beside(const fs::path& path, mode_t mode, fs::path& name) {
+  UniqueFd fd;
+  if (::access("/proc/self/fd", X_OK) == 0) {  // name_it() needs it
+    fd.reset(::open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode));
+    if (fd.valid()) return fd;
+  }
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  errno = find_name(path, name, [&](const fs::path& free) {
+    fd.reset(::open(free.c_str(), kFlags, mode));
+    return fd.valid();
+  });
+  return fd;
+}
+
+// Gives a file that create_beside() made without one a name.
+std::error_code name_it(int fd, const fs::path& path, fs::path& name) {
+  const std::string self = "/proc/self/fd/" + std::to_string(fd);
+  const int error = find_name(path, name, [&](const fs::path& free) {
+    return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, free.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  });
+  if (error != 0) name.clear();
+  return {error, std::generic_category()};
+}
+
+void sync_directory(const fs::path& directory) {
   const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.valid()) ::fsync(fd.get());  // some file systems refuse; the rename itself has happened
 }
@@ -78,12 +109,13 @@ std::error_code replace(const fs::path& path, std::optional<mode_t> permissions,
   if (permissions && ::fchmod(fd.get(), *permissions) != 0) error = last_error();
   if (!error) error = write_all(fd.get(), bytes);
   if (!error && ::fsync(fd.get()) != 0) error = last_error();
+  if (!error && aside.empty()) error = name_it(fd.get(), path, aside);
   fd.reset();
   if (!error && ::rename(aside.c_str(), path.c_str()) != 0) error = last_error();
   if (error) {
-    ::unlink(aside.c_str());
+    if (!aside.empty()) ::unlink(aside.c_str());
   } else {
-    sync_directory(path.parent_path());
+    sync_directory(folder_of(path));
   }
   return error;
 }

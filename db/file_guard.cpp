@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "db/replace_file.h"
 #include "db/sqlite.h"
 
 namespace vitune {
@@ -100,7 +101,8 @@ void guard_status(const fs::path& path, const struct ::stat& info, const Trust& 
                      std::to_string(info.st_uid));
   }
   if (others_may_write(info)) refuse(path, "may be written by other users; `chmod go-w` it");
-  if (info.st_nlink > 1) refuse(path, "has a second name (hard link); copy it and give the copy");
+  if (info.st_nlink > 1 && info.st_nlink != 1 + kept_names(path, info))
+    refuse(path, "has a second name (hard link); copy it and give the copy");
 }
 
 // Gives whether a file is there; throws if it is not one that we may use.

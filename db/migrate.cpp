@@ -3,8 +3,10 @@
 
 #include <array>
 #include <ctime>
+#include <optional>
 
 #include "db/file_guard.h"
+#include "db/replace_file.h"
 #include "db/schema.h"
 #include "db/upgrade.h"
 
@@ -93,19 +95,43 @@ SchemaState examine(Connection& connection, std::span<const MigrationStep> steps
   return version < current ? SchemaState::kOlder : SchemaState::kCurrent;
 }
 
-void back_up(Connection& connection, const LogSink& log_sink) {
-  if (connection.name() == ":memory:") return;
-  const fs::path copy =
-      connection.name() + ".v" + std::to_string(user_version(connection)) + "-" + utc_stamp();
-  create_private_file(copy);
-  {
-    Connection target(copy, Connection::Mode::kReadWrite);
-    connection.copy_to(target);
+// The copy that a migration starts from; it goes again unless keep() is called.
+class Backup {
+ public:
+  // `connection` is inside a write transaction that has changed nothing: no other process can, and
+  // what a second connection reads is what the migration will find.
+  Backup(const Connection& connection, std::int64_t version) {
+    if (connection.name() == ":memory:") return;
+    const fs::path copy =
+        free_name(connection.name() + ".v" + std::to_string(version) + "-" + utc_stamp());
+    create_private_file(copy);
+    try {
+      Connection target(copy, Connection::Mode::kReadWrite);
+      Connection(connection.name(), Connection::Mode::kReadOnly).copy_to(target);
+      sync_path(copy);
+    } catch (...) {
+      remove_with_journal(copy);
+      throw;
+    }
+    copy_ = copy;
   }
-  sync_path(copy);
-  log(log_sink, LogLevel::kInfo,
-      "database " + connection.name() + ": copied to " + copy.string() + " before its migration");
-}
+  ~Backup() {
+    if (!copy_.empty()) remove_with_journal(copy_);
+  }
+  Backup(const Backup&) = delete;
+  Backup& operator=(const Backup&) = delete;
+
+  void keep(const Connection& connection, const LogSink& log_sink) {
+    if (copy_.empty()) return;
+    log(log_sink, LogLevel::kInfo,
+        "database " + connection.name() + ": copied to " + copy_.string() +
+            " before its migration");
+    copy_.clear();
+  }
+
+ private:
+  fs::path copy_;
+};
 
 std::string formatted_now(const char* format) {
   const std::time_t now = std::time(nullptr);
@@ -149,10 +175,12 @@ void bring_up_to_date(Connection& connection, std::span<const MigrationStep> ste
   const SchemaState before = examine_schema(connection, steps);
   if (before == SchemaState::kCurrent) return;
   if (before == SchemaState::kEmpty) connection.execute("PRAGMA page_size = 4096");
-  if (before == SchemaState::kOlder) back_up(connection, log_sink);
   Transaction transaction(connection);
   // Another process may have done it while this one waited for the lock.
-  if (examine(connection, steps) != SchemaState::kCurrent) {
+  const SchemaState now = examine(connection, steps);
+  std::optional<Backup> backup;
+  if (now == SchemaState::kOlder) backup.emplace(connection, user_version(connection));
+  if (now != SchemaState::kCurrent) {
     for (auto i = static_cast<std::size_t>(user_version(connection)); i < steps.size(); ++i) {
       take(connection, steps[i]);
     }
@@ -161,6 +189,7 @@ void bring_up_to_date(Connection& connection, std::span<const MigrationStep> ste
     require_objects(connection, steps);
   }
   transaction.commit();
+  if (backup) backup->keep(connection, log_sink);
 }
 
 std::string utc_stamp() { return formatted_now("%Y%m%dT%H%M%SZ"); }

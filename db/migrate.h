@@ -41,7 +41,8 @@ Digest objects_digest(Connection& connection);
 bool has_schema(Connection& connection, std::span<const MigrationStep> steps);
 
 // Creates the schema in an empty database or migrates an older one, all or nothing. An older file
-// is first copied to `<file>.v<version>-<UTC time>`. The connection is a writer's.
+// is first copied to `<file>.v<version>-<UTC time>`, which goes again if the migration fails. The
+// connection is a writer's.
 void bring_up_to_date(Connection& connection, std::span<const MigrationStep> steps,
                       const LogSink& log_sink);
 

@@ -13,6 +13,14 @@ namespace fs = std::filesystem;
 // Files up to this size are checked as a whole before they are written to: about 50 ms.
 constexpr std::int64_t kMaxQuickCheck = std::int64_t{256} << 20;
 
+// No file of ours comes near it. A damaged journal can make SQLite lengthen a file, by a hole, to
+// 16 TiB, and its integrity check wants memory by the page.
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;
+
+std::int64_t file_bytes(Connection& connection) {
+  return connection.integer("PRAGMA page_count") * connection.integer("PRAGMA page_size");
+}
+
 bool has_pending_journal(const fs::path& path) {
   for (const char* suffix : {"-journal", "-wal"}) {
     struct ::stat info {};
@@ -67,9 +75,8 @@ void probe(const fs::path& path, const std::vector<MigrationStep>& steps) {
 }
 
 void require_whole(Connection& connection) {
-  const std::int64_t bytes =
-      connection.integer("PRAGMA page_count") * connection.integer("PRAGMA page_size");
-  if (bytes > kMaxQuickCheck) return;
+  require_believable_size(connection);
+  if (file_bytes(connection) > kMaxQuickCheck) return;
   // The values are the digests' business; without the CHECKs this is about the tree alone.
   connection.execute("PRAGMA ignore_check_constraints = ON");
   const std::string verdict = connection.text("PRAGMA quick_check(1)");
@@ -81,6 +88,15 @@ void require_whole(Connection& connection) {
 }
 
 }  // namespace
+
+void require_believable_size(Connection& connection) {
+  const std::int64_t bytes = file_bytes(connection);
+  if (bytes <= kMaxBytes) return;
+  throw DatabaseError(DatabaseFault::kDamaged,
+                      "database " + connection.name() + ": the file is damaged (it claims " +
+                          std::to_string(bytes) + " bytes, more than any has); it is left as it " +
+                          "is, " + kSalvageAdvice);
+}
 
 OpenedFile open_for_reading(const fs::path& path, const std::vector<MigrationStep>& steps,
                             const LogSink& log_sink,

@@ -36,4 +36,7 @@ std::unique_ptr<Connection> open_for_writing(
     const LogSink& log_sink, std::optional<std::chrono::milliseconds> patience = std::nullopt,
     const std::atomic<bool>* stop = nullptr, const Trust& trust = {});
 
+// Throws DatabaseError(kDamaged) if the file claims more pages than a check has memory for.
+void require_believable_size(Connection& connection);
+
 }  // namespace vitune

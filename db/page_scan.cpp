@@ -66,19 +66,39 @@ class PageFile {
 
   std::uint64_t pages() const { return pages_; }
 
-  // Page `number`, counted from 1; what a cut file lacks is zero. Unreadable blocks are zero too.
+  // The first page from `number` on of which something is stored; pages() + 1 if there is none.
+  std::uint64_t next_stored(std::uint64_t number) const {
+    const auto offset = static_cast<off_t>((number - 1) * kPageSize);
+    const off_t data = ::lseek(file_, offset, SEEK_DATA);
+    if (data >= 0) return std::max(number, static_cast<std::uint64_t>(data) / kPageSize + 1);
+    return errno == ENXIO ? pages_ + 1 : number;  // anything else: it does not know of holes
+  }
+
+  // Page `number`, counted from 1; what a cut file lacks is zero. Bytes that are there and cannot
+  // be read are an error: a disk or network that fails for a moment must not cost rows.
   bool read(std::uint64_t number, std::vector<std::byte>& page) const {
     page.assign(kPageSize, std::byte{0});
     if (number < 1 || number > pages_) return false;
     const auto offset = static_cast<off_t>((number - 1) * kPageSize);
-    return ::pread(file_, page.data(), page.size(), offset) > 0;
+    std::size_t done = 0;
+    while (done < page.size()) {
+      const ssize_t got =
+          ::pread(file_, page.data() + done, page.size() - done, offset + static_cast<off_t>(done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail();
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return done > 0;
   }
 
  private:
   [[noreturn]] void fail() const {
-    throw DatabaseError(
-        DatabaseFault::kOther,
-        "database " + name_ + ": reading it to salvage it: " + std::strerror(errno));
+    throw DatabaseError(DatabaseFault::kOther,
+                        "database " + name_ +
+                            ": reading it to salvage it: " + std::strerror(errno) +
+                            "; nothing was changed; try again, and if its disk is failing, copy "
+                            "what can be read with `ddrescue` and salvage the copy");
   }
   std::string name_;
   int file_ = -1;
@@ -222,7 +242,9 @@ void scan_pages(const std::filesystem::path& path,
                 const std::function<void()>& finish) {
   const PageFile file(path);
   PageScanner scanner(file, visit);
-  for (std::uint64_t number = 1; number <= file.pages(); ++number) scanner.scan(number);
+  // A damaged journal may have lengthened the file by a hole of terabytes.
+  for (std::uint64_t number = 1; (number = file.next_stored(number)) <= file.pages(); ++number)
+    scanner.scan(number);
   finish();
 }
 

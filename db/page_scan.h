@@ -18,7 +18,7 @@ namespace vitune {
 
 // Calls `visit` for each whole row (without its digest), then `finish` while the file is still
 // open: closing it drops the locks that this process has on it. Throws DatabaseError if the file
-// cannot be read. Work and memory are bounded by the size of the file.
+// cannot be read, be it in one place only. Work and memory are bounded by the size of the file.
 void scan_pages(const std::filesystem::path& path,
                 const std::function<void(const TableSpec&, Row)>& visit,
                 const std::function<void()>& finish);

@@ -1,14 +1,12 @@
 // db/store_salvage.cpp -- A new file from what is whole in a damaged one; the old one is kept.
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "db/block_seal.h"
 #include "db/file_guard.h"
 #include "db/page_scan.h"
+#include "db/replace_file.h"
 #include "db/store_state.h"
 #include "db/upgrade.h"
 
@@ -50,42 +48,6 @@ bool is_ours(Connection* lock) {
   } catch (const DatabaseError&) {
     return false;
   }
-}
-
-std::string free_name(const std::string& wanted) {
-  std::string name = wanted;
-  for (int i = 2; ::access(name.c_str(), F_OK) == 0; ++i) name = wanted + "-" + std::to_string(i);
-  return name;
-}
-
-void rename_or_throw(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return;
-  throw DatabaseError(DatabaseFault::kOther, "database " + from.string() + ": renaming it to " +
-                                                 to.string() + ": " + std::strerror(errno));
-}
-
-// Puts `fresh` in the place of `path`, which stays under the name given back. With a hard link
-// there is a file at `path` at every moment.
-fs::path replace_file(const fs::path& path, const fs::path& fresh) {
-  const fs::path kept = free_name(path.string() + ".corrupt-" + utc_stamp());
-  if (::link(path.c_str(), kept.c_str()) != 0) rename_or_throw(path, kept);
-  for (const char* suffix : {"-journal", "-wal", "-shm"}) {
-    const std::string leftover = path.string() + suffix;
-    struct ::stat info {};
-    if (::lstat(leftover.c_str(), &info) != 0) continue;
-    // A journal that could not be played back belongs to the old file and must not meet the new
-    // one.
-    rename_or_throw(leftover, kept.string() + suffix);
-  }
-  rename_or_throw(fresh, path);
-  ::unlink((fresh.string() + "-journal").c_str());
-  sync_path(path.parent_path());
-  return kept;
-}
-
-void remove_quietly(const fs::path& path) {
-  ::unlink(path.c_str());
-  ::unlink((path.string() + "-journal").c_str());
 }
 
 }  // namespace
@@ -134,6 +96,7 @@ std::int64_t Store::salvage(const fs::path& path, const LogSink& log_sink) {
   guard_database_file(resolved, true, log_sink);
   refuse_newer(resolved);
   const auto lock = lock_out_others(resolved);
+  remove_dead_salvages(resolved);
   const fs::path fresh =
       free_name(resolved.string() + ".salvage-" + utc_stamp() + "-" + std::to_string(::getpid()));
   std::int64_t saved = 0;
@@ -162,10 +125,12 @@ std::int64_t Store::salvage(const fs::path& path, const LogSink& log_sink) {
       }
       blocks_are_whole = target->state_->seal_salvaged(seals);
       transaction.commit();
-      kept = replace_file(resolved, fresh);
+      target.reset();
+      ::unlink((fresh.string() + "-journal").c_str());
+      kept = replace_and_keep(resolved, fresh);
     });
   } catch (...) {
-    if (kept.empty()) remove_quietly(fresh);
+    if (kept.empty()) remove_with_journal(fresh);
     throw;
   }
   log(log_sink, LogLevel::kInfo,

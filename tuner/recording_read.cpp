@@ -8,6 +8,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -294,6 +295,9 @@ void check_depth(std::string_view text) {
 std::string read_file(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status {};
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+    reject("opening it: no file descriptor is left; raise the limit of open files (`ulimit -n`)");
+  }
   if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     if (fd >= 0) ::close(fd);
     reject("it is not there, or it is no regular file that this user may read");

@@ -65,14 +65,14 @@ TEST_F(DoctorTest, AFolderThatOthersMayWriteInIsAsGoodAsTheDatabaseSaysItIs) {
   }
 }
 
-TEST_F(DoctorTest, AFileThatOthersMayWriteIsSaidAndTheAdviceLeavesTheFolderAlone) {
+TEST_F(DoctorTest, AFileThatOthersMayWriteFailsAndTheAdviceLeavesTheFolderAlone) {
   const fs::path path = make_folder("sticky", 01777) / "x.db";
   ASSERT_EQ(make_database(path), 0);
   chmod(path.c_str(), 0666);
   const auto open = database_check(path);
-  EXPECT_EQ(open["verdict"], "warn");
-  EXPECT_THAT(open["detail"].get<std::string>(), HasSubstr("may be written by others"));
-  EXPECT_EQ(open["advice"], "chmod 600 it");
+  EXPECT_EQ(open["verdict"], "fail");
+  EXPECT_THAT(open["detail"].get<std::string>(), HasSubstr("may be written by other users"));
+  EXPECT_THAT(open["detail"].get<std::string>(), HasSubstr("x.db"));
 
   // A group of the owner's own number is the owner alone.
   if (getegid() != geteuid()) GTEST_SKIP() << "this user's group has another number";

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -101,6 +102,28 @@ TEST_F(OutputFileTest, AFolderIsAnErrorAndStays) {
   fs::create_directory(place("folder"));
   EXPECT_TRUE(write_output_file(place("folder"), "new"));
   EXPECT_TRUE(write_output_file(place("none/a"), "new"));
+  EXPECT_EQ(entries(), 1);
+}
+
+// The limit on a file's size ends the process in the middle of its writing.
+TEST_F(OutputFileTest, AProcessThatDiesWhileItWritesLeavesNothing) {
+  const UniqueFd unnamed(open(place("").c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (!unnamed.valid()) GTEST_SKIP() << "this file system has no files without a name";
+  std::ofstream(place("a")) << "old";
+  for (const char* name : {"a", "b"}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const rlimit small{4096, 4096};
+      setrlimit(RLIMIT_FSIZE, &small);
+      signal(SIGXFSZ, SIG_DFL);
+      static_cast<void>(write_output_file(place(name), std::string(100'000, 'x')));
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status));
+  }
+  EXPECT_EQ(content(place("a")), "old");
   EXPECT_EQ(entries(), 1);
 }
 

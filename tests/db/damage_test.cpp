@@ -295,6 +295,29 @@ TEST_F(Damage, SalvageOfACutFileSavesWhatIsBeforeTheCut) {
   expect_nothing_wrong(read_all(*store), "cut");
 }
 
+// As SQLite leaves it after it played back a journal whose header was damaged.
+TEST_F(Damage, AFileWithAHoleOfTerabytesIsDamageAndNotALackOfMemory) {
+  constexpr std::uint32_t kPages = 0x60000000;
+  std::string bytes = bytes_;
+  for (std::size_t i = 0; i < 4; ++i) bytes[28 + i] = static_cast<char>(kPages >> (24 - 8 * i));
+  test::write_bytes(mutant_, bytes);
+  std::error_code error;
+  test::fs::resize_file(mutant_, std::uintmax_t{kPages} * 4096, error);
+  if (error) GTEST_SKIP() << "this file system has no files of that size";
+  const auto rows = Store::open(whole_, Access::kReadOnly)->check().rows;
+  try {
+    Store::open(mutant_, Access::kReadWrite);
+    ADD_FAILURE() << "opened for writing";
+  } catch (const DatabaseError& refused) {
+    EXPECT_EQ(refused.fault(), DatabaseFault::kDamaged);
+  }
+  const CheckReport report = Store::open(mutant_, Access::kReadOnly)->check();
+  EXPECT_FALSE(report.integrity_ok);
+  EXPECT_EQ(report.rows, rows);
+  EXPECT_EQ(Store::salvage(mutant_), rows);
+  EXPECT_TRUE(Store::open(mutant_, Access::kReadWrite)->check().integrity_ok);
+}
+
 TEST_F(Damage, SalvageFindsNoDeletedRows) {
   {
     auto store = Store::open(whole_, Access::kReadWrite);

@@ -313,6 +313,37 @@ TEST_F(Opening, AMigrationThatFailsLeavesTheOldSchemaAndAllRows) {
   const auto store = Store::open(file_, Access::kReadWrite);
   EXPECT_EQ(store->winners().size(), 6U);
   EXPECT_EQ(store->stats().schema_version, kCurrent);
+  EXPECT_TRUE(backups(dir_.path(), kCurrent).empty());
+}
+
+TEST_F(Opening, AMigrationThatWaitsInVainForALockLeavesNoCopy) {
+  make();
+  const auto steps = with({{"ALTER TABLE request ADD COLUMN note TEXT", {}}});
+  constexpr std::chrono::milliseconds kPatience{50};
+  const auto expect_locked = [&] {
+    try {
+      open_for_writing(file_, steps, {}, kPatience);
+      ADD_FAILURE() << "migrated under a lock";
+    } catch (const DatabaseError& error) {
+      EXPECT_EQ(error.fault(), DatabaseFault::kLocked);
+    }
+    EXPECT_TRUE(backups(dir_.path(), kCurrent).empty());
+  };
+  {
+    Connection reader(file_, Connection::Mode::kReadOnly);
+    const Transaction transaction(reader, Transaction::Kind::kRead);
+    reader.integer("SELECT count(*) FROM winner");
+    expect_locked();  // when it commits
+  }
+  {
+    Connection writer(file_, Connection::Mode::kReadWrite);
+    const Transaction transaction(writer);
+    expect_locked();  // when it begins
+  }
+  open_for_writing(file_, steps, {}, kPatience);
+  ASSERT_EQ(backups(dir_.path(), kCurrent).size(), 1U);
+  EXPECT_EQ(Store::open(backups(dir_.path(), kCurrent)[0], Access::kReadOnly)->winners().size(),
+            6U);
 }
 
 }  // namespace

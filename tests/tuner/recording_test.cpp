@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <zstd.h>
 
@@ -146,6 +147,18 @@ TEST(Recording, WhatIsNoRegularFileIsRefusedAtOnce) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
     EXPECT_THAT(error.what(), HasSubstr(path.string()));
   }
+}
+
+TEST(Recording, ALackOfDescriptorsIsNotTakenForAMissingFile) {
+  testing::TemporaryDirectory directory;
+  recording(1, 2).save(directory / "a.recording");
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const Error error = error_of([&] { Recording::load(directory / "a.recording"); });
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(error.what(), HasSubstr("ulimit -n"));
 }
 
 TEST(Recording, EveryTruncationIsRefused) {

@@ -1,0 +1,78 @@
+// tests/db/failing_calls.cpp -- Stands in for functions of the C library in the test program.
+#include "tests/db/failing_calls.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace vitune::test {
+namespace {
+
+struct Fault {
+  Call call = Call::kPread;
+  int first = 0;  // 0: none
+  int error = 0;
+  bool repeated = false;
+  int calls = 0;
+};
+
+Fault fault;
+bool can_exchange = true;
+
+bool fails(Call call) {
+  if (fault.first == 0 || fault.call != call) return false;
+  ++fault.calls;
+  if (fault.calls < fault.first || (fault.calls > fault.first && !fault.repeated)) return false;
+  if (fault.error == 0) ::kill(::getpid(), SIGKILL);
+  errno = fault.error;
+  return true;
+}
+
+}  // namespace
+
+FailingCall::FailingCall(Call call, int first, int error, bool repeated) {
+  fault = {call, first, error, repeated, 0};
+}
+FailingCall::~FailingCall() { fault = {}; }
+bool FailingCall::happened() const { return fault.calls >= fault.first; }
+
+NoExchange::NoExchange() { can_exchange = false; }
+NoExchange::~NoExchange() { can_exchange = true; }
+
+}  // namespace vitune::test
+
+using vitune::test::Call;
+using vitune::test::fails;
+
+extern "C" {
+
+ssize_t pread(int fd, void* data, size_t size, off_t at) {
+  return fails(Call::kPread) ? -1 : ::syscall(SYS_pread64, fd, data, size, at);
+}
+
+int rename(const char* from, const char* to) noexcept {
+  if (fails(Call::kRename)) return -1;
+  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+int renameat2(int from_fd, const char* from, int to_fd, const char* to, unsigned flags) noexcept {
+  if (!vitune::test::can_exchange) {
+    errno = EINVAL;
+    return -1;
+  }
+  if (fails(Call::kExchange)) return -1;
+  return static_cast<int>(::syscall(SYS_renameat2, from_fd, from, to_fd, to, flags));
+}
+
+int link(const char* from, const char* to) noexcept {
+  if (fails(Call::kLink)) return -1;
+  return static_cast<int>(::syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+int fsync(int fd) { return fails(Call::kFsync) ? -1 : static_cast<int>(::syscall(SYS_fsync, fd)); }
+
+}  // extern "C"

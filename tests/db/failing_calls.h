@@ -1,0 +1,31 @@
+// tests/db/failing_calls.h -- System calls that fail, or kill the process, when a test says so.
+#pragma once
+
+namespace vitune::test {
+
+enum class Call { kPread, kRename, kExchange, kLink, kFsync };
+
+// While it lives the `first`-th such call from now on (counted from 1) fails with `error`, once or,
+// if `repeated`, like all later ones; where `error` is 0 the process is killed instead. One at a
+// time; a forked child has its own copy.
+class FailingCall {
+ public:
+  FailingCall(Call call, int first, int error, bool repeated = false);
+  ~FailingCall();
+  FailingCall(const FailingCall&) = delete;
+  FailingCall& operator=(const FailingCall&) = delete;
+
+  // Whether the call came.
+  bool happened() const;
+};
+
+// While it lives no file system can exchange two names.
+class NoExchange {
+ public:
+  NoExchange();
+  ~NoExchange();
+  NoExchange(const NoExchange&) = delete;
+  NoExchange& operator=(const NoExchange&) = delete;
+};
+
+}  // namespace vitune::test
