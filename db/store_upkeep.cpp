@@ -3,12 +3,9 @@
 #include <set>
 #include <sstream>
 
-<<<<<<< HEAD
 #include "db/block_seal.h"
-    =======
-#include "db/open_file.h"
-    >>>>>>> salvage
-#include "db/store_state.h"
+    #include "db/open_file.h"
+    #include "db/store_state.h"
 
     namespace vitune {
   namespace {
