@@ -40,6 +40,11 @@ std::unique_ptr<Store> Store::in_memory() {
       new Store(std::make_unique<State>(std::move(connection), LogSink())));
 }
 
+std::filesystem::path Store::file() const {
+  const std::string& name = state_->connection->name();
+  return name == ":memory:" ? std::filesystem::path() : std::filesystem::path(name);
+}
+
 // --- identities
 
 Blob Store::State::ensure_device(const DeviceInfo& device) {

@@ -104,6 +104,9 @@ class Store {
   static std::unique_ptr<Store> in_memory();
   ~Store();
 
+  // The file; empty for one in memory.
+  std::filesystem::path file() const;
+
   // --- trials
   // Adds or replaces the trial of (device, problem, config) and ends its attempt, unless that is
   // one of another process that is alive, in one transaction. A replayed or imported trial never

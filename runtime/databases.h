@@ -53,6 +53,10 @@ class Databases {
   std::optional<std::string> write(const std::string& what,
                                    const std::function<void(Store&)>& body);
   bool read_only() const { return places_.read_only; }
+  // The file that write() writes to; nothing if there is none.
+  std::optional<std::filesystem::path> written() const {
+    return places_.read_only ? std::nullopt : places_.user;
+  }
 
   // Opens anew what was created, replaced or written to since the last look, or could not be opened
   // then; true if there is something new to read.

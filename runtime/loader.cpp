@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/tensor_maps.h"
+#include "runtime/single_flight.h"
 
 namespace vitune {
 namespace {
@@ -267,19 +268,13 @@ CompileResult Loader::run_compiler(const Compiler& opened, const CompileRequest&
   return result;
 }
 
-// The compiled kernel as it is stored; nothing if it does not compile or is not worth loading.
+// The compiled kernel as it is stored; nothing if it does not compile.
 std::optional<Binary> Loader::make_binary(const AttentionProblem& problem, const Config& config,
-                                          const CompileRequest& request, bool judge,
-                                          std::string& why) {
+                                          const CompileRequest& request, std::string& why) {
   const auto opened = compiler();
   CompileResult result = run_compiler(*opened, request);
   if (result.status != CompileStatus::kOk) {
     why = formatted("{} does not compile: {}", config.text(), result.log);
-    return std::nullopt;
-  }
-  const auto prune = attention_prune(problem, config, result.facts, device_);
-  if (judge && prune) {
-    why = formatted("{} {}", config.text(), *prune);
     return std::nullopt;
   }
   log(log_sink_, LogLevel::kInfo,
@@ -301,10 +296,39 @@ Found Loader::compile(const AttentionProblem& problem, const Choice& choice, boo
   const std::shared_ptr<Slot> place = slot(key);
   const std::lock_guard lock(place->mutex);
   if (place->kernel) return {place->kernel, {}, false};
+  const WorkLock turn = turn_to_compile(databases_.written(), key, log_sink_);
+  const auto stored = stored_meanwhile(databases_.written(), key, device_, log_sink_);
+  if (stored && !bad_image(*stored, request)) {
+    if (judge) {
+      if (auto why = not_worth_loading(problem, choice.config, *stored)) return nothing(*why);
+    }
+    Found found = put_on_device(*place, problem, choice.config, request, *stored, false);
+    if (found.kernel || found.by_driver) return found;
+  }
+  return compile_and_keep(*place, problem, choice.config, request, judge);
+}
+
+// As an outcome's `why`, if so.
+std::optional<std::string> Loader::not_worth_loading(const AttentionProblem& problem,
+                                                     const Config& config,
+                                                     const Binary& binary) const {
+  const auto prune = attention_prune(problem, config, binary.compile, device_);
+  if (!prune) return std::nullopt;
+  return formatted("{} {}", config.text(), *prune);
+}
+
+Found Loader::compile_and_keep(Slot& place, const AttentionProblem& problem, const Config& config,
+                               const CompileRequest& request, bool judge) {
   std::string why;
-  const auto binary = make_binary(problem, choice.config, request, judge, why);
+  const auto binary = make_binary(problem, config, request, why);
   if (!binary) return nothing(std::move(why));
-  Found found = put_on_device(*place, problem, choice.config, request, *binary, true);
+  if (judge) {
+    if (auto reason = not_worth_loading(problem, config, *binary)) {
+      keep(*binary);  // or every process would compile it to find that out
+      return nothing(std::move(*reason));
+    }
+  }
+  Found found = put_on_device(place, problem, config, request, *binary, true);
   if (found.kernel) keep(*binary);
   return found;
 }

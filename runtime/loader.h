@@ -41,7 +41,8 @@ class Loader {
   // The kernel of (`problem`, `choice`) if one is stored or loaded already. Throws CudaError if the
   // device is lost or out of memory.
   Found load_stored(const AttentionProblem& problem, const Choice& choice);
-  // The kernel compiled with NVRTC, if it is not loaded already, and kept in the user's database.
+  // The kernel compiled with NVRTC, if it is not loaded already, and kept in the user's database;
+  // or as another process stores it there meanwhile, which is waited for (runtime/single_flight).
   // With `judge` a kernel that spills or fills no SM is not taken. Throws Error(kNoCompiler) if
   // compiling is not allowed or NVRTC not there, and as load_stored().
   Found compile(const AttentionProblem& problem, const Choice& choice, bool judge);
@@ -90,7 +91,11 @@ class Loader {
                       const CompileRequest& request, const Binary& binary, bool compiled_now);
   CompileResult run_compiler(const Compiler& opened, const CompileRequest& request);
   std::optional<Binary> make_binary(const AttentionProblem& problem, const Config& config,
-                                    const CompileRequest& request, bool judge, std::string& why);
+                                    const CompileRequest& request, std::string& why);
+  std::optional<std::string> not_worth_loading(const AttentionProblem& problem,
+                                               const Config& config, const Binary& binary) const;
+  Found compile_and_keep(Slot& place, const AttentionProblem& problem, const Config& config,
+                         const CompileRequest& request, bool judge);
   Found refused(const Binary& binary, const std::string& what, const CudaError* error,
                 bool compiled_now);
   std::string reject(const Digest& key, const std::string& why);

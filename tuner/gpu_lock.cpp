@@ -1,4 +1,4 @@
-// tuner/gpu_lock.cpp -- flock with a time limit.
+// tuner/gpu_lock.cpp -- flock with a time limit, on a file that all users open and none trusts.
 #include "tuner/gpu_lock.h"
 
 #include <fcntl.h>
@@ -9,49 +9,57 @@
 #include <thread>
 
 #include "core/digest.h"
-#include "core/env.h"
 
 namespace vitune {
 namespace {
 
-// A descriptor of the lock file, which is made if need be; invalid where there can be none.
+// flock() asks for no more than that the file is open.
+constexpr mode_t kForEverybodyToOpen = 0444;
+constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+
+// A descriptor of the lock file, which is made if need be; invalid where there can be none. What is
+// there is opened without O_CREAT: with it the kernel refuses a file of another user in a sticky
+// directory (fs.protected_regular).
 UniqueFd open_lock_file(const std::filesystem::path& path) {
-  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  return UniqueFd(::open(path.c_str(), kFlags, 0600));
+  UniqueFd file(::open(path.c_str(), kFlags));
+  if (!file.valid() && errno == ENOENT) {
+    file.reset(::open(path.c_str(), kFlags | O_CREAT | O_EXCL, kForEverybodyToOpen));
+    if (file.valid()) {
+      ::fchmod(file.get(), kForEverybodyToOpen);  // whatever the umask is
+    } else if (errno == EEXIST) {
+      file.reset(::open(path.c_str(), kFlags));  // somebody else was first
+    }
+  }
+  struct ::stat info {};
+  if (file.valid() && (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode))) file.reset();
+  return file;
 }
 
-// Makes the missing directories, for their owner alone.
-void make_private_directories(const std::filesystem::path& directory) {
-  std::filesystem::path prefix;
-  for (const auto& part : directory) {
-    prefix /= part;
-    if (::mkdir(prefix.c_str(), 0700) != 0 && errno != EEXIST && errno != EROFS) return;
-  }
+// Decided by what the directory is, not by what this user may do, so that all decide alike.
+bool is_shared(const char* directory) {
+  constexpr mode_t kWanted = S_ISVTX | S_IWOTH | S_IXOTH;
+  struct ::stat info {};
+  return ::lstat(directory, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == 0 &&
+         (info.st_mode & kWanted) == kWanted;
 }
 
 }  // namespace
 
 std::filesystem::path gpu_lock_path(const std::filesystem::path& directory,
                                     const std::string& uuid) {
-  return directory / ("gpu-" + sha256(uuid).hex().substr(0, 16) + ".lock");
+  return directory / ("vitune-gpu-" + sha256(uuid).hex().substr(0, 16) + ".lock");
 }
 
 std::filesystem::path gpu_lock_path(const DeviceInfo& device) {
-  // By the home directory alone: workers see no other variable that says where a cache is.
-  Environment environment;
-  environment.home = read_environment().home;
-  const auto database = default_database_path(environment);
-  if (!database) return {};
-  return gpu_lock_path(std::filesystem::path(*database).parent_path(), device.uuid);
+  for (const char* directory : {"/run/lock", "/tmp"}) {
+    if (is_shared(directory)) return gpu_lock_path(directory, device.uuid);
+  }
+  return {};
 }
 
 GpuLock::GpuLock(const std::filesystem::path& path, std::chrono::milliseconds patience) {
   if (path.empty()) return;
   file_ = open_lock_file(path);
-  if (!file_.valid() && errno == ENOENT) {
-    make_private_directories(path.parent_path());
-    file_ = open_lock_file(path);
-  }
   if (!file_.valid()) return;
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {

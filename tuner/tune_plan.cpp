@@ -57,6 +57,15 @@ std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems)
   return order;
 }
 
+std::vector<TuneOutcome> untouched(const std::vector<NamedProblem>& problems) {
+  std::vector<TuneOutcome> outcomes(problems.size());
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    outcomes[i].problem = problems[i];
+    outcomes[i].message = "interrupted before it was decided";
+  }
+  return outcomes;
+}
+
 void remember(std::vector<Config>& similar, const Config& config) {
   constexpr std::size_t kMost = 4;
   std::erase(similar, config);

@@ -15,6 +15,9 @@ void check_options(const TuneOptions& options);
 // each other.
 std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems);
 
+// What a run that is interrupted at once has to say of each problem.
+std::vector<TuneOutcome> untouched(const std::vector<NamedProblem>& problems);
+
 // Puts `config`, which won the last problem, first among the seeds for the next one.
 void remember(std::vector<Config>& similar, const Config& config);
 

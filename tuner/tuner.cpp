@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/format.h"
@@ -17,6 +18,7 @@
 #include "tuner/record_sweep.h"
 #include "tuner/search_extent.h"
 #include "tuner/tune_plan.h"
+#include "tuner/turn_to_tune.h"
 
 namespace vitune {
 namespace {
@@ -328,15 +330,6 @@ void ProblemRun::give_up(const std::string& why) {
   log(session_.log_sink, LogLevel::kWarning, problem_.name + ": " + why);
 }
 
-// --- the run
-
-TuneOutcome untouched(const NamedProblem& problem, const std::string& why) {
-  TuneOutcome outcome;
-  outcome.problem = problem;
-  outcome.message = why;
-  return outcome;
-}
-
 }  // namespace
 
 TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredStore& store,
@@ -348,23 +341,31 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
   TuneReport report;
   report.device = evaluator.device();
   report.origin = evaluator.origin();
-  for (const auto& problem : options.problems) {
-    report.outcomes.push_back(untouched(problem, "interrupted before it was decided"));
-  }
+  report.outcomes = untouched(options.problems);
   std::optional<SweepRecorder> recorder;
   if (options.record) recorder.emplace(*options.record, evaluator, log_sink);
   std::vector<Config> similar;
   try {
-    for (const std::size_t position : tuning_order(options.problems)) {
-      if (stop) stop_here();
-      const NamedProblem& problem = options.problems[position];
-      reporter.begin_problem(problem.name, position, options.budget);
-      ProblemRun run(session, problem);
-      TuneOutcome& outcome = report.outcomes[position];
-      outcome = run.run(similar);
-      if (recorder) run.record(*recorder);
-      if (outcome.winner) remember(similar, outcome.winner->config);
-      reporter.end_problem();
+    // What another process works on comes last.
+    std::vector<std::size_t> left = tuning_order(options.problems);
+    for (const bool wait : {false, true}) {
+      for (const std::size_t position : std::exchange(left, {})) {
+        if (stop) stop_here();
+        const NamedProblem& problem = options.problems[position];
+        const auto turn = turn_to_tune(store.user(), report.device, problem, options.objective,
+                                       wait, log_sink, stop);
+        if (!turn) {
+          left.push_back(position);
+          continue;
+        }
+        reporter.begin_problem(problem.name, position, options.budget);
+        ProblemRun run(session, problem);
+        TuneOutcome& outcome = report.outcomes[position];
+        outcome = run.run(similar);
+        if (recorder) run.record(*recorder);
+        if (outcome.winner) remember(similar, outcome.winner->config);
+        reporter.end_problem();
+      }
     }
   } catch (const InterruptedWait& error) {
     log(log_sink, LogLevel::kWarning, error.what());
@@ -387,9 +388,7 @@ TuneReport tune(const TuneOptions& options, LayeredStore& store,
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInterrupted) throw;
     TuneReport report;  // interrupted before there was anything to tune on
-    for (const auto& problem : options.problems) {
-      report.outcomes.push_back(untouched(problem, "interrupted before it was decided"));
-    }
+    report.outcomes = untouched(options.problems);
     report.interrupted = true;
     return report;
   }

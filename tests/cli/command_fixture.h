@@ -43,6 +43,7 @@ struct CommandOptions {
   bool closed_stderr = false;
   rlim_t file_size_limit = RLIM_INFINITY;
   bool unprivileged = false;  // as another user, if this one is root
+  std::string program = VITUNE_COMMAND;
 };
 
 // A started command. Its output is collected by finish().
@@ -56,7 +57,7 @@ class RunningCommand {
         pipe2(err.data(), O_CLOEXEC) != 0) {
       throw std::runtime_error("no pipes for the command");
     }
-    std::vector<std::string> texts = {VITUNE_COMMAND}, variables;
+    std::vector<std::string> texts = {options.program}, variables;
     texts.insert(texts.end(), arguments.begin(), arguments.end());
     for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
     std::vector<char*> argv, envp;

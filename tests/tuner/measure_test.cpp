@@ -3,6 +3,8 @@
 #include "tuner/measure.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -209,24 +211,41 @@ TEST_F(GpuLockTest, TheLockIsFreeAgainWhenItsHolderIsGone) {
   EXPECT_FALSE(GpuLock(path, std::chrono::milliseconds(0)).contended());
 }
 
-TEST_F(GpuLockTest, TheFirstRunOfAUserMakesTheDirectoryAndHoldsTheLock) {
-  const auto path = gpu_lock_path(directory_ / "cache" / "vitune", "GPU-1");
+TEST_F(GpuLockTest, EverybodyMayOpenTheFileAndNobodyWriteToIt) {
+  const auto path = gpu_lock_path(directory_, "GPU-1");
+  const mode_t before = umask(0077);
   const GpuLock first(path, std::chrono::milliseconds(0));
-  const GpuLock second(path, std::chrono::milliseconds(0));
-  EXPECT_TRUE(second.contended());
-  for (const auto& made : {directory_ / "cache", directory_ / "cache" / "vitune"}) {
-    EXPECT_EQ(std::filesystem::status(made).permissions(), std::filesystem::perms::owner_all);
-  }
+  umask(before);
+  struct ::stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0444u);
 }
 
-// Workers do not see the variables that name another cache, and other programs do.
-TEST_F(GpuLockTest, TheLockOfADeviceIsTheSameWhateverDatabaseIsUsed) {
+TEST_F(GpuLockTest, AnotherUserOfTheMachineTakesTurnsToo) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  std::filesystem::permissions(directory_, std::filesystem::perms(01777));
+  const auto path = gpu_lock_path(directory_, "GPU-1");
+  const GpuLock first(path, std::chrono::milliseconds(0));
+  const pid_t other = fork();
+  if (other == 0) {
+    if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+    _exit(GpuLock(path, std::chrono::milliseconds(0)).contended() ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(GpuLockTest, TheLockOfADeviceIsTheSameForEveryHomeAndDatabase) {
   DeviceInfo device;
   device.uuid = "GPU-1";
   const auto path = gpu_lock_path(device);
+  const std::string home = std::getenv("HOME") != nullptr ? std::getenv("HOME") : "/";
   ASSERT_EQ(setenv("VITUNE_DB", (directory_ / "other.db").c_str(), 1), 0);
+  ASSERT_EQ(setenv("HOME", directory_.c_str(), 1), 0);
   const auto other = gpu_lock_path(device);
   unsetenv("VITUNE_DB");
+  setenv("HOME", home.c_str(), 1);
   EXPECT_EQ(other, path);
 }
 
@@ -238,11 +257,14 @@ TEST_F(GpuLockTest, WhereNoLockFileCanBeTheWorkGoesOn) {
   std::filesystem::create_symlink(directory_ / "target", link);
   EXPECT_FALSE(GpuLock(link, std::chrono::milliseconds(0)).contended());
   EXPECT_FALSE(std::filesystem::exists(directory_ / "target"));
+  const auto fifo = directory_ / "fifo.lock";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0666), 0);
+  EXPECT_FALSE(GpuLock(fifo, std::chrono::milliseconds(0)).contended());
 }
 
 TEST_F(GpuLockTest, TheNameOfALockFileHoldsNothingOfTheUuid) {
   const auto name = gpu_lock_path(directory_, "../../etc/passwd").filename().string();
-  EXPECT_TRUE(name.starts_with("gpu-") && name.ends_with(".lock")) << name;
+  EXPECT_TRUE(name.starts_with("vitune-gpu-") && name.ends_with(".lock")) << name;
   EXPECT_EQ(name.find('.'), name.size() - 5);
 }
 
