@@ -22,10 +22,6 @@
 
 namespace vitune {
 
-// The template family that the tuner tunes; its digest tells whether a recording is of these
-// kernels.
-inline constexpr const char* kAttentionTemplate = "attention/forward_sm80.cuh";
-
 // A problem about to be tuned, and what the evaluator must ask or tell while it works on it.
 struct EvaluationContext {
   AttentionProblem problem;

@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/source.h"
+#include "generator/attention/kernel_spec.h"
 #include "tuner/tune_plan.h"
 
 namespace vitune {
@@ -11,7 +11,7 @@ namespace vitune {
 SweepRecorder::SweepRecorder(std::filesystem::path path, const Evaluator& evaluator,
                              LogSink log_sink)
     : path_(std::move(path)), log_sink_(std::move(log_sink)) {
-  const std::string digest = template_digest(kAttentionTemplate).hex();
+  const std::string digest = attention_templates().digest().hex();
   if (!std::filesystem::exists(path_)) {
     recording_.device = evaluator.device();
     recording_.compiler_version = evaluator.compiler_version();

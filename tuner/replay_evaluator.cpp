@@ -18,7 +18,7 @@ ReplayEvaluator::ReplayEvaluator(Recording recording, std::unique_ptr<CompilePoo
       stop_(stop),
       compiler_version_(recording_.compiler_version) {
   open_compiler();
-  const std::string built_in = template_digest(kAttentionTemplate).hex();
+  const std::string built_in = attention_templates().digest().hex();
   if (recording_.template_digest != built_in) {
     log(log_sink_, LogLevel::kInfo,
         formatted("the recording was made with other kernels (templates {:.12}, here {:.12}): its "

@@ -322,7 +322,10 @@ void ProblemRun::promote(Winner winner) {
     outcome_.message = "a measured winner is stored, which a replayed one does not replace";
     log(session_.log_sink, LogLevel::kInfo, problem_.name + ": " + outcome_.message);
   }
-  outcome_.winner = stored ? winner : stored_winner();
+  // As it is stored: with the image that it stands for.
+  outcome_.winner =
+      stored ? session_.store.user().find_winner(evaluator_.device(), key_, winner.objective)
+             : stored_winner();
 }
 
 void ProblemRun::give_up(const std::string& why) {

@@ -81,6 +81,7 @@ class WinnerCheck {
     winner.origin = evaluator_.origin();
     winner.verified = true;
     winner.error = trial.error;
+    if (winner.kernel_key != trial.kernel_key) winner.image_digest.reset();
     winner.kernel_key = trial.kernel_key;
     winner.driver_version = evaluator_.device().driver_version;
     winner.compiler_version = evaluator_.compiler_version();
