@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.backends.cuda import cudnn_sdp_enabled, flash_sdp_enabled, mem_efficient_sdp_enabled
 
 from . import _structs
 from ._context import AttentionDesc, Context, Selection
@@ -200,6 +201,13 @@ def run(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool
 
 # --- the operators
 
+@torch.compiler.assume_constant_result  # as PyTorch's own choice is
+def math_alone() -> bool:
+    """Whether torch.nn.attention.sdpa_kernel allows PyTorch's plain implementation only."""
+    return not (flash_sdp_enabled() or mem_efficient_sdp_enabled() or cudnn_sdp_enabled())
+
+
+MATH_ALONE = "sdpa_kernel allows MATH alone"
 _sdpa = torch.ops.aten.scaled_dot_product_attention.default  # not what vitune.torch.enabled() replaces
 
 
@@ -230,7 +238,11 @@ def attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], i
     _refuse_tangents(q, k, v, attn_mask)
     if not fall_back:
         return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, True)[0]
-    out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+    if math_alone():  # where a compiled model runs, not where it was compiled
+        counters.fall_back(MATH_ALONE)
+        out = torch_attention(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+    else:
+        out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
     promised = _fake_output(q, k, v)  # what a compiler was told
     if out.stride() != promised.stride():
         return promised.copy_(out)

@@ -1,0 +1,82 @@
+# python/vitune/_torch_sdpa.py -- What stands in for PyTorch's scaled_dot_product_attention while vitune is installed.
+"""Decides by types and shapes, does what autocast would have done, and hands the rest to PyTorch, counted by reason."""
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from . import _torch_op
+
+original: Any = torch.nn.functional.scaled_dot_product_attention
+#: Whether the process wants to be served. What was made of `attention` meanwhile (a partial, a closure, an attribute of
+#: a model) lives longer than that. Compilers guard it.
+serving = False
+
+
+@torch.compiler.assume_constant_result
+def _fall_back(reason: str) -> bool:
+    # While a model is compiled this runs once, at that time: a graph has no place for warnings.
+    _torch_op.counters.fall_back(reason)
+    return True
+
+
+def _reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: float) -> Optional[str]:
+    """Why types and shapes alone rule vitune out; None if they do not."""
+    for tensor in (q, k, v, mask):
+        if tensor is not None and (tensor.is_nested or (type(tensor) is not Tensor and is_traceable_wrapper_subclass(tensor))):
+            return f"a tensor of class {type(tensor).__name__}"
+    if not _torch_op.is_on_gpu(q):
+        return f"device {q.device.type}"
+    if dropout_p > 0:
+        return "dropout"
+    if _torch_op.needs_gradient(q, k, v, mask):
+        if _torch_op.has_tangent(q, k, v, mask):
+            return "forward-mode AD: vitune has no derivative"
+        return "requires_grad: vitune has no backward pass; use torch.no_grad() or torch.inference_mode()"
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+        return "inside torch.func (vmap and others)"
+    if _torch_op.math_alone():
+        return _torch_op.MATH_ALONE
+    if q.dtype not in (torch.bfloat16, torch.float16):
+        return f"dtype {str(q.dtype).removeprefix('torch.')}: the kernels take bfloat16 and float16"
+    if not q.dim() == k.dim() == v.dim():
+        return f"q, k and v have the ranks {q.dim()}, {k.dim()} and {v.dim()}: they must agree"
+    d = q.shape[-1]
+    if v.shape[-1] != d:  # PyTorch's result has v's, which is not what a compiler would be told
+        return f"v has head size {v.shape[-1]} and q {d}: the kernels need one head size"
+    if d > 128:
+        return f"head size {d} is above 128"
+    if d % 8:
+        return f"head size {d} is no multiple of 8"
+    return None
+
+
+def _autocast(tensor: Optional[Tensor]) -> Optional[Tensor]:
+    """What autocast makes of an argument of PyTorch's own function."""
+    if tensor is None or not tensor.is_floating_point() or tensor.dtype is torch.float64:
+        return tensor
+    return tensor.to(torch.get_autocast_dtype("cuda"))
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
+              is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False) -> Tensor:
+    """scaled_dot_product_attention, served by vitune where it can."""
+    if not serving or not isinstance(query, Tensor):  # a proxy of torch.fx, for example
+        return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if torch.is_autocast_enabled("cuda") and _torch_op.is_on_gpu(query):
+        # Biases stay as they are: the kernels read fp32 ones.
+        query, key, value = _autocast(query), _autocast(key), _autocast(value)
+    reason = _reason(query, key, value, attn_mask, dropout_p)
+    if reason is not None:
+        _fall_back(reason)
+        return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if _torch_op.may_launch_directly(query, key, value, attn_mask):
+        return _torch_op.run_or_fall_back(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    return _torch_op.attention_op(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
+
+
+# torch.jit.script compiles what it finds under a name: for it ours is the same operator.
+torch.jit._builtins._register_builtin(attention, "aten::scaled_dot_product_attention")
