@@ -23,6 +23,10 @@ try:
     import timm
 except ImportError:
     timm = None
+try:
+    import transformers
+except ImportError:
+    transformers = None
 
 
 def frames(call):
@@ -97,6 +101,50 @@ class InstallTest(TorchTest):
         vitune.torch.uninstall()
         self.assertEqual(self._served(), (0, 0))
 
+    def test_multi_head_attention_and_encoder_layers_are_served(self):
+        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
+        causal = torch.nn.Transformer.generate_square_subsequent_mask(9, dtype=torch.bfloat16)
+        heads = torch.nn.MultiheadAttention(32, 2, batch_first=True).bfloat16().eval()
+        layer = torch.nn.TransformerEncoderLayer(32, 2, 64, batch_first=True).bfloat16().eval()
+        for name, call in (("heads", lambda: heads(x, x, x, need_weights=False)[0]), ("layer", lambda: layer(x)),
+                           ("mask", lambda: layer(x, src_mask=causal))):
+            with self.subTest(name), torch.no_grad():
+                vitune.torch.reset_stats()
+                wanted = call()
+                with vitune.torch.enabled():
+                    got = call()
+                torch.testing.assert_close(got, wanted, atol=0.05, rtol=0.05)
+                self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (1, 0))
+
+    def test_compiled_encoder_layers_are_served(self):
+        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
+        heads = torch.nn.MultiheadAttention(32, 2, batch_first=True).bfloat16().eval()
+        layer = torch.nn.TransformerEncoderLayer(32, 2, 64, batch_first=True).bfloat16().eval()
+        for name, call in (("heads", lambda: heads(x, x, x, need_weights=False)[0]), ("layer", lambda: layer(x))):
+            with self.subTest(name), torch.no_grad():
+                torch._dynamo.reset()
+                vitune.torch.reset_stats()
+                wanted = call()
+                compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+                compiled()  # outside of enabled(), with PyTorch's fused path
+                with vitune.torch.enabled():
+                    got = compiled()
+                torch.testing.assert_close(got, wanted, atol=0.05, rtol=0.05)
+                self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (1, 0))
+
+    def test_enabled_may_be_nested_and_leaves_torch_as_it_was(self):
+        q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)
+        once = vitune.torch.enabled()
+        for _ in range(2):
+            with once, vitune.torch.enabled():
+                F.scaled_dot_product_attention(q, q, q)
+                self.assertFalse(torch.backends.mha.get_fastpath_enabled())
+        with self.assertRaises(KeyError), once:
+            raise KeyError
+        self.assertTrue(torch.backends.mha.get_fastpath_enabled())
+        F.scaled_dot_product_attention(q, q, q)
+        self.assertEqual(vitune.torch.stats().served, 2)
+
     def test_names_bound_elsewhere_are_served_and_given_back(self):
         before = bound_before
         with vitune.torch.enabled():
@@ -116,6 +164,14 @@ class InstallTest(TorchTest):
         with vitune.torch.enabled():
             meanwhile.attend(self.q, self.q, self.q)
             kept(self.q, self.q, self.q)
+        self.assertEqual(self._served(), (2, 0))
+
+    @unittest.skipIf(transformers is None, "transformers is not installed")
+    def test_a_model_of_transformers_is_served(self):
+        config = transformers.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=32)
+        model = transformers.ViTModel(config).bfloat16().eval()
+        with vitune.torch.enabled(), torch.inference_mode():
+            model(torch.randn(1, 3, 32, 32, dtype=torch.bfloat16))
         self.assertEqual(self._served(), (2, 0))
 
     def test_what_another_put_in_place_meanwhile_stays(self):
