@@ -1,5 +1,6 @@
 # python/tests/test_torch_install.py -- install(), uninstall() and enabled(): who is served, what it costs, what is left.
 import functools
+import gc
 import sys
 import threading
 import types
@@ -42,11 +43,14 @@ def frames(call):
             if not inside:
                 entered.append("vitune" if ours else frame.f_code.co_name)
             inside += bool(inside or ours)
+    gc.collect()
+    gc.disable()  # it enters functions of its own
     sys.setprofile(count)
     try:
         call()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return entered
 
 

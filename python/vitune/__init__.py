@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -103,17 +104,15 @@ def prepare(model: Any, sample: Any = None, **keywords: Any) -> Any:
     """Runs one forward pass, so that every kernel that `model` needs is loaded: before timing, serving or a capture.
 
     sample: its argument, a tuple of its arguments, or a dict of keywords, on the GPU, of the shapes to come. The pass runs
-    inside vitune.torch.enabled() and torch.no_grad(). Returns what the pass did as vitune.torch.Stats.
+    inside vitune.torch.enabled() and torch.no_grad(). Returns what the pass did as vitune.torch.Stats, and warns if it asked for nothing.
     """
     drop_in = __getattr__("torch")
     before = drop_in.stats()
-    if isinstance(sample, dict):
-        keywords, arguments = {**sample, **keywords}, ()
-    else:
-        arguments = () if sample is None else sample if isinstance(sample, tuple) else (sample,)
-    with drop_in.enabled(), drop_in.torch.no_grad():
-        model(*arguments, **keywords)
-    return drop_in.stats() - before
+    drop_in.run_sample(model, sample, keywords)
+    done = drop_in.stats() - before
+    if done.served == done.fallbacks == 0:
+        warnings.warn(f"vitune.prepare: {drop_in.NOTHING_ASKED}", drop_in.FallbackWarning, stacklevel=2)
+    return done
 
 
 def refresh() -> int:

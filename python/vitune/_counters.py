@@ -8,7 +8,7 @@ import warnings
 
 
 class FallbackWarning(UserWarning):
-    """An attention call that vitune was to serve went to PyTorch; given once per reason."""
+    """An attention call that vitune was to serve went to PyTorch, given once per reason; or a model made none."""
 
 
 class Counters:

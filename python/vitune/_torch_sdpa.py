@@ -23,7 +23,7 @@ def _fall_back(reason: str) -> bool:
     return True
 
 
-def _reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: float) -> Optional[str]:
+def reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: float) -> Optional[str]:
     """Why types and shapes alone rule vitune out; None if they do not."""
     for tensor in (q, k, v, mask):
         if tensor is not None and (tensor.is_nested or (type(tensor) is not Tensor and is_traceable_wrapper_subclass(tensor))):
@@ -54,11 +54,17 @@ def _reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: 
     return None
 
 
-def _autocast(tensor: Optional[Tensor]) -> Optional[Tensor]:
-    """What autocast makes of an argument of PyTorch's own function."""
-    if tensor is None or not tensor.is_floating_point() or tensor.dtype is torch.float64:
+def _autocast(tensor: Tensor) -> Tensor:
+    if not tensor.is_floating_point() or tensor.dtype is torch.float64:
         return tensor
     return tensor.to(torch.get_autocast_dtype("cuda"))
+
+
+def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What autocast makes of them. Biases stay as they are: the kernels read fp32 ones."""
+    if torch.is_autocast_enabled("cuda") and _torch_op.is_on_gpu(q):
+        return _autocast(q), _autocast(k), _autocast(v)
+    return q, k, v
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
@@ -66,12 +72,10 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
     """scaled_dot_product_attention, served by vitune where it can."""
     if not serving or not isinstance(query, Tensor):  # a proxy of torch.fx, for example
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    if torch.is_autocast_enabled("cuda") and _torch_op.is_on_gpu(query):
-        # Biases stay as they are: the kernels read fp32 ones.
-        query, key, value = _autocast(query), _autocast(key), _autocast(value)
-    reason = _reason(query, key, value, attn_mask, dropout_p)
-    if reason is not None:
-        _fall_back(reason)
+    query, key, value = cast(query, key, value)
+    why_not = reason(query, key, value, attn_mask, dropout_p)
+    if why_not is not None:
+        _fall_back(why_not)
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if _torch_op.may_launch_directly(query, key, value, attn_mask):
         return _torch_op.run_or_fall_back(query, key, value, attn_mask, is_causal, scale, enable_gqa)

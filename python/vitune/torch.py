@@ -16,11 +16,15 @@ from typing import Any
 
 import torch
 
-from . import _torch_install, _torch_op
+from . import _torch_coverage, _torch_install, _torch_op
 from ._counters import FallbackWarning
 from ._library import library
+from ._torch_coverage import Site
 
-__all__ = ["FallbackWarning", "Stats", "enabled", "install", "reset_stats", "stats", "uninstall"]
+__all__ = ["FallbackWarning", "Site", "Stats", "coverage", "enabled", "install", "reset_stats", "stats", "uninstall"]
+
+NOTHING_ASKED = ("nothing was asked: no call of scaled_dot_product_attention was seen (those of a replayed CUDA graph are not). timm's"
+                 " Swin and others make one inside enabled(timm=True); vitune.torch.coverage(model, sample) lists a model's attention")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +52,8 @@ class Stats:
     def __str__(self) -> str:
         head = (f"served {self.served} ({self.exact} exact, {self.nearest} nearest, {self.default} default launches),"
                 f" fell back {self.fallbacks}")
+        if self.served == self.fallbacks == 0:
+            return f"{head}\n  {NOTHING_ASKED}"
         return "".join([head, *(f"\n  {count:6d} x {reason}" for reason, count in sorted(self.reasons.items()))])
 
 
@@ -108,3 +114,24 @@ def uninstall() -> None:
     """Takes install() back; does nothing where there was none."""
     while _installed:
         _installed.pop().__exit__()
+
+
+def run_sample(model: Any, sample: Any, keywords: dict[str, Any]) -> None:
+    """One pass without gradients where vitune is installed: see vitune.prepare()."""
+    if isinstance(sample, dict):
+        keywords, arguments = {**sample, **keywords}, ()
+    else:
+        arguments = () if sample is None else sample if isinstance(sample, tuple) else (sample,)
+    with enabled(), torch.no_grad():
+        model(*arguments, **keywords)
+
+
+def coverage(model: Any, sample: Any = None, **keywords: Any) -> list[Site]:
+    """Every place where one forward pass attends: which kernel serves it, or why none does.
+
+    Arguments as of vitune.prepare(). PyTorch answers the calls; nothing is counted. A compiled model runs uncompiled. Inside of
+    enabled(timm=True) timm's models are asked with its fused attention.
+    """
+    model = getattr(model, "_orig_mod", model)
+    with enabled():
+        return _torch_coverage.watch(model, lambda: run_sample(model, sample, keywords))
