@@ -8,7 +8,7 @@ CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-14 clang-format 2>/d
 FORMATTED = git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.hpp' '*.cuh'
 
 .PHONY: build packages tune bench bench-dispatch test asan format check-format check-architecture
-.PHONY: c-api-page check-c-api-page python-test peers peers-test install clean help
+.PHONY: c-api-page check-c-api-page python-test python-test-torch peers peers-test install clean help
 .DEFAULT_GOAL := build
 
 build: $(BUILD)/build.ninja  ## build build/default/vitune and the tests
@@ -76,6 +76,16 @@ python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated de
 	@cd python && LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
 	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0 $(PYTHON) -m unittest discover -s tests -t . $(ARGS)
 
+TORCH ?= torch==2.11.*
+TORCH_HOME := $(abspath build/python-torch)
+python-test-torch: $(TORCH_HOME)/ready  ## the same with PyTorch, timm and transformers in an environment of their own (5 GB)
+	@$(MAKE) --no-print-directory python-test PYTHON=$(TORCH_HOME)/bin/python
+
+$(TORCH_HOME)/ready:
+	python3 -m venv $(TORCH_HOME)
+	$(TORCH_HOME)/bin/pip install --quiet '$(TORCH)' numpy timm transformers
+	@touch $@
+
 peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch); PYTHON=..., ARGS=...
 	@$(PYTHON) -c "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 'make peers needs PyTorch with a GPU')"
 	cmake --build $(BUILD) --target vitune_shared vitune
@@ -92,7 +102,7 @@ install: $(BUILD)/build.ninja  ## install to PREFIX (default /usr/local); DESTDI
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:                ## delete the build folders
-	cmake -E rm -rf $(BUILD) build/asan
+	cmake -E rm -rf $(BUILD) build/asan $(TORCH_HOME)
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 22

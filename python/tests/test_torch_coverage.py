@@ -34,10 +34,10 @@ def of(kind):
     class Classifier(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.head = torch.nn.Linear(32, 10)
+            self.head, self.tail = torch.nn.Linear(32, 10), torch.nn.Linear(10, 5)
 
         def forward(self, x):
-            return self.head(x).softmax(-1)
+            return self.tail(self.head(x).softmax(-1))
     return {"served": lambda: Block(), "wide": lambda: Block(heads=1, d=136), "by hand": ByHand, "classifier": Classifier,
             "heads": lambda: torch.nn.TransformerEncoderLayer(32, 2, 64, batch_first=True)}[kind]().bfloat16().eval()
 
