@@ -254,6 +254,16 @@ class InstallTest(TorchTest):
                     compiled(x)
                     self.assertEqual(self._served(), (0, 0))
 
+    def test_autocast_is_done_as_pytorch_does_it(self):
+        torch.set_autocast_enabled("cuda", True)
+        self.addCleanup(torch.set_autocast_enabled, "cuda", False)
+        torch.set_autocast_dtype("cuda", torch.bfloat16)
+        self.addCleanup(torch.set_autocast_dtype, "cuda", torch.float16)
+        with vitune.torch.enabled():
+            out = F.scaled_dot_product_attention(*(self.q.float(),) * 3)
+        self.assertEqual(out.dtype, torch.bfloat16)
+        self.assertEqual(self._served(), (1, 0))
+
     def test_vmap_is_pytorchs(self):
         with vitune.torch.enabled():
             torch.func.vmap(lambda x: F.scaled_dot_product_attention(x, x, x))(self.q[None])
