@@ -59,8 +59,9 @@ constexpr bool can_befall(Call call, int kind, bool creates) {
     case EMFILE:
       return call == Call::kOpen;
     case EACCES:
-      return call != Call::kRead && call != Call::kWrite && call != Call::kSync &&
-             call != Call::kClose && call != Call::kTruncate;
+      // Of a lock it means that another has it: a writer waits for a minute.
+      return call != Call::kLock && call != Call::kRead && call != Call::kWrite &&
+             call != Call::kSync && call != Call::kClose && call != Call::kTruncate;
     default:
       return true;
   }
