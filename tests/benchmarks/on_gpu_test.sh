@@ -20,7 +20,7 @@ printf '#!/bin/bash\ncase "$*" in *=index*) printf "0\\n1\\n" ;; *) echo GPU ;; 
 chmod +x "$folder/bin/nvidia-smi"
 stub "$folder/bin/python3"
 stub "$folder/bin/compute-sanitizer"
-for name in vitune tests/vitune_tuner_test benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
+for name in vitune tests/vitune_{tuner,probe}_test benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
   stub "$folder/build/$name"
 done
 touch "$folder/build/libvitune.so.0.1.0"
@@ -87,7 +87,7 @@ parts ladders && fail "a part that is none was accepted"
 has "no part 'ladders'" "$folder/table"
 
 # What is packed must be a program that strip understands.
-for name in vitune tests/vitune_{core,tuner,runtime}_test tests/vitune_serve libvitune.so.0.1.0 \
+for name in vitune tests/vitune_{core,tuner,probe,runtime}_test tests/vitune_serve libvitune.so.0.1.0 \
   benchmarks/vitune_bench_{dispatch,cold_start,reference,variants}; do
   cp "$(type -P true)" "$folder/build/$name"
 done
