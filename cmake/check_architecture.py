@@ -146,6 +146,19 @@ def check_functions(path, code):
             yield f"{path}:{line}: a function of {length} lines; {MAX_FUNCTION_LINES} are the most"
 
 
+# Types of headers share one namespace; two of one name are two meanings of it to the linker, which takes either.
+DECLARED = re.compile(r"^(?:class|struct) (\w+)(?: final)?(?: : [^{;]*)? \{", re.M)
+
+
+def check_type_names(headers):
+    homes = {}
+    for path, code in headers:
+        for match in DECLARED.finditer(code):
+            where = homes.setdefault(match.group(1), path)
+            if where != path:
+                yield f"{path}:{line_of(code, match.start())}: {where} has another type '{match.group(1)}'"
+
+
 # A file that a document names: a folder of ours, then a path; a name without suffix stands for its files.
 MENTION = re.compile(r"(?<![\w./$<-])((?:core|db|generator|catalogue|tuner|probe|runtime|cli|templates|include|cmake)"
                      r"/[\w./*-]*\w[\w/*]*)(?![\w<{])")
@@ -180,15 +193,17 @@ def files_of(root):
 
 
 def check_tree(root):
-    violations = []
+    violations, headers = [], []
     for path in sorted(files_of(root)):
         suffix = pathlib.PurePosixPath(path).suffix
         if suffix in NAMED:
             text = (root / path).read_text(encoding="utf-8", errors="replace")
             violations.extend(check_file(path, text))
+            if suffix == ".h" and path.split("/", 1)[0] in HOST:
+                headers.append((path, without_comments(path, text)))
         if suffix == ".md" and path != "CHANGELOG.md" and not path.startswith(("benchmarks/results/", "docs/lab/")):
             violations.extend(check_mentions(root, path, (root / path).read_text(encoding="utf-8")))
-    return violations
+    return violations + list(check_type_names(headers))
 
 
 def self_test():
@@ -217,9 +232,11 @@ def self_test():
         "db/word.cpp": 'const char* x = "Attention";\n',
         "tuner/search/word.cpp": "int attention_cost = 0;\n",
         "core/long.cpp": "int f() {\n" + "  g();\n" * (MAX_FUNCTION_LINES + 1) + "}\n",
+        "db/two.h": "namespace vitune {\nstruct Thing {\n};\n}\n",
         "core/long.h": "class A {\n  int f() {\n" + "    g();\n" * (MAX_FUNCTION_LINES + 1) + "  }\n};\n",
     }
     clean = {
+        "core/one.h": "namespace vitune {\nstruct Thing;\nclass Thing : public Other {\n};\n}\n",
         "core/brief.cpp": ("int f() {\n" + "  g();\n" * MAX_FUNCTION_LINES + "}\n") * 2,
         "core/good.cpp": '#include "core/error.h"\n// sqlite3_open and getenv() are only named here\n',
         "db/good.cpp": '#include "core/log.h"\n/* about attention */ const char* u = "http://a";\n',

@@ -76,8 +76,8 @@ std::string interval_text(const RatioInterval& ratio) {
                         : "-";
 }
 
-Table comparison_table(const Comparison& comparison) {
-  Table table;
+ResultTable comparison_table(const Comparison& comparison) {
+  ResultTable table;
   table.column("problem")
       .column("kind")
       .column("A us", Align::kRight)

@@ -214,7 +214,7 @@ class Compilation {
 };
 
 struct Listing {
-  Table table;
+  ResultTable table;
   ordered_json document = new_document("compile");
   int failed = 0;
 };
