@@ -15,8 +15,8 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "generator/compiler.h"
-#include "tuner/gpu_lock.h"
-#include "tuner/measure.h"
+#include "tuner/measure/gpu_lock.h"
+#include "tuner/measure/measure.h"
 
 #ifdef VITUNE_WITH_CUDNN
 #include "benchmarks/cudnn_attention.h"

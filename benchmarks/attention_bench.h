@@ -1,8 +1,8 @@
 // benchmarks/attention_bench.h -- Whole attention calls timed next to each other on one GPU.
 //
 // libvitune, and cuDNN in a build that has it, run on the same tensors: first each output is judged
-// as the tuner judges a candidate, then all are raced by the tuner's own code (tuner/measure.h;
-// docs/measuring.md). One thread.
+// as the tuner judges a candidate, then all are raced by the tuner's own code
+// (tuner/measure/measure.h; docs/measuring.md). One thread.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "catalogue/problem_set.h"
 #include "core/cuda_driver.h"
-#include "generator/attention/problem_set.h"
-#include "tuner/gpu_timer.h"
-#include "tuner/reference.h"
-#include "tuner/support_kernels.h"
-#include "tuner/verify.h"
-#include "tuner/workload.h"
+#include "tuner/judge/reference.h"
+#include "tuner/judge/support_kernels.h"
+#include "tuner/judge/verify.h"
+#include "tuner/judge/workload.h"
+#include "tuner/measure/gpu_timer.h"
 #include "vitune/vitune.hpp"
 
 namespace vitune::bench {

@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "benchmarks/attention_bench.h"
+#include "catalogue/problem_set.h"
 #include "core/data_dir.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/floor.h"
-#include "generator/attention/problem_set.h"
 
 namespace vitune::bench {
 namespace {

@@ -18,9 +18,9 @@
 #include "core/cuda_driver_api.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/tensor_maps.h"
-#include "runtime/descriptor.h"
-#include "runtime/entry.h"
-#include "runtime/kernel_table.h"
+#include "runtime/api/descriptor.h"
+#include "runtime/context/entry.h"
+#include "runtime/context/kernel_table.h"
 
 namespace vitune::bench {
 namespace {

@@ -14,15 +14,15 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/attention_bench.h"
+#include "catalogue/problem_set.h"
 #include "core/data_dir.h"
 #include "core/env.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/kernel_spec.h"
-#include "generator/attention/problem_set.h"
-#include "tuner/ladder.h"
-#include "tuner/statistics.h"
-#include "tuner/tune_plan.h"
+#include "probe/ladder.h"
+#include "tuner/loop/tune_plan.h"
+#include "tuner/measure/statistics.h"
 
 namespace vitune::bench {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "tests/tuner/fake_device.h"
 #include "tests/tuner/synthetic_space.h"
-#include "tuner/replay_evaluator.h"
+#include "tuner/evaluate/replay_evaluator.h"
 
 namespace vitune {
 namespace {

@@ -30,11 +30,11 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/kernel_spec.h"
-#include "tuner/gpu_lock.h"
-#include "tuner/gpu_timer.h"
-#include "tuner/measure.h"
-#include "tuner/statistics.h"
-#include "tuner/verify.h"
+#include "tuner/judge/verify.h"
+#include "tuner/measure/gpu_lock.h"
+#include "tuner/measure/gpu_timer.h"
+#include "tuner/measure/measure.h"
+#include "tuner/measure/statistics.h"
 
 namespace vitune {
 namespace {

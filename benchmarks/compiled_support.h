@@ -5,7 +5,7 @@
 
 #include "core/cuda_driver.h"
 #include "core/device_info.h"
-#include "tuner/support_kernels.h"
+#include "tuner/judge/support_kernels.h"
 
 namespace vitune::bench {
 

@@ -53,6 +53,7 @@ run_tests() {
   step gpu_large 150 "$BUILD/tests/vitune_tuner_test" --gtest_filter='*AttentionLargeGpu*' --gtest_brief=1
   step gpu_worker 150 "$BUILD/tests/vitune_tuner_test" --gtest_brief=1 \
     --gtest_filter='*Gpu*:-*AttentionFeatureGpu*:*HeldReference*:*AttentionLargeGpu*:*AttentionGpu*'
+  step gpu_probe 60 "$BUILD/tests/vitune_probe_test" --gtest_filter='*Gpu*' --gtest_brief=1
   step gpu_random 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpu*' --gtest_brief=1
 }
 

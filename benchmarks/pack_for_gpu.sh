@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 build=${1:-build/default} to=${2:-build/gpu}
 rm -rf "$to"
 mkdir -p "$to/tests" "$to/benchmarks" "$to/lib"
-programs=(vitune tests/vitune_{core,tuner,runtime}_test tests/vitune_serve
+programs=(vitune tests/vitune_{core,tuner,probe,runtime}_test tests/vitune_serve
   benchmarks/vitune_bench_{dispatch,cold_start,reference,variants})
 for program in "${programs[@]}" libvitune.so.0.*; do
   for file in "$build"/$program; do

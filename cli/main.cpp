@@ -10,16 +10,16 @@
 #include <system_error>
 #include <vector>
 
-#include "cli/device_probe.h"
-#include "cli/man_page.h"
-#include "cli/session.h"
+#include "cli/arguments/device_probe.h"
+#include "cli/arguments/session.h"
+#include "cli/output/text.h"
 #include "cli/signals.h"
-#include "cli/text.h"
+#include "cli/verbs/man_page.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/compile_pool.h"
-#include "tuner/bench_worker.h"
-#include "tuner/ceilings.h"
+#include "probe/ceilings.h"
+#include "tuner/worker/bench_worker.h"
 
 namespace vitune {
 namespace {

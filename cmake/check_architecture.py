@@ -16,19 +16,23 @@ ARROWS = {
     "core": {"include"},
     "db": {"core"},
     "generator": {"core"},
+    "catalogue": {"generator", "core"},
     "tuner": {"generator", "db", "core"},
+    "probe": {"tuner", "generator", "db", "core"},
     "runtime": {"generator", "db", "core", "include"},
-    "cli": {"tuner", "runtime", "generator", "db", "core", "include"},
-    "benchmarks": {"tuner", "runtime", "generator", "db", "core", "include", "tests"},
+    "cli": {"probe", "tuner", "runtime", "catalogue", "generator", "db", "core", "include"},
+    "benchmarks": {"probe", "tuner", "runtime", "catalogue", "generator", "db", "core", "include",
+                   "tests"},
     "examples": {"include"},
 }
 # Launch parameters are one struct for host and kernel: the only files of templates/ that host code reads.
 SHARED_WITH_KERNELS = re.compile(r"templates/(attention|reference|probes)/(\w+_)?params\.cuh$")
-MAY_SHARE = {"generator", "tuner"}
+MAY_SHARE = {"generator", "tuner", "probe"}
 
 CODE = {".cpp", ".h", ".hpp", ".cuh", ".cu"}
 NAMED = CODE | {".sql", ".cmake", ".py", ".sh"}
-MAX_LINES = 400
+MAX_FUNCTION_LINES = 60
+HOST = {"core", "db", "generator", "catalogue", "tuner", "probe", "runtime", "cli"}
 
 
 class Only:
@@ -49,7 +53,7 @@ ONLY_IN = [
     Only("fmt::format", r"\bfmt::v?format\b", r"core/format\.(cpp|h)$"),
     Only("CREATE TABLE", r"\bcreate\s+table\b", r"db/schema/[^/]+\.sql$", CODE | {".sql"}, re.I),
 ]
-NEUTRAL = re.compile(r"(db/.*|tuner/(search|measure)[^/]*|generator/(compiler|compile_)[^/]*)$")
+NEUTRAL = re.compile(r"((core|db)/.*|tuner/(search|measure)/.*|generator/(compiler|compile_)[^/]*)$")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.M)
 # Strings first, so that "//" inside one is no comment.
@@ -109,8 +113,68 @@ def check_shape(path, text):
     mark = re.compile(r"(//|#|--) " + re.escape(path) + r" -- \S")
     if not head or not mark.match(head[0]):
         yield f"{path}:1: the first line does not name the file and what it is for"
-    if len(lines) > MAX_LINES:
-        yield f"{path}: {len(lines)} lines; {MAX_LINES} are the most"
+
+
+# What clang-format leaves: a body ends at the first `}` as far from the margin as its statement begins.
+TYPE = re.compile(r"^ *(?:template\b.*> )?(?:class|struct|union|namespace|enum|extern)\b")
+
+
+def function_lengths(code):
+    """Line and length in lines of each function outside other functions."""
+    lines = code.splitlines()
+    at = 0
+    while at < len(lines):
+        begin, at = at, at + 1
+        if not lines[begin].endswith("{"):
+            continue
+        first = begin
+        while first > 0 and lines[first - 1].strip() and not lines[first - 1].endswith((";", "{", "}", ":")):
+            first -= 1
+        if TYPE.match(lines[first]):
+            continue
+        closing = lines[first][:len(lines[first]) - len(lines[first].lstrip())] + "}"
+        end = next((i for i in range(at, len(lines)) if lines[i].startswith(closing)), begin + 1)
+        yield first + 1, end - begin - 1
+        at = end + 1
+
+
+def check_functions(path, code):
+    if path.split("/", 1)[0] not in HOST:
+        return
+    for line, length in function_lengths(code):
+        if length > MAX_FUNCTION_LINES:
+            yield f"{path}:{line}: a function of {length} lines; {MAX_FUNCTION_LINES} are the most"
+
+
+# A type of a header, at the margin: one in the project's namespace.
+HEADER_TYPE = re.compile(r"^(?:class|struct|enum|enum class) (\w+)(?: final)?(?: :[^;{]*)? \{", re.M)
+
+
+class TypeNames:
+    """Two types of one name are two definitions of their inline functions, of which the linker takes any one."""
+
+    def __init__(self):
+        self.home = {}
+
+    def check(self, path, code):
+        if path.split("/", 1)[0] not in HOST or not path.endswith(".h"):
+            return
+        for match in HEADER_TYPE.finditer(code):
+            home = self.home.setdefault(match.group(1), path)
+            if home != path:
+                yield f"{path}:{line_of(code, match.start())}: {home} has a type '{match.group(1)}' too"
+
+
+# A file that a document names: a folder of ours, then a path; a name without suffix stands for its files.
+MENTION = re.compile(r"(?<![\w./$<-])((?:core|db|generator|catalogue|tuner|probe|runtime|cli|templates|include|cmake)"
+                     r"/[\w./*-]*\w[\w/*]*)(?![\w<{])")
+
+
+def check_mentions(root, path, text):
+    for match in MENTION.finditer(text):
+        name = match.group(1).rstrip("/")
+        if not any(any(root.glob(name + suffix)) for suffix in ("", ".*")):
+            yield f"{path}:{line_of(text, match.start())}: there is no '{match.group(1)}'"
 
 
 def check_file(path, text):
@@ -122,6 +186,7 @@ def check_file(path, text):
         code = without_comments(path, text)
         yield from check_includes(path, code)
         yield from check_only_in(path, code)
+        yield from check_functions(path, code)
 
 
 def files_of(root):
@@ -135,11 +200,15 @@ def files_of(root):
 
 def check_tree(root):
     violations = []
+    types = TypeNames()
     for path in sorted(files_of(root)):
-        if pathlib.PurePosixPath(path).suffix not in NAMED:
-            continue
-        text = (root / path).read_text(encoding="utf-8", errors="replace")
-        violations.extend(check_file(path, text))
+        suffix = pathlib.PurePosixPath(path).suffix
+        if suffix in NAMED:
+            text = (root / path).read_text(encoding="utf-8", errors="replace")
+            violations.extend(check_file(path, text))
+            violations.extend(types.check(path, without_comments(path, text)))
+        if suffix == ".md" and path != "CHANGELOG.md" and not path.startswith(("benchmarks/results/", "docs/lab/")):
+            violations.extend(check_mentions(root, path, (root / path).read_text(encoding="utf-8")))
     return violations
 
 
@@ -152,9 +221,11 @@ def self_test():
     planted = {
         "core/up.cpp": '#include "db/store.h"\n',
         "db/up.cpp": '#include "generator/source.h"\n',
-        "generator/up.cpp": '#include "tuner/tuner.h"\n',
-        "tuner/side.cpp": '#include "runtime/dispatcher.h"\n',
-        "runtime/side.cpp": '#include "tuner/tuner.h"\n',
+        "generator/up.cpp": '#include "tuner/loop/tuner.h"\n',
+        "tuner/loop/side.cpp": '#include "runtime/dispatch/dispatcher.h"\n',
+        "probe/side.cpp": '#include "cli/main.h"\n',
+        "catalogue/up.cpp": '#include "tuner/loop/tuner.h"\n',
+        "runtime/side.cpp": '#include "tuner/loop/tuner.h"\n',
         "cli/share.cpp": '#include "templates/attention/params.cuh"\n',
         "tuner/share.cpp": '#include "templates/attention/mask.cuh"\n',
         "templates/attention/outside.cuh": "#include <cuda_fp16.h>\n",
@@ -162,13 +233,18 @@ def self_test():
         "db/other.cpp": "int x = sqlite3_open(a, b);\n",
         "generator/other.cpp": "int x = nvrtcCreateProgram();\n",
         "cli/env.cpp": 'char* x = getenv("HOME");\n',
-        "cli/text.cpp": 'std::string x = fmt::format("{}", 1);\n',
+        "cli/output/text.cpp": 'std::string x = fmt::format("{}", 1);\n',
         "db/table.cpp": 'const char* x = "create  table t(a)";\n',
         "db/word.cpp": 'const char* x = "Attention";\n',
-        "tuner/search_word.cpp": "int attention_cost = 0;\n",
-        "core/long.cpp": "\n" * MAX_LINES,
+        "tuner/search/word.cpp": "int attention_cost = 0;\n",
+        "db/twin.h": "namespace vitune {\nstruct Twin {\n};\n}\n",
+        "core/long.cpp": "int f() {\n" + "  g();\n" * (MAX_FUNCTION_LINES + 1) + "}\n",
+        "core/long.h": "class A {\n  int f() {\n" + "    g();\n" * (MAX_FUNCTION_LINES + 1) + "  }\n};\n",
     }
     clean = {
+        "core/brief.cpp": ("int f() {\n" + "  g();\n" * MAX_FUNCTION_LINES + "}\n") * 2,
+        "core/twin.h": "namespace vitune {\nstruct Twin {\n};\n}\n",
+        "db/no_twin.h": "struct Twin;\nclass A {\n  struct Twin {};\n};\n",
         "core/good.cpp": '#include "core/error.h"\n// sqlite3_open and getenv() are only named here\n',
         "db/good.cpp": '#include "core/log.h"\n/* about attention */ const char* u = "http://a";\n',
         "db/schema/001_initial.sql": "CREATE TABLE device (a INTEGER);\n",
@@ -183,10 +259,13 @@ def self_test():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(first_line(path) + body)
         (root / "core/nameless.h").write_text("#pragma once\n")
+        (root / "stale.md").write_text("See `core/gone.cpp`.\n")
+        (root / "true.md").write_text("See `core/good.cpp`, core/good, db/schema/ and core/*.h; not tests/core/x.\n")
         found = check_tree(root)
-    failures = [f"{path}: its violation was not found" for path in [*planted, "core/nameless.h"]
+    failures = [f"{path}: its violation was not found" for path in [*planted, "core/nameless.h", "stale.md"]
                 if not any(line.startswith(path + ":") for line in found)]
-    failures += [f"clean file blamed: {line}" for line in found if line.split(":")[0] in clean]
+    failures += [f"clean file blamed: {line}" for line in found
+                 if line.split(":")[0] in {*clean, "true.md"}]
     return failures
 
 

@@ -219,8 +219,4 @@ Source assemble(std::string main) {
   return source;
 }
 
-Digest template_digest(std::string_view path) {
-  return assemble("#include \"" + std::string(path) + "\"\n").digest();
-}
-
 }  // namespace vitune

@@ -39,8 +39,4 @@ Source assemble(std::string main);
 // The same within `files`, whose texts must outlive the result and are all looked through now.
 Source assemble(std::string main, std::span<const EmbeddedFile> files);
 
-// SHA-256 over the include closure of one template family: tells a recording or a block list
-// whether the kernels have changed since.
-Digest template_digest(std::string_view path);
-
 }  // namespace vitune

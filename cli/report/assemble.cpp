@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <map>
 
-#include "cli/data_files.h"
+#include "catalogue/problem_set.h"
+#include "cli/arguments/data_files.h"
+#include "cli/arguments/stores.h"
 #include "cli/report/config_map.h"
-#include "cli/stores.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "db/store.h"
-#include "generator/attention/problem_set.h"
-#include "tuner/recording.h"
-#include "tuner/statistics.h"
+#include "tuner/measure/statistics.h"
+#include "tuner/recording/recording.h"
 
 namespace vitune {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "cli/arguments/session.h"
 #include "cli/report/page.h"
-#include "cli/session.h"
 
 namespace vitune {
 

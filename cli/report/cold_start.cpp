@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/compare/timing_files.h"
+#include "cli/output/text.h"
 #include "cli/report/axes.h"
 #include "cli/report/section.h"
-#include "cli/text.h"
-#include "cli/timing_files.h"
 #include "core/format.h"
 
 namespace vitune {

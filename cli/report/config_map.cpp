@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "cli/text.h"
+#include "cli/output/text.h"
 #include "generator/attention/facts.h"
 
 namespace vitune {

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/table.h"
+#include "cli/output/table.h"
 #include "core/child_process.h"
 #include "core/error.h"
 #include "core/format.h"

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "cli/table.h"
+#include "cli/output/table.h"
 #include "core/format.h"
 
 namespace vitune {

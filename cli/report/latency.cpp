@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
+#include "cli/output/text.h"
 #include "cli/report/axes.h"
 #include "cli/report/section.h"
-#include "cli/text.h"
 #include "core/format.h"
 
 namespace vitune {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "cli/output/text.h"
 #include "cli/report/section.h"
-#include "cli/text.h"
 #include "core/format.h"
 
 namespace vitune {

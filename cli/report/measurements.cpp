@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/json_file.h"
-#include "cli/timing_figures.h"
-#include "cli/timing_files.h"
+#include "cli/arguments/json_file.h"
+#include "cli/compare/timing_figures.h"
+#include "cli/compare/timing_files.h"
 #include "core/error.h"
 #include "core/format.h"
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "catalogue/problem_set.h"
 #include "cli/report/panel.h"
 #include "db/records.h"
-#include "generator/attention/problem_set.h"
 
 namespace vitune {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 
+#include "cli/compare/timing_files.h"
+#include "cli/output/text.h"
 #include "cli/report/axes.h"
 #include "cli/report/section.h"
-#include "cli/text.h"
-#include "cli/timing_files.h"
 #include "core/format.h"
 
 namespace vitune {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "cli/timing_figures.h"
-#include "cli/timing_files.h"
+#include "cli/compare/timing_figures.h"
+#include "cli/compare/timing_files.h"
 #include "core/error.h"
 #include "core/format.h"
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/json_file.h"
-#include "tuner/statistics.h"
+#include "cli/arguments/json_file.h"
+#include "tuner/measure/statistics.h"
 
 namespace vitune {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/output/text.h"
 #include "cli/report/axes.h"
 #include "cli/report/section.h"
-#include "cli/text.h"
 #include "core/format.h"
 
 namespace vitune {

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "core/error.h"
-#include "tuner/replay_evaluator.h"
-#include "tuner/statistics.h"
+#include "tuner/evaluate/replay_evaluator.h"
+#include "tuner/measure/statistics.h"
 
 namespace vitune {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tuner/recording.h"
+#include "tuner/recording/recording.h"
 
 namespace vitune {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "cli/output/text.h"
 #include "cli/report/section.h"
-#include "cli/text.h"
 #include "core/format.h"
 
 namespace vitune {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "cli/compare/timing_files.h"
+#include "cli/output/text.h"
 #include "cli/report/section.h"
 #include "cli/report/works_picture.h"
-#include "cli/text.h"
-#include "cli/timing_files.h"
 #include "core/format.h"
 
 namespace vitune {

@@ -15,6 +15,7 @@
 #include "generator/attention/problem.h"
 #include "generator/compiler.h"
 #include "generator/parameter_space.h"
+#include "generator/source.h"
 #include "templates/attention/params.cuh"
 
 namespace vitune {
@@ -32,6 +33,10 @@ std::vector<Config> default_attention_configs(const AttentionProblem& problem,
 
 // The kernel's main source text: a generated Config struct, an include and the entry point.
 std::string attention_source(const AttentionProblem& problem, const Config& config);
+
+// All files that kernels of any family are made of. Its digest tells whether a recording is of
+// these kernels.
+Source attention_templates();
 
 CompileRequest attention_compile_request(const AttentionProblem& problem, const Config& config,
                                          const std::string& arch);

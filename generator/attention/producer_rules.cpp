@@ -9,14 +9,22 @@
 #include "generator/attention/tensor_maps.h"
 
 namespace vitune {
+namespace {
 
-std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const DeviceInfo& device) {
-  const AttentionFacts facts = attention_facts(problem);
-  const std::int64_t heads = problem.batch * problem.heads;
-  const bool mapped = tensor_maps_fit(problem);
-  const std::int64_t sms = sms_of(device);
-  const bool heads_alike =
-      problem.bias && (problem.bias->batches == 1 || problem.bias->strides[0] == 0);
+// What the rules know of the problem and the device.
+struct Setting {
+  AttentionFacts facts;
+  std::int64_t heads;  // of all batches
+  std::int64_t heads_of_batch;
+  std::int64_t sms;
+  bool mapped;       // tensor maps can say where the tensors lie
+  bool heads_alike;  // the bias is the same for all batches
+};
+
+// Which kernels have warps that copy, and how they do it.
+std::vector<NamedRule> who_copies(const Setting& setting) {
+  const AttentionFacts& facts = setting.facts;
+  const bool mapped = setting.mapped;
   return {
       {"copying warps serve warpgroups of a persistent CTA",
        {"kSwizzle", "kPersistent", "kHeadsPerCta", "kRowSplit", "kBiasInRegisters", "kProducer"},
@@ -42,6 +50,13 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          return "kProducer = 2 needs 16-byte alignment, strides above 0, no mask, and a bias of 16 "
                 "bits whose keys are contiguous";
        }},
+  };
+}
+
+// How rows are dealt to warpgroups beside copying warps.
+std::vector<NamedRule> rows_rules(const Setting& setting) {
+  const AttentionFacts& facts = setting.facts;
+  return {
       {"spare rows: up to 8 beyond a multiple of 64, without a causal mask",
        {"kProducer", "kSpareRows"},
        [causal = facts.causal](const AttentionShape& s) -> std::optional<std::string> {
@@ -52,6 +67,21 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          if (s.block_rows() < s.nq) return std::nullopt;
          return formatted("{} rows leave no more than {} over", s.nq, s.spare_rows);
        }},
+      {"by tensor maps each warpgroup of a resident head has a block of its rows",
+       {"kResident", "kWarps", "kProducer", "kSpareRows"},
+       [](const AttentionShape& s) -> std::optional<std::string> {
+         const std::int64_t blocks = ceil_div(s.block_rows(), kGroupRows);
+         if (!s.tensor_copies() || !s.resident || s.warps / 4 <= blocks) return std::nullopt;
+         return formatted("{} warpgroups for {} blocks of rows", s.warps / 4, blocks);
+       }},
+  };
+}
+
+// Work items of fewer rows.
+std::vector<NamedRule> even_item_rules(const Setting& setting) {
+  const AttentionFacts& facts = setting.facts;
+  const std::int64_t heads = setting.heads, sms = setting.sms;
+  return {
       {"work items of a streaming CTA with copying warps can be evened out, without a causal mask",
        {"kResident", "kProducer", "kEvenItems"},
        [causal = facts.causal](const AttentionShape& s) -> std::optional<std::string> {
@@ -73,17 +103,19 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          if (after <= (1 - kWorthEvening) * before) return std::nullopt;
          return formatted("{:.1f} rounds of work items instead of {:.1f}", after, before);
        }},
-      {"by tensor maps each warpgroup of a resident head has a block of its rows",
-       {"kResident", "kWarps", "kProducer", "kSpareRows"},
-       [](const AttentionShape& s) -> std::optional<std::string> {
-         const std::int64_t blocks = ceil_div(s.block_rows(), kGroupRows);
-         if (!s.tensor_copies() || !s.resident || s.warps / 4 <= blocks) return std::nullopt;
-         return formatted("{} warpgroups for {} blocks of rows", s.warps / 4, blocks);
-       }},
+  };
+}
+
+// A bias that stays for all work items of a CTA.
+std::vector<NamedRule> kept_bias_rules(const Setting& setting) {
+  const AttentionFacts& facts = setting.facts;
+  const bool heads_alike = setting.heads_alike;
+  const std::int64_t sms = setting.sms;
+  return {
       {"copying warps bring a bias once where all work items of a CTA have the same one",
        {"kResident", "kWarps", "kBiasInRegisters", "kProducer", "kSpareRows"},
        [facts, heads_alike, sms,
-        each = problem.heads](const AttentionShape& s) -> std::optional<std::string> {
+        each = setting.heads_of_batch](const AttentionShape& s) -> std::optional<std::string> {
          if (!s.tensor_copies() || !s.bias_in_registers) return std::nullopt;
          if (!facts.bias_whole_rows || facts.bias_one_row || facts.causal || !heads_alike) {
            return "kBiasInRegisters = 1 needs rows without gaps, the same bias for all batches and "
@@ -96,6 +128,12 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          if (each > sms) return formatted("{} heads for {} SMs", each, sms);
          return std::nullopt;
        }},
+  };
+}
+
+// Keys per step.
+std::vector<NamedRule> step_rules() {
+  return {
       {"what is waited for when is of interest only where warps copy",
        {"kProducer", "kValuesFirst"},
        [](const AttentionShape& s) -> std::optional<std::string> {
@@ -115,6 +153,13 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          if (s.block_n <= kMostSharedStepKeys || (s.producer && s.warps == 8)) return std::nullopt;
          return formatted("kBlockN = {} leaves too few registers", s.block_n);
        }},
+  };
+}
+
+// What an SM has room for, and a problem has work for.
+std::vector<NamedRule> room_rules(const Setting& setting) {
+  const std::int64_t heads = setting.heads, sms = setting.sms;
+  return {
       {"copying warps and several warpgroups take the whole SM",
        {"kWarps", "kMinCtas", "kProducer"},
        [](const AttentionShape& s) -> std::optional<std::string> {
@@ -128,6 +173,24 @@ std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const Dev
          return formatted("{} stages for {} heads", s.stages, ceil_div(heads, sms));
        }},
   };
+}
+
+}  // namespace
+
+std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const DeviceInfo& device) {
+  const Setting setting{
+      attention_facts(problem),
+      problem.batch * problem.heads,
+      problem.heads,
+      sms_of(device),
+      tensor_maps_fit(problem),
+      problem.bias && (problem.bias->batches == 1 || problem.bias->strides[0] == 0)};
+  std::vector<NamedRule> rules;
+  for (auto& part : {who_copies(setting), rows_rules(setting), even_item_rules(setting),
+                     kept_bias_rules(setting), step_rules(), room_rules(setting)}) {
+    rules.insert(rules.end(), part.begin(), part.end());
+  }
+  return rules;
 }
 
 }  // namespace vitune

@@ -3,6 +3,7 @@
 // Only integers of the declared space and of the problem's facts reach the text; no string from
 // outside does.
 
+#include <array>
 #include <string_view>
 
 #include "core/error.h"
@@ -12,6 +13,8 @@
 
 namespace vitune {
 namespace {
+
+constexpr std::array<std::string_view, 3> kFamilies = {"sm80", "sm90", "sm90_pipelined"};
 
 constexpr char kEntry[] = "vitune_attention_forward";
 
@@ -49,7 +52,7 @@ std::string tunables_text(const AttentionProblem& problem, const Config& config)
 
 std::string attention_source(const AttentionProblem& problem, const Config& config) {
   const AttentionShape shape(problem, config);
-  const char* family = !shape.warpgroups() ? "sm80" : shape.producer ? "sm90_pipelined" : "sm90";
+  const std::string_view family = kFamilies[!shape.warpgroups() ? 0 : shape.producer ? 2 : 1];
   const char* maps =
       shape.tensor_copies() ? ", const __grid_constant__ vitune::AttentionTensorMaps maps" : "";
   return formatted(
@@ -70,6 +73,14 @@ CompileRequest attention_compile_request(const AttentionProblem& problem, const 
   request.arch = AttentionShape(problem, config).warpgroups() ? arch + "a" : arch;
   request.entry = kEntry;
   return request;
+}
+
+Source attention_templates() {
+  std::string main;
+  for (const std::string_view family : kFamilies) {
+    main += formatted("#include \"attention/forward_{}.cuh\"\n", family);
+  }
+  return assemble(std::move(main));
 }
 
 bool attention_keys_are_constant(const Config& config) { return config.at("kConstantKeys") != 0; }

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <random>
 
-#include "cli/comparison.h"
-#include "cli/timing_figures.h"
+#include "cli/compare/comparison.h"
+#include "cli/compare/timing_figures.h"
 #include "tests/cli/command_fixture.h"
 #include "tests/cli/timing_documents.h"
 

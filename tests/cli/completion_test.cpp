@@ -1,6 +1,6 @@
 // tests/cli/completion_test.cpp -- Completion in a real bash, scripts that shells accept, the man
 // page.
-#include "cli/completion.h"
+#include "cli/verbs/completion.h"
 
 #include <gmock/gmock.h>
 

@@ -1,7 +1,7 @@
 // tests/cli/devices_test.cpp -- vitune devices: what it lists, what it measures, what it refuses.
 #include <gmock/gmock.h>
 
-#include "cli/ceiling_results.h"
+#include "cli/output/ceiling_results.h"
 #include "core/device_info.h"
 #include "tests/cli/command_fixture.h"
 

@@ -2,7 +2,7 @@
 // help, to completion and to the parser what the verb does with it.
 #include <gmock/gmock.h>
 
-#include "cli/completion.h"
+#include "cli/verbs/completion.h"
 #include "tests/cli/command_fixture.h"
 
 namespace vitune::testing {

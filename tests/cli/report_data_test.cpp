@@ -6,12 +6,12 @@
 #include <fstream>
 #include <set>
 
+#include "catalogue/problem_set.h"
 #include "cli/report/config_map.h"
 #include "cli/report/measurements.h"
 #include "cli/report/result_files.h"
 #include "cli/report/search_curves.h"
 #include "core/error.h"
-#include "generator/attention/problem_set.h"
 #include "tests/cli/synthetic_recording.h"
 #include "tests/cli/timing_documents.h"
 

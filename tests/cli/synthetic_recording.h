@@ -13,7 +13,7 @@
 #include "core/digest.h"
 #include "generator/attention/kernel_spec.h"
 #include "tests/devices.h"
-#include "tuner/recording.h"
+#include "tuner/recording/recording.h"
 
 namespace vitune::testing {
 

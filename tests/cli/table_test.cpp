@@ -1,5 +1,5 @@
 // tests/cli/table_test.cpp -- Tables in three forms, and text that cannot drive a terminal.
-#include "cli/table.h"
+#include "cli/output/table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // tests/cli/text_test.cpp -- Budgets, ordinals, nearest names, durations, progress.
-#include "cli/text.h"
+#include "cli/output/text.h"
 
 #include <gtest/gtest.h>
 
-#include "cli/device_probe.h"
-#include "cli/progress.h"
-#include "cli/results.h"
+#include "cli/arguments/device_probe.h"
+#include "cli/output/progress.h"
+#include "cli/output/results.h"
 #include "core/error.h"
 
 namespace vitune {

@@ -13,7 +13,7 @@ namespace vitune::faults {
 namespace {
 
 const std::vector<FaultKind> kFailures = {
-    {EIO, false},   {EIO, true},    {ENOSPC, false}, {ENOSPC, true},  {EINTR, false},
+    {EIO, false},   {EIO, true},     {ENOSPC, false}, {ENOSPC, true},  {EINTR, false},
     {EACCES, true}, {ENOLCK, false}, {EMFILE, false}, {kShort, false}, {kShort, true}};
 const std::vector<FaultKind> kKills = {
     {kKillBefore, false}, {kKillAfter, false}, {kKillHalfway, false}};
@@ -49,7 +49,17 @@ Leavings leavings_after(const Fault& fault, const State& state) {
 void try_fault(Deck& deck, const Fault& fault, Tally& tally) {
   const Ended ended = deck.run.run(fault);
   ++tally.runs;
-  if(getenv("KEEP") && ended.status==139) { std::string c="cp -a "+deck.run.folder().string()+" /dev/shm/kept"; deck.operation.prepare(deck.run.folder()); if(system(c.c_str())) {} fprintf(stderr,"KEPT %s\n",text_of(fault).c_str()); _exit(1);} if(getenv("DBG")) fprintf(stderr,"%s %s -> %d %d %s\n", deck.operation.name().c_str(), text_of(fault).c_str(), ended.status, ended.hung, kCallNames[deck.run.state().what]);
+  if (getenv("KEEP") && ended.status == 139) {
+    std::string c = "cp -a " + deck.run.folder().string() + " /dev/shm/kept";
+    deck.operation.prepare(deck.run.folder());
+    if (system(c.c_str())) {
+    }
+    fprintf(stderr, "KEPT %s\n", text_of(fault).c_str());
+    _exit(1);
+  }
+  if (getenv("DBG"))
+    fprintf(stderr, "%s %s -> %d %d %s\n", deck.operation.name().c_str(), text_of(fault).c_str(),
+            ended.status, ended.hung, kCallNames[deck.run.state().what]);
   tally.effective += deck.run.state().spoilt > 0;
   const auto report = [&](const std::string& line) {
     tally.findings.push_back(deck.operation.name() + ", " + text_of(fault) + " (" +

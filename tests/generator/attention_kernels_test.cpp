@@ -2,8 +2,10 @@
 // architecture, and wrong ones fail with a sentence. Needs NVRTC, not a GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "core/env.h"
@@ -175,6 +177,29 @@ TEST_F(AttentionKernelsTest, NameAMissingTunable) {
   const std::string log = log_of_changed("kRowSplit", "kRowSplitX");
 
   EXPECT_NE(log.find("kRowSplit"), std::string::npos) << log;
+}
+
+// A recording that names the digest of these files is of these kernels.
+TEST(AttentionSourceTest, TheTemplatesAreAllThatKernelsOfEveryFamilyAreMadeOf) {
+  const Source all = attention_templates();
+  const auto covered = [&](const EmbeddedFile& file) {
+    return std::any_of(all.headers.begin(), all.headers.end(),
+                       [&](const EmbeddedFile& other) { return other.path == file.path; });
+  };
+  for (const EmbeddedFile& file : embedded_templates()) {
+    EXPECT_TRUE(covered(file) || !file.path.starts_with("attention/")) << file.path;
+  }
+  std::set<std::string> roots;
+  const auto look_at = [&](const KernelCase& kernel) {
+    const Source source = request_for(kernel, "sm_90").source;
+    for (const EmbeddedFile& file : source.headers) {
+      EXPECT_TRUE(covered(file)) << file.path;
+      if (file.path.starts_with("attention/forward_")) roots.emplace(file.path);
+    }
+  };
+  for (const KernelCase& kernel : kCases) look_at(kernel);
+  for (const KernelCase& kernel : kWarpgroupCases) look_at(kernel);
+  EXPECT_EQ(roots.size(), 3u);
 }
 
 TEST(AttentionSourceTest, HoldsNothingButTheDeclaredNamesAndIntegers) {

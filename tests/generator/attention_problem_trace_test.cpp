@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "generator/attention/model_catalogue.h"
+#include "catalogue/model_catalogue.h"
+#include "catalogue/problem_set.h"
 #include "generator/attention/problem.h"
-#include "generator/attention/problem_set.h"
 
 namespace vitune {
 namespace {

@@ -8,11 +8,11 @@
 #include <set>
 #include <vector>
 
+#include "catalogue/problem_set.h"
 #include "core/checked.h"
 #include "core/error.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
-#include "generator/attention/problem_set.h"
 
 namespace vitune {
 namespace {

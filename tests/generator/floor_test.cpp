@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "generator/attention/problem_set.h"
+#include "catalogue/problem_set.h"
 #include "tests/devices.h"
 
 namespace vitune {

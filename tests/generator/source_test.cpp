@@ -84,7 +84,6 @@ TEST(Source, EveryEmbeddedTemplateHasAWholeClosureAndADigestThatSeesItsBytes) {
   for (const EmbeddedFile& file : embedded_templates()) {
     const std::string main = "#include \"" + std::string(file.path) + "\"\n";
     const Source source = assemble(main);
-    EXPECT_EQ(template_digest(file.path), source.digest());
     for (std::size_t i = 0; i < source.headers.size(); ++i) {
       Source changed = source;
       std::string text(changed.headers[i].text);

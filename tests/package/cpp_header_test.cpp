@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "generator/attention/kernel_spec.h"
-#include "runtime/dispatcher.h"
+#include "runtime/dispatch/dispatcher.h"
 #include "tests/db/test_support.h"
 #include "tests/generator/elf_image.h"
 #include "tests/runtime/mock_libcuda.h"

@@ -1,5 +1,6 @@
 // tests/runtime/c_api_flight_test.cpp -- A kernel that another process compiles is not compiled
-// here: runtime/single_flight through the C interface. tests/emulator has the same with processes.
+// here: runtime/load/single_flight through the C interface. tests/emulator has the same with
+// processes.
 #include <optional>
 
 #include "core/work_lock.h"

@@ -1,5 +1,5 @@
 // tests/runtime/capture_test.cpp -- What a program asks for is written down once, and reads back.
-#include "runtime/capture.h"
+#include "runtime/context/capture.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "generator/attention/problem_set.h"
+#include "catalogue/problem_set.h"
 #include "tests/db/test_support.h"
 
 namespace vitune {

@@ -1,5 +1,5 @@
 // tests/runtime/databases_test.cpp -- Databases that come, go, change and cannot be used.
-#include "runtime/databases.h"
+#include "runtime/load/databases.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // tests/runtime/descriptor_test.cpp -- Descriptions to problems and back, alignments, keys.
-#include "runtime/descriptor.h"
+#include "runtime/api/descriptor.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generator/attention/kernel_spec.h"
-#include "runtime/dispatcher.h"
+#include "runtime/dispatch/dispatcher.h"
 #include "tests/db/test_support.h"
 #include "tests/generator/measured_kernels.h"
 

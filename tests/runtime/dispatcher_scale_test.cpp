@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "generator/attention/kernel_spec.h"
-#include "runtime/dispatcher.h"
+#include "runtime/dispatch/dispatcher.h"
 #include "tests/db/test_support.h"
 #include "tests/generator/measured_kernels.h"
 

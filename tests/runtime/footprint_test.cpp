@@ -1,5 +1,5 @@
 // tests/runtime/footprint_test.cpp -- When outputs share memory with inputs, against every byte.
-#include "runtime/footprint.h"
+#include "runtime/api/footprint.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // tests/runtime/kernel_table_test.cpp -- The lock-free table: what is found, growing, readers at
 // work.
-#include "runtime/kernel_table.h"
+#include "runtime/context/kernel_table.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/call_counters.h"
+#include "runtime/context/call_counters.h"
 
 namespace vitune {
 namespace {

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "db/binary_table.h"
+#include "db/table.h"
 #include "tests/runtime/library_gpu_fixture.h"
 
 namespace vitune::test {
@@ -62,6 +64,18 @@ class LibraryDamageGpuTest : public LibraryGpuTest {
     winner.runner_up.reset();
     Store::open(database_text_, Access::kReadWrite)
         ->promote(device, key_of(kernel.problem), winner, &kernel.binary);
+  }
+
+  // Another image in the row of the verified one.
+  void damage_image_of(const StoredKernel& kernel) const {
+    Connection raw(database_text_, Connection::Mode::kReadWrite);
+    DamageLog damage{LogSink()};
+    Table binaries(raw, kBinaryTable, damage);
+    Binary cut = kernel.binary;
+    cut.image.resize(cut.image.size() / 2);
+    Row row = binary_row(cut);
+    row[1] = binary_row(kernel.binary)[1];
+    binaries.put(row);
   }
 
   void put_default() const {
@@ -140,9 +154,9 @@ TEST_F(LibraryDamageGpuTest, ADamagedWinnerIsPassedOverForAStoredDefault) {
 }
 
 TEST_F(LibraryDamageGpuTest, ADamagedWinnerWithNothingElseStoredIsCompiledAndStoredAnew) {
-  StoredKernel kernel = first_good(others());
-  kDamages[0].apply(kernel.binary);
+  const StoredKernel kernel = first_good(others());
   store_winner(device_, kernel);
+  damage_image_of(kernel);
   const AttentionCall call(*driver_, kProblem, kSeed);
   for (const std::uint64_t damaged : {1u, 0u}) {
     const Context context = make_context();

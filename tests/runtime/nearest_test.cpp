@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "generator/attention/facts.h"
-#include "runtime/winner_index.h"
+#include "runtime/dispatch/winner_index.h"
 #include "tests/runtime/dispatcher_fixture.h"
 
 namespace vitune {

@@ -1,14 +1,14 @@
 // tests/runtime/passed_over_test.cpp -- What is said of the choices that do not serve, in little
 // room.
-#include "runtime/passed_over.h"
+#include "runtime/dispatch/passed_over.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "runtime/selection.h"
-#include "runtime/texts.h"
+#include "runtime/context/texts.h"
+#include "runtime/dispatch/selection.h"
 
 namespace vitune {
 namespace {

@@ -1,5 +1,5 @@
 // tests/runtime/same_work_test.cpp -- Which differences between problems leave the work the same.
-#include "runtime/same_work.h"
+#include "runtime/dispatch/same_work.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
-#include "runtime/winner_index.h"
+#include "runtime/dispatch/winner_index.h"
 #include "tests/generator/measured_kernels.h"
 #include "tests/generator/random_problem.h"
 

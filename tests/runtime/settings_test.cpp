@@ -1,5 +1,5 @@
 // tests/runtime/settings_test.cpp -- Options and environment, and where the library looks for data.
-#include "runtime/settings.h"
+#include "runtime/context/settings.h"
 
 #include <gtest/gtest.h>
 

@@ -29,10 +29,10 @@
 #include "tests/tuner/attention_features.h"
 #include "tests/tuner/gpu_fixture.h"
 #include "tests/tuner/unordered_accesses.h"
-#include "tuner/reference.h"
-#include "tuner/support_kernels.h"
-#include "tuner/verify.h"
-#include "tuner/workload.h"
+#include "tuner/judge/reference.h"
+#include "tuner/judge/support_kernels.h"
+#include "tuner/judge/verify.h"
+#include "tuner/judge/workload.h"
 
 namespace vitune {
 namespace {

@@ -17,8 +17,8 @@
 #include "generator/attention/kernel_spec.h"
 #include "tests/patience.h"
 #include "tests/tuner/gpu_fixture.h"
-#include "tuner/bench_client.h"
-#include "tuner/statistics.h"
+#include "tuner/measure/statistics.h"
+#include "tuner/worker/bench_client.h"
 
 namespace vitune {
 namespace {

@@ -19,10 +19,10 @@
 #include "core/format.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
-#include "runtime/dispatcher.h"
+#include "runtime/dispatch/dispatcher.h"
 #include "tests/generator/measured_kernels.h"
 #include "tests/tuner/simulated_gpu.h"
-#include "tuner/recording.h"
+#include "tuner/recording/recording.h"
 
 namespace vitune {
 namespace {
@@ -33,7 +33,7 @@ struct Known {
   std::vector<Trial> trials;                  // all with success
   std::function<double(const Config&)> time;  // microseconds; 0: not known, or wrong
   // What the library passes over before a launch, for the next choice: a kernel that the compiler
-  // refuses or whose registers, spills or shared memory rule it out (runtime/loader.cpp).
+  // refuses or whose registers, spills or shared memory rule it out (runtime/load/loader.cpp).
   std::set<Config> refused;
   bool recorded = false;  // not all configs have a time
   double default_us = 0;  // in its winner's race; 0: the default was not in it

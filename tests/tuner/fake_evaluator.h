@@ -13,7 +13,7 @@
 #include "core/digest.h"
 #include "tests/tuner/fake_device.h"
 #include "tests/tuner/synthetic_space.h"
-#include "tuner/evaluator.h"
+#include "tuner/evaluate/evaluator.h"
 
 namespace vitune::testing {
 

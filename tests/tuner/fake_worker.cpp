@@ -1,9 +1,9 @@
 // tests/tuner/fake_worker.cpp -- A compile worker and a bench worker that do as they are told.
 //
 // "compile": answers every compile with a small well-formed cubin; "real": the real compile worker.
-// "bench key=value... ORDINAL": speaks tuner/protocol.h for a GPU that is not there. start=... is
-// how it begins; do=... is what it does with the jobs whose problem or config contains match=...;
-// log=FILE collects a line per job; count=FILE counts the workers started.
+// "bench key=value... ORDINAL": speaks tuner/worker/protocol.h for a GPU that is not there.
+// start=... is how it begins; do=... is what it does with the jobs whose problem or config contains
+// match=...; log=FILE collects a line per job; count=FILE counts the workers started.
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@
 #include "tests/generator/elf_image.h"
 #include "tests/patience.h"
 #include "tests/tuner/fake_device.h"
-#include "tuner/protocol.h"
+#include "tuner/worker/protocol.h"
 
 namespace vitune {
 namespace {

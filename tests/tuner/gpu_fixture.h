@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "generator/attention/problem.h"
 #include "generator/compiler.h"
-#include "tuner/support_kernels.h"
+#include "tuner/judge/support_kernels.h"
 
 namespace vitune {
 

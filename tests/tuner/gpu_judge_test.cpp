@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "tests/tuner/gpu_fixture.h"
-#include "tuner/gpu_timer.h"
-#include "tuner/reference.h"
-#include "tuner/statistics.h"
-#include "tuner/workload.h"
+#include "tuner/judge/reference.h"
+#include "tuner/judge/workload.h"
+#include "tuner/measure/gpu_timer.h"
+#include "tuner/measure/statistics.h"
 
 namespace vitune {
 namespace {

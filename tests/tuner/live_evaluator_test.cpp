@@ -1,6 +1,6 @@
 // tests/tuner/live_evaluator_test.cpp -- Compiling, pruning and measuring through worker processes,
 // with workers that do as they are told.
-#include "tuner/live_evaluator.h"
+#include "tuner/evaluate/live_evaluator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // tests/tuner/measure_test.cpp -- The stop rule, races and moving clocks, against a simulated
 // timer.
-#include "tuner/measure.h"
+#include "tuner/measure/measure.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "tuner/gpu_lock.h"
-#include "tuner/statistics.h"
+#include "tuner/measure/gpu_lock.h"
+#include "tuner/measure/statistics.h"
 
 namespace vitune {
 namespace {

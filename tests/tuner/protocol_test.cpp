@@ -1,5 +1,5 @@
 // tests/tuner/protocol_test.cpp -- Messages between tuner and bench worker: round trips and lies.
-#include "tuner/protocol.h"
+#include "tuner/worker/protocol.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 #include "core/error.h"
 #include "tests/devices.h"
-#include "tuner/cbor.h"
+#include "tuner/worker/cbor.h"
 
 namespace vitune {
 namespace {

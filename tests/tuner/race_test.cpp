@@ -1,5 +1,5 @@
 // tests/tuner/race_test.cpp -- Who wins a race, on invented and on simulated timers.
-#include "tuner/race.h"
+#include "tuner/measure/race.h"
 
 #include <gtest/gtest.h>
 

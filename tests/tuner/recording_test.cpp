@@ -1,5 +1,5 @@
 // tests/tuner/recording_test.cpp -- Recordings: round trips, sizes, and files made by anyone.
-#include "tuner/recording.h"
+#include "tuner/recording/recording.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

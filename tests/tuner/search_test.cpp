@@ -1,5 +1,5 @@
 // tests/tuner/search_test.cpp -- The space as strategies see it, and how fast they find the best.
-#include "tuner/search.h"
+#include "tuner/search/search.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "tests/tuner/synthetic_space.h"
-#include "tuner/recording.h"
+#include "tuner/recording/recording.h"
 
 namespace vitune {
 namespace {

@@ -1,5 +1,5 @@
 // tests/tuner/statistics_test.cpp -- Medians and intervals.
-#include "tuner/statistics.h"
+#include "tuner/measure/statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tuner/search.h"
+#include "tuner/search/search.h"
 
 namespace vitune::testing {
 

@@ -5,7 +5,7 @@
 
 #include "tests/ended_process.h"
 #include "tests/tuner/tune_fixture.h"
-#include "tuner/tuner.h"
+#include "tuner/loop/tuner.h"
 
 namespace vitune {
 namespace {

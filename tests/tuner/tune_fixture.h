@@ -11,7 +11,7 @@
 
 #include "tests/tuner/fake_evaluator.h"
 #include "tests/tuner/test_support.h"
-#include "tuner/tuner.h"
+#include "tuner/loop/tuner.h"
 
 namespace vitune::testing {
 

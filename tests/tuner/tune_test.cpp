@@ -5,10 +5,10 @@
 
 #include "tests/patience.h"
 #include "tests/tuner/tune_fixture.h"
-#include "tuner/recording.h"
-#include "tuner/replay_evaluator.h"
-#include "tuner/tune_plan.h"
-#include "tuner/tuner.h"
+#include "tuner/evaluate/replay_evaluator.h"
+#include "tuner/loop/tune_plan.h"
+#include "tuner/loop/tuner.h"
+#include "tuner/recording/recording.h"
 
 namespace vitune {
 namespace {

@@ -11,7 +11,7 @@
 #include "tests/patience.h"
 #include "tests/tuner/fake_device.h"
 #include "tests/tuner/test_support.h"
-#include "tuner/tuner.h"
+#include "tuner/loop/tuner.h"
 
 namespace vitune {
 namespace {

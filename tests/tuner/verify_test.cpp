@@ -1,5 +1,5 @@
 // tests/tuner/verify_test.cpp -- What counts as wrong, and how much error is allowed.
-#include "tuner/verify.h"
+#include "tuner/judge/verify.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "tuner/cuda_fault.h"
+#include "tuner/worker/cuda_fault.h"
 
 namespace vitune {
 namespace {

@@ -1,6 +1,6 @@
 // tests/tuner/workload_test.cpp -- Where tensors lie, how inputs are drawn, which edge shapes are
 // tried.
-#include "tuner/workload.h"
+#include "tuner/judge/workload.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
-#include "tuner/edge_shapes.h"
+#include "tuner/judge/edge_shapes.h"
 
 namespace vitune {
 namespace {

@@ -1,0 +1,238 @@
+// catalogue/problem_set.cpp -- Reads problem files; the formats are in docs/problems.md.
+#include "catalogue/problem_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/format.h"
+#include "core/json_fault.h"
+#include "generator/attention/problem_internal.h"
+
+namespace vitune {
+namespace {
+
+using nlohmann::json;
+using problem_internal::in_quotes;
+
+constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{64} << 20;
+constexpr std::size_t kMaxName = 200;
+constexpr std::int64_t kMaxValues = 4'000'000;  // JSON values in one file: bounds its memory
+constexpr int kMaxDepth = 8;
+
+// Where in which file something is read; the beginning of every message.
+struct Place {
+  std::string text;
+  [[noreturn]] void malformed(const std::string& what) const {
+    throw Error(ErrorCode::kUsage, text + ": " + what);
+  }
+};
+
+std::string read_file(const std::filesystem::path& path) {
+  const Place place{path.string()};
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) place.malformed("no such file");
+  if (!std::filesystem::is_regular_file(status)) place.malformed("is not a regular file");
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) place.malformed("cannot be opened: check its permissions");
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) place.malformed("its size cannot be read: " + error.message());
+  if (size > kMaxFileBytes) {
+    place.malformed(formatted("has {} bytes: 64 MiB are the most; split it", size));
+  }
+  // What was checked is what is read, even if the file grows meanwhile.
+  std::string content(static_cast<std::size_t>(size), '\0');
+  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
+  if (stream.bad()) place.malformed("cannot be read: input/output error");
+  content.resize(static_cast<std::size_t>(stream.gcount()));
+  return content;
+}
+
+// Parses JSON of bounded depth and size; `line` is the line of the file that `text` begins at, and
+// `expected` says what should be there.
+json parse_json(std::string_view text, const std::string& file, std::int64_t line,
+                const char* expected) {
+  std::int64_t values = 0;
+  const auto guard = [&](int depth, json::parse_event_t event, json&) {
+    if (depth > kMaxDepth) Place{file}.malformed("JSON is nested deeper than 8 levels");
+    const bool begins = event == json::parse_event_t::value ||
+                        event == json::parse_event_t::object_start ||
+                        event == json::parse_event_t::array_start;
+    if (begins && ++values > kMaxValues) {
+      Place{file}.malformed(formatted("holds more than {} JSON values; split it", kMaxValues));
+    }
+    return true;
+  };
+  try {
+    return json::parse(text.begin(), text.end(), guard);
+  } catch (const json::parse_error& error) {
+    const std::size_t at = std::min(error.byte, text.size());
+    line += std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    Place{formatted("{}:{}", file, line)}.malformed(
+        formatted("is not valid JSON ({}); expected {} (docs/problems.md)",
+                  json_fault(error.what()), expected));
+  } catch (const json::exception& error) {
+    Place{file}.malformed("JSON that cannot be taken: " + json_fault(error.what()));
+  }
+}
+
+// Names end up on terminals and in tables: control characters (C0, DEL, C1 in UTF-8) are refused.
+bool is_printable(std::string_view name) {
+  unsigned char last = 0;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f || (last == 0xc2 && byte < 0xa0)) return false;
+    last = byte;
+  }
+  return true;
+}
+
+std::optional<std::string> string_field(const json& entry, const char* field, const Place& place) {
+  const auto it = entry.find(field);
+  if (it == entry.end() || it->is_null()) return std::nullopt;
+  if (!it->is_string()) place.malformed(formatted("field \"{}\" is not a string", field));
+  return it->get<std::string>();
+}
+
+std::string label_field(const json& entry, const char* field, const Place& place) {
+  const std::string label = string_field(entry, field, place).value_or("");
+  if (label.size() > kMaxName || !is_printable(label)) {
+    place.malformed(formatted("field \"{}\" is {}: use at most {} printable characters", field,
+                              in_quotes(label), kMaxName));
+  }
+  return label;
+}
+
+double microseconds(const json& object, const char* field, const Place& place) {
+  const auto it = object.find(field);
+  if (it == object.end() || !it->is_number()) {
+    place.malformed(formatted("field \"{}\" is missing or not a number", field));
+  }
+  const double value = it->get<double>();
+  if (!std::isfinite(value) || value <= 0) {
+    place.malformed(formatted("field \"{}\" is {}: use microseconds above 0", field, value));
+  }
+  return value;
+}
+
+std::vector<PeerTime> peer_times(const json& entry, const Place& place) {
+  const auto it = entry.find("peers_us");
+  if (it == entry.end() || it->is_null()) return {};
+  if (!it->is_object()) place.malformed("field \"peers_us\" is not an object");
+  std::vector<PeerTime> peers;
+  for (const auto& [peer, times] : it->items()) {
+    const Place inner{place.text + ", peer " + in_quotes(peer)};
+    if (peer.empty() || peer.size() > kMaxName || !is_printable(peer)) {
+      inner.malformed("use a name of printable characters");
+    }
+    if (!times.is_object()) inner.malformed("is not an object with \"cold\" and \"warm\"");
+    peers.push_back({peer, microseconds(times, "cold", inner), microseconds(times, "warm", inner)});
+  }
+  return peers;
+}
+
+AttentionProblem parse_at(std::string_view text, const Place& place) {
+  try {
+    return AttentionProblem::parse(text);
+  } catch (const Error& error) {
+    throw Error(error.code(), place.text + ": " + error.what());
+  }
+}
+
+NamedProblem entry_problem(const json& entry, Place place) {
+  if (!entry.is_object()) place.malformed("is not a JSON object");
+  NamedProblem result;
+  result.name = label_field(entry, "name", place);
+  if (!result.name.empty()) place.text += " ('" + result.name + "')";
+  result.group = label_field(entry, "group", place);
+  const auto text = string_field(entry, "problem", place);
+  if (!text) place.malformed("field \"problem\" (the text of a problem) is missing");
+  result.problem = parse_at(*text, place);
+  if (result.name.empty()) result.name = result.problem.text();
+  result.peers = peer_times(entry, place);
+  const auto floor = entry.find("floor_us");
+  if (floor != entry.end() && !floor->is_null()) {
+    result.floor_us = microseconds(entry, "floor_us", place);
+  }
+  return result;
+}
+
+std::vector<NamedProblem> read_document(const std::string& content, const std::string& file) {
+  constexpr char kExpected[] = "a JSON object with \"schema\": 1 and \"problems\"";
+  const Place place{file};
+  if (is_blank(content)) {
+    place.malformed(formatted("is empty; expected {} (docs/problems.md)", kExpected));
+  }
+  const json document = parse_json(content, file, 1, kExpected);
+  if (!document.is_object()) {
+    place.malformed("is not a JSON object with \"schema\" and \"problems\"");
+  }
+  const auto schema = document.find("schema");
+  if (schema == document.end() || !schema->is_number_integer()) {
+    place.malformed("field \"schema\" is missing: this version writes and reads 1");
+  }
+  if (*schema != 1) {
+    place.malformed(
+        formatted("has schema {}: this version reads 1; update vitune", schema->dump()));
+  }
+  const auto problems = document.find("problems");
+  if (problems == document.end() || !problems->is_array()) {
+    place.malformed("field \"problems\" is missing or not an array");
+  }
+  std::vector<NamedProblem> result;
+  for (const json& entry : *problems) {
+    result.push_back(entry_problem(entry, {formatted("{}: problem {}", file, result.size() + 1)}));
+  }
+  return result;
+}
+
+// One problem text or JSON object per line; "#" begins a comment line.
+std::vector<NamedProblem> read_lines(std::string_view content, const std::string& file) {
+  constexpr char kExpected[] = "a JSON object with \"problem\" in each line";
+  std::vector<NamedProblem> result;
+  for (std::int64_t number = 1; !content.empty(); ++number) {
+    const std::size_t end = std::min(content.find('\n'), content.size());
+    std::string_view line = content.substr(0, end);
+    content.remove_prefix(std::min(end + 1, content.size()));
+    const std::size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos || line[first] == '#') continue;
+    line.remove_prefix(first);
+    const Place place{formatted("{}:{}", file, number)};
+    if (line[0] == '{') {
+      result.push_back(entry_problem(parse_json(line, file, number, kExpected), place));
+    } else {
+      AttentionProblem problem = parse_at(line, place);
+      std::string name = problem.text();
+      result.push_back({std::move(name), "", std::move(problem), {}, {}});
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<NamedProblem> load_problem_file(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  const bool lines = extension == ".jsonl" || extension == ".txt";
+  const Place place{path.string()};
+  if (!lines && extension != ".json") {
+    place.malformed("its name does not say how to read it: use .json, .jsonl or .txt");
+  }
+  const std::string content = read_file(path);
+  std::vector<NamedProblem> problems =
+      lines ? read_lines(content, place.text) : read_document(content, place.text);
+  if (problems.empty()) {
+    place.malformed(lines ? "holds no problem; expected one in each line, for example bf16 b=32 "
+                            "h=12 n=197 d=64 (docs/problems.md)"
+                          : "holds no problem; expected some in \"problems\" (docs/problems.md)");
+  }
+  return problems;
+}
+
+}  // namespace vitune

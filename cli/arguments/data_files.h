@@ -1,0 +1,24 @@
+// cli/arguments/data_files.h -- Where the shipped data is: presets, winners and recordings.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "cli/arguments/session.h"
+#include "core/data_dir.h"
+
+namespace vitune {
+
+// --data-dir, else the folder that belongs to the program: share/vitune beside an installed one,
+// data/ of the source tree above a built one. A folder that others may write, or that neither root,
+// the program's owner nor the user owns, is not taken. Nothing if there is none; Error(kUsage) if
+// --data-dir is not a folder.
+std::optional<std::filesystem::path> find_data_dir(const Session& session);
+
+// find_data_dir(), or Error(kFailure) that says where it was looked for.
+std::filesystem::path require_data_dir(const Session& session);
+
+std::filesystem::path shipped_recording(const std::filesystem::path& data_dir);  // h200.recording
+
+}  // namespace vitune

@@ -1,0 +1,214 @@
+// cli/arguments/inputs.cpp -- Turns arguments into problems and devices.
+#include "cli/arguments/inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "catalogue/problem_set.h"
+#include "cli/arguments/data_files.h"
+#include "cli/arguments/device_probe.h"
+#include "cli/arguments/model_inputs.h"
+#include "cli/arguments/options.h"
+#include "cli/output/text.h"
+#include "core/error.h"
+#include "core/format.h"
+#include "tuner/recording/recording.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+
+// vitune tune bf16 b=32 h=12 n=197 d=64: the shell has cut one problem into words.
+std::vector<std::string> whole_problem_texts(const std::vector<std::string>& operands) {
+  const auto has_space = [](const std::string& text) {
+    return text.find(' ') != std::string::npos;
+  };
+  if (operands.size() < 2 || std::any_of(operands.begin(), operands.end(), has_space))
+    return operands;
+  return {formatted("{}", fmt::join(operands, " "))};
+}
+
+NamedProblem named_problem(const std::string& text) {
+  NamedProblem named;
+  named.problem = AttentionProblem::parse(text);
+  named.name = named.problem.text();
+  return named;
+}
+
+void add_once(std::vector<NamedProblem>& problems, NamedProblem added) {
+  const auto same = [&](const NamedProblem& known) { return known.problem == added.problem; };
+  if (std::none_of(problems.begin(), problems.end(), same)) problems.push_back(std::move(added));
+}
+
+void add_all(std::vector<NamedProblem>& problems, std::vector<NamedProblem> added) {
+  for (NamedProblem& problem : added) add_once(problems, std::move(problem));
+}
+
+DeviceChoice replay_choice(const Session& session, const std::string& recording) {
+  std::error_code ignored;
+  if (recording.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "--device replay: needs a recording; give replay:h200 or replay:<file>");
+  }
+  fs::path path = recording;
+  if (recording == "h200") {
+    path = shipped_recording(require_data_dir(session));
+    if (!fs::exists(path, ignored)) {
+      throw Error(ErrorCode::kNoDevice,
+                  formatted("the recorded H200 is not at {}; name the folder that "
+                            "has it with --data-dir, or a recording with "
+                            "--device replay:<file>",
+                            path.string()));
+    }
+  } else if (!fs::exists(path, ignored)) {
+    throw Error(ErrorCode::kUsage,
+                formatted("there is no recording '{}'; 'vitune tune --record <file>' makes one",
+                          recording));
+  }
+  return {{}, path};
+}
+
+DeviceChoice automatic_choice(Session& session) {
+  const DeviceProbe probe = probe_devices(session.program);
+  if (!probe.devices.empty()) return {{0}, std::nullopt};
+  session.console.log(
+      LogLevel::kInfo,
+      formatted("No usable GPU ({}); replaying the recorded H200 instead", probe.reason));
+  return replay_choice(session, "h200");
+}
+
+// `way_out` is added to the message that there is no GPU.
+DeviceChoice present_gpus(Session& session, const std::string& text, const char* way_out) {
+  const std::vector<int> wanted = text == "all" ? std::vector<int>{} : parse_ordinals(text);
+  const DeviceProbe probe = probe_devices(session.program);
+  const int count = static_cast<int>(probe.devices.size());
+  if (count == 0) {
+    throw Error(ErrorCode::kNoDevice,
+                formatted("no usable GPU ({}); see 'vitune doctor'{}", probe.reason, way_out));
+  }
+  DeviceChoice choice{wanted, std::nullopt};
+  if (text == "all") {
+    for (int ordinal = 0; ordinal < count; ++ordinal) choice.ordinals.push_back(ordinal);
+  }
+  for (const int ordinal : choice.ordinals) {
+    if (ordinal >= count) {
+      throw Error(ErrorCode::kNoDevice,
+                  formatted("there is no GPU {}; this machine has {} (0 to {}), see "
+                            "'vitune devices'",
+                            ordinal, count, count - 1));
+    }
+  }
+  return choice;
+}
+
+// A recording answers for its own problems only. Of the default preset those are left out that it
+// lacks; problems that the user named are not dropped silently.
+void keep_recorded_problems(Session& session, TuneOptions& options) {
+  const Recording recording = Recording::load(*options.replay);
+  std::vector<std::string> missing, known;
+  for (const RecordedProblem& problem : recording.problems) known.push_back(problem.name);
+  std::erase_if(options.problems, [&](const NamedProblem& problem) {
+    const bool lacks = recording.find(problem.problem.text()) == nullptr;
+    if (lacks) missing.push_back(problem.name);
+    return lacks;
+  });
+  if (missing.empty()) return;
+  const std::string text =
+      formatted("the recording {} lacks {}", options.replay->string(), fmt::join(missing, ", "));
+  if (!names_problems(session) && !options.problems.empty()) {
+    session.console.log(LogLevel::kInfo, text);
+    return;
+  }
+  throw Error(ErrorCode::kNoDevice,
+              formatted("{}; it has {}. Others need a GPU", text, fmt::join(known, ", ")));
+}
+
+}  // namespace
+
+void add_problem_options(po::options_description& options) {
+  add_list(options, "problem,p", "TEXT",
+           "a problem, for example \"bf16 b=32 h=12 n=197 d=64\"; may be repeated");
+  add_list(
+      options, "preset", "NAME",
+      formatted("the problems of a preset ({}); may be repeated", fmt::join(preset_names(), ", ")));
+  add_list(options, "from", "FILE", "the problems of a file; may be repeated");
+  add_model_options(options);
+}
+
+void add_device_options(po::options_description& options, bool replay_may_stand_in) {
+  const char* const placeholder = replay_may_stand_in ? "WHICH" : "GPUS";
+  add_value(options, "device", placeholder,
+            replay_may_stand_in
+                ? "auto (GPU 0, else the recorded H200), 0, 0,1, all, replay:h200 or replay:FILE"
+                : "auto (GPU 0), 0, 0,1 or all");
+  add_value(options, "devices", placeholder, "the same as --device");
+}
+
+std::string device_argument(const Session& session) {
+  if (session.has("device") && session.has("devices")) {
+    throw Error(ErrorCode::kUsage, "--devices is another name of --device; give one of them");
+  }
+  if (session.has("device")) return session.text("device");
+  if (session.has("devices")) return session.text("devices");
+  return "auto";
+}
+
+bool names_problems(const Session& session) {
+  return !session.operands.empty() || session.has("problem") || session.has("preset") ||
+         session.has("from") || session.has("model") || session.has("from-misses");
+}
+
+std::vector<NamedProblem> requested_problems(const Session& session,
+                                             const std::string& default_preset) {
+  std::vector<std::string> texts = whole_problem_texts(session.operands);
+  for (std::string& text : session.texts("problem")) texts.push_back(std::move(text));
+  std::vector<NamedProblem> problems;
+  for (const std::string& text : texts) add_once(problems, named_problem(text));
+  std::vector<std::string> presets = session.texts("preset");
+  if (!names_problems(session) && !default_preset.empty()) presets.push_back(default_preset);
+  for (const std::string& name : presets) add_all(problems, preset_inputs(session, name));
+  add_all(problems, model_inputs(session));
+  for (const std::string& file : session.texts("from")) add_all(problems, load_problem_file(file));
+  return problems;
+}
+
+DeviceChoice choose_devices(Session& session, bool replay_may_stand_in) {
+  constexpr std::string_view kReplay = "replay:";
+  const std::string text = device_argument(session);
+  const char* way_out = replay_may_stand_in ? ", or use --device replay:h200" : "";
+  if (text == "auto" && !replay_may_stand_in) return present_gpus(session, "0", way_out);
+  if (text == "auto") return automatic_choice(session);
+  if (text.starts_with(kReplay)) return replay_choice(session, text.substr(kReplay.size()));
+  return present_gpus(session, text, way_out);
+}
+
+Objective requested_objective(const Session& session) {
+  if (!session.has("objective")) return TuneOptions{}.objective;
+  const auto objective = objective_from_name(session.text("objective"));
+  if (objective) return *objective;
+  throw Error(ErrorCode::kUsage,
+              formatted("--objective '{}' is not one of cold, warm", session.text("objective")));
+}
+
+TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems,
+                         bool replay_may_stand_in) {
+  TuneOptions options;
+  options.problems = std::move(problems);
+  if (session.has("jobs")) {
+    options.compile_workers =
+        static_cast<int>(parse_integer(session.text("jobs"), 1, 256, "--jobs"));
+  }
+  options.objective = requested_objective(session);
+  const DeviceChoice choice = choose_devices(session, replay_may_stand_in);
+  options.devices = choice.ordinals;
+  options.replay = choice.replay;
+  if (options.replay) keep_recorded_problems(session, options);
+  options.compile_worker_command = {session.program.string(), "--worker=compile"};
+  options.bench_worker_command = {session.program.string(), "--worker=bench"};
+  return options;
+}
+
+}  // namespace vitune

@@ -1,0 +1,176 @@
+// cli/arguments/session.cpp -- Arguments through Boost.Program_options, with one kind of error
+// message.
+#include "cli/arguments/session.h"
+
+#include <unistd.h>
+
+#include <sstream>
+
+#include "cli/arguments/options.h"
+#include "cli/output/text.h"
+#include "core/error.h"
+#include "core/format.h"
+
+namespace vitune {
+namespace {
+
+namespace po = boost::program_options;
+
+void add_common_options(po::options_description& options) {
+  add_value(options, "db", "FILE",
+            "the database; default: VITUNE_DB, else vitune.db in VITUNE_CACHE_DIR, else the user's "
+            "cache directory");
+  add_value(options, "trust-owner", "UID",
+            "also use databases that this user owns: who writes them decides what the GPU runs");
+  add_value(options, "data-dir", "DIR",
+            "presets, shipped winners and recordings; default: found beside the program");
+  add_switch(options, "json", "print one JSON document");
+  add_switch(options, "csv", "print comma-separated values");
+  add_switch(options, "md", "print a Markdown table");
+  add_switch(options, "quiet,q", "no progress and no notes; warnings and errors only");
+  add_switch(options, "verbose,v", "more notes");
+  add_value(options, "color", "WHEN", "auto, always or never", "auto");
+  add_switch(options, "help,h", "print this help");
+}
+
+constexpr unsigned kWidth = 100, kDescriptionWidth = 64;
+
+// The verb's own options first, the common ones in a group of their own.
+po::options_description all_options(const Verb& verb) {
+  const VerbOptions options = verb_options(verb);
+  po::options_description all(kWidth, kDescriptionWidth);
+  if (!options.own.options().empty()) all.add(options.own);
+  all.add(options.common);
+  return all;
+}
+
+std::string unknown_option_text(const Verb& verb, const po::options_description& options,
+                                const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& option : options.options()) known.push_back("--" + option->long_name());
+  const auto nearest = nearest_name(name.starts_with("--") ? name : "--" + name, known);
+  return formatted("'{}' is not an option of 'vitune {}'{}", name, verb.name,
+                   nearest ? formatted("; did you mean {}?", *nearest) : "");
+}
+
+po::variables_map parse_values(const Verb& verb, const po::options_description& visible,
+                               const std::vector<std::string>& arguments) {
+  po::options_description all;
+  all.add(visible).add_options()("operand", po::value<std::vector<std::string>>());
+  po::positional_options_description positional;
+  positional.add("operand", -1);
+  const std::string hint = formatted("; see 'vitune {} --help'", verb.name);
+  try {
+    po::variables_map values;
+    const int style =
+        po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+    po::store(
+        po::command_line_parser(arguments).options(all).positional(positional).style(style).run(),
+        values);
+    return values;
+  } catch (const po::unknown_option& error) {
+    throw Error(ErrorCode::kUsage,
+                unknown_option_text(verb, visible, error.get_option_name()) + hint);
+  } catch (const po::error& error) {
+    throw Error(ErrorCode::kUsage, error.what() + hint);
+  }
+}
+
+LogLevel chosen_level(const po::variables_map& values, const Environment& environment) {
+  if (values["verbose"].as<bool>()) return LogLevel::kDebug;
+  if (values["quiet"].as<bool>()) return LogLevel::kWarning;
+  const std::string named = environment.log_level.value_or("info");
+  if (named == "debug") return LogLevel::kDebug;
+  if (named == "warning") return LogLevel::kWarning;
+  if (named == "error") return LogLevel::kError;
+  if (named == "info") return LogLevel::kInfo;
+  throw Error(ErrorCode::kUsage,
+              formatted("VITUNE_LOG_LEVEL '{}' is not one of debug, info, warning, error", named));
+}
+
+ConsoleOptions console_options(const po::variables_map& values, const Environment& environment) {
+  ConsoleOptions options;
+  const bool json = values["json"].as<bool>(), csv = values["csv"].as<bool>(),
+             md = values["md"].as<bool>();
+  if (json + csv + md > 1) throw Error(ErrorCode::kUsage, "choose one of --json, --csv and --md");
+  options.format = json  ? Format::kJson
+                   : csv ? Format::kCsv
+                   : md  ? Format::kMarkdown
+                         : Format::kText;
+  const std::string color = values["color"].as<std::string>();
+  if (color != "auto" && color != "always" && color != "never") {
+    throw Error(ErrorCode::kUsage,
+                formatted("--color '{}' is not one of auto, always, never", color));
+  }
+  options.color =
+      color == "always" || (color == "auto" && !environment.no_color && isatty(STDERR_FILENO) == 1);
+  options.level = chosen_level(values, environment);
+  return options;
+}
+
+}  // namespace
+
+bool Session::has(const std::string& option) const {
+  const auto found = values.find(option);
+  if (found == values.end() || found->second.empty()) return false;
+  const bool* on = boost::any_cast<bool>(&found->second.value());
+  return on == nullptr ? !found->second.defaulted() : *on;
+}
+
+std::string Session::text(const std::string& option) const {
+  return values.at(option).as<std::string>();
+}
+
+std::vector<std::string> Session::texts(const std::string& option) const {
+  const auto found = values.find(option);
+  if (found == values.end() || found->second.empty()) return {};
+  return found->second.as<std::vector<std::string>>();
+}
+
+void Session::refuse(std::initializer_list<const char*> options, std::string_view why) const {
+  for (const char* option : options) {
+    if (has(option)) throw Error(ErrorCode::kUsage, formatted("--{} {}", option, why));
+  }
+}
+
+VerbOptions verb_options(const Verb& verb) {
+  VerbOptions options{po::options_description("Options", kWidth, kDescriptionWidth),
+                      po::options_description("Common options", kWidth, kDescriptionWidth)};
+  if (verb.options) verb.options(options.own);
+  add_common_options(options.common);
+  return options;
+}
+
+std::string verb_help(const Verb& verb) {
+  std::ostringstream help;
+  help << "Usage: vitune " << verb.name << " [options]" << (verb.operands.empty() ? "" : " ")
+       << verb.operands << "\n\n"
+       << verb.summary << ".\n"
+       << all_options(verb);
+  if (!verb.notes.empty()) help << "\n" << verb.notes << "\n";
+  return help.str();
+}
+
+std::optional<Session> parse_session(const Verb& verb, const std::vector<std::string>& arguments,
+                                     const std::atomic<bool>& stop) {
+  const po::options_description options = all_options(verb);
+  po::variables_map values = parse_values(verb, options, arguments);
+  if (values["help"].as<bool>()) return std::nullopt;
+  std::vector<std::string> operands;
+  if (values.count("operand") > 0) operands = values["operand"].as<std::vector<std::string>>();
+  if (verb.operands.empty() && !operands.empty()) {
+    throw Error(ErrorCode::kUsage,
+                formatted("'vitune {}' takes no argument '{}'; see 'vitune {} --help'", verb.name,
+                          operands.front(), verb.name));
+  }
+  const Environment environment = read_environment();
+  Console console(console_options(values, environment));
+  return Session{std::move(values),
+                 std::move(operands),
+                 environment,
+                 std::move(console),
+                 stop,
+                 std::filesystem::read_symlink("/proc/self/exe")};
+}
+
+}  // namespace vitune

@@ -1,0 +1,39 @@
+// cli/arguments/stores.h -- Opens the user's database and the shipped layer below it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/arguments/session.h"
+#include "db/store.h"
+
+namespace vitune {
+
+// --db, else what core/env finds; nothing if no directory is usable.
+std::optional<std::filesystem::path> database_path(const Session& session);
+
+// Whose databases are used: this user's, root's and --trust-owner's. Of the shipped ones also who
+// owns this program, and so could replace it. Throws Error(kUsage) for what is no user's number.
+Trust trusted_owners(const Session& session);
+Trust shipped_trust(const Session& session);
+
+// The file at `path`; a wait for another process's lock ends when this command is to stop.
+std::unique_ptr<Store> open_store(Session& session, const std::filesystem::path& path,
+                                  Access access);
+
+// The user's database. Where the default place cannot be used (no HOME, a read-only file system) it
+// is one in memory, after one warning. A file that is there but damaged, foreign, newer or locked,
+// and a
+// --db that cannot be used, are Error(kDatabase). With kReadOnly a missing file is an empty
+// database, but for one that --db names: Error(kDatabase).
+std::unique_ptr<Store> open_user_store(Session& session, Access access);
+
+// The same, or Error(kDatabase) if there is no file yet: for verbs that are about the file itself.
+std::unique_ptr<Store> open_existing_store(Session& session, Access access);
+
+// The user's database above the shipped winners; a shipped file that cannot be read is left out
+// with a warning.
+LayeredStore open_layered_store(Session& session, Access access);
+
+}  // namespace vitune

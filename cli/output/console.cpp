@@ -1,0 +1,140 @@
+// cli/output/console.cpp -- stdout with checked writes, stderr through spdlog.
+#include "cli/output/console.h"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/ansicolor_sink.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/format.h"
+
+namespace vitune {
+namespace {
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      break;
+  }
+  return spdlog::level::err;
+}
+
+std::size_t terminal_columns() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
+  return size.ws_col;
+}
+
+// The longest start of `text` that has at most `columns` characters; never cuts one in two.
+std::string cut_to_columns(std::string_view text, std::size_t columns) {
+  std::size_t width = 0, end = 0;
+  while (end < text.size()) {
+    if ((static_cast<unsigned char>(text[end]) & 0xc0) != 0x80 && ++width > columns) break;
+    ++end;
+  }
+  return std::string(text.substr(0, end));
+}
+
+// Progress that nobody can read (a full disk, a reader that is gone) is no reason to stop.
+void write_to_stderr(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+Console::Console(const ConsoleOptions& options)
+    : options_(options), terminal_(isatty(STDERR_FILENO) == 1) {
+  auto sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_st>(
+      options.color ? spdlog::color_mode::always : spdlog::color_mode::never);
+  logger_ = std::make_unique<spdlog::logger>("vitune", std::move(sink));
+  logger_->set_level(spdlog_level(options.level));
+  logger_->flush_on(spdlog::level::trace);
+}
+
+Console::~Console() = default;
+Console::Console(Console&&) noexcept = default;
+
+void Console::print(std::string_view text) {
+  if (write_error_ != 0) return;
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    write_error_ = errno == 0 ? EIO : errno;
+}
+
+void Console::show(const Table& table, const nlohmann::ordered_json& document,
+                   std::string_view if_empty) {
+  if (format() == Format::kJson) {
+    // Bytes that are not UTF-8 (a compiler's log, a device's name) are replaced instead of refused.
+    print(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return;
+  }
+  if (table.empty() && format() == Format::kText) {
+    log(LogLevel::kInfo, if_empty);
+    return;
+  }
+  print(format() == Format::kCsv        ? table.csv()
+        : format() == Format::kMarkdown ? table.markdown()
+                                        : table.text());
+}
+
+void Console::log(LogLevel level, std::string_view message) {
+  if (level < options_.level) return;
+  end_progress();
+  logger_->set_pattern(level >= LogLevel::kWarning ? "vitune: %^%l%$: %v" : "%v");
+  logger_->log(spdlog_level(level), "{}", terminal_safe(message, true));
+}
+
+LogSink Console::sink() {
+  return [this](LogLevel level, std::string_view message) { log(level, message); };
+}
+
+void Console::progress(std::string_view line) {
+  if (quiet()) return;
+  const std::string safe = terminal_safe(line);
+  if (terminal_) {
+    write_to_stderr(formatted("\r{}\x1b[K", cut_to_columns(safe, terminal_columns() - 1)));
+    line_open_ = true;
+  } else {
+    write_to_stderr(safe + "\n");
+  }
+}
+
+void Console::end_progress() {
+  if (!line_open_) return;
+  std::fputs("\r\x1b[K", stderr);
+  std::fflush(stderr);
+  line_open_ = false;
+}
+
+int Console::finish() {
+  end_progress();
+  if (write_error_ == 0) {
+    errno = 0;
+    if (std::fflush(stdout) != 0) write_error_ = errno == 0 ? EIO : errno;
+  }
+  if (write_error_ == 0) return 0;
+  if (write_error_ == EBADF) {
+    log(LogLevel::kError,
+        "the results could not be written: standard output is closed, or not open for writing; "
+        "send it to a terminal, a file or a pipe");
+  } else if (write_error_ != EPIPE) {
+    log(LogLevel::kError, formatted("the results could not be written to standard output: {}",
+                                    std::strerror(write_error_)));
+  }
+  return 1;
+}
+
+}  // namespace vitune

@@ -1,0 +1,64 @@
+// cli/output/console.h -- Where the command writes: results to stdout, everything else to stderr.
+//
+// One thread. Results come as a table and as JSON and the user's choice decides which is printed.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "cli/output/table.h"
+#include "core/log.h"
+
+namespace spdlog {
+class logger;
+}
+
+namespace vitune {
+
+enum class Format { kText, kJson, kCsv, kMarkdown };
+
+struct ConsoleOptions {
+  Format format = Format::kText;
+  bool color = false;                // of stderr; results are never coloured
+  LogLevel level = LogLevel::kInfo;  // the least important message that is shown
+};
+
+class Console {
+ public:
+  explicit Console(const ConsoleOptions& options);
+  ~Console();
+  Console(Console&&) noexcept;
+  Console& operator=(Console&&) = delete;
+
+  Format format() const { return options_.format; }
+  bool quiet() const { return options_.level > LogLevel::kInfo; }
+  bool progress_is_rewritten() const { return terminal_; }
+
+  // Writes to stdout as it is.
+  void print(std::string_view text);
+  // Prints the table, or `document` with --json; an empty table prints `if_empty` to stderr instead
+  // of a lone header.
+  void show(const Table& table, const nlohmann::ordered_json& document, std::string_view if_empty);
+  // A message on stderr, made terminal-safe, if its level is shown.
+  void log(LogLevel level, std::string_view message);
+  // log() as a sink to hand down; valid as long as this object.
+  LogSink sink();
+  // On a terminal rewrites the last line of stderr; else prints a line of its own.
+  void progress(std::string_view line);
+  // Removes the progress line from the terminal.
+  void end_progress();
+  // Flushes stdout. 0, or 1 after saying so if something could not be written (silently if the
+  // reader has closed the pipe).
+  int finish();
+
+ private:
+  ConsoleOptions options_;
+  bool terminal_ = false;   // stderr is one
+  bool line_open_ = false;  // a progress line is on the terminal
+  int write_error_ = 0;     // errno of the first failed write to stdout
+  std::unique_ptr<spdlog::logger> logger_;
+};
+
+}  // namespace vitune

@@ -1,0 +1,45 @@
+// cli/output/results.h -- Winners as a table and as JSON, the same in tune, bench and show.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "cli/output/table.h"
+#include "core/device_info.h"
+#include "db/records.h"
+#include "generator/attention/floor.h"
+#include "generator/attention/problem.h"
+
+namespace vitune {
+
+inline constexpr int kOutputSchema = 1;  // "schema" of every JSON document that the command prints
+
+// {"schema": 1, "command": <verb>}, to be filled in.
+nlohmann::ordered_json new_document(const std::string& verb);
+
+// The floor that a winner by `objective` is compared with: cold calls find nothing in L2, warm ones
+// as much as fits. Nothing if the device states no rate.
+std::optional<AttentionFloor> floor_of(const AttentionProblem& problem, const DeviceInfo& device,
+                                       Objective objective);
+// {"tensor": 4.82, "HBM": 9.01, ...}: microseconds by unit, the longest first.
+nlohmann::ordered_json floor_json(const std::optional<AttentionFloor>& floor);
+
+nlohmann::ordered_json timing_json(const Timing& timing);
+nlohmann::ordered_json config_json(const Config& config);
+nlohmann::ordered_json device_json(const DeviceInfo& device);
+// Everything that is stored of a winner, with the floor of `problem` on `device`.
+nlohmann::ordered_json winner_json(const Winner& winner, const AttentionProblem& problem,
+                                   const DeviceInfo& device);
+
+// "25.4 [25.1, 25.7]"
+std::string timing_text(const Timing& timing);
+// "NVIDIA H200 (sm_90, 132 SMs)"
+std::string device_text(const DeviceInfo& device);
+
+// Columns of the table of winners, and one row of it.
+Table winner_table();
+void add_winner_row(Table& table, const std::string& name, const Winner& winner,
+                    const AttentionProblem& problem, const DeviceInfo& device);
+
+}  // namespace vitune

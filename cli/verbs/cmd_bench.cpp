@@ -1,0 +1,166 @@
+// cli/verbs/cmd_bench.cpp -- vitune bench: measures the stored winner and the default, beside known
+// peers.
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/arguments/inputs.h"
+#include "cli/arguments/options.h"
+#include "cli/arguments/session.h"
+#include "cli/arguments/stores.h"
+#include "cli/output/progress.h"
+#include "cli/output/results.h"
+#include "cli/output/text.h"
+#include "core/error.h"
+#include "core/format.h"
+#include "tuner/loop/tuner.h"
+
+namespace vitune {
+namespace {
+
+namespace po = boost::program_options;
+using nlohmann::ordered_json;
+
+void describe(po::options_description& options) {
+  add_problem_options(options);
+  add_device_options(options);
+  add_value(options, "objective", "WHICH",
+            "cold (L2 flushed before each call) or warm (graph replay)", "cold");
+  add_value(options, "jobs,j", "N", "compile processes; default: one per CPU");
+}
+
+// The fastest peer by the objective; the unfused "eager" path is no peer of a fused kernel.
+const PeerTime* best_peer(const NamedProblem& problem, Objective objective) {
+  const auto time = [&](const PeerTime& peer) {
+    return objective == Objective::kCold ? peer.cold_us : peer.warm_us;
+  };
+  const PeerTime* best = nullptr;
+  for (const PeerTime& peer : problem.peers) {
+    if (peer.peer == "eager" || time(peer) <= 0) continue;
+    if (best == nullptr || time(peer) < time(*best)) best = &peer;
+  }
+  return best;
+}
+
+Table bench_table() {
+  Table table;
+  table.column("problem").column("cold us [95 %]", Align::kRight).column("warm us", Align::kRight);
+  table.column("TFLOP/s", Align::kRight)
+      .column("default us", Align::kRight)
+      .column("vs default", Align::kRight);
+  table.column("floor us", Align::kRight).column("of floor", Align::kRight).column("limit");
+  table.column("peer").column("peer us", Align::kRight).column("vs peer", Align::kRight);
+  table.column("origin").column("config");
+  return table;
+}
+
+std::string optional_us(const std::optional<double>& us) {
+  return us ? microseconds_text(*us) : "-";
+}
+
+// "1.42x", or "-" where either time is unknown.
+std::string ratio_text(double other_us, double us) {
+  return other_us > 0 && us > 0 ? formatted("{:.2f}x", other_us / us) : "-";
+}
+
+void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& device) {
+  const Winner& winner = *outcome.winner;
+  const AttentionProblem& problem = outcome.problem.problem;
+  const double us = winner.measurement.by(winner.objective).median_us;
+  const double warm_us = winner.measurement.warm.median_us;
+  const auto floor = floor_of(problem, device, winner.objective);
+  const PeerTime* peer = best_peer(outcome.problem, winner.objective);
+  const double peer_us = peer == nullptr                        ? 0
+                         : winner.objective == Objective::kCold ? peer->cold_us
+                                                                : peer->warm_us;
+  table.row({outcome.problem.name, timing_text(winner.measurement.cold),
+             warm_us > 0 ? microseconds_text(warm_us) : "-",
+             us > 0 ? formatted("{:.1f}", problem.flops() / us / 1e6) : "-",
+             optional_us(winner.default_us), ratio_text(winner.default_us.value_or(0), us),
+             floor ? microseconds_text(floor->us) : "-",
+             floor && us > 0 ? formatted("{:.0f} %", 100 * floor->us / us) : "-",
+             floor ? hardware_unit_name(floor->unit) : "-", peer == nullptr ? "-" : peer->peer,
+             peer == nullptr ? "-" : microseconds_text(peer_us), ratio_text(peer_us, us),
+             origin_name(winner.origin), compact_config(winner.config)});
+}
+
+ordered_json bench_json(const TuneOutcome& outcome, const DeviceInfo& device) {
+  ordered_json entry = {{"name", outcome.problem.name},
+                        {"problem", outcome.problem.problem.text()}};
+  entry["winner"] = outcome.winner ? winner_json(*outcome.winner, outcome.problem.problem, device)
+                                   : ordered_json(nullptr);
+  const Objective objective = outcome.winner ? outcome.winner->objective : Objective::kCold;
+  entry["floors_us"] = floor_json(floor_of(outcome.problem.problem, device, objective));
+  entry["peers"] = ordered_json::array();
+  for (const PeerTime& peer : outcome.problem.peers) {
+    entry["peers"].push_back(
+        {{"peer", peer.peer}, {"cold_us", peer.cold_us}, {"warm_us", peer.warm_us}});
+  }
+  entry["message"] = outcome.message;
+  return entry;
+}
+
+int show(Session& session, const TuneReport& report) {
+  Table table = bench_table();
+  ordered_json document = new_document("bench");
+  document["device"] = device_json(report.device);
+  document["origin"] = origin_name(report.origin);
+  document["interrupted"] = report.interrupted;
+  document["results"] = ordered_json::array();
+  int status = 0;
+  for (const TuneOutcome& outcome : report.outcomes) {
+    document["results"].push_back(bench_json(outcome, report.device));
+    if (outcome.winner) {
+      add_bench_row(table, outcome, report.device);
+    } else {
+      status = 1;
+      session.console.log(LogLevel::kError, formatted("{}: nothing measured: {}",
+                                                      outcome.problem.name, outcome.message));
+    }
+  }
+  session.console.show(table, document, "nothing was measured");
+  return report.interrupted ? exit_status(ErrorCode::kInterrupted) : status;
+}
+
+// Copies in memory, the user's winners above the shipped ones as for every reader: a bench looks at
+// what is stored and changes nothing.
+LayeredStore scratch_store(Session& session) {
+  LayeredStore stored = open_layered_store(session, Access::kReadOnly);
+  auto user = Store::in_memory();
+  user->merge(stored.user());
+  std::unique_ptr<Store> shipped;
+  if (stored.shipped() != nullptr) {
+    shipped = Store::in_memory();
+    shipped->merge(*stored.shipped());
+  }
+  return LayeredStore(std::move(user), std::move(shipped));
+}
+
+int run(Session& session) {
+  TuneOptions options = tune_options(session, requested_problems(session, "vit-b16"));
+  // The one trial is the default config; then only its race with the stored winner is left.
+  options.budget.trials = 1;
+  options.fresh = true;
+  LayeredStore store = scratch_store(session);
+  ProgressLine progress(session.console);
+  const TuneReport report =
+      tune(options, store, std::ref(progress), session.console.sink(), session.stop);
+  session.console.end_progress();
+  return show(session, report);
+}
+
+}  // namespace
+
+Verb bench_verb() {
+  return {
+      "bench",
+      "Measure the stored winner and the default config of each problem",
+      "[PROBLEM...]",
+      "Without a problem: the preset vit-b16. 'limit' is the unit of the GPU that sets the floor\n"
+      "(tensor, exp, issue, shared memory, L2, HBM; see docs/measuring.md). Peers are shown where\n"
+      "the problem's file has their times; they are of the machine and date that the file states.",
+      describe,
+      run};
+}
+
+}  // namespace vitune

@@ -1,0 +1,225 @@
+// cli/verbs/cmd_compare.cpp -- vitune compare: the ratios of two files of times, and whether one
+// regressed.
+#include "cli/verbs/cmd_compare.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "cli/arguments/options.h"
+#include "cli/arguments/session.h"
+#include "cli/compare/comparison.h"
+#include "cli/output/results.h"
+#include "cli/output/text.h"
+#include "core/error.h"
+#include "core/format.h"
+
+namespace vitune {
+namespace {
+
+namespace po = boost::program_options;
+using nlohmann::ordered_json;
+
+void describe(po::options_description& options) {
+  add_value(options, "threshold", "PERCENT",
+            "how much slower is a regression, where chance does not explain it", "5%");
+  add_value(options, "kind", "WHICH", "cold, warm or both", "both");
+  add_value(options, "peer", "NAME",
+            "whose times are compared, in files that have those of several", kOwnPeer);
+}
+
+// "5%", "5 %", "2.5" -> 0.05, 0.05, 0.025.
+double parse_threshold(const std::string& text) {
+  std::string_view number = text;
+  if (number.ends_with('%')) number.remove_suffix(1);
+  while (number.ends_with(' ')) number.remove_suffix(1);
+  double percent = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), percent);
+  if (error == std::errc{} && end == number.data() + number.size() && percent >= 0 &&
+      percent <= 1000) {
+    return percent / 100;
+  }
+  throw Error(
+      ErrorCode::kUsage,
+      formatted("--threshold '{}' is not a percentage from 0 to 1000; give for example 5%", text));
+}
+
+std::string parse_kind(const std::string& kind) {
+  if (kind == "cold" || kind == "warm" || kind == "both") return kind;
+  throw Error(ErrorCode::kUsage, formatted("--kind '{}' is not one of cold, warm, both", kind));
+}
+
+void introduce(Session& session, const char* letter, const TimingFile& file) {
+  session.console.log(
+      LogLevel::kInfo,
+      formatted("{}: {} ({}{}, {} times)", letter, file.path, timing_format_name(file.format),
+                file.device.empty() ? "" : ", " + file.device, file.rows.size()));
+  for (const std::string& entry : file.without_time) {
+    session.console.log(LogLevel::kWarning, formatted("{} has no time for {}", letter, entry));
+  }
+}
+
+void warn_of_other_device(Session& session, const TimingFile& a, const TimingFile& b) {
+  const bool by_key = !a.device_key.empty() && !b.device_key.empty();
+  const bool known = by_key || (!a.device.empty() && !b.device.empty());
+  const bool differ = by_key ? a.device_key != b.device_key : a.device != b.device;
+  if (!known || !differ) return;
+  session.console.log(
+      LogLevel::kWarning,
+      formatted("A and B are of different devices ({} and {}): the ratios compare these, "
+                "not the kernels",
+                a.device.empty() ? a.device_key : a.device,
+                b.device.empty() ? b.device_key : b.device));
+}
+
+std::string interval_text(const RatioInterval& ratio) {
+  return ratio.interval ? formatted("[{:.3f}, {:.3f}]", ratio.interval->low, ratio.interval->high)
+                        : "-";
+}
+
+Table comparison_table(const Comparison& comparison) {
+  Table table;
+  table.column("problem")
+      .column("kind")
+      .column("A us", Align::kRight)
+      .column("B us", Align::kRight);
+  table.column("B / A", Align::kRight).column("95 %").column("method").column("verdict");
+  for (const ComparedRow& row : comparison.rows) {
+    table.row({row.name, row.kind, microseconds_text(row.a_us), microseconds_text(row.b_us),
+               formatted("{:.3f}", row.ratio.ratio), interval_text(row.ratio), row.ratio.method,
+               verdict_name(row.verdict) + (row.low_confidence ? ", unsteady" : "")});
+  }
+  for (const TimedRow& row : comparison.only_a) {
+    table.row({row.name, row.kind, microseconds_text(row.figure.median_us), "-", "-", "-", "-",
+               "only in A"});
+  }
+  for (const TimedRow& row : comparison.only_b) {
+    table.row({row.name, row.kind, "-", microseconds_text(row.figure.median_us), "-", "-", "-",
+               "only in B"});
+  }
+  for (const MeanRatio& mean : comparison.means) {
+    table.row({formatted("geometric mean of {}", mean.rows), mean.kind, "-", "-",
+               formatted("{:.3f}", mean.ratio.ratio), interval_text(mean.ratio), mean.ratio.method,
+               ""});
+  }
+  return table;
+}
+
+ordered_json file_json(const TimingFile& file) {
+  return {{"file", file.path},
+          {"format", timing_format_name(file.format)},
+          {"device", file.device},
+          {"times", file.rows.size()},
+          {"without_time", file.without_time}};
+}
+
+ordered_json bound_json(const RatioInterval& ratio, double Interval::*bound) {
+  return ratio.interval ? ordered_json((*ratio.interval).*bound) : ordered_json(nullptr);
+}
+
+void add_ratio(ordered_json& entry, const RatioInterval& ratio) {
+  entry["ratio"] = ratio.ratio;
+  entry["low"] = bound_json(ratio, &Interval::low);
+  entry["high"] = bound_json(ratio, &Interval::high);
+  entry["method"] = ratio.method;
+}
+
+ordered_json unpaired_json(const std::vector<TimedRow>& rows) {
+  ordered_json entries = ordered_json::array();
+  for (const TimedRow& row : rows) {
+    entries.push_back({{"name", row.name},
+                       {"problem", row.problem},
+                       {"kind", row.kind},
+                       {"us", row.figure.median_us}});
+  }
+  return entries;
+}
+
+ordered_json comparison_json(const Comparison& comparison, const TimingFile& a, const TimingFile& b,
+                             double threshold) {
+  ordered_json document = new_document("compare");
+  document["a"] = file_json(a);
+  document["b"] = file_json(b);
+  document["threshold_percent"] = 100 * threshold;
+  document["regressions"] = comparison.slower();
+  document["results"] = ordered_json::array();
+  for (const ComparedRow& row : comparison.rows) {
+    ordered_json entry = {{"name", row.name},
+                          {"problem", row.problem},
+                          {"kind", row.kind},
+                          {"a_us", row.a_us},
+                          {"b_us", row.b_us}};
+    add_ratio(entry, row.ratio);
+    entry["verdict"] = verdict_name(row.verdict);
+    entry["low_confidence"] = row.low_confidence;
+    document["results"].push_back(std::move(entry));
+  }
+  document["only_in_a"] = unpaired_json(comparison.only_a);
+  document["only_in_b"] = unpaired_json(comparison.only_b);
+  document["geometric_means"] = ordered_json::array();
+  for (const MeanRatio& mean : comparison.means) {
+    ordered_json entry = {{"kind", mean.kind}, {"rows", mean.rows}};
+    add_ratio(entry, mean.ratio);
+    document["geometric_means"].push_back(std::move(entry));
+  }
+  return document;
+}
+
+int conclude(Session& session, const Comparison& comparison, double threshold) {
+  std::size_t unclear = 0;
+  for (const ComparedRow& row : comparison.rows) unclear += row.verdict == Verdict::kUnclear;
+  if (unclear > 0) {
+    session.console.log(
+        LogLevel::kWarning,
+        formatted("{} of {} rows differ by more than {:g} % but the measurements do not show that "
+                  "it is not chance; measure more often",
+                  unclear, comparison.rows.size(), 100 * threshold));
+  }
+  if (comparison.rows.empty()) {
+    session.console.log(LogLevel::kError,
+                        "nothing was compared: no time of A has its like in B; give two files of "
+                        "the same problems, and see --kind and --peer");
+    return exit_status(ErrorCode::kFailure);
+  }
+  if (comparison.slower() == 0) return 0;
+  session.console.log(LogLevel::kError,
+                      formatted("{} of {} rows of B are slower than A by more than {:g} %",
+                                comparison.slower(), comparison.rows.size(), 100 * threshold));
+  return kRegressionStatus;
+}
+
+int run(Session& session) {
+  if (session.operands.size() != 2) {
+    throw Error(ErrorCode::kUsage,
+                "give two files of times: vitune compare before.json after.json");
+  }
+  const double threshold = parse_threshold(session.text("threshold"));
+  const std::string kind = parse_kind(session.text("kind")), peer = session.text("peer");
+  const TimingFile a = read_timing_file(session.operands[0], peer);
+  const TimingFile b = read_timing_file(session.operands[1], peer);
+  introduce(session, "A", a);
+  introduce(session, "B", b);
+  warn_of_other_device(session, a, b);
+  const Comparison comparison = compare(a, b, threshold, kind, session.stop);
+  session.console.show(comparison_table(comparison), comparison_json(comparison, a, b, threshold),
+                       "neither file has a time of this kind");
+  return conclude(session, comparison, threshold);
+}
+
+}  // namespace
+
+Verb compare_verb() {
+  return {
+      "compare",
+      "Compare the times of two JSON files; exit 6 if the second is slower",
+      "FILE_A FILE_B",
+      "Reads what 'vitune tune --json', 'vitune bench --json', benchmarks/peers and Google\n"
+      "Benchmark programs (--benchmark_out) wrote, in any pairing. Rows are paired by problem, "
+      "else\n"
+      "by name. B / A above 1: the second file is slower. A regression is a row that is slower by\n"
+      "more than the threshold and whose 95 % interval lies above 1. How the intervals are made:\n"
+      "docs/measuring.md.",
+      describe,
+      run};
+}
+
+}  // namespace vitune

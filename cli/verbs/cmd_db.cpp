@@ -1,0 +1,240 @@
+// cli/verbs/cmd_db.cpp -- vitune db stats, check, export, import, merge, prune, salvage.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "cli/arguments/options.h"
+#include "cli/arguments/session.h"
+#include "cli/arguments/stores.h"
+#include "cli/output/results.h"
+#include "cli/output/text.h"
+#include "core/error.h"
+#include "core/format.h"
+#include "core/output_file.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+using nlohmann::ordered_json;
+
+constexpr std::size_t kProblemsShown = 10;
+constexpr std::size_t kMaxImport = std::size_t{64} << 20;
+
+std::string only_operand(const Session& session, const char* what) {
+  if (session.operands.size() == 1 && !session.operands[0].empty()) return session.operands[0];
+  throw Error(ErrorCode::kUsage, formatted("give {}", what));
+}
+
+// A table of names and counts, and the same as JSON.
+void show_counts(Session& session, const std::string& verb,
+                 const std::vector<std::pair<std::string, std::int64_t>>& counts,
+                 const ordered_json& extra = ordered_json::object()) {
+  Table table;
+  table.column("what").column("count", Align::kRight);
+  ordered_json document = new_document(verb);
+  for (const auto& [name, count] : counts) {
+    table.row({name, formatted("{}", count)});
+    document[name] = count;
+  }
+  document.update(extra);
+  session.console.show(table, document, "");
+}
+
+int run_stats(Session& session) {
+  const auto store = open_existing_store(session, Access::kReadOnly);
+  const StoreStats stats = store->stats();
+  show_counts(session, "db stats",
+              {{"schema_version", stats.schema_version},
+               {"devices", stats.devices},
+               {"problems", stats.problems},
+               {"trials", stats.trials},
+               {"winners", stats.winners},
+               {"unverified_winners", stats.unverified_winners},
+               {"binaries", stats.binaries},
+               {"blocks", stats.blocks},
+               {"requests", stats.requests},
+               {"binary_bytes", stats.binary_bytes},
+               {"file_bytes", stats.file_bytes}},
+              {{"file", database_path(session)->string()}});
+  return 0;
+}
+
+int run_check(Session& session) {
+  const auto store = open_existing_store(session, Access::kReadOnly);
+  const CheckReport report = store->check();
+  show_counts(session, "db check", {{"rows", report.rows}, {"bad_rows", report.bad_rows}},
+              {{"integrity_ok", report.integrity_ok}, {"problems", report.problems}});
+  const std::size_t shown = std::min(report.problems.size(), kProblemsShown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    session.console.log(LogLevel::kError, report.problems[i]);
+  }
+  if (shown < report.problems.size()) {
+    session.console.log(LogLevel::kError, formatted("and {} more; --json has them all",
+                                                    report.problems.size() - shown));
+  }
+  if (report.integrity_ok && report.bad_rows == 0) return 0;
+  session.console.log(
+      LogLevel::kError,
+      "the database is damaged; 'vitune db salvage' keeps every sound row in a new file");
+  return exit_status(ErrorCode::kDatabase);
+}
+
+void write_export(const fs::path& path, const std::string& content) {
+  const std::error_code error = write_output_file(path, content);
+  if (!error) return;
+  throw Error(ErrorCode::kFailure,
+              formatted("the export cannot be written to {}: {}", path.string(), error.message()));
+}
+
+void describe_export(po::options_description& options) {
+  add_switch(options, "winners-only", "leave the trials out");
+}
+
+int run_export(Session& session) {
+  if (session.operands.size() > 1)
+    throw Error(ErrorCode::kUsage, "give one file, or none for standard output");
+  session.refuse({"csv", "md"}, "does not go with 'db export', which always writes JSON");
+  const std::string json =
+      open_existing_store(session, Access::kReadOnly)->export_json(!session.has("winners-only"));
+  if (session.operands.empty() || session.operands[0] == "-") {
+    session.console.print(json);
+    if (!json.ends_with('\n')) session.console.print("\n");
+  } else {
+    write_export(session.operands[0], json);
+    session.console.log(LogLevel::kInfo, formatted("{} written to {}", bytes_text(std::ssize(json)),
+                                                   session.operands[0]));
+  }
+  return 0;
+}
+
+std::string read_import(const std::string& name) {
+  std::ifstream file;
+  if (name != "-") {
+    std::error_code error;
+    if (!fs::is_regular_file(name, error)) {
+      throw Error(ErrorCode::kUsage,
+                  formatted("'{}' is not a file; give what 'vitune db export' wrote, or -", name));
+    }
+    file.open(name, std::ios::binary);
+    if (!file)
+      throw Error(ErrorCode::kUsage,
+                  formatted("'{}' cannot be read: {}", name, std::strerror(errno)));
+  }
+  std::istream& in = name == "-" ? std::cin : file;
+  std::string content;
+  std::vector<char> block(1 << 16);
+  while (in.read(block.data(), std::ssize(block)) || in.gcount() > 0) {
+    content.append(block.data(), static_cast<std::size_t>(in.gcount()));
+    if (content.size() > kMaxImport) {
+      throw Error(ErrorCode::kUsage,
+                  formatted("'{}' is larger than 64 MiB; export with --winners-only, or take the "
+                            "database itself over with 'vitune db merge'",
+                            name));
+    }
+  }
+  return content;
+}
+
+int show_merge(Session& session, const std::string& verb, const MergeReport& report) {
+  show_counts(session, verb,
+              {{"trials_added", report.trials_added},
+               {"winners_added", report.winners_added},
+               {"winners_replaced", report.winners_replaced},
+               {"binaries_added", report.binaries_added},
+               {"skipped", report.skipped}});
+  return 0;
+}
+
+// Imports and merges write; a place in memory would lose what they bring.
+std::unique_ptr<Store> open_to_write(Session& session) {
+  const auto path = database_path(session);
+  if (!path) {
+    throw Error(ErrorCode::kDatabase,
+                "no place for a database: set VITUNE_DB or HOME, or name the file with --db");
+  }
+  return open_store(session, *path, Access::kReadWrite);
+}
+
+int run_import(Session& session) {
+  const std::string name = only_operand(session, "the file that 'vitune db export' wrote, or -");
+  const std::string content = read_import(name);
+  const auto store = open_to_write(session);
+  const MergeReport report = [&] {
+    try {
+      return store->import_json(content);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;  // not of the export's content
+      throw Error(ErrorCode::kUsage, "'" + name + "': " + error.what());
+    }
+  }();
+  session.console.log(LogLevel::kInfo,
+                      "imported winners serve only after 'vitune verify' on this GPU");
+  return show_merge(session, "db import", report);
+}
+
+int run_merge(Session& session) {
+  const std::string other_path = only_operand(session, "the database to take over");
+  std::error_code error;
+  if (!fs::exists(other_path, error)) {
+    throw Error(ErrorCode::kUsage, formatted("there is no database '{}'", other_path));
+  }
+  const auto target = database_path(session);
+  if (target && fs::equivalent(*target, other_path, error)) {
+    throw Error(ErrorCode::kUsage, "a database cannot be merged into itself; name the other one");
+  }
+  const auto other = open_store(session, other_path, Access::kReadOnly);
+  return show_merge(session, "db merge", open_to_write(session)->merge(*other));
+}
+
+void describe_prune(po::options_description& options) {
+  add_value(options, "keep", "N",
+            "trials to keep of each problem that has a winner, the best first", "20");
+}
+
+int run_prune(Session& session) {
+  const std::int64_t keep = parse_integer(session.text("keep"), 0, 1'000'000'000, "--keep");
+  const std::int64_t deleted = open_existing_store(session, Access::kReadWrite)->prune(keep);
+  show_counts(session, "db prune", {{"rows_deleted", deleted}});
+  return 0;
+}
+
+int run_salvage(Session& session) {
+  const auto path = database_path(session);
+  std::error_code error;
+  if (!path || !fs::exists(*path, error)) {
+    throw Error(ErrorCode::kDatabase,
+                formatted("there is no database{} to salvage; name it with --db",
+                          path ? " at " + path->string() : ""));
+  }
+  show_counts(session, "db salvage",
+              {{"rows_saved", Store::salvage(*path, session.console.sink())}});
+  return 0;
+}
+
+}  // namespace
+
+std::vector<Verb> db_verbs() {
+  return {
+      {"db stats", "Count what the database holds", "", "", nullptr, run_stats},
+      {"db check", "Check the file and the digest of every row; exit code 5 if it is damaged", "",
+       "", nullptr, run_check},
+      {"db export", "Write the database as JSON: integers and figures, no binaries", "[FILE]", "",
+       describe_export, run_export},
+      {"db import", "Add an export; its winners count as unverified until 'vitune verify'", "FILE",
+       "", nullptr, run_import},
+      {"db merge", "Take over what another database has and this has not", "FILE", "", nullptr,
+       run_merge},
+      {"db prune", "Delete trials and binaries that are no longer needed", "", "", describe_prune,
+       run_prune},
+      {"db salvage", "Copy every sound row of a damaged database into a new one", "", "", nullptr,
+       run_salvage},
+  };
+}
+
+}  // namespace vitune

@@ -1,0 +1,225 @@
+// cli/verbs/cmd_show.cpp -- vitune show: winners, trials, blocks, misses; the space, a config, a
+// source.
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/arguments/inputs.h"
+#include "cli/arguments/misses.h"
+#include "cli/arguments/options.h"
+#include "cli/arguments/session.h"
+#include "cli/arguments/stores.h"
+#include "cli/output/results.h"
+#include "cli/output/text.h"
+#include "cli/verbs/show_space.h"
+#include "core/error.h"
+#include "core/format.h"
+
+namespace vitune {
+namespace {
+
+namespace po = boost::program_options;
+using nlohmann::ordered_json;
+
+void describe(po::options_description& options) {
+  add_problem_options(options);
+  add_switch(options, "trials", "every candidate tried, best first");
+  add_switch(options, "space", "the tunables of a problem, their values and rules");
+  add_value(options, "explain", "CONFIG",
+            "whether a config is in the space of a problem, and if not, which rule it breaks");
+  add_switch(options, "source",
+             "the CUDA source of a problem's winner, else of its default config");
+  add_switch(options, "misses", "problems that programs asked for and no winner existed for");
+  add_switch(options, "blocks", "kernels that must not be launched again, and why");
+  add_value(
+      options, "arch", "NAME",
+      "for --space, --explain and --source: the limits of this architecture; default: the H200");
+  add_value(
+      options, "device", "GPU",
+      "N (this machine's GPU N) or replay:h200. For --space, --explain and --source: its "
+      "facts; for --misses: what it lacks, with all values of 'vitune tune --device'; default: "
+      "what any GPU of this machine lacks");
+}
+
+// Names the user gave to problems, by canonical text; all problems count if this is empty.
+std::map<std::string, std::string> wanted_names(const Session& session) {
+  std::map<std::string, std::string> names;
+  for (const NamedProblem& problem : requested_problems(session, "")) {
+    names[problem.problem.text()] = problem.name;
+  }
+  return names;
+}
+
+bool is_wanted(const std::map<std::string, std::string>& names, const ProblemKey& key) {
+  return key.operator_name == "attention" && (names.empty() || names.contains(key.text));
+}
+
+std::string shown_name(const std::map<std::string, std::string>& names, const std::string& text) {
+  const auto found = names.find(text);
+  return found == names.end() ? text : found->second;
+}
+
+// Nothing, and a warning, for a stored text that this version cannot read: an import's, say.
+std::optional<AttentionProblem> read_problem(Session& session, const std::string& text) {
+  try {
+    return AttentionProblem::parse(text);
+  } catch (const Error& error) {
+    session.console.log(LogLevel::kWarning,
+                        formatted("a stored winner is left out: {}", error.what()));
+    return std::nullopt;
+  }
+}
+
+int show_winners(Session& session) {
+  const auto names = wanted_names(session);
+  LayeredStore store = open_layered_store(session, Access::kReadOnly);
+  Table table = winner_table();
+  ordered_json document = new_document("show");
+  document["winners"] = ordered_json::array();
+  for (const WinnerEntry& entry : store.winners()) {
+    if (!is_wanted(names, entry.problem)) continue;
+    const auto problem = read_problem(session, entry.problem.text);
+    if (!problem) continue;
+    const std::string name = shown_name(names, entry.problem.text);
+    add_winner_row(table, name, entry.winner, *problem, entry.device);
+    document["winners"].push_back({{"name", name},
+                                   {"problem", entry.problem.text},
+                                   {"device", device_json(entry.device)},
+                                   {"winner", winner_json(entry.winner, *problem, entry.device)}});
+  }
+  session.console.show(table, document, "no winner is stored; 'vitune tune' finds some");
+  return 0;
+}
+
+// Best first: measured ones by the cold time, then the others by how they ended.
+bool is_better(const Trial& a, const Trial& b) {
+  if ((a.status == TrialStatus::kOk) != (b.status == TrialStatus::kOk))
+    return a.status == TrialStatus::kOk;
+  if (a.status != TrialStatus::kOk) return a.status < b.status;
+  return a.measurement.cold.median_us < b.measurement.cold.median_us;
+}
+
+bool is_listed_before(const TrialEntry& a, const TrialEntry& b) {
+  if (a.device.key() != b.device.key()) return a.device.key() < b.device.key();
+  if (a.problem != b.problem) return a.problem < b.problem;
+  return is_better(a.trial, b.trial);
+}
+
+ordered_json trial_json(const TrialEntry& entry) {
+  const Trial& trial = entry.trial;
+  return {{"problem", entry.problem.text},
+          {"device", entry.device.key()},
+          {"config", config_json(trial.config)},
+          {"kernel_key", trial.kernel_key.hex()},
+          {"status", trial_status_name(trial.status)},
+          {"reason", trial.reason},
+          {"origin", origin_name(trial.origin)},
+          {"registers", trial.compile.registers},
+          {"spill_bytes", trial.compile.spill_bytes},
+          {"shared_bytes", trial.compile.shared_bytes},
+          {"compile_ms", trial.compile.compile_ms},
+          {"max_error", trial.error.max_error},
+          {"rms_error", trial.error.rms_error},
+          {"cold", timing_json(trial.measurement.cold)},
+          {"warm", timing_json(trial.measurement.warm)},
+          {"low_confidence", trial.measurement.low_confidence}};
+}
+
+void add_trial_row(Table& table, const std::string& name, const Trial& trial) {
+  const bool ok = trial.status == TrialStatus::kOk;
+  table.row({name, trial_status_name(trial.status), ok ? timing_text(trial.measurement.cold) : "-",
+             ok ? microseconds_text(trial.measurement.warm.median_us) : "-",
+             formatted("{}", trial.compile.registers), formatted("{}", trial.compile.spill_bytes),
+             origin_name(trial.origin), compact_config(trial.config), trial.reason});
+}
+
+int show_trials(Session& session) {
+  const auto names = wanted_names(session);
+  const auto store = open_user_store(session, Access::kReadOnly);
+  Table table;
+  table.column("problem").column("status").column("cold us [95 %]", Align::kRight);
+  table.column("warm us", Align::kRight).column("registers", Align::kRight);
+  table.column("spills", Align::kRight).column("origin").column("config").column("reason");
+  ordered_json document = new_document("show");
+  document["trials"] = ordered_json::array();
+  std::vector<TrialEntry> trials = store->all_trials();
+  std::erase_if(trials, [&](const TrialEntry& entry) { return !is_wanted(names, entry.problem); });
+  std::stable_sort(trials.begin(), trials.end(), is_listed_before);
+  for (const TrialEntry& entry : trials) {
+    add_trial_row(table, shown_name(names, entry.problem.text), entry.trial);
+    document["trials"].push_back(trial_json(entry));
+  }
+  session.console.show(table, document, "no trial is stored");
+  return 0;
+}
+
+int show_blocks(Session& session) {
+  const auto store = open_user_store(session, Access::kReadOnly);
+  Table table;
+  table.column("kernel").column("status").column("driver").column("device").column("reason");
+  ordered_json document = new_document("show");
+  document["blocks"] = ordered_json::array();
+  for (const BlockEntry& entry : store->blocks()) {
+    table.row({entry.kernel_key.hex().substr(0, 16), trial_status_name(entry.status),
+               formatted("{}", entry.driver_version), entry.device_key, entry.reason});
+    document["blocks"].push_back({{"kernel_key", entry.kernel_key.hex()},
+                                  {"device", entry.device_key},
+                                  {"driver_version", entry.driver_version},
+                                  {"status", trial_status_name(entry.status)},
+                                  {"reason", entry.reason}});
+  }
+  session.console.show(table, document, "no kernel is blocked");
+  return 0;
+}
+
+// An option that the chosen mode does not look at must not be dropped silently.
+void check_options(const Session& session) {
+  const bool looks_at_space =
+      session.has("space") || session.has("explain") || session.has("source");
+  if (!looks_at_space) session.refuse({"arch"}, "belongs to --space, --explain and --source");
+  if (!looks_at_space && !session.has("misses")) {
+    session.refuse({"device"}, "belongs to --space, --explain, --source and --misses");
+  }
+  if (session.has("source")) {
+    session.refuse({"csv", "md"}, "does not go with --source, which prints CUDA text or --json");
+  }
+  if (session.has("blocks") && names_problems(session)) {
+    throw Error(ErrorCode::kUsage,
+                "--blocks lists kernels, whatever problem they are for; leave the problems out");
+  }
+}
+
+int run(Session& session) {
+  const std::vector<std::pair<std::string, int (*)(Session&)>> modes = {
+      {"trials", show_trials}, {"space", show_space},   {"explain", show_explanation},
+      {"source", show_source}, {"misses", show_misses}, {"blocks", show_blocks}};
+  int (*chosen)(Session&) = nullptr;
+  for (const auto& [name, mode] : modes) {
+    if (!session.has(name)) continue;
+    if (chosen != nullptr) {
+      throw Error(ErrorCode::kUsage,
+                  "choose one of --trials, --space, --explain, --source, --misses and --blocks");
+    }
+    chosen = mode;
+  }
+  check_options(session);
+  return chosen == nullptr ? show_winners(session) : chosen(session);
+}
+
+}  // namespace
+
+Verb show_verb() {
+  return {
+      "show",
+      "Show winners, trials, the space of a problem, or why a config is not in it",
+      "[PROBLEM...]",
+      "Without a switch: the stored winners, of the given problems if any are given. Examples:\n"
+      "  vitune show --space \"bf16 b=32 h=12 n=197 d=64\"\n"
+      "  vitune show --trials --preset vit-b16 --csv",
+      describe,
+      run};
+}
+
+}  // namespace vitune

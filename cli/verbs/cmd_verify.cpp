@@ -1,0 +1,97 @@
+// cli/verbs/cmd_verify.cpp -- vitune verify: judges the stored winners again on the GPU.
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/arguments/inputs.h"
+#include "cli/arguments/options.h"
+#include "cli/arguments/session.h"
+#include "cli/arguments/stores.h"
+#include "cli/output/results.h"
+#include "core/error.h"
+#include "core/format.h"
+#include "tuner/loop/tuner.h"
+
+namespace vitune {
+namespace {
+
+namespace po = boost::program_options;
+using nlohmann::ordered_json;
+
+void describe(po::options_description& options) {
+  add_problem_options(options);
+  add_device_options(options, false);
+  add_value(options, "objective", "WHICH",
+            "the winners of cold or of warm calls; default: those of both");
+  add_value(options, "jobs,j", "N", "compile processes; default: one per CPU");
+}
+
+// Every attention problem that has a winner. An import may name one that this version cannot read.
+std::vector<NamedProblem> stored_problems(Session& session, LayeredStore& store) {
+  std::vector<NamedProblem> problems;
+  for (const WinnerEntry& entry : store.winners()) {
+    if (entry.problem.operator_name != "attention") continue;
+    NamedProblem named;
+    named.name = entry.problem.text;
+    try {
+      named.problem = AttentionProblem::parse(entry.problem.text);
+    } catch (const Error& error) {
+      session.console.log(LogLevel::kWarning,
+                          formatted("a stored winner is left out: {}", error.what()));
+      continue;
+    }
+    const auto same = [&](const NamedProblem& known) { return known.problem == named.problem; };
+    if (std::none_of(problems.begin(), problems.end(), same)) problems.push_back(std::move(named));
+  }
+  return problems;
+}
+
+int run(Session& session) {
+  if (device_argument(session).starts_with("replay:")) {
+    throw Error(ErrorCode::kNoDevice,
+                "verifying runs the kernels and needs a GPU; a recording cannot tell");
+  }
+  std::vector<NamedProblem> problems = requested_problems(session, "");
+  LayeredStore store = open_layered_store(session, Access::kReadWrite);
+  if (problems.empty()) problems = stored_problems(session, store);
+  if (problems.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "there is no winner to verify; run 'vitune tune' or 'vitune db import' first");
+  }
+  const TuneOptions options = tune_options(session, problems, false);
+  const auto objectives = session.has("objective")
+                              ? std::vector{options.objective}
+                              : std::vector{Objective::kCold, Objective::kWarm};
+  const VerifyReport report =
+      verify_winners(options, objectives, store, session.console.sink(), session.stop);
+  Table table;
+  table.column("problem").column("objective").column("verdict");
+  ordered_json document = new_document("verify");
+  document["checked"] = report.judged;
+  document["failed"] = ordered_json::array();
+  for (const auto& [problem, objective] : report.failed) {
+    table.row({problem.name, objective_name(objective), "failed"});
+    document["failed"].push_back({{"name", problem.name},
+                                  {"problem", problem.problem.text()},
+                                  {"objective", objective_name(objective)}});
+  }
+  document["interrupted"] = session.stop.load();
+  session.console.show(table, document, formatted("{} winners judged, none failed", report.judged));
+  if (!report.failed.empty()) return exit_status(ErrorCode::kVerification);
+  return session.stop ? exit_status(ErrorCode::kInterrupted) : 0;
+}
+
+}  // namespace
+
+Verb verify_verb() {
+  return {"verify",
+          "Check the stored winners again on this GPU",
+          "[PROBLEM...]",
+          "Without a problem: every stored winner for this GPU. Imported winners count as verified "
+          "once they have\n"
+          "passed. Exit code 4 if any gives a wrong result.",
+          describe,
+          run};
+}
+
+}  // namespace vitune

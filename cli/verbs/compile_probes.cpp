@@ -1,0 +1,79 @@
+// cli/verbs/compile_probes.cpp -- vitune compile --probes: the kernels that serve nobody.
+#include "cli/verbs/compile_probes.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/output/results.h"
+#include "core/error.h"
+#include "core/format.h"
+#include "generator/attention/problem.h"
+#include "probe/ceiling_probes.h"
+#include "probe/ladder.h"
+
+namespace vitune {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Named {
+  std::string name, arch;
+  CompileRequest request;
+};
+
+std::vector<Named> requests(const std::vector<std::string>& architectures) {
+  std::vector<Named> all;
+  for (const std::string& arch : architectures) {
+    all.push_back({"probes", arch, probe_compile_request(arch)});
+    if (auto wgmma = wgmma_probe_compile_request(arch)) {
+      all.push_back({"probe of wgmma", arch, std::move(*wgmma)});
+    }
+    // A head size of whole tiles and one with a tail, each type once.
+    for (const char* words : {"bf16 b=1 h=1 n=64 d=64", "fp16 b=1 h=1 n=64 d=72"}) {
+      const AttentionProblem problem = AttentionProblem::parse(words);
+      for (const std::string& name : ladder_names()) {
+        all.push_back({formatted("{} {} d={}", name, element_name(problem.dtype), problem.d), arch,
+                       ladder_kernel(name, problem, arch).request});
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+int compile_probes(Session& session, const std::vector<std::string>& architectures,
+                   CompilePool& pool) {
+  const std::vector<Named> all = requests(architectures);
+  for (std::size_t i = 0; i < all.size(); ++i) pool.submit(i, all[i].request);
+  std::map<std::uint64_t, CompileResult> results;
+  while (results.size() < all.size()) {
+    if (session.stop) throw Error(ErrorCode::kInterrupted, "interrupted; nothing was listed");
+    if (auto finished = pool.wait(std::chrono::milliseconds(100))) results.insert(*finished);
+  }
+  Table table;
+  table.column("kernel").column("arch").column("status").column("registers", Align::kRight);
+  table.column("ms", Align::kRight);
+  ordered_json document = new_document("compile");
+  document["compiler"] = pool.compiler_version();
+  document["results"] = ordered_json::array();
+  int failed = 0;
+  for (const auto& [id, result] : results) {
+    const Named& each = all[id];
+    const bool ok = result.status == CompileStatus::kOk;
+    failed += ok ? 0 : 1;
+    table.row({each.name, each.arch, ok ? "ok" : "failed",
+               ok ? formatted("{}", result.facts.registers) : "-",
+               ok ? formatted("{:.0f}", result.facts.compile_ms) : "-"});
+    document["results"].push_back({{"kernel", each.name},
+                                   {"arch", each.arch},
+                                   {"ok", ok},
+                                   {"registers", result.facts.registers},
+                                   {"log", result.log}});
+    if (!ok) session.console.log(LogLevel::kError, each.name + " " + each.arch + ": " + result.log);
+  }
+  session.console.show(table, document, "nothing was compiled");
+  return failed == 0 ? 0 : exit_status(ErrorCode::kFailure);
+}
+
+}  // namespace vitune

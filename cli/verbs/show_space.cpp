@@ -1,0 +1,168 @@
+// cli/verbs/show_space.cpp -- The space of a problem, explained.
+#include "cli/verbs/show_space.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/arguments/device_probe.h"
+#include "cli/arguments/inputs.h"
+#include "cli/arguments/stores.h"
+#include "cli/output/results.h"
+#include "cli/output/text.h"
+#include "core/error.h"
+#include "core/format.h"
+#include "generator/attention/kernel_spec.h"
+#include "tuner/loop/stored_config.h"
+
+namespace vitune {
+namespace {
+
+using nlohmann::ordered_json;
+
+// NVIDIA H200 SXM, as its driver states it: the device of the shipped winners and the recording.
+DeviceInfo h200_facts() {
+  DeviceInfo device = architecture_limits("sm_90").value();
+  device.sm_count = 132;
+  device.l2_bytes = 62914560;
+  device.memory_bus_bits = 6016;
+  device.memory_clock_khz = 3201000;
+  device.clock_khz = 1980000;
+  device.name = "NVIDIA H200";
+  return device;
+}
+
+NamedProblem only_problem(const Session& session, const char* option) {
+  std::vector<NamedProblem> problems = requested_problems(session, "");
+  if (problems.size() == 1) return std::move(problems[0]);
+  constexpr const char* kExample = "bf16 b=32 h=12 n=197 d=64";
+  const std::string config =
+      std::string_view(option) != "--explain"
+          ? ""
+          : formatted(
+                " \"{}\"",
+                default_attention_config(AttentionProblem::parse(kExample), h200_facts()).text());
+  throw Error(ErrorCode::kUsage,
+              formatted("{} looks at one problem and {} were given; for example: vitune show "
+                        "{}{} \"{}\"",
+                        option, problems.size(), option, config, kExample));
+}
+
+std::string values_text(const Parameter& parameter) {
+  return formatted("{}", fmt::join(parameter.values, " "));
+}
+
+}  // namespace
+
+DeviceInfo space_device(Session& session) {
+  if (session.has("arch") && session.has("device")) {
+    throw Error(ErrorCode::kUsage, "--arch and --device both name the limits; give one of them");
+  }
+  if (session.has("arch")) {
+    if (const auto limits = architecture_limits(session.text("arch"))) return *limits;
+    throw Error(ErrorCode::kUsage,
+                formatted("--arch '{}' is not known; use one of {}", session.text("arch"),
+                          fmt::join(supported_architectures(), ", ")));
+  }
+  if (!session.has("device")) return h200_facts();
+  const std::string text = session.text("device");
+  if (text == "replay:h200") return h200_facts();
+  const auto ordinal = static_cast<std::size_t>(
+      parse_integer(text, 0, 1023, "--device (replay:h200, or a GPU's ordinal)"));
+  const DeviceProbe probe = probe_devices(session.program);
+  if (ordinal < probe.devices.size()) return probe.devices[ordinal];
+  throw Error(
+      ErrorCode::kNoDevice,
+      formatted(
+          "there is no GPU {} here ({}); --arch gives the limits of an architecture", ordinal,
+          probe.devices.empty() ? probe.reason : formatted("{} found", probe.devices.size())));
+}
+
+int show_space(Session& session) {
+  const NamedProblem problem = only_problem(session, "--space");
+  const DeviceInfo device = space_device(session);
+  const ParameterSpace space = attention_space(problem.problem, device);
+  const std::size_t size = space.enumerate().size();
+  const Config preset = default_attention_config(problem.problem, device);
+  Table table;
+  table.column("tunable").column("default", Align::kRight).column("values").column("meaning");
+  ordered_json document = new_document("show");
+  document["problem"] = problem.problem.text();
+  document["device"] = device_json(device);
+  document["cartesian_size"] = space.cartesian_size();
+  document["size"] = size;
+  document["default"] = config_json(preset);
+  document["parameters"] = ordered_json::array();
+  for (const Parameter& parameter : space.parameters()) {
+    table.row({parameter.name, formatted("{}", preset.at(parameter.name)), values_text(parameter),
+               parameter.doc});
+    document["parameters"].push_back(
+        {{"name", parameter.name}, {"values", parameter.values}, {"doc", parameter.doc}});
+  }
+  document["constraints"] = ordered_json::array();
+  std::string rules = "\nRules:\n";
+  for (const Constraint& constraint : space.constraints()) {
+    rules += formatted("  {}\n", terminal_safe(constraint.rule));
+    document["constraints"].push_back(constraint.rule);
+  }
+  session.console.show(table, document, "");
+  if (session.console.format() == Format::kText) session.console.print(rules);
+  session.console.log(LogLevel::kInfo,
+                      formatted("{} on {}: {} of {} configs obey the rules", problem.name,
+                                device_text(device), size, space.cartesian_size()));
+  return 0;
+}
+
+int show_explanation(Session& session) {
+  const NamedProblem problem = only_problem(session, "--explain");
+  const DeviceInfo device = space_device(session);
+  const Config config = Config::parse(session.text("explain"));
+  const auto violation = attention_space(problem.problem, device).explain(config);
+  Table table;
+  table.column("problem")
+      .column("device")
+      .column("config")
+      .column("in the space")
+      .column("why not");
+  table.row({problem.name, device_text(device), compact_config(config), violation ? "no" : "yes",
+             violation.value_or("")});
+  ordered_json document = new_document("show");
+  document["problem"] = problem.problem.text();
+  document["device"] = device_json(device);
+  document["config"] = config_json(config);
+  document["in_space"] = !violation;
+  document["reason"] = violation.value_or("");
+  session.console.show(table, document, "");
+  return 0;
+}
+
+int show_source(Session& session) {
+  const NamedProblem problem = only_problem(session, "--source");
+  const DeviceInfo device = space_device(session);
+  LayeredStore store = open_layered_store(session, Access::kReadOnly);
+  const auto winner =
+      store.find_winner(device, {"attention", problem.problem.text()}, Objective::kCold);
+  const Config config = winner ? winner->config : default_attention_config(problem.problem, device);
+  if (const auto why = outside_space(problem.problem, device, config)) {
+    throw Error(ErrorCode::kDatabase,
+                formatted("the stored winner ({}) is not in the space: {}; tune the problem again",
+                          config.text(), *why));
+  }
+  const std::string source = attention_source(problem.problem, config);
+  if (session.console.format() == Format::kJson) {
+    ordered_json document = new_document("show");
+    document["problem"] = problem.problem.text();
+    document["config"] = config_json(config);
+    document["is_winner"] = winner.has_value();
+    document["source"] = source;
+    session.console.show(Table{}, document, "");
+    return 0;
+  }
+  session.console.print(source);
+  session.console.log(LogLevel::kInfo,
+                      formatted("the {} config for {}: {}", winner ? "winning" : "default",
+                                device_text(device), config.text()));
+  return 0;
+}
+
+}  // namespace vitune

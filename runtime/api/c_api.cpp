@@ -1,0 +1,134 @@
+// runtime/api/c_api.cpp -- The functions of include/vitune/vitune.h.
+//
+// Each is a few checks around a member of RuntimeContext; no exception leaves this file.
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+#include "runtime/api/call_check.h"
+#include "runtime/api/descriptor.h"
+#include "runtime/api/last_error.h"
+#include "runtime/context/handle.h"
+#include "runtime/context/settings.h"
+#include "runtime/context/texts.h"
+#include "vitune/vitune.h"
+
+namespace {
+
+template <typename Body>
+vitune_status guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return vitune::fail_with_current_exception();
+  }
+}
+
+template <typename Body>
+vitune_status on_context(vitune_context* handle, Body&& body) noexcept {
+  vitune::RuntimeContext* const runtime = vitune::alive_or_fail(handle);
+  if (runtime == nullptr) return VITUNE_INVALID_CONTEXT;
+  return guarded([&] { return body(*runtime); });
+}
+
+std::uintptr_t address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+[[noreturn]] void missing(const char* what) {
+  throw vitune::Error(vitune::ErrorCode::kUsage, std::string(what) + " is NULL");
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t vitune_version(void) {
+  return VITUNE_VERSION_MAJOR * 10000 + VITUNE_VERSION_MINOR * 100 + VITUNE_VERSION_PATCH;
+}
+
+const char* vitune_status_name(vitune_status status) { return vitune::status_name(status); }
+
+const char* vitune_last_error(void) { return vitune::last_error(); }
+
+vitune_status vitune_context_create(const vitune_context_options* options,
+                                    vitune_context** context) {
+  if (context == nullptr) return vitune::fail(VITUNE_INVALID_ARGUMENT, "context is NULL");
+  *context = nullptr;
+  return guarded([&] {
+    const vitune::Settings settings =
+        vitune::read_settings(options, vitune::read_environment(), vitune::own_library());
+    *context = vitune::publish_handle(std::make_unique<vitune::RuntimeContext>(settings));
+    return VITUNE_OK;
+  });
+}
+
+vitune_status vitune_context_destroy(vitune_context* context) {
+  return vitune::retire_handle(context) != nullptr ? VITUNE_OK : VITUNE_INVALID_CONTEXT;
+}
+
+vitune_status vitune_prepare(vitune_context* context, const vitune_attention_desc* desc) {
+  return on_context(context,
+                    [&](vitune::RuntimeContext& runtime) { return runtime.prepare(desc); });
+}
+
+vitune_status vitune_attention_forward(vitune_context* context, const vitune_attention_desc* desc,
+                                       const void* q, const void* k, const void* v,
+                                       const void* bias, const void* mask, void* out, float* lse,
+                                       void* stream) {
+  vitune::RuntimeContext* const runtime = vitune::alive_or_fail(context);
+  if (runtime == nullptr) return VITUNE_INVALID_CONTEXT;
+  const vitune::Tensors tensors{address(q),    address(k),   address(v),  address(bias),
+                                address(mask), address(out), address(lse)};
+  return runtime->forward(desc, tensors, static_cast<vitune::CuStreamTag*>(stream));
+}
+
+vitune_status vitune_query(vitune_context* context, const vitune_attention_desc* desc,
+                           vitune_selection* selection) {
+  return on_context(
+      context, [&](vitune::RuntimeContext& runtime) { return runtime.query(desc, selection); });
+}
+
+vitune_status vitune_context_stats(vitune_context* context, vitune_stats* stats) {
+  return on_context(context, [&](vitune::RuntimeContext& runtime) { return runtime.stats(stats); });
+}
+
+vitune_status vitune_context_refresh(vitune_context* context, int32_t* changed) {
+  if (changed != nullptr) *changed = 0;
+  return on_context(context, [&](vitune::RuntimeContext& runtime) {
+    const int32_t count = runtime.refresh();
+    if (changed != nullptr) *changed = count;
+    return VITUNE_OK;
+  });
+}
+
+vitune_status vitune_context_flush(vitune_context* context) {
+  return on_context(context, [&](vitune::RuntimeContext& runtime) { return runtime.flush(); });
+}
+
+vitune_status vitune_problem_text(const vitune_attention_desc* desc, char* text, size_t capacity,
+                                  size_t* length) {
+  return guarded([&]() -> vitune_status {
+    if (text == nullptr && capacity != 0) missing("text");
+    const vitune_attention_desc copy = vitune::read_description(desc);
+    const auto problem = vitune::problem_from(copy, vitune::stated_alignments(copy));
+    if (const auto status = vitune::check_sizes(copy, vitune::footprint_of(problem))) return status;
+    const std::string canonical = problem.text();
+    if (length != nullptr) *length = canonical.size();
+    if (capacity != 0) vitune::copy_text(text, capacity, canonical);
+    return VITUNE_OK;
+  });
+}
+
+vitune_status vitune_problem_parse(const char* text, vitune_attention_desc* desc) {
+  return guarded([&] {
+    if (text == nullptr) missing("text");
+    if (desc == nullptr) missing("desc");
+    const std::size_t size = desc->size;
+    vitune::check_output_struct("desc", desc, size, vitune::kFirstDescBytes, sizeof(*desc));
+    vitune_attention_desc parsed = vitune::description_of(vitune::AttentionProblem::parse(text));
+    parsed.size = size;
+    std::memcpy(desc, &parsed, std::min(size, sizeof(parsed)));
+    return VITUNE_OK;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,189 @@
+// runtime/context/context.cpp -- Making and ending a context; one plan per problem, made by one
+// thread.
+#include "runtime/context/context.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+#include "core/format.h"
+#include "runtime/api/call_check.h"
+#include "runtime/api/last_error.h"
+#include "runtime/dispatch/selection.h"
+
+namespace vitune {
+
+RuntimeContext::RuntimeContext(const Settings& settings)
+    : settings_(settings),
+      messages_(settings.log, settings.log_user, settings.environment.log_level),
+      primary_(CudaDriver::open(), settings.device),
+      device_query_(primary_.driver(), settings.device),
+      databases_(settings.places, messages_.sink()),
+      device_(device_query_.answer()) {
+  if (!settings_.warning.empty()) messages_.log(LogLevel::kWarning, settings_.warning);
+  loader_.emplace(primary_, device_, settings_.environment, databases_, settings_.may_compile,
+                  messages_.sink());
+  resolver_.emplace(device_, settings_.objective, settings_.on_miss, databases_, *loader_,
+                    messages_.sink());
+  if (settings_.environment.capture) {
+    capture_.emplace(*settings_.environment.capture, messages_.sink());
+  }
+  if (settings_.refresh_seconds > 0) {
+    refresher_ =
+        std::thread([this] { refresh_every(std::chrono::seconds(settings_.refresh_seconds)); });
+  }
+}
+
+RuntimeContext::~RuntimeContext() {
+  if (refresher_.joinable()) {
+    {
+      const std::lock_guard lock(stopping_mutex_);
+      stopping_ = true;
+    }
+    stop_.notify_all();
+    refresher_.join();
+  }
+  try {
+    flush();
+  } catch (const std::exception& error) {
+    messages_.log(LogLevel::kWarning, std::string("what was missed is not kept: ") + error.what());
+  }
+  // Modules are unloaded in the context that they were loaded in.
+  const CurrentContext current(primary_);
+  entries_.clear();
+  resolver_.reset();
+  loader_.reset();
+}
+
+void RuntimeContext::map_key(const PlanKey& key, Entry& entry) {
+  if (table_.find(key) != nullptr) return;
+  entry.calls.push_back(&table_.insert(key, entry.ready_plan()));
+}
+
+// Several descriptions may ask for the same (with the default scale spelled out, say).
+Entry* RuntimeContext::find_entry(const Request& request) {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(request.text);
+  if (at == entries_.end()) return nullptr;
+  map_key(request.key, *at->second);
+  return at->second.get();
+}
+
+Entry& RuntimeContext::entry_of(const Request& request) {
+  if (Entry* known = find_entry(request)) return *known;
+  if (capture_) capture_->add(request.problem);
+  const std::lock_guard lock(mutex_);
+  auto& place = entries_[request.text];
+  if (!place) place = std::make_unique<Entry>(request.problem, request.text);
+  map_key(request.key, *place);
+  return *place;
+}
+
+// Called and left with the lock held; not held meanwhile.
+void RuntimeContext::make_plan_of(Entry& entry, std::unique_lock<std::mutex>& lock) {
+  entry.resolving = true;
+  const std::uint64_t refreshes = refreshes_;
+  lock.unlock();
+  std::unique_ptr<Plan> plan;
+  try {
+    plan = resolver_->resolve(entry.problem);
+  } catch (...) {
+    lock.lock();
+    entry.resolving = false;
+    changed_.notify_all();
+    throw;
+  }
+  lock.lock();
+  entry.resolving = false;
+  // It may have been worked out from databases that were replaced meanwhile: the next refresh
+  // looks.
+  if (refreshes != refreshes_) plan->provisional = true;
+  entry.take(std::move(plan));
+  changed_.notify_all();
+}
+
+void RuntimeContext::make_stand_in_of(Entry& entry, std::unique_lock<std::mutex>& lock) {
+  entry.resolving_stand_in = true;
+  lock.unlock();
+  std::unique_ptr<Plan> plan;
+  try {
+    plan = resolver_->resolve_default(entry.problem);
+  } catch (const std::exception& error) {
+    // Whoever makes the plan meets the same and reports it.
+    messages_.log(LogLevel::kDebug, formatted("no stand-in: {}", error.what()));
+  }
+  lock.lock();
+  // Without success the flag stays, so that nobody tries again.
+  if (plan && plan->status == VITUNE_OK) {
+    entry.take_stand_in(std::move(plan));
+  }
+  changed_.notify_all();
+}
+
+const Plan& RuntimeContext::wait_for_plan(Entry& entry, bool stand_in_will_do) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (const Plan* plan = entry.plan.load(std::memory_order_acquire)) return *plan;
+    if (!entry.resolving) {
+      make_plan_of(entry, lock);
+      continue;
+    }
+    if (stand_in_will_do) {
+      if (const Plan* plan = entry.stand_in.load(std::memory_order_acquire)) return *plan;
+      if (!entry.resolving_stand_in) {
+        make_stand_in_of(entry, lock);
+        continue;
+      }
+    }
+    changed_.wait(lock);
+  }
+}
+
+vitune_status RuntimeContext::prepare(const vitune_attention_desc* given) {
+  if (settings_.environment.disable) {
+    return fail(VITUNE_DISABLED, "nothing is prepared: VITUNE_DISABLE is set");
+  }
+  const vitune_attention_desc desc = read_description(given);
+  const Request request = request_of(desc, stated_alignments(desc));
+  if (const auto status = check_sizes(desc, footprint_of(request.problem))) return status;
+  Entry& entry = entry_of(request);
+  const bool is_new = entry.plan.load(std::memory_order_acquire) == nullptr;
+  const Plan& plan = wait_for_plan(entry, false);
+  if (is_new && plan.outcome != LookupOutcome::kExact) note_first_miss(entry);
+  return plan.status == VITUNE_OK ? VITUNE_OK : fail(plan.status, plan.sentence);
+}
+
+vitune_status RuntimeContext::query(const vitune_attention_desc* given,
+                                    vitune_selection* selection) {
+  // Of version 0.1, the first public one.
+  constexpr std::size_t kFirstBytes = 3240;
+  static_assert(sizeof(vitune_selection) >= kFirstBytes);
+  if (selection == nullptr) throw Error(ErrorCode::kUsage, "selection is NULL");
+  const std::size_t size = selection->size;
+  check_output_struct("selection", selection, size, kFirstBytes, sizeof(*selection));
+  const vitune_attention_desc desc = read_description(given);
+  const AttentionProblem problem = problem_from(desc, stated_alignments(desc));
+  if (const auto status = check_sizes(desc, footprint_of(problem))) return status;
+  const std::string text = problem.text();
+  vitune_selection answer{};
+  if (const Plan* plan = plan_of(text)) {
+    if (plan->status != VITUNE_OK) return fail(plan->status, plan->sentence);
+    answer = describe(*plan, text);
+  } else {
+    const Resolver::Preview preview = resolver_->preview(problem);
+    if (preview.status != VITUNE_OK) return fail(preview.status, preview.sentence);
+    answer = describe(preview, text);
+  }
+  answer.size = size;
+  std::memcpy(selection, &answer, std::min(size, sizeof(answer)));
+  return VITUNE_OK;
+}
+
+const Plan* RuntimeContext::plan_of(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(text);
+  return at == entries_.end() ? nullptr : at->second->plan.load(std::memory_order_acquire);
+}
+
+}  // namespace vitune

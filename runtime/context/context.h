@@ -1,0 +1,115 @@
+// runtime/context/context.h -- What stands behind a vitune_context: the problems in use and what
+// serves them.
+//
+// Any number of threads. A call whose kernel is prepared takes no lock: it reads the table, copies
+// the prepared parameters and launches. Locks, in the order in which they may be taken together:
+// refreshing_, reporting_, mutex_; the loader's and the databases' own are never held around these.
+// None of them is held while a kernel is compiled or loaded but refreshing_.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "core/primary_context.h"
+#include "runtime/api/descriptor.h"
+#include "runtime/api/tensors.h"
+#include "runtime/context/call_counters.h"
+#include "runtime/context/capture.h"
+#include "runtime/context/device_query.h"
+#include "runtime/context/entry.h"
+#include "runtime/context/kernel_table.h"
+#include "runtime/context/messages.h"
+#include "runtime/context/settings.h"
+#include "runtime/dispatch/resolver.h"
+#include "runtime/load/databases.h"
+#include "runtime/load/loader.h"
+#include "vitune/vitune.h"
+
+namespace vitune {
+
+class RuntimeContext {
+ public:
+  // Throws Error(kNoDevice) without a driver or this GPU.
+  explicit RuntimeContext(const Settings& settings);
+  // Ends the refreshing thread, writes what was missed, unloads the kernels.
+  ~RuntimeContext();
+  RuntimeContext(const RuntimeContext&) = delete;
+  RuntimeContext& operator=(const RuntimeContext&) = delete;
+
+  // The functions of vitune.h. Those that are not noexcept throw for what vitune_last_error() then
+  // says.
+  vitune_status forward(const vitune_attention_desc* desc, const Tensors& tensors,
+                        CuStreamTag* stream) noexcept;
+  vitune_status prepare(const vitune_attention_desc* desc);
+  vitune_status query(const vitune_attention_desc* desc, vitune_selection* selection);
+  vitune_status stats(vitune_stats* stats);
+  std::int32_t refresh();
+  vitune_status flush();
+
+ private:
+  // --- the call (context_call.cpp)
+  vitune_status try_forward(const vitune_attention_desc* desc, const Tensors& tensors,
+                            CuStreamTag* stream) noexcept;
+  vitune_status answer(const Plan& plan, const Tensors& tensors, CuStreamTag* stream) noexcept;
+  vitune_status first_call(const vitune_attention_desc& desc, const Tensors& tensors,
+                           CuStreamTag* stream);
+  vitune_status call_in_capture(const Request& request, const Tensors& tensors,
+                                CuStreamTag* stream);
+  vitune_status check_pointers(Entry& entry, const Tensors& tensors);
+  vitune_status launch(const Plan& plan, const Tensors& tensors, CuStreamTag* stream) noexcept;
+  vitune_status refuse(const Plan& plan) noexcept;
+  bool is_capturing(CuStreamTag* stream) const;
+
+  // --- problems and plans (context.cpp)
+  const Plan* plan_of(const std::string& text);
+  Entry* find_entry(const Request& request);
+  Entry& entry_of(const Request& request);
+  void map_key(const PlanKey& key, Entry& entry);
+  const Plan& wait_for_plan(Entry& entry, bool stand_in_will_do);
+  void make_plan_of(Entry& entry, std::unique_lock<std::mutex>& lock);
+  void make_stand_in_of(Entry& entry, std::unique_lock<std::mutex>& lock);
+
+  // --- upkeep (context_upkeep.cpp)
+  bool renew(Entry& entry, bool everything);
+  void refresh_every(std::chrono::seconds interval);
+  void note_first_miss(Entry& entry) noexcept;
+  std::optional<std::string> report(const std::vector<Entry*>& entries);
+  std::vector<Entry*> all_entries();
+
+  const Settings settings_;
+  Messages messages_;
+  const PrimaryContext primary_;
+  DeviceQuery device_query_;  // goes on while the databases are opened
+  Databases databases_;
+  const DeviceInfo device_;
+  std::optional<Loader> loader_;
+  std::optional<Resolver> resolver_;
+  std::optional<ProblemCapture> capture_;
+
+  KernelTable table_;  // inserts under mutex_
+  CallCounters counters_;
+  std::mutex mutex_;                 // guards entries_ and what is not atomic in them
+  std::uint64_t refreshes_ = 0;      // that found other databases; guarded by mutex_
+  std::condition_variable changed_;  // a plan or a stand-in was made, or could not be
+  std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;  // by canonical text
+
+  std::mutex reporting_;  // guards Entry::reported and what follows
+  std::chrono::steady_clock::duration spent_on_first_misses_{0};
+  bool may_note_first_misses_ = true;
+
+  std::mutex refreshing_;
+  std::mutex stopping_mutex_;  // guards stopping_
+  std::condition_variable stop_;
+  bool stopping_ = false;
+  std::thread refresher_;
+};
+
+}  // namespace vitune

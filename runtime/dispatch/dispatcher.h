@@ -1,0 +1,81 @@
+// runtime/dispatch/dispatcher.h -- Which config serves a problem: exact, else nearest, else
+// default.
+//
+// Exact: a verified winner of this very problem on this kind of device, or of one that is the same
+// work for its kernel (runtime/dispatch/same_work.h); by the other objective if there is none by
+// the wanted one. Nearest: of the configs that won or were tried on problems of the same class (the
+// same compile-time facts), those with the least predicted time for this problem
+// (runtime/dispatch/nearest.h). Default: what the generator holds to be good without tuning. The
+// first look-up that has no row of its own reads all winners of the device, once. One thread at a
+// time; the caller owns the databases.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "core/device_info.h"
+#include "db/store.h"
+#include "generator/attention/problem.h"
+#include "runtime/dispatch/nearest.h"
+#include "runtime/dispatch/winner_index.h"
+
+namespace vitune {
+
+enum class LookupOutcome { kExact, kNearest, kDefault };
+std::string lookup_outcome_name(LookupOutcome outcome);  // "exact", "nearest", "default"
+
+// What to do for a problem without a winner of its own.
+enum class MissPolicy { kNearest, kDefault, kCompile, kError };
+std::optional<MissPolicy> miss_policy_from_name(std::string_view name);
+
+// A config that may serve the problem, with the row that speaks for it.
+struct Choice {
+  LookupOutcome outcome = LookupOutcome::kDefault;
+  Config config;
+  // kExact: the winner. kNearest: the winner of the problem that the config comes from; its own
+  // config, unless the reason says that it was only tried there. Nothing for kDefault.
+  std::optional<WinnerEntry> row;
+  std::string layer;        // where the row is: "user" or "shipped"; empty for kDefault
+  double predicted_us = 0;  // of this problem; 0: not predicted
+  std::string reason;       // one sentence
+};
+
+class Dispatcher {
+ public:
+  Dispatcher(DeviceInfo device, Objective objective)
+      : device_(std::move(device)), objective_(objective), index_(device_, objective) {}
+
+  // The configs that may serve `problem`, best first, each inside the space of the device: at most
+  // one kExact, then kNearest by predicted time, then kDefault in order of preference, whose first
+  // goes ahead of the nearest ones unless those are near or much faster. Nearest ones are looked
+  // for only if there is no kExact. Empty only if no kernel fits the device. Throws
+  // Error(kDatabase) if a database cannot be read.
+  std::vector<Choice> choices(const AttentionProblem& problem, LayeredStore& store);
+  // The same, but of a problem with a winner the kExact alone: what lies behind it is asked for if
+  // its kernel cannot be used.
+  std::vector<Choice> first_choices(const AttentionProblem& problem, LayeredStore& store);
+  // The choices behind a kExact.
+  std::vector<Choice> behind_winner(const AttentionProblem& problem) const;
+
+  // Forgets what was read from the databases; the next call reads again.
+  void invalidate();
+
+ private:
+  // The first of the problem's winners that fits(LayeredStore::Found); those by the wanted
+  // objective come first, and the others are read only if none of them does.
+  template <class Fits>
+  std::optional<LayeredStore::Found> find_row(const AttentionProblem& problem, LayeredStore& store,
+                                              Fits&& fits) const;
+  std::optional<Choice> own_winner(const AttentionProblem& problem, LayeredStore& store) const;
+  std::optional<Choice> winner_of_same_work(const AttentionProblem& problem, LayeredStore& store);
+  std::optional<WinnerEntry> anchor_row(const NearestConfig& nearest, LayeredStore& store) const;
+  bool is_usable(const AttentionProblem& problem, const Config& config) const;
+
+  DeviceInfo device_;
+  Objective objective_;
+  WinnerIndex index_;
+};
+
+}  // namespace vitune

@@ -1,0 +1,52 @@
+// runtime/dispatch/nearest.h -- Ranks the configs of other problems by what they should take for
+// this one.
+//
+// A config's time on problem P is anchored: t(P) = t(P0) * model(P) / model(P0) for each P0 it was
+// measured on, blended by how near P0 is; where it was not measured, what the model misjudges on
+// the neighbours on average corrects it. The model's coefficients are fitted to the neighbours'
+// trials first. One thread at a time; the caller owns index and databases.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "core/device_info.h"
+#include "db/store.h"
+#include "generator/attention/problem.h"
+#include "runtime/dispatch/winner_index.h"
+
+namespace vitune {
+
+struct NearestConfig {
+  Config config;
+  AttentionProblem anchor;  // the nearest problem it won, else the nearest it was tried on
+  bool won = false;         // whether it won there
+  Layer layer = Layer::kUser;
+  double predicted_us = 0;
+  int measured_on = 0;  // how many of the neighbours it was measured on
+};
+
+struct NearestRanking {
+  std::vector<NearestConfig> configs;  // by predicted time, the least first
+  std::size_t considered = 0;          // different configs that were predicted
+  std::vector<double> default_us;      // predictions for the configs of `defaults`, in their order
+  // How many times as long as the winners the default configs took on the neighbours: a geometric
+  // mean, the nearer the heavier. Nothing if no race of theirs had the default in it.
+  std::optional<double> default_loss;
+};
+
+// The best `limit` configs for `problem` among those that won, came second or were tried with
+// success on problems with the same compile-time facts, each inside the space of the device. A
+// width of key steps that followed from the other problem's key count becomes the one that cuts
+// this problem's keys into as many steps. `defaults` are predicted beside them.
+NearestRanking rank_nearest(const AttentionProblem& problem, const DeviceInfo& device,
+                            Objective objective, const WinnerIndex& index, LayeredStore& store,
+                            const std::vector<Config>& defaults, std::size_t limit);
+
+// How far two problems of one class are from each other, 0 for equal sizes: of evidence, not of
+// kernels. Symmetric.
+double problem_distance(const AttentionProblem& a, const AttentionProblem& b);
+
+}  // namespace vitune

@@ -1,0 +1,119 @@
+// runtime/dispatch/winner_index.cpp -- Reads winners once and finds them by work and by class.
+#include "runtime/dispatch/winner_index.h"
+
+#include <string>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+
+#include "core/error.h"
+#include "generator/attention/facts.h"
+#include "runtime/dispatch/same_work.h"
+
+namespace vitune {
+namespace {
+
+// Of several that do the same work: one that was measured, then the user's, then the fastest.
+auto rank(const IndexedWinner& entry) { return std::tuple(entry.replayed, entry.layer, entry.us); }
+
+}  // namespace
+
+std::uint64_t facts_number(const AttentionProblem& problem) {
+  const AttentionFacts facts = attention_facts(problem);
+  std::uint64_t number = 0;
+  for (const int part :
+       {facts.element, facts.head_dim, int{facts.causal}, facts.bias, facts.bias_vector,
+        int{facts.mask}, facts.mask_vector, int{facts.lse}, facts.copy_bytes}) {
+    number = number * 257 + static_cast<std::uint64_t>(part);  // each is at most 256
+  }
+  return number;
+}
+
+void WinnerIndex::read(LayeredStore& store) {
+  if (is_read_) return;
+  struct Other {
+    ProblemKey key;
+    Winner winner;
+    Layer layer;
+  };
+  std::vector<Other> others;  // by the other objective, of problems without one by this so far
+  std::unordered_set<std::string> seen;
+  try {
+    store.visit_winners(device_, [&](const ProblemKey& key, const Winner& winner, Layer layer) {
+      if (winner.objective == objective_) {
+        seen.insert(key.text);
+        add(key, winner, layer);
+      } else if (!seen.contains(key.text)) {
+        others.push_back({key, winner, layer});
+      }
+    });
+    for (const Other& other : others) {
+      if (!seen.contains(other.key.text)) add(other.key, other.winner, other.layer);
+    }
+  } catch (...) {
+    forget();
+    throw;
+  }
+  winners_.shrink_to_fit();
+  is_read_ = true;
+}
+
+void WinnerIndex::forget() {
+  winners_.clear();
+  by_work_.clear();
+  by_class_.clear();
+  configs_.clear();
+  is_read_ = false;
+}
+
+const Config* WinnerIndex::keep(const Config& config) {
+  return &configs_.try_emplace(config.text(), config).first->second;
+}
+
+void WinnerIndex::add(const ProblemKey& key, const Winner& winner, Layer layer) {
+  const Timing& timing = winner.measurement.by(objective_);
+  if (key.operator_name != "attention" || !winner.verified || !(timing.median_us > 0)) return;
+  IndexedWinner entry;
+  try {
+    entry.problem = AttentionProblem::parse(key.text);
+  } catch (const Error&) {
+    return;  // of a version with other words: it cannot be asked for by this one
+  }
+  entry.config = keep(winner.config);
+  entry.us = static_cast<float>(timing.median_us);
+  entry.layer = layer;
+  entry.replayed = winner.origin == Origin::kReplayed;
+  const double raced = winner.measurement.by(winner.objective).median_us;
+  if (winner.default_us && raced > 0) {
+    entry.default_loss = static_cast<float>(*winner.default_us / raced);
+  }
+  if (winner.runner_up) {
+    entry.runner_up = keep(*winner.runner_up);
+    entry.runner_up_us = static_cast<float>(timing.median_us * (1 + winner.lead_percent / 100));
+  }
+  const auto number = static_cast<std::uint32_t>(winners_.size());
+  by_work_.emplace(work_hash(entry.problem), number);
+  by_class_[facts_number(entry.problem)].push_back(number);
+  winners_.push_back(std::move(entry));
+}
+
+const IndexedWinner* WinnerIndex::find_same_work(const AttentionProblem& problem) const {
+  const auto [begin, end] = by_work_.equal_range(work_hash(problem));
+  const IndexedWinner* best = nullptr;
+  for (auto it = begin; it != end; ++it) {
+    const IndexedWinner& entry = winners_[it->second];
+    if (best != nullptr && rank(*best) <= rank(entry)) continue;
+    if (is_same_work(problem, entry.problem, *entry.config, device_)) best = &entry;
+  }
+  return best;
+}
+
+std::vector<const IndexedWinner*> WinnerIndex::same_class(const AttentionProblem& problem) const {
+  std::vector<const IndexedWinner*> found;
+  const auto members = by_class_.find(facts_number(problem));
+  if (members == by_class_.end()) return found;
+  for (const std::uint32_t number : members->second) found.push_back(&winners_[number]);
+  return found;
+}
+
+}  // namespace vitune

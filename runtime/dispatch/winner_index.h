@@ -1,0 +1,71 @@
+// runtime/dispatch/winner_index.h -- The winners of one device, held compactly for look-ups that
+// miss.
+//
+// The exact look-up asks the database for one row. Only where that fails are all rows of the device
+// read, once: each text is parsed once and each config is held once, some 600 bytes per winner. One
+// thread at a time; the caller owns the databases.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/config.h"
+#include "core/device_info.h"
+#include "db/store.h"
+#include "generator/attention/problem.h"
+
+namespace vitune {
+
+// A verified winner: its problem and what the final race measured of it and the runner-up.
+struct IndexedWinner {
+  AttentionProblem problem;
+  const Config* config = nullptr;     // owned by the index, as is the next
+  const Config* runner_up = nullptr;  // null: it ran alone
+  float us = 0;                       // by the index's objective
+  float runner_up_us = 0;
+  float default_loss = 0;  // times as long as the winner's: the default's, in the race; 0: unknown
+  Layer layer = Layer::kUser;
+  bool replayed = false;  // from a recording: its kernel has not run here
+};
+
+class WinnerIndex {
+ public:
+  WinnerIndex(DeviceInfo device, Objective objective)
+      : device_(std::move(device)), objective_(objective) {}
+
+  // Reads the winners if that has not been done: those by the index's objective, and of problems
+  // that have none those by the other. Throws Error(kDatabase) if a database cannot be
+  // read; the index is then empty and unread.
+  void read(LayeredStore& store);
+  // Forgets everything; pointers and references handed out are no longer valid.
+  void forget();
+
+  std::size_t size() const { return winners_.size(); }
+  // A winner whose kernel does the same work for `problem`, or null.
+  const IndexedWinner* find_same_work(const AttentionProblem& problem) const;
+  // The winners of problems with the same facts_number(), in the order they were read: their
+  // configs may be outside the space of this problem.
+  std::vector<const IndexedWinner*> same_class(const AttentionProblem& problem) const;
+
+ private:
+  void add(const ProblemKey& key, const Winner& winner, Layer layer);
+  const Config* keep(const Config& config);
+
+  DeviceInfo device_;
+  Objective objective_;
+  bool is_read_ = false;
+  std::vector<IndexedWinner> winners_;
+  std::unordered_map<std::string, Config> configs_;  // by text; addresses stay
+  std::unordered_multimap<std::size_t, std::uint32_t> by_work_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> by_class_;
+};
+
+// A number for the compile-time facts of a problem: equal facts have equal numbers. How the rows of
+// a bias lie is left out: it decides which configs may be taken over, and the space judges each of
+// them, but is no reason to learn nothing from a neighbour.
+std::uint64_t facts_number(const AttentionProblem& problem);
+
+}  // namespace vitune

@@ -1,0 +1,340 @@
+// runtime/load/loader.cpp -- Looking for stored kernels, and putting kernels on the device.
+#include "runtime/load/loader.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+#include "core/format.h"
+#include "generator/attention/tensor_maps.h"
+#include "runtime/load/single_flight.h"
+
+namespace vitune {
+namespace {
+
+// The stack that the driver sets aside for each thread from the start. A kernel with more local
+// memory would have it allocated at a launch, which is not allowed in a capture.
+constexpr int kMaxLocalBytes = 1024;
+
+std::string short_name(const Digest& key) { return key.hex().substr(0, 12); }
+
+// The driver's words for an image that it cannot run: not for this device, PTX or a binary too new
+// for it. Anything else is a failure of the driver, not of the image.
+bool is_about_the_image(CuResult result) {
+  constexpr std::array kCodes = {200, 209, 218, 221, 222, 223, 500};
+  return std::find(kCodes.begin(), kCodes.end(), result) != kCodes.end();
+}
+
+Found nothing(std::string why) { return {nullptr, std::move(why), false}; }
+
+}  // namespace
+
+Loader::Loader(const PrimaryContext& context, DeviceInfo device, Environment environment,
+               Databases& databases, bool may_compile, LogSink log_sink)
+    : context_(context),
+      device_(std::move(device)),
+      environment_(std::move(environment)),
+      databases_(databases),
+      may_compile_(may_compile),
+      log_sink_(std::move(log_sink)) {}
+
+std::shared_ptr<Loader::Slot> Loader::slot(const Digest& key) {
+  const std::lock_guard lock(mutex_);
+  auto& entry = slots_[key];
+  if (!entry) entry = std::make_shared<Slot>();
+  return entry;
+}
+
+bool Loader::is_loaded(const Digest& key) {
+  std::shared_ptr<Slot> found;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = slots_.find(key);
+    if (at == slots_.end()) return false;
+    found = at->second;
+  }
+  const std::lock_guard lock(found->mutex);
+  return found->kernel != nullptr;
+}
+
+void Loader::forgive() {
+  const std::lock_guard lock(mutex_);
+  rejected_keys_.clear();
+}
+
+// Counts and reports a stored kernel once; gives `why` back.
+std::string Loader::reject(const Digest& key, const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!rejected_keys_.insert(key).second) return why;
+  }
+  rejected_.fetch_add(1, std::memory_order_relaxed);
+  log(log_sink_, LogLevel::kWarning, why + "; it is passed over");
+  return why;
+}
+
+// The compilers whose kernels may be stored for the choice, the row's own first.
+std::vector<std::string> Loader::versions(const Choice& choice) {
+  std::vector<std::string> result;
+  if (choice.row) result.push_back(choice.row->winner.compiler_version);
+  // A winner was verified as this very binary; another compiler's is for compile() to make.
+  if (choice.outcome == LookupOutcome::kExact) return result;
+  for (std::string& version : databases_.compiler_versions()) {
+    if (std::find(result.begin(), result.end(), version) == result.end()) {
+      result.push_back(std::move(version));
+    }
+  }
+  return result;
+}
+
+std::optional<std::string> Loader::cannot_launch(const Config& config) const {
+  return driver_lacks_maps(context_.driver(), config);
+}
+
+bool Loader::is_blocked(const Digest& key) {
+  return databases_.read([&](LayeredStore& layers) { return layers.is_blocked(key, device_); });
+}
+
+// Why the stored kernel must not run, if so.
+std::optional<std::string> Loader::bad_image(const Binary& binary, const CompileRequest& request) {
+  const std::string name = short_name(binary.kernel_key);
+  if (is_blocked(binary.kernel_key)) {
+    return formatted("the stored kernel {} is on the block list", name);
+  }
+  if (binary.arch != request.arch) {
+    return formatted("the stored kernel {} is for {}, this device needs {}", name, binary.arch,
+                     request.arch);
+  }
+  if (binary.entry != request.entry) {
+    return formatted("the stored kernel {} has another entry", name);
+  }
+  if (!cubin_is_well_formed(binary.image)) {
+    return formatted("the stored kernel {} is damaged", name);
+  }
+  return std::nullopt;
+}
+
+std::optional<Binary> Loader::usable_binary(const Digest& key, const Choice& choice,
+                                            const CompileRequest& request, std::string& why) {
+  std::optional<Digest> image;
+  if (choice.outcome == LookupOutcome::kExact) image = choice.row->winner.image_digest;
+  bool is_there = false;
+  const auto binary = databases_.read([&](LayeredStore& layers) {
+    auto found = layers.find_binary(key, image);
+    is_there = found || layers.has_binary(key);
+    return found;
+  });
+  if (!is_there) return std::nullopt;
+  const auto fault =
+      binary
+          ? bad_image(*binary, request)
+          : formatted("the stored image of kernel {} is damaged or not the one that was verified",
+                      short_name(key));
+  if (!fault) return binary;
+  why = reject(key, *fault);
+  return std::nullopt;
+}
+
+// A winner was verified as the kernel of its row: no other may pass for it.
+std::optional<std::string> Loader::not_its_sources(const Choice& choice, const Digest& key) {
+  if (choice.outcome != LookupOutcome::kExact) return std::nullopt;
+  const Digest& verified = choice.row->winner.kernel_key;
+  if (key == verified) return std::nullopt;
+  return reject(verified,
+                formatted("the winner's kernel {} was made from other sources than this version "
+                          "of vitune has",
+                          short_name(verified)));
+}
+
+std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, const Choice& choice,
+                                              const CompileRequest& request, std::string& why) {
+  if (auto lack = cannot_launch(choice.config)) {
+    why = std::move(*lack);
+    return std::nullopt;
+  }
+  why = "no kernel of it is stored";
+  for (const std::string& version : versions(choice)) {
+    const Digest key = kernel_key(request, version);
+    if (auto other = not_its_sources(choice, key)) {
+      why = std::move(*other);
+      return std::nullopt;
+    }
+    if (is_loaded(key)) return Candidate{key, std::nullopt};
+    auto binary = usable_binary(key, choice, request, why);
+    if (!binary) continue;
+    // What was verified for the problem is not judged again by rules of thumb.
+    if (choice.outcome != LookupOutcome::kExact) {
+      if (const auto prune = attention_prune(problem, choice.config, binary->compile, device_)) {
+        why = formatted("the stored kernel {} {}", short_name(key), *prune);
+        continue;
+      }
+    }
+    return Candidate{key, std::move(binary)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Digest> Loader::find_stored(const AttentionProblem& problem, const Choice& choice,
+                                          std::string& why) {
+  const auto request = attention_compile_request(problem, choice.config, device_.arch());
+  const auto candidate = find(problem, choice, request, why);
+  if (candidate) return candidate->key;
+  return std::nullopt;
+}
+
+Found Loader::load_stored(const AttentionProblem& problem, const Choice& choice) {
+  const auto request = attention_compile_request(problem, choice.config, device_.arch());
+  std::string why;
+  const auto candidate = find(problem, choice, request, why);
+  if (!candidate) return nothing(std::move(why));
+  const std::shared_ptr<Slot> place = slot(candidate->key);
+  const std::lock_guard lock(place->mutex);
+  if (place->kernel) return {place->kernel, {}, false};
+  if (!candidate->binary) return nothing("its kernel was unloaded meanwhile");
+  return put_on_device(*place, problem, choice.config, request, *candidate->binary, false);
+}
+
+Found Loader::put_on_device(Slot& place, const AttentionProblem& problem, const Config& config,
+                            const CompileRequest& request, const Binary& binary,
+                            bool compiled_now) {
+  try {
+    load(place, problem, config, request, binary, compiled_now);
+    return {place.kernel, {}, false};
+  } catch (const CudaError& error) {
+    return refused(binary, error.what(), &error, compiled_now);
+  } catch (const Error& error) {
+    return refused(binary, error.what(), nullptr, compiled_now);
+  }
+}
+
+Found Loader::refused(const Binary& binary, const std::string& what, const CudaError* error,
+                      bool compiled_now) {
+  // These say nothing of the kernel: the device is lost, or its memory is taken.
+  if (error != nullptr && (error->sticky() || error->result() == kCuErrorOutOfMemory)) throw;
+  const std::string why =
+      formatted("the kernel {} cannot be used: {}", short_name(binary.kernel_key), what);
+  if (compiled_now) return {nullptr, why, error != nullptr};
+  reject(binary.kernel_key, why);
+  return {nullptr, why, error != nullptr && !is_about_the_image(error->result())};
+}
+
+void Loader::load(Slot& slot, const AttentionProblem& problem, const Config& config,
+                  const CompileRequest& request, const Binary& binary, bool compiled_now) {
+  const CudaDriver& driver = context_.driver();
+  const CurrentContext current(context_);
+  driver.check(current.result(), current.call());
+  const RelaxedCapture relaxed(driver.api());
+  CudaKernel kernel(driver, binary.image, request.entry);
+  const auto shared = static_cast<std::uint32_t>(attention_shared_bytes(problem, config));
+  kernel.reserve_shared(shared);
+  const int local = kernel.local_bytes();
+  if (local > kMaxLocalBytes) {
+    throw Error(ErrorCode::kFailure, formatted("it needs {} bytes of local memory per thread, {} "
+                                               "are the most",
+                                               local, kMaxLocalBytes));
+  }
+  const int ctas = kernel.resident_ctas(attention_threads(problem, config), shared);
+  if (ctas < 1) {
+    throw Error(ErrorCode::kFailure,
+                formatted("{} threads with {} bytes of shared memory do not fit on an SM",
+                          attention_threads(problem, config), shared));
+  }
+  slot.kernel = std::make_shared<const LoadedKernel>(
+      LoadedKernel{std::move(kernel), binary.kernel_key, ctas, compiled_now});
+  loaded_.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::shared_ptr<const Compiler> Loader::compiler() {
+  if (!may_compile_) {
+    throw Error(ErrorCode::kNoCompiler, "compiling is switched off by the context's options");
+  }
+  const std::lock_guard lock(opening_compiler_);
+  if (!compiler_) compiler_ = Compiler::open(environment_);
+  return compiler_;
+}
+
+CompileResult Loader::run_compiler(const Compiler& opened, const CompileRequest& request) {
+  compiling_.acquire();
+  CompileResult result;
+  try {
+    result = opened.compile(request);
+  } catch (...) {
+    compiling_.release();
+    throw;
+  }
+  compiling_.release();
+  compiled_.fetch_add(1, std::memory_order_relaxed);
+  return result;
+}
+
+// The compiled kernel as it is stored; nothing if it does not compile.
+std::optional<Binary> Loader::make_binary(const AttentionProblem& problem, const Config& config,
+                                          const CompileRequest& request, std::string& why) {
+  const auto opened = compiler();
+  CompileResult result = run_compiler(*opened, request);
+  if (result.status != CompileStatus::kOk) {
+    why = formatted("{} does not compile: {}", config.text(), result.log);
+    return std::nullopt;
+  }
+  log(log_sink_, LogLevel::kInfo,
+      formatted("compiled {} for '{}' in {:.0f} ms with {}", config.text(), problem.text(),
+                result.facts.compile_ms, opened->version()));
+  result.facts.shared_bytes += attention_shared_bytes(problem, config);
+  return Binary{kernel_key(request, opened->version()),
+                request.arch,
+                opened->version(),
+                request.entry,
+                result.facts,
+                std::move(result.cubin)};
+}
+
+Found Loader::compile(const AttentionProblem& problem, const Choice& choice, bool judge) {
+  const auto request = attention_compile_request(problem, choice.config, device_.arch());
+  const Digest key = kernel_key(request, compiler()->version());
+  if (is_blocked(key)) return nothing(choice.config.text() + " is on the block list");
+  const std::shared_ptr<Slot> place = slot(key);
+  const std::lock_guard lock(place->mutex);
+  if (place->kernel) return {place->kernel, {}, false};
+  const WorkLock turn = turn_to_compile(databases_.written(), key, log_sink_);
+  const auto stored = stored_meanwhile(databases_.written(), key, device_, log_sink_);
+  if (stored && !bad_image(*stored, request)) {
+    if (judge) {
+      if (auto why = not_worth_loading(problem, choice.config, *stored)) return nothing(*why);
+    }
+    Found found = put_on_device(*place, problem, choice.config, request, *stored, false);
+    if (found.kernel || found.by_driver) return found;
+  }
+  return compile_and_keep(*place, problem, choice.config, request, judge);
+}
+
+// As an outcome's `why`, if so.
+std::optional<std::string> Loader::not_worth_loading(const AttentionProblem& problem,
+                                                     const Config& config,
+                                                     const Binary& binary) const {
+  const auto prune = attention_prune(problem, config, binary.compile, device_);
+  if (!prune) return std::nullopt;
+  return formatted("{} {}", config.text(), *prune);
+}
+
+Found Loader::compile_and_keep(Slot& place, const AttentionProblem& problem, const Config& config,
+                               const CompileRequest& request, bool judge) {
+  std::string why;
+  const auto binary = make_binary(problem, config, request, why);
+  if (!binary) return nothing(std::move(why));
+  if (judge) {
+    if (auto reason = not_worth_loading(problem, config, *binary)) {
+      keep(*binary);  // or every process would compile it to find that out
+      return nothing(std::move(*reason));
+    }
+  }
+  Found found = put_on_device(place, problem, config, request, *binary, true);
+  if (found.kernel) keep(*binary);
+  return found;
+}
+
+void Loader::keep(const Binary& binary) {
+  databases_.write("a compiled kernel", [&](Store& store) { store.put_binary(binary); });
+}
+
+}  // namespace vitune

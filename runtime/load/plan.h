@@ -1,0 +1,65 @@
+// runtime/load/plan.h -- Everything that one launch needs, put together once per problem.
+//
+// Plans are immutable and live as long as their context: graphs that captured a launch refer to the
+// kernel.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/cuda_driver.h"
+#include "core/digest.h"
+#include "generator/attention/kernel_spec.h"
+#include "runtime/api/footprint.h"
+#include "runtime/dispatch/dispatcher.h"
+#include "runtime/dispatch/passed_over.h"
+#include "vitune/vitune.h"
+
+namespace vitune {
+
+// A kernel on the device, shared by the plans that launch it.
+struct LoadedKernel {
+  CudaKernel kernel;
+  Digest key;
+  int resident_ctas = 1;  // that fit on one SM
+  bool compiled = false;  // by this process
+};
+
+struct Entry;
+
+struct alignas(64) Plan {
+  // What a call of the problem gives. Unless VITUNE_OK there is no kernel, and `sentence` says why;
+  // the footprint is that of the problem in any case.
+  vitune_status status = VITUNE_OK;
+  LookupOutcome outcome = LookupOutcome::kDefault;
+  std::shared_ptr<const LoadedKernel> kernel;
+  LaunchShape shape;
+  AttentionParams params{};  // its pointers are null
+  bool has_maps = false;     // whether the kernel reads tensor maps
+  bool has_bias_map = false;
+  AttentionTensorMaps maps{};
+  Footprint footprint;
+  std::string sentence;
+  Entry* entry = nullptr;  // the problem's, which sets it
+
+  // For vitune_query().
+  Choice choice;
+  PassedOver passed_over;
+
+  // Whether a later look may find more: a database could not be read, or the device had too little
+  // memory.
+  bool provisional = false;
+
+  // Estimated time of a call in microseconds; 0: not known.
+  double call_us(Objective objective) const;
+};
+
+// The plan that launches `kernel`, which was made for (`problem`, choice.config).
+std::unique_ptr<Plan> make_plan(const AttentionProblem& problem, const DeviceInfo& device,
+                                Choice choice, std::shared_ptr<const LoadedKernel> kernel);
+
+// The plan of a problem that cannot be served.
+std::unique_ptr<Plan> make_refusal(const AttentionProblem& problem, vitune_status status,
+                                   std::string sentence);
+
+}  // namespace vitune

@@ -1,0 +1,103 @@
+// tuner/evaluate/live_race.cpp -- What a live evaluator does one at a time: races, and the winner's
+// kernel.
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/format.h"
+#include "generator/attention/kernel_spec.h"
+#include "tuner/evaluate/live_evaluator.h"
+
+namespace vitune {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kSlice{20};     // between two looks at the stop flag
+constexpr milliseconds kPerRound{50};  // of one contestant, generously
+
+}  // namespace
+
+LiveEvaluator::Variant LiveEvaluator::compile_now(const CompileRequest& wanted, const Digest& key) {
+  if (Variant known = cache_.find(key)) return known;
+  const std::uint64_t id = next_compile_++;
+  pool_.submit(id, wanted);
+  while (true) {
+    check_stop();
+    auto compiled = pool_.wait(kSlice);
+    if (!compiled) continue;
+    if (compiled->first == id) return cache_.add(key, std::move(compiled->second));
+    // Left over from an interrupted wait: worth keeping.
+    const auto at = compiling_.find(compiled->first);
+    if (at != compiling_.end()) cache_.add(at->second, std::move(compiled->second));
+  }
+}
+
+KernelRef LiveEvaluator::kernel_ref(const Config& config) {
+  const CompileRequest wanted = request(config);
+  const Digest wanted_key = kernel_key(wanted, compiler_version_);
+  const Variant variant = compile_now(wanted, wanted_key);
+  if (variant->status != CompileStatus::kOk) {
+    throw Error(ErrorCode::kFailure, formatted("{} compiled before and does not any more: {}",
+                                               config.text(), variant->log));
+  }
+  return {config, wanted_key, wanted.entry, variant->cubin};
+}
+
+// Waits for a device that is free.
+BenchClient& LiveEvaluator::idle_client() {
+  while (true) {
+    check_stop();
+    advance();
+    for (const auto& client : clients_) {
+      if (client->idle()) return *client;
+    }
+    poll_workers(kSlice);
+  }
+}
+
+milliseconds LiveEvaluator::race_deadline(int rounds, std::size_t contestants) const {
+  // Nothing was measured by this run: the calls may be long.
+  if (best_us_ <= 0) return options_.race_limit;
+  // Of a contestant's round, a cold call and two replays: they may be far slower than the best.
+  const milliseconds calls(static_cast<std::int64_t>(20 * 3 * best_us_ / 1000));
+  const auto work = std::max(kPerRound, calls) * rounds * static_cast<std::int64_t>(contestants);
+  return std::min(options_.base_deadline + work, options_.race_limit);
+}
+
+RaceResult LiveEvaluator::race(const std::vector<Config>& configs, int rounds) {
+  RaceJob job;
+  job.problem = problem_text_;
+  job.rounds = rounds;
+  for (const Config& config : configs) job.contestants.push_back(kernel_ref(config));
+  const auto deadline = race_deadline(rounds, configs.size());
+  raced_.reset();
+  while (!raced_) {
+    // More than once only if a device is lost meanwhile.
+    BenchClient& client = idle_client();
+    client.submit(job, deadline);
+    while (!raced_ && !client.lost()) {
+      check_stop();
+      advance();
+      if (!raced_) poll_workers(kSlice);
+    }
+  }
+  RaceResult result;
+  result.status = raced_->status;
+  result.reason = raced_->reason;
+  result.cold_us = raced_->cold_us;
+  result.warm_us = raced_->warm_us;
+  if (result.status == TrialStatus::kOk) summarise_rounds(result, raced_->low_confidence);
+  return result;
+}
+
+std::optional<Binary> LiveEvaluator::binary(const Config& config) {
+  const CompileRequest wanted = request(config);
+  const Digest wanted_key = kernel_key(wanted, compiler_version_);
+  const Variant variant = compile_now(wanted, wanted_key);
+  if (variant->status != CompileStatus::kOk) return std::nullopt;
+  return Binary{wanted_key,   wanted.arch,    compiler_version_,
+                wanted.entry, variant->facts, variant->cubin};
+}
+
+}  // namespace vitune

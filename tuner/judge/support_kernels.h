@@ -1,0 +1,83 @@
+// tuner/judge/support_kernels.h -- What a bench worker runs beside the candidates: inputs, judge,
+// comparison, and what timing needs.
+//
+// The parent compiles them once (support_compile_request); the worker loads them from the cubin it
+// is sent. All launches are asynchronous on the given stream; errors are CudaError. One thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/cuda_driver.h"
+#include "core/device_info.h"
+#include "generator/compiler.h"
+#include "templates/attention/params.cuh"
+#include "templates/reference/support_params.cuh"
+
+namespace vitune {
+
+// What compiles the support kernels for `arch` ("sm_90").
+CompileRequest support_compile_request(const std::string& arch);
+
+class SupportKernels {
+ public:
+  // Throws Error(kFailure) if `cubin` is malformed, CudaError if the driver refuses it.
+  SupportKernels(const CudaDriver& driver, std::span<const std::byte> cubin,
+                 const DeviceInfo& device);
+
+  void fill(const CudaStream& stream, const FillNormalParams& params) const;
+  void fill(const CudaStream& stream, const FillMaskParams& params) const;
+  // The fp64 judge.
+  void reference(const CudaStream& stream, const ReferenceParams& params) const;
+  // The plain 16-bit implementation.
+  void plain16(const CudaStream& stream, const ReferenceParams& params) const;
+  // Needs params.findings zeroed.
+  void compare(const CudaStream& stream, const CompareParams& params) const;
+  // `bytes` is a multiple of 8, `address` aligned to 8; adds to the 64-bit word at `sum`.
+  void digest(const CudaStream& stream, CuPointer address, std::int64_t bytes, CuPointer sum) const;
+  // The same; adds the number of words that are not all ones to the word at `count`.
+  void damage(const CudaStream& stream, CuPointer address, std::int64_t bytes,
+              CuPointer count) const;
+
+  // Empties the L2 of everything else by reading `buffer`. `sink` is one unused 32-bit word.
+  void flush(const CudaStream& stream, const DeviceBuffer& buffer, CuPointer sink) const;
+  // Keeps the device busy for about `microseconds` (at most 1 s).
+  void spin(const CudaStream& stream, double microseconds, CuPointer sink) const;
+  // Takes a fixed number of clocks, a few tens of microseconds; `sink` holds sm_count() words.
+  void anchor(const CudaStream& stream, CuPointer sink) const;
+  int sm_count() const { return device_.sm_count; }
+
+  // Runs a known-good kernel and checks its result on the host. Throws Error(kNoDevice) if the
+  // result is wrong: the device is at fault.
+  void probe(const CudaDriver& driver, const CudaStream& stream) const;
+
+ private:
+  enum Entry : std::size_t {
+    kFillNormal,
+    kFillMask,
+    kReference,
+    kPlain16,
+    kCompare,
+    kDigest,
+    kDamage,
+    kFlush,
+    kSpin,
+    kAnchor,
+    kProbe,
+    kEntries
+  };
+  static std::vector<CudaKernel> load(const CudaDriver& driver, std::span<const std::byte> cubin);
+  // Launches enough CTAs for `threads` threads, at most what fills the device several times over:
+  // the kernels walk over the rest.
+  void launch(Entry entry, const void* params, std::int64_t threads,
+              const CudaStream& stream) const;
+
+  DeviceInfo device_;
+  std::vector<CudaKernel> kernels_;
+};
+
+}  // namespace vitune

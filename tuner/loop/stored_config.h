@@ -1,0 +1,19 @@
+// tuner/loop/stored_config.h -- Whether a config that comes from a database may be compiled at all.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/config.h"
+#include "core/device_info.h"
+#include "generator/attention/problem.h"
+
+namespace vitune {
+
+// Why a stored config is not in the space of `problem` on `device`, or nothing if it is. One that
+// was stored before a tunable existed does without it. An import may hold anything: nothing may be
+// computed from a config before this was asked.
+std::optional<std::string> outside_space(const AttentionProblem& problem, const DeviceInfo& device,
+                                         const Config& config);
+
+}  // namespace vitune

@@ -1,0 +1,85 @@
+// tuner/loop/tune_plan.cpp -- What a run is asked to do, put in order.
+#include "tuner/loop/tune_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <numeric>
+#include <tuple>
+
+#include "core/error.h"
+
+namespace vitune {
+namespace {
+
+// What a kernel depends on comes first, what a config may hold as a constant next, sizes last.
+auto kernel_order(const AttentionProblem& p) {
+  return std::tuple(p.dtype, p.d, p.causal, p.bias.has_value(), p.mask.has_value(), p.lse,
+                    p.alignment, p.nk, p.nq, p.batch, p.heads);
+}
+
+}  // namespace
+
+void check_options(const TuneOptions& options) {
+  const auto refuse = [](const char* why) { throw Error(ErrorCode::kUsage, why); };
+  if (options.record && options.replay) {
+    refuse("a replay measures nothing that could be recorded: use --record with a GPU");
+  }
+  if (options.record && options.strategy != Strategy::kExhaustive) {
+    refuse("a recording holds full sweeps: use --record with --strategy exhaustive");
+  }
+  if (options.record && (options.budget.time || options.budget.trials)) {
+    refuse("a recording holds full sweeps: use --record without --budget");
+  }
+  if (options.budget.trials && *options.budget.trials < 1) {
+    refuse("a budget of trials is at least 1");
+  }
+  if (options.budget.time && options.budget.time->count() < 1) {
+    refuse("a budget of time is at least 1 s");
+  }
+  if (!options.replay && options.devices.empty()) refuse("no device was named to tune on");
+  for (std::size_t i = 0; i < options.devices.size(); ++i) {
+    const auto begin = options.devices.begin();
+    if (options.devices[i] < 0) refuse("a device's number is 0 or more");
+    if (std::find(begin, begin + static_cast<std::ptrdiff_t>(i), options.devices[i]) !=
+        begin + static_cast<std::ptrdiff_t>(i)) {
+      refuse("a device is named twice");
+    }
+  }
+}
+
+std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems) {
+  std::vector<std::size_t> order(problems.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return kernel_order(problems[a].problem) < kernel_order(problems[b].problem);
+  });
+  return order;
+}
+
+std::vector<TuneOutcome> untouched(const std::vector<NamedProblem>& problems) {
+  std::vector<TuneOutcome> outcomes(problems.size());
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    outcomes[i].problem = problems[i];
+    outcomes[i].message = "interrupted before it was decided";
+  }
+  return outcomes;
+}
+
+void remember(std::vector<Config>& similar, const Config& config) {
+  constexpr std::size_t kMost = 4;
+  std::erase(similar, config);
+  similar.insert(similar.begin(), config);
+  if (similar.size() > kMost) similar.pop_back();
+}
+
+std::string iso_utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return {text.data(), length};
+}
+
+}  // namespace vitune

@@ -1,0 +1,28 @@
+// tuner/loop/tune_plan.h -- What a run is asked to do, put in order: options checked, problems
+// sorted.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tuner/loop/tuner.h"
+
+namespace vitune {
+
+// Throws Error(kUsage) for options that contradict each other.
+void check_options(const TuneOptions& options);
+
+// Positions of the problems in the order to tune them: those that can share compiled kernels follow
+// each other.
+std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems);
+
+// What a run that is interrupted at once has to say of each problem.
+std::vector<TuneOutcome> untouched(const std::vector<NamedProblem>& problems);
+
+// Puts `config`, which won the last problem, first among the seeds for the next one.
+void remember(std::vector<Config>& similar, const Config& config);
+
+// "2026-03-01T12:00:00Z"
+std::string iso_utc_now();
+
+}  // namespace vitune

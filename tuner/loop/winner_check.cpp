@@ -1,0 +1,129 @@
+// tuner/loop/winner_check.cpp -- Verifies stored winners again on the device.
+
+#include "core/error.h"
+#include "core/format.h"
+#include "tuner/evaluate/open_evaluator.h"
+#include "tuner/loop/candidate_runner.h"
+#include "tuner/loop/stored_config.h"
+#include "tuner/loop/tuner.h"
+
+namespace vitune {
+namespace {
+
+// A space of the one config that is stored: it may be from an older set of tunables.
+SearchSpace space_of(const Config& config) {
+  std::vector<Parameter> parameters;
+  for (const auto& [name, value] : config) parameters.push_back({name, {value}, "stored"});
+  return SearchSpace(std::move(parameters), {config});
+}
+
+// Whether a trial is one of this device with its times: verifying its config alone adds none.
+bool has_times(const std::optional<Trial>& trial) {
+  return trial && trial->origin == Origin::kMeasured && trial->status == TrialStatus::kOk &&
+         trial->measurement.cold.median_us > 0;
+}
+
+// Judges one winner; nothing if it is right, else what is wrong. Its binary is stored where the
+// kernels have changed since or none was there (an import).
+class WinnerCheck {
+ public:
+  WinnerCheck(Evaluator& evaluator, LayeredStore& store, const std::atomic<bool>& stop)
+      : evaluator_(evaluator), store_(store), stop_(stop) {}
+
+  std::optional<std::string> failure(const NamedProblem& problem, Winner winner) {
+    const ProblemKey key{"attention", problem.problem.text()};
+    if (auto why = outside_space(problem.problem, evaluator_.device(), winner.config)) {
+      demote(key, std::move(winner));
+      return "not in the space: " + *why;
+    }
+    const SearchSpace space = space_of(winner.config);
+    TrialBook book(store_.user(), evaluator_.device(), key, space, evaluator_.origin());
+    CandidateRunner runner(evaluator_, problem.problem, space, book, quiet_, stop_);
+    const auto stored = store_.user().find_trial(evaluator_.device(), key, winner.config);
+    try {
+      // Measured as well where no measurement of this device backs the winner, or its trial is
+      // gone.
+      const bool measure = winner.origin != Origin::kMeasured || !has_times(stored);
+      runner.run({0}, MeasureEffort{}, true, measure, [] {});
+      if (stop_) throw Error(ErrorCode::kInterrupted, "interrupted");
+      const Trial trial = *book.find(0);
+      // Too little memory says nothing of the kernel.
+      const bool no_room = trial.status == TrialStatus::kOutOfMemory;
+      // Verifying alone leaves no timing: the trial stored before stays.
+      if (no_room ? stored.has_value() : !measure && trial.status == TrialStatus::kOk) {
+        store_.user().put_trial(evaluator_.device(), key, *stored);
+      }
+      if (trial.status != TrialStatus::kOk) {
+        if (!no_room) demote(key, std::move(winner));
+        return formatted("{}: {}", trial_status_name(trial.status), trial.reason);
+      }
+      accept(key, std::move(winner), trial);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInterrupted) runner.withdraw();
+      throw;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // It stays as evidence, but unverified: nothing serves it. One from elsewhere keeps its origin,
+  // and nothing backs its times any more, so that the next import takes its place.
+  void demote(const ProblemKey& key, Winner winner) {
+    winner.verified = false;
+    if (winner.origin != Origin::kMeasured) {
+      winner.measurement.cold.samples = winner.measurement.warm.samples = 0;
+    }
+    store_.user().promote(evaluator_.device(), key, winner, nullptr);
+  }
+
+  void accept(const ProblemKey& key, Winner winner, const Trial& trial) {
+    if (winner.origin != Origin::kMeasured) winner.measurement = trial.measurement;
+    winner.origin = evaluator_.origin();
+    winner.verified = true;
+    winner.error = trial.error;
+    if (winner.kernel_key != trial.kernel_key) winner.image_digest.reset();
+    winner.kernel_key = trial.kernel_key;
+    winner.driver_version = evaluator_.device().driver_version;
+    winner.compiler_version = evaluator_.compiler_version();
+    const std::optional<Binary> binary = evaluator_.binary(winner.config);
+    store_.user().promote(evaluator_.device(), key, winner, binary ? &*binary : nullptr);
+  }
+
+  Evaluator& evaluator_;
+  LayeredStore& store_;
+  const LogSink quiet_;  // a failure is this check's result
+  const std::atomic<bool>& stop_;
+};
+
+}  // namespace
+
+VerifyReport verify_winners(const TuneOptions& options, const std::vector<Objective>& objectives,
+                            LayeredStore& store, const LogSink& log_sink,
+                            const std::atomic<bool>& stop) {
+  if (options.replay) {
+    throw Error(ErrorCode::kUsage, "a recording cannot verify anything: verify on a GPU");
+  }
+  const auto evaluator = open_evaluator(options, log_sink, stop);
+  WinnerCheck check(*evaluator, store, stop);
+  VerifyReport report;
+  for (const NamedProblem& problem : options.problems) {
+    const ProblemKey key{"attention", problem.problem.text()};
+    const std::int64_t before = report.judged;
+    for (const Objective objective : objectives) {
+      const auto winner = store.find_winner(evaluator->device(), key, objective);
+      if (!winner) continue;
+      ++report.judged;
+      const auto failure = check.failure(problem, *winner);
+      if (failure) report.failed.push_back({problem, objective});
+      log(log_sink, failure ? LogLevel::kError : LogLevel::kInfo,
+          formatted("{}, {}: {}", problem.name, objective_name(objective),
+                    failure ? "FAILED, " + *failure : "verified"));
+    }
+    if (report.judged == before) {
+      log(log_sink, LogLevel::kInfo, problem.name + ": no winner is stored for this device");
+    }
+  }
+  return report;
+}
+
+}  // namespace vitune

@@ -1,0 +1,51 @@
+// tuner/recording/record_sweep.cpp -- Writes what a sweep measured to a recording.
+#include "tuner/recording/record_sweep.h"
+
+#include "core/error.h"
+#include "core/format.h"
+#include "generator/attention/kernel_spec.h"
+#include "tuner/loop/tune_plan.h"
+
+namespace vitune {
+
+SweepRecorder::SweepRecorder(std::filesystem::path path, const Evaluator& evaluator,
+                             LogSink log_sink)
+    : path_(std::move(path)), log_sink_(std::move(log_sink)) {
+  const std::string digest = attention_templates().digest().hex();
+  if (!std::filesystem::exists(path_)) {
+    recording_.device = evaluator.device();
+    recording_.compiler_version = evaluator.compiler_version();
+    recording_.template_digest = digest;
+    return;
+  }
+  recording_ = Recording::load(path_);
+  const auto compare = [&](const char* what, const std::string& there, const std::string& here) {
+    if (there == here) return;
+    throw Error(ErrorCode::kUsage,
+                formatted("cannot add to the recording {}: its {} is {}, here it is {}; record to "
+                          "another file",
+                          path_.string(), what, there, here));
+  };
+  compare("device", recording_.device.key(), evaluator.device().key());
+  compare("compiler", recording_.compiler_version, evaluator.compiler_version());
+  compare("template digest", recording_.template_digest, digest);
+}
+
+void SweepRecorder::add(const std::string& name, const TrialBook& book, const SearchSpace& space) {
+  if (book.trials().size() < space.size()) {
+    log(log_sink_, LogLevel::kWarning,
+        formatted("{} is not recorded: {} of {} candidates were tried", name, book.trials().size(),
+                  space.size()));
+    return;
+  }
+  RecordedProblem problem;
+  problem.name = name;
+  problem.text = book.problem().text;
+  for (const Parameter& parameter : space.parameters) problem.parameters.push_back(parameter.name);
+  for (const auto& [index, trial] : book.trials()) problem.trials.push_back(trial);
+  recording_.put(std::move(problem));
+  recording_.created = iso_utc_now();
+  recording_.save(path_);
+}
+
+}  // namespace vitune

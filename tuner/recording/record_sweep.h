@@ -1,0 +1,29 @@
+// tuner/recording/record_sweep.h -- Writes what a sweep measured to a recording.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "core/log.h"
+#include "tuner/evaluate/evaluator.h"
+#include "tuner/loop/trial_book.h"
+#include "tuner/recording/recording.h"
+
+namespace vitune {
+
+class SweepRecorder {
+ public:
+  // Reads what `path` already holds, if it is there. Throws Error(kUsage) if that is of another
+  // device, compiler or set of kernels: figures of both would not belong together.
+  SweepRecorder(std::filesystem::path path, const Evaluator& evaluator, LogSink log_sink);
+
+  // Adds or replaces a problem and saves the file; a sweep with candidates missing is not recorded.
+  void add(const std::string& name, const TrialBook& book, const SearchSpace& space);
+
+ private:
+  std::filesystem::path path_;
+  Recording recording_;
+  LogSink log_sink_;
+};
+
+}  // namespace vitune

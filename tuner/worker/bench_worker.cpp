@@ -1,0 +1,225 @@
+// tuner/worker/bench_worker.cpp -- Serving setup, trials and races on one GPU.
+#include "tuner/worker/bench_worker.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/cuda_driver.h"
+#include "core/env.h"
+#include "core/error.h"
+#include "core/frame.h"
+#include "tuner/judge/support_kernels.h"
+#include "tuner/judge/verify.h"
+#include "tuner/measure/gpu_lock.h"
+#include "tuner/measure/gpu_timer.h"
+#include "tuner/measure/measure.h"
+#include "tuner/worker/cuda_fault.h"
+#include "tuner/worker/kernel_store.h"
+#include "tuner/worker/protocol.h"
+
+namespace vitune {
+namespace {
+
+constexpr int kSocket = 3;
+constexpr std::size_t kLoadedKernels = 64;
+constexpr std::size_t kMaxReason = 1000;
+
+// Everything that lives on one device.
+class BenchWorker {
+ public:
+  explicit BenchWorker(int ordinal)
+      : driver_(CudaDriver::open()),
+        device_(driver_->device_info(ordinal)),
+        context_(driver_, ordinal),
+        stream_(*driver_),
+        kernels_(*driver_, kLoadedKernels),
+        lock_path_(gpu_lock_path(device_)) {}
+
+  // Until the parent closes the socket (true) or the context is lost (false).
+  bool serve();
+
+ private:
+  void send(MessageType type, std::uint64_t id, std::string payload) const {
+    write_frame(kSocket, {static_cast<std::uint32_t>(type), id, std::move(payload)});
+  }
+  void phase(std::uint64_t id, const char* name) const { send(MessageType::kPhase, id, name); }
+
+  // Handles a job and sends its reply; whether the context survived it.
+  bool handle(const Frame& frame);
+  void set_up(const SetupJob& job);
+  void run_trial(const TrialJob& job, std::uint64_t id, TrialReply& reply);
+  void run_race(const RaceJob& job, std::uint64_t id, RaceReply& reply);
+  Verifier& verifier_for(const std::string& problem);
+  GpuTools tools() const { return {context_, stream_, *support_, device_}; }
+  // Runs `work` and notes in `reply` how it failed, if it does.
+  template <class Reply, class Work>
+  void guarded(Reply& reply, Work&& work);
+
+  std::shared_ptr<const CudaDriver> driver_;
+  DeviceInfo device_;
+  CudaContext context_;
+  CudaStream stream_;
+  std::unique_ptr<SupportKernels> support_;
+  std::unique_ptr<GpuTimer> timer_;
+  KernelStore kernels_;
+  std::unique_ptr<Verifier> verifier_;
+  std::string problem_text_;
+  std::filesystem::path lock_path_;
+  std::uint64_t job_ = 0;  // the id of the one that runs
+};
+
+template <class Reply, class Work>
+void BenchWorker::guarded(Reply& reply, Work&& work) {
+  try {
+    work();
+    return;
+  } catch (const CudaError& error) {
+    const CudaFault fault = classify(error);
+    reply.status = fault.status;
+    reply.context_lost = fault.context_lost;
+    reply.reason = error.what();
+  } catch (const Error& error) {
+    // A device that fails its probe or disagrees with itself is of no use to further jobs.
+    const bool device = error.code() == ErrorCode::kNoDevice;
+    reply.status = device ? TrialStatus::kCrash : TrialStatus::kInvalidLaunch;
+    reply.context_lost = device;
+    reply.reason = error.what();
+  } catch (const std::bad_alloc&) {
+    reply.status = TrialStatus::kOutOfMemory;
+    reply.reason = "the bench worker ran out of host memory";
+  }
+  reply.reason.resize(std::min(reply.reason.size(), kMaxReason));
+  if (!reply.context_lost && reply.status == TrialStatus::kOutOfMemory) verifier_.reset();
+}
+
+void BenchWorker::set_up(const SetupJob& job) {
+  auto support = std::make_unique<SupportKernels>(*driver_, job.cubin, device_);
+  support->probe(*driver_, stream_);
+  verifier_.reset();
+  timer_.reset();
+  support_ = std::move(support);
+  timer_ = std::make_unique<GpuTimer>(context_, stream_, *support_, device_);
+  timer_->warm_up();
+}
+
+Verifier& BenchWorker::verifier_for(const std::string& problem) {
+  if (!support_ || !timer_) {
+    throw Error(ErrorCode::kFailure, "a job came before the support kernels");
+  }
+  if (verifier_ && problem == problem_text_) return *verifier_;
+  verifier_.reset();  // its memory may be needed
+  problem_text_ = problem;
+  verifier_ = std::make_unique<Verifier>(
+      tools(), AttentionProblem::parse(problem),
+      [this](bool begins) { phase(job_, begins ? kReferencePhase : "verify"); });
+  return *verifier_;
+}
+
+void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& reply) {
+  phase(id, "load");
+  Verifier& verifier = verifier_for(job.problem);
+  const std::shared_ptr<const CudaKernel> kernel = kernels_.load(job.kernel);
+  if (job.verify) {
+    phase(id, "verify");
+    Verdict verdict = verifier.verify(*kernel, job.kernel.config);
+    reply.status = verdict.status;
+    reply.reason = std::move(verdict.reason);
+    reply.error = verdict.error;
+    if (reply.status != TrialStatus::kOk) return;
+  }
+  if (!job.measure) return;
+  phase(id, "measure");
+  const Workload& workload = verifier.timing_workload();
+  const PreparedLaunch launch(*kernel, workload.problem(), job.kernel.config, device_,
+                              workload.pointers());
+  const GpuLock lock(lock_path_, kGpuLockPatience);
+  reply.measurement = measure(
+      *timer_, [&] { launch(stream_); }, job.effort);
+  reply.measurement.low_confidence |= lock.contended();
+}
+
+void BenchWorker::run_race(const RaceJob& job, std::uint64_t id, RaceReply& reply) {
+  phase(id, "load");
+  Verifier& verifier = verifier_for(job.problem);
+  std::vector<std::shared_ptr<const CudaKernel>> kernels;
+  std::vector<Launch> launches;
+  const Workload& workload = verifier.timing_workload();
+  for (const KernelRef& ref : job.contestants) {
+    kernels.push_back(kernels_.load(ref));
+    const PreparedLaunch launch(*kernels.back(), workload.problem(), ref.config, device_,
+                                workload.pointers());
+    launches.push_back([this, launch] { launch(stream_); });
+  }
+  phase(id, "measure");
+  const GpuLock lock(lock_path_, kGpuLockPatience);
+  timer_->warm_up();
+  RaceTimes times = race(*timer_, launches, job.rounds, id);
+  reply.cold_us = std::move(times.cold_us);
+  reply.warm_us = std::move(times.warm_us);
+  reply.low_confidence = times.low_confidence || lock.contended();
+}
+
+bool BenchWorker::handle(const Frame& frame) {
+  job_ = frame.id;
+  if (frame.type == static_cast<std::uint32_t>(MessageType::kRace)) {
+    const RaceJob job = decode_race_job(frame.payload);
+    RaceReply reply;
+    guarded(reply, [&] { run_race(job, frame.id, reply); });
+    send(MessageType::kRaceResult, frame.id, encode(reply));
+    return !reply.context_lost;
+  }
+  TrialReply reply;
+  if (frame.type == static_cast<std::uint32_t>(MessageType::kSetup)) {
+    const SetupJob job = decode_setup(frame.payload);
+    guarded(reply, [&] { set_up(job); });
+  } else if (frame.type == static_cast<std::uint32_t>(MessageType::kTrial)) {
+    const TrialJob job = decode_trial_job(frame.payload);
+    guarded(reply, [&] { run_trial(job, frame.id, reply); });
+  } else {
+    throw Error(ErrorCode::kFailure,
+                "a bench worker was sent a message of unknown type " + std::to_string(frame.type));
+  }
+  send(MessageType::kResult, frame.id, encode(reply));
+  return !reply.context_lost;
+}
+
+bool BenchWorker::serve() {
+  send(MessageType::kHello, 0, encode(HelloReply{kProtocolVersion, getpid(), device_}));
+  FrameParser parser;
+  while (const std::optional<Frame> frame = read_frame(kSocket, parser)) {
+    if (!handle(*frame)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int run_bench_worker(int ordinal) {
+  // A parent that is gone shows as a failed write.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    auto worker = std::make_unique<BenchWorker>(ordinal);
+    if (worker->serve()) return 0;
+    // Nothing of a lost context can be freed, and trying may hang: the end of the process does it.
+    static_cast<void>(worker.release());
+    return exit_status(ErrorCode::kFailure);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "bench worker: %s\n", error.what());
+    return exit_status(error.code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench worker: %s\n", error.what());
+    return exit_status(ErrorCode::kFailure);
+  }
+}
+
+}  // namespace vitune
