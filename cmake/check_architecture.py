@@ -244,7 +244,7 @@ def self_test():
     clean = {
         "core/brief.cpp": ("int f() {\n" + "  g();\n" * MAX_FUNCTION_LINES + "}\n") * 2,
         "core/twin.h": "namespace vitune {\nstruct Twin {\n};\n}\n",
-        "db/no_twin.h": "struct Twin;\nclass A {\n  struct Twin {};\n};\n",
+        "db/no_twin.h": "struct Twin;\nclass NoTwin {\n  struct Twin {};\n};\n",
         "core/good.cpp": '#include "core/error.h"\n// sqlite3_open and getenv() are only named here\n',
         "db/good.cpp": '#include "core/log.h"\n/* about attention */ const char* u = "http://a";\n',
         "db/schema/001_initial.sql": "CREATE TABLE device (a INTEGER);\n",

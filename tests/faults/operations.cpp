@@ -195,8 +195,8 @@ bool Operation::is_possible(const Rows& rows) const {
          test::is_part_of(rows, after_);
 }
 
-std::vector<std::string> Operation::check_database(const fs::path& file, bool finished) const {
-  std::vector<std::string> wrong;
+void Operation::check_database(const fs::path& file, bool finished,
+                               std::vector<std::string>& wrong) const {
   try {
     // As every command does: a writer first, where one died.
     if (has_journal(file)) Store::open(file, Access::kReadWrite);
@@ -216,6 +216,12 @@ std::vector<std::string> Operation::check_database(const fs::path& file, bool fi
   } catch (const std::exception& error) {
     wrong.emplace_back(error.what());
   }
+}
+
+std::vector<std::string> Operation::check_files(const fs::path& folder, bool finished) const {
+  std::vector<std::string> wrong;
+  check_database(folder / kDatabase, finished, wrong);
+  check_output(folder, finished, wrong);
   return wrong;
 }
 
@@ -253,10 +259,7 @@ std::vector<std::string> Operation::check(const fs::path& folder, const Ended& e
   if (ended.status != 0 && ended.status < 128 && ended.err.empty())
     wrong.emplace_back("failed without a word");
   check_leavings(folder, leavings, wrong);
-  const bool finished = ended.status == 0;
-  for (std::string& line : check_database(folder / kDatabase, finished))
-    wrong.push_back(std::move(line));
-  check_output(folder, finished, wrong);
+  for (std::string& line : check_files(folder, ended.status == 0)) wrong.push_back(std::move(line));
   return wrong;
 }
 

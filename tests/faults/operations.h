@@ -61,11 +61,13 @@ class Operation {
   // What may be read before it and after it.
   const Rows& rows_before() const { return before_; }
   const Rows& rows_after() const { return after_; }
-  // What is wrong with the database at `file`, where the command was stopped on the way
-  // (`finished`: after its end); plays back its journal.
-  std::vector<std::string> check_database(const std::filesystem::path& file, bool finished) const;
+  // What is wrong with the database and the output file, where the command was stopped on the way
+  // (`finished`: after its end); plays back a journal.
+  std::vector<std::string> check_files(const std::filesystem::path& folder, bool finished) const;
 
  private:
+  void check_database(const std::filesystem::path& file, bool finished,
+                      std::vector<std::string>& wrong) const;
   void check_leavings(const std::filesystem::path& folder, Leavings leavings,
                       std::vector<std::string>& wrong) const;
   void check_output(const std::filesystem::path& folder, bool finished,

@@ -31,7 +31,7 @@ TEST_F(Operations, EachWorksAndWorksAgain) {
   for (const Operation& operation : operations()) {
     SCOPED_TRACE(operation.name());
     const auto& folder = prepared(operation);
-    EXPECT_EQ(text_of(operation.check_database(database(), false)), "");
+    EXPECT_EQ(text_of(operation.check_files(folder, false)), "");
     const Ended ended = operation.run(folder);
     EXPECT_EQ(ended.status, 0);
     EXPECT_EQ(text_of(operation.check(folder, ended, Leavings::kNone)), "");
