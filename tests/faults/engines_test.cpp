@@ -49,5 +49,12 @@ TEST(FaultEngines, NoPowerCutLosesWhatWasReported) {
   EXPECT_GT(tally.control_findings, tally.controls / 10);
 }
 
+TEST(FaultEngines, NoDamageServesAWrongRowOrABlockedKernel) {
+  const Tally tally = damage_files({3000 / test::kSlowness, seed()});
+  EXPECT_EQ(tally.findings.size(), 0U) << first_of(tally);
+  EXPECT_GT(tally.effective, tally.runs / 2);
+  EXPECT_EQ(tally.control_findings, tally.controls);
+}
+
 }  // namespace
 }  // namespace vitune::faults

@@ -87,17 +87,28 @@ void SimulatedDisk::change_names(NameChange change) {
   pending_.push_back(std::move(change));
 }
 
+std::string SimulatedDisk::newest_bytes(const File& file) {
+  std::string bytes = file.certain;
+  for (const Change& change : file.pending) {
+    if (change.truncates || bytes.size() < change.at + change.data.size())
+      bytes.resize(change.at + change.data.size());
+    bytes.replace(change.at, change.data.size(), change.data);
+  }
+  return bytes;
+}
+
+SimulatedDisk::Files SimulatedDisk::now() const {
+  Files found;
+  for (const auto& [path, file] : now_) found[path] = newest_bytes(files_[file]);
+  return found;
+}
+
 void SimulatedDisk::sync(std::uint64_t inode) {
   if (!syncs_) return;
   const auto folder = folders_.find(inode);
   if (folder == folders_.end()) {
     File& file = files_[file_of(inode)];
-    for (const Change& change : file.pending) {
-      if (change.truncates || file.certain.size() < change.at + change.data.size())
-        file.certain.resize(change.at + change.data.size());
-      file.certain.replace(change.at, change.data.size(), change.data);
-    }
-    file.pending.clear();
+    file = {newest_bytes(file), {}};
     return;
   }
   // What was changed in other folders earlier is on the disk then, too: names have one order.

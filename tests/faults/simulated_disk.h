@@ -25,6 +25,8 @@ class SimulatedDisk {
   SimulatedDisk(const std::filesystem::path& folder, bool syncs);
 
   void apply(const RecordedCall& call);
+  // What every process sees.
+  Files now() const;
   // One of the states in which the disk may be found now.
   Files after_power_loss(std::mt19937& random) const;
 
@@ -52,6 +54,7 @@ class SimulatedDisk {
   void change_names(NameChange change);
   void sync(std::uint64_t inode);
   static void take(const NameChange& change, Names& names);
+  static std::string newest_bytes(const File& file);
   static std::string possible_bytes(const File& file, std::mt19937& random);
 
   bool syncs_;
