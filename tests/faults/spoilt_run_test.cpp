@@ -27,7 +27,7 @@ TEST(SpoiltRun, TheRecordedCallsMakeTheFilesThatAreThere) {
 }
 
 TEST(SpoiltRun, AFaultHappensAtItsCall) {
-  const Operation& import = operations().front();
+  const Operation& import = operations()[1];
   SpoiltRun run(import);
   const auto calls = run.record([] {});
   const auto write = std::find_if(calls.begin(), calls.end(), [](const RecordedCall& call) {
@@ -45,6 +45,22 @@ TEST(SpoiltRun, AFaultHappensAtItsCall) {
   EXPECT_EQ(run.run({at, kShort, true}).status, 0);
   EXPECT_EQ(run.run({static_cast<std::uint32_t>(calls.size() + 1), EIO, false}).status, 0);
   EXPECT_EQ(run.state().spoilt, 0U);
+}
+
+TEST(SpoiltRun, OnPlainFilesNamesAreNotExchanged) {
+  for (const Operation& operation : operations()) {
+    SpoiltRun run(operation);
+    const auto calls = run.record([] {});
+    const auto has = [&](Call wanted) {
+      return std::any_of(calls.begin(), calls.end(), [&](const RecordedCall& call) {
+        return call.logged.call == wanted;
+      });
+    };
+    EXPECT_EQ(has(Call::kExchange), operation.name() == "salvage") << operation.name();
+    if (operation.name() == "plain salvage") {
+      EXPECT_TRUE(has(Call::kLink));
+    }
+  }
 }
 
 // A power cut where nothing was synced leaves less than there was, and where all was, all.
