@@ -66,8 +66,8 @@ Share start(const Engine& engine, const Work& work) {
   }
   try {
     const Tally tally = engine.run(work);
-    std::string text = formatted("{} {} {} {}\n", tally.runs, tally.effective, tally.controls,
-                                 tally.control_findings);
+    std::string text = formatted("{} {} {} {} {}\n", tally.runs, tally.possible, tally.effective,
+                                 tally.controls, tally.control_findings);
     for (const std::string& line : tally.findings) text += in_one_line(line) + "\n";
     write_all(ends[1], text);
   } catch (const std::exception& error) {
@@ -89,9 +89,11 @@ void add(const Share& share, Tally& sum) {
     sum.findings.push_back("the engine itself ended with status " + std::to_string(status));
   std::istringstream lines(text);
   Tally tally;
-  lines >> tally.runs >> tally.effective >> tally.controls >> tally.control_findings;
+  lines >> tally.runs >> tally.possible >> tally.effective >> tally.controls >>
+      tally.control_findings;
   lines.ignore();
   sum.runs += tally.runs;
+  sum.possible = tally.possible;
   sum.effective += tally.effective;
   sum.controls += tally.controls;
   sum.control_findings += tally.control_findings;
@@ -118,9 +120,14 @@ std::string heading(std::uint32_t seed, const std::string& version) {
       "`make soak`; vitune {}, SQLite {}, seed {}. The commands: {}. What each engine does and "
       "what "
       "counts as a finding: `tests/faults/engines.h`, `tests/faults/operations.h`.\n\n"
-      "| engine | runs | of them with effect | findings | controls gone wrong, as they must | "
-      "seconds |\n|---|--:|--:|--:|--:|--:|\n",
+      "| engine | runs | different ones possible | with effect | findings | controls gone wrong, "
+      "as they must | "
+      "seconds |\n|---|--:|--:|--:|--:|--:|--:|\n",
       version, sqlite, seed, names);
+}
+
+std::string or_none(std::size_t number, const std::string& text) {
+  return number == 0 ? "-" : text;
 }
 
 int soak(std::size_t count, std::uint32_t seed, const std::string& version) {
@@ -130,11 +137,11 @@ int soak(std::size_t count, std::uint32_t seed, const std::string& version) {
     const auto begin = std::chrono::steady_clock::now();
     const Tally tally = run(engine, count * engine.times, seed);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    std::cout << formatted("| {} | {} | {} | {} | {} | {:.0f} |\n", engine.name, tally.runs,
+    std::cout << formatted("| {} | {} | {} | {} | {} | {} | {:.0f} |\n", engine.name, tally.runs,
+                           or_none(tally.possible, formatted("{}", tally.possible)),
                            tally.effective, tally.findings.size(),
-                           tally.controls == 0
-                               ? std::string("-")
-                               : formatted("{} of {}", tally.control_findings, tally.controls),
+                           or_none(tally.controls,
+                                   formatted("{} of {}", tally.control_findings, tally.controls)),
                            took.count())
               << std::flush;
     for (const std::string& line : tally.findings) findings.push_back(engine.name + (": " + line));

@@ -65,6 +65,7 @@ void try_fault(Deck& deck, const Fault& fault, Tally& tally) {
 Tally try_faults(const std::vector<FaultKind>& kinds, const Work& work) {
   const auto decks = decks_of(kinds, work.seed);
   Tally tally;
+  for (const auto& deck : decks) tally.possible += deck->faults.size();
   for (std::size_t i = work.share; i < work.count; i += work.shares) {
     Deck& deck = *decks[i % decks.size()];
     try_fault(deck, deck.faults[i / decks.size() % deck.faults.size()], tally);

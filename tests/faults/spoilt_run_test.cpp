@@ -52,9 +52,8 @@ TEST(SpoiltRun, OnPlainFilesNamesAreNotExchanged) {
     SpoiltRun run(operation);
     const auto calls = run.record([] {});
     const auto has = [&](Call wanted) {
-      return std::any_of(calls.begin(), calls.end(), [&](const RecordedCall& call) {
-        return call.logged.call == wanted;
-      });
+      return std::any_of(calls.begin(), calls.end(),
+                         [&](const RecordedCall& call) { return call.logged.call == wanted; });
     };
     EXPECT_EQ(has(Call::kExchange), operation.name() == "salvage") << operation.name();
     if (operation.name() == "plain salvage") {
