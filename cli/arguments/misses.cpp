@@ -111,7 +111,7 @@ std::vector<Miss> open_misses(Session& session, LayeredStore& store,
 int show_misses(Session& session) {
   const std::set<std::string> wanted = wanted_texts(session);
   LayeredStore store = open_layered_store(session, Access::kReadOnly);
-  ResultTable table;
+  Table table;
   table.column("problem").column("calls", Align::kRight).column("total ms", Align::kRight);
   table.column("us per call", Align::kRight);
   ordered_json document = new_document("show");

@@ -41,8 +41,8 @@ std::string driver_text(int driver_version) {
   return formatted("{}.{}", driver_version / 1000, driver_version % 1000 / 10);
 }
 
-ResultTable ceiling_table(const Ceilings& ceilings, const DeviceInfo& device) {
-  ResultTable table;
+Table ceiling_table(const Ceilings& ceilings, const DeviceInfo& device) {
+  Table table;
   table.column("ceiling").column("median", Align::kRight).column("lowest", Align::kRight);
   table.column("highest", Align::kRight).column("unit").column("clock MHz", Align::kRight);
   table.column("per clock and SM", Align::kRight);

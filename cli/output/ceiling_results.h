@@ -10,7 +10,7 @@
 namespace vitune {
 
 // A row per figure, with what it is per clock and SM where its clock was measured.
-ResultTable ceiling_table(const Ceilings& ceilings, const DeviceInfo& device);
+Table ceiling_table(const Ceilings& ceilings, const DeviceInfo& device);
 
 // {"schema": 1, "command": "devices", "device", "measured": {<name>: {"median", "low", "high"}},
 // "clock_mhz", "clocks_mhz": {<name>: ...}, "driver": "13.0", "compiler", "contended"}.

@@ -74,7 +74,7 @@ void Console::print(std::string_view text) {
     write_error_ = errno == 0 ? EIO : errno;
 }
 
-void Console::show(const ResultTable& table, const nlohmann::ordered_json& document,
+void Console::show(const Table& table, const nlohmann::ordered_json& document,
                    std::string_view if_empty) {
   if (format() == Format::kJson) {
     // Bytes that are not UTF-8 (a compiler's log, a device's name) are replaced instead of refused.

@@ -40,8 +40,7 @@ class Console {
   void print(std::string_view text);
   // Prints the table, or `document` with --json; an empty table prints `if_empty` to stderr instead
   // of a lone header.
-  void show(const ResultTable& table, const nlohmann::ordered_json& document,
-            std::string_view if_empty);
+  void show(const Table& table, const nlohmann::ordered_json& document, std::string_view if_empty);
   // A message on stderr, made terminal-safe, if its level is shown.
   void log(LogLevel level, std::string_view message);
   // log() as a sink to hand down; valid as long as this object.

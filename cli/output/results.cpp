@@ -105,8 +105,8 @@ std::string device_text(const DeviceInfo& device) {
                    device.sm_count);
 }
 
-ResultTable winner_table() {
-  ResultTable table;
+Table winner_table() {
+  Table table;
   table.column("problem")
       .column("cold us [95 %]", Align::kRight)
       .column("warm us", Align::kRight)
@@ -120,7 +120,7 @@ ResultTable winner_table() {
   return table;
 }
 
-void add_winner_row(ResultTable& table, const std::string& name, const Winner& winner,
+void add_winner_row(Table& table, const std::string& name, const Winner& winner,
                     const AttentionProblem& problem, const DeviceInfo& device) {
   const Measurement& measured = winner.measurement;
   const double best = measured.by(winner.objective).median_us;

@@ -38,8 +38,8 @@ std::string timing_text(const Timing& timing);
 std::string device_text(const DeviceInfo& device);
 
 // Columns of the table of winners, and one row of it.
-ResultTable winner_table();
-void add_winner_row(ResultTable& table, const std::string& name, const Winner& winner,
+Table winner_table();
+void add_winner_row(Table& table, const std::string& name, const Winner& winner,
                     const AttentionProblem& problem, const DeviceInfo& device);
 
 }  // namespace vitune

@@ -92,14 +92,14 @@ std::string terminal_safe(std::string_view text, bool keep_newlines) {
   return safe;
 }
 
-ResultTable& ResultTable::column(std::string title, Align align) {
+Table& Table::column(std::string title, Align align) {
   if (!rows_.empty()) throw std::logic_error("a table's columns come before its rows");
   titles_.push_back(std::move(title));
   aligns_.push_back(align);
   return *this;
 }
 
-void ResultTable::row(std::vector<std::string> cells) {
+void Table::row(std::vector<std::string> cells) {
   if (cells.size() > titles_.size())
     throw std::logic_error("a table row is longer than its header");
   cells.resize(titles_.size());
@@ -107,7 +107,7 @@ void ResultTable::row(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string ResultTable::text() const {
+std::string Table::text() const {
   std::vector<std::size_t> widths;
   for (std::size_t column = 0; column < titles_.size(); ++column) {
     std::size_t width = display_width(titles_[column]);
@@ -130,7 +130,7 @@ std::string ResultTable::text() const {
   return out;
 }
 
-std::string ResultTable::markdown() const {
+std::string Table::markdown() const {
   std::string out;
   const auto print = [&](const std::vector<std::string>& cells) {
     out += "|";
@@ -152,7 +152,7 @@ std::string ResultTable::markdown() const {
   return out;
 }
 
-std::string ResultTable::csv() const {
+std::string Table::csv() const {
   std::string out;
   const auto print = [&](const std::vector<std::string>& cells) {
     for (std::size_t column = 0; column < cells.size(); ++column) {

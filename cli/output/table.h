@@ -16,10 +16,10 @@ enum class Align { kLeft, kRight };
 std::string terminal_safe(std::string_view text, bool keep_newlines = false);
 
 // Rows of cells below one header. Cells are made terminal-safe as they are printed.
-class ResultTable {
+class Table {
  public:
   // Adds a column; call before the first row.
-  ResultTable& column(std::string title, Align align = Align::kLeft);
+  Table& column(std::string title, Align align = Align::kLeft);
   // Adds a row; a short one is filled with empty cells. Throws std::logic_error if it is too long.
   void row(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }

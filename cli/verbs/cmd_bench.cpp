@@ -42,8 +42,8 @@ const PeerTime* best_peer(const NamedProblem& problem, Objective objective) {
   return best;
 }
 
-ResultTable bench_table() {
-  ResultTable table;
+Table bench_table() {
+  Table table;
   table.column("problem").column("cold us [95 %]", Align::kRight).column("warm us", Align::kRight);
   table.column("TFLOP/s", Align::kRight)
       .column("default us", Align::kRight)
@@ -63,7 +63,7 @@ std::string ratio_text(double other_us, double us) {
   return other_us > 0 && us > 0 ? formatted("{:.2f}x", other_us / us) : "-";
 }
 
-void add_bench_row(ResultTable& table, const TuneOutcome& outcome, const DeviceInfo& device) {
+void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& device) {
   const Winner& winner = *outcome.winner;
   const AttentionProblem& problem = outcome.problem.problem;
   const double us = winner.measurement.by(winner.objective).median_us;
@@ -101,7 +101,7 @@ ordered_json bench_json(const TuneOutcome& outcome, const DeviceInfo& device) {
 }
 
 int show(Session& session, const TuneReport& report) {
-  ResultTable table = bench_table();
+  Table table = bench_table();
   ordered_json document = new_document("bench");
   document["device"] = device_json(report.device);
   document["origin"] = origin_name(report.origin);

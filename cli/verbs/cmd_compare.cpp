@@ -76,8 +76,8 @@ std::string interval_text(const RatioInterval& ratio) {
                         : "-";
 }
 
-ResultTable comparison_table(const Comparison& comparison) {
-  ResultTable table;
+Table comparison_table(const Comparison& comparison) {
+  Table table;
   table.column("problem")
       .column("kind")
       .column("A us", Align::kRight)
@@ -166,7 +166,7 @@ ordered_json comparison_json(const Comparison& comparison, const TimingFile& a, 
 
 int conclude(Session& session, const Comparison& comparison, double threshold) {
   std::size_t unclear = 0;
-  for (const ComparedRow& row : comparison.rows) unclear += row.verdict == Verdict::kUnclear;
+  for (const ComparedRow& row : comparison.rows) unclear += row.verdict == TimeChange::kUnclear;
   if (unclear > 0) {
     session.console.log(
         LogLevel::kWarning,

@@ -214,7 +214,7 @@ class Compilation {
 };
 
 struct Listing {
-  ResultTable table;
+  Table table;
   ordered_json document = new_document("compile");
   int failed = 0;
 };

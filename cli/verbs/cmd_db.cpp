@@ -35,7 +35,7 @@ std::string only_operand(const Session& session, const char* what) {
 void show_counts(Session& session, const std::string& verb,
                  const std::vector<std::pair<std::string, std::int64_t>>& counts,
                  const ordered_json& extra = ordered_json::object()) {
-  ResultTable table;
+  Table table;
   table.column("what").column("count", Align::kRight);
   ordered_json document = new_document(verb);
   for (const auto& [name, count] : counts) {

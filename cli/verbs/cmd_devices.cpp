@@ -34,7 +34,7 @@ std::string no_gpu_text(const DeviceProbe& probe) {
 }
 
 int list(Session& session, const DeviceProbe& probe) {
-  ResultTable table;
+  Table table;
   table.column("gpu", Align::kRight).column("name").column("arch").column("SMs", Align::kRight);
   table.column("memory", Align::kRight)
       .column("L2", Align::kRight)

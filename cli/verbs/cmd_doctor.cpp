@@ -223,7 +223,7 @@ std::string listing(const std::vector<Finding>& findings) {
 }
 
 void show(Session& session, const std::vector<Finding>& findings, bool usable) {
-  ResultTable table;
+  Table table;
   table.column("check").column("verdict").column("detail").column("what to do");
   ordered_json document = new_document("doctor");
   document["usable"] = usable;

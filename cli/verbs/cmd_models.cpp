@@ -91,7 +91,7 @@ ordered_json model_json(const Model& model) {
 
 int show_models(const Session& session, const std::vector<const Model*>& models,
                 ordered_json document) {
-  ResultTable table;
+  Table table;
   table.column("model").column("problems", Align::kRight).column("layers", Align::kRight);
   table.column("tokens", Align::kRight).column("head size", Align::kRight);
   table.column("outside", Align::kRight);
@@ -111,7 +111,7 @@ int show_models(const Session& session, const std::vector<const Model*>& models,
 int show_problems(const Session& session, const std::vector<const Model*>& models,
                   ordered_json document) {
   const ModelInput input = model_input(session);
-  ResultTable table;
+  Table table;
   table.column("model").column("batch", Align::kRight).column("calls", Align::kRight);
   table.column("problem");
   document["problems"] = ordered_json::array();

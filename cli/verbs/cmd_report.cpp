@@ -127,7 +127,7 @@ void write_figures(const fs::path& folder, const std::vector<Panel>& panels,
 }
 
 void show_sections(Session& session, const Page& page, const fs::path& output) {
-  ResultTable table;
+  Table table;
   table.column("section").column("pictures", Align::kRight).column("tables", Align::kRight);
   table.column("note");
   ordered_json document = new_document("report");

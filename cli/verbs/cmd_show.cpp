@@ -75,7 +75,7 @@ std::optional<AttentionProblem> read_problem(Session& session, const std::string
 int show_winners(Session& session) {
   const auto names = wanted_names(session);
   LayeredStore store = open_layered_store(session, Access::kReadOnly);
-  ResultTable table = winner_table();
+  Table table = winner_table();
   ordered_json document = new_document("show");
   document["winners"] = ordered_json::array();
   for (const WinnerEntry& entry : store.winners()) {
@@ -127,7 +127,7 @@ ordered_json trial_json(const TrialEntry& entry) {
           {"low_confidence", trial.measurement.low_confidence}};
 }
 
-void add_trial_row(ResultTable& table, const std::string& name, const Trial& trial) {
+void add_trial_row(Table& table, const std::string& name, const Trial& trial) {
   const bool ok = trial.status == TrialStatus::kOk;
   table.row({name, trial_status_name(trial.status), ok ? timing_text(trial.measurement.cold) : "-",
              ok ? microseconds_text(trial.measurement.warm.median_us) : "-",
@@ -138,7 +138,7 @@ void add_trial_row(ResultTable& table, const std::string& name, const Trial& tri
 int show_trials(Session& session) {
   const auto names = wanted_names(session);
   const auto store = open_user_store(session, Access::kReadOnly);
-  ResultTable table;
+  Table table;
   table.column("problem").column("status").column("cold us [95 %]", Align::kRight);
   table.column("warm us", Align::kRight).column("registers", Align::kRight);
   table.column("spills", Align::kRight).column("origin").column("config").column("reason");
@@ -157,7 +157,7 @@ int show_trials(Session& session) {
 
 int show_blocks(Session& session) {
   const auto store = open_user_store(session, Access::kReadOnly);
-  ResultTable table;
+  Table table;
   table.column("kernel").column("status").column("driver").column("device").column("reason");
   ordered_json document = new_document("show");
   document["blocks"] = ordered_json::array();

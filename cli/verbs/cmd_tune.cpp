@@ -124,7 +124,7 @@ ordered_json report_json(const TuneReport& report) {
 }
 
 void show_report(Session& session, const TuneReport& report) {
-  ResultTable table = winner_table();
+  Table table = winner_table();
   std::size_t missing = 0;
   for (const TuneOutcome& outcome : report.outcomes) {
     if (outcome.winner) {

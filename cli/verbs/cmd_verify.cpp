@@ -64,7 +64,7 @@ int run(Session& session) {
                               : std::vector{Objective::kCold, Objective::kWarm};
   const VerifyReport report =
       verify_winners(options, objectives, store, session.console.sink(), session.stop);
-  ResultTable table;
+  Table table;
   table.column("problem").column("objective").column("verdict");
   ordered_json document = new_document("verify");
   document["checked"] = report.judged;

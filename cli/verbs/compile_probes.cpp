@@ -51,7 +51,7 @@ int compile_probes(Session& session, const std::vector<std::string>& architectur
     if (session.stop) throw Error(ErrorCode::kInterrupted, "interrupted; nothing was listed");
     if (auto finished = pool.wait(std::chrono::milliseconds(100))) results.insert(*finished);
   }
-  ResultTable table;
+  Table table;
   table.column("kernel").column("arch").column("status").column("registers", Align::kRight);
   table.column("ms", Align::kRight);
   ordered_json document = new_document("compile");

@@ -84,7 +84,7 @@ int show_space(Session& session) {
   const ParameterSpace space = attention_space(problem.problem, device);
   const std::size_t size = space.enumerate().size();
   const Config preset = default_attention_config(problem.problem, device);
-  ResultTable table;
+  Table table;
   table.column("tunable").column("default", Align::kRight).column("values").column("meaning");
   ordered_json document = new_document("show");
   document["problem"] = problem.problem.text();
@@ -118,7 +118,7 @@ int show_explanation(Session& session) {
   const DeviceInfo device = space_device(session);
   const Config config = Config::parse(session.text("explain"));
   const auto violation = attention_space(problem.problem, device).explain(config);
-  ResultTable table;
+  Table table;
   table.column("problem")
       .column("device")
       .column("config")
@@ -155,7 +155,7 @@ int show_source(Session& session) {
     document["config"] = config_json(config);
     document["is_winner"] = winner.has_value();
     document["source"] = source;
-    session.console.show(ResultTable{}, document, "");
+    session.console.show(Table{}, document, "");
     return 0;
   }
   session.console.print(source);

@@ -10,8 +10,8 @@
 namespace vitune {
 namespace {
 
-ResultTable small_table() {
-  ResultTable table;
+Table small_table() {
+  Table table;
   table.column("name").column("us", Align::kRight);
   table.row({"a", "9.01"});
   table.row({"b|c", "1784.7"});
@@ -26,7 +26,7 @@ TEST(TableTest, TextIsAlignedAndHasNoTrailingSpace) {
 }
 
 TEST(TableTest, ColumnsAreCountedInCharactersNotBytes) {
-  ResultTable table;
+  Table table;
   table.column("a").column("b");
   table.row({"\xc3\xa9\xc3\xa9", "x"});
   table.row({"ee", "x"});
@@ -39,7 +39,7 @@ TEST(TableTest, MarkdownEscapesBarsAndMarksRightAlignedColumns) {
 }
 
 TEST(TableTest, CsvQuotesWhatNeedsIt) {
-  ResultTable table;
+  Table table;
   table.column("text").column("note");
   table.row({"a,b", "say \"x\""});
   EXPECT_EQ(table.csv(), "text,note\n\"a,b\",\"say \"\"x\"\"\"\n");
@@ -53,7 +53,7 @@ TEST(TableTest, CsvDefusesFormulasButNotNumbers) {
                {"-0.3 %", "-0.3 %"}, {"-1.2x", "-1.2x"}, {"-1+2", "'-1+2"}, {"- %", "'- %"},
                {"-x", "'-x"}};
   for (const auto& c : cases) {
-    ResultTable table;
+    Table table;
     table.column("t").column("u");
     table.row({c.cell, "z"});
     EXPECT_EQ(table.csv(), std::string("t,u\n") + c.printed + ",z\n") << c.cell;
@@ -65,7 +65,7 @@ TEST(TableTest, ARowThatIsTooLongIsRefused) {
 }
 
 TEST(TableTest, ColumnsComeBeforeRows) {
-  ResultTable table = small_table();
+  Table table = small_table();
   EXPECT_THROW(table.column("late"), std::logic_error);
 }
 

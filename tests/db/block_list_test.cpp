@@ -2,6 +2,7 @@
 // lost.
 
 #include "db/sqlite.h"
+#include "tests/db/blocked_winner.h"
 #include "tests/db/test_support.h"
 
 namespace vitune {
@@ -19,25 +20,14 @@ class BlockList : public testing::Test {
   void SetUp() override {
     auto store = Store::open(file_, Access::kReadWrite);
     test::fill(*store);
-    blocked_ = store->find_winner(sample_device(), sample_problem(), Objective::kCold)->kernel_key;
-    BlockEntry entry = sample_block(0);
-    entry.kernel_key = blocked_;
-    store->block(entry);
-    for (int n = 100; n < 140; ++n) store->block(sample_block(n));
+    blocked_ = test::block_a_winner(*store);
     ASSERT_TRUE(store->block_list_is_whole());
   }
 
   // Whether a reader of the file may come to launch the blocked winner.
   bool lets_it_run(const path& file) {
     try {
-      LayeredStore layers(Store::open(file, Access::kReadOnly), nullptr);
-      for (const auto& found :
-           layers.find_winners(sample_device(), sample_problem(), Objective::kCold)) {
-        if (found.winner.kernel_key == blocked_ && layers.find_binary(blocked_) &&
-            !layers.is_blocked(blocked_, sample_device())) {
-          return true;
-        }
-      }
+      return test::may_run(file, blocked_);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kDatabase) << error.what();
     }

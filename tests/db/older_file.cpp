@@ -27,8 +27,8 @@ void make_older(const fs::path& file, std::size_t version) {
       older = &table.spec;
       left_out = spec == &kWinnerTable ? 5 : 1;  // image_digest
     }
-    Table target(*into, *older, damage);
-    for (Row row : Table(from, *spec, damage).rows()) {
+    StoredTable target(*into, *older, damage);
+    for (Row row : StoredTable(from, *spec, damage).rows()) {
       if (older != spec) row.erase(row.begin() + static_cast<std::ptrdiff_t>(left_out));
       target.put(row);
     }

@@ -29,6 +29,7 @@ int log_fd = -1;
 std::uint32_t spoil_at = 0;
 int kind = 0;
 bool for_ever = false;
+bool plain = false;
 Descriptor descriptors[kMostFds];
 pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
@@ -59,6 +60,7 @@ __attribute__((constructor)) void start() {
   spoil_at = static_cast<std::uint32_t>(::atoi(variable("FAULTS_AT")));
   kind = ::atoi(variable("FAULTS_KIND"));
   for_ever = variable("FAULTS_FOR_EVER")[0] != '\0';
+  plain = variable("FAULTS_PLAIN")[0] != '\0';
   record_in(variable("FAULTS_LOG"));
   state = static_cast<State*>(shared);
   folder_length = length;
@@ -87,6 +89,8 @@ bool is_ours(int directory, const char* path) {
   return std::strncmp(path, folder, folder_length) == 0 &&
          (path[folder_length] == '/' || path[folder_length] == '\0');
 }
+
+bool is_plain() { return plain; }
 
 std::uint64_t inode_of(int fd) { return is_ours(fd) ? descriptors[fd].inode : 0; }
 

@@ -17,6 +17,9 @@ namespace vitune::faults {
 bool is_ours(int fd);
 bool is_ours(int directory, const char* path);
 
+// Whether the file system is to be one that can do less.
+bool is_plain();
+
 // 0 if it is unknown.
 std::uint64_t inode_of(int fd);
 std::uint64_t inode_of(const char* path);

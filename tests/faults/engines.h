@@ -20,6 +20,7 @@ struct Work {
 // What came of it.
 struct Tally {
   std::size_t runs = 0;
+  std::size_t possible = 0;           // different faults that there are; 0: without number
   std::size_t effective = 0;          // in which the fault happened, or the damage was noticed
   std::vector<std::string> findings;  // a line each; none is what is hoped for
   std::size_t controls = 0;           // runs with the protection switched off

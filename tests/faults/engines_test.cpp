@@ -42,5 +42,19 @@ TEST(FaultEngines, NoKillAtAFileCallLosesAnything) {
   EXPECT_GT(tally.effective, tally.runs * 9 / 10);
 }
 
+TEST(FaultEngines, NoPowerCutLosesWhatWasReported) {
+  const Tally tally = cut_power({3000 / test::kSlowness, seed()});
+  EXPECT_EQ(tally.findings.size(), 0U) << first_of(tally);
+  // Without syncs a disk loses much: the simulation bites.
+  EXPECT_GT(tally.control_findings, tally.controls / 10);
+}
+
+TEST(FaultEngines, NoDamageServesAWrongRowOrABlockedKernel) {
+  const Tally tally = damage_files({3000 / test::kSlowness, seed()});
+  EXPECT_EQ(tally.findings.size(), 0U) << first_of(tally);
+  EXPECT_GT(tally.effective, tally.runs / 2);
+  EXPECT_EQ(tally.control_findings, tally.controls);
+}
+
 }  // namespace
 }  // namespace vitune::faults

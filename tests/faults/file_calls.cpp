@@ -29,6 +29,10 @@ int open_ours(int directory, const char* path, int flags, mode_t mode) {
   struct ::stat info {};
   const bool makes = (flags & (O_CREAT | __O_TMPFILE)) != 0;
   const bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
+  if (nameless && is_plain()) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
   const CountedCall call(Call::kOpen, makes);
   if (call.fails()) return call.done(-1);
   const bool was_there =
@@ -251,6 +255,10 @@ int renameat2(int from_fd, const char* from, int to_fd, const char* to, unsigned
   if (!is_ours(from_fd, from) && !is_ours(to_fd, to))
     return static_cast<int>(bare(SYS_renameat2, from_fd, from, to_fd, to, flags));
   const Call call = (flags & RENAME_EXCHANGE) != 0 ? Call::kExchange : Call::kRename;
+  if (call == Call::kExchange && is_plain()) {
+    errno = EINVAL;
+    return -1;
+  }
   return rename_ours(call, SYS_renameat2, from_fd, from, to_fd, to, flags);
 }
 int linkat(int from_fd, const char* from, int to_fd, const char* to, int flags) noexcept {

@@ -39,12 +39,14 @@ class Operation {
     std::vector<std::string> arguments;  // a leading @ stands for the folder
     Kind kind = Kind::kOneStep;
     std::map<std::string, std::string> files;  // what is there before: name -> bytes
+    bool plain = false;  // to be run as on a file system that can do less, see file_calls.h
   };
 
   // Runs it once without faults, to know what comes out.
   explicit Operation(Spec spec);
 
   const std::string& name() const { return spec_.name; }
+  bool is_on_plain_files() const { return spec_.plain; }
   // Empties the folder (mode 0700, created if need be) and puts there what the command finds.
   void prepare(const std::filesystem::path& folder) const;
   // Runs the command, with `environment` beside its own variables; killed after a minute.
@@ -61,11 +63,13 @@ class Operation {
   // What may be read before it and after it.
   const Rows& rows_before() const { return before_; }
   const Rows& rows_after() const { return after_; }
-  // What is wrong with the database at `file`, where the command was stopped on the way
-  // (`finished`: after its end); plays back its journal.
-  std::vector<std::string> check_database(const std::filesystem::path& file, bool finished) const;
+  // What is wrong with the database and the output file, where the command was stopped on the way
+  // (`finished`: after its end); plays back a journal.
+  std::vector<std::string> check_files(const std::filesystem::path& folder, bool finished) const;
 
  private:
+  void check_database(const std::filesystem::path& file, bool finished,
+                      std::vector<std::string>& wrong) const;
   void check_leavings(const std::filesystem::path& folder, Leavings leavings,
                       std::vector<std::string>& wrong) const;
   void check_output(const std::filesystem::path& folder, bool finished,
@@ -77,7 +81,8 @@ class Operation {
   std::string output_;  // of a command that writes a file
 };
 
-// import, merge, prune, migrate, salvage, export, tune: made once, at the first call.
+// create (an import where there is no database), import, merge, prune, migrate, salvage, export,
+// tune, and salvage and export on plain files: made once, at the first call.
 const std::vector<Operation>& operations();
 
 }  // namespace vitune::faults

@@ -1,6 +1,5 @@
 // tests/faults/spoilt_calls.cpp -- File calls that fail, and processes killed at them.
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -49,17 +48,6 @@ Leavings leavings_after(const Fault& fault, const State& state) {
 void try_fault(Deck& deck, const Fault& fault, Tally& tally) {
   const Ended ended = deck.run.run(fault);
   ++tally.runs;
-  if (getenv("KEEP") && ended.status == 139) {
-    std::string c = "cp -a " + deck.run.folder().string() + " /dev/shm/kept";
-    deck.operation.prepare(deck.run.folder());
-    if (system(c.c_str())) {
-    }
-    fprintf(stderr, "KEPT %s\n", text_of(fault).c_str());
-    _exit(1);
-  }
-  if (getenv("DBG"))
-    fprintf(stderr, "%s %s -> %d %d %s\n", deck.operation.name().c_str(), text_of(fault).c_str(),
-            ended.status, ended.hung, kCallNames[deck.run.state().what]);
   tally.effective += deck.run.state().spoilt > 0;
   const auto report = [&](const std::string& line) {
     tally.findings.push_back(deck.operation.name() + ", " + text_of(fault) + " (" +
@@ -77,6 +65,7 @@ void try_fault(Deck& deck, const Fault& fault, Tally& tally) {
 Tally try_faults(const std::vector<FaultKind>& kinds, const Work& work) {
   const auto decks = decks_of(kinds, work.seed);
   Tally tally;
+  for (const auto& deck : decks) tally.possible += deck->faults.size();
   for (std::size_t i = work.share; i < work.count; i += work.shares) {
     Deck& deck = *decks[i % decks.size()];
     try_fault(deck, deck.faults[i / decks.size() % deck.faults.size()], tally);

@@ -79,9 +79,11 @@ SpoiltRun::SpoiltRun(const Operation& operation)
 SpoiltRun::~SpoiltRun() { ::munmap(state_, sizeof(State)); }
 
 Environment SpoiltRun::environment() const {
-  return {{"LD_PRELOAD", VITUNE_FILE_CALLS},
-          {"FAULTS_FOLDER", folder().string()},
-          {"FAULTS_STATE", (scratch_ / "state").string()}};
+  Environment variables = {{"LD_PRELOAD", VITUNE_FILE_CALLS},
+                           {"FAULTS_FOLDER", folder().string()},
+                           {"FAULTS_STATE", (scratch_ / "state").string()}};
+  if (operation_.is_on_plain_files()) variables["FAULTS_PLAIN"] = "1";
+  return variables;
 }
 
 Ended SpoiltRun::run(const Fault& fault) {
