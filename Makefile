@@ -39,7 +39,15 @@ test: test-packages   ## install, build, all host tests, kernels, format and arc
 	@cmake/with_nvrtc.sh $(VITUNE) ctest --preset default --no-tests=error -j $(JOBS)
 	@cmake/with_nvrtc.sh $(VITUNE) cmake/check_kernels.sh $(VITUNE)
 
-.PHONY: test-packages
+COUNT ?= 1000
+SEED ?=
+SOAK := benchmarks/results/soak.md
+soak: $(BUILD)/build.ninja  ## faults by the thousand: COUNT=10000 kills, ten times the power cuts and mutants; SEED=...
+	cmake --build $(BUILD) --target vitune_soak
+	@$(BUILD)/tests/vitune_soak $(COUNT) "$(SEED)" "$$(git describe --always --dirty)" > $(SOAK); \
+	  status=$$?; cat $(SOAK); exit $$status
+
+.PHONY: test-packages soak
 test-packages:
 	@cmake/install_packages.sh test
 

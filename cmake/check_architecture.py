@@ -146,6 +146,25 @@ def check_functions(path, code):
             yield f"{path}:{line}: a function of {length} lines; {MAX_FUNCTION_LINES} are the most"
 
 
+# A type of a header, at the margin: one in the project's namespace.
+HEADER_TYPE = re.compile(r"^(?:class|struct|enum|enum class) (\w+)(?: final)?(?: :[^;{]*)? \{", re.M)
+
+
+class TypeNames:
+    """Two types of one name are two definitions of their inline functions, of which the linker takes any one."""
+
+    def __init__(self):
+        self.home = {}
+
+    def check(self, path, code):
+        if path.split("/", 1)[0] not in HOST or not path.endswith(".h"):
+            return
+        for match in HEADER_TYPE.finditer(code):
+            home = self.home.setdefault(match.group(1), path)
+            if home != path:
+                yield f"{path}:{line_of(code, match.start())}: {home} has a type '{match.group(1)}' too"
+
+
 # A file that a document names: a folder of ours, then a path; a name without suffix stands for its files.
 MENTION = re.compile(r"(?<![\w./$<-])((?:core|db|generator|catalogue|tuner|probe|runtime|cli|templates|include|cmake)"
                      r"/[\w./*-]*\w[\w/*]*)(?![\w<{])")
@@ -181,11 +200,13 @@ def files_of(root):
 
 def check_tree(root):
     violations = []
+    types = TypeNames()
     for path in sorted(files_of(root)):
         suffix = pathlib.PurePosixPath(path).suffix
         if suffix in NAMED:
             text = (root / path).read_text(encoding="utf-8", errors="replace")
             violations.extend(check_file(path, text))
+            violations.extend(types.check(path, without_comments(path, text)))
         if suffix == ".md" and path != "CHANGELOG.md" and not path.startswith(("benchmarks/results/", "docs/lab/")):
             violations.extend(check_mentions(root, path, (root / path).read_text(encoding="utf-8")))
     return violations
@@ -216,11 +237,14 @@ def self_test():
         "db/table.cpp": 'const char* x = "create  table t(a)";\n',
         "db/word.cpp": 'const char* x = "Attention";\n',
         "tuner/search/word.cpp": "int attention_cost = 0;\n",
+        "db/twin.h": "namespace vitune {\nstruct Twin {\n};\n}\n",
         "core/long.cpp": "int f() {\n" + "  g();\n" * (MAX_FUNCTION_LINES + 1) + "}\n",
         "core/long.h": "class A {\n  int f() {\n" + "    g();\n" * (MAX_FUNCTION_LINES + 1) + "  }\n};\n",
     }
     clean = {
         "core/brief.cpp": ("int f() {\n" + "  g();\n" * MAX_FUNCTION_LINES + "}\n") * 2,
+        "core/twin.h": "namespace vitune {\nstruct Twin {\n};\n}\n",
+        "db/no_twin.h": "struct Twin;\nclass NoTwin {\n  struct Twin {};\n};\n",
         "core/good.cpp": '#include "core/error.h"\n// sqlite3_open and getenv() are only named here\n',
         "db/good.cpp": '#include "core/log.h"\n/* about attention */ const char* u = "http://a";\n',
         "db/schema/001_initial.sql": "CREATE TABLE device (a INTEGER);\n",

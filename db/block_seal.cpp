@@ -4,7 +4,7 @@
 namespace vitune {
 namespace {
 
-Row seal_of(Table& blocks) {
+Row seal_of(StoredTable& blocks) {
   Sha256 content;
   std::int64_t rows = 0;
   blocks.scan({}, [&](const Row& row) {
@@ -16,7 +16,7 @@ Row seal_of(Table& blocks) {
 
 }  // namespace
 
-bool is_sealed(Table& blocks, Table& seals) {
+bool is_sealed(StoredTable& blocks, StoredTable& seals) {
   try {
     const Row now = seal_of(blocks);
     return seals.find(seals.key_of(now)) == now && blocks.count() == std::get<std::int64_t>(now[1]);
@@ -26,6 +26,6 @@ bool is_sealed(Table& blocks, Table& seals) {
   }
 }
 
-void seal(Table& blocks, Table& seals) { seals.put(seal_of(blocks)); }
+void seal(StoredTable& blocks, StoredTable& seals) { seals.put(seal_of(blocks)); }
 
 }  // namespace vitune

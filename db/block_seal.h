@@ -10,9 +10,9 @@ namespace vitune {
 
 // Whether `blocks` holds just the rows that it was sealed with, each of them whole. What SQLite
 // finds damaged is not whole; any other failure to read throws.
-bool is_sealed(Table& blocks, Table& seals);
+bool is_sealed(StoredTable& blocks, StoredTable& seals);
 
 // Inside a write transaction: what `blocks` holds now is what it should hold.
-void seal(Table& blocks, Table& seals);
+void seal(StoredTable& blocks, StoredTable& seals);
 
 }  // namespace vitune

@@ -181,7 +181,7 @@ std::vector<OpenAttempt> Store::open_attempts(const DeviceInfo& device) {
 // --- winners
 
 bool Store::promote(const DeviceInfo& device, const ProblemKey& problem, const Winner& winner,
-                    const Binary* binary) {
+                    const Binary* binary, const std::optional<SearchRecord>& search) {
   if (binary != nullptr && binary->kernel_key != winner.kernel_key) {
     throw Error(ErrorCode::kFailure, "promoting " + winner.config.text() +
                                          ": the binary given is of "
@@ -200,6 +200,7 @@ bool Store::promote(const DeviceInfo& device, const ProblemKey& problem, const W
   }
   if (binary != nullptr) state_->binaries.put(binary_row(*binary));
   state_->winners.put(row);
+  if (search) state_->searches.put(search_row(state_->winners.key_of(row), *search));
   transaction.commit();
   return true;
 }

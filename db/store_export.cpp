@@ -122,7 +122,7 @@ std::map<std::int64_t, Blob> inverted(const Places& places) {
 
 // Writes the rows of a table that belong to a device and a problem, sorted by both places.
 template <typename Decode, typename ToJson>
-void write_results(Writer& writer, const char* section, Table& table, const Places& devices,
+void write_results(Writer& writer, const char* section, StoredTable& table, const Places& devices,
                    const Places& problems, Decode decode, ToJson to_json) {
   writer.open(section);
   for (const auto& [device_place, device] : inverted(devices)) {

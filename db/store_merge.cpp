@@ -43,7 +43,7 @@ bool longer_search(const Row& a, const Row& b) {
 
 // Puts `row` unless the table's own row of that key is the better one.
 template <typename Better>
-Taken take(Table& table, const Row& row, Better better) {
+Taken take(StoredTable& table, const Row& row, Better better) {
   const auto mine = table.find(table.key_of(row));
   if (mine && !better(row, *mine)) return Taken::kKept;
   table.put(row);
@@ -55,7 +55,7 @@ void count(Taken taken, std::int64_t& added, std::int64_t& replaced, std::int64_
 }
 
 // Every usable row of a table.
-std::vector<Row> usable(Table& table) {
+std::vector<Row> usable(StoredTable& table) {
   std::vector<Row> rows;
   table.scan({}, [&](Row row) {
     if (makes_sense(table.spec(), row)) rows.push_back(std::move(row));

@@ -77,7 +77,7 @@ bool Store::State::seal_salvaged(const FoundSeals& found) {
 // Of two whole rows of one key (an old copy on a stray page), the one that a merge would keep.
 bool Store::State::salvage_row(const TableSpec& spec, const Row& row) {
   if (!makes_sense(spec, row)) return false;
-  for (Table* table : tables()) {
+  for (StoredTable* table : tables()) {
     if (&table->spec() != &spec) continue;
     const auto stored = table->find(table->key_of(row));
     const bool better = &spec == &kTrialTable    ? stored && better_trial(row, *stored)

@@ -28,18 +28,18 @@ struct Store::State {
   std::unique_ptr<Connection> original;  // the file, if `connection` is a copy of it in memory
   LogSink log_sink;
   DamageLog damage;
-  Table devices{*connection, kDeviceTable, damage};
-  Table problems{*connection, kProblemTable, damage};
-  Table trials{*connection, kTrialTable, damage};
-  Table winners{*connection, kWinnerTable, damage};
-  Table binaries{*connection, kBinaryTable, damage};
-  Table blocks{*connection, kBlockTable, damage};
-  Table attempts{*connection, kAttemptTable, damage};
-  Table requests{*connection, kRequestTable, damage};
-  Table searches{*connection, kSearchTable, damage};
-  Table seals{*connection, kSealTable, damage};
+  StoredTable devices{*connection, kDeviceTable, damage};
+  StoredTable problems{*connection, kProblemTable, damage};
+  StoredTable trials{*connection, kTrialTable, damage};
+  StoredTable winners{*connection, kWinnerTable, damage};
+  StoredTable binaries{*connection, kBinaryTable, damage};
+  StoredTable blocks{*connection, kBlockTable, damage};
+  StoredTable attempts{*connection, kAttemptTable, damage};
+  StoredTable requests{*connection, kRequestTable, damage};
+  StoredTable searches{*connection, kSearchTable, damage};
+  StoredTable seals{*connection, kSealTable, damage};
 
-  std::array<Table*, kAllTables.size()> tables() {
+  std::array<StoredTable*, kAllTables.size()> tables() {
     return {&devices, &problems, &trials,   &winners,  &binaries,
             &blocks,  &attempts, &requests, &searches, &seals};
   }
@@ -72,7 +72,7 @@ struct Store::State {
 
   // `decode(row)`, or nothing; a whole row that makes no sense is reported as damaged.
   template <typename Decode>
-  auto decoded(Table& table, const std::optional<Row>& row, Decode decode)
+  auto decoded(StoredTable& table, const std::optional<Row>& row, Decode decode)
       -> decltype(decode(*row)) {
     if (!row) return std::nullopt;
     auto value = decode(*row);

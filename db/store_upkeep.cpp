@@ -93,7 +93,7 @@ CheckReport Store::check() {
   DamageLog damage([&](LogLevel, std::string_view line) { report.problems.emplace_back(line); });
   for (const TableSpec* spec : kAllTables) {
     if (spec == &kSealTable) continue;  // it is looked at as what it seals
-    Table table(*state_->connection, *spec, damage);
+    StoredTable table(*state_->connection, *spec, damage);
     try {
       table.scan({}, [&](const Row& row) {
         ++report.rows;

@@ -16,8 +16,8 @@ void DamageLog::add(const std::string& file, const std::string& table, const Row
           " and is treated as absent; `vitune db check` lists them all");
 }
 
-Table::Table(Connection& connection, const TableSpec& spec, DamageLog& damage,
-             const char* stored_as)
+StoredTable::StoredTable(Connection& connection, const TableSpec& spec, DamageLog& damage,
+                         const char* stored_as)
     : connection_(connection),
       spec_(spec),
       name_(stored_as != nullptr ? stored_as : spec.name),
@@ -33,11 +33,11 @@ Table::Table(Connection& connection, const TableSpec& spec, DamageLog& damage,
              marks + "?)";
 }
 
-Row Table::key_of(const Row& row) const {
+Row StoredTable::key_of(const Row& row) const {
   return Row(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(spec_.key_columns));
 }
 
-std::string Table::where(std::size_t keys) const {
+std::string StoredTable::where(std::size_t keys) const {
   std::string text;
   for (std::size_t i = 0; i < keys; ++i) {
     text += std::string(i == 0 ? " WHERE " : " AND ") + spec_.columns[i].name + " = ?";
@@ -45,14 +45,14 @@ std::string Table::where(std::size_t keys) const {
   return text;
 }
 
-void Table::put(const Row& row) {
+void StoredTable::put(const Row& row) {
   Query query = connection_.query(replace_);
   query.bind_all(row);
   query.bind(static_cast<int>(row.size()) + 1, to_blob(row_digest(spec_.name, row)));
   query.step();
 }
 
-std::optional<Row> Table::verified(Row with_digest) {
+std::optional<Row> StoredTable::verified(Row with_digest) {
   const Value stored = std::move(with_digest.back());
   with_digest.pop_back();
   const auto* digest = std::get_if<Blob>(&stored);
@@ -63,7 +63,7 @@ std::optional<Row> Table::verified(Row with_digest) {
   return std::nullopt;
 }
 
-std::optional<Row> Table::find(const Row& key) {
+std::optional<Row> StoredTable::find(const Row& key) {
   Query query = connection_.query(select_ + where(key.size()));
   query.bind_all(key);
   if (!query.step()) return std::nullopt;
@@ -76,7 +76,7 @@ std::optional<Row> Table::find(const Row& key) {
   return row;
 }
 
-void Table::scan(const Row& key_prefix, const std::function<void(Row)>& visit) {
+void StoredTable::scan(const Row& key_prefix, const std::function<void(Row)>& visit) {
   std::string order = " ORDER BY ";
   for (std::size_t i = 0; i < spec_.key_columns; ++i) {
     order += std::string(i == 0 ? "" : ", ") + spec_.columns[i].name;
@@ -98,13 +98,13 @@ void Table::scan(const Row& key_prefix, const std::function<void(Row)>& visit) {
   }
 }
 
-std::vector<Row> Table::rows(const Row& key_prefix) {
+std::vector<Row> StoredTable::rows(const Row& key_prefix) {
   std::vector<Row> rows;
   scan(key_prefix, [&](Row row) { rows.push_back(std::move(row)); });
   return rows;
 }
 
-std::optional<Blob> Table::stored_digest(const Row& key) {
+std::optional<Blob> StoredTable::stored_digest(const Row& key) {
   Query query = connection_.query(std::string("SELECT digest FROM ") + name_ + where(key.size()));
   query.bind_all(key);
   if (!query.step()) return std::nullopt;
@@ -113,17 +113,17 @@ std::optional<Blob> Table::stored_digest(const Row& key) {
   return digest == nullptr ? Blob() : std::move(*digest);
 }
 
-void Table::erase(const Row& key) {
+void StoredTable::erase(const Row& key) {
   Query query = connection_.query(std::string("DELETE FROM ") + name_ + where(key.size()));
   query.bind_all(key);
   query.step();
 }
 
-std::int64_t Table::count() {
+std::int64_t StoredTable::count() {
   return connection_.integer(std::string("SELECT count(*) FROM ") + name_);
 }
 
-void Table::report(const Row& key, const std::string& why) {
+void StoredTable::report(const Row& key, const std::string& why) {
   damage_.add(connection_.name(), spec_.name, key, why);
 }
 

@@ -32,11 +32,11 @@ class DamageLog {
 
 // Rows are without their digest. Reads give whole rows only: one whose digest fails is counted in
 // `damage` and treated as absent. Holds references; the connection and the log outlive it.
-class Table {
+class StoredTable {
  public:
   // `stored_as`: its name in the file, where that is not the one its digests are made with.
-  Table(Connection& connection, const TableSpec& spec, DamageLog& damage,
-        const char* stored_as = nullptr);
+  StoredTable(Connection& connection, const TableSpec& spec, DamageLog& damage,
+              const char* stored_as = nullptr);
 
   const TableSpec& spec() const { return spec_; }
   Row key_of(const Row& row) const;

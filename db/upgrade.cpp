@@ -44,7 +44,7 @@ constexpr std::array kOlderTables = {
     OlderTable{{"binary", 1, kBinary2}, &kBinaryTable, &binary_of_2}};
 
 // The image of each kernel, by its key.
-std::map<Blob, Blob> images(Table& binaries) {
+std::map<Blob, Blob> images(StoredTable& binaries) {
   std::map<Blob, Blob> found;
   binaries.scan({}, [&](const Row& row) {
     found.emplace(std::get<Blob>(row[0]), std::get<Blob>(row[kBinarysImage]));
@@ -68,14 +68,14 @@ std::optional<Row> todays_row(const TableSpec*& spec, const Row& row) {
 void upgrade_to_3(Connection& connection) {
   DamageLog damage{LogSink()};
   const auto& [old_winners, old_binaries] = kOlderTables;
-  Table from_binaries(connection, old_binaries.spec, damage);
-  Table binaries(connection, kBinaryTable, damage, "binary_3");
+  StoredTable from_binaries(connection, old_binaries.spec, damage);
+  StoredTable binaries(connection, kBinaryTable, damage, "binary_3");
   from_binaries.scan({}, [&](const Row& row) {
     if (const auto now = old_binaries.upgraded(row)) binaries.put(*now);
   });
   const std::map<Blob, Blob> image_of = images(binaries);
-  Table from_winners(connection, old_winners.spec, damage);
-  Table winners(connection, kWinnerTable, damage, "winner_3");
+  StoredTable from_winners(connection, old_winners.spec, damage);
+  StoredTable winners(connection, kWinnerTable, damage, "winner_3");
   from_winners.scan({}, [&](const Row& row) {
     Row now = *old_winners.upgraded(row);
     const auto* kernel = std::get_if<Blob>(&now[kWinnersImage - 1]);
@@ -87,8 +87,8 @@ void upgrade_to_3(Connection& connection) {
     connection.execute(std::string("DROP TABLE ") + name);
     connection.execute(std::string("ALTER TABLE ") + name + "_3 RENAME TO " + name);
   }
-  Table blocks(connection, kBlockTable, damage);
-  Table seals(connection, kSealTable, damage);
+  StoredTable blocks(connection, kBlockTable, damage);
+  StoredTable seals(connection, kSealTable, damage);
   seal(blocks, seals);
 }
 

@@ -47,12 +47,12 @@ Interval combined(const Interval& a, const Interval& b) {
   return {ratio, ratio * std::exp(-down), ratio * std::exp(up)};
 }
 
-Verdict judge(const RatioInterval& r, double threshold) {
+TimeChange judge(const RatioInterval& r, double threshold) {
   const bool up = r.ratio > 1 + threshold, down = r.ratio < 1 / (1 + threshold);
-  if (!up && !down) return Verdict::kSame;
-  if (up && r.interval && r.interval->low > 1) return Verdict::kSlower;
-  if (down && r.interval && r.interval->high < 1) return Verdict::kFaster;
-  return Verdict::kUnclear;
+  if (!up && !down) return TimeChange::kSame;
+  if (up && r.interval && r.interval->low > 1) return TimeChange::kSlower;
+  if (down && r.interval && r.interval->high < 1) return TimeChange::kFaster;
+  return TimeChange::kUnclear;
 }
 
 // Finds the row that stands for the same thing in another file.
@@ -139,15 +139,15 @@ RatioInterval time_ratio(const TimedFigure& a, const TimedFigure& b) {
   return result;
 }
 
-std::string verdict_name(Verdict verdict) {
+std::string verdict_name(TimeChange verdict) {
   switch (verdict) {
-    case Verdict::kSame:
+    case TimeChange::kSame:
       return "same";
-    case Verdict::kSlower:
+    case TimeChange::kSlower:
       return "slower";
-    case Verdict::kFaster:
+    case TimeChange::kFaster:
       return "faster";
-    case Verdict::kUnclear:
+    case TimeChange::kUnclear:
       break;
   }
   return "unclear";
@@ -155,7 +155,7 @@ std::string verdict_name(Verdict verdict) {
 
 std::size_t Comparison::slower() const {
   return static_cast<std::size_t>(
-      std::ranges::count(rows, Verdict::kSlower, &ComparedRow::verdict));
+      std::ranges::count(rows, TimeChange::kSlower, &ComparedRow::verdict));
 }
 
 Comparison compare(const TimingFile& a, const TimingFile& b, double threshold,
@@ -176,7 +176,7 @@ Comparison compare(const TimingFile& a, const TimingFile& b, double threshold,
                          row.figure.median_us,
                          other->figure.median_us,
                          time_ratio(row.figure, other->figure),
-                         Verdict::kSame,
+                         TimeChange::kSame,
                          row.figure.low_confidence || other->figure.low_confidence};
     compared.verdict = judge(compared.ratio, threshold);
     result.rows.push_back(std::move(compared));

@@ -36,7 +36,7 @@ struct RatioInterval {
 
 RatioInterval time_ratio(const TimedFigure& a, const TimedFigure& b);
 
-enum class Verdict {
+enum class TimeChange {
   kSame,    // within the threshold
   kSlower,  // beyond it, and the interval lies above 1
   kFaster,  // beyond it, and the interval lies below 1
@@ -44,13 +44,13 @@ enum class Verdict {
 };
 
 // "same", "slower", "faster", "unclear".
-std::string verdict_name(Verdict verdict);
+std::string verdict_name(TimeChange verdict);
 
 struct ComparedRow {
   std::string name, problem, kind;
   double a_us = 0, b_us = 0;
   RatioInterval ratio;
-  Verdict verdict = Verdict::kSame;
+  TimeChange verdict = TimeChange::kSame;
   bool low_confidence = false;  // of either
 };
 

@@ -166,7 +166,7 @@ ordered_json comparison_json(const Comparison& comparison, const TimingFile& a, 
 
 int conclude(Session& session, const Comparison& comparison, double threshold) {
   std::size_t unclear = 0;
-  for (const ComparedRow& row : comparison.rows) unclear += row.verdict == Verdict::kUnclear;
+  for (const ComparedRow& row : comparison.rows) unclear += row.verdict == TimeChange::kUnclear;
   if (unclear > 0) {
     session.console.log(
         LogLevel::kWarning,

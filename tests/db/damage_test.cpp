@@ -4,6 +4,7 @@
 
 #include "db/row.h"
 #include "db/tables.h"
+#include "tests/db/everything.h"
 #include "tests/db/test_support.h"
 
 namespace vitune {
@@ -15,85 +16,22 @@ using test::sample_key;
 using test::sample_problem;
 using test::fs::path;
 
-// Scale these up for a soak.
+// For random damage by the thousand see tests/faults/damaged_files.cpp.
 constexpr int kCuts = 200;
-constexpr int kMutants = 1000;
 constexpr int kSalvages = 60;
-
-// Every row of a database in one comparable form.
-struct Everything {
-  std::vector<std::string> rows;
-};
-
-std::string text_of(const Timing& t) {
-  return std::to_string(t.median_us) + "/" + std::to_string(t.low_us) + "/" +
-         std::to_string(t.high_us) + "/" + std::to_string(t.samples);
-}
-
-std::string text_of(const Measurement& m) {
-  return text_of(m.cold) + " " + text_of(m.warm) + (m.low_confidence ? " low" : "");
-}
-
-std::string text_of(const Winner& w) {
-  return w.config.text() + w.kernel_key.hex() + objective_name(w.objective) +
-         origin_name(w.origin) + text_of(w.measurement) + std::to_string(w.error.max_error) +
-         std::to_string(w.lead_percent) + std::to_string(w.trials) + w.tuned_at +
-         (w.runner_up ? w.runner_up->text() : "") + (w.verified ? "v" : "");
-}
-
-std::string text_of(const Trial& t) {
-  return t.config.text() + t.kernel_key.hex() + trial_status_name(t.status) + t.reason +
-         origin_name(t.origin) + text_of(t.measurement) + std::to_string(t.compile.registers);
-}
-
-Everything read_all(Store& store) {
-  Everything all;
-  for (const WinnerEntry& e : store.winners()) {
-    all.rows.push_back("winner " + e.device.key() + e.problem.text + text_of(e.winner));
-  }
-  for (const TrialEntry& e : store.all_trials()) {
-    all.rows.push_back("trial " + e.device.key() + e.problem.text + text_of(e.trial));
-  }
-  for (const int n : {197, 257, 577}) {
-    const auto winner = store.find_winner(sample_device(), sample_problem(n), Objective::kCold);
-    if (winner) all.rows.push_back("found " + std::to_string(n) + text_of(*winner));
-    const auto binary = store.find_binary(sample_key(n));
-    if (!binary) continue;
-    const auto* data = reinterpret_cast<const char*>(binary->image.data());
-    all.rows.push_back("binary " + binary->kernel_key.hex() + binary->entry +
-                       sha256({data, binary->image.size()}).hex());
-  }
-  for (const BlockEntry& e : store.blocks()) {
-    all.rows.push_back("block " + e.kernel_key.hex() + e.device_key + e.reason);
-  }
-  for (const ProblemRequest& e : store.requests()) {
-    all.rows.push_back("request " + e.problem + std::to_string(e.calls));
-  }
-  for (const OpenAttempt& e : store.open_attempts(sample_device())) {
-    all.rows.push_back("attempt " + e.problem.text + e.config.text() + std::to_string(e.count));
-  }
-  const auto search = store.find_search(sample_device(), sample_problem(), Objective::kCold);
-  if (search) {
-    all.rows.push_back("search " + search->kernel_key.hex() + std::to_string(search->seconds) +
-                       std::to_string(search->ended));
-  }
-  std::sort(all.rows.begin(), all.rows.end());
-  return all;
-}
 
 class Damage : public testing::Test {
  protected:
   void SetUp() override {
     auto store = Store::open(whole_, Access::kReadWrite);
     test::fill(*store);
-    expected_ = read_all(*store);
+    expected_ = test::everything(*store);
     bytes_ = test::read_bytes(whole_);
-    ASSERT_EQ(expected_.rows.size(), 6 + 60 + 3 + 3 + 1 + 1 + 1 + 1U);
+    ASSERT_EQ(expected_.size(), 6 + 60 + 6 + 3 + 1 + 1 + 1 + 1U);
   }
 
-  void expect_nothing_wrong(const Everything& found, const std::string& what) {
-    EXPECT_TRUE(std::includes(expected_.rows.begin(), expected_.rows.end(), found.rows.begin(),
-                              found.rows.end()))
+  void expect_nothing_wrong(const std::vector<std::string>& found, const std::string& what) {
+    EXPECT_TRUE(std::includes(expected_.begin(), expected_.end(), found.begin(), found.end()))
         << what << ": a row that was never written";
   }
 
@@ -102,10 +40,10 @@ class Damage : public testing::Test {
     test::write_bytes(mutant_, bytes);
     try {
       const auto store = Store::open(mutant_, Access::kReadOnly);
-      const Everything found = read_all(*store);
+      const std::vector<std::string> found = test::everything(*store);
       expect_nothing_wrong(found, what);
       store->check();
-      return found.rows == expected_.rows;
+      return found == expected_;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kDatabase) << what << ": " << error.what();
       return false;
@@ -116,7 +54,7 @@ class Damage : public testing::Test {
   path whole_ = dir_ / "whole.db";
   path mutant_ = dir_ / "mutant.db";
   std::string bytes_;
-  Everything expected_;
+  std::vector<std::string> expected_;
 };
 
 Value changed(const Value& value, ColumnType type) {
@@ -177,9 +115,9 @@ TEST_F(Damage, ARowWithAnyColumnChangedIsTreatedAsAbsentCountedAndReported) {
           Store::open(mutant_, Access::kReadOnly, [&](LogLevel level, std::string_view line) {
             if (level == LogLevel::kWarning) lines.emplace_back(line);
           });
-      const Everything found = read_all(*store);
+      const std::vector<std::string> found = test::everything(*store);
       expect_nothing_wrong(found, what);
-      EXPECT_LT(found.rows.size(), expected_.rows.size()) << what;
+      EXPECT_LT(found.size(), expected_.size()) << what;
       // These are looked up by that column, and under its old value the row is simply not there.
       const bool is_search_key = table == &kSearchTable && &column - all.data() < 3;
       if (what != "binary.kernel_key" && what != "attempt.device_id" && !is_search_key) {
@@ -212,35 +150,10 @@ TEST_F(Damage, ATruncatedFileNeverGivesAWrongRow) {
   EXPECT_TRUE(read_mutant(bytes_, "whole"));
 }
 
-TEST_F(Damage, ARandomBitFlipNeverGivesAWrongRow) {
-  std::mt19937 random(20260131);
-  int noticed = 0;
-  for (int i = 0; i < kMutants; ++i) {
-    std::string bytes = bytes_;
-    const std::size_t bit = random() % (8 * bytes.size());
-    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
-    noticed += read_mutant(bytes, "bit " + std::to_string(bit)) ? 0 : 1;
-  }
-  // Most of the file is rows, so many flips must have hit one; all-quiet would mean nothing is
-  // checked.
-  EXPECT_GT(noticed, kMutants * 2 / 5);
-}
-
-TEST_F(Damage, RandomBlocksOfZerosAndOnesNeverGiveAWrongRow) {
-  std::mt19937 random(7);
-  for (int i = 0; i < kMutants / 10; ++i) {
-    std::string bytes = bytes_;
-    const std::size_t at = random() % bytes.size();
-    const std::size_t count = std::min<std::size_t>(1 + random() % 6000, bytes.size() - at);
-    bytes.replace(at, count, count, i % 2 == 0 ? '\0' : '\xff');
-    read_mutant(bytes, "block at " + std::to_string(at));
-  }
-}
-
 TEST_F(Damage, SalvageOfAWholeFileSavesEveryRowAndKeepsTheOldFile) {
   const auto before = Store::open(whole_, Access::kReadOnly)->check().rows;
   EXPECT_EQ(Store::salvage(whole_), before);
-  EXPECT_EQ(read_all(*Store::open(whole_, Access::kReadOnly)).rows, expected_.rows);
+  EXPECT_EQ(test::everything(*Store::open(whole_, Access::kReadOnly)), expected_);
   int kept = 0;
   for (const auto& entry : test::fs::directory_iterator(dir_.path())) {
     const std::string name = entry.path().filename().string();
@@ -270,7 +183,7 @@ TEST_F(Damage, SalvageSavesEveryRowOutsideTheDamagedPage) {
     auto store = Store::open(mutant_, Access::kReadWrite);
     EXPECT_TRUE(store->check().integrity_ok);
     EXPECT_EQ(store->check().bad_rows, 0);
-    const Everything found = read_all(*store);
+    const std::vector<std::string> found = test::everything(*store);
     const auto rows = store->stats();
     if (rows.unverified_winners == 0) {
       expect_nothing_wrong(found, "page " + std::to_string(page));
@@ -292,7 +205,7 @@ TEST_F(Damage, SalvageOfACutFileSavesWhatIsBeforeTheCut) {
   test::write_bytes(mutant_, bytes_.substr(0, bytes_.size() / 2 + 1000));
   EXPECT_GT(Store::salvage(mutant_), 5);
   auto store = Store::open(mutant_, Access::kReadWrite);
-  expect_nothing_wrong(read_all(*store), "cut");
+  expect_nothing_wrong(test::everything(*store), "cut");
 }
 
 // As SQLite leaves it after it played back a journal whose header was damaged.

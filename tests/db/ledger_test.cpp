@@ -78,5 +78,24 @@ TEST_F(Ledger, WhatWasSearchedIsKeptPerDeviceProblemAndObjective) {
                Error);
 }
 
+TEST_F(Ledger, AWinnerComesWithItsSearchOrNeitherDoes) {
+  const auto promote = [this](Winner winner, std::int64_t seconds) {
+    return store_->promote(sample_device(), sample_problem(), winner, nullptr,
+                           SearchRecord{winner.kernel_key, seconds, true});
+  };
+  const auto seconds = [this] {
+    return store_->find_search(sample_device(), sample_problem(), Objective::kCold)->seconds;
+  };
+  EXPECT_TRUE(promote(test::sample_winner(1), 90));
+  EXPECT_EQ(seconds(), 90);
+  Winner replayed = test::sample_winner(2);
+  replayed.origin = Origin::kReplayed;
+  EXPECT_FALSE(promote(replayed, 10));
+  EXPECT_EQ(seconds(), 90);
+  EXPECT_ANY_THROW(promote(test::sample_winner(3), -1));
+  EXPECT_EQ(store_->find_winner(sample_device(), sample_problem(), Objective::kCold)->config,
+            test::sample_winner(1).config);
+}
+
 }  // namespace
 }  // namespace vitune

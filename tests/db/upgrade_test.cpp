@@ -4,11 +4,13 @@
 #include "db/file_guard.h"
 #include "db/open_file.h"
 #include "db/table.h"
+#include "tests/db/older_file.h"
 #include "tests/db/test_support.h"
 
 namespace vitune {
 namespace {
 
+using test::make_older;
 using test::sample_device;
 using test::sample_problem;
 using test::fs::path;
@@ -20,32 +22,6 @@ class Upgrading : public testing::Test {
   test::TempDir dir_;
   path file_ = dir_ / "v.db";
 };
-
-// Makes `file` with the schema of `version` and all rows of a current one that it can hold.
-void make_older(const path& file, std::size_t version) {
-  test::TempDir scratch;
-  test::fill(*Store::open(scratch / "now.db", Access::kReadWrite));
-  Connection from(scratch / "now.db", Connection::Mode::kReadOnly);
-  auto steps = built_in_steps();
-  steps.resize(version);
-  const auto into = open_for_writing(file, steps, {});
-  DamageLog damage{LogSink()};
-  for (const TableSpec* spec : kAllTables) {
-    if (spec == &kSealTable || (spec == &kSearchTable && version < 2)) continue;
-    const TableSpec* older = spec;
-    std::size_t left_out = spec->columns.size();
-    for (const OlderTable& table : older_tables()) {
-      if (table.today != spec) continue;
-      older = &table.spec;
-      left_out = spec == &kWinnerTable ? 5 : 1;  // image_digest
-    }
-    Table target(*into, *older, damage);
-    for (Row row : Table(from, *spec, damage).rows()) {
-      if (older != spec) row.erase(row.begin() + static_cast<std::ptrdiff_t>(left_out));
-      target.put(row);
-    }
-  }
-}
 
 TEST_F(Upgrading, AnOlderFileKeepsAllThatItHasAndItsWinnersCommitToTheirImages) {
   for (const std::size_t version : {1U, 2U}) {

@@ -313,12 +313,10 @@ void ProblemRun::promote(Winner winner) {
   if (session_.stop) stop_here();
   book_.flush();
   const std::optional<Binary> binary = evaluator_.binary(winner.config);
-  const bool stored =
-      session_.store.user().promote(evaluator_.device(), key_, winner, binary ? &*binary : nullptr);
-  if (stored) {
-    session_.store.user().put_search(evaluator_.device(), key_, winner.objective,
-                                     {winner.kernel_key, searched_.seconds, searched_.ended});
-  } else {
+  const SearchRecord search{winner.kernel_key, searched_.seconds, searched_.ended};
+  const bool stored = session_.store.user().promote(evaluator_.device(), key_, winner,
+                                                    binary ? &*binary : nullptr, search);
+  if (!stored) {
     outcome_.message = "a measured winner is stored, which a replayed one does not replace";
     log(session_.log_sink, LogLevel::kInfo, problem_.name + ": " + outcome_.message);
   }
