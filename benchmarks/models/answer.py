@@ -15,7 +15,9 @@ def reference(model: nn.Module, images: Tensor) -> Tensor:
     """The answer of the same weights in fp32. The model is in bf16 again afterwards, unchanged."""
     model.float()  # outside of inference_mode: its tensors could not be changed back
     try:
-        with torch.inference_mode():
+        # Convolutions would round to TF32 otherwise.
+        exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+        with torch.inference_mode(), exact:
             return torch.cat([model(part.float()) for part in images.split(CHUNK)])
     finally:
         model.bfloat16()

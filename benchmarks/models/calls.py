@@ -39,9 +39,11 @@ def _operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Call:
     from vitune import _torch_op  # noqa: F401: registers it
 
     operator = torch.ops.vitune.attention.default
-    given = {"is_causal": False, "enable_gqa": False, "fall_back": False}
-    names = [argument.name for argument in operator._schema.arguments[3:]]
-    rest = [given.get(name) for name in names]
+    given = {"dropout_p": 0.0, "is_causal": False, "enable_gqa": False, "fall_back": False}
+    rest = [
+        argument.default_value if argument.has_default_value() else given.get(argument.name)
+        for argument in operator._schema.arguments[3:]
+    ]
     return lambda: operator(q, k, v, *rest)
 
 

@@ -69,15 +69,19 @@ def _run(arguments: argparse.Namespace, tasks: list, words: list[str], began: fl
     from .session import Session
 
     device = arguments.device
+    machine, versions = about.describe(device)
     if arguments.resume and arguments.json.exists():
         try:
             result = document.read(arguments.json)
         except document.BadDocument as reason:
             print(f"models: {reason}", file=sys.stderr)
             return 1
+        if (result["device"]["name"], result["versions"]) != (machine["name"], versions):
+            print(f"models: {arguments.json} is of another device or other versions", file=sys.stderr)
+            return 1
     else:
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        result = document.new(*about.describe(device), now, about.METHOD)
+        result = document.new(machine, versions, now, about.METHOD)
     timer = clock.CudaClock() if device == "cuda" else clock.CpuClock()
     until = began + arguments.limit
     try:

@@ -15,7 +15,8 @@ class Task:
     batch: int = 0
 
     def __str__(self) -> str:
-        return f"{self.model} b{self.batch}" if self.model else self.kind
+        name = f"{self.model} b{self.batch}" if self.model else self.kind
+        return f"plain {name}" if self.kind == "plain" else name
 
 
 def _tasks(kind: str, *models: tuple[str, tuple[int, ...]]) -> list[Task]:

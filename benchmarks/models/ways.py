@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -28,3 +29,13 @@ def _vitune() -> Any:
 
 
 WAYS: dict[str, Way] = {"torch": contextlib.nullcontext, "cudnn": _cudnn_first, OURS: _vitune}
+
+
+def served_by_vitune(run: Callable[[], Any]) -> dict[str, Any]:
+    """What became of the attention calls of one pass: vitune.torch.stats() of it."""
+    import vitune.torch
+
+    before = vitune.torch.stats()
+    with WAYS[OURS]():
+        run()
+    return dataclasses.asdict(vitune.torch.stats() - before)
