@@ -8,6 +8,7 @@ import pathlib
 import sys
 import time
 
+WRONG = 6  # exit status: vitune failed, or gave a wrong answer, where PyTorch did not
 POISONED = 75  # exit status where this process could not go on and no other one should
 
 
@@ -35,7 +36,7 @@ def _again(words: list[str], left: float) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """0; 2: arguments that cannot be; 1: a file or device that is not there."""
+    """0; 1: a file or device is not there; 2: arguments that cannot be; others: see above."""
     began = time.monotonic()
     words = sys.argv[1:] if words is None else words
     arguments = _arguments(words)
@@ -91,4 +92,4 @@ def _run(arguments: argparse.Namespace, tasks: list, words: list[str], began: fl
             return POISONED
         _again(words, until - time.monotonic())
     print(f"{len(result['rows'])} rows in {arguments.json}, {len(result['unfinished'])} tasks unfinished")
-    return 0
+    return WRONG if document.ours_failed(result) else 0

@@ -9,7 +9,7 @@ from peers.document import BadDocument, write
 
 from .roster import Task
 
-__all__ = ["BadDocument", "add", "done", "new", "read", "write"]
+__all__ = ["BadDocument", "add", "done", "new", "ours_failed", "read", "write"]
 
 SCHEMA = 1
 _LISTS = ("rows", "plain", "calls", "unfinished")
@@ -46,3 +46,12 @@ def done(document: dict[str, Any], task: Task) -> bool:
     return bool(rows) if not task.model else any(
         (row["model"], row["batch"]) == (task.model, task.batch) for row in rows
     )
+
+
+def ours_failed(document: dict[str, Any]) -> list[str]:
+    """The rows in which vitune failed and PyTorch did not."""
+    return [
+        f"{row['model']} b{row['batch']} {row['mode']}"
+        for row in document["rows"] + document["plain"]
+        if "vitune" in row["failed"] and "torch" in row["ms"]
+    ]
