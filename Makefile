@@ -85,7 +85,7 @@ peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch);
 .PHONY: models models-test models-page
 models: $(BUILD)/build.ninja  ## measure whole models, eager and as CUDA graphs (GPU, PyTorch, timm); PYTHON=..., ARGS=...
 	@$(PYTHON) -c "import sys, torch, timm; sys.exit(0 if torch.cuda.is_available() else 'make models needs PyTorch with a GPU')"
-	cmake --build $(BUILD) --target vitune_shared
+	cmake --build $(BUILD) --target vitune_shared vitune
 	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/models/run.py --library $(BUILD)/libvitune.so.0 \
 	  --json build/models.json $(ARGS)
 
