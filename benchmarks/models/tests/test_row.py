@@ -106,7 +106,7 @@ class RowTest(unittest.TestCase):
         def fails_later(run, of):
             nonlocal count
             count += self.clock.now == "cudnn"
-            if count > 3:
+            if self.clock.now == "cudnn" and count > 3:
                 raise RuntimeError("out of memory")
             return passes(run, of)
 
