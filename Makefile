@@ -100,6 +100,20 @@ peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch);
 	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(VITUNE) tune --preset bench
 	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/peers/run.py --library $(BUILD)/libvitune.so.0 $(ARGS)
 
+.PHONY: models models-test models-page
+models: $(BUILD)/build.ninja  ## measure whole models, eager and as CUDA graphs (GPU, PyTorch, timm); PYTHON=..., ARGS=...
+	@$(PYTHON) -c "import sys, torch, timm; sys.exit(0 if torch.cuda.is_available() else 'make models needs PyTorch with a GPU')"
+	cmake --build $(BUILD) --target vitune_shared vitune
+	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/models/run.py --library $(BUILD)/libvitune.so.0 \
+	  --json build/models.json $(ARGS)
+
+models-test:          ## test that program without a GPU; PYTHON=... one with torch and timm tests more
+	@$(PYTHON) -m unittest discover -s benchmarks/models/tests -t benchmarks
+
+models-page:          ## write docs/models.md from benchmarks/results/h200/models.json
+	@$(PYTHON) benchmarks/models/page.py benchmarks/results/h200/models.json > build/models.md
+	@mv build/models.md docs/models.md
+
 peers-test: $(BUILD)/build.ninja  ## test the peers' program without a GPU; PYTHON=... one with torch tests more
 	cmake --build $(BUILD) --target vitune_shared
 	@VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0 \
