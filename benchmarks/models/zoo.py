@@ -54,10 +54,13 @@ def _transformers(name: str) -> tuple[nn.Module, int]:
 def _fill(model: nn.Module) -> None:
     """Weights under which every layer shows in the answer.
 
-    Some start as constants that hide what lies before them: LayerScale at 1e-5, a head of zeros.
+    Some start so small that they hide what lies before them: LayerScale at 1e-5, a head of zeros
+    or of a thousandth, whose bias would then be all of the answer.
     """
     with torch.no_grad():
         for name, weight in model.named_parameters():
+            if weight.dim() > 1 and weight.std() < 1e-3:
+                weight.normal_(std=0.02)
             if weight.numel() < 2 or not (weight == weight.flatten()[0]).all():
                 continue
             if "gamma" in name.rpartition(".")[2]:

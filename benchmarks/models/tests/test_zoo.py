@@ -34,6 +34,13 @@ class ZooTest(unittest.TestCase):
             self.assertEqual(value.dtype, before[name].dtype)
             self.assertTrue(torch.equal(value, before[name]), name)
 
+    def test_a_head_of_tiny_weights_does_not_hide_what_lies_before_it(self):
+        model = torch.nn.Linear(64, 8)
+        with torch.no_grad():
+            model.weight.mul_(1e-3)
+        zoo._fill(model)
+        self.assertGreater(model.weight.std().item(), 0.01)
+
     def test_wrong_attention_is_seen_behind_small_layer_scales_too(self):
         # LayerScale begins at 1e-5 here: left so, attention would not show in the answer.
         import timm
