@@ -1,4 +1,5 @@
-// python/native/host.cpp -- Opens libvitune, keeps a context per GPU, counts calls, asks PyTorch for streams.
+// python/native/host.cpp -- Opens libvitune, keeps a context per GPU, counts calls, asks PyTorch
+// for streams.
 #include "python/native/host.h"
 
 #include <dlfcn.h>
@@ -79,8 +80,9 @@ void* open_library() {
   if (void* library = dlopen(kLibrary, RTLD_NOW)) {
     return library;
   }
-  throw Refusal(VITUNE_NO_DEVICE, std::string("cannot load ") + kLibrary + ": " + dlerror() +
-                                      "; put it beside the operators' library or on the loader's path");
+  throw Refusal(VITUNE_NO_DEVICE,
+                std::string("cannot load ") + kLibrary + ": " + dlerror() +
+                    "; put it beside the operators' library or on the loader's path");
 }
 
 vitune_context* ask_host(decltype(vitune_torch_host::context) ask, int32_t device) {

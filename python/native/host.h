@@ -1,4 +1,5 @@
-// python/native/host.h -- What the operators need of the process: libvitune, a context per GPU, counters.
+// python/native/host.h -- What the operators need of the process: libvitune, a context per GPU,
+// counters.
 #ifndef VITUNE_PYTHON_NATIVE_HOST_H_
 #define VITUNE_PYTHON_NATIVE_HOST_H_
 

@@ -1,10 +1,12 @@
-// python/native/layout.cpp -- Folds leading dimensions into batch and head, or into a loop of launches.
+// python/native/layout.cpp -- Folds leading dimensions into batch and head, or into a loop of
+// launches.
 #include "python/native/layout.h"
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "python/native/refusal.h"
@@ -98,9 +100,8 @@ struct MaskBatches {
 
 // Entry i % entries belongs to batch entry i.
 std::optional<MaskBatches> mask_batches(const View& mask, const Dims& dimensions, bool strict) {
-  if (std::all_of(dimensions.begin(), dimensions.end(), [&](int i) {
-        return at(mask.strides, i) == 0 || at(mask.shape, i) == 1;
-      })) {
+  if (std::all_of(dimensions.begin(), dimensions.end(),
+                  [&](int i) { return at(mask.strides, i) == 0 || at(mask.shape, i) == 1; })) {
     return MaskBatches{1, 0};
   }
   if (const auto stride = folded(mask, dimensions, strict)) {
@@ -188,7 +189,7 @@ void check_shapes(const View& q, const View& k, const View& v, bool enable_gqa) 
     refuse_argument("q, k and v have the ranks " + number(q.rank) + ", " + number(k.rank) +
                     " and " + number(v.rank) + ": they must agree");
   }
-  if (q.rank < 2) {
+  if (q.rank < 2 || q.rank > kMaxRank) {
     refuse_unsupported("rank " + number(q.rank) +
                        ": [rows, d] to [x, batch, heads, rows, d] are understood");
   }
@@ -213,14 +214,13 @@ void check_shapes(const View& q, const View& k, const View& v, bool enable_gqa) 
   const std::pair<const char*, const View*> views[] = {{"q", &q}, {"k", &k}, {"v", &v}};
   for (const auto& [name, view] : views) {
     if (from_end(view->strides, rank, 1) != 1) {
-      refuse_unsupported(std::string("the last dimension of ") + name +
-                         " is not contiguous: use " + name + ".contiguous()");
+      refuse_unsupported(std::string("the last dimension of ") + name + " is not contiguous: use " +
+                         name + ".contiguous()");
     }
   }
 }
 
-// Broadcasts the first `leading` dimensions of q, k and v to each other. `shown` is how many of the
-// last ones the message leaves out between them and the last two.
+// Broadcasts the first `leading` dimensions of q, k and v to each other.
 void broadcast(View& q, View& k, View& v, int leading) {
   View* const views[] = {&q, &k, &v};
   Extents wide{};

@@ -1,4 +1,5 @@
-// python/native/layout.h -- How tensors of rank 2 to 5 and a mask become one description, without a copy.
+// python/native/layout.h -- How tensors of rank 2 to 5 and a mask become one description, without a
+// copy.
 //
 // The same rules as python/vitune/_layout.py, which serves where this library is missing: tests run
 // every call through both.

@@ -1,4 +1,5 @@
-// python/native/refusal.h -- The one exception of the operators: a status of the C interface and its sentence.
+// python/native/refusal.h -- The one exception of the operators: a status of the C interface and
+// its sentence.
 #ifndef VITUNE_PYTHON_NATIVE_REFUSAL_H_
 #define VITUNE_PYTHON_NATIVE_REFUSAL_H_
 
