@@ -1,8 +1,9 @@
 # python/vitune/_torch_op.py -- Attention on PyTorch's tensors: the operators vitune::attention and their launches.
 """One context per GPU, made at its first call; one plan per combination of shapes, strides and types.
 
-Without a compiler or a tracing mode around it, a call goes straight to the launch: PyTorch's dispatch of Python
-operators would cost several times as much as the launch itself.
+Where the operators' library is (_native.py), the operators, their plans and their launches are its, and what follows here
+serves without it. Without a compiler or a tracing mode around it, a call goes straight to the launch then: PyTorch's
+dispatch of Python operators would cost several times as much as the launch itself.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _structs
+from . import _native, _structs
 from ._context import AttentionDesc, Context, Selection
 from ._counters import counters
 from ._errors import InvalidArgument, Unsupported, VituneError
@@ -187,6 +188,8 @@ def launch_pointers(context: Context, plan: Plan, pointers: tuple, stream: int) 
 def run(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], enable_gqa: bool,
         return_lse: bool, window_masks: bool) -> tuple[Tensor, Optional[Tensor]]:
     """Attention on the current stream: (out, lse or None). Raises VituneError."""
+    if _library is not None:
+        return _run_operator(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks)
     plan = _plan_of(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks)
     out = torch.empty_strided(plan.out_shape, plan.out_strides, dtype=q.dtype, device=q.device)
     lse = None if plan.lse_shape is None else torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
@@ -199,6 +202,21 @@ def run(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool
 
 
 # --- the operators
+
+_library = _native.load(context_of)
+
+
+def _run_operator(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                  enable_gqa: bool, return_lse: bool, window_masks: bool) -> tuple[Tensor, Optional[Tensor]]:
+    try:
+        if return_lse:
+            return attention_lse_op(q, k, v, mask, is_causal, scale, enable_gqa)
+        if mask is not None and not window_masks and mask.dim() == 4 and 1 < mask.shape[0] < q.shape[0]:
+            raise InvalidArgument(f"attn_mask of shape {list(mask.shape)} does not broadcast to the batch of {q.shape[0]}")
+        return attention_op(q, k, v, mask, is_causal, scale, enable_gqa, False), None
+    except RuntimeError as error:
+        raise error if isinstance(error, VituneError) else _library.error(error) from None
+
 
 _sdpa = torch.ops.aten.scaled_dot_product_attention.default  # not what vitune.torch.enabled() replaces
 
@@ -224,30 +242,33 @@ def run_or_fall_back(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is
     return torch_attention(q, k, v, mask, is_causal, scale, enable_gqa)
 
 
-@torch.library.custom_op("vitune::attention", mutates_args=(), device_types="cuda")
-def attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
-                 enable_gqa: bool, fall_back: bool) -> Tensor:
-    _refuse_tangents(q, k, v, attn_mask)
-    if not fall_back:
-        return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, True)[0]
-    out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
-    promised = _fake_output(q, k, v)  # what a compiler was told
-    if out.stride() != promised.stride():
-        return promised.copy_(out)
-    return out
-
-
-@torch.library.custom_op("vitune::attention_lse", mutates_args=(), device_types="cuda")
-def attention_lse_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
-                     enable_gqa: bool) -> tuple[Tensor, Tensor]:
-    _refuse_tangents(q, k, v, attn_mask)
-    return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, True, True)
-
-
 def _refuse_tangents(*tensors: Optional[Tensor]) -> None:
     # A graph that was compiled outside of a dual level comes here; PyTorch's answer would be without a derivative too.
     if has_tangent(*tensors):
         raise Unsupported(_NO_TANGENT)
+
+
+if _library is not None:
+    attention_op = torch.ops.vitune.attention.default
+    attention_lse_op = torch.ops.vitune.attention_lse.default
+else:
+    @torch.library.custom_op("vitune::attention", mutates_args=(), device_types="cuda")
+    def attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                     enable_gqa: bool, fall_back: bool) -> Tensor:
+        _refuse_tangents(q, k, v, attn_mask)
+        if not fall_back:
+            return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, True)[0]
+        out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+        promised = _fake_output(q, k, v)  # what a compiler was told
+        if out.stride() != promised.stride():
+            return promised.copy_(out)
+        return out
+
+    @torch.library.custom_op("vitune::attention_lse", mutates_args=(), device_types="cuda")
+    def attention_lse_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                         enable_gqa: bool) -> tuple[Tensor, Tensor]:
+        _refuse_tangents(q, k, v, attn_mask)
+        return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, True, True)
 
 
 def _output_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
@@ -264,12 +285,12 @@ def _fake_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return q.new_empty_strided(shape, output_strides(shape, v.stride()))
 
 
-@attention_op.register_fake
+@torch.library.register_fake("vitune::attention")
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
     return _fake_output(q, k, v)
 
 
-@attention_lse_op.register_fake
+@torch.library.register_fake("vitune::attention_lse")
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
     out = _fake_output(q, k, v)
     return out, q.new_empty(out.shape[:-1], dtype=torch.float32)
@@ -332,7 +353,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_c
             raise Unsupported(_NO_TANGENT)
         raise Unsupported("vitune.attention has no backward pass, and an input requires a gradient: call it under"
                           " torch.no_grad() or torch.inference_mode(), or use PyTorch's scaled_dot_product_attention")
-    if may_launch_directly(q, k, v, attn_mask):
+    if not torch.compiler.is_compiling() if _library is not None else may_launch_directly(q, k, v, attn_mask):
         out, lse = run(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse, True)
         return (out, lse) if return_lse else out
     if return_lse:
