@@ -71,10 +71,15 @@ bench-dispatch: $(BUILD)/build.ninja  ## time the library's calls: look-up, laun
 
 PYTHON ?= python3
 EMULATED := $(abspath $(BUILD))/tests/emulator/device
+STAGED := $(abspath $(BUILD))/tests/libvitune_torch_staged.so
 python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated device; PYTHON=... one with torch tests more
-	cmake --build $(BUILD) --target vitune_shared vitune vitune_emulated_cuda vitune_emulated_nvrtc
-	@cd python && LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
-	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0 $(PYTHON) -m unittest discover -s tests -t . $(ARGS)
+	@cmake -DVITUNE_TORCH_PYTHON=$(PYTHON) $(BUILD) > /dev/null
+	cmake --build $(BUILD) --target vitune_shared vitune vitune_emulated_cuda vitune_emulated_nvrtc \
+	  $$(cd $(BUILD) && ninja -t query vitune_torch_staged > /dev/null 2>&1 && echo vitune_torch_staged)
+	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
+	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; \
+	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) && { [ ! -f $(STAGED) ] || \
+	  VITUNE_TEST_OPERATORS=$(STAGED) $(PYTHON) -m unittest discover -s tests -t . -p 'test_torch_*.py' $(ARGS); }
 
 peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch); PYTHON=..., ARGS=...
 	@$(PYTHON) -c "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 'make peers needs PyTorch with a GPU')"

@@ -51,6 +51,7 @@ Tensor contiguous(const Tensor& tensor, const View& view) {
 }
 
 Outputs run(const AttentionArguments& arguments, bool window_masks, LaunchAttention launch) {
+  remember_status(VITUNE_OK);
   const auto plan = plan_of(arguments, window_masks);
   Outputs made{empty(plan->out, dtype_of(arguments.q), arguments.q), {}};
   if (arguments.return_lse) {

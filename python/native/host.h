@@ -37,7 +37,7 @@ void count_served();
 // reason.
 void count_fallback(const std::string& reason);
 
-// Of the thread's last operator that failed: vitune_torch_last_status().
+// Of the thread's last operator: vitune_torch_last_status().
 void remember_status(vitune_status status);
 
 }  // namespace vitune::torch_ops
