@@ -9,6 +9,9 @@ include(CMakePackageConfigHelpers)
 install(TARGETS vitune_shared EXPORT vitune-targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TARGET vitune_torch)
+  install(TARGETS vitune_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})  # Python finds it beside libvitune
+endif()
 install(FILES include/vitune/vitune.h include/vitune/vitune.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/vitune)
 

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <mutex>
 #include <new>
 #include <set>
@@ -72,7 +71,9 @@ void* open_library() {
   }
   Dl_info self{};
   if (dladdr(reinterpret_cast<void*>(&open_library), &self) != 0 && self.dli_fname != nullptr) {
-    const auto beside = std::filesystem::path(self.dli_fname).parent_path() / kLibrary;
+    // No std::filesystem: in programs that link libtorch.so its symbols would come first.
+    const std::string own = self.dli_fname;
+    const std::string beside = own.substr(0, own.rfind('/') + 1) + kLibrary;
     if (void* library = dlopen(beside.c_str(), RTLD_NOW)) {
       return library;
     }

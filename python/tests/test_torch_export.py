@@ -54,7 +54,8 @@ class ExportTest(TorchTest):
         subprocess.run([COMPILER, "-std=c++17", "-O0", *(f"-isystem{path}" for path in cpp_extension.include_paths()),
                         str(ROOT / "tests" / "torch_ops" / "exported_model.cpp"), "-o", str(binary),
                         *(f"-L{path}" for path in libraries), *(f"-Wl,-rpath,{path}" for path in libraries),
-                        "-ltorch", "-ltorch_cpu", "-lc10", "-ldl"], check=True, timeout=600)
+                        # First, since libtorch.so has parts of std::filesystem of its own that end in a crash.
+                        "-Wl,--no-as-needed", "-lstdc++", "-ltorch", "-ltorch_cpu", "-lc10"], check=True, timeout=600)
         # libvitune is found beside the operators' library, or on the loader's path.
         library = os.path.dirname(os.environ["VITUNE_TEST_LIBRARY"])
         environment = {**os.environ, "LD_LIBRARY_PATH": f"{library}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
