@@ -79,10 +79,16 @@ bench-dispatch: $(BUILD)/build.ninja  ## time the library's calls: look-up, laun
 
 PYTHON ?= python3
 EMULATED := $(abspath $(BUILD))/tests/emulator/device
+STAGED := $(abspath $(BUILD))/tests/libvitune_torch_staged.so
 python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated device; PYTHON=... one with torch tests more
+	@cmake -DVITUNE_TORCH_PYTHON=$(PYTHON) $(BUILD) > /dev/null
 	cmake --build $(BUILD) --target vitune_shared vitune vitune_emulated_cuda vitune_emulated_nvrtc
-	@cd python && LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
-	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0 $(PYTHON) -m unittest discover -s tests -t . $(ARGS)
+	@! ninja -C $(BUILD) -t query vitune_torch_staged > /dev/null 2>&1 || \
+	  cmake --build $(BUILD) --target vitune_torch_staged
+	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
+	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; \
+	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) && { [ ! -f $(STAGED) ] || \
+	  VITUNE_TEST_OPERATORS=$(STAGED) $(PYTHON) -m unittest discover -s tests -t . -p 'test_torch_*.py' $(ARGS); }
 
 TORCH ?= torch==2.11.*
 TORCH_HOME := $(abspath build/python-torch)
@@ -121,6 +127,7 @@ peers-test: $(BUILD)/build.ninja  ## test the peers' program without a GPU; PYTH
 
 install: $(BUILD)/build.ninja  ## install to PREFIX (default /usr/local); DESTDIR is respected
 	cmake --build $(BUILD) --target vitune vitune_shared
+	@! ninja -C $(BUILD) -t query vitune_torch > /dev/null 2>&1 || cmake --build $(BUILD) --target vitune_torch
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:                ## delete the build folders

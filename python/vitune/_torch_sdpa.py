@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import _torch_op
@@ -67,9 +68,32 @@ def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
+_SERVED = frozenset((torch.bfloat16, torch.float16))
+_PLAIN = _torch_op.PLAIN
+
+
+def is_plain(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> bool:
+    """Whether reason() has nothing to say and cast() nothing to do, in as little time as can be: the usual call of the
+    operators' library, which looks at all else itself."""
+    if _torch_op.library is None or not serving or torch.compiler.is_compiling():
+        return False
+    if not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN and (mask is None or type(mask) in _PLAIN)):
+        return False
+    if torch.is_grad_enabled() or forward_ad._current_level >= 0 or dropout_p > 0 or not _torch_op.is_on_gpu(q):
+        return False
+    d = q.shape[-1]
+    if q.dtype not in _SERVED or d > 128 or d % 8 or q.dim() != k.dim() or k.dim() != v.dim() or v.shape[-1] != d or q.is_nested:
+        return False
+    if torch.is_autocast_enabled("cuda") or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    return not _torch_op.math_alone()
+
+
 def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
               is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False) -> Tensor:
     """scaled_dot_product_attention, served by vitune where it can."""
+    if is_plain(query, key, value, attn_mask, dropout_p):
+        return _torch_op.attention_op(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
     if not serving or not isinstance(query, Tensor):  # a proxy of torch.fx, for example
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     query, key, value = cast(query, key, value)
