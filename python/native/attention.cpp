@@ -51,7 +51,6 @@ Tensor contiguous(const Tensor& tensor, const View& view) {
 }
 
 Outputs run(const AttentionArguments& arguments, bool window_masks, LaunchAttention launch) {
-  remember_status(VITUNE_OK);
   const auto plan = plan_of(arguments, window_masks);
   Outputs made{empty(plan->out, dtype_of(arguments.q), arguments.q), {}};
   if (arguments.return_lse) {
@@ -158,7 +157,7 @@ Tensor run_attention(const AttentionArguments& arguments, bool fall_back, Launch
     return run(arguments, !fall_back, launch).out;
   } catch (const Refusal& refusal) {
     if (!fall_back) {
-      remember_status(refusal.status());
+      remember(refusal.status(), refusal.what());
       throw;
     }
     count_fallback(reason_of(refusal));
@@ -172,7 +171,7 @@ std::tuple<Tensor, Tensor> run_attention_lse(const AttentionArguments& arguments
     Outputs made = run(arguments, true, launch);
     return {std::move(made.out), std::move(*made.lse)};
   } catch (const Refusal& refusal) {
-    remember_status(refusal.status());
+    remember(refusal.status(), refusal.what());
     throw;
   }
 }

@@ -43,7 +43,11 @@ State& state() {
 std::atomic<uint64_t> served{0};
 std::atomic<decltype(vitune_torch_host::context)> host_context{nullptr};
 std::atomic<decltype(vitune_torch_host::fallback)> host_fallback{nullptr};
-thread_local vitune_status last_status = VITUNE_OK;
+struct Refused {
+  vitune_status status = VITUNE_OK;
+  std::string sentence;
+};
+thread_local Refused refused;  // of this thread's last operator that was
 
 template <typename Function>
 void look_up(void* library, const char* name, Function*& function) {
@@ -184,7 +188,7 @@ void count_fallback(const std::string& reason) {
   }
 }
 
-void remember_status(vitune_status status) { last_status = status; }
+void remember(vitune_status status, const char* sentence) { refused = {status, sentence}; }
 
 }  // namespace vitune::torch_ops
 
@@ -194,5 +198,10 @@ void vitune_torch_use_host(const vitune_torch_host* host) {
   host_context.store(host != nullptr ? host->context : nullptr);
   host_fallback.store(host != nullptr ? host->fallback : nullptr);
 }
-vitune_status vitune_torch_last_status(void) { return last_status; }
+vitune_status vitune_torch_take_status(const char* message) {
+  const bool same = refused.sentence == message;
+  const vitune_status status = same ? refused.status : VITUNE_OK;
+  refused = {};
+  return status;
+}
 uint64_t vitune_torch_served(void) { return served.load(std::memory_order_relaxed); }

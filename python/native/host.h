@@ -37,8 +37,8 @@ void count_served();
 // reason.
 void count_fallback(const std::string& reason);
 
-// Of the thread's last operator: vitune_torch_last_status().
-void remember_status(vitune_status status);
+// For vitune_torch_take_status().
+void remember(vitune_status status, const char* sentence);
 
 }  // namespace vitune::torch_ops
 
@@ -53,7 +53,9 @@ typedef struct vitune_torch_host {
 } vitune_torch_host;
 
 VITUNE_API void vitune_torch_use_host(const vitune_torch_host* host);
-VITUNE_API vitune_status vitune_torch_last_status(void);
+// The status of the refusal that an exception of PyTorch's with the text `message` came from, once;
+// VITUNE_OK if it came from something else.
+VITUNE_API vitune_status vitune_torch_take_status(const char* message);
 VITUNE_API uint64_t vitune_torch_served(void);
 }
 

@@ -52,7 +52,6 @@ class Native:
         torch.ops.load_library(str(path))
         self._library = ctypes.CDLL(str(path))
         self._library.vitune_torch_served.restype = ctypes.c_uint64
-        self.last_status = self._library.vitune_torch_last_status
 
         def context(device: int, handle: ctypes._Pointer, library: ctypes._Pointer) -> int:
             try:
@@ -70,7 +69,7 @@ class Native:
 
     def error(self, error: RuntimeError) -> Exception:
         """What an operator raised, as the package's own."""
-        status = self.last_status()
+        status = self._library.vitune_torch_take_status(str(error).encode("utf-8", "replace"))
         return error_of(status, str(error)) if status else error
 
 
