@@ -66,7 +66,8 @@ def main():
         from tests import support  # noqa: F401 (names the libraries)
     elif arguments.operators:
         _native.wanted = None if arguments.operators == "none" else arguments.operators
-    from vitune import _torch_op
+    import vitune.torch
+    from vitune import _torch_op, _torch_sdpa
     q, k, v = torch.randn(1, 197, 3, 12, 64, dtype=torch.bfloat16, device="cuda" if on_gpu else "cpu") \
         .permute(2, 0, 3, 1, 4).unbind(0)
     if not on_gpu:
@@ -74,14 +75,15 @@ def main():
     op = torch.ops.vitune.attention.default
     found = {"way": "ctypes" if _torch_op.library is None else "library"}
     for name, mode in (("inference_mode", torch.inference_mode), ("no_grad", torch.no_grad)):
-        with mode():
+        with mode(), vitune.torch.enabled():
             calls = {"vitune.attention": lambda: vitune.attention(q, k, v),
                      "operator": lambda: op(q, k, v, None, False, None, False, False),
                      "empty_strided": lambda: torch.empty_strided((1, 12, 197, 64), (151296, 64, 768, 1), dtype=q.dtype, device=q.device),
                      "may not launch": lambda: _torch_op.needs_gradient(q, k, v, None)}
             if on_gpu:
-                calls["torch SDPA"] = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)
+                calls["torch SDPA"] = lambda: _torch_sdpa.original(q, k, v)
             context = _torch_op.context_of(0)
+            calls["drop-in"] = lambda: _torch_sdpa.attention(q, k, v)
             plan = _torch_op.make_plan(q, k, v, None, False, None, False, False, True)
             if on_gpu:
                 out = torch.empty_like(q)

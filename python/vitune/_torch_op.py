@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.backends.cuda import cudnn_sdp_enabled, flash_sdp_enabled, mem_efficient_sdp_enabled
 
 from . import _native, _structs
 from ._context import AttentionDesc, Context, Selection
@@ -204,10 +203,14 @@ def run(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool
 
 # --- the operators
 
+_flash_allowed, _efficient_allowed, _cudnn_allowed = (
+    torch._C._get_flash_sdp_enabled, torch._C._get_mem_efficient_sdp_enabled, torch._C._get_cudnn_sdp_enabled)
+
+
 @torch.compiler.assume_constant_result  # as PyTorch's own choice is
 def math_alone() -> bool:
     """Whether torch.nn.attention.sdpa_kernel allows PyTorch's plain implementation only."""
-    return not (flash_sdp_enabled() or mem_efficient_sdp_enabled() or cudnn_sdp_enabled())
+    return not (_flash_allowed() or _efficient_allowed() or _cudnn_allowed())
 
 
 MATH_ALONE = "sdpa_kernel allows MATH alone"

@@ -70,23 +70,26 @@ def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 _SERVED = frozenset((torch.bfloat16, torch.float16))
 _PLAIN = _torch_op.PLAIN
+_is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
+_is_autocast_enabled = torch.is_autocast_enabled
+_transforms = torch._C._functorch.peek_interpreter_stack
 
 
 def is_plain(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> bool:
     """Whether reason() has nothing to say and cast() nothing to do, in as little time as can be: the usual call of the
     operators' library, which looks at all else itself."""
-    if _torch_op.library is None or not serving or torch.compiler.is_compiling():
+    if _torch_op.library is None or not serving or _is_compiling() or _is_grad_enabled() or dropout_p > 0:
         return False
     if not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN and (mask is None or type(mask) in _PLAIN)):
         return False
-    if torch.is_grad_enabled() or forward_ad._current_level >= 0 or dropout_p > 0 or not _torch_op.is_on_gpu(q):
+    if q.dtype not in _SERVED or q.is_nested or not _torch_op.is_on_gpu(q):
         return False
-    d = q.shape[-1]
-    if q.dtype not in _SERVED or d > 128 or d % 8 or q.dim() != k.dim() or k.dim() != v.dim() or v.shape[-1] != d or q.is_nested:
+    rank, d = q.dim(), q.size(-1)
+    if k.dim() != rank or v.dim() != rank or v.size(-1) != d or d > 128 or d % 8:
         return False
-    if torch.is_autocast_enabled("cuda") or torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    return not _torch_op.math_alone()
+    return not (forward_ad._current_level >= 0 or _is_autocast_enabled("cuda") or _transforms() is not None
+                or _torch_op.math_alone())
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
