@@ -1,19 +1,20 @@
 # python/tests/test_torch_native.py -- What only the operators' library does, and that it does what ctypes does.
 """Needs VITUNE_TEST_OPERATORS (support.py): `make python-test` sets it where the library was built. test_torch_host.py runs
 with it, too."""
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
 import unittest
+import warnings
 
 import vitune
 
 from .support import OPERATORS, ROOT, needs_device, needs_torch, torch
 
 if torch is not None:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
     from vitune import _torch_op
 
     from .test_torch_host import TorchTest
@@ -97,27 +98,16 @@ class NativeTest(TorchTest):
                               text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
 
-    def test_a_forked_child_makes_plans_though_a_thread_of_the_parent_was_making_one(self):
-        stop = threading.Event()
-
-        def attend():  # plans and refusals, which take the lock
-            q = torch.randn(1, 1, 4, 8, dtype=torch.bfloat16)
-            while not stop.is_set():
-                with contextlib.suppress(vitune.VituneError):
-                    vitune.attention(q, q, q, scale=0.0)
-        threads = [threading.Thread(target=attend) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        empty = torch.randn(1, 1, 0, 8, dtype=torch.bfloat16)  # launches nothing
-        for _ in range(30):
-            child = os.fork()
-            if child == 0:
-                signal.alarm(10)  # a lock that is held for ever ends it
-                os._exit(vitune.attention(empty, empty, empty).numel())
-            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
-        stop.set()
-        for thread in threads:
-            thread.join()
+    def test_a_fallback_has_the_strides_that_compilers_were_promised(self):
+        q, k, v = packed(2, 9, 2, 136, dtype=torch.bfloat16)  # a head size that no kernel takes
+        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torchs = torch.ops.aten.scaled_dot_product_attention.default(q, k, v)
+            out = _torch_op.attention_op(q, k, v, None, False, None, False, True)
+        promised = _torch_op._fake_output(q, k, v)
+        self.assertNotEqual(torchs.stride(), promised.stride())
+        self.assertEqual(out.stride(), promised.stride())
+        self.assertTrue(torch.equal(out, torchs))
 
     def test_threads_may_attend_at_once(self):
         wrong = []
