@@ -86,9 +86,10 @@ python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated de
 	@! ninja -C $(BUILD) -t query vitune_torch_staged > /dev/null 2>&1 || \
 	  cmake --build $(BUILD) --target vitune_torch_staged
 	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
-	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; \
-	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) && { [ ! -f $(STAGED) ] || \
-	  VITUNE_TEST_OPERATORS=$(STAGED) $(PYTHON) -m unittest discover -s tests -t . -p 'test_torch_*.py' $(ARGS); }
+	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; failed=0; \
+	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) || failed=1; [ ! -f $(STAGED) ] || \
+	  VITUNE_TEST_OPERATORS=$(STAGED) $(PYTHON) -m unittest discover -s tests -t . -p 'test_torch_*.py' $(ARGS) || failed=1; \
+	  exit $$failed
 
 TORCH ?= torch==2.11.*
 TORCH_HOME := $(abspath build/python-torch)

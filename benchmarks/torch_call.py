@@ -56,7 +56,7 @@ def emulated(_torch_op, q, k, v):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--operators", help="path of libvitune_torch.so; 'none': ctypes; else the one beside libvitune")
+    parser.add_argument("--operators", help="on a GPU: path of libvitune_torch.so; 'none': ctypes; default: the one beside libvitune")
     parser.add_argument("--repeat", type=int, default=2000)
     arguments = parser.parse_args()
     import vitune
@@ -79,7 +79,7 @@ def main():
             calls = {"vitune.attention": lambda: vitune.attention(q, k, v),
                      "operator": lambda: op(q, k, v, None, False, None, False, False),
                      "empty_strided": lambda: torch.empty_strided((1, 12, 197, 64), (151296, 64, 768, 1), dtype=q.dtype, device=q.device),
-                     "may not launch": lambda: _torch_op.needs_gradient(q, k, v, None)}
+                     "gradient check": lambda: _torch_op.needs_gradient(q, k, v, None)}
             if on_gpu:
                 calls["torch SDPA"] = lambda: _torch_sdpa.original(q, k, v)
             context = _torch_op.context_of(0)

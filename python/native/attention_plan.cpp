@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "python/native/refusal.h"
+#include "python/native/renewed.h"
 
 namespace vitune::torch_ops {
 namespace {
@@ -124,6 +125,11 @@ int32_t element_type(int32_t dtype) {
 
 int64_t element_size(int32_t type) { return type == VITUNE_FP32 ? 4 : type == VITUNE_BOOL ? 1 : 2; }
 
+struct Plans {
+  std::mutex mutex;
+  std::unordered_map<Key, std::shared_ptr<const AttentionPlan>, Hash> plans;
+};
+
 struct Call {
   Operand q, k, v;
   std::optional<Operand> mask;
@@ -216,8 +222,7 @@ std::shared_ptr<const AttentionPlan> make_plan(const Call& call) {
 
 std::shared_ptr<const AttentionPlan> plan_of(const AttentionArguments& arguments,
                                              bool window_masks) {
-  static std::mutex& mutex = *new std::mutex;  // as the plans: threads may attend to the end
-  static auto& plans = *new std::unordered_map<Key, std::shared_ptr<const AttentionPlan>, Hash>;
+  auto& [mutex, plans] = renewed_after_fork<Plans>();
   Call call{operand_of(arguments.q),
             operand_of(arguments.k),
             operand_of(arguments.v),

@@ -3,17 +3,16 @@
 #include "python/native/host.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 
 #include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
-#include <new>
 #include <set>
 
 #include "python/native/refusal.h"
+#include "python/native/renewed.h"
 
 namespace vitune::torch_ops {
 namespace {
@@ -28,17 +27,7 @@ struct State {
   std::set<std::string> warned;
 };
 
-// Never destroyed: threads may still attend while the process ends.
-State& state() {
-  alignas(State) static std::byte memory[sizeof(State)];
-  static State* const made = [] {
-    auto* fresh = new (memory) State;
-    // CUDA does not survive a fork, and another thread may have held the lock.
-    pthread_atfork(nullptr, nullptr, [] { new (memory) State; });
-    return fresh;
-  }();
-  return *made;
-}
+State& state() { return renewed_after_fork<State>(); }
 
 std::atomic<uint64_t> served{0};
 std::atomic<decltype(vitune_torch_host::context)> host_context{nullptr};

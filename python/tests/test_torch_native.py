@@ -6,12 +6,15 @@ import subprocess
 import sys
 import threading
 import unittest
+import warnings
 
 import vitune
 
 from .support import OPERATORS, ROOT, needs_device, needs_torch, torch
 
 if torch is not None:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
     from vitune import _torch_op
 
     from .test_torch_host import TorchTest
@@ -94,6 +97,17 @@ class NativeTest(TorchTest):
         done = subprocess.run([sys.executable, "-c", program], cwd=ROOT / "python", env=dict(os.environ), capture_output=True,
                               text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+
+    def test_a_fallback_has_the_strides_that_compilers_were_promised(self):
+        q, k, v = packed(2, 9, 2, 136, dtype=torch.bfloat16)  # a head size that no kernel takes
+        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torchs = torch.ops.aten.scaled_dot_product_attention.default(q, k, v)
+            out = _torch_op.attention_op(q, k, v, None, False, None, False, True)
+        promised = _torch_op._fake_output(q, k, v)
+        self.assertNotEqual(torchs.stride(), promised.stride())
+        self.assertEqual(out.stride(), promised.stride())
+        self.assertTrue(torch.equal(out, torchs))
 
     def test_threads_may_attend_at_once(self):
         wrong = []
