@@ -30,7 +30,7 @@ class CApiTrustTest : public RuntimeTest {
   void alter_image(bool key_too) {
     Connection raw(database(), Connection::Mode::kReadWrite);
     DamageLog damage{LogSink()};
-    Table binaries(raw, kBinaryTable, damage);
+    StoredTable binaries(raw, kBinaryTable, damage);
     const Digest& kernel = winner_.binary.kernel_key;
     const Row genuine = *binaries.find(binary_key(kernel, image_digest(winner_.binary.image)));
     Binary other = winner_.binary;

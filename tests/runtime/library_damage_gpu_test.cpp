@@ -70,7 +70,7 @@ class LibraryDamageGpuTest : public LibraryGpuTest {
   void damage_image_of(const StoredKernel& kernel) const {
     Connection raw(database_text_, Connection::Mode::kReadWrite);
     DamageLog damage{LogSink()};
-    Table binaries(raw, kBinaryTable, damage);
+    StoredTable binaries(raw, kBinaryTable, damage);
     Binary cut = kernel.binary;
     cut.image.resize(cut.image.size() / 2);
     Row row = binary_row(cut);
