@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from . import _torch_install, _torch_op, _torch_sdpa
+from . import _torch_install, _torch_layers, _torch_op, _torch_sdpa
 from ._context import Selection
 from ._errors import VituneError
 
@@ -130,10 +130,12 @@ def watch(model: Any, run: Any) -> list[Site]:
         hooks.append(module.register_forward_pre_hook(lambda module, _arguments, path=path: seen.enter_module(path, module)))
         hooks.append(module.register_forward_hook(lambda *_: seen.leave_module(), always_call=True))
     names.bind()
+    _torch_layers.watched = True
     try:
         with seen:
             run()
     finally:
+        _torch_layers.watched = False
         names.release()
         for hook in hooks:
             hook.remove()

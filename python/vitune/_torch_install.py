@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from . import _torch_sdpa
+from . import _torch_layers, _torch_sdpa
 
 
 class Names:
@@ -46,12 +46,29 @@ class Names:
                 names[name] = wanted
 
 
-class FusedLayers:
-    """PyTorch's fused path of nn.MultiheadAttention and nn.TransformerEncoderLayer, which attends by itself: off."""
+class Function:
+    """One name of one module, where PyTorch calls it by."""
+
+    def __init__(self, module: Any, name: str, theirs: Any, ours: Any) -> None:
+        self._module, self._name, self._theirs, self._ours = module, name, theirs, ours
+
+    def bind(self) -> None:
+        self._exchange(self._theirs, self._ours)
+
+    def release(self) -> None:
+        self._exchange(self._ours, self._theirs)
+
+    def _exchange(self, held: Any, wanted: Any) -> None:
+        if getattr(self._module, self._name) is held:
+            setattr(self._module, self._name, wanted)
+
+
+class Guarded:
+    """What compilers guard where a fused layer stands in a model: it is as true as before, but not the same value."""
 
     def bind(self) -> None:
         self._before = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(False)
+        torch.backends.mha.set_fastpath_enabled(1 if self._before else False)
 
     def release(self) -> None:
         torch.backends.mha.set_fastpath_enabled(self._before)
@@ -118,5 +135,8 @@ class Installation:
                     change.release()
 
 
-attention = Installation(FusedLayers(), Served(), Names(_torch_sdpa.original, _torch_sdpa.attention))
+attention = Installation(
+    Guarded(), Served(), Names(_torch_sdpa.original, _torch_sdpa.attention),
+    Function(torch, "_native_multi_head_attention", _torch_layers.their_heads, _torch_layers.heads),
+    Function(torch, "_transformer_encoder_layer_fwd", _torch_layers.their_layer, _torch_layers.layer))
 timm = Installation(TimmSwitch())

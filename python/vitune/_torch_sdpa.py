@@ -18,7 +18,7 @@ serving = False
 
 
 @torch.compiler.assume_constant_result
-def _fall_back(reason: str) -> bool:
+def fall_back(reason: str) -> bool:
     # While a model is compiled this runs once, at that time: a graph has no place for warnings.
     _torch_op.counters.fall_back(reason)
     return True
@@ -102,7 +102,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
     query, key, value = cast(query, key, value)
     why_not = reason(query, key, value, attn_mask, dropout_p)
     if why_not is not None:
-        _fall_back(why_not)
+        fall_back(why_not)
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if _torch_op.may_launch_directly(query, key, value, attn_mask):
         return _torch_op.run_or_fall_back(query, key, value, attn_mask, is_causal, scale, enable_gqa)
