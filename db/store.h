@@ -131,10 +131,10 @@ class Store {
   std::vector<OpenAttempt> open_attempts(const DeviceInfo& device);
 
   // --- winners
-  // One transaction: the winner with its evidence and, if given, its binary and how far the searches
-  // behind it went. A replayed or imported winner never replaces a measured, verified one: then
-  // nothing is stored and false returned; true: it is now the winner. Throws Error(kFailure) if the
-  // binary is not the winner's.
+  // One transaction: the winner with its evidence and, if given, its binary and how far the
+  // searches behind it went. A replayed or imported winner never replaces a measured, verified one:
+  // then nothing is stored and false returned; true: it is now the winner. Throws Error(kFailure)
+  // if the binary is not the winner's.
   bool promote(const DeviceInfo& device, const ProblemKey& problem, const Winner& winner,
                const Binary* binary, const std::optional<SearchRecord>& search = std::nullopt);
   std::optional<Winner> find_winner(const DeviceInfo& device, const ProblemKey& problem,
