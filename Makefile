@@ -8,7 +8,7 @@ CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-14 clang-format 2>/d
 FORMATTED = git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.hpp' '*.cuh'
 
 .PHONY: build packages tune bench bench-dispatch test asan format check-format check-architecture
-.PHONY: c-api-page check-c-api-page python-test peers peers-test install clean help
+.PHONY: c-api-page check-c-api-page python-test python-test-torch peers peers-test install clean help
 .DEFAULT_GOAL := build
 
 build: $(BUILD)/build.ninja  ## build build/default/vitune and the tests
@@ -79,16 +79,46 @@ bench-dispatch: $(BUILD)/build.ninja  ## time the library's calls: look-up, laun
 
 PYTHON ?= python3
 EMULATED := $(abspath $(BUILD))/tests/emulator/device
+STAGED := $(abspath $(BUILD))/tests/libvitune_torch_staged.so
 python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated device; PYTHON=... one with torch tests more
+	@cmake -DVITUNE_TORCH_PYTHON=$(PYTHON) $(BUILD) > /dev/null
 	cmake --build $(BUILD) --target vitune_shared vitune vitune_emulated_cuda vitune_emulated_nvrtc
-	@cd python && LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
-	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0 $(PYTHON) -m unittest discover -s tests -t . $(ARGS)
+	@! ninja -C $(BUILD) -t query vitune_torch_staged > /dev/null 2>&1 || \
+	  cmake --build $(BUILD) --target vitune_torch_staged
+	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
+	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; \
+	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) && { [ ! -f $(STAGED) ] || \
+	  VITUNE_TEST_OPERATORS=$(STAGED) $(PYTHON) -m unittest discover -s tests -t . -p 'test_torch_*.py' $(ARGS); }
+
+TORCH ?= torch==2.11.*
+TORCH_HOME := $(abspath build/python-torch)
+python-test-torch: $(TORCH_HOME)/ready  ## the same with PyTorch, timm and transformers in an environment of their own (5 GB)
+	@$(MAKE) --no-print-directory python-test PYTHON=$(TORCH_HOME)/bin/python
+
+$(TORCH_HOME)/ready:
+	python3 -m venv $(TORCH_HOME)
+	$(TORCH_HOME)/bin/pip install --quiet '$(TORCH)' numpy timm transformers
+	@touch $@
 
 peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch); PYTHON=..., ARGS=...
 	@$(PYTHON) -c "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 'make peers needs PyTorch with a GPU')"
 	cmake --build $(BUILD) --target vitune_shared vitune
 	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(VITUNE) tune --preset bench
 	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/peers/run.py --library $(BUILD)/libvitune.so.0 $(ARGS)
+
+.PHONY: models models-test models-page
+models: $(BUILD)/build.ninja  ## measure whole models, eager and as CUDA graphs (GPU, PyTorch, timm); PYTHON=..., ARGS=...
+	@$(PYTHON) -c "import sys, torch, timm; sys.exit(0 if torch.cuda.is_available() else 'make models needs PyTorch with a GPU')"
+	cmake --build $(BUILD) --target vitune_shared vitune
+	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/models/run.py --library $(BUILD)/libvitune.so.0 \
+	  --json build/models.json $(ARGS)
+
+models-test:          ## test that program without a GPU; PYTHON=... one with torch and timm tests more
+	@$(PYTHON) -m unittest discover -s benchmarks/models/tests -t benchmarks
+
+models-page:          ## write docs/models.md from benchmarks/results/h200/models.json
+	@$(PYTHON) benchmarks/models/page.py benchmarks/results/h200/models.json > build/models.md
+	@mv build/models.md docs/models.md
 
 peers-test: $(BUILD)/build.ninja  ## test the peers' program without a GPU; PYTHON=... one with torch tests more
 	cmake --build $(BUILD) --target vitune_shared
@@ -97,10 +127,11 @@ peers-test: $(BUILD)/build.ninja  ## test the peers' program without a GPU; PYTH
 
 install: $(BUILD)/build.ninja  ## install to PREFIX (default /usr/local); DESTDIR is respected
 	cmake --build $(BUILD) --target vitune vitune_shared
+	@! ninja -C $(BUILD) -t query vitune_torch > /dev/null 2>&1 || cmake --build $(BUILD) --target vitune_torch
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:                ## delete the build folders
-	cmake -E rm -rf $(BUILD) build/asan
+	cmake -E rm -rf $(BUILD) build/asan $(TORCH_HOME)
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 22

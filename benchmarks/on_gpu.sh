@@ -2,7 +2,7 @@
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
 #   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [drawn] [ladder]
-#                        [first_calls] [cudnn] [runtime] [python]
+#                        [first_calls] [cudnn] [runtime] [python] [models]
 #
 # All parts if none is named.
 #
@@ -206,7 +206,15 @@ python_tests() {  # the package with PyTorch on the GPU
     bash -c 'cd python && exec python3 -m unittest -v tests.test_torch_gpu'
 }
 
-for part in "${@:-tests random sanitize record tune ceilings peers drawn ladder first_calls cudnn runtime python}"; do
+models() {  # whole models, PyTorch's attention beside vitune's; needs timm
+  local resume=()
+  link_library
+  [ -f "$RESUME/models.json" ] && resume=(--resume)
+  step models 560 python3 benchmarks/models/run.py --library "$BUILD/libvitune.so.0" --db "$(winners)" \
+    --limit 520 --json "$OUT/models.json" "${resume[@]}"
+}
+
+for part in "${@:-tests random sanitize record tune ceilings peers drawn ladder first_calls cudnn runtime python models}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
@@ -222,6 +230,7 @@ for part in "${@:-tests random sanitize record tune ceilings peers drawn ladder 
       cudnn) cudnn ;;
       runtime) runtime ;;
       python) python_tests ;;
+      models) models ;;
       *) echo "on_gpu.sh: no part '$name'; the first lines of this file name them" >&2; exit 2 ;;
     esac
     bundle_logs

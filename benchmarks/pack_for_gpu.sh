@@ -16,9 +16,9 @@ rm -rf "$to"
 mkdir -p "$to/tests" "$to/benchmarks" "$to/lib"
 programs=(vitune tests/vitune_{core,tuner,probe,runtime}_test tests/vitune_serve
   benchmarks/vitune_bench_{dispatch,cold_start,reference,variants})
-for program in "${programs[@]}" libvitune.so.0.*; do
+for program in "${programs[@]}" libvitune.so.0.* libvitune_torch.so; do
   for file in "$build"/$program; do
-    [ -L "$file" ] || strip -o "$to/${file#"$build"/}" "$file"
+    [ -L "$file" ] || [ ! -e "$file" ] || strip -o "$to/${file#"$build"/}" "$file"
   done
 done
 ln -sf "$(basename "$to"/libvitune.so.0.*)" "$to/libvitune.so.0"

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -182,6 +185,26 @@ std::string explained(const std::system_error& error) {
   return refused;
 }
 
+// Asks for no memory.
+int report_lack_of_memory() {
+  constexpr std::string_view kLine =
+      "vitune: the machine has too little memory for this; try fewer problems or --jobs 1\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  return 1;
+}
+
+// nlohmann's values ask for memory when they are destroyed, and a destructor cannot say that there
+// is none: what ends the program then is told as any other lack of memory.
+[[noreturn]] void end_of_program() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    ::_exit(report_lack_of_memory());
+  } catch (...) {  // a defect: its core is wanted
+  }
+  std::abort();
+}
+
 // One line for people; the message already says what was tried and what to do next.
 int report(const char* message, int status) {
   const std::string line = formatted("vitune: {}\n", terminal_safe(message, true));
@@ -195,16 +218,21 @@ int report(const char* message, int status) {
 
 int main(int argc, char** argv) {
   using namespace vitune;
+  std::set_terminate(end_of_program);
   hold_places_of_closed_streams();
   try {
-    return run_command({argv + std::min(argc, 1), argv + argc});
-  } catch (const Error& error) {
-    return report(error.what(), exit_status(error.code()));
-  } catch (const std::bad_alloc&) {
-    return report("the machine has too little memory for this; try fewer problems or --jobs 1", 1);
-  } catch (const std::system_error& error) {
-    return report(explained(error).c_str(), 1);
-  } catch (const std::exception& error) {
-    return report(error.what(), 1);
+    try {
+      return run_command({argv + std::min(argc, 1), argv + argc});
+    } catch (const Error& error) {
+      return report(error.what(), exit_status(error.code()));
+    } catch (const std::system_error& error) {
+      return report(explained(error).c_str(), 1);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      return report(error.what(), 1);
+    }
+  } catch (const std::bad_alloc&) {  // of the command, or of its last words
+    return report_lack_of_memory();
   }
 }

@@ -9,6 +9,9 @@ include(CMakePackageConfigHelpers)
 install(TARGETS vitune_shared EXPORT vitune-targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TARGET vitune_torch)
+  install(TARGETS vitune_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})  # Python finds it beside libvitune
+endif()
 install(FILES include/vitune/vitune.h include/vitune/vitune.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/vitune)
 
@@ -50,6 +53,6 @@ install(DIRECTORY data/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune PATTERN "*.p
         PATTERN "__pycache__" EXCLUDE)
 # `pip install PREFIX/share/vitune/python` takes the library from PREFIX.
 install(DIRECTORY python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune/python
-        PATTERN "tests" EXCLUDE PATTERN "__pycache__" EXCLUDE PATTERN ".pytest_cache" EXCLUDE
+        PATTERN "tests" EXCLUDE PATTERN "native" EXCLUDE PATTERN "__pycache__" EXCLUDE PATTERN ".pytest_cache" EXCLUDE
         PATTERN "*.egg-info" EXCLUDE)
 install(FILES README.md CHANGELOG.md LICENSE SECURITY.md THIRD_PARTY_NOTICES.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -2,6 +2,9 @@
 #include "db/binary_table.h"
 
 #include <zstd.h>
+#include <zstd_errors.h>
+
+#include <new>
 
 #include "db/row_codec.h"
 
@@ -11,11 +14,17 @@ namespace {
 constexpr std::int64_t kMaxImage = std::int64_t{64} << 20;
 constexpr int kCompressionLevel = 9;
 
+// It says nothing of the image.
+void refuse_lack_of_memory(std::size_t zstd_result) {
+  if (ZSTD_getErrorCode(zstd_result) == ZSTD_error_memory_allocation) throw std::bad_alloc();
+}
+
 Blob pack(std::span<const std::byte> image) {
   Blob packed(ZSTD_compressBound(image.size()));
   const std::size_t size =
       ZSTD_compress(packed.data(), packed.size(), image.data(), image.size(), kCompressionLevel);
   if (ZSTD_isError(size) != 0U) {
+    refuse_lack_of_memory(size);
     throw Error(ErrorCode::kFailure,
                 std::string("compressing a kernel image: ") + ZSTD_getErrorName(size));
   }
@@ -32,6 +41,7 @@ Blob unpack(const Blob& packed, std::size_t size) {
   const std::size_t written =
       ZSTD_decompress(image.data(), image.size(), packed.data(), packed.size());
   if (ZSTD_isError(written) != 0U || written != size) {
+    refuse_lack_of_memory(written);
     throw Error(ErrorCode::kDatabase, "a kernel image that does not unpack");
   }
   return image;

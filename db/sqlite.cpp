@@ -108,9 +108,9 @@ bool Query::step() {
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
-  // A row claims to be longer than the limit, and none of ours is.
-  const bool is_damage = (code & 0xff) == SQLITE_TOOBIG && sqlite3_stmt_readonly(statement_) != 0;
-  connection_->fail(is_damage ? SQLITE_CORRUPT : code, sqlite3_sql(statement_));
+  // No value that vitune stores is that long: the row that is read says so wrongly.
+  const bool reads_nonsense = code == SQLITE_TOOBIG && sqlite3_stmt_readonly(statement_) != 0;
+  connection_->fail(reads_nonsense ? SQLITE_CORRUPT : code, sqlite3_sql(statement_));
 }
 
 Value Query::column(int index) {

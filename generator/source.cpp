@@ -170,20 +170,22 @@ Source with_closure(std::string main, const std::vector<std::string>& named,
 // thousands of sources that include the same file, and a program that launches waits for the first.
 const Source* embedded_closure(std::string_view path) {
   struct Closure {
-    std::once_flag once;
-    Source source;
+    std::mutex mutex;
+    std::optional<Source> source;
   };
   static std::vector<Closure> closures(embedded_templates().size());
   const EmbeddedFile* const file = find_file(embedded_templates(), path);
   if (file == nullptr) return nullptr;
   Closure& closure = closures[static_cast<std::size_t>(file - embedded_templates().data())];
-  std::call_once(closure.once, [&] {
+  // Not call_once: an exception that leaves it ends the program where libgcc is linked statically.
+  const std::lock_guard lock(closure.mutex);
+  if (!closure.source) {
     // By what was found when the files were embedded: looking through them again would take 0.3 ms
     // of a program's first look-up.
     closure.source = with_closure({}, {std::string(path)}, embedded_templates(),
                                   [](const EmbeddedFile& open) { return open.includes; });
-  });
-  return &closure.source;
+  }
+  return &*closure.source;
 }
 
 }  // namespace

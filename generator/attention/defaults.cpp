@@ -1,7 +1,7 @@
 // generator/attention/defaults.cpp -- The config that serves a problem nobody has tuned yet.
 //
 // A list of configs in order of preference per class of problem; the first that is inside the space
-// of the device wins. docs/kernels.md has the measurements behind the order.
+// of the device wins. docs/lab/2026-11-21-defaults.md has the measurements behind the order.
 
 #include <algorithm>
 

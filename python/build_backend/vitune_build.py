@@ -16,6 +16,7 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 LIBRARY, COMMAND, MARKER = "libvitune.so.0", "vitune", "bench_problems.json"
+OPERATORS = "libvitune_torch.so"  # beside the library, where PyTorch's headers were found
 SUMMARY = "Fused attention for vision transformers, served by kernels tuned for each problem"
 EXECUTABLE, PLAIN = 0o100755, 0o100644
 
@@ -58,6 +59,8 @@ def _data_folder(library):
 def _bundled(library):
     """Name in the wheel, file and mode of what comes with the library."""
     yield f"vitune/_lib/{LIBRARY}", library, EXECUTABLE
+    if (library.parent / OPERATORS).is_file():
+        yield f"vitune/_lib/{OPERATORS}", library.parent / OPERATORS, EXECUTABLE
     for folder in [library.parent, *(parent / "bin" for parent in list(library.parents)[1:3])]:
         if (folder / COMMAND).is_file():
             yield f"vitune/_lib/{COMMAND}", folder / COMMAND, EXECUTABLE

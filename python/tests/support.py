@@ -1,5 +1,6 @@
 # python/tests/support.py -- What the tests share: the library under test, a device without PyTorch, a plain reference.
-"""VITUNE_TEST_LIBRARY names the libvitune.so.0 to test; else the package finds one itself.
+"""VITUNE_TEST_LIBRARY names the libvitune.so.0 to test; else the package finds one itself. VITUNE_TEST_OPERATORS names
+the operators' library, with kernels for tensors of the CPU (tests/torch_ops); without it ctypes is tested.
 
 Tests that launch need a driver: the emulated one (tests/emulator/README.md) through LD_LIBRARY_PATH and CUDA_HOME, or a
 GPU's. Without one they are skipped, and say so.
@@ -48,6 +49,11 @@ try:
 except ImportError:
     torch = None
 needs_torch = unittest.skipIf(torch is None, "PyTorch is not installed")
+#: Path of the operators' library under test; None: there is none.
+OPERATORS = os.environ.get("VITUNE_TEST_OPERATORS") or None
+if torch is not None:
+    from vitune import _native
+    _native.wanted = OPERATORS
 
 
 class Device:

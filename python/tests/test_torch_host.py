@@ -1,5 +1,6 @@
 # python/tests/test_torch_host.py -- The PyTorch side without a GPU: fake tensors, and the emulated device.
 """On the emulated device tensors stay on the CPU: only the launch is replaced (torch_staged.py)."""
+import contextlib
 import os
 import unittest
 import warnings
@@ -7,7 +8,7 @@ from unittest import mock
 
 import vitune
 
-from .support import needs_device, needs_library, needs_torch, torch
+from .support import OPERATORS, needs_device, needs_library, needs_torch, torch
 
 if torch is not None:
     import torch.nn.functional as F
@@ -76,6 +77,20 @@ class FakeTensorTest(unittest.TestCase):
             with torch.no_grad():
                 self.assertEqual(vitune.attention(q, q, q).shape, q.shape)
 
+    def test_the_arguments_are_those_of_pytorch(self):
+        with FakeTensorMode(), torch.no_grad():
+            q = torch.empty(1, 1, 4, 8, dtype=torch.bfloat16, device="cuda")
+            vitune.attention(q, q, q, None, 0.0, True, scale=0.5, enable_gqa=True)
+            vitune.attention(query=q, key=q, value=q, attn_mask=None, dropout_p=0.0, is_causal=True)
+            self.assertIn("causal", vitune.problem_text(q, q, q, None, 0.0, True))
+            for call in (vitune.attention, vitune.problem_text, vitune.explain):
+                with self.assertRaisesRegex(vitune.InvalidArgument, "say is_causal=True"):
+                    call(q, q, q, None, True)
+                with self.assertRaisesRegex(vitune.Unsupported, "no dropout"):
+                    call(q, q, q, None, 0.1)
+                with self.assertRaises(TypeError):
+                    call(q, q, q, None, 0.0, True, 0.5)
+
     def test_types_and_devices_that_contradict_are_named(self):
         half = torch.empty(1, 1, 4, 8, dtype=torch.float16, device="meta")
         cases_ = [
@@ -90,9 +105,8 @@ class FakeTensorTest(unittest.TestCase):
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 vitune.problem_text(*tensors, **keywords)
 
-
     def test_a_fork_leaves_no_lock_held(self):
-        locks = (lambda: _torch_op._lock, lambda: _torch_op.counters._lock, lambda: vitune.torch._fused_layers._lock)
+        locks = (lambda: _torch_op._lock, lambda: _torch_op.counters._lock, lambda: vitune.torch._torch_install.attention._lock)
         for lock in locks:
             lock().acquire()  # as another thread may
         child = os.fork()
@@ -170,16 +184,20 @@ class EmulatedTorchTest(TorchTest):
                 torch.func.jvp(lambda x: call(x, k, v), (q,), (tangent,))
         with torch.no_grad(), forward_ad.dual_level():
             dual = forward_ad.make_dual(q, tangent)
-            with refused:
+            with refused if OPERATORS is None else contextlib.nullcontext():
                 torch.ops.vitune.attention(dual, k, v, None, False, None, False, True)
-            with refused:
+            with refused if OPERATORS is None else contextlib.nullcontext():
                 torch.ops.vitune.attention_lse(dual, k, v, None, False, None, False)
         torch._dynamo.reset()
         compiled = torch.compile(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), backend="aot_eager")
         with torch.no_grad(), vitune.torch.enabled():
             compiled(q, k, v)
-            with forward_ad.dual_level(), refused:
-                compiled(forward_ad.make_dual(q, tangent), k, v)
+            # Depending on its version PyTorch keeps the graph, which refuses, or asks again: its own kernel may have none.
+            with forward_ad.dual_level(), sdpa_kernel(SDPBackend.MATH):
+                try:
+                    self.assertIsNotNone(forward_ad.unpack_dual(compiled(forward_ad.make_dual(q, tangent), k, v)).tangent)
+                except NotImplementedError:
+                    pass
         vitune.torch.reset_stats()
         with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
             warnings.simplefilter("ignore")
@@ -205,50 +223,6 @@ class EmulatedTorchTest(TorchTest):
         torch.testing.assert_close(got, wanted, atol=0.03, rtol=0.03)
         stats = vitune.torch.stats()
         self.assertEqual((stats.served, stats.default, stats.fallbacks), (1, 1, 0))
-
-    def test_multi_head_attention_and_encoder_layers_are_served(self):
-        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
-        causal = torch.nn.Transformer.generate_square_subsequent_mask(9, dtype=torch.bfloat16)
-        heads = torch.nn.MultiheadAttention(32, 2, batch_first=True).bfloat16().eval()
-        layer = torch.nn.TransformerEncoderLayer(32, 2, 64, batch_first=True).bfloat16().eval()
-        for name, call in (("heads", lambda: heads(x, x, x, need_weights=False)[0]), ("layer", lambda: layer(x)),
-                           ("mask", lambda: layer(x, src_mask=causal))):
-            with self.subTest(name), torch.no_grad():
-                vitune.torch.reset_stats()
-                wanted = call()
-                with vitune.torch.enabled():
-                    got = call()
-                torch.testing.assert_close(got, wanted, atol=0.05, rtol=0.05)
-                self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (1, 0))
-
-    def test_compiled_encoder_layers_are_served(self):
-        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
-        heads = torch.nn.MultiheadAttention(32, 2, batch_first=True).bfloat16().eval()
-        layer = torch.nn.TransformerEncoderLayer(32, 2, 64, batch_first=True).bfloat16().eval()
-        for name, call in (("heads", lambda: heads(x, x, x, need_weights=False)[0]), ("layer", lambda: layer(x))):
-            with self.subTest(name), torch.no_grad():
-                torch._dynamo.reset()
-                vitune.torch.reset_stats()
-                wanted = call()
-                compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
-                compiled()  # outside of enabled(), with PyTorch's fused path
-                with vitune.torch.enabled():
-                    got = compiled()
-                torch.testing.assert_close(got, wanted, atol=0.05, rtol=0.05)
-                self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (1, 0))
-
-    def test_enabled_may_be_nested_and_leaves_torch_as_it_was(self):
-        q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)
-        once = vitune.torch.enabled()
-        for _ in range(2):
-            with once, vitune.torch.enabled():
-                F.scaled_dot_product_attention(q, q, q)
-                self.assertFalse(torch.backends.mha.get_fastpath_enabled())
-        with self.assertRaises(KeyError), once:
-            raise KeyError
-        self.assertTrue(torch.backends.mha.get_fastpath_enabled())
-        F.scaled_dot_product_attention(q, q, q)
-        self.assertEqual(vitune.torch.stats().served, 2)
 
     def test_a_compiled_model_is_served_in_one_graph(self):
         block = Block().bfloat16().eval()
@@ -356,6 +330,7 @@ class EmulatedTorchTest(TorchTest):
             F.scaled_dot_product_attention(*(q.repeat(4, 1, 1, 1),) * 3, window)
         self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (0, 2))
 
+    @unittest.skipIf(OPERATORS, "test_torch_native.py")
     def test_what_the_library_refuses_goes_to_torch(self):
         q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)
 
@@ -385,6 +360,7 @@ class EmulatedTorchTest(TorchTest):
         self.assertEqual(selection.outcome, "default")
         self.assertIn("default", str(selection))
 
+    @unittest.skipIf(OPERATORS, "test_torch_native.py")
     def test_plans_are_made_once_and_do_not_grow_without_end(self):
         q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
         with mock.patch.object(_torch_op, "make_plan", wraps=_torch_op.make_plan) as made:

@@ -8,17 +8,17 @@ import torch.nn.functional as F
 import vitune
 from vitune import _torch_op
 
-from .support import DEVICE
+from .support import DEVICE, OPERATORS
 
 
-@_torch_op.attention_op.register_kernel("cpu")
-def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
-    return _torch_op.attention_op._init_fn(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back)
+if OPERATORS is None:
+    @_torch_op.attention_op.register_kernel("cpu")
+    def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
+        return _torch_op.attention_op._init_fn(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back)
 
-
-@_torch_op.attention_lse_op.register_kernel("cpu")
-def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
-    return _torch_op.attention_lse_op._init_fn(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+    @_torch_op.attention_lse_op.register_kernel("cpu")
+    def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
+        return _torch_op.attention_lse_op._init_fn(q, k, v, attn_mask, is_causal, scale, enable_gqa)
 
 
 def storage_of(tensor):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -47,16 +48,25 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'vitune' has no attribute '{name}'")
 
 
-def attention(q: "Tensor", k: "Tensor", v: "Tensor", attn_mask: Optional["Tensor"] = None, is_causal: bool = False,
-              scale: Optional[float] = None, enable_gqa: bool = False, return_lse: bool = False) -> Any:
-    """Attention as torch.nn.functional.scaled_dot_product_attention computes it, without dropout, on CUDA tensors.
+def _refuse_dropout(dropout_p: float) -> None:
+    if isinstance(dropout_p, bool):  # a caller's is_causal
+        raise InvalidArgument(f"dropout_p is {dropout_p}: as in scaled_dot_product_attention it comes before is_causal;"
+                              f" say is_causal={dropout_p}")
+    if dropout_p:
+        raise Unsupported(f"dropout_p is {dropout_p}: the kernels have no dropout; give 0 (a model that serves: model.eval())")
 
-    q: [..., heads, nq, d]; k, v: [..., heads, nk, d]; ranks 2 to 5; bfloat16 or float16; d: 8 to 128 in steps of 8. Any
+
+def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Optional["Tensor"] = None,
+              dropout_p: float = 0.0, is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False,
+              return_lse: bool = False) -> Any:
+    """Attention as torch.nn.functional.scaled_dot_product_attention computes it, of the same arguments, on CUDA tensors.
+
+    query, key and value are q, k and v. q: [..., heads, nq, d]; k, v: [..., heads, nk, d]; ranks 2 to 5; bfloat16 or float16; d: 8 to 128 in steps of 8. Any
     strides will do whose last is 1; nothing is copied. Leading extents of 1 broadcast. enable_gqa: k and v may have
     fewer heads, a divisor of q's.
     attn_mask: bool (True: attend) or floating (added after scaling), broadcastable to [..., heads, nq, nk]; of rank 4
     its first extent may also be a divisor w of the batch (window masks): entry i % w belongs to batch entry i.
-    is_causal: query i sees keys 0..i. scale: of q k^T, 1 / sqrt(d) if None.
+    dropout_p: 0, there is no dropout. is_causal: query i sees keys 0..i. scale: of q k^T, 1 / sqrt(d) if None.
 
     Returns [..., heads, nq, d], of rank 4 in [batch, rows, heads, d] memory, so that ``out.transpose(1, 2).reshape(...)``
     is free; with return_lse (out, lse), lse the natural log-sum-exp, fp32 [..., heads, nq]. Rows without any key
@@ -66,40 +76,43 @@ def attention(q: "Tensor", k: "Tensor", v: "Tensor", attn_mask: Optional["Tensor
     Raises Unsupported (other devices, head sizes, gradients), InvalidArgument (contradictory shapes and types),
     NotPrepared (a new problem during a capture), LibraryNotFound, TorchNotFound, VituneError.
     """
-    return (_op or _load_op()).attention(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse)
+    _refuse_dropout(dropout_p)
+    return (_op or _load_op()).attention(query, key, value, attn_mask, is_causal, scale, enable_gqa, return_lse)
 
 
-def problem_text(q: "Tensor", k: "Tensor", v: "Tensor", attn_mask: Optional["Tensor"] = None, is_causal: bool = False,
-                 scale: Optional[float] = None, enable_gqa: bool = False, return_lse: bool = False) -> str:
+def problem_text(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Optional["Tensor"] = None,
+                 dropout_p: float = 0.0, is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False,
+                 return_lse: bool = False) -> str:
     """The problem that such a call asks, as text (docs/problems.md): what `vitune tune` takes.
 
     Reads shapes, strides and types only, of tensors on any device, meta included. Where views do not fold it is the
     problem of one image. Raises as attention().
     """
-    return (_op or _load_op()).problem_text(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse)
+    _refuse_dropout(dropout_p)
+    return (_op or _load_op()).problem_text(query, key, value, attn_mask, is_causal, scale, enable_gqa, return_lse)
 
 
-def explain(q: "Tensor", k: "Tensor", v: "Tensor", attn_mask: Optional["Tensor"] = None, is_causal: bool = False,
-            scale: Optional[float] = None, enable_gqa: bool = False, return_lse: bool = False) -> Selection:
+def explain(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Optional["Tensor"] = None,
+            dropout_p: float = 0.0, is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False,
+            return_lse: bool = False) -> Selection:
     """Which kernel would serve such a call, from which row, and why. Launches nothing. Raises as attention()."""
-    return (_op or _load_op()).explain(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse)
+    _refuse_dropout(dropout_p)
+    return (_op or _load_op()).explain(query, key, value, attn_mask, is_causal, scale, enable_gqa, return_lse)
 
 
 def prepare(model: Any, sample: Any = None, **keywords: Any) -> Any:
     """Runs one forward pass, so that every kernel that `model` needs is loaded: before timing, serving or a capture.
 
     sample: its argument, a tuple of its arguments, or a dict of keywords, on the GPU, of the shapes to come. The pass runs
-    inside vitune.torch.enabled() and torch.no_grad(). Returns what the pass did as vitune.torch.Stats.
+    inside vitune.torch.enabled() and torch.no_grad(). Returns what the pass did as vitune.torch.Stats, and warns if it asked for nothing.
     """
     drop_in = __getattr__("torch")
     before = drop_in.stats()
-    if isinstance(sample, dict):
-        keywords, arguments = {**sample, **keywords}, ()
-    else:
-        arguments = () if sample is None else sample if isinstance(sample, tuple) else (sample,)
-    with drop_in.enabled(), drop_in.torch.no_grad():
-        model(*arguments, **keywords)
-    return drop_in.stats() - before
+    drop_in.run_sample(model, sample, keywords)
+    done = drop_in.stats() - before
+    if done.served == done.fallbacks == 0:
+        warnings.warn(f"vitune.prepare: {drop_in.NOTHING_ASKED}", drop_in.FallbackWarning, stacklevel=2)
+    return done
 
 
 def refresh() -> int:

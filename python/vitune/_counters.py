@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from collections.abc import Callable
 
 
 class FallbackWarning(UserWarning):
-    """An attention call that vitune was to serve went to PyTorch; given once per reason."""
+    """An attention call that vitune was to serve went to PyTorch, given once per reason; or a model made none."""
 
 
 class Counters:
@@ -16,7 +17,9 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.served = 0
+        self._served = 0
+        self.others: list[Callable[[], int]] = []  # who counts what it served itself
+        self._others_before = 0
         self.fallbacks: dict[str, int] = {}
         self.warned: set[str] = set()
 
@@ -24,9 +27,13 @@ class Counters:
         """After a fork: another thread of the parent may have held it."""
         self._lock = threading.Lock()
 
+    @property
+    def served(self) -> int:
+        return self._served + sum(other() for other in self.others) - self._others_before
+
     def serve(self) -> None:
         with self._lock:
-            self.served += 1
+            self._served += 1
 
     def fall_back(self, reason: str) -> None:
         """Counts, and warns the first time that this reason is met."""
@@ -39,7 +46,8 @@ class Counters:
 
     def reset(self) -> None:
         with self._lock:
-            self.served = 0
+            self._served = 0
+            self._others_before = sum(other() for other in self.others)
             self.fallbacks.clear()
 
 

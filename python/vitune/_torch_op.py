@@ -1,8 +1,9 @@
 # python/vitune/_torch_op.py -- Attention on PyTorch's tensors: the operators vitune::attention and their launches.
 """One context per GPU, made at its first call; one plan per combination of shapes, strides and types.
 
-Without a compiler or a tracing mode around it, a call goes straight to the launch: PyTorch's dispatch of Python
-operators would cost several times as much as the launch itself.
+Where the operators' library is (_native.py), the operators, their plans and their launches are its, and what follows here
+serves without it. Without a compiler or a tracing mode around it, a call goes straight to the launch then: PyTorch's
+dispatch of Python operators would cost several times as much as the launch itself.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _structs
+from . import _native, _structs
 from ._context import AttentionDesc, Context, Selection
 from ._counters import counters
 from ._errors import InvalidArgument, Unsupported, VituneError
@@ -187,6 +188,8 @@ def launch_pointers(context: Context, plan: Plan, pointers: tuple, stream: int) 
 def run(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], enable_gqa: bool,
         return_lse: bool, window_masks: bool) -> tuple[Tensor, Optional[Tensor]]:
     """Attention on the current stream: (out, lse or None). Raises VituneError."""
+    if library is not None:
+        return _run_operator(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks)
     plan = _plan_of(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks)
     out = torch.empty_strided(plan.out_shape, plan.out_strides, dtype=q.dtype, device=q.device)
     lse = None if plan.lse_shape is None else torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
@@ -199,6 +202,34 @@ def run(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool
 
 
 # --- the operators
+
+_flash_allowed, _efficient_allowed, _cudnn_allowed = (
+    torch._C._get_flash_sdp_enabled, torch._C._get_mem_efficient_sdp_enabled, torch._C._get_cudnn_sdp_enabled)
+
+
+@torch.compiler.assume_constant_result  # as PyTorch's own choice is
+def math_alone() -> bool:
+    """Whether torch.nn.attention.sdpa_kernel allows PyTorch's plain implementation only."""
+    return not (_flash_allowed() or _efficient_allowed() or _cudnn_allowed())
+
+
+MATH_ALONE = "sdpa_kernel allows MATH alone"
+
+
+library = _native.load(context_of)
+
+
+def _run_operator(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                  enable_gqa: bool, return_lse: bool, window_masks: bool) -> tuple[Tensor, Optional[Tensor]]:
+    try:
+        if return_lse:
+            return attention_lse_op(q, k, v, mask, is_causal, scale, enable_gqa)
+        if mask is not None and not window_masks and mask.dim() == 4 and 1 < mask.shape[0] < q.shape[0]:
+            raise InvalidArgument(f"attn_mask of shape {list(mask.shape)} does not broadcast to the batch of {q.shape[0]}")
+        return attention_op(q, k, v, mask, is_causal, scale, enable_gqa, False), None
+    except RuntimeError as error:
+        raise error if isinstance(error, VituneError) else library.error(error) from None
+
 
 _sdpa = torch.ops.aten.scaled_dot_product_attention.default  # not what vitune.torch.enabled() replaces
 
@@ -224,30 +255,37 @@ def run_or_fall_back(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is
     return torch_attention(q, k, v, mask, is_causal, scale, enable_gqa)
 
 
-@torch.library.custom_op("vitune::attention", mutates_args=(), device_types="cuda")
-def attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
-                 enable_gqa: bool, fall_back: bool) -> Tensor:
-    _refuse_tangents(q, k, v, attn_mask)
-    if not fall_back:
-        return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, True)[0]
-    out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
-    promised = _fake_output(q, k, v)  # what a compiler was told
-    if out.stride() != promised.stride():
-        return promised.copy_(out)
-    return out
-
-
-@torch.library.custom_op("vitune::attention_lse", mutates_args=(), device_types="cuda")
-def attention_lse_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
-                     enable_gqa: bool) -> tuple[Tensor, Tensor]:
-    _refuse_tangents(q, k, v, attn_mask)
-    return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, True, True)
-
-
 def _refuse_tangents(*tensors: Optional[Tensor]) -> None:
     # A graph that was compiled outside of a dual level comes here; PyTorch's answer would be without a derivative too.
     if has_tangent(*tensors):
         raise Unsupported(_NO_TANGENT)
+
+
+if library is not None:
+    attention_op = torch.ops.vitune.attention.default
+    attention_lse_op = torch.ops.vitune.attention_lse.default
+else:
+    @torch.library.custom_op("vitune::attention", mutates_args=(), device_types="cuda")
+    def attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                     enable_gqa: bool, fall_back: bool) -> Tensor:
+        _refuse_tangents(q, k, v, attn_mask)
+        if not fall_back:
+            return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, True)[0]
+        if math_alone():  # where a compiled model runs, not where it was compiled
+            counters.fall_back(MATH_ALONE)
+            out = torch_attention(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+        else:
+            out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+        promised = _fake_output(q, k, v)  # what a compiler was told
+        if out.stride() != promised.stride():
+            return promised.copy_(out)
+        return out
+
+    @torch.library.custom_op("vitune::attention_lse", mutates_args=(), device_types="cuda")
+    def attention_lse_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                         enable_gqa: bool) -> tuple[Tensor, Tensor]:
+        _refuse_tangents(q, k, v, attn_mask)
+        return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, True, True)
 
 
 def _output_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
@@ -264,12 +302,12 @@ def _fake_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return q.new_empty_strided(shape, output_strides(shape, v.stride()))
 
 
-@attention_op.register_fake
+@torch.library.register_fake("vitune::attention")
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
     return _fake_output(q, k, v)
 
 
-@attention_lse_op.register_fake
+@torch.library.register_fake("vitune::attention_lse")
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
     out = _fake_output(q, k, v)
     return out, q.new_empty(out.shape[:-1], dtype=torch.float32)
@@ -306,7 +344,7 @@ def has_tangent(*tensors: Optional[Tensor]) -> bool:
 
 _NO_TANGENT = ("vitune.attention has no forward-mode derivative, and an input asks for one (torch.func.jvp, a dual level): use"
                " PyTorch's scaled_dot_product_attention")
-_PLAIN = frozenset((Tensor, torch.nn.Parameter))
+PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
 
 def may_launch_directly(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> bool:
@@ -315,7 +353,7 @@ def may_launch_directly(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor])
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None or torch._C._get_tracing_state() is not None:
         return False
-    if not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN and (mask is None or type(mask) in _PLAIN)):
+    if not (type(q) in PLAIN and type(k) in PLAIN and type(v) in PLAIN and (mask is None or type(mask) in PLAIN)):
         return False
     # The memory of a negative view has the other sign: the dispatcher makes a tensor of it. Conjugates are complex: no plan.
     return not (q.is_neg() or k.is_neg() or v.is_neg() or (mask is not None and mask.is_neg()))
@@ -332,7 +370,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_c
             raise Unsupported(_NO_TANGENT)
         raise Unsupported("vitune.attention has no backward pass, and an input requires a gradient: call it under"
                           " torch.no_grad() or torch.inference_mode(), or use PyTorch's scaled_dot_product_attention")
-    if may_launch_directly(q, k, v, attn_mask):
+    if not torch.compiler.is_compiling() if library is not None else may_launch_directly(q, k, v, attn_mask):
         out, lse = run(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse, True)
         return (out, lse) if return_lse else out
     if return_lse:

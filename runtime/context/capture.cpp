@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/format.h"
@@ -22,7 +21,8 @@ void ProblemCapture::add(const AttentionProblem& problem) noexcept {
     const std::lock_guard lock(mutex_);
     if (failed_ || seen_.contains(text)) return;
     if (!descriptor_.valid()) open();
-    if (!failed_) append(nlohmann::json{{"problem", text}}.dump() + "\n");
+    // A problem's text has nothing that JSON escapes.
+    if (!failed_) append("{\"problem\":\"" + text + "\"}\n");
     if (!failed_) seen_.insert(std::move(text));
   } catch (...) {
     // Out of memory: the program that is being watched must not notice.

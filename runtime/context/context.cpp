@@ -74,10 +74,13 @@ Entry& RuntimeContext::entry_of(const Request& request) {
   if (Entry* known = find_entry(request)) return *known;
   if (capture_) capture_->add(request.problem);
   const std::lock_guard lock(mutex_);
-  auto& place = entries_[request.text];
-  if (!place) place = std::make_unique<Entry>(request.problem, request.text);
-  map_key(request.key, *place);
-  return *place;
+  auto at = entries_.find(request.text);
+  if (at == entries_.end()) {
+    auto made = std::make_unique<Entry>(request.problem, request.text);
+    at = entries_.emplace(request.text, std::move(made)).first;
+  }
+  map_key(request.key, *at->second);
+  return *at->second;
 }
 
 // Called and left with the lock held; not held meanwhile.
@@ -96,11 +99,11 @@ void RuntimeContext::make_plan_of(Entry& entry, std::unique_lock<std::mutex>& lo
   }
   lock.lock();
   entry.resolving = false;
+  changed_.notify_all();  // of those who wait, whether or not there is room for the plan
   // It may have been worked out from databases that were replaced meanwhile: the next refresh
   // looks.
   if (refreshes != refreshes_) plan->provisional = true;
   entry.take(std::move(plan));
-  changed_.notify_all();
 }
 
 void RuntimeContext::make_stand_in_of(Entry& entry, std::unique_lock<std::mutex>& lock) {

@@ -53,7 +53,7 @@ bool is_load_alike(const AttentionProblem& a, const AttentionProblem& b, const D
 // Whether the best of other problems' configs is to be preferred to the first default: if defaults
 // were clearly slower than the winners of the neighbours, and the problem that it comes from is
 // near or it is predicted to be faster by more than predictions are good for. Rules for defaults
-// know more of what decides than the cost model (docs/kernels.md).
+// know more of what decides than the cost model (docs/lab/2026-11-21-defaults.md).
 bool is_ahead_of_default(const AttentionProblem& problem, const NearestRanking& nearest,
                          const DeviceInfo& device) {
   constexpr double kNear = 1, kFaster = 0.97, kMuchFaster = 0.85, kGoodDefaults = 1.05;

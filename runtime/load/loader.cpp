@@ -41,9 +41,8 @@ Loader::Loader(const PrimaryContext& context, DeviceInfo device, Environment env
 
 std::shared_ptr<Loader::Slot> Loader::slot(const Digest& key) {
   const std::lock_guard lock(mutex_);
-  auto& entry = slots_[key];
-  if (!entry) entry = std::make_shared<Slot>();
-  return entry;
+  if (const auto at = slots_.find(key); at != slots_.end()) return at->second;
+  return slots_.emplace(key, std::make_shared<Slot>()).first->second;
 }
 
 bool Loader::is_loaded(const Digest& key) {

@@ -20,7 +20,7 @@ printf '#!/bin/bash\ncase "$*" in *=index*) printf "0\\n1\\n" ;; *) echo GPU ;; 
 chmod +x "$folder/bin/nvidia-smi"
 stub "$folder/bin/python3"
 stub "$folder/bin/compute-sanitizer"
-for name in vitune tests/vitune_tuner_test benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
+for name in vitune tests/vitune_{tuner,probe}_test benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
   stub "$folder/build/$name"
 done
 touch "$folder/build/libvitune.so.0.1.0"
@@ -29,8 +29,8 @@ parts() {  # parts NAME...: runs them, the table to $folder/table
     "$root/benchmarks/on_gpu.sh" "$@" > "$folder/table" 2>&1
 }
 
-parts random ceilings peers drawn ladder first_calls cudnn || fail "status $?: $(cat "$folder/table")"
-for row in ceilings peers drawn_tune drawn ladder_tune reference reference_peers first_calls cudnn; do
+parts random ceilings peers drawn ladder first_calls cudnn models || fail "status $?: $(cat "$folder/table")"
+for row in ceilings peers drawn_tune drawn ladder_tune reference reference_peers first_calls cudnn models; do
   grep -qE "^$row +ok " "$folder/table" || fail "no row of $row: $(cat "$folder/table")"
 done
 out=$folder/out
@@ -46,6 +46,13 @@ has "--from data/reference_problems.json" "$out/reference_peers.log"
 has "--json $out/reference_peers.json" "$out/reference_peers.log"
 has "--first-calls $out/first_calls.json" "$out/first_calls.log"
 has "vitune_bench_attention gpu= db=data/h200.db --benchmark_out=$out/bench_attention.json" "$out/cudnn.log"
+has "models/run.py --library $folder/build/libvitune.so.0 --db data/h200.db --limit 520 --json $out/models.json" \
+  "$out/models.log"
+grep -qF -- "--resume" "$out/models.log" && fail "models went on with what no earlier call left"
+mkdir "$folder/earlier" && touch "$folder/earlier/models.json"
+PATH=$folder/bin:$PATH BUILD=$folder/build OUT=$folder/resumed RESUME=$folder/earlier \
+  "$root/benchmarks/on_gpu.sh" models > "$folder/table" 2>&1 || fail "status $?: $(cat "$folder/table")"
+has "--json $folder/resumed/models.json --resume" "$folder/resumed/models.log"
 [ -L "$folder/build/libvitune.so.0" ] || fail "the library has not the name that loaders ask for"
 
 TOOLS=racecheck SHARDS=2 parts sanitize || fail "status $?: $(cat "$folder/table")"
@@ -87,7 +94,7 @@ parts ladders && fail "a part that is none was accepted"
 has "no part 'ladders'" "$folder/table"
 
 # What is packed must be a program that strip understands.
-for name in vitune tests/vitune_{core,tuner,runtime}_test tests/vitune_serve libvitune.so.0.1.0 \
+for name in vitune tests/vitune_{core,tuner,probe,runtime}_test tests/vitune_serve libvitune.so.0.1.0 \
   benchmarks/vitune_bench_{dispatch,cold_start,reference,variants}; do
   cp "$(type -P true)" "$folder/build/$name"
 done

@@ -42,7 +42,8 @@ struct CommandOptions {
   bool closed_stdout = false;
   bool closed_stderr = false;
   rlim_t file_size_limit = RLIM_INFINITY;
-  bool unprivileged = false;  // as another user, if this one is root
+  rlim_t memory_limit = RLIM_INFINITY;  // of its address space
+  bool unprivileged = false;            // as another user, if this one is root
   std::string program = VITUNE_COMMAND;
 };
 
@@ -132,6 +133,10 @@ class RunningCommand {
     if (options.file_size_limit != RLIM_INFINITY) {
       const rlimit limit{options.file_size_limit, options.file_size_limit};
       setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    if (options.memory_limit != RLIM_INFINITY) {
+      const rlimit limit{options.memory_limit, options.memory_limit};
+      setrlimit(RLIMIT_AS, &limit);
     }
     constexpr uid_t kNobody = 65534;
     if (options.unprivileged && geteuid() == 0 && (setgid(kNobody) != 0 || setuid(kNobody) != 0)) {

@@ -136,6 +136,14 @@ TEST_F(BlockList, NoBitOfTheFileUnblocksAKernel) {
         bytes.compare(page, 1, "\x0a") == 0 &&
         bytes.substr(page, 4096).find(sample_block(0).device_key) != std::string::npos;
     const std::size_t step = is_list ? 1 : 97;
+    // The lengths of the blocked row's columns stand before its key: every bit of theirs.
+    const std::size_t key_at = bytes.find(key, page);
+    for (std::size_t bit = 0; is_list && key_at < page + 4096 && bit < 24 * 8; ++bit) {
+      std::string changed = bytes;
+      const std::size_t at = key_at - 1 - bit / 8;
+      changed[at] = static_cast<char>(changed[at] ^ (1 << (bit % 8)));
+      expect_blocked(changed, at);
+    }
     for (std::size_t at = page; at < page + 4096; at += step) {
       std::string changed = bytes;
       changed[at] = static_cast<char>(changed[at] ^ (1 << (random() % 8)));

@@ -94,7 +94,7 @@ inline constexpr FeatureCase kFeatures[] = {
     {"WarpgroupStreamingOddRows",
      "fp16 b=1 h=2 n=157 d=64 layout=bnhd bias=fp16:1x2x157x157 mask=bool:1x1x157x157",
      "kSwizzle=128 kResident=0 kConstantKeys=1 kBlockN=64 kStages=2 kWarps=8"},
-    // Few steps in a row: ptxas sees them side by side (docs/kernels.md).
+    // Few steps in a row: ptxas sees them side by side (docs/lab/2026-11-20-copying-warps.md).
     {"WarpgroupTwoStepsInARow", "bf16 b=2 h=2 n=256 d=72 layout=bnhd",
      "kSwizzle=64 kResident=1 kConstantKeys=1 kBlockN=128 kStages=1 kWarps=4"},
     {"WarpgroupThreeStepsInARow", "bf16 b=2 h=2 n=197 d=64 layout=packed",

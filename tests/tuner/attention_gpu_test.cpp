@@ -48,7 +48,7 @@ struct Changes {
 
 // Threads wait for their cp.async and arrive then, where they leave the arrival to the copies.
 // racecheck of CUDA 13.0 loses sight of such arrivals where a thread has tiles of three barriers
-// under way (docs/kernels.md).
+// under way (docs/lab/2026-11-21-held-references.md).
 constexpr Edit kAwaitedCopies = {"primitives/mbarrier.cuh",
                                  "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];",
                                  "cp.async.wait_all; mbarrier.arrive.shared::cta.b64 _, [%0];"};
@@ -149,7 +149,8 @@ class AttentionGpuTest : public testing::Test {
     const auto pruned =
         attention_prune(candidate.problem, candidate.config, candidate.compiled.facts, device_);
     if (pruned && pruned->find("does not fit") != std::string::npos) return {};
-    // Nor are kernels that spill; ptxas has made a wrong one of wgmma (docs/kernels.md).
+    // Nor are kernels that spill; ptxas has made a wrong one of wgmma
+    // (docs/lab/2026-11-20-wgmma-and-ptxas.md).
     if (pruned && pruned->find("spills") != std::string::npos && warpgroups) return {};
     const CudaKernel kernel(*driver_, candidate.compiled.cubin, "vitune_attention_forward");
     Verifier verifier({*context_, *stream_, *support_, device_}, candidate.problem);

@@ -268,5 +268,23 @@ TEST(Recording, DeepNestingAndHugeContentsAreRefusedBeforeTheyAreParsed) {
               HasSubstr("more than any recording"));
 }
 
+std::string repeated(const std::string& part, std::size_t times) {
+  std::string text;
+  text.reserve(part.size() * times);
+  for (std::size_t i = 0; i < times; ++i) text += part;
+  return text;
+}
+
+TEST(Recording, TextsOfWhichAParserWouldMakeGigabytesAreRefusedBeforeTheyAreParsed) {
+  for (const auto& [part, times] : std::vector<std::pair<std::string, std::size_t>>{
+           {"{},", 60 << 20}, {"[],", 60 << 20}, {"\"\",", 60 << 20}, {"0,", 90 << 20}}) {
+    const std::string bomb = compress("{\"problems\":[" + repeated(part, times) + "0]}");
+    EXPECT_LT(bomb.size(), 40000u) << part;
+    EXPECT_THAT(error_of([&] { Recording::parse(bomb, "bomb"); }).what(),
+                HasSubstr("more values than any recording"))
+        << part;
+  }
+}
+
 }  // namespace
 }  // namespace vitune

@@ -274,9 +274,10 @@ std::string decompress(std::string_view bytes) {
   return text;
 }
 
-// The parser's tree is freed recursively, so nesting is bounded before it is built.
-void check_depth(std::string_view text) {
-  std::size_t depth = 0;
+// The parser's tree is freed recursively, and may take fifty times the room of its text: what it
+// will be is bounded before it is built.
+void check_structure(std::string_view text) {
+  std::size_t depth = 0, values = 0, parts = 0;
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -285,10 +286,17 @@ void check_depth(std::string_view text) {
       if (c == '"') quoted = false;
     } else if (c == '"') {
       quoted = true;
+      ++parts;
     } else if (c == '[' || c == '{') {
       if (++depth > kMaxDepth) reject("it is nested too deeply");
+      ++parts;
     } else if ((c == ']' || c == '}') && depth > 0) {
       --depth;
+    } else if (c == ',') {
+      ++values;
+    }
+    if (values > kMaxValues || parts > kMaxParts) {
+      reject("it holds more values than any recording has; record fewer problems per file");
     }
   }
 }
@@ -320,7 +328,7 @@ std::string read_file(const std::filesystem::path& path) {
 Recording Recording::parse(std::string_view bytes, const std::string& origin) {
   try {
     const std::string text = decompress(bytes);
-    check_depth(text);
+    check_structure(text);
     return read_document(json::parse(text));
   } catch (const json::exception&) {
     throw Error(ErrorCode::kUsage,

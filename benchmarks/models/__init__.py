@@ -1,0 +1,9 @@
+# benchmarks/models/__init__.py -- Whole models with vitune's attention beside PyTorch's own.
+"""What reaches a user: time per forward pass of whole models, eager and as CUDA graphs.
+
+    benchmarks/models/run.py --json models.json
+    benchmarks/models/page.py models.json > docs/models.md
+
+Every answer is compared with the model in fp32 first. Needs PyTorch and timm; torchvision and
+transformers for a few rows. Nothing is downloaded: weights are random.
+"""

@@ -1,0 +1,37 @@
+# benchmarks/models/about.py -- The head of a result: the machine, the versions, the method.
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from typing import Any
+
+METHOD = {
+    "ms": "time per forward pass: passes in a row that fill about 40 ms between two CUDA events, "
+    "all ways once per round in a random order; median and its distribution-free 95 % interval",
+    "host_ms": "until the calls of one pass had returned, the GPU idle before",
+    "gain": "the better of PyTorch's ways over vitune, paired round by round; median and interval",
+    "error": "largest relative error among the images beside the same weights in fp32; a way whose "
+    "error exceeds 1.5 times that of PyTorch's own bf16 (and 2^-9) fails the row",
+    "models": "bf16, inference_mode, random weights; timm's fused attention on for all ways",
+    "calls": "until an attention call returned, 200 in a row from an idle GPU",
+    "plain": "models without attention, inside vitune's drop-in and without",
+}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def describe(device: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(device, versions)."""
+    more = {name: _version(name) for name in ("timm", "torchvision", "transformers")}
+    if device == "cuda":
+        from peers.device import describe as with_gpu
+
+        found, versions = with_gpu()
+        return found, versions | more
+    versions = {"torch": _version("torch"), "python": platform.python_version()}
+    return {"name": f"CPU, {platform.machine()}"}, versions | more

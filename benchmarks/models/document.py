@@ -1,0 +1,57 @@
+# benchmarks/models/document.py -- The JSON of a run: what is in it, what is still to be done.
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+from peers.document import BadDocument, write
+
+from .roster import Task
+
+__all__ = ["BadDocument", "add", "done", "new", "ours_failed", "read", "write"]
+
+SCHEMA = 1
+_LISTS = ("rows", "plain", "calls", "unfinished")
+
+
+def new(device: dict[str, Any], versions: dict[str, Any], date: str, method: dict) -> dict[str, Any]:
+    """Without rows. date: ISO 8601, UTC."""
+    head = {"schema": SCHEMA, "command": "models", "device": device, "versions": versions}
+    return head | {"date": date, "method": method, **{name: [] for name in _LISTS}, "at_work": None}
+
+
+def read(path: pathlib.Path) -> dict[str, Any]:
+    """Raises BadDocument."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as reason:
+        raise BadDocument(f"cannot read {path}: {reason}") from None
+    if not isinstance(found, dict) or (found.get("schema"), found.get("command")) != (SCHEMA, "models"):
+        raise BadDocument(f"{path} is no result of benchmarks/models of schema {SCHEMA}")
+    if not all(isinstance(found.get(name), list) for name in _LISTS):
+        raise BadDocument(f"{path} lacks one of {', '.join(_LISTS)}")
+    return found
+
+
+def add(document: dict[str, Any], task: Task, rows: list[dict[str, Any]]) -> None:
+    """What a task gave, under its name."""
+    name = {"model": task.model, "batch": task.batch} if task.model else {}
+    document[task.kind] += [name | row for row in rows]
+
+
+def done(document: dict[str, Any], task: Task) -> bool:
+    """Whether it is in there, failed or not."""
+    rows = document[task.kind]
+    return bool(rows) if not task.model else any(
+        (row["model"], row["batch"]) == (task.model, task.batch) for row in rows
+    )
+
+
+def ours_failed(document: dict[str, Any]) -> list[str]:
+    """The rows in which vitune failed and PyTorch did not."""
+    return [
+        f"{row['model']} b{row['batch']} {row['mode']}"
+        for row in document["rows"] + document["plain"]
+        if "vitune" in row["failed"] and "torch" in row["ms"]
+    ]

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# benchmarks/models/page.py -- Writes docs/models.md from models.json: what a user gains per model.
+"""page.py models.json > docs/models.md. Needs the standard library only."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+HERE = pathlib.Path(__file__).resolve().parent
+if __name__ == "__main__":  # this folder itself must not be on the path: a package lies in it
+    sys.path[:] = [entry for entry in sys.path if pathlib.Path(entry or ".").resolve() != HERE]
+    sys.path.insert(0, str(HERE.parent))
+
+from models import document  # noqa: E402
+from peers.samples import geometric_mean  # noqa: E402
+
+_INTRO = """# Whole models: what a user gains
+
+vitune serves attention; a model also has linear layers, normalisations and more. This page says what is
+left of the gain per forward pass. Written by `benchmarks/models/page.py`; do not edit.
+
+A row's *gain* is the time of the better of PyTorch's ways (its own choice of kernels, or cuDNN preferred)
+over that with vitune, in brackets the 95 % interval of the median. Above 1.00 vitune is faster. *eager* is
+a model as it is called from Python, the host's time included; *graph* the replay of a CUDA graph of it.
+"""
+_HOW = """
+## How it was measured
+
+`make models` (`benchmarks/models/run.py`) on {device}, {date}: {versions}.
+
+{method}
+"""
+
+
+def _key(row: dict[str, Any]) -> tuple[str, int]:
+    return row["model"], row["batch"]
+
+
+def _gain(row: dict[str, Any] | None) -> str:
+    """A cell of the table: the gain and its interval, or why there is none."""
+    if row is None:
+        return "-"
+    found = row.get("gain")
+    if found and "vitune" not in row["failed"]:
+        return f"{found['times']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
+    return f"failed ({', '.join(name or 'all' for name in row['failed'])})"
+
+
+def _ms(row: dict[str, Any] | None, way: str) -> str:
+    found = (row or {}).get("ms", {}).get(way)
+    return f"{found['ms']:.4g}" if found else "-"
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> list[str]:
+    by_mode = {(_key(row), row["mode"]): row for row in rows}
+    lines = [
+        "| model | batch | eager: torch / cuDNN / vitune, ms | gain | graph: torch / cuDNN / vitune, ms | gain |",
+        "|--|--:|--|--|--|--|",
+    ]
+    for key in dict.fromkeys(_key(row) for row in rows):
+        cells = [f"`{key[0]}`", str(key[1])]
+        for mode in ("eager", "graph"):
+            row = by_mode.get((key, mode))
+            cells += [" / ".join(_ms(row, way) for way in ("torch", "cudnn", "vitune")), _gain(row)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
+    lines = []
+    for mode in ("eager", "graph"):
+        gains = {_key(r): r["gain"] for r in rows if r["mode"] == mode and r.get("gain")}
+        if not gains:
+            continue
+        slower = [f"`{model}` b{batch}" for (model, batch), g in gains.items() if g["high"] < 1]
+        text = f"- {mode}: {geometric_mean(g['times'] for g in gains.values()):.3f} (geometric mean of"
+        text += f" {len(gains)} rows)"
+        usual = [g["times"] for (model, _), g in gains.items() if not model.startswith("samvit")]
+        if 0 < len(usual) < len(gains):
+            text += f", {geometric_mean(usual):.3f} without SAM"
+        lines.append(text + f"; slower with vitune, by the whole interval: {', '.join(slower) or 'none'}.")
+    return lines
+
+
+def _plain(rows: Sequence[dict[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["", "## Models without attention", ""]
+    lines += ["Eager, ms per pass: what the drop-in costs where it has nothing to do.", ""]
+    lines += ["| model | batch | without | with vitune | without over with |", "|--|--:|--:|--:|--|"]
+    for row in rows:
+        cells = [f"`{row['model']}`", str(row["batch"]), _ms(row, "torch"), _ms(row, "vitune"), _gain(row)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _calls(rows: Sequence[dict[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    names = list(dict.fromkeys(name for row in rows for name in row.get("us", {})))
+    lines = ["", "## One attention call", "", "Microseconds of host time until a call returned.", ""]
+    lines += ["| | " + " | ".join(names) + " |", "|--|" + "--:|" * len(names)]
+    for row in rows:
+        cells = [f"{row['us'][n]['us']:.1f}" if n in row.get("us", {}) else "-" for n in names]
+        lines.append(f"| {row.get('grad', '')} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def page(result: dict[str, Any]) -> str:
+    """The whole page."""
+    failed = [
+        f"- `{row['model']}` b{row['batch']} {row['mode']}, {name or 'all'}: {reason}"
+        for row in result["rows"] + result["plain"]
+        for name, reason in row["failed"].items()
+    ]
+    versions = ", ".join(f"{name} {value}" for name, value in result["versions"].items() if value)
+    lines = [_INTRO, *_table(result["rows"]), "", *_means(result["rows"])]
+    lines += _plain(result["plain"]) + _calls(result["calls"])
+    lines += ["", "## What failed", "", *failed] if failed else []
+    if result["unfinished"]:
+        lines += ["", f"Not measured, the time was over: {', '.join(result['unfinished'])}."]
+    method = "\n".join(f"- *{name}*: {text}." for name, text in result["method"].items())
+    device = result["device"]["name"]
+    how = _HOW.format(device=device, date=result["date"][:10], versions=versions, method=method)
+    return "\n".join(lines) + "\n" + how
+
+
+def main() -> int:
+    """0, 1 for a file that is no result, 2 without one."""
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        sys.stdout.write(page(document.read(pathlib.Path(sys.argv[1]))))
+    except document.BadDocument as reason:
+        print(f"page.py: {reason}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

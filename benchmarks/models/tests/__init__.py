@@ -1,0 +1,1 @@
+# benchmarks/models/tests/__init__.py -- Tests of the program that measures whole models; no GPU.

@@ -1,0 +1,58 @@
+# benchmarks/models/tests/test_document.py -- What is done is not done again; foreign files are refused.
+import json
+import pathlib
+import tempfile
+import unittest
+
+from .support import result, row
+
+from models import document
+from models.roster import TASKS, Task, tasks_of
+
+
+class DocumentTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "models.json"
+
+    def test_what_is_written_is_read(self):
+        made = result(row("a", 1, "eager", 1.0, 1.0, 1.0))
+        document.write(made, self.path)
+        self.assertEqual(document.read(self.path), made)
+
+    def test_foreign_files_are_refused(self):
+        foreign = [[], {"schema": 1, "command": "peers"}, {"schema": 2, "command": "models"}]
+        foreign.append({key: value for key, value in result().items() if key != "plain"})
+        for found in foreign:
+            self.path.write_text(json.dumps(found))
+            with self.assertRaises(document.BadDocument):
+                document.read(self.path)
+        self.path.write_text("{")
+        with self.assertRaises(document.BadDocument):
+            document.read(self.path)
+
+    def test_a_task_is_done_once_it_has_a_row_of_its_model_and_batch(self):
+        made = result()
+        task = Task("rows", "a", 1)
+        self.assertFalse(document.done(made, task))
+        document.add(made, task, [{"mode": "eager"}])
+        self.assertTrue(document.done(made, task))
+        self.assertFalse(document.done(made, Task("rows", "a", 2)))
+        self.assertFalse(document.done(made, Task("plain", "a", 1)))
+        self.assertFalse(document.done(made, Task("calls")))
+
+    def test_a_failure_of_vitune_alone_is_one(self):
+        ours = row("a", 1, "graph", 1.0, failed={"vitune": "x"})
+        nobody = row("b", 1, "graph", failed={"torch": "x", "vitune": "x"})
+        self.assertEqual(document.ours_failed(result(ours, nobody)), ["a b1 graph"])
+
+    def test_tasks_by_name(self):
+        wanted = [Task("rows", "torchvision/vit_b_16", 2), Task("plain", "resnet50", 1), Task("calls")]
+        self.assertEqual(tasks_of("torchvision/vit_b_16:2,plain/resnet50:1,calls"), wanted)
+        for bad in ("", "a", "a:", "a:0", "a:x"):
+            with self.assertRaises(ValueError):
+                tasks_of(bad)
+
+    def test_no_task_is_listed_twice(self):
+        self.assertEqual(len(set(map(str, TASKS))), len(TASKS))

@@ -1,0 +1,41 @@
+# benchmarks/models/ways.py -- How attention is served: by PyTorch's choice, cuDNN first, vitune.
+"""A way is a function that gives a context: entered around many passes, as a user would."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+Way = Callable[[], Any]
+PEERS = ("torch", "cudnn")  # what vitune is compared with: the better of these
+OURS = "vitune"
+
+
+def _cudnn_first() -> Any:
+    # What cuDNN does not take goes to the others, or a model with one such call could not run.
+    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION,
+             SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # fmt: skip
+    return sdpa_kernel(order, set_priority=True)
+
+
+def _vitune() -> Any:
+    import vitune.torch
+
+    return vitune.torch.enabled()
+
+
+WAYS: dict[str, Way] = {"torch": contextlib.nullcontext, "cudnn": _cudnn_first, OURS: _vitune}
+
+
+def served_by_vitune(run: Callable[[], Any]) -> dict[str, Any]:
+    """What became of the attention calls of one pass: vitune.torch.stats() of it."""
+    import vitune.torch
+
+    before = vitune.torch.stats()
+    with WAYS[OURS]():
+        run()
+    return dataclasses.asdict(vitune.torch.stats() - before)

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# benchmarks/torch_call.py -- Host time of one attention call from PyTorch: through the operators' library and by ctypes.
+"""On a GPU the calls are real and launches queue; without one (make python-test's environment, VITUNE_TEST_OPERATORS and
+VITUNE_TEST_LIBRARY set) tensors are the CPU's and each launch repeats the first one on the emulated device, which defers it.
+Prints microseconds per call, the least of several rounds, of what a call is made of."""
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import sys
+import time
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+
+def microseconds(call, repeat, rounds=7):
+    best = []
+    for _ in range(rounds):
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(repeat):
+            call()
+        best.append((time.perf_counter() - begin) / repeat)
+    return min(best) * 1e6
+
+
+def emulated(_torch_op, q, k, v):
+    """Launches repeat the first one; what a call reads of its tensors it still reads."""
+    _torch_op.is_on_gpu = lambda tensor: True
+    if _torch_op.library is not None:
+        freeze = ctypes.CDLL(os.environ["VITUNE_TEST_OPERATORS"]).vitune_torch_staged_freeze
+        freeze()
+        return
+    from tests import torch_staged
+    context, frozen = _torch_op.context_of(0), []
+    real = _torch_op.launch_pointers
+
+    def keep(context, plan, pointers, stream):
+        frozen.append(pointers)
+        real(context, plan, pointers, stream)
+    _torch_op.launch_pointers = keep
+    out = torch.empty_like(q)
+    torch_staged.launch_staged(_torch_op.make_plan(q, k, v, None, False, None, False, False, True), q, k, v, None, out, None)
+    _torch_op.launch_pointers = real
+
+    def launch(plan, q, k, v, mask, out, lse):
+        q.get_device(), q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
+        real(context, plan, frozen[0], 0)
+    _torch_op.launch = launch
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--operators", help="path of libvitune_torch.so; 'none': ctypes; else the one beside libvitune")
+    parser.add_argument("--repeat", type=int, default=2000)
+    arguments = parser.parse_args()
+    import vitune
+    from vitune import _native
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu:
+        from tests import support  # noqa: F401 (names the libraries)
+    elif arguments.operators:
+        _native.wanted = None if arguments.operators == "none" else arguments.operators
+    import vitune.torch
+    from vitune import _torch_op, _torch_sdpa
+    q, k, v = torch.randn(1, 197, 3, 12, 64, dtype=torch.bfloat16, device="cuda" if on_gpu else "cpu") \
+        .permute(2, 0, 3, 1, 4).unbind(0)
+    if not on_gpu:
+        emulated(_torch_op, q, k, v)
+    op = torch.ops.vitune.attention.default
+    found = {"way": "ctypes" if _torch_op.library is None else "library"}
+    for name, mode in (("inference_mode", torch.inference_mode), ("no_grad", torch.no_grad)):
+        with mode(), vitune.torch.enabled():
+            calls = {"vitune.attention": lambda: vitune.attention(q, k, v),
+                     "operator": lambda: op(q, k, v, None, False, None, False, False),
+                     "empty_strided": lambda: torch.empty_strided((1, 12, 197, 64), (151296, 64, 768, 1), dtype=q.dtype, device=q.device),
+                     "may not launch": lambda: _torch_op.needs_gradient(q, k, v, None)}
+            if on_gpu:
+                calls["torch SDPA"] = lambda: _torch_sdpa.original(q, k, v)
+            context = _torch_op.context_of(0)
+            calls["drop-in"] = lambda: _torch_sdpa.attention(q, k, v)
+            plan = _torch_op.make_plan(q, k, v, None, False, None, False, False, True)
+            if on_gpu:
+                out = torch.empty_like(q)
+                calls["launch by ctypes"] = lambda: _torch_op.launch(plan, q, k, v, None, out, None)
+            for call in calls.values():
+                call()
+            found[name] = {key: round(microseconds(call, arguments.repeat), 2) for key, call in calls.items()}
+            assert context.stats().failed_calls == 0
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

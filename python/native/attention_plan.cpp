@@ -1,0 +1,260 @@
+// python/native/attention_plan.cpp -- Checks a call's tensors, describes it to libvitune, and keeps
+// that.
+#include "python/native/attention_plan.h"
+
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "python/native/refusal.h"
+
+namespace vitune::torch_ops {
+namespace {
+
+using torch::headeronly::ScalarType;
+
+constexpr std::size_t kMaxPlans = 4096;
+
+// What a plan depends on of a tensor.
+struct Operand {
+  View view;  // a rank above kMaxRank comes without extents
+  int32_t dtype = 0;
+  int32_t device_type = 0;
+  int32_t device_index = 0;
+};
+
+Operand operand_of(const Tensor& tensor) {
+  Operand operand;
+  const AtenTensorHandle handle = tensor.get();
+  int64_t rank = 0, *shape = nullptr, *strides = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(handle, &rank));
+  operand.view.rank = static_cast<int>(rank);
+  if (rank <= kMaxRank) {
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle, &shape));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(handle, &strides));
+    std::copy_n(shape, rank, operand.view.shape.begin());
+    std::copy_n(strides, rank, operand.view.strides.begin());
+  }
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(handle, &operand.dtype));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(handle, &operand.device_type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(handle, &operand.device_index));
+  return operand;
+}
+
+// The words of a key: at most four operands of 2 * kMaxRank + 4 and the options.
+class Key {
+ public:
+  void add(int64_t word) {
+    words_[count_++] = word;
+    hash_ = (hash_ ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15U;
+    hash_ ^= hash_ >> 29;
+  }
+  void add(const Operand& operand) {
+    add(int64_t{operand.view.rank} << 48 | int64_t{operand.dtype} << 32 |
+        int64_t{operand.device_type} << 16 | (operand.device_index & 0xFFFF));
+    for (int i = 0; i < std::min(operand.view.rank, kMaxRank); ++i) {
+      add(operand.view.shape[static_cast<std::size_t>(i)]);
+      add(operand.view.strides[static_cast<std::size_t>(i)]);
+    }
+  }
+  bool operator==(const Key& other) const {
+    return count_ == other.count_ &&
+           std::memcmp(words_.data(), other.words_.data(), count_ * sizeof(int64_t)) == 0;
+  }
+  std::size_t hash() const { return hash_; }
+
+ private:
+  std::array<int64_t, 4 * (2 * kMaxRank + 1) + 2> words_;
+  std::size_t count_ = 0;
+  uint64_t hash_ = 0;
+};
+
+struct Hash {
+  std::size_t operator()(const Key& key) const { return key.hash(); }
+};
+
+std::string dtype_name(int32_t dtype) {
+  static const std::map<ScalarType, const char*> names = {{ScalarType::Byte, "uint8"},
+                                                          {ScalarType::Char, "int8"},
+                                                          {ScalarType::Short, "int16"},
+                                                          {ScalarType::Int, "int32"},
+                                                          {ScalarType::Long, "int64"},
+                                                          {ScalarType::Half, "float16"},
+                                                          {ScalarType::Float, "float32"},
+                                                          {ScalarType::Double, "float64"},
+                                                          {ScalarType::ComplexHalf, "complex32"},
+                                                          {ScalarType::ComplexFloat, "complex64"},
+                                                          {ScalarType::ComplexDouble, "complex128"},
+                                                          {ScalarType::Bool, "bool"},
+                                                          {ScalarType::BFloat16, "bfloat16"}};
+  const auto name = names.find(static_cast<ScalarType>(dtype));
+  return name != names.end() ? name->second : "number " + std::to_string(dtype);
+}
+
+std::string device_name(const Operand& operand) {
+  if (operand.device_type == aoti_torch_device_type_cpu()) {
+    return "cpu";
+  }
+  const std::string kind = operand.device_type == aoti_torch_device_type_cuda()
+                               ? "cuda"
+                               : "device type " + std::to_string(operand.device_type);
+  return operand.device_index < 0 ? kind : kind + ":" + std::to_string(operand.device_index);
+}
+
+// VITUNE_NONE for what is no type of the kernels.
+int32_t element_type(int32_t dtype) {
+  switch (static_cast<ScalarType>(dtype)) {
+    case ScalarType::BFloat16:
+      return VITUNE_BF16;
+    case ScalarType::Half:
+      return VITUNE_FP16;
+    case ScalarType::Float:
+      return VITUNE_FP32;
+    case ScalarType::Bool:
+      return VITUNE_BOOL;
+    default:
+      return VITUNE_NONE;
+  }
+}
+
+int64_t element_size(int32_t type) { return type == VITUNE_FP32 ? 4 : type == VITUNE_BOOL ? 1 : 2; }
+
+struct Call {
+  Operand q, k, v;
+  std::optional<Operand> mask;
+  bool is_causal;
+  double scale;  // 0: the usual one
+  bool enable_gqa, return_lse, window_masks;
+};
+
+void check_operands(const Call& call, std::optional<double> scale) {
+  const int32_t type = element_type(call.q.dtype);
+  if (type != VITUNE_BF16 && type != VITUNE_FP16) {
+    refuse_unsupported("dtype " + dtype_name(call.q.dtype) +
+                       ": the kernels take bfloat16 and float16");
+  }
+  if (call.k.dtype != call.q.dtype || call.v.dtype != call.q.dtype) {
+    refuse_argument("q, k and v have the dtypes " + dtype_name(call.q.dtype) + ", " +
+                    dtype_name(call.k.dtype) + " and " + dtype_name(call.v.dtype) +
+                    ": they must agree");
+  }
+  const std::pair<const char*, const Operand*> others[] = {
+      {"k", &call.k}, {"v", &call.v}, {"attn_mask", call.mask ? &*call.mask : nullptr}};
+  for (const auto& [name, operand] : others) {
+    if (operand != nullptr && (operand->device_type != call.q.device_type ||
+                               operand->device_index != call.q.device_index)) {
+      refuse_argument(std::string(name) + " is on " + device_name(*operand) + " and q on " +
+                      device_name(call.q) + ": they must be on one GPU");
+    }
+  }
+  if (call.mask && call.is_causal) {
+    refuse_argument("attn_mask and is_causal=True exclude each other, as in PyTorch");
+  }
+  if (call.mask && element_type(call.mask->dtype) == VITUNE_NONE) {
+    refuse_unsupported("attn_mask of dtype " + dtype_name(call.mask->dtype) +
+                       ": bool, float32, bfloat16 and float16 are understood");
+  }
+  if (call.mask && call.mask->view.rank > kMaxRank) {
+    refuse_argument("attn_mask of rank " + std::to_string(call.mask->view.rank) +
+                    " does not broadcast to the scores");
+  }
+  if (scale && *scale == 0.0) {
+    refuse_unsupported("scale 0: every key would weigh the same");
+  }
+}
+
+bool has_no_element(const View& view) {
+  return std::find(view.shape.begin(), view.shape.begin() + view.rank, 0) !=
+         view.shape.begin() + view.rank;
+}
+
+std::shared_ptr<const AttentionPlan> make_plan(const Call& call) {
+  const Layout layout =
+      fold(call.q.view, call.k.view, call.v.view, call.mask ? &call.mask->view : nullptr,
+           {call.enable_gqa, call.window_masks});
+  auto plan = std::make_shared<AttentionPlan>();
+  vitune_attention_desc& desc = plan->desc;
+  desc.dtype = element_type(call.q.dtype);
+  desc.causal = call.is_causal ? 1 : 0;
+  desc.batch = layout.batch;
+  desc.heads = layout.heads;
+  desc.kv_heads = layout.kv_heads;
+  desc.nq = layout.nq;
+  desc.nk = layout.nk;
+  desc.d = layout.d;
+  desc.scale = call.scale;
+  desc.q = layout.strides[0];
+  desc.k = layout.strides[1];
+  desc.v = layout.strides[2];
+  desc.o = layout.strides[3];
+  desc.lse = call.return_lse ? 1 : 0;
+  const int32_t mask_type = call.mask ? element_type(call.mask->dtype) : VITUNE_NONE;
+  plan->mask_is_bias = call.mask && mask_type != VITUNE_BOOL;
+  if (call.mask) {
+    (plan->mask_is_bias ? desc.bias_type : desc.mask_type) = mask_type;
+    (plan->mask_is_bias ? desc.bias_batches : desc.mask_batches) = layout.mask_batches;
+    std::copy(layout.mask.begin(), layout.mask.end(),
+              plan->mask_is_bias ? desc.bias_strides : desc.mask_strides);
+  }
+  const std::array<int64_t, 6> sizes = {2, 2, 2, element_size(mask_type), 2, 4};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    plan->steps[i] = layout.steps[i] * sizes[i];
+  }
+  plan->launches = layout.launches;
+  plan->out = layout.out;
+  plan->lse = layout.lse;
+  plan->is_empty = has_no_element(layout.out) || layout.nk == 0;
+  return plan;
+}
+
+}  // namespace
+
+std::shared_ptr<const AttentionPlan> plan_of(const AttentionArguments& arguments,
+                                             bool window_masks) {
+  static std::mutex& mutex = *new std::mutex;  // as the plans: threads may attend to the end
+  static auto& plans = *new std::unordered_map<Key, std::shared_ptr<const AttentionPlan>, Hash>;
+  Call call{operand_of(arguments.q),
+            operand_of(arguments.k),
+            operand_of(arguments.v),
+            {},
+            arguments.is_causal,
+            arguments.scale.value_or(0.0),
+            arguments.enable_gqa,
+            arguments.return_lse,
+            window_masks};
+  if (arguments.mask != nullptr) {
+    call.mask = operand_of(*arguments.mask);
+  }
+  Key key;
+  key.add(call.q);
+  key.add(call.k);
+  key.add(call.v);
+  int64_t scale = 0;
+  std::memcpy(&scale, &call.scale, sizeof(scale));
+  key.add(scale);
+  key.add((call.is_causal ? 1 : 0) | (call.enable_gqa ? 2 : 0) | (call.return_lse ? 4 : 0) |
+          (window_masks ? 8 : 0) | (arguments.scale ? 16 : 0) | (call.mask ? 32 : 0));
+  if (call.mask) {
+    key.add(*call.mask);
+  }
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto known = plans.find(key); known != plans.end()) {
+      return known->second;
+    }
+  }
+  check_operands(call, arguments.scale);
+  auto plan = make_plan(call);
+  const std::lock_guard lock(mutex);
+  if (plans.size() >= kMaxPlans) {
+    plans.clear();
+  }
+  return plans.emplace(key, std::move(plan)).first->second;
+}
+
+}  // namespace vitune::torch_ops

@@ -1,0 +1,18 @@
+// python/native/attention_plan.h -- One plan per combination of shapes, strides, types and options,
+// kept.
+#ifndef VITUNE_PYTHON_NATIVE_ATTENTION_PLAN_H_
+#define VITUNE_PYTHON_NATIVE_ATTENTION_PLAN_H_
+
+#include <memory>
+
+#include "python/native/attention.h"
+
+namespace vitune::torch_ops {
+
+// Reads shapes, strides, types and devices only. `window_masks`: see LayoutOptions. Throws Refusal.
+std::shared_ptr<const AttentionPlan> plan_of(const AttentionArguments& arguments,
+                                             bool window_masks);
+
+}  // namespace vitune::torch_ops
+
+#endif  // VITUNE_PYTHON_NATIVE_ATTENTION_PLAN_H_

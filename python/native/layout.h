@@ -1,0 +1,54 @@
+// python/native/layout.h -- How tensors of rank 2 to 5 and a mask become one description, without a
+// copy.
+//
+// The same rules as python/vitune/_layout.py, which serves where this library is missing: tests run
+// every call through both.
+#ifndef VITUNE_PYTHON_NATIVE_LAYOUT_H_
+#define VITUNE_PYTHON_NATIVE_LAYOUT_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "vitune/vitune.h"
+
+namespace vitune::torch_ops {
+
+inline constexpr int kMaxRank = 5;
+using Extents = std::array<int64_t, kMaxRank>;
+
+// A tensor by its extents and strides, the latter in elements.
+struct View {
+  int rank = 0;
+  Extents shape{};
+  Extents strides{};
+};
+
+struct LayoutOptions {
+  bool enable_gqa = false;
+  bool window_masks = false;  // a rank 4 mask may have w batch entries, w a divisor of the batch
+};
+
+// What of a description comes from shapes and strides, and the loop around the launches.
+struct Layout {
+  int64_t batch = 0, heads = 0, kv_heads = 0, nq = 0, nk = 0, d = 0;
+  std::array<vitune_strides, 4> strides{};  // of q, k, v, out
+  std::array<int64_t, 4> mask{};            // of batch entry, head, query row, key
+  int64_t mask_batches = 0;
+  int64_t launches = 1;
+  std::array<int64_t, 6> steps{};  // elements from one launch to the next: q, k, v, mask, out, lse
+  View out;                        // q's shape, its leading extents broadcast
+  View lse;                        // what the kernel writes, in the caller's order
+};
+
+// Strides of the output: dense; rank 4 is [batch, rows, heads, d] in memory, so that joining the
+// heads costs nothing, and rank 5 follows v's own order where its rows lie outside of another one.
+Extents output_strides(int rank, const Extents& shape, const Extents& v_strides);
+
+// Throws Refusal for shapes that contradict each other and for what the kernels do not do. `mask`
+// may be null.
+Layout fold(View q, View k, View v, const View* mask, const LayoutOptions& options);
+
+}  // namespace vitune::torch_ops
+
+#endif  // VITUNE_PYTHON_NATIVE_LAYOUT_H_

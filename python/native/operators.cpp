@@ -1,0 +1,32 @@
+// python/native/operators.cpp -- Registers the operators with PyTorch, for its CUDA devices.
+//
+// No autograd key: an operator that has a backward pass is another one, since a registration costs
+// every call. Shapes for compilers (fake tensors) are python/vitune/_torch_op.py's: only Python
+// has symbolic extents.
+#include "python/native/operators.h"
+
+#include "python/native/attention.h"
+
+namespace vitune::torch_ops {
+
+const std::vector<Operator>& operators() {
+  static const std::vector<Operator> table = {
+      {"attention", kAttentionSchema, TORCH_BOX(&attention<launch_on_gpu>)},
+      {"attention_lse", kAttentionLseSchema, TORCH_BOX(&attention_lse<launch_on_gpu>)},
+  };
+  return table;
+}
+
+}  // namespace vitune::torch_ops
+
+STABLE_TORCH_LIBRARY_FRAGMENT(vitune, library) {
+  for (const auto& row : vitune::torch_ops::operators()) {
+    library.def(row.schema);
+  }
+}
+
+STABLE_TORCH_LIBRARY_IMPL(vitune, CUDA, library) {
+  for (const auto& row : vitune::torch_ops::operators()) {
+    library.impl(row.name, row.on_gpu);
+  }
+}

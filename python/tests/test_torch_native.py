@@ -1,0 +1,114 @@
+# python/tests/test_torch_native.py -- What only the operators' library does, and that it does what ctypes does.
+"""Needs VITUNE_TEST_OPERATORS (support.py): `make python-test` sets it where the library was built. test_torch_host.py runs
+with it, too."""
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+import vitune
+
+from .support import OPERATORS, ROOT, needs_device, needs_torch, torch
+
+if torch is not None:
+    from vitune import _torch_op
+
+    from .test_torch_host import TorchTest
+    from .torch_cases import cases, expect_right, packed, reference
+else:
+    TorchTest = unittest.TestCase
+
+
+@unittest.skipUnless(OPERATORS, "no operators' library was named")
+@needs_device
+@needs_torch
+class NativeTest(TorchTest):
+    def test_the_operators_are_the_librarys(self):
+        self.assertIsNotNone(_torch_op.library)
+        schema = str(torch.ops.vitune.attention.default._schema)
+        self.assertEqual(schema, "vitune::attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, bool is_causal,"
+                                 " float? scale, bool enable_gqa, bool fall_back) -> Tensor")
+        with torch._C._DisableTorchDispatch():
+            self.assertFalse(torch._C._dispatch_has_kernel_for_dispatch_key("vitune::attention", "AutogradCUDA"))
+
+    def test_layouts_are_those_of_python(self):
+        for name, (q, k, v, keywords) in cases("cpu", torch.bfloat16).items():
+            words = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False, **keywords}
+            with self.subTest(name):
+                plan = _torch_op.make_plan(q, k, v, *words.values(), False, True)
+                out = vitune.attention(q, k, v, **keywords)
+                self.assertEqual((tuple(out.shape), out.stride()), (plan.out_shape, plan.out_strides))
+
+    def test_refusals_are_those_of_python_word_for_word(self):
+        q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
+        wide = torch.randn(2, 2, 9, 136, dtype=torch.bfloat16)
+        rows = torch.randn(7, 9, 2, 2, 16, dtype=torch.bfloat16).permute(3, 0, 2, 1, 4)
+        cases_ = [
+            ((q.float(), k.float(), v.float()), {}), ((q, k.half(), v), {}), ((q, k, v[0]), {}), ((q[0, 0, 0],) * 3, {}),
+            ((q[None, None],) * 3, {}), ((q, k[..., :8], v), {}), ((q, k[:, :, :5], v), {}), ((q, k, v[..., :8]), {}),
+            ((q[0, 0], k[0, 0], v[0, 0]), {"enable_gqa": True}), ((wide,) * 3, {}), ((q[..., :12],) * 3, {}),
+            ((q.mT.contiguous().mT, k, v), {}), ((q, k, v.repeat(3, 1, 1, 1)), {}), ((q, k, v), {"scale": 0.0}),
+            ((torch.cat([q] * 3, 1), k, v), {"enable_gqa": False}), ((torch.cat([q, q[:, :1]], 1), k, v), {"enable_gqa": True}),
+            ((q, k, v), {"attn_mask": torch.zeros(9, 9, dtype=torch.int32)}), ((q, k, v), {"attn_mask": q.new_zeros(9, 8)}),
+            ((q, k, v), {"attn_mask": q.new_zeros(9, 9), "is_causal": True}), ((q, k, v), {"attn_mask": q.new_zeros(5, 1, 9, 9)}),
+            ((rows[0], rows[1], rows[0][:, [1, 0]]), {"attn_mask": q.new_zeros(3, 7, 1, 9, 9)}),
+        ]
+        for tensors, keywords in cases_:
+            words = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False, **keywords}
+            with self.subTest([tuple(x.shape) for x in tensors], **keywords):
+                with self.assertRaises(vitune.VituneError) as wanted:
+                    _torch_op.make_plan(*tensors, *words.values(), False, True)
+                with self.assertRaises(vitune.VituneError) as got:
+                    vitune.attention(*tensors, **keywords)
+                self.assertEqual((type(got.exception), str(got.exception)), (type(wanted.exception), str(wanted.exception)))
+
+    def test_a_refusal_of_libvitune_is_its_sentence(self):
+        q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
+        with self.assertRaisesRegex(vitune.Unsupported, "scale=nan"):
+            vitune.attention(q, k, v, scale=float("nan"))
+        with self.assertRaises(RuntimeError) as other:  # no kernel of that device: PyTorch's error stays PyTorch's
+            vitune.attention(*(x.to_sparse() for x in (q, k, v)))
+        self.assertNotIsInstance(other.exception, vitune.VituneError)
+
+    def test_what_the_library_refuses_goes_to_torch_eager_and_compiled(self):
+        program = ("from tests import support, torch_staged\n"
+                   "import torch, warnings, vitune, vitune.torch\n"
+                   "from vitune import _torch_op\n"
+                   "import torch.nn.functional as F\n"
+                   "_torch_op.is_on_gpu = lambda tensor: True\n"
+                   "q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)\n"
+                   "want = F.scaled_dot_product_attention(q, q, q)\n"
+                   "attend = lambda q: F.scaled_dot_product_attention(q, q, q)\n"
+                   "with vitune.torch.enabled(), torch.no_grad(), warnings.catch_warnings(record=True) as caught:\n"
+                   "    warnings.simplefilter('always')\n"
+                   "    eager, compiled = attend(q), torch.compile(attend, backend='aot_eager', fullgraph=True)(q)\n"
+                   "assert torch.equal(eager, want) and torch.equal(compiled, want)\n"
+                   "stats = vitune.torch.stats()\n"
+                   "assert (stats.served, stats.fallbacks, len(stats.reasons)) == (0, 2, 1), stats\n"
+                   "assert next(iter(stats.reasons)).startswith('VITUNE_DISABLED: '), stats\n"
+                   "assert sum(w.category is vitune.torch.FallbackWarning for w in caught) == 1, caught\n")
+        # support.py takes VITUNE_DISABLE away from itself.
+        program = program.replace("from vitune import _torch_op\n", "from vitune import _torch_op\n"
+                                                                    "import os; os.environ['VITUNE_DISABLE'] = '1'\n")
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT / "python", env=dict(os.environ), capture_output=True,
+                              text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+
+    def test_threads_may_attend_at_once(self):
+        wrong = []
+
+        def attend(rows):
+            q, k, v = packed(1, rows, 1, 8, dtype=torch.bfloat16)
+            for _ in range(5):
+                try:
+                    expect_right(self, vitune.attention(q, k, v), reference(q, k, v)[0], torch.bfloat16)
+                except Exception as error:  # an assertion of another thread would be lost
+                    wrong.append(error)
+        threads = [threading.Thread(target=attend, args=(rows,)) for rows in (3, 4, 5, 6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.assertEqual(vitune.torch.stats().served, 20)

@@ -1,0 +1,122 @@
+# python/vitune/_torch_install.py -- Puts vitune's attention in the place of PyTorch's, for the whole process, and takes it out.
+"""Only names are changed, so that what a model calls beside attention costs what it did before."""
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import types
+import weakref
+from typing import Any
+
+import torch
+
+from . import _torch_sdpa
+
+
+class Names:
+    """The names in loaded modules that hold `theirs`: made to hold `ours`, and back where they still do.
+
+    Modules are searched again only when one was loaded since: the search takes milliseconds.
+    """
+
+    #: PyTorch's compiler and its C++ part know their function by these; ours must keep the original.
+    KEPT = ("torch._C", f"{__package__}.")
+
+    def __init__(self, theirs: Any, ours: Any) -> None:
+        self._theirs, self._ours = theirs, ours
+        self._places: list[tuple[dict[str, Any], str]] = []
+        self._searched = 0
+
+    def bind(self) -> None:
+        self._exchange(self._theirs, self._ours)
+
+    def release(self) -> None:
+        self._exchange(self._ours, self._theirs)
+
+    def _exchange(self, held: Any, wanted: Any) -> None:
+        if len(sys.modules) != self._searched:
+            self._searched = len(sys.modules)
+            self._places = [(module.__dict__, name) for path, module in list(sys.modules.items())
+                            if isinstance(module, types.ModuleType) and not path.startswith(self.KEPT)
+                            for name, value in list(module.__dict__.items()) if value is self._theirs or value is self._ours]
+        for names, name in self._places:
+            if names.get(name) is held:
+                names[name] = wanted
+
+
+class FusedLayers:
+    """PyTorch's fused path of nn.MultiheadAttention and nn.TransformerEncoderLayer, which attends by itself: off."""
+
+    def bind(self) -> None:
+        self._before = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
+
+    def release(self) -> None:
+        torch.backends.mha.set_fastpath_enabled(self._before)
+
+
+class Served:
+    """Whether vitune's attention serves, wherever it is held."""
+
+    def bind(self) -> None:
+        _torch_sdpa.serving = True
+
+    def release(self) -> None:
+        _torch_sdpa.serving = False
+
+
+class TimmSwitch:
+    """timm's fused attention where timm leaves it off (Swin and others): models ask when they are made, so those that
+    live are switched too."""
+
+    def bind(self) -> None:
+        from timm.layers import config
+
+        self._before = (config.use_fused_attn(), config.use_fused_attn(experimental=True))
+        config.set_fused_attn(True, experimental=True)
+        self._switched = [weakref.ref(module) for module in gc.get_objects() if issubclass(type(module), torch.nn.Module)
+                          and type(module).__module__.startswith("timm.") and vars(module).get("fused_attn") is False]
+        for module in self._switched:
+            module().fused_attn = True
+
+    def release(self) -> None:
+        from timm.layers import config
+
+        config.set_fused_attn(*self._before)
+        for module in (reference() for reference in self._switched):
+            if module is not None:
+                module.fused_attn = False
+
+
+class Installation:
+    """Some changes of the process, made while anyone wants them: undone when the last one leaves."""
+
+    def __init__(self, *changes: Any) -> None:
+        self._changes = changes
+        self._lock = threading.Lock()
+        self._inside = 0
+        os.register_at_fork(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        # Another thread of the parent may have held it.
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                for change in self._changes:
+                    change.bind()
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                for change in reversed(self._changes):
+                    change.release()
+
+
+attention = Installation(FusedLayers(), Served(), Names(_torch_sdpa.original, _torch_sdpa.attention))
+timm = Installation(TimmSwitch())

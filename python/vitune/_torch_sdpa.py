@@ -1,0 +1,113 @@
+# python/vitune/_torch_sdpa.py -- What stands in for PyTorch's scaled_dot_product_attention while vitune is installed.
+"""Decides by types and shapes, does what autocast would have done, and hands the rest to PyTorch, counted by reason."""
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from . import _torch_op
+
+original: Any = torch.nn.functional.scaled_dot_product_attention
+#: Whether the process wants to be served. What was made of `attention` meanwhile (a partial, a closure, an attribute of
+#: a model) lives longer than that. Compilers guard it.
+serving = False
+
+
+@torch.compiler.assume_constant_result
+def _fall_back(reason: str) -> bool:
+    # While a model is compiled this runs once, at that time: a graph has no place for warnings.
+    _torch_op.counters.fall_back(reason)
+    return True
+
+
+def reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: float) -> Optional[str]:
+    """Why types and shapes alone rule vitune out; None if they do not."""
+    for tensor in (q, k, v, mask):
+        if tensor is not None and (tensor.is_nested or (type(tensor) is not Tensor and is_traceable_wrapper_subclass(tensor))):
+            return f"a tensor of class {type(tensor).__name__}"
+    if not _torch_op.is_on_gpu(q):
+        return f"device {q.device.type}"
+    if dropout_p > 0:
+        return "dropout"
+    if _torch_op.needs_gradient(q, k, v, mask):
+        if _torch_op.has_tangent(q, k, v, mask):
+            return "forward-mode AD: vitune has no derivative"
+        return "requires_grad: vitune has no backward pass; use torch.no_grad() or torch.inference_mode()"
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+        return "inside torch.func (vmap and others)"
+    if _torch_op.math_alone():
+        return _torch_op.MATH_ALONE
+    if q.dtype not in (torch.bfloat16, torch.float16):
+        return f"dtype {str(q.dtype).removeprefix('torch.')}: the kernels take bfloat16 and float16"
+    if not q.dim() == k.dim() == v.dim():
+        return f"q, k and v have the ranks {q.dim()}, {k.dim()} and {v.dim()}: they must agree"
+    d = q.shape[-1]
+    if v.shape[-1] != d:  # PyTorch's result has v's, which is not what a compiler would be told
+        return f"v has head size {v.shape[-1]} and q {d}: the kernels need one head size"
+    if d > 128:
+        return f"head size {d} is above 128"
+    if d % 8:
+        return f"head size {d} is no multiple of 8"
+    return None
+
+
+def _autocast(tensor: Tensor) -> Tensor:
+    if not tensor.is_floating_point() or tensor.dtype is torch.float64:
+        return tensor
+    return tensor.to(torch.get_autocast_dtype("cuda"))
+
+
+def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What autocast makes of them. Biases stay as they are: the kernels read fp32 ones."""
+    if torch.is_autocast_enabled("cuda") and _torch_op.is_on_gpu(q):
+        return _autocast(q), _autocast(k), _autocast(v)
+    return q, k, v
+
+
+_SERVED = frozenset((torch.bfloat16, torch.float16))
+_PLAIN = _torch_op.PLAIN
+_is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
+_is_autocast_enabled = torch.is_autocast_enabled
+_transforms = torch._C._functorch.peek_interpreter_stack
+
+
+def is_plain(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> bool:
+    """Whether reason() has nothing to say and cast() nothing to do, in as little time as can be: the usual call of the
+    operators' library, which looks at all else itself."""
+    if _torch_op.library is None or not serving or _is_compiling() or _is_grad_enabled() or dropout_p > 0:
+        return False
+    if not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN and (mask is None or type(mask) in _PLAIN)):
+        return False
+    if q.dtype not in _SERVED or q.is_nested or not _torch_op.is_on_gpu(q):
+        return False
+    rank, d = q.dim(), q.size(-1)
+    if k.dim() != rank or v.dim() != rank or v.size(-1) != d or d > 128 or d % 8:
+        return False
+    return not (forward_ad._current_level >= 0 or _is_autocast_enabled("cuda") or _transforms() is not None
+                or _torch_op.math_alone())
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
+              is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False) -> Tensor:
+    """scaled_dot_product_attention, served by vitune where it can."""
+    if is_plain(query, key, value, attn_mask, dropout_p):
+        return _torch_op.attention_op(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
+    if not serving or not isinstance(query, Tensor):  # a proxy of torch.fx, for example
+        return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    query, key, value = cast(query, key, value)
+    why_not = reason(query, key, value, attn_mask, dropout_p)
+    if why_not is not None:
+        _fall_back(why_not)
+        return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if _torch_op.may_launch_directly(query, key, value, attn_mask):
+        return _torch_op.run_or_fall_back(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    return _torch_op.attention_op(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
+
+
+# torch.jit.script compiles what it finds under a name: for it ours is the same operator.
+torch.jit._builtins._register_builtin(attention, "aten::scaled_dot_product_attention")

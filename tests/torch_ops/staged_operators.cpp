@@ -1,0 +1,143 @@
+// tests/torch_ops/staged_operators.cpp -- The operators for tensors of the CPU: launched on GPU 0
+// with copies of their memory.
+//
+// With the operators' own sources this is the library that tests load on the emulated device. The
+// driver is whatever libcuda.so.1 is.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "python/native/attention.h"
+#include "python/native/host.h"
+#include "python/native/operators.h"
+
+namespace vitune::torch_ops {
+namespace {
+
+void require(bool good, const char* what) {
+  if (!good) {
+    throw std::runtime_error(std::string("staged operators: ") + what);
+  }
+}
+
+class Driver {
+ public:
+  Driver() : library_(dlopen("libcuda.so.1", RTLD_NOW)) {
+    require(library_ != nullptr, "no libcuda.so.1");
+    int device = 0;
+    require(call<int (*)(unsigned)>("cuInit")(0) == 0, "cuInit");
+    require(call<int (*)(int*, int)>("cuDeviceGet")(&device, 0) == 0, "cuDeviceGet");
+    require(call<int (*)(void**, int)>("cuDevicePrimaryCtxRetain")(&context_, device) == 0,
+            "cuDevicePrimaryCtxRetain");
+  }
+  void enter() const {
+    require(call<int (*)(void*)>("cuCtxSetCurrent")(context_) == 0, "cuCtxSetCurrent");
+  }
+  char* upload(const void* data, std::size_t size) const {
+    uint64_t address = 0;
+    require(call<int (*)(uint64_t*, std::size_t)>("cuMemAlloc_v2")(&address, size) == 0,
+            "cuMemAlloc");
+    require(call<int (*)(uint64_t, const void*, std::size_t)>("cuMemcpyHtoD_v2")(address, data,
+                                                                                 size) == 0,
+            "cuMemcpyHtoD");
+    return reinterpret_cast<char*>(address);
+  }
+  void download(void* data, char* address, std::size_t size) const {
+    require(call<int (*)()>("cuCtxSynchronize")() == 0, "cuCtxSynchronize");
+    require(call<int (*)(void*, uint64_t, std::size_t)>("cuMemcpyDtoH_v2")(
+                data, reinterpret_cast<uint64_t>(address), size) == 0,
+            "cuMemcpyDtoH");
+  }
+  void release(char* address) const {
+    require(call<int (*)(uint64_t)>("cuMemFree_v2")(reinterpret_cast<uint64_t>(address)) == 0,
+            "cuMemFree");
+  }
+
+ private:
+  template <typename Function>
+  Function call(const char* name) const {
+    void* const symbol = dlsym(library_, name);
+    require(symbol != nullptr, name);
+    return reinterpret_cast<Function>(symbol);
+  }
+  void* library_;
+  void* context_ = nullptr;
+};
+
+// All memory behind a tensor, which views share.
+struct Memory {
+  char* base;
+  std::size_t size;
+};
+
+Memory memory_of(const Tensor& tensor) {
+  int64_t offset = 0, size = 0;
+  int32_t dtype = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_offset(tensor.get(), &offset));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_size(tensor.get(), &size));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &dtype));
+  const auto element = static_cast<int64_t>(aoti_torch_dtype_element_size(dtype));
+  return {static_cast<char*>(tensor.data_ptr()) - offset * element, static_cast<std::size_t>(size)};
+}
+
+// Set: launches go to the addresses of the last staged call, and nothing is copied.
+std::atomic<bool> is_frozen{false};
+AttentionPointers frozen{};
+std::atomic<bool> keep_next{false};
+
+void launch_staged(const AttentionPlan& plan, const AttentionTensors& tensors) {
+  if (is_frozen) {
+    AttentionPointers read{};  // as a call on a GPU does
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      read[i] = tensors[i] == nullptr ? nullptr : static_cast<char*>(tensors[i]->data_ptr());
+    }
+    return launch_pointers(context_of(0), plan, read[0] != nullptr ? frozen : read, nullptr);
+  }
+  static const Driver driver;
+  driver.enter();
+  std::map<char*, char*> staged;  // memory here -> its copy there
+  AttentionPointers pointers{};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i] == nullptr) {
+      continue;
+    }
+    const Memory memory = memory_of(*tensors[i]);
+    if (staged.find(memory.base) == staged.end()) {
+      staged[memory.base] = driver.upload(memory.base, memory.size);
+    }
+    pointers[i] = staged[memory.base] + (static_cast<char*>(tensors[i]->data_ptr()) - memory.base);
+  }
+  launch_pointers(context_of(0), plan, pointers, nullptr);
+  for (const std::size_t i : {4, 5}) {
+    if (tensors[i] != nullptr) {
+      const Memory memory = memory_of(*tensors[i]);
+      driver.download(memory.base, staged[memory.base], memory.size);
+    }
+  }
+  if (keep_next.exchange(false)) {
+    frozen = pointers;
+    is_frozen = true;
+    return;
+  }
+  for (const auto& [here, there] : staged) {
+    driver.release(there);
+  }
+}
+
+}  // namespace
+}  // namespace vitune::torch_ops
+
+// For measuring a call without its copies: the next call is staged, later ones repeat its launch.
+extern "C" VITUNE_API void vitune_torch_staged_freeze(void) {
+  vitune::torch_ops::is_frozen = false;
+  vitune::torch_ops::keep_next = true;
+}
+
+STABLE_TORCH_LIBRARY_IMPL(vitune, CPU, library) {
+  using namespace vitune::torch_ops;
+  library.impl("attention", TORCH_BOX(&attention<launch_staged>));
+  library.impl("attention_lse", TORCH_BOX(&attention_lse<launch_staged>));
+}
