@@ -231,6 +231,35 @@ TEST_F(Damage, AFileWithAHoleOfTerabytesIsDamageAndNotALackOfMemory) {
   EXPECT_TRUE(Store::open(mutant_, Access::kReadWrite)->check().integrity_ok);
 }
 
+TEST_F(Damage, ARowThatClaimsMoreBytesThanAnyHasIsDamageAndNotAValueThatIsRefused) {
+  constexpr std::size_t kPage = 4096, kAddresses = 8;
+  // 256 MiB in all, whose first value is a blob of 72 MiB.
+  constexpr std::string_view kRow("\xff\xff\xff\x7f\x06\xc8\x80\x80\x00\x00", 10);
+  std::string bytes = bytes_;
+  std::size_t page = kPage;
+  while (bytes[page] != 10 || bytes.substr(page, kPage).find("kBlockM=64") == std::string::npos)
+    page += kPage;
+  const auto number = [&](std::size_t at) {
+    return static_cast<unsigned char>(bytes.at(at)) * 256U +
+           static_cast<unsigned char>(bytes.at(at + 1));
+  };
+  // The row at the lowest address: what it may keep in the page fits.
+  std::size_t cell = kPage;
+  for (std::size_t i = 0; i < number(page + 3); ++i)
+    cell = std::min<std::size_t>(cell, number(page + kAddresses + 2 * i));
+  cell += page;
+  bytes.replace(cell, kRow.size(), kRow);
+  test::write_bytes(mutant_, bytes);
+  const auto store = Store::open(mutant_, Access::kReadOnly);
+  try {
+    store->all_trials();
+    ADD_FAILURE() << "the row was read";
+  } catch (const DatabaseError& error) {
+    EXPECT_EQ(error.fault(), DatabaseFault::kDamaged) << error.what();
+  }
+  EXPECT_FALSE(store->check().integrity_ok);
+}
+
 TEST_F(Damage, SalvageFindsNoDeletedRows) {
   {
     auto store = Store::open(whole_, Access::kReadWrite);

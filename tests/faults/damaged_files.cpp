@@ -1,5 +1,5 @@
 // tests/faults/damaged_files.cpp -- Databases with random damage: no wrong row is served, no
-// blocked kernel runs, nothing but a database error is thrown.
+// blocked kernel runs, nothing but a database error or a lack of memory is told.
 #include <signal.h>
 
 #include <algorithm>
@@ -49,7 +49,8 @@ void flip_bits(const Origin&, Mutant& m, Random& random) {
 }
 void overwrite(const Origin&, Mutant& m, Random& random) {
   const std::size_t at = random() % m.bytes.size();
-  noise(m.bytes, at, 1 + random() % 16, random);
+  const std::size_t count = 1 + random() % 16;
+  noise(m.bytes, at, count, random);
 }
 void blot(const Origin&, Mutant& m, Random& random) {
   const std::size_t at = random() % m.bytes.size();
@@ -70,28 +71,35 @@ void tear(const Origin& origin, Mutant& m, Random& random) {
   }
 }
 void swap_pages(const Origin& origin, Mutant& m, Random& random) {
-  const std::size_t from = page_of(m.bytes, random), to = page_of(m.bytes, random);
+  const std::size_t from = page_of(m.bytes, random);
+  const std::size_t to = page_of(m.bytes, random);
   m.bytes.replace(to, kPage, origin.bytes, from, kPage);
   if (random() % 2 == 0) m.bytes.replace(from, kPage, origin.bytes, to, kPage);
 }
 void change_header(const Origin&, Mutant& m, Random& random) {
-  noise(m.bytes, random() % kHeader, 1 + random() % 4, random);
+  const std::size_t at = random() % kHeader;
+  const std::size_t count = 1 + random() % 4;
+  noise(m.bytes, at, count, random);
 }
 // The head of a page and the addresses of its rows.
 void change_page_header(const Origin&, Mutant& m, Random& random) {
-  noise(m.bytes, page_of(m.bytes, random) + random() % 40, 1 + random() % 2, random);
+  const std::size_t page = page_of(m.bytes, random);
+  const std::size_t at = page + random() % 40;
+  const std::size_t count = 1 + random() % 2;
+  noise(m.bytes, at, count, random);
 }
 void damage_journal(const Origin& origin, Mutant& m, Random& random) {
   m = {origin.half_done, origin.journal};
+  const std::size_t at = random() % m.journal.size();
   switch (random() % 4) {
     case 0:
-      m.journal.resize(random() % m.journal.size());
+      m.journal.resize(at);
       break;
     case 1:
-      noise(m.journal, random() % kSector, 1 + random() % 4, random);
+      noise(m.journal, at % kSector, 4, random);
       break;
     case 2:
-      noise(m.journal, random() % m.journal.size(), 1 + random() % 600, random);
+      noise(m.journal, at, 600, random);
       break;
     default:
       flip_bits(origin, m, random);
@@ -150,6 +158,8 @@ class Specimen {
       } catch (const Error& error) {
         noticed = true;
         if (error.code() != ErrorCode::kDatabase) wrong.push_back(std::string(what) + error.what());
+      } catch (const std::bad_alloc&) {
+        noticed = true;  // SQLite says so of a row that claims about 2 GiB
       } catch (const std::exception& error) {
         wrong.push_back(std::string(what) + "not told as damage: " + error.what());
       }
@@ -234,8 +244,8 @@ Tally damage_files(const Work& work) {
     Random random(work.seed + static_cast<std::uint32_t>(i) * 2654435761U);
     const std::size_t kind = i / work.shares % kMutations.size();
     bool noticed = false;
-    for (const std::string& line :
-         specimen.examine(specimen.mutant(kind, random), random(), noticed))
+    const Mutant mutant = specimen.mutant(kind, random);
+    for (const std::string& line : specimen.examine(mutant, random(), noticed))
       tally.findings.push_back("mutant " + std::to_string(i) + " (" + kMutationNames[kind] +
                                "): " + line);
     ++tally.runs;

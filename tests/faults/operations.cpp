@@ -156,6 +156,14 @@ std::string with_folder(std::string argument, const fs::path& folder) {
   return argument;
 }
 
+// Whether some file of the folder has these bytes.
+bool is_kept(const fs::path& folder, const std::string& bytes) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.file_size() == bytes.size() && read_bytes(entry.path()) == bytes) return true;
+  }
+  return false;
+}
+
 std::string difference(const Rows& rows, const Rows& expected) {
   std::vector<std::string> lacking, surplus;
   std::set_difference(expected.begin(), expected.end(), rows.begin(), rows.end(),
@@ -242,6 +250,8 @@ std::vector<std::string> Operation::check_files(const fs::path& folder, bool fin
   std::vector<std::string> wrong;
   check_database(folder / kDatabase, finished, wrong);
   check_output(folder, finished, wrong);
+  if (spec_.kind == Kind::kSalvage && !is_kept(folder / "db", spec_.files.at(kDatabase)))
+    wrong.emplace_back("the file that was salvaged is gone");
   return wrong;
 }
 

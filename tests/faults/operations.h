@@ -63,7 +63,8 @@ class Operation {
   // What may be read before it and after it.
   const Rows& rows_before() const { return before_; }
   const Rows& rows_after() const { return after_; }
-  // What is wrong with the database and the output file, where the command was stopped on the way
+  // What is wrong with the database, the output file and the file that a salvage keeps, where the
+  // command was stopped on the way
   // (`finished`: after its end); plays back a journal.
   std::vector<std::string> check_files(const std::filesystem::path& folder, bool finished) const;
 

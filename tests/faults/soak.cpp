@@ -31,10 +31,10 @@ struct Engine {
   Tally (*run)(const Work&);
   std::size_t times;  // COUNT
 };
-constexpr Engine kEngines[] = {{"a file call fails", fail_calls, 1},
+constexpr Engine kEngines[] = {{"power cuts (simulated disk)", cut_power, 10},
+                               {"damaged files (mutants)", damage_files, 10},
                                {"killed at a file call", kill_at_calls, 1},
-                               {"power cuts (simulated disk)", cut_power, 10},
-                               {"damaged files (mutants)", damage_files, 10}};
+                               {"a file call fails", fail_calls, 1}};
 
 void write_all(int fd, const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
