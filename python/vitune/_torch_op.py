@@ -226,7 +226,7 @@ def _run_operator(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_ca
             return attention_lse_op(q, k, v, mask, is_causal, scale, enable_gqa)
         if mask is not None and not window_masks and mask.dim() == 4 and 1 < mask.shape[0] < q.shape[0]:
             raise InvalidArgument(f"attn_mask of shape {list(mask.shape)} does not broadcast to the batch of {q.shape[0]}")
-        return attention_op(q, k, v, mask, is_causal, scale, enable_gqa, False), None
+        return call_operator(q, k, v, mask, is_causal, scale, enable_gqa, False), None
     except RuntimeError as error:
         raise error if isinstance(error, VituneError) else library.error(error) from None
 
@@ -263,6 +263,7 @@ def _refuse_tangents(*tensors: Optional[Tensor]) -> None:
 
 if library is not None:
     attention_op = torch.ops.vitune.attention.default
+    call_operator = attention_op._op  # the same without a Python function between
     attention_lse_op = torch.ops.vitune.attention_lse.default
 else:
     @torch.library.custom_op("vitune::attention", mutates_args=(), device_types="cuda")

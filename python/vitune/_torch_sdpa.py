@@ -96,7 +96,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
               is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False) -> Tensor:
     """scaled_dot_product_attention, served by vitune where it can."""
     if is_plain(query, key, value, attn_mask, dropout_p):
-        return _torch_op.attention_op(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
+        return _torch_op.call_operator(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
     if not serving or not isinstance(query, Tensor):  # a proxy of torch.fx, for example
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     query, key, value = cast(query, key, value)
