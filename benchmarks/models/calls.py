@@ -47,12 +47,6 @@ def _operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Call:
     return lambda: operator(q, k, v, *rest)
 
 
-def _ctypes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Call:
-    from vitune import _torch_op
-
-    return lambda: _torch_op.run(q, k, v, None, False, None, False, False, True)
-
-
 def candidates(device: str) -> tuple[dict[str, tuple[ways.Way, Call]], dict[str, str]]:
     """name -> (what it is called within, the call), and why others are missing."""
     q, k, v = _operands(device)
@@ -80,7 +74,6 @@ def candidates(device: str) -> tuple[dict[str, tuple[ways.Way, Call]], dict[str,
     makers = {
         "vitune.attention": user,
         "vitune operator": lambda: _operator(q, k, v),
-        "vitune ctypes": lambda: _ctypes(q, k, v),
     }
     for name, maker in makers.items():
         try:

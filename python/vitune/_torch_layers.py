@@ -23,6 +23,8 @@ def _is_served(x: Tensor, embed_dim: int, num_heads: int, plain: bool) -> bool:
     if plain and watched:
         return True
     d = embed_dim // num_heads
+    if plain and d <= 128 and d % 8 == 0 and _torch_sdpa.is_usual(x):
+        return True
     why_not = _torch_sdpa.reason(*[x[..., :d]] * 3, None, 0.0) if plain else "PyTorch's fused layer, with a mask or weights wanted"
     if why_not is not None:
         _torch_sdpa.fall_back(why_not)

@@ -76,20 +76,23 @@ _is_autocast_enabled = torch.is_autocast_enabled
 _transforms = torch._C._functorch.peek_interpreter_stack
 
 
+def is_usual(q: Any, dropout_p: float = 0.0) -> bool:
+    """Whether neither what PyTorch does at the moment nor q, but for its shape, is a reason against vitune, nor for a cast:
+    asked in as little time as can be."""
+    return (serving and not _is_compiling() and not _is_grad_enabled() and type(q) in _PLAIN and q.dtype in _SERVED
+            and not q.is_nested and _torch_op.is_on_gpu(q) and forward_ad._current_level < 0 and dropout_p == 0
+            and not _is_autocast_enabled("cuda") and _transforms() is None and not _torch_op.math_alone())
+
+
 def is_plain(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> bool:
-    """Whether reason() has nothing to say and cast() nothing to do, in as little time as can be: the usual call of the
-    operators' library, which looks at all else itself."""
-    if _torch_op.library is None or not serving or _is_compiling() or _is_grad_enabled() or dropout_p > 0:
+    """Whether reason() has nothing to say and cast() nothing to do: the usual call of the operators' library, which looks at
+    all else itself."""
+    if _torch_op.library is None or not is_usual(q, dropout_p):
         return False
-    if not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN and (mask is None or type(mask) in _PLAIN)):
-        return False
-    if q.dtype not in _SERVED or q.is_nested or not _torch_op.is_on_gpu(q):
+    if not (type(k) in _PLAIN and type(v) in _PLAIN and (mask is None or type(mask) in _PLAIN)):
         return False
     rank, d = q.dim(), q.size(-1)
-    if k.dim() != rank or v.dim() != rank or v.size(-1) != d or d > 128 or d % 8:
-        return False
-    return not (forward_ad._current_level >= 0 or _is_autocast_enabled("cuda") or _transforms() is not None
-                or _torch_op.math_alone())
+    return k.dim() == rank and v.dim() == rank and v.size(-1) == d and d <= 128 and d % 8 == 0
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
