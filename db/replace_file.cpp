@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "db/attempt_owner.h"
@@ -28,9 +29,13 @@ constexpr std::size_t kStampLength = 16;  // of utc_stamp()
 
 // Steps back to where it began, the last first, unless keep() is called. It ends at one that fails:
 // those before it expect to find what that one should have left.
+//
+// A step is made before what it undoes is done, and adding it asks for no memory: nothing that was
+// done may lack its step.
 class Undo {
  public:
-  Undo() = default;
+  using Step = std::function<bool()>;
+  Undo() { steps_.reserve(kMostSteps); }
   ~Undo() {
     for (; !steps_.empty() && steps_.back()(); steps_.pop_back()) {
     }
@@ -38,12 +43,13 @@ class Undo {
   Undo(const Undo&) = delete;
   Undo& operator=(const Undo&) = delete;
 
-  void add(std::function<bool()> step) { steps_.push_back(std::move(step)); }
+  void add(Step&& step) noexcept { steps_.push_back(std::move(step)); }
   void drop_last() { steps_.pop_back(); }
   void keep() { steps_.clear(); }
 
  private:
-  std::vector<std::function<bool()>> steps_;
+  static constexpr std::size_t kMostSteps = 8;  // three journals, and what replaces a file
+  std::vector<Step> steps_;
 };
 
 [[noreturn]] void fail(const fs::path& from, const fs::path& to) {
@@ -58,8 +64,9 @@ bool exchange(const fs::path& a, const fs::path& b) {
 
 // Renames, and back again if it comes to that.
 void rename_undoably(const fs::path& from, const fs::path& to, Undo& undo) {
+  Undo::Step back = [from, to] { return ::rename(to.c_str(), from.c_str()) == 0; };
   if (::rename(from.c_str(), to.c_str()) != 0) fail(from, to);
-  undo.add([from, to] { return ::rename(to.c_str(), from.c_str()) == 0; });
+  undo.add(std::move(back));
 }
 
 // A journal that could not be played back belongs to the old file and must not meet the new one.
@@ -77,8 +84,9 @@ bool replace_in_one_step(const fs::path& path, const fs::path& fresh, const fs::
                          Undo& undo) {
   // First to its last name: the old file never has one that a later salvage would remove.
   rename_undoably(fresh, kept, undo);
+  Undo::Step back = [path, kept] { return exchange(path, kept); };
   if (exchange(path, kept)) {
-    undo.add([path, kept] { return exchange(path, kept); });
+    undo.add(std::move(back));
     return true;
   }
   if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) fail(kept, path);
@@ -90,14 +98,16 @@ bool replace_in_one_step(const fs::path& path, const fs::path& fresh, const fs::
 // With a hard link there is a file at `path` at every moment.
 void replace_in_two_steps(const fs::path& path, const fs::path& fresh, const fs::path& kept,
                           Undo& undo) {
+  Undo::Step unlink = [kept] { return ::unlink(kept.c_str()) == 0; };
+  Undo::Step back = [path, kept] { return ::rename(kept.c_str(), path.c_str()) == 0; };
   if (::link(path.c_str(), kept.c_str()) == 0) {
-    undo.add([kept] { return ::unlink(kept.c_str()) == 0; });
+    undo.add(std::move(unlink));
   } else {
     rename_undoably(path, kept, undo);
   }
   if (::rename(fresh.c_str(), path.c_str()) != 0) fail(fresh, path);
   undo.drop_last();
-  undo.add([path, kept] { return ::rename(kept.c_str(), path.c_str()) == 0; });
+  undo.add(std::move(back));
 }
 
 // The process that a file is named after, 0 if it is not named as a salvage names it.

@@ -43,6 +43,18 @@ void expect_no_findings(std::size_t count, bool for_ever) {
 
 TEST(FailedAllocations, OneLosesNothingAndEndsNothing) { expect_no_findings(40, false); }
 
+// Files take each other's places at the end.
+TEST(FailedAllocations, NoneOfTheLastLosesWhatIsReplaced) {
+  const test::TempDir scratch;
+  for (const Subject& subject : allocating_subjects(scratch.path())) {
+    const Tally tally = fail_last_allocations(subject, scratch.path(), 64 / test::kSlowness);
+    EXPECT_GT(tally.runs, 0u);
+    for (std::size_t i = 0; i < tally.findings.size() && i < 5; ++i) {
+      ADD_FAILURE() << tally.findings[i];
+    }
+  }
+}
+
 TEST(FailedAllocations, AllFromOneOnLoseNothingAndEndNothing) { expect_no_findings(20, true); }
 
 }  // namespace

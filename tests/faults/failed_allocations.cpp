@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 
@@ -89,6 +90,24 @@ std::vector<std::size_t> drawn(std::size_t total, const Work& work) {
   return chosen;
 }
 
+Tally fail_each(const Subject& subject, const std::vector<std::size_t>& numbers, bool for_ever) {
+  Tally tally;
+  for (const std::size_t number : numbers) {
+    Environment environment = preloaded();
+    environment["VITUNE_ALLOCATION_FAILS"] = std::to_string(number);
+    if (for_ever) environment["VITUNE_ALLOCATIONS_FAIL_FOR_EVER"] = "1";
+    const Ended ended = subject.run(environment);
+    ++tally.runs;
+    tally.effective += ended.status != 0;
+    for (const std::string& wrong : subject.check(ended)) {
+      tally.findings.push_back(subject.name + ", allocation " + std::to_string(number) +
+                               (for_ever ? " and all after it: " : ": ") + wrong + "; " +
+                               ended.err.substr(0, 300));
+    }
+  }
+  return tally;
+}
+
 }  // namespace
 
 std::vector<Subject> allocating_subjects(const fs::path& scratch) {
@@ -119,21 +138,14 @@ std::size_t allocations_of(const Subject& subject, const fs::path& scratch) {
 
 Tally fail_allocations(const Subject& subject, const fs::path& scratch, const Work& work,
                        bool for_ever) {
-  Tally tally;
-  for (const std::size_t number : drawn(allocations_of(subject, scratch), work)) {
-    Environment environment = preloaded();
-    environment["VITUNE_ALLOCATION_FAILS"] = std::to_string(number);
-    if (for_ever) environment["VITUNE_ALLOCATIONS_FAIL_FOR_EVER"] = "1";
-    const Ended ended = subject.run(environment);
-    ++tally.runs;
-    tally.effective += ended.status != 0;
-    for (const std::string& wrong : subject.check(ended)) {
-      tally.findings.push_back(subject.name + ", allocation " + std::to_string(number) +
-                               (for_ever ? " and all after it: " : ": ") + wrong + "; " +
-                               ended.err.substr(0, 300));
-    }
-  }
-  return tally;
+  return fail_each(subject, drawn(allocations_of(subject, scratch), work), for_ever);
+}
+
+Tally fail_last_allocations(const Subject& subject, const fs::path& scratch, std::size_t count) {
+  const std::size_t total = allocations_of(subject, scratch);
+  std::vector<std::size_t> last(std::min(count, total));
+  std::iota(last.begin(), last.end(), total - last.size() + 1);
+  return fail_each(subject, last, false);
 }
 
 }  // namespace vitune::faults

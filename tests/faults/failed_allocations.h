@@ -34,4 +34,8 @@ std::size_t allocations_of(const Subject& subject, const std::filesystem::path& 
 Tally fail_allocations(const Subject& subject, const std::filesystem::path& scratch,
                        const Work& work, bool for_ever);
 
+// Fails each of the last `count`, where a command does what it has prepared.
+Tally fail_last_allocations(const Subject& subject, const std::filesystem::path& scratch,
+                            std::size_t count);
+
 }  // namespace vitune::faults
