@@ -80,6 +80,9 @@ def main():
                      "operator": lambda: op(q, k, v, None, False, None, False, False),
                      "empty_strided": lambda: torch.empty_strided((1, 12, 197, 64), (151296, 64, 768, 1), dtype=q.dtype, device=q.device),
                      "gradient check": lambda: _torch_op.needs_gradient(q, k, v, None)}
+            if _torch_op.library is not None:
+                attend = _torch_op.call_attend_or_torch
+                calls["operator of the drop-in"] = lambda: attend(q, k, v, None)
             if on_gpu:
                 calls["torch SDPA"] = lambda: _torch_sdpa.original(q, k, v)
             context = _torch_op.context_of(0)
