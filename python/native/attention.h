@@ -21,9 +21,9 @@ inline constexpr const char* kAttentionLseSchema =
     " bool enable_gqa) -> (Tensor, Tensor)";
 // The usual call, where nothing compiles: what the other arguments cost to unpack is a tenth of it.
 inline constexpr const char* kAttendSchema =
-    "attend(Tensor q, Tensor k, Tensor v, Tensor? attn_mask) -> Tensor";
+    "attend(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None) -> Tensor";
 inline constexpr const char* kAttendOrTorchSchema =
-    "attend_or_torch(Tensor q, Tensor k, Tensor v, Tensor? attn_mask) -> Tensor";
+    "attend_or_torch(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None) -> Tensor";
 
 // All of a call that does not depend on addresses.
 struct AttentionPlan {

@@ -45,7 +45,6 @@ class Key {
   void add(int64_t word) {
     words_[count_++] = word;
     hash_ = (hash_ ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15U;
-    hash_ ^= hash_ >> 29;
   }
   void add(const Operand& operand) {
     add(int64_t{operand.view.rank} << 48 | int64_t{operand.dtype} << 32 |
@@ -59,7 +58,7 @@ class Key {
     return count_ == other.count_ &&
            std::memcmp(words_.data(), other.words_.data(), count_ * sizeof(int64_t)) == 0;
   }
-  std::size_t hash() const { return hash_; }
+  std::size_t hash() const { return hash_ ^ hash_ >> 32; }
 
  private:
   std::array<int64_t, 4 * (2 * kMaxRank + 1) + 2> words_;

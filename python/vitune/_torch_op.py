@@ -314,7 +314,7 @@ def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
 if library is not None:
     @torch.library.register_fake("vitune::attend")
     @torch.library.register_fake("vitune::attend_or_torch")
-    def _(q, k, v, attn_mask):
+    def _(q, k, v, attn_mask=None):
         return _fake_output(q, k, v)
 
 
@@ -388,7 +388,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_c
     if library is not None and type(q) is Tensor and not (
             return_lse or is_causal or enable_gqa or scale is not None or _is_tracing()):
         try:
-            return call_attend(q, k, v, attn_mask)
+            return call_attend(q, k, v) if attn_mask is None else call_attend(q, k, v, attn_mask)
         except RuntimeError as error:
             raise library.error(error) from None
     if not torch.compiler.is_compiling() if library is not None else may_launch_directly(q, k, v, attn_mask):

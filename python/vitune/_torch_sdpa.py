@@ -97,6 +97,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
             and not _is_any_autocast_enabled() and _transforms() is None
             and (_flash_allowed() or not _torch_op.math_alone()) and not query.is_nested):
         if scale is None and not is_causal and not enable_gqa:
+            if attn_mask is None:
+                return _call_attend_or_torch(query, key, value)
             return _call_attend_or_torch(query, key, value, attn_mask)
         return _torch_op.call_operator(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
     if not serving or not isinstance(query, Tensor):  # a proxy of torch.fx, for example
