@@ -243,8 +243,7 @@ View view_of(AtenTensorHandle tensor) {
   return view;
 }
 
-PlanPtr plan_of(const AttentionArguments& arguments,
-                                             bool window_masks) {
+PlanPtr plan_of(const AttentionArguments& arguments, bool window_masks) {
   auto& [mutex, plans] = renewed_after_fork<Plans>();
   Call call{operand_of(arguments.q),
             operand_of(arguments.k),
