@@ -24,13 +24,13 @@ ordered_json new_document(const std::string& verb) {
   return {{"schema", kOutputSchema}, {"command", verb}};
 }
 
-std::optional<AttentionFloor> floor_of(const AttentionProblem& problem, const DeviceInfo& device,
+std::optional<Floor> floor_of(const AttentionProblem& problem, const DeviceInfo& device,
                                        Objective objective) {
   return attention_floor(problem, device,
                          objective == Objective::kWarm ? Residency::kWarm : Residency::kCold);
 }
 
-ordered_json floor_json(const std::optional<AttentionFloor>& floor) {
+ordered_json floor_json(const std::optional<Floor>& floor) {
   ordered_json units = ordered_json::object();
   if (!floor) return units;
   for (const UnitTime& time : floor->units) units[hardware_unit_name(time.unit)] = time.us;

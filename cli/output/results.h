@@ -20,10 +20,10 @@ nlohmann::ordered_json new_document(const std::string& verb);
 
 // The floor that a winner by `objective` is compared with: cold calls find nothing in L2, warm ones
 // as much as fits. Nothing if the device states no rate.
-std::optional<AttentionFloor> floor_of(const AttentionProblem& problem, const DeviceInfo& device,
+std::optional<Floor> floor_of(const AttentionProblem& problem, const DeviceInfo& device,
                                        Objective objective);
 // {"tensor": 4.82, "HBM": 9.01, ...}: microseconds by unit, the longest first.
-nlohmann::ordered_json floor_json(const std::optional<AttentionFloor>& floor);
+nlohmann::ordered_json floor_json(const std::optional<Floor>& floor);
 
 nlohmann::ordered_json timing_json(const Timing& timing);
 nlohmann::ordered_json config_json(const Config& config);

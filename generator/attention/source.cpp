@@ -50,6 +50,8 @@ std::string tunables_text(const AttentionProblem& problem, const Config& config)
 
 }  // namespace
 
+std::string attention_entry() { return kEntry; }
+
 std::string attention_source(const AttentionProblem& problem, const Config& config) {
   const AttentionShape shape(problem, config);
   const std::string_view family = kFamilies[!shape.warpgroups() ? 0 : shape.producer ? 2 : 1];

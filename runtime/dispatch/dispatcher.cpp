@@ -8,6 +8,7 @@
 #include "core/format.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/problem_distance.h"
 #include "runtime/dispatch/nearest.h"
 
 namespace vitune {
@@ -38,16 +39,6 @@ std::string race_text(const Winner& winner, Objective objective) {
   if (!winner.runner_up) return time;
   if (winner.lead_percent < 0.05) return formatted("{}, level with the next", time);
   return formatted("{}, {:.1f} % ahead of the next", time, winner.lead_percent);
-}
-
-// Whether two problems ask as much of the device, as far as it is not busy anyway: which form of
-// kernel is best depends on how many blocks of rows there are for an SM.
-bool is_load_alike(const AttentionProblem& a, const AttentionProblem& b, const DeviceInfo& device) {
-  constexpr std::int64_t kBusy = 4, kAlike = 2;
-  const auto blocks = [&](const AttentionProblem& p) {
-    return std::min(row_blocks(p), kBusy * sms_of(device));
-  };
-  return blocks(a) <= kAlike * blocks(b) && blocks(b) <= kAlike * blocks(a);
 }
 
 // Whether the best of other problems' configs is to be preferred to the first default: if defaults

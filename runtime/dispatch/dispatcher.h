@@ -2,7 +2,7 @@
 // default.
 //
 // Exact: a verified winner of this very problem on this kind of device, or of one that is the same
-// work for its kernel (runtime/dispatch/same_work.h); by the other objective if there is none by
+// work for its kernel (generator/attention/same_work.h); by the other objective if there is none by
 // the wanted one. Nearest: of the configs that won or were tried on problems of the same class (the
 // same compile-time facts), those with the least predicted time for this problem
 // (runtime/dispatch/nearest.h). Default: what the generator holds to be good without tuning. The

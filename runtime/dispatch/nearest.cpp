@@ -14,6 +14,7 @@
 #include "generator/attention/cost_model_fit.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/problem_distance.h"
 
 namespace vitune {
 namespace {
@@ -28,10 +29,6 @@ constexpr double kPriorWeight = 1.0;    // of the neighbours' mean misjudgement
 // Of the logarithm, where the evidence weighs 1: the least of many guesses is mostly one that errs
 // low, so a guess with little behind it has to promise more.
 constexpr double kCaution = 0.1;
-
-double log_ratio(std::int64_t a, std::int64_t b) {
-  return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
-}
 
 // What was measured of one config on one neighbour.
 struct Evidence {
@@ -60,8 +57,8 @@ struct Run {
   bool won;
 };
 
-CacheState cache_state(Objective objective) {
-  return objective == Objective::kCold ? CacheState::kCold : CacheState::kWarm;
+Residency cache_state(Objective objective) {
+  return objective == Objective::kCold ? Residency::kCold : Residency::kWarm;
 }
 
 class Ranking {
@@ -261,14 +258,6 @@ class Ranking {
 };
 
 }  // namespace
-
-double problem_distance(const AttentionProblem& a, const AttentionProblem& b) {
-  // The number of heads matters through the waves over the SMs only, rows and keys also through the
-  // tiles they leave half empty.
-  constexpr double kHeads = 0.3;
-  return log_ratio(a.nk, b.nk) + log_ratio(a.nq, b.nq) +
-         kHeads * log_ratio(a.batch * a.heads, b.batch * b.heads);
-}
 
 NearestRanking rank_nearest(const AttentionProblem& problem, const DeviceInfo& device,
                             Objective objective, const WinnerIndex& index, LayeredStore& store,

@@ -45,8 +45,4 @@ NearestRanking rank_nearest(const AttentionProblem& problem, const DeviceInfo& d
                             Objective objective, const WinnerIndex& index, LayeredStore& store,
                             const std::vector<Config>& defaults, std::size_t limit);
 
-// How far two problems of one class are from each other, 0 for equal sizes: of evidence, not of
-// kernels. Symmetric.
-double problem_distance(const AttentionProblem& a, const AttentionProblem& b);
-
 }  // namespace vitune

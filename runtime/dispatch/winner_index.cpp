@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "generator/attention/facts.h"
-#include "runtime/dispatch/same_work.h"
+#include "generator/attention/same_work.h"
 
 namespace vitune {
 namespace {

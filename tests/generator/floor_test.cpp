@@ -26,7 +26,7 @@ DeviceInfo a100() {
   return device;
 }
 
-double us_of(const AttentionFloor& floor, HardwareUnit unit) {
+double us_of(const Floor& floor, HardwareUnit unit) {
   for (const UnitTime& time : floor.units) {
     if (time.unit == unit) return time.us;
   }

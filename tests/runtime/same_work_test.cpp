@@ -1,5 +1,5 @@
 // tests/runtime/same_work_test.cpp -- Which differences between problems leave the work the same.
-#include "runtime/dispatch/same_work.h"
+#include "generator/attention/same_work.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
-#include "tuner/judge/edge_shapes.h"
+#include "generator/attention/edge_shapes.h"
 
 namespace vitune {
 namespace {

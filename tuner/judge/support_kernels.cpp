@@ -8,7 +8,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
-#include "generator/source.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -52,7 +52,9 @@ std::int64_t reference_threads(const ReferenceParams& params) {
 
 CompileRequest support_compile_request(const std::string& arch) {
   CompileRequest request;
-  request.source = assemble("#include \"reference/support_kernels.cuh\"\n");
+  std::string main = "#include \"reference/support_kernels.cuh\"\n";
+  for (const Operator* each : operators()) main += each->judge_source();
+  request.source = assemble(std::move(main));
   request.arch = arch;
   request.entry = kEntryNames.back();
   return request;

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/tensor_maps.h"
-#include "tuner/judge/edge_shapes.h"
+#include "generator/attention/edge_shapes.h"
 
 namespace vitune {
 namespace {

@@ -1,5 +1,5 @@
-// tuner/judge/edge_shapes.cpp -- Deriving small problems that run the same kernel.
-#include "tuner/judge/edge_shapes.h"
+// generator/attention/edge_shapes.cpp -- Deriving small problems that run the same kernel.
+#include "generator/attention/edge_shapes.h"
 
 #include <algorithm>
 #include <array>

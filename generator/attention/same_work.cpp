@@ -1,6 +1,6 @@
-// runtime/dispatch/same_work.cpp -- Forms of problems, and the proof that a kernel does the same
+// generator/attention/same_work.cpp -- Forms of problems, and the proof that a kernel does the same
 // for two.
-#include "runtime/dispatch/same_work.h"
+#include "generator/attention/same_work.h"
 
 #include <algorithm>
 #include <array>

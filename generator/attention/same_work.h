@@ -1,4 +1,4 @@
-// runtime/dispatch/same_work.h -- When two problems with different texts are the same work for a
+// generator/attention/same_work.h -- When two problems with different texts are the same work for a
 // kernel.
 //
 // A winner may serve another problem as its own only if nothing that decides its time differs: the
