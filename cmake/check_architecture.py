@@ -26,7 +26,7 @@ ARROWS = {
     "examples": {"include"},
 }
 # Launch parameters are one struct for host and kernel: the only files of templates/ that host code reads.
-SHARED_WITH_KERNELS = re.compile(r"templates/(attention|reference|probes)/(\w+_)?params\.cuh$")
+SHARED_WITH_KERNELS = re.compile(r"templates/\w+/(\w+_)?params\.cuh$")
 MAY_SHARE = {"generator", "tuner", "probe"}
 
 CODE = {".cpp", ".h", ".hpp", ".cuh", ".cu"}

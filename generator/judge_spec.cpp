@@ -1,7 +1,6 @@
 // generator/judge_spec.cpp -- Element types as the judge's kernels number them.
 #include "generator/judge_spec.h"
 
-#include "templates/attention/params.cuh"
 #include "templates/reference/support_params.cuh"
 
 namespace vitune {

@@ -54,6 +54,8 @@ std::vector<int> Operator::answers(const Problem& problem) const {
   return places;
 }
 
+std::string Problem::operator_name() const { return std::string(operator_->name()); }
+
 const Operator* find_operator(std::string_view name) {
   for (const Operator* candidate : operators()) {
     if (candidate->name() == name) return candidate;
@@ -70,6 +72,14 @@ ProblemPtr parse_problem(std::string_view text) {
   }
   // The first operator's parser says what is wrong with a text that names none.
   return operators().front()->parse(text);
+}
+
+std::int64_t dynamic_shared_bytes(const Problem& problem, const Config& config) {
+  std::int64_t most = 0;
+  for (const KernelNeeds& each : problem.op().kernels(problem, config)) {
+    most = std::max(most, each.shared_bytes);
+  }
+  return most;
 }
 
 Config default_config(const Problem& problem, const DeviceInfo& device) {

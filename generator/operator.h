@@ -40,6 +40,9 @@ class Operator {
   // Throws as parse_problem() does.
   virtual ProblemPtr parse(std::string_view text) const = 0;
 
+  // The text of a small problem, for trials and messages.
+  virtual std::string example() const = 0;
+
   // ---- What a problem is
 
   // The tensors of a call, in the order of the C interface: always as many, some not given.
@@ -138,6 +141,9 @@ class Operator {
 std::span<const Operator* const> operators();
 // The one of this name, or null.
 const Operator* find_operator(std::string_view name);
+
+// Dynamic shared memory in bytes of the config's kernel that needs most.
+std::int64_t dynamic_shared_bytes(const Problem& problem, const Config& config);
 
 // The first of the defaults. Throws Error(kUnsupported) if no kernel fits the device.
 Config default_config(const Problem& problem, const DeviceInfo& device);

@@ -21,6 +21,7 @@ class Problem {
   // Canonical: equal problems have equal texts, and parse_problem() gives it back. Its first word
   // is the operator's name.
   const std::string& text() const { return text_; }
+  std::string operator_name() const;
 
  protected:
   Problem(const Operator& of, std::string text) : operator_(&of), text_(std::move(text)) {}
@@ -31,6 +32,10 @@ class Problem {
 };
 
 using ProblemPtr = std::shared_ptr<const Problem>;
+
+// Whether both ask for the same. That pointers are equal says less: it is not asked by mistake.
+bool operator==(const ProblemPtr&, const ProblemPtr&) = delete;
+inline bool is_same(const Problem& a, const Problem& b) { return a.text() == b.text(); }
 
 // Reads the text of a problem of any operator. Throws Error(kUsage) for a malformed one or an
 // operator that does not exist, Error(kUnsupported) for what is outside the kernels' reach.

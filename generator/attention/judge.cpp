@@ -7,6 +7,8 @@
 #include "generator/attention/edge_shapes.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/operator.h"
+#include "templates/attention/params.cuh"
+#include "templates/reference/attention_judge_params.cuh"
 #include "templates/reference/support_params.cuh"
 
 namespace vitune {

@@ -28,6 +28,10 @@ class Attention final : public Operator {
   std::string_view name() const override { return "attention"; }
   ProblemPtr parse(std::string_view text) const override { return AttentionProblem::parse(text); }
 
+  std::string example() const override {
+    return "attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed";
+  }
+
   std::vector<TensorSpec> tensors(const Problem& problem) const override {
     return attention_tensors(attention_of(problem));
   }

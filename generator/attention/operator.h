@@ -1,6 +1,7 @@
 // generator/attention/operator.h -- Attention as an operator.
 #pragma once
 
+#include "generator/attention/kernel_spec.h"
 #include "generator/attention/problem.h"
 #include "generator/operator.h"
 
@@ -22,6 +23,9 @@ enum AttentionTensor : int {
   kTensorLse,
   kAttentionTensors
 };
+
+// A call's tensors by these places.
+AttentionPointers attention_pointers(std::span<const std::uintptr_t> addresses);
 
 // Of generator/operator.h, each in a file of its own.
 std::vector<TensorSpec> attention_tensors(const AttentionProblem& problem);

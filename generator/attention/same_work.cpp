@@ -1,11 +1,8 @@
-// generator/attention/same_work.cpp -- Forms of problems, and the proof that a kernel does the same
-// for two.
+// generator/attention/same_work.cpp -- Forms that stand for all problems of the same work.
 #include "generator/attention/same_work.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <string>
 
@@ -83,17 +80,6 @@ std::size_t work_hash(const AttentionProblem& problem) {
     hash = (hash ^ static_cast<std::uint64_t>(part)) * 1099511628211U;
   }
   return hash;
-}
-
-bool is_same_work(const AttentionProblem& a, const AttentionProblem& b, const Config& config,
-                  const DeviceInfo& device) {
-  if (work_hash(a) != work_hash(b) || !(work_form(a) == work_form(b))) return false;
-  if (attention_source(a, config) != attention_source(b, config)) return false;
-  const LaunchShape one = attention_launch_shape(a, config, device, 1);
-  const LaunchShape other = attention_launch_shape(b, config, device, 1);
-  return std::equal(std::begin(one.grid), std::end(one.grid), std::begin(other.grid)) &&
-         std::equal(std::begin(one.block), std::end(one.block), std::begin(other.block)) &&
-         one.shared_bytes == other.shared_bytes;
 }
 
 }  // namespace vitune

@@ -2,8 +2,9 @@
 // kernel.
 //
 // A winner may serve another problem as its own only if nothing that decides its time differs: the
-// compiled kernel, its grid, and the addresses that each work item touches relative to the base
-// pointers. That holds for three differences, and this file accepts no others:
+// compiled kernel, its grid (runtime/dispatch/same_work.h looks at these), and the addresses that
+// each work item touches relative to the base pointers. That holds for three differences, and this
+// file accepts no others:
 //   scale      a number handed over at launch;
 //   alignment  where strides allow no wider access than the smaller alignment does, so that source
 //              and accesses stay the same;
@@ -16,8 +17,6 @@
 
 #include <cstddef>
 
-#include "core/config.h"
-#include "core/device_info.h"
 #include "generator/attention/problem.h"
 
 namespace vitune {
@@ -28,9 +27,5 @@ AttentionProblem work_form(const AttentionProblem& problem);
 
 // A number that is equal for problems of equal work_form(); cheap, unlike the form.
 std::size_t work_hash(const AttentionProblem& problem);
-
-// Whether `config` does the same work for both: equal forms, equal source and equal launch.
-bool is_same_work(const AttentionProblem& a, const AttentionProblem& b, const Config& config,
-                  const DeviceInfo& device);
 
 }  // namespace vitune

@@ -93,4 +93,14 @@ std::vector<TensorSpec> attention_tensors(const AttentionProblem& p) {
   return specs;
 }
 
+AttentionPointers attention_pointers(std::span<const std::uintptr_t> addresses) {
+  return {.q = addresses[kTensorQ],
+          .k = addresses[kTensorK],
+          .v = addresses[kTensorV],
+          .o = addresses[kTensorOut],
+          .lse = addresses[kTensorLse],
+          .bias = addresses[kTensorBias],
+          .mask = addresses[kTensorMask]};
+}
+
 }  // namespace vitune

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "runtime/api/attention_call.h"
 #include "runtime/api/call_check.h"
 #include "runtime/api/descriptor.h"
 #include "runtime/api/last_error.h"
@@ -66,8 +67,8 @@ vitune_status vitune_context_destroy(vitune_context* context) {
 }
 
 vitune_status vitune_prepare(vitune_context* context, const vitune_attention_desc* desc) {
-  return on_context(context,
-                    [&](vitune::RuntimeContext& runtime) { return runtime.prepare(desc); });
+  return on_context(
+      context, [&](vitune::RuntimeContext& runtime) { return attention_prepare(runtime, desc); });
 }
 
 vitune_status vitune_attention_forward(vitune_context* context, const vitune_attention_desc* desc,
@@ -78,13 +79,16 @@ vitune_status vitune_attention_forward(vitune_context* context, const vitune_att
   if (runtime == nullptr) return VITUNE_INVALID_CONTEXT;
   const vitune::Tensors tensors{address(q),    address(k),   address(v),  address(bias),
                                 address(mask), address(out), address(lse)};
-  return runtime->forward(desc, tensors, static_cast<vitune::CuStreamTag*>(stream));
+  vitune::Call call;
+  call.stream = static_cast<vitune::CuStreamTag*>(stream);
+  return vitune::attention_forward(*runtime, desc, tensors, call);
 }
 
 vitune_status vitune_query(vitune_context* context, const vitune_attention_desc* desc,
                            vitune_selection* selection) {
-  return on_context(
-      context, [&](vitune::RuntimeContext& runtime) { return runtime.query(desc, selection); });
+  return on_context(context, [&](vitune::RuntimeContext& runtime) {
+    return attention_query(runtime, desc, selection);
+  });
 }
 
 vitune_status vitune_context_stats(vitune_context* context, vitune_stats* stats) {
@@ -109,9 +113,11 @@ vitune_status vitune_problem_text(const vitune_attention_desc* desc, char* text,
   return guarded([&]() -> vitune_status {
     if (text == nullptr && capacity != 0) missing("text");
     const vitune_attention_desc copy = vitune::read_description(desc);
-    const auto problem = vitune::problem_from(copy, vitune::stated_alignments(copy));
-    if (const auto status = vitune::check_sizes(copy, vitune::footprint_of(problem))) return status;
-    const std::string canonical = problem.text();
+    const vitune::ProblemPtr problem = vitune::problem_from(copy, vitune::stated_alignments(copy));
+    if (const auto status = vitune::check_sizes(copy, vitune::footprint_of(*problem))) {
+      return status;
+    }
+    const std::string& canonical = problem->text();
     if (length != nullptr) *length = canonical.size();
     if (capacity != 0) vitune::copy_text(text, capacity, canonical);
     return VITUNE_OK;

@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "generator/attention/kernel_spec.h"
 #include "generator/compile_log.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -37,24 +37,25 @@ TrialStatus trial_status(CompileStatus status) {
 
 }  // namespace
 
-SearchSpace LiveEvaluator::space(const AttentionProblem& problem) {
-  return SearchSpace(attention_space(problem, device_));
+SearchSpace LiveEvaluator::space(const ProblemPtr& problem) {
+  return SearchSpace(problem->op().space(*problem, device_));
 }
 
-std::optional<Config> LiveEvaluator::default_config(const AttentionProblem& problem) {
-  return default_attention_config(problem, device_);
+std::optional<Config> LiveEvaluator::default_config(const ProblemPtr& problem) {
+  return vitune::default_config(*problem, device_);
 }
 
 void LiveEvaluator::begin(EvaluationContext context) {
   context_ = std::move(context);
-  problem_text_ = context_.problem.text();
+  problem_text_ = context_.problem->text();
   best_us_ = 0;
   done_.clear();
   for (auto& client : clients_) client->recycle_if_due();
 }
 
 CompileRequest LiveEvaluator::request(const Config& config) const {
-  return attention_compile_request(context_.problem, config, device_.arch());
+  const Problem& problem = *context_.problem;
+  return problem.op().request(problem, config, device_.arch());
 }
 
 Digest LiveEvaluator::key(const Config& config) {
@@ -98,15 +99,15 @@ void LiveEvaluator::end(const Flight& flight, TrialStatus status, std::string re
 }
 
 void LiveEvaluator::after_compile(Flight flight, const Variant& variant) {
-  const AttentionProblem& problem = context_.problem;
+  const Problem& problem = *context_.problem;
   const Config& config = flight.candidate.config;
   if (variant->status != CompileStatus::kOk) {
     return end(flight, trial_status(variant->status),
                decisive_line(variant->log).substr(0, kMaxReason));
   }
   flight.trial.compile = variant->facts;
-  flight.trial.compile.shared_bytes += attention_shared_bytes(problem, config);
-  if (const auto why = attention_prune(problem, config, variant->facts, device_)) {
+  flight.trial.compile.shared_bytes += dynamic_shared_bytes(problem, config);
+  if (const auto why = problem.op().prune(problem, config, variant->facts, device_)) {
     return end(flight, TrialStatus::kPruned, *why);
   }
   flight.variant = variant;
@@ -187,8 +188,7 @@ void LiveEvaluator::launch(Flight flight, std::size_t client) {
   context_.launching(flight.candidate.config);
   TrialJob job;
   job.problem = problem_text_;
-  job.kernel = {flight.candidate.config, flight.key, request(flight.candidate.config).entry,
-                flight.variant->cubin};
+  job.kernel = {flight.candidate.config, flight.key, flight.variant->cubin};
   job.verify = flight.candidate.verify;
   job.measure = flight.candidate.measure;
   job.effort = flight.candidate.effort;

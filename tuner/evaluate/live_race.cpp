@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/kernel_spec.h"
 #include "tuner/evaluate/live_evaluator.h"
 
 namespace vitune {
@@ -41,7 +40,7 @@ KernelRef LiveEvaluator::kernel_ref(const Config& config) {
     throw Error(ErrorCode::kFailure, formatted("{} compiled before and does not any more: {}",
                                                config.text(), variant->log));
   }
-  return {config, wanted_key, wanted.entry, variant->cubin};
+  return {config, wanted_key, variant->cubin};
 }
 
 // Waits for a device that is free.

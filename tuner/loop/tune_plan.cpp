@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "generator/attention/problem_distance.h"
+#include "generator/operator.h"
 
 namespace vitune {
 void check_options(const TuneOptions& options) {
@@ -42,7 +42,10 @@ std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems)
   std::vector<std::size_t> order(problems.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return is_tuned_before(problems[a].problem, problems[b].problem);
+    const Problem& one = *problems[a].problem;
+    const Problem& other = *problems[b].problem;
+    if (&one.op() != &other.op()) return one.operator_name() < other.operator_name();
+    return one.op().is_before(one, other);
   });
   return order;
 }
