@@ -78,7 +78,7 @@ vitune_status attention_query(RuntimeContext& runtime, const vitune_attention_de
 }
 
 vitune_status attention_workspace(RuntimeContext& runtime, const vitune_attention_desc* given,
-                                  std::uint64_t& bytes) {
+                                  std::size_t& bytes) {
   const vitune_attention_desc desc = read_description(given);
   ProblemPtr problem;
   if (const auto status = sized_problem(desc, problem)) return status;

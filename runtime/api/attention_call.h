@@ -18,6 +18,6 @@ vitune_status attention_prepare(RuntimeContext& runtime, const vitune_attention_
 vitune_status attention_query(RuntimeContext& runtime, const vitune_attention_desc* desc,
                               vitune_selection* selection);
 vitune_status attention_workspace(RuntimeContext& runtime, const vitune_attention_desc* desc,
-                                  std::uint64_t& bytes);
+                                  std::size_t& bytes);
 
 }  // namespace vitune

@@ -10,6 +10,7 @@
 #include "core/format.h"
 #include "runtime/api/last_error.h"
 #include "runtime/api/struct_check.h"
+#include "runtime/context/explanation.h"
 #include "runtime/dispatch/selection.h"
 
 namespace vitune {
@@ -152,9 +153,9 @@ vitune_status RuntimeContext::prepare(const ProblemPtr& problem, const PlanKey* 
   return plan.status == VITUNE_OK ? VITUNE_OK : fail(plan.status, plan.sentence);
 }
 
-vitune_status RuntimeContext::workspace(const ProblemPtr& problem, std::uint64_t& bytes) {
+vitune_status RuntimeContext::workspace(const ProblemPtr& problem, std::size_t& bytes) {
   if (const auto status = prepare(problem, nullptr)) return status;
-  bytes = static_cast<std::uint64_t>(plan_of(problem->text())->launch->scratch_bytes());
+  bytes = static_cast<std::size_t>(plan_of(problem->text())->launch->scratch_bytes());
   return VITUNE_OK;
 }
 
@@ -177,6 +178,19 @@ vitune_status RuntimeContext::query(const ProblemPtr& problem, vitune_selection*
   answer.size = size;
   std::memcpy(selection, &answer, std::min(size, sizeof(answer)));
   return VITUNE_OK;
+}
+
+std::string RuntimeContext::explain(const ProblemPtr& problem) {
+  std::string text = describe_problem(*problem, device_, settings_.objective);
+  if (const Plan* plan = plan_of(problem->text())) {
+    if (plan->status != VITUNE_OK) return text + describe_refusal(plan->sentence);
+    text += describe_served(describe(*plan, problem->text()));
+    return text + describe_passed_over(plan->passed_over);
+  }
+  const Resolver::Preview preview = resolver_->preview(problem);
+  if (preview.status != VITUNE_OK) return text + describe_refusal(preview.sentence);
+  text += describe_served(describe(preview, problem->text()));
+  return text + describe_passed_over(preview.passed_over);
 }
 
 const Plan* RuntimeContext::plan_of(const std::string& text) {

@@ -61,7 +61,9 @@ class RuntimeContext {
   vitune_status prepare(const ProblemPtr& problem, const PlanKey* key);
   vitune_status query(const ProblemPtr& problem, vitune_selection* selection);
   // The scratch memory that calls of the problem need, in bytes; makes the plan if there is none.
-  vitune_status workspace(const ProblemPtr& problem, std::uint64_t& bytes);
+  vitune_status workspace(const ProblemPtr& problem, std::size_t& bytes);
+  // What the problem is and what would serve it, in lines for people; loads nothing.
+  std::string explain(const ProblemPtr& problem);
   vitune_status stats(vitune_stats* stats);
   std::int32_t refresh();
   vitune_status flush();
