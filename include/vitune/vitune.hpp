@@ -91,7 +91,7 @@ struct AttentionTensors {
   DeviceOutput out = {};
   DeviceInput bias = {}, mask = {};
   DeviceOutput lse = {};        // fp32 [batch, heads, nq], contiguous
-  DeviceOutput workspace = {};  // scratch memory: Context::workspace_bytes() of it, if any
+  DeviceOutput workspace = {};  // scratch memory with its size: Context::workspace_bytes() of it
 };
 
 // The sizes of an attention problem: q, out [batch, heads, nq, d]; k, v [batch, kv_heads, nk, d].

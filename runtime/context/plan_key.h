@@ -15,6 +15,9 @@ namespace vitune {
 // thing more that there is to say takes a line of its own; among the seven words are the flags that
 // tell which. Two descriptions that differ at all never have the same key. All is whole words, each
 // stored once, so that the look-up that follows at once need not wait for the stores.
+//
+// So much for the first operator's keys. Those of others have bit 31 of the first word set and the
+// operator's own number in bits 16 to 30; kOther, kOperands and kWide say how many lines follow.
 struct PlanKey {
   // Of the first word: dtype, flags, types and alignments. kOther: kv_heads is not heads, or k or v
   // has other strides than q. kWide: a number does not fit in 32 bits.

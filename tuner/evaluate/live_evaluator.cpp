@@ -50,6 +50,7 @@ void LiveEvaluator::begin(EvaluationContext context) {
   problem_text_ = context_.problem->text();
   best_us_ = 0;
   done_.clear();
+  keys_.clear();
   for (auto& client : clients_) client->recycle_if_due();
 }
 
@@ -58,8 +59,11 @@ CompileRequest LiveEvaluator::request(const Config& config) const {
   return problem.op().request(problem, config, device_.arch());
 }
 
+// Assembling a source and its digest takes longer than all else that is asked of a config.
 Digest LiveEvaluator::key(const Config& config) {
-  return kernel_key(request(config), compiler_version_);
+  const auto [known, fresh] = keys_.try_emplace(config);
+  if (fresh) known->second = kernel_key(request(config), compiler_version_);
+  return known->second;
 }
 
 std::size_t LiveEvaluator::capacity() const {
@@ -72,8 +76,7 @@ void LiveEvaluator::submit(std::size_t id, const Candidate& candidate) {
   Flight flight;
   flight.id = id;
   flight.candidate = candidate;
-  CompileRequest wanted = request(candidate.config);
-  flight.key = kernel_key(wanted, compiler_version_);
+  flight.key = key(candidate.config);
   flight.trial.config = candidate.config;
   flight.trial.kernel_key = flight.key;
   flight.trial.origin = Origin::kMeasured;
@@ -86,7 +89,7 @@ void LiveEvaluator::submit(std::size_t id, const Candidate& candidate) {
   auto& waiting = awaiting_[flight.key];
   if (waiting.empty()) {
     compiling_.emplace(next_compile_, flight.key);
-    pool_.submit(next_compile_++, std::move(wanted));
+    pool_.submit(next_compile_++, request(candidate.config));
   }
   waiting.push_back(std::move(flight));
 }

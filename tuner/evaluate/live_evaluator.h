@@ -80,7 +80,7 @@ class LiveEvaluator : public Evaluator {
   void land(std::size_t client, const BenchResult& result);
   void end(const Flight& flight, TrialStatus status, std::string reason);
   BenchClient& idle_client();
-  Variant compile_now(const CompileRequest& request, const Digest& key);
+  Variant compile_now(const Config& config);
   KernelRef kernel_ref(const Config& config);
   std::chrono::milliseconds trial_deadline(const Candidate& candidate) const;
   std::chrono::milliseconds race_deadline(int rounds, std::size_t contestants) const;
@@ -101,6 +101,7 @@ class LiveEvaluator : public Evaluator {
   std::string problem_text_;
   double best_us_ = 0;  // of the current problem; 0 while unknown
   std::uint64_t next_compile_ = 1;
+  std::map<Config, Digest> keys_;  // of the current problem
   std::map<std::uint64_t, Digest> compiling_;
   std::map<Digest, std::vector<Flight>> awaiting_;  // their kernel being compiled
   std::deque<Flight> ready_;                        // awaiting a device

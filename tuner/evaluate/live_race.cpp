@@ -17,15 +17,16 @@ constexpr milliseconds kPerRound{50};  // of one contestant, generously
 
 }  // namespace
 
-LiveEvaluator::Variant LiveEvaluator::compile_now(const CompileRequest& wanted, const Digest& key) {
-  if (Variant known = cache_.find(key)) return known;
+LiveEvaluator::Variant LiveEvaluator::compile_now(const Config& config) {
+  const Digest wanted = key(config);
+  if (Variant known = cache_.find(wanted)) return known;
   const std::uint64_t id = next_compile_++;
-  pool_.submit(id, wanted);
+  pool_.submit(id, request(config));
   while (true) {
     check_stop();
     auto compiled = pool_.wait(kSlice);
     if (!compiled) continue;
-    if (compiled->first == id) return cache_.add(key, std::move(compiled->second));
+    if (compiled->first == id) return cache_.add(wanted, std::move(compiled->second));
     // Left over from an interrupted wait: worth keeping.
     const auto at = compiling_.find(compiled->first);
     if (at != compiling_.end()) cache_.add(at->second, std::move(compiled->second));
@@ -33,14 +34,12 @@ LiveEvaluator::Variant LiveEvaluator::compile_now(const CompileRequest& wanted, 
 }
 
 KernelRef LiveEvaluator::kernel_ref(const Config& config) {
-  const CompileRequest wanted = request(config);
-  const Digest wanted_key = kernel_key(wanted, compiler_version_);
-  const Variant variant = compile_now(wanted, wanted_key);
+  const Variant variant = compile_now(config);
   if (variant->status != CompileStatus::kOk) {
     throw Error(ErrorCode::kFailure, formatted("{} compiled before and does not any more: {}",
                                                config.text(), variant->log));
   }
-  return {config, wanted_key, variant->cubin};
+  return {config, key(config), variant->cubin};
 }
 
 // Waits for a device that is free.
@@ -91,11 +90,10 @@ RaceResult LiveEvaluator::race(const std::vector<Config>& configs, int rounds) {
 }
 
 std::optional<Binary> LiveEvaluator::binary(const Config& config) {
-  const CompileRequest wanted = request(config);
-  const Digest wanted_key = kernel_key(wanted, compiler_version_);
-  const Variant variant = compile_now(wanted, wanted_key);
+  const Variant variant = compile_now(config);
   if (variant->status != CompileStatus::kOk) return std::nullopt;
-  return Binary{wanted_key,   wanted.arch,    compiler_version_,
+  const CompileRequest wanted = request(config);
+  return Binary{key(config),   wanted.arch,    compiler_version_,
                 wanted.entry, variant->facts, variant->cubin};
 }
 
