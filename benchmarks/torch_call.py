@@ -17,14 +17,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 
-def microseconds(call, repeat, rounds=7):
+def microseconds(call, arguments, repeat, rounds=21):
     best = []
     for _ in range(rounds):
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         begin = time.perf_counter()
         for _ in range(repeat):
-            call()
+            call(*arguments)
         best.append((time.perf_counter() - begin) / repeat)
     return min(best) * 1e6
 
@@ -57,7 +57,7 @@ def emulated(_torch_op, q, k, v):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operators", help="on a GPU: path of libvitune_torch.so; 'none': ctypes; default: the one beside libvitune")
-    parser.add_argument("--repeat", type=int, default=2000)
+    parser.add_argument("--repeat", type=int, default=1000)
     arguments = parser.parse_args()
     import vitune
     from vitune import _native
@@ -76,21 +76,25 @@ def main():
     found = {"way": "ctypes" if _torch_op.library is None else "library"}
     for name, mode in (("inference_mode", torch.inference_mode), ("no_grad", torch.no_grad)):
         with mode(), vitune.torch.enabled():
-            calls = {"vitune.attention": lambda: vitune.attention(q, k, v),
-                     "operator": lambda: op(q, k, v, None, False, None, False, False),
-                     "empty_strided": lambda: torch.empty_strided((1, 12, 197, 64), (151296, 64, 768, 1), dtype=q.dtype, device=q.device),
-                     "gradient check": lambda: _torch_op.needs_gradient(q, k, v, None)}
-            if on_gpu:
-                calls["torch SDPA"] = lambda: _torch_sdpa.original(q, k, v)
+            attend = torch.nn.functional.scaled_dot_product_attention
             context = _torch_op.context_of(0)
-            calls["drop-in"] = lambda: _torch_sdpa.attention(q, k, v)
-            plan = _torch_op.make_plan(q, k, v, None, False, None, False, False, True)
+            calls = {"vitune.attention": (vitune.attention, (q, k, v)),
+                     "drop-in": (attend, (q, k, v)),
+                     "operator": (op, (q, k, v, None, False, None, False, False)),
+                     "empty_strided": (lambda: torch.empty_strided(q.shape, q.stride(), dtype=q.dtype, device=q.device), ()),
+                     "gradient check": (_torch_op.needs_gradient, (q, k, v, None))}
+            if _torch_op.library is not None:
+                calls["operator of the drop-in"] = (_torch_op.call_attend_or_torch, (q, k, v))
             if on_gpu:
                 out = torch.empty_like(q)
-                calls["launch by ctypes"] = lambda: _torch_op.launch(plan, q, k, v, None, out, None)
-            for call in calls.values():
-                call()
-            found[name] = {key: round(microseconds(call, arguments.repeat), 2) for key, call in calls.items()}
+                plan = _torch_op.make_plan(q, k, v, None, False, None, False, False, True)
+                calls["drop-in, fp32 mask"] = attend, (q, k, v, torch.zeros(197, 197, device=q.device))
+                calls["drop-in, scale and causal"] = lambda *qkv: attend(*qkv, scale=0.125, is_causal=True), (q, k, v)
+                calls["torch SDPA"] = (_torch_sdpa.original, (q, k, v))
+                calls["launch by ctypes"] = (_torch_op.launch, (plan, q, k, v, None, out, None))
+            for call, given in calls.values():
+                call(*given)
+            found[name] = {key: round(microseconds(*call, arguments.repeat), 2) for key, call in calls.items()}
             assert context.stats().failed_calls == 0
     print(json.dumps(found, indent=1))
 

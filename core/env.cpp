@@ -41,7 +41,8 @@ std::optional<std::string> read_absolute(const char* name) {
   return value;
 }
 
-// The home directory of the effective user in the password database.
+// The home directory of the effective user in the password database. Where memory is lacking
+// glibc's look-up may end the process (an assertion in its nss): asked only without HOME.
 std::optional<std::string> password_home() {
   std::vector<char> buffer(16 << 10);
   passwd entry{};

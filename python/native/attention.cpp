@@ -4,7 +4,6 @@
 
 #include <torch/csrc/stable/ops.h>
 
-#include <cmath>
 #include <limits>
 
 #include "python/native/attention_plan.h"
@@ -14,29 +13,31 @@
 namespace vitune::torch_ops {
 namespace {
 
-Tensor empty(const View& view, int32_t dtype, const Tensor& like) {
-  int32_t device_type = 0, device_index = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
-  AtenTensorHandle handle = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(view.rank, view.shape.data(), view.strides.data(),
-                                                  dtype, device_type, device_index, &handle));
-  return Tensor(handle);
-}
+using torch::stable::Tensor;
 
-int32_t dtype_of(const Tensor& tensor) {
+int32_t dtype_of(AtenTensorHandle tensor) {
   int32_t dtype = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &dtype));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor, &dtype));
   return dtype;
 }
 
-struct Outputs {
-  Tensor out;
-  std::optional<Tensor> lse;
-};
+int32_t device_of(AtenTensorHandle tensor) {
+  int32_t index = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor, &index));
+  return index;
+}
 
-Tensor contiguous(const Tensor& tensor, const View& view) {
-  if (tensor.is_contiguous()) {
+Held empty(const View& view, int32_t dtype, AtenTensorHandle like) {
+  int32_t device_type = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like, &device_type));
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(view.rank, view.shape.data(), view.strides.data(),
+                                                  dtype, device_type, device_of(like), &handle));
+  return Held(handle);
+}
+
+Held contiguous(Held tensor, const View& view) {
+  if (shared(tensor.get()).is_contiguous()) {
     return tensor;
   }
   View dense{view.rank, view.shape, {}};
@@ -45,30 +46,37 @@ Tensor contiguous(const Tensor& tensor, const View& view) {
     dense.strides[i] = step;
     step *= view.shape[i];
   }
-  Tensor copy = empty(dense, dtype_of(tensor), tensor);
-  torch::stable::copy_(copy, tensor);
+  Held copy = empty(dense, dtype_of(tensor.get()), tensor.get());
+  Tensor filled = shared(copy.get());
+  torch::stable::copy_(filled, shared(tensor.get()));
   return copy;
 }
 
-Outputs run(const AttentionArguments& arguments, bool window_masks, LaunchAttention launch) {
+// No key at all is a row without any key; PyTorch gives the same.
+void fill_empty(const AttentionResult& result) {
+  TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(result.out.get()));
+  if (result.lse) {
+    Tensor lse = shared(result.lse.get());
+    torch::stable::fill_(lse, -std::numeric_limits<double>::infinity());
+  }
+}
+
+AttentionResult run(const AttentionArguments& arguments, bool window_masks,
+                    LaunchAttention launch) {
   const auto plan = plan_of(arguments, window_masks);
-  Outputs made{empty(plan->out, dtype_of(arguments.q), arguments.q), {}};
+  AttentionResult made{empty(plan->out, dtype_of(arguments.q), arguments.q), {}};
   if (arguments.return_lse) {
     made.lse = empty(plan->lse, aoti_torch_dtype_float32(), arguments.q);
   }
   if (plan->is_empty) {
-    // No key at all is a row without any key; PyTorch gives the same.
-    torch::stable::zero_(made.out);
-    if (made.lse) {
-      torch::stable::fill_(*made.lse, -std::numeric_limits<double>::infinity());
-    }
+    fill_empty(made);
   } else {
-    launch(*plan, {&arguments.q, &arguments.k, &arguments.v, arguments.mask, &made.out,
-                   made.lse ? &*made.lse : nullptr});
+    launch(*plan,
+           {arguments.q, arguments.k, arguments.v, arguments.mask, made.out.get(), made.lse.get()});
     count_served();
   }
   if (made.lse) {
-    made.lse = contiguous(*made.lse, plan->lse);
+    made.lse = contiguous(std::move(made.lse), plan->lse);
   }
   return made;
 }
@@ -77,10 +85,11 @@ Outputs run(const AttentionArguments& arguments, bool window_masks, LaunchAttent
 Tensor torch_attention(const AttentionArguments& arguments) {
   using torch::stable::detail::from;
   std::array<StableIValue, 8> stack = {
-      from(arguments.q),
-      from(arguments.k),
-      from(arguments.v),
-      from(arguments.mask != nullptr ? std::optional<Tensor>(*arguments.mask) : std::nullopt),
+      from(shared(arguments.q)),
+      from(shared(arguments.k)),
+      from(shared(arguments.v)),
+      from(arguments.mask != nullptr ? std::optional<Tensor>(shared(arguments.mask))
+                                     : std::nullopt),
       from(0.0),
       from(arguments.is_causal),
       from(arguments.scale),
@@ -91,21 +100,26 @@ Tensor torch_attention(const AttentionArguments& arguments) {
 }
 
 // The shape and strides that _torch_op.py promises a compiler: q's shape, its leading extents of 1
-// broadcast to those of k and v.
-View promised(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const auto rank = static_cast<int>(q.dim());
-  View view{rank, {}, {}};
-  Extents v_strides{};
-  for (int i = 0; i < rank; ++i) {
+// broadcast to those of k and v, and v's last.
+View promised(const View& q, const View& k, const View& v) {
+  View view{q.rank, q.shape, {}};
+  const bool same_rank = k.rank == q.rank && v.rank == q.rank;
+  for (int i = 0; same_rank && i < q.rank - 2; ++i) {
     const auto index = static_cast<std::size_t>(i);
-    view.shape[index] = q.size(i);
-    if (i < rank - 2 && view.shape[index] == 1 && k.dim() == rank && v.dim() == rank) {
-      view.shape[index] = k.size(i) != 1 ? k.size(i) : v.size(i);
+    if (view.shape[index] == 1) {
+      view.shape[index] = k.shape[index] != 1 ? k.shape[index] : v.shape[index];
     }
-    v_strides[index] = v.dim() == rank ? v.stride(i) : 0;
   }
-  view.strides = output_strides(rank, view.shape, v_strides);
+  if (same_rank && q.rank > 0) {
+    view.shape[static_cast<std::size_t>(q.rank - 1)] =
+        v.shape[static_cast<std::size_t>(q.rank - 1)];
+  }
+  view.strides = output_strides(q.rank, view.shape, same_rank ? v.strides : Extents{});
   return view;
+}
+
+bool is_same(const View& a, const View& b) {
+  return a.rank == b.rank && a.shape == b.shape && a.strides == b.strides;
 }
 
 // A text that is the same for all calls that fail alike.
@@ -117,15 +131,26 @@ std::string reason_of(const Refusal& refusal) {
   return std::string(api().status_name(status)) + ": " + refusal.what();
 }
 
-Tensor fallen_back(const AttentionArguments& arguments) {
-  Tensor out = torch_attention(arguments);
-  if (arguments.q.dim() > kMaxRank) {
-    return out;
+Held held(Tensor tensor) {
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor.get(), &handle));
+  return Held(handle);
+}
+
+Held fallen_back(const AttentionArguments& arguments) {
+  const Tensor out = torch_attention(arguments);
+  const View q = view_of(arguments.q);
+  if (q.rank > kMaxRank) {
+    return held(out);
   }
-  Tensor wanted =
-      empty(promised(arguments.q, arguments.k, arguments.v), dtype_of(arguments.q), arguments.q);
-  torch::stable::copy_(wanted, out);
-  return wanted;
+  const View wanted = promised(q, view_of(arguments.k), view_of(arguments.v));
+  if (is_same(wanted, view_of(out.get()))) {
+    return held(out);
+  }
+  Held copy = empty(wanted, dtype_of(arguments.q), arguments.q);
+  Tensor filled = shared(copy.get());
+  torch::stable::copy_(filled, out);
+  return copy;
 }
 
 }  // namespace
@@ -144,37 +169,39 @@ void launch_pointers(vitune_context* context, const AttentionPlan& plan, Attenti
   }
 }
 
+char* address_of(AtenTensorHandle tensor) {
+  void* address = nullptr;
+  if (tensor != nullptr) {
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(tensor, &address));
+  }
+  return static_cast<char*>(address);
+}
+
 void launch_on_gpu(const AttentionPlan& plan, const AttentionTensors& tensors) {
-  const int32_t device = tensors[0]->get_device_index();
+  const int32_t device = device_of(tensors[0]);
   AttentionPointers pointers{};
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    pointers[i] = tensors[i] == nullptr ? nullptr : static_cast<char*>(tensors[i]->data_ptr());
+    pointers[i] = address_of(tensors[i]);
   }
   launch_pointers(context_of(device), plan, pointers, current_stream(device));
 }
 
-Tensor run_attention(const AttentionArguments& arguments, bool fall_back, LaunchAttention launch) {
+AttentionResult run_attention(const AttentionArguments& arguments, LaunchAttention launch) {
   try {
-    return run(arguments, !fall_back, launch).out;
-  } catch (const Refusal& refusal) {
-    if (!fall_back) {
-      remember(refusal.status(), refusal.what());
-      throw;
-    }
-    count_fallback(reason_of(refusal));
-  }
-  return fallen_back(arguments);
-}
-
-std::tuple<Tensor, Tensor> run_attention_lse(const AttentionArguments& arguments,
-                                             LaunchAttention launch) {
-  try {
-    Outputs made = run(arguments, true, launch);
-    return {std::move(made.out), std::move(*made.lse)};
+    return run(arguments, true, launch);
   } catch (const Refusal& refusal) {
     remember(refusal.status(), refusal.what());
     throw;
   }
+}
+
+Held run_attention_or_torch(const AttentionArguments& arguments, LaunchAttention launch) {
+  try {
+    return run(arguments, false, launch).out;
+  } catch (const Refusal& refusal) {
+    count_fallback(reason_of(refusal));
+  }
+  return fallen_back(arguments);
 }
 
 }  // namespace vitune::torch_ops

@@ -1,19 +1,17 @@
-// python/native/attention.h -- The operators vitune::attention and vitune::attention_lse.
+// python/native/attention.h -- The operators vitune::attention, vitune::attention_lse,
+// vitune::attend and vitune::attend_or_torch.
 #ifndef VITUNE_PYTHON_NATIVE_ATTENTION_H_
 #define VITUNE_PYTHON_NATIVE_ATTENTION_H_
 
-#include <torch/csrc/stable/tensor.h>
-
 #include <array>
 #include <optional>
-#include <tuple>
 
+#include "python/native/boxed.h"
 #include "python/native/layout.h"
+#include "python/native/refusal.h"
 #include "vitune/vitune.h"
 
 namespace vitune::torch_ops {
-
-using torch::stable::Tensor;
 
 inline constexpr const char* kAttentionSchema =
     "attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, bool is_causal, float? scale,"
@@ -21,6 +19,11 @@ inline constexpr const char* kAttentionSchema =
 inline constexpr const char* kAttentionLseSchema =
     "attention_lse(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, bool is_causal, float? scale,"
     " bool enable_gqa) -> (Tensor, Tensor)";
+// The usual call, where nothing compiles: what the other arguments cost to unpack is a tenth of it.
+inline constexpr const char* kAttendSchema =
+    "attend(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None) -> Tensor";
+inline constexpr const char* kAttendOrTorchSchema =
+    "attend_or_torch(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None) -> Tensor";
 
 // All of a call that does not depend on addresses.
 struct AttentionPlan {
@@ -30,10 +33,11 @@ struct AttentionPlan {
   View out, lse;
   bool is_empty = false;
   bool mask_is_bias = false;
+  std::optional<Refusal> refusal;  // there is no plan, and never will be
 };
 
 // q, k, v, mask, out, lse; null where there is none.
-using AttentionTensors = std::array<const Tensor*, 6>;
+using AttentionTensors = std::array<AtenTensorHandle, 6>;
 using AttentionPointers = std::array<char*, 6>;
 
 // How the operators reach a device.
@@ -43,35 +47,63 @@ void launch_on_gpu(const AttentionPlan& plan, const AttentionTensors& tensors);
 // All launches of a plan. Throws Refusal.
 void launch_pointers(vitune_context* context, const AttentionPlan& plan, AttentionPointers pointers,
                      void* stream);
+char* address_of(AtenTensorHandle tensor);  // null of null
 
 struct AttentionArguments {
-  const Tensor &q, &k, &v;
-  const Tensor* mask;
-  bool is_causal;
-  std::optional<double> scale;
-  bool enable_gqa;
-  bool return_lse;
+  AtenTensorHandle q, k, v;
+  AtenTensorHandle mask = nullptr;
+  bool is_causal = false;
+  std::optional<double> scale = std::nullopt;
+  bool enable_gqa = false;
+  bool return_lse = false;
+};
+
+struct AttentionResult {
+  Held out, lse;
 };
 
 // Throws Refusal, after its status was kept for the thread.
-Tensor run_attention(const AttentionArguments& arguments, bool fall_back, LaunchAttention launch);
-std::tuple<Tensor, Tensor> run_attention_lse(const AttentionArguments& arguments,
-                                             LaunchAttention launch);
+AttentionResult run_attention(const AttentionArguments& arguments, LaunchAttention launch);
+// PyTorch's answer where vitune has none.
+Held run_attention_or_torch(const AttentionArguments& arguments, LaunchAttention launch);
+
+// --- boxed, as PyTorch calls them
 
 template <LaunchAttention launch>
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                 const std::optional<Tensor>& mask, bool is_causal, std::optional<double> scale,
-                 bool enable_gqa, bool fall_back) {
-  return run_attention({q, k, v, mask ? &*mask : nullptr, is_causal, scale, enable_gqa, false},
-                       fall_back, launch);
+void attention(StableIValue* stack, uint64_t, uint64_t) {
+  const Held q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
+             mask = take_optional_tensor(stack[3]);
+  const auto scale = take<std::optional<double>>(stack[5]);
+  const AttentionArguments arguments{
+      q.get(), k.get(), v.get(), mask.get(), take<bool>(stack[4]), scale, take<bool>(stack[6])};
+  stack[0] = give(take<bool>(stack[7]) ? run_attention_or_torch(arguments, launch)
+                                       : run_attention(arguments, launch).out);
 }
 
 template <LaunchAttention launch>
-std::tuple<Tensor, Tensor> attention_lse(const Tensor& q, const Tensor& k, const Tensor& v,
-                                         const std::optional<Tensor>& mask, bool is_causal,
-                                         std::optional<double> scale, bool enable_gqa) {
-  return run_attention_lse({q, k, v, mask ? &*mask : nullptr, is_causal, scale, enable_gqa, true},
-                           launch);
+void attention_lse(StableIValue* stack, uint64_t, uint64_t) {
+  const Held q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
+             mask = take_optional_tensor(stack[3]);
+  const auto scale = take<std::optional<double>>(stack[5]);
+  AttentionResult result = run_attention({q.get(), k.get(), v.get(), mask.get(),
+                                          take<bool>(stack[4]), scale, take<bool>(stack[6]), true},
+                                         launch);
+  stack[0] = give(std::move(result.out));
+  stack[1] = give(std::move(result.lse));
+}
+
+template <LaunchAttention launch>
+void attend(StableIValue* stack, uint64_t, uint64_t) {
+  const Held q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
+             mask = take_optional_tensor(stack[3]);
+  stack[0] = give(run_attention({q.get(), k.get(), v.get(), mask.get()}, launch).out);
+}
+
+template <LaunchAttention launch>
+void attend_or_torch(StableIValue* stack, uint64_t, uint64_t) {
+  const Held q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
+             mask = take_optional_tensor(stack[3]);
+  stack[0] = give(run_attention_or_torch({q.get(), k.get(), v.get(), mask.get()}, launch));
 }
 
 }  // namespace vitune::torch_ops

@@ -18,32 +18,24 @@ namespace vitune::torch_ops {
 namespace {
 
 using torch::headeronly::ScalarType;
+using PlanPtr = std::shared_ptr<const AttentionPlan>;
 
 constexpr std::size_t kMaxPlans = 4096;
 
 // What a plan depends on of a tensor.
 struct Operand {
-  View view;  // a rank above kMaxRank comes without extents
+  View view;
   int32_t dtype = 0;
   int32_t device_type = 0;
   int32_t device_index = 0;
 };
 
-Operand operand_of(const Tensor& tensor) {
+Operand operand_of(AtenTensorHandle tensor) {
   Operand operand;
-  const AtenTensorHandle handle = tensor.get();
-  int64_t rank = 0, *shape = nullptr, *strides = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(handle, &rank));
-  operand.view.rank = static_cast<int>(rank);
-  if (rank <= kMaxRank) {
-    TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle, &shape));
-    TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(handle, &strides));
-    std::copy_n(shape, rank, operand.view.shape.begin());
-    std::copy_n(strides, rank, operand.view.strides.begin());
-  }
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(handle, &operand.dtype));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(handle, &operand.device_type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(handle, &operand.device_index));
+  operand.view = view_of(tensor);
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor, &operand.dtype));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor, &operand.device_type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor, &operand.device_index));
   return operand;
 }
 
@@ -53,7 +45,6 @@ class Key {
   void add(int64_t word) {
     words_[count_++] = word;
     hash_ = (hash_ ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15U;
-    hash_ ^= hash_ >> 29;
   }
   void add(const Operand& operand) {
     add(int64_t{operand.view.rank} << 48 | int64_t{operand.dtype} << 32 |
@@ -67,7 +58,7 @@ class Key {
     return count_ == other.count_ &&
            std::memcmp(words_.data(), other.words_.data(), count_ * sizeof(int64_t)) == 0;
   }
-  std::size_t hash() const { return hash_; }
+  std::size_t hash() const { return hash_ ^ hash_ >> 32; }
 
  private:
   std::array<int64_t, 4 * (2 * kMaxRank + 1) + 2> words_;
@@ -127,7 +118,7 @@ int64_t element_size(int32_t type) { return type == VITUNE_FP32 ? 4 : type == VI
 
 struct Plans {
   std::mutex mutex;
-  std::unordered_map<Key, std::shared_ptr<const AttentionPlan>, Hash> plans;
+  std::unordered_map<Key, PlanPtr, Hash> plans;
 };
 
 struct Call {
@@ -179,7 +170,7 @@ bool has_no_element(const View& view) {
          view.shape.begin() + view.rank;
 }
 
-std::shared_ptr<const AttentionPlan> make_plan(const Call& call) {
+std::shared_ptr<AttentionPlan> described(const Call& call) {
   const Layout layout =
       fold(call.q.view, call.k.view, call.v.view, call.mask ? &call.mask->view : nullptr,
            {call.enable_gqa, call.window_masks});
@@ -218,10 +209,41 @@ std::shared_ptr<const AttentionPlan> make_plan(const Call& call) {
   return plan;
 }
 
+PlanPtr make_plan(const Call& call, std::optional<double> scale) {
+  try {
+    check_operands(call, scale);
+    return described(call);
+  } catch (const Refusal& refusal) {
+    auto none = std::make_shared<AttentionPlan>();
+    none->refusal = refusal;
+    return none;
+  }
+}
+
+const PlanPtr& usable(const PlanPtr& plan) {
+  if (plan->refusal) {
+    throw *plan->refusal;
+  }
+  return plan;
+}
+
 }  // namespace
 
-std::shared_ptr<const AttentionPlan> plan_of(const AttentionArguments& arguments,
-                                             bool window_masks) {
+View view_of(AtenTensorHandle tensor) {
+  View view;
+  int64_t rank = 0, *shape = nullptr, *strides = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(tensor, &rank));
+  view.rank = static_cast<int>(rank);
+  if (rank <= kMaxRank) {
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(tensor, &shape));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor, &strides));
+    std::copy_n(shape, rank, view.shape.begin());
+    std::copy_n(strides, rank, view.strides.begin());
+  }
+  return view;
+}
+
+PlanPtr plan_of(const AttentionArguments& arguments, bool window_masks) {
   auto& [mutex, plans] = renewed_after_fork<Plans>();
   Call call{operand_of(arguments.q),
             operand_of(arguments.k),
@@ -233,7 +255,7 @@ std::shared_ptr<const AttentionPlan> plan_of(const AttentionArguments& arguments
             arguments.return_lse,
             window_masks};
   if (arguments.mask != nullptr) {
-    call.mask = operand_of(*arguments.mask);
+    call.mask = operand_of(arguments.mask);
   }
   Key key;
   key.add(call.q);
@@ -250,16 +272,15 @@ std::shared_ptr<const AttentionPlan> plan_of(const AttentionArguments& arguments
   {
     const std::lock_guard lock(mutex);
     if (const auto known = plans.find(key); known != plans.end()) {
-      return known->second;
+      return usable(known->second);
     }
   }
-  check_operands(call, arguments.scale);
-  auto plan = make_plan(call);
+  PlanPtr plan = make_plan(call, arguments.scale);
   const std::lock_guard lock(mutex);
   if (plans.size() >= kMaxPlans) {
     plans.clear();
   }
-  return plans.emplace(key, std::move(plan)).first->second;
+  return usable(plans.emplace(key, std::move(plan)).first->second);
 }
 
 }  // namespace vitune::torch_ops

@@ -11,8 +11,10 @@ namespace vitune::torch_ops {
 
 const std::vector<Operator>& operators() {
   static const std::vector<Operator> table = {
-      {"attention", kAttentionSchema, TORCH_BOX(&attention<launch_on_gpu>)},
-      {"attention_lse", kAttentionLseSchema, TORCH_BOX(&attention_lse<launch_on_gpu>)},
+      {"attention", kAttentionSchema, &attention<launch_on_gpu>},
+      {"attention_lse", kAttentionLseSchema, &attention_lse<launch_on_gpu>},
+      {"attend", kAttendSchema, &attend<launch_on_gpu>},
+      {"attend_or_torch", kAttendOrTorchSchema, &attend_or_torch<launch_on_gpu>},
   };
   return table;
 }

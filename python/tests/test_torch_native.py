@@ -109,6 +109,44 @@ class NativeTest(TorchTest):
         self.assertEqual(out.stride(), promised.stride())
         self.assertTrue(torch.equal(out, torchs))
 
+    def test_shapes_that_no_kernel_takes_are_torchs_by_the_drop_in(self):
+        q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
+        wide = torch.randn(2, 2, 9, 136, dtype=torch.bfloat16)
+        cases_ = [((q, k, v[..., :8]), {}), ((q, k, torch.cat([v, v], -1)), {"is_causal": True}), ((wide,) * 3, {}),
+                  ((q[..., :12],) * 3, {}), ((q, k[0], v[0]), {}), ((q[None, None],) * 3, {})]
+        for tensors, keywords in cases_:
+            with self.subTest([tuple(x.shape) for x in tensors], **keywords), torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                wanted = torch.nn.functional.scaled_dot_product_attention(*tensors, **keywords)
+                before = vitune.torch.stats()
+                with vitune.torch.enabled():
+                    outs = [torch.nn.functional.scaled_dot_product_attention(*tensors, **keywords) for _ in range(2)]
+                done = vitune.torch.stats() - before
+                self.assertTrue(all(torch.equal(out, wanted) for out in outs))
+                self.assertEqual((done.served, done.fallbacks, len(done.reasons)), (0, 2, 1))
+
+    def test_the_operators_of_the_usual_call_pass_opcheck(self):
+        q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
+        for op in (torch.ops.vitune.attend.default, torch.ops.vitune.attend_or_torch.default):
+            for mask in (None, torch.randn(2, 1, 9, 9)):
+                torch.library.opcheck(op, (q, k, v, mask))
+
+    def test_nested_tensors_and_autocast_are_pytorchs_matter(self):
+        q = torch.nested.nested_tensor([torch.randn(2, n, 16, dtype=torch.bfloat16) for n in (3, 5)])
+        x = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)
+        attend = torch.nn.functional.scaled_dot_product_attention
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with vitune.torch.enabled():
+                try:
+                    self.assertTrue(torch.nn.functional.scaled_dot_product_attention(q, q, q).is_nested)
+                except RuntimeError as error:  # a PyTorch without it
+                    with self.assertRaisesRegex(RuntimeError, str(error)[:30]):
+                        attend(q, q, q)
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    out = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+        torch.testing.assert_close(out, attend(x, x, x), atol=0.02, rtol=0.02)
+
     def test_threads_may_attend_at_once(self):
         wrong = []
 

@@ -76,7 +76,8 @@ def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Option
     Raises Unsupported (other devices, head sizes, gradients), InvalidArgument (contradictory shapes and types),
     NotPrepared (a new problem during a capture), LibraryNotFound, TorchNotFound, VituneError.
     """
-    _refuse_dropout(dropout_p)
+    if dropout_p or dropout_p is False:
+        _refuse_dropout(dropout_p)
     return (_op or _load_op()).attention(query, key, value, attn_mask, is_causal, scale, enable_gqa, return_lse)
 
 

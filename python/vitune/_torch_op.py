@@ -263,7 +263,10 @@ def _refuse_tangents(*tensors: Optional[Tensor]) -> None:
 
 if library is not None:
     attention_op = torch.ops.vitune.attention.default
-    call_operator = attention_op._op  # the same without a Python function between
+    # The same without a Python function between; the latter two for what leaves all but the mask out.
+    call_operator = attention_op._op
+    call_attend = torch.ops.vitune.attend.default._op
+    call_attend_or_torch = torch.ops.vitune.attend_or_torch.default._op
     attention_lse_op = torch.ops.vitune.attention_lse.default
 else:
     @torch.library.custom_op("vitune::attention", mutates_args=(), device_types="cuda")
@@ -290,12 +293,12 @@ else:
 
 
 def _output_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
-    """A plan's out_shape where none is made: q's shape, its leading extents of 1 broadcast to those of k and v."""
-    if not q.dim() == k.dim() == v.dim() or q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+    """A plan's out_shape where none is made: q's shape, its leading extents of 1 broadcast to those of k and v; v's last."""
+    if not q.dim() == k.dim() == v.dim():
         return tuple(q.shape)
     # Not the greatest of the three: 1 and 0 broadcast to 0.
     leading = [a if a != 1 else b if b != 1 else c for a, b, c in zip(q.shape[:-2], k.shape[:-2], v.shape[:-2])]
-    return (*leading, *q.shape[-2:])
+    return (*leading, q.shape[-2], v.shape[-1])
 
 
 def _fake_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -306,6 +309,13 @@ def _fake_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 @torch.library.register_fake("vitune::attention")
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
     return _fake_output(q, k, v)
+
+
+if library is not None:
+    @torch.library.register_fake("vitune::attend")
+    @torch.library.register_fake("vitune::attend_or_torch")
+    def _(q, k, v, attn_mask=None):
+        return _fake_output(q, k, v)
 
 
 @torch.library.register_fake("vitune::attention_lse")
@@ -360,17 +370,27 @@ def may_launch_directly(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor])
     return not (q.is_neg() or k.is_neg() or v.is_neg() or (mask is not None and mask.is_neg()))
 
 
+_is_grad_enabled = torch.is_grad_enabled
+_is_tracing = torch.compiler.is_dynamo_compiling
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
               enable_gqa: bool, return_lse: bool) -> Any:
     """See vitune.attention()."""
-    if not is_on_gpu(q):
+    if not (q.is_cuda or is_on_gpu(q)):
         raise Unsupported(f"q is on {q.device.type}: vitune's kernels run on CUDA devices; q.cuda(), or use PyTorch's own"
                           " scaled_dot_product_attention for it")
-    if needs_gradient(q, k, v, attn_mask):
+    if (_is_grad_enabled() or forward_ad._current_level >= 0) and needs_gradient(q, k, v, attn_mask):
         if has_tangent(q, k, v, attn_mask):
             raise Unsupported(_NO_TANGENT)
         raise Unsupported("vitune.attention has no backward pass, and an input requires a gradient: call it under"
                           " torch.no_grad() or torch.inference_mode(), or use PyTorch's scaled_dot_product_attention")
+    if library is not None and type(q) is Tensor and not (
+            return_lse or is_causal or enable_gqa or scale is not None or _is_tracing()):
+        try:
+            return call_attend(q, k, v) if attn_mask is None else call_attend(q, k, v, attn_mask)
+        except RuntimeError as error:
+            raise library.error(error) from None
     if not torch.compiler.is_compiling() if library is not None else may_launch_directly(q, k, v, attn_mask):
         out, lse = run(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse, True)
         return (out, lse) if return_lse else out

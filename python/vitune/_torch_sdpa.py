@@ -70,35 +70,36 @@ def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 _SERVED = frozenset((torch.bfloat16, torch.float16))
 _PLAIN = _torch_op.PLAIN
-_is_compiling = torch.compiler.is_compiling
+_is_tracing = torch.compiler.is_dynamo_compiling  # all other compilers bring tensors of other classes
 _is_grad_enabled = torch.is_grad_enabled
-_is_autocast_enabled = torch.is_autocast_enabled
+_is_any_autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)
 _transforms = torch._C._functorch.peek_interpreter_stack
+_flash_allowed = torch._C._get_flash_sdp_enabled
+_call_attend_or_torch = getattr(_torch_op, "call_attend_or_torch", None)
 
 
-def is_usual(q: Any, dropout_p: float = 0.0) -> bool:
+def is_usual(q: Any) -> bool:
     """Whether neither what PyTorch does at the moment nor q, but for its shape, is a reason against vitune, nor for a cast:
     asked in as little time as can be."""
-    return (serving and not _is_compiling() and not _is_grad_enabled() and type(q) in _PLAIN and q.dtype in _SERVED
-            and not q.is_nested and _torch_op.is_on_gpu(q) and forward_ad._current_level < 0 and dropout_p == 0
-            and not _is_autocast_enabled("cuda") and _transforms() is None and not _torch_op.math_alone())
-
-
-def is_plain(q: Any, k: Any, v: Any, mask: Any, dropout_p: float) -> bool:
-    """Whether reason() has nothing to say and cast() nothing to do: the usual call of the operators' library, which looks at
-    all else itself."""
-    if _torch_op.library is None or not is_usual(q, dropout_p):
-        return False
-    if not (type(k) in _PLAIN and type(v) in _PLAIN and (mask is None or type(mask) in _PLAIN)):
-        return False
-    rank, d = q.dim(), q.size(-1)
-    return k.dim() == rank and v.dim() == rank and v.size(-1) == d and d <= 128 and d % 8 == 0
+    return (serving and type(q) in _PLAIN and not _is_tracing() and q.dtype in _SERVED and not q.is_nested
+            and (q.is_cuda or _torch_op.is_on_gpu(q)) and not _is_grad_enabled() and forward_ad._current_level < 0
+            and not _is_any_autocast_enabled() and _transforms() is None and not _torch_op.math_alone())
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
               is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False) -> Tensor:
     """scaled_dot_product_attention, served by vitune where it can."""
-    if is_plain(query, key, value, attn_mask, dropout_p):
+    # The usual call, for which reason() would have nothing to say and cast() nothing to do but for shapes, at which the
+    # operators' library looks. Each question costs a fiftieth of the call: none is asked twice, none by a function of ours.
+    if (serving and type(query) is type(key) is type(value) is Tensor and (attn_mask is None or type(attn_mask) is Tensor)
+            and _call_attend_or_torch is not None and not _is_tracing() and (query.is_cuda or _torch_op.is_on_gpu(query))
+            and query.dtype in _SERVED and not _is_grad_enabled() and forward_ad._current_level < 0 and not dropout_p
+            and not _is_any_autocast_enabled() and _transforms() is None
+            and (_flash_allowed() or not _torch_op.math_alone()) and not query.is_nested):
+        if scale is None and not is_causal and not enable_gqa:
+            if attn_mask is None:
+                return _call_attend_or_torch(query, key, value)
+            return _call_attend_or_torch(query, key, value, attn_mask)
         return _torch_op.call_operator(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
     if not serving or not isinstance(query, Tensor):  # a proxy of torch.fx, for example
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)

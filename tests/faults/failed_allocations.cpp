@@ -60,6 +60,8 @@ Subject library(const fs::path& scratch) {
   return {"libvitune",
           [database](Environment environment) {
             environment["PATH"] = "/usr/bin:/bin";
+            // Without it the C library is asked, whose getpwuid_r() itself aborts without memory.
+            environment["HOME"] = "/nonexistent";
             environment["VITUNE_ALLOCATIONS_FROM_MARK"] = "1";
             testing::CommandOptions options;
             options.program = VITUNE_USE_LIBRARY;

@@ -73,14 +73,14 @@ struct Memory {
   std::size_t size;
 };
 
-Memory memory_of(const Tensor& tensor) {
+Memory memory_of(AtenTensorHandle tensor) {
   int64_t offset = 0, size = 0;
   int32_t dtype = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_offset(tensor.get(), &offset));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_size(tensor.get(), &size));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &dtype));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_offset(tensor, &offset));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_size(tensor, &size));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor, &dtype));
   const auto element = static_cast<int64_t>(aoti_torch_dtype_element_size(dtype));
-  return {static_cast<char*>(tensor.data_ptr()) - offset * element, static_cast<std::size_t>(size)};
+  return {address_of(tensor) - offset * element, static_cast<std::size_t>(size)};
 }
 
 // Set: launches go to the addresses of the last staged call, and nothing is copied.
@@ -92,7 +92,7 @@ void launch_staged(const AttentionPlan& plan, const AttentionTensors& tensors) {
   if (is_frozen) {
     AttentionPointers read{};  // as a call on a GPU does
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      read[i] = tensors[i] == nullptr ? nullptr : static_cast<char*>(tensors[i]->data_ptr());
+      read[i] = address_of(tensors[i]);
     }
     return launch_pointers(context_of(0), plan, read[0] != nullptr ? frozen : read, nullptr);
   }
@@ -104,16 +104,16 @@ void launch_staged(const AttentionPlan& plan, const AttentionTensors& tensors) {
     if (tensors[i] == nullptr) {
       continue;
     }
-    const Memory memory = memory_of(*tensors[i]);
+    const Memory memory = memory_of(tensors[i]);
     if (staged.find(memory.base) == staged.end()) {
       staged[memory.base] = driver.upload(memory.base, memory.size);
     }
-    pointers[i] = staged[memory.base] + (static_cast<char*>(tensors[i]->data_ptr()) - memory.base);
+    pointers[i] = staged[memory.base] + (address_of(tensors[i]) - memory.base);
   }
   launch_pointers(context_of(0), plan, pointers, nullptr);
   for (const std::size_t i : {4, 5}) {
     if (tensors[i] != nullptr) {
-      const Memory memory = memory_of(*tensors[i]);
+      const Memory memory = memory_of(tensors[i]);
       driver.download(memory.base, staged[memory.base], memory.size);
     }
   }
@@ -138,6 +138,8 @@ extern "C" VITUNE_API void vitune_torch_staged_freeze(void) {
 
 STABLE_TORCH_LIBRARY_IMPL(vitune, CPU, library) {
   using namespace vitune::torch_ops;
-  library.impl("attention", TORCH_BOX(&attention<launch_staged>));
-  library.impl("attention_lse", TORCH_BOX(&attention_lse<launch_staged>));
+  library.impl("attention", &attention<launch_staged>);
+  library.impl("attention_lse", &attention_lse<launch_staged>);
+  library.impl("attend", &attend<launch_staged>);
+  library.impl("attend_or_torch", &attend_or_torch<launch_staged>);
 }
