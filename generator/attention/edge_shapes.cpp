@@ -144,7 +144,8 @@ std::vector<AttentionProblem> edge_problems(const AttentionProblem& problem, con
     AttentionProblem edge = resized(problem, extents);
     const bool known =
         edge == problem || std::find(edges.begin(), edges.end(), edge) != edges.end();
-    if (!known && same_kernel(problem, edge, config, source, device)) edges.push_back(std::move(edge));
+    if (!known && same_kernel(problem, edge, config, source, device))
+      edges.push_back(std::move(edge));
   }
   std::stable_sort(edges.begin(), edges.end(),
                    [](const auto& a, const auto& b) { return a.flops() < b.flops(); });

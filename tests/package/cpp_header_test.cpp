@@ -205,7 +205,7 @@ class CppContextTest : public ::testing::Test {
 };
 
 TEST_F(CppContextTest, AProblemIsPreparedAskedForAndExplainedByItsText) {
-  Context context = make_context();
+  Context context(options());
   const std::string text = attention_.text();
   context.prepare(text);
   EXPECT_TRUE(context.query(text).loaded);

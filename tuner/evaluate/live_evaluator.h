@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -80,6 +81,8 @@ class LiveEvaluator : public Evaluator {
   void land(std::size_t client, const BenchResult& result);
   void end(const Flight& flight, TrialStatus status, std::string reason);
   BenchClient& idle_client();
+  // `make_request` is asked only if nothing is known under `key`.
+  Variant compile_now(const Digest& key, const std::function<CompileRequest()>& make_request);
   Variant compile_now(const Config& config);
   KernelRef kernel_ref(const Config& config);
   std::chrono::milliseconds trial_deadline(const Candidate& candidate) const;

@@ -17,20 +17,24 @@ constexpr milliseconds kPerRound{50};  // of one contestant, generously
 
 }  // namespace
 
-LiveEvaluator::Variant LiveEvaluator::compile_now(const Config& config) {
-  const Digest wanted = key(config);
-  if (Variant known = cache_.find(wanted)) return known;
+LiveEvaluator::Variant LiveEvaluator::compile_now(
+    const Digest& key, const std::function<CompileRequest()>& make_request) {
+  if (Variant known = cache_.find(key)) return known;
   const std::uint64_t id = next_compile_++;
-  pool_.submit(id, request(config));
+  pool_.submit(id, make_request());
   while (true) {
     check_stop();
     auto compiled = pool_.wait(kSlice);
     if (!compiled) continue;
-    if (compiled->first == id) return cache_.add(wanted, std::move(compiled->second));
+    if (compiled->first == id) return cache_.add(key, std::move(compiled->second));
     // Left over from an interrupted wait: worth keeping.
     const auto at = compiling_.find(compiled->first);
     if (at != compiling_.end()) cache_.add(at->second, std::move(compiled->second));
   }
+}
+
+LiveEvaluator::Variant LiveEvaluator::compile_now(const Config& config) {
+  return compile_now(key(config), [&] { return request(config); });
 }
 
 KernelRef LiveEvaluator::kernel_ref(const Config& config) {
@@ -93,7 +97,7 @@ std::optional<Binary> LiveEvaluator::binary(const Config& config) {
   const Variant variant = compile_now(config);
   if (variant->status != CompileStatus::kOk) return std::nullopt;
   const CompileRequest wanted = request(config);
-  return Binary{key(config),   wanted.arch,    compiler_version_,
+  return Binary{key(config),  wanted.arch,    compiler_version_,
                 wanted.entry, variant->facts, variant->cubin};
 }
 
