@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "core/config.h"
 #include "generator/problem.h"
@@ -22,8 +23,9 @@ struct MeasuredCall {
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  // Bends the model towards the calls; called once, before the first us() that is to follow them.
-  virtual void fit(std::span<const MeasuredCall> calls) = 0;
+  // Bends the model towards the calls, and gives what it then predicts for each; called once,
+  // before the first us() that is to follow them.
+  virtual std::vector<double> fit(std::span<const MeasuredCall> calls) = 0;
   // Microseconds of one call: finite and above 0.
   virtual double us(const Problem& problem, const Config& config, int registers) const = 0;
 };

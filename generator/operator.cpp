@@ -15,7 +15,13 @@ class FloorModel final : public CostModel {
   FloorModel(const Operator& of, const DeviceInfo& device, Residency residency)
       : operator_(of), device_(device), residency_(residency) {}
 
-  void fit(std::span<const MeasuredCall>) override {}
+  std::vector<double> fit(std::span<const MeasuredCall> calls) override {
+    std::vector<double> predicted;
+    for (const MeasuredCall& call : calls) {
+      predicted.push_back(us(*call.problem, *call.config, call.registers));
+    }
+    return predicted;
+  }
   double us(const Problem& problem, const Config&, int) const override {
     constexpr double kLaunchUs = 2;
     const auto floor = floor_of(operator_.demand(problem, device_), device_, residency_);

@@ -56,7 +56,8 @@ class Operator {
 
   // ---- How problems are like each other
 
-  // Equal for problems with the same compile-time facts, whose configs may be taken over.
+  // Equal for problems with the same compile-time facts, whose configs may be taken over; any
+  // bytes, asked for each stored winner.
   virtual std::string kernel_class(const Problem& problem) const = 0;
   // How far two problems of one class are from each other: of evidence, not of kernels; 0 for equal
   // sizes, symmetric.

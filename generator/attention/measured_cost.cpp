@@ -10,13 +10,18 @@ class AttentionCost final : public CostModel {
   AttentionCost(const DeviceInfo& device, Residency residency)
       : device_(device), residency_(residency), coefficients_(default_cost(device)) {}
 
-  void fit(std::span<const MeasuredCall> calls) override {
+  std::vector<double> fit(std::span<const MeasuredCall> calls) override {
     std::vector<CostSample> samples;
     samples.reserve(calls.size());
     for (const MeasuredCall& call : calls) {
       samples.push_back({work(*call.problem, *call.config, call.registers), call.us});
     }
     coefficients_ = fit_cost(samples, device_, residency_, coefficients_);
+    std::vector<double> predicted;
+    for (const CostSample& sample : samples) {
+      predicted.push_back(predicted_us(sample.work, device_, coefficients_, residency_));
+    }
+    return predicted;
   }
   double us(const Problem& problem, const Config& config, int registers) const override {
     return predicted_us(work(problem, config, registers), device_, coefficients_, residency_);

@@ -26,7 +26,9 @@ class AskedAttention final : public Problem {
 class Attention final : public Operator {
  public:
   std::string_view name() const override { return "attention"; }
-  ProblemPtr parse(std::string_view text) const override { return AttentionProblem::parse(text); }
+  ProblemPtr parse(std::string_view text) const override {
+    return std::make_shared<AskedAttention>(AttentionProblem::parse(text));
+  }
 
   std::string example() const override {
     return "attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed";

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <tuple>
 
-#include "core/format.h"
 #include "generator/attention/facts.h"
 
 namespace vitune {
@@ -26,9 +25,14 @@ auto kernel_order(const AttentionProblem& p) {
 
 std::string attention_class(const AttentionProblem& problem) {
   const AttentionFacts facts = attention_facts(problem);
-  return formatted("{} {} {} {} {} {} {} {} {}", facts.element, facts.head_dim, facts.causal,
-                   facts.bias, facts.bias_vector, facts.mask, facts.mask_vector, facts.lse,
-                   facts.copy_bytes);
+  std::string text;
+  for (const int part :
+       {facts.element, facts.head_dim, int{facts.causal}, facts.bias, facts.bias_vector,
+        int{facts.mask}, facts.mask_vector, int{facts.lse}, facts.copy_bytes}) {
+    text += static_cast<char>(part % 256);  // each is at most 256
+    text += static_cast<char>(part / 256);
+  }
+  return text;
 }
 
 double problem_distance(const AttentionProblem& a, const AttentionProblem& b) {

@@ -8,9 +8,9 @@
 
 namespace vitune {
 
-// The compile-time facts of a problem in words. How the rows of a bias lie is left out: it decides
-// which configs may be taken over, and the space judges each of them, but is no reason to learn
-// nothing from a neighbour.
+// The compile-time facts of a problem, two bytes each. How the rows of a bias lie is left out: it
+// decides which configs may be taken over, and the space judges each of them, but is no reason to
+// learn nothing from a neighbour.
 std::string attention_class(const AttentionProblem& problem);
 
 // How far two problems of one class are from each other, 0 for equal sizes: of evidence, not of

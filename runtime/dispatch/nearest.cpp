@@ -88,12 +88,13 @@ class Ranking {
     for (const Run& run : runs_) {
       calls.push_back({&problem_of(run.neighbour), &run.config, run.registers, run.us});
     }
-    cost_->fit(calls);
+    const std::vector<double> predicted = cost_->fit(calls);
     double weights = 0, sum = 0;
-    for (const Run& run : runs_) {
-      const Problem& from = problem_of(run.neighbour);
-      const double residual = std::log(run.us / cost_->us(from, run.config, run.registers));
-      candidates_[carried(run.config, from)].evidence.push_back({run.neighbour, residual});
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      const Run& run = runs_[i];
+      const double residual = std::log(run.us / predicted[i]);
+      candidates_[carried(run.config, problem_of(run.neighbour))].evidence.push_back(
+          {run.neighbour, residual});
       weights += neighbours_[run.neighbour].weight;
       sum += neighbours_[run.neighbour].weight * residual;
     }
