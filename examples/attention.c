@@ -38,7 +38,7 @@ int main(void) {
   desc.o = vitune_bnhd_strides(kHeads, kTokens, kHeadSize);
   const uint16_t* k = gpu_qkv + kHeads * kHeadSize;
   check(vitune_attention_forward(context, &desc, gpu_qkv, k, k + kHeads * kHeadSize, NULL, NULL,
-                                 gpu_out, NULL, NULL));
+                                 gpu_out, NULL, NULL, 0, NULL));
   gpu_download(out, gpu_out, values * sizeof(*out));
 
   vitune_selection selection = VITUNE_SELECTION_INIT;

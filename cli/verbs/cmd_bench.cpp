@@ -65,7 +65,7 @@ std::string ratio_text(double other_us, double us) {
 
 void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& device) {
   const Winner& winner = *outcome.winner;
-  const AttentionProblem& problem = outcome.problem.problem;
+  const Problem& problem = *outcome.problem.problem;
   const double us = winner.measurement.by(winner.objective).median_us;
   const double warm_us = winner.measurement.warm.median_us;
   const auto floor = floor_of(problem, device, winner.objective);
@@ -75,7 +75,7 @@ void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& d
                                                                 : peer->warm_us;
   table.row({outcome.problem.name, timing_text(winner.measurement.cold),
              warm_us > 0 ? microseconds_text(warm_us) : "-",
-             us > 0 ? formatted("{:.1f}", problem.flops() / us / 1e6) : "-",
+             us > 0 ? formatted("{:.1f}", problem.op().flops(problem) / us / 1e6) : "-",
              optional_us(winner.default_us), ratio_text(winner.default_us.value_or(0), us),
              floor ? microseconds_text(floor->us) : "-",
              floor && us > 0 ? formatted("{:.0f} %", 100 * floor->us / us) : "-",
@@ -86,11 +86,11 @@ void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& d
 
 ordered_json bench_json(const TuneOutcome& outcome, const DeviceInfo& device) {
   ordered_json entry = {{"name", outcome.problem.name},
-                        {"problem", outcome.problem.problem.text()}};
-  entry["winner"] = outcome.winner ? winner_json(*outcome.winner, outcome.problem.problem, device)
+                        {"problem", outcome.problem.problem->text()}};
+  entry["winner"] = outcome.winner ? winner_json(*outcome.winner, *outcome.problem.problem, device)
                                    : ordered_json(nullptr);
   const Objective objective = outcome.winner ? outcome.winner->objective : Objective::kCold;
-  entry["floors_us"] = floor_json(floor_of(outcome.problem.problem, device, objective));
+  entry["floors_us"] = floor_json(floor_of(*outcome.problem.problem, device, objective));
   entry["peers"] = ordered_json::array();
   for (const PeerTime& peer : outcome.problem.peers) {
     entry["peers"].push_back(

@@ -90,7 +90,8 @@ struct AttentionTensors {
   DeviceInput q = {}, k = {}, v = {};
   DeviceOutput out = {};
   DeviceInput bias = {}, mask = {};
-  DeviceOutput lse = {};  // fp32 [batch, heads, nq], contiguous
+  DeviceOutput lse = {};        // fp32 [batch, heads, nq], contiguous
+  DeviceOutput workspace = {};  // scratch memory with its size: Context::workspace_bytes() of it
 };
 
 // The sizes of an attention problem: q, out [batch, heads, nq, d]; k, v [batch, kv_heads, nk, d].
@@ -305,6 +306,13 @@ class Context {
     Exception::check(vitune_prepare(handle_, &attention.desc()));
   }
 
+  // The scratch memory that a call needs on this device; prepares the problem.
+  std::size_t workspace_bytes(const Attention& attention) {
+    std::size_t bytes = 0;
+    Exception::check(vitune_workspace_bytes(handle_, &attention.desc(), &bytes));
+    return bytes;
+  }
+
   // Launches on `stream` (a CUstream or cudaStream_t; null: the default stream) and returns at
   // once.
   void forward(const Attention& attention, const AttentionTensors& tensors,
@@ -325,30 +333,40 @@ class Context {
     }
     return vitune_attention_forward(handle_, desc, t.q.data(), t.k.data(), t.v.data(),
                                     t.bias.data(), t.mask.data(), t.out.data(),
-                                    static_cast<float*>(t.lse.data()), stream);
+                                    static_cast<float*>(t.lse.data()), t.workspace.data(),
+                                    static_cast<std::size_t>(t.workspace.bytes()), stream);
   }
 
   // Says which kernel would serve. Loads and launches nothing.
   KernelSelection query(const Attention& attention) const {
     vitune_selection c = VITUNE_SELECTION_INIT;
     Exception::check(vitune_query(handle_, &attention.desc(), &c));
-    // clang-format off: one line per kind of field
-    return {static_cast<Served>(c.outcome),
-            c.loaded != 0,
-            c.compiled != 0,
-            c.low_confidence != 0,
-            c.cold_us,
-            c.warm_us,
-            c.predicted_us,
-            c.max_error,
-            c.rms_error,
-            c.problem,
-            c.row,
-            c.config,
-            c.kernel_key,
-            c.source,
-            c.reason};
-    // clang-format on
+    return selection_of(c);
+  }
+
+  // The same for problems of any operator by their text, "attention bf16 b=32 h=12 n=197 d=64".
+  void prepare(const std::string& problem) {
+    Exception::check(vitune_prepare_text(handle_, problem.c_str()));
+  }
+  std::size_t workspace_bytes(const std::string& problem) {
+    std::size_t bytes = 0;
+    Exception::check(vitune_workspace_bytes_text(handle_, problem.c_str(), &bytes));
+    return bytes;
+  }
+  KernelSelection query(const std::string& problem) const {
+    vitune_selection c = VITUNE_SELECTION_INIT;
+    Exception::check(vitune_query_text(handle_, problem.c_str(), &c));
+    return selection_of(c);
+  }
+  // What the problem is and what would serve it, in lines for people.
+  std::string explain(const std::string& problem) const {
+    std::size_t length = 0;
+    Exception::check(vitune_explain_text(handle_, problem.c_str(), nullptr, 0, &length));
+    std::string text(length + 1, '\0');
+    Exception::check(
+        vitune_explain_text(handle_, problem.c_str(), text.data(), text.size(), &length));
+    text.resize(std::min(length, text.size() - 1));
+    return text;
   }
 
   vitune_stats stats() const {
@@ -371,6 +389,26 @@ class Context {
   vitune_context* get() const noexcept { return handle_; }
 
  private:
+  static KernelSelection selection_of(const vitune_selection& c) {
+    // clang-format off: one line per kind of field
+    return {static_cast<Served>(c.outcome),
+            c.loaded != 0,
+            c.compiled != 0,
+            c.low_confidence != 0,
+            c.cold_us,
+            c.warm_us,
+            c.predicted_us,
+            c.max_error,
+            c.rms_error,
+            c.problem,
+            c.row,
+            c.config,
+            c.kernel_key,
+            c.source,
+            c.reason};
+    // clang-format on
+  }
+
   using Log = std::function<void(LogSeverity, std::string_view)>;
 
   static void pass_on(void* user, std::int32_t level, const char* message) {

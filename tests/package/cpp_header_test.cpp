@@ -204,6 +204,19 @@ class CppContextTest : public ::testing::Test {
   std::vector<std::pair<LogSeverity, std::string>> log_;
 };
 
+TEST_F(CppContextTest, AProblemIsPreparedAskedForAndExplainedByItsText) {
+  Context context(options());
+  const std::string text = attention_.text();
+  context.prepare(text);
+  EXPECT_TRUE(context.query(text).loaded);
+  EXPECT_EQ(context.query(text).config, context.query(attention_).config);
+  EXPECT_EQ(context.workspace_bytes(text), context.workspace_bytes(attention_));
+  const std::string lines = context.explain(text);
+  EXPECT_THAT(lines, AllOf(HasSubstr(text), HasSubstr(context.query(text).config)));
+  EXPECT_EQ(lines.back(), '\n');
+  EXPECT_EQ(status_of_failure([&] { context.prepare("no problem"); }), VITUNE_INVALID_ARGUMENT);
+}
+
 TEST_F(CppContextTest, ServesAWinnerAndSaysWhich) {
   Context context(options());
   EXPECT_FALSE(context.query(attention_).loaded);
