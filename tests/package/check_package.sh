@@ -87,6 +87,7 @@ check_find_package() {
     -DVITUNE_WANTED=0.1 || fail "the project does not configure"
   cmake --build "$work/build"
   "$work/build/consumer"
+  "$work/build/consumer_cpp17"
   grep -qF "$work/moved" "$work/build/CMakeCache.txt" || fail "another vitune was found"
   rm -rf "$work/build"
   if configure find_package -DCMAKE_PREFIX_PATH="$work/moved" -DVITUNE_WANTED=99.0 2> /dev/null; then
