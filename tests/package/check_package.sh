@@ -95,6 +95,28 @@ check_find_package() {
   fi
 }
 
+# The installed examples, by CMake and by the compiler alone, without anything of the source tree.
+check_examples() {
+  install_and_move
+  local examples=$work/moved/share/doc/vitune/examples
+  cmake -S "$examples" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_C_COMPILER="$CC" \
+    -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_C_FLAGS="$FLAGS" -DCMAKE_CXX_FLAGS="$FLAGS" > "$work/configure.log" 2>&1 ||
+    { cat "$work/configure.log" >&2; fail "the examples do not configure"; }
+  cmake --build "$work/build"
+  # shellcheck disable=SC2046,SC2086  # words and flags are lists
+  "$CC" $FLAGS "$examples/attention.c" $(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs vitune) \
+    -ldl -lm -o "$work/build/by_hand"
+  local program status
+  for program in vitune_example_c vitune_example_cpp vitune_example_tune by_hand; do
+    status=0
+    PATH=$work/moved/bin:$PATH LD_LIBRARY_PATH=$lib "$work/build/$program" > "$work/$program.log" 2>&1 || status=$?
+    # 77: there is no GPU, and it says so.
+    if ((status == 77)); then grep -qF VITUNE_NO_DEVICE "$work/$program.log" || fail "$program does not say why"; fi
+    ((status == 0 || status == 77)) || { cat "$work/$program.log" >&2; fail "$program ended with $status"; }
+  done
+  [[ -x $examples/ship_a_database/ship.sh ]] || fail "ship.sh cannot be run"
+}
+
 # Nothing is optimised: what is shown is that it builds, and these two build the library anew.
 build_within() {
   if command -v ccache > /dev/null; then set -- "$@" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
@@ -125,7 +147,7 @@ check_fetch_content() {
 }
 
 case $name in
-  tree | destdir | pkg_config | find_package | add_subdirectory | fetch_content) "check_$name" ;;
+  tree | destdir | pkg_config | find_package | examples | add_subdirectory | fetch_content) "check_$name" ;;
   *) fail "there is no such case" ;;
 esac
 rm -rf "$work"
