@@ -144,7 +144,7 @@ wheel: wheel-packages ## build the wheel that pip installs, for this and newer L
 	@rm -rf $(WHEELS)
 	$(WHEEL_HOME)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(WHEELS)/as_built \
 	  $(if $(TORCH_INCLUDE),--config-settings=cmake.define.VITUNE_TORCH_INCLUDE=$(TORCH_INCLUDE)) .
-	PATH=$(WHEEL_HOME)/bin:$$PATH auditwheel --quiet repair --exclude libtorch_cpu.so --wheel-dir $(WHEELS) $(WHEELS)/as_built/*.whl
+	PATH=$(WHEEL_HOME)/bin:$$PATH auditwheel repair --exclude libtorch_cpu.so --wheel-dir $(WHEELS) $(WHEELS)/as_built/*.whl
 	@python3 cmake/check_wheel.py $(WHEELS)/*.whl
 
 archive: packages     ## build the archive (.tar.gz) with command, library, headers and examples, into build/archives
