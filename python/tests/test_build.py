@@ -39,7 +39,8 @@ class InFolder(unittest.TestCase):
                               capture_output=True)
 
     def copy_package(self):
-        shutil.copytree(PACKAGE, self.folder / "vitune", ignore=shutil.ignore_patterns("__pycache__", "_lib"))
+        shutil.copytree(PACKAGE, self.folder / "vitune", dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns("__pycache__", "_lib"))
 
 
 class CommandTest(InFolder):
