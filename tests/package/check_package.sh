@@ -117,6 +117,24 @@ check_examples() {
   [[ -x $examples/ship_a_database/ship.sh ]] || fail "ship.sh cannot be run"
 }
 
+# What cpack makes, unpacked somewhere: one folder with the installed tree, and not the Python package's files.
+check_archive() {
+  (cd "$build" && cpack -G TGZ -B "$work/made") > "$work/cpack.log" || { cat "$work/cpack.log" >&2; fail "cpack failed"; }
+  local archive
+  archive=$(find "$work/made" -maxdepth 1 -name 'vitune-*-linux-*.tar.gz')
+  [[ -f $archive ]] || fail "there is no archive for this system"
+  mkdir "$work/unpacked"
+  tar -C "$work/unpacked" -xzf "$archive"
+  local tree=$work/unpacked/$(basename "$archive" .tar.gz)
+  [[ $(ls "$work/unpacked") == "$(basename "$tree")" ]] || fail "it does not unpack to one folder of its name"
+  [[ ! -e $tree/vitune ]] || fail "the Python package's files are in it twice"
+  [[ -f $tree/include/vitune/vitune.hpp && -f $tree/share/doc/vitune/LICENSE ]] || fail "headers or licence are missing"
+  "$tree/bin/vitune" --version > /dev/null || fail "the command does not run from there"
+  "$tree/bin/vitune" doctor --csv 2> /dev/null | grep -qF "$tree/share/vitune" || fail "it does not find its data there"
+  readelf --sections "$tree/bin/vitune" > "$work/sections"
+  ! grep -qF .symtab "$work/sections" || fail "the command is not stripped"
+}
+
 # Nothing is optimised: what is shown is that it builds, and these two build the library anew.
 build_within() {
   if command -v ccache > /dev/null; then set -- "$@" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
@@ -147,7 +165,7 @@ check_fetch_content() {
 }
 
 case $name in
-  tree | destdir | pkg_config | find_package | examples | add_subdirectory | fetch_content) "check_$name" ;;
+  tree | destdir | pkg_config | find_package | examples | archive | add_subdirectory | fetch_content) "check_$name" ;;
   *) fail "there is no such case" ;;
 esac
 rm -rf "$work"
