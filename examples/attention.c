@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "examples/gpu.h"
-#include "examples/reference.h"
+#include "gpu.h"
+#include "reference.h"
 #include "vitune/vitune.h"
 
 enum { kBatch = 2, kHeads = 12, kTokens = 197, kHeadSize = 64, kNoGpu = 77 };

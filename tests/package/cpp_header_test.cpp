@@ -124,6 +124,16 @@ TEST(CppAttentionTest, StridesOfATensorLibraryAreTakenIfTheLastIsOne) {
   }
 }
 
+TEST(CppAttentionTest, StridesOfABiasOrMaskThatAreNotFourAreRefusedAndChangeNothing) {
+  Attention attention({.batch = 4, .heads = 6, .nq = 49, .d = 32});
+  const std::string before = attention.text();
+  const std::vector<std::int64_t> three{2401, 49, 1};
+  EXPECT_EQ(status_of_failure([&] { attention.bias(DataType::kFp32, three); }),
+            VITUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of_failure([&] { attention.mask(three); }), VITUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(attention.text(), before);
+}
+
 TEST(CppAttentionTest, SizesThatOverflowAreRefusedAndNotUndefined) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   for (const AttentionSizes& sizes :
