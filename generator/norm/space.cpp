@@ -1,0 +1,96 @@
+// generator/norm/space.cpp -- The norm kernel's tunables, and good values without tuning.
+#include <algorithm>
+
+#include "core/checked.h"
+#include "core/format.h"
+#include "generator/norm/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+constexpr std::int64_t kMostThreads = 1024, kMostValues = 64, kWarp = 32;
+const std::vector<std::int64_t> kRowThreads = {4,   8,   16,  32,  64,  96,
+                                               128, 192, 256, 384, 512, 1024};
+const std::vector<std::int64_t> kRows = {1, 2, 4, 8, 16, 32};
+
+std::int64_t values_of(const NormProblem& problem, std::int64_t row_threads) {
+  const std::int64_t vector = norm_vector(problem);
+  return ceil_div(problem.d, vector * row_threads) * vector;
+}
+
+// Whether some of so many threads would have no columns although fewer could hold the row.
+bool is_idle(const NormProblem& problem, std::int64_t row_threads) {
+  const std::int64_t vectors = ceil_div(problem.d, norm_vector(problem));
+  const auto larger = std::upper_bound(kRowThreads.begin(), kRowThreads.end(), vectors - 1);
+  return larger != kRowThreads.end() && row_threads > *larger;
+}
+
+}  // namespace
+
+ParameterSpace norm_space(const NormProblem& problem) {
+  std::vector<Parameter> parameters = {
+      {"kRowThreads", kRowThreads, "threads that share a row", false, true},
+      {"kRows", kRows, "rows that a CTA has at work at once", false, true},
+      {"kPersistent", {0, 1}, "CTAs go on to further rows and keep weight and bias", false, true},
+  };
+  std::vector<Constraint> rules = {
+      {"threads: whole warps, at most 1024",
+       [](const Config& c) -> std::optional<std::string> {
+         const std::int64_t threads = c.at("kRowThreads") * c.at("kRows");
+         if (threads <= kMostThreads && threads % kWarp == 0) return std::nullopt;
+         return formatted("{} threads", threads);
+       },
+       {"kRowThreads", "kRows"}},
+      {"registers: a thread holds at most 64 values of its row",
+       [problem](const Config& c) -> std::optional<std::string> {
+         const std::int64_t values = values_of(problem, c.at("kRowThreads"));
+         if (values <= kMostValues) return std::nullopt;
+         return formatted("{} values", values);
+       },
+       {"kRowThreads"}},
+      {"each thread has columns, as far as threads come in these numbers",
+       [problem](const Config& c) -> std::optional<std::string> {
+         if (!is_idle(problem, c.at("kRowThreads"))) return std::nullopt;
+         return formatted("{} threads for {} columns", c.at("kRowThreads"), problem.d);
+       },
+       {"kRowThreads"}},
+  };
+  return {std::move(parameters), std::move(rules)};
+}
+
+std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device) {
+  // A warp has a row as long as there are rows for some warps on each SM; else a row has as many
+  // threads as it has accesses.
+  const std::int64_t sms = std::max(device.sm_count, 1);
+  const ParameterSpace space = norm_space(problem);
+  const std::int64_t wanted = problem.rows >= 16 * sms ? 24 : norm_vector(problem);
+  std::optional<Config> best;
+  std::int64_t least = 0;
+  for (const Config& config : space.enumerate()) {
+    if (config.at("kPersistent") != 0) continue;
+    const std::int64_t threads = config.at("kRowThreads") * config.at("kRows");
+    const std::int64_t distance =
+        1000 * std::abs(values_of(problem, config.at("kRowThreads")) - wanted) +
+        std::abs(threads - 128);
+    if (best && distance >= least) continue;
+    best = config;
+    least = distance;
+  }
+  if (!best) return {};
+  return {*best};
+}
+
+std::optional<std::string> norm_prune(const NormProblem&, const Config& config,
+                                      const CompileFacts& facts, const DeviceInfo& device) {
+  if (facts.spill_bytes > 0) {
+    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
+  }
+  const KernelNeeds needs = norm_kernel(config);
+  if (resident_ctas(device, needs.threads, facts.registers, needs.shared_bytes) > 0) {
+    return std::nullopt;
+  }
+  return formatted("does not fit on an SM: {} threads of {} registers", needs.threads,
+                   facts.registers);
+}
+
+}  // namespace vitune
