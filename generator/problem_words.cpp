@@ -15,8 +15,8 @@ namespace vitune {
 namespace {
 
 constexpr std::size_t kMaxText = 4096;
-constexpr std::string_view kTypes[] = {"bf16", "fp16", "fp32", "fp64", "tf32",
-                                       "fp8",  "int8", "bool"};
+constexpr std::string_view kTypes[] = {"bf16", "fp16", "fp32", "fp64",
+                                       "tf32", "fp8",  "int8", "bool"};
 
 bool contains(std::span<const std::string_view> list, std::string_view word) {
   return std::ranges::find(list, word) != list.end();

@@ -59,8 +59,8 @@ class Norm final : public Operator {
     return norm_source(norm_of(problem), plain_config());
   }
   double distance(const Problem& a, const Problem& b) const override {
-    return std::abs(std::log(static_cast<double>(norm_of(a).rows) /
-                             static_cast<double>(norm_of(b).rows)));
+    return std::abs(
+        std::log(static_cast<double>(norm_of(a).rows) / static_cast<double>(norm_of(b).rows)));
   }
   bool is_load_alike(const Problem& a, const Problem& b, const DeviceInfo& device) const override {
     const auto rows = [&](const Problem& p) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kFlags[] = {"bf16", "fp16",     "fp32", "rms",  "weight",
                                        "bias", "residual", "sum",  "stats"};
-constexpr std::string_view kKeys[] = {"m",   "d",   "params", "eps",  "x",
+constexpr std::string_view kKeys[] = {"m",   "d",   "params", "eps",      "x",
                                       "out", "sum", "second", "residual", "align"};
 constexpr ProblemGrammar kGrammar = {"norm", kFlags, kKeys, "bf16, fp16 or fp32",
                                      "norm bf16 m=6304 d=768 weight bias"};
@@ -55,8 +55,8 @@ bool is_given(const ProblemWords& words, std::string_view key) {
   return words.flag(key) || words.find(key).has_value();
 }
 
-std::string matrix_text(std::string_view key, ElementType type, ElementType usual,
-                        std::int64_t row, std::int64_t d) {
+std::string matrix_text(std::string_view key, ElementType type, ElementType usual, std::int64_t row,
+                        std::int64_t d) {
   if (type == usual && row == d) return {};
   return formatted(" {}={}{}", key, type == usual ? "" : element_name(type),
                    row == d ? "" : formatted("@{}", row));

@@ -9,8 +9,7 @@ namespace vitune {
 namespace {
 
 constexpr std::int64_t kMostThreads = 1024, kMostValues = 64, kWarp = 32;
-const std::vector<std::int64_t> kRowThreads = {4,   8,   16,  32,  64,  96,
-                                               128, 192, 256, 384, 512, 1024};
+const std::vector<std::int64_t> kRowThreads = {4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024};
 const std::vector<std::int64_t> kRows = {1, 2, 4, 8, 16, 32};
 
 std::int64_t values_of(const NormProblem& problem, std::int64_t row_threads) {
@@ -31,7 +30,11 @@ ParameterSpace norm_space(const NormProblem& problem) {
   std::vector<Parameter> parameters = {
       {"kRowThreads", kRowThreads, "threads that share a row", false, true},
       {"kRows", kRows, "rows that a CTA has at work at once", false, true},
-      {"kPersistent", {0, 1}, "CTAs go on to further rows and keep weight and bias", false, true},
+      {"kPersistent",
+       {0, 1},
+       "CTAs go on to further rows; weight and bias stay in registers",
+       false,
+       true},
   };
   std::vector<Constraint> rules = {
       {"threads: whole warps, at most 1024",

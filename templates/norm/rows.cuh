@@ -2,9 +2,10 @@
 //
 // kRowThreads threads hold a row: it is read once, its mean is taken, then the mean of the squared
 // distances from it (two passes over registers: no cancellation, however far the row is from 0),
-// and the result is written. All arithmetic is fp32. kRows rows are at work in a CTA at once; with
-// kPersistent a CTA goes on to further rows, keeps weight and bias in registers, and asks for the
-// next rows before it has written the last ones.
+// and the result is written. All arithmetic is fp32. kRows rows are at work in a CTA at once. With
+// kPersistent a CTA goes on to further rows, for which it asks before it has written the last ones,
+// and keeps weight and bias in registers from before its first row; else they are read when they
+// are used.
 #pragma once
 
 #include "norm/params.cuh"
@@ -40,11 +41,12 @@ struct NormParameters {
 
   __device__ __forceinline__ void load(const NormParams& p) {
 #pragma unroll
-    for (int i = 0; i < Row::kPieces; ++i) {
-      if (!Row::has(i)) continue;
-      if (C::kWeight) weight[i] = at(p.weight, i);
-      if (C::kBias) bias[i] = at(p.bias, i);
-    }
+    for (int i = 0; i < Row::kPieces; ++i) load(p, i);
+  }
+  __device__ __forceinline__ void load(const NormParams& p, int piece) {
+    if (!Row::has(piece)) return;
+    if (C::kWeight) weight[piece] = at(p.weight, piece);
+    if (C::kBias) bias[piece] = at(p.bias, piece);
   }
   static __device__ __forceinline__ Raw at(const void* data, int piece) {
     return load_constant_piece<Row::Parameter::kBytes>(
@@ -130,13 +132,13 @@ __device__ __forceinline__ NormStatistics norm_statistics(const float (&v)[kPiec
 template <class C, int kPieces, int kVector>
 __device__ __forceinline__ void norm_store(const NormParams& p, i64 row,
                                            const float (&v)[kPieces][kVector],
-                                           const NormStatistics& s,
-                                           const NormParameters<C>& parameters) {
+                                           const NormStatistics& s, NormParameters<C>& parameters) {
   using Row = NormRow<C>;
   if (row >= p.rows) return;
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {
     if (!Row::has(i)) continue;
+    if (!C::kPersistent) parameters.load(p, i);
     const int column = Row::column(i);
     float y[kVector], factor[kVector];
 #pragma unroll
@@ -179,7 +181,7 @@ __device__ void norm_rows(const NormParams& p) {
   NormParameters<C> parameters;
   NormInput<C> input;
   input.load(p, row);
-  parameters.load(p);
+  if (C::kPersistent) parameters.load(p);
   // The same number of rounds for all groups of a CTA: they meet at barriers.
   for (i64 first = i64(blockIdx.x) * C::kRows; first < p.rows; first += step, row += step) {
     float v[Row::kPieces][Row::kVector];

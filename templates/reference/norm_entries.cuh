@@ -36,8 +36,7 @@ template <class Scalar>
 __device__ inline Scalar norm_input(const NormJudgeParams& p, long long row, int column) {
   const Scalar x = element_value(p.call.x, row * p.call.x_row + column, p.input);
   if (p.call.residual == nullptr) return x;
-  const Scalar added =
-      element_value(p.call.residual, row * p.call.residual_row + column, p.input);
+  const Scalar added = element_value(p.call.residual, row * p.call.residual_row + column, p.input);
   return norm_rounded(x + added, p.input);
 }
 
