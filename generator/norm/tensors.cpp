@@ -28,8 +28,23 @@ TensorSpec parameter(std::string name, const NormProblem& p, bool given) {
 
 TensorSpec statistic(std::string name, const NormProblem& p, bool given) {
   TensorSpec spec = matrix(std::move(name), p, given, ElementType::kFp32, 1, Role::kOutput);
-  if (given) spec.extents[3] = 1;
+  if (given) {
+    spec.extents[3] = 1;
+    spec.alignment = 4;
+  }
   return spec;
+}
+
+// Each element is read by the thread that writes it, before: an output may take an input's place.
+void let_replace(std::vector<TensorSpec>& specs, NormTensor output) {
+  TensorSpec& written = specs[output];
+  for (const NormTensor input : {kNormX, kNormResidual}) {
+    const TensorSpec& read = specs[input];
+    if (read.given && written.given && read.type == written.type &&
+        read.strides == written.strides && read.extents == written.extents) {
+      written.may_replace.push_back(input);
+    }
+  }
 }
 
 }  // namespace
@@ -46,6 +61,9 @@ std::vector<TensorSpec> norm_tensors(const NormProblem& p) {
                               p.second_row, Role::kOutput);
   specs[kNormMean] = statistic("mean", p, p.statistics && !p.rms);
   specs[kNormRstd] = statistic("rstd", p, p.statistics);
+  let_replace(specs, kNormOut);
+  let_replace(specs, kNormSum);
+  let_replace(specs, kNormSecond);
   return specs;
 }
 
