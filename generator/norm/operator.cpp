@@ -26,6 +26,8 @@ Config plain_config() {
   config.set("kRowThreads", 32);
   config.set("kRows", 1);
   config.set("kPersistent", 0);
+  config.set("kSmWarps", 8);
+  config.set("kStreaming", 0);
   return config;
 }
 

@@ -34,13 +34,14 @@ std::string norm_source(const NormProblem& p, const Config& config) {
   flag("kStatistics", p.statistics);
   number("kRowThreads", config.at("kRowThreads"));
   number("kRows", config.at("kRows"));
+  number("kStreaming", config.at("kStreaming"));
   flag("kPersistent", config.at("kPersistent") != 0);
   return text + formatted(
                     "}};\n}}  // namespace vitune\n\n#include \"norm/rows.cuh\"\n\n"
-                    "extern \"C\" __global__ void __launch_bounds__({})\n"
+                    "extern \"C\" __global__ void __launch_bounds__({}, {})\n"
                     "{}(const __grid_constant__ vitune::NormParams params) {{\n"
                     "  vitune::norm_rows<vitune::Config>(params);\n}}\n",
-                    needs.threads, kEntry);
+                    needs.threads, config.at("kSmWarps") * 32 / needs.threads, kEntry);
 }
 
 }  // namespace vitune

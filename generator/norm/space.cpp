@@ -9,6 +9,7 @@ namespace vitune {
 namespace {
 
 constexpr std::int64_t kMostThreads = 1024, kMostValues = 64, kWarp = 32;
+constexpr std::int64_t kOtherRegisters = 16;  // addresses, sums: at least
 const std::vector<std::int64_t> kRowThreads = {4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024};
 const std::vector<std::int64_t> kRows = {1, 2, 4, 8, 16, 32};
 
@@ -35,6 +36,16 @@ ParameterSpace norm_space(const NormProblem& problem) {
        "CTAs go on to further rows; weight and bias stay in registers",
        false,
        true},
+      {"kSmWarps",
+       {8, 16, 32, 48, 64},
+       "warps of an SM that registers leave room for",
+       false,
+       true},
+      {"kStreaming",
+       {0, 1, 2},
+       "L2 need not keep: nothing, the outputs, the inputs too",
+       true,
+       true},
   };
   std::vector<Constraint> rules = {
       {"threads: whole warps, at most 1024",
@@ -51,6 +62,19 @@ ParameterSpace norm_space(const NormProblem& problem) {
          return formatted("{} values", values);
        },
        {"kRowThreads"}},
+      {"room for whole CTAs, and registers for the values of each thread",
+       [problem](const Config& c) -> std::optional<std::string> {
+         const std::int64_t warps = c.at("kSmWarps");
+         const std::int64_t cta_warps = c.at("kRowThreads") * c.at("kRows") / kWarp;
+         if (cta_warps > warps || warps % cta_warps != 0) {
+           return formatted("CTAs of {} warps for {} warps", cta_warps, warps);
+         }
+         const std::int64_t registers = std::min<std::int64_t>(255, 65536 / kWarp / warps);
+         const std::int64_t values = values_of(problem, c.at("kRowThreads"));
+         if (values + kOtherRegisters <= registers) return std::nullopt;
+         return formatted("{} values for {} registers", values, registers);
+       },
+       {"kRowThreads", "kRows", "kSmWarps"}},
       {"each thread has columns, as far as threads come in these numbers",
        [problem](const Config& c) -> std::optional<std::string> {
          if (!is_idle(problem, c.at("kRowThreads"))) return std::nullopt;
@@ -70,11 +94,11 @@ std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& 
   std::optional<Config> best;
   std::int64_t least = 0;
   for (const Config& config : space.enumerate()) {
-    if (config.at("kPersistent") != 0) continue;
+    if (config.at("kPersistent") != 0 || config.at("kStreaming") != 0) continue;
     const std::int64_t threads = config.at("kRowThreads") * config.at("kRows");
     const std::int64_t distance =
         1000 * std::abs(values_of(problem, config.at("kRowThreads")) - wanted) +
-        std::abs(threads - 128);
+        std::abs(threads - 128) + std::abs(config.at("kSmWarps") - 32);
     if (best && distance >= least) continue;
     best = config;
     least = distance;
@@ -85,7 +109,8 @@ std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& 
 
 std::optional<std::string> norm_prune(const NormProblem&, const Config& config,
                                       const CompileFacts& facts, const DeviceInfo& device) {
-  if (facts.spill_bytes > 0) {
+  constexpr int kHarmlessSpillBytes = 32;  // stores and loads together, per thread
+  if (facts.spill_bytes > kHarmlessSpillBytes) {
     return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
   }
   const KernelNeeds needs = norm_kernel(config);
