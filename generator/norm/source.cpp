@@ -25,7 +25,7 @@ std::string norm_source(const NormProblem& p, const Config& config) {
   number("kParameters", judge_type(p.parameters));
   number("kSecond", p.second ? judge_type(*p.second) : -1);
   number("kColumns", p.d);
-  number("kVector", norm_vector(p));
+  number("kVector", config.at("kVector"));
   flag("kRms", p.rms);
   flag("kWeight", p.weight);
   flag("kBias", p.bias);
