@@ -45,6 +45,7 @@ ParameterSpace norm_space(const NormProblem& problem) {
        "CTAs go on to further rows; weight and bias stay in registers",
        false,
        true},
+      {"kEarlyStart", {0, 1}, "CTAs may come onto the device while earlier grids end", false, true},
       {"kSmWarps", {8, 32, 48, 64}, "warps of an SM that registers leave room for", false, true},
       {"kStreaming",
        {0, 1, 2},
@@ -99,7 +100,8 @@ std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& 
   std::optional<Config> best;
   std::int64_t least = 0;
   for (const Config& config : space.enumerate()) {
-    const bool is_plain = config.at("kPersistent") == 0 && config.at("kStreaming") == 0 &&
+    const bool is_plain = config.at("kPersistent") == 0 && config.at("kEarlyStart") == 0 &&
+                          config.at("kStreaming") == 0 &&
                           config.at("kVector") == norm_vector(problem);
     if (!is_plain) continue;
     const std::int64_t threads = config.at("kRowThreads") * config.at("kRows");
