@@ -1,0 +1,169 @@
+// generator/group_norm/space.cpp -- The group norm kernels' tunables, and good values without
+// tuning.
+#include <algorithm>
+
+#include "core/checked.h"
+#include "core/format.h"
+#include "generator/group_norm/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+constexpr std::int64_t kMostValues = 64, kWarp = 32, kMostCtas = 2147483647;
+constexpr std::int64_t kRegisters = 65536;  // of an SM, and so the most of a CTA
+const std::vector<std::int64_t> kThreads = {32,  64,  96,  128, 160, 192, 256, 320,
+                                            384, 480, 512, 640, 768, 960, 1024};
+
+using Rule = std::optional<std::string>;
+
+// NCHW: groups lie one after the other, of all images. NHWC: those of an image lie side by side.
+std::vector<std::int64_t> group_counts(const GroupNormProblem& p) {
+  if (!p.nhwc) return {1, 2, 4, 8, 16, 32};
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t i = 1; i <= std::min<std::int64_t>(p.groups, 1024); ++i) {
+    if (p.groups % i == 0) divisors.push_back(i);
+  }
+  return divisors;
+}
+
+std::int64_t tiles(const GroupNormProblem& p, std::int64_t groups) {
+  return p.nhwc ? p.images * (p.groups / groups) : ceil_div(p.images * p.groups, groups);
+}
+
+// Registers that a thread holds beside its vectors, at least.
+std::int64_t other_registers(const GroupNormTiling& t) { return t.slots > 1 ? 48 : 24; }
+
+Rule check_threads(const GroupNormTiling& t) {
+  if (t.tile_threads % kWarp == 0) return std::nullopt;
+  const bool part = t.tile_threads >= 4 && kWarp % t.tile_threads == 0;
+  if (part && t.threads % t.groups == 0) return std::nullopt;
+  return formatted("{} threads for {} groups", t.threads, t.groups);
+}
+
+Rule check_columns(const GroupNormTiling& t) {
+  if (!t.sliced) return std::nullopt;
+  if (t.threads < t.row_vectors) {
+    return formatted("{} threads for {} columns", t.threads, t.row_vectors);
+  }
+  const std::int64_t idle = t.threads - t.busy;
+  if (8 * idle > t.threads && idle >= kWarp) return formatted("{} threads are idle", idle);
+  return std::nullopt;
+}
+
+Rule check_registers(const GroupNormProblem& p, const GroupNormTiling& t) {
+  const std::int64_t values = t.pieces * t.vector;
+  const std::int64_t registers =
+      t.pieces * std::max<std::int64_t>(t.vector * element_bytes(p.type) / 4, 1);
+  if (values > kMostValues) return formatted("{} values", values);
+  if (t.threads * (registers + other_registers(t)) <= kRegisters) return std::nullopt;
+  return formatted("{} threads with {} registers of values", t.threads, registers);
+}
+
+// Whether the next smaller number of threads would do as many steps.
+Rule check_work(const GroupNormTiling& t) {
+  if (t.chunks > 1) {
+    if ((t.chunks - 1) * t.chunk_rows >= t.rows) return formatted("{} rows", t.rows);
+    if (t.steps >= t.pieces && t.chunk_vectors() >= t.busy) return std::nullopt;
+    return formatted("{} vectors of a chunk for {} threads", t.chunk_vectors(), t.threads);
+  }
+  const std::int64_t least = t.sliced ? std::max(t.row_vectors, kWarp) : std::int64_t{4};
+  const bool smallest = t.tile_threads <= least;
+  if (smallest || 2 * t.chunk_vectors() > t.busy) return std::nullopt;
+  return formatted("{} threads for {} vectors", t.tile_threads, t.chunk_vectors());
+}
+
+Rule check_family(const GroupNormProblem& p, const Config& c) {
+  const bool whole = c.at("kChunks") == 1;
+  if (whole != (c.at("kPieces") == 0)) {
+    return formatted("{} chunks, {} pieces", c.at("kChunks"), c.at("kPieces"));
+  }
+  if (!whole && !p.nhwc && c.at("kGroups") > 1) {
+    return formatted("{} chunks of {} groups", c.at("kChunks"), c.at("kGroups"));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ParameterSpace group_norm_space(const GroupNormProblem& problem) {
+  std::vector<Parameter> parameters = {
+      {"kChunks",
+       {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
+       "CTAs that a group is spread over, in two kernels; 1: whole groups, in one",
+       false,
+       true},
+      {"kGroups", group_counts(problem), "groups that a CTA works on", false, true},
+      {"kThreads", kThreads, "threads of a CTA", false, true},
+      {"kPieces",
+       {0, 1, 2, 4, 8},
+       "vectors of a chunk that a thread reads at once; 0: all of a whole group's",
+       false,
+       true},
+  };
+  const auto tiled = [problem](auto check) {
+    return [problem, check](const Config& c) { return check(group_norm_tiling(problem, c)); };
+  };
+  const std::vector<std::string> all = {"kChunks", "kGroups", "kThreads", "kPieces"};
+  std::vector<Constraint> rules = {
+      {"families: whole groups are read at once; chunks, of one group in NCHW, in pieces",
+       [problem](const Config& c) { return check_family(problem, c); },
+       {"kChunks", "kGroups", "kPieces"}},
+      {"grid: at most 2^31 - 1 CTAs",
+       [problem](const Config& c) -> Rule {
+         const std::int64_t ctas = tiles(problem, c.at("kGroups")) * c.at("kChunks");
+         if (ctas <= kMostCtas) return std::nullopt;
+         return formatted("{} CTAs", ctas);
+       },
+       {"kChunks", "kGroups"}},
+      {"threads: whole warps, or equal parts of warps, for each group", tiled(check_threads), all},
+      {"slices: a thread for each column, few idle", tiled(check_columns), all},
+      {"work: each thread has vectors, and no chunk is empty", tiled(check_work), all},
+      {"registers: at most 64 values of a thread, and 65536 registers of a CTA",
+       tiled([problem](const GroupNormTiling& t) { return check_registers(problem, t); }), all},
+  };
+  return {std::move(parameters), std::move(rules)};
+}
+
+std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device) {
+  // Steps of the device with a thousand threads on each SM, as many as the grid fills; a second
+  // kernel and a second pass have their price, narrow accesses theirs.
+  const double sms = std::max(device.sm_count, 1);
+  std::optional<Config> best;
+  double least = 0;
+  for (const Config& config : group_norm_space(problem).enumerate()) {
+    const GroupNormTiling t = group_norm_tiling(problem, config);
+    std::int64_t shared = 0;
+    for (const KernelNeeds& needs : group_norm_kernels(problem, config)) {
+      shared = std::max(shared, needs.shared_bytes);
+    }
+    if (shared > device.shared_per_block) continue;
+    const double ctas = static_cast<double>(tiles(problem, t.groups) * t.chunks);
+    const double threads = std::min(ctas * static_cast<double>(t.threads), 1024.0 * sms);
+    const double vectors = static_cast<double>(problem.elements()) / static_cast<double>(t.vector);
+    const double steps = vectors / threads + static_cast<double>(t.threads) / 512;
+    const double cost = t.chunks == 1 ? steps : 1.5 * steps + 6;
+    if (best && cost >= least) continue;
+    best = config;
+    least = cost;
+  }
+  if (!best) return {};
+  return {*best};
+}
+
+std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,
+                                            const CompileFacts& facts, const DeviceInfo& device) {
+  if (facts.spill_bytes > 0) {
+    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
+  }
+  for (const KernelNeeds& needs : group_norm_kernels(problem, config)) {
+    if (resident_ctas(device, needs.threads, facts.registers, needs.shared_bytes) == 0 ||
+        needs.shared_bytes > device.shared_per_block) {
+      return formatted(
+          "does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
+          needs.threads, facts.registers, needs.shared_bytes);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace vitune
