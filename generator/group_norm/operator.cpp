@@ -90,8 +90,8 @@ class GroupNorm final : public Operator {
     return static_cast<std::size_t>((p.images * 8209 + p.channels) * 65599 + p.positions);
   }
 
-  ParameterSpace space(const Problem& problem, const DeviceInfo&) const override {
-    return group_norm_space(group_norm_of(problem));
+  ParameterSpace space(const Problem& problem, const DeviceInfo& device) const override {
+    return group_norm_space(group_norm_of(problem), device);
   }
   std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device) const override {
     return group_norm_defaults(group_norm_of(problem), device);

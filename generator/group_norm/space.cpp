@@ -1,6 +1,7 @@
 // generator/group_norm/space.cpp -- The group norm kernels' tunables, and good values without
 // tuning.
 #include <algorithm>
+#include <bit>
 
 #include "core/checked.h"
 #include "core/format.h"
@@ -10,6 +11,7 @@ namespace vitune {
 namespace {
 
 constexpr std::int64_t kMostValues = 64, kWarp = 32, kMostCtas = 2147483647;
+constexpr std::int64_t kCtasOfAnSm = 16;
 constexpr std::int64_t kRegisters = 65536;  // of an SM, and so the most of a CTA
 const std::vector<std::int64_t> kThreads = {32,  64,  96,  128, 160, 192, 256, 320,
                                             384, 480, 512, 640, 768, 960, 1024};
@@ -34,6 +36,10 @@ std::int64_t tiles(const GroupNormProblem& p, std::int64_t groups) {
 std::int64_t other_registers(const GroupNormTiling& t) { return t.slots > 1 ? 48 : 24; }
 
 Rule check_threads(const GroupNormTiling& t) {
+  const bool even = t.busy == t.tile_threads && t.chunk_vectors() % t.busy == 0;
+  if (!std::has_single_bit(static_cast<std::uint64_t>(t.threads)) && !even) {
+    return formatted("{} threads for {} vectors", t.threads, t.chunk_vectors());
+  }
   if (t.tile_threads % kWarp == 0) return std::nullopt;
   const bool part = t.tile_threads >= 4 && kWarp % t.tile_threads == 0;
   if (part && t.threads % t.groups == 0) return std::nullopt;
@@ -46,7 +52,7 @@ Rule check_columns(const GroupNormTiling& t) {
     return formatted("{} threads for {} columns", t.threads, t.row_vectors);
   }
   const std::int64_t idle = t.threads - t.busy;
-  if (8 * idle > t.threads && idle >= kWarp) return formatted("{} threads are idle", idle);
+  if (16 * idle > t.threads) return formatted("{} of {} threads are idle", idle, t.threads);
   return std::nullopt;
 }
 
@@ -63,11 +69,11 @@ Rule check_registers(const GroupNormProblem& p, const GroupNormTiling& t) {
 Rule check_work(const GroupNormTiling& t) {
   if (t.chunks > 1) {
     if ((t.chunks - 1) * t.chunk_rows >= t.rows) return formatted("{} rows", t.rows);
-    if (t.steps >= t.pieces && t.chunk_vectors() >= t.busy) return std::nullopt;
+    const bool full = t.pieces == 1 ? t.steps == 1 : t.steps >= t.pieces;
+    if (full && t.chunk_vectors() >= t.busy) return std::nullopt;
     return formatted("{} vectors of a chunk for {} threads", t.chunk_vectors(), t.threads);
   }
-  const std::int64_t least = t.sliced ? std::max(t.row_vectors, kWarp) : std::int64_t{4};
-  const bool smallest = t.tile_threads <= least;
+  const bool smallest = t.tile_threads <= std::max(kWarp, t.sliced ? t.row_vectors : 0);
   if (smallest || 2 * t.chunk_vectors() > t.busy) return std::nullopt;
   return formatted("{} threads for {} vectors", t.tile_threads, t.chunk_vectors());
 }
@@ -77,15 +83,44 @@ Rule check_family(const GroupNormProblem& p, const Config& c) {
   if (whole != (c.at("kPieces") == 0)) {
     return formatted("{} chunks, {} pieces", c.at("kChunks"), c.at("kPieces"));
   }
+  if (!p.nhwc && c.at("kGroups") >= 2 * p.images * p.groups) {
+    return formatted("{} groups of {}", c.at("kGroups"), p.images * p.groups);
+  }
   if (!whole && !p.nhwc && c.at("kGroups") > 1) {
     return formatted("{} chunks of {} groups", c.at("kChunks"), c.at("kGroups"));
   }
   return std::nullopt;
 }
 
+Rule check_tiling(const GroupNormProblem& p, const GroupNormTiling& t) {
+  for (const auto check : {check_threads, check_columns, check_work}) {
+    if (auto why = check(t)) return why;
+  }
+  return check_registers(p, t);
+}
+
+// The widest accesses that some config has, whatever its number of chunks.
+std::int64_t widest_vector(const GroupNormProblem& p) {
+  std::int64_t widest = 0;
+  for (const char* const family :
+       {"kChunks=1 kPieces=0", "kChunks=2 kPieces=1", "kChunks=2 kPieces=2"}) {
+    Config config = Config::parse(family);
+    for (const std::int64_t groups : group_counts(p)) {
+      config.set("kGroups", groups);
+      if (check_family(p, config)) continue;
+      for (const std::int64_t threads : kThreads) {
+        config.set("kThreads", threads);
+        const GroupNormTiling t = group_norm_tiling(p, config);
+        if (t.vector > widest && !check_tiling(p, t)) widest = t.vector;
+      }
+    }
+  }
+  return widest;
+}
+
 }  // namespace
 
-ParameterSpace group_norm_space(const GroupNormProblem& problem) {
+ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device) {
   std::vector<Parameter> parameters = {
       {"kChunks",
        {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
@@ -105,17 +140,27 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem) {
   };
   const std::vector<std::string> all = {"kChunks", "kGroups", "kThreads", "kPieces"};
   std::vector<Constraint> rules = {
-      {"families: whole groups are read at once; chunks, of one group in NCHW, in pieces",
+      {"families: whole groups, as many as there are, are read at once; chunks, of one group in "
+       "NCHW, in pieces",
        [problem](const Config& c) { return check_family(problem, c); },
        {"kChunks", "kGroups", "kPieces"}},
-      {"grid: at most 2^31 - 1 CTAs",
-       [problem](const Config& c) -> Rule {
-         const std::int64_t ctas = tiles(problem, c.at("kGroups")) * c.at("kChunks");
-         if (ctas <= kMostCtas) return std::nullopt;
+      {"grid: no more chunks than give each SM 16 CTAs, and at most 2^31 - 1 CTAs",
+       [problem, enough = kCtasOfAnSm * std::max(device.sm_count, 1)](const Config& c) -> Rule {
+         const std::int64_t chunks = c.at("kChunks");
+         const std::int64_t ctas = tiles(problem, c.at("kGroups")) * chunks;
+         const bool is_idle = chunks > 2 && ctas >= 2 * enough;
+         if (ctas <= kMostCtas && !is_idle) return std::nullopt;
          return formatted("{} CTAs", ctas);
        },
        {"kChunks", "kGroups"}},
-      {"threads: whole warps, or equal parts of warps, for each group", tiled(check_threads), all},
+      {"accesses: as wide as some number of groups allows",
+       tiled([widest = widest_vector(problem)](const GroupNormTiling& t) -> Rule {
+         if (t.vector == widest) return std::nullopt;
+         return formatted("{} elements, not {}", t.vector, widest);
+       }),
+       all},
+      {"threads: whole or equal parts of warps for each group; a power of two, or none idle",
+       tiled(check_threads), all},
       {"slices: a thread for each column, few idle", tiled(check_columns), all},
       {"work: each thread has vectors, and no chunk is empty", tiled(check_work), all},
       {"registers: at most 64 values of a thread, and 65536 registers of a CTA",
@@ -130,7 +175,7 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
   const double sms = std::max(device.sm_count, 1);
   std::optional<Config> best;
   double least = 0;
-  for (const Config& config : group_norm_space(problem).enumerate()) {
+  for (const Config& config : group_norm_space(problem, device).enumerate()) {
     const GroupNormTiling t = group_norm_tiling(problem, config);
     std::int64_t shared = 0;
     for (const KernelNeeds& needs : group_norm_kernels(problem, config)) {
