@@ -11,7 +11,7 @@ namespace vitune {
 namespace {
 
 constexpr std::int64_t kMostValues = 64, kWarp = 32, kMostCtas = 2147483647;
-constexpr std::int64_t kCtasOfAnSm = 16;
+constexpr std::int64_t kCtasOfAnSm = 16, kLeastChunk = 4096;
 constexpr std::int64_t kRegisters = 65536;  // of an SM, and so the most of a CTA
 const std::vector<std::int64_t> kThreads = {32,  64,  96,  128, 160, 192, 256, 320,
                                             384, 480, 512, 640, 768, 960, 1024};
@@ -69,6 +69,8 @@ Rule check_registers(const GroupNormProblem& p, const GroupNormTiling& t) {
 Rule check_work(const GroupNormTiling& t) {
   if (t.chunks > 1) {
     if ((t.chunks - 1) * t.chunk_rows >= t.rows) return formatted("{} rows", t.rows);
+    const std::int64_t elements = t.chunk_vectors() * t.vector;
+    if (elements < kLeastChunk) return formatted("{} elements of a chunk", elements);
     const bool full = t.pieces == 1 ? t.steps == 1 : t.steps >= t.pieces;
     if (full && t.chunk_vectors() >= t.busy) return std::nullopt;
     return formatted("{} vectors of a chunk for {} threads", t.chunk_vectors(), t.threads);
@@ -162,7 +164,7 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
       {"threads: whole or equal parts of warps for each group; a power of two, or none idle",
        tiled(check_threads), all},
       {"slices: a thread for each column, few idle", tiled(check_columns), all},
-      {"work: each thread has vectors, and no chunk is empty", tiled(check_work), all},
+      {"work: each thread has vectors, and a chunk 4096 elements", tiled(check_work), all},
       {"registers: at most 64 values of a thread, and 65536 registers of a CTA",
        tiled([problem](const GroupNormTiling& t) { return check_registers(problem, t); }), all},
   };

@@ -167,13 +167,15 @@ __device__ void group_norm_apply(const GroupNormParams& p) {
   extern __shared__ __align__(128) char shared_memory[];
   wait_for_earlier_grids();
   const Tile tile(gridDim.x - 1 - blockIdx.x, p.groups);
+  int step = (Tile::kSteps - 1) / C::kPieces * C::kPieces;
+  GroupNormPiece<C> piece;
+  piece.load(p, tile, step);  // is on its way while the moments are merged
   const auto scale = merged_scale(p, tile, shared_address(shared_memory));
   GroupNormParameters<C> parameters = column_parameters(p, tile);
 #pragma unroll 1
-  for (int step = (Tile::kSteps - 1) / C::kPieces * C::kPieces; step >= 0; step -= C::kPieces) {
-    GroupNormPiece<C> piece;
-    piece.load(p, tile, step);
+  for (; step >= 0; step -= C::kPieces) {
     group_norm_store(p, piece, tile, step, scale, parameters);
+    if (step > 0) piece.load(p, tile, step - C::kPieces);
   }
 }
 
