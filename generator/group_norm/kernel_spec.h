@@ -29,6 +29,8 @@ enum GroupNormTensor {
 };
 std::vector<TensorSpec> group_norm_tensors(const GroupNormProblem& problem);
 
+inline constexpr std::int64_t kSmRegisters = 65536;  // and so the most of a CTA
+
 // The kernels' tiles (templates/group_norm/tile.cuh has the words). Any numbers for a config
 // outside the space.
 struct GroupNormTiling {
@@ -41,6 +43,10 @@ struct GroupNormTiling {
   std::int64_t slots = 0, slot_stride = 0;
 
   std::int64_t chunk_vectors() const { return chunk_rows * row_vectors; }
+  // Registers that a thread has use for, and that it can do with. The compiler keeps numbers as
+  // fp32 from the first pass over them to the second one.
+  std::int64_t registers() const { return pieces * vector + (slots > 1 ? 72 : 40); }
+  std::int64_t least_registers() const { return pieces * vector + (slots > 1 ? 48 : 24); }
 };
 GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config& config);
 

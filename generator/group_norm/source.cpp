@@ -1,19 +1,29 @@
 // generator/group_norm/source.cpp -- A group norm and a config as the source of its kernels.
+#include <algorithm>
+
 #include "core/format.h"
 #include "generator/group_norm/kernel_spec.h"
 
 namespace vitune {
 namespace {
 
-std::string entry_text(const KernelNeeds& kernel) {
+std::string entry_text(const KernelNeeds& kernel, std::int64_t resident) {
   constexpr std::string_view kPrefix = "vitune_";
   const std::string_view name = std::string_view(kernel.entry).substr(kPrefix.size());
   const std::string_view function = name == "group_norm" ? "group_norm_whole" : name;
   return formatted(
-      "\nextern \"C\" __global__ void __launch_bounds__({})\n"
+      "\nextern \"C\" __global__ void __launch_bounds__({}, {})\n"
       "{}(const __grid_constant__ vitune::GroupNormParams params) {{\n"
       "  vitune::{}<vitune::Config>(params);\n}}\n",
-      kernel.threads, kernel.entry, function);
+      kernel.threads, resident, kernel.entry, function);
+}
+
+// CTAs that are to share an SM: left to itself the compiler spills a word to fit one more, and told
+// nothing of them it takes twice the registers.
+std::int64_t wanted_ctas(const GroupNormTiling& t) {
+  constexpr std::int64_t kEnoughThreads = 1024;
+  const std::int64_t most = std::max<std::int64_t>(kEnoughThreads / t.threads, 1);
+  return std::clamp<std::int64_t>(kSmRegisters / (t.threads * t.registers()), 1, most);
 }
 
 }  // namespace
@@ -49,7 +59,9 @@ std::string group_norm_source(const GroupNormProblem& p, const Config& config) {
   number("kChunkRows", t.chunk_rows);
   number("kSlotStride", t.slot_stride);
   text += "};\n}  // namespace vitune\n\n#include \"group_norm/groups.cuh\"\n";
-  for (const KernelNeeds& kernel : group_norm_kernels(p, config)) text += entry_text(kernel);
+  for (const KernelNeeds& kernel : group_norm_kernels(p, config)) {
+    text += entry_text(kernel, wanted_ctas(t));
+  }
   return text;
 }
 

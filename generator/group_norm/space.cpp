@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::int64_t kMostValues = 64, kWarp = 32, kMostCtas = 2147483647;
 constexpr std::int64_t kCtasOfAnSm = 16, kLeastChunk = 4096;
-constexpr std::int64_t kRegisters = 65536;  // of an SM, and so the most of a CTA
 const std::vector<std::int64_t> kThreads = {32,  64,  96,  128, 160, 192, 256, 320,
                                             384, 480, 512, 640, 768, 960, 1024};
 
@@ -31,9 +30,6 @@ std::vector<std::int64_t> group_counts(const GroupNormProblem& p) {
 std::int64_t tiles(const GroupNormProblem& p, std::int64_t groups) {
   return p.nhwc ? p.images * (p.groups / groups) : ceil_div(p.images * p.groups, groups);
 }
-
-// Registers that a thread holds beside its vectors, at least.
-std::int64_t other_registers(const GroupNormTiling& t) { return t.slots > 1 ? 48 : 24; }
 
 Rule check_threads(const GroupNormTiling& t) {
   const bool even = t.busy == t.tile_threads && t.chunk_vectors() % t.busy == 0;
@@ -56,13 +52,12 @@ Rule check_columns(const GroupNormTiling& t) {
   return std::nullopt;
 }
 
-Rule check_registers(const GroupNormProblem& p, const GroupNormTiling& t) {
+Rule check_registers(const GroupNormTiling& t) {
   const std::int64_t values = t.pieces * t.vector;
-  const std::int64_t registers =
-      t.pieces * std::max<std::int64_t>(t.vector * element_bytes(p.type) / 4, 1);
-  if (values > kMostValues) return formatted("{} values", values);
-  if (t.threads * (registers + other_registers(t)) <= kRegisters) return std::nullopt;
-  return formatted("{} threads with {} registers of values", t.threads, registers);
+  if (values <= kMostValues && t.threads * t.least_registers() <= kSmRegisters) {
+    return std::nullopt;
+  }
+  return formatted("{} threads with {} values", t.threads, values);
 }
 
 // Whether the next smaller number of threads would do as many steps.
@@ -94,11 +89,11 @@ Rule check_family(const GroupNormProblem& p, const Config& c) {
   return std::nullopt;
 }
 
-Rule check_tiling(const GroupNormProblem& p, const GroupNormTiling& t) {
-  for (const auto check : {check_threads, check_columns, check_work}) {
+Rule check_tiling(const GroupNormTiling& t) {
+  for (const auto check : {check_threads, check_columns, check_work, check_registers}) {
     if (auto why = check(t)) return why;
   }
-  return check_registers(p, t);
+  return std::nullopt;
 }
 
 // The widest accesses that some config has, whatever its number of chunks.
@@ -113,7 +108,7 @@ std::int64_t widest_vector(const GroupNormProblem& p) {
       for (const std::int64_t threads : kThreads) {
         config.set("kThreads", threads);
         const GroupNormTiling t = group_norm_tiling(p, config);
-        if (t.vector > widest && !check_tiling(p, t)) widest = t.vector;
+        if (t.vector > widest && !check_tiling(t)) widest = t.vector;
       }
     }
   }
@@ -166,7 +161,7 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
       {"slices: a thread for each column, few idle", tiled(check_columns), all},
       {"work: each thread has vectors, and a chunk 4096 elements", tiled(check_work), all},
       {"registers: at most 64 values of a thread, and 65536 registers of a CTA",
-       tiled([problem](const GroupNormTiling& t) { return check_registers(problem, t); }), all},
+       tiled(check_registers), all},
   };
   return {std::move(parameters), std::move(rules)};
 }
