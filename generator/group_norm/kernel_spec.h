@@ -40,13 +40,13 @@ struct GroupNormTiling {
   std::int64_t rows = 0, row_vectors = 0, row_stride = 0, chunk_rows = 0;
   std::int64_t tile_threads = 0, busy = 0;
   std::int64_t steps = 0, pieces = 0;
+  std::int64_t piece_registers = 0, column_registers = 0;  // of vectors, of parameters and means
   std::int64_t slots = 0, slot_stride = 0;
 
   std::int64_t chunk_vectors() const { return chunk_rows * row_vectors; }
-  // Registers that a thread has use for, and that it can do with. The compiler keeps numbers as
-  // fp32 from the first pass over them to the second one.
-  std::int64_t registers() const { return pieces * vector + (slots > 1 ? 72 : 40); }
-  std::int64_t least_registers() const { return pieces * vector + (slots > 1 ? 48 : 24); }
+  // Registers that a thread has use for, and that it can do with.
+  std::int64_t registers() const { return piece_registers + column_registers + 56; }
+  std::int64_t least_registers() const { return piece_registers + column_registers + 46; }
 };
 GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config& config);
 

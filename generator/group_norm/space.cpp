@@ -115,6 +115,11 @@ std::int64_t widest_vector(const GroupNormProblem& p) {
   return widest;
 }
 
+// Unlimited for a device that is known by its architecture alone.
+std::int64_t enough_ctas(const DeviceInfo& device) {
+  return device.sm_count > 0 ? kCtasOfAnSm * device.sm_count : kMostCtas;
+}
+
 }  // namespace
 
 ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device) {
@@ -142,7 +147,7 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
        [problem](const Config& c) { return check_family(problem, c); },
        {"kChunks", "kGroups", "kPieces"}},
       {"grid: no more chunks than give each SM 16 CTAs, and at most 2^31 - 1 CTAs",
-       [problem, enough = kCtasOfAnSm * std::max(device.sm_count, 1)](const Config& c) -> Rule {
+       [problem, enough = enough_ctas(device)](const Config& c) -> Rule {
          const std::int64_t chunks = c.at("kChunks");
          const std::int64_t ctas = tiles(problem, c.at("kGroups")) * chunks;
          const bool is_idle = chunks > 2 && ctas >= 2 * enough;

@@ -51,7 +51,9 @@ GroupNormTiling group_norm_tiling(const GroupNormProblem& p, const Config& confi
                     : t.tile_threads;
   t.steps = ceil_div(t.chunk_vectors(), t.busy);
   t.pieces = t.chunks == 1 ? t.steps : config.at("kPieces");
+  t.piece_registers = t.pieces * std::max<std::int64_t>(t.vector * element_bytes(p.type) / 4, 1);
   t.slots = t.sliced && channels % t.vector != 0 ? t.vector : 1;
+  t.column_registers = (p.nhwc ? 2 * t.vector : 0) + (t.slots > 1 ? 2 * t.vector : 0);
   // Elements of neighbouring channels fall into different banks.
   t.slot_stride = round_up(t.busy, kWarp) + 4;
   return t;

@@ -24,6 +24,17 @@ struct GroupNormPiece {
       x[i] = load_piece<X::kBytes>(X::address(p.x, tile.offset(step + i)));
     }
   }
+  // Between passes over many 16-bit numbers: they are unpacked anew, not kept as fp32 in twice the
+  // registers. `nothing`: another number each time that is 0 without the compiler's knowledge.
+  __device__ __forceinline__ void pack_again(u32 nothing) {
+    if constexpr (C::kType != 2 && C::kPieces * C::kVector > 16) {
+#pragma unroll
+      for (int i = 0; i < C::kPieces; ++i) {
+#pragma unroll
+        for (u32& word : x[i].words) word ^= nothing;
+      }
+    }
+  }
 };
 
 // Sums of the elements of vectors, slot by slot.
@@ -40,8 +51,8 @@ __device__ __forceinline__ void slot_sums(const float (&sums)[kVector], float (&
 // Two passes over the piece: no cancellation, however far the numbers are from 0.
 template <class C>
 __device__ __forceinline__ void add_piece(RunningMoments<GroupNormTile<C>::kSlots>& running,
-                                          const GroupNormPiece<C>& piece,
-                                          const GroupNormTile<C>& tile, int step) {
+                                          GroupNormPiece<C>& piece, const GroupNormTile<C>& tile,
+                                          int step) {
   constexpr int kVector = C::kVector, kSlots = GroupNormTile<C>::kSlots;
   using X = typename GroupNormPiece<C>::X;
   float sums[kVector] = {}, v[kVector], mean[kSlots], squares[kSlots];
@@ -56,6 +67,7 @@ __device__ __forceinline__ void add_piece(RunningMoments<GroupNormTile<C>::kSlot
   }
   const float count = float(vectors * (kVector / kSlots));
   slot_sums(sums, mean);
+  piece.pack_again(gridDim.y - 1);
 #pragma unroll
   for (int i = 0; i < kSlots; ++i) mean[i] /= fmaxf(count, 1.f);
 #pragma unroll
@@ -71,6 +83,7 @@ __device__ __forceinline__ void add_piece(RunningMoments<GroupNormTile<C>::kSlot
     }
   }
   slot_sums(sums, squares);
+  piece.pack_again(gridDim.z - 1);
   running.add(count, mean, squares);
 }
 
