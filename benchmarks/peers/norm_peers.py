@@ -201,8 +201,10 @@ class Vitune:
         return Call(call, selection.config, selection.outcome)
 
 
-def make_peers(database: str | None, empty: str) -> list[Any]:
+def make_peers(database: str | None, empty: str, objective: str) -> list[Any]:
     """All, in the order of tables. empty: where a database without winners may be."""
-    options = {} if database is None else {"database": database}
+    options: dict[str, Any] = {"objective": objective}
+    if database is not None:
+        options["database"] = database
     default = Vitune("vitune_default", database=empty, shipped_database="", on_miss="default")
     return [Vitune(**options), default, Quack(), Liger(), Compiled(), Eager()]

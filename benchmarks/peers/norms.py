@@ -121,6 +121,7 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--db", type=pathlib.Path)
     parser.add_argument("--library", type=pathlib.Path)
+    parser.add_argument("--objective", choices=("cold", "warm"), default="warm", help="vitune's winners: %(default)s")
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("peers_norm.json"))
     parser.add_argument("--budget", type=float, default=240)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 31))
@@ -137,7 +138,8 @@ def main() -> int:
     about, versions = device.describe()
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     with tempfile.TemporaryDirectory(prefix="vitune_norms_") as folder:
-        peers = norm_peers.make_peers(options.db and str(options.db.resolve()), os.path.join(folder, "empty.db"))
+        peers = norm_peers.make_peers(options.db and str(options.db.resolve()), os.path.join(folder, "empty.db"),
+                                      options.objective)
         found = document.new(about, versions, now, device.METHOD, [peer.name for peer in peers], seed=options.seed,
                              empty_us=timer.empty_us())
         for number, problem in enumerate(problems):

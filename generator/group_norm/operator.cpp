@@ -27,6 +27,8 @@ Config plain_config() {
   config.set("kGroups", 1);
   config.set("kThreads", 32);
   config.set("kPieces", 1);
+  config.set("kEarlyStart", 0);
+  config.set("kStreaming", 0);
   return config;
 }
 

@@ -47,7 +47,8 @@ LaunchPlan group_norm_plan(const GroupNormProblem& p, const Config& config,
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     KernelLaunch launch;
     launch.kernel = i;
-    launch.shape.waits_for_earlier = device.cc_major >= 9;  // wait_for_earlier_grids() in templates
+    // wait_for_earlier_grids() in templates.
+    launch.shape.waits_for_earlier = device.cc_major >= 9 && config.at("kEarlyStart") != 0;
     launch.shape.grid[0] = static_cast<std::uint32_t>(ceil_div(groups, t.groups) * t.chunks);
     launch.shape.block[0] = static_cast<std::uint32_t>(t.threads);
     launch.shape.shared_bytes = static_cast<std::uint32_t>(kernels[i].shared_bytes);

@@ -50,6 +50,7 @@ std::string group_norm_source(const GroupNormProblem& p, const Config& config) {
   number("kGroups", t.groups);
   number("kChunks", t.chunks);
   number("kPieces", t.pieces);
+  number("kStreaming", config.at("kStreaming"));
   flag("kSliced", t.sliced);
   number("kVector", t.vector);
   number("kVectorChannels", t.vector_channels);

@@ -21,11 +21,15 @@ class AskedNorm final : public Problem {
 };
 
 // A config that any norm has, for what holds of all of them.
-Config plain_config() {
+Config plain_config(const NormProblem& problem) {
   Config config;
+  config.set("kVector", norm_vector(problem));
   config.set("kRowThreads", 32);
   config.set("kRows", 1);
   config.set("kPersistent", 0);
+  config.set("kEarlyStart", 0);
+  config.set("kSmWarps", 8);
+  config.set("kStreaming", 0);
   return config;
 }
 
@@ -56,7 +60,7 @@ class Norm final : public Operator {
 
   // The source of some kernel holds every compile-time fact of the problem.
   std::string kernel_class(const Problem& problem) const override {
-    return norm_source(norm_of(problem), plain_config());
+    return norm_source(norm_of(problem), plain_config(norm_of(problem)));
   }
   double distance(const Problem& a, const Problem& b) const override {
     return std::abs(

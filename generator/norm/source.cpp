@@ -7,6 +7,12 @@ namespace {
 
 constexpr char kEntry[] = "vitune_norm";
 
+bool rows_lie_side_by_side(const NormProblem& p) {
+  const auto dense = [&](bool given, std::int64_t row) { return !given || row == p.d; };
+  return dense(true, p.x_row) && dense(true, p.out_row) && dense(p.residual, p.residual_row) &&
+         dense(p.sum, p.sum_row) && dense(p.second.has_value(), p.second_row);
+}
+
 }  // namespace
 
 std::string norm_entry() { return kEntry; }
@@ -25,7 +31,8 @@ std::string norm_source(const NormProblem& p, const Config& config) {
   number("kParameters", judge_type(p.parameters));
   number("kSecond", p.second ? judge_type(*p.second) : -1);
   number("kColumns", p.d);
-  number("kVector", norm_vector(p));
+  number("kVector", config.at("kVector"));
+  flag("kSideBySide", rows_lie_side_by_side(p));
   flag("kRms", p.rms);
   flag("kWeight", p.weight);
   flag("kBias", p.bias);
@@ -34,13 +41,14 @@ std::string norm_source(const NormProblem& p, const Config& config) {
   flag("kStatistics", p.statistics);
   number("kRowThreads", config.at("kRowThreads"));
   number("kRows", config.at("kRows"));
+  number("kStreaming", config.at("kStreaming"));
   flag("kPersistent", config.at("kPersistent") != 0);
   return text + formatted(
                     "}};\n}}  // namespace vitune\n\n#include \"norm/rows.cuh\"\n\n"
-                    "extern \"C\" __global__ void __launch_bounds__({})\n"
+                    "extern \"C\" __global__ void __launch_bounds__({}, {})\n"
                     "{}(const __grid_constant__ vitune::NormParams params) {{\n"
                     "  vitune::norm_rows<vitune::Config>(params);\n}}\n",
-                    needs.threads, kEntry);
+                    needs.threads, config.at("kSmWarps") * 32 / needs.threads, kEntry);
 }
 
 }  // namespace vitune

@@ -4,7 +4,9 @@
 // Whole: a CTA holds one or several groups, reads them once and writes the result. Chunked: the
 // first kernel leaves the moments of each chunk in the plan's scratch memory; the second one merges
 // those of its group and writes the result, the chunks and their pieces in reverse order, so that
-// what was read last is found in L2. All arithmetic is fp32, and the same bits come out each time.
+// what was read last is found in L2. kStreaming: what L2 need not keep, nothing (0), the result
+// (1), what is read for the last time too (2). All arithmetic is fp32, and the same bits come out
+// each time.
 #pragma once
 
 #include "group_norm/activation.cuh"
@@ -12,6 +14,9 @@
 #include "primitives/sync.cuh"
 
 namespace vitune {
+
+template <class C>
+inline constexpr Keep kLastRead = C::kStreaming == 2 ? Keep::kNot : Keep::kUsual;
 
 // Of the groups of a thread's vectors.
 template <int kSlots>
@@ -63,6 +68,7 @@ __device__ __forceinline__ void group_norm_store(
     GroupNormParameters<C>& parameters) {
   using Tile = GroupNormTile<C>;
   using X = typename GroupNormPiece<C>::X;
+  constexpr Keep kResult = C::kStreaming != 0 ? Keep::kNot : Keep::kUsual;
 #pragma unroll
   for (int i = 0; i < C::kPieces; ++i) {
     if (!tile.has(step + i)) continue;
@@ -78,7 +84,7 @@ __device__ __forceinline__ void group_norm_store(
       if (C::kBias) y[j] += parameters.bias[channel];
       y[j] = activated<C::kActivation>(y[j]);
     }
-    store_piece(X::address(p.out, tile.offset(step + i)), X::pack(y));
+    store_piece<kResult>(X::address(p.out, tile.offset(step + i)), X::pack(y));
   }
 }
 
@@ -99,7 +105,7 @@ __device__ void group_norm_whole(const GroupNormParams& p) {
   wait_for_earlier_grids();
   const Tile tile(blockIdx.x, p.groups);
   GroupNormPiece<C> piece;
-  piece.load(p, tile, 0);
+  piece.template load<kLastRead<C>>(p, tile, 0);
   RunningMoments<Tile::kSlots> running;
   add_piece(running, piece, tile, 0);
   GroupNormScale<Tile::kSlots> scale;
@@ -127,7 +133,7 @@ __device__ void group_norm_statistics(const GroupNormParams& p) {
 #pragma unroll 1
   for (int step = 0; step < Tile::kSteps; step += C::kPieces) {
     GroupNormPiece<C> piece;
-    piece.load(p, tile, step);
+    piece.template load<Keep::kUsual>(p, tile, step);
     add_piece(running, piece, tile, step);
   }
   const auto put = [&](int group, const Moments& m) {
@@ -169,13 +175,13 @@ __device__ void group_norm_apply(const GroupNormParams& p) {
   const Tile tile(gridDim.x - 1 - blockIdx.x, p.groups);
   int step = (Tile::kSteps - 1) / C::kPieces * C::kPieces;
   GroupNormPiece<C> piece;
-  piece.load(p, tile, step);  // is on its way while the moments are merged
+  piece.template load<kLastRead<C>>(p, tile, step);  // is on its way while the moments are merged
   const auto scale = merged_scale(p, tile, shared_address(shared_memory));
   GroupNormParameters<C> parameters = column_parameters(p, tile);
 #pragma unroll 1
   for (; step >= 0; step -= C::kPieces) {
     group_norm_store(p, piece, tile, step, scale, parameters);
-    if (step > 0) piece.load(p, tile, step - C::kPieces);
+    if (step > 0) piece.template load<kLastRead<C>>(p, tile, step - C::kPieces);
   }
 }
 

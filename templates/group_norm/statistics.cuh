@@ -17,11 +17,12 @@ struct GroupNormPiece {
   using X = Vector<C::kType, C::kVector>;
   typename X::Raw x[C::kPieces];
 
+  template <Keep kKeep>
   __device__ __forceinline__ void load(const GroupNormParams& p, const Tile& tile, int step) {
 #pragma unroll
     for (int i = 0; i < C::kPieces; ++i) {
       if (!tile.has(step + i)) continue;
-      x[i] = load_piece<X::kBytes>(X::address(p.x, tile.offset(step + i)));
+      x[i] = load_piece<X::kBytes, kKeep>(X::address(p.x, tile.offset(step + i)));
     }
   }
   // Between passes over many 16-bit numbers: they are unpacked anew, not kept as fp32 in twice the

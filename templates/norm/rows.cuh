@@ -5,7 +5,7 @@
 // and the result is written. All arithmetic is fp32. kRows rows are at work in a CTA at once. With
 // kPersistent a CTA goes on to further rows, for which it asks before it has written the last ones,
 // and keeps weight and bias in registers from before its first row; else they are read when they
-// are used.
+// are used. kStreaming: what L2 need not keep, nothing (0), the outputs (1), the inputs too (2).
 #pragma once
 
 #include "norm/params.cuh"
@@ -20,10 +20,17 @@ struct NormRow {
   static constexpr int kVector = C::kVector;
   static constexpr int kStep = kVector * C::kRowThreads;  // columns that a row's threads take
   static constexpr int kPieces = ceil_div(C::kColumns, kStep);
+  static constexpr Keep kInputs = C::kStreaming == 2 ? Keep::kNot : Keep::kUsual;
+  static constexpr Keep kOutputs = C::kStreaming != 0 ? Keep::kNot : Keep::kUsual;
   using In = Vector<C::kInput, kVector>;
   using Out = Vector<C::kOutput, kVector>;
   using Parameter = Vector<C::kParameters, kVector>;
 
+  // Where a row begins, in elements. Rows side by side are known to be: one product for all
+  // tensors.
+  static __device__ __forceinline__ i64 start(i64 row, i64 stride) {
+    return row * (C::kSideBySide ? i64(C::kColumns) : stride);
+  }
   static __device__ __forceinline__ int column(int piece) {
     return (piece * C::kRowThreads + int(threadIdx.x) % C::kRowThreads) * kVector;
   }
@@ -65,16 +72,17 @@ struct NormInput {
     if (row >= p.rows) return;
 #pragma unroll
     for (int i = 0; i < Row::kPieces; ++i) {
-      if (Row::has(i)) x[i] = at(p.x, row * p.x_row, i);
+      if (Row::has(i)) x[i] = at(p.x, Row::start(row, p.x_row), i);
     }
     if (!C::kResidual) return;
 #pragma unroll
     for (int i = 0; i < Row::kPieces; ++i) {
-      if (Row::has(i)) residual[i] = at(p.residual, row * p.residual_row, i);
+      if (Row::has(i)) residual[i] = at(p.residual, Row::start(row, p.residual_row), i);
     }
   }
   static __device__ __forceinline__ Raw at(const void* data, i64 start, int piece) {
-    return load_piece<Row::In::kBytes>(Row::In::address(data, start + Row::column(piece)));
+    return load_piece<Row::In::kBytes, Row::kInputs>(
+        Row::In::address(data, start + Row::column(piece)));
   }
 
   // x, or x + residual; what a thread has no columns for is 0.
@@ -153,13 +161,16 @@ __device__ __forceinline__ void norm_store(const NormParams& p, i64 row,
 #pragma unroll
       for (int j = 0; j < kVector; ++j) y[j] += factor[j];
     }
-    store_piece(Row::Out::address(p.out, row * p.out_row + column), Row::Out::pack(y));
+    store_piece<Row::kOutputs>(Row::Out::address(p.out, Row::start(row, p.out_row) + column),
+                               Row::Out::pack(y));
     if constexpr (C::kSecond >= 0) {
       using Second = Vector<C::kSecond, kVector>;
-      store_piece(Second::address(p.second, row * p.second_row + column), Second::pack(y));
+      store_piece<Row::kOutputs>(Second::address(p.second, Row::start(row, p.second_row) + column),
+                                 Second::pack(y));
     }
     if (C::kSum) {
-      store_piece(Row::In::address(p.sum, row * p.sum_row + column), Row::In::pack(v[i]));
+      store_piece<Row::kOutputs>(Row::In::address(p.sum, Row::start(row, p.sum_row) + column),
+                                 Row::In::pack(v[i]));
     }
   }
   if (C::kStatistics && threadIdx.x % C::kRowThreads == 0) {
@@ -176,18 +187,23 @@ __device__ void norm_rows(const NormParams& p) {
   wait_for_earlier_grids();
   const int group = int(threadIdx.x) / C::kRowThreads;
   const u32 places = shared_address(shared_memory) + 4 * kPlaces * group;
-  const i64 step = i64(gridDim.x) * C::kRows;
   i64 row = i64(blockIdx.x) * C::kRows + group;
   NormParameters<C> parameters;
   NormInput<C> input;
   input.load(p, row);
-  if (C::kPersistent) parameters.load(p);
-  // The same number of rounds for all groups of a CTA: they meet at barriers.
-  for (i64 first = i64(blockIdx.x) * C::kRows; first < p.rows; first += step, row += step) {
-    float v[Row::kPieces][Row::kVector];
+  float v[Row::kPieces][Row::kVector];
+  if constexpr (!C::kPersistent) {
     input.values(v);
-    if (C::kPersistent) input.load(p, row + step);
     norm_store<C>(p, row, v, norm_statistics<C>(v, p.eps, places), parameters);
+  } else {
+    parameters.load(p);
+    const i64 step = i64(gridDim.x) * C::kRows;
+    // The same number of rounds for all groups of a CTA: they meet at barriers.
+    for (i64 first = row - group; first < p.rows; first += step, row += step) {
+      input.values(v);
+      input.load(p, row + step);
+      norm_store<C>(p, row, v, norm_statistics<C>(v, p.eps, places), parameters);
+    }
   }
 }
 

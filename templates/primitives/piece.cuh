@@ -14,74 +14,112 @@ struct Piece {
   u32 words[kBytes < 4 ? 1 : kBytes / 4];
 };
 
-// What is read once: through L2 and past L1.
-template <int kBytes>
+// How L2 is to treat what passes through it: as usual, or to let it go first (the cache operator
+// .cs), because nobody reads it again soon. L1 is passed by.
+enum class Keep { kUsual, kNot };
+
+template <int kBytes, Keep kKeep = Keep::kUsual>
 __device__ __forceinline__ Piece<kBytes> load_piece(const void* from) {
   Piece<kBytes> piece;
+  u32* const w = piece.words;
   if constexpr (kBytes == 2) {
     u16 half;
-    asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(half) : "l"(from));
-    piece.words[0] = half;
+    if constexpr (kKeep == Keep::kUsual) {
+      asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(half) : "l"(from));
+    } else {
+      asm volatile("ld.global.cs.u16 %0, [%1];" : "=h"(half) : "l"(from));
+    }
+    w[0] = half;
   } else if constexpr (kBytes == 4) {
-    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(piece.words[0]) : "l"(from));
+    if constexpr (kKeep == Keep::kUsual) {
+      asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(w[0]) : "l"(from));
+    } else {
+      asm volatile("ld.global.cs.u32 %0, [%1];" : "=r"(w[0]) : "l"(from));
+    }
   } else if constexpr (kBytes == 8) {
-    asm volatile("ld.global.cg.v2.u32 {%0,%1}, [%2];"
-                 : "=r"(piece.words[0]), "=r"(piece.words[1])
-                 : "l"(from));
+    if constexpr (kKeep == Keep::kUsual) {
+      asm volatile("ld.global.cg.v2.u32 {%0,%1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(from));
+    } else {
+      asm volatile("ld.global.cs.v2.u32 {%0,%1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(from));
+    }
   } else {
 #pragma unroll
-    for (int i = 0; i < kBytes / 16; ++i) {
-      u32* const w = piece.words + 4 * i;
-      asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-                   : "l"(static_cast<const char*>(from) + 16 * i));
+    for (int i = 0; i < kBytes / 4; i += 4) {
+      const char* const at = static_cast<const char*>(from) + 4 * i;
+      if constexpr (kKeep == Keep::kUsual) {
+        asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(w[i]), "=r"(w[i + 1]), "=r"(w[i + 2]), "=r"(w[i + 3])
+                     : "l"(at));
+      } else {
+        asm volatile("ld.global.cs.v4.u32 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(w[i]), "=r"(w[i + 1]), "=r"(w[i + 2]), "=r"(w[i + 3])
+                     : "l"(at));
+      }
     }
   }
   return piece;
 }
 
-// What many CTAs read and nobody writes meanwhile: by the read-only path, kept in L1.
+// What many CTAs read and nobody writes meanwhile: by the read-only path, kept in L1. It stays
+// where it is written: hoisted, it would hold registers.
 template <int kBytes>
 __device__ __forceinline__ Piece<kBytes> load_constant_piece(const void* from) {
   Piece<kBytes> piece;
+  u32* const w = piece.words;
   if constexpr (kBytes == 2) {
-    piece.words[0] = __ldg(static_cast<const u16*>(from));
+    u16 half;
+    asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(half) : "l"(from));
+    w[0] = half;
   } else if constexpr (kBytes == 4) {
-    piece.words[0] = __ldg(static_cast<const u32*>(from));
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(w[0]) : "l"(from));
   } else if constexpr (kBytes == 8) {
-    const uint2 v = __ldg(static_cast<const uint2*>(from));
-    piece.words[0] = v.x;
-    piece.words[1] = v.y;
+    asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(from));
   } else {
 #pragma unroll
-    for (int i = 0; i < kBytes / 16; ++i) {
-      const uint4 v = __ldg(static_cast<const uint4*>(from) + i);
-      piece.words[4 * i] = v.x;
-      piece.words[4 * i + 1] = v.y;
-      piece.words[4 * i + 2] = v.z;
-      piece.words[4 * i + 3] = v.w;
+    for (int i = 0; i < kBytes / 4; i += 4) {
+      asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(w[i]), "=r"(w[i + 1]), "=r"(w[i + 2]), "=r"(w[i + 3])
+                   : "l"(static_cast<const char*>(from) + 4 * i));
     }
   }
   return piece;
 }
 
-template <int kBytes>
+template <Keep kKeep = Keep::kUsual, int kBytes>
 __device__ __forceinline__ void store_piece(void* to, const Piece<kBytes>& piece) {
+  const u32* const w = piece.words;
   if constexpr (kBytes == 2) {
-    asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(u16(piece.words[0])) : "memory");
+    const u16 half = u16(w[0]);
+    if constexpr (kKeep == Keep::kUsual) {
+      asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(half) : "memory");
+    } else {
+      asm volatile("st.global.cs.u16 [%0], %1;" ::"l"(to), "h"(half) : "memory");
+    }
   } else if constexpr (kBytes == 4) {
-    asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(piece.words[0]) : "memory");
+    if constexpr (kKeep == Keep::kUsual) {
+      asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(w[0]) : "memory");
+    } else {
+      asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(to), "r"(w[0]) : "memory");
+    }
   } else if constexpr (kBytes == 8) {
-    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(to), "r"(piece.words[0]),
-                 "r"(piece.words[1])
-                 : "memory");
+    if constexpr (kKeep == Keep::kUsual) {
+      asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(to), "r"(w[0]), "r"(w[1]) : "memory");
+    } else {
+      asm volatile("st.global.cs.v2.u32 [%0], {%1,%2};" ::"l"(to), "r"(w[0]), "r"(w[1]) : "memory");
+    }
   } else {
 #pragma unroll
-    for (int i = 0; i < kBytes / 16; ++i) {
-      const u32* const w = piece.words + 4 * i;
-      asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(static_cast<char*>(to) + 16 * i),
-                   "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
-                   : "memory");
+    for (int i = 0; i < kBytes / 4; i += 4) {
+      char* const at = static_cast<char*>(to) + 4 * i;
+      if constexpr (kKeep == Keep::kUsual) {
+        asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(w[i]), "r"(w[i + 1]),
+                     "r"(w[i + 2]), "r"(w[i + 3])
+                     : "memory");
+      } else {
+        asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(w[i]), "r"(w[i + 1]),
+                     "r"(w[i + 2]), "r"(w[i + 3])
+                     : "memory");
+      }
     }
   }
 }

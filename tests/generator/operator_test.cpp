@@ -24,6 +24,10 @@ constexpr const char* kTexts[] = {
     "group_norm bf16 n=2 c=320 l=4096 g=32 nhwc weight bias silu",
     "group_norm fp32 n=3 c=21 l=35 g=7 weight mish eps=0.001 align=8",
     "group_norm fp16 n=1 c=512 l=65536 g=32 bias params=fp32",
+    "norm bf16 m=197 d=768 weight bias",
+    "norm fp32 m=5 d=197 rms weight params=bf16 x=@200 residual=@199 out=bf16@256 sum "
+    "second=fp16@201 "
+    "stats eps=0.001 align=4",
 };
 
 // A problem of each operator there is, and these.

@@ -12,7 +12,9 @@ struct Piece {
   u32 words[kBytes < 4 ? 1 : kBytes / 4];
 };
 
-template <int kBytes>
+enum class Keep { kUsual, kNot };
+
+template <int kBytes, Keep kKeep = Keep::kUsual>
 inline Piece<kBytes> load_piece(const void* from) {
   constexpr int kAccess = kBytes < 16 ? kBytes : 16;
   Piece<kBytes> piece = {};
@@ -28,7 +30,7 @@ inline Piece<kBytes> load_constant_piece(const void* from) {
   return load_piece<kBytes>(from);
 }
 
-template <int kBytes>
+template <Keep kKeep = Keep::kUsual, int kBytes>
 inline void store_piece(void* to, const Piece<kBytes>& piece) {
   constexpr int kAccess = kBytes < 16 ? kBytes : 16;
   for (int i = 0; i < kBytes; i += kAccess) {
