@@ -59,7 +59,7 @@ constexpr Mistake kMistakes[] = {
     {"group_norm/statistics.cuh", "v[j] - mean[j % kSlots]", "v[j]"},
     {"group_norm/statistics.cuh", "m.squares / m.count + eps", "m.squares / m.count"},
     {"group_norm/statistics.cuh", "tile.numbers_of(thread)", "1.f"},
-    {"group_norm/tile.cuh", "thread < kBusy && vector(step) < vectors", "thread < kBusy"},
+    {"group_norm/tile.cuh", "vector(step) < vectors", "vector(step) + 1 < vectors"},
     {"group_norm/tile.cuh", "column(0) + element", "column(0)"},
     {"group_norm/groups.cuh", "Tile::rows_of(chunk) * kRowNumbers", "1"},
     {"group_norm/groups.cuh", "y[j] += parameters.bias[channel]",
