@@ -60,7 +60,7 @@ Rule check_registers(const GroupNormTiling& t) {
   return formatted("{} threads with {} values", t.threads, values);
 }
 
-// Whether the next smaller number of threads would do as many steps.
+// Chunks: full rounds of reads for all threads. Whole groups: half as many threads would not do.
 Rule check_work(const GroupNormTiling& t) {
   if (t.chunks > 1) {
     if ((t.chunks - 1) * t.chunk_rows >= t.rows) return formatted("{} rows", t.rows);
