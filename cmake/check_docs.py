@@ -16,7 +16,7 @@ CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.M)
 FOREIGN = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)")
-# Beside docs/, these are pages of the site (cmake/site.py).
+# Beside docs/, these are pages of the site (cmake/docs_site.py).
 AT_ROOT = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "THIRD_PARTY_NOTICES.md")
 
 

@@ -1,4 +1,4 @@
-# cmake/site.py -- mkdocs' hook: pages from outside docs/, and links from the site into the source tree.
+# cmake/docs_site.py -- mkdocs' hook: pages from outside docs/, and links from the site into the source tree.
 #
 # README.md, ARCHITECTURE.md and the like are pages too. A link to any other file of the tree leads to the repository if
 # its address is known (VITUNE_REPOSITORY, or GitHub's variables in CI), else its words stay and the link goes.
@@ -9,7 +9,8 @@ import re
 
 from mkdocs.structure.files import File
 
-LINK = re.compile(r"(!?)\[([^\]\n]*(?:\n[^\]\n]+)?)\]\(([^)\s]+)\)")
+# Code is matched first where it begins first, so that a link inside it is none.
+LINK = re.compile(r"^```.*?^```[ \t]*$|`[^`\n]*`|(!?)\[([^\]\n]*(?:\n[^\]\n]+)?)\]\(([^)\s]+)\)", re.M | re.S)
 FOREIGN = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//|#)")
 
 
@@ -40,8 +41,8 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, config, files):
     root = root_of(config)
-    own = pathlib.Path(page.file.abs_src_path).resolve().relative_to(root).as_posix()
-    pages = {pathlib.Path(file.abs_src_path).resolve().relative_to(root).as_posix(): file.src_uri for file in files}
+    pages = {posixpath.relpath(file.abs_src_path, root): file.src_uri for file in files}
+    own = posixpath.relpath(page.file.abs_src_path, root)
 
     def target_of(link):
         """The link as the site needs it, or None for one that it cannot have."""
@@ -53,11 +54,9 @@ def on_page_markdown(markdown, page, config, files):
 
     def replaced(match):
         image, words, link = match.groups()
-        if FOREIGN.match(link):
+        if link is None or FOREIGN.match(link):
             return match.group(0)
         target = target_of(link)
         return words if target is None else f"{image}[{words}]({target})"
 
-    # Links inside code are no links: every other piece lies between fences or marks.
-    pieces = re.split(r"(^```.*?^```[ \t]*$|`[^`\n]*`(?!\]))", markdown, flags=re.M | re.S)
-    return "".join(piece if i % 2 else LINK.sub(replaced, piece) for i, piece in enumerate(pieces))
+    return LINK.sub(replaced, markdown)
