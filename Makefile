@@ -35,7 +35,8 @@ command: $(BUILD)/build.ninja
 	cmake --build $(BUILD) --target vitune
 
 test: test-packages   ## install, build, all host tests, kernels, format and architecture
-	@$(MAKE) --no-print-directory build check-format check-architecture check-c-api-page
+	@$(MAKE) --no-print-directory build check-format check-architecture check-c-api-page check-docs
+	@! command -v mkdocs > /dev/null || $(MAKE) --no-print-directory docs
 	@cmake/with_nvrtc.sh $(VITUNE) ctest --preset default --no-tests=error -j $(JOBS)
 	@cmake/with_nvrtc.sh $(VITUNE) cmake/check_kernels.sh $(VITUNE)
 
@@ -65,6 +66,14 @@ format:               ## clang-format in place
 check-architecture:   ## arrows between folders and the "only in" rules
 	@python3 cmake/check_architecture.py --self-test
 	@python3 cmake/check_architecture.py
+
+.PHONY: docs check-docs
+docs:                 ## build the documents' site into build/site (mkdocs, mkdocs-material); a warning fails it
+	@mkdocs build --strict --quiet && echo "documents: build/site/index.html"
+
+check-docs:           ## whether the documents' links resolve and every page is in the site's list
+	@python3 cmake/check_docs.py --self-test
+	@python3 cmake/check_docs.py
 
 c-api-page:           ## write docs/c_api.md from include/vitune/vitune.h
 	@python3 cmake/make_c_api_page.py

@@ -180,8 +180,30 @@ class TypeNames:
 
 
 # A file that a document names: a folder of ours, then a path; a name without suffix stands for its files.
-MENTION = re.compile(r"(?<![\w./$<-])((?:core|db|generator|catalogue|tuner|probe|runtime|cli|templates|include|cmake)"
+MENTION = re.compile(r"(?<![\w./$<-])((?:core|db|generator|catalogue|tuner|probe|runtime|cli|templates|include|cmake|examples"
+                     r"|python|data|tests|benchmarks|docs)"
                      r"/[\w./*-]*\w[\w/*]*)(?![\w<{])")
+
+
+# In ARCHITECTURE.md also: what an arrow of a flow leads to, and files that are named without their folder.
+STEP = re.compile(r"^    .*?$", re.M)
+ARROW_TO = re.compile(r"-> ([a-z]\w*)(?![\w/.])")
+BARE_FILE = re.compile(r"`(\w+\.(?:cpp|h|hpp|cuh|md|py|json|sql))`")
+
+
+def check_overview(root, path, text):
+    """Names of the overview's flows and tables that no file of the tree has."""
+    files = [pathlib.PurePosixPath(name) for name in files_of(root)]
+    names = {file.name for file in files}
+    stems = {file.stem for file in files} | {file.parent.name for file in files}
+    for match in BARE_FILE.finditer(text):
+        if match.group(1) not in names:
+            yield f"{path}:{line_of(text, match.start())}: there is no '{match.group(1)}'"
+    for line in STEP.finditer(text):
+        steps = [column for column in line.group(0).split("  ") if "/" in column]
+        for match in (match for column in steps for match in ARROW_TO.finditer(column)):
+            if match.group(1) not in stems:
+                yield f"{path}:{line_of(text, line.start())}: there is no '{match.group(1)}'"
 
 
 def check_mentions(root, path, text):
@@ -223,7 +245,10 @@ def check_tree(root):
             violations.extend(check_file(path, text, operators))
             violations.extend(types.check(path, without_comments(path, text)))
         if suffix == ".md" and path != "CHANGELOG.md" and not path.startswith(("benchmarks/results/", "docs/lab/")):
-            violations.extend(check_mentions(root, path, (root / path).read_text(encoding="utf-8")))
+            text = (root / path).read_text(encoding="utf-8")
+            violations.extend(check_mentions(root, path, text))
+            if path == "ARCHITECTURE.md":
+                violations.extend(check_overview(root, path, text))
     return violations
 
 
@@ -286,12 +311,16 @@ def self_test():
             (root / path).write_text(first_line(path) + body)
         (root / "core/nameless.h").write_text("#pragma once\n")
         (root / "stale.md").write_text("See `core/gone.cpp`.\n")
-        (root / "true.md").write_text("See `core/good.cpp`, core/good, db/schema/ and core/*.h; not tests/core/x.\n")
+        (root / "true.md").write_text("See `core/good.cpp`, core/good, db/schema/ and core/*.h; not other/core/x.\n")
+        (root / "ARCHITECTURE.md").write_text("`good.cpp`, `gone.cpp`\n\n    core/good -> brief\n    core/good -> lost\n")
         found = check_tree(root)
-    failures = [f"{path}: its violation was not found" for path in [*planted, "core/nameless.h", "stale.md"]
+    failures = [f"ARCHITECTURE.md:{line}: '{name}' was not missed" for line, name in ((1, "gone.cpp"), (4, "lost"))
+                if f"ARCHITECTURE.md:{line}: there is no '{name}'" not in found]
+    failures += [f"{path}: its violation was not found" for path in [*planted, "core/nameless.h", "stale.md"]
                 if not any(line.startswith(path + ":") for line in found)]
     failures += [f"clean file blamed: {line}" for line in found
-                 if line.split(":")[0] in {*clean, "true.md"}]
+                 if line.split(":")[0] in {*clean, "true.md"}
+                 or line.startswith(("ARCHITECTURE.md:2", "ARCHITECTURE.md:3"))]
     return failures
 
 
