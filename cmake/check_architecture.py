@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # cmake/check_architecture.py -- Checks the arrows between folders and the "only in" rules.
 #
-# Usage: check_architecture.py [--root DIR] [--self-test]. Prints one line per violation and exits 1 if
-# there is any. The rules are those of ARCHITECTURE.md; only the standard library is used.
+# Usage: check_architecture.py [--root DIR] [--self-test | --add-licence]. Prints one line per violation and exits 1
+# if there is any; --add-licence writes the licence's line where it is missing. The rules are those of ARCHITECTURE.md; only the standard library is used.
 import argparse
 import pathlib
 import re
@@ -127,6 +127,42 @@ def check_shape(path, text):
     mark = re.compile(r"(//|#|--) " + re.escape(path) + r" -- \S")
     if not head or not mark.match(head[0]):
         yield f"{path}:1: the first line does not name the file and what it is for"
+
+
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
+# Their text is part of each kernel's key, so a line more would void every stored kernel; REUSE.toml speaks for them.
+WITHOUT_LICENCE_LINE = re.compile(r"templates/")
+
+
+def comment_mark(path):
+    return {".py": "#", ".sh": "#", ".cmake": "#", ".sql": "--"}.get(pathlib.PurePosixPath(path).suffix, "//")
+
+
+def after_head(path, lines):
+    """Where the comment that a file begins with ends."""
+    at = 1 if lines and lines[0].startswith("#!") else 0
+    while at < len(lines) and lines[at].startswith(comment_mark(path)):
+        at += 1
+    return at
+
+
+def check_licence(path, text):
+    lines = text.splitlines()
+    if WITHOUT_LICENCE_LINE.match(path):
+        return
+    if f"{comment_mark(path)} {LICENCE}" not in lines[:after_head(path, lines)]:
+        yield f"{path}:1: the comment at the top has no line '{LICENCE}' (--add-licence writes it)"
+
+
+def add_licences(root):
+    for path in files_of(root):
+        if pathlib.PurePosixPath(path).suffix not in NAMED:
+            continue
+        text = (root / path).read_text(encoding="utf-8")
+        if any(check_licence(path, text)):
+            lines = text.split("\n")
+            lines.insert(after_head(path, lines), f"{comment_mark(path)} {LICENCE}")
+            (root / path).write_text("\n".join(lines), encoding="utf-8")
 
 
 # What clang-format leaves: a body ends at the first `}` as far from the margin as its statement begins.
@@ -256,7 +292,9 @@ def self_test():
     """Plants one violation of each rule, and code that must pass."""
 
     def first_line(path):
-        return f"{'--' if path.endswith('.sql') else '//'} {path} -- A planted file.\n"
+        mark = comment_mark(path)
+        licence = "" if WITHOUT_LICENCE_LINE.match(path) else f"{mark} {LICENCE}\n"
+        return f"{mark} {path} -- A planted file.\n{licence}"
 
     planted = {
         "core/up.cpp": '#include "db/store.h"\n',
@@ -309,7 +347,8 @@ def self_test():
         for path, body in (planted | clean).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(first_line(path) + body)
-        (root / "core/nameless.h").write_text("#pragma once\n")
+        (root / "core/nameless.h").write_text(f"// {LICENCE}\n#pragma once\n")
+        (root / "core/unlicensed.h").write_text(f"// core/unlicensed.h -- A planted file.\n\n// {LICENCE}\n")
         (root / "stale.md").write_text("See `core/gone.cpp`.\n")
         (root / "true.md").write_text("See `core/good.cpp`, core/good, db/schema/ and core/*.h; not other/core/x.\n")
         (root / "ARCHITECTURE.md").write_text("`good.cpp`, `gone.cpp`\n\n    core/good -> brief\n    core/good -> lost\n")
@@ -329,7 +368,10 @@ def main():
     parser.add_argument("--root", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--self-test", action="store_true", help="check the checker on planted files")
+    parser.add_argument("--add-licence", action="store_true", help="write the licence's line where it is missing")
     arguments = parser.parse_args()
+    if arguments.add_licence:
+        add_licences(arguments.root)
     problems = self_test() if arguments.self_test else check_tree(arguments.root)
     for problem in problems:
         print(problem)
