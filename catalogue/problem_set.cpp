@@ -1,4 +1,5 @@
 // catalogue/problem_set.cpp -- Reads problem files; the formats are in docs/problems.md.
+// SPDX-License-Identifier: Apache-2.0
 #include "catalogue/problem_set.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 //
 // The formats are described in docs/problems.md. Files are foreign input: size, depth and count are
 // bounded, and every error names the file and the line or entry. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

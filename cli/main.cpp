@@ -1,4 +1,5 @@
 // cli/main.cpp -- The vitune command: finds the verb, runs it, turns errors into exit codes.
+// SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>

@@ -3,6 +3,7 @@
 #
 # Usage: check_architecture.py [--root DIR] [--self-test | --add-licence]. Prints one line per violation and exits 1
 # if there is any; --add-licence writes the licence's line where it is missing. The rules are those of ARCHITECTURE.md; only the standard library is used.
+# SPDX-License-Identifier: Apache-2.0
 import argparse
 import pathlib
 import re
@@ -254,6 +255,7 @@ def check_file(path, text, operators):
     if suffix not in NAMED:
         return
     yield from check_shape(path, text)
+    yield from check_licence(path, text)
     if suffix in CODE | {".sql"}:
         code = without_comments(path, text)
         yield from check_includes(path, code)
@@ -355,7 +357,7 @@ def self_test():
         found = check_tree(root)
     failures = [f"ARCHITECTURE.md:{line}: '{name}' was not missed" for line, name in ((1, "gone.cpp"), (4, "lost"))
                 if f"ARCHITECTURE.md:{line}: there is no '{name}'" not in found]
-    failures += [f"{path}: its violation was not found" for path in [*planted, "core/nameless.h", "stale.md"]
+    failures += [f"{path}: its violation was not found" for path in [*planted, "core/nameless.h", "core/unlicensed.h", "stale.md"]
                 if not any(line.startswith(path + ":") for line in found)]
     failures += [f"clean file blamed: {line}" for line in found
                  if line.split(":")[0] in {*clean, "true.md"}

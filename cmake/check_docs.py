@@ -3,6 +3,7 @@
 #
 # Usage: check_docs.py [--root DIR] [--self-test]. Prints one line per violation and exits 1 if there is any. Only
 # the standard library is used, so that it runs where mkdocs is not.
+# SPDX-License-Identifier: Apache-2.0
 import argparse
 import pathlib
 import re

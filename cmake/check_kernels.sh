@@ -4,6 +4,7 @@
 #
 # Usage: check_kernels.sh <vitune>. Through the command itself, without a GPU. Says so and passes where
 # there is no NVRTC.
+# SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
 vitune=${1:?usage: check_kernels.sh <vitune>}

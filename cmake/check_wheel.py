@@ -3,6 +3,7 @@
 #
 # Usage: check_wheel.py WHEEL. Prints one line per fault and exits 1 if there is any. Needs readelf, and a Python
 # that can make environments (venv) to install the wheel to.
+# SPDX-License-Identifier: Apache-2.0
 import email
 import pathlib
 import re

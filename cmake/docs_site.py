@@ -2,6 +2,7 @@
 #
 # README.md, ARCHITECTURE.md and the like are pages too. A link to any other file of the tree leads to the repository if
 # its address is known (VITUNE_REPOSITORY, or GitHub's variables in CI), else its words stay and the link goes.
+# SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
 import posixpath

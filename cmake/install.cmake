@@ -2,6 +2,7 @@
 #
 # The installed tree may be moved as a whole: the CMake package and vitune.pc name their folders
 # relative to themselves, and the library and the command look for share/vitune from their own place.
+# SPDX-License-Identifier: Apache-2.0
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

@@ -4,6 +4,7 @@
 # Usage: install_packages.sh build|test|wheel|pip. As root with apt it installs quietly; not as root it prints the
 # one command to run and fails; without apt it says so and leaves it to CMake to name what is missing.
 # Nothing is downloaded if all is there.
+# SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
 purpose=${1:-build}

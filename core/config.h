@@ -2,6 +2,7 @@
 //
 // Self-describing by design: a config is never an index into a list, so a stored one stays readable
 // when the space of its operator grows.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <compare>

@@ -1,4 +1,5 @@
 // core/env.cpp -- The only calls of getenv, and what follows from the environment.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/env.h"
 
 #include <pwd.h>

@@ -1,4 +1,5 @@
 // core/env.h -- The only reader of environment variables.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

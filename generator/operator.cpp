@@ -1,4 +1,5 @@
 // generator/operator.cpp -- What operators have in common.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/operator.h"
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 // configs and plans through this interface only. Objects are constants: no state; any thread.
 // Problems and configs that a function is handed are its own operator's; a problem of another one
 // is Error(kFailure).
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 # benchmarks/peers/compared.py -- What follows from a result: the best peer, means, losses.
+# SPDX-License-Identifier: Apache-2.0
 """Speed-ups are peer / vitune: above 1 vitune is faster. No PyTorch here."""
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # benchmarks/peers/table.py -- Markdown and console tables of a result; needs no GPU and no PyTorch.
+# SPDX-License-Identifier: Apache-2.0
 """Tables of peers.json: who is fastest per problem, by how much, and where vitune loses.
 
     benchmarks/peers/table.py peers.json [--readme | --page | --console] [--out FILE]

@@ -1,4 +1,5 @@
 // cli/arguments/inputs.cpp -- Turns arguments into problems and devices.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/inputs.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // cli/arguments/inputs.h -- Problems and devices as the user names them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <boost/program_options.hpp>

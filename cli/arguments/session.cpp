@@ -1,5 +1,6 @@
 // cli/arguments/session.cpp -- Arguments through Boost.Program_options, with one kind of error
 // message.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/session.h"
 
 #include <unistd.h>

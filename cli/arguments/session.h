@@ -1,4 +1,5 @@
 // cli/arguments/session.h -- One run of a verb: its parsed arguments and what it may use.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

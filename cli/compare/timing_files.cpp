@@ -1,5 +1,6 @@
 // cli/compare/timing_files.cpp -- Tells the formats apart, and reads those of vitune and of the
 // peers.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/compare/timing_files.h"
 
 #include <fmt/format.h>

@@ -3,6 +3,7 @@
 // Four formats are told apart by their fields: `vitune tune --json`, `vitune bench --json`, the
 // peers' comparison (benchmarks/peers) and Google Benchmark. Times are microseconds. No state; any
 // thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,5 @@
 // cli/output/console.cpp -- stdout with checked writes, stderr through spdlog.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/console.h"
 
 #include <spdlog/logger.h>

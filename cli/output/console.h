@@ -1,6 +1,7 @@
 // cli/output/console.h -- Where the command writes: results to stdout, everything else to stderr.
 //
 // One thread. Results come as a table and as JSON and the user's choice decides which is printed.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

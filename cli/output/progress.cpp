@@ -1,4 +1,5 @@
 // cli/output/progress.cpp -- Words and pace of the progress line.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/progress.h"
 
 #include "cli/output/text.h"

@@ -1,4 +1,5 @@
 // cli/output/results.cpp -- Figures, shares and columns.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/results.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // cli/output/results.h -- Winners as a table and as JSON, the same in tune, bench and show.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

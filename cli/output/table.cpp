@@ -1,4 +1,5 @@
 // cli/output/table.cpp -- Column widths, escapes, and the three forms of a table.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/table.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // cli/output/table.h -- Tables of results: aligned text, Markdown or CSV, and text that is safe to
 // show.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

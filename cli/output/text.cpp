@@ -1,4 +1,5 @@
 // cli/output/text.cpp -- Parsing and printing of the command's small words.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/text.h"
 
 #include <algorithm>

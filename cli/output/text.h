@@ -1,4 +1,5 @@
 // cli/output/text.h -- Small words: nearest names, durations, budgets, lists of ordinals.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
 // cli/report/assemble.cpp -- From files to sections, in the order of the page.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/assemble.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // cli/report/assemble.h -- Reads what the user named and makes the page's sections of it.
 //
 // One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,5 @@
 // cli/report/axes.cpp -- Ticks where people expect them.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/axes.h"
 
 #include <fmt/format.h>

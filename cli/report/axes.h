@@ -1,6 +1,7 @@
 // cli/report/axes.h -- Ranges and ticks of logarithmic axes, and points as rows of data blocks.
 //
 // No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // cli/report/cold_start.cpp -- What a program's first calls cost.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,5 @@
 // cli/report/config_map.cpp -- Groups trials by their tiles.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/config_map.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // cli/report/config_map.h -- The times of a problem's configs, laid out by tile shape.
 //
 // A value; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

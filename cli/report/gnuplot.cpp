@@ -1,4 +1,5 @@
 // cli/report/gnuplot.cpp -- One script for all pictures, one supervised process, files read back.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/gnuplot.h"
 
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 //
 // gnuplot (gnuplot-nox in Debian) is needed at run time only. One process draws all pictures, in a
 // temporary folder that goes when it is done. One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // cli/report/html.cpp -- Escapes, and tables as HTML.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/html.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // cli/report/html.h -- Text that is safe in HTML and SVG, and tables of figures.
 //
 // Whatever a file holds passes through html_text() on its way to the page. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

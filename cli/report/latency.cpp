@@ -1,4 +1,5 @@
 // cli/report/latency.cpp -- Time per head against tokens, one panel per head size.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // cli/report/map_section.cpp -- The times of a problem's configs as a map of tile shapes.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // cli/report/measurements.cpp -- Pairs times by problem, over the readers of vitune compare.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/measurements.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 //
 // Read from a file of benchmarks/peers, else from `vitune tune --json` beside the stored times of
 // the peers. Times are microseconds. Values; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // cli/report/memory.cpp -- Latency and peak memory against tokens, beside unfused PyTorch.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

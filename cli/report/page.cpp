@@ -1,4 +1,5 @@
 // cli/report/page.cpp -- Sections as HTML.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/page.h"
 
 #include "cli/report/svg.h"

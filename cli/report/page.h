@@ -2,6 +2,7 @@
 //
 // No scripts, no fonts, no links to fetch: a content security policy in the page forbids them.
 // No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // cli/report/palette.cpp -- Values of the colours in both schemes.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/palette.h"
 
 #include <array>

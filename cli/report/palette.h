@@ -4,6 +4,7 @@
 // variable with one value for light and one for dark schemes. The hues are those of Okabe and Ito
 // (2008), which colour-blind readers can tell apart, darkened or lightened for contrast; shapes
 // differ as well. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // cli/report/panel.cpp -- Tokens, data blocks, and legends.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/panel.h"
 
 #include <fmt/format.h>

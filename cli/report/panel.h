@@ -4,6 +4,7 @@
 // gnuplot sees numbers and names of ours only. Each text of a file is handed to it as a token,
 // "@7_____@", for which the text is put in, escaped, once the picture is drawn: so nothing that a
 // file holds is ever a command. A value; one thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

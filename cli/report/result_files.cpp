@@ -1,4 +1,5 @@
 // cli/report/result_files.cpp -- Readers of JSON documents of known fields.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/result_files.h"
 
 #include <algorithm>

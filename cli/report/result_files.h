@@ -3,6 +3,7 @@
 //
 // All are foreign input: what is not as it must be is Error(kUsage) that names the place. Values;
 // any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,5 @@
 // cli/report/roofline.cpp -- Throughput against arithmetic intensity, under measured ceilings.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // cli/report/search_curves.cpp -- Runs strategies against recorded costs and pools what they found.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/search_curves.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // trials.
 //
 // Replays a recording of a whole space: no GPU, the same strategies as `vitune tune`. One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

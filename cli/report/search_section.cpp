@@ -1,4 +1,5 @@
 // cli/report/search_section.cpp -- Best-so-far curves of the search strategies.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>

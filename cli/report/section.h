@@ -3,6 +3,7 @@
 //
 // Each maker takes what was measured and gives a part that can be put on the page without knowing
 // what it shows. Values; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
 // cli/report/speed_up.cpp -- Best peer over vitune, sorted, with losses in plain sight.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // cli/report/style.cpp -- The style sheet of the page: two schemes, one column on small screens.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/page.h"
 
 namespace vitune {

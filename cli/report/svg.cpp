@@ -1,4 +1,5 @@
 // cli/report/svg.cpp -- Walks over gnuplot's tags once, keeping what draws.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/svg.h"
 
 #include <cctype>

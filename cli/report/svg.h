@@ -1,6 +1,7 @@
 // cli/report/svg.h -- Makes of gnuplot's SVG a picture for the page or a file of its own.
 //
 // No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // cli/report/works_picture.cpp -- Pairs of bars: theirs above, ours below.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/report/works_picture.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 // cli/report/works_picture.h -- Times of another work and ours, as pairs of bars.
 //
 // No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
 // cli/report/works_section.cpp -- Figures of other works beside ours, and rates against eager.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
 // cli/verbs/cmd_bench.cpp -- vitune bench: measures the stored winner and the default, beside known
 // peers.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 // cli/verbs/cmd_compare.cpp -- vitune compare: the ratios of two files of times, and whether one
 // regressed.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/cmd_compare.h"
 
 #include <charconv>

@@ -1,5 +1,6 @@
 // cli/verbs/cmd_compile.cpp -- vitune compile: kernels ahead of time, for any architecture, without
 // a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>

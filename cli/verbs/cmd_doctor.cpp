@@ -1,4 +1,5 @@
 // cli/verbs/cmd_doctor.cpp -- vitune doctor: is all in place, and if not, what to do.
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>

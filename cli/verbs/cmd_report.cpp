@@ -1,5 +1,6 @@
 // cli/verbs/cmd_report.cpp -- vitune report: one HTML file with pictures and numbers of what was
 // measured.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

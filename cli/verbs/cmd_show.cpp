@@ -1,5 +1,6 @@
 // cli/verbs/cmd_show.cpp -- vitune show: winners, trials, blocks, misses; the space, a config, a
 // source.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 #include <map>

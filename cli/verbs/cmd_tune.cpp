@@ -1,4 +1,5 @@
 // cli/verbs/cmd_tune.cpp -- vitune tune: finds, verifies and stores the winner of each problem.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <charconv>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // cli/verbs/completion.cpp -- What can be completed, and the verb that prints the scripts.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/completion.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 // cli/verbs/completion_scripts.cpp -- Writes what can be completed in the words of bash, zsh and
 // fish.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

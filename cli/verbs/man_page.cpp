@@ -1,4 +1,5 @@
 // cli/verbs/man_page.cpp -- Writes vitune(1) and the verb that prints it.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/man_page.h"
 
 #include <sstream>

@@ -1,4 +1,5 @@
 // cli/verbs/show_space.cpp -- The space of a problem, explained.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/show_space.h"
 
 #include <fmt/format.h>

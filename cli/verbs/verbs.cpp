@@ -1,4 +1,5 @@
 // cli/verbs/verbs.cpp -- The list of verbs.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/session.h"
 
 namespace vitune {

@@ -1,4 +1,5 @@
 // generator/attention/operator.cpp -- Attention behind the interface of every operator.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/operator.h"
 
 #include <array>

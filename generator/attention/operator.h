@@ -1,4 +1,5 @@
 // generator/attention/operator.h -- Attention as an operator.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "generator/attention/kernel_spec.h"

@@ -1,5 +1,6 @@
 // generator/group_norm/problem_text.cpp -- Group norms as lines of words (grammar:
 // docs/problems.md).
+// SPDX-License-Identifier: Apache-2.0
 #include <initializer_list>
 
 #include "core/format.h"

@@ -1,5 +1,6 @@
 // generator/group_norm/space.cpp -- The group norm kernels' tunables, and good values without
 // tuning.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
 

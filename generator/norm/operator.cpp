@@ -1,4 +1,5 @@
 // generator/norm/operator.cpp -- LayerNorm and RMSNorm behind the interface of every operator.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/norm/operator.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // generator/norm/space.cpp -- The norm kernel's tunables, and good values without tuning.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iterator>
 

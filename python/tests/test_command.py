@@ -1,4 +1,5 @@
 # python/tests/test_command.py -- vitune.tune(): the words it runs, how it ends, and a real run on a device.
+# SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
 import signal

@@ -1,4 +1,5 @@
 # python/tests/test_torch_norm.py -- Norms on PyTorch's tensors, on the emulated device: values, strides, compilers, refusals.
+# SPDX-License-Identifier: Apache-2.0
 """Tensors stay on the CPU: only the launch is replaced, as in test_torch_host.py."""
 import unittest
 from unittest import mock

@@ -1,4 +1,5 @@
 # python/vitune/__init__.py -- The package's face: attention on PyTorch's tensors, tuning, and the low-level Context.
+# SPDX-License-Identifier: Apache-2.0
 """vitune: the fastest fused attention kernel for each problem of a vision transformer.
 
 Importing needs neither a GPU, nor PyTorch, nor the library; what is missing is an error where it is used.

@@ -1,4 +1,5 @@
 # python/vitune/_command.py -- Runs the vitune command: tuning needs processes of its own, so it is not done here.
+# SPDX-License-Identifier: Apache-2.0
 """The command's progress goes to this process's stderr; its JSON document is the answer."""
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 # python/vitune/_torch_norm.py -- Norms on PyTorch's tensors: the operator vitune::norm, its plans and launches.
+# SPDX-License-Identifier: Apache-2.0
 """A plan is a problem of libvitune with what does not depend on addresses; one per combination of shapes, strides, types."""
 from __future__ import annotations
 

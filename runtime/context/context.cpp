@@ -1,5 +1,6 @@
 // runtime/context/context.cpp -- Making and ending a context; one plan per problem, made by one
 // thread.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/context.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // runtime/context/messages.cpp -- Where the library's messages go.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/messages.h"
 
 #include <array>

@@ -2,6 +2,7 @@
 // stderr.
 //
 // Any thread; one message at a time per object.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <mutex>

@@ -1,4 +1,5 @@
 // tests/cli/compare_test.cpp -- vitune compare: formats, pairing, verdicts, exit statuses.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // tests/cli/completion_test.cpp -- Completion in a real bash, scripts that shells accept, the man
 // page.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/completion.h"
 
 #include <gmock/gmock.h>

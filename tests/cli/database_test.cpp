@@ -1,5 +1,6 @@
 // tests/cli/database_test.cpp -- vitune db, and databases that are damaged, foreign, newer or
 // impossible.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

@@ -1,5 +1,6 @@
 // tests/cli/ignored_options_test.cpp -- No option is taken and then ignored; --device means to
 // help, to completion and to the parser what the verb does with it.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include "cli/verbs/completion.h"

@@ -1,4 +1,5 @@
 // tests/cli/report_data_test.cpp -- The numbers behind the pictures of a report.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // tests/cli/report_sections_test.cpp -- What the parts of a report say and draw of given numbers.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include "cli/report/section.h"

@@ -1,4 +1,5 @@
 // tests/cli/report_test.cpp -- vitune report end to end: the page, its words, its refusals.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <regex>

@@ -1,5 +1,6 @@
 // tests/cli/report_text_test.cpp -- What a file holds cannot leave its place in a page or a
 // picture.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <set>

@@ -1,4 +1,5 @@
 // tests/cli/table_test.cpp -- Tables in three forms, and text that cannot drive a terminal.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/table.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // tests/cli/text_test.cpp -- Budgets, ordinals, nearest names, durations, progress.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/text.h"
 
 #include <gtest/gtest.h>

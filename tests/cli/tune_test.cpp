@@ -1,4 +1,5 @@
 // tests/cli/tune_test.cpp -- vitune tune from a recording: results, interrupts, kills, two at once.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // tests/cli/usage_test.cpp -- Help, exit codes, and what is said to someone who mistypes.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include "tests/cli/command_fixture.h"

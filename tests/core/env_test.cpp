@@ -1,4 +1,5 @@
 // tests/core/env_test.cpp -- What is read from the environment, what is ignored, what workers get.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/env.h"
 
 #include <gmock/gmock.h>

@@ -6,6 +6,7 @@
 # SOURCE is the source tree, BUILD its build folder with everything built, WORK a folder of this case
 # alone, which is emptied first. CC, CXX and FLAGS are the compilers and their flags. Status 0 if the
 # case holds; else the last line says what does not.
+# SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 name=$1
 source=$(realpath "$2")

@@ -1,4 +1,5 @@
 // tests/runtime/c_api_upkeep_test.cpp -- Refreshes, misses, flushes, and what the environment says.
+// SPDX-License-Identifier: Apache-2.0
 #include <chrono>
 
 #include "db/sqlite.h"

@@ -3,6 +3,7 @@
 //
 // Needs a process of its own: where another suite has loaded the mock driver, or where there is no
 // GPU or no NVRTC, each test is skipped.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
 // tests/runtime/runtime_fixture.h -- libvitune on the mock driver, with databases of the test's
 // own.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,6 +1,7 @@
 // tests/tuner/group_norm_gpu_test.cpp -- The group norm kernels against the fp64 judge: every
 // tiling of small problems, in both layouts, all types, whole and in chunks; and mistakes that the
 // judge must see.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,5 +1,6 @@
 // tests/tuner/norm_gpu_test.cpp -- The norm kernels on a real GPU against the fp64 judge: configs
 // of every kind on problems of every form, and mistakes that the judge must see.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>

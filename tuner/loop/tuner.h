@@ -2,6 +2,7 @@
 //
 // The only file that knows it all. Runs in a process without CUDA; kernels are compiled and run in
 // workers. Every trial is committed as it ends, so an interrupted run resumes where it was.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

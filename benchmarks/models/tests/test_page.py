@@ -1,4 +1,5 @@
 # benchmarks/models/tests/test_page.py -- The page says the document's figures, failures included.
+# SPDX-License-Identifier: Apache-2.0
 import unittest
 
 from .support import result, row

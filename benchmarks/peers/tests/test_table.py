@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_table.py -- Tables of invented results: losses, what is missing.
+# SPDX-License-Identifier: Apache-2.0
 import contextlib
 import io
 import json

@@ -6,6 +6,7 @@
 # no page wider than the window, no two words of a picture on top of each other, none cut off, none
 # smaller than people can read, and that marks say their values under the pointer. Screenshots stay in
 # FOLDER. Exit status 77 where no browser or no gnuplot is found. Only the standard library is used.
+# SPDX-License-Identifier: Apache-2.0
 import html
 import json
 import os
