@@ -14,11 +14,6 @@ constexpr std::int64_t kOtherRegisters = 16;  // addresses, sums: at least
 constexpr std::int64_t kRowThreads[] = {4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024};
 constexpr std::int64_t kRows[] = {1, 2, 4, 8, 16, 32};
 
-template <std::size_t kCount>
-std::vector<std::int64_t> values(const std::int64_t (&all)[kCount]) {
-  return {std::begin(all), std::end(all)};
-}
-
 std::int64_t values_of(const NormProblem& problem, const Config& config) {
   const std::int64_t vector = config.at("kVector");
   return ceil_div(problem.d, vector * config.at("kRowThreads")) * vector;
@@ -43,8 +38,16 @@ std::vector<std::int64_t> vectors_of(const NormProblem& problem) {
 
 ParameterSpace norm_space(const NormProblem& problem) {
   std::vector<Parameter> parameters = {
-      {"kRowThreads", values(kRowThreads), "threads that share a row", false, true},
-      {"kRows", values(kRows), "rows that a CTA has at work at once", false, true},
+      {"kRowThreads",
+       {std::begin(kRowThreads), std::end(kRowThreads)},
+       "threads that share a row",
+       false,
+       true},
+      {"kRows",
+       {std::begin(kRows), std::end(kRows)},
+       "rows that a CTA has at work at once",
+       false,
+       true},
       {"kVector", vectors_of(problem), "elements of an access", false, true},
       {"kPersistent",
        {0, 1},

@@ -26,7 +26,8 @@ def launch_groups_staged(problem, tensors):
     context = _torch_op.context_of(0)
     size = context.workspace_bytes(problem)
     scratch = DEVICE.upload(bytes(max(size, 1)))
-    launch_copies(tensors, 3, lambda pointers: context.run(problem, pointers, workspace=scratch if size else 0, workspace_bytes=size))
+    launch_copies(tensors, 3, lambda pointers: context.run(problem, pointers, workspace=scratch if size else 0,
+                                                           workspace_bytes=size))
 
 
 def launch_copies(tensors, outputs, run):
@@ -45,7 +46,8 @@ def launch_copies(tensors, outputs, run):
     for tensor in tensors[outputs:]:
         if tensor is not None:
             bytes_ = storage_of(tensor)
-            bytes_.copy_(torch.frombuffer(bytearray(DEVICE.download(staged[bytes_.data_ptr()], bytes_.numel())), dtype=torch.uint8))
+            data = DEVICE.download(staged[bytes_.data_ptr()], bytes_.numel())
+            bytes_.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
 
 
 @needs_library
@@ -54,7 +56,8 @@ def launch_copies(tensors, outputs, run):
 class NormTest(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(2)
-        for module, name, value in ((_torch_norm, "launch", launch_staged), (_torch_group_norm, "launch", launch_groups_staged), (_torch_op, "is_on_gpu", lambda tensor: True)):
+        for module, name, value in ((_torch_norm, "launch", launch_staged), (_torch_group_norm, "launch", launch_groups_staged),
+                                    (_torch_op, "is_on_gpu", lambda tensor: True)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)

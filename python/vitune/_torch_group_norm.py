@@ -41,7 +41,8 @@ def problem_text(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Opt
     """The problem of a dense x, [N, C, ...] in its own or in channels-last memory, as text (docs/problems.md)."""
     n, c = x.shape[:2]
     words = [f"group_norm {_torch_norm.type_name('x', x.dtype)} n={n} c={c} l={x.numel() // (n * c)} g={num_groups}"]
-    words += [word for word, there in (("nhwc", channels_last), ("weight", weight is not None), ("bias", bias is not None)) if there]
+    words += [word for word, there in (("nhwc", channels_last), ("weight", weight is not None), ("bias", bias is not None))
+              if there]
     parameter = weight if weight is not None else bias
     if parameter is not None:
         words.append(f"params={_torch_norm.type_name('weight', parameter.dtype)}")
