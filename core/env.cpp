@@ -76,6 +76,7 @@ Environment read_environment() {
   environment.capture = read("VITUNE_CAPTURE");
   environment.disable = read("VITUNE_DISABLE").has_value();
   environment.no_color = read("NO_COLOR").has_value();
+  environment.dumb_terminal = read("TERM") == "dumb";
   return environment;
 }
 

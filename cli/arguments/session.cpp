@@ -102,8 +102,9 @@ ConsoleOptions console_options(const po::variables_map& values, const Environmen
     throw Error(ErrorCode::kUsage,
                 formatted("--color '{}' is not one of auto, always, never", color));
   }
-  options.color =
-      color == "always" || (color == "auto" && !environment.no_color && isatty(STDERR_FILENO) == 1);
+  options.color = color == "always" || (color == "auto" && !environment.no_color &&
+                                        !environment.dumb_terminal && isatty(STDERR_FILENO) == 1);
+  options.dumb = environment.dumb_terminal;
   options.level = chosen_level(values, environment);
   return options;
 }

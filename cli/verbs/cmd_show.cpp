@@ -83,7 +83,7 @@ int show_winners(Session& session) {
     const auto problem = read_problem(session, entry.problem.text);
     if (!problem) continue;
     const std::string name = shown_name(names, entry.problem.text);
-    add_winner_row(table, name, entry.winner, *problem, entry.device);
+    add_winner_row(table, name, entry.winner, *problem, entry.device, session.console.verbose());
     document["winners"].push_back({{"name", name},
                                    {"problem", entry.problem.text},
                                    {"device", device_json(entry.device)},
@@ -129,19 +129,23 @@ ordered_json trial_json(const TrialEntry& entry) {
 
 void add_trial_row(Table& table, const std::string& name, const Trial& trial) {
   const bool ok = trial.status == TrialStatus::kOk;
-  table.row({name, trial_status_name(trial.status), ok ? timing_text(trial.measurement.cold) : "-",
-             ok ? microseconds_text(trial.measurement.warm.median_us) : "-",
+  const Timing none;
+  table.row({name, trial_status_name(trial.status), timing_cell(ok ? trial.measurement.cold : none),
+             microseconds_cell(ok ? trial.measurement.warm.median_us : 0),
              formatted("{}", trial.compile.registers), formatted("{}", trial.compile.spill_bytes),
-             origin_name(trial.origin), compact_config(trial.config), trial.reason});
+             origin_name(trial.origin), Cell(compact_config(trial.config), {trial.config.text()}),
+             trial.reason});
 }
 
 int show_trials(Session& session) {
   const auto names = wanted_names(session);
   const auto store = open_user_store(session, Access::kReadOnly);
   Table table;
-  table.column("problem").column("status").column("cold us [95 %]", Align::kRight);
-  table.column("warm us", Align::kRight).column("registers", Align::kRight);
-  table.column("spills", Align::kRight).column("origin").column("config").column("reason");
+  table.column("problem").column("status").column("cold us [95 %]", Align::kRight,
+                                                  timing_titles("cold"));
+  table.column("warm us", Align::kRight, {"warm_us"}).column("registers", Align::kRight);
+  table.column("spills", Align::kRight).if_room().column("origin").if_room();
+  table.column("config").if_room().column("reason").if_room();
   ordered_json document = new_document("show");
   document["trials"] = ordered_json::array();
   std::vector<TrialEntry> trials = store->all_trials();

@@ -129,7 +129,7 @@ void show_report(Session& session, const TuneReport& report) {
   for (const TuneOutcome& outcome : report.outcomes) {
     if (outcome.winner) {
       add_winner_row(table, outcome.problem.name, *outcome.winner, outcome.problem.problem,
-                     report.device);
+                     report.device, session.console.verbose());
     } else {
       ++missing;
       session.console.log(report.interrupted ? LogLevel::kInfo : LogLevel::kError,
