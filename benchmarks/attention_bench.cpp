@@ -65,8 +65,8 @@ AttentionBench::AttentionBench(int ordinal, int rounds)
       rounds_(rounds),
       lock_path_(gpu_lock_path(device_)) {}
 
-const ProblemTimes& AttentionBench::times(const AttentionProblem& problem) {
-  const std::string text = problem.text();
+const ProblemTimes& AttentionBench::times(const ProblemPtr& problem) {
+  const std::string text = problem->text();
   const auto found = known_.find(text);
   if (found != known_.end()) return found->second;
   return known_.emplace(text, measure(problem)).first->second;
@@ -75,7 +75,7 @@ const ProblemTimes& AttentionBench::times(const AttentionProblem& problem) {
 Launch AttentionBench::vitune_launch(const Workload& workload, PeerSamples& samples) {
   const Attention attention = Attention::parse(workload.problem().text());
   samples.exact = vitune_.query(attention).served == Served::kExact;
-  const AttentionTensors tensors = tensors_at(workload.pointers());
+  const AttentionTensors tensors = tensors_at(attention_pointers(workload.addresses()));
   return [this, attention, tensors] { vitune_.forward(attention, tensors, stream_.get()); };
 }
 
@@ -96,8 +96,9 @@ std::vector<AttentionBench::Contestant> AttentionBench::contestants(const Worklo
   });
 #ifdef VITUNE_WITH_CUDNN
   add(kCudnn, [&](PeerSamples&) {
-    auto cudnn = std::make_shared<CudnnAttention>(*driver_, stream_, workload.problem(),
-                                                  workload.pointers());
+    auto cudnn =
+        std::make_shared<CudnnAttention>(*driver_, stream_, attention_of(workload.problem()),
+                                         attention_pointers(workload.addresses()));
     return Contestant{"", [cudnn] { cudnn->launch(); }, cudnn};
   });
 #endif
@@ -122,16 +123,16 @@ std::string AttentionBench::judged(const Launch& launch, Workload& workload,
   workload.count_output_damage(at + offsetof(LaunchRecord, output_damage));
   workload.digest_inputs(at + offsetof(LaunchRecord, inputs));
   const LaunchRecord record = take_record();
-  const AttentionProblem& p = workload.problem();
-  const OutputError error = output_error(record.findings, p.batch * p.heads * p.nq * p.d);
+  const OutputError error =
+      output_error(record.findings.front(), workload.tensors()[kTensorOut].elements());
   samples.max_error = error.max_error;
   samples.rms_error = error.rms_error;
-  return judge(record, p, reference.bounds(), inputs).value_or("");
+  return judge(record, workload.tensors(), reference.bounds(), inputs).value_or("");
 }
 
-ProblemTimes AttentionBench::measure(const AttentionProblem& problem) {
+ProblemTimes AttentionBench::measure(const ProblemPtr& problem) {
   Workload workload(tools(), problem);
-  workload.fill_inputs(Draw::kNormal);
+  workload.fill_inputs(kNormalDraw);
   const Reference reference(tools(), workload);
   stream_.fill8(record_.address(), 0, record_.size());
   workload.digest_inputs(record_.address() + offsetof(LaunchRecord, inputs));

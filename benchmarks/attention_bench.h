@@ -14,6 +14,7 @@
 
 #include "catalogue/problem_set.h"
 #include "core/cuda_driver.h"
+#include "generator/attention/operator.h"
 #include "tuner/judge/reference.h"
 #include "tuner/judge/support_kernels.h"
 #include "tuner/judge/verify.h"
@@ -48,7 +49,7 @@ class AttentionBench {
   const DeviceInfo& device() const { return device_; }
   // Measures a problem when it is asked for first. A peer that fails is refused, and costs no
   // other peer its times; throws where no tensors can be made.
-  const ProblemTimes& times(const AttentionProblem& problem);
+  const ProblemTimes& times(const ProblemPtr& problem);
 
  protected:
   struct Contestant {
@@ -62,7 +63,7 @@ class AttentionBench {
   const CudaStream& stream() const { return stream_; }
 
  private:
-  ProblemTimes measure(const AttentionProblem& problem);
+  ProblemTimes measure(const ProblemPtr& problem);
   Launch vitune_launch(const Workload& workload, PeerSamples& samples);
   // Why the output of a launch is wrong, or nothing; notes its errors.
   std::string judged(const Launch& launch, Workload& workload, const Reference& reference,

@@ -82,8 +82,8 @@ std::vector<NamedProblem> requested(Options options) {
   std::vector<NamedProblem> problems;
   for (const std::string& text : options.problems) {
     NamedProblem named;
-    named.problem = AttentionProblem::parse(text);
-    named.name = named.problem.text();
+    named.problem = parse_problem(text);
+    named.name = named.problem->text();
     problems.push_back(std::move(named));
   }
   if (options.problems.empty() && options.files.empty()) options.files = {shipped_problems()};
@@ -116,13 +116,13 @@ void Case::note(benchmark::State& state, const PeerSamples& samples, bool low_co
   count("low_confidence", low_confidence ? 1 : 0);
   if (peer == "vitune") count("exact", samples.exact ? 1 : 0);
   const auto floor =
-      attention_floor(problem.problem, bench->device(),
+      attention_floor(attention_of(*problem.problem), bench->device(),
                       kind == Objective::kCold ? Residency::kCold : Residency::kWarm);
   if (floor) count("floor_us", floor->us);
 }
 
 void Case::run(benchmark::State& state) {
-  state.SetLabel(problem.problem.text());
+  state.SetLabel(problem.problem->text());
   try {
     const ProblemTimes& times = bench->times(problem.problem);
     const PeerSamples& samples = times.peers.at(peer);

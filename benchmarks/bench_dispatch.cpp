@@ -16,8 +16,7 @@
 #include "benchmarks/call_times.h"
 #include "benchmarks/dispatch_fixture.h"
 #include "core/cuda_driver_api.h"
-#include "generator/attention/kernel_spec.h"
-#include "generator/attention/tensor_maps.h"
+#include "generator/prepared_plan.h"
 #include "runtime/api/descriptor.h"
 #include "runtime/context/entry.h"
 #include "runtime/context/kernel_table.h"
@@ -60,7 +59,7 @@ struct FilledTable {
       describe(i, desc);
       const Alignments alignments = call_alignments(desc, tensors);
       const AttentionProblem problem = problem_from(desc, alignments);
-      entries.emplace_back(problem, problem.text());
+      entries.emplace_back(problem);
       table.insert(key_of(desc, alignments).value(), &plan);
     }
   }
@@ -127,34 +126,22 @@ struct Serving {
   Context context{database.options()};
 
   // The same launch without the library: its kernel, loaded once more.
-  struct BareLaunch {
-    CudaKernel kernel;
-    LaunchShape shape;
-    AttentionParams params;
-    AttentionTensorMaps maps;
-  };
-  BareLaunch bare_launch(int index) {
+  // The kernel of a problem with its parameters set.
+  BoundPlan bare_launch(int index) {
     const Attention attention = WinnerDatabase::problem(index);
-    const AttentionProblem problem = AttentionProblem::parse(attention.text());
-    const Binary binary = database.kernel(index);
-    const auto winner = Store::open(database.path(), Access::kReadOnly)
-                            ->find_winner(driver.device, {"attention", problem.canonical().text()},
-                                          Objective::kCold);
-    const Config& config = winner.value().config;
-    CudaKernel kernel(*driver.cuda, binary.image, binary.entry);
-    const auto shared = static_cast<std::uint32_t>(attention_shared_bytes(problem, config));
-    kernel.reserve_shared(shared);
-    const int ctas = kernel.resident_ctas(attention_threads(problem, config), shared);
+    const ProblemPtr problem = parse_problem(attention.text());
+    const auto winner =
+        Store::open(database.path(), Access::kReadOnly)
+            ->find_winner(driver.device, {"attention", problem->text()}, Objective::kCold);
     const AttentionTensors t = memory.tensors(attention);
-    const auto address = [](const void* data) { return reinterpret_cast<CuPointer>(data); };
-    AttentionPointers pointers;
-    pointers.q = address(t.q.data());
-    pointers.k = address(t.k.data());
-    pointers.v = address(t.v.data());
-    pointers.o = address(t.out.data());
-    const LaunchShape shape = attention_launch_shape(problem, config, driver.device, ctas);
-    const AttentionParams params = attention_params(problem, config, pointers, shape);
-    return {kernel, shape, params, encode_tensor_maps(*driver.cuda, problem, config, params)};
+    const auto address = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data); };
+    const Tensors tensors{.q = address(t.q.data()),
+                          .k = address(t.k.data()),
+                          .v = address(t.v.data()),
+                          .o = address(t.out.data())};
+    const CudaModule module(*driver.cuda, database.kernel(index).image);
+    return BoundPlan(prepare_plan(module, *problem, winner.value().config, driver.device),
+                     tensors.addresses(), 0);
   }
 };
 
@@ -187,16 +174,14 @@ void time_against_launch(benchmark::State& state) {
   Serving& s = serving();
   const Attention attention = WinnerDatabase::problem(0);
   const AttentionTensors tensors = s.memory.tensors(attention);
-  const Serving::BareLaunch bare = s.bare_launch(0);
+  const BoundPlan bare = s.bare_launch(0);
   s.context.forward(attention, tensors, s.stream.get());
   int failures = 0;
   std::vector<double> calls, launches, differences;
   for (auto _ : state) {
     for (int round = 0; round < 200; ++round) {
-      launches.push_back(group_ns(s, [&] {
-        failures +=
-            bare.kernel.try_launch(bare.shape, &bare.params, s.stream.get(), &bare.maps) != 0;
-      }));
+      launches.push_back(
+          group_ns(s, [&] { failures += bare.launch(s.stream.get()).result != kCuSuccess; }));
       calls.push_back(group_ns(s, [&] {
         failures += s.context.try_forward(attention, tensors, s.stream.get()) != VITUNE_OK;
       }));

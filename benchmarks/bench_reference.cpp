@@ -50,7 +50,7 @@ class ReferenceBench : public AttentionBench {
 
  private:
   Contestant rung(const std::string& name, const Workload& workload) {
-    const AttentionProblem& problem = workload.problem();
+    const AttentionProblem& problem = attention_of(workload.problem());
     const LadderKernel made = ladder_kernel(name, problem, device().arch());
     const CompileResult compiled = compiler_->compile(made.request);
     if (compiled.status != CompileStatus::kOk || !cubin_is_well_formed(compiled.cubin)) {
@@ -60,7 +60,7 @@ class ReferenceBench : public AttentionBench {
         std::make_shared<const CudaKernel>(driver(), compiled.cubin, made.request.entry);
     if (made.shape.shared_bytes > 0) kernel->reserve_shared(made.shape.shared_bytes);
     const AttentionParams params =
-        attention_params(problem, Config(), workload.pointers(), made.shape);
+        attention_params(problem, Config(), attention_pointers(workload.addresses()), made.shape);
     return {
         name,
         [this, kernel, params, shape = made.shape] { kernel->launch(shape, &params, stream()); },
@@ -85,7 +85,7 @@ std::vector<std::string> shipped_problems() {
   }
   std::vector<std::string> texts;
   for (const NamedProblem& named : load_problem_file(*data / "reference_problems.json")) {
-    texts.push_back(named.problem.text());
+    texts.push_back(named.problem->text());
   }
   return texts;
 }

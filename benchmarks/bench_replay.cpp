@@ -17,8 +17,7 @@ namespace {
 Recording invented_recording() {
   const SearchSpace space = testing::synthetic_space();
   RecordedProblem problem;
-  problem.text =
-      AttentionProblem::parse("attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed").text();
+  problem.text = parse_problem("attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed")->text();
   problem.name = problem.text;
   for (const Parameter& parameter : space.parameters) problem.parameters.push_back(parameter.name);
   for (std::size_t i = 0; i < space.size(); i += 2) {
@@ -50,7 +49,7 @@ Recording recording() {
 struct Replay {
   std::atomic<bool> stop{false};
   Recording source = recording();
-  AttentionProblem problem = AttentionProblem::parse(source.problems.front().text);
+  ProblemPtr problem = parse_problem(source.problems.front().text);
   ReplayEvaluator evaluator{source, nullptr, {}, stop};
   SearchSpace space = evaluator.space(problem);
 

@@ -201,8 +201,8 @@ bool list_compiled(const std::vector<Variant>& variants, const fs::path& out) {
 // A variant that takes part in its group's race.
 struct Contestant {
   const Variant* variant;
-  std::unique_ptr<CudaKernel> kernel;
-  std::unique_ptr<PreparedLaunch> launch;
+  CudaKernel kernel;
+  BoundPlan launch;
 };
 
 // Everything that lives on the device.
@@ -224,7 +224,7 @@ class Races {
   // Prints a line per variant of one group.
   void run(const Group& group, int rounds) {
     Verifier verifier({context_, stream_, *support_, device_}, group.front()->problem);
-    const Workload& tensors = verifier.timing_workload();
+    Workload& tensors = verifier.timing_workload();
     std::vector<Contestant> contestants;
     for (const Variant* variant : group) {
       if (auto ready = contestant(*variant, verifier, tensors))
@@ -234,7 +234,7 @@ class Races {
     verifier.timing_workload();  // the judge has drawn other inputs
     std::vector<Launch> launches;
     for (const Contestant& each : contestants) {
-      launches.push_back([this, &each] { (*each.launch)(stream_); });
+      launches.push_back([this, &each] { each.launch(stream_); });
     }
     const GpuLock lock(lock_path_, kGpuLockPatience);
     const RaceTimes times = race(timer_, launches, rounds, 1);
@@ -244,7 +244,7 @@ class Races {
       const double warm_us = median(times.warm_us[i]), cold_us = median(times.cold_us[i]);
       fmt::print("{:<28} warm {:9.2f} us {:.3f}  cold {:9.2f} us {:.3f}  {} registers{}\n",
                  contestants[i].variant->name, warm_us, warm_us / warm, cold_us, cold_us / cold,
-                 contestants[i].kernel->registers(),
+                 contestants[i].kernel.registers(),
                  times.low_confidence || lock.contended() ? ", something moved meanwhile" : "");
     }
     std::fflush(stdout);
@@ -252,23 +252,21 @@ class Races {
 
  private:
   std::optional<Contestant> contestant(const Variant& variant, Verifier& verifier,
-                                       const Workload& tensors) {
+                                       Workload& tensors) {
     const auto refuse = [&](const std::string& why) {
       fmt::print("{:<28} {}\n", variant.name, why);
       return std::nullopt;
     };
     if (variant.compiled.status != CompileStatus::kOk) return refuse(variant.compiled.log);
     try {
-      Contestant result{&variant, nullptr, nullptr};
-      result.kernel =
-          std::make_unique<CudaKernel>(*driver_, variant.compiled.cubin, variant.request.entry);
+      const CudaModule module(*driver_, variant.compiled.cubin);
       if (judged_) {
-        const Verdict verdict = verifier.verify(*result.kernel, variant.config);
+        const Verdict verdict = verifier.verify(module, variant.config);
         if (verdict.status != TrialStatus::kOk) return refuse(verdict.reason);
       }
-      result.launch = std::make_unique<PreparedLaunch>(*result.kernel, variant.problem,
-                                                       variant.config, device_, tensors.pointers());
-      return result;
+      return Contestant{
+          &variant, module.kernel(variant.request.entry),
+          tensors.bind(prepare_plan(module, tensors.problem(), variant.config, device_))};
     } catch (const CudaError& error) {
       if (error.sticky()) throw;
       return refuse(error.what());

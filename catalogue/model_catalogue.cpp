@@ -45,8 +45,8 @@ ModelCall call_of(const json& entry) {
 Model model_of(const json& entry) {
   Model model;
   model.name = entry.at("name").get<std::string>();
-  for (const json& call : entry.at("attention")) model.attention.push_back(call_of(call));
-  if (model.attention.empty()) throw Error(ErrorCode::kUsage, model.name + " has no call");
+  for (const json& call : entry.at("attention")) model.calls.push_back(call_of(call));
+  if (model.calls.empty()) throw Error(ErrorCode::kUsage, model.name + " has no call");
   return model;
 }
 
@@ -119,7 +119,7 @@ AttentionProblem scaled(const ModelCall& call, std::int64_t images, ElementType 
 
 std::int64_t Model::layers() const {
   std::int64_t sum = 0;
-  for (const ModelCall& call : attention) sum += call.calls;
+  for (const ModelCall& call : calls) sum += call.calls;
   return sum;
 }
 
@@ -177,7 +177,7 @@ bool is_glob(std::string_view text) { return text.find_first_of("*?[") != std::s
 std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images,
                                          ElementType dtype) {
   std::vector<ModelProblem> problems;
-  for (const ModelCall& call : model.attention) {
+  for (const ModelCall& call : model.calls) {
     if (!call.unsupported.empty()) continue;
     ModelProblem added{scaled(call, images, dtype),
                        times_images(call.calls, call.each_image ? images : 1)};
@@ -210,7 +210,7 @@ std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t 
 std::string unsupported_calls(const Model& model) {
   std::vector<std::string> reasons;
   std::int64_t count = 0;
-  for (const ModelCall& call : model.attention) {
+  for (const ModelCall& call : model.calls) {
     if (call.unsupported.empty()) continue;
     count += call.calls;
     reasons.push_back(formatted("{} ({}x)", call.unsupported, call.calls));

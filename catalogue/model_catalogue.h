@@ -11,10 +11,14 @@
 #include <vector>
 
 #include "catalogue/problem_set.h"
+#include "generator/attention/problem.h"
 
 namespace vitune {
 
-// One attention call of a model.
+// The operator whose calls the catalogue lists.
+inline constexpr char kModelOperator[] = "attention";
+
+// One call of it in a model.
 struct ModelCall {
   std::int64_t calls = 0;   // in one forward pass; per image if each_image
   bool each_image = false;  // the problem is that of one image, however many there are
@@ -25,7 +29,7 @@ struct ModelCall {
 
 struct Model {
   std::string name;
-  std::vector<ModelCall> attention;  // at least one; different problems, in the order of the file
+  std::vector<ModelCall> calls;  // at least one; different problems, in the order of the file
 
   // Attention calls of one forward pass over one image.
   std::int64_t layers() const;

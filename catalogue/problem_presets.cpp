@@ -78,7 +78,7 @@ std::vector<NamedProblem> model_preset(const Preset& wanted, const std::filesyst
     for (const char* glob : wanted.models) {
       for (const Model* model : catalogue.matching(glob)) {
         for (NamedProblem& problem : named_model_problems(*model, images, input.dtype)) {
-          if (known.insert(problem.problem.text()).second) chosen.push_back(std::move(problem));
+          if (known.insert(problem.problem->text()).second) chosen.push_back(std::move(problem));
         }
       }
     }

@@ -137,9 +137,9 @@ std::vector<PeerTime> peer_times(const json& entry, const Place& place) {
   return peers;
 }
 
-AttentionProblem parse_at(std::string_view text, const Place& place) {
+ProblemPtr parse_at(std::string_view text, const Place& place) {
   try {
-    return AttentionProblem::parse(text);
+    return parse_problem(text);
   } catch (const Error& error) {
     throw Error(error.code(), place.text + ": " + error.what());
   }
@@ -154,7 +154,7 @@ NamedProblem entry_problem(const json& entry, Place place) {
   const auto text = string_field(entry, "problem", place);
   if (!text) place.malformed("field \"problem\" (the text of a problem) is missing");
   result.problem = parse_at(*text, place);
-  if (result.name.empty()) result.name = result.problem.text();
+  if (result.name.empty()) result.name = result.problem->text();
   result.peers = peer_times(entry, place);
   const auto floor = entry.find("floor_us");
   if (floor != entry.end() && !floor->is_null()) {
@@ -207,8 +207,8 @@ std::vector<NamedProblem> read_lines(std::string_view content, const std::string
     if (line[0] == '{') {
       result.push_back(entry_problem(parse_json(line, file, number, kExpected), place));
     } else {
-      AttentionProblem problem = parse_at(line, place);
-      std::string name = problem.text();
+      ProblemPtr problem = parse_at(line, place);
+      std::string name = problem->text();
       result.push_back({std::move(name), "", std::move(problem), {}, {}});
     }
   }

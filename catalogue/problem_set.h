@@ -10,7 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "generator/attention/named_problem.h"
+#include "generator/element_type.h"
+#include "generator/named_problem.h"
 
 namespace vitune {
 

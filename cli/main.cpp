@@ -46,8 +46,7 @@ int run_worker(const std::vector<std::string>& arguments) {
 
 std::string overview() {
   std::string text =
-      "vitune finds, keeps and serves the fastest fused attention kernel for each problem of a "
-      "vision "
+      "vitune finds, keeps and serves the fastest kernel for each problem of a vision "
       "transformer.\n\nUsage: vitune <verb> [options]\n\nVerbs:\n";
   for (const Verb& verb : all_verbs()) text += formatted("  {:<12} {}\n", verb.name, verb.summary);
   text +=

@@ -51,8 +51,23 @@ if(VITUNE_BUILD_COMMAND)
 endif()
 install(DIRECTORY data/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune PATTERN "*.py" EXCLUDE
         PATTERN "__pycache__" EXCLUDE)
-# `pip install PREFIX/share/vitune/python` takes the library from PREFIX.
-install(DIRECTORY python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune/python
-        PATTERN "tests" EXCLUDE PATTERN "native" EXCLUDE PATTERN "__pycache__" EXCLUDE PATTERN ".pytest_cache" EXCLUDE
-        PATTERN "*.egg-info" EXCLUDE)
+# With share/vitune/python on PYTHONPATH the package takes library and command from this prefix.
+install(DIRECTORY python/vitune DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune/python FILES_MATCHING PATTERN "*.py"
+        PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} USE_SOURCE_PERMISSIONS)
 install(FILES README.md CHANGELOG.md LICENSE SECURITY.md THIRD_PARTY_NOTICES.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# --- the same inside the Python package (pyproject.toml), and nothing else there. Not as targets: a wheel has
+# no links, so the library lies there once, by its soname.
+set(vitune_package vitune/_lib)
+set(vitune_component COMPONENT python EXCLUDE_FROM_ALL)
+install(PROGRAMS $<TARGET_FILE:vitune_shared> DESTINATION ${vitune_package}
+        RENAME $<TARGET_SONAME_FILE_NAME:vitune_shared> ${vitune_component})
+if(VITUNE_BUILD_COMMAND)
+  install(PROGRAMS $<TARGET_FILE:vitune> DESTINATION ${vitune_package} ${vitune_component})
+endif()
+if(TARGET vitune_torch)
+  install(PROGRAMS $<TARGET_FILE:vitune_torch> DESTINATION ${vitune_package} ${vitune_component})
+endif()
+install(DIRECTORY data/ DESTINATION ${vitune_package}/share/vitune ${vitune_component} PATTERN "*.py" EXCLUDE
+        PATTERN "__pycache__" EXCLUDE)

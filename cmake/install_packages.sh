@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # cmake/install_packages.sh -- Installs what a build needs and is missing; Debian and Ubuntu only.
 #
-# Usage: install_packages.sh build|test|pip. As root with apt it installs quietly; not as root it prints the
+# Usage: install_packages.sh build|test|wheel|pip. As root with apt it installs quietly; not as root it prints the
 # one command to run and fails; without apt it says so and leaves it to CMake to name what is missing.
 # Nothing is downloaded if all is there.
 set -euo pipefail
@@ -13,9 +13,10 @@ packages=(g++ cmake ninja-build make pkg-config git libboost-program-options-dev
 case $purpose in
   build) ;;
   test) packages+=(clang-format-14 python3 python3-venv gnuplot-nox chromium) ;;
+  wheel) packages+=(python3 python3-pip python3-venv binutils) ;;
   pip) packages=(python3 python3-pip) ;;
   *)
-    echo "usage: install_packages.sh build|test|pip" >&2
+    echo "usage: install_packages.sh build|test|wheel|pip" >&2
     exit 2
     ;;
 esac

@@ -46,6 +46,7 @@ function(vitune_torch_module name)
   target_link_libraries(${name} PRIVATE vitune_options ${CMAKE_DL_LIBS})
   target_link_options(${name} PRIVATE -Wl,--no-as-needed $<TARGET_FILE:vitune_torch_stub> -Wl,--as-needed
                       -Wl,--allow-shlib-undefined -Wl,-z,undefs)
+  target_compile_options(${name} PRIVATE ${vitune_fast})
   add_dependencies(${name} vitune_torch_stub)
   set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
                         SKIP_BUILD_RPATH ON)

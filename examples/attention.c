@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "examples/gpu.h"
-#include "examples/reference.h"
+#include "gpu.h"
+#include "reference.h"
 #include "vitune/vitune.h"
 
 enum { kBatch = 2, kHeads = 12, kTokens = 197, kHeadSize = 64, kNoGpu = 77 };
@@ -38,7 +38,7 @@ int main(void) {
   desc.o = vitune_bnhd_strides(kHeads, kTokens, kHeadSize);
   const uint16_t* k = gpu_qkv + kHeads * kHeadSize;
   check(vitune_attention_forward(context, &desc, gpu_qkv, k, k + kHeads * kHeadSize, NULL, NULL,
-                                 gpu_out, NULL, NULL));
+                                 gpu_out, NULL, NULL, 0, NULL));
   gpu_download(out, gpu_out, values * sizeof(*out));
 
   vitune_selection selection = VITUNE_SELECTION_INIT;

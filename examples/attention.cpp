@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "examples/gpu.h"
-#include "examples/reference.h"
+#include "gpu.h"
+#include "reference.h"
 #include "vitune/vitune.hpp"
 
 namespace {

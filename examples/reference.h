@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "examples/gpu.h"
+#include "gpu.h"
 
 // Fills with multiples of 1/32 from -1 to 1, which bf16 holds exactly; the same every time.
 static inline void fill_bf16(uint16_t* values, size_t count) {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/gpu.h"
+#include "gpu.h"
 #include "vitune/vitune.hpp"
 
 namespace {

@@ -55,7 +55,7 @@ ParameterSpace::ParameterSpace(std::vector<Parameter> parameters,
 void ParameterSpace::validate_parameters() const {
   if (parameters_.empty()) reject("there are no parameters");
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    const auto& [name, values, doc, categorical] = parameters_[p];
+    const auto& [name, values, doc, categorical, needed] = parameters_[p];
     if (index_of(name) != p) reject("'" + name + "' is there twice");
     if (values.empty()) reject("'" + name + "' has no values");
     const bool ascending =
@@ -128,6 +128,16 @@ std::optional<std::string> ParameterSpace::explain_values(const Config& config) 
   return std::nullopt;
 }
 
+Config ParameterSpace::completed(const Config& config) const {
+  Config whole = config;
+  for (const Parameter& parameter : parameters_) {
+    if (!parameter.needed && !whole.find(parameter.name)) {
+      whole.set(parameter.name, parameter.values.front());
+    }
+  }
+  return whole;
+}
+
 std::optional<std::string> ParameterSpace::explain(const Config& config) const {
   if (auto problem = explain_values(config)) return problem;
   for (const Constraint& constraint : constraints_) {
@@ -137,10 +147,10 @@ std::optional<std::string> ParameterSpace::explain(const Config& config) const {
 }
 
 std::vector<std::int64_t> ParameterSpace::steps(std::size_t parameter, std::int64_t value) const {
-  const auto& [name, values, doc, categorical] = parameters_[parameter];
+  const std::vector<std::int64_t>& values = parameters_[parameter].values;
   const auto at = std::find(values.begin(), values.end(), value);
   std::vector<std::int64_t> result;
-  if (categorical) {
+  if (parameters_[parameter].categorical) {
     std::remove_copy(values.begin(), values.end(), std::back_inserter(result), value);
     return result;
   }

@@ -21,6 +21,7 @@ struct Parameter {
   std::vector<std::int64_t> values;  // ascending, unless categorical
   std::string doc;                   // one line
   bool categorical = false;          // the values have no order: each is one step from each other
+  bool needed = false;               // no value means "without it"; of others the first one does
 };
 
 // A rule that a config must obey, with its name and a sentence for the config that breaks it.
@@ -47,6 +48,9 @@ class ParameterSpace {
   std::vector<Config> enumerate() const;
   // Number of configs before constraints; the largest size_t if it exceeds that.
   std::size_t cartesian_size() const;
+  // A config stored before a tunable existed does without it: `config` with the first value of each
+  // parameter that it lacks, unless that is needed.
+  Config completed(const Config& config) const;
   // Nothing if the config is in the space; else which rule it breaks and how.
   std::optional<std::string> explain(const Config& config) const;
   // Configs of the space that differ from `config` in one parameter by one step (by any value if it

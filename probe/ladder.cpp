@@ -81,4 +81,16 @@ LadderKernel ladder_kernel(const std::string& name, const AttentionProblem& prob
   return kernel;
 }
 
+std::vector<std::pair<std::string, CompileRequest>> ladder_samples(const std::string& arch) {
+  std::vector<std::pair<std::string, CompileRequest>> samples;
+  for (const char* words : {"bf16 b=1 h=1 n=64 d=64", "fp16 b=1 h=1 n=64 d=72"}) {
+    const AttentionProblem problem = AttentionProblem::parse(words);
+    for (const std::string& name : ladder_names()) {
+      samples.emplace_back(formatted("{} {} d={}", name, element_name(problem.dtype), problem.d),
+                           ladder_kernel(name, problem, arch).request);
+    }
+  }
+  return samples;
+}
+
 }  // namespace vitune

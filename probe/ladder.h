@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/cuda_driver.h"
@@ -29,5 +30,9 @@ struct LadderKernel {
 };
 LadderKernel ladder_kernel(const std::string& name, const AttentionProblem& problem,
                            const std::string& arch);
+
+// Every rung for `arch`, for a head size of whole tiles and one with a tail, each type once; with
+// names for people.
+std::vector<std::pair<std::string, CompileRequest>> ladder_samples(const std::string& arch);
 
 }  // namespace vitune

@@ -33,13 +33,15 @@ std::vector<std::string> whole_problem_texts(const std::vector<std::string>& ope
 
 NamedProblem named_problem(const std::string& text) {
   NamedProblem named;
-  named.problem = AttentionProblem::parse(text);
-  named.name = named.problem.text();
+  named.problem = parse_problem(text);
+  named.name = named.problem->text();
   return named;
 }
 
 void add_once(std::vector<NamedProblem>& problems, NamedProblem added) {
-  const auto same = [&](const NamedProblem& known) { return known.problem == added.problem; };
+  const auto same = [&](const NamedProblem& known) {
+    return is_same(*known.problem, *added.problem);
+  };
   if (std::none_of(problems.begin(), problems.end(), same)) problems.push_back(std::move(added));
 }
 
@@ -111,7 +113,7 @@ void keep_recorded_problems(Session& session, TuneOptions& options) {
   std::vector<std::string> missing, known;
   for (const RecordedProblem& problem : recording.problems) known.push_back(problem.name);
   std::erase_if(options.problems, [&](const NamedProblem& problem) {
-    const bool lacks = recording.find(problem.problem.text()) == nullptr;
+    const bool lacks = recording.find(problem.problem->text()) == nullptr;
     if (lacks) missing.push_back(problem.name);
     return lacks;
   });

@@ -12,14 +12,13 @@
 #include "cli/output/results.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/operator.h"
 #include "tuner/recording/recording.h"
 
 namespace vitune {
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr char kOperator[] = "attention";
 
 // The GPUs that the command would tune on: those of --device, else all of this machine; none where
 // there is none.
@@ -37,32 +36,33 @@ std::vector<DeviceInfo> devices_at_hand(Session& session, const std::string& wan
   return chosen;
 }
 
-// The texts that some device has a verified winner for.
+// The texts, whose first word is their operator, that some device has a verified winner for.
 std::set<std::string> won_anywhere(LayeredStore& store, const std::vector<Objective>& objectives) {
   std::set<std::string> texts;
   for (const WinnerEntry& entry : store.winners()) {
     const Winner& winner = entry.winner;
     const bool counts = std::count(objectives.begin(), objectives.end(), winner.objective) > 0;
-    if (winner.verified && counts && entry.problem.operator_name == kOperator) {
+    if (winner.verified && counts) {
       texts.insert(entry.problem.text);
     }
   }
   return texts;
 }
 
-bool is_won_on(LayeredStore& store, const DeviceInfo& device, const std::string& text,
+bool is_won_on(LayeredStore& store, const DeviceInfo& device, const Problem& problem,
                const std::vector<Objective>& objectives) {
   return std::any_of(objectives.begin(), objectives.end(), [&](Objective objective) {
-    const auto found = store.find_winners(device, {kOperator, text}, objective);
+    const auto found =
+        store.find_winners(device, {problem.operator_name(), problem.text()}, objective);
     return std::any_of(found.begin(), found.end(),
                        [](const LayeredStore::Found& each) { return each.winner.verified; });
   });
 }
 
 std::optional<Miss> read_miss(Session& session, const ProblemRequest& request) {
-  if (request.operator_name != kOperator) return std::nullopt;
+  if (find_operator(request.operator_name) == nullptr) return std::nullopt;
   try {
-    return Miss{AttentionProblem::parse(request.problem), request.calls, request.total_us};
+    return Miss{parse_problem(request.problem), request.calls, request.total_us};
   } catch (const Error& error) {
     session.console.log(LogLevel::kWarning,
                         formatted("a stored miss is left out: {}", error.what()));
@@ -74,14 +74,14 @@ std::optional<Miss> read_miss(Session& session, const ProblemRequest& request) {
 std::set<std::string> wanted_texts(const Session& session) {
   std::set<std::string> wanted;
   for (const NamedProblem& named : requested_problems(session, "")) {
-    wanted.insert(named.problem.text());
+    wanted.insert(named.problem->text());
   }
   return wanted;
 }
 
 bool comes_before(const Miss& a, const Miss& b) {
-  return std::tuple(-a.total_us, -a.calls, a.problem.text()) <
-         std::tuple(-b.total_us, -b.calls, b.problem.text());
+  return std::tuple(-a.total_us, -a.calls, a.problem->text()) <
+         std::tuple(-b.total_us, -b.calls, b.problem->text());
 }
 
 }  // namespace
@@ -95,12 +95,12 @@ std::vector<Miss> open_misses(Session& session, LayeredStore& store,
   for (const ProblemRequest& request : store.user().requests()) {
     auto miss = read_miss(session, request);
     if (!miss) continue;
-    const std::string text = miss->problem.text();
+    const std::string& text = miss->problem->text();
     const bool closed =
         devices.empty()
             ? won.contains(text)
             : std::all_of(devices.begin(), devices.end(), [&](const DeviceInfo& device) {
-                return is_won_on(store, device, text, objectives);
+                return is_won_on(store, device, *miss->problem, objectives);
               });
     if (!closed) open.push_back(std::move(*miss));
   }
@@ -119,13 +119,13 @@ int show_misses(Session& session) {
   const auto devices = devices_at_hand(session, device_argument(session));
   for (const Miss& miss :
        open_misses(session, store, devices, {Objective::kCold, Objective::kWarm})) {
-    const std::string text = miss.problem.text();
+    const std::string& text = miss.problem->text();
     if (!wanted.empty() && !wanted.contains(text)) continue;
     const double us = miss.calls > 0 ? miss.total_us / static_cast<double>(miss.calls) : 0;
     table.row({text, formatted("{}", miss.calls),
                miss.total_us > 0 ? formatted("{:.1f}", miss.total_us / 1e3) : "-",
                us > 0 ? formatted("{:.1f}", us) : "-"});
-    document["misses"].push_back({{"operator", kOperator},
+    document["misses"].push_back({{"operator", miss.problem->operator_name()},
                                   {"problem", text},
                                   {"calls", miss.calls},
                                   {"total_us", miss.total_us}});
@@ -146,10 +146,12 @@ void add_missed_problems(Session& session, Objective objective,
         "or run a program that uses libvitune first");
   }
   for (const Miss& miss : misses) {
-    const auto same = [&](const NamedProblem& known) { return known.problem == miss.problem; };
+    const auto same = [&](const NamedProblem& known) {
+      return is_same(*known.problem, *miss.problem);
+    };
     if (std::any_of(problems.begin(), problems.end(), same)) continue;
     NamedProblem named;
-    named.name = miss.problem.text();
+    named.name = miss.problem->text();
     named.problem = miss.problem;
     problems.push_back(std::move(named));
   }

@@ -13,7 +13,7 @@
 namespace vitune {
 
 struct Miss {
-  AttentionProblem problem;
+  ProblemPtr problem;
   std::int64_t calls = 0;
   double total_us = 0;  // estimated time of all calls; 0: not known
 };

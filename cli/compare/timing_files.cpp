@@ -13,7 +13,7 @@
 #include "cli/compare/timing_figures.h"
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/problem.h"
+#include "generator/problem.h"
 
 namespace vitune {
 namespace {
@@ -264,7 +264,7 @@ TimedFigure figure_of_percentiles(double median_us, double p10_us, double p90_us
 
 std::optional<std::string> canonical_problem(const std::string& text) {
   try {
-    return AttentionProblem::parse(text).text();
+    return parse_problem(text)->text();
   } catch (const Error&) {
     return std::nullopt;
   }

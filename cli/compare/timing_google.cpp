@@ -69,14 +69,14 @@ std::optional<TimedFigure> figure_of(Run& run) {
 
 // "vitune/cold/ViT-B/16@224 b32/iterations:1/repeats:30/manual_time" of benchmarks/bench_attention,
 // whose labels are problems.
-struct AttentionName {
+struct BenchmarkName {
   std::string peer, kind, problem_name;
 };
-std::optional<AttentionName> attention_name(const std::string& name) {
+std::optional<BenchmarkName> benchmark_name(const std::string& name) {
   const std::size_t first = name.find('/');
   const std::size_t second = first == std::string::npos ? first : name.find('/', first + 1);
   if (second == std::string::npos) return std::nullopt;
-  AttentionName parts{name.substr(0, first), name.substr(first + 1, second - first - 1),
+  BenchmarkName parts{name.substr(0, first), name.substr(first + 1, second - first - 1),
                       name.substr(second + 1)};
   if (parts.kind != "cold" && parts.kind != "warm") return std::nullopt;
   for (const char* suffix : {"/iterations:", "/repeats:", "/manual_time"}) {
@@ -88,7 +88,7 @@ std::optional<AttentionName> attention_name(const std::string& name) {
 TimedRow row_of(const std::string& name, const std::string& label, const std::string& peer,
                 bool& other_peer) {
   const auto problem = canonical_problem(label);
-  const auto parts = attention_name(name);
+  const auto parts = benchmark_name(name);
   if (!problem || !parts) return {name, "", "time", {}};
   other_peer = parts->peer != peer;
   return {parts->problem_name, *problem, parts->kind, {}};

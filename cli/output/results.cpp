@@ -6,7 +6,7 @@
 #include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/kernel_spec.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -26,13 +26,13 @@ ordered_json new_document(const std::string& verb) {
   return {{"schema", kOutputSchema}, {"command", verb}};
 }
 
-std::optional<AttentionFloor> floor_of(const AttentionProblem& problem, const DeviceInfo& device,
-                                       Objective objective) {
-  return attention_floor(problem, device,
-                         objective == Objective::kWarm ? Residency::kWarm : Residency::kCold);
+std::optional<Floor> floor_of(const Problem& problem, const DeviceInfo& device,
+                              Objective objective) {
+  return floor_of(problem.op().demand(problem, device), device,
+                  objective == Objective::kWarm ? Residency::kWarm : Residency::kCold);
 }
 
-ordered_json floor_json(const std::optional<AttentionFloor>& floor) {
+ordered_json floor_json(const std::optional<Floor>& floor) {
   ordered_json units = ordered_json::object();
   if (!floor) return units;
   for (const UnitTime& time : floor->units) units[hardware_unit_name(time.unit)] = time.us;
@@ -63,8 +63,7 @@ ordered_json device_json(const DeviceInfo& device) {
           {"driver_version", device.driver_version}};
 }
 
-ordered_json winner_json(const Winner& winner, const AttentionProblem& problem,
-                         const DeviceInfo& device) {
+ordered_json winner_json(const Winner& winner, const Problem& problem, const DeviceInfo& device) {
   const double best = winner.measurement.by(winner.objective).median_us;
   const auto floor = floor_of(problem, device, winner.objective);
   return {
@@ -76,7 +75,8 @@ ordered_json winner_json(const Winner& winner, const AttentionProblem& problem,
       {"cold", timing_json(winner.measurement.cold)},
       {"warm", timing_json(winner.measurement.warm)},
       {"low_confidence", winner.measurement.low_confidence},
-      {"tflops", best > 0 ? ordered_json(problem.flops() / best / 1e6) : ordered_json(nullptr)},
+      {"tflops",
+       best > 0 ? ordered_json(problem.op().flops(problem) / best / 1e6) : ordered_json(nullptr)},
       {"floor_us", floor ? ordered_json(floor->us) : ordered_json(nullptr)},
       {"floor_unit", floor ? ordered_json(hardware_unit_name(floor->unit)) : ordered_json(nullptr)},
       {"floor_share", floor && best > 0 ? ordered_json(floor->us / best) : ordered_json(nullptr)},
@@ -127,9 +127,9 @@ Cell microseconds_cell(double us) {
   return {microseconds_text(us), {formatted("{}", us)}};
 }
 
-Config preset_of(const AttentionProblem& problem, const DeviceInfo& device) {
+Config preset_of(const Problem& problem, const DeviceInfo& device) {
   try {
-    return default_attention_config(problem, device);
+    return default_config(problem, device);
   } catch (const Error&) {
     return {};
   }
@@ -163,7 +163,7 @@ Table winner_table() {
 }
 
 void add_winner_row(Table& table, const std::string& name, const Winner& winner,
-                    const AttentionProblem& problem, const DeviceInfo& device, bool whole) {
+                    const Problem& problem, const DeviceInfo& device, bool whole) {
   const Measurement& measured = winner.measurement;
   const double best = measured.by(winner.objective).median_us;
   const auto floor = floor_of(problem, device, winner.objective);

@@ -8,8 +8,7 @@
 #include "cli/output/table.h"
 #include "core/device_info.h"
 #include "db/records.h"
-#include "generator/attention/floor.h"
-#include "generator/attention/problem.h"
+#include "generator/operator.h"
 
 namespace vitune {
 
@@ -20,16 +19,16 @@ nlohmann::ordered_json new_document(const std::string& verb);
 
 // The floor that a winner by `objective` is compared with: cold calls find nothing in L2, warm ones
 // as much as fits. Nothing if the device states no rate.
-std::optional<AttentionFloor> floor_of(const AttentionProblem& problem, const DeviceInfo& device,
-                                       Objective objective);
+std::optional<Floor> floor_of(const Problem& problem, const DeviceInfo& device,
+                              Objective objective);
 // {"tensor": 4.82, "HBM": 9.01, ...}: microseconds by unit, the longest first.
-nlohmann::ordered_json floor_json(const std::optional<AttentionFloor>& floor);
+nlohmann::ordered_json floor_json(const std::optional<Floor>& floor);
 
 nlohmann::ordered_json timing_json(const Timing& timing);
 nlohmann::ordered_json config_json(const Config& config);
 nlohmann::ordered_json device_json(const DeviceInfo& device);
 // Everything that is stored of a winner, with the floor of `problem` on `device`.
-nlohmann::ordered_json winner_json(const Winner& winner, const AttentionProblem& problem,
+nlohmann::ordered_json winner_json(const Winner& winner, const Problem& problem,
                                    const DeviceInfo& device);
 
 // "25.4 [25.1, 25.7]", in CSV three numbers; their titles begin with `name`.
@@ -42,7 +41,7 @@ Cell share_cell(const std::optional<double>& share);
 // 9.01, empty in CSV unless above 0.
 Cell microseconds_cell(double us);
 // What calls go by without a winner; empty where no kernel fits the device.
-Config preset_of(const AttentionProblem& problem, const DeviceInfo& device);
+Config preset_of(const Problem& problem, const DeviceInfo& device);
 // How a winner's config differs from `preset`: "default", or "BlockN=112 Warps=12"; all of it if
 // `whole`, and in CSV.
 Cell config_cell(const Config& config, const Config& preset, bool whole);
@@ -52,6 +51,6 @@ std::string device_text(const DeviceInfo& device);
 // Columns of the table of winners, and one row of it; whole configs if `whole`.
 Table winner_table();
 void add_winner_row(Table& table, const std::string& name, const Winner& winner,
-                    const AttentionProblem& problem, const DeviceInfo& device, bool whole);
+                    const Problem& problem, const DeviceInfo& device, bool whole);
 
 }  // namespace vitune

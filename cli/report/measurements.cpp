@@ -130,7 +130,7 @@ void read_row(const JsonValue& row, ProblemTimes& times) {
 void add_stored_peers(Measurements& into, const std::vector<NamedProblem>& known) {
   for (ProblemTimes& times : into.problems) {
     const auto found = std::find_if(known.begin(), known.end(), [&](const NamedProblem& named) {
-      return named.problem == times.problem;
+      return named.problem->text() == times.problem.text();
     });
     if (found == known.end()) {
       into.notes.push_back(times.name + ": no times of peers are stored for it");

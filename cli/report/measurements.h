@@ -14,6 +14,7 @@
 #include "catalogue/problem_set.h"
 #include "cli/report/panel.h"
 #include "db/records.h"
+#include "generator/attention/problem.h"
 
 namespace vitune {
 

@@ -38,7 +38,7 @@ struct RecordedSpace {
 RecordedSpace recorded_space(const Recording& recording, const RecordedProblem& problem,
                              const std::atomic<bool>& stop) {
   ReplayEvaluator evaluator(recording, nullptr, {}, stop);
-  const AttentionProblem parsed = AttentionProblem::parse(problem.text);
+  const ProblemPtr parsed = parse_problem(problem.text);
   RecordedSpace result{evaluator.space(parsed), {}, std::nullopt};
   std::map<Config, double> known;
   for (const Trial& trial : problem.trials) {

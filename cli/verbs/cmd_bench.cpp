@@ -58,7 +58,7 @@ Table bench_table() {
 
 void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& device, bool whole) {
   const Winner& winner = *outcome.winner;
-  const AttentionProblem& problem = outcome.problem.problem;
+  const Problem& problem = *outcome.problem.problem;
   const double us = winner.measurement.by(winner.objective).median_us;
   const auto floor = floor_of(problem, device, winner.objective);
   const PeerTime* peer = best_peer(outcome.problem, winner.objective);
@@ -71,7 +71,7 @@ void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& d
              share_cell(floor && us > 0 ? std::optional(floor->us / us) : std::nullopt),
              floor ? hardware_unit_name(floor->unit) : "-", peer == nullptr ? "-" : peer->peer,
              ratio_cell(peer_us, us), microseconds_cell(peer_us),
-             us > 0 ? formatted("{:.1f}", problem.flops() / us / 1e6) : "-",
+             us > 0 ? formatted("{:.1f}", problem.op().flops(problem) / us / 1e6) : "-",
              microseconds_cell(default_us), microseconds_cell(floor ? floor->us : 0),
              origin_name(winner.origin),
              config_cell(winner.config, preset_of(problem, device), whole)});
@@ -79,11 +79,11 @@ void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& d
 
 ordered_json bench_json(const TuneOutcome& outcome, const DeviceInfo& device) {
   ordered_json entry = {{"name", outcome.problem.name},
-                        {"problem", outcome.problem.problem.text()}};
-  entry["winner"] = outcome.winner ? winner_json(*outcome.winner, outcome.problem.problem, device)
+                        {"problem", outcome.problem.problem->text()}};
+  entry["winner"] = outcome.winner ? winner_json(*outcome.winner, *outcome.problem.problem, device)
                                    : ordered_json(nullptr);
   const Objective objective = outcome.winner ? outcome.winner->objective : Objective::kCold;
-  entry["floors_us"] = floor_json(floor_of(outcome.problem.problem, device, objective));
+  entry["floors_us"] = floor_json(floor_of(*outcome.problem.problem, device, objective));
   entry["peers"] = ordered_json::array();
   for (const PeerTime& peer : outcome.problem.peers) {
     entry["peers"].push_back(

@@ -18,9 +18,9 @@
 #include "cli/verbs/compile_probes.h"
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/kernel_spec.h"
 #include "generator/compile_log.h"
 #include "generator/compile_pool.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -79,13 +79,13 @@ std::vector<std::string> chosen_architectures(const Session& session) {
   return chosen;
 }
 
-std::vector<Config> chosen_configs(const Session& session, const AttentionProblem& problem,
+std::vector<Config> chosen_configs(const Session& session, const Problem& problem,
                                    const DeviceInfo& device) {
   const int modes = session.has("config") + session.has("all") + session.has("sample");
   if (modes > 1) throw Error(ErrorCode::kUsage, "choose one of --config, --all and --sample");
   if (session.has("config")) return {Config::parse(session.text("config"))};
-  if (modes == 0) return {default_attention_config(problem, device)};
-  std::vector<Config> configs = attention_space(problem, device).enumerate();
+  if (modes == 0) return {default_config(problem, device)};
+  std::vector<Config> configs = problem.op().space(problem, device).enumerate();
   if (session.has("all")) return configs;
   const auto count =
       static_cast<std::size_t>(parse_integer(session.text("sample"), 1, 1'000'000, "--sample"));
@@ -103,13 +103,13 @@ std::vector<Job> plan(const Session& session, const std::vector<NamedProblem>& p
   for (const NamedProblem& problem : problems) {
     for (const std::string& arch : architectures) {
       const DeviceInfo device = architecture_limits(arch).value();
-      const ParameterSpace space = attention_space(problem.problem, device);
-      for (Config& config : chosen_configs(session, problem.problem, device)) {
+      const Problem& asked = *problem.problem;
+      const ParameterSpace space = asked.op().space(asked, device);
+      for (Config& config : chosen_configs(session, asked, device)) {
         Job job{&problem, arch, device, std::move(config), std::nullopt, {}};
         job.violation = space.explain(job.config);
         if (!job.violation) {
-          job.key = kernel_key(attention_compile_request(problem.problem, job.config, arch),
-                               compiler_version);
+          job.key = kernel_key(asked.op().request(asked, job.config, arch), compiler_version);
         }
         jobs.push_back(std::move(job));
       }
@@ -184,7 +184,8 @@ class Compilation {
     while (outcomes.size() < kernels.size() && !session_.stop) {
       for (; next < kernels.size() && pool_.pending() < 2 * workers_; ++next) {
         const Job& job = *kernels[next];
-        pool_.submit(next, attention_compile_request(job.problem->problem, job.config, job.arch));
+        const Problem& asked = *job.problem->problem;
+        pool_.submit(next, asked.op().request(asked, job.config, job.arch));
       }
       const auto finished = pool_.wait(std::chrono::milliseconds(100));
       if (!finished) continue;
@@ -221,12 +222,12 @@ struct Listing {
 
 void add_result(Listing& listing, const Job& job, const Outcome& outcome) {
   const CompileFacts& facts = outcome.facts;
+  const Problem& asked = *job.problem->problem;
   const bool ok = outcome.status == "ok";
-  const std::int64_t shared =
-      ok ? attention_shared_bytes(job.problem->problem, job.config) + facts.shared_bytes : 0;
+  const std::int64_t shared = ok ? dynamic_shared_bytes(asked, job.config) + facts.shared_bytes : 0;
   std::string note = ok ? "" : decisive_line(outcome.detail);
   if (ok) {
-    if (const auto pruned = attention_prune(job.problem->problem, job.config, facts, job.device)) {
+    if (const auto pruned = asked.op().prune(asked, job.config, facts, job.device)) {
       note = "a tune would skip it: " + *pruned;
     }
   }
@@ -239,7 +240,7 @@ void add_result(Listing& listing, const Job& job, const Outcome& outcome) {
                      ok ? formatted("{:.0f}", facts.compile_ms) : "-", compact_config(job.config),
                      note});
   listing.document["results"].push_back({{"name", job.problem->name},
-                                         {"problem", job.problem->problem.text()},
+                                         {"problem", asked.text()},
                                          {"arch", job.arch},
                                          {"config", config_json(job.config)},
                                          {"kernel_key", job.violation ? "" : job.key.hex()},

@@ -16,8 +16,8 @@
 #include "core/format.h"
 #include "db/file_guard.h"
 #include "db/sqlite.h"
-#include "generator/attention/kernel_spec.h"
 #include "generator/compile_pool.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -63,15 +63,15 @@ Finding check_compiler(const Session& session) {
 }
 
 Finding check_trial_compile(const Session& session) {
-  const AttentionProblem problem =
-      AttentionProblem::parse("attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed");
+  const Operator& op = *operators().front();
+  const ProblemPtr problem = op.parse(op.example());
   const DeviceInfo device = architecture_limits("sm_80").value();
-  const Config config = default_attention_config(problem, device);
+  const Config config = default_config(*problem, device);
   CompilePoolOptions options;
   options.workers = 1;
   options.worker_command = {session.program.string(), "--worker=compile"};
   CompilePool pool(options);
-  pool.submit(1, attention_compile_request(problem, config, "sm_80"));
+  pool.submit(1, op.request(*problem, config, "sm_80"));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < deadline && !session.stop) {
     const auto finished = pool.wait(std::chrono::milliseconds(200));

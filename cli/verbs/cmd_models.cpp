@@ -1,4 +1,4 @@
-// cli/verbs/cmd_models.cpp -- vitune models: the models whose attention problems are known.
+// cli/verbs/cmd_models.cpp -- vitune models: the models whose problems are known.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -50,7 +50,7 @@ struct Summary {
 
 Summary summary_of(const Model& model) {
   Summary summary;
-  for (const ModelCall& call : model.attention) {
+  for (const ModelCall& call : model.calls) {
     if (!call.unsupported.empty()) continue;
     ++summary.problems;
     summary.tokens.insert(call.traced.nq);
@@ -68,7 +68,7 @@ std::string short_text(const std::set<std::int64_t>& values) {
 
 std::int64_t unsupported_count(const Model& model) {
   std::int64_t count = 0;
-  for (const ModelCall& call : model.attention) count += call.unsupported.empty() ? 0 : call.calls;
+  for (const ModelCall& call : model.calls) count += call.unsupported.empty() ? 0 : call.calls;
   return count;
 }
 
@@ -80,11 +80,11 @@ ordered_json model_json(const Model& model) {
                         {"tokens", summary.tokens},
                         {"head_sizes", summary.head_sizes},
                         {"unsupported_calls", unsupported_count(model)}};
-  entry["attention"] = ordered_json::array();
-  for (const ModelCall& call : model.attention) {
-    entry["attention"].push_back(
+  entry[kModelOperator] = ordered_json::array();
+  for (const ModelCall& call : model.calls) {
+    entry[kModelOperator].push_back(
         {{"calls", call.calls}, {"problem", call.text}, {"each_image", call.each_image}});
-    if (!call.unsupported.empty()) entry["attention"].back()["unsupported"] = call.unsupported;
+    if (!call.unsupported.empty()) entry[kModelOperator].back()["unsupported"] = call.unsupported;
   }
   return entry;
 }
@@ -159,9 +159,9 @@ int run(Session& session) {
 
 Verb models_verb() {
   return {"models",
-          "List the models whose attention problems are known by name",
+          "List the models whose problems are known by name",
           "[MODEL...]",
-          "MODEL is a word of the name or a glob. Layers are attention calls of one pass over one\n"
+          "MODEL is a word of the name or a glob. Layers are calls of one pass over one\n"
           "image; tokens are rows of queries (of one window, where a model has windows); calls\n"
           "outside what the kernels do are counted under 'outside'. Examples:\n"
           "  vitune models 'vit_base*'\n"

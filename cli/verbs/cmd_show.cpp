@@ -16,6 +16,7 @@
 #include "cli/verbs/show_space.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -47,13 +48,13 @@ void describe(po::options_description& options) {
 std::map<std::string, std::string> wanted_names(const Session& session) {
   std::map<std::string, std::string> names;
   for (const NamedProblem& problem : requested_problems(session, "")) {
-    names[problem.problem.text()] = problem.name;
+    names[problem.problem->text()] = problem.name;
   }
   return names;
 }
 
 bool is_wanted(const std::map<std::string, std::string>& names, const ProblemKey& key) {
-  return key.operator_name == "attention" && (names.empty() || names.contains(key.text));
+  return find_operator(key.operator_name) != nullptr && (names.empty() || names.contains(key.text));
 }
 
 std::string shown_name(const std::map<std::string, std::string>& names, const std::string& text) {
@@ -62,13 +63,13 @@ std::string shown_name(const std::map<std::string, std::string>& names, const st
 }
 
 // Nothing, and a warning, for a stored text that this version cannot read: an import's, say.
-std::optional<AttentionProblem> read_problem(Session& session, const std::string& text) {
+ProblemPtr read_problem(Session& session, const std::string& text) {
   try {
-    return AttentionProblem::parse(text);
+    return parse_problem(text);
   } catch (const Error& error) {
     session.console.log(LogLevel::kWarning,
                         formatted("a stored winner is left out: {}", error.what()));
-    return std::nullopt;
+    return nullptr;
   }
 }
 

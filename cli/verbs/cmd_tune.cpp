@@ -98,8 +98,8 @@ TuneOptions read_options(Session& session) {
 
 ordered_json outcome_json(const TuneOutcome& outcome, const DeviceInfo& device) {
   ordered_json entry = {{"name", outcome.problem.name},
-                        {"problem", outcome.problem.problem.text()}};
-  entry["winner"] = outcome.winner ? winner_json(*outcome.winner, outcome.problem.problem, device)
+                        {"problem", outcome.problem.problem->text()}};
+  entry["winner"] = outcome.winner ? winner_json(*outcome.winner, *outcome.problem.problem, device)
                                    : ordered_json(nullptr);
   entry["resumed"] = outcome.resumed;
   entry["trials"] = outcome.trials;
@@ -128,7 +128,7 @@ void show_report(Session& session, const TuneReport& report) {
   std::size_t missing = 0;
   for (const TuneOutcome& outcome : report.outcomes) {
     if (outcome.winner) {
-      add_winner_row(table, outcome.problem.name, *outcome.winner, outcome.problem.problem,
+      add_winner_row(table, outcome.problem.name, *outcome.winner, *outcome.problem.problem,
                      report.device, session.console.verbose());
     } else {
       ++missing;

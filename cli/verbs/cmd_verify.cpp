@@ -10,6 +10,7 @@
 #include "cli/output/results.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/operator.h"
 #include "tuner/loop/tuner.h"
 
 namespace vitune {
@@ -26,21 +27,23 @@ void describe(po::options_description& options) {
   add_value(options, "jobs,j", "N", "compile processes; default: one per CPU");
 }
 
-// Every attention problem that has a winner. An import may name one that this version cannot read.
+// Every problem that has a winner. An import may name one that this version cannot read.
 std::vector<NamedProblem> stored_problems(Session& session, LayeredStore& store) {
   std::vector<NamedProblem> problems;
   for (const WinnerEntry& entry : store.winners()) {
-    if (entry.problem.operator_name != "attention") continue;
+    if (find_operator(entry.problem.operator_name) == nullptr) continue;
     NamedProblem named;
     named.name = entry.problem.text;
     try {
-      named.problem = AttentionProblem::parse(entry.problem.text);
+      named.problem = parse_problem(entry.problem.text);
     } catch (const Error& error) {
       session.console.log(LogLevel::kWarning,
                           formatted("a stored winner is left out: {}", error.what()));
       continue;
     }
-    const auto same = [&](const NamedProblem& known) { return known.problem == named.problem; };
+    const auto same = [&](const NamedProblem& known) {
+      return is_same(*known.problem, *named.problem);
+    };
     if (std::none_of(problems.begin(), problems.end(), same)) problems.push_back(std::move(named));
   }
   return problems;
@@ -72,7 +75,7 @@ int run(Session& session) {
   for (const auto& [problem, objective] : report.failed) {
     table.row({problem.name, objective_name(objective), "failed"});
     document["failed"].push_back({{"name", problem.name},
-                                  {"problem", problem.problem.text()},
+                                  {"problem", problem.problem->text()},
                                   {"objective", objective_name(objective)}});
   }
   document["interrupted"] = session.stop.load();

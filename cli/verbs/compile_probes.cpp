@@ -7,7 +7,6 @@
 #include "cli/output/results.h"
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/problem.h"
 #include "probe/ceiling_probes.h"
 #include "probe/ladder.h"
 
@@ -28,13 +27,8 @@ std::vector<Named> requests(const std::vector<std::string>& architectures) {
     if (auto wgmma = wgmma_probe_compile_request(arch)) {
       all.push_back({"probe of wgmma", arch, std::move(*wgmma)});
     }
-    // A head size of whole tiles and one with a tail, each type once.
-    for (const char* words : {"bf16 b=1 h=1 n=64 d=64", "fp16 b=1 h=1 n=64 d=72"}) {
-      const AttentionProblem problem = AttentionProblem::parse(words);
-      for (const std::string& name : ladder_names()) {
-        all.push_back({formatted("{} {} d={}", name, element_name(problem.dtype), problem.d), arch,
-                       ladder_kernel(name, problem, arch).request});
-      }
+    for (auto& [name, request] : ladder_samples(arch)) {
+      all.push_back({std::move(name), arch, std::move(request)});
     }
   }
   return all;

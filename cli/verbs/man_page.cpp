@@ -165,11 +165,11 @@ std::string man_page(const std::vector<Verb>& verbs) {
       ".\\\" vitune.1 -- The manual page; written by 'vitune man'.\n"
       ".TH VITUNE 1 \"\" \"vitune {}.{}.{}\" \"User Commands\"\n",
       VITUNE_VERSION_MAJOR, VITUNE_VERSION_MINOR, VITUNE_VERSION_PATCH);
-  text += heading("SH", "NAME") + "vitune \\- autotuned fused attention kernels\n";
+  text += heading("SH", "NAME") + "vitune \\- autotuned kernels of vision transformers\n";
   text += heading("SH", "SYNOPSIS") + bold("vitune") + " " + italic("verb") + " [" +
           italic("options") + "]\n";
   text += heading("SH", "DESCRIPTION") +
-          line(plain("vitune finds, keeps and serves the fastest fused attention kernel for each "
+          line(plain("vitune finds, keeps and serves the fastest kernel for each "
                      "problem of a vision transformer on the GPU at hand. Results go to stdout, "
                      "everything else to stderr."));
   text += heading("SH", "VERBS");

@@ -12,7 +12,7 @@
 #include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/kernel_spec.h"
+#include "generator/operator.h"
 #include "tuner/loop/stored_config.h"
 
 namespace vitune {
@@ -39,9 +39,7 @@ NamedProblem only_problem(const Session& session, const char* option) {
   const std::string config =
       std::string_view(option) != "--explain"
           ? ""
-          : formatted(
-                " \"{}\"",
-                default_attention_config(AttentionProblem::parse(kExample), h200_facts()).text());
+          : formatted(" \"{}\"", default_config(*parse_problem(kExample), h200_facts()).text());
   throw Error(ErrorCode::kUsage,
               formatted("{} looks at one problem and {} were given; for example: vitune show "
                         "{}{} \"{}\"",
@@ -81,13 +79,13 @@ DeviceInfo space_device(Session& session) {
 int show_space(Session& session) {
   const NamedProblem problem = only_problem(session, "--space");
   const DeviceInfo device = space_device(session);
-  const ParameterSpace space = attention_space(problem.problem, device);
+  const ParameterSpace space = problem.problem->op().space(*problem.problem, device);
   const std::size_t size = space.enumerate().size();
-  const Config preset = default_attention_config(problem.problem, device);
+  const Config preset = default_config(*problem.problem, device);
   Table table;
   table.column("tunable").column("default", Align::kRight).column("values").column("meaning");
   ordered_json document = new_document("show");
-  document["problem"] = problem.problem.text();
+  document["problem"] = problem.problem->text();
   document["device"] = device_json(device);
   document["cartesian_size"] = space.cartesian_size();
   document["size"] = size;
@@ -117,7 +115,7 @@ int show_explanation(Session& session) {
   const NamedProblem problem = only_problem(session, "--explain");
   const DeviceInfo device = space_device(session);
   const Config config = Config::parse(session.text("explain"));
-  const auto violation = attention_space(problem.problem, device).explain(config);
+  const auto violation = problem.problem->op().space(*problem.problem, device).explain(config);
   Table table;
   table.column("problem")
       .column("device")
@@ -127,7 +125,7 @@ int show_explanation(Session& session) {
   table.row({problem.name, device_text(device), compact_config(config), violation ? "no" : "yes",
              violation.value_or("")});
   ordered_json document = new_document("show");
-  document["problem"] = problem.problem.text();
+  document["problem"] = problem.problem->text();
   document["device"] = device_json(device);
   document["config"] = config_json(config);
   document["in_space"] = !violation;
@@ -140,18 +138,18 @@ int show_source(Session& session) {
   const NamedProblem problem = only_problem(session, "--source");
   const DeviceInfo device = space_device(session);
   LayeredStore store = open_layered_store(session, Access::kReadOnly);
-  const auto winner =
-      store.find_winner(device, {"attention", problem.problem.text()}, Objective::kCold);
-  const Config config = winner ? winner->config : default_attention_config(problem.problem, device);
-  if (const auto why = outside_space(problem.problem, device, config)) {
+  const auto winner = store.find_winner(
+      device, {problem.problem->operator_name(), problem.problem->text()}, Objective::kCold);
+  const Config config = winner ? winner->config : default_config(*problem.problem, device);
+  if (const auto why = outside_space(*problem.problem, device, config)) {
     throw Error(ErrorCode::kDatabase,
                 formatted("the stored winner ({}) is not in the space: {}; tune the problem again",
                           config.text(), *why));
   }
-  const std::string source = attention_source(problem.problem, config);
+  const std::string source = problem.problem->op().source(*problem.problem, config);
   if (session.console.format() == Format::kJson) {
     ordered_json document = new_document("show");
-    document["problem"] = problem.problem.text();
+    document["problem"] = problem.problem->text();
     document["config"] = config_json(config);
     document["is_winner"] = winner.has_value();
     document["source"] = source;

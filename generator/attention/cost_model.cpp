@@ -268,8 +268,8 @@ double compute_clocks(const KernelWork& work, const DeviceInfo& device,
 }
 
 // Bytes that come from device memory.
-double memory_traffic(const KernelWork& work, const DeviceInfo& device, CacheState state) {
-  if (state == CacheState::kCold) return work.memory_bytes;
+double memory_traffic(const KernelWork& work, const DeviceInfo& device, Residency state) {
+  if (state == Residency::kCold) return work.memory_bytes;
   // Of what fits into half the L2 the next call finds everything, of more ever less.
   const double kept = stated(static_cast<double>(device.l2_bytes), kL2Bytes) / 2;
   return std::max(0.0, work.memory_bytes - kept);
@@ -278,7 +278,7 @@ double memory_traffic(const KernelWork& work, const DeviceInfo& device, CacheSta
 }  // namespace
 
 double predicted_us(const KernelWork& work, const DeviceInfo& device, const CostCoefficients& cost,
-                    CacheState state) {
+                    Residency state) {
   constexpr double kSustained = 0.92;  // of the highest clock, under this load
   const double clocks_per_us = stated(device.clock_khz, kClockKhz) * kSustained / 1e3;
   const double nominal = 2.0 * device.memory_clock_khz * device.memory_bus_bits / 8 / 1e3;
@@ -286,7 +286,7 @@ double predicted_us(const KernelWork& work, const DeviceInfo& device, const Cost
   const double compute = compute_clocks(work, device, cost) / clocks_per_us;
   const double memory = memory_traffic(work, device, state) / bytes_per_us;
   const double launch =
-      cost[state == CacheState::kCold ? CostTerm::kColdLaunch : CostTerm::kWarmLaunch];
+      cost[state == Residency::kCold ? CostTerm::kColdLaunch : CostTerm::kWarmLaunch];
   return launch + std::hypot(compute, memory);
 }
 

@@ -16,12 +16,9 @@
 #include "core/config.h"
 #include "core/device_info.h"
 #include "generator/attention/problem.h"
+#include "generator/floor.h"
 
 namespace vitune {
-
-// Whether inputs come from device memory (L2 flushed before the call) or from where the last call
-// left them.
-enum class CacheState { kCold, kWarm };
 
 // What a launch does, per work item (a CTA's share of the problem) where not said otherwise.
 struct KernelWork {
@@ -90,6 +87,6 @@ KernelWork work_of(const AttentionProblem& problem, const Config& config, const 
 // Microseconds of one call, finite and above 0. A kernel that does not fit on an SM is predicted as
 // if one CTA did. Facts that `device` does not state (SMs, clocks, memory) are those of an H200.
 double predicted_us(const KernelWork& work, const DeviceInfo& device,
-                    const CostCoefficients& coefficients, CacheState state);
+                    const CostCoefficients& coefficients, Residency state);
 
 }  // namespace vitune

@@ -28,7 +28,7 @@ CostCoefficients moved(const CostCoefficients& initial, const Vector& by) {
 
 class Fit {
  public:
-  Fit(std::span<const CostSample> samples, const DeviceInfo& device, CacheState state,
+  Fit(std::span<const CostSample> samples, const DeviceInfo& device, Residency state,
       const CostCoefficients& initial)
       : device_(device), state_(state), initial_(initial) {
     const std::size_t stride = samples.size() / kSamples + 1;
@@ -134,7 +134,7 @@ class Fit {
   }
 
   const DeviceInfo& device_;
-  CacheState state_;
+  Residency state_;
   CostCoefficients initial_;
   std::vector<CostSample> samples_;
 };
@@ -142,7 +142,7 @@ class Fit {
 }  // namespace
 
 CostCoefficients fit_cost(std::span<const CostSample> samples, const DeviceInfo& device,
-                          CacheState state, const CostCoefficients& initial) {
+                          Residency state, const CostCoefficients& initial) {
   return moved(initial, Fit(samples, device, state, initial).solve());
 }
 

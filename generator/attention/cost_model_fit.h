@@ -21,6 +21,6 @@ struct CostSample {
 // its physical meaning: within a factor of two whatever the samples say. Deterministic. Without
 // samples: `initial`.
 CostCoefficients fit_cost(std::span<const CostSample> samples, const DeviceInfo& device,
-                          CacheState state, const CostCoefficients& initial);
+                          Residency state, const CostCoefficients& initial);
 
 }  // namespace vitune

@@ -1,49 +1,18 @@
-// generator/attention/floor.h -- The least time that each unit of a GPU needs for a problem.
-//
-// A floor is a bound that holds for every kernel: launch latency, waves over the SMs, partial tiles
-// and units that wait for each other come on top. No state; any thread.
+// generator/attention/floor.h -- What an attention problem asks of each unit of a GPU at least.
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "core/device_info.h"
 #include "generator/attention/problem.h"
+#include "generator/floor.h"
 
 namespace vitune {
 
-enum class HardwareUnit {
-  kTensor,        // the matrix products
-  kExp,           // one exponential per score on the special function units
-  kIssue,         // instructions of the softmax
-  kSharedMemory,  // keys and values on their way to the tensor cores
-  kL2,            // every element once between the SMs and L2
-  kHbm            // every element once between the GPU and its memory
-};
+// How many rows share a read of shared memory is the device's.
+Demand attention_demand(const AttentionProblem& problem, const DeviceInfo& device);
 
-// "tensor", "exp", "issue", "shared memory", "L2", "HBM".
-std::string hardware_unit_name(HardwareUnit unit);
-
-// Whether the tensors were used just before, so that L2 may hold as much of them as fits.
-enum class Residency { kCold, kWarm };
-
-struct UnitTime {
-  HardwareUnit unit;
-  double us;
-};
-
-struct AttentionFloor {
-  double us;                    // of the unit that needs longest
-  HardwareUnit unit;            // that unit: what limits
-  std::vector<UnitTime> units;  // all that are known, the longest first
-};
-
-// The floor of `problem` on `device`; the rates and where they come from are in floor.cpp and in
-// docs/measuring.md. Units whose rate the device's facts do not give are left out; nothing if that
-// is all of them.
-std::optional<AttentionFloor> attention_floor(const AttentionProblem& problem,
-                                              const DeviceInfo& device,
-                                              Residency residency = Residency::kCold);
+std::optional<Floor> attention_floor(const AttentionProblem& problem, const DeviceInfo& device,
+                                     Residency residency = Residency::kCold);
 
 }  // namespace vitune

@@ -31,6 +31,9 @@ Config default_attention_config(const AttentionProblem& problem, const DeviceInf
 std::vector<Config> default_attention_configs(const AttentionProblem& problem,
                                               const DeviceInfo& device);
 
+// Name of the kernel in that text.
+std::string attention_entry();
+
 // The kernel's main source text: a generated Config struct, an include and the entry point.
 std::string attention_source(const AttentionProblem& problem, const Config& config);
 

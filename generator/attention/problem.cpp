@@ -83,33 +83,6 @@ bool same_fields(const AttentionProblem& a, const AttentionProblem& b) {
 
 }  // namespace
 
-std::int64_t element_bytes(ElementType type) {
-  switch (type) {
-    case ElementType::kFp16:
-    case ElementType::kBf16:
-      return 2;
-    case ElementType::kFp32:
-      return 4;
-    case ElementType::kBool:
-      return 1;
-  }
-  return 0;
-}
-
-std::string element_name(ElementType type) {
-  switch (type) {
-    case ElementType::kFp16:
-      return "fp16";
-    case ElementType::kBf16:
-      return "bf16";
-    case ElementType::kFp32:
-      return "fp32";
-    case ElementType::kBool:
-      return "bool";
-  }
-  return "?";
-}
-
 double default_scale(std::int64_t d) { return 1.0 / std::sqrt(static_cast<double>(d)); }
 
 TensorStrides bnhd_strides(std::int64_t heads, std::int64_t rows, std::int64_t d) {

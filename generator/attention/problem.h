@@ -12,12 +12,10 @@
 #include <string>
 #include <string_view>
 
+#include "generator/element_type.h"
+#include "generator/problem.h"
+
 namespace vitune {
-
-enum class ElementType { kFp16, kBf16, kFp32, kBool };
-
-std::int64_t element_bytes(ElementType type);
-std::string element_name(ElementType type);  // "fp16", "bf16", "fp32", "bool"
 
 // Strides in elements of a [batch, head, row, d] view whose last dimension is contiguous.
 struct TensorStrides {
@@ -88,6 +86,9 @@ struct AttentionProblem {
 
   // The widest access in bytes (16, 8, 4 or 2) that is aligned in every row of q, k, v and o.
   std::int64_t vector_bytes() const;
+
+  // The same, as all that serves any operator knows it. Throws as validate() does.
+  operator ProblemPtr() const;
 
   // Whether both ask for the same: compares canonical forms.
   bool operator==(const AttentionProblem& other) const;

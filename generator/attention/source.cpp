@@ -35,8 +35,8 @@ std::string facts_text(const AttentionFacts& facts) {
          flag("kLse", facts.lse) + constant("kCopyBytes", facts.copy_bytes);
 }
 
-std::string tunables_text(const AttentionProblem& problem, const Config& config) {
-  const AttentionShape shape(problem, config);
+std::string tunables_text(const AttentionProblem& problem, const Config& config,
+                          const AttentionShape& shape) {
   std::string text;
   for (const Parameter& parameter : attention_parameters(problem)) {
     // A config stored before a tunable existed does without it.
@@ -48,10 +48,8 @@ std::string tunables_text(const AttentionProblem& problem, const Config& config)
          constant("kSharedBytes", shape.shared_bytes());
 }
 
-}  // namespace
-
-std::string attention_source(const AttentionProblem& problem, const Config& config) {
-  const AttentionShape shape(problem, config);
+std::string source_text(const AttentionProblem& problem, const Config& config,
+                        const AttentionShape& shape) {
   const std::string_view family = kFamilies[!shape.warpgroups() ? 0 : shape.producer ? 2 : 1];
   const char* maps =
       shape.tensor_copies() ? ", const __grid_constant__ vitune::AttentionTensorMaps maps" : "";
@@ -61,16 +59,25 @@ std::string attention_source(const AttentionProblem& problem, const Config& conf
       "extern \"C\" __global__ void __launch_bounds__({}, vitune::Config::kMinCtas)\n"
       "{}(const __grid_constant__ vitune::AttentionParams params{}) {{\n"
       "  vitune::forward<vitune::Config>(params{});\n}}\n",
-      facts_text(attention_facts(problem)), tunables_text(problem, config), family, shape.threads(),
+      facts_text(shape.facts), tunables_text(problem, config, shape), family, shape.threads(),
       kEntry, maps, shape.tensor_copies() ? ", maps" : "");
+}
+
+}  // namespace
+
+std::string attention_entry() { return kEntry; }
+
+std::string attention_source(const AttentionProblem& problem, const Config& config) {
+  return source_text(problem, config, AttentionShape(problem, config));
 }
 
 CompileRequest attention_compile_request(const AttentionProblem& problem, const Config& config,
                                          const std::string& arch) {
+  const AttentionShape shape(problem, config);
   CompileRequest request;
-  request.source = assemble(attention_source(problem, config));
+  request.source = assemble(source_text(problem, config, shape));
   // wgmma is one of the instructions that only the architecture's own code may use.
-  request.arch = AttentionShape(problem, config).warpgroups() ? arch + "a" : arch;
+  request.arch = shape.warpgroups() ? arch + "a" : arch;
   request.entry = kEntry;
   return request;
 }

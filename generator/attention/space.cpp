@@ -356,10 +356,16 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
   const auto numbers = [](std::string name, std::vector<std::int64_t> values, std::string doc) {
     return Parameter{.name = std::move(name), .values = std::move(values), .doc = std::move(doc)};
   };
+  // These there have always been, and no value of theirs means "without it".
+  const auto needed = [&](std::string name, std::vector<std::int64_t> values, std::string doc) {
+    Parameter parameter = numbers(std::move(name), std::move(values), std::move(doc));
+    parameter.needed = true;
+    return parameter;
+  };
   return {
       numbers("kResident", {0, 1},
               "0: K and V stream through; 1: all of a head's K and V are resident"),
-      numbers("kConstantKeys", {0, 1}, "1: the token count is a constant of the kernel"),
+      needed("kConstantKeys", {0, 1}, "1: the token count is a constant of the kernel"),
       numbers("kSwizzle", panel_widths(problem.d),
               "0: padded rows and mma.sync; else bytes per panel row, and wgmma (sm_90a)"),
       // Here, because many rules read them and are decided when the last they read is.
@@ -372,9 +378,9 @@ std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
               "1: the last work items have fewer rows, so that CTAs end together (kProducer)"),
       numbers("kKeySplit", {1, 2, 4, 8},
               "warps that share the keys of a row (streaming, mma.sync)"),
-      numbers("kWarps", {1, 2, 4, 8, 12, 16}, "warps per CTA"),
+      needed("kWarps", {1, 2, 4, 8, 12, 16}, "warps per CTA"),
       numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),
-      numbers("kBlockN", key_steps(problem.nk), "keys per step"),
+      needed("kBlockN", key_steps(problem.nk), "keys per step"),
       numbers("kStages", {1, 2, 3, 4},
               "K/V tiles (streaming, kProducer) or query tiles (resident) in flight"),
       numbers("kQueryInRegisters", {0, 1}, "1: query fragments stay in registers"),

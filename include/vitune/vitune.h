@@ -11,7 +11,7 @@
 //   desc.batch = 32, desc.heads = 12, desc.nq = desc.nk = 197, desc.d = 64;
 //   desc.q = desc.k = desc.v = vitune_packed_strides(12, 197, 64);
 //   desc.o = vitune_bnhd_strides(12, 197, 64);
-//   vitune_attention_forward(context, &desc, q, k, v, NULL, NULL, out, NULL, stream);
+//   vitune_attention_forward(context, &desc, q, k, v, NULL, NULL, out, NULL, NULL, 0, stream);
 //
 // Versions: every struct begins with its size in bytes, which the INIT macros fill in; fields are
 // only ever added at the end, and zero means "as before". A newer library serves older programs.
@@ -229,9 +229,18 @@ VITUNE_API vitune_status vitune_context_destroy(vitune_context* context);
 // launches: before the first call, and before a capture.
 VITUNE_API vitune_status vitune_prepare(vitune_context* context, const vitune_attention_desc* desc);
 
+// How many bytes of scratch memory a call of the problem needs on this device, mostly 0. Prepares
+// the problem. New winners may need more: ask again after vitune_context_refresh().
+VITUNE_API vitune_status vitune_workspace_bytes(vitune_context* context,
+                                                const vitune_attention_desc* desc, size_t* bytes);
+
 // Launches attention on `stream` (a CUstream or cudaStream_t; NULL is the default stream) and
 // returns at once. Pointers are device addresses; `bias`, `mask` and `lse` are NULL unless the
 // description asks for them. `out` and `lse` must not overlap anything else.
+//
+// `workspace` is scratch memory of the caller's, of at least vitune_workspace_bytes() and aligned
+// to 256 bytes; NULL and 0 where a call needs none. What it holds before does not matter, and calls
+// on one stream may share it.
 //
 // The first call of a problem prepares it. While `stream` is being captured nothing is loaded: then
 // an unprepared problem is VITUNE_NOT_PREPARED, and the capture goes on.
@@ -239,11 +248,28 @@ VITUNE_API vitune_status vitune_attention_forward(vitune_context* context,
                                                   const vitune_attention_desc* desc, const void* q,
                                                   const void* k, const void* v, const void* bias,
                                                   const void* mask, void* out, float* lse,
+                                                  void* workspace, size_t workspace_bytes,
                                                   void* stream);
 
 // Says which kernel would serve a problem. Loads and launches nothing.
 VITUNE_API vitune_status vitune_query(vitune_context* context, const vitune_attention_desc* desc,
                                       vitune_selection* selection);
+
+// The same for a problem of any operator given as text (docs/problems.md): to prepare it, to ask
+// for its workspace, to say which kernel would serve it. Pointers are taken to be aligned as well
+// as the text says.
+VITUNE_API vitune_status vitune_prepare_text(vitune_context* context, const char* problem);
+VITUNE_API vitune_status vitune_workspace_bytes_text(vitune_context* context, const char* problem,
+                                                     size_t* bytes);
+VITUNE_API vitune_status vitune_query_text(vitune_context* context, const char* problem,
+                                           vitune_selection* selection);
+
+// Says in some lines for people what a problem is and what would serve it: its tensors with what
+// lies where, the least time that the device could take, the kernel and why it was chosen, what was
+// passed over. Cut to fit `capacity` bytes with its final 0; `length`, if not NULL, receives the
+// length of the whole text without the 0. Loads and launches nothing.
+VITUNE_API vitune_status vitune_explain_text(vitune_context* context, const char* problem,
+                                             char* text, size_t capacity, size_t* length);
 
 VITUNE_API vitune_status vitune_context_stats(vitune_context* context, vitune_stats* stats);
 

@@ -1,4 +1,4 @@
-// include/vitune/vitune.hpp -- libvitune for C++20: a context that ends itself, exceptions, spans.
+// include/vitune/vitune.hpp -- libvitune for C++17: a context that ends itself, exceptions, views.
 //
 // Header only, over vitune.h, whose comments are the contract; nothing but it and the standard
 // library is needed. A Context may be used by any number of threads at once, an Attention by one at
@@ -7,22 +7,30 @@
 //   vitune::Context context;
 //   auto attention = vitune::Attention({.batch = 32, .heads = 12, .nq = 197, .d = 64}).packed();
 //   context.forward(attention, {.q = q, .k = k, .v = v, .out = out}, stream);
+//
+// Naming fields in braces is C++20; before it a struct is made first and its fields are set.
 #ifndef VITUNE_VITUNE_HPP_
 #define VITUNE_VITUNE_HPP_
 
+#if __cplusplus < 201703L
+#error "vitune.hpp needs C++17 (-std=c++17 or newer); vitune.h does with C99 and with any C++"
+#endif
+
 #include <algorithm>
 #include <chrono>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#if __cplusplus >= 202002L
+#include <span>
+#endif
 
 #include "vitune/vitune.h"
 
@@ -59,21 +67,25 @@ class Exception : public std::runtime_error {
 };
 
 // A tensor's memory on the GPU: its address and, where known, the bytes from there to the end of
-// its buffer, which are then checked (0: not known). Made from a pointer, a CUdeviceptr or a
-// std::span of device memory. Never read through.
+// its buffer, which are then checked (0: not known). Made from a pointer, a CUdeviceptr or,
+// in C++20, a std::span of device memory. Never read through.
 template <typename Void>
 class DeviceView {
  public:
   constexpr DeviceView() noexcept = default;
   constexpr DeviceView(std::nullptr_t) noexcept {}
   constexpr DeviceView(Void* data, std::int64_t bytes = 0) noexcept : data_(data), bytes_(bytes) {}
-  template <std::same_as<unsigned long long> Address>
+  // A CUdeviceptr and no other integer: an int is a mistake more often than an address.
+  template <typename Address,
+            std::enable_if_t<std::is_same_v<Address, unsigned long long>, int> = 0>
   DeviceView(Address address, std::int64_t bytes = 0) noexcept
       : data_(reinterpret_cast<Void*>(static_cast<std::uintptr_t>(address))), bytes_(bytes) {}
-  template <typename Element, std::size_t kExtent>
-  requires std::convertible_to<Element*, Void*>
+#if __cplusplus >= 202002L
+  template <typename Element, std::size_t kExtent,
+            std::enable_if_t<std::is_convertible_v<Element*, Void*>, int> = 0>
   constexpr DeviceView(std::span<Element, kExtent> buffer) noexcept
       : data_(buffer.data()), bytes_(static_cast<std::int64_t>(buffer.size_bytes())) {}
+#endif
 
   constexpr Void* data() const noexcept { return data_; }
   constexpr std::int64_t bytes() const noexcept { return bytes_; }
@@ -85,12 +97,35 @@ class DeviceView {
 using DeviceInput = DeviceView<const void>;
 using DeviceOutput = DeviceView<void>;
 
+// Strides in elements, of an array, std::array, std::vector, std::span or whatever else has data()
+// and size(). Reads them only while the call lasts that it is given to.
+class StrideView {
+ public:
+  template <std::size_t kCount>
+  constexpr StrideView(const std::int64_t (&strides)[kCount]) noexcept
+      : data_(strides), size_(kCount) {}
+  template <typename List,
+            std::enable_if_t<std::is_convertible_v<decltype(std::declval<const List&>().data()),
+                                                   const std::int64_t*>,
+                             int> = 0>
+  constexpr StrideView(const List& strides) noexcept
+      : data_(strides.data()), size_(strides.size()) {}
+
+  constexpr std::size_t size() const noexcept { return size_; }
+  constexpr std::int64_t operator[](std::size_t i) const noexcept { return data_[i]; }
+
+ private:
+  const std::int64_t* data_;
+  std::size_t size_;
+};
+
 // The tensors of one call. bias, mask and lse are given exactly where the Attention has them.
 struct AttentionTensors {
   DeviceInput q = {}, k = {}, v = {};
   DeviceOutput out = {};
   DeviceInput bias = {}, mask = {};
-  DeviceOutput lse = {};  // fp32 [batch, heads, nq], contiguous
+  DeviceOutput lse = {};        // fp32 [batch, heads, nq], contiguous
+  DeviceOutput workspace = {};  // scratch memory with its size: Context::workspace_bytes() of it
 };
 
 // The sizes of an attention problem: q, out [batch, heads, nq, d]; k, v [batch, kv_heads, nk, d].
@@ -157,27 +192,25 @@ class Attention {
   }
   // Any strides as {batch, head, row}, or {batch, head, row, 1} as a [batch, heads, rows, d] view
   // of a tensor library has them. Throws Exception(VITUNE_INVALID_ARGUMENT) for others.
-  Attention& q_strides(std::span<const std::int64_t> strides) { return set(desc_.q, strides, "q"); }
-  Attention& k_strides(std::span<const std::int64_t> strides) { return set(desc_.k, strides, "k"); }
-  Attention& v_strides(std::span<const std::int64_t> strides) { return set(desc_.v, strides, "v"); }
-  Attention& out_strides(std::span<const std::int64_t> strides) {
-    return set(desc_.o, strides, "out");
-  }
+  Attention& q_strides(StrideView strides) { return set(desc_.q, strides, "q"); }
+  Attention& k_strides(StrideView strides) { return set(desc_.k, strides, "k"); }
+  Attention& v_strides(StrideView strides) { return set(desc_.v, strides, "v"); }
+  Attention& out_strides(StrideView strides) { return set(desc_.o, strides, "out"); }
 
   // Added to the scaled scores. Strides of batch entry, head, query row and key; 0 broadcasts.
-  // Batch b uses entry b % batches; 0: one entry per batch.
-  Attention& bias(DataType type, std::span<const std::int64_t, 4> strides,
-                  std::int64_t batches = 0) {
+  // Batch b uses entry b % batches; 0: one entry per batch. Throws
+  // Exception(VITUNE_INVALID_ARGUMENT) unless there are four.
+  Attention& bias(DataType type, StrideView strides, std::int64_t batches = 0) {
+    set(desc_.bias_strides, strides, "bias");
     desc_.bias_type = static_cast<std::int32_t>(type);
     desc_.bias_batches = batches;
-    for (std::size_t i = 0; i < 4; ++i) desc_.bias_strides[i] = strides[i];
     return *this;
   }
   // One byte per score, nonzero = attend. Strides and batches as for bias().
-  Attention& mask(std::span<const std::int64_t, 4> strides, std::int64_t batches = 0) {
+  Attention& mask(StrideView strides, std::int64_t batches = 0) {
+    set(desc_.mask_strides, strides, "mask");
     desc_.mask_type = VITUNE_BOOL;
     desc_.mask_batches = batches;
-    for (std::size_t i = 0; i < 4; ++i) desc_.mask_strides[i] = strides[i];
     return *this;
   }
   // The canonical text of the problem (docs/problems.md). Throws Exception.
@@ -211,7 +244,7 @@ class Attention {
     return *this;
   }
 
-  Attention& set(vitune_strides& to, std::span<const std::int64_t> from, const char* name) {
+  Attention& set(vitune_strides& to, StrideView from, const char* name) {
     if (from.size() != 3 && !(from.size() == 4 && from[3] == 1)) {
       throw Exception(VITUNE_INVALID_ARGUMENT,
                       std::string("the strides of ") + name +
@@ -220,6 +253,16 @@ class Attention {
     }
     to = {from[0], from[1], from[2]};
     return *this;
+  }
+
+  static void set(std::int64_t (&to)[4], StrideView from, const char* name) {
+    if (from.size() != 4) {
+      throw Exception(VITUNE_INVALID_ARGUMENT,
+                      std::string("the strides of ") + name +
+                          " must be four, of batch entry, head, query row and key: 0 broadcasts, "
+                          "also where the tensor has no such dimension");
+    }
+    for (std::size_t i = 0; i < 4; ++i) to[i] = from[i];
   }
 
   vitune_attention_desc desc_ = VITUNE_ATTENTION_DESC_INIT;
@@ -305,6 +348,13 @@ class Context {
     Exception::check(vitune_prepare(handle_, &attention.desc()));
   }
 
+  // The scratch memory that a call needs on this device; prepares the problem.
+  std::size_t workspace_bytes(const Attention& attention) {
+    std::size_t bytes = 0;
+    Exception::check(vitune_workspace_bytes(handle_, &attention.desc(), &bytes));
+    return bytes;
+  }
+
   // Launches on `stream` (a CUstream or cudaStream_t; null: the default stream) and returns at
   // once.
   void forward(const Attention& attention, const AttentionTensors& tensors,
@@ -325,30 +375,40 @@ class Context {
     }
     return vitune_attention_forward(handle_, desc, t.q.data(), t.k.data(), t.v.data(),
                                     t.bias.data(), t.mask.data(), t.out.data(),
-                                    static_cast<float*>(t.lse.data()), stream);
+                                    static_cast<float*>(t.lse.data()), t.workspace.data(),
+                                    static_cast<std::size_t>(t.workspace.bytes()), stream);
   }
 
   // Says which kernel would serve. Loads and launches nothing.
   KernelSelection query(const Attention& attention) const {
     vitune_selection c = VITUNE_SELECTION_INIT;
     Exception::check(vitune_query(handle_, &attention.desc(), &c));
-    // clang-format off: one line per kind of field
-    return {static_cast<Served>(c.outcome),
-            c.loaded != 0,
-            c.compiled != 0,
-            c.low_confidence != 0,
-            c.cold_us,
-            c.warm_us,
-            c.predicted_us,
-            c.max_error,
-            c.rms_error,
-            c.problem,
-            c.row,
-            c.config,
-            c.kernel_key,
-            c.source,
-            c.reason};
-    // clang-format on
+    return selection_of(c);
+  }
+
+  // The same for problems of any operator by their text, "attention bf16 b=32 h=12 n=197 d=64".
+  void prepare(const std::string& problem) {
+    Exception::check(vitune_prepare_text(handle_, problem.c_str()));
+  }
+  std::size_t workspace_bytes(const std::string& problem) {
+    std::size_t bytes = 0;
+    Exception::check(vitune_workspace_bytes_text(handle_, problem.c_str(), &bytes));
+    return bytes;
+  }
+  KernelSelection query(const std::string& problem) const {
+    vitune_selection c = VITUNE_SELECTION_INIT;
+    Exception::check(vitune_query_text(handle_, problem.c_str(), &c));
+    return selection_of(c);
+  }
+  // What the problem is and what would serve it, in lines for people.
+  std::string explain(const std::string& problem) const {
+    std::size_t length = 0;
+    Exception::check(vitune_explain_text(handle_, problem.c_str(), nullptr, 0, &length));
+    std::string text(length + 1, '\0');
+    Exception::check(
+        vitune_explain_text(handle_, problem.c_str(), text.data(), text.size(), &length));
+    text.resize(std::min(length, text.size() - 1));
+    return text;
   }
 
   vitune_stats stats() const {
@@ -371,6 +431,26 @@ class Context {
   vitune_context* get() const noexcept { return handle_; }
 
  private:
+  static KernelSelection selection_of(const vitune_selection& c) {
+    // clang-format off: one line per kind of field
+    return {static_cast<Served>(c.outcome),
+            c.loaded != 0,
+            c.compiled != 0,
+            c.low_confidence != 0,
+            c.cold_us,
+            c.warm_us,
+            c.predicted_us,
+            c.max_error,
+            c.rms_error,
+            c.problem,
+            c.row,
+            c.config,
+            c.kernel_key,
+            c.source,
+            c.reason};
+    // clang-format on
+  }
+
   using Log = std::function<void(LogSeverity, std::string_view)>;
 
   static void pass_on(void* user, std::int32_t level, const char* message) {

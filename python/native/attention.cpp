@@ -161,7 +161,8 @@ void launch_pointers(vitune_context* context, const AttentionPlan& plan, Attenti
   for (int64_t launch = 0; launch < plan.launches; ++launch) {
     const auto& [q, k, v, mask, out, lse] = pointers;
     check(forward(context, &plan.desc, q, k, v, plan.mask_is_bias ? mask : nullptr,
-                  plan.mask_is_bias ? nullptr : mask, out, reinterpret_cast<float*>(lse), stream));
+                  plan.mask_is_bias ? nullptr : mask, out, reinterpret_cast<float*>(lse), nullptr,
+                  0, stream));
     for (std::size_t i = 0; i < pointers.size(); ++i) {
       pointers[i] = pointers[i] == nullptr ? nullptr : pointers[i] + plan.steps[i];
     }

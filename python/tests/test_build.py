@@ -1,93 +1,161 @@
-# python/tests/test_build.py -- The build backend: what is in the wheel, and that an installed package finds its library.
+# python/tests/test_build.py -- What is installed with the package: its command, its layout, and the check of a wheel.
+import importlib.util
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import unittest
 import zipfile
 
+import vitune
 from vitune import _library
 
 from .support import LIBRARY_MISSING, ROOT
 
-PYTHON = ROOT / "python"
-sys.path.insert(0, str(PYTHON / "build_backend"))
-import vitune_build  # noqa: E402
-
-sys.path.pop(0)
+PACKAGE = pathlib.Path(vitune.__file__).parent
 
 
-class WheelTest(unittest.TestCase):
+def check_wheel():
+    """cmake/check_wheel.py as a module."""
+    spec = importlib.util.spec_from_file_location("check_wheel", ROOT / "cmake" / "check_wheel.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class InFolder(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def built_library(self):
-        """A build folder with its data, as small as can be."""
-        build = self.folder / "tree" / "build" / "default"
-        data = self.folder / "tree" / "data"
-        build.mkdir(parents=True)
-        data.mkdir()
-        (build / "libvitune.so.0.1.0").write_bytes(b"library")
-        (build / "libvitune.so.0").symlink_to("libvitune.so.0.1.0")
-        (build / "libvitune_torch.so").write_bytes(b"operators")
-        (build / "vitune").write_bytes(b"command")
-        (data / "bench_problems.json").write_text("{}")
-        (data / "h200.db").write_bytes(b"winners")
-        return build / "libvitune.so.0"
+    def run_package(self, *words, **changes):
+        """`python -m vitune WORDS` with the copy of the package in the folder."""
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), **changes}
+        return subprocess.run([sys.executable, "-m", "vitune", *words], cwd=self.folder, env=environment, text=True,
+                              capture_output=True)
 
-    def test_holds_the_library_the_command_and_the_data(self):
-        name = vitune_build.build_wheel(self.folder, {"library": str(self.built_library())})
-        self.assertRegex(name, r"^vitune-[\d.]+-py3-none-linux_\w+\.whl$")
-        with zipfile.ZipFile(self.folder / name) as wheel:
-            self.assertIsNone(wheel.testzip())
-            names = set(wheel.namelist())
-            self.assertEqual(wheel.read("vitune/_lib/libvitune.so.0"), b"library")
-            self.assertEqual(wheel.read("vitune/_lib/libvitune_torch.so"), b"operators")
-            self.assertEqual(wheel.read("vitune/_lib/share/vitune/h200.db"), b"winners")
-            self.assertTrue(wheel.getinfo("vitune/_lib/vitune").external_attr >> 16 & 0o100)
-            record = next(name for name in names if name.endswith("RECORD"))
-            self.assertEqual({line.split(",")[0] for line in wheel.read(record).decode().split()}, names)
-        sources = {f"vitune/{path.name}" for path in (PYTHON / "vitune").glob("*.py")} | {"vitune/py.typed"}
-        self.assertLessEqual(sources, names)
+    def copy_package(self):
+        shutil.copytree(PACKAGE, self.folder / "vitune", dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns("__pycache__", "_lib"))
 
-    def test_is_the_same_bytes_for_the_same_files(self):
-        library = str(self.built_library())
-        first = (self.folder / vitune_build.build_wheel(self.folder, {"library": library})).read_bytes()
-        self.assertEqual((self.folder / vitune_build.build_wheel(self.folder, {"library": library})).read_bytes(), first)
 
-    def test_a_library_that_is_not_there_is_said(self):
-        with self.assertRaisesRegex(SystemExit, "no such file"):
-            vitune_build.build_wheel(self.folder, {"library": "/nowhere/libvitune.so.0"})
+class CommandTest(InFolder):
+    def setUp(self):
+        super().setUp()
+        self.copy_package()
 
-    def test_the_sources_build_the_package_again(self):
-        archive = vitune_build.build_sdist(self.folder)
-        with tarfile.open(self.folder / archive) as opened:
-            opened.extractall(self.folder / "unpacked", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-        tree = self.folder / "unpacked" / archive.removesuffix(".tar.gz")
-        name = subprocess.run([sys.executable, "-c", "import vitune_build; print(vitune_build.build_wheel('.'))"], cwd=tree,
-                              env={**os.environ, "PYTHONPATH": "build_backend"}, check=True, capture_output=True,
-                              text=True).stdout.strip()
-        self.assertTrue(name.endswith("-py3-none-any.whl"), name)
+    def script(self, path, body):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o700)
+
+    def test_gets_its_words_and_answers_with_its_own_exit_code(self):
+        (self.folder / "vitune" / "_lib").mkdir()
+        (self.folder / "vitune" / "_lib" / _library.NAME).touch()
+        self.script(self.folder / "vitune" / "_lib" / "vitune", 'printf "<%s>" "$@"; exit 6')
+        done = self.run_package("compare", "a b", "--json", "")
+        self.assertEqual((done.stdout, done.returncode), ("<compare><a b><--json><>", 6), done.stderr)
+
+    def test_that_is_missing_is_said_and_no_other_program_is_run_for_it(self):
+        self.script(self.folder / "bin" / "vitune", "echo another")
+        for file in self.folder.glob("vitune/_library.py"):  # no library of this machine either
+            file.write_text(re.sub(r'^NAME = .*$', 'NAME = "libvitune_of_nobody.so"', file.read_text(), flags=re.M))
+        done = self.run_package("--version", PATH=f"{self.folder / 'bin'}:{os.environ['PATH']}")
+        self.assertEqual((done.stdout, done.returncode), ("", 1))
+        self.assertRegex(done.stderr, r"^vitune: the command is not beside .* install the package again")
+
+    def test_that_cannot_be_run_is_said(self):
+        (self.folder / "vitune" / "_lib").mkdir()
+        (self.folder / "vitune" / "_lib" / _library.NAME).touch()
+        command = self.folder / "vitune" / "_lib" / "vitune"
+        command.write_bytes(b"\x7fELF")
+        command.chmod(0o700)
+        done = self.run_package("--version")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Exec format error", done.stderr)
+
+
+class LayoutTest(InFolder):
+    def test_the_version_is_the_one_that_pip_will_read(self):
+        pattern = re.search(r"^regex = '(.*)'$", (ROOT / "pyproject.toml").read_text(), re.M)[1]
+        self.assertEqual(re.search(pattern, (ROOT / "CMakeLists.txt").read_text())["value"], vitune.__version__)
 
     @unittest.skipIf(LIBRARY_MISSING, "no libvitune")
-    def test_pip_installs_offline_and_the_package_finds_its_own_library(self):
-        import venv
-        environment = self.folder / "venv"
-        try:
-            venv.create(environment, with_pip=True)
-        except (subprocess.CalledProcessError, SystemExit):  # Debian's venv ends the program
-            self.skipTest("this Python cannot make environments with pip (python3-venv)")
-        python = environment / "bin" / "python"
-        library = _library._loaded_from or _library.NAME
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-index", "--config-settings", f"library={library}",
-                        str(PYTHON)], check=True, cwd=self.folder, env={**os.environ, "PIP_FIND_LINKS": ""})
-        out = subprocess.run([python, "-c", "import vitune; print(vitune.library_version(), vitune._library._loaded_from);"
-                              "print(vitune.command_path()); print(vitune.AttentionDesc(nq=8, nk=8).text())"], check=True,
-                             cwd=self.folder, capture_output=True, text=True).stdout
-        self.assertIn(f"{environment.resolve()}/lib", out)
-        self.assertIn("_lib/vitune\n", out)
-        subprocess.run([python, "-m", "pip", "uninstall", "--quiet", "--yes", "vitune"], check=True)
+    def test_what_cmake_puts_into_the_wheel_is_found_by_the_package(self):
+        build = (_library._loaded_from or pathlib.Path(_library.NAME)).resolve().parent
+        if not (build / "cmake_install.cmake").is_file() or not (build / "vitune").is_file():
+            self.skipTest("the library under test does not lie in a build folder with the command")
+        subprocess.run(["cmake", "--install", build, "--component", "python", "--prefix", self.folder], check=True,
+                       capture_output=True)
+        files = {path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file()}
+        self.assertEqual({file for file in files if not file.startswith("vitune/_lib/")}, set())
+        self.assertFalse([path for path in self.folder.rglob("*") if path.is_symlink()], "a wheel has no links")
+        self.copy_package()
+        self.assertIn(vitune.__version__, self.run_package("--version").stdout)
+        # The data are found from there: the recording answers where no GPU is.
+        done = self.run_package("doctor", "--csv")
+        self.assertIn(str(self.folder / "vitune" / "_lib" / "share" / "vitune"), done.stdout)
+        out = subprocess.run([sys.executable, "-c", "import vitune; vitune.library_version();"
+                              "print(vitune._library._loaded_from, vitune.command_path())"], check=True, text=True,
+                             cwd=self.folder, env={**os.environ, "PYTHONPATH": str(self.folder)}, capture_output=True).stdout
+        self.assertEqual(out.split(), [str(self.folder / "vitune" / "_lib" / name) for name in (_library.NAME, "vitune")])
+
+
+@unittest.skipIf(shutil.which("readelf") is None or shutil.which("cc") is None, "no readelf, no C compiler")
+class CheckWheelTest(InFolder):
+    """A wheel of small programs that has nothing wrong, and what is said of it when one thing is."""
+
+    NAME = "vitune-0.1.0-py3-none-manylinux_2_28_x86_64.whl"
+    METADATA = "".join(f"{field}: x\n" for field in ("Version", "Summary", "Author", "License-Expression", "Classifier",
+                                                     "Keywords", "Requires-Python", "Description-Content-Type"))
+
+    def setUp(self):
+        super().setUp()
+        self.check = check_wheel()
+
+    def binary(self, *words):
+        """A program of C."""
+        out = self.folder / "program"
+        subprocess.run(["cc", "-x", "c", "-", "-o", out, *words], input=b"int main(void) { return 0; }", check=True)
+        return out.read_bytes()
+
+    def faults(self, name=NAME, leave_out="", command=None, metadata=METADATA):
+        program = self.binary("-s")
+        files = {file: b"" for file in self.check.FILES if not file.startswith("vitune/_lib/") or "share" in file}
+        files |= {self.check.LIBRARY: program, self.check.COMMAND: command or program}
+        about = "vitune-0.1.0.dist-info"
+        files |= {f"{about}/METADATA": metadata.encode(), f"{about}/entry_points.txt": b"",
+                  f"{about}/licenses/LICENSE": b"", f"{about}/licenses/THIRD_PARTY_NOTICES.md": b""}
+        wheel = self.folder / name
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for file, data in files.items():
+                if file != leave_out:
+                    archive.writestr(file, data)
+        return list(self.check.faults_of(wheel))
+
+    def test_finds_nothing_where_nothing_is_wrong(self):
+        self.assertEqual(self.faults(), [])
+
+    def test_names_what_is_wrong(self):
+        cases = [
+            ({"name": "vitune-0.1.0-py3-none-linux_x86_64.whl"}, "not named for a manylinux"),
+            ({"leave_out": "vitune/_lib/share/vitune/h200.db"}, "there is no vitune/_lib/share/vitune/h200.db"),
+            ({"leave_out": "vitune-0.1.0.dist-info/licenses/THIRD_PARTY_NOTICES.md"}, "there is no .*THIRD_PARTY"),
+            ({"command": self.binary("-g")}, "vitune/_lib/vitune is not stripped"),
+            ({"command": self.binary("-s", "-Wl,-rpath,/somewhere")}, "remembers a folder"),
+            ({"command": self.binary("-s", "-Wl,--no-as-needed", "-lstdc++")}, r"needs libstdc\+\+"),
+            ({"metadata": self.METADATA.replace("Author: x\n", "")}, "METADATA has no Author"),
+        ]
+        for changes, sentence in cases:
+            with self.subTest(sentence):
+                faults = self.faults(**changes)
+                self.assertEqual(len(faults), 1, faults)
+                self.assertRegex(faults[0], sentence)
+
+    def test_a_wheel_that_is_too_large_is_one_fault(self):
+        self.check.MOST_BYTES = 1000
+        self.assertRegex(self.faults()[0], "bytes, more than 1,000")

@@ -192,7 +192,7 @@ class Context:
         All pointers are device addresses. bias, mask and lse are given exactly where `desc` has them.
         Raises InvalidArgument, Unsupported, NotPrepared (while the stream is captured), VituneError.
         """
-        check(self._forward(self._handle, ctypes.byref(desc), q, k, v, bias, mask, out, lse, stream))
+        check(self._forward(self._handle, ctypes.byref(desc), q, k, v, bias, mask, out, lse, None, 0, stream))
 
     def query(self, desc: AttentionDesc) -> Selection:
         """Says which kernel would serve a problem. Loads and launches nothing."""

@@ -112,15 +112,17 @@ def check(status: int) -> None:
         raise error_of(status, text.decode("utf-8", "replace"))
 
 
-def command_path() -> pathlib.Path:
-    """The `vitune` command that belongs to the library, else the one on PATH. Raises VituneError."""
+def command_beside() -> pathlib.Path | None:
+    """The `vitune` command that belongs to the library that is or would be loaded; None: there is none."""
     beside = _loaded_from or next((path for path in library_candidates() if path.is_file()), None)
     folders = [] if beside is None else [beside.parent, *(parent / "bin" for parent in beside.parents[1:3])]
-    for folder in folders:
-        candidate = folder / COMMAND
-        if candidate.is_file() and os.access(candidate, os.X_OK):
-            return candidate
-    found = shutil.which(COMMAND)
+    commands = (folder / COMMAND for folder in folders)
+    return next((path for path in commands if path.is_file() and os.access(path, os.X_OK)), None)
+
+
+def command_path() -> pathlib.Path:
+    """The `vitune` command that belongs to the library, else the one on PATH. Raises VituneError."""
+    found = command_beside() or shutil.which(COMMAND)
     if found is None:
         raise VituneError("the vitune command is neither beside libvitune nor on PATH: build it with 'make command'"
                           " or install it with 'make install'")

@@ -177,7 +177,7 @@ def launch_pointers(context: Context, plan: Plan, pointers: tuple, stream: int) 
     q, k, v, mask, out, lse = pointers
     for _ in range(plan.launches):
         bias_and_mask = (mask, None) if plan.bias else (None, mask)
-        status = context._forward(context._handle, plan.by_reference, q, k, v, *bias_and_mask, out, lse, stream)
+        status = context._forward(context._handle, plan.by_reference, q, k, v, *bias_and_mask, out, lse, None, 0, stream)
         if status:
             check(status)
         if plan.launches > 1:

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "runtime/api/attention_call.h"
 #include "runtime/api/call_check.h"
 #include "runtime/api/descriptor.h"
 #include "runtime/api/last_error.h"
@@ -37,6 +38,11 @@ std::uintptr_t address(const void* pointer) { return reinterpret_cast<std::uintp
   throw vitune::Error(vitune::ErrorCode::kUsage, std::string(what) + " is NULL");
 }
 
+vitune::ProblemPtr problem_of(const char* text) {
+  if (text == nullptr) missing("problem");
+  return vitune::parse_problem(text);
+}
+
 }  // namespace
 
 extern "C" {
@@ -66,25 +72,71 @@ vitune_status vitune_context_destroy(vitune_context* context) {
 }
 
 vitune_status vitune_prepare(vitune_context* context, const vitune_attention_desc* desc) {
-  return on_context(context,
-                    [&](vitune::RuntimeContext& runtime) { return runtime.prepare(desc); });
+  return on_context(
+      context, [&](vitune::RuntimeContext& runtime) { return attention_prepare(runtime, desc); });
 }
 
 vitune_status vitune_attention_forward(vitune_context* context, const vitune_attention_desc* desc,
                                        const void* q, const void* k, const void* v,
                                        const void* bias, const void* mask, void* out, float* lse,
-                                       void* stream) {
+                                       void* workspace, size_t workspace_bytes, void* stream) {
   vitune::RuntimeContext* const runtime = vitune::alive_or_fail(context);
   if (runtime == nullptr) return VITUNE_INVALID_CONTEXT;
   const vitune::Tensors tensors{address(q),    address(k),   address(v),  address(bias),
                                 address(mask), address(out), address(lse)};
-  return runtime->forward(desc, tensors, static_cast<vitune::CuStreamTag*>(stream));
+  vitune::Call call;
+  call.workspace = address(workspace);
+  call.workspace_bytes = workspace_bytes;
+  call.stream = static_cast<vitune::CuStreamTag*>(stream);
+  return vitune::attention_forward(*runtime, desc, tensors, call);
 }
 
 vitune_status vitune_query(vitune_context* context, const vitune_attention_desc* desc,
                            vitune_selection* selection) {
-  return on_context(
-      context, [&](vitune::RuntimeContext& runtime) { return runtime.query(desc, selection); });
+  return on_context(context, [&](vitune::RuntimeContext& runtime) {
+    return attention_query(runtime, desc, selection);
+  });
+}
+
+vitune_status vitune_workspace_bytes(vitune_context* context, const vitune_attention_desc* desc,
+                                     size_t* bytes) {
+  return on_context(context, [&](vitune::RuntimeContext& runtime) {
+    if (bytes == nullptr) missing("bytes");
+    return vitune::attention_workspace(runtime, desc, *bytes);
+  });
+}
+
+vitune_status vitune_prepare_text(vitune_context* context, const char* problem) {
+  return on_context(context, [&](vitune::RuntimeContext& runtime) {
+    return runtime.prepare(problem_of(problem), nullptr);
+  });
+}
+
+vitune_status vitune_workspace_bytes_text(vitune_context* context, const char* problem,
+                                          size_t* bytes) {
+  return on_context(context, [&](vitune::RuntimeContext& runtime) {
+    if (bytes == nullptr) missing("bytes");
+    return runtime.workspace(problem_of(problem), *bytes);
+  });
+}
+
+vitune_status vitune_query_text(vitune_context* context, const char* problem,
+                                vitune_selection* selection) {
+  return on_context(context, [&](vitune::RuntimeContext& runtime) {
+    if (selection == nullptr) missing("selection");
+    return runtime.query(problem_of(problem), selection);
+  });
+}
+
+vitune_status vitune_explain_text(vitune_context* context, const char* problem, char* text,
+                                  size_t capacity, size_t* length) {
+  return on_context(context, [&](vitune::RuntimeContext& runtime) {
+    if (text == nullptr && capacity != 0) missing("text");
+    const std::string whole = runtime.explain(problem_of(problem));
+    if (length != nullptr) *length = whole.size();
+    if (capacity != 0) vitune::copy_text(text, capacity, whole);
+    return VITUNE_OK;
+  });
 }
 
 vitune_status vitune_context_stats(vitune_context* context, vitune_stats* stats) {
@@ -109,9 +161,11 @@ vitune_status vitune_problem_text(const vitune_attention_desc* desc, char* text,
   return guarded([&]() -> vitune_status {
     if (text == nullptr && capacity != 0) missing("text");
     const vitune_attention_desc copy = vitune::read_description(desc);
-    const auto problem = vitune::problem_from(copy, vitune::stated_alignments(copy));
-    if (const auto status = vitune::check_sizes(copy, vitune::footprint_of(problem))) return status;
-    const std::string canonical = problem.text();
+    const vitune::ProblemPtr problem = vitune::problem_from(copy, vitune::stated_alignments(copy));
+    if (const auto status = vitune::check_sizes(copy, vitune::footprint_of(*problem))) {
+      return status;
+    }
+    const std::string& canonical = problem->text();
     if (length != nullptr) *length = canonical.size();
     if (capacity != 0) vitune::copy_text(text, capacity, canonical);
     return VITUNE_OK;

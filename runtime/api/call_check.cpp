@@ -2,19 +2,12 @@
 #include "runtime/api/call_check.h"
 
 #include <array>
-#include <cstdio>
 
-#include "runtime/api/last_error.h"
+#include "runtime/api/failed.h"
+#include "runtime/context/pointer_check.h"
 
 namespace vitune {
 namespace {
-
-template <typename... Values>
-vitune_status failed(vitune_status status, const char* format, Values... values) noexcept {
-  std::array<char, 512> sentence{};
-  std::snprintf(sentence.data(), sentence.size(), format, values...);
-  return fail(status, sentence.data());
-}
 
 vitune_status check_optional(const char* name, bool wanted, std::uintptr_t pointer) noexcept {
   if (wanted == (pointer != 0)) return VITUNE_OK;
@@ -38,29 +31,6 @@ vitune_status check_size(const char* name, std::int64_t stated, std::int64_t nee
                 "%s spans %lld bytes by its extents and strides, but desc.%s_bytes says that its "
                 "buffer has %lld",
                 name, static_cast<long long>(needed), name, static_cast<long long>(stated));
-}
-
-vitune_status check_pointer(const CudaDriver& driver, int device, const char* name,
-                            std::uintptr_t pointer) {
-  const DriverApi& api = driver.api();
-  int owner = -1;
-  unsigned kind = 0;
-  CuResult result = api.pointer_get_attribute(&kind, kCuPointerMemoryType, pointer);
-  if (result == kCuSuccess) {
-    result = api.pointer_get_attribute(&owner, kCuPointerDeviceOrdinal, pointer);
-  }
-  constexpr CuResult kInvalidValue = 1;  // what the driver says of memory that it does not know
-  if (result == kInvalidValue || (result == kCuSuccess && kind == kCuMemoryTypeHost)) {
-    return failed(VITUNE_INVALID_ARGUMENT,
-                  "%s at %#llx is not device memory: copy the tensor to device %d first", name,
-                  static_cast<unsigned long long>(pointer), device);
-  }
-  driver.check(result, "cuPointerGetAttribute");
-  if (owner == device) return VITUNE_OK;
-  return failed(VITUNE_NO_DEVICE,
-                "%s is memory of device %d, but the context is of device %d: use a context of "
-                "device %d, or copy the tensor",
-                name, owner, device, owner);
 }
 
 }  // namespace
@@ -94,49 +64,23 @@ vitune_status check_sizes(const vitune_attention_desc& d, const Footprint& f) no
       0) [[likely]] {
     return VITUNE_OK;
   }
-  if (const auto status = check_size("q", d.q_bytes, f.q)) return status;
-  if (const auto status = check_size("k", d.k_bytes, f.k)) return status;
-  if (const auto status = check_size("v", d.v_bytes, f.v)) return status;
-  if (const auto status = check_size("o", d.o_bytes, f.o)) return status;
-  if (const auto status = check_size("bias", d.bias_bytes, f.bias)) return status;
-  if (const auto status = check_size("mask", d.mask_bytes, f.mask)) return status;
-  return check_size("lse", d.lse_bytes, f.lse);
-}
-
-vitune_status check_overlap(const Footprint& footprint, const Tensors& tensors) noexcept {
-  const char* const both = find_overlap(footprint, tensors);
-  if (both == nullptr) [[likely]]
-    return VITUNE_OK;
-  return failed(VITUNE_INVALID_ARGUMENT, "%s share memory: the outputs need memory of their own",
-                both);
+  if (const auto status = check_size("q", d.q_bytes, f.bytes[kTensorQ])) return status;
+  if (const auto status = check_size("k", d.k_bytes, f.bytes[kTensorK])) return status;
+  if (const auto status = check_size("v", d.v_bytes, f.bytes[kTensorV])) return status;
+  if (const auto status = check_size("o", d.o_bytes, f.bytes[kTensorOut])) return status;
+  if (const auto status = check_size("bias", d.bias_bytes, f.bytes[kTensorBias])) return status;
+  if (const auto status = check_size("mask", d.mask_bytes, f.bytes[kTensorMask])) return status;
+  return check_size("lse", d.lse_bytes, f.bytes[kTensorLse]);
 }
 
 vitune_status check_call(const vitune_attention_desc& desc, const Footprint& footprint,
-                         const Tensors& tensors) noexcept {
+                         const Tensors& tensors,
+                         std::span<const std::uintptr_t> addresses) noexcept {
   if (const auto status = check_tensors(desc, tensors)) [[unlikely]]
     return status;
   if (const auto status = check_sizes(desc, footprint)) [[unlikely]]
     return status;
-  return check_overlap(footprint, tensors);
-}
-
-vitune_status check_with_driver(const CudaDriver& driver, int device, const Tensors& t) noexcept {
-  const std::array<std::pair<const char*, std::uintptr_t>, 7> all = {{{"q", t.q},
-                                                                      {"k", t.k},
-                                                                      {"v", t.v},
-                                                                      {"bias", t.bias},
-                                                                      {"mask", t.mask},
-                                                                      {"out", t.o},
-                                                                      {"lse", t.lse}}};
-  try {
-    for (const auto& [name, pointer] : all) {
-      if (pointer == 0) continue;
-      if (const auto status = check_pointer(driver, device, name, pointer)) return status;
-    }
-    return VITUNE_OK;
-  } catch (...) {
-    return fail_with_current_exception();
-  }
+  return check_overlap(footprint, addresses);
 }
 
 }  // namespace vitune

@@ -4,9 +4,8 @@
 // reads through a tensor's pointer.
 #pragma once
 
-#include "core/primary_context.h"
-#include "runtime/api/footprint.h"
 #include "runtime/api/tensors.h"
+#include "runtime/load/footprint.h"
 #include "vitune/vitune.h"
 
 namespace vitune {
@@ -17,15 +16,10 @@ vitune_status check_tensors(const vitune_attention_desc& desc, const Tensors& te
 // Buffers smaller than the description says that they are used.
 vitune_status check_sizes(const vitune_attention_desc& desc, const Footprint& footprint) noexcept;
 
-// Outputs that share memory with anything else.
-vitune_status check_overlap(const Footprint& footprint, const Tensors& tensors) noexcept;
-
-// All of these, in this order.
+// Both, and whether outputs share memory with anything else (runtime/context/pointer_check.h).
+// `addresses`: those of `tensors`.
 vitune_status check_call(const vitune_attention_desc& desc, const Footprint& footprint,
-                         const Tensors& tensors) noexcept;
-
-// Asks the driver whose memory each pointer is; the device's context must be current.
-vitune_status check_with_driver(const CudaDriver& driver, int device,
-                                const Tensors& tensors) noexcept;
+                         const Tensors& tensors,
+                         std::span<const std::uintptr_t> addresses) noexcept;
 
 }  // namespace vitune

@@ -16,14 +16,6 @@ namespace {
 
 [[noreturn]] void invalid(const std::string& what) { throw Error(ErrorCode::kUsage, what); }
 
-void check_struct(const char* name, std::size_t size, std::size_t least) {
-  if (size >= least && size <= kMaxStructBytes) return;
-  invalid(
-      formatted("{}.size is {}, which is no size of that struct ({} bytes at least): "
-                "initialise it with its ..._INIT macro",
-                name, size, least));
-}
-
 std::uint8_t lowest_bit(std::uintptr_t bits) noexcept {
   return static_cast<std::uint8_t>(bits & (~bits + 1));
 }
@@ -165,25 +157,6 @@ void fold_alignments(AttentionProblem& problem, const Alignments& alignments) {
 
 }  // namespace
 
-void check_input_struct(const char* name, const void* data, std::size_t size, std::size_t least,
-                        std::size_t ours) {
-  check_struct(name, size, least);
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  if (size <= ours || std::all_of(bytes + ours, bytes + size, [](auto b) { return b == 0; }))
-    return;
-  throw Error(ErrorCode::kUnsupported,
-              formatted("{} was made for a newer version of libvitune: {} bytes with something set "
-                        "beyond the {} that version {}.{}.{} knows; install the newer library",
-                        name, size, ours, VITUNE_VERSION_MAJOR, VITUNE_VERSION_MINOR,
-                        VITUNE_VERSION_PATCH));
-}
-
-void check_output_struct(const char* name, void* data, std::size_t size, std::size_t least,
-                         std::size_t ours) {
-  check_struct(name, size, least);
-  if (size > ours) std::memset(static_cast<unsigned char*>(data) + ours, 0, size - ours);
-}
-
 vitune_attention_desc read_description(const vitune_attention_desc* desc) {
   if (desc == nullptr) invalid("desc is NULL: a description of the problem is needed");
   vitune_attention_desc copy{};
@@ -224,11 +197,10 @@ AttentionProblem problem_from(const vitune_attention_desc& desc, const Alignment
 }
 
 Request request_of(const vitune_attention_desc& desc, const Alignments& alignments) {
-  AttentionProblem problem = problem_from(desc, alignments);
+  const AttentionProblem problem = problem_from(desc, alignments);
   const auto key = key_of(desc, alignments);
   if (!key) throw Error(ErrorCode::kFailure, "a description that is valid has no key");
-  std::string text = problem.text();
-  return {*key, std::move(problem), std::move(text)};
+  return {*key, problem};
 }
 
 vitune_attention_desc description_of(const AttentionProblem& problem) {

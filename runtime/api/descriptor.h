@@ -11,27 +11,18 @@
 #include <string>
 
 #include "generator/attention/problem.h"
+#include "runtime/api/attention_key.h"
+#include "runtime/api/struct_check.h"
 #include "runtime/api/tensors.h"
-#include "runtime/context/plan_key.h"
+#include "runtime/context/request.h"
 #include "vitune/vitune.h"
 
 namespace vitune {
-
-// A struct of a caller that is larger than this is taken for one whose size was never set.
-inline constexpr std::size_t kMaxStructBytes = 64 << 10;
 
 // Size of a description in version 0.1, the first public one: programs built against it stay
 // welcome for ever.
 inline constexpr std::size_t kFirstDescBytes = 328;
 static_assert(sizeof(vitune_attention_desc) >= kFirstDescBytes);
-
-// Checks the size of a struct that the caller hands over: `least` is what its first public version
-// had, `ours` what this library knows. What it has beyond ours must be zero.
-void check_input_struct(const char* name, const void* data, std::size_t size, std::size_t least,
-                        std::size_t ours);
-// The same for a struct that is filled in: what lies beyond ours becomes zero.
-void check_output_struct(const char* name, void* data, std::size_t size, std::size_t least,
-                         std::size_t ours);
 
 // The description in the size of this library: what the caller's does not have is zero.
 vitune_attention_desc read_description(const vitune_attention_desc* desc);
@@ -45,12 +36,7 @@ Alignments stated_alignments(const vitune_attention_desc& desc);
 // is misaligned with the pointers of `alignments`.
 AttentionProblem problem_from(const vitune_attention_desc& desc, const Alignments& alignments);
 
-// A sound description, as the context looks it up.
-struct Request {
-  PlanKey key;
-  AttentionProblem problem;
-  std::string text;  // canonical
-};
+// The description as the context looks it up.
 Request request_of(const vitune_attention_desc& desc, const Alignments& alignments);
 
 // The description of a problem; what it leaves out is as small as it can be.

@@ -15,9 +15,9 @@ namespace vitune {
 ProblemCapture::ProblemCapture(std::filesystem::path file, LogSink log_sink)
     : file_(std::move(file)), log_sink_(std::move(log_sink)) {}
 
-void ProblemCapture::add(const AttentionProblem& problem) noexcept {
+void ProblemCapture::add(const ProblemPtr& problem) noexcept {
   try {
-    std::string text = problem.canonical().text();
+    std::string text = problem->text();
     const std::lock_guard lock(mutex_);
     if (failed_ || seen_.contains(text)) return;
     if (!descriptor_.valid()) open();

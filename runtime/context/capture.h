@@ -11,7 +11,7 @@
 
 #include "core/log.h"
 #include "core/unique_fd.h"
-#include "generator/attention/problem.h"
+#include "generator/problem.h"
 
 namespace vitune {
 
@@ -24,7 +24,7 @@ class ProblemCapture {
   // Appends `problem` unless this object has done so before. The file is created with mode 0600 at
   // the first one; a symbolic link or anything but a regular file is refused. A failure is one
   // warning, after which nothing more is written.
-  void add(const AttentionProblem& problem) noexcept;
+  void add(const ProblemPtr& problem) noexcept;
 
  private:
   void open();

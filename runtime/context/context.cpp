@@ -8,8 +8,9 @@
 
 #include "core/error.h"
 #include "core/format.h"
-#include "runtime/api/call_check.h"
 #include "runtime/api/last_error.h"
+#include "runtime/api/struct_check.h"
+#include "runtime/context/explanation.h"
 #include "runtime/dispatch/selection.h"
 
 namespace vitune {
@@ -61,25 +62,25 @@ void RuntimeContext::map_key(const PlanKey& key, Entry& entry) {
   entry.calls.push_back(&table_.insert(key, entry.ready_plan()));
 }
 
-// Several descriptions may ask for the same (with the default scale spelled out, say).
-Entry* RuntimeContext::find_entry(const Request& request) {
+// Several descriptions may ask for the same (with the default scale spelled out, say). Without a
+// key nothing is mapped: a problem that was named by its text.
+Entry* RuntimeContext::find_entry(const Problem& problem, const PlanKey* key) {
   const std::lock_guard lock(mutex_);
-  const auto at = entries_.find(request.text);
+  const auto at = entries_.find(problem.text());
   if (at == entries_.end()) return nullptr;
-  map_key(request.key, *at->second);
+  if (key != nullptr) map_key(*key, *at->second);
   return at->second.get();
 }
 
-Entry& RuntimeContext::entry_of(const Request& request) {
-  if (Entry* known = find_entry(request)) return *known;
-  if (capture_) capture_->add(request.problem);
+Entry& RuntimeContext::entry_of(const ProblemPtr& problem, const PlanKey* key) {
+  if (Entry* known = find_entry(*problem, key)) return *known;
+  if (capture_) capture_->add(problem);
   const std::lock_guard lock(mutex_);
-  auto at = entries_.find(request.text);
+  auto at = entries_.find(problem->text());
   if (at == entries_.end()) {
-    auto made = std::make_unique<Entry>(request.problem, request.text);
-    at = entries_.emplace(request.text, std::move(made)).first;
+    at = entries_.emplace(problem->text(), std::make_unique<Entry>(problem)).first;
   }
-  map_key(request.key, *at->second);
+  if (key != nullptr) map_key(*key, *at->second);
   return *at->second;
 }
 
@@ -143,32 +144,28 @@ const Plan& RuntimeContext::wait_for_plan(Entry& entry, bool stand_in_will_do) {
   }
 }
 
-vitune_status RuntimeContext::prepare(const vitune_attention_desc* given) {
-  if (settings_.environment.disable) {
-    return fail(VITUNE_DISABLED, "nothing is prepared: VITUNE_DISABLE is set");
-  }
-  const vitune_attention_desc desc = read_description(given);
-  const Request request = request_of(desc, stated_alignments(desc));
-  if (const auto status = check_sizes(desc, footprint_of(request.problem))) return status;
-  Entry& entry = entry_of(request);
+vitune_status RuntimeContext::prepare(const ProblemPtr& problem, const PlanKey* key) {
+  if (disabled()) return fail(VITUNE_DISABLED, "nothing is prepared: VITUNE_DISABLE is set");
+  Entry& entry = entry_of(problem, key);
   const bool is_new = entry.plan.load(std::memory_order_acquire) == nullptr;
   const Plan& plan = wait_for_plan(entry, false);
   if (is_new && plan.outcome != LookupOutcome::kExact) note_first_miss(entry);
   return plan.status == VITUNE_OK ? VITUNE_OK : fail(plan.status, plan.sentence);
 }
 
-vitune_status RuntimeContext::query(const vitune_attention_desc* given,
-                                    vitune_selection* selection) {
+vitune_status RuntimeContext::workspace(const ProblemPtr& problem, std::size_t& bytes) {
+  if (const auto status = prepare(problem, nullptr)) return status;
+  bytes = static_cast<std::size_t>(plan_of(problem->text())->launch->scratch_bytes());
+  return VITUNE_OK;
+}
+
+vitune_status RuntimeContext::query(const ProblemPtr& problem, vitune_selection* selection) {
   // Of version 0.1, the first public one.
   constexpr std::size_t kFirstBytes = 3240;
   static_assert(sizeof(vitune_selection) >= kFirstBytes);
-  if (selection == nullptr) throw Error(ErrorCode::kUsage, "selection is NULL");
   const std::size_t size = selection->size;
   check_output_struct("selection", selection, size, kFirstBytes, sizeof(*selection));
-  const vitune_attention_desc desc = read_description(given);
-  const AttentionProblem problem = problem_from(desc, stated_alignments(desc));
-  if (const auto status = check_sizes(desc, footprint_of(problem))) return status;
-  const std::string text = problem.text();
+  const std::string& text = problem->text();
   vitune_selection answer{};
   if (const Plan* plan = plan_of(text)) {
     if (plan->status != VITUNE_OK) return fail(plan->status, plan->sentence);
@@ -181,6 +178,19 @@ vitune_status RuntimeContext::query(const vitune_attention_desc* given,
   answer.size = size;
   std::memcpy(selection, &answer, std::min(size, sizeof(answer)));
   return VITUNE_OK;
+}
+
+std::string RuntimeContext::explain(const ProblemPtr& problem) {
+  std::string text = describe_problem(*problem, device_, settings_.objective);
+  if (const Plan* plan = plan_of(problem->text())) {
+    if (plan->status != VITUNE_OK) return text + describe_refusal(plan->sentence);
+    text += describe_served(describe(*plan, problem->text()));
+    return text + describe_passed_over(plan->passed_over);
+  }
+  const Resolver::Preview preview = resolver_->preview(problem);
+  if (preview.status != VITUNE_OK) return text + describe_refusal(preview.sentence);
+  text += describe_served(describe(preview, problem->text()));
+  return text + describe_passed_over(preview.passed_over);
 }
 
 const Plan* RuntimeContext::plan_of(const std::string& text) {

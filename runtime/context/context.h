@@ -19,14 +19,13 @@
 #include <vector>
 
 #include "core/primary_context.h"
-#include "runtime/api/descriptor.h"
-#include "runtime/api/tensors.h"
 #include "runtime/context/call_counters.h"
 #include "runtime/context/capture.h"
 #include "runtime/context/device_query.h"
 #include "runtime/context/entry.h"
 #include "runtime/context/kernel_table.h"
 #include "runtime/context/messages.h"
+#include "runtime/context/request.h"
 #include "runtime/context/settings.h"
 #include "runtime/dispatch/resolver.h"
 #include "runtime/load/databases.h"
@@ -44,34 +43,43 @@ class RuntimeContext {
   RuntimeContext(const RuntimeContext&) = delete;
   RuntimeContext& operator=(const RuntimeContext&) = delete;
 
-  // The functions of vitune.h. Those that are not noexcept throw for what vitune_last_error() then
-  // says.
-  vitune_status forward(const vitune_attention_desc* desc, const Tensors& tensors,
-                        CuStreamTag* stream) noexcept;
-  vitune_status prepare(const vitune_attention_desc* desc);
-  vitune_status query(const vitune_attention_desc* desc, vitune_selection* selection);
+  // What the functions of vitune.h come to, whatever the operator. Those that are not noexcept
+  // throw for what vitune_last_error() then says.
+
+  // Whether nothing is to be launched: VITUNE_DISABLE is set.
+  bool disabled() const noexcept { return settings_.environment.disable; }
+  // The plan that serves calls of this key, if they need nothing more than its answer(); or null.
+  // Takes no lock.
+  const Plan* ready_plan(const PlanKey& key) const noexcept;
+  // Of a call whose pointers were found to fit the plan's footprint.
+  vitune_status answer(const Plan& plan, const Call& call) noexcept;
+  // Of a call whose pointers fit its description, but for which there is no ready plan.
+  vitune_status first_call(const Request& request, const Call& call);
+  // Counts a call that gave an error.
+  void count_failure() noexcept { counters_.add(CallCounters::kFailed); }
+
+  vitune_status prepare(const ProblemPtr& problem, const PlanKey* key);
+  vitune_status query(const ProblemPtr& problem, vitune_selection* selection);
+  // The scratch memory that calls of the problem need, in bytes; makes the plan if there is none.
+  vitune_status workspace(const ProblemPtr& problem, std::size_t& bytes);
+  // What the problem is and what would serve it, in lines for people; loads nothing.
+  std::string explain(const ProblemPtr& problem);
   vitune_status stats(vitune_stats* stats);
   std::int32_t refresh();
   vitune_status flush();
 
  private:
   // --- the call (context_call.cpp)
-  vitune_status try_forward(const vitune_attention_desc* desc, const Tensors& tensors,
-                            CuStreamTag* stream) noexcept;
-  vitune_status answer(const Plan& plan, const Tensors& tensors, CuStreamTag* stream) noexcept;
-  vitune_status first_call(const vitune_attention_desc& desc, const Tensors& tensors,
-                           CuStreamTag* stream);
-  vitune_status call_in_capture(const Request& request, const Tensors& tensors,
-                                CuStreamTag* stream);
-  vitune_status check_pointers(Entry& entry, const Tensors& tensors);
-  vitune_status launch(const Plan& plan, const Tensors& tensors, CuStreamTag* stream) noexcept;
+  vitune_status call_in_capture(const Request& request, const Call& call);
+  vitune_status check_pointers(Entry& entry, const Plan& plan, const Call& call);
+  vitune_status launch(const Plan& plan, const Call& call) noexcept;
   vitune_status refuse(const Plan& plan) noexcept;
   bool is_capturing(CuStreamTag* stream) const;
 
   // --- problems and plans (context.cpp)
   const Plan* plan_of(const std::string& text);
-  Entry* find_entry(const Request& request);
-  Entry& entry_of(const Request& request);
+  Entry* find_entry(const Problem& problem, const PlanKey* key);
+  Entry& entry_of(const ProblemPtr& problem, const PlanKey* key);
   void map_key(const PlanKey& key, Entry& entry);
   const Plan& wait_for_plan(Entry& entry, bool stand_in_will_do);
   void make_plan_of(Entry& entry, std::unique_lock<std::mutex>& lock);

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "runtime/api/last_error.h"
+#include "runtime/api/struct_check.h"
 #include "runtime/context/context.h"
 
 namespace vitune {
@@ -61,7 +62,7 @@ std::int32_t RuntimeContext::refresh() {
       changed += renew(*entry, everything) ? 1 : 0;
     } catch (const CudaError& error) {
       // The device is lost or full: the calls will say so themselves.
-      messages_.log(LogLevel::kWarning, "refreshing '" + entry->text + "': " + error.what());
+      messages_.log(LogLevel::kWarning, "refreshing '" + entry->text() + "': " + error.what());
     }
   }
   return changed;
@@ -89,8 +90,8 @@ std::optional<std::string> RuntimeContext::report(const std::vector<Entry*>& ent
     const Plan* const plan = entry->plan.load(std::memory_order_acquire);
     const double each = plan != nullptr ? plan->call_us(settings_.objective) : 0;
     const std::uint64_t calls = seen.back() - entry->reported;
-    requests.push_back({"attention", entry->text, static_cast<std::int64_t>(calls),
-                        each * static_cast<double>(calls)});
+    requests.push_back({entry->problem->operator_name(), entry->text(),
+                        static_cast<std::int64_t>(calls), each * static_cast<double>(calls)});
   }
   if (auto why = databases_.write("the list of missed problems",
                                   [&](Store& store) { store.add_requests(requests); })) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "generator/attention/problem.h"
+#include "generator/problem.h"
 #include "runtime/context/prepared_call.h"
 #include "runtime/load/plan.h"
 
@@ -16,11 +16,10 @@ namespace vitune {
 // Lives as long as its context. The atomics may be read by any thread; the rest belongs to the
 // holder of the context's mutex.
 struct Entry {
-  Entry(AttentionProblem asked, std::string canonical_text)
-      : problem(std::move(asked)), text(std::move(canonical_text)) {}
+  explicit Entry(ProblemPtr asked) : problem(std::move(asked)) {}
 
-  const AttentionProblem problem;
-  const std::string text;  // canonical
+  const ProblemPtr problem;
+  const std::string& text() const { return problem->text(); }
 
   std::atomic<const Plan*> plan{nullptr};      // null until it was resolved; a refresh replaces it
   std::atomic<const Plan*> stand_in{nullptr};  // serves while the plan is being made, if wanted

@@ -4,18 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-
-#include "vitune/vitune.h"
 
 namespace vitune {
-
-// The least alignment of pointers in bytes, each up to the widest access that makes use of it.
-struct Alignments {
-  std::uint8_t tensors = 16;  // of q, k, v and o together: 2, 4, 8, 16
-  std::uint8_t bias = 0;      // 2, 4, 8, 16; 0 without a bias
-  std::uint8_t mask = 0;      // 1, 2; 0 without a mask
-};
 
 // Every field of the description that decides about a kernel and its launch, without the fields
 // that belong to one call only (sizes of buffers), with the defaults filled in.
@@ -25,6 +15,9 @@ struct Alignments {
 // thing more that there is to say takes a line of its own; among the seven words are the flags that
 // tell which. Two descriptions that differ at all never have the same key. All is whole words, each
 // stored once, so that the look-up that follows at once need not wait for the stores.
+//
+// So much for the first operator's keys. Those of others have bit 31 of the first word set and the
+// operator's own number in bits 16 to 30; kOther, kOperands and kWide say how many lines follow.
 struct PlanKey {
   // Of the first word: dtype, flags, types and alignments. kOther: kv_heads is not heads, or k or v
   // has other strides than q. kWide: a number does not fit in 32 bits.
@@ -70,14 +63,5 @@ struct PlanKey {
     return true;
   }
 };
-
-// Makes `key` that of calls with pointers of these alignments; lines that it does not have are left
-// as they are. False if an enumerator is unknown or dv is not d: then problem_from() says which.
-bool set_key(PlanKey& key, const vitune_attention_desc& desc,
-             const Alignments& alignments) noexcept;
-// The same as a value, for callers with time: what set_key() leaves out is zero. Nothing if it
-// would give false.
-std::optional<PlanKey> key_of(const vitune_attention_desc& desc,
-                              const Alignments& alignments) noexcept;
 
 }  // namespace vitune

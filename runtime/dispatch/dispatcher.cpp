@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "core/format.h"
-#include "generator/attention/facts.h"
-#include "generator/attention/kernel_spec.h"
+#include "generator/operator.h"
 #include "runtime/dispatch/nearest.h"
 
 namespace vitune {
@@ -24,7 +23,6 @@ constexpr std::array<std::pair<MissPolicy, std::string_view>, 4> kPolicyNames = 
      {MissPolicy::kCompile, "compile"},
      {MissPolicy::kError, "error"}}};
 
-constexpr char kOperator[] = "attention";
 constexpr std::size_t kMostNearest = 8;  // kernels may be refused one after the other, not for ever
 
 // "24.7 us cold, 1.2 % ahead of the next", or "level with" it: of equals the simplest wins, even if
@@ -40,29 +38,20 @@ std::string race_text(const Winner& winner, Objective objective) {
   return formatted("{}, {:.1f} % ahead of the next", time, winner.lead_percent);
 }
 
-// Whether two problems ask as much of the device, as far as it is not busy anyway: which form of
-// kernel is best depends on how many blocks of rows there are for an SM.
-bool is_load_alike(const AttentionProblem& a, const AttentionProblem& b, const DeviceInfo& device) {
-  constexpr std::int64_t kBusy = 4, kAlike = 2;
-  const auto blocks = [&](const AttentionProblem& p) {
-    return std::min(row_blocks(p), kBusy * sms_of(device));
-  };
-  return blocks(a) <= kAlike * blocks(b) && blocks(b) <= kAlike * blocks(a);
-}
-
 // Whether the best of other problems' configs is to be preferred to the first default: if defaults
 // were clearly slower than the winners of the neighbours, and the problem that it comes from is
 // near or it is predicted to be faster by more than predictions are good for. Rules for defaults
 // know more of what decides than the cost model (docs/lab/2026-11-21-defaults.md).
-bool is_ahead_of_default(const AttentionProblem& problem, const NearestRanking& nearest,
+bool is_ahead_of_default(const Problem& problem, const NearestRanking& nearest,
                          const DeviceInfo& device) {
   constexpr double kNear = 1, kFaster = 0.97, kMuchFaster = 0.85, kGoodDefaults = 1.05;
   if (nearest.default_us.empty()) return true;
   if (nearest.default_loss && *nearest.default_loss <= kGoodDefaults) return false;
   const NearestConfig& best = nearest.configs.front();
   const double ratio = best.predicted_us / nearest.default_us.front();
-  const bool near = best.won && problem_distance(problem, best.anchor) <= kNear;
-  return near || ratio < (is_load_alike(problem, best.anchor, device) ? kFaster : kMuchFaster);
+  const bool near = best.won && problem.op().distance(problem, *best.anchor) <= kNear;
+  return near || ratio < (problem.op().is_load_alike(problem, *best.anchor, device) ? kFaster
+                                                                                    : kMuchFaster);
 }
 
 Choice nearest_choice(const NearestConfig& nearest, std::size_t considered) {
@@ -73,7 +62,7 @@ Choice nearest_choice(const NearestConfig& nearest, std::size_t considered) {
   // The text of a problem may be long and comes last: what is cut off is in the row too.
   choice.reason = formatted("nearest: predicted {:.1f} us ({} candidate{}); {} '{}'",
                             nearest.predicted_us, considered, considered == 1 ? "" : "s",
-                            nearest.won ? "won" : "was tried on", nearest.anchor.text());
+                            nearest.won ? "won" : "was tried on", nearest.anchor->text());
   choice.config = nearest.config;
   return choice;
 }
@@ -109,20 +98,15 @@ std::optional<MissPolicy> miss_policy_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-bool Dispatcher::is_usable(const AttentionProblem& problem, const Config& config) const {
-  const ParameterSpace space = attention_space(problem, device_);
-  Config whole = config;
-  // A config stored before a tunable existed does without it.
-  for (const Parameter& parameter : space.parameters()) {
-    if (!whole.find(parameter.name)) whole.set(parameter.name, parameter.values.front());
-  }
-  return !space.explain(whole);
+bool Dispatcher::is_usable(const Problem& problem, const Config& config) const {
+  const ParameterSpace space = problem.op().space(problem, device_);
+  return !space.explain(space.completed(config));
 }
 
 template <class Fits>
-std::optional<LayeredStore::Found> Dispatcher::find_row(const AttentionProblem& problem,
-                                                        LayeredStore& store, Fits&& fits) const {
-  const ProblemKey key{kOperator, problem.text()};
+std::optional<LayeredStore::Found> Dispatcher::find_row(const Problem& problem, LayeredStore& store,
+                                                        Fits&& fits) const {
+  const ProblemKey key{problem.operator_name(), problem.text()};
   for (const Objective objective : {objective_, other_objective(objective_)}) {
     for (LayeredStore::Found& found : store.find_winners(device_, key, objective)) {
       if (fits(found)) return std::move(found);
@@ -131,10 +115,9 @@ std::optional<LayeredStore::Found> Dispatcher::find_row(const AttentionProblem& 
   return std::nullopt;
 }
 
-std::optional<Choice> Dispatcher::own_winner(const AttentionProblem& problem,
-                                             LayeredStore& store) const {
-  auto found = find_row(problem, store, [&](const LayeredStore::Found& row) {
-    return row.winner.verified && is_usable(problem, row.winner.config);
+std::optional<Choice> Dispatcher::own_winner(const ProblemPtr& problem, LayeredStore& store) const {
+  auto found = find_row(*problem, store, [&](const LayeredStore::Found& row) {
+    return row.winner.verified && is_usable(*problem, row.winner.config);
   });
   if (!found) return std::nullopt;
   Choice exact;
@@ -142,34 +125,35 @@ std::optional<Choice> Dispatcher::own_winner(const AttentionProblem& problem,
   exact.config = found->winner.config;
   exact.layer = layer_name(found->layer);
   exact.reason = formatted("exact: won this problem, {}", race_text(found->winner, objective_));
-  exact.row = WinnerEntry{device_, ProblemKey{kOperator, problem.text()}, std::move(found->winner)};
+  exact.row = WinnerEntry{device_, ProblemKey{problem->operator_name(), problem->text()},
+                          std::move(found->winner)};
   return exact;
 }
 
-std::optional<Choice> Dispatcher::winner_of_same_work(const AttentionProblem& problem,
+std::optional<Choice> Dispatcher::winner_of_same_work(const ProblemPtr& problem,
                                                       LayeredStore& store) {
   index_.read(store);
   const IndexedWinner* same = index_.find_same_work(problem);
-  if (same == nullptr || !is_usable(problem, *same->config)) return std::nullopt;
+  if (same == nullptr || !is_usable(*problem, *same->config)) return std::nullopt;
   auto exact = own_winner(same->problem, store);
   // The row may have changed since the index was read; then the index is out of date.
   if (!exact || exact->config != *same->config) return std::nullopt;
   exact->reason = formatted("exact: won the same work, {}: '{}'",
-                            race_text(exact->row->winner, objective_), same->problem.text());
+                            race_text(exact->row->winner, objective_), same->problem->text());
   return exact;
 }
 
 // The stored row that a nearest config comes from; nothing if it has gone since the index was read.
 std::optional<WinnerEntry> Dispatcher::anchor_row(const NearestConfig& nearest,
                                                   LayeredStore& store) const {
-  auto found = find_row(nearest.anchor, store,
+  auto found = find_row(*nearest.anchor, store,
                         [&](const LayeredStore::Found& row) { return row.layer == nearest.layer; });
   if (!found) return std::nullopt;
-  return WinnerEntry{device_, ProblemKey{kOperator, nearest.anchor.text()},
+  return WinnerEntry{device_, ProblemKey{nearest.anchor->operator_name(), nearest.anchor->text()},
                      std::move(found->winner)};
 }
 
-std::vector<Choice> Dispatcher::choices(const AttentionProblem& problem, LayeredStore& store) {
+std::vector<Choice> Dispatcher::choices(const ProblemPtr& problem, LayeredStore& store) {
   std::vector<Choice> choices = first_choices(problem, store);
   if (!choices.empty() && choices.front().outcome == LookupOutcome::kExact) {
     for (Choice& behind : behind_winner(problem)) choices.push_back(std::move(behind));
@@ -177,9 +161,7 @@ std::vector<Choice> Dispatcher::choices(const AttentionProblem& problem, Layered
   return choices;
 }
 
-std::vector<Choice> Dispatcher::first_choices(const AttentionProblem& asked, LayeredStore& store) {
-  // Stored problems are canonical, and the compile-time facts of another form may differ.
-  const AttentionProblem problem = asked.canonical();
+std::vector<Choice> Dispatcher::first_choices(const ProblemPtr& problem, LayeredStore& store) {
   std::vector<Choice> choices;
   std::optional<Choice> exact = own_winner(problem, store);
   if (!exact) exact = winner_of_same_work(problem, store);
@@ -187,7 +169,7 @@ std::vector<Choice> Dispatcher::first_choices(const AttentionProblem& asked, Lay
     choices.push_back(std::move(*exact));
     return choices;
   }
-  const std::vector<Config> defaults = default_attention_configs(problem, device_);
+  const std::vector<Config> defaults = problem->op().defaults(*problem, device_);
   const NearestRanking nearest =
       rank_nearest(problem, device_, objective_, index_, store, defaults, kMostNearest);
   for (const NearestConfig& config : nearest.configs) {
@@ -195,7 +177,7 @@ std::vector<Choice> Dispatcher::first_choices(const AttentionProblem& asked, Lay
     choices.back().row = anchor_row(config, store);
   }
   const bool is_alone = choices.empty();
-  const bool first = is_alone || !is_ahead_of_default(problem, nearest, device_);
+  const bool first = is_alone || !is_ahead_of_default(*problem, nearest, device_);
   for (std::size_t i = 0; i < defaults.size(); ++i) {
     const double us = i < nearest.default_us.size() ? nearest.default_us[i] : 0;
     choices.insert(i == 0 && first ? choices.begin() : choices.end(),
@@ -204,9 +186,9 @@ std::vector<Choice> Dispatcher::first_choices(const AttentionProblem& asked, Lay
   return choices;
 }
 
-std::vector<Choice> Dispatcher::behind_winner(const AttentionProblem& problem) const {
+std::vector<Choice> Dispatcher::behind_winner(const ProblemPtr& problem) const {
   std::vector<Choice> choices;
-  for (const Config& config : default_attention_configs(problem.canonical(), device_)) {
+  for (const Config& config : problem->op().defaults(*problem, device_)) {
     choices.push_back(default_choice(config, choices.size(), false, 0));
   }
   return choices;

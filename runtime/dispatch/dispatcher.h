@@ -2,7 +2,7 @@
 // default.
 //
 // Exact: a verified winner of this very problem on this kind of device, or of one that is the same
-// work for its kernel (runtime/dispatch/same_work.h); by the other objective if there is none by
+// work for its kernel (generator/attention/same_work.h); by the other objective if there is none by
 // the wanted one. Nearest: of the configs that won or were tried on problems of the same class (the
 // same compile-time facts), those with the least predicted time for this problem
 // (runtime/dispatch/nearest.h). Default: what the generator holds to be good without tuning. The
@@ -17,7 +17,7 @@
 #include "core/config.h"
 #include "core/device_info.h"
 #include "db/store.h"
-#include "generator/attention/problem.h"
+#include "generator/problem.h"
 #include "runtime/dispatch/nearest.h"
 #include "runtime/dispatch/winner_index.h"
 
@@ -52,12 +52,12 @@ class Dispatcher {
   // goes ahead of the nearest ones unless those are near or much faster. Nearest ones are looked
   // for only if there is no kExact. Empty only if no kernel fits the device. Throws
   // Error(kDatabase) if a database cannot be read.
-  std::vector<Choice> choices(const AttentionProblem& problem, LayeredStore& store);
+  std::vector<Choice> choices(const ProblemPtr& problem, LayeredStore& store);
   // The same, but of a problem with a winner the kExact alone: what lies behind it is asked for if
   // its kernel cannot be used.
-  std::vector<Choice> first_choices(const AttentionProblem& problem, LayeredStore& store);
+  std::vector<Choice> first_choices(const ProblemPtr& problem, LayeredStore& store);
   // The choices behind a kExact.
-  std::vector<Choice> behind_winner(const AttentionProblem& problem) const;
+  std::vector<Choice> behind_winner(const ProblemPtr& problem) const;
 
   // Forgets what was read from the databases; the next call reads again.
   void invalidate();
@@ -66,12 +66,12 @@ class Dispatcher {
   // The first of the problem's winners that fits(LayeredStore::Found); those by the wanted
   // objective come first, and the others are read only if none of them does.
   template <class Fits>
-  std::optional<LayeredStore::Found> find_row(const AttentionProblem& problem, LayeredStore& store,
+  std::optional<LayeredStore::Found> find_row(const Problem& problem, LayeredStore& store,
                                               Fits&& fits) const;
-  std::optional<Choice> own_winner(const AttentionProblem& problem, LayeredStore& store) const;
-  std::optional<Choice> winner_of_same_work(const AttentionProblem& problem, LayeredStore& store);
+  std::optional<Choice> own_winner(const ProblemPtr& problem, LayeredStore& store) const;
+  std::optional<Choice> winner_of_same_work(const ProblemPtr& problem, LayeredStore& store);
   std::optional<WinnerEntry> anchor_row(const NearestConfig& nearest, LayeredStore& store) const;
-  bool is_usable(const AttentionProblem& problem, const Config& config) const;
+  bool is_usable(const Problem& problem, const Config& config) const;
 
   DeviceInfo device_;
   Objective objective_;

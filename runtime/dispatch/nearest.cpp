@@ -10,10 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/checked.h"
-#include "generator/attention/cost_model_fit.h"
-#include "generator/attention/facts.h"
-#include "generator/attention/kernel_spec.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -28,10 +25,6 @@ constexpr double kPriorWeight = 1.0;    // of the neighbours' mean misjudgement
 // Of the logarithm, where the evidence weighs 1: the least of many guesses is mostly one that errs
 // low, so a guess with little behind it has to promise more.
 constexpr double kCaution = 0.1;
-
-double log_ratio(std::int64_t a, std::int64_t b) {
-  return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
-}
 
 // What was measured of one config on one neighbour.
 struct Evidence {
@@ -52,34 +45,31 @@ struct Neighbour {
   double weight;
 };
 
-// A measured run of a config on a neighbour, before and after the fit.
+// A measured run of a config on a neighbour.
 struct Run {
   std::size_t neighbour;
   Config config;
-  CostSample sample;
-  bool won;
+  int registers;
+  double us;
 };
 
-CacheState cache_state(Objective objective) {
-  return objective == Objective::kCold ? CacheState::kCold : CacheState::kWarm;
+Residency residency(Objective objective) {
+  return objective == Objective::kCold ? Residency::kCold : Residency::kWarm;
 }
 
 class Ranking {
  public:
-  Ranking(const AttentionProblem& problem, const DeviceInfo& device, Objective objective)
-      : problem_(problem),
+  Ranking(const ProblemPtr& problem, const DeviceInfo& device, Objective objective)
+      : problem_(*problem),
+        op_(problem_.op()),
         device_(device),
         objective_(objective),
-        space_(attention_space(problem, device)),
-        cost_(default_cost(device)) {
-    for (const Parameter& parameter : space_.parameters()) {
-      if (parameter.name == "kBlockN") widths_ = {parameter.values.begin(), parameter.values.end()};
-    }
-  }
+        space_(op_.space(problem_, device)),
+        cost_(op_.cost_model(device, residency(objective))) {}
 
   void gather(const WinnerIndex& index, LayeredStore& store) {
     for (const IndexedWinner* winner : index.same_class(problem_)) {
-      const double distance = problem_distance(problem_, winner->problem);
+      const double distance = op_.distance(problem_, *winner->problem);
       const double near = kSharpness + distance;
       neighbours_.push_back({winner, distance, 1 / (near * near)});
     }
@@ -94,14 +84,17 @@ class Ranking {
   }
 
   void fit() {
-    std::vector<CostSample> samples;
-    for (const Run& run : runs_) samples.push_back(run.sample);
-    cost_ = fit_cost(samples, device_, cache_state(objective_), cost_);
-    double weights = 0, sum = 0;
+    std::vector<MeasuredCall> calls;
     for (const Run& run : runs_) {
-      const double residual = std::log(run.sample.us / model_us(run.sample.work));
-      candidates_[carried(run.config, neighbours_[run.neighbour].winner->problem)]
-          .evidence.push_back({run.neighbour, residual});
+      calls.push_back({&problem_of(run.neighbour), &run.config, run.registers, run.us});
+    }
+    const std::vector<double> predicted = cost_->fit(calls);
+    double weights = 0, sum = 0;
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      const Run& run = runs_[i];
+      const double residual = std::log(run.us / predicted[i]);
+      candidates_[carried(run.config, problem_of(run.neighbour))].evidence.push_back(
+          {run.neighbour, residual});
       weights += neighbours_[run.neighbour].weight;
       sum += neighbours_[run.neighbour].weight * residual;
     }
@@ -123,7 +116,7 @@ class Ranking {
     }
     const double caution = kCaution / std::sqrt(weights) + (measured ? 0 : kUnmeasured);
     const double residual = sum / weights + caution;
-    return model_us(work_of(problem_, config, device_, registers)) * std::exp(residual);
+    return cost_->us(problem_, config, registers) * std::exp(residual);
   }
 
   std::optional<double> default_loss() const {
@@ -153,29 +146,17 @@ class Ranking {
   }
 
  private:
-  double model_us(const KernelWork& work) const {
-    return predicted_us(work, device_, cost_, cache_state(objective_));
+  const Problem& problem_of(std::size_t neighbour) const {
+    return *neighbours_[neighbour].winner->problem;
   }
 
   // The config as it is written for this problem; see rank_nearest().
-  Config carried(const Config& config, const AttentionProblem& from) const {
-    Config result = config;
-    // A config stored before a tunable existed does without it.
-    for (const Parameter& parameter : space_.parameters()) {
-      if (!result.find(parameter.name)) result.set(parameter.name, parameter.values.front());
-    }
-    // Whether there are rows to spare is a matter of this problem's count.
-    if (result.at("kSpareRows") != 0) result.set("kSpareRows", useful_spare_rows(problem_));
-    const auto width = config.find("kBlockN");
-    if (!width || *width < 1 || widths_.contains(*width)) return result;
-    const std::int64_t steps = ceil_div(from.nk, *width);
-    result.set("kBlockN", round_up(ceil_div(problem_.nk, steps), 8));
-    return result;
+  Config carried(const Config& config, const Problem& from) const {
+    return op_.carried(config, from, problem_, space_);
   }
 
   void add_candidate(const Config& config, std::size_t neighbour, bool won) {
-    const auto [it, fresh] =
-        candidates_.try_emplace(carried(config, neighbours_[neighbour].winner->problem));
+    const auto [it, fresh] = candidates_.try_emplace(carried(config, problem_of(neighbour)));
     if (fresh) it->second.nearest = neighbour;
     if (won && !it->second.won_on) it->second.won_on = neighbour;
   }
@@ -184,16 +165,12 @@ class Ranking {
   // only the first of each, the nearest, says anything new.
   void add_indexed(const Config* config, std::size_t neighbour, bool won) {
     if (config == nullptr) return;
-    const std::int64_t width = config->find("kBlockN").value_or(0);
-    const bool is_carried = width >= 1 && !widths_.contains(width);
-    const std::int64_t steps =
-        is_carried ? ceil_div(neighbours_[neighbour].winner->problem.nk, width) : 0;
-    if (indexed_.emplace(config, steps, won).second) add_candidate(*config, neighbour, won);
+    const std::int64_t alike = op_.carried_class(*config, problem_of(neighbour), space_);
+    if (indexed_.emplace(config, alike, won).second) add_candidate(*config, neighbour, won);
   }
 
-  void add_run(std::size_t neighbour, const Config& config, double us, int registers, bool won) {
-    const AttentionProblem& from = neighbours_[neighbour].winner->problem;
-    runs_.push_back({neighbour, config, {work_of(from, config, device_, registers), us}, won});
+  void add_run(std::size_t neighbour, const Config& config, double us, int registers) {
+    runs_.push_back({neighbour, config, registers, us});
   }
 
   void add_winner(std::size_t neighbour, bool measured) {
@@ -201,9 +178,9 @@ class Ranking {
     add_indexed(winner.config, neighbour, true);
     add_indexed(winner.runner_up, neighbour, false);
     if (!measured) return;
-    add_run(neighbour, *winner.config, winner.us, 0, true);
+    add_run(neighbour, *winner.config, winner.us, 0);
     if (winner.runner_up != nullptr) {
-      add_run(neighbour, *winner.runner_up, winner.runner_up_us, 0, false);
+      add_run(neighbour, *winner.runner_up, winner.runner_up_us, 0);
     }
   }
 
@@ -213,21 +190,22 @@ class Ranking {
     const IndexedWinner& winner = *neighbours_[neighbour].winner;
     std::set<std::string> known = {winner.config->text()};
     if (winner.runner_up != nullptr) known.insert(winner.runner_up->text());
-    for (const Trial& trial : store.trials(device_, {"attention", winner.problem.text()})) {
+    const Problem& from = *winner.problem;
+    for (const Trial& trial : store.trials(device_, {from.operator_name(), from.text()})) {
       ++trials_read_;
       const double us = trial.measurement.by(objective_).median_us;
       const bool counts =
           trial.status == TrialStatus::kOk && trial.origin != Origin::kImported && us > 0;
       if (!counts || us > kWorthCarrying * winner.us) continue;
       add_candidate(trial.config, neighbour, false);
-      note_registers(trial, winner.problem);
+      note_registers(trial, from);
       if (!known.insert(trial.config.text()).second) continue;  // the race's figure is better
-      add_run(neighbour, trial.config, us, trial.compile.registers, false);
+      add_run(neighbour, trial.config, us, trial.compile.registers);
     }
   }
 
   // Kernels of one class and config differ by the token count at most, hardly in registers.
-  void note_registers(const Trial& trial, const AttentionProblem& from) {
+  void note_registers(const Trial& trial, const Problem& from) {
     Candidate& candidate = candidates_.at(carried(trial.config, from));
     if (candidate.registers == 0) candidate.registers = trial.compile.registers;
   }
@@ -246,12 +224,12 @@ class Ranking {
             static_cast<int>(places.size())};
   }
 
-  const AttentionProblem& problem_;
+  const Problem& problem_;
+  const Operator& op_;
   const DeviceInfo& device_;
   Objective objective_;
   ParameterSpace space_;
-  std::set<std::int64_t> widths_;  // values of kBlockN for this problem
-  CostCoefficients cost_;
+  std::unique_ptr<CostModel> cost_;
   std::vector<Neighbour> neighbours_;  // the nearest first
   std::vector<Run> runs_;
   std::map<Config, Candidate> candidates_;
@@ -262,15 +240,7 @@ class Ranking {
 
 }  // namespace
 
-double problem_distance(const AttentionProblem& a, const AttentionProblem& b) {
-  // The number of heads matters through the waves over the SMs only, rows and keys also through the
-  // tiles they leave half empty.
-  constexpr double kHeads = 0.3;
-  return log_ratio(a.nk, b.nk) + log_ratio(a.nq, b.nq) +
-         kHeads * log_ratio(a.batch * a.heads, b.batch * b.heads);
-}
-
-NearestRanking rank_nearest(const AttentionProblem& problem, const DeviceInfo& device,
+NearestRanking rank_nearest(const ProblemPtr& problem, const DeviceInfo& device,
                             Objective objective, const WinnerIndex& index, LayeredStore& store,
                             const std::vector<Config>& defaults, std::size_t limit) {
   Ranking ranking(problem, device, objective);

@@ -14,15 +14,15 @@
 #include "core/config.h"
 #include "core/device_info.h"
 #include "db/store.h"
-#include "generator/attention/problem.h"
+#include "generator/problem.h"
 #include "runtime/dispatch/winner_index.h"
 
 namespace vitune {
 
 struct NearestConfig {
   Config config;
-  AttentionProblem anchor;  // the nearest problem it won, else the nearest it was tried on
-  bool won = false;         // whether it won there
+  ProblemPtr anchor;  // the nearest problem it won, else the nearest it was tried on
+  bool won = false;   // whether it won there
   Layer layer = Layer::kUser;
   double predicted_us = 0;
   int measured_on = 0;  // how many of the neighbours it was measured on
@@ -38,15 +38,10 @@ struct NearestRanking {
 };
 
 // The best `limit` configs for `problem` among those that won, came second or were tried with
-// success on problems with the same compile-time facts, each inside the space of the device. A
-// width of key steps that followed from the other problem's key count becomes the one that cuts
-// this problem's keys into as many steps. `defaults` are predicted beside them.
-NearestRanking rank_nearest(const AttentionProblem& problem, const DeviceInfo& device,
+// success on problems of the same class, as Operator::carried() writes them for this one, each
+// inside the space of the device. `defaults` are predicted beside them.
+NearestRanking rank_nearest(const ProblemPtr& problem, const DeviceInfo& device,
                             Objective objective, const WinnerIndex& index, LayeredStore& store,
                             const std::vector<Config>& defaults, std::size_t limit);
-
-// How far two problems of one class are from each other, 0 for equal sizes: of evidence, not of
-// kernels. Symmetric.
-double problem_distance(const AttentionProblem& a, const AttentionProblem& b);
 
 }  // namespace vitune

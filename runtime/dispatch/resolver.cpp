@@ -39,7 +39,7 @@ void Resolver::forget() {
   databases_.read([&](LayeredStore&) { dispatcher_.invalidate(); });
 }
 
-std::vector<Choice> Resolver::choices(const AttentionProblem& problem, bool& provisional) {
+std::vector<Choice> Resolver::choices(const ProblemPtr& problem, bool& provisional) {
   return databases_.read([&](LayeredStore& layers) {
     try {
       return dispatcher_.first_choices(problem, layers);
@@ -47,7 +47,7 @@ std::vector<Choice> Resolver::choices(const AttentionProblem& problem, bool& pro
       if (error.code() != ErrorCode::kDatabase) throw;
       log(log_sink_, LogLevel::kWarning,
           formatted("'{}' is served without the databases until they are refreshed: {}",
-                    problem.text(), error.what()));
+                    problem->text(), error.what()));
     }
     // A lock or damage is no reason to fail, nor to believe for ever that there is no winner.
     provisional = true;
@@ -59,7 +59,7 @@ std::vector<Choice> Resolver::choices(const AttentionProblem& problem, bool& pro
   });
 }
 
-Resolver::Search Resolver::search(const AttentionProblem& problem, MissPolicy policy) {
+Resolver::Search Resolver::search(const ProblemPtr& problem, MissPolicy policy) {
   Search search(problem);
   search.choices = choices(problem, search.provisional);
   std::erase_if(search.choices,
@@ -95,7 +95,7 @@ std::unique_ptr<Plan> Resolver::accept(Search& search, const Choice& choice, Fou
   // Tensor maps are encoded in a context, which a thread that only prepares may lack.
   const CurrentContext current(loader_.context());
   loader_.context().driver().check(current.result(), current.call());
-  auto plan = make_plan(search.problem, device_, choice, std::move(found.kernel));
+  auto plan = make_plan(*search.problem, device_, choice, std::move(found.kernel));
   plan->provisional = search.provisional;
   plan->passed_over = search.passed_over;
   return plan;
@@ -103,7 +103,7 @@ std::unique_ptr<Plan> Resolver::accept(Search& search, const Choice& choice, Fou
 
 std::unique_ptr<Plan> Resolver::try_stored(Search& search, const Choice& choice) {
   try {
-    return accept(search, choice, loader_.load_stored(search.problem, choice));
+    return accept(search, choice, loader_.load_stored(*search.problem, choice));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kDatabase) throw;
     search.provisional = true;
@@ -113,7 +113,7 @@ std::unique_ptr<Plan> Resolver::try_stored(Search& search, const Choice& choice)
 
 std::unique_ptr<Plan> Resolver::try_compiling(Search& search, const Choice& choice, bool judge) {
   try {
-    return accept(search, choice, loader_.compile(search.problem, choice, judge));
+    return accept(search, choice, loader_.compile(*search.problem, choice, judge));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kNoCompiler) {
       search.no_compiler = error.what();
@@ -127,7 +127,8 @@ std::unique_ptr<Plan> Resolver::try_compiling(Search& search, const Choice& choi
 }
 
 std::unique_ptr<Plan> Resolver::try_judged(Search& search, const Choice& choice) {
-  if (!search.can_compile() || loader_.cannot_launch(choice.config)) return nullptr;
+  if (!search.can_compile() || loader_.cannot_launch(*search.problem, choice.config))
+    return nullptr;
   if (search.judged_left-- <= 0) return nullptr;
   return try_compiling(search, choice, true);
 }
@@ -145,7 +146,8 @@ std::unique_ptr<Plan> Resolver::try_any_default(Search& search) {
   if (!search.can_compile() || search.device_failed) return nullptr;
   const auto first =
       std::find_if(search.choices.begin(), search.choices.end(), [&](const Choice& choice) {
-        return choice.outcome == LookupOutcome::kDefault && !loader_.cannot_launch(choice.config);
+        return choice.outcome == LookupOutcome::kDefault &&
+               !loader_.cannot_launch(*search.problem, choice.config);
       });
   return first != search.choices.end() ? try_compiling(search, *first, false) : nullptr;
 }
@@ -177,7 +179,7 @@ std::unique_ptr<Plan> Resolver::first_of(Search& search, std::size_t first, std:
 }
 
 std::unique_ptr<Plan> Resolver::first_that_works(Search& search, bool compile_at_once) {
-  if (search.choices.empty()) return no_choice(search.problem);
+  if (search.choices.empty()) return no_choice(*search.problem);
   if (!compile_at_once) {
     constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
     if (auto plan = first_of(search, 0, search.promising)) return plan;
@@ -193,7 +195,7 @@ std::unique_ptr<Plan> Resolver::first_that_works(Search& search, bool compile_at
   return refusal(search);
 }
 
-std::unique_ptr<Plan> Resolver::no_choice(const AttentionProblem& problem) const {
+std::unique_ptr<Plan> Resolver::no_choice(const Problem& problem) const {
   const std::string text = problem.text();
   if (policy_ != MissPolicy::kError) {
     return make_refusal(
@@ -209,10 +211,10 @@ std::unique_ptr<Plan> Resolver::no_choice(const AttentionProblem& problem) const
 
 std::unique_ptr<Plan> Resolver::refusal(const Search& search) const {
   constexpr std::size_t kRoom = 300;  // of the sentence, for what was passed over
-  const std::string text = search.problem.text();
+  const std::string text = search.problem->text();
   const std::string found = search.passed_over.summary(kRoom);
   const auto refuse = [&](vitune_status status, std::string sentence) {
-    return make_refusal(search.problem, status, std::move(sentence));
+    return make_refusal(*search.problem, status, std::move(sentence));
   };
   if (!search.may_compile) {
     return refuse(VITUNE_NOT_PREPARED,
@@ -238,7 +240,7 @@ std::unique_ptr<Plan> Resolver::refusal(const Search& search) const {
 
 // To the log: what was passed over, and once that the policy cannot be followed.
 void Resolver::report(const Search& search, const Plan& plan) {
-  const std::string text = search.problem.text();
+  const std::string text = search.problem->text();
   if (plan.status == VITUNE_OK && policy_ == MissPolicy::kCompile && !search.no_compiler.empty() &&
       !warned_.exchange(true)) {
     log(log_sink_, LogLevel::kWarning,
@@ -252,7 +254,7 @@ void Resolver::report(const Search& search, const Plan& plan) {
   }
 }
 
-std::unique_ptr<Plan> Resolver::resolve(const AttentionProblem& problem) {
+std::unique_ptr<Plan> Resolver::resolve(const ProblemPtr& problem) {
   Search found = search(problem, policy_);
   auto plan = first_that_works(found, policy_ == MissPolicy::kCompile);
   plan->provisional = plan->provisional || found.provisional;
@@ -260,7 +262,7 @@ std::unique_ptr<Plan> Resolver::resolve(const AttentionProblem& problem) {
   return plan;
 }
 
-std::unique_ptr<Plan> Resolver::resolve_default(const AttentionProblem& problem) {
+std::unique_ptr<Plan> Resolver::resolve_default(const ProblemPtr& problem) {
   Search found = search(problem, MissPolicy::kDefault);
   add_behind_winner(found, MissPolicy::kDefault);
   std::erase_if(found.choices,
@@ -268,7 +270,7 @@ std::unique_ptr<Plan> Resolver::resolve_default(const AttentionProblem& problem)
   return first_that_works(found, false);
 }
 
-Resolver::Preview Resolver::preview(const AttentionProblem& problem) {
+Resolver::Preview Resolver::preview(const ProblemPtr& problem) {
   Preview preview;
   Search found = search(problem, policy_);
   const auto refuse = [&](std::unique_ptr<Plan> plan) {
@@ -276,11 +278,11 @@ Resolver::Preview Resolver::preview(const AttentionProblem& problem) {
     preview.sentence = std::move(plan->sentence);
     return preview;
   };
-  if (found.choices.empty()) return refuse(no_choice(problem));
+  if (found.choices.empty()) return refuse(no_choice(*problem));
   const bool can_compile = found.may_compile && loader_.may_compile();
   for (std::size_t i = 0; const Choice* choice = choice_at(found, i); ++i) {
     std::string why;
-    preview.key = loader_.find_stored(problem, *choice, why);
+    preview.key = loader_.find_stored(*problem, *choice, why);
     preview.choice = *choice;
     if (preview.key || (can_compile && policy_ == MissPolicy::kCompile)) break;
     if (can_compile && i + 1 >= found.promising) break;
@@ -292,8 +294,9 @@ Resolver::Preview Resolver::preview(const AttentionProblem& problem) {
       return refuse(refusal(found));
     }
     // Nothing is stored: the first one that can be launched would be compiled.
-    const auto first = std::ranges::find_if(
-        found.choices, [&](const Choice& choice) { return !loader_.cannot_launch(choice.config); });
+    const auto first = std::ranges::find_if(found.choices, [&](const Choice& choice) {
+      return !loader_.cannot_launch(*problem, choice.config);
+    });
     if (first == found.choices.end()) return refuse(refusal(found));
     preview.choice = *first;
     return preview;

@@ -28,9 +28,9 @@ class Resolver {
 
   // The plan that serves `problem`; one whose status is not VITUNE_OK if nothing can. Throws
   // CudaError if the device is lost or out of memory: then a later try may succeed.
-  std::unique_ptr<Plan> resolve(const AttentionProblem& problem);
+  std::unique_ptr<Plan> resolve(const ProblemPtr& problem);
   // The same with a default kernel, whatever else there may be.
-  std::unique_ptr<Plan> resolve_default(const AttentionProblem& problem);
+  std::unique_ptr<Plan> resolve_default(const ProblemPtr& problem);
 
   // What resolve() would take, if nothing were to fail; loads and compiles nothing.
   struct Preview {
@@ -40,7 +40,7 @@ class Resolver {
     std::optional<Digest> key;  // nothing: its kernel would have to be compiled
     PassedOver passed_over;
   };
-  Preview preview(const AttentionProblem& problem);
+  Preview preview(const ProblemPtr& problem);
 
   // The next problems are looked up in what the databases hold now.
   void forget();
@@ -48,8 +48,8 @@ class Resolver {
  private:
   // What became of the choices so far.
   struct Search {
-    explicit Search(const AttentionProblem& asked) : problem(asked) {}
-    const AttentionProblem& problem;
+    explicit Search(const ProblemPtr& asked) : problem(asked) {}
+    const ProblemPtr& problem;
     std::vector<Choice> choices;
     std::size_t promising = 0;     // at the front of `choices`; what is behind is much slower
     bool winner_is_alone = false;  // what lies behind it is not in `choices` yet
@@ -69,8 +69,8 @@ class Resolver {
   // by an error.
   static constexpr int kMostJudged = 5;
 
-  Search search(const AttentionProblem& problem, MissPolicy policy);
-  std::vector<Choice> choices(const AttentionProblem& problem, bool& provisional);
+  Search search(const ProblemPtr& problem, MissPolicy policy);
+  std::vector<Choice> choices(const ProblemPtr& problem, bool& provisional);
   void add_behind_winner(Search& search, MissPolicy policy) const;
   const Choice* choice_at(Search& search, std::size_t place) const;
   static std::size_t promising_first(std::vector<Choice>& choices);
@@ -83,7 +83,7 @@ class Resolver {
   std::unique_ptr<Plan> try_any_default(Search& search);
   std::unique_ptr<Plan> accept(Search& search, const Choice& choice, Found found);
   std::unique_ptr<Plan> refusal(const Search& search) const;
-  std::unique_ptr<Plan> no_choice(const AttentionProblem& problem) const;
+  std::unique_ptr<Plan> no_choice(const Problem& problem) const;
   void report(const Search& search, const Plan& plan);
 
   const DeviceInfo device_;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "generator/attention/facts.h"
+#include "generator/operator.h"
 #include "runtime/dispatch/same_work.h"
 
 namespace vitune {
@@ -16,18 +16,11 @@ namespace {
 // Of several that do the same work: one that was measured, then the user's, then the fastest.
 auto rank(const IndexedWinner& entry) { return std::tuple(entry.replayed, entry.layer, entry.us); }
 
-}  // namespace
-
-std::uint64_t facts_number(const AttentionProblem& problem) {
-  const AttentionFacts facts = attention_facts(problem);
-  std::uint64_t number = 0;
-  for (const int part :
-       {facts.element, facts.head_dim, int{facts.causal}, facts.bias, facts.bias_vector,
-        int{facts.mask}, facts.mask_vector, int{facts.lse}, facts.copy_bytes}) {
-    number = number * 257 + static_cast<std::uint64_t>(part);  // each is at most 256
-  }
-  return number;
+std::string class_of(const Problem& problem) {
+  return problem.operator_name() + ' ' + problem.op().kernel_class(problem);
 }
+
+}  // namespace
 
 void WinnerIndex::read(LayeredStore& store) {
   if (is_read_) return;
@@ -72,10 +65,11 @@ const Config* WinnerIndex::keep(const Config& config) {
 
 void WinnerIndex::add(const ProblemKey& key, const Winner& winner, Layer layer) {
   const Timing& timing = winner.measurement.by(objective_);
-  if (key.operator_name != "attention" || !winner.verified || !(timing.median_us > 0)) return;
+  if (find_operator(key.operator_name) == nullptr || !winner.verified || !(timing.median_us > 0))
+    return;
   IndexedWinner entry;
   try {
-    entry.problem = AttentionProblem::parse(key.text);
+    entry.problem = parse_problem(key.text);
   } catch (const Error&) {
     return;  // of a version with other words: it cannot be asked for by this one
   }
@@ -92,13 +86,14 @@ void WinnerIndex::add(const ProblemKey& key, const Winner& winner, Layer layer) 
     entry.runner_up_us = static_cast<float>(timing.median_us * (1 + winner.lead_percent / 100));
   }
   const auto number = static_cast<std::uint32_t>(winners_.size());
-  by_work_.emplace(work_hash(entry.problem), number);
-  by_class_[facts_number(entry.problem)].push_back(number);
+  const Problem& problem = *entry.problem;
+  by_work_.emplace(problem.op().work_hash(problem), number);
+  by_class_[class_of(problem)].push_back(number);
   winners_.push_back(std::move(entry));
 }
 
-const IndexedWinner* WinnerIndex::find_same_work(const AttentionProblem& problem) const {
-  const auto [begin, end] = by_work_.equal_range(work_hash(problem));
+const IndexedWinner* WinnerIndex::find_same_work(const ProblemPtr& problem) const {
+  const auto [begin, end] = by_work_.equal_range(problem->op().work_hash(*problem));
   const IndexedWinner* best = nullptr;
   for (auto it = begin; it != end; ++it) {
     const IndexedWinner& entry = winners_[it->second];
@@ -108,9 +103,9 @@ const IndexedWinner* WinnerIndex::find_same_work(const AttentionProblem& problem
   return best;
 }
 
-std::vector<const IndexedWinner*> WinnerIndex::same_class(const AttentionProblem& problem) const {
+std::vector<const IndexedWinner*> WinnerIndex::same_class(const Problem& problem) const {
   std::vector<const IndexedWinner*> found;
-  const auto members = by_class_.find(facts_number(problem));
+  const auto members = by_class_.find(class_of(problem));
   if (members == by_class_.end()) return found;
   for (const std::uint32_t number : members->second) found.push_back(&winners_[number]);
   return found;

@@ -2,8 +2,8 @@
 // miss.
 //
 // The exact look-up asks the database for one row. Only where that fails are all rows of the device
-// read, once: each text is parsed once and each config is held once, some 600 bytes per winner. One
-// thread at a time; the caller owns the databases.
+// read, once: each text is parsed once and each config is held once, less than 1 KiB per winner.
+// One thread at a time; the caller owns the databases.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 #include "core/config.h"
 #include "core/device_info.h"
 #include "db/store.h"
-#include "generator/attention/problem.h"
+#include "generator/problem.h"
 
 namespace vitune {
 
 // A verified winner: its problem and what the final race measured of it and the runner-up.
 struct IndexedWinner {
-  AttentionProblem problem;
+  ProblemPtr problem;
   const Config* config = nullptr;     // owned by the index, as is the next
   const Config* runner_up = nullptr;  // null: it ran alone
   float us = 0;                       // by the index's objective
@@ -45,10 +45,10 @@ class WinnerIndex {
 
   std::size_t size() const { return winners_.size(); }
   // A winner whose kernel does the same work for `problem`, or null.
-  const IndexedWinner* find_same_work(const AttentionProblem& problem) const;
-  // The winners of problems with the same facts_number(), in the order they were read: their
-  // configs may be outside the space of this problem.
-  std::vector<const IndexedWinner*> same_class(const AttentionProblem& problem) const;
+  const IndexedWinner* find_same_work(const ProblemPtr& problem) const;
+  // The winners of problems of the same class (Operator::kernel_class), in the order they were
+  // read: their configs may be outside the space of this problem.
+  std::vector<const IndexedWinner*> same_class(const Problem& problem) const;
 
  private:
   void add(const ProblemKey& key, const Winner& winner, Layer layer);
@@ -60,12 +60,7 @@ class WinnerIndex {
   std::vector<IndexedWinner> winners_;
   std::unordered_map<std::string, Config> configs_;  // by text; addresses stay
   std::unordered_multimap<std::size_t, std::uint32_t> by_work_;
-  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> by_class_;
+  std::unordered_map<std::string, std::vector<std::uint32_t>> by_class_;
 };
-
-// A number for the compile-time facts of a problem: equal facts have equal numbers. How the rows of
-// a bias lie is left out: it decides which configs may be taken over, and the space judges each of
-// them, but is no reason to learn nothing from a neighbour.
-std::uint64_t facts_number(const AttentionProblem& problem);
 
 }  // namespace vitune

@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/tensor_maps.h"
 #include "runtime/load/single_flight.h"
 
 namespace vitune {
@@ -87,8 +86,10 @@ std::vector<std::string> Loader::versions(const Choice& choice) {
   return result;
 }
 
-std::optional<std::string> Loader::cannot_launch(const Config& config) const {
-  return driver_lacks_maps(context_.driver(), config);
+std::optional<std::string> Loader::cannot_launch(const Problem& problem,
+                                                 const Config& config) const {
+  if (!problem.op().reads_tensor_maps(config)) return std::nullopt;
+  return driver_lacks_tensor_maps(context_.driver());
 }
 
 bool Loader::is_blocked(const Digest& key) {
@@ -146,9 +147,9 @@ std::optional<std::string> Loader::not_its_sources(const Choice& choice, const D
                           short_name(verified)));
 }
 
-std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, const Choice& choice,
+std::optional<Loader::Candidate> Loader::find(const Problem& problem, const Choice& choice,
                                               const CompileRequest& request, std::string& why) {
-  if (auto lack = cannot_launch(choice.config)) {
+  if (auto lack = cannot_launch(problem, choice.config)) {
     why = std::move(*lack);
     return std::nullopt;
   }
@@ -164,7 +165,7 @@ std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, c
     if (!binary) continue;
     // What was verified for the problem is not judged again by rules of thumb.
     if (choice.outcome != LookupOutcome::kExact) {
-      if (const auto prune = attention_prune(problem, choice.config, binary->compile, device_)) {
+      if (const auto prune = problem.op().prune(problem, choice.config, binary->compile, device_)) {
         why = formatted("the stored kernel {} {}", short_name(key), *prune);
         continue;
       }
@@ -174,16 +175,16 @@ std::optional<Loader::Candidate> Loader::find(const AttentionProblem& problem, c
   return std::nullopt;
 }
 
-std::optional<Digest> Loader::find_stored(const AttentionProblem& problem, const Choice& choice,
+std::optional<Digest> Loader::find_stored(const Problem& problem, const Choice& choice,
                                           std::string& why) {
-  const auto request = attention_compile_request(problem, choice.config, device_.arch());
+  const auto request = problem.op().request(problem, choice.config, device_.arch());
   const auto candidate = find(problem, choice, request, why);
   if (candidate) return candidate->key;
   return std::nullopt;
 }
 
-Found Loader::load_stored(const AttentionProblem& problem, const Choice& choice) {
-  const auto request = attention_compile_request(problem, choice.config, device_.arch());
+Found Loader::load_stored(const Problem& problem, const Choice& choice) {
+  const auto request = problem.op().request(problem, choice.config, device_.arch());
   std::string why;
   const auto candidate = find(problem, choice, request, why);
   if (!candidate) return nothing(std::move(why));
@@ -191,14 +192,13 @@ Found Loader::load_stored(const AttentionProblem& problem, const Choice& choice)
   const std::lock_guard lock(place->mutex);
   if (place->kernel) return {place->kernel, {}, false};
   if (!candidate->binary) return nothing("its kernel was unloaded meanwhile");
-  return put_on_device(*place, problem, choice.config, request, *candidate->binary, false);
+  return put_on_device(*place, problem, choice.config, *candidate->binary, false);
 }
 
-Found Loader::put_on_device(Slot& place, const AttentionProblem& problem, const Config& config,
-                            const CompileRequest& request, const Binary& binary,
-                            bool compiled_now) {
+Found Loader::put_on_device(Slot& place, const Problem& problem, const Config& config,
+                            const Binary& binary, bool compiled_now) {
   try {
-    load(place, problem, config, request, binary, compiled_now);
+    load(place, problem, config, binary, compiled_now);
     return {place.kernel, {}, false};
   } catch (const CudaError& error) {
     return refused(binary, error.what(), &error, compiled_now);
@@ -218,29 +218,29 @@ Found Loader::refused(const Binary& binary, const std::string& what, const CudaE
   return {nullptr, why, error != nullptr && !is_about_the_image(error->result())};
 }
 
-void Loader::load(Slot& slot, const AttentionProblem& problem, const Config& config,
-                  const CompileRequest& request, const Binary& binary, bool compiled_now) {
+void Loader::load(Slot& slot, const Problem& problem, const Config& config, const Binary& binary,
+                  bool compiled_now) {
   const CudaDriver& driver = context_.driver();
   const CurrentContext current(context_);
   driver.check(current.result(), current.call());
   const RelaxedCapture relaxed(driver.api());
-  CudaKernel kernel(driver, binary.image, request.entry);
-  const auto shared = static_cast<std::uint32_t>(attention_shared_bytes(problem, config));
-  kernel.reserve_shared(shared);
-  const int local = kernel.local_bytes();
-  if (local > kMaxLocalBytes) {
-    throw Error(ErrorCode::kFailure, formatted("it needs {} bytes of local memory per thread, {} "
-                                               "are the most",
-                                               local, kMaxLocalBytes));
-  }
-  const int ctas = kernel.resident_ctas(attention_threads(problem, config), shared);
-  if (ctas < 1) {
-    throw Error(ErrorCode::kFailure,
-                formatted("{} threads with {} bytes of shared memory do not fit on an SM",
-                          attention_threads(problem, config), shared));
+  const std::vector<KernelNeeds> needs = problem.op().kernels(problem, config);
+  LoadedKernels loaded = LoadedKernels::of(CudaModule(driver, binary.image), needs);
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    const int local = loaded.kernels[i].local_bytes();
+    if (local > kMaxLocalBytes) {
+      throw Error(ErrorCode::kFailure,
+                  formatted("it needs {} bytes of local memory per thread, {} are the most", local,
+                            kMaxLocalBytes));
+    }
+    if (loaded.resident[i] < 1) {
+      throw Error(ErrorCode::kFailure,
+                  formatted("{} threads with {} bytes of shared memory do not fit on an SM",
+                            needs[i].threads, needs[i].shared_bytes));
+    }
   }
   slot.kernel = std::make_shared<const LoadedKernel>(
-      LoadedKernel{std::move(kernel), binary.kernel_key, ctas, compiled_now});
+      LoadedKernel{std::move(loaded), binary.kernel_key, compiled_now});
   loaded_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -268,7 +268,7 @@ CompileResult Loader::run_compiler(const Compiler& opened, const CompileRequest&
 }
 
 // The compiled kernel as it is stored; nothing if it does not compile.
-std::optional<Binary> Loader::make_binary(const AttentionProblem& problem, const Config& config,
+std::optional<Binary> Loader::make_binary(const Problem& problem, const Config& config,
                                           const CompileRequest& request, std::string& why) {
   const auto opened = compiler();
   CompileResult result = run_compiler(*opened, request);
@@ -279,7 +279,7 @@ std::optional<Binary> Loader::make_binary(const AttentionProblem& problem, const
   log(log_sink_, LogLevel::kInfo,
       formatted("compiled {} for '{}' in {:.0f} ms with {}", config.text(), problem.text(),
                 result.facts.compile_ms, opened->version()));
-  result.facts.shared_bytes += attention_shared_bytes(problem, config);
+  result.facts.shared_bytes += dynamic_shared_bytes(problem, config);
   return Binary{kernel_key(request, opened->version()),
                 request.arch,
                 opened->version(),
@@ -288,8 +288,8 @@ std::optional<Binary> Loader::make_binary(const AttentionProblem& problem, const
                 std::move(result.cubin)};
 }
 
-Found Loader::compile(const AttentionProblem& problem, const Choice& choice, bool judge) {
-  const auto request = attention_compile_request(problem, choice.config, device_.arch());
+Found Loader::compile(const Problem& problem, const Choice& choice, bool judge) {
+  const auto request = problem.op().request(problem, choice.config, device_.arch());
   const Digest key = kernel_key(request, compiler()->version());
   if (is_blocked(key)) return nothing(choice.config.text() + " is on the block list");
   const std::shared_ptr<Slot> place = slot(key);
@@ -301,22 +301,21 @@ Found Loader::compile(const AttentionProblem& problem, const Choice& choice, boo
     if (judge) {
       if (auto why = not_worth_loading(problem, choice.config, *stored)) return nothing(*why);
     }
-    Found found = put_on_device(*place, problem, choice.config, request, *stored, false);
+    Found found = put_on_device(*place, problem, choice.config, *stored, false);
     if (found.kernel || found.by_driver) return found;
   }
   return compile_and_keep(*place, problem, choice.config, request, judge);
 }
 
 // As an outcome's `why`, if so.
-std::optional<std::string> Loader::not_worth_loading(const AttentionProblem& problem,
-                                                     const Config& config,
+std::optional<std::string> Loader::not_worth_loading(const Problem& problem, const Config& config,
                                                      const Binary& binary) const {
-  const auto prune = attention_prune(problem, config, binary.compile, device_);
+  const auto prune = problem.op().prune(problem, config, binary.compile, device_);
   if (!prune) return std::nullopt;
   return formatted("{} {}", config.text(), *prune);
 }
 
-Found Loader::compile_and_keep(Slot& place, const AttentionProblem& problem, const Config& config,
+Found Loader::compile_and_keep(Slot& place, const Problem& problem, const Config& config,
                                const CompileRequest& request, bool judge) {
   std::string why;
   const auto binary = make_binary(problem, config, request, why);
@@ -327,7 +326,7 @@ Found Loader::compile_and_keep(Slot& place, const AttentionProblem& problem, con
       return nothing(std::move(*reason));
     }
   }
-  Found found = put_on_device(place, problem, config, request, *binary, true);
+  Found found = put_on_device(place, problem, config, *binary, true);
   if (found.kernel) keep(*binary);
   return found;
 }

@@ -41,20 +41,19 @@ class Loader {
 
   // The kernel of (`problem`, `choice`) if one is stored or loaded already. Throws CudaError if the
   // device is lost or out of memory.
-  Found load_stored(const AttentionProblem& problem, const Choice& choice);
+  Found load_stored(const Problem& problem, const Choice& choice);
   // The kernel compiled with NVRTC, if it is not loaded already, and kept in the user's database;
   // or as another process stores it there meanwhile, which is waited for
   // (runtime/load/single_flight). With `judge` a kernel that spills or fills no SM is not taken.
   // Throws Error(kNoCompiler) if compiling is not allowed or NVRTC not there, and as load_stored().
-  Found compile(const AttentionProblem& problem, const Choice& choice, bool judge);
+  Found compile(const Problem& problem, const Choice& choice, bool judge);
   // The key of the stored or loaded kernel that load_stored() would take, or else why there is
   // none, as Found says it; loads nothing.
-  std::optional<Digest> find_stored(const AttentionProblem& problem, const Choice& choice,
-                                    std::string& why);
+  std::optional<Digest> find_stored(const Problem& problem, const Choice& choice, std::string& why);
 
   bool may_compile() const { return may_compile_; }
   // Why no kernel of `config` can be launched here, whoever compiles it, as Found says it.
-  std::optional<std::string> cannot_launch(const Config& config) const;
+  std::optional<std::string> cannot_launch(const Problem& problem, const Config& config) const;
   // The context that kernels are loaded into.
   const PrimaryContext& context() const { return context_; }
 
@@ -83,19 +82,19 @@ class Loader {
   std::optional<Binary> usable_binary(const Digest& key, const Choice& choice,
                                       const CompileRequest& request, std::string& why);
   std::optional<std::string> bad_image(const Binary& binary, const CompileRequest& request);
-  std::optional<Candidate> find(const AttentionProblem& problem, const Choice& choice,
+  std::optional<Candidate> find(const Problem& problem, const Choice& choice,
                                 const CompileRequest& request, std::string& why);
   bool is_blocked(const Digest& key);
-  void load(Slot& slot, const AttentionProblem& problem, const Config& config,
-            const CompileRequest& request, const Binary& binary, bool compiled_now);
-  Found put_on_device(Slot& place, const AttentionProblem& problem, const Config& config,
-                      const CompileRequest& request, const Binary& binary, bool compiled_now);
+  void load(Slot& slot, const Problem& problem, const Config& config, const Binary& binary,
+            bool compiled_now);
+  Found put_on_device(Slot& place, const Problem& problem, const Config& config,
+                      const Binary& binary, bool compiled_now);
   CompileResult run_compiler(const Compiler& opened, const CompileRequest& request);
-  std::optional<Binary> make_binary(const AttentionProblem& problem, const Config& config,
+  std::optional<Binary> make_binary(const Problem& problem, const Config& config,
                                     const CompileRequest& request, std::string& why);
-  std::optional<std::string> not_worth_loading(const AttentionProblem& problem,
-                                               const Config& config, const Binary& binary) const;
-  Found compile_and_keep(Slot& place, const AttentionProblem& problem, const Config& config,
+  std::optional<std::string> not_worth_loading(const Problem& problem, const Config& config,
+                                               const Binary& binary) const;
+  Found compile_and_keep(Slot& place, const Problem& problem, const Config& config,
                          const CompileRequest& request, bool judge);
   Found refused(const Binary& binary, const std::string& what, const CudaError* error,
                 bool compiled_now);

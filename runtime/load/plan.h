@@ -5,23 +5,23 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/cuda_driver.h"
 #include "core/digest.h"
-#include "generator/attention/kernel_spec.h"
-#include "runtime/api/footprint.h"
+#include "generator/prepared_plan.h"
 #include "runtime/dispatch/dispatcher.h"
 #include "runtime/dispatch/passed_over.h"
+#include "runtime/load/footprint.h"
 #include "vitune/vitune.h"
 
 namespace vitune {
 
-// A kernel on the device, shared by the plans that launch it.
+// Kernels of one image on the device, shared by the plans that launch them.
 struct LoadedKernel {
-  CudaKernel kernel;
+  LoadedKernels kernels;
   Digest key;
-  int resident_ctas = 1;  // that fit on one SM
   bool compiled = false;  // by this process
 };
 
@@ -33,11 +33,7 @@ struct alignas(64) Plan {
   vitune_status status = VITUNE_OK;
   LookupOutcome outcome = LookupOutcome::kDefault;
   std::shared_ptr<const LoadedKernel> kernel;
-  LaunchShape shape;
-  AttentionParams params{};  // its pointers are null
-  bool has_maps = false;     // whether the kernel reads tensor maps
-  bool has_bias_map = false;
-  AttentionTensorMaps maps{};
+  std::optional<PreparedPlan> launch;
   Footprint footprint;
   std::string sentence;
   Entry* entry = nullptr;  // the problem's, which sets it
@@ -55,11 +51,11 @@ struct alignas(64) Plan {
 };
 
 // The plan that launches `kernel`, which was made for (`problem`, choice.config).
-std::unique_ptr<Plan> make_plan(const AttentionProblem& problem, const DeviceInfo& device,
-                                Choice choice, std::shared_ptr<const LoadedKernel> kernel);
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device, Choice choice,
+                                std::shared_ptr<const LoadedKernel> kernel);
 
 // The plan of a problem that cannot be served.
-std::unique_ptr<Plan> make_refusal(const AttentionProblem& problem, vitune_status status,
+std::unique_ptr<Plan> make_refusal(const Problem& problem, vitune_status status,
                                    std::string sentence);
 
 }  // namespace vitune

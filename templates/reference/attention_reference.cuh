@@ -10,6 +10,8 @@
 // each tile of 32 keys the keys c + 16 j, and of the output the columns c + 16 j.
 #pragma once
 
+#include "attention/params.cuh"
+#include "reference/attention_judge_params.cuh"
 #include "reference/numbers.cuh"
 
 namespace vitune {

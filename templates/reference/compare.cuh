@@ -6,14 +6,16 @@
 
 namespace vitune {
 
-inline constexpr RefU16 kPoison16 = 0xffff;  // a NaN in fp16 and in bf16
+// A NaN in fp16, in bf16 and in fp32.
+inline constexpr RefU16 kPoison16 = 0xffff;
+inline constexpr RefU32 kPoison32 = 0xffffffffu;
 
 // What one thread has seen so far.
 struct CompareTally {
   double error_squares = 0, reference_squares = 0;
   RefU64 worst = 0;
-  RefU64 unwritten = 0, not_finite = 0, not_zero = 0, lse_wrong = 0;
-  RefU32 largest_reference = 0, lse_error = 0, largest_lse = 0;
+  RefU64 unwritten = 0, not_finite = 0, not_infinite = 0, not_zero = 0;
+  RefU32 largest_reference = 0;
 };
 
 __device__ inline bool is_finite32(float x) {
@@ -23,32 +25,42 @@ __device__ inline bool is_finite32(float x) {
 // Bits of |x|: for finite values they order as the values do.
 __device__ inline RefU32 magnitude_bits(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-__device__ inline void compare_element(CompareTally& tally, RefU16 bits, float want, bool empty_row,
-                                       RefU64 row, int element) {
-  const float got = value16(bits, element);
-  if (bits == kPoison16) {
+// An element that was read: its value, whether it is poison, and its bits without the sign.
+struct Compared {
+  float value;
+  bool poison;
+  RefU32 magnitude;
+};
+
+// Reads an element and writes poison over it.
+__device__ inline Compared take_element(void* data, long long offset, int type) {
+  if (type == kSupportFp32) {
+    float* const at = static_cast<float*>(data) + offset;
+    const RefU32 bits = __float_as_uint(*at);
+    *at = __uint_as_float(kPoison32);
+    return {__uint_as_float(bits), bits == kPoison32, bits & 0x7fffffffu};
+  }
+  RefU16* const at = static_cast<RefU16*>(data) + offset;
+  const RefU16 bits = *at;
+  *at = kPoison16;
+  return {value16(bits, type), bits == kPoison16, RefU32(bits & 0x7fff)};
+}
+
+__device__ inline void compare_element(CompareTally& tally, const Compared& got, float want,
+                                       bool exact_infinity, RefU64 row) {
+  if (got.poison) {
     ++tally.unwritten;
-  } else if (!is_finite32(got)) {
-    tally.not_finite += is_finite32(want);
-  } else if (is_finite32(want)) {
-    const float error = got - want;
+  } else if (!is_finite32(want)) {
+    tally.not_infinite += exact_infinity && __float_as_uint(got.value) != __float_as_uint(want);
+  } else if (!is_finite32(got.value)) {
+    ++tally.not_finite;
+  } else {
+    const float error = got.value - want;
     tally.error_squares += double(error) * double(error);
     tally.reference_squares += double(want) * double(want);
     const RefU64 key = RefU64(magnitude_bits(error)) << 32 | RefU32(row);
     tally.worst = key > tally.worst ? key : tally.worst;
     tally.largest_reference = max(tally.largest_reference, magnitude_bits(want));
-  }
-  tally.not_zero += empty_row && (bits & 0x7fff) != 0;
-}
-
-__device__ inline void compare_lse(CompareTally& tally, float got, float want) {
-  if (!is_finite32(want)) {
-    tally.lse_wrong += __float_as_uint(got) != __float_as_uint(want);
-  } else if (!is_finite32(got)) {
-    ++tally.lse_wrong;
-  } else {
-    tally.lse_error = max(tally.lse_error, magnitude_bits(got - want));
-    tally.largest_lse = max(tally.largest_lse, magnitude_bits(want));
   }
 }
 
@@ -59,10 +71,8 @@ __device__ inline void publish(const CompareTally& tally, Findings* out) {
   if (tally.unwritten != 0) atomicAdd(&out->unwritten, tally.unwritten);
   if (tally.not_finite != 0) atomicAdd(&out->not_finite, tally.not_finite);
   if (tally.not_zero != 0) atomicAdd(&out->not_zero, tally.not_zero);
-  if (tally.lse_wrong != 0) atomicAdd(&out->lse_wrong, tally.lse_wrong);
+  if (tally.not_infinite != 0) atomicAdd(&out->not_infinite, tally.not_infinite);
   if (tally.largest_reference != 0) atomicMax(&out->largest_reference, tally.largest_reference);
-  if (tally.lse_error != 0) atomicMax(&out->lse_error, tally.lse_error);
-  if (tally.largest_lse != 0) atomicMax(&out->largest_lse, tally.largest_lse);
 }
 
 // Folds the other half of the warp into this thread's tally.
@@ -75,33 +85,29 @@ __device__ inline void fold(CompareTally& tally, int mask) {
   tally.unwritten += __shfl_xor_sync(all, tally.unwritten, mask);
   tally.not_finite += __shfl_xor_sync(all, tally.not_finite, mask);
   tally.not_zero += __shfl_xor_sync(all, tally.not_zero, mask);
-  tally.lse_wrong += __shfl_xor_sync(all, tally.lse_wrong, mask);
+  tally.not_infinite += __shfl_xor_sync(all, tally.not_infinite, mask);
   tally.largest_reference =
       max(tally.largest_reference, __shfl_xor_sync(all, tally.largest_reference, mask));
-  tally.lse_error = max(tally.lse_error, __shfl_xor_sync(all, tally.lse_error, mask));
-  tally.largest_lse = max(tally.largest_lse, __shfl_xor_sync(all, tally.largest_lse, mask));
 }
 
 // One warp per row at a time. Poison goes back over each element, so that afterwards any other word
 // of the buffer that is not poison was written by the kernel under test without need.
 __device__ inline void compare_outputs(const CompareParams& p) {
-  const RefU64 queries = RefU64(p.queries), heads = RefU64(p.heads);
-  const RefU64 rows = RefU64(p.batch) * heads * queries;
+  const RefU64 inner = RefU64(p.extents[2]), middle = RefU64(p.extents[1]);
+  const RefU64 rows = RefU64(p.extents[0]) * middle * inner;
+  const long long columns = p.extents[3];
   const int lane = threadIdx.x % 32;
   CompareTally tally;
   for (RefU64 row = global_thread() / 32; row < rows; row += global_threads() / 32) {
-    const long long query = (long long)(row % queries), head = (long long)(row / queries % heads);
-    const long long batch = (long long)(row / queries / heads);
-    RefU16* o = p.o + batch * p.view.batch + head * p.view.head + query * p.view.row;
-    const float want_lse = p.lse[row];
-    for (int x = lane; x < p.head_size; x += 32) {
-      compare_element(tally, o[x], p.out[row * p.head_size + x],
-                      want_lse == reference_minus_infinity(), row, p.element);
-      o[x] = kPoison16;
-    }
-    if (p.got_lse != nullptr && lane == 0) {
-      compare_lse(tally, p.got_lse[row], want_lse);
-      p.got_lse[row] = __uint_as_float(0xffffffffu);
+    const long long start = (long long)(row / inner / middle) * p.strides[0] +
+                            (long long)(row / inner % middle) * p.strides[1] +
+                            (long long)(row % inner) * p.strides[2];
+    const bool empty = p.empty != nullptr && p.empty[row] == reference_minus_infinity();
+    for (long long x = lane; x < columns; x += 32) {
+      const Compared got = take_element(p.data, start + x * p.strides[3], p.type);
+      const float want = p.want[row * RefU64(columns) + RefU64(x)];
+      compare_element(tally, got, want, p.type == kSupportFp32, row);
+      tally.not_zero += empty && got.magnitude != 0;
     }
   }
   for (int mask = 16; mask > 0; mask /= 2) fold(tally, mask);

@@ -36,9 +36,9 @@ __device__ inline FillPlace fill_place(const FillView& target, RefU64 index) {
   const RefU64 heads = RefU64(target.extents[1]);
   const RefU64 row = index / columns, head = row / rows, batch = head / heads;
   FillPlace place;
-  place.row = (long long)(batch)*target.view.batch + (long long)(head % heads) * target.view.head +
-              (long long)(row % rows) * target.view.row;
-  place.element = place.row + (long long)(index % columns) * target.view.key;
+  place.row = (long long)(batch)*target.strides[0] + (long long)(head % heads) * target.strides[1] +
+              (long long)(row % rows) * target.strides[2];
+  place.element = place.row + (long long)(index % columns) * target.strides[3];
   return place;
 }
 

@@ -5,7 +5,6 @@
 // flushing those to zero changes nothing.
 #pragma once
 
-#include "attention/params.cuh"
 #include "reference/support_params.cuh"
 
 namespace vitune {

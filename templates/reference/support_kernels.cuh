@@ -1,8 +1,7 @@
-// templates/reference/support_kernels.cuh -- Entry points of everything a bench worker runs beside
-// the candidates: inputs, judge, comparison, and what timing needs.
+// templates/reference/support_kernels.cuh -- Entry points of what a bench worker runs beside the
+// candidates: inputs, comparison, and what timing needs. Who knows the answers is the operators'.
 #pragma once
 
-#include "reference/attention_reference.cuh"
 #include "reference/compare.cuh"
 #include "reference/inputs.cuh"
 
@@ -45,7 +44,6 @@ __device__ inline void probe(const ProbeParams& p) {
 
 }  // namespace vitune
 
-// Two CTAs per SM hide the barriers of the judge; the others need far fewer registers anyway.
 #define VITUNE_SUPPORT_KERNEL(name, Params, body)           \
   extern "C" __global__ void __launch_bounds__(256, 2)      \
       name(const __grid_constant__ vitune::Params params) { \
@@ -54,8 +52,6 @@ __device__ inline void probe(const ProbeParams& p) {
 
 VITUNE_SUPPORT_KERNEL(vitune_fill_normal, FillNormalParams, fill_normal)
 VITUNE_SUPPORT_KERNEL(vitune_fill_mask, FillMaskParams, fill_mask)
-VITUNE_SUPPORT_KERNEL(vitune_attention_reference, ReferenceParams, attention_reference<double>)
-VITUNE_SUPPORT_KERNEL(vitune_attention_plain16, ReferenceParams, attention_reference<float>)
 VITUNE_SUPPORT_KERNEL(vitune_compare_outputs, CompareParams, compare_outputs)
 VITUNE_SUPPORT_KERNEL(vitune_digest_words, DigestParams, digest_words)
 VITUNE_SUPPORT_KERNEL(vitune_count_damage, DamageParams, count_damage)

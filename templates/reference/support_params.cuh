@@ -1,8 +1,7 @@
 // templates/reference/support_params.cuh -- What the support kernels are handed at launch.
 //
-// Plain C++: the bench worker fills these very structs and NVRTC reads them. attention/params.cuh
-// comes first; it is not named here because host and device find it by different paths. Counts and
-// strides are in elements unless they say otherwise.
+// Plain C++: the bench worker fills these very structs and NVRTC reads them. Counts and strides are
+// in elements unless they say otherwise.
 #pragma once
 
 namespace vitune {
@@ -10,11 +9,10 @@ namespace vitune {
 // Element types as the support kernels number them.
 enum SupportType : int { kSupportFp16 = 0, kSupportBf16 = 1, kSupportFp32 = 2 };
 
-// The elements of a [batch, head, row, column] view; an extent is 1 where the view broadcasts.
-// view.batches is not used here: extents[0] is the number of entries.
+// A view of four dimensions, outermost first; an extent is 1 where it broadcasts.
 struct FillView {
   void* data;
-  AttentionScoreView view;
+  long long strides[4];
   long long extents[4];
 };
 
@@ -36,20 +34,8 @@ struct FillMaskParams {
   float share;
 };
 
-// The judge and the yardstick. The judge writes `out` [batch, heads, queries, head_size] and `lse`
-// [batch, heads, queries], dense fp32; the yardstick writes call.o and call.lse like any kernel.
-struct ReferenceParams {
-  AttentionParams call;
-  double scale;  // of the scores, unrounded
-  float* out;
-  float* lse;
-  int head_size;
-  int element;  // SupportType of q, k, v and o
-  int bias;     // SupportType of the bias
-  int causal;
-};
-
-// What comparing one output found. All zero before the launch.
+// What comparing one output found. All zero before the launch. Rows are counted over the first
+// three dimensions.
 struct Findings {
   double error_squares;      // sum of squared differences
   double reference_squares;  // sum of squared reference values
@@ -57,25 +43,21 @@ struct Findings {
   unsigned long long worst;
   unsigned long long unwritten;   // elements that are still poison
   unsigned long long not_finite;  // elements that are NaN or infinite where the reference is finite
-  unsigned long long not_zero;    // elements other than 0 in rows without any key
-  unsigned long long lse_wrong;   // NaN, or -inf where the reference is not, or the other way round
-  unsigned int largest_reference;  // fp32 bits of the largest |reference|
-  unsigned int lse_error;          // fp32 bits of the largest difference of finite values
-  unsigned int largest_lse;        // fp32 bits of the largest |reference|
+  unsigned long long not_infinite;  // fp32 elements that are not the infinity that they must be
+  unsigned long long not_zero;      // elements other than 0 in rows that are empty
+  unsigned int largest_reference;   // fp32 bits of the largest |reference|
   unsigned int reserved;
 };
 
 // Compares an output with the judge's and writes poison back over every element that was compared.
 struct CompareParams {
-  unsigned short* o;
-  AttentionView view;
-  const float* out;  // of the judge
-  const float* lse;  // of the judge
-  float* got_lse;    // null if the problem has none
+  void* data;
+  long long strides[4];
+  long long extents[4];
+  const float* want;   // of the judge, dense
+  const float* empty;  // one word per row: -inf says that the row is empty; null: none is
   Findings* findings;
-  long long batch, heads, queries;
-  int head_size;
-  int element;  // SupportType
+  int type;  // SupportType
 };
 
 // Adds an order-independent digest of `words` 64-bit words to *sum.

@@ -55,7 +55,7 @@ std::string failure(const std::function<void()>& action, ErrorCode code) {
 TEST(ModelCatalogueTest, TheShippedModelsAreAllThere) {
   std::int64_t calls = 0, unsupported = 0, each_image = 0;
   for (const Model& model : catalogue().models()) {
-    for (const ModelCall& call : model.attention) {
+    for (const ModelCall& call : model.calls) {
       ++calls;
       unsupported += call.unsupported.empty() ? 0 : 1;
       each_image += call.each_image ? 1 : 0;
@@ -122,7 +122,7 @@ TEST(ModelCatalogueTest, TwoImagesGiveWhatWasTraced) {
   for (const Model& model : catalogue().models()) {
     std::int64_t calls = 0;
     std::set<std::string> traced;
-    for (const ModelCall& call : model.attention) {
+    for (const ModelCall& call : model.calls) {
       if (!call.unsupported.empty()) continue;
       EXPECT_EQ(AttentionProblem::parse(call.text), call.traced);
       EXPECT_EQ(call.traced.vector_bytes(), 16) << model.name;

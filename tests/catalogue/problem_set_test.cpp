@@ -13,6 +13,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "generator/attention/operator.h"
 
 namespace vitune {
 namespace {
@@ -65,9 +66,9 @@ TEST_F(ProblemSet, ATextFileHasOneProblemPerLine) {
 
   ASSERT_THAT(problems, SizeIs(3));
   EXPECT_EQ(problems[0].name, kText);
-  EXPECT_EQ(problems[0].problem.text(), kText);
-  EXPECT_EQ(problems[1].problem.text(), kText + " causal");
-  EXPECT_EQ(problems[2].problem.nk, 9);
+  EXPECT_EQ(problems[0].problem->text(), kText);
+  EXPECT_EQ(problems[1].problem->text(), kText + " causal");
+  EXPECT_EQ(attention_of(*problems[2].problem).nk, 9);
   EXPECT_TRUE(problems[0].group.empty() && problems[0].peers.empty() && !problems[0].floor_us);
 }
 
@@ -82,7 +83,7 @@ TEST_F(ProblemSet, ALineMayBeAJsonObject) {
   EXPECT_EQ(problems[0].name, "mine");
   EXPECT_EQ(problems[0].group, "g");
   EXPECT_EQ(problems[1].name, kText);
-  EXPECT_EQ(problems[2].problem, problems[0].problem);
+  EXPECT_EQ(problems[2].problem->text(), problems[0].problem->text());
 }
 
 TEST_F(ProblemSet, ADocumentMayCarryWhatOthersNeed) {
@@ -230,7 +231,7 @@ TEST_F(ProblemSet, TheShippedProblemsAreCanonicalAndNamedApart) {
   const std::string content{std::istreambuf_iterator<char>(stream), {}};
   for (const NamedProblem& problem : problems) {
     EXPECT_TRUE(names.insert(problem.name).second) << problem.name;
-    EXPECT_THAT(content, HasSubstr("\"" + problem.problem.text() + "\"")) << problem.name;
+    EXPECT_THAT(content, HasSubstr("\"" + problem.problem->text() + "\"")) << problem.name;
     EXPECT_GE(problem.peers.size(), 3U) << problem.name;
     EXPECT_TRUE(problem.floor_us) << problem.name;
   }
@@ -244,12 +245,13 @@ TEST_F(ProblemSet, PresetsHoldWhatTheirNamesSay) {
   EXPECT_EQ(
       preset("vit", kData).size() + preset("bias", kData).size() + preset("long", kData).size(),
       40U);
-  for (const NamedProblem& p : preset("bias", kData)) EXPECT_TRUE(p.problem.bias) << p.name;
+  for (const NamedProblem& p : preset("bias", kData))
+    EXPECT_TRUE(attention_of(*p.problem).bias) << p.name;
   std::vector<std::int64_t> batches;
   for (const NamedProblem& p : preset("vit-b16", kData)) {
-    batches.push_back(p.problem.batch);
-    EXPECT_EQ(p.problem.nq, 197);
-    EXPECT_EQ(p.problem.heads, 12);
+    batches.push_back(attention_of(*p.problem).batch);
+    EXPECT_EQ(attention_of(*p.problem).nq, 197);
+    EXPECT_EQ(attention_of(*p.problem).heads, 12);
   }
   EXPECT_THAT(batches, ElementsAre(1, 32, 128));
   for (const std::string& name : preset_names()) EXPECT_FALSE(preset_description(name).empty());
@@ -267,8 +269,8 @@ TEST_F(ProblemSet, PresetsOfModelsAreAskedForImagesAndType) {
     std::set<std::string> groups, problems;
     for (const NamedProblem& p : preset(name, kData, input)) {
       EXPECT_THAT(p.name, HasSubstr(" b3")) << name;
-      EXPECT_EQ(p.problem.dtype, ElementType::kFp16);
-      EXPECT_TRUE(problems.insert(p.problem.text()).second) << p.problem.text();
+      EXPECT_EQ(attention_of(*p.problem).dtype, ElementType::kFp16);
+      EXPECT_TRUE(problems.insert(p.problem->text()).second) << p.problem->text();
       const std::string family = p.group == "hieradet_small" ? "sam" : p.group;  // SAM 2's encoder
       EXPECT_THAT(family, HasSubstr(part));
       groups.insert(p.group);

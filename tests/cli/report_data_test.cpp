@@ -164,7 +164,7 @@ TEST_F(ReportData, EveryProblemOfAWorkIsAmongThoseThatAreMeasured) {
   const fs::path data = fs::path(VITUNE_SOURCE_DIR) / "data";
   std::set<std::string> measured;
   for (const NamedProblem& named : load_problem_file(data / "reference_problems.json")) {
-    EXPECT_TRUE(measured.insert(named.problem.text()).second) << named.name;
+    EXPECT_TRUE(measured.insert(named.problem->text()).second) << named.name;
   }
   std::size_t asked = 0;
   for (const Work& work : read_works(data / "reference_works.json")) {

@@ -59,7 +59,7 @@ bool use_library(const char* database) {
   const auto at = [](std::uintptr_t address) { return reinterpret_cast<char*>(address); };
   const auto forward = [&] {
     return vitune_attention_forward(context, &desc, at(kQ), at(kQ + kApart), at(kQ + 2 * kApart),
-                                    nullptr, nullptr, at(kOut), nullptr, nullptr);
+                                    nullptr, nullptr, at(kOut), nullptr, nullptr, 0, nullptr);
   };
   if (!succeeds("forward", forward) || !succeeds("forward", forward)) return false;
   const auto refresh = [&] { return vitune_context_refresh(context, &changed); };

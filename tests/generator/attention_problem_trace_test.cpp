@@ -17,6 +17,7 @@
 
 #include "catalogue/model_catalogue.h"
 #include "catalogue/problem_set.h"
+#include "generator/attention/operator.h"
 #include "generator/attention/problem.h"
 
 namespace vitune {
@@ -144,7 +145,7 @@ TEST(AttentionProblemTrace, TheModelCatalogueHoldsEveryTracedCall) {
   const auto models = ModelCatalogue::load(std::filesystem::path(VITUNE_SOURCE_DIR) / "data");
   std::map<std::pair<std::string, std::string>, std::int64_t> shipped;
   for (const Model& model : models.models()) {
-    for (const ModelCall& call : model.attention) {
+    for (const ModelCall& call : model.calls) {
       const auto text = call.unsupported.empty() ? call.traced.text() : "";
       shipped[{model.name, text}] += call.calls;
     }
@@ -178,7 +179,7 @@ TEST(AttentionProblemTrace, WorkAndTrafficAgreeWithTheCatalogue) {
   ASSERT_EQ(ours.size(), entries.size());
   for (std::size_t i = 0; i < ours.size(); ++i) {
     const json& theirs = entries[i];
-    const AttentionProblem& p = ours[i].problem;
+    const AttentionProblem& p = attention_of(*ours[i].problem);
     EXPECT_EQ(ours[i].name, theirs["name"]);
     EXPECT_EQ(ours[i].group, theirs["group"]);
     EXPECT_EQ(p.min_bytes(), theirs["min_bytes"].get<double>()) << ours[i].name;

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/operator.h"
 
 namespace vitune {
 namespace {
@@ -77,8 +78,8 @@ TEST(AttentionSpaceTest, HasTheDefaultOfEveryBenchmarkProblemOnEveryArchitecture
   for (const std::string& arch : supported_architectures()) {
     const DeviceInfo device = device_like(arch.c_str(), 100);
     for (const NamedProblem& named : benchmark_problems()) {
-      const Config config = default_attention_config(named.problem, device);
-      EXPECT_EQ(attention_space(named.problem, device).explain(config), std::nullopt)
+      const Config config = default_attention_config(attention_of(*named.problem), device);
+      EXPECT_EQ(attention_space(attention_of(*named.problem), device).explain(config), std::nullopt)
           << arch << ' ' << named.name << ' ' << config.text();
     }
   }
@@ -86,7 +87,8 @@ TEST(AttentionSpaceTest, HasTheDefaultOfEveryBenchmarkProblemOnEveryArchitecture
 
 TEST(AttentionSpaceTest, IsLargeEnoughToMatterAndSmallEnoughToSweep) {
   for (const NamedProblem& named : benchmark_problems()) {
-    const std::size_t size = attention_space(named.problem, h200()).enumerate().size();
+    const std::size_t size =
+        attention_space(attention_of(*named.problem), h200()).enumerate().size();
     EXPECT_GE(size, 300u) << named.name;
     EXPECT_LE(size, 4200u) << named.name;
   }
@@ -274,19 +276,19 @@ TEST(AttentionShapeTest, SaysWhichTilesOfTheBiasComeInBoxes) {
 TEST(AttentionLaunchTest, CoversEveryRowOfEveryHeadOnce) {
   const DeviceInfo device = h200();
   for (const NamedProblem& named : benchmark_problems()) {
-    const std::int64_t heads = named.problem.batch * named.problem.heads;
-    for (const Config& config : attention_space(named.problem, device).enumerate()) {
-      const AttentionShape shape(named.problem, config);
-      const LaunchShape launch = attention_launch_shape(named.problem, config, device, 2);
-      const AttentionParams params = attention_params(named.problem, config, {}, launch);
+    const AttentionProblem& problem = attention_of(*named.problem);
+    const std::int64_t heads = problem.batch * problem.heads;
+    for (const Config& config : attention_space(problem, device).enumerate()) {
+      const AttentionShape shape(problem, config);
+      const LaunchShape launch = attention_launch_shape(problem, config, device, 2);
+      const AttentionParams params = attention_params(problem, config, {}, launch);
       const std::int64_t rows_per_item = shape.resident ? shape.block_rows() : shape.block_m();
       ASSERT_LE(shape.nq - shape.block_rows(), shape.spare_rows);
       ASSERT_GE(params.items * rows_per_item * shape.heads_per_cta, heads * shape.block_rows())
           << named.name << ' ' << config.text();
       ASSERT_LE(launch.grid[0], static_cast<std::uint32_t>(params.items));
       ASSERT_TRUE(shape.persistent || launch.grid[0] == static_cast<std::uint32_t>(params.items));
-      ASSERT_EQ(launch.block[0],
-                static_cast<std::uint32_t>(attention_threads(named.problem, config)));
+      ASSERT_EQ(launch.block[0], static_cast<std::uint32_t>(attention_threads(problem, config)));
       ASSERT_LE(launch.shared_bytes, device.shared_per_block);
     }
   }

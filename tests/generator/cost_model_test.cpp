@@ -52,17 +52,17 @@ struct Agreement {
   double median_error, rank;  // of the logarithm; Spearman's
 };
 
-double measured_us(const MeasuredKernel& kernel, CacheState state) {
-  return state == CacheState::kCold ? kernel.cold_us : kernel.warm_us;
+double measured_us(const MeasuredKernel& kernel, Residency state) {
+  return state == Residency::kCold ? kernel.cold_us : kernel.warm_us;
 }
 
-CostSample sample_of(const MeasuredKernel& kernel, CacheState state) {
+CostSample sample_of(const MeasuredKernel& kernel, Residency state) {
   return {work_of(AttentionProblem::parse(kernel.problem), kernel.config(), h200_device(),
                   kernel.registers),
           measured_us(kernel, state)};
 }
 
-Agreement agreement(const std::vector<MeasuredKernel>& kernels, CacheState state,
+Agreement agreement(const std::vector<MeasuredKernel>& kernels, Residency state,
                     const CostCoefficients& cost) {
   std::vector<double> predicted, measured, errors;
   for (const MeasuredKernel& kernel : kernels) {
@@ -74,7 +74,7 @@ Agreement agreement(const std::vector<MeasuredKernel>& kernels, CacheState state
   return {median(errors), rank_correlation(predicted, measured)};
 }
 
-class CostModelOfBothStates : public ::testing::TestWithParam<CacheState> {};
+class CostModelOfBothStates : public ::testing::TestWithParam<Residency> {};
 
 // The defaults of chain, step, start, squeeze and score load were chosen with these rows in view,
 // the others were not; the fit below sees two problems and is judged on the others.
@@ -109,14 +109,14 @@ TEST_P(CostModelOfBothStates, AFitToTwoProblemsHoldsForTheOthers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(States, CostModelOfBothStates,
-                         ::testing::Values(CacheState::kCold, CacheState::kWarm),
+                         ::testing::Values(Residency::kCold, Residency::kWarm),
                          [](const auto& param) {
-                           return param.param == CacheState::kCold ? "Cold" : "Warm";
+                           return param.param == Residency::kCold ? "Cold" : "Warm";
                          });
 
 TEST(CostModel, OccupancyIsTheDrivers) {
   for (const MeasuredKernel& kernel : measured_kernels()) {
-    const KernelWork work = sample_of(kernel, CacheState::kCold).work;
+    const KernelWork work = sample_of(kernel, Residency::kCold).work;
     EXPECT_EQ(work.resident, kernel.resident_ctas) << kernel.problem << kernel.config().text();
   }
 }
@@ -163,7 +163,7 @@ TEST(CostModel, TimeGrowsWithTheProblem) {
     const auto problem =
         AttentionProblem::parse("bf16 b=" + std::to_string(batch) +
                                 " h=12 n=" + std::to_string(tokens) + " d=" + std::to_string(d));
-    return predicted_us(work_of(problem, config, device, 128), device, cost, CacheState::kCold);
+    return predicted_us(work_of(problem, config, device, 128), device, cost, Residency::kCold);
   };
   for (int step = 0; step < 8; ++step) {
     EXPECT_LT(us(16 << step, 197, 64), us(32 << step, 197, 64));
@@ -182,7 +182,7 @@ TEST(CostModel, IsFiniteAndPositiveForAnyProblemAndDevice) {
     const AttentionProblem problem = problems.next();
     for (const DeviceInfo& device : devices) {
       for (const Config& config : {measured_kernels().front().config(), Config{}}) {
-        for (const CacheState state : {CacheState::kCold, CacheState::kWarm}) {
+        for (const Residency state : {Residency::kCold, Residency::kWarm}) {
           const double us =
               predicted_us(work_of(problem, config, device), device, default_cost(device), state);
           EXPECT_TRUE(std::isfinite(us) && us > 0) << problem.text() << " on " << device.name;
@@ -198,8 +198,8 @@ std::vector<CostSample> invented_samples(const CostCoefficients& truth, double o
   std::vector<CostSample> samples;
   int number = 0;
   for (const MeasuredKernel& kernel : measured_kernels()) {
-    CostSample sample = sample_of(kernel, CacheState::kCold);
-    sample.us = predicted_us(sample.work, h200_device(), truth, CacheState::kCold);
+    CostSample sample = sample_of(kernel, Residency::kCold);
+    sample.us = predicted_us(sample.work, h200_device(), truth, Residency::kCold);
     if (number++ % 10 < 10 * outliers) sample.us *= 5;
     samples.push_back(sample);
   }
@@ -209,10 +209,10 @@ std::vector<CostSample> invented_samples(const CostCoefficients& truth, double o
 double worst_prediction(const CostCoefficients& fit, const CostCoefficients& truth) {
   double worst = 0;
   for (const MeasuredKernel& kernel : measured_kernels()) {
-    const KernelWork work = sample_of(kernel, CacheState::kCold).work;
+    const KernelWork work = sample_of(kernel, Residency::kCold).work;
     worst = std::max(
-        worst, std::abs(std::log(predicted_us(work, h200_device(), fit, CacheState::kCold) /
-                                 predicted_us(work, h200_device(), truth, CacheState::kCold))));
+        worst, std::abs(std::log(predicted_us(work, h200_device(), fit, Residency::kCold) /
+                                 predicted_us(work, h200_device(), truth, Residency::kCold))));
   }
   return worst;
 }
@@ -225,14 +225,14 @@ TEST(CostFit, FindsTheTruthThatSamplesWereMadeWith) {
   for (const CostTerm rate : rates) truth.values[static_cast<std::size_t>(rate)] *= 0.7;
   truth.values[static_cast<std::size_t>(CostTerm::kChain)] *= 1.4;
   ASSERT_GT(worst_prediction(initial, truth), 0.15);
-  const auto fit = fit_cost(invented_samples(truth, 0), h200_device(), CacheState::kCold, initial);
+  const auto fit = fit_cost(invented_samples(truth, 0), h200_device(), Residency::kCold, initial);
   EXPECT_LT(worst_prediction(fit, truth), 0.08);
 }
 
 TEST(CostFit, OutliersPullWithBoundedForce) {
   const CostCoefficients initial = default_cost(h200_device());
   const auto fit =
-      fit_cost(invented_samples(initial, 0.1), h200_device(), CacheState::kCold, initial);
+      fit_cost(invented_samples(initial, 0.1), h200_device(), Residency::kCold, initial);
   EXPECT_LT(worst_prediction(fit, initial), 0.12);
 }
 
@@ -243,7 +243,7 @@ TEST(CostFit, TwoRowsCannotRuinIt) {
     std::vector<CostSample> two = invented_samples(initial, 0);
     two.resize(2);
     for (CostSample& sample : two) sample.us *= factor;
-    const auto fit = fit_cost(two, h200_device(), CacheState::kCold, initial);
+    const auto fit = fit_cost(two, h200_device(), Residency::kCold, initial);
     EXPECT_LT(worst_prediction(fit, initial), 0.35) << factor;
   }
 }
@@ -255,8 +255,8 @@ TEST(CostFit, WithoutUsableSamplesNothingChanges) {
   useless[0].us = 0;
   useless[1].us = -1;
   useless[2].us = std::nan("");
-  EXPECT_EQ(fit_cost({}, h200_device(), CacheState::kCold, initial).values, initial.values);
-  EXPECT_EQ(fit_cost(useless, h200_device(), CacheState::kCold, initial).values, initial.values);
+  EXPECT_EQ(fit_cost({}, h200_device(), Residency::kCold, initial).values, initial.values);
+  EXPECT_EQ(fit_cost(useless, h200_device(), Residency::kCold, initial).values, initial.values);
 }
 
 TEST(DefaultConfigs, AreDistinctInsideTheSpaceAndBeginWithTheDefault) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "catalogue/problem_set.h"
+#include "generator/attention/operator.h"
 #include "tests/devices.h"
 
 namespace vitune {
@@ -26,7 +27,7 @@ DeviceInfo a100() {
   return device;
 }
 
-double us_of(const AttentionFloor& floor, HardwareUnit unit) {
+double us_of(const Floor& floor, HardwareUnit unit) {
   for (const UnitTime& time : floor.units) {
     if (time.unit == unit) return time.us;
   }
@@ -122,8 +123,9 @@ TEST(AttentionFloorTest, WhatTheDeviceDoesNotStateIsLeftOut) {
 TEST(AttentionFloorTest, NoPeerOfTheBenchmarkIsFasterThanItsWarmFloor) {
   // The peers' times were measured on such a device: a floor above one of them would be none.
   for (const NamedProblem& p : preset("bench", std::filesystem::path(VITUNE_SOURCE_DIR) / "data")) {
-    const double cold = attention_floor(p.problem, h200_device())->us;
-    const double warm = attention_floor(p.problem, h200_device(), Residency::kWarm)->us;
+    const double cold = attention_floor(attention_of(*p.problem), h200_device())->us;
+    const double warm =
+        attention_floor(attention_of(*p.problem), h200_device(), Residency::kWarm)->us;
     for (const PeerTime& peer : p.peers) {
       EXPECT_GT(peer.cold_us, cold) << p.name << ' ' << peer.peer;
       EXPECT_GT(peer.warm_us, warm) << p.name << ' ' << peer.peer;

@@ -87,11 +87,52 @@ check_find_package() {
     -DVITUNE_WANTED=0.1 || fail "the project does not configure"
   cmake --build "$work/build"
   "$work/build/consumer"
+  "$work/build/consumer_cpp17"
   grep -qF "$work/moved" "$work/build/CMakeCache.txt" || fail "another vitune was found"
   rm -rf "$work/build"
   if configure find_package -DCMAKE_PREFIX_PATH="$work/moved" -DVITUNE_WANTED=99.0 2> /dev/null; then
     fail "version 99 was asked for and this one was taken"
   fi
+}
+
+# The installed examples, by CMake and by the compiler alone, without anything of the source tree.
+check_examples() {
+  install_and_move
+  local examples=$work/moved/share/doc/vitune/examples
+  cmake -S "$examples" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_C_COMPILER="$CC" \
+    -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_C_FLAGS="$FLAGS" -DCMAKE_CXX_FLAGS="$FLAGS" > "$work/configure.log" 2>&1 ||
+    { cat "$work/configure.log" >&2; fail "the examples do not configure"; }
+  cmake --build "$work/build"
+  # shellcheck disable=SC2046,SC2086  # words and flags are lists
+  "$CC" $FLAGS "$examples/attention.c" $(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs vitune) \
+    -ldl -lm -o "$work/build/by_hand"
+  local program status
+  for program in vitune_example_c vitune_example_cpp vitune_example_tune by_hand; do
+    status=0
+    PATH=$work/moved/bin:$PATH LD_LIBRARY_PATH=$lib "$work/build/$program" > "$work/$program.log" 2>&1 || status=$?
+    # 77: there is no GPU, and it says so.
+    if ((status == 77)); then grep -qF VITUNE_NO_DEVICE "$work/$program.log" || fail "$program does not say why"; fi
+    ((status == 0 || status == 77)) || { cat "$work/$program.log" >&2; fail "$program ended with $status"; }
+  done
+  [[ -x $examples/ship_a_database/ship.sh ]] || fail "ship.sh cannot be run"
+}
+
+# What cpack makes, unpacked somewhere: one folder with the installed tree, and not the Python package's files.
+check_archive() {
+  (cd "$build" && cpack -G TGZ -B "$work/made") > "$work/cpack.log" || { cat "$work/cpack.log" >&2; fail "cpack failed"; }
+  local archive
+  archive=$(find "$work/made" -maxdepth 1 -name 'vitune-*-linux-*.tar.gz')
+  [[ -f $archive ]] || fail "there is no archive for this system"
+  mkdir "$work/unpacked"
+  tar -C "$work/unpacked" -xzf "$archive"
+  local tree=$work/unpacked/$(basename "$archive" .tar.gz)
+  [[ $(ls "$work/unpacked") == "$(basename "$tree")" ]] || fail "it does not unpack to one folder of its name"
+  [[ ! -e $tree/vitune ]] || fail "the Python package's files are in it twice"
+  [[ -f $tree/include/vitune/vitune.hpp && -f $tree/share/doc/vitune/LICENSE ]] || fail "headers or licence are missing"
+  "$tree/bin/vitune" --version > /dev/null || fail "the command does not run from there"
+  "$tree/bin/vitune" doctor --csv 2> /dev/null | grep -qF "$tree/share/vitune" || fail "it does not find its data there"
+  readelf --sections "$tree/bin/vitune" > "$work/sections"
+  ! grep -qF .symtab "$work/sections" || fail "the command is not stripped"
 }
 
 # Nothing is optimised: what is shown is that it builds, and these two build the library anew.
@@ -124,7 +165,7 @@ check_fetch_content() {
 }
 
 case $name in
-  tree | destdir | pkg_config | find_package | add_subdirectory | fetch_content) "check_$name" ;;
+  tree | destdir | pkg_config | find_package | examples | archive | add_subdirectory | fetch_content) "check_$name" ;;
   *) fail "there is no such case" ;;
 esac
 rm -rf "$work"

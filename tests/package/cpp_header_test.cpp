@@ -124,6 +124,16 @@ TEST(CppAttentionTest, StridesOfATensorLibraryAreTakenIfTheLastIsOne) {
   }
 }
 
+TEST(CppAttentionTest, StridesOfABiasOrMaskThatAreNotFourAreRefusedAndChangeNothing) {
+  Attention attention({.batch = 4, .heads = 6, .nq = 49, .d = 32});
+  const std::string before = attention.text();
+  const std::vector<std::int64_t> three{2401, 49, 1};
+  EXPECT_EQ(status_of_failure([&] { attention.bias(DataType::kFp32, three); }),
+            VITUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of_failure([&] { attention.mask(three); }), VITUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(attention.text(), before);
+}
+
 TEST(CppAttentionTest, SizesThatOverflowAreRefusedAndNotUndefined) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   for (const AttentionSizes& sizes :
@@ -203,6 +213,19 @@ class CppContextTest : public ::testing::Test {
   test::MockCuda* mock_ = nullptr;
   std::vector<std::pair<LogSeverity, std::string>> log_;
 };
+
+TEST_F(CppContextTest, AProblemIsPreparedAskedForAndExplainedByItsText) {
+  Context context(options());
+  const std::string text = attention_.text();
+  context.prepare(text);
+  EXPECT_TRUE(context.query(text).loaded);
+  EXPECT_EQ(context.query(text).config, context.query(attention_).config);
+  EXPECT_EQ(context.workspace_bytes(text), context.workspace_bytes(attention_));
+  const std::string lines = context.explain(text);
+  EXPECT_THAT(lines, AllOf(HasSubstr(text), HasSubstr(context.query(text).config)));
+  EXPECT_EQ(lines.back(), '\n');
+  EXPECT_EQ(status_of_failure([&] { context.prepare("no problem"); }), VITUNE_INVALID_ARGUMENT);
+}
 
 TEST_F(CppContextTest, ServesAWinnerAndSaysWhich) {
   Context context(options());

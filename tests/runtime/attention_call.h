@@ -42,7 +42,7 @@ class AttentionCall {
   vitune_status forward(vitune_context* context, const CudaStream& stream) const {
     return vitune_attention_forward(context, &desc_, q_.data(), k_.data(), v_.data(), bias_.data(),
                                     mask_.data(), out_.data(), static_cast<float*>(lse_.data()),
-                                    stream.get());
+                                    nullptr, 0, stream.get());
   }
 
   // Fills what a call writes, and its margins, with a pattern, in stream order.

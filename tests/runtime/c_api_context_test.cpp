@@ -187,7 +187,7 @@ TEST_F(CApiContextTest, EveryCallOnNoContextIsRefused) {
     EXPECT_REFUSED(VITUNE_INVALID_CONTEXT, vitune_prepare(context, &desc), "context");
     EXPECT_REFUSED(VITUNE_INVALID_CONTEXT,
                    vitune_attention_forward(context, &desc, t.q, t.k, t.v, nullptr, nullptr, t.out,
-                                            nullptr, nullptr),
+                                            nullptr, nullptr, 0, nullptr),
                    "context");
     EXPECT_REFUSED(VITUNE_INVALID_CONTEXT, vitune_query(context, &desc, &selection), "context");
     EXPECT_REFUSED(VITUNE_INVALID_CONTEXT, vitune_context_stats(context, &some), "context");

@@ -282,7 +282,7 @@ TEST_F(CApiDescriptorTest, NullDescriptionsAndResultsAreRefused) {
   EXPECT_REFUSED(kBad, vitune_context_stats(context.get(), nullptr), "stats");
   EXPECT_REFUSED(kBad,
                  vitune_attention_forward(context.get(), nullptr, t.q, t.k, t.v, nullptr, nullptr,
-                                          t.out, nullptr, nullptr),
+                                          t.out, nullptr, nullptr, 0, nullptr),
                  "desc");
 }
 

@@ -40,9 +40,10 @@ class CApiFaultTest : public RuntimeTest {
     const vitune_attention_desc desc = desc_of(kVitB);
     vitune_selection selection = VITUNE_SELECTION_INIT;
     for (int call = 0; call < 2; ++call) {
-      expect_told(vitune_attention_forward(context, &desc, tensors_.q, tensors_.k, tensors_.v,
-                                           nullptr, nullptr, tensors_.out, nullptr, kStream),
-                  "forward");
+      expect_told(
+          vitune_attention_forward(context, &desc, tensors_.q, tensors_.k, tensors_.v, nullptr,
+                                   nullptr, tensors_.out, nullptr, nullptr, 0, kStream),
+          "forward");
     }
     expect_told(vitune_query(context, &desc, &selection), "query");
     expect_told(vitune_prepare(context, &desc), "prepare");

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "generator/attention/facts.h"
 #include "generator/attention/tensor_maps.h"
 #include "tests/runtime/runtime_fixture.h"
 
@@ -84,7 +85,7 @@ class CApiLaunchTest : public RuntimeTest {
     EXPECT_THAT((std::array{mapped_address(launch.maps.q), mapped_address(launch.maps.k),
                             mapped_address(launch.maps.v)}),
                 ElementsAre(pointers.q, pointers.k, pointers.v));
-    const bool biased = reads_bias_map(kernel.problem, config);
+    const bool biased = AttentionShape(kernel.problem, config).bias_boxes();
     EXPECT_TRUE(!biased || mapped_address(launch.maps.bias) == pointers.bias);
   }
 };
@@ -142,7 +143,7 @@ TEST_F(CApiLaunchTest, AKernelWithTensorMapsGetsThoseOfItsCallsTensors) {
     Config mapped = mapped_config(problem);
     if (problem.bias) mapped.set("kResident", 0);
     ASSERT_TRUE(reads_tensor_maps(mapped));
-    ASSERT_EQ(reads_bias_map(problem, mapped), problem.bias.has_value());
+    ASSERT_EQ(AttentionShape(problem, mapped).bias_boxes(), problem.bias.has_value());
     const StoredKernel kernel = make_kernel(problem, mapped, 5);
     promote(database(), kernel);
     const Context context = make_context();

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "catalogue/problem_set.h"
+#include "generator/attention/problem.h"
 #include "tests/db/test_support.h"
 
 namespace vitune {
@@ -21,7 +22,7 @@ AttentionProblem problem_of_batch(int batch) {
 
 std::multiset<std::string> texts_in(const fs::path& file) {
   std::multiset<std::string> texts;
-  for (const NamedProblem& named : load_problem_file(file)) texts.insert(named.problem.text());
+  for (const NamedProblem& named : load_problem_file(file)) texts.insert(named.problem->text());
   return texts;
 }
 

@@ -269,7 +269,7 @@ class DescriptorCheck {
                         pointer(), pointer(), pointer()};
     const vitune_status status = vitune_attention_forward(
         context, input_.desc(), p[0], p[1], p[2], p[3], p[4], const_cast<void*>(p[5]),
-        static_cast<float*>(const_cast<void*>(p[6])), nullptr);
+        static_cast<float*>(const_cast<void*>(p[6])), nullptr, 0, nullptr);
     if (status == VITUNE_OK && !accepted) fail(report, "launched what has no text");
     if (status == VITUNE_INTERNAL) fail(report, std::string("internal: ") + vitune_last_error());
     report.launched += status == VITUNE_OK ? 1 : 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/context/call_counters.h"
+#include "vitune/vitune.h"
 
 namespace vitune {
 namespace {

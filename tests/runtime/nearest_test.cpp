@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "generator/attention/facts.h"
+#include "generator/attention/problem_distance.h"
 #include "runtime/dispatch/winner_index.h"
 #include "tests/runtime/dispatcher_fixture.h"
 
@@ -117,7 +118,7 @@ TEST_F(NearestTest, OfANeighbourWhoseBiasLiesOtherwiseOnlyConfigsOfTheSpaceAreTa
   const std::string one_row = "bf16 b=64 h=12 n=197 d=64 bias=bf16:1x12x1x197";
   const AttentionProblem asked = AttentionProblem::parse(one_row);
   const AttentionProblem neighbour = AttentionProblem::parse(rows);
-  ASSERT_EQ(facts_number(asked), facts_number(neighbour));
+  ASSERT_EQ(attention_class(asked), attention_class(neighbour));
   ASSERT_NE(attention_facts(asked).bias_one_row, attention_facts(neighbour).bias_one_row);
   const ParameterSpace space = attention_space(asked, device_);
   int outside = 0, inside = 0;

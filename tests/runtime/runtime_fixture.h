@@ -257,7 +257,7 @@ class RuntimeTest : public testing::Test {
   static vitune_status forward(const Context& context, const vitune_attention_desc& desc,
                                const Tensors& t, CuStreamTag* stream = kStream) {
     return vitune_attention_forward(context.get(), &desc, t.q, t.k, t.v, t.bias, t.mask, t.out,
-                                    t.lse, stream);
+                                    t.lse, nullptr, 0, stream);
   }
 
   static vitune_selection query(const Context& context, const vitune_attention_desc& desc) {

@@ -1,5 +1,5 @@
 // tests/runtime/same_work_test.cpp -- Which differences between problems leave the work the same.
-#include "runtime/dispatch/same_work.h"
+#include "generator/attention/same_work.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,8 @@
 
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
-#include "runtime/dispatch/winner_index.h"
+#include "generator/attention/problem_distance.h"
+#include "runtime/dispatch/same_work.h"
 #include "tests/generator/measured_kernels.h"
 #include "tests/generator/random_problem.h"
 
@@ -94,7 +95,7 @@ TEST(SameWorkForms, AreValidAndTouchTheSamePlacesInTheSameOrder) {
     EXPECT_EQ(places(form), places(problem.canonical())) << problem.text();
     EXPECT_EQ(work_hash(form), work_hash(problem));
     EXPECT_TRUE(work_form(form) == form) << problem.text() << "\n" << form.text();
-    EXPECT_EQ(facts_number(form), facts_number(problem.canonical())) << problem.text();
+    EXPECT_EQ(attention_class(form), attention_class(problem.canonical())) << problem.text();
     folded += form.batch != problem.batch ? 1 : 0;
   }
   EXPECT_GT(folded, 100);

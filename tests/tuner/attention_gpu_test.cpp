@@ -25,6 +25,7 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/operator.h"
 #include "tests/generator/random_problem.h"
 #include "tests/tuner/attention_features.h"
 #include "tests/tuner/gpu_fixture.h"
@@ -138,9 +139,9 @@ class AttentionGpuTest : public testing::Test {
     }
     return candidate;
   }
-  // Empty if the kernel is right, in a single launch if there is a draw `once`, else what is wrong
-  // with it.
-  std::string verdict(const Candidate& candidate, std::optional<Draw> once = {}) {
+  // Empty if the kernel is right, in a single launch with inputs of the draw `once` if one is
+  // named, else what is wrong with it.
+  std::string verdict(const Candidate& candidate, const std::string& once = {}) {
     // A variant that ptxas would make slow is refused by the compiler and never launched.
     const bool warpgroups = candidate.config.at("kSwizzle") != 0;
     const bool refused = candidate.compiled.log.find("ptxas serializes") != std::string::npos;
@@ -152,10 +153,10 @@ class AttentionGpuTest : public testing::Test {
     // Nor are kernels that spill; ptxas has made a wrong one of wgmma
     // (docs/lab/2026-11-20-wgmma-and-ptxas.md).
     if (pruned && pruned->find("spills") != std::string::npos && warpgroups) return {};
-    const CudaKernel kernel(*driver_, candidate.compiled.cubin, "vitune_attention_forward");
+    const CudaModule kernels(*driver_, candidate.compiled.cubin);
     Verifier verifier({*context_, *stream_, *support_, device_}, candidate.problem);
-    const Verdict verdict = once ? verifier.verify_once(kernel, candidate.config, *once)
-                                 : verifier.verify(kernel, candidate.config);
+    const Verdict verdict = once.empty() ? verifier.verify(kernels, candidate.config)
+                                         : verifier.verify_once(kernels, candidate.config, once);
     return verdict.status == TrialStatus::kOk ? "" : verdict.reason;
   }
 
@@ -198,7 +199,7 @@ TEST_P(AttentionFeatureGpuTest, OneLaunchMatchesTheReference) {
   Changes changes{"#define VITUNE_EACH_LANE_ARRIVES\n", {}};
   if (many_tiles && checked.problem.bias) changes.edits.push_back(kAwaitedCopies);
   compile(checked, changes);
-  EXPECT_EQ(verdict(checked, Draw::kExtreme), "") << checked.config.text();
+  EXPECT_EQ(verdict(checked, "extreme"), "") << checked.config.text();
 }
 
 INSTANTIATE_TEST_SUITE_P(AllFeatures, AttentionFeatureGpuTest, testing::ValuesIn(kFeatures),
@@ -211,13 +212,13 @@ class AttentionHeldReferenceGpuTest : public AttentionFeatureGpuTest {};
 TEST_P(AttentionHeldReferenceGpuTest, RowsThatAnOutlierOutgrowsMatchTheReference) {
   if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
   const Candidate candidate = compiled();
-  EXPECT_EQ(verdict(candidate, Draw::kOutlier), "") << candidate.config.text();
+  EXPECT_EQ(verdict(candidate, "outlier"), "") << candidate.config.text();
 }
 
 TEST_P(AttentionHeldReferenceGpuTest, AllRowsComputedAgainMatchTheReference) {
   if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
   const Candidate candidate = compiled({"#define VITUNE_LARGEST_SUM 0.f\n", {}});
-  EXPECT_EQ(verdict(candidate, Draw::kExtreme), "") << candidate.config.text();
+  EXPECT_EQ(verdict(candidate, "extreme"), "") << candidate.config.text();
 }
 
 INSTANTIATE_TEST_SUITE_P(HeldReference, AttentionHeldReferenceGpuTest,
@@ -240,7 +241,7 @@ TEST_P(UnorderedAccessTest, IsARaceOnTheEmulatedDevice) {
   compile(candidate, {"", {GetParam().edit}});
   const auto launch = [&] {
     try {
-      std::fputs(("no fault; " + verdict(candidate, Draw::kExtreme)).c_str(), stderr);
+      std::fputs(("no fault; " + verdict(candidate, "extreme")).c_str(), stderr);
     } catch (const std::exception& fault) {
       std::fputs(fault.what(), stderr);
     }
@@ -259,12 +260,12 @@ TEST_P(AttentionLargeGpuTest, TensorsOfManyElementsMatchTheReference) {
   if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
   const Candidate candidate = compiled();
   const auto [free_bytes, total_bytes] = context_->free_and_total_memory();
-  const std::int64_t needed =
-      plan_workload(candidate.problem).bytes() + Reference::bytes(candidate.problem);
+  const std::int64_t needed = plan_workload(attention_tensors(candidate.problem)).bytes() +
+                              Reference::bytes(*ProblemPtr(candidate.problem));
   if (needed + (std::int64_t{1} << 30) > static_cast<std::int64_t>(free_bytes)) {
     GTEST_SKIP() << (needed >> 30) << " GiB are not free";
   }
-  for (const Draw draw : {Draw::kNormal, Draw::kExtreme}) {
+  for (const char* draw : {"normal", "extreme"}) {
     EXPECT_EQ(verdict(candidate, draw), "") << candidate.config.text();
   }
 }

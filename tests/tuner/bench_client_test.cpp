@@ -57,7 +57,6 @@ TrialJob job(const std::string& problem) {
   result.problem = problem;
   result.kernel.config = Config{{"kWarps", 4}};
   result.kernel.kernel_key = sha256(problem);
-  result.kernel.entry = "kernel";
   result.kernel.cubin = {std::byte{1}, std::byte{2}};
   return result;
 }
@@ -188,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Scripts, BenchClientStart,
                                            Start{"hello and die", "exit status 0"},
                                            Start{"bad probe", "the probe gave nonsense"},
                                            Start{"no device", "no CUDA-capable device"},
-                                           Start{"other protocol", "version 2"}),
+                                           Start{"other protocol", "version 3"}),
                          [](const auto& script) {
                            std::string name = script.param.script;
                            for (char& c : name) c = c == ' ' ? '_' : c;

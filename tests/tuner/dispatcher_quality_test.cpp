@@ -19,6 +19,7 @@
 #include "core/format.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/problem_distance.h"
 #include "runtime/dispatch/dispatcher.h"
 #include "tests/generator/measured_kernels.h"
 #include "tests/tuner/simulated_gpu.h"
@@ -64,7 +65,7 @@ LayeredStore database_without(const std::vector<Known>& all, const Known& hidden
   auto store = Store::in_memory();
   for (const Known& known : all) {
     if (known.problem == hidden.problem) continue;
-    if (facts_number(known.problem) != facts_number(hidden.problem)) continue;
+    if (attention_class(known.problem) != attention_class(hidden.problem)) continue;
     const ProblemKey key{"attention", known.problem.text()};
     if (with_trials) store->put_trials(device, key, known.trials);
     store->promote(device, key, winner_of(known), nullptr);
@@ -75,7 +76,7 @@ LayeredStore database_without(const std::vector<Known>& all, const Known& hidden
 std::size_t neighbours_of(const std::vector<Known>& all, const Known& hidden) {
   return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const Known& known) {
     return !(known.problem == hidden.problem) &&
-           facts_number(known.problem) == facts_number(hidden.problem);
+           attention_class(known.problem) == attention_class(hidden.problem);
   }));
 }
 
@@ -101,7 +102,7 @@ Config baseline_choice(const std::vector<Known>& all, const Known& hidden, const
   const Known* nearest = nullptr;
   for (const Known& known : all) {
     if (known.problem == hidden.problem) continue;
-    if (facts_number(known.problem) != facts_number(hidden.problem)) continue;
+    if (attention_class(known.problem) != attention_class(hidden.problem)) continue;
     if (nearest == nullptr || distance(known.problem) < distance(nearest->problem)) {
       nearest = &known;
     }

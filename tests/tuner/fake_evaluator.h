@@ -44,14 +44,14 @@ class FakeEvaluator : public Evaluator {
   const DeviceInfo& device() const override { return device_; }
   Origin origin() const override { return Origin::kMeasured; }
   std::string compiler_version() const override { return "nvrtc fake"; }
-  SearchSpace space(const AttentionProblem&) override { return make_space(); }
-  std::optional<Config> default_config(const AttentionProblem&) override { return preferred; }
+  SearchSpace space(const ProblemPtr&) override { return make_space(); }
+  std::optional<Config> default_config(const ProblemPtr&) override { return preferred; }
   void begin(EvaluationContext context) override {
     context_ = std::move(context);
     ++begun;
   }
   Digest key(const Config& config) override {
-    return sha256(kernels + context_.problem.text() + config.text());
+    return sha256(kernels + context_.problem->text() + config.text());
   }
   std::size_t capacity() const override { return 4; }
 

@@ -27,7 +27,6 @@ KernelRef some_kernel(std::size_t bytes) {
   KernelRef kernel;
   kernel.config = {{"kBlockN", 104}, {"kWarps", 4}};
   kernel.kernel_key = sha256("a kernel");
-  kernel.entry = "vitune_attention_forward";
   for (std::size_t i = 0; i < bytes; ++i) kernel.cubin.push_back(std::byte(i * 7));
   return kernel;
 }
@@ -70,7 +69,6 @@ TEST(Protocol, ATrialJobComesBackAsItWas) {
   EXPECT_EQ(back.problem, job.problem);
   EXPECT_EQ(back.kernel.config, job.kernel.config);
   EXPECT_EQ(back.kernel.kernel_key, job.kernel.kernel_key);
-  EXPECT_EQ(back.kernel.entry, job.kernel.entry);
   EXPECT_EQ(back.kernel.cubin, job.kernel.cubin);
   EXPECT_TRUE(back.verify);
   EXPECT_FALSE(back.measure);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "generator/operator.h"
 #include "tests/tuner/fake_device.h"
 #include "tests/tuner/synthetic_space.h"
 #include "tests/tuner/test_support.h"
@@ -283,6 +284,17 @@ TEST(Recording, TextsOfWhichAParserWouldMakeGigabytesAreRefusedBeforeTheyArePars
     EXPECT_THAT(error_of([&] { Recording::parse(bomb, "bomb"); }).what(),
                 HasSubstr("more values than any recording"))
         << part;
+  }
+}
+
+TEST(RecordedTemplates, AreThoseOfTheOperatorsThatWereMeasured) {
+  Recording recording;
+  EXPECT_EQ(recorded_templates(recording), "");
+  const std::string built_in = operators().front()->templates().digest().hex();
+  for (const std::string& text : {operators().front()->example(), std::string("of_none b=1")}) {
+    RecordedProblem& problem = recording.problems.emplace_back();
+    problem.text = text;
+    EXPECT_EQ(recorded_templates(recording), built_in);
   }
 }
 

@@ -96,7 +96,7 @@ TEST_F(Tune, NothingThatWorksGivesNoWinnerAndSaysWhy) {
 
 TEST_F(Tune, FaultAfterFaultStopsTheProblemButNotTheRun) {
   options.problems.push_back(problem("attention fp16 b=1 h=12 nq=257 nk=257 d=80 layout=packed"));
-  const std::string bad = options.problems[0].problem.text();
+  const std::string bad = options.problems[0].problem->text();
   std::string current;
   evaluator.judge = [&](const Config& config) {
     return evaluator.begun == 1 ? std::pair(TrialStatus::kCrash, 0.0)

@@ -18,7 +18,7 @@ namespace vitune::testing {
 inline NamedProblem problem(
     const std::string& text = "attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed") {
   NamedProblem named;
-  named.problem = AttentionProblem::parse(text);
+  named.problem = parse_problem(text);
   named.name = text;
   return named;
 }
@@ -31,7 +31,7 @@ class Tune : public ::testing::Test {
         [this](LogLevel, std::string_view text) { messages += std::string(text) + "\n"; }, stop);
   }
   ProblemKey key(std::size_t index = 0) const {
-    return {"attention", options.problems[index].problem.text()};
+    return {"attention", options.problems[index].problem->text()};
   }
   Store& user() { return store.user(); }
   std::vector<Trial> trials() { return user().trials(evaluator.device(), key()); }

@@ -31,8 +31,7 @@ class TuneProcess : public ::testing::Test {
  protected:
   TuneProcess() {
     NamedProblem named;
-    named.problem =
-        AttentionProblem::parse("attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed");
+    named.problem = parse_problem("attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed");
     named.name = "ViT-B/16";
     options.problems = {named};
     options.strategy = Strategy::kRandom;
@@ -55,7 +54,7 @@ class TuneProcess : public ::testing::Test {
         options, {Objective::kCold, Objective::kWarm}, store,
         [this](LogLevel, std::string_view text) { messages += std::string(text) + "\n"; }, stop);
   }
-  ProblemKey key() const { return {"attention", options.problems[0].problem.text()}; }
+  ProblemKey key() const { return {"attention", options.problems[0].problem->text()}; }
 
   testing::TemporaryDirectory directory;
   TuneOptions options;
@@ -317,8 +316,7 @@ TEST_F(TuneProcess, WinnersOfBothObjectivesAreJudgedAndCounted) {
   run();
   NamedProblem unknown;
   unknown.name = "never tuned";
-  unknown.problem =
-      AttentionProblem::parse("attention bf16 b=1 h=1 nq=16 nk=16 d=32 layout=packed");
+  unknown.problem = parse_problem("attention bf16 b=1 h=1 nq=16 nk=16 d=32 layout=packed");
   options.problems.push_back(unknown);
   LayeredStore store = open();
   EXPECT_EQ(verify(store).judged, 2);

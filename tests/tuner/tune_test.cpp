@@ -297,7 +297,7 @@ TEST_F(Tune, AReplayOfAnUnknownProblemNamesThoseThatAreRecorded) {
   const Error error = error_of([&] { tune_with(replay, again, store, {}, {}, stop); });
   EXPECT_EQ(error.code(), ErrorCode::kUsage);
   EXPECT_THAT(error.what(), HasSubstr("nq=17"));
-  EXPECT_THAT(error.what(), HasSubstr(options.problems[0].problem.text()));
+  EXPECT_THAT(error.what(), HasSubstr(options.problems[0].problem->text()));
 }
 
 TEST(TuneOptions, ContradictionsAreRefused) {

@@ -23,7 +23,7 @@ using ::testing::Not;
 NamedProblem named(const std::string& text) {
   NamedProblem problem;
   problem.name = text;
-  problem.problem = AttentionProblem::parse(text);
+  problem.problem = parse_problem(text);
   return problem;
 }
 
@@ -49,7 +49,7 @@ class TuneTogether : public ::testing::Test {
     return LayeredStore(Store::open(directory_ / "vitune.db", Access::kReadWrite), nullptr);
   }
   ProblemKey key(std::size_t index) const {
-    return {"attention", options.problems.at(index).problem.text()};
+    return {"attention", options.problems.at(index).problem->text()};
   }
   // A process that tunes options.problems; its exit status says what became of the first.
   pid_t spawn() {

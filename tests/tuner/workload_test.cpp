@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "core/error.h"
+#include "generator/attention/edge_shapes.h"
 #include "generator/attention/kernel_spec.h"
-#include "tuner/judge/edge_shapes.h"
+#include "generator/attention/operator.h"
 
 namespace vitune {
 namespace {
@@ -20,8 +21,18 @@ AttentionProblem problem(const std::string& words) {
   return AttentionProblem::parse("attention " + words);
 }
 
-std::size_t allocation(const WorkloadPlan& plan, Operand operand) {
-  return plan.at(operand)->allocation;
+WorkloadPlan plan_of(const AttentionProblem& p) { return plan_workload(attention_tensors(p)); }
+
+std::size_t allocation(const WorkloadPlan& plan, int tensor) {
+  return plan.tensors[static_cast<std::size_t>(tensor)]->allocation;
+}
+
+// Of the inputs of a draw that fill `tensor`, the first.
+Fill fill_of(const AttentionProblem& p, const char* draw, int tensor) {
+  for (const Fill& fill : attention_inputs(p, draw)) {
+    if (fill.tensor == tensor) return fill;
+  }
+  return {};
 }
 
 struct SharingCase {
@@ -44,22 +55,20 @@ TEST(Workload, TensorsShareAnAllocationExactlyWhereTheCallersDo) {
       {"bf16 b=2 h=3 n=17 d=64 lse bias=bf16:17x17 mask=bool:2x1x1x17", 5, true, true},
   };
   for (const SharingCase& c : cases) {
-    const WorkloadPlan plan = plan_workload(problem(c.words));
+    const WorkloadPlan plan = plan_of(problem(c.words));
     EXPECT_EQ(plan.allocations.size(), c.allocations) << c.words;
-    EXPECT_EQ(allocation(plan, Operand::kQ) == allocation(plan, Operand::kK), c.qk_shared)
-        << c.words;
-    EXPECT_EQ(allocation(plan, Operand::kK) == allocation(plan, Operand::kV), c.kv_shared)
-        << c.words;
-    EXPECT_NE(allocation(plan, Operand::kO), allocation(plan, Operand::kV)) << c.words;
+    EXPECT_EQ(allocation(plan, kTensorQ) == allocation(plan, kTensorK), c.qk_shared) << c.words;
+    EXPECT_EQ(allocation(plan, kTensorK) == allocation(plan, kTensorV), c.kv_shared) << c.words;
+    EXPECT_NE(allocation(plan, kTensorOut), allocation(plan, kTensorV)) << c.words;
   }
 }
 
 TEST(Workload, PackedViewsStartOneAfterTheOther) {
-  const WorkloadPlan plan = plan_workload(problem("bf16 b=8 h=16 hkv=4 n=100 d=64"));
-  const std::int64_t q = plan.at(Operand::kQ)->offset;
+  const WorkloadPlan plan = plan_of(problem("bf16 b=8 h=16 hkv=4 n=100 d=64"));
+  const std::int64_t q = plan.tensors[kTensorQ]->offset;
   EXPECT_EQ(q, kGuardBytes);
-  EXPECT_EQ(plan.at(Operand::kK)->offset, q + 16 * 64 * 2);
-  EXPECT_EQ(plan.at(Operand::kV)->offset, q + (16 + 4) * 64 * 2);
+  EXPECT_EQ(plan.tensors[kTensorK]->offset, q + 16 * 64 * 2);
+  EXPECT_EQ(plan.tensors[kTensorV]->offset, q + (16 + 4) * 64 * 2);
   EXPECT_GE(plan.allocations[0], q + std::int64_t{8} * 100 * (16 + 8) * 64 * 2 + kGuardBytes);
 }
 
@@ -69,21 +78,21 @@ TEST(Workload, EveryOperandHasGuardsOnBothSidesAndThePromisedAlignment) {
         "fp16 b=1 h=1 nq=1 nk=5 d=8 layout=bhnd lse", "bf16 b=3 h=2 n=9 d=72 layout=bnhd o=bhnd"}) {
     for (const std::int64_t align : {2, 4, 8, 16}) {
       const AttentionProblem p = problem(std::string(words) + " align=" + std::to_string(align));
-      const WorkloadPlan plan = plan_workload(p);
-      const std::vector<std::pair<Operand, std::int64_t>> ends = {
-          {Operand::kQ, p.q_extent() * 2},
-          {Operand::kK, p.k_extent() * 2},
-          {Operand::kV, p.v_extent() * 2},
-          {Operand::kO, p.o_extent() * 2},
-          {Operand::kLse, p.batch * p.heads * p.nq * 4}};
+      const WorkloadPlan plan = plan_of(p);
+      const std::vector<std::pair<int, std::int64_t>> ends = {
+          {kTensorQ, p.q_extent() * 2},
+          {kTensorK, p.k_extent() * 2},
+          {kTensorV, p.v_extent() * 2},
+          {kTensorOut, p.o_extent() * 2},
+          {kTensorLse, p.batch * p.heads * p.nq * 4}};
       for (const auto& [operand, bytes] : ends) {
-        const auto& place = plan.at(operand);
+        const auto& place = plan.tensors[static_cast<std::size_t>(operand)];
         if (!place) continue;
         const std::int64_t size = plan.allocations[place->allocation];
         EXPECT_GE(place->offset, kGuardBytes);
         EXPECT_LE(place->offset + bytes + kGuardBytes, size);
         EXPECT_EQ(size % 256, 0);
-        if (operand == Operand::kLse) continue;
+        if (operand == kTensorLse) continue;
         EXPECT_EQ(place->offset % align, 0);
         if (align < 16) {
           EXPECT_NE(place->offset % (2 * align), 0) << "more aligned than promised";
@@ -95,38 +104,50 @@ TEST(Workload, EveryOperandHasGuardsOnBothSidesAndThePromisedAlignment) {
 }
 
 TEST(Workload, OperandsThatAreNotAskedForHaveNoPlace) {
-  const WorkloadPlan plan = plan_workload(problem("bf16 b=2 h=3 n=17 d=64"));
-  EXPECT_FALSE(plan.at(Operand::kLse));
-  EXPECT_FALSE(plan.at(Operand::kBias));
-  EXPECT_FALSE(plan.at(Operand::kMask));
+  const WorkloadPlan plan = plan_of(problem("bf16 b=2 h=3 n=17 d=64"));
+  EXPECT_FALSE(plan.tensors[kTensorLse]);
+  EXPECT_FALSE(plan.tensors[kTensorBias]);
+  EXPECT_FALSE(plan.tensors[kTensorMask]);
 }
 
 TEST(Workload, ExtremeLogitsAreWideAndFarBelowZero) {
   for (const char* words : {"bf16 b=1 h=1 n=9 d=8", "fp16 b=1 h=1 n=9 d=64",
                             "bf16 b=1 h=1 n=9 d=128 scale=1", "fp16 b=1 h=1 n=9 d=40 scale=0.01"}) {
     const AttentionProblem p = problem(words);
-    const DrawSpec spec = draw_spec(p, Draw::kExtreme);
+    const Fill q = fill_of(p, "extreme", kTensorQ), k = fill_of(p, "extreme", kTensorK);
     const double d = static_cast<double>(p.d);
     // Per row, over keys: scale * sum of q_i y_i with unit normal y.
-    const double spread =
-        p.scale * std::sqrt(d * (spec.q_mean * spec.q_mean + spec.q_deviation * spec.q_deviation));
+    const double spread = p.scale * std::sqrt(d * (q.mean * q.mean + q.deviation * q.deviation));
     EXPECT_NEAR(spread, 8, 1e-9) << words;
-    EXPECT_NEAR(p.scale * d * spec.q_mean * spec.k_mean, -40, 1e-9) << words;
+    EXPECT_EQ(k.deviation, 1) << words;
+    EXPECT_NEAR(p.scale * d * q.mean * k.mean, -40, 1e-9) << words;
   }
-  EXPECT_NE(draw_spec(problem("bf16 b=1 h=1 n=9 d=8"), Draw::kExtreme).seed,
-            draw_spec(problem("bf16 b=1 h=1 n=9 d=8"), Draw::kNormal).seed);
+  const AttentionProblem p = problem("bf16 b=1 h=1 n=9 d=8");
+  EXPECT_NE(fill_of(p, "extreme", kTensorQ).seed, fill_of(p, kNormalDraw, kTensorQ).seed);
 }
 
 TEST(Workload, MaskedBiasesStandBesideNoLogits) {
-  const DrawSpec spec = draw_spec(problem("bf16 b=1 h=1 n=9 d=8 bias=fp32:1x1x9x9"), Draw::kMasked);
-  EXPECT_EQ(spec.bias_masked_share, 0.5);
-  EXPECT_EQ(spec.q_mean, 0);
-  EXPECT_EQ(spec.q_deviation, 0);
+  const AttentionProblem p = problem("bf16 b=1 h=1 n=9 d=8 bias=fp32:1x1x9x9");
+  EXPECT_EQ(fill_of(p, "masked", kTensorBias).masked_share, 0.5);
+  EXPECT_EQ(fill_of(p, "masked", kTensorQ).mean, 0);
+  EXPECT_EQ(fill_of(p, "masked", kTensorQ).deviation, 0);
 }
 
 TEST(Workload, InputsStayInTheRangeOfFp16HoweverSmallTheScale) {
-  const DrawSpec spec = draw_spec(problem("fp16 b=1 h=1 n=9 d=64 scale=1e-9"), Draw::kExtreme);
-  EXPECT_LT(std::abs(spec.q_mean) + 6 * spec.q_deviation, 65504);
+  const Fill q = fill_of(problem("fp16 b=1 h=1 n=9 d=64 scale=1e-9"), "extreme", kTensorQ);
+  EXPECT_LT(std::abs(q.mean) + 6 * q.deviation, 65504);
+}
+
+TEST(Workload, TheOutlierIsOneKeyInTheMiddle) {
+  const AttentionProblem p = problem("bf16 b=2 h=3 n=17 d=64 layout=bnhd");
+  std::vector<Fill> of_k;
+  for (const Fill& fill : attention_inputs(p, "outlier")) {
+    if (fill.tensor == kTensorK) of_k.push_back(fill);
+  }
+  ASSERT_EQ(of_k.size(), 2u);
+  EXPECT_EQ(of_k[1].offset, 8 * 3 * 64);
+  EXPECT_EQ(of_k[1].extents, (TensorSpec::Dims{2, 3, 1, 64}));
+  EXPECT_EQ(of_k[1].deviation, 200);
 }
 
 struct ResizeCase {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "db/records.h"
-#include "generator/attention/problem.h"
+#include "generator/problem.h"
 #include "tuner/measure/race.h"
 #include "tuner/search/search.h"
 #include "tuner/worker/protocol.h"
@@ -24,7 +24,7 @@ namespace vitune {
 
 // A problem about to be tuned, and what the evaluator must ask or tell while it works on it.
 struct EvaluationContext {
-  AttentionProblem problem;
+  ProblemPtr problem;
   // The verdict on a kernel that must not be launched again (its status and reason), or nothing.
   std::function<std::optional<std::pair<TrialStatus, std::string>>(const Digest&)> blocked;
   // Called just before a candidate is sent to the device.
@@ -48,9 +48,9 @@ class Evaluator {
   virtual std::string compiler_version() const = 0;
 
   // The configs that may be tried. Throws Error(kUsage) for a problem that it knows nothing of.
-  virtual SearchSpace space(const AttentionProblem& problem) = 0;
+  virtual SearchSpace space(const ProblemPtr& problem) = 0;
   // The config that is good without tuning, if it is in the space.
-  virtual std::optional<Config> default_config(const AttentionProblem& problem) = 0;
+  virtual std::optional<Config> default_config(const ProblemPtr& problem) = 0;
 
   // Turns to another problem; nothing may be under way.
   virtual void begin(EvaluationContext context) = 0;

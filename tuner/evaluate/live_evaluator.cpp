@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "generator/attention/kernel_spec.h"
 #include "generator/compile_log.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -37,28 +37,33 @@ TrialStatus trial_status(CompileStatus status) {
 
 }  // namespace
 
-SearchSpace LiveEvaluator::space(const AttentionProblem& problem) {
-  return SearchSpace(attention_space(problem, device_));
+SearchSpace LiveEvaluator::space(const ProblemPtr& problem) {
+  return SearchSpace(problem->op().space(*problem, device_));
 }
 
-std::optional<Config> LiveEvaluator::default_config(const AttentionProblem& problem) {
-  return default_attention_config(problem, device_);
+std::optional<Config> LiveEvaluator::default_config(const ProblemPtr& problem) {
+  return vitune::default_config(*problem, device_);
 }
 
 void LiveEvaluator::begin(EvaluationContext context) {
   context_ = std::move(context);
-  problem_text_ = context_.problem.text();
+  problem_text_ = context_.problem->text();
   best_us_ = 0;
   done_.clear();
+  keys_.clear();
   for (auto& client : clients_) client->recycle_if_due();
 }
 
 CompileRequest LiveEvaluator::request(const Config& config) const {
-  return attention_compile_request(context_.problem, config, device_.arch());
+  const Problem& problem = *context_.problem;
+  return problem.op().request(problem, config, device_.arch());
 }
 
+// Assembling a source and its digest takes longer than all else that is asked of a config.
 Digest LiveEvaluator::key(const Config& config) {
-  return kernel_key(request(config), compiler_version_);
+  const auto [known, fresh] = keys_.try_emplace(config);
+  if (fresh) known->second = kernel_key(request(config), compiler_version_);
+  return known->second;
 }
 
 std::size_t LiveEvaluator::capacity() const {
@@ -71,8 +76,7 @@ void LiveEvaluator::submit(std::size_t id, const Candidate& candidate) {
   Flight flight;
   flight.id = id;
   flight.candidate = candidate;
-  CompileRequest wanted = request(candidate.config);
-  flight.key = kernel_key(wanted, compiler_version_);
+  flight.key = key(candidate.config);
   flight.trial.config = candidate.config;
   flight.trial.kernel_key = flight.key;
   flight.trial.origin = Origin::kMeasured;
@@ -85,7 +89,7 @@ void LiveEvaluator::submit(std::size_t id, const Candidate& candidate) {
   auto& waiting = awaiting_[flight.key];
   if (waiting.empty()) {
     compiling_.emplace(next_compile_, flight.key);
-    pool_.submit(next_compile_++, std::move(wanted));
+    pool_.submit(next_compile_++, request(candidate.config));
   }
   waiting.push_back(std::move(flight));
 }
@@ -98,15 +102,15 @@ void LiveEvaluator::end(const Flight& flight, TrialStatus status, std::string re
 }
 
 void LiveEvaluator::after_compile(Flight flight, const Variant& variant) {
-  const AttentionProblem& problem = context_.problem;
+  const Problem& problem = *context_.problem;
   const Config& config = flight.candidate.config;
   if (variant->status != CompileStatus::kOk) {
     return end(flight, trial_status(variant->status),
                decisive_line(variant->log).substr(0, kMaxReason));
   }
   flight.trial.compile = variant->facts;
-  flight.trial.compile.shared_bytes += attention_shared_bytes(problem, config);
-  if (const auto why = attention_prune(problem, config, variant->facts, device_)) {
+  flight.trial.compile.shared_bytes += dynamic_shared_bytes(problem, config);
+  if (const auto why = problem.op().prune(problem, config, variant->facts, device_)) {
     return end(flight, TrialStatus::kPruned, *why);
   }
   flight.variant = variant;
@@ -187,8 +191,7 @@ void LiveEvaluator::launch(Flight flight, std::size_t client) {
   context_.launching(flight.candidate.config);
   TrialJob job;
   job.problem = problem_text_;
-  job.kernel = {flight.candidate.config, flight.key, request(flight.candidate.config).entry,
-                flight.variant->cubin};
+  job.kernel = {flight.candidate.config, flight.key, flight.variant->cubin};
   job.verify = flight.candidate.verify;
   job.measure = flight.candidate.measure;
   job.effort = flight.candidate.effort;

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,8 +43,8 @@ class LiveEvaluator : public Evaluator {
   const DeviceInfo& device() const override { return device_; }
   Origin origin() const override { return Origin::kMeasured; }
   std::string compiler_version() const override { return compiler_version_; }
-  SearchSpace space(const AttentionProblem& problem) override;
-  std::optional<Config> default_config(const AttentionProblem& problem) override;
+  SearchSpace space(const ProblemPtr& problem) override;
+  std::optional<Config> default_config(const ProblemPtr& problem) override;
   void begin(EvaluationContext context) override;
   Digest key(const Config& config) override;
   std::size_t capacity() const override;
@@ -80,7 +81,9 @@ class LiveEvaluator : public Evaluator {
   void land(std::size_t client, const BenchResult& result);
   void end(const Flight& flight, TrialStatus status, std::string reason);
   BenchClient& idle_client();
-  Variant compile_now(const CompileRequest& request, const Digest& key);
+  // `make_request` is asked only if nothing is known under `key`.
+  Variant compile_now(const Digest& key, const std::function<CompileRequest()>& make_request);
+  Variant compile_now(const Config& config);
   KernelRef kernel_ref(const Config& config);
   std::chrono::milliseconds trial_deadline(const Candidate& candidate) const;
   std::chrono::milliseconds race_deadline(int rounds, std::size_t contestants) const;
@@ -101,6 +104,7 @@ class LiveEvaluator : public Evaluator {
   std::string problem_text_;
   double best_us_ = 0;  // of the current problem; 0 while unknown
   std::uint64_t next_compile_ = 1;
+  std::map<Config, Digest> keys_;  // of the current problem
   std::map<std::uint64_t, Digest> compiling_;
   std::map<Digest, std::vector<Flight>> awaiting_;  // their kernel being compiled
   std::deque<Flight> ready_;                        // awaiting a device

@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/kernel_spec.h"
 #include "tuner/evaluate/live_evaluator.h"
 
 namespace vitune {
@@ -18,10 +17,11 @@ constexpr milliseconds kPerRound{50};  // of one contestant, generously
 
 }  // namespace
 
-LiveEvaluator::Variant LiveEvaluator::compile_now(const CompileRequest& wanted, const Digest& key) {
+LiveEvaluator::Variant LiveEvaluator::compile_now(
+    const Digest& key, const std::function<CompileRequest()>& make_request) {
   if (Variant known = cache_.find(key)) return known;
   const std::uint64_t id = next_compile_++;
-  pool_.submit(id, wanted);
+  pool_.submit(id, make_request());
   while (true) {
     check_stop();
     auto compiled = pool_.wait(kSlice);
@@ -33,15 +33,17 @@ LiveEvaluator::Variant LiveEvaluator::compile_now(const CompileRequest& wanted, 
   }
 }
 
+LiveEvaluator::Variant LiveEvaluator::compile_now(const Config& config) {
+  return compile_now(key(config), [&] { return request(config); });
+}
+
 KernelRef LiveEvaluator::kernel_ref(const Config& config) {
-  const CompileRequest wanted = request(config);
-  const Digest wanted_key = kernel_key(wanted, compiler_version_);
-  const Variant variant = compile_now(wanted, wanted_key);
+  const Variant variant = compile_now(config);
   if (variant->status != CompileStatus::kOk) {
     throw Error(ErrorCode::kFailure, formatted("{} compiled before and does not any more: {}",
                                                config.text(), variant->log));
   }
-  return {config, wanted_key, wanted.entry, variant->cubin};
+  return {config, key(config), variant->cubin};
 }
 
 // Waits for a device that is free.
@@ -92,11 +94,10 @@ RaceResult LiveEvaluator::race(const std::vector<Config>& configs, int rounds) {
 }
 
 std::optional<Binary> LiveEvaluator::binary(const Config& config) {
-  const CompileRequest wanted = request(config);
-  const Digest wanted_key = kernel_key(wanted, compiler_version_);
-  const Variant variant = compile_now(wanted, wanted_key);
+  const Variant variant = compile_now(config);
   if (variant->status != CompileStatus::kOk) return std::nullopt;
-  return Binary{wanted_key,   wanted.arch,    compiler_version_,
+  const CompileRequest wanted = request(config);
+  return Binary{key(config),  wanted.arch,    compiler_version_,
                 wanted.entry, variant->facts, variant->cubin};
 }
 

@@ -88,7 +88,8 @@ void LiveEvaluator::keep_one_kind() {
 
 void LiveEvaluator::install_support_kernels() {
   const CompileRequest support = support_compile_request(device_.arch());
-  const Variant variant = compile_now(support, kernel_key(support, compiler_version_));
+  const Variant variant =
+      compile_now(kernel_key(support, compiler_version_), [&] { return support; });
   if (variant->status != CompileStatus::kOk) {
     throw Error(ErrorCode::kFailure,
                 formatted("the kernels that judge candidates do not compile for {} with {}: {}",

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/kernel_spec.h"
+#include "generator/operator.h"
 
 namespace vitune {
 
@@ -18,7 +18,7 @@ ReplayEvaluator::ReplayEvaluator(Recording recording, std::unique_ptr<CompilePoo
       stop_(stop),
       compiler_version_(recording_.compiler_version) {
   open_compiler();
-  const std::string built_in = attention_templates().digest().hex();
+  const std::string built_in = recorded_templates(recording_);
   if (recording_.template_digest != built_in) {
     log(log_sink_, LogLevel::kInfo,
         formatted("the recording was made with other kernels (templates {:.12}, here {:.12}): its "
@@ -38,8 +38,8 @@ void ReplayEvaluator::open_compiler() {
   }
 }
 
-const RecordedProblem& ReplayEvaluator::recorded(const AttentionProblem& problem) const {
-  const std::string text = problem.text();
+const RecordedProblem& ReplayEvaluator::recorded(const Problem& problem) const {
+  const std::string& text = problem.text();
   if (const RecordedProblem* found = recording_.find(text)) return *found;
   std::string names;
   for (const auto& known : recording_.problems) names += "\n  " + known.name + ": " + known.text;
@@ -47,8 +47,8 @@ const RecordedProblem& ReplayEvaluator::recorded(const AttentionProblem& problem
                                            recording_.device.name, text, names));
 }
 
-SearchSpace ReplayEvaluator::space(const AttentionProblem& problem) {
-  const RecordedProblem& known = recorded(problem);
+SearchSpace ReplayEvaluator::space(const ProblemPtr& problem) {
+  const RecordedProblem& known = recorded(*problem);
   std::vector<Parameter> parameters;
   for (const std::string& name : known.parameters) {
     std::set<std::int64_t> values;
@@ -60,9 +60,9 @@ SearchSpace ReplayEvaluator::space(const AttentionProblem& problem) {
   return SearchSpace(std::move(parameters), std::move(configs));
 }
 
-std::optional<Config> ReplayEvaluator::default_config(const AttentionProblem& problem) {
-  const Config config = default_attention_config(problem, recording_.device);
-  const RecordedProblem& known = recorded(problem);
+std::optional<Config> ReplayEvaluator::default_config(const ProblemPtr& problem) {
+  const Config config = vitune::default_config(*problem, recording_.device);
+  const RecordedProblem& known = recorded(*problem);
   const bool there = std::any_of(known.trials.begin(), known.trials.end(),
                                  [&](const Trial& row) { return row.config == config; });
   if (!there) return std::nullopt;
@@ -70,7 +70,7 @@ std::optional<Config> ReplayEvaluator::default_config(const AttentionProblem& pr
 }
 
 void ReplayEvaluator::begin(EvaluationContext context) {
-  const RecordedProblem& known = recorded(context.problem);
+  const RecordedProblem& known = recorded(*context.problem);
   problem_ = context.problem;
   done_.clear();
   sorted_.clear();
@@ -85,14 +85,14 @@ const Trial& ReplayEvaluator::trial(const Config& config) const {
                        [](const Trial* row, const Config& wanted) { return row->config < wanted; });
   if (at == sorted_.end() || (*at)->config != config) {
     throw Error(ErrorCode::kUsage,
-                formatted("{} is not recorded for {}", config.text(), problem_.text()));
+                formatted("{} is not recorded for {}", config.text(), problem_->text()));
   }
   return **at;
 }
 
 Digest ReplayEvaluator::key(const Config& config) {
   try {
-    const auto request = attention_compile_request(problem_, config, recording_.device.arch());
+    const auto request = problem_->op().request(*problem_, config, recording_.device.arch());
     return kernel_key(request, compiler_version_);
   } catch (const Error&) {
     return {};  // recorded with kernels that had other tunables
@@ -118,7 +118,7 @@ RaceResult ReplayEvaluator::race(const std::vector<Config>& configs, int) {
 
 std::optional<Binary> ReplayEvaluator::binary(const Config& config) {
   if (!pool_ || key(config) == Digest{}) return std::nullopt;
-  const auto request = attention_compile_request(problem_, config, recording_.device.arch());
+  const auto request = problem_->op().request(*problem_, config, recording_.device.arch());
   pool_->submit(next_compile_++, request);
   while (true) {
     if (stop_) throw Error(ErrorCode::kInterrupted, "interrupted while compiling a winner");

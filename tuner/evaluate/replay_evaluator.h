@@ -28,8 +28,8 @@ class ReplayEvaluator : public Evaluator {
   // Of the compiler at hand; without one, of the one that was recorded.
   std::string compiler_version() const override { return compiler_version_; }
   // Throws Error(kUsage) naming what is recorded if this problem is not.
-  SearchSpace space(const AttentionProblem& problem) override;
-  std::optional<Config> default_config(const AttentionProblem& problem) override;
+  SearchSpace space(const ProblemPtr& problem) override;
+  std::optional<Config> default_config(const ProblemPtr& problem) override;
   void begin(EvaluationContext context) override;
   Digest key(const Config& config) override;
   std::size_t capacity() const override { return 1; }
@@ -39,7 +39,7 @@ class ReplayEvaluator : public Evaluator {
   std::optional<Binary> binary(const Config& config) override;
 
  private:
-  const RecordedProblem& recorded(const AttentionProblem& problem) const;
+  const RecordedProblem& recorded(const Problem& problem) const;
   const Trial& trial(const Config& config) const;
   void open_compiler();
 
@@ -48,7 +48,7 @@ class ReplayEvaluator : public Evaluator {
   LogSink log_sink_;
   const std::atomic<bool>& stop_;
   std::string compiler_version_;
-  AttentionProblem problem_;
+  ProblemPtr problem_;
   std::vector<const Trial*> sorted_;  // the current problem's trials by config
   std::deque<std::pair<std::size_t, const Trial*>> done_;
   std::uint64_t next_compile_ = 1;

@@ -18,49 +18,20 @@ T* device_pointer(CuPointer address) {
   return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
 }
 
-std::int64_t rows_of(const AttentionProblem& p) { return p.batch * p.heads * p.nq; }
-
 double finite(double value) {
   return std::isfinite(value) ? value : std::numeric_limits<double>::max();
 }
 
 double from_bits(std::uint32_t bits) { return finite(std::bit_cast<float>(bits)); }
 
-AttentionView view_of(const TensorStrides& s) { return {s.batch, s.head, s.row}; }
-
-AttentionScoreView view_of(const ScoreOperand& operand) {
-  const auto& s = operand.strides;
-  return {s[0], s[1], s[2], s[3], static_cast<int>(operand.batches)};
-}
-
-int support_type(ElementType type) {
-  if (type == ElementType::kFp16) return kSupportFp16;
-  return type == ElementType::kBf16 ? kSupportBf16 : kSupportFp32;
-}
-
-AttentionParams call_of(const AttentionProblem& p, const AttentionPointers& at) {
-  AttentionParams call = {};
-  call.q = device_pointer<const void>(at.q);
-  call.k = device_pointer<const void>(at.k);
-  call.v = device_pointer<const void>(at.v);
-  call.o = device_pointer<void>(at.o);
-  call.lse = device_pointer<float>(at.lse);
-  call.bias = device_pointer<const void>(at.bias);
-  call.mask = device_pointer<const void>(at.mask);
-  call.q_view = view_of(p.q);
-  call.k_view = view_of(p.k);
-  call.v_view = view_of(p.v);
-  call.o_view = view_of(p.o);
-  call.bias_view = call.mask_view = {0, 0, 0, 0, 1};
-  if (p.bias) call.bias_view = view_of(*p.bias);
-  if (p.mask) call.mask_view = view_of(*p.mask);
-  call.batch = static_cast<int>(p.batch);
-  call.heads = static_cast<int>(p.heads);
-  call.heads_per_kv = static_cast<int>(p.heads / p.kv_heads);
-  call.queries = static_cast<int>(p.nq);
-  call.keys = static_cast<int>(p.nk);
-  call.scale = static_cast<float>(p.scale);
-  return call;
+// Bytes of the answer to a tensor: a multiple of 8, so that a digest covers them.
+std::int64_t answer_bytes(const TensorSpec& tensor) {
+  std::optional<std::int64_t> bytes = 4;
+  for (const std::int64_t extent : tensor.extents) {
+    if (bytes) bytes = checked_mul(*bytes, extent);
+  }
+  if (!bytes) throw Error(ErrorCode::kUsage, "the output does not fit 64-bit addresses");
+  return round_up(*bytes, 8);
 }
 
 }  // namespace
@@ -72,122 +43,157 @@ OutputError output_error(const Findings& findings, std::int64_t elements) {
   error.rms_error = finite(std::sqrt(findings.error_squares / count));
   error.largest_reference = from_bits(findings.largest_reference);
   error.rms_reference = finite(std::sqrt(findings.reference_squares / count));
-  error.lse_error = from_bits(findings.lse_error);
-  error.largest_lse = from_bits(findings.largest_lse);
   return error;
 }
 
-ErrorBounds derive_bounds(const OutputError& plain, ElementType dtype, std::int64_t rows) {
+ErrorBounds derive_bounds(const OutputError& plain, ElementType type, std::int64_t rows) {
+  ErrorBounds bounds;
+  if (type == ElementType::kFp32) {
+    // Sums in fp32 throughout. Matrix units truncate when they add, about one unit of 2^-23 of a
+    // score per 16 columns (8 times 2^-23 for 128); base-2 exponentials, logarithms and factors add
+    // a few 2^-22 relative each. 2^-15 relative covers their sum four times; the plain kernel's own
+    // error scales with sums that cancel.
+    bounds.max_error = 8.0 * plain.max_error + 0x1p-15 * std::max(1.0, plain.largest_reference);
+    bounds.rms_error = bounds.max_error;
+    return bounds;
+  }
   // Largest relative error of one rounding to nearest: 8 bits of significand in bf16, 11 in fp16.
-  const double roundoff = dtype == ElementType::kBf16 ? 0x1p-8 : 0x1p-11;
+  const double roundoff = type == ElementType::kBf16 ? 0x1p-8 : 0x1p-11;
   // Errors of two correct kernels differ by chance: the weights of a row round differently after
   // another running maximum, and few rows average little of that out.
   const double chance = 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(rows, 1)));
-  ErrorBounds bounds;
   // A perfect kernel still rounds its largest output once, even where the plain one had luck there.
   bounds.max_error = (2.0 + 4.0 * chance) * plain.max_error + roundoff * plain.largest_reference;
   // One rounding of the output alone has an rms of about 0.4 roundoff * rms_reference; the floor of
   // a third of that matters only where the plain kernel is all but exact.
   bounds.rms_error =
       (1.3 + 3.0 * chance) * plain.rms_error + 0.125 * roundoff * plain.rms_reference;
-  // The log-sum-exp is fp32 throughout. Matrix units truncate when they add, about one unit of
-  // 2^-23 of the score per 16 columns (8 times 2^-23 at d = 128); the base-2 exponential, the
-  // logarithm and the factor log2(e) add a few 2^-22 relative each. 2^-15 relative covers their sum
-  // four times; the plain kernel's own error scales with scores that cancel.
-  bounds.lse_error = 8.0 * plain.lse_error + 0x1p-15 * std::max(1.0, plain.largest_lse);
   return bounds;
 }
 
-std::int64_t Reference::bytes(const AttentionProblem& problem) {
-  const auto elements = checked_mul(rows_of(problem), problem.d + 1);
-  const auto size = elements ? checked_mul(*elements, 4) : std::nullopt;
-  if (!size) throw Error(ErrorCode::kUsage, "the output does not fit 64-bit addresses");
-  return *size;
+std::vector<int> judged_outputs(const std::vector<TensorSpec>& tensors) {
+  std::vector<int> places;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const bool judged = tensors[i].given && tensors[i].role == Role::kOutput;
+    if (judged) places.push_back(static_cast<int>(i));
+  }
+  if (places.size() <= kMaxOutputs) return places;
+  throw Error(ErrorCode::kFailure, "a problem has more outputs than the " +
+                                       std::to_string(kMaxOutputs) + " that a launch is judged by");
+}
+
+std::int64_t Reference::bytes(const Problem& problem) {
+  const std::vector<TensorSpec> tensors = problem.op().tensors(problem);
+  std::int64_t total = 0;
+  for (const int place : problem.op().answers(problem)) {
+    const auto sum = checked_add(total, answer_bytes(tensors[static_cast<std::size_t>(place)]));
+    if (!sum) throw Error(ErrorCode::kUsage, "the outputs do not fit 64-bit addresses");
+    total = *sum;
+  }
+  return total;
 }
 
 Reference::Reference(const GpuTools& tools, Workload& workload) : tools_(tools) {
-  const AttentionProblem& p = workload.problem();
+  const Problem& problem = workload.problem();
   const CudaDriver& driver = tools.context.driver();
-  require_memory(tools.context, bytes(p));
-  const std::int64_t rows = rows_of(p);
-  // Multiples of 8 bytes, so that a digest covers them.
-  out_ = DeviceBuffer(driver, static_cast<std::size_t>(round_up(rows * p.d * 4, 8)));
-  lse_ = DeviceBuffer(driver, static_cast<std::size_t>(round_up(rows * 4, 8)));
-  scratch_ = DeviceBuffer(driver, 256);
-  static_assert(sizeof(Findings) <= 256);
-  tools.stream.fill8(out_.address(), 0, out_.size());
-  tools.stream.fill8(lse_.address(), 0, lse_.size());
-  tools.support.reference(tools.stream, params(workload));
+  require_memory(tools.context, bytes(problem));
+  answers_.resize(workload.tensors().size());
+  for (const int place : problem.op().answers(problem)) {
+    const auto index = static_cast<std::size_t>(place);
+    answers_[index] =
+        DeviceBuffer(driver, static_cast<std::size_t>(answer_bytes(workload.tensors()[index])));
+    tools.stream.fill8(answers_[index].address(), 0, answers_[index].size());
+  }
+  scratch_ = DeviceBuffer(driver, std::max(sizeof(AllFindings), 8 * answers_.size()));
+  run(workload, Precision::kExact);
   digest_ = digest();
 
   workload.poison_outputs();
-  tools.support.plain16(tools.stream, params(workload));
-  tools.stream.fill8(scratch_.address(), 0, scratch_.size());
-  compare(workload, scratch_.address());
-  tools.stream.synchronize();
-  Findings findings;
-  scratch_.download(std::as_writable_bytes(std::span(&findings, 1)));
-  if (findings.unwritten + findings.not_finite + findings.not_zero + findings.lse_wrong != 0) {
-    throw Error(
-        ErrorCode::kNoDevice,
-        "the plain 16-bit implementation disagrees with the fp64 reference on '" + p.text() +
-            "': the device or its driver is at fault, or a candidate has damaged the inputs");
-  }
-  bounds_ = derive_bounds(output_error(findings, rows * p.d), p.dtype, rows);
+  run(workload, Precision::kPlain);
+  derive_from_plain(workload);
 }
 
-ReferenceParams Reference::params(const Workload& workload) const {
-  const AttentionProblem& p = workload.problem();
-  ReferenceParams result = {};
-  result.call = call_of(p, workload.pointers());
-  result.scale = p.scale;
-  result.out = device_pointer<float>(out_.address());
-  result.lse = device_pointer<float>(lse_.address());
-  result.head_size = static_cast<int>(p.d);
-  result.element = support_type(p.dtype);
-  result.bias = p.bias ? support_type(p.bias->type) : kSupportFp32;
-  result.causal = p.causal ? 1 : 0;
-  return result;
+void Reference::run(Workload& workload, Precision precision) {
+  const Problem& problem = workload.problem();
+  PreparedPlan plan(problem.op().answer(problem, precision),
+                    tools_.support.answer_kernels(problem.op()));
+  std::vector<std::uintptr_t> addresses = workload.addresses();
+  for (const DeviceBuffer& each : answers_) addresses.push_back(each.address());
+  // Freed once the device is done with it, as of all memory.
+  DeviceBuffer memory;
+  if (plan.scratch_bytes() > 0) {
+    memory = DeviceBuffer(tools_.context.driver(), static_cast<std::size_t>(plan.scratch_bytes()));
+  }
+  plan.check(plan.launch(addresses, memory.address(), tools_.stream.get()));
+  if (memory.size() > 0) tools_.stream.synchronize();
+}
+
+// Bounds from what the plain implementation has left in the outputs.
+void Reference::derive_from_plain(const Workload& workload) {
+  tools_.stream.fill8(scratch_.address(), 0, scratch_.size());
+  compare(workload, scratch_.address());
+  tools_.stream.synchronize();
+  AllFindings all;
+  scratch_.download(std::as_writable_bytes(std::span(&all, 1)));
+  std::size_t at = 0;
+  for (const int place : judged_outputs(workload.tensors())) {
+    const Findings& findings = all[at++];
+    if (findings.unwritten + findings.not_finite + findings.not_infinite + findings.not_zero != 0) {
+      throw Error(
+          ErrorCode::kNoDevice,
+          "the plain implementation disagrees with the fp64 reference on '" +
+              workload.problem().text() +
+              "': the device or its driver is at fault, or a candidate has damaged the inputs");
+    }
+    const TensorSpec& tensor = workload.tensors()[static_cast<std::size_t>(place)];
+    bounds_.push_back(
+        derive_bounds(output_error(findings, tensor.elements()), tensor.type, tensor.rows()));
+  }
+}
+
+const DeviceBuffer& Reference::answer(int tensor) const {
+  return answers_[static_cast<std::size_t>(tensor)];
 }
 
 void Reference::compare(const Workload& workload, CuPointer findings) const {
-  const AttentionProblem& p = workload.problem();
-  const AttentionPointers at = workload.pointers();
-  CompareParams compare = {};
-  compare.o = device_pointer<unsigned short>(at.o);
-  compare.view = view_of(p.o);
-  compare.out = device_pointer<const float>(out_.address());
-  compare.lse = device_pointer<const float>(lse_.address());
-  compare.got_lse = device_pointer<float>(at.lse);
-  compare.findings = device_pointer<Findings>(findings);
-  compare.batch = p.batch;
-  compare.heads = p.heads;
-  compare.queries = p.nq;
-  compare.head_size = static_cast<int>(p.d);
-  compare.element = support_type(p.dtype);
-  tools_.support.compare(tools_.stream, compare);
+  const std::vector<std::uintptr_t> addresses = workload.addresses();
+  for (const int place : judged_outputs(workload.tensors())) {
+    const TensorSpec& tensor = workload.tensors()[static_cast<std::size_t>(place)];
+    CompareParams compare = {};
+    compare.data = device_pointer<void>(addresses[static_cast<std::size_t>(place)]);
+    std::copy(tensor.strides.begin(), tensor.strides.end(), std::begin(compare.strides));
+    std::copy(tensor.extents.begin(), tensor.extents.end(), std::begin(compare.extents));
+    compare.want = device_pointer<const float>(answer(place).address());
+    if (tensor.empty_rows >= 0) {
+      compare.empty = device_pointer<const float>(answer(tensor.empty_rows).address());
+    }
+    compare.findings = device_pointer<Findings>(findings);
+    compare.type = judge_type(tensor.type);
+    tools_.support.compare(tools_.stream, compare);
+    findings += sizeof(Findings);
+  }
 }
 
 std::uint64_t Reference::digest() const {
   tools_.stream.fill8(scratch_.address(), 0, scratch_.size());
-  tools_.support.digest(tools_.stream, out_.address(), static_cast<std::int64_t>(out_.size()),
-                        scratch_.address());
-  tools_.support.digest(tools_.stream, lse_.address(), static_cast<std::int64_t>(lse_.size()),
-                        scratch_.address() + 8);
+  for (std::size_t i = 0; i < answers_.size(); ++i) {
+    tools_.support.digest(tools_.stream, answers_[i].address(),
+                          static_cast<std::int64_t>(answers_[i].size()),
+                          scratch_.address() + 8 * i);
+  }
   tools_.stream.synchronize();
-  std::uint64_t sums[2] = {};
+  std::vector<std::uint64_t> sums(answers_.size());
   scratch_.download(std::as_writable_bytes(std::span(sums)));
-  return sums[0] ^ std::rotl(sums[1], 32);
+  std::uint64_t all = 0;
+  for (const std::uint64_t sum : sums) all = std::rotl(all, 11) ^ sum;
+  return all;
 }
 
-Reference::Answer Reference::download() const {
+std::vector<float> Reference::download(int tensor) const {
   tools_.stream.synchronize();
-  Answer answer;
-  answer.out.resize(out_.size() / sizeof(float));
-  answer.lse.resize(lse_.size() / sizeof(float));
-  out_.download(std::as_writable_bytes(std::span(answer.out)));
-  lse_.download(std::as_writable_bytes(std::span(answer.lse)));
-  return answer;
+  std::vector<float> values(answer(tensor).size() / sizeof(float));
+  answer(tensor).download(std::as_writable_bytes(std::span(values)));
+  return values;
 }
 
 bool Reference::intact() const { return digest() == digest_; }

@@ -3,33 +3,22 @@
 #include "tuner/judge/support_kernels.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 
 #include "core/checked.h"
 #include "core/error.h"
-#include "generator/source.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int kCtasPerSm = 16;
-constexpr std::int64_t kReferenceRows = 64;  // rows per CTA, kRefRows of attention_reference.cuh
-constexpr int kAnchorSteps = 16384;          // 4 clocks each: 33 us at 2 GHz
+constexpr int kAnchorSteps = 16384;  // 4 clocks each: 33 us at 2 GHz
 
-constexpr std::array<const char*, 11> kEntryNames = {
-    "vitune_fill_normal",
-    "vitune_fill_mask",
-    "vitune_attention_reference",
-    "vitune_attention_plain16",
-    "vitune_compare_outputs",
-    "vitune_digest_words",
-    "vitune_count_damage",
-    "vitune_flush_l2",
-    "vitune_spin",
-    "vitune_anchor",
-    "vitune_probe",
+constexpr std::array<const char*, 9> kEntryNames = {
+    "vitune_fill_normal",  "vitune_fill_mask",    "vitune_compare_outputs",
+    "vitune_digest_words", "vitune_count_damage", "vitune_flush_l2",
+    "vitune_spin",         "vitune_anchor",       "vitune_probe",
 };
 
 std::int64_t elements_of(const FillView& view) {
@@ -43,44 +32,45 @@ T* device_pointer(CuPointer address) {
   return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
 }
 
-std::int64_t reference_threads(const ReferenceParams& params) {
-  const std::int64_t tiles = ceil_div(params.call.queries, kReferenceRows);
-  return tiles * params.call.heads * params.call.batch * kThreads;
-}
-
 }  // namespace
 
 CompileRequest support_compile_request(const std::string& arch) {
   CompileRequest request;
-  request.source = assemble("#include \"reference/support_kernels.cuh\"\n");
+  std::string main = "#include \"reference/support_kernels.cuh\"\n";
+  for (const Operator* each : operators()) main += each->judge_source();
+  request.source = assemble(std::move(main));
   request.arch = arch;
   request.entry = kEntryNames.back();
   return request;
 }
 
-std::vector<CudaKernel> SupportKernels::load(const CudaDriver& driver,
-                                             std::span<const std::byte> cubin) {
+CudaModule SupportKernels::load(const CudaDriver& driver, std::span<const std::byte> cubin) {
   if (!cubin_is_well_formed(cubin)) {
     throw Error(ErrorCode::kFailure, "the image of the support kernels is not a well-formed cubin");
   }
-  static_assert(kEntryNames.size() == kEntries);
-  std::vector<CudaKernel> kernels;
-  kernels.reserve(kEntries);
-  const CudaModule module(driver, cubin);
-  for (const char* name : kEntryNames) kernels.push_back(module.kernel(name));
-  return kernels;
+  return CudaModule(driver, cubin);
 }
 
 SupportKernels::SupportKernels(const CudaDriver& driver, std::span<const std::byte> cubin,
                                const DeviceInfo& device)
-    : device_(device), kernels_(load(driver, cubin)) {}
+    : device_(device) {
+  static_assert(kEntryNames.size() == kEntries);
+  const CudaModule module = load(driver, cubin);
+  for (const char* name : kEntryNames) kernels_.push_back(module.kernel(name));
+  for (const Operator* each : operators()) {
+    std::vector<CudaKernel>& kernels = answers_[each];
+    for (const std::string& name : each->judge_entries()) kernels.push_back(module.kernel(name));
+  }
+}
+
+std::span<const CudaKernel> SupportKernels::answer_kernels(const Operator& op) const {
+  return answers_.at(&op);
+}
 
 void SupportKernels::launch(Entry entry, const void* params, std::int64_t threads,
                             const CudaStream& stream) const {
   if (threads <= 0) return;
-  const bool tiled = entry == kReference || entry == kPlain16;
-  const std::int64_t limit = tiled ? std::numeric_limits<std::int32_t>::max()
-                                   : std::int64_t{std::max(device_.sm_count, 1)} * kCtasPerSm;
+  const std::int64_t limit = std::int64_t{std::max(device_.sm_count, 1)} * kCtasPerSm;
   LaunchShape shape;
   shape.grid[0] = static_cast<std::uint32_t>(std::min(ceil_div(threads, kThreads), limit));
   shape.block[0] = kThreads;
@@ -95,16 +85,8 @@ void SupportKernels::fill(const CudaStream& stream, const FillMaskParams& params
   launch(kFillMask, &params, elements_of(params.target), stream);
 }
 
-void SupportKernels::reference(const CudaStream& stream, const ReferenceParams& params) const {
-  launch(kReference, &params, reference_threads(params), stream);
-}
-
-void SupportKernels::plain16(const CudaStream& stream, const ReferenceParams& params) const {
-  launch(kPlain16, &params, reference_threads(params), stream);
-}
-
 void SupportKernels::compare(const CudaStream& stream, const CompareParams& params) const {
-  const std::int64_t rows = params.batch * params.heads * params.queries;
+  const std::int64_t rows = params.extents[0] * params.extents[1] * params.extents[2];
   launch(kCompare, &params, rows * 32, stream);
 }
 

@@ -1,4 +1,4 @@
-// tuner/judge/support_kernels.h -- What a bench worker runs beside the candidates: inputs, judge,
+// tuner/judge/support_kernels.h -- What a bench worker runs beside the candidates: inputs, answers,
 // comparison, and what timing needs.
 //
 // The parent compiles them once (support_compile_request); the worker loads them from the cubin it
@@ -8,14 +8,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/cuda_driver.h"
 #include "core/device_info.h"
-#include "generator/compiler.h"
-#include "templates/attention/params.cuh"
+#include "generator/operator.h"
 #include "templates/reference/support_params.cuh"
 
 namespace vitune {
@@ -31,10 +31,8 @@ class SupportKernels {
 
   void fill(const CudaStream& stream, const FillNormalParams& params) const;
   void fill(const CudaStream& stream, const FillMaskParams& params) const;
-  // The fp64 judge.
-  void reference(const CudaStream& stream, const ReferenceParams& params) const;
-  // The plain 16-bit implementation.
-  void plain16(const CudaStream& stream, const ReferenceParams& params) const;
+  // The operator's own, in the order of its judge_entries().
+  std::span<const CudaKernel> answer_kernels(const Operator& op) const;
   // Needs params.findings zeroed.
   void compare(const CudaStream& stream, const CompareParams& params) const;
   // `bytes` is a multiple of 8, `address` aligned to 8; adds to the 64-bit word at `sum`.
@@ -59,8 +57,6 @@ class SupportKernels {
   enum Entry : std::size_t {
     kFillNormal,
     kFillMask,
-    kReference,
-    kPlain16,
     kCompare,
     kDigest,
     kDamage,
@@ -70,7 +66,7 @@ class SupportKernels {
     kProbe,
     kEntries
   };
-  static std::vector<CudaKernel> load(const CudaDriver& driver, std::span<const std::byte> cubin);
+  static CudaModule load(const CudaDriver& driver, std::span<const std::byte> cubin);
   // Launches enough CTAs for `threads` threads, at most what fills the device several times over:
   // the kernels walk over the rest.
   void launch(Entry entry, const void* params, std::int64_t threads,
@@ -78,6 +74,7 @@ class SupportKernels {
 
   DeviceInfo device_;
   std::vector<CudaKernel> kernels_;
+  std::map<const Operator*, std::vector<CudaKernel>> answers_;
 };
 
 }  // namespace vitune

@@ -7,139 +7,108 @@
 
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/tensor_maps.h"
-#include "tuner/judge/edge_shapes.h"
 
 namespace vitune {
 namespace {
 
 constexpr int kRepeats = 3;
 
-std::string sizes_of(const AttentionProblem& p) {
-  return formatted("b={} h={} nq={} nk={}", p.batch, p.heads, p.nq, p.nk);
-}
-
-std::string draw_name(Draw draw) {
-  switch (draw) {
-    case Draw::kNormal:
-      return "normal";
-    case Draw::kExtreme:
-      return "extreme";
-    case Draw::kOutlier:
-      return "outlier";
-    case Draw::kMasked:
-      return "masked";
+// "batch 1, head 3, query 196" of a row number that is known modulo 2^32, before the tensor's name.
+std::string place_of(std::uint64_t row, const TensorSpec& tensor) {
+  auto left = static_cast<std::int64_t>(row & 0xffffffffu);
+  std::string place;
+  for (std::size_t i = 3; i-- > 0;) {
+    if (!tensor.axes[i].empty()) {
+      place = formatted("{} {}{}{}", tensor.axes[i], left % tensor.extents[i],
+                        place.empty() ? "" : ", ", place);
+    }
+    left /= tensor.extents[i];
   }
-  return {};
+  return place.empty() ? tensor.name : formatted("{} of {}", place, tensor.name);
 }
 
-// What kernels for `problem` have to be tried on once.
-std::optional<Draw> special_draw(const AttentionProblem& problem) {
-  if (problem.bias) return Draw::kMasked;
-  // They may hold on to the maximum of a row's first keys (holds_reference in
-  // templates/attention/config.cuh).
-  const bool has_scores = problem.bias || problem.mask;
-  if (problem.dtype == ElementType::kBf16 && !has_scores && !problem.lse) return Draw::kOutlier;
-  return std::nullopt;
-}
-
-// "batch 1, head 3, query 196" of a row number that is known modulo 2^32.
-std::string place_of(std::uint64_t row, const AttentionProblem& p) {
-  const auto index = static_cast<std::int64_t>(row & 0xffffffffu);
-  return formatted("batch {}, head {}, query {}", index / p.nq / p.heads, index / p.nq % p.heads,
-                   index % p.nq);
-}
-
-std::optional<std::string> judge_elements(const Findings& f, std::int64_t elements) {
+std::optional<std::string> judge_elements(const Findings& f, const TensorSpec& tensor) {
+  const std::int64_t elements = tensor.elements();
   if (f.unwritten != 0) {
-    return formatted("left {} of {} output elements unwritten", f.unwritten, elements);
+    return formatted("left {} of {} elements of {} unwritten", f.unwritten, elements, tensor.name);
   }
   if (f.not_finite != 0) {
-    return formatted("gave NaN or infinity in {} of {} output elements", f.not_finite, elements);
+    return formatted("gave NaN or infinity in {} of {} elements of {}", f.not_finite, elements,
+                     tensor.name);
+  }
+  if (f.not_infinite != 0) {
+    return formatted("gave {} elements of {} that are not the infinity that they must be",
+                     f.not_infinite, tensor.name);
   }
   if (f.not_zero != 0) {
-    return formatted("gave {} output elements other than 0 in rows without any key", f.not_zero);
-  }
-  if (f.lse_wrong != 0) {
-    return formatted("gave {} log-sum-exp values that are NaN, unwritten, or wrongly (not) -inf",
-                     f.lse_wrong);
+    return formatted("gave {} elements of {} other than 0 in rows that nothing adds to", f.not_zero,
+                     tensor.name);
   }
   return std::nullopt;
 }
 
-std::optional<std::string> judge_errors(const Findings& f, const AttentionProblem& p,
+std::optional<std::string> judge_errors(const Findings& f, const TensorSpec& tensor,
                                         const ErrorBounds& bounds) {
-  const OutputError error = output_error(f, p.batch * p.heads * p.nq * p.d);
+  const OutputError error = output_error(f, tensor.elements());
   if (error.max_error > bounds.max_error) {
     return formatted("erred by {:.3g} at {}, more than the {:.3g} allowed", error.max_error,
-                     place_of(f.worst, p), bounds.max_error);
+                     place_of(f.worst, tensor), bounds.max_error);
   }
   if (error.rms_error > bounds.rms_error) {
-    return formatted("erred by {:.3g} rms, more than the {:.3g} allowed", error.rms_error,
-                     bounds.rms_error);
-  }
-  if (p.lse && error.lse_error > bounds.lse_error) {
-    return formatted("erred by {:.3g} in the log-sum-exp, more than the {:.3g} allowed",
-                     error.lse_error, bounds.lse_error);
+    return formatted("erred by {:.3g} rms in {}, more than the {:.3g} allowed", error.rms_error,
+                     tensor.name, bounds.rms_error);
   }
   return std::nullopt;
 }
 
-ErrorFigures figures_of(const LaunchRecord& record, const AttentionProblem& p,
+ErrorFigures figures_of(const LaunchRecord& record, const TensorSpec& first,
                         const ErrorBounds& bounds) {
-  const OutputError error = output_error(record.findings, p.batch * p.heads * p.nq * p.d);
+  const OutputError error = output_error(record.findings.front(), first.elements());
   return {error.max_error, error.rms_error, bounds.max_error, bounds.rms_error};
 }
 
 }  // namespace
 
-std::optional<std::string> judge(const LaunchRecord& record, const AttentionProblem& p,
-                                 const ErrorBounds& bounds, const std::uint64_t* expected_inputs) {
+std::optional<std::string> judge(const LaunchRecord& record, const std::vector<TensorSpec>& tensors,
+                                 const std::vector<ErrorBounds>& bounds,
+                                 const std::uint64_t* expected_inputs) {
   if (!std::equal(std::begin(record.inputs), std::end(record.inputs), expected_inputs)) {
     return "modified its inputs or the memory around them";
   }
   if (record.output_damage != 0) {
     return formatted("wrote {} 8-byte words beside its output elements", record.output_damage);
   }
-  if (auto why = judge_elements(record.findings, p.batch * p.heads * p.nq * p.d)) return why;
-  return judge_errors(record.findings, p, bounds);
+  const std::vector<int> outputs = judged_outputs(tensors);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const TensorSpec& tensor = tensors[static_cast<std::size_t>(outputs[i])];
+    if (auto why = judge_elements(record.findings[i], tensor)) return why;
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const TensorSpec& tensor = tensors[static_cast<std::size_t>(outputs[i])];
+    if (auto why = judge_errors(record.findings[i], tensor, bounds[i])) return why;
+  }
+  return std::nullopt;
 }
 
-PreparedLaunch::PreparedLaunch(const CudaKernel& kernel, const AttentionProblem& problem,
-                               const Config& config, const DeviceInfo& device,
-                               const AttentionPointers& pointers)
-    : kernel_(&kernel) {
-  const auto shared = static_cast<std::uint32_t>(attention_shared_bytes(problem, config));
-  kernel.reserve_shared(shared);
-  const int resident = kernel.resident_ctas(attention_threads(problem, config), shared);
-  shape_ = attention_launch_shape(problem, config, device, resident);
-  params_ = attention_params(problem, config, pointers, shape_);
-  maps_ = encode_tensor_maps(kernel.driver(), problem, config, params_);
-}
-
-void PreparedLaunch::operator()(const CudaStream& stream) const {
-  kernel_->driver().check(kernel_->try_launch(shape_, &params_, stream.get(), &maps_),
-                          "cuLaunchKernel");
-}
-
-Verifier::Verifier(const GpuTools& tools, const AttentionProblem& problem, AnswerNotice notice)
+Verifier::Verifier(const GpuTools& tools, ProblemPtr problem, AnswerNotice notice)
     : tools_(tools),
-      problem_(problem),
+      problem_(std::move(problem)),
       notice_(std::move(notice)),
       record_(tools.context.driver(), sizeof(LaunchRecord)) {}
 
-Verifier::Case& Verifier::case_of(const AttentionProblem& problem) {
-  std::unique_ptr<Case>& slot = cases_[problem.text()];
+Verifier::Case& Verifier::case_of(const ProblemPtr& problem) {
+  std::unique_ptr<Case>& slot = cases_[problem->text()];
   if (!slot) {
-    const std::int64_t answers = 2 * Reference::bytes(problem);
-    require_memory(tools_.context, plan_workload(problem).bytes() + answers);
+    const std::int64_t answers = 2 * Reference::bytes(*problem);
+    const std::int64_t tensors = plan_workload(problem->op().tensors(*problem)).bytes();
+    require_memory(tools_.context, tensors + answers);
     slot = std::make_unique<Case>(tools_, problem);
   }
   return *slot;
 }
 
 // Leaves the inputs filled with `draw`.
-Verifier::Case::Answer& Verifier::answer_of(Case& subject, Draw draw) {
+Verifier::Case::Answer& Verifier::answer_of(Case& subject, const std::string& draw) {
   subject.workload.fill_inputs(draw);
   Case::Answer& answer = subject.answers[draw];
   if (answer.reference) return answer;
@@ -154,6 +123,11 @@ Verifier::Case::Answer& Verifier::answer_of(Case& subject, Draw draw) {
   return answer;
 }
 
+BoundPlan Verifier::launch_of(const CudaModule& kernels, const Config& config, Case& subject) {
+  Workload& workload = subject.workload;
+  return workload.bind(prepare_plan(kernels, workload.problem(), config, tools_.device));
+}
+
 LaunchRecord Verifier::take_record() {
   tools_.stream.synchronize();
   LaunchRecord record;
@@ -161,7 +135,7 @@ LaunchRecord Verifier::take_record() {
   return record;
 }
 
-Verdict Verifier::verify_draw(const PreparedLaunch& launch, Case& subject, Draw draw) {
+Verdict Verifier::verify_draw(const BoundPlan& launch, Case& subject, const std::string& draw) {
   Workload& workload = subject.workload;
   const Case::Answer& answer = answer_of(subject, draw);
   const CuPointer record_at = record_.address();
@@ -173,20 +147,23 @@ Verdict Verifier::verify_draw(const PreparedLaunch& launch, Case& subject, Draw 
   workload.digest_inputs(record_at + offsetof(LaunchRecord, inputs));
   const LaunchRecord record = take_record();
 
-  const AttentionProblem& p = workload.problem();
-  const ErrorBounds& bounds = answer.reference->bounds();
+  const std::vector<TensorSpec>& tensors = workload.tensors();
+  const std::vector<ErrorBounds>& bounds = answer.reference->bounds();
+  const auto first = static_cast<std::size_t>(judged_outputs(tensors).front());
   Verdict verdict;
-  verdict.error = figures_of(record, p, bounds);
-  if (const auto why = judge(record, p, bounds, answer.inputs)) {
+  verdict.error = figures_of(record, tensors[first], bounds.front());
+  if (const auto why = judge(record, tensors, bounds, answer.inputs)) {
+    const Problem& problem = workload.problem();
     verdict.status = TrialStatus::kWrong;
-    verdict.reason = formatted("the kernel {} ({}, {} inputs)", *why, sizes_of(p), draw_name(draw));
+    verdict.reason =
+        formatted("the kernel {} ({}, {} inputs)", *why, problem.op().sizes(problem), draw);
     workload.forget_inputs();
   }
   return verdict;
 }
 
 // Launches on what the workload holds: all runs, the first included, must agree in every bit.
-Verdict Verifier::verify_repeats(const PreparedLaunch& launch, Case& subject) {
+Verdict Verifier::verify_repeats(const BoundPlan& launch, Case& subject) {
   const CuPointer digests = record_.address() + offsetof(LaunchRecord, outputs);
   tools_.stream.fill8(record_.address(), 0, record_.size());
   for (int i = 0; i <= kRepeats; ++i) {
@@ -195,59 +172,49 @@ Verdict Verifier::verify_repeats(const PreparedLaunch& launch, Case& subject) {
     subject.workload.digest_outputs(digests + 8 * static_cast<CuPointer>(i));
   }
   const LaunchRecord record = take_record();
+  const Problem& problem = subject.workload.problem();
   Verdict verdict;
   for (int i = 1; i <= kRepeats; ++i) {
     if (record.outputs[i] == record.outputs[0]) continue;
     verdict.status = TrialStatus::kWrong;
     verdict.reason =
         formatted("the kernel gave other bits when it ran again on the same inputs ({})",
-                  sizes_of(subject.workload.problem()));
+                  problem.op().sizes(problem));
   }
   return verdict;
 }
 
-Verdict Verifier::verify_case(const CudaKernel& kernel, const Config& config,
-                              const AttentionProblem& problem, bool full) {
-  Case& subject = case_of(problem);
-  const PreparedLaunch launch(kernel, problem, config, tools_.device, subject.workload.pointers());
+Verdict Verifier::verify_cases(const CudaModule& kernels, const Config& config,
+                               const std::vector<JudgeCase>& cases) {
+  Case* subject = nullptr;
+  std::optional<BoundPlan> launch;
   Verdict verdict;
-  for (const Draw draw : kDraws) {
-    verdict = verify_draw(launch, subject, draw);
+  for (const JudgeCase& each : cases) {
+    Case& next = case_of(each.problem);
+    if (&next != subject) launch.emplace(launch_of(kernels, config, next));
+    subject = &next;
+    verdict = verify_draw(*launch, next, each.draw);
     if (verdict.status != TrialStatus::kOk) return verdict;
   }
-  if (!full) return verdict;
-  Verdict repeats = verify_repeats(launch, subject);
+  Verdict repeats = verify_repeats(*launch, *subject);
   repeats.error = verdict.error;
   return repeats;
 }
 
-Verdict Verifier::verify_once(const CudaKernel& kernel, const Config& config, Draw draw) {
-  return verify_once(kernel, config, problem_, draw);
+Verdict Verifier::verify_once(const CudaModule& kernels, const Config& config, std::string draw) {
+  for (const JudgeCase& each : problem_->op().cases(*problem_, config, tools_.device)) {
+    if (draw.empty() && is_same(*each.problem, *problem_)) draw = each.draw;
+  }
+  Case& subject = case_of(problem_);
+  return verify_draw(launch_of(kernels, config, subject), subject, draw);
 }
 
-Verdict Verifier::verify_once(const CudaKernel& kernel, const Config& config,
-                              const AttentionProblem& problem, Draw draw) {
-  Case& subject = case_of(problem);
-  const PreparedLaunch launch(kernel, problem, config, tools_.device, subject.workload.pointers());
-  return verify_draw(launch, subject, draw);
-}
-
-Verdict Verifier::verify(const CudaKernel& kernel, const Config& config) {
-  std::vector<AttentionProblem> problems = edge_problems(problem_, config, tools_.device);
-  problems.push_back(problem_);
+Verdict Verifier::verify(const CudaModule& kernels, const Config& config) {
+  const std::vector<JudgeCase> cases = problem_->op().cases(*problem_, config, tools_.device);
   // A second try only where the answers themselves turn out damaged, by this kernel or one before
   // it.
   for (bool again = false;; again = true) {
-    Verdict verdict;
-    for (std::size_t i = 0; i < problems.size() && verdict.status == TrialStatus::kOk; ++i) {
-      const bool full = i + 1 == problems.size();
-      if (const auto draw = full ? special_draw(problem_) : std::nullopt) {
-        // On the largest edge shape, if there is one: as many keys, few heads.
-        verdict = verify_once(kernel, config, problems[i > 0 ? i - 1 : i], *draw);
-        if (verdict.status != TrialStatus::kOk) break;
-      }
-      verdict = verify_case(kernel, config, problems[i], full);
-    }
+    Verdict verdict = verify_cases(kernels, config, cases);
     if (verdict.status == TrialStatus::kOk || again || answers_intact()) return verdict;
     cases_.clear();
   }
@@ -264,7 +231,7 @@ bool Verifier::answers_intact() const {
 
 Workload& Verifier::timing_workload() {
   Case& subject = case_of(problem_);
-  subject.workload.fill_inputs(Draw::kNormal);
+  subject.workload.fill_inputs(kNormalDraw);
   return subject.workload;
 }
 

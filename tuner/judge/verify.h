@@ -13,8 +13,8 @@
 #include "core/config.h"
 #include "core/cuda_driver.h"
 #include "db/records.h"
-#include "generator/attention/kernel_spec.h"
-#include "generator/attention/problem.h"
+#include "generator/operator.h"
+#include "generator/prepared_plan.h"
 #include "tuner/judge/reference.h"
 #include "tuner/judge/support_kernels.h"
 #include "tuner/judge/workload.h"
@@ -23,35 +23,22 @@ namespace vitune {
 
 // What one launch left behind, as the device reports it. All zero before the launch.
 struct LaunchRecord {
-  Findings findings;
+  AllFindings findings;                        // of each of judged_outputs()
   std::uint64_t inputs[Workload::kMaxInputs];  // digests of the input allocations afterwards
   std::uint64_t output_damage;                 // words written that are no output element
   std::uint64_t outputs[4];                    // digests of a launch's outputs and of its repeats'
 };
 
-// Why a launch on `problem` was wrong, in one sentence without its subject, or nothing.
-std::optional<std::string> judge(const LaunchRecord& record, const AttentionProblem& problem,
-                                 const ErrorBounds& bounds, const std::uint64_t* expected_inputs);
-
-// A loaded kernel launched on one set of tensors.
-class PreparedLaunch {
- public:
-  // Throws CudaError if the kernel cannot have the shared memory it needs.
-  PreparedLaunch(const CudaKernel& kernel, const AttentionProblem& problem, const Config& config,
-                 const DeviceInfo& device, const AttentionPointers& pointers);
-  void operator()(const CudaStream& stream) const;
-
- private:
-  const CudaKernel* kernel_;
-  LaunchShape shape_;
-  AttentionParams params_;
-  AttentionTensorMaps maps_;
-};
+// Why a launch on these tensors was wrong, in one sentence without its subject, or nothing.
+std::optional<std::string> judge(const LaunchRecord& record, const std::vector<TensorSpec>& tensors,
+                                 const std::vector<ErrorBounds>& bounds,
+                                 const std::uint64_t* expected_inputs);
 
 struct Verdict {
   TrialStatus status = TrialStatus::kOk;  // or kWrong
   std::string reason;
-  ErrorFigures error;  // on the full problem with normal inputs; where wrong, on what failed
+  // Of the first output, on the full problem with normal inputs; where wrong, on what failed.
+  ErrorFigures error;
 };
 
 // Judges kernels on one problem. Workloads and right answers are made once and kept.
@@ -60,14 +47,15 @@ class Verifier {
   // Called with true before a right answer is made, when no candidate is running, and with false
   // after it: it may take far longer than a candidate.
   using AnswerNotice = std::function<void(bool begins)>;
-  Verifier(const GpuTools& tools, const AttentionProblem& problem, AnswerNotice notice = {});
+  Verifier(const GpuTools& tools, ProblemPtr problem, AnswerNotice notice = {});
 
-  // The first launch is a single one at the smallest edge shape, the last are on the full problem
-  // with normal inputs. A CudaError means that the kernel faulted or could not be launched.
-  Verdict verify(const CudaKernel& kernel, const Config& config);
+  // Launches what the operator's cases() ask for, the smallest problem first, and the last one
+  // again. A CudaError means that the kernel faulted or could not be launched.
+  Verdict verify(const CudaModule& kernels, const Config& config);
 
-  // A single launch on the full problem: for tools that make each one slow.
-  Verdict verify_once(const CudaKernel& kernel, const Config& config, Draw draw = Draw::kExtreme);
+  // A single launch on the full problem with inputs of this draw, by default the first that the
+  // problem's cases have: for tools that make each launch slow.
+  Verdict verify_once(const CudaModule& kernels, const Config& config, std::string draw = {});
 
   // The full problem's tensors, holding normal inputs: what timing runs on.
   Workload& timing_workload();
@@ -75,31 +63,30 @@ class Verifier {
  private:
   // One problem's tensors with the answer to each draw.
   struct Case {
-    Case(const GpuTools& tools, const AttentionProblem& problem) : workload(tools, problem) {}
+    Case(const GpuTools& tools, const ProblemPtr& problem) : workload(tools, problem) {}
     struct Answer {
       std::unique_ptr<Reference> reference;
       std::uint64_t inputs[Workload::kMaxInputs] = {};
     };
     Workload workload;
-    std::map<Draw, Answer> answers;
+    std::map<std::string, Answer> answers;  // by draw
   };
 
-  Case& case_of(const AttentionProblem& problem);
-  Case::Answer& answer_of(Case& subject, Draw draw);
-  Verdict verify_once(const CudaKernel& kernel, const Config& config,
-                      const AttentionProblem& problem, Draw draw);
-  Verdict verify_case(const CudaKernel& kernel, const Config& config,
-                      const AttentionProblem& problem, bool full);
-  Verdict verify_draw(const PreparedLaunch& launch, Case& subject, Draw draw);
-  Verdict verify_repeats(const PreparedLaunch& launch, Case& subject);
+  Case& case_of(const ProblemPtr& problem);
+  Case::Answer& answer_of(Case& subject, const std::string& draw);
+  BoundPlan launch_of(const CudaModule& kernels, const Config& config, Case& subject);
+  Verdict verify_cases(const CudaModule& kernels, const Config& config,
+                       const std::vector<JudgeCase>& cases);
+  Verdict verify_draw(const BoundPlan& launch, Case& subject, const std::string& draw);
+  Verdict verify_repeats(const BoundPlan& launch, Case& subject);
   bool answers_intact() const;
   LaunchRecord take_record();
 
   GpuTools tools_;
-  AttentionProblem problem_;
+  ProblemPtr problem_;
   AnswerNotice notice_;
   DeviceBuffer record_;
-  std::map<std::string, std::unique_ptr<Case>> cases_;
+  std::map<std::string, std::unique_ptr<Case>> cases_;  // by text
 };
 
 }  // namespace vitune

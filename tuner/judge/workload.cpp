@@ -2,7 +2,7 @@
 #include "tuner/judge/workload.h"
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <string>
 
 #include "core/checked.h"
@@ -26,79 +26,8 @@ std::int64_t allocation_bytes(std::int64_t start, std::int64_t bytes) {
   return round_up(require(checked_add(end, kGuardBytes + 256)) - 256, 256);
 }
 
-// Collects allocations and where operands go.
-class Planner {
- public:
-  // `elements` from the operand's base on, the base misaligned by `shift` bytes.
-  void add(Operand operand, std::int64_t elements, std::int64_t element_size, std::int64_t shift) {
-    const std::int64_t bytes = require(checked_mul(elements, element_size));
-    place(operand, kGuardBytes + shift);
-    plan_.allocations.push_back(allocation_bytes(kGuardBytes + shift, bytes));
-  }
-  // Several views of one allocation: each starts `offset` elements after the first.
-  struct View {
-    Operand operand;
-    std::int64_t offset, elements;
-  };
-  void add_shared(const std::vector<View>& views, std::int64_t element_size, std::int64_t shift) {
-    std::int64_t end = 0;
-    for (const View& view : views) {
-      place(view.operand, kGuardBytes + shift + view.offset * element_size);
-      end = std::max(end, require(checked_add(view.offset, view.elements)));
-    }
-    const std::int64_t bytes = require(checked_mul(end, element_size));
-    plan_.allocations.push_back(allocation_bytes(kGuardBytes + shift, bytes));
-  }
-  WorkloadPlan take() { return std::move(plan_); }
-
- private:
-  void place(Operand operand, std::int64_t offset) {
-    plan_.operands[static_cast<std::size_t>(operand)] = Placement{plan_.allocations.size(), offset};
-  }
-  WorkloadPlan plan_;
-};
-
-// Whether a token's row of `strides` has room for `planes` heads side by side, apart from those of
-// other batch entries (which lie side by side in the rows of [N, B, H, D]).
-bool is_token_row(const TensorStrides& strides, std::int64_t heads, std::int64_t planes,
-                  const AttentionProblem& p) {
-  const auto width = checked_mul(planes, p.d);
-  return width && strides.row >= *width && (heads == 1 || strides.head == p.d) &&
-         (p.batch == 1 || strides.batch >= *width);
-}
-
-void plan_inputs(const AttentionProblem& p, std::int64_t shift, Planner& planner) {
-  const std::int64_t size = element_bytes(p.dtype);
-  const bool kv_shared = p.k == p.v && is_token_row(p.k, p.kv_heads, 2 * p.kv_heads, p);
-  const bool all_shared = kv_shared && p.q == p.k && p.nq == p.nk &&
-                          is_token_row(p.q, p.heads, p.heads + 2 * p.kv_heads, p);
-  const std::int64_t k_start = all_shared ? p.heads * p.d : 0;
-  const Planner::View k = {Operand::kK, k_start, p.k_extent()};
-  const Planner::View v = {Operand::kV, k_start + p.kv_heads * p.d, p.v_extent()};
-  if (all_shared) {
-    planner.add_shared({{Operand::kQ, 0, p.q_extent()}, k, v}, size, shift);
-    return;
-  }
-  planner.add(Operand::kQ, p.q_extent(), size, shift);
-  if (kv_shared) {
-    planner.add_shared({k, v}, size, shift);
-  } else {
-    planner.add(Operand::kK, p.k_extent(), size, shift);
-    planner.add(Operand::kV, p.v_extent(), size, shift);
-  }
-}
-
 void* device_pointer(CuPointer address) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
-}
-
-int support_type(ElementType type) {
-  if (type == ElementType::kFp16) return kSupportFp16;
-  return type == ElementType::kBf16 ? kSupportBf16 : kSupportFp32;
-}
-
-std::int64_t extent_or_one(std::int64_t stride, std::int64_t extent) {
-  return stride == 0 ? 1 : extent;
 }
 
 }  // namespace
@@ -109,48 +38,32 @@ std::int64_t WorkloadPlan::bytes() const {
   return require(total);
 }
 
-WorkloadPlan plan_workload(const AttentionProblem& p) {
-  const std::int64_t shift = p.alignment < 16 ? p.alignment : 0;
-  Planner planner;
-  plan_inputs(p, shift, planner);
-  if (p.bias) planner.add(Operand::kBias, p.bias_extent(), element_bytes(p.bias->type), 0);
-  if (p.mask) planner.add(Operand::kMask, p.mask_extent(), 1, 0);
-  planner.add(Operand::kO, p.o_extent(), element_bytes(p.dtype), shift);
-  if (p.lse) {
-    const auto rows = checked_mul(require(checked_mul(p.batch, p.heads)), p.nq);
-    planner.add(Operand::kLse, require(rows), 4, 0);
+WorkloadPlan plan_workload(const std::vector<TensorSpec>& tensors) {
+  WorkloadPlan plan;
+  plan.tensors.resize(tensors.size());
+  std::vector<std::int64_t> payloads;  // bytes of each allocation, from its first payload on
+  std::vector<std::int64_t> starts;    // of the payload in the allocation
+  std::map<int, std::size_t> shared;   // allocation of the tensors with this number
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorSpec& tensor = tensors[i];
+    if (!tensor.given) continue;
+    const auto [known, fresh] = tensor.shared < 0
+                                    ? std::pair(shared.end(), true)
+                                    : shared.try_emplace(tensor.shared, payloads.size());
+    const std::size_t allocation = fresh ? payloads.size() : known->second;
+    if (fresh) {
+      payloads.push_back(0);
+      starts.push_back(kGuardBytes + (tensor.alignment < 16 ? tensor.alignment : 0));
+    }
+    const auto before = checked_mul(tensor.offset, element_bytes(tensor.type));
+    plan.tensors[i] = Placement{allocation, starts[allocation] + require(before)};
+    const std::int64_t end = require(checked_add(require(before), tensor.bytes()));
+    payloads[allocation] = std::max(payloads[allocation], end);
   }
-  return planner.take();
-}
-
-DrawSpec draw_spec(const AttentionProblem& p, Draw draw) {
-  DrawSpec spec;
-  spec.seed = 0x76697431u + static_cast<unsigned>(draw);
-  if (draw == Draw::kNormal) return spec;
-  if (draw == Draw::kMasked) {
-    spec.q_deviation = 0;
-    spec.bias_deviation = 3;
-    spec.bias_masked_share = 0.5;
-    return spec;
+  for (std::size_t i = 0; i < payloads.size(); ++i) {
+    plan.allocations.push_back(allocation_bytes(starts[i], payloads[i]));
   }
-  // Logits are scale * sum of d products; with unit k, the spread of one row's logits is that of
-  // scale * |q|, and their mean is scale * d * q_mean * k_mean = -40.
-  const double root = std::sqrt(static_cast<double>(p.d));
-  const double unit = 1.0 / (p.scale * root);
-  // 16-bit inputs must not overflow where the scale is tiny: the logits are then smaller.
-  const double bounded = std::min(unit, 1000.0);
-  if (draw == Draw::kOutlier) {
-    spec.q_deviation = bounded;
-    spec.outlier_deviation = 200;
-    return spec;
-  }
-  spec.k_mean = 8.0 / root;
-  spec.q_mean = -5.0 * bounded;
-  spec.q_deviation = std::sqrt(64.0 - 25.0) * bounded;
-  spec.bias_deviation = 3;
-  spec.bias_infinite_share = 0.05;
-  spec.mask_share = 0.5;
-  return spec;
+  return plan;
 }
 
 void require_memory(const CudaContext& context, std::int64_t bytes) {
@@ -163,8 +76,11 @@ void require_memory(const CudaContext& context, std::int64_t bytes) {
                                     std::to_string(total_bytes >> 20) + " MiB are free");
 }
 
-Workload::Workload(const GpuTools& tools, const AttentionProblem& problem)
-    : tools_(tools), problem_(problem), plan_(plan_workload(problem)) {
+Workload::Workload(const GpuTools& tools, const ProblemPtr& problem)
+    : tools_(tools),
+      problem_(problem),
+      tensors_(problem->op().tensors(*problem)),
+      plan_(plan_workload(tensors_)) {
   require_memory(tools.context, plan_.bytes());
   buffers_.reserve(plan_.allocations.size());
   for (const std::int64_t bytes : plan_.allocations) {
@@ -172,86 +88,52 @@ Workload::Workload(const GpuTools& tools, const AttentionProblem& problem)
   }
 }
 
-CuPointer Workload::address(Operand operand) const {
-  const auto& placement = plan_.at(operand);
+CuPointer Workload::address(int tensor) const {
+  const auto& placement = plan_.tensors[static_cast<std::size_t>(tensor)];
   if (!placement) return 0;
   return buffers_[placement->allocation].address() + static_cast<CuPointer>(placement->offset);
 }
 
-AttentionPointers Workload::pointers() const {
-  return {.q = address(Operand::kQ),
-          .k = address(Operand::kK),
-          .v = address(Operand::kV),
-          .o = address(Operand::kO),
-          .lse = address(Operand::kLse),
-          .bias = address(Operand::kBias),
-          .mask = address(Operand::kMask)};
+std::vector<std::uintptr_t> Workload::addresses() const {
+  std::vector<std::uintptr_t> all;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) all.push_back(address(static_cast<int>(i)));
+  return all;
 }
 
 bool Workload::is_output(std::size_t allocation) const {
-  const auto& lse = plan_.at(Operand::kLse);
-  return allocation == plan_.at(Operand::kO)->allocation || (lse && allocation == lse->allocation);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const bool there = plan_.tensors[i] && plan_.tensors[i]->allocation == allocation;
+    if (there && tensors_[i].role == Role::kOutput) return true;
+  }
+  return false;
 }
 
-void Workload::fill_tensor(Operand operand, const DrawSpec& spec) {
-  const bool of_queries = operand == Operand::kQ;
-  const TensorStrides& strides =
-      of_queries ? problem_.q : (operand == Operand::kK ? problem_.k : problem_.v);
-  FillNormalParams params = {};
-  params.target.data = device_pointer(address(operand));
-  params.target.view = {strides.batch, strides.head, strides.row, 1, 1};
-  params.target.extents[0] = extent_or_one(strides.batch, problem_.batch);
-  params.target.extents[1] =
-      extent_or_one(strides.head, of_queries ? problem_.heads : problem_.kv_heads);
-  params.target.extents[2] = extent_or_one(strides.row, of_queries ? problem_.nq : problem_.nk);
-  params.target.extents[3] = problem_.d;
-  params.seed = spec.seed * 16 + static_cast<std::uint64_t>(operand);
-  params.deviation = of_queries ? static_cast<float>(spec.q_deviation) : 1.f;
-  if (of_queries) params.mean = static_cast<float>(spec.q_mean);
-  if (operand == Operand::kK) params.mean = static_cast<float>(spec.k_mean);
-  params.type = support_type(problem_.dtype);
-  tools_.support.fill(tools_.stream, params);
-  // Keys that are all the same one have no outlier.
-  if (operand != Operand::kK || spec.outlier_deviation == 0 || strides.row == 0) return;
-  const std::int64_t middle = problem_.nk / 2 * strides.row;
-  params.target.data = device_pointer(address(operand) + static_cast<CuPointer>(2 * middle));
-  params.target.extents[2] = 1;
-  params.deviation = static_cast<float>(spec.outlier_deviation);
-  tools_.support.fill(tools_.stream, params);
-}
-
-void Workload::fill_scores(Operand operand, const ScoreOperand& score, const DrawSpec& spec) {
-  const auto& s = score.strides;
+void Workload::fill(const Fill& part) {
+  const TensorSpec& tensor = tensors_[static_cast<std::size_t>(part.tensor)];
   FillView target = {};
-  target.data = device_pointer(address(operand));
-  target.view = {s[0], s[1], s[2], s[3], static_cast<int>(score.batches)};
-  target.extents[0] = extent_or_one(s[0], score.batches);
-  target.extents[1] = extent_or_one(s[1], problem_.heads);
-  target.extents[2] = extent_or_one(s[2], problem_.nq);
-  target.extents[3] = extent_or_one(s[3], problem_.nk);
-  const std::uint64_t seed = spec.seed * 16 + static_cast<std::uint64_t>(operand);
-  if (operand == Operand::kMask) {
+  target.data = device_pointer(address(part.tensor) +
+                               static_cast<CuPointer>(part.offset * element_bytes(tensor.type)));
+  std::copy(tensor.strides.begin(), tensor.strides.end(), std::begin(target.strides));
+  std::copy(part.extents.begin(), part.extents.end(), std::begin(target.extents));
+  if (tensor.type == ElementType::kBool) {
     tools_.support.fill(tools_.stream,
-                        FillMaskParams{target, seed, static_cast<float>(spec.mask_share)});
+                        FillMaskParams{target, part.seed, static_cast<float>(part.share)});
     return;
   }
   tools_.support.fill(
       tools_.stream,
-      FillNormalParams{target, seed, 0.f, static_cast<float>(spec.bias_deviation),
-                       static_cast<float>(spec.bias_infinite_share),
-                       static_cast<float>(spec.bias_masked_share), support_type(score.type)});
+      FillNormalParams{target, part.seed, static_cast<float>(part.mean),
+                       static_cast<float>(part.deviation), static_cast<float>(part.infinite_share),
+                       static_cast<float>(part.masked_share), judge_type(tensor.type)});
 }
 
-void Workload::fill_inputs(Draw draw) {
+void Workload::fill_inputs(const std::string& draw) {
   if (filled_ == draw) return;
-  filled_.reset();
+  filled_.clear();
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (!is_output(i)) tools_.stream.fill8(buffers_[i].address(), kPoisonByte, buffers_[i].size());
   }
-  const DrawSpec spec = draw_spec(problem_, draw);
-  for (const Operand operand : {Operand::kQ, Operand::kK, Operand::kV}) fill_tensor(operand, spec);
-  if (problem_.bias) fill_scores(Operand::kBias, *problem_.bias, spec);
-  if (problem_.mask) fill_scores(Operand::kMask, *problem_.mask, spec);
+  for (const Fill& part : problem_->op().inputs(*problem_, draw)) fill(part);
   filled_ = draw;
 }
 
@@ -272,14 +154,26 @@ std::size_t Workload::digest_inputs(CuPointer sums) const {
   return count;
 }
 
-std::vector<std::byte> Workload::download(Operand operand) const {
-  const auto& placement = plan_.at(operand);
+std::vector<std::byte> Workload::download(int tensor) const {
+  const auto& placement = plan_.tensors[static_cast<std::size_t>(tensor)];
   if (!placement) return {};
   const auto offset = static_cast<std::size_t>(placement->offset);
   tools_.stream.synchronize();
   std::vector<std::byte> bytes(buffers_[placement->allocation].size() - offset);
   buffers_[placement->allocation].download(bytes, offset);
   return bytes;
+}
+
+BoundPlan Workload::bind(PreparedPlan plan) {
+  const auto needed = static_cast<std::size_t>(plan.scratch_bytes());
+  if (needed == 0) return BoundPlan(std::move(plan), addresses(), 0);
+  if (scratch_.empty() || needed > scratch_.back().size()) {
+    require_memory(tools_.context, plan.scratch_bytes());
+    scratch_.emplace_back(tools_.context.driver(), needed);
+  }
+  const DeviceBuffer& memory = scratch_.back();
+  tools_.stream.fill8(memory.address(), kPoisonByte, memory.size());
+  return BoundPlan(std::move(plan), addresses(), memory.address());
 }
 
 void Workload::digest_outputs(CuPointer sum) const {

@@ -19,14 +19,14 @@ bool is_fault(TrialStatus status) {
 
 }  // namespace
 
-CandidateRunner::CandidateRunner(Evaluator& evaluator, const AttentionProblem& problem,
+CandidateRunner::CandidateRunner(Evaluator& evaluator, const ProblemPtr& problem,
                                  const SearchSpace& space, TrialBook& book, const LogSink& log_sink,
                                  const std::atomic<bool>& stop)
     : evaluator_(evaluator),
       space_(space),
       book_(book),
       log_sink_(log_sink),
-      problem_(problem.text()),
+      problem_(problem->text()),
       stop_(stop) {
   EvaluationContext context;
   context.problem = problem;

@@ -22,7 +22,7 @@ namespace vitune {
 class CandidateRunner {
  public:
   // Turns the evaluator to `problem`. All references must outlive it.
-  CandidateRunner(Evaluator& evaluator, const AttentionProblem& problem, const SearchSpace& space,
+  CandidateRunner(Evaluator& evaluator, const ProblemPtr& problem, const SearchSpace& space,
                   TrialBook& book, const LogSink& log_sink, const std::atomic<bool>& stop);
 
   bool full() const { return flying_.size() >= evaluator_.capacity(); }

@@ -6,14 +6,14 @@
 
 #include "core/config.h"
 #include "core/device_info.h"
-#include "generator/attention/problem.h"
+#include "generator/problem.h"
 
 namespace vitune {
 
 // Why a stored config is not in the space of `problem` on `device`, or nothing if it is. One that
 // was stored before a tunable existed does without it. An import may hold anything: nothing may be
 // computed from a config before this was asked.
-std::optional<std::string> outside_space(const AttentionProblem& problem, const DeviceInfo& device,
+std::optional<std::string> outside_space(const Problem& problem, const DeviceInfo& device,
                                          const Config& config);
 
 }  // namespace vitune

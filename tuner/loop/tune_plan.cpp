@@ -5,21 +5,11 @@
 #include <array>
 #include <ctime>
 #include <numeric>
-#include <tuple>
 
 #include "core/error.h"
+#include "generator/operator.h"
 
 namespace vitune {
-namespace {
-
-// What a kernel depends on comes first, what a config may hold as a constant next, sizes last.
-auto kernel_order(const AttentionProblem& p) {
-  return std::tuple(p.dtype, p.d, p.causal, p.bias.has_value(), p.mask.has_value(), p.lse,
-                    p.alignment, p.nk, p.nq, p.batch, p.heads);
-}
-
-}  // namespace
-
 void check_options(const TuneOptions& options) {
   const auto refuse = [](const char* why) { throw Error(ErrorCode::kUsage, why); };
   if (options.record && options.replay) {
@@ -52,7 +42,10 @@ std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems)
   std::vector<std::size_t> order(problems.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return kernel_order(problems[a].problem) < kernel_order(problems[b].problem);
+    const Problem& one = *problems[a].problem;
+    const Problem& other = *problems[b].problem;
+    if (&one.op() != &other.op()) return one.operator_name() < other.operator_name();
+    return one.op().is_before(one, other);
   });
   return order;
 }

@@ -48,7 +48,7 @@ class ProblemRun {
       : session_(session),
         evaluator_(session.evaluator),
         problem_(problem),
-        key_{"attention", problem.problem.text()},
+        key_{problem.problem->operator_name(), problem.problem->text()},
         space_(evaluator_.space(problem.problem)),
         book_(session.store.user(), evaluator_.device(), key_, space_, evaluator_.origin()),
         runner_(evaluator_, problem.problem, space_, book_, session.log_sink, session.stop) {}

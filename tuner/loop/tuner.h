@@ -15,7 +15,7 @@
 
 #include "core/log.h"
 #include "db/store.h"
-#include "generator/attention/named_problem.h"
+#include "generator/named_problem.h"
 
 namespace vitune {
 

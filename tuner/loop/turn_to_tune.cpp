@@ -12,7 +12,7 @@ constexpr std::chrono::hours kForEver{24 * 365};
 
 Digest work_of(const DeviceInfo& device, const NamedProblem& problem, Objective objective) {
   Sha256 work;
-  work.add("tune").add(device.key()).add(problem.problem.text());
+  work.add("tune").add(device.key()).add(problem.problem->text());
   return work.add(static_cast<int>(objective)).finish();
 }
 

@@ -12,7 +12,7 @@
 #include "core/log.h"
 #include "core/work_lock.h"
 #include "db/store.h"
-#include "generator/attention/named_problem.h"
+#include "generator/named_problem.h"
 
 namespace vitune {
 

@@ -31,8 +31,8 @@ class WinnerCheck {
       : evaluator_(evaluator), store_(store), stop_(stop) {}
 
   std::optional<std::string> failure(const NamedProblem& problem, Winner winner) {
-    const ProblemKey key{"attention", problem.problem.text()};
-    if (auto why = outside_space(problem.problem, evaluator_.device(), winner.config)) {
+    const ProblemKey key{problem.problem->operator_name(), problem.problem->text()};
+    if (auto why = outside_space(*problem.problem, evaluator_.device(), winner.config)) {
       demote(key, std::move(winner));
       return "not in the space: " + *why;
     }
@@ -107,7 +107,7 @@ VerifyReport verify_winners(const TuneOptions& options, const std::vector<Object
   WinnerCheck check(*evaluator, store, stop);
   VerifyReport report;
   for (const NamedProblem& problem : options.problems) {
-    const ProblemKey key{"attention", problem.problem.text()};
+    const ProblemKey key{problem.problem->operator_name(), problem.problem->text()};
     const std::int64_t before = report.judged;
     for (const Objective objective : objectives) {
       const auto winner = store.find_winner(evaluator->device(), key, objective);

@@ -3,7 +3,6 @@
 
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/kernel_spec.h"
 #include "tuner/loop/tune_plan.h"
 
 namespace vitune {
@@ -11,11 +10,9 @@ namespace vitune {
 SweepRecorder::SweepRecorder(std::filesystem::path path, const Evaluator& evaluator,
                              LogSink log_sink)
     : path_(std::move(path)), log_sink_(std::move(log_sink)) {
-  const std::string digest = attention_templates().digest().hex();
   if (!std::filesystem::exists(path_)) {
     recording_.device = evaluator.device();
     recording_.compiler_version = evaluator.compiler_version();
-    recording_.template_digest = digest;
     return;
   }
   recording_ = Recording::load(path_);
@@ -28,7 +25,7 @@ SweepRecorder::SweepRecorder(std::filesystem::path path, const Evaluator& evalua
   };
   compare("device", recording_.device.key(), evaluator.device().key());
   compare("compiler", recording_.compiler_version, evaluator.compiler_version());
-  compare("template digest", recording_.template_digest, digest);
+  compare("template digest", recording_.template_digest, recorded_templates(recording_));
 }
 
 void SweepRecorder::add(const std::string& name, const TrialBook& book, const SearchSpace& space) {
@@ -44,6 +41,7 @@ void SweepRecorder::add(const std::string& name, const TrialBook& book, const Se
   for (const Parameter& parameter : space.parameters) problem.parameters.push_back(parameter.name);
   for (const auto& [index, trial] : book.trials()) problem.trials.push_back(trial);
   recording_.put(std::move(problem));
+  recording_.template_digest = recorded_templates(recording_);
   recording_.created = iso_utc_now();
   recording_.save(path_);
 }

@@ -6,11 +6,13 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/device_facts.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "core/output_file.h"
+#include "generator/operator.h"
 #include "tuner/recording/recording_format.h"
 
 namespace vitune {
@@ -144,6 +146,18 @@ void Recording::put(RecordedProblem problem) {
     return;
   }
   problems.push_back(std::move(problem));
+}
+
+std::string recorded_templates(const Recording& recording) {
+  std::set<std::string> digests;
+  for (const RecordedProblem& problem : recording.problems) {
+    const Operator* named = find_operator(problem.text.substr(0, problem.text.find(' ')));
+    if (named != nullptr) digests.insert(named->templates().digest().hex());
+  }
+  if (digests.size() == 1) return *digests.begin();
+  Sha256 all;
+  for (const std::string& digest : digests) all.add(digest);
+  return digests.empty() ? std::string() : all.finish().hex();
 }
 
 }  // namespace vitune

@@ -50,4 +50,8 @@ struct Recording {
   void put(RecordedProblem problem);
 };
 
+// The digest, in hexadecimal, of the templates that this version has for the operators of the
+// recording's problems.
+std::string recorded_templates(const Recording& recording);
+
 }  // namespace vitune

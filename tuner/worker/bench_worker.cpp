@@ -119,19 +119,19 @@ Verifier& BenchWorker::verifier_for(const std::string& problem) {
   if (verifier_ && problem == problem_text_) return *verifier_;
   verifier_.reset();  // its memory may be needed
   problem_text_ = problem;
-  verifier_ = std::make_unique<Verifier>(
-      tools(), AttentionProblem::parse(problem),
-      [this](bool begins) { phase(job_, begins ? kReferencePhase : "verify"); });
+  verifier_ = std::make_unique<Verifier>(tools(), parse_problem(problem), [this](bool begins) {
+    phase(job_, begins ? kReferencePhase : "verify");
+  });
   return *verifier_;
 }
 
 void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& reply) {
   phase(id, "load");
   Verifier& verifier = verifier_for(job.problem);
-  const std::shared_ptr<const CudaKernel> kernel = kernels_.load(job.kernel);
+  const std::shared_ptr<const CudaModule> kernels = kernels_.load(job.kernel);
   if (job.verify) {
     phase(id, "verify");
-    Verdict verdict = verifier.verify(*kernel, job.kernel.config);
+    Verdict verdict = verifier.verify(*kernels, job.kernel.config);
     reply.status = verdict.status;
     reply.reason = std::move(verdict.reason);
     reply.error = verdict.error;
@@ -139,9 +139,9 @@ void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& r
   }
   if (!job.measure) return;
   phase(id, "measure");
-  const Workload& workload = verifier.timing_workload();
-  const PreparedLaunch launch(*kernel, workload.problem(), job.kernel.config, device_,
-                              workload.pointers());
+  Workload& workload = verifier.timing_workload();
+  const BoundPlan launch =
+      workload.bind(prepare_plan(*kernels, workload.problem(), job.kernel.config, device_));
   const GpuLock lock(lock_path_, kGpuLockPatience);
   reply.measurement = measure(
       *timer_, [&] { launch(stream_); }, job.effort);
@@ -151,13 +151,11 @@ void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& r
 void BenchWorker::run_race(const RaceJob& job, std::uint64_t id, RaceReply& reply) {
   phase(id, "load");
   Verifier& verifier = verifier_for(job.problem);
-  std::vector<std::shared_ptr<const CudaKernel>> kernels;
   std::vector<Launch> launches;
-  const Workload& workload = verifier.timing_workload();
+  Workload& workload = verifier.timing_workload();
   for (const KernelRef& ref : job.contestants) {
-    kernels.push_back(kernels_.load(ref));
-    const PreparedLaunch launch(*kernels.back(), workload.problem(), ref.config, device_,
-                                workload.pointers());
+    const BoundPlan launch =
+        workload.bind(prepare_plan(*kernels_.load(ref), workload.problem(), ref.config, device_));
     launches.push_back([this, launch] { launch(stream_); });
   }
   phase(id, "measure");

@@ -8,12 +8,12 @@
 
 namespace vitune {
 
-std::shared_ptr<const CudaKernel> KernelStore::load(const KernelRef& ref) {
+std::shared_ptr<const CudaModule> KernelStore::load(const KernelRef& ref) {
   const auto same_key = [&](const Loaded& entry) { return entry.key == ref.kernel_key; };
   const auto found = std::find_if(loaded_.begin(), loaded_.end(), same_key);
   if (found != loaded_.end()) {
     loaded_.splice(loaded_.begin(), loaded_, found);
-    return loaded_.front().kernel;
+    return loaded_.front().module;
   }
   if (!ref.cubin.empty()) {
     if (!cubin_is_well_formed(ref.cubin)) {
@@ -27,10 +27,10 @@ std::shared_ptr<const CudaKernel> KernelStore::load(const KernelRef& ref) {
     throw Error(ErrorCode::kFailure,
                 "kernel " + ref.kernel_key.hex() + " was never sent to this worker");
   }
-  auto kernel = std::make_shared<const CudaKernel>(driver_, image->second, ref.entry);
-  loaded_.push_front({ref.kernel_key, kernel});
+  auto module = std::make_shared<const CudaModule>(driver_, image->second);
+  loaded_.push_front({ref.kernel_key, module});
   if (loaded_.size() > limit_) loaded_.pop_back();
-  return kernel;
+  return module;
 }
 
 }  // namespace vitune

@@ -21,14 +21,14 @@ class KernelStore {
   // At most `loaded` modules stay on the device.
   KernelStore(const CudaDriver& driver, std::size_t loaded) : driver_(driver), limit_(loaded) {}
 
-  // The kernel of `ref`, loaded; it stays usable while the result is held. Throws Error(kFailure)
+  // The kernels of `ref`, loaded; they stay usable while the result is held. Throws Error(kFailure)
   // for an image that is malformed or that never came, CudaError if the driver refuses it.
-  std::shared_ptr<const CudaKernel> load(const KernelRef& ref);
+  std::shared_ptr<const CudaModule> load(const KernelRef& ref);
 
  private:
   struct Loaded {
     Digest key;
-    std::shared_ptr<const CudaKernel> kernel;
+    std::shared_ptr<const CudaModule> module;
   };
 
   const CudaDriver& driver_;

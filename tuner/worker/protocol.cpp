@@ -148,10 +148,8 @@ MeasureEffort unpack_effort(const Fields& f) {
 }
 
 json pack_kernel(const KernelRef& k) {
-  return {{"config", k.config.text()},
-          {"kernel_key", k.kernel_key.hex()},
-          {"entry", k.entry},
-          {"cubin", binary(k.cubin)}};
+  return {
+      {"config", k.config.text()}, {"kernel_key", k.kernel_key.hex()}, {"cubin", binary(k.cubin)}};
 }
 
 KernelRef unpack_kernel(const Fields& f) {
@@ -164,7 +162,6 @@ KernelRef unpack_kernel(const Fields& f) {
   const auto key = Digest::from_hex(f.text("kernel_key"));
   if (!key) Fields::fail("kernel_key", "a digest");
   k.kernel_key = *key;
-  k.entry = f.text("entry");
   k.cubin = f.bytes("cubin");
   return k;
 }

@@ -26,7 +26,7 @@ enum class MessageType : std::uint32_t {
   kRaceResult = 7,
 };
 
-inline constexpr int kProtocolVersion = 2;
+inline constexpr int kProtocolVersion = 3;
 
 // The phase in which a worker makes the judge's right answers, once per problem and worker. No
 // candidate runs meanwhile and none is to blame for how long it takes. The next phase ends it.
@@ -56,7 +56,6 @@ struct MeasureEffort {
 struct KernelRef {
   Config config;
   Digest kernel_key;
-  std::string entry;
   std::vector<std::byte> cubin;  // empty where the worker was sent this kernel key before
 };
 

@@ -1,4 +1,4 @@
-// generator/attention/named_problem.h -- A problem with what people call it and what is known of
+// generator/named_problem.h -- A problem with what people call it and what is known of
 // it.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "generator/attention/problem.h"
+#include "generator/problem.h"
 
 namespace vitune {
 
@@ -21,7 +21,7 @@ struct PeerTime {
 struct NamedProblem {
   std::string name;   // shown to the user: "ViT-B/16@224 b32", or the problem's text
   std::string group;  // "vit", "bias", "long"; empty if it belongs to none
-  AttentionProblem problem;
+  ProblemPtr problem;
   std::vector<PeerTime> peers;     // sorted by name; empty if none was measured
   std::optional<double> floor_us;  // what the hardware needs at least
 };

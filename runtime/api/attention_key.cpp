@@ -1,5 +1,5 @@
-// runtime/context/plan_key.cpp -- From a description to its key.
-#include "runtime/context/plan_key.h"
+// runtime/api/attention_key.cpp -- Packs descriptions of attention into keys.
+#include "runtime/api/attention_key.h"
 
 #include <xxhash.h>
 

@@ -1,5 +1,5 @@
-// tuner/judge/edge_shapes.h -- The sizes at which kernels go wrong, derived from the problem at
-// hand.
+// generator/attention/edge_shapes.h -- The sizes at which kernels go wrong, derived from the
+// problem at hand.
 #pragma once
 
 #include <cstdint>

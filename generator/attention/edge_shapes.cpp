@@ -1,11 +1,12 @@
-// tuner/judge/edge_shapes.cpp -- Deriving small problems that run the same kernel.
-#include "tuner/judge/edge_shapes.h"
+// generator/attention/edge_shapes.cpp -- Deriving small problems that run the same kernel.
+#include "generator/attention/edge_shapes.h"
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <string>
 
 #include "core/checked.h"
 #include "core/error.h"
@@ -88,11 +89,12 @@ ScoreOperand resized_scores(const AttentionProblem& p, const AttentionProblem& t
   return result;
 }
 
+// Whether `edge` is served by the kernel of `source`, which was made for (`problem`, `config`).
 bool same_kernel(const AttentionProblem& problem, const AttentionProblem& edge,
-                 const Config& config, const DeviceInfo& device) {
+                 const Config& config, const std::string& source, const DeviceInfo& device) {
   try {
     edge.validate();
-    if (attention_source(edge, config) != attention_source(problem, config)) return false;
+    if (attention_source(edge, config) != source) return false;
     // More keys than the config was made for may be more than it can hold.
     return edge.nk <= problem.nk || !attention_space(edge, device).explain(config).has_value();
   } catch (const Error&) {
@@ -136,12 +138,14 @@ std::vector<Extents> edge_extents(const AttentionProblem& p, bool constant_keys)
 
 std::vector<AttentionProblem> edge_problems(const AttentionProblem& problem, const Config& config,
                                             const DeviceInfo& device) {
+  const std::string source = attention_source(problem, config);
   std::vector<AttentionProblem> edges;
   for (const Extents& extents : edge_extents(problem, attention_keys_are_constant(config))) {
     AttentionProblem edge = resized(problem, extents);
     const bool known =
         edge == problem || std::find(edges.begin(), edges.end(), edge) != edges.end();
-    if (!known && same_kernel(problem, edge, config, device)) edges.push_back(std::move(edge));
+    if (!known && same_kernel(problem, edge, config, source, device))
+      edges.push_back(std::move(edge));
   }
   std::stable_sort(edges.begin(), edges.end(),
                    [](const auto& a, const auto& b) { return a.flops() < b.flops(); });

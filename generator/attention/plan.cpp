@@ -1,0 +1,35 @@
+// generator/attention/plan.cpp -- The one launch of an attention call.
+#include <cstddef>
+
+#include "generator/attention/kernel_spec.h"
+#include "generator/attention/operator.h"
+#include "generator/attention/tensor_maps.h"
+
+namespace vitune {
+namespace {
+
+constexpr PointerSlot kPointers[] = {
+    {kTensorQ, offsetof(AttentionParams, q)},       {kTensorK, offsetof(AttentionParams, k)},
+    {kTensorV, offsetof(AttentionParams, v)},       {kTensorBias, offsetof(AttentionParams, bias)},
+    {kTensorMask, offsetof(AttentionParams, mask)}, {kTensorOut, offsetof(AttentionParams, o)},
+    {kTensorLse, offsetof(AttentionParams, lse)},
+};
+
+}  // namespace
+
+LaunchPlan attention_plan(const AttentionProblem& problem, const Config& config,
+                          const DeviceInfo& device, int resident_ctas) {
+  KernelLaunch launch;
+  launch.shape = attention_launch_shape(problem, config, device, resident_ctas);
+  launch.params = parameter_bytes(attention_params(problem, config, {}, launch.shape));
+  launch.pointers.assign(std::begin(kPointers), std::end(kPointers));
+  if (reads_tensor_maps(config)) {
+    launch.map_bytes = sizeof(AttentionTensorMaps);
+    launch.maps = attention_maps(problem, config);
+  }
+  LaunchPlan plan;
+  plan.kernels.push_back(std::move(launch));
+  return plan;
+}
+
+}  // namespace vitune

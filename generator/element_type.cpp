@@ -1,0 +1,33 @@
+// generator/element_type.cpp -- Sizes and names of element types.
+#include "generator/element_type.h"
+
+namespace vitune {
+
+std::int64_t element_bytes(ElementType type) {
+  switch (type) {
+    case ElementType::kFp16:
+    case ElementType::kBf16:
+      return 2;
+    case ElementType::kFp32:
+      return 4;
+    case ElementType::kBool:
+      return 1;
+  }
+  return 0;
+}
+
+std::string element_name(ElementType type) {
+  switch (type) {
+    case ElementType::kFp16:
+      return "fp16";
+    case ElementType::kBf16:
+      return "bf16";
+    case ElementType::kFp32:
+      return "fp32";
+    case ElementType::kBool:
+      return "bool";
+  }
+  return "?";
+}
+
+}  // namespace vitune

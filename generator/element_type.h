@@ -1,0 +1,14 @@
+// generator/element_type.h -- The types of tensors' elements.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace vitune {
+
+enum class ElementType { kFp16, kBf16, kFp32, kBool };
+
+std::int64_t element_bytes(ElementType type);
+std::string element_name(ElementType type);  // "fp16", "bf16", "fp32", "bool"
+
+}  // namespace vitune

@@ -1,0 +1,72 @@
+// generator/launch_plan.h -- All that one call does, its pointers left open.
+//
+// The only launch recipe: the judge, the timer, the runtime and the benchmarks run the plan of
+// (problem, config) on kernels that were loaded for it (generator/prepared_plan.h), so what was
+// measured is what runs. Plain values; making one asks no driver.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/cuda_driver.h"
+
+namespace vitune {
+
+// Where an address goes: the tensors of the call come first, by their place in
+// Operator::tensors(); then, in plans of the judge, the answers to them: dense fp32, the one to
+// tensor i at place i + the number of tensors.
+struct PointerSlot {
+  static constexpr int kScratch = -1;  // the call's scratch memory
+  int tensor = 0;
+  std::uint32_t at = 0;     // byte of the parameters that it begins at
+  std::int64_t offset = 0;  // bytes after the tensor's, or the scratch memory's, first
+};
+
+// A tensor of 16-bit elements as the tensor memory accelerator sees it (CUDA driver API, "Tensor
+// Map Object Management"), its innermost dimension contiguous.
+struct TensorMapSlot {
+  static constexpr std::uint32_t kRank = 4;
+  int tensor = 0;
+  std::uint32_t at = 0;                  // byte of the maps that it begins at
+  std::int64_t sizes[kRank] = {};        // innermost first
+  std::int64_t strides[kRank - 1] = {};  // in elements, of the dimensions after the first
+  std::int64_t columns = 0, rows = 0;    // elements of a box: along the first, the second dimension
+  std::int64_t swizzle = 0;              // bytes; 0 for none
+};
+
+// One kernel of a plan.
+struct KernelLaunch {
+  std::size_t kernel = 0;  // by its place in Operator::kernels()
+  LaunchShape shape;
+  std::vector<std::byte> params;  // the kernel's first parameter, all pointers null
+  std::vector<PointerSlot> pointers;
+  std::size_t map_bytes = 0;        // of its second parameter; 0: it has none
+  std::vector<TensorMapSlot> maps;  // in there; what lies between them is zero
+};
+
+struct LaunchPlan {
+  std::vector<KernelLaunch> kernels;  // one after the other on the call's stream
+  // Device memory that they share, aligned to 256 bytes; nothing is asked of what it holds before,
+  // and nothing left in it is read by a later call.
+  std::int64_t scratch_bytes = 0;
+};
+
+// What a kernel needs of a device before it can be launched.
+struct KernelNeeds {
+  std::string entry;              // name of the extern "C" function
+  int threads = 0;                // of a CTA
+  std::int64_t shared_bytes = 0;  // dynamic
+};
+
+// The parameters `params` as a plan holds them.
+template <class Params>
+std::vector<std::byte> parameter_bytes(const Params& params) {
+  std::vector<std::byte> bytes(sizeof(Params));
+  std::memcpy(bytes.data(), &params, sizeof(Params));
+  return bytes;
+}
+
+}  // namespace vitune

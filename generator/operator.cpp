@@ -1,0 +1,99 @@
+// generator/operator.cpp -- What operators have in common.
+#include "generator/operator.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/format.h"
+
+namespace vitune {
+namespace {
+
+// Calls take as many times their floor as those that were measured: no more is known of kernels.
+class FloorModel final : public CostModel {
+ public:
+  FloorModel(const Operator& of, const DeviceInfo& device, Residency residency)
+      : operator_(of), device_(device), residency_(residency) {}
+
+  std::vector<double> fit(std::span<const MeasuredCall> calls) override {
+    std::vector<double> predicted;
+    for (const MeasuredCall& call : calls) {
+      predicted.push_back(us(*call.problem, *call.config, call.registers));
+    }
+    return predicted;
+  }
+  double us(const Problem& problem, const Config&, int) const override {
+    constexpr double kLaunchUs = 2;
+    const auto floor = floor_of(operator_.demand(problem, device_), device_, residency_);
+    return kLaunchUs + (floor ? floor->us : 0);
+  }
+
+ private:
+  const Operator& operator_;
+  DeviceInfo device_;
+  Residency residency_;
+};
+
+}  // namespace
+
+Config Operator::carried(const Config& config, const Problem&, const Problem&,
+                         const ParameterSpace& space) const {
+  return space.completed(config);
+}
+
+std::unique_ptr<CostModel> Operator::cost_model(const DeviceInfo& device,
+                                                Residency residency) const {
+  return std::make_unique<FloorModel>(*this, device, residency);
+}
+
+std::vector<int> Operator::answers(const Problem& problem) const {
+  std::vector<int> places;
+  const std::vector<TensorSpec> specs = tensors(problem);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const bool decides = std::any_of(specs.begin(), specs.end(), [&](const TensorSpec& other) {
+      return other.given && other.empty_rows == static_cast<int>(i);
+    });
+    if (specs[i].role == Role::kOutput && (specs[i].given || decides)) {
+      places.push_back(static_cast<int>(i));
+    }
+  }
+  return places;
+}
+
+std::string Problem::operator_name() const { return std::string(operator_->name()); }
+
+const Operator* find_operator(std::string_view name) {
+  for (const Operator* candidate : operators()) {
+    if (candidate->name() == name) return candidate;
+  }
+  return nullptr;
+}
+
+ProblemPtr parse_problem(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const std::size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
+  const std::size_t end = std::min(text.find_first_of(kBlanks, begin), text.size());
+  if (const Operator* named = find_operator(text.substr(begin, end - begin))) {
+    return named->parse(text);
+  }
+  // The first operator's parser says what is wrong with a text that names none.
+  return operators().front()->parse(text);
+}
+
+std::int64_t dynamic_shared_bytes(const Problem& problem, const Config& config) {
+  std::int64_t most = 0;
+  for (const KernelNeeds& each : problem.op().kernels(problem, config)) {
+    most = std::max(most, each.shared_bytes);
+  }
+  return most;
+}
+
+Config default_config(const Problem& problem, const DeviceInfo& device) {
+  const std::vector<Config> configs = problem.op().defaults(problem, device);
+  if (!configs.empty()) return configs.front();
+  throw Error(ErrorCode::kUnsupported,
+              formatted("no kernel for '{}' fits a device with {} bytes of shared memory per block",
+                        problem.text(), device.shared_per_block));
+}
+
+}  // namespace vitune

@@ -1,0 +1,24 @@
+// runtime/context/pointer_check.h -- Whether the tensors of a call lie where they may.
+//
+// Each gives VITUNE_OK, or a status whose sentence is kept for vitune_last_error(). Nothing here
+// reads through a tensor's pointer. `addresses`: in the order of the footprint's tensors.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/primary_context.h"
+#include "runtime/load/footprint.h"
+#include "vitune/vitune.h"
+
+namespace vitune {
+
+// Outputs that share memory with anything else.
+vitune_status check_overlap(const Footprint& footprint,
+                            std::span<const std::uintptr_t> addresses) noexcept;
+
+// Asks the driver whose memory each pointer is; the device's context must be current.
+vitune_status check_with_driver(const CudaDriver& driver, int device, const Footprint& footprint,
+                                std::span<const std::uintptr_t> addresses) noexcept;
+
+}  // namespace vitune

@@ -1,0 +1,23 @@
+// templates/reference/attention_judge_params.cuh -- What attention's judge and yardstick are
+// handed.
+//
+// Plain C++: the host fills this very struct and NVRTC reads it. attention/params.cuh comes first;
+// it is not named here because host and device find it by different paths.
+#pragma once
+
+namespace vitune {
+
+// The judge writes `out` [batch, heads, queries, head_size] and `lse` [batch, heads, queries],
+// dense fp32; the yardstick writes call.o and call.lse like any kernel.
+struct ReferenceParams {
+  AttentionParams call;
+  double scale;  // of the scores, unrounded
+  float* out;
+  float* lse;
+  int head_size;
+  int element;  // SupportType of q, k, v and o
+  int bias;     // SupportType of the bias
+  int causal;
+};
+
+}  // namespace vitune

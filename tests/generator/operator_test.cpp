@@ -1,0 +1,231 @@
+// tests/generator/operator_test.cpp -- The interface that everything but an operator's own rooms
+// goes by.
+#include "generator/operator.h"
+
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <cstring>
+#include <set>
+
+#include "core/error.h"
+#include "generator/attention/kernel_spec.h"
+#include "generator/attention/operator.h"
+#include "tests/devices.h"
+
+namespace vitune {
+namespace {
+
+constexpr const char* kTexts[] = {
+    "attention bf16 b=2 h=3 nq=17 nk=33 d=64 layout=bnhd",
+    "attention bf16 b=2 h=12 nq=197 nk=197 d=64 layout=packed",
+    "attention fp16 b=4 h=6 hkv=2 nq=50 nk=49 d=32 layout=bhnd causal lse align=8",
+    "attention bf16 b=8 h=4 nq=49 nk=49 d=32 layout=packed bias=bf16:1x4x49x49 mask=bool:2x1x49x49",
+};
+
+// A problem of each operator there is, and these.
+std::vector<ProblemPtr> all_problems() {
+  std::vector<ProblemPtr> problems;
+  for (const Operator* each : operators()) problems.push_back(each->parse(each->example()));
+  for (const char* const text : kTexts) problems.push_back(parse_problem(text));
+  return problems;
+}
+
+TEST(OperatorTest, EachIsFoundByTheFirstWordOfItsProblems) {
+  std::set<std::string_view> names;
+  for (const Operator* each : operators()) {
+    EXPECT_TRUE(names.insert(each->name()).second) << each->name();
+    EXPECT_EQ(find_operator(each->name()), each);
+    for (const char c : each->name()) EXPECT_TRUE(std::islower(c) || c == '_') << each->name();
+  }
+  EXPECT_EQ(find_operator("no_operator"), nullptr);
+}
+
+TEST(OperatorTest, TextsNameTheirOperatorAndParseBack) {
+  for (const char* const text : kTexts) EXPECT_EQ(parse_problem(text)->text(), text);
+  for (const ProblemPtr& problem : all_problems()) {
+    EXPECT_TRUE(problem->text().starts_with(problem->operator_name() + ' ')) << problem->text();
+    EXPECT_TRUE(is_same(*parse_problem(problem->text()), *problem)) << problem->text();
+    EXPECT_EQ(&parse_problem(problem->text())->op(), &problem->op());
+  }
+  EXPECT_THROW(parse_problem(""), Error);
+  EXPECT_THROW(parse_problem("convolution b=1"), Error);
+}
+
+TEST(OperatorTest, AProblemIsLikeItself) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const ProblemPtr& problem : all_problems()) {
+    const Operator& op = problem->op();
+    const ProblemPtr same = parse_problem(problem->text());
+    EXPECT_EQ(op.kernel_class(*problem), op.kernel_class(*same)) << problem->text();
+    EXPECT_EQ(op.distance(*problem, *same), 0) << problem->text();
+    EXPECT_TRUE(op.is_load_alike(*problem, *same, device)) << problem->text();
+    EXPECT_FALSE(op.is_before(*problem, *same)) << problem->text();
+    EXPECT_EQ(op.work_form(*problem), op.work_form(*same)) << problem->text();
+    EXPECT_EQ(op.work_hash(*problem), op.work_hash(*same)) << problem->text();
+    EXPECT_GT(op.flops(*problem), 0) << problem->text();
+    EXPECT_GT(op.min_bytes(*problem), 0) << problem->text();
+    EXPECT_TRUE(floor_of(op.demand(*problem, device), device, Residency::kCold));
+  }
+}
+
+TEST(OperatorTest, DefaultsAreInTheSpaceAndHaveASourceWithTheirKernels) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const ProblemPtr& problem : all_problems()) {
+    const Operator& op = problem->op();
+    const ParameterSpace space = op.space(*problem, device);
+    const std::vector<Config> defaults = op.defaults(*problem, device);
+    ASSERT_FALSE(defaults.empty()) << problem->text();
+    for (const Config& config : defaults) {
+      EXPECT_EQ(space.explain(config), std::nullopt) << problem->text() << ' ' << config.text();
+      EXPECT_EQ(space.explain(op.carried(config, *problem, *problem, space)), std::nullopt);
+      const CompileRequest request = op.request(*problem, config, device.arch());
+      EXPECT_EQ(request.source.main, op.source(*problem, config));
+      const auto kernels = op.kernels(*problem, config);
+      ASSERT_FALSE(kernels.empty());
+      EXPECT_EQ(request.entry, kernels.front().entry);
+      for (const KernelNeeds& kernel : kernels) {
+        EXPECT_NE(request.source.main.find(kernel.entry), std::string::npos) << kernel.entry;
+        EXPECT_GT(kernel.threads, 0);
+        EXPECT_LE(kernel.shared_bytes, device.shared_per_block);
+      }
+    }
+  }
+}
+
+// Where a config is predicted, its time is one.
+TEST(OperatorTest, TimesArePredictedForEveryOperator) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const ProblemPtr& problem : all_problems()) {
+    const Config config = default_config(*problem, device);
+    for (const Residency residency : {Residency::kCold, Residency::kWarm}) {
+      const auto model = problem->op().cost_model(device, residency);
+      const MeasuredCall call{problem.get(), &config, 0, 20};
+      const auto fitted = model->fit(std::span(&call, 1));
+      ASSERT_EQ(fitted.size(), 1u);
+      EXPECT_DOUBLE_EQ(fitted[0], model->us(*problem, config, 0)) << problem->text();
+      EXPECT_GT(model->us(*problem, config, 0), 0) << problem->text();
+    }
+  }
+}
+
+TEST(OperatorTest, TensorsReachAsFarAsTheProblemSays) {
+  for (const char* const text : kTexts) {
+    const AttentionProblem p = AttentionProblem::parse(text);
+    const auto tensors = attention().tensors(*ProblemPtr(p));
+    ASSERT_EQ(tensors.size(), std::size_t{kAttentionTensors});
+    EXPECT_EQ(tensors[kTensorQ].span(), p.q_extent());
+    EXPECT_EQ(tensors[kTensorK].span(), p.k_extent());
+    EXPECT_EQ(tensors[kTensorV].span(), p.v_extent());
+    EXPECT_EQ(tensors[kTensorBias].span(), p.bias_extent());
+    EXPECT_EQ(tensors[kTensorMask].span(), p.mask_extent());
+    EXPECT_EQ(tensors[kTensorOut].span(), p.o_extent());
+    EXPECT_EQ(tensors[kTensorLse].bytes(), p.lse ? 4 * p.batch * p.heads * p.nq : 0);
+  }
+}
+
+// Every plan leaves exactly the pointers of the given tensors open.
+TEST(OperatorTest, PlansLeaveTheirPointersOpen) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const ProblemPtr& problem : all_problems()) {
+    const Operator& op = problem->op();
+    const Config config = default_config(*problem, device);
+    const auto kernels = op.kernels(*problem, config);
+    const std::vector<int> resident(kernels.size(), 1);
+    const LaunchPlan plan = op.plan(*problem, config, device, resident);
+    const auto tensors = op.tensors(*problem);
+    std::set<int> open;
+    for (const KernelLaunch& launch : plan.kernels) {
+      ASSERT_LT(launch.kernel, kernels.size());
+      EXPECT_EQ(launch.shape.block[0], static_cast<unsigned>(kernels[launch.kernel].threads));
+      EXPECT_EQ(launch.shape.shared_bytes, kernels[launch.kernel].shared_bytes);
+      for (const PointerSlot& slot : launch.pointers) {
+        ASSERT_LE(slot.at + sizeof(void*), launch.params.size());
+        ASSERT_LT(slot.tensor, static_cast<int>(tensors.size()));
+        std::uintptr_t held = 1;
+        std::memcpy(&held, launch.params.data() + slot.at, sizeof(held));
+        EXPECT_EQ(held, 0u) << problem->text();
+        open.insert(slot.tensor);
+      }
+      for (const TensorMapSlot& map : launch.maps) EXPECT_LE(map.at + 128, launch.map_bytes);
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      EXPECT_TRUE(!tensors[i].given || open.contains(static_cast<int>(i))) << problem->text();
+    }
+  }
+}
+
+TEST(OperatorTest, TheLastCaseIsTheProblemItselfWithNormalInputs) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const ProblemPtr& problem : all_problems()) {
+    const Operator& op = problem->op();
+    const auto cases = op.cases(*problem, default_config(*problem, device), device);
+    ASSERT_FALSE(cases.empty());
+    EXPECT_EQ(cases.back().problem->text(), problem->text());
+    EXPECT_EQ(cases.back().draw, kNormalDraw);
+    for (const JudgeCase& each : cases) {
+      const auto tensors = op.tensors(*each.problem);
+      std::set<int> filled;
+      for (const Fill& fill : op.inputs(*each.problem, each.draw)) filled.insert(fill.tensor);
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const bool is_input = tensors[i].given && tensors[i].role == Role::kInput;
+        EXPECT_EQ(filled.contains(static_cast<int>(i)), is_input)
+            << each.problem->text() << ": " << tensors[i].name;
+      }
+    }
+  }
+}
+
+TEST(OperatorTest, AnswersAreMadeForEachOutputAndForWhatEmptiesRows) {
+  const ProblemPtr plain = parse_problem(kTexts[0]), with_lse = parse_problem(kTexts[2]);
+  EXPECT_EQ(attention().answers(*plain), (std::vector<int>{kTensorOut, kTensorLse}));
+  EXPECT_EQ(attention().answers(*with_lse), (std::vector<int>{kTensorOut, kTensorLse}));
+  for (const Precision precision : {Precision::kExact, Precision::kPlain}) {
+    const LaunchPlan plan = attention().answer(*plain, precision);
+    ASSERT_EQ(plan.kernels.size(), 1u);
+    EXPECT_LT(plan.kernels[0].kernel, attention().judge_entries().size());
+  }
+}
+
+// Answers go to what the judge compares; outputs are written where the problem has them.
+TEST(OperatorTest, AnswerPlansReachEveryOutput) {
+  for (const ProblemPtr& problem : all_problems()) {
+    const Operator& op = problem->op();
+    const auto tensors = op.tensors(*problem);
+    const int count = static_cast<int>(tensors.size());
+    const auto slots = [&](Precision precision) {
+      std::set<int> reached;
+      for (const KernelLaunch& launch : op.answer(*problem, precision).kernels) {
+        EXPECT_LT(launch.kernel, op.judge_entries().size());
+        for (const PointerSlot& slot : launch.pointers) reached.insert(slot.tensor);
+      }
+      return reached;
+    };
+    const std::set<int> exact = slots(Precision::kExact), plain = slots(Precision::kPlain);
+    for (const int place : op.answers(*problem)) {
+      EXPECT_TRUE(exact.contains(count + place)) << problem->text();
+    }
+    for (int i = 0; i < count; ++i) {
+      const TensorSpec& tensor = tensors[static_cast<std::size_t>(i)];
+      const bool is_output = tensor.given && tensor.role == Role::kOutput;
+      EXPECT_TRUE(!is_output || plain.contains(i)) << problem->text() << ": " << tensor.name;
+    }
+  }
+}
+
+TEST(OperatorTest, AConfigOfBeforeATunableDoesWithoutIt) {
+  const DeviceInfo device = testing_support::h200_device();
+  const ProblemPtr problem = parse_problem(kTexts[1]);
+  const ParameterSpace space = attention().space(*problem, device);
+  Config old;
+  for (const auto& [name, value] : Config{{"kWarps", 4}, {"kConstantKeys", 1}, {"kBlockN", 64}}) {
+    old.set(name, value);
+  }
+  const Config whole = space.completed(old);
+  EXPECT_EQ(whole.at("kResident"), 0);
+  EXPECT_EQ(whole.at("kWarps"), 4);
+  EXPECT_FALSE(space.completed(Config{}).find("kWarps"));
+}
+
+}  // namespace
+}  // namespace vitune

@@ -1,0 +1,121 @@
+// tests/runtime/prepared_plan_test.cpp -- Plans of several kernels, with scratch memory, as they
+// reach the driver.
+#include "generator/prepared_plan.h"
+
+#include <array>
+#include <cstddef>
+
+#include "generator/attention/operator.h"
+#include "tests/runtime/runtime_fixture.h"
+
+namespace vitune::test {
+namespace {
+
+class PreparedPlanTest : public RuntimeTest {
+ protected:
+  void SetUp() override {
+    RuntimeTest::SetUp();
+    if (IsSkipped()) return;
+    driver_ = CudaDriver::open();
+    context_.emplace(driver_, 0);
+    module_.emplace(*driver_, kernel_.binary.image);
+  }
+  void TearDown() override {
+    module_.reset();
+    context_.reset();
+    RuntimeTest::TearDown();
+  }
+  LaunchPlan plan() const {
+    const ProblemPtr problem = kernel_.problem;
+    const std::array resident = {1};
+    return attention().plan(*problem, kernel_.config, mock_device(), resident);
+  }
+  LoadedKernels loaded() const {
+    return LoadedKernels::of(*module_,
+                             attention().kernels(*ProblemPtr(kernel_.problem), kernel_.config));
+  }
+
+  const StoredKernel kernel_ = default_kernel("bf16 b=64 h=12 n=197 d=64", 1);
+  std::shared_ptr<const CudaDriver> driver_;
+  std::optional<CudaContext> context_;
+  std::optional<CudaModule> module_;
+  const std::array<std::uintptr_t, kAttentionTensors> addresses_ = {16, 32, 48, 0, 0, 64, 0};
+};
+
+// The second kernel reads what the first left in the scratch memory.
+LaunchPlan two_kernels(LaunchPlan plan) {
+  plan.scratch_bytes = 4096;
+  plan.kernels.push_back(plan.kernels.front());
+  const auto to_scratch = [](KernelLaunch& launch, int tensor, std::int64_t offset) {
+    for (PointerSlot& slot : launch.pointers) {
+      if (slot.tensor == tensor) slot = {PointerSlot::kScratch, slot.at, offset};
+    }
+  };
+  to_scratch(plan.kernels[0], kTensorOut, 0);
+  to_scratch(plan.kernels[1], kTensorQ, 0);
+  to_scratch(plan.kernels[1], kTensorK, 256);
+  plan.kernels[1].shape.grid[0] += 1;
+  for (KernelLaunch& launch : plan.kernels) {
+    launch.maps.clear();
+    launch.map_bytes = 0;
+  }
+  return plan;
+}
+
+TEST_F(PreparedPlanTest, KernelsRunOneAfterTheOtherAndShareTheScratchMemory) {
+  const LoadedKernels kernels = loaded();
+  const PreparedPlan prepared(two_kernels(plan()), kernels.kernels);
+  EXPECT_EQ(prepared.scratch_bytes(), 4096);
+  mock_->clear_log();
+  prepared.check(prepared.launch(addresses_, 65536, kStream));
+
+  const auto launches = mock_->launches();
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(launches[1].shape.grid[0], launches[0].shape.grid[0] + 1);
+  const auto at = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
+  EXPECT_EQ(at(launches[0].params.q), 16u);
+  EXPECT_EQ(at(launches[0].params.o), 65536u);
+  EXPECT_EQ(at(launches[1].params.q), 65536u);
+  EXPECT_EQ(at(launches[1].params.k), 65536u + 256);
+  EXPECT_EQ(at(launches[1].params.v), 48u);
+  EXPECT_EQ(at(launches[1].params.o), 64u);
+}
+
+TEST_F(PreparedPlanTest, ABoundPlanLaunchesTheSameParameters) {
+  const LoadedKernels kernels = loaded();
+  const PreparedPlan prepared(plan(), kernels.kernels);
+  const BoundPlan bound(prepared, addresses_, 0);
+  mock_->clear_log();
+  prepared.check(prepared.launch(addresses_, 0, kStream));
+  prepared.check(bound.launch(kStream));
+  const auto launches = mock_->launches();
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(std::memcmp(&launches[0].params, &launches[1].params, sizeof(AttentionParams)), 0);
+  ASSERT_GT(plan().kernels[0].maps.size(), 0u);
+  EXPECT_EQ(std::memcmp(&launches[0].maps, &launches[1].maps, sizeof(AttentionTensorMaps)), 0);
+}
+
+TEST_F(PreparedPlanTest, TheFirstKernelThatFailsEndsTheCall) {
+  const LoadedKernels kernels = loaded();
+  const PreparedPlan prepared(two_kernels(plan()), kernels.kernels);
+  mock_->clear_log();
+  const char* const call = "cuLaunchKernel";
+  mock_->fail(call, 1, 701);
+  const LaunchResult launched = prepared.launch(addresses_, 65536, kStream);
+  EXPECT_EQ(launched.result, 701);
+  EXPECT_EQ(mock_->launches().size(), 0u);
+  EXPECT_THROW(prepared.check(launched), CudaError);
+}
+
+TEST_F(PreparedPlanTest, PlansThatNoLaunchCanHoldAreRefused) {
+  const LoadedKernels kernels = loaded();
+  LaunchPlan large = plan();
+  large.kernels[0].params.resize(4096);
+  EXPECT_THROW(PreparedPlan(large, kernels.kernels), Error);
+  LaunchPlan foreign = plan();
+  foreign.kernels[0].kernel = 1;
+  EXPECT_THROW(PreparedPlan(foreign, kernels.kernels), Error);
+}
+
+}  // namespace
+}  // namespace vitune::test
