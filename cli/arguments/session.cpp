@@ -29,7 +29,7 @@ void add_common_options(po::options_description& options) {
   add_switch(options, "md", "print a Markdown table");
   add_switch(options, "quiet,q", "no progress and no notes; warnings and errors only");
   add_switch(options, "verbose,v", "more notes");
-  add_value(options, "color", "WHEN", "auto, always or never", "auto");
+  add_value(options, "color", "WHEN", "colours: auto, always or never", "auto");
   add_switch(options, "help,h", "print this help");
 }
 
@@ -102,8 +102,12 @@ ConsoleOptions console_options(const po::variables_map& values, const Environmen
     throw Error(ErrorCode::kUsage,
                 formatted("--color '{}' is not one of auto, always, never", color));
   }
-  options.color = color == "always" || (color == "auto" && !environment.no_color &&
-                                        !environment.dumb_terminal && isatty(STDERR_FILENO) == 1);
+  const auto colors = [&](int stream) {
+    return color == "always" || (color == "auto" && !environment.no_color &&
+                                 !environment.dumb_terminal && isatty(stream) == 1);
+  };
+  options.color = colors(STDERR_FILENO);
+  options.color_results = options.format == Format::kText && colors(STDOUT_FILENO);
   options.dumb = environment.dumb_terminal;
   options.level = chosen_level(values, environment);
   return options;

@@ -90,7 +90,7 @@ void Console::show(const Table& table, const nlohmann::ordered_json& document,
   if (format() == Format::kMarkdown) return print(table.markdown());
   const bool fit = isatty(STDOUT_FILENO) == 1 && !verbose();
   const std::size_t width = fit ? terminal_columns(STDOUT_FILENO) : Table::kAnyWidth;
-  print(table.text(width));
+  print(table.text(width, options_.color_results));
   const auto left_out = table.left_out(width);
   if (left_out.empty()) return;
   std::fflush(stdout);  // before what is said of it

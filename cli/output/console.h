@@ -25,7 +25,8 @@ std::size_t terminal_columns(int descriptor);
 
 struct ConsoleOptions {
   Format format = Format::kText;
-  bool color = false;                // of stderr; results are never coloured
+  bool color = false;                // of what goes to stderr
+  bool color_results = false;        // of what goes to stdout as text
   bool dumb = false;                 // the terminal understands no escapes
   LogLevel level = LogLevel::kInfo;  // the least important message that is shown
 };
@@ -40,6 +41,10 @@ class Console {
   Format format() const { return options_.format; }
   bool quiet() const { return options_.level > LogLevel::kInfo; }
   bool verbose() const { return options_.level == LogLevel::kDebug; }
+  // Of texts that are printed: as it is, or between the escapes of its tone.
+  std::string toned(std::string_view text, Tone tone) const {
+    return options_.color_results ? colored(text, tone) : std::string(text);
+  }
   bool progress_is_rewritten() const { return terminal_; }
 
   // Writes to stdout as it is.

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/output/config_words.h"
 #include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
@@ -135,13 +136,9 @@ Config preset_of(const Problem& problem, const DeviceInfo& device) {
   }
 }
 
-Cell config_cell(const Config& config, const Config& preset, bool whole) {
+Cell config_cell(const Problem& problem, const Config& config, const Config& preset, bool whole) {
   if (whole) return {compact_config(config), {config.text()}};
-  Config changed;
-  for (const auto& [name, value] : config) {
-    if (preset.find(name) != value) changed.set(name, value);
-  }
-  return {changed.empty() ? "default" : compact_config(changed), {config.text()}};
+  return {config_words(problem, config, preset), {config.text()}};
 }
 
 std::string device_text(const DeviceInfo& device) {
@@ -154,9 +151,10 @@ Table winner_table() {
   Table table;
   const Align right = Align::kRight;
   table.column("problem").column("cold us [95 %]", right, timing_titles("cold"));
-  table.column("warm us", right, timing_titles("warm"));
-  table.column("vs default", right, {"vs_default"}).column("of floor", right, {"floor_share"});
-  table.column("origin", Align::kLeft, {"origin", "verified", "unsteady"}).if_room();
+  table.column("warm us", right, timing_titles("warm")).if_room();
+  table.column("vs default", right, {"vs_default"}).if_room();
+  table.column("of floor", right, {"floor_share"}).if_room();
+  table.column("origin", Align::kLeft, {"origin", "verified", "unsteady"});
   table.column("config").if_room().column("lead", right, {"lead_percent"}).if_room();
   table.column("trials", right).if_room().column("objective").if_room();
   return table;
@@ -182,7 +180,7 @@ void add_winner_row(Table& table, const std::string& name, const Winner& winner,
              {origin,
               {origin_name(winner.origin), winner.verified ? "1" : "0",
                measured.low_confidence ? "1" : "0"}},
-             config_cell(winner.config, preset_of(problem, device), whole),
+             config_cell(problem, winner.config, preset_of(problem, device), whole),
              {raced ? formatted("{:.1f} %", winner.lead_percent) : "-",
               {raced ? formatted("{:.2f}", winner.lead_percent) : ""}},
              formatted("{}", winner.trials),

@@ -42,9 +42,9 @@ Cell share_cell(const std::optional<double>& share);
 Cell microseconds_cell(double us);
 // What calls go by without a winner; empty where no kernel fits the device.
 Config preset_of(const Problem& problem, const DeviceInfo& device);
-// How a winner's config differs from `preset`: "default", or "BlockN=112 Warps=12"; all of it if
-// `whole`, and in CSV.
-Cell config_cell(const Config& config, const Config& preset, bool whole);
+// "tma 192x112 12w s2", and what else differs from `preset`: "... MinCtas=2"; "default ..." if
+// nothing does. All of it as it is stored if `whole`, and in CSV.
+Cell config_cell(const Problem& problem, const Config& config, const Config& preset, bool whole);
 // "NVIDIA H200 (sm_90, 132 SMs)"
 std::string device_text(const DeviceInfo& device);
 

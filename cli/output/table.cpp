@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "core/format.h"
+
 namespace vitune {
 namespace {
 
@@ -70,6 +72,15 @@ std::string csv_cell(const std::string& cell) {
 }
 
 }  // namespace
+
+std::string colored(std::string_view text, Tone tone) {
+  const char* const code = tone == Tone::kHeader    ? "1"
+                           : tone == Tone::kGood    ? "32"
+                           : tone == Tone::kWarning ? "33"
+                           : tone == Tone::kBad     ? "31"
+                                                    : nullptr;
+  return code == nullptr ? std::string(text) : formatted("\x1b[{}m{}\x1b[0m", code, text);
+}
 
 std::string terminal_safe(std::string_view text, bool keep_newlines) {
   std::string safe;
@@ -142,24 +153,33 @@ std::vector<std::string> Table::left_out(std::size_t width) const {
   return titles;
 }
 
-std::string Table::text(std::size_t width) const {
+std::string Table::text(std::size_t width, bool color) const {
   const std::vector<bool> printed = fitting(width);
   std::string out;
-  const auto print = [&](const auto& shown_in) {
+  const auto print = [&](const auto& cell_in) {
     std::string line;
+    std::size_t spaces = 0;  // that are owed to the next cell: none at the end of a line
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       if (!printed[i]) continue;
-      const std::string& cell = shown_in(i);
-      const std::string padding(columns_[i].width - display_width(cell), ' ');
-      if (i > 0) line += "  ";
-      line += columns_[i].align == Align::kRight ? padding + cell : cell + padding;
+      const auto& [cell, tone] = cell_in(i);
+      const std::size_t padding = columns_[i].width - display_width(cell);
+      const bool right = columns_[i].align == Align::kRight;
+      if (right) spaces += padding;
+      if (!cell.empty()) {
+        line += std::string(spaces, ' ') + (color ? colored(cell, tone) : std::string(cell));
+        spaces = 0;
+      }
+      spaces += 2 + (right ? 0 : padding);
     }
-    line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   };
-  print([&](std::size_t i) -> const std::string& { return columns_[i].title; });
+  print([&](std::size_t i) {
+    return std::pair<std::string_view, Tone>(columns_[i].title, Tone::kHeader);
+  });
   for (const auto& row : rows_)
-    print([&](std::size_t i) -> const std::string& { return row[i].shown; });
+    print([&](std::size_t i) {
+      return std::pair<std::string_view, Tone>(row[i].shown, row[i].tone);
+    });
   return out;
 }
 

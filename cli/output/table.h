@@ -12,6 +12,11 @@ namespace vitune {
 
 enum class Align { kLeft, kRight };
 
+// How a text looks where colours are wanted.
+enum class Tone { kPlain, kHeader, kGood, kWarning, kBad };
+// `text` between the escapes of its tone.
+std::string colored(std::string_view text, Tone tone);
+
 // `text` with every control character (C0, DEL, C1) and malformed UTF-8 byte written as \xNN, so
 // that nothing read from a file, a device or a compiler can drive the terminal. Newlines are kept
 // only if `keep_newlines`.
@@ -27,6 +32,7 @@ struct Cell {
 
   std::string shown;
   std::vector<std::string> values;
+  Tone tone = Tone::kPlain;
 };
 
 // Rows of cells below one header. Cells are made terminal-safe as they are printed.
@@ -47,7 +53,8 @@ class Table {
   bool empty() const { return rows_.empty(); }
 
   // Columns padded to their widest cell, two spaces between them, no space at the end of a line.
-  std::string text(std::size_t width = kAnyWidth) const;
+  // With `color` the titles and the cells that have a tone stand between its escapes.
+  std::string text(std::size_t width = kAnyWidth, bool color = false) const;
   // Titles that text(width) leaves out.
   std::vector<std::string> left_out(std::size_t width) const;
   // A GitHub table; "|" inside cells is escaped.

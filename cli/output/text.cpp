@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cli/output/config_words.h"
 #include "core/error.h"
 #include "core/format.h"
 
@@ -100,10 +101,8 @@ std::string bytes_text(std::int64_t bytes) {
 std::string compact_config(const Config& config) {
   std::string text;
   for (const auto& [name, value] : config) {
-    const bool prefixed = name.size() > 1 && name[0] == 'k' && name[1] >= 'A' && name[1] <= 'Z';
     if (!text.empty()) text += ' ';
-    text += formatted("{}={}", prefixed ? std::string_view(name).substr(1) : std::string_view(name),
-                      value);
+    text += formatted("{}={}", short_tunable(name), value);
   }
   return text;
 }

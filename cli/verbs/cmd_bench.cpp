@@ -46,13 +46,14 @@ Table bench_table() {
   const Align right = Align::kRight;
   Table table;
   table.column("problem").column("cold us [95 %]", right, timing_titles("cold"));
-  table.column("warm us", right, {"warm_us"}).column("vs default", right, {"vs_default"});
-  table.column("of floor", right, {"floor_share"}).column("limit");
+  table.column("origin").column("warm us", right, {"warm_us"}).if_room();
+  table.column("vs default", right, {"vs_default"}).if_room();
+  table.column("of floor", right, {"floor_share"}).if_room().column("limit").if_room();
   table.column("peer").if_room().column("vs peer", right, {"vs_peer"});
   table.column("peer us", right, {"peer_us"}).if_room().column("TFLOP/s", right).if_room();
   table.column("default us", right, {"default_us"}).if_room();
   table.column("floor us", right, {"floor_us"}).if_room();
-  table.column("origin").if_room().column("config").if_room();
+  table.column("config").if_room();
   return table;
 }
 
@@ -66,15 +67,14 @@ void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& d
                          : winner.objective == Objective::kCold ? peer->cold_us
                                                                 : peer->warm_us;
   const double default_us = winner.default_us.value_or(0);
-  table.row({outcome.problem.name, timing_cell(winner.measurement.cold),
+  table.row({outcome.problem.name, timing_cell(winner.measurement.cold), origin_name(winner.origin),
              microseconds_cell(winner.measurement.warm.median_us), ratio_cell(default_us, us),
              share_cell(floor && us > 0 ? std::optional(floor->us / us) : std::nullopt),
              floor ? hardware_unit_name(floor->unit) : "-", peer == nullptr ? "-" : peer->peer,
              ratio_cell(peer_us, us), microseconds_cell(peer_us),
              us > 0 ? formatted("{:.1f}", problem.op().flops(problem) / us / 1e6) : "-",
              microseconds_cell(default_us), microseconds_cell(floor ? floor->us : 0),
-             origin_name(winner.origin),
-             config_cell(winner.config, preset_of(problem, device), whole)});
+             config_cell(problem, winner.config, preset_of(problem, device), whole)});
 }
 
 ordered_json bench_json(const TuneOutcome& outcome, const DeviceInfo& device) {

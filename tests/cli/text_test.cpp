@@ -84,12 +84,11 @@ TEST(ProgressTextTest, SaysWhatRunsTheBestAndWhatIsLeft) {
   progress.pruned = 3;
   progress.failed = 2;
   progress.best_us = 25.44;
-  progress.best_config = "kWarps=4";
   progress.elapsed = milliseconds(12'000);
   progress.eta = milliseconds(28'000);
   EXPECT_EQ(progress_text(progress),
             "[2/4] search 120/400, best 25.4 us, 3 pruned, 2 failed, 12.0 s, 28.0 s left: "
-            "ViT-B/16@224 b32  kWarps=4");
+            "ViT-B/16@224 b32");
 }
 
 TEST(DeviceProbeTest, AnAnswerSurvivesTheWire) {

@@ -18,7 +18,9 @@ namespace vitune::testing {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::vector<std::string> kProblems = {
     "attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed",
@@ -276,8 +278,10 @@ TEST_F(TuneTest, BenchShowsTheFloorAndTheUnitThatLimits) {
     EXPECT_LE(us, result["winner"]["floor_us"]) << name;
   }
   const std::string table = with("--csv").out;
-  EXPECT_THAT(table, HasSubstr("default us,vs default,floor us,of floor,limit,peer"));
-  EXPECT_THAT(table, HasSubstr(" %," + unit + ","));
+  EXPECT_THAT(table, HasSubstr("problem,cold_us,cold_low_us,cold_high_us,origin,warm_us,"
+                               "vs_default,floor_share,limit,peer,"));
+  EXPECT_THAT(table, HasSubstr("," + unit + ","));
+  EXPECT_THAT(table, Not(AnyOf(HasSubstr("%"), HasSubstr("["))));
 }
 
 TEST_F(TuneTest, WithoutAnyPlaceForADatabaseResultsAreStillPrinted) {
