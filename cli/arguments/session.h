@@ -66,6 +66,7 @@ Verb compare_verb();
 Verb report_verb();
 Verb verify_verb();
 Verb show_verb();
+Verb explain_verb();
 Verb compile_verb();
 std::vector<Verb> db_verbs();
 Verb devices_verb();

@@ -20,7 +20,8 @@ std::string config_words(const Problem& problem, const Config& config, const Con
 // The config that a text means: what config_words() printed, or entries such as "Warps=12" or
 // "kWarps=12"; what it does not say is as in `base`. Throws Error(kUsage) for a name or a word that
 // is none of the space (with the nearest one), and for words that no config of the space has. A
-// value that its tunable does not have is left to ParameterSpace::explain(), which lists the others.
+// value that its tunable does not have is left to ParameterSpace::explain(), which lists the
+// others.
 Config read_config(std::string_view text, const Problem& problem, const ParameterSpace& space,
                    const Config& base);
 

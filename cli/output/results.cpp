@@ -1,6 +1,10 @@
 // cli/output/results.cpp -- Figures, shares and columns.
 #include "cli/output/results.h"
 
+#include <unistd.h>
+
+#include <array>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "cli/output/config_words.h"
@@ -8,6 +12,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/operator.h"
+#include "vitune/vitune.h"
 
 namespace vitune {
 namespace {
@@ -24,7 +29,19 @@ std::string percent(double share) { return formatted("{:.0f} %", 100 * share); }
 }  // namespace
 
 ordered_json new_document(const std::string& verb) {
-  return {{"schema", kOutputSchema}, {"command", verb}};
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 256> date{}, host{};
+  std::strftime(date.data(), date.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  gethostname(host.data(), host.size() - 1);
+  return {{"schema", kOutputSchema},
+          {"command", verb},
+          {"context",
+           {{"vitune_version", formatted("{}.{}.{}", VITUNE_VERSION_MAJOR, VITUNE_VERSION_MINOR,
+                                         VITUNE_VERSION_PATCH)},
+            {"date", date.data()},
+            {"host", host.data()}}}};
 }
 
 std::optional<Floor> floor_of(const Problem& problem, const DeviceInfo& device,
@@ -61,7 +78,9 @@ ordered_json device_json(const DeviceInfo& device) {
           {"shared_per_block", device.shared_per_block},
           {"l2_bytes", device.l2_bytes},
           {"memory_bytes", device.memory_bytes},
-          {"driver_version", device.driver_version}};
+          {"driver_version", device.driver_version},
+          {"clock_khz", device.clock_khz},
+          {"memory_clock_khz", device.memory_clock_khz}};
 }
 
 ordered_json winner_json(const Winner& winner, const Problem& problem, const DeviceInfo& device) {

@@ -47,6 +47,24 @@ Budget parse_budget(std::string_view text) {
   return budget;
 }
 
+Budget parse_effort(std::string_view text) {
+  // Of a space a search without a budget tries a fifth at most (tuner/search/search_extent).
+  constexpr std::int64_t kQuick = 40, kThorough = 2000;
+  if (text == "normal") return {};
+  if (text == "quick") return {.time = std::nullopt, .trials = kQuick};
+  if (text == "thorough") return {.time = std::nullopt, .trials = kThorough};
+  throw Error(ErrorCode::kUsage,
+              formatted("--effort '{}' is not one of quick, normal, thorough", text));
+}
+
+std::string first_few(const std::vector<std::string>& names) {
+  constexpr std::size_t kFew = 5;
+  const std::size_t shown = names.size() > kFew ? kFew : names.size();
+  std::string text;
+  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > shown ? formatted("{} and {} more", text, names.size() - shown) : text;
+}
+
 std::vector<std::string> split_commas(std::string_view text) {
   std::vector<std::string> parts;
   while (!text.empty()) {

@@ -23,6 +23,12 @@ std::vector<int> parse_ordinals(std::string_view text);
 std::int64_t parse_integer(std::string_view text, std::int64_t low, std::int64_t high,
                            std::string_view what);
 
+// "--effort": quick, normal or thorough as a budget per problem. Throws Error(kUsage).
+Budget parse_effort(std::string_view text);
+
+// "a, b", and of more than five "a, b, c, d, e and 431 more".
+std::string first_few(const std::vector<std::string>& names);
+
 // The parts of `text` between commas; empty parts are left out.
 std::vector<std::string> split_commas(std::string_view text);
 

@@ -2,6 +2,7 @@
 // peers.
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments/inputs.h"
@@ -101,17 +102,27 @@ int show(Session& session, const TuneReport& report) {
   document["interrupted"] = report.interrupted;
   document["results"] = ordered_json::array();
   int status = 0;
+  std::map<std::string, std::vector<std::string>> failed;  // names by reason
   for (const TuneOutcome& outcome : report.outcomes) {
     document["results"].push_back(bench_json(outcome, report.device));
     if (outcome.winner) {
       add_bench_row(table, outcome, report.device, session.console.verbose());
     } else {
       status = 1;
-      session.console.log(LogLevel::kError, formatted("{}: nothing measured: {}",
-                                                      outcome.problem.name, outcome.message));
+      failed[outcome.message.empty() ? "not reached" : outcome.message].push_back(
+          outcome.problem.name);
     }
   }
+  for (const auto& [reason, names] : failed) {
+    session.console.log(LogLevel::kError,
+                        formatted("{}: nothing measured: {}", first_few(names), reason));
+  }
   session.console.show(table, document, "nothing was measured");
+  if (report.origin == Origin::kReplayed) {
+    session.console.log(LogLevel::kInfo, formatted("replayed from a recording of {}: nothing was "
+                                                   "measured here",
+                                                   device_text(report.device)));
+  }
   return report.interrupted ? exit_status(ErrorCode::kInterrupted) : status;
 }
 
