@@ -51,8 +51,9 @@ std::string parse_kind(const std::string& kind) {
 void introduce(Session& session, const char* letter, const TimingFile& file) {
   session.console.log(
       LogLevel::kInfo,
-      formatted("{}: {} ({}{}, {} times)", letter, file.path, timing_format_name(file.format),
-                file.device.empty() ? "" : ", " + file.device, file.rows.size()));
+      formatted("{}: {} ({}{}, {} times{})", letter, file.path, timing_format_name(file.format),
+                file.device.empty() ? "" : ", " + file.device, file.rows.size(),
+                file.replayed ? ", replayed" : ""));
   for (const std::string& entry : file.without_time) {
     session.console.log(LogLevel::kWarning, formatted("{} has no time for {}", letter, entry));
   }
@@ -138,11 +139,9 @@ void count_unpaired(const Session& session, const std::vector<TimedRow>& rows, c
 }
 
 ordered_json file_json(const TimingFile& file) {
-  return {{"file", file.path},
-          {"format", timing_format_name(file.format)},
-          {"device", file.device},
-          {"times", file.rows.size()},
-          {"without_time", file.without_time}};
+  return {{"file", file.path},         {"format", timing_format_name(file.format)},
+          {"device", file.device},     {"replayed", file.replayed},
+          {"times", file.rows.size()}, {"without_time", file.without_time}};
 }
 
 ordered_json bound_json(const RatioInterval& ratio, double Interval::*bound) {

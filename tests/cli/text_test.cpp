@@ -68,6 +68,20 @@ TEST(BytesTest, UnitsFitTheSize) {
   EXPECT_EQ(bytes_text(150'000'000'000), "150.0 GB");
 }
 
+TEST(FirstFewTest, LongListsAreCounted) {
+  EXPECT_EQ(first_few({}), "");
+  EXPECT_EQ(first_few({"a", "b"}), "a, b");
+  EXPECT_EQ(first_few({"a", "b", "c", "d", "e"}), "a, b, c, d, e");
+  EXPECT_EQ(first_few(std::vector<std::string>(436, "x")), "x, x, x, x, x and 431 more");
+}
+
+TEST(EffortTest, StandsForABudgetOfTrials) {
+  EXPECT_FALSE(parse_effort("normal").trials);
+  EXPECT_LT(parse_effort("quick").trials, parse_effort("thorough").trials);
+  EXPECT_FALSE(parse_effort("thorough").time);
+  EXPECT_THROW(parse_effort("none"), Error);
+}
+
 TEST(CompactConfigTest, TheConventionalPrefixIsLeftOut) {
   EXPECT_EQ(compact_config(Config{{"kBlockN", 104}, {"kWarps", 4}, {"kernel", 1}}),
             "BlockN=104 Warps=4 kernel=1");
