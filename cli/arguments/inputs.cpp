@@ -138,7 +138,8 @@ void add_problem_options(po::options_description& options) {
   add_list(
       options, "preset", "NAME",
       formatted("the problems of a preset ({}); may be repeated", fmt::join(preset_names(), ", ")));
-  add_list(options, "from", "FILE", "the problems of a file; may be repeated");
+  add_list(options, "from", "FILE",
+           "the problems of a file, or of standard input (-), one in each line; may be repeated");
   add_model_options(options);
 }
 

@@ -56,6 +56,11 @@ std::size_t terminal_columns(int descriptor) {
   return size.ws_col;
 }
 
+std::size_t help_columns() {
+  if (isatty(STDOUT_FILENO) != 1) return 100;
+  return std::clamp<std::size_t>(terminal_columns(STDOUT_FILENO), 40, 100);
+}
+
 Console::Console(const ConsoleOptions& options)
     : options_(options), terminal_(!options.dumb && isatty(STDERR_FILENO) == 1) {
   auto sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_st>(
@@ -83,7 +88,7 @@ void Console::show(const Table& table, const nlohmann::ordered_json& document,
     return;
   }
   if (table.empty() && format() == Format::kText) {
-    log(LogLevel::kInfo, if_empty);
+    if (!if_empty.empty()) log(LogLevel::kInfo, if_empty);
     return;
   }
   if (format() == Format::kCsv) return print(table.csv());

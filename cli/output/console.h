@@ -23,6 +23,9 @@ enum class Format { kText, kJson, kCsv, kMarkdown };
 // Columns of the terminal behind `descriptor`; 80 where it does not say, or is none.
 std::size_t terminal_columns(int descriptor);
 
+// For help: those of the terminal behind stdout, 40 to 100; 100 where it is none.
+std::size_t help_columns();
+
 struct ConsoleOptions {
   Format format = Format::kText;
   bool color = false;                // of what goes to stderr

@@ -68,7 +68,8 @@ std::vector<std::string> chosen_architectures(const Session& session) {
   const std::vector<std::string>& known = supported_architectures();
   if (!session.has("arch")) return known;
   std::vector<std::string> chosen;
-  for (const std::string& arch : split_commas(session.text("arch"))) {
+  for (const std::string& written : split_commas(session.text("arch"))) {
+    const std::string arch = architecture_name(written);
     if (std::find(known.begin(), known.end(), arch) != known.end()) {
       if (std::find(chosen.begin(), chosen.end(), arch) == chosen.end()) chosen.push_back(arch);
       continue;

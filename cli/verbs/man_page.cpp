@@ -192,7 +192,8 @@ Verb man_verb() {
           "",
           "An installed vitune has it as vitune(1). To read it without: vitune man | man -l -",
           describe,
-          run};
+          run,
+          true};
 }
 
 }  // namespace vitune

@@ -58,14 +58,16 @@ DeviceInfo space_device(Session& session) {
     throw Error(ErrorCode::kUsage, "--arch and --device both name the limits; give one of them");
   }
   if (session.has("arch")) {
-    if (const auto limits = architecture_limits(session.text("arch"))) return *limits;
+    if (const auto limits = architecture_limits(architecture_name(session.text("arch"))))
+      return *limits;
     throw Error(ErrorCode::kUsage,
                 formatted("--arch '{}' is not known; use one of {}", session.text("arch"),
                           fmt::join(supported_architectures(), ", ")));
   }
   if (!session.has("device")) return h200_facts();
-  const std::string text = session.text("device");
+  std::string text = session.text("device");
   if (text == "replay:h200") return h200_facts();
+  if (text.starts_with("cuda:")) text.erase(0, 5);
   const auto ordinal = static_cast<std::size_t>(
       parse_integer(text, 0, 1023, "--device (replay:h200, or a GPU's ordinal)"));
   const DeviceProbe probe = probe_devices(session.program);

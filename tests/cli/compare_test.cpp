@@ -272,6 +272,14 @@ TEST_F(CompareTest, OtherDevicesAreWarnedOf) {
   EXPECT_THAT(compare(a, peers).err, Not(HasSubstr("different devices")));
 }
 
+TEST_F(CompareTest, AReplayedFileIsSaidToBeOne) {
+  json a = tune_document({{"ViT", kVit, 10, 8}}), b = a;
+  EXPECT_THAT(compare(a, b).err, Not(HasSubstr("replayed")));
+  b["origin"] = "replayed";
+  EXPECT_THAT(compare(a, b).err, HasSubstr("2 times, replayed)"));
+  EXPECT_EQ(compare(a, b, {"--json"}).json()["b"]["replayed"], true);
+}
+
 TEST_F(CompareTest, NothingToCompareIsAFailureAndNotASuccess) {
   const CommandResult other =
       compare(tune_document({{"ViT", kVit, 10, 8}}), tune_document({{"Swin", kSwin, 10, 8}}));

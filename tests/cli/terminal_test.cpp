@@ -69,6 +69,17 @@ TEST_F(TerminalTest, WinnersFitItAndWhatHasNoRoomIsNamed) {
   EXPECT_GT(longest_line(on_terminal({"show", "--preset", "recorded", "-v"}, 80)), 200u);
 }
 
+TEST_F(TerminalTest, HelpFitsIt) {
+  for (const std::uint16_t columns : std::initializer_list<std::uint16_t>{60, 80}) {
+    for (const auto& asked : std::vector<std::vector<std::string>>{
+             {"help"}, {"help", "tune"}, {"help", "show"}, {"help", "db"}}) {
+      const std::string text = on_terminal(asked, columns);
+      EXPECT_THAT(text, HasSubstr("Usage: "));
+      EXPECT_LE(longest_line(text), columns) << text;
+    }
+  }
+}
+
 TEST_F(TerminalTest, ColorsAreForTerminalsThatKnowThem) {
   const std::vector<std::string> doctor = {"doctor"};
   EXPECT_THAT(on_terminal(doctor, 80), HasSubstr("\x1b[32mok"));

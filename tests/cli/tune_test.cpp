@@ -210,7 +210,8 @@ TEST_F(TuneTest, WhatTheRecordingHasIsReplayedAndTheRestIsNamed) {
   const CommandResult result = run(tune(more));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.json()["results"].size(), 1u);
-  EXPECT_THAT(result.err, HasSubstr("b=5 h=3 nq=77 nk=77 d=40 layout=packed and 3 more: 8 of 9 problems"));
+  EXPECT_THAT(result.err,
+              HasSubstr("b=5 h=3 nq=77 nk=77 d=40 layout=packed and 3 more: 8 of 9 problems"));
   EXPECT_THAT(result.err, Not(HasSubstr("b=6 ")));
 }
 
