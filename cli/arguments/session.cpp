@@ -178,8 +178,8 @@ std::string verb_help(const Verb& verb) {
                               verb.operands.empty() ? "" : " ", verb.operands, verb.summary),
                     width);
   // The verb's own first, the common ones in a group of their own.
-  if (!options.own.options().empty()) help << options.own << "\n";
-  help << options.common;
+  if (!options.own.options().empty()) help << "\n" << options.own;
+  help << "\n" << options.common;
   std::string text = usual_notation(help.str());
   if (!verb.notes.empty()) text += "\n" + fill_text(verb.notes, width, 2);
   return text;

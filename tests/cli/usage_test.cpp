@@ -176,7 +176,7 @@ TEST_F(UsageTest, MistakesGiveStatus2AndSayWhatToDo) {
       {{"tune", "--budget", "5 parsecs"}, "30s, 2m, 1h"},
       {{"tune", "--seed", "-1"}, "--seed"},
       {{"tune", "--objective", "tepid", "--device", "replay:h200"}, "cold, warm"},
-      {{"tune", "--device", "cuda:0"}, "ordinal"},
+      {{"tune", "--device", "gpu:0"}, "ordinal"},
       {{"tune", "--device", "replay:"}, "replay:h200"},
       {{"tune", "--device", "replay:/nonexistent"}, "there is no recording"},
       {{"tune", "--device", "0", "--devices", "1"}, "give one of them"},
