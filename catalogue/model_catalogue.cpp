@@ -15,13 +15,12 @@
 #include "core/format.h"
 #include "core/json_fault.h"
 #include "core/nearest_name.h"
-#include "generator/attention/problem_internal.h"
+#include "generator/problem_words.h"
 
 namespace vitune {
 namespace {
 
 using nlohmann::json;
-using problem_internal::in_quotes;
 
 constexpr std::int64_t kTracedImages = 2;  // "images" of the file
 constexpr int kSchema = 1;

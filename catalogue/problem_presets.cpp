@@ -12,7 +12,7 @@
 #include "catalogue/problem_set.h"
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/problem_internal.h"
+#include "generator/problem_words.h"
 
 namespace vitune {
 namespace {
@@ -54,7 +54,7 @@ const Preset& find_preset(std::string_view name) {
   const auto it = std::ranges::find(kPresets, name, &Preset::name);
   if (it != std::end(kPresets)) return *it;
   throw Error(ErrorCode::kUsage,
-              formatted("there is no preset {}: use one of {}", problem_internal::in_quotes(name),
+              formatted("there is no preset {}: use one of {}", in_quotes(name),
                         fmt::join(preset_names(), ", ")));
 }
 

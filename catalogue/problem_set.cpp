@@ -14,13 +14,12 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "core/json_fault.h"
-#include "generator/attention/problem_internal.h"
+#include "generator/problem_words.h"
 
 namespace vitune {
 namespace {
 
 using nlohmann::json;
-using problem_internal::in_quotes;
 
 constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{64} << 20;
 constexpr std::size_t kMaxName = 200;

@@ -2,12 +2,14 @@
 #include <array>
 
 #include "generator/attention/operator.h"
+#include "generator/norm/operator.h"
 
 namespace vitune {
 
 std::span<const Operator* const> operators() {
   static const std::array all = {
       &attention(),
+      &norm(),
   };
   return all;
 }

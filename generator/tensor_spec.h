@@ -34,6 +34,9 @@ struct TensorSpec {
   int shared = -1;
   std::int64_t offset = 0;
 
+  // Of outputs. Inputs on whose very memory this one may be written, by their places; both have the
+  // same type and strides.
+  std::vector<int> may_replace = {};
   // Of outputs. An answer of -inf in this tensor says that the row of the same number, counted over
   // the first three dimensions here and over all of them there, is exactly 0 here; -1: none does.
   int empty_rows = -1;

@@ -59,7 +59,4 @@ std::optional<std::int64_t> extent_of(const AttentionProblem& problem, const Sco
 // The part of validate() that looks at everything but the tensors.
 void validate_sizes(const AttentionProblem& problem);
 
-// `text` between quotes, fit for a terminal: control and non-ASCII bytes as \xHH, cut at 64.
-std::string in_quotes(std::string_view text);
-
 }  // namespace vitune::problem_internal

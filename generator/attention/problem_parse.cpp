@@ -3,22 +3,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstddef>
-#include <map>
-#include <span>
 #include <vector>
 
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/problem_internal.h"
+#include "generator/problem_words.h"
 
 namespace vitune {
 namespace {
 
 using problem_internal::contiguous_strides;
-using problem_internal::in_quotes;
 using problem_internal::kLayouts;
 using problem_internal::kTensors;
 using problem_internal::Layout;
@@ -29,98 +25,13 @@ using problem_internal::strides_of;
 using problem_internal::Tensor;
 using problem_internal::tensor_name;
 
-constexpr std::size_t kMaxText = 4096;
 constexpr std::string_view kKeys[] = {"b", "h", "hkv", "n", "nq",    "nk",   "d",    "layout",
                                       "q", "k", "v",   "o", "scale", "bias", "mask", "align"};
 constexpr std::string_view kFlags[] = {"bf16", "fp16", "causal", "lse"};
-constexpr std::string_view kForeignTypes[] = {"fp32", "fp64", "tf32", "fp8", "int8", "bool"};
+constexpr ProblemGrammar kGrammar = {"attention", kFlags, kKeys, "bf16 or fp16",
+                                     "bf16 b=32 h=12 n=197 d=64"};
 
-[[noreturn]] void malformed(const std::string& what) { throw Error(ErrorCode::kUsage, what); }
-
-bool contains(std::span<const std::string_view> list, std::string_view word) {
-  return std::ranges::find(list, word) != list.end();
-}
-
-std::vector<std::string_view> split(std::string_view text, std::string_view separators,
-                                    bool keep_empty) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t end = std::min(text.find_first_of(separators), text.size());
-    if (end > 0 || keep_empty) parts.push_back(text.substr(0, end));
-    if (end == text.size()) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-std::int64_t integer(std::string_view text, std::string_view where) {
-  std::int64_t value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code == std::errc::result_out_of_range) {
-    malformed(formatted("{}: {} does not fit 64 bits", where, in_quotes(text)));
-  }
-  if (code != std::errc() || end != text.data() + text.size()) {
-    malformed(formatted("{}: {} is not a whole number", where, in_quotes(text)));
-  }
-  return value;
-}
-
-double positive_number(std::string_view text, std::string_view where) {
-  double value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || std::isnan(value)) {
-    malformed(formatted("{}: {} is not a number in the range of a double", where, in_quotes(text)));
-  }
-  return value;
-}
-
-// The words of a problem text: flags with an empty value, keys with what stands behind "=".
-class Words {
- public:
-  explicit Words(std::string_view text) {
-    if (text.size() > kMaxText) {
-      malformed(
-          formatted("the problem text has {} characters: {} are the most", text.size(), kMaxText));
-    }
-    std::vector<std::string_view> words = split(text, " \t\r\n\v\f", false);
-    if (!words.empty() && words[0] == "attention") words.erase(words.begin());
-    if (words.empty()) malformed("the problem text is empty: try 'bf16 b=32 h=12 n=197 d=64'");
-    for (const std::string_view word : words) add(word);
-  }
-
-  bool flag(std::string_view name) const { return values_.count(name) > 0; }
-  std::optional<std::string_view> find(std::string_view key) const {
-    const auto it = values_.find(key);
-    return it == values_.end() ? std::nullopt : std::optional(it->second);
-  }
-  std::optional<std::int64_t> number(std::string_view key) const {
-    const auto text = find(key);
-    return text ? std::optional(integer(*text, key)) : std::nullopt;
-  }
-  std::int64_t required(std::string_view key, std::string_view meaning) const {
-    if (const auto value = number(key)) return *value;
-    malformed(formatted("{}= ({}) is missing: try 'bf16 b=32 h=12 n=197 d=64'", key, meaning));
-  }
-
- private:
-  void add(std::string_view word) {
-    const std::size_t equals = word.find('=');
-    const std::string_view key = word.substr(0, equals);
-    const bool has_value = equals != std::string_view::npos;
-    if (!has_value && contains(kForeignTypes, word)) {
-      throw Error(ErrorCode::kUnsupported,
-                  formatted("dtype {} is not supported: use bf16 or fp16", word));
-    }
-    if (!contains(has_value ? std::span<const std::string_view>(kKeys) : kFlags, key)) {
-      malformed(formatted("unknown word {} in the problem text: use {} and {}=...", in_quotes(word),
-                          fmt::join(kFlags, ", "), fmt::join(kKeys, "=, ")));
-    }
-    const std::string_view value = has_value ? word.substr(equals + 1) : std::string_view();
-    if (has_value && value.empty()) malformed(formatted("{}= has no value", key));
-    if (!values_.emplace(key, value).second) malformed(formatted("{} is given twice", key));
-  }
-
-  std::map<std::string_view, std::string_view> values_;
-};
+using Words = ProblemWords;
 
 void read_sizes(const Words& words, AttentionProblem& p) {
   if (words.flag("bf16") == words.flag("fp16")) {
@@ -146,7 +57,7 @@ void read_sizes(const Words& words, AttentionProblem& p) {
   p.alignment = words.number("align").value_or(16);
   const auto scale = words.find("scale");
   // A wrong d is validate's to report, not the default scale's.
-  p.scale = scale ? positive_number(*scale, "scale") : p.d > 0 ? default_scale(p.d) : 1.0;
+  p.scale = scale ? number_word(*scale, "scale") : p.d > 0 ? default_scale(p.d) : 1.0;
 }
 
 Layout named_layout(std::string_view name, std::string_view key) {
@@ -169,12 +80,12 @@ TensorStrides strides_in(const AttentionProblem& p, Tensor tensor, Layout layout
 }
 
 TensorStrides explicit_strides(std::string_view text, std::string_view key) {
-  const auto parts = split(text, ",", true);
+  const auto parts = split_words(text, ",", true);
   if (parts.size() != 3) {
     malformed(formatted("{}=@ takes 3 strides (batch,head,row) in elements; given {}", key,
                         in_quotes(text)));
   }
-  return {integer(parts[0], key), integer(parts[1], key), integer(parts[2], key)};
+  return {integer_word(parts[0], key), integer_word(parts[1], key), integer_word(parts[2], key)};
 }
 
 void read_layouts(const Words& words, AttentionProblem& p) {
@@ -200,24 +111,21 @@ void read_layouts(const Words& words, AttentionProblem& p) {
 }
 
 ElementType operand_type(std::string_view name, std::string_view key) {
-  for (const auto type :
-       {ElementType::kFp32, ElementType::kFp16, ElementType::kBf16, ElementType::kBool}) {
-    if (element_name(type) == name) return type;
-  }
+  if (const auto type = element_type_of(name)) return *type;
   malformed(formatted("{}: {} is no type: write {}", key, in_quotes(name),
                       key == "mask" ? "mask=bool:1x1xNqxNk" : "bias=bf16:1xHxNqxNk"));
 }
 
 // Right-aligned, as broadcasting does it: missing dimensions in front are 1.
 ScoreDims operand_dims(std::string_view text, std::string_view key, std::size_t& rank) {
-  const auto parts = split(text, "x", true);
+  const auto parts = split_words(text, "x", true);
   rank = parts.size();
   if (rank < 2 || rank > 4) {
     malformed(
         formatted("{}: {} are not 2 to 4 dimensions such as 1x12x197x197", key, in_quotes(text)));
   }
   ScoreDims dims = {1, 1, 1, 1};
-  for (std::size_t i = 0; i < rank; ++i) dims[4 - rank + i] = integer(parts[i], key);
+  for (std::size_t i = 0; i < rank; ++i) dims[4 - rank + i] = integer_word(parts[i], key);
   return dims;
 }
 
@@ -248,13 +156,13 @@ ScoreOperand read_operand(const AttentionProblem& p, std::string_view text, std:
   operand.batches = dims[0];
   operand.strides = contiguous_strides(dims);
   if (at == std::string_view::npos) return operand;
-  const auto parts = split(shape.substr(at + 1), ",", true);
+  const auto parts = split_words(shape.substr(at + 1), ",", true);
   if (parts.size() != rank) {
     malformed(formatted("{}: {} strides for {} dimensions", key, parts.size(), rank));
   }
   for (std::size_t i = 0; i < rank; ++i) {
     const std::size_t dimension = 4 - rank + i;
-    const std::int64_t stride = integer(parts[i], key);
+    const std::int64_t stride = integer_word(parts[i], key);
     operand.strides[dimension] = dims[dimension] == 1 ? 0 : stride;
   }
   return operand;
@@ -263,7 +171,7 @@ ScoreOperand read_operand(const AttentionProblem& p, std::string_view text, std:
 }  // namespace
 
 AttentionProblem AttentionProblem::parse(std::string_view text) {
-  const Words words(text);
+  const Words words(text, kGrammar);
   AttentionProblem problem;
   read_sizes(words, problem);
   problem_internal::validate_sizes(problem);

@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <cstddef>
 
 #include "core/format.h"
 #include "generator/attention/problem_internal.h"
+#include "generator/problem_words.h"
 
 namespace vitune {
 namespace {
@@ -57,12 +57,6 @@ void append_layouts(const AttentionProblem& p, std::string& text) {
   }
 }
 
-std::string shortest(double value) {
-  char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
-  return {buffer, end};
-}
-
 std::string operand_text(const AttentionProblem& p, const ScoreOperand& operand) {
   const ScoreDims dims = score_dims(p, operand);
   std::string text = formatted("{}:{}", element_name(operand.type), fmt::join(dims, "x"));
@@ -87,19 +81,6 @@ std::string AttentionProblem::text() const {
   if (p.lse) text += " lse";
   if (p.alignment != 16) text += formatted(" align={}", p.alignment);
   return text;
-}
-
-std::string problem_internal::in_quotes(std::string_view text) {
-  constexpr std::size_t kMost = 64;
-  std::string result = "'";
-  for (const char c : text.substr(0, kMost)) {
-    if (c >= 0x20 && c < 0x7f) {
-      result += c;
-    } else {
-      result += formatted("\\x{:02x}", static_cast<unsigned char>(c));
-    }
-  }
-  return result + (text.size() > kMost ? "...'" : "'");
 }
 
 }  // namespace vitune

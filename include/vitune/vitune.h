@@ -271,6 +271,44 @@ VITUNE_API vitune_status vitune_query_text(vitune_context* context, const char* 
 VITUNE_API vitune_status vitune_explain_text(vitune_context* context, const char* problem,
                                              char* text, size_t capacity, size_t* length);
 
+// A problem of any operator, read from its text once and then called as often as one likes. It
+// belongs to no context and is never changed, so that any thread may use it with any context.
+typedef struct vitune_problem vitune_problem;
+
+// Reads a text such as "norm bf16 m=6304 d=768 weight bias" (docs/problems.md).
+VITUNE_API vitune_status vitune_problem_create(const char* text, vitune_problem** problem);
+// No call with it may be going on or follow. NULL is let pass.
+VITUNE_API void vitune_problem_destroy(vitune_problem* problem);
+
+// One tensor of a problem.
+typedef struct vitune_tensor {
+  size_t size;         // sizeof(vitune_tensor)
+  char name[32];       // "x", "residual", "out"
+  int32_t given;       // 0: the problem does without it, and its pointer is NULL
+  int32_t output;      // 1: is written
+  int32_t type;        // VITUNE_BF16, VITUNE_FP16, VITUNE_FP32 or VITUNE_BOOL
+  int32_t alignment;   // of its pointer at least, in bytes
+  int64_t extents[4];  // outermost dimension first; 1 where one element serves all
+  int64_t strides[4];  // in elements
+  int64_t bytes;       // from the pointer to one past the last element
+} vitune_tensor;
+#define VITUNE_TENSOR_INIT \
+  { sizeof(vitune_tensor), "", 0, 0, 0, 0, {0, 0, 0, 0}, {0, 0, 0, 0}, 0 }
+
+// How many tensors a call has, and the one at `place`, from 0 on. All problems of an operator have
+// the same, in the same order: docs/problems.md lists them.
+VITUNE_API vitune_status vitune_problem_tensors(const vitune_problem* problem, size_t* count);
+VITUNE_API vitune_status vitune_problem_tensor(const vitune_problem* problem, size_t place,
+                                               vitune_tensor* tensor);
+
+// Launches the problem on `stream` as vitune_attention_forward() does. `tensors` are `count` device
+// addresses, one for each of vitune_problem_tensors(), NULL where a tensor is not given. Outputs
+// must not overlap anything else, but for those that docs/problems.md says may lie exactly on an
+// input. `workspace`: of at least vitune_workspace_bytes_text() bytes, aligned to 256.
+VITUNE_API vitune_status vitune_run(vitune_context* context, const vitune_problem* problem,
+                                    void* const* tensors, size_t count, void* workspace,
+                                    size_t workspace_bytes, void* stream);
+
 VITUNE_API vitune_status vitune_context_stats(vitune_context* context, vitune_stats* stats);
 
 // Looks whether the databases have changed and takes over new winners of problems in use. Kernels

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _command
-from ._context import (AttentionDesc, Context, ContextStats, Selection, bhnd_strides, bnhd_strides, packed_strides)
+from ._context import (AttentionDesc, Context, ContextStats, Problem, ProblemTensor, Selection, bhnd_strides, bnhd_strides,
+                       packed_strides)
 from ._errors import (CommandError, InvalidArgument, LibraryNotFound, NoDevice, NotPrepared, TorchNotFound, Unsupported,
                       VituneError)
 from ._library import command_path, library, use_library
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __version__ = ".".join(map(str, VERSION))
 __all__ = [
     "BF16", "BOOL", "FP16", "FP32", "NONE", "AttentionDesc", "CommandError", "Context", "ContextStats",
-    "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Selection", "TorchNotFound", "Unsupported",
+    "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "TorchNotFound", "Unsupported",
     "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "explain", "library_version",
     "packed_strides", "prepare", "problem_text", "refresh", "tune", "use_library",
 ]

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from . import _structs
 from ._errors import InvalidArgument
@@ -94,6 +94,51 @@ class AttentionDesc(_structs.Desc):
         buffer = ctypes.create_string_buffer(4096)
         check(library().vitune_problem_text(ctypes.byref(self), buffer, len(buffer), None))
         return buffer.value.decode()
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemTensor:
+    """One tensor of a problem; extents and strides (in elements) outermost first."""
+
+    name: str  #: "x", "residual", "out"
+    given: bool  #: False: the problem does without it
+    output: bool
+    type: int  #: BF16, FP16, FP32 or BOOL
+    alignment: int  #: of its pointer at least, in bytes
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    bytes: int  #: from the pointer to one past the last element
+
+
+class Problem:
+    """A problem of any operator, by its text (docs/problems.md). Belongs to no context; never changed.
+
+    Raises InvalidArgument, Unsupported.
+    """
+
+    def __init__(self, text: str) -> None:
+        native, handle = library(), ctypes.c_void_p()
+        check(native.vitune_problem_create(text.encode(), ctypes.byref(handle)))
+        self.text = text
+        self.handle = handle.value
+        weakref.finalize(self, native.vitune_problem_destroy, handle.value).atexit = False
+        count = ctypes.c_size_t()
+        check(native.vitune_problem_tensors(self.handle, ctypes.byref(count)))
+        self.tensors = tuple(self._tensor(native, place) for place in range(count.value))
+        self.addresses = ctypes.c_void_p * count.value  #: the type of a call's addresses
+
+    def _tensor(self, native: ctypes.CDLL, place: int) -> ProblemTensor:
+        found = _structs.TensorStruct(size=ctypes.sizeof(_structs.TensorStruct))
+        check(native.vitune_problem_tensor(self.handle, place, ctypes.byref(found)))
+        return ProblemTensor(found.name.decode(), bool(found.given), bool(found.output), found.type, found.alignment,
+                             tuple(found.extents), tuple(found.strides), found.bytes)
+
+
+def _selection(found: _structs.SelectionStruct) -> Selection:
+    values = {field.name: _text(getattr(found, field.name)) for field in dataclasses.fields(Selection)}
+    values["outcome"] = _structs.OUTCOMES.get(found.outcome, str(found.outcome))
+    return Selection(**{name: bool(value) if name in ("loaded", "compiled", "low_confidence") else value
+                        for name, value in values.items()})
 
 
 def bnhd_strides(heads: int, rows: int, d: int) -> _structs.Strides:
@@ -194,14 +239,33 @@ class Context:
         """
         check(self._forward(self._handle, ctypes.byref(desc), q, k, v, bias, mask, out, lse, None, 0, stream))
 
-    def query(self, desc: AttentionDesc) -> Selection:
+    def run(self, problem: Problem, addresses: Sequence[int], *, workspace: int = 0, workspace_bytes: int = 0,
+            stream: int = 0) -> None:
+        """Launches a problem of any operator on `stream` (a cudaStream_t as an integer; 0: the default stream).
+
+        addresses: one per tensor of the problem, on the device; 0 where it is not given. workspace: address and size of
+        scratch memory where workspace_bytes() says that calls need some. Raises as forward().
+        """
+        check(self._native.vitune_run(self._handle, problem.handle, problem.addresses(*addresses), len(addresses),
+                                      workspace, workspace_bytes, stream))
+
+    def workspace_bytes(self, problem: AttentionDesc | Problem) -> int:
+        """The scratch memory that calls of the problem need, in bytes, mostly 0. Prepares it."""
+        size = ctypes.c_size_t()
+        if isinstance(problem, Problem):
+            check(self._native.vitune_workspace_bytes_text(self._handle, problem.text.encode(), ctypes.byref(size)))
+        else:
+            check(self._native.vitune_workspace_bytes(self._handle, ctypes.byref(problem), ctypes.byref(size)))
+        return size.value
+
+    def query(self, desc: AttentionDesc | Problem) -> Selection:
         """Says which kernel would serve a problem. Loads and launches nothing."""
         found = _structs.SelectionStruct(size=ctypes.sizeof(_structs.SelectionStruct))
-        check(self._native.vitune_query(self._handle, ctypes.byref(desc), ctypes.byref(found)))
-        values = {field.name: _text(getattr(found, field.name)) for field in dataclasses.fields(Selection)}
-        values["outcome"] = _structs.OUTCOMES.get(found.outcome, str(found.outcome))
-        return Selection(**{name: bool(value) if name in ("loaded", "compiled", "low_confidence") else value
-                            for name, value in values.items()})
+        if isinstance(desc, Problem):
+            check(self._native.vitune_query_text(self._handle, desc.text.encode(), ctypes.byref(found)))
+        else:
+            check(self._native.vitune_query(self._handle, ctypes.byref(desc), ctypes.byref(found)))
+        return _selection(found)
 
     def stats(self) -> ContextStats:
         """What the context has done so far."""

@@ -61,6 +61,13 @@ class StatsStruct(ctypes.Structure):
     ]
 
 
+class TensorStruct(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t), ("name", c_char * 32), ("given", c_int32), ("output", c_int32), ("type", c_int32),
+        ("alignment", c_int32), ("extents", c_int64 * 4), ("strides", c_int64 * 4), ("bytes", c_int64),
+    ]
+
+
 #: Name -> (result, arguments) of every function that the package calls.
 FUNCTIONS = {
     "vitune_version": (c_int32, []),
@@ -75,6 +82,11 @@ FUNCTIONS = {
     "vitune_workspace_bytes_text": (c_int32, [c_void_p, c_char_p, ctypes.POINTER(c_size_t)]),
     "vitune_query_text": (c_int32, [c_void_p, c_char_p, ctypes.POINTER(SelectionStruct)]),
     "vitune_explain_text": (c_int32, [c_void_p, c_char_p, c_char_p, c_size_t, ctypes.POINTER(c_size_t)]),
+    "vitune_problem_create": (c_int32, [c_char_p, ctypes.POINTER(c_void_p)]),
+    "vitune_problem_destroy": (None, [c_void_p]),
+    "vitune_problem_tensors": (c_int32, [c_void_p, ctypes.POINTER(c_size_t)]),
+    "vitune_problem_tensor": (c_int32, [c_void_p, c_size_t, ctypes.POINTER(TensorStruct)]),
+    "vitune_run": (c_int32, [c_void_p, c_void_p, ctypes.POINTER(c_void_p), c_size_t, c_void_p, c_size_t, c_void_p]),
     "vitune_query": (c_int32, [c_void_p, ctypes.POINTER(Desc), ctypes.POINTER(SelectionStruct)]),
     "vitune_context_stats": (c_int32, [c_void_p, ctypes.POINTER(StatsStruct)]),
     "vitune_context_refresh": (c_int32, [c_void_p, ctypes.POINTER(c_int32)]),

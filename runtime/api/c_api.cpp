@@ -9,6 +9,7 @@
 #include "runtime/api/call_check.h"
 #include "runtime/api/descriptor.h"
 #include "runtime/api/last_error.h"
+#include "runtime/api/problem_call.h"
 #include "runtime/context/handle.h"
 #include "runtime/context/settings.h"
 #include "runtime/context/texts.h"
@@ -137,6 +138,49 @@ vitune_status vitune_explain_text(vitune_context* context, const char* problem, 
     if (capacity != 0) vitune::copy_text(text, capacity, whole);
     return VITUNE_OK;
   });
+}
+
+vitune_status vitune_problem_create(const char* text, vitune_problem** problem) {
+  if (problem == nullptr) return vitune::fail(VITUNE_INVALID_ARGUMENT, "problem is NULL");
+  *problem = nullptr;
+  return guarded([&] {
+    if (text == nullptr) missing("text");
+    *problem = new vitune_problem(vitune::parse_problem(text));
+    return VITUNE_OK;
+  });
+}
+
+void vitune_problem_destroy(vitune_problem* problem) { delete problem; }
+
+vitune_status vitune_problem_tensors(const vitune_problem* problem, size_t* count) {
+  return guarded([&] {
+    if (problem == nullptr) missing("problem");
+    if (count == nullptr) missing("count");
+    *count = problem->tensors.size();
+    return VITUNE_OK;
+  });
+}
+
+vitune_status vitune_problem_tensor(const vitune_problem* problem, size_t place,
+                                    vitune_tensor* tensor) {
+  return guarded([&] {
+    if (problem == nullptr) missing("problem");
+    if (tensor == nullptr) missing("tensor");
+    vitune::describe_tensor(*problem, place, *tensor);
+    return VITUNE_OK;
+  });
+}
+
+vitune_status vitune_run(vitune_context* context, const vitune_problem* problem,
+                         void* const* tensors, size_t count, void* workspace,
+                         size_t workspace_bytes, void* stream) {
+  vitune::RuntimeContext* const runtime = vitune::alive_or_fail(context);
+  if (runtime == nullptr) return VITUNE_INVALID_CONTEXT;
+  vitune::Call call;
+  call.workspace = address(workspace);
+  call.workspace_bytes = workspace_bytes;
+  call.stream = static_cast<vitune::CuStreamTag*>(stream);
+  return vitune::run_problem(*runtime, problem, {tensors, tensors == nullptr ? 0 : count}, call);
 }
 
 vitune_status vitune_context_stats(vitune_context* context, vitune_stats* stats) {

@@ -1,6 +1,8 @@
 // runtime/load/footprint.cpp -- Ranges of bytes and how they interleave.
 #include "runtime/load/footprint.h"
 
+#include <algorithm>
+
 #include "generator/operator.h"
 
 namespace vitune {
@@ -48,6 +50,10 @@ bool lanes_apart(const Footprint::Lanes& lanes, std::uintptr_t first,
   return false;
 }
 
+bool may_replace(const TensorSpec& output, std::size_t input) {
+  return std::ranges::find(output.may_replace, static_cast<int>(input)) != output.may_replace.end();
+}
+
 }  // namespace
 
 Footprint footprint_of(const Problem& problem) {
@@ -61,7 +67,8 @@ Footprint footprint_of(const Problem& problem) {
     if (!tensors[first].given || !tensors[second].given) return;
     result.pairs.push_back({static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(second),
                             result.bytes[first], result.bytes[second],
-                            lanes_of(tensors[first], tensors[second])});
+                            lanes_of(tensors[first], tensors[second]),
+                            may_replace(tensors[second], first)});
   };
   for (std::size_t output = 0; output < tensors.size(); ++output) {
     if (tensors[output].role != Role::kOutput) continue;
@@ -78,7 +85,8 @@ const Footprint::Pair* find_overlap(const Footprint& footprint,
   for (const Footprint::Pair& pair : footprint.pairs) {
     const std::uintptr_t first = addresses[pair.first], second = addresses[pair.second];
     if (ranges_meet(first, pair.first_bytes, second, pair.second_bytes) &&
-        !lanes_apart(pair.lanes, first, second)) [[unlikely]]
+        !(pair.may_coincide && first == second) && !lanes_apart(pair.lanes, first, second))
+        [[unlikely]]
       return &pair;
   }
   return nullptr;

@@ -31,6 +31,7 @@ struct Footprint {
     std::uint32_t first = 0, second = 0;
     std::int64_t first_bytes = 0, second_bytes = 0;
     Lanes lanes;
+    bool may_coincide = false;  // they may have the same address
   };
   std::vector<Pair> pairs;
 };

@@ -1,0 +1,13 @@
+// generator/norm/operator.h -- LayerNorm and RMSNorm as an operator.
+#pragma once
+
+#include "generator/norm/problem.h"
+#include "generator/operator.h"
+
+namespace vitune {
+
+const Operator& norm();
+// Throws Error(kFailure) for a problem of another operator.
+const NormProblem& norm_of(const Problem& problem);
+
+}  // namespace vitune

@@ -1,0 +1,138 @@
+// generator/norm/space.cpp -- The norm kernel's tunables, and good values without tuning.
+#include <algorithm>
+#include <iterator>
+
+#include "core/checked.h"
+#include "core/format.h"
+#include "generator/norm/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+constexpr std::int64_t kMostThreads = 1024, kMostValues = 64, kWarp = 32;
+constexpr std::int64_t kOtherRegisters = 16;  // addresses, sums: at least
+constexpr std::int64_t kRowThreads[] = {4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024};
+constexpr std::int64_t kRows[] = {1, 2, 4, 8, 16, 32};
+
+template <std::size_t kCount>
+std::vector<std::int64_t> values(const std::int64_t (&all)[kCount]) {
+  return {std::begin(all), std::end(all)};
+}
+
+std::int64_t values_of(const NormProblem& problem, const Config& config) {
+  const std::int64_t vector = config.at("kVector");
+  return ceil_div(problem.d, vector * config.at("kRowThreads")) * vector;
+}
+
+// Whether some threads would have no columns although fewer could hold the row.
+bool is_idle(const NormProblem& problem, const Config& config) {
+  const std::int64_t vectors = ceil_div(problem.d, config.at("kVector"));
+  const auto enough = std::lower_bound(std::begin(kRowThreads), std::end(kRowThreads), vectors);
+  return enough != std::end(kRowThreads) && config.at("kRowThreads") > *enough;
+}
+
+// The widest access, and half of it: more threads with less each let memory serve fewer rows at
+// once.
+std::vector<std::int64_t> vectors_of(const NormProblem& problem) {
+  const std::int64_t widest = norm_vector(problem);
+  if (widest == 1) return {1};
+  return {widest / 2, widest};
+}
+
+}  // namespace
+
+ParameterSpace norm_space(const NormProblem& problem) {
+  std::vector<Parameter> parameters = {
+      {"kRowThreads", values(kRowThreads), "threads that share a row", false, true},
+      {"kRows", values(kRows), "rows that a CTA has at work at once", false, true},
+      {"kVector", vectors_of(problem), "elements of an access", false, true},
+      {"kPersistent",
+       {0, 1},
+       "CTAs go on to further rows; weight and bias stay in registers",
+       false,
+       true},
+      {"kEarlyStart", {0, 1}, "CTAs may come onto the device while earlier grids end", false, true},
+      {"kSmWarps", {8, 32, 48, 64}, "warps of an SM that registers leave room for", false, true},
+      {"kStreaming",
+       {0, 1, 2},
+       "L2 need not keep: nothing, the outputs, the inputs too",
+       true,
+       true},
+  };
+  std::vector<Constraint> rules = {
+      {"threads: whole warps, at most 1024",
+       [](const Config& c) -> std::optional<std::string> {
+         const std::int64_t threads = c.at("kRowThreads") * c.at("kRows");
+         if (threads <= kMostThreads && threads % kWarp == 0) return std::nullopt;
+         return formatted("{} threads", threads);
+       },
+       {"kRowThreads", "kRows"}},
+      {"registers: a thread holds at most 64 values of its row",
+       [problem](const Config& c) -> std::optional<std::string> {
+         const std::int64_t values = values_of(problem, c);
+         if (values <= kMostValues) return std::nullopt;
+         return formatted("{} values", values);
+       },
+       {"kRowThreads", "kVector"}},
+      {"room for whole CTAs, and registers for the values of each thread",
+       [problem](const Config& c) -> std::optional<std::string> {
+         const std::int64_t warps = c.at("kSmWarps");
+         const std::int64_t cta_warps = c.at("kRowThreads") * c.at("kRows") / kWarp;
+         if (cta_warps > warps || warps % cta_warps != 0) {
+           return formatted("CTAs of {} warps for {} warps", cta_warps, warps);
+         }
+         const std::int64_t registers = std::min<std::int64_t>(255, 65536 / kWarp / warps);
+         const std::int64_t values = values_of(problem, c);
+         if (values + kOtherRegisters <= registers) return std::nullopt;
+         return formatted("{} values for {} registers", values, registers);
+       },
+       {"kRowThreads", "kRows", "kSmWarps", "kVector"}},
+      {"each thread has columns, as far as threads come in these numbers",
+       [problem](const Config& c) -> std::optional<std::string> {
+         if (!is_idle(problem, c)) return std::nullopt;
+         return formatted("{} threads for {} columns", c.at("kRowThreads"), problem.d);
+       },
+       {"kRowThreads", "kVector"}},
+  };
+  return {std::move(parameters), std::move(rules)};
+}
+
+std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device) {
+  // A warp has a row as long as there are rows for some warps on each SM; else a row has as many
+  // threads as it has accesses.
+  const std::int64_t sms = std::max(device.sm_count, 1);
+  const ParameterSpace space = norm_space(problem);
+  const std::int64_t wanted = problem.rows >= 16 * sms ? 24 : norm_vector(problem);
+  std::optional<Config> best;
+  std::int64_t least = 0;
+  for (const Config& config : space.enumerate()) {
+    const bool is_plain = config.at("kPersistent") == 0 && config.at("kEarlyStart") == 0 &&
+                          config.at("kStreaming") == 0 &&
+                          config.at("kVector") == norm_vector(problem);
+    if (!is_plain) continue;
+    const std::int64_t threads = config.at("kRowThreads") * config.at("kRows");
+    const std::int64_t distance = 1000 * std::abs(values_of(problem, config) - wanted) +
+                                  std::abs(threads - 128) + std::abs(config.at("kSmWarps") - 32);
+    if (best && distance >= least) continue;
+    best = config;
+    least = distance;
+  }
+  if (!best) return {};
+  return {*best};
+}
+
+std::optional<std::string> norm_prune(const NormProblem&, const Config& config,
+                                      const CompileFacts& facts, const DeviceInfo& device) {
+  constexpr int kHarmlessSpillBytes = 32;  // stores and loads together, per thread
+  if (facts.spill_bytes > kHarmlessSpillBytes) {
+    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
+  }
+  const KernelNeeds needs = norm_kernel(config);
+  if (resident_ctas(device, needs.threads, facts.registers, needs.shared_bytes) > 0) {
+    return std::nullopt;
+  }
+  return formatted("does not fit on an SM: {} threads of {} registers", needs.threads,
+                   facts.registers);
+}
+
+}  // namespace vitune

@@ -1,0 +1,133 @@
+// generator/problem_words.cpp -- Splits the texts of problems into words.
+#include "generator/problem_words.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/format.h"
+
+namespace vitune {
+namespace {
+
+constexpr std::size_t kMaxText = 4096;
+constexpr std::string_view kTypes[] = {"bf16", "fp16", "fp32", "fp64",
+                                       "tf32", "fp8",  "int8", "bool"};
+
+bool contains(std::span<const std::string_view> list, std::string_view word) {
+  return std::ranges::find(list, word) != list.end();
+}
+
+}  // namespace
+
+void malformed(const std::string& what) { throw Error(ErrorCode::kUsage, what); }
+
+std::vector<std::string_view> split_words(std::string_view text, std::string_view separators,
+                                          bool keep_empty) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = std::min(text.find_first_of(separators), text.size());
+    if (end > 0 || keep_empty) parts.push_back(text.substr(0, end));
+    if (end == text.size()) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::int64_t integer_word(std::string_view text, std::string_view where) {
+  std::int64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code == std::errc::result_out_of_range) {
+    malformed(formatted("{}: {} does not fit 64 bits", where, in_quotes(text)));
+  }
+  if (code != std::errc() || end != text.data() + text.size()) {
+    malformed(formatted("{}: {} is not a whole number", where, in_quotes(text)));
+  }
+  return value;
+}
+
+double number_word(std::string_view text, std::string_view where) {
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || std::isnan(value)) {
+    malformed(formatted("{}: {} is not a number in the range of a double", where, in_quotes(text)));
+  }
+  return value;
+}
+
+std::optional<ElementType> element_type_of(std::string_view name) {
+  for (const auto type :
+       {ElementType::kFp32, ElementType::kFp16, ElementType::kBf16, ElementType::kBool}) {
+    if (element_name(type) == name) return type;
+  }
+  return std::nullopt;
+}
+
+std::string shortest(double value) {
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
+  return {buffer, end};
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t kMost = 64;
+  std::string result = "'";
+  for (const char c : text.substr(0, kMost)) {
+    if (c >= 0x20 && c < 0x7f) {
+      result += c;
+    } else {
+      result += formatted("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  return result + (text.size() > kMost ? "...'" : "'");
+}
+
+ProblemWords::ProblemWords(std::string_view text, const ProblemGrammar& grammar)
+    : grammar_(grammar) {
+  if (text.size() > kMaxText) {
+    malformed(
+        formatted("the problem text has {} characters: {} are the most", text.size(), kMaxText));
+  }
+  std::vector<std::string_view> words = split_words(text, " \t\r\n\v\f", false);
+  if (!words.empty() && words[0] == grammar.name) words.erase(words.begin());
+  if (words.empty()) malformed(formatted("the problem text is empty: try '{}'", grammar.example));
+  for (const std::string_view word : words) add(word);
+}
+
+std::optional<std::string_view> ProblemWords::find(std::string_view key) const {
+  const auto it = values_.find(key);
+  return it == values_.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::optional<std::int64_t> ProblemWords::number(std::string_view key) const {
+  const auto text = find(key);
+  return text ? std::optional(integer_word(*text, key)) : std::nullopt;
+}
+
+std::int64_t ProblemWords::required(std::string_view key, std::string_view meaning) const {
+  if (const auto value = number(key)) return *value;
+  malformed(formatted("{}= ({}) is missing: try '{}'", key, meaning, grammar_.example));
+}
+
+void ProblemWords::add(std::string_view word) {
+  const std::size_t equals = word.find('=');
+  const std::string_view key = word.substr(0, equals);
+  const bool has_value = equals != std::string_view::npos;
+  const bool known = contains(has_value ? grammar_.keys : grammar_.flags, key);
+  if (!has_value && !known && contains(kTypes, word)) {
+    throw Error(ErrorCode::kUnsupported,
+                formatted("dtype {} is not supported: use {}", word, grammar_.types));
+  }
+  if (!known) {
+    malformed(formatted("unknown word {} in the problem text: use {} and {}=...", in_quotes(word),
+                        fmt::join(grammar_.flags, ", "), fmt::join(grammar_.keys, "=, ")));
+  }
+  const std::string_view value = has_value ? word.substr(equals + 1) : std::string_view();
+  if (has_value && value.empty()) malformed(formatted("{}= has no value", key));
+  if (!values_.emplace(key, value).second) malformed(formatted("{} is given twice", key));
+}
+
+}  // namespace vitune
