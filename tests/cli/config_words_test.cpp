@@ -62,9 +62,12 @@ TEST_P(ConfigWordsTest, BothSpellingsAreTakenAndTheRestIsOfTheDefault) {
 }
 
 TEST_P(ConfigWordsTest, ATypoGetsTheNearestNameAndItsValues) {
-  EXPECT_THAT(refusal("Wraps=4"), HasSubstr("did you mean Warps? It has the values 1 2 4 8"));
+  const Parameter& parameter = space.parameters().front();
+  const std::string name(short_tunable(parameter.name));
+  EXPECT_THAT(refusal(name + "s=4"), HasSubstr("did you mean " + name + "? It has the values " +
+                                               std::to_string(parameter.values.front()) + " "));
   EXPECT_THAT(refusal("Quatsch=4"), HasSubstr("vitune show --space"));
-  EXPECT_THAT(refusal("Warps=4 kWarps=8"), HasSubstr("twice"));
+  EXPECT_THAT(refusal(name + "=4 " + parameter.name + "=8"), HasSubstr("twice"));
   std::string words = problem->op().words(*problem, preset).text;
   const std::string right = words;
   words.back() = 'x';
@@ -74,6 +77,7 @@ TEST_P(ConfigWordsTest, ATypoGetsTheNearestNameAndItsValues) {
 
 INSTANTIATE_TEST_SUITE_P(Problems, ConfigWordsTest,
                          ::testing::Values("bf16 b=32 h=12 n=197 d=64 layout=packed",
+                                           "norm bf16 m=6304 d=768 weight bias",
                                            "fp16 causal b=1 h=3 nq=17 nk=77 d=40"));
 
 }  // namespace
