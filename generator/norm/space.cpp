@@ -34,10 +34,8 @@ std::vector<std::int64_t> vectors_of(const NormProblem& problem) {
   return {widest / 2, widest};
 }
 
-}  // namespace
-
-ParameterSpace norm_space(const NormProblem& problem) {
-  std::vector<Parameter> parameters = {
+std::vector<Parameter> parameters_of(const NormProblem& problem) {
+  return {
       {"kRowThreads",
        {std::begin(kRowThreads), std::end(kRowThreads)},
        "threads that share a row",
@@ -62,7 +60,10 @@ ParameterSpace norm_space(const NormProblem& problem) {
        true,
        true},
   };
-  std::vector<Constraint> rules = {
+}
+
+std::vector<Constraint> rules_of(const NormProblem& problem) {
+  return {
       {"threads: whole warps, at most 1024",
        [](const Config& c) -> std::optional<std::string> {
          const std::int64_t threads = c.at("kRowThreads") * c.at("kRows");
@@ -97,7 +98,12 @@ ParameterSpace norm_space(const NormProblem& problem) {
        },
        {"kRowThreads", "kVector"}},
   };
-  return {std::move(parameters), std::move(rules)};
+}
+
+}  // namespace
+
+ParameterSpace norm_space(const NormProblem& problem) {
+  return {parameters_of(problem), rules_of(problem)};
 }
 
 std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device) {
