@@ -93,7 +93,7 @@ python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated de
 	@cmake -DVITUNE_TORCH_PYTHON=$(PYTHON) $(BUILD) > /dev/null
 	cmake --build $(BUILD) --target vitune_shared vitune vitune_emulated_cuda vitune_emulated_nvrtc
 	@! ninja -C $(BUILD) -t query vitune_torch_staged > /dev/null 2>&1 || \
-	  cmake --build $(BUILD) --target vitune_torch_staged
+	  cmake --build $(BUILD) --target vitune_torch vitune_torch_staged
 	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
 	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; failed=0; \
 	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) || failed=1; [ ! -f $(STAGED) ] || \

@@ -37,6 +37,8 @@ class FloorModel final : public CostModel {
 
 }  // namespace
 
+ConfigWords Operator::words(const Problem&, const Config&) const { return {}; }
+
 Config Operator::carried(const Config& config, const Problem&, const Problem&,
                          const ParameterSpace& space) const {
   return space.completed(config);

@@ -152,13 +152,16 @@ Section make_works_section(const Session& session, const ReportFiles& files,
 }
 
 void add_tiles(Page& page, const Measurements& measurements) {
+  const char* const origin = measurements.replayed ? " (replayed)" : "";
   for (const Objective kind : {Objective::kCold, Objective::kWarm}) {
     const SpeedUps all = speed_ups(measurements, kind);
     if (all.count() == 0) continue;
-    page.tiles.emplace_back(formatted("{:.2f}x", all.mean),
-                            "over the best peer, " + objective_name(kind) + ", geometric mean");
-    page.tiles.emplace_back(formatted("{} of {}", all.faster, all.count()),
-                            "problems faster than the best peer, " + objective_name(kind));
+    page.tiles.emplace_back(
+        formatted("{:.2f}x", all.mean),
+        formatted("over the best peer, {}, geometric mean{}", objective_name(kind), origin));
+    page.tiles.emplace_back(
+        formatted("{} of {}", all.faster, all.count()),
+        formatted("problems faster than the best peer, {}{}", objective_name(kind), origin));
   }
 }
 
@@ -185,7 +188,8 @@ Page assemble(Session& session, const ReportFiles& files) {
   const auto reference_peers = read_if(files.reference_peers, read_peer_measurements);
   Section works = make_works_section(session, files, reference_peers, measurements);
   Page page;
-  page.title = "vitune on " + (measurements.device.empty() ? "a GPU" : measurements.device);
+  page.title = "vitune on " + (measurements.device.empty() ? "a GPU" : measurements.device) +
+               (measurements.replayed ? " (replayed)" : "");
   page.subtitle = subtitle_of(measurements);
   add_tiles(page, measurements);
   page.sections.push_back(speed_up_section(measurements));

@@ -136,7 +136,7 @@ Panel map_panel(const ConfigMap& map, std::int64_t stages, const Axes& axes) {
   panel.line("set ytics " + Axes::ticks(axes.m));
   panel.line("set tics scale 0 font \",11\"\nunset grid\nset border 0");
   panel.line("set xlabel \"keys per step, kBlockN\" offset 0,0.2 textcolor rgb muted");
-  panel.line("set ylabel \"rows of queries, kBlockM\" offset 1.4,0 textcolor rgb muted");
+  panel.line("set ylabel \"query rows of a tile\" offset 1.4,0 textcolor rgb muted");
   panel.line(formatted("plot {}", fmt::join(add_cells(panel, map, stages, axes), ", ")));
   return panel;
 }
@@ -144,7 +144,7 @@ Panel map_panel(const ConfigMap& map, std::int64_t stages, const Axes& axes) {
 Sheet cells_sheet(const ConfigMap& map) {
   Sheet sheet{
       "Configs by tile shape",
-      {"stages", "kBlockM", "kBlockN", "best us", "over the best", "best config", "configs"},
+      {"stages", "tile rows", "kBlockN", "best us", "over the best", "best config", "configs"},
       {},
       ""};
   for (const MapCell& cell : map.cells) {

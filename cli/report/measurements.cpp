@@ -174,7 +174,10 @@ std::optional<double> ProblemTimes::speed_up(Objective kind) const {
   return best->us / *mine;
 }
 
-std::string Measurements::place() const { return date.empty() ? device : device + ", " + date; }
+std::string Measurements::place() const {
+  return device + (replayed ? ", replayed from a recording" : "") +
+         (date.empty() ? "" : ", " + date);
+}
 
 const ProblemTimes* Measurements::find(const AttentionProblem& problem) const {
   const auto found = std::find_if(problems.begin(), problems.end(), [&](const ProblemTimes& times) {
@@ -234,6 +237,7 @@ Measurements read_tune_measurements(const std::filesystem::path& file,
   }
   Measurements measurements;
   measurements.device = timed.device;
+  measurements.replayed = timed.replayed;
   measurements.stored_peers = true;
   Gatherer gatherer(measurements);
   for (const TimedRow& row : timed.rows) gatherer.add(kOwnPeer, row);

@@ -45,6 +45,7 @@ struct ProblemTimes {
 struct Measurements {
   std::string device;         // its name
   std::string date;           // "2026-11-20"; empty if the file has none
+  bool replayed = false;      // vitune's times are from a recording
   bool stored_peers = false;  // the peers' times are of another run than vitune's
   std::vector<ProblemTimes> problems;
   std::vector<std::string> notes;  // what was left out, and why

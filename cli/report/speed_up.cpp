@@ -58,7 +58,7 @@ void add_rows(Panel& panel, const std::vector<Row>& rows) {
     if (row.warm) tips.push_back(formatted("{:g} {} {}", *row.warm, y, token));
     ticks.push_back(formatted("{} {}", panel.token(row.times->name), y));
     panel.line(formatted(
-        "set label \"{:.2f}×\" at graph 1, first {} right offset (narrow ? 5.4 : 6),0 textcolor "
+        "set label \"{:.2f}x\" at graph 1, first {} right offset (narrow ? 5.4 : 6),0 textcolor "
         "rgb {} font \",11\"",
         row.cold, y, row.cold < 1 ? "loss" : "muted"));
   }

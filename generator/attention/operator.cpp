@@ -75,6 +75,9 @@ class Attention final : public Operator {
   std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device) const override {
     return default_attention_configs(attention_of(problem), device);
   }
+  ConfigWords words(const Problem& problem, const Config& config) const override {
+    return attention_words(attention_of(problem), config);
+  }
   Config carried(const Config& config, const Problem& from, const Problem& to,
                  const ParameterSpace& space) const override {
     return carried_attention_config(config, attention_of(from), attention_of(to), space);

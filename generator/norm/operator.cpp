@@ -92,6 +92,11 @@ class Norm final : public Operator {
   std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device) const override {
     return norm_defaults(norm_of(problem), device);
   }
+  ConfigWords words(const Problem&, const Config& config) const override {
+    const auto value = [&](const char* name) { return config.find(name).value_or(0); };
+    return {formatted("{} rows {}t v{}", value("kRows"), value("kRowThreads"), value("kVector")),
+            {"kRows", "kRowThreads", "kVector"}};
+  }
 
   std::string source(const Problem& problem, const Config& config) const override {
     return norm_source(norm_of(problem), config);

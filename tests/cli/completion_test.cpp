@@ -117,7 +117,7 @@ TEST_F(CompletionTest, EveryOptionOfEveryVerbIsOfferedAndUnderstood) {
       expected.push_back("--" + option.name);
       EXPECT_THAT(text, HasSubstr("--" + option.name)) << verb.name;
       if (!option.letter.empty()) {
-        EXPECT_THAT(text, HasSubstr("-" + option.letter + " [ --" + option.name + " ]"));
+        EXPECT_THAT(text, HasSubstr("-" + option.letter + ", --" + option.name));
       }
     }
     words.push_back("--");

@@ -54,6 +54,14 @@ class ReportData : public ::testing::Test {
   fs::path folder_;
 };
 
+TEST_F(ReportData, AReplayIsSaidToBeOne) {
+  nlohmann::json document = tune_document({{"ViT", kVit, 10, 8}});
+  EXPECT_EQ(read_tune_measurements(write("tune.json", document), {}).place(), "NVIDIA H200");
+  document["origin"] = "replayed";
+  EXPECT_EQ(read_tune_measurements(write("tune.json", document), {}).place(),
+            "NVIDIA H200, replayed from a recording");
+}
+
 TEST_F(ReportData, TheBestPeerIsNeitherOursNorEager) {
   nlohmann::json times = {{"vitune", peer_times(10)},
                           {"vitune_default", peer_times(5)},

@@ -28,7 +28,7 @@ class LibraryGpuTest : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : {"VITUNE_DB", "VITUNE_CACHE_DIR", "VITUNE_MISS", "VITUNE_CAPTURE",
-                             "VITUNE_DISABLE", "VITUNE_LOG_LEVEL"}) {
+                             "VITUNE_DISABLE", "VITUNE_LOG_LEVEL", "VITUNE_LOG_CMD"}) {
       unsetenv(name);
     }
     void* const loaded = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

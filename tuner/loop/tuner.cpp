@@ -367,6 +367,7 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
         if (recorder) run.record(*recorder);
         if (outcome.winner) remember(similar, outcome.winner->config);
         reporter.end_problem();
+        if (options.finished) options.finished(outcome, report.device);
       }
     }
   } catch (const InterruptedWait& error) {
