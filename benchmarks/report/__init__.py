@@ -1,0 +1,1 @@
+# benchmarks/report/__init__.py -- The program behind `vitune report`: one HTML page of what was measured.

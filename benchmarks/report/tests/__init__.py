@@ -1,0 +1,1 @@
+# benchmarks/report/tests/__init__.py -- Tests of the report; those of pictures need matplotlib.
