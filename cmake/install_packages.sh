@@ -12,7 +12,7 @@ packages=(g++ cmake ninja-build make pkg-config git libboost-program-options-dev
           libgmock-dev libboost-context-dev libbenchmark-dev)
 case $purpose in
   build) ;;
-  test) packages+=(clang-format-14 python3 python3-venv gnuplot-nox chromium) ;;
+  test) packages+=(clang-format-14 python3 python3-venv python3-matplotlib chromium) ;;
   wheel) packages+=(python3 python3-pip python3-venv binutils) ;;
   pip) packages=(python3 python3-pip) ;;
   *)
