@@ -81,7 +81,7 @@ void execute(const std::vector<std::string>& command) {
 
 int run(Session& session) {
   session.refuse({"json", "csv", "md"}, "is not for a report, which is a page");
-  std::vector<std::string> command = {require_python(session).string(),
+  std::vector<std::string> command = {require_python(session).string(), "-B",
                                       require_program(session).string(), "--command",
                                       session.program.string()};
   for (const char* option : kHandedOn) {
