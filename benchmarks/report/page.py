@@ -109,7 +109,7 @@ def render(page: Page) -> str:
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
         f"<title>{title}</title>\n<style>{css()}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n"
         + _paragraphs([page.subtitle], "subtitle")
-        + _paragraphs([page.replayed], "subtitle replayed")
+        + _paragraphs([page.replayed], "subtitle warning")
         + (f'<dl class="tiles">{tiles}</dl>\n' if tiles else "")
         + (f'<nav aria-label="Sections">{links}</nav>\n' if len(page.sections) > 1 else "")
         + "</header>\n<main>\n"

@@ -17,7 +17,7 @@ h2{font-size:1.25rem;line-height:1.3;margin:0 0 4px}
 .subtitle{margin:0 0 14px;max-width:100ch}
 .caption{margin:0 0 8px;max-width:100ch}
 .note{font-size:.875rem;margin:4px 0 8px;max-width:110ch}
-.replayed{border-left:3px solid var(--loss);padding:2px 0 2px 12px;color:var(--ink)}
+.warning{border-left:3px solid var(--loss);padding:2px 0 2px 12px;color:var(--ink)}
 section{background:var(--surface);border:1px solid var(--grid);border-radius:12px;padding:16px 18px;margin:14px 0;
 min-width:0}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px;margin:0}

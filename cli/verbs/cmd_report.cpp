@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <sstream>
 
@@ -76,6 +77,11 @@ void execute(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  // cli/signals.cpp blocks and ignores signals; the program meets them as any other does.
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
   ::execv(arguments.front(), arguments.data());
 }
 
