@@ -51,7 +51,7 @@ def _marker(canvas: Canvas, mark: str, x: float, y: float) -> object:
 
 def draw(canvas: Canvas, bars: Sequence[Bar], kinds: tuple[str, str], axis: str, word_head: str) -> None:
     """bars: from the top down."""
-    left, right = (112, 86) if canvas.narrow else (230, 250)
+    left, right = (112, 92) if canvas.narrow else (230, 250)
     axes = canvas.axes(left, right, _TOP, _BOTTOM)
     values = [value for bar in bars for value in (bar.bar, bar.ring) if value]
     low, high = min([1, *values]) * 0.97, max([1.05, *values]) * 1.05
@@ -70,7 +70,7 @@ def draw(canvas: Canvas, bars: Sequence[Bar], kinds: tuple[str, str], axis: str,
             ring_tip = canvas.tip(bar.name, *bar.tip)
             axes.plot([bar.ring], [place], "o", markersize=6, markerfacecolor=paint("surface"),
                       color=paint("ink"), gid=ring_tip)
-        axes.annotate(_shown(bar.bar_word, 14 if canvas.narrow else 38), (1, place),
+        axes.annotate(_shown(bar.bar_word, 13 if canvas.narrow else 38), (1, place),
                       xycoords=("axes fraction", "data"), xytext=(8, 0), textcoords="offset points", va="center",
                       color=paint("muted"), fontsize=10, annotation_clip=False)
     axes.set_yticks(range(len(bars)), [_shown(bar.name, 17 if canvas.narrow else 36) for bar in bars],

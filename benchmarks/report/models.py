@@ -45,9 +45,9 @@ def _bar(document: dict[str, Any], name: str, modes: dict[str, dict[str, Any]]) 
     over = documents.text(documents.members(document, modes.get("eager", {}), "gain"), "over")
     tip = tuple(f"{mode}: {_interval(gain)}" for mode, gain in gains.items() if gain)
     eager, graph = (gains[mode].get("times") for mode in ("eager", "graph"))
-    word = {"torch": "PyTorch's choice", "cudnn": "cuDNN preferred"}.get(over, over)
+    word = {"torch": "PyTorch", "cudnn": "cuDNN"}.get(over, over)
     if eager:
-        word = f"{eager:.2f} over {word}"
+        word = f"{eager:.2f}× {word}"
     return Bar(name, eager, graph, word, tip)
 
 
@@ -82,6 +82,6 @@ def section(document: dict[str, Any], source: str) -> Section | None:
                                                               for row in modes.values())]
     notes = [f"Without a figure in some mode, PyTorch's ways included or not: {', '.join(failed[:8])}; docs/models.md "
              "has the reasons."] if failed else []
-    caption = ("Time of a forward pass with the better of PyTorch's ways over that with vitune's attention. Bars: called "
-               "from Python; rings: replay of a CUDA graph. Right of the line vitune is faster.")
+    caption = ("Time of a forward pass with the better of PyTorch's ways, named at the right (its own choice of kernels, or "
+               "cuDNN preferred), over that with vitune's attention. Bars: called from Python; rings: replay of a CUDA graph. Right of the line vitune is faster.")
     return Section("models", "Whole models", caption, source, [drawn], [Table("", head, table)], notes)

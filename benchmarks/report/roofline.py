@@ -145,11 +145,11 @@ def section(times: Times, document: dict[str, Any] | None, source: str) -> Secti
         return None
     roof = ceilings(document)
     size, narrow = (545, 360), (340, 330)
-    pictures = [Picture("roofline", "Under the ceilings", f"Throughput of {len(rows)} problems. The numbers are in the "
+    pictures = [Picture("roofline", "Under the ceilings" if roof else "Throughput", f"Throughput, problems: {len(rows)}. The numbers are in the "
                         "table below.", lambda canvas: _draw_roof(canvas, rows, roof), size, narrow)]
     floors = [row for row in rows if row.floor_us]
     if floors:
-        pictures.append(Picture("floor", "Over the floor", f"Cold time over the floor of {len(floors)} problems. The "
+        pictures.append(Picture("floor", "Over the floor", f"Cold time over the floor, problems: {len(floors)}. The "
                                 "numbers are in the table below.", lambda canvas: _draw_floor(canvas, floors), size, narrow))
     caption = "Dots: vitune; diamonds: the best peer of the problem. "
     caption += "Ceilings are the rates measured by 'vitune devices --measure'. " if roof else (

@@ -44,7 +44,7 @@ addEventListener('load', () => {
     const rects = texts.map(t => t.getBoundingClientRect());
     words += texts.length;
     marks += [...chart.querySelectorAll('.point > title')].filter(t => t.textContent).length;
-    const point = chart.querySelector('.point :is(use, path)');
+    const point = chart.querySelector('.point use, .point > path');
     if (point) {
       point.scrollIntoView({block: 'center', behavior: 'instant'});
       const p = point.getBoundingClientRect();
