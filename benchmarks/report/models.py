@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import documents
-from .bars import Bar, draw, height
+from .bars import Bar, draw, sizes
 from .page import Section, Table
 from .picture import Picture
 from .times import geometric_mean
@@ -77,7 +77,7 @@ def section(document: dict[str, Any], source: str) -> Section | None:
              for name, modes in by_model.items()]
     drawn = Picture("models", "", f"Gain of {len(bars)} models with vitune. The numbers are in the table below.",
                     lambda canvas: draw(canvas, bars, ("eager", "graph"), "time without over with vitune", "eager, over"),
-                    (1100, height(len(bars))), (340, height(len(bars))))
+                    *sizes(len(bars)))
     failed = [name for name, modes in by_model.items() if any(documents.members(document, row, "failed")
                                                               for row in modes.values())]
     notes = [f"Without a figure in some mode, PyTorch's ways included or not: {', '.join(failed[:8])}; docs/models.md "

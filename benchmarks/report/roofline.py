@@ -10,7 +10,7 @@ from .page import Section, Table
 from .palette import paint
 from .picture import Canvas, Picture, logarithmic, ticks_between
 from .speed_up import microseconds
-from .times import KINDS, Row, Times, label
+from .times import Row, Times, label
 
 FLOOR = "the larger of operations over 790 TFLOP/s and least traffic over 4.3 TB/s"
 
@@ -160,5 +160,3 @@ def section(times: Times, document: dict[str, Any] | None, source: str) -> Secti
         notes.append(f"Ceilings of {documents.device_name(document)}, {documents.day(document)}.")
     return Section("roofline", "How near to the hardware", caption, source, pictures, [_rates(rows, roof)], notes)
 
-
-__all__ = ["KINDS", "ceilings", "section"]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .bars import Bar, draw, height
+from .bars import Bar, draw, sizes
 from .page import Section, Table
 from .picture import Picture
 from .times import KINDS, Row, Times, label
@@ -72,11 +72,10 @@ def section(times: Times, source: str) -> Section:
                        "No time of another implementation is stored for these problems; 'make peers' measures some.",
                        source, tables=[table(times)])
     bars = [_bar(row) for row in rows]
-    size = height(len(bars))
     drawn = Picture("speed-up", "", f"Time of the best peer over that of vitune, {len(bars)} problems sorted by the cold "
                     "ratio. The numbers are in the table below.",
                     lambda canvas: draw(canvas, bars, KINDS, "time of the best peer over vitune's", "cold, best peer"),
-                    (1100, size), (340, size))
+                    *sizes(len(bars)))
     slower = sum((row.ratio(kind) or 1) < 1 for row in rows for kind in KINDS)
     caption = "Time of the fastest other fused kernel, named at the right, over vitune's. Bars: nothing in L2 before the "
     caption += "call (cold); rings: called again and again (warm). Right of the line vitune is faster."

@@ -20,7 +20,7 @@ import zlib
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-SIZES = ((1280, 4200), (400, 7000))
+SIZES = ((1280, 4200), (400, 9000))
 SCHEMES = {"light": (1, (246, 248, 250)), "dark": (0, (13, 17, 23))}
 LEAST_PIXELS = 8.5  # of a font
 
