@@ -55,7 +55,8 @@ def _name(axes: Axes, bars: Sequence[Bar], narrow: bool) -> None:
     axes.set_yticks(range(len(bars)), [""] * len(bars) if narrow else names, fontsize=10, color=paint("ink"))
     for place, name in enumerate(names if narrow else []):
         axes.annotate(name, (0, place), xycoords=("axes fraction", "data"), xytext=(3, 12),
-                      textcoords="offset points", va="center", fontsize=10, annotation_clip=False)
+                      textcoords="offset points", va="center", fontsize=10, annotation_clip=False,
+                      bbox={"facecolor": paint("surface"), "edgecolor": "none", "pad": 0.5})
 
 
 def draw(canvas: Canvas, bars: Sequence[Bar], kinds: tuple[str, str], axis: str, word_head: str) -> None:

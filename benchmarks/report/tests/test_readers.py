@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 import unittest
 
-from report import documents, times
+from report import documents, times, works
 from report.problem import attention
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -62,6 +62,15 @@ class Times(unittest.TestCase):
         entries = [{**winner(1.0), "device": {"name": name}} for name in ("A", "B", "B")]
         found = times.of_winners({"winners": entries}, "winners", {})
         self.assertEqual((found.device, len(found.rows)), ("B", 2))
+
+
+class Works(unittest.TestCase):
+    """docs/works.md is of the committed results."""
+
+    def test_the_document_is_up_to_date(self):
+        written = works.page(RESULTS, ROOT / "data/reference_works.json")
+        self.assertEqual(written, (ROOT / "docs/works.md").read_text(), "run benchmarks/report/works.py")
+        self.assertIn("| ours only: tuned | - | 18.4 µs |", written)
 
 
 class BadFiles(unittest.TestCase):
