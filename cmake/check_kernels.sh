@@ -14,7 +14,8 @@ if [[ $checks != *$'\nNVRTC,ok,'* ]]; then
 fi
 list=$(mktemp)
 trap 'rm -f "$list"' EXIT
-if ! "$vitune" compile -q --csv --preset bench >"$list"; then
+norms=$(dirname "${BASH_SOURCE[0]}")/../data/norm_problems.json
+if ! "$vitune" compile -q --csv --preset bench --from "$norms" >"$list"; then
   echo "kernels: some do not compile:" >&2
   grep -v ',ok,' "$list" >&2 || true
   exit 1
