@@ -15,7 +15,7 @@ optional=()  # done without where the distribution lacks them
 case $purpose in
   build) ;;
   test)
-    packages+=(clang-format-14 python3 python3-venv gnuplot-nox chromium)
+    packages+=(clang-format-14 python3 python3-venv python3-matplotlib chromium)
     optional=(mkdocs mkdocs-material)
     ;;
   wheel) packages+=(python3 python3-pip python3-venv binutils) ;;

@@ -1,4 +1,5 @@
 // cli/arguments/problem_names.cpp -- The names of the benchmark's problems.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/problem_names.h"
 
 #include "catalogue/problem_set.h"

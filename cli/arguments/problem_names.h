@@ -1,4 +1,5 @@
 // cli/arguments/problem_names.h -- What presets call a problem: "ViT-B/16@224 b32".
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
 // cli/output/config_words.cpp -- Words for configs, and configs for words.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/config_words.h"
 
 #include <fmt/ranges.h>

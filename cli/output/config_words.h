@@ -1,4 +1,5 @@
 // cli/output/config_words.h -- Configs as people read and write them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // cli/verbs/cmd_explain.cpp -- vitune explain: what would serve a problem, and why.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <nlohmann/json.hpp>
 

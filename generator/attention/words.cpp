@@ -1,4 +1,5 @@
 // generator/attention/words.cpp -- A config in the words of the field: "tma 192x112 12w s2".
+// SPDX-License-Identifier: Apache-2.0
 #include "core/format.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/operator.h"

@@ -1,4 +1,5 @@
 # python/vitune/_torch_group_norm.py -- GroupNorm with an activation on PyTorch's tensors: the operator vitune::group_norm.
+# SPDX-License-Identifier: Apache-2.0
 """Plans as in _torch_norm.py; a large problem takes two kernels with scratch memory between them."""
 from __future__ import annotations
 

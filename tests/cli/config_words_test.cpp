@@ -1,4 +1,5 @@
 // tests/cli/config_words_test.cpp -- Configs in words, and back: what is printed can be pasted.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/config_words.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // tests/cli/explain_test.cpp -- vitune explain: what would serve a problem, and why, without a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include "tests/cli/command_fixture.h"

@@ -1,5 +1,6 @@
 // tests/cli/terminal_test.cpp -- What a terminal gets: lines that fit it, colours, no escapes where
 // it understands none.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <pty.h>
 

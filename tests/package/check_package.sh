@@ -47,6 +47,7 @@ check_tree() {
   [[ $(cd "$work/moved/include" && find . -type f | sort | tr '\n' ' ') == \
      "./vitune/vitune.h ./vitune/vitune.hpp " ]] || fail "other headers than the two were installed"
   [[ -f $work/moved/share/vitune/bench_problems.json ]] || fail "the data are not in share/vitune"
+  [[ -f $work/moved/share/vitune/report/run.py ]] || fail "the report's program is not in share/vitune"
   ! grep -rIlE "$work/before|$source|$build" "$lib/cmake" "$lib/pkgconfig" ||
     fail "the files above name a folder of the build"
   "$work/moved/bin/vitune" --version | grep -qF "$version" || fail "the command has another version"

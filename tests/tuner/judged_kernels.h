@@ -1,5 +1,6 @@
 // tests/tuner/judged_kernels.h -- Kernels of any operator against the fp64 judge, as they are and
 // with a mistake.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gtest/gtest.h>
