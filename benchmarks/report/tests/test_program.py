@@ -62,8 +62,8 @@ class Program(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.page = self.folder / "report.html"
 
-    def run_report(self, *arguments, options=()):
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": str(self.folder)}
+    def run_report(self, *arguments, options=(), **environment):
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": str(self.folder), **environment}
         return subprocess.run([sys.executable, *options, str(RUN), "-o", str(self.page), *map(str, arguments)],
                               capture_output=True, text=True, timeout=120, env=environment, check=False)
 
@@ -84,10 +84,17 @@ class WithoutMatplotlib(Program):
     def test_a_sentence_says_what_to_install(self):
         if importlib.util.find_spec("matplotlib") and not (pathlib.Path(sys.prefix) / "lib").exists():
             self.skipTest("no way to hide matplotlib")
-        done = self.run_report("--results", RESULTS, options=("-S", "-I"))  # without site-packages
+        done = self.run_report("--results", RESULTS, options=("-S", "-I"), PATH="")  # no site-packages, no other python3
         self.assertEqual(done.returncode, 1)
         self.assertIn("python3-matplotlib", done.stderr)
         self.assertFalse(self.page.exists())
+
+    @unittest.skipUnless(HAS_MATPLOTLIB, "matplotlib is not installed")
+    def test_another_python3_on_the_path_that_has_it_draws(self):
+        (self.folder / "python3").symlink_to(sys.executable)
+        done = self.run_report("--results", RESULTS, options=("-S", "-I"), PATH=str(self.folder))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("<svg", self.page.read_text(encoding="utf-8"))
 
 
 @unittest.skipUnless(HAS_MATPLOTLIB, "matplotlib is not installed")

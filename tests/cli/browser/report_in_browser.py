@@ -178,13 +178,17 @@ def of_results(vitune, folder):
 PAGES = ((of_results, 200, 200, 4000), (first_report, 20, 8, 1600), (one_problem, 12, 3, 1600))
 
 
+def has_matplotlib():
+    pythons = [pathlib.Path(folder) / "python3" for folder in os.environ.get("PATH", "").split(":") if folder]
+    return any(subprocess.run([python, "-c", "import matplotlib"], capture_output=True, check=False).returncode == 0
+               for python in pythons if python.is_file())
+
+
 def main():
     vitune, folder = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    python = shutil.which("python3")
-    drawn = python and subprocess.run([python, "-c", "import matplotlib"], capture_output=True, check=False)
-    if browser is None or not drawn or drawn.returncode:
-        print("skipped: no Chromium, or no matplotlib in the python3 on PATH")
+    if browser is None or not has_matplotlib():
+        print("skipped: no Chromium, or no python3 with matplotlib on PATH")
         return SKIPPED
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["HOME"] = str(folder)  # a browser writes there
