@@ -75,6 +75,12 @@ Environment read_environment() {
   environment.path = read("PATH");
   environment.miss = read("VITUNE_MISS");
   environment.capture = read("VITUNE_CAPTURE");
+  environment.slurm_task = read("SLURM_ARRAY_TASK_ID");
+  environment.slurm_count = read("SLURM_ARRAY_TASK_COUNT");
+  environment.slurm_min = read("SLURM_ARRAY_TASK_MIN");
+  environment.slurm_max = read("SLURM_ARRAY_TASK_MAX");
+  environment.slurm_step = read("SLURM_ARRAY_TASK_STEP");
+  environment.job_index = read("JOB_COMPLETION_INDEX");
   environment.disable = read("VITUNE_DISABLE").has_value();
   environment.log_command = read("VITUNE_LOG_CMD").has_value();
   environment.no_color = read("NO_COLOR").has_value();

@@ -20,10 +20,13 @@ struct Environment {
   std::optional<std::string> path;            // PATH: where to look for python3's libnvrtc
   std::optional<std::string> miss;            // VITUNE_MISS: what the library does without a winner
   std::optional<std::string> capture;  // VITUNE_CAPTURE: where it writes the problems it is asked
-  bool disable = false;                // VITUNE_DISABLE is set and not empty
-  bool log_command = false;            // VITUNE_LOG_CMD is set and not empty
-  bool no_color = false;               // NO_COLOR is set and not empty
-  bool dumb_terminal = false;          // TERM is "dumb": no escapes are understood
+  // Which task of a job array this is: SLURM_ARRAY_TASK_ID, _COUNT, _MIN, _MAX, _STEP.
+  std::optional<std::string> slurm_task, slurm_count, slurm_min, slurm_max, slurm_step;
+  std::optional<std::string> job_index;  // JOB_COMPLETION_INDEX, of an Indexed Job
+  bool disable = false;                  // VITUNE_DISABLE is set and not empty
+  bool log_command = false;              // VITUNE_LOG_CMD is set and not empty
+  bool no_color = false;                 // NO_COLOR is set and not empty
+  bool dumb_terminal = false;            // TERM is "dumb": no escapes are understood
 };
 
 // Empty values count as unset; a relative XDG_CACHE_HOME or CUDA_HOME is ignored.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "catalogue/problem_set.h"
 #include "cli/arguments/data_files.h"
@@ -39,16 +40,21 @@ NamedProblem named_problem(const std::string& text) {
   return named;
 }
 
-void add_once(std::vector<NamedProblem>& problems, NamedProblem added) {
-  const auto same = [&](const NamedProblem& known) {
-    return is_same(*known.problem, *added.problem);
-  };
-  if (std::none_of(problems.begin(), problems.end(), same)) problems.push_back(std::move(added));
-}
+// Problems in their order, each once: whole fleets are tuned from one list, so by a set of texts.
+class DistinctProblems {
+ public:
+  void add(NamedProblem added) {
+    if (known_.insert(added.problem->text()).second) problems_.push_back(std::move(added));
+  }
+  void add_all(std::vector<NamedProblem> added) {
+    for (NamedProblem& problem : added) add(std::move(problem));
+  }
+  std::vector<NamedProblem> take() { return std::move(problems_); }
 
-void add_all(std::vector<NamedProblem>& problems, std::vector<NamedProblem> added) {
-  for (NamedProblem& problem : added) add_once(problems, std::move(problem));
-}
+ private:
+  std::unordered_set<std::string> known_;
+  std::vector<NamedProblem> problems_;
+};
 
 DeviceChoice replay_choice(const Session& session, const std::string& recording) {
   std::error_code ignored;
@@ -171,14 +177,14 @@ std::vector<NamedProblem> requested_problems(const Session& session,
                                              const std::string& default_preset) {
   std::vector<std::string> texts = whole_problem_texts(session.operands);
   for (std::string& text : session.texts("problem")) texts.push_back(std::move(text));
-  std::vector<NamedProblem> problems;
-  for (const std::string& text : texts) add_once(problems, named_problem(text));
+  DistinctProblems problems;
+  for (const std::string& text : texts) problems.add(named_problem(text));
   std::vector<std::string> presets = session.texts("preset");
   if (!names_problems(session) && !default_preset.empty()) presets.push_back(default_preset);
-  for (const std::string& name : presets) add_all(problems, preset_inputs(session, name));
-  add_all(problems, model_inputs(session));
-  for (const std::string& file : session.texts("from")) add_all(problems, load_problem_file(file));
-  return problems;
+  for (const std::string& name : presets) problems.add_all(preset_inputs(session, name));
+  problems.add_all(model_inputs(session));
+  for (const std::string& file : session.texts("from")) problems.add_all(load_problem_file(file));
+  return problems.take();
 }
 
 DeviceChoice choose_devices(Session& session, bool replay_may_stand_in) {

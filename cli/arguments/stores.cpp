@@ -120,7 +120,10 @@ std::unique_ptr<Store> open_existing_store(Session& session, Access access) {
 }
 
 LayeredStore open_layered_store(Session& session, Access access) {
-  std::unique_ptr<Store> user = open_user_store(session, access);
+  return layered_store_over(session, open_user_store(session, access));
+}
+
+LayeredStore layered_store_over(Session& session, std::unique_ptr<Store> user) {
   std::unique_ptr<Store> shipped;
   const auto data_dir = find_data_dir(session);
   if (data_dir && is_there(shipped_database(*data_dir))) {

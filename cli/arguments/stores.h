@@ -36,5 +36,7 @@ std::unique_ptr<Store> open_existing_store(Session& session, Access access);
 // The user's database above the shipped winners; a shipped file that cannot be read is left out
 // with a warning.
 LayeredStore open_layered_store(Session& session, Access access);
+// The same over `user`, whatever --db says.
+LayeredStore layered_store_over(Session& session, std::unique_ptr<Store> user);
 
 }  // namespace vitune

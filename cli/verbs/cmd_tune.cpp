@@ -11,6 +11,7 @@
 #include "cli/arguments/options.h"
 #include "cli/arguments/session.h"
 #include "cli/arguments/stores.h"
+#include "cli/fleet/shard_run.h"
 #include "cli/output/config_words.h"
 #include "cli/output/progress.h"
 #include "cli/output/results.h"
@@ -47,6 +48,11 @@ void describe(po::options_description& options) {
   add_value(options, "record", "FILE",
             "sweep the whole space and write all results to a recording");
   add_value(options, "jobs,j", "N", "compile processes; default: one per CPU");
+  add_value(options, "shard", "I/N",
+            "tune one of N equal parts of the problems, I from 0; auto/N: I is the number of the "
+            "Slurm or Kubernetes task; auto: N is that of the Slurm array too");
+  add_value(options, "out", "DIR",
+            "with --shard: where each shard's database goes when it is done");
 }
 
 Strategy parse_strategy(const std::string& name) {
@@ -76,7 +82,8 @@ std::vector<NamedProblem> wanted_problems(Session& session) {
 }
 
 // Arguments are checked before the device is looked for, so that a typing error costs no time.
-TuneOptions read_options(Session& session) {
+TuneOptions read_options(Session& session,
+                         const std::function<std::vector<NamedProblem>()>& problems) {
   const Strategy strategy = parse_strategy(session.text("strategy"));
   const std::uint64_t seed = parse_seed(session.text("seed"));
   if (strategy == Strategy::kExhaustive || session.has("record")) {
@@ -87,7 +94,7 @@ TuneOptions read_options(Session& session) {
   }
   const Budget budget = session.has("budget") ? parse_budget(session.text("budget"))
                                               : parse_effort(session.text("effort"));
-  TuneOptions options = tune_options(session, wanted_problems(session));
+  TuneOptions options = tune_options(session, problems());
   options.strategy = strategy;
   options.seed = seed;
   options.budget = budget;
@@ -210,13 +217,17 @@ int exit_status_of(const TuneReport& report) {
   return 0;
 }
 
-int run(Session& session) {
-  TuneOptions options = read_options(session);
-  if (options.problems.size() > 1) {
-    options.finished = [&](const TuneOutcome& outcome, const DeviceInfo& device) {
-      session.console.log(LogLevel::kInfo, finished_line(outcome, device));
-    };
-  }
+void tell_of_each(Session& session, TuneOptions& options) {
+  if (options.problems.size() < 2) return;
+  options.finished = [&session](const TuneOutcome& outcome, const DeviceInfo& device) {
+    session.console.log(LogLevel::kInfo, finished_line(outcome, device));
+  };
+}
+
+int run_whole(Session& session) {
+  session.refuse({"out"}, "goes with --shard; without it winners go into --db");
+  TuneOptions options = read_options(session, [&] { return wanted_problems(session); });
+  tell_of_each(session, options);
   LayeredStore store = open_layered_store(session, Access::kReadWrite);
   ProgressLine progress(session.console);
   const TuneReport report =
@@ -225,6 +236,53 @@ int run(Session& session) {
   show_report(session, report);
   return exit_status_of(report);
 }
+
+// What a shard tunes, into its local database.
+TuneReport tune_shard(Session& session, ShardRun& shard, TuneOptions& options) {
+  LayeredStore store =
+      layered_store_over(session, open_store(session, shard.local_database(), Access::kReadWrite));
+  tell_of_each(session, options);
+  const auto told = options.finished;
+  options.finished = [&, told](const TuneOutcome& outcome, const DeviceInfo& device) {
+    if (told) told(outcome, device);
+    shard.finished(outcome, device);
+  };
+  ProgressLine line(session.console);
+  const auto progress = [&](const TuneProgress& state) {
+    line(state);
+    shard.alive();
+  };
+  return tune(options, store, progress, session.console.sink(), session.stop);
+}
+
+int run_shard(Session& session) {
+  session.refuse({"record", "fresh"}, "does not go with --shard, which always starts afresh");
+  ShardRun shard(session, wanted_problems(session));
+  if (shard.is_published()) {
+    session.console.log(LogLevel::kInfo, "this shard is done already; nothing is changed");
+    return 0;
+  }
+  if (shard.problems().empty()) {
+    session.console.log(LogLevel::kInfo, "there are fewer problems than shards: none for this one");
+    open_store(session, shard.local_database(), Access::kReadWrite);
+    shard.begin();
+    shard.publish();
+    return 0;
+  }
+  TuneOptions options = read_options(session, [&] { return shard.problems(); });
+  shard.begin();
+  const TuneReport report = tune_shard(session, shard, options);
+  session.console.end_progress();
+  if (report.interrupted) {
+    shard.interrupted();
+  } else {
+    shard.publish();
+  }
+  show_report(session, report);
+  return exit_status_of(report);
+}
+
+int run(Session& session) { return session.has("shard") ? run_shard(session) : run_whole(session); }
 
 }  // namespace
 

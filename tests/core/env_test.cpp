@@ -50,6 +50,12 @@ TEST_F(EnvTest, EveryVariableArrives) {
   set("VITUNE_MISS", "error");
   set("VITUNE_CAPTURE", "asked.txt");
   set("VITUNE_DISABLE", "1");
+  set("SLURM_ARRAY_TASK_ID", "7");
+  set("SLURM_ARRAY_TASK_COUNT", "4");
+  set("SLURM_ARRAY_TASK_MIN", "1");
+  set("SLURM_ARRAY_TASK_MAX", "9");
+  set("SLURM_ARRAY_TASK_STEP", "2");
+  set("JOB_COMPLETION_INDEX", "3");
   const Environment environment = read_environment();
   EXPECT_EQ(environment.database, "a.db");
   EXPECT_EQ(environment.cache_dir, "/cache");
@@ -63,6 +69,12 @@ TEST_F(EnvTest, EveryVariableArrives) {
   EXPECT_EQ(environment.miss, "error");
   EXPECT_EQ(environment.capture, "asked.txt");
   EXPECT_TRUE(environment.disable);
+  EXPECT_EQ(environment.slurm_task, "7");
+  EXPECT_EQ(environment.slurm_count, "4");
+  EXPECT_EQ(environment.slurm_min, "1");
+  EXPECT_EQ(environment.slurm_max, "9");
+  EXPECT_EQ(environment.slurm_step, "2");
+  EXPECT_EQ(environment.job_index, "3");
 }
 
 TEST_F(EnvTest, EmptyValuesCountAsUnset) {

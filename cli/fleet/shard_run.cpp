@@ -1,0 +1,117 @@
+// cli/fleet/shard_run.cpp -- A plan, a local folder, records on the way, one publication.
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/fleet/shard_run.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "catalogue/shard_plan.h"
+#include "cli/output/results.h"
+#include "core/error.h"
+#include "core/format.h"
+
+namespace vitune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kSecondsBetweenRecords = 20;
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+fs::path shared_folder(const Session& session) {
+  if (session.has("out")) return session.text("out");
+  throw Error(
+      ErrorCode::kUsage,
+      "--shard needs --out DIR, a folder that all shards see: each puts its database there");
+}
+
+fs::path make_local_folder() {
+  std::error_code error;
+  const fs::path base = fs::temp_directory_path(error);
+  std::string pattern = (base / "vitune-shard-XXXXXX").string();
+  if (error || ::mkdtemp(pattern.data()) == nullptr) {
+    throw Error(ErrorCode::kFailure,
+                formatted("no folder for the shard's database can be made in {}: {}; name local "
+                          "disk with TMPDIR",
+                          base.string(), error ? error.message() : std::strerror(errno)));
+  }
+  return pattern;
+}
+
+}  // namespace
+
+ShardRun::ShardRun(Session& session, const std::vector<NamedProblem>& input)
+    : session_(session),
+      shard_(parse_shard(session.text("shard"), session.environment)),
+      folder_(shared_folder(session)) {
+  const ShardPlan plan = plan_problems(input, shard_.count);
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    if (plan.shard[i] != shard_.index) continue;
+    problems_.push_back(input[i]);
+    costs_[input[i].problem->text()] = plan.costs[i];
+    record_.cost += plan.costs[i];
+  }
+  record_.problems = problems_.size();
+  record_.host = host_name();
+  folder_.claim({plan.digest, plan.shards, input.size(), plan.cost});
+  local_ = make_local_folder();
+}
+
+ShardRun::~ShardRun() {
+  std::error_code ignored;
+  fs::remove_all(local_, ignored);
+}
+
+void ShardRun::write(ShardState state) {
+  record_.state = state;
+  record_.updated = now();
+  try {
+    folder_.write(shard_, record_);
+  } catch (const Error& error) {
+    if (!warned_) session_.console.log(LogLevel::kWarning, error.what());
+    warned_ = true;
+  }
+}
+
+void ShardRun::begin() {
+  record_.started = now();
+  write(ShardState::kRunning);
+}
+
+void ShardRun::alive() {
+  if (now() - record_.updated >= kSecondsBetweenRecords) write(ShardState::kRunning);
+}
+
+void ShardRun::finished(const TuneOutcome& outcome, const DeviceInfo& device) {
+  ++record_.finished;
+  if (outcome.winner) ++record_.winners;
+  record_.finished_cost += costs_.at(outcome.problem.problem->text());
+  record_.device = device_text(device);
+  write(ShardState::kRunning);
+}
+
+void ShardRun::interrupted() { write(ShardState::kInterrupted); }
+
+void ShardRun::publish() {
+  folder_.publish(shard_, local_database());
+  write(ShardState::kDone);
+  session_.console.log(LogLevel::kInfo, formatted("shard {} of {} is in {}", shard_.index,
+                                                  shard_.count, folder_.database(shard_).string()));
+}
+
+}  // namespace vitune
