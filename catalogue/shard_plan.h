@@ -1,8 +1,7 @@
 // catalogue/shard_plan.h -- Which machine of many tunes which problem.
 //
-// The plan follows from the problems and the number of shards alone, in integers: every machine
-// that is given the same ones finds the same plan. No state; any thread. SPDX-License-Identifier:
-// Apache-2.0
+// It follows from the problems and the number of shards alone, in integers. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

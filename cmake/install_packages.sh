@@ -3,7 +3,7 @@
 #
 # Usage: install_packages.sh build|test|wheel|pip. As root with apt it installs quietly; not as root it prints the
 # one command to run and fails; without apt it says so and leaves it to CMake to name what is missing.
-# Nothing is downloaded if all is there.
+# Nothing is downloaded if all is there, and nothing is done with PACKAGES=no in the environment or on make's command line.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
@@ -34,6 +34,8 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "no apt-get here: if a library is missing, CMake names it below" >&2
   exit 0
 fi
+
+[[ ${PACKAGES:-} == no ]] && exit 0
 
 missing=()
 for package in "${packages[@]}"; do

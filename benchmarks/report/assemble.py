@@ -22,6 +22,7 @@ class Inputs:
     first_calls: dict[str, Any] | None = None
     cold_start: dict[str, Any] | None = None
     lengths: Times | None = None
+    norms: list[Times] = dataclasses.field(default_factory=list)
 
 
 def _place(*parts: str) -> str:
@@ -69,6 +70,7 @@ def assemble(inputs: Inputs) -> Page:
         page.tiles += speed_up.tiles(inputs.times)
         found.append(speed_up.section(inputs.times, _of_times(inputs.times)))
         found.append(roofline.section(inputs.times, inputs.ceilings, _of_times(inputs.times)))
+    found.append(speed_up.norms([(times, _of_times(times)) for times in inputs.norms if times.rows]))
     for times in (inputs.lengths, inputs.times):
         if times and (section := lengths.section(times, _of_times(times))):
             found.append(section)

@@ -17,13 +17,16 @@ from .documents import BadInput
 from .page import Page, render
 from .times import of_peers, of_winners, stored_rows
 
-_NAMES = ("models", "peers", "tune", "ceilings", "cold_start", "first_calls", "reference_peers")
+_NAMES = ("models", "peers", "tune", "ceilings", "cold_start", "first_calls", "reference_peers",
+          "peers_norm", "peers_group_norm")
 _MADE_BY = {
     "models": ("models", "'make models'"),
     "peers": ("peers", "'make peers'"),
     "ceilings": ("devices", "'vitune devices --measure --json'"),
     "first_calls": ("first_calls", "'benchmarks/peers/run.py --first-calls'"),
     "reference_peers": ("peers", "benchmarks/peers/run.py"),
+    "peers_norm": ("peers", "benchmarks/peers/norms.py"),
+    "peers_group_norm": ("peers", "benchmarks/peers/norms.py"),
 }
 
 
@@ -93,7 +96,8 @@ def _inputs(given: argparse.Namespace) -> Inputs:
     read = {name: documents.read(path, *_MADE_BY.get(name, ())) for name, path in files.items()}
     times = _times(given, files, read)
     return Inputs(times, read.get("models"), read.get("ceilings"), read.get("first_calls"), read.get("cold_start"),
-                  of_peers(read["reference_peers"]) if "reference_peers" in read else None)
+                  of_peers(read["reference_peers"]) if "reference_peers" in read else None,
+                  [of_peers(read[name]) for name in ("peers_norm", "peers_group_norm") if name in read])
 
 
 def _write(path: pathlib.Path, text: str) -> None:

@@ -64,6 +64,24 @@ def tiles(times: Times) -> list[tuple[str, str]]:
     return found
 
 
+def norms(runs: list[tuple[Times, str]]) -> Section | None:
+    """Sentences and tables, no picture: a page has one of bars for each thing that a reader came for."""
+    from .times import geometric_mean
+
+    notes = []
+    for times, source in runs:
+        means = [f"{kind} {geometric_mean(ratios):.2f}×, ahead in {sum(ratio >= 1 for ratio in ratios)} of {len(ratios)}"
+                 for kind in KINDS if (ratios := times.ratios(kind))]
+        operator = times.rows[0].text.split(" ", 1)[0]
+        notes.append(f"{operator}: {'; '.join(means) or 'no peer was measured'}. {source}")
+    if not notes:
+        return None
+    return Section("norms", "Norms beside the best peer",
+                   "Time of the fastest other implementation over vitune's, geometric means: cold is with nothing in L2 "
+                   "before the call, warm called again and again.", "", tables=[table(times) for times, _ in runs],
+                   notes=notes)
+
+
 def section(times: Times, source: str) -> Section:
     """The picture is left out where no peer has a time."""
     rows = sorted((row for row in times.rows if row.ratio("cold") or row.ratio("warm")),

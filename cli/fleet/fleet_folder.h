@@ -1,9 +1,10 @@
 // cli/fleet/fleet_folder.h -- The folder that the shards of one plan share.
-//
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
 // plan.json says which plan it is of; shard-00003-of-00008.db is what a shard found, there as a
 // whole or not at all; shard-00003-of-00008.json is how far it is. No file is locked and none is
-// changed in place, so that a network file system will do. SPDX-License-Identifier: Apache-2.0
-#pragma once
+// changed in place, so that a network file system will do.
 
 #include <cstdint>
 #include <filesystem>

@@ -81,6 +81,13 @@ void Console::print(std::string_view text) {
     write_error_ = errno == 0 ? EIO : errno;
 }
 
+void Console::print_line(const nlohmann::ordered_json& document) {
+  end_progress();  // stdout may be the same terminal
+  print(document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  errno = 0;
+  if (write_error_ == 0 && std::fflush(stdout) != 0) write_error_ = errno == 0 ? EIO : errno;
+}
+
 void Console::show(const Table& table, const nlohmann::ordered_json& document,
                    std::string_view if_empty) {
   if (format() == Format::kJson) {

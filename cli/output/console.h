@@ -53,6 +53,8 @@ class Console {
 
   // Writes to stdout as it is.
   void print(std::string_view text);
+  // Prints `document` on one line, at once: its reader need not wait for the next.
+  void print_line(const nlohmann::ordered_json& document);
   // Prints the table, or `document` with --json; an empty table prints `if_empty` to stderr instead
   // of a lone header. On a terminal that is too narrow columns are left out, and named, unless -v.
   void show(const Table& table, const nlohmann::ordered_json& document, std::string_view if_empty);

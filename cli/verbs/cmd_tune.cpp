@@ -53,6 +53,8 @@ void describe(po::options_description& options) {
             "Slurm or Kubernetes task; auto: N is that of the Slurm array too");
   add_value(options, "out", "DIR",
             "with --shard: where each shard's database goes when it is done");
+  add_switch(options, "jsonl",
+             "print one line of JSON for each problem as soon as it is done, and no table");
 }
 
 Strategy parse_strategy(const std::string& name) {
@@ -84,6 +86,9 @@ std::vector<NamedProblem> wanted_problems(Session& session) {
 // Arguments are checked before the device is looked for, so that a typing error costs no time.
 TuneOptions read_options(Session& session,
                          const std::function<std::vector<NamedProblem>()>& problems) {
+  if (session.has("jsonl")) {
+    session.refuse({"json", "csv", "md"}, "is another form of what --jsonl prints; choose one");
+  }
   const Strategy strategy = parse_strategy(session.text("strategy"));
   const std::uint64_t seed = parse_seed(session.text("seed"));
   if (strategy == Strategy::kExhaustive || session.has("record")) {
@@ -142,6 +147,15 @@ ordered_json report_json(const TuneReport& report) {
   return document;
 }
 
+// What --jsonl prints of a problem: report_json() with one result.
+ordered_json line_json(const TuneOutcome& outcome, const DeviceInfo& device, Origin origin) {
+  ordered_json line = new_document("tune");
+  line["device"] = device_json(device);
+  line["origin"] = origin_name(origin);
+  line["result"] = outcome_json(outcome, device);
+  return line;
+}
+
 // A line for a problem that is done while others are still to come.
 std::string finished_line(const TuneOutcome& outcome, const DeviceInfo& device) {
   if (!outcome.winner) {
@@ -196,7 +210,9 @@ void show_report(Session& session, const TuneReport& report) {
                    report.device, session.console.verbose());
   }
   const std::size_t missing = tell_of_missing(session, report);
-  session.console.show(table, report_json(report), "no winner to show");
+  if (!session.has("jsonl")) {
+    session.console.show(table, report_json(report), "no winner to show");
+  }
   tell_of_resumed(session, report);
   const auto seconds = std::chrono::milliseconds(static_cast<std::int64_t>(report.seconds * 1000));
   session.console.log(
@@ -218,9 +234,12 @@ int exit_status_of(const TuneReport& report) {
 }
 
 void tell_of_each(Session& session, TuneOptions& options) {
-  if (options.problems.size() < 2) return;
-  options.finished = [&session](const TuneOutcome& outcome, const DeviceInfo& device) {
-    session.console.log(LogLevel::kInfo, finished_line(outcome, device));
+  const Origin origin = options.replay ? Origin::kReplayed : Origin::kMeasured;
+  const bool lines = session.has("jsonl"), told = options.problems.size() > 1;
+  options.finished = [&session, origin, lines, told](const TuneOutcome& outcome,
+                                                     const DeviceInfo& device) {
+    if (lines) session.console.print_line(line_json(outcome, device, origin));
+    if (told) session.console.log(LogLevel::kInfo, finished_line(outcome, device));
   };
 }
 

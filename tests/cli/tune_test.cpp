@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "db/store.h"
@@ -188,6 +189,29 @@ TEST_F(TuneTest, EachOfSeveralProblemsIsToldAsItEnds) {
   }
   EXPECT_THAT(result.err, HasSubstr("40 trials"));
   EXPECT_THAT(result.err, HasSubstr("the default's speed, replayed: "));
+}
+
+TEST_F(TuneTest, JsonlIsOneLineForEachProblem) {
+  const CommandResult result =
+      run(tune({"--problem", kProblems[1], "--effort", "quick", "--jsonl"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::istringstream lines(result.out);
+  std::string line;
+  for (const std::size_t i : {0, 1}) {
+    ASSERT_TRUE(std::getline(lines, line));
+    const auto document = nlohmann::json::parse(line);
+    EXPECT_EQ(document["command"], "tune");
+    EXPECT_EQ(document["origin"], "replayed");
+    EXPECT_EQ(document["result"]["name"], kProblems[i]);
+    EXPECT_TRUE(document["result"]["winner"].is_object());
+  }
+  EXPECT_FALSE(std::getline(lines, line)) << line;
+}
+
+TEST_F(TuneTest, JsonlIsNoOtherFormatBeside) {
+  const CommandResult result = run(tune({"--jsonl", "--csv"}));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--jsonl"));
 }
 
 TEST_F(TuneTest, AnEffortAndABudgetAreRefusedTogether) {

@@ -105,10 +105,10 @@ class Pages(Program):
         text = self.made("--results", RESULTS)
         parsed = Parsed(text)
         self.assertEqual(parsed.faults + parsed.open, [])
-        self.assertEqual(parsed.sections, ["models", "speed-up", "roofline", "lengths", "first-calls"])
+        self.assertEqual(parsed.sections, ["models", "speed-up", "roofline", "norms", "lengths", "first-calls"])
         self.assertEqual(len(parsed.ids), len(set(parsed.ids)))
         for words in ("default-src 'none'", "prefers-color-scheme:dark", "torch 2.11.0", "models 2026-11-23",
-                      "790 TFLOP/s", "2.96× Triton", "HBM 4.63 TB/s"):
+                      "790 TFLOP/s", "2.96× Triton", "HBM 4.63 TB/s", "group_norm: cold 1.82×, ahead in 10 of 10"):
             self.assertIn(words, text)
         self.assertNotIn("#0101", text)
 
