@@ -1,6 +1,7 @@
 // db/store_merge.cpp -- Taking over what another database has.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "db/block_seal.h"
