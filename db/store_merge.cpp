@@ -28,11 +28,10 @@ bool smaller_digest(const TableSpec& table, const Row& a, const Row& b) {
 
 // The larger of both counts: a sum would grow with every repeated merge.
 Row joined_requests(const Row& a, const Row& b) {
-  ProblemRequest joined = request_from_row(a).value_or(ProblemRequest{});
-  const ProblemRequest other = request_from_row(b).value_or(ProblemRequest{});
-  joined.calls = std::max(joined.calls, other.calls);
-  joined.total_us = std::max(joined.total_us, other.total_us);
-  return request_row(joined);
+  Row joined = a;
+  joined[2] = std::max(a[2], b[2]);
+  joined[3] = std::max(a[3], b[3]);
+  return joined;
 }
 
 bool longer_search(const Row& a, const Row& b) {
@@ -115,7 +114,8 @@ void Store::State::take_identities(const Snapshot& from) {
   }
   for (const Row& row : from.requests) {
     const auto mine = requests.find(requests.key_of(row));
-    requests.put(mine ? joined_requests(row, *mine) : row);
+    const bool both = mine && makes_sense(kRequestTable, *mine);
+    requests.put(both ? joined_requests(row, *mine) : row);
   }
 }
 

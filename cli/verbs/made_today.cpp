@@ -33,8 +33,8 @@ MakesKernel makes_kernel_today() {
   const auto keys = std::make_shared<std::map<Made, std::optional<Digest>>>();
   return [keys](const DeviceInfo& device, const ProblemKey& problem, const Winner& winner) {
     const std::string arch = device.arch();
-    const auto [known, fresh] = keys->try_emplace(
-        Made{arch, problem.text, winner.config.text(), winner.compiler_version});
+    const auto [known, fresh] =
+        keys->try_emplace(Made{arch, problem.text, winner.config.text(), winner.compiler_version});
     if (fresh) known->second = key_today(arch, problem.text, winner);
     return known->second == winner.kernel_key;
   };

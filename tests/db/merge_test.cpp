@@ -157,8 +157,10 @@ TEST(Merge, TheDigestTellsContentsApartAndNothingElse) {
   test::TempDir dir;
   auto first = Store::open(dir / "a.db", Access::kReadWrite);
   auto second = Store::in_memory();
-  for (const int n : {1, 2, 3}) first->put_trial(sample_device(), sample_problem(), sample_trial(n));
-  for (const int n : {3, 1, 2}) second->put_trial(sample_device(), sample_problem(), sample_trial(n));
+  for (const int n : {1, 2, 3})
+    first->put_trial(sample_device(), sample_problem(), sample_trial(n));
+  for (const int n : {3, 1, 2})
+    second->put_trial(sample_device(), sample_problem(), sample_trial(n));
   second->begin_attempt(sample_device(), sample_problem(), test::sample_config(9));
   EXPECT_EQ(first->content_digest(), second->content_digest());
   Trial changed = sample_trial(2);
@@ -171,7 +173,8 @@ TEST(Merge, AWinnerWhoseKernelIsNoLongerMadeGivesWay) {
   Winner stale = sample_winner(1), made = sample_winner(2);
   made.measurement.cold = {90, 80, 99, 2};
   made.verified = false;
-  const auto makes = [&](const DeviceInfo& device, const ProblemKey& problem, const Winner& winner) {
+  const auto makes = [&](const DeviceInfo& device, const ProblemKey& problem,
+                         const Winner& winner) {
     return device.key() == sample_device().key() && problem == sample_problem() &&
            winner.kernel_key == made.kernel_key;
   };
@@ -209,19 +212,32 @@ TEST(Merge, TheBetterFoundedWinnerStays) {
       {"measured", [](Winner&) {}, [](Winner& w) { w.origin = Origin::kReplayed; }},
       {"replayed before imported", [](Winner& w) { w.origin = Origin::kReplayed; },
        [](Winner& w) { w.origin = Origin::kImported; }},
-      {"six samples have an interval", [](Winner& w) { w.measurement.cold = {9, 8, 10, 6}; },
-       [](Winner& w) { w.measurement.cold = {1, 1, 1, 5}; }},
+      {"six samples have an interval",
+       [](Winner& w) {
+         w.measurement.cold = {9, 8, 10, 6};
+       },
+       [](Winner& w) {
+         w.measurement.cold = {1, 1, 1, 5};
+       }},
       {"quiet clocks", [](Winner& w) { w.measurement.low_confidence = false; },
-       [](Winner& w) { w.measurement.cold = {1, 1, 1, 40}; }},
+       [](Winner& w) {
+         w.measurement.cold = {1, 1, 1, 40};
+       }},
       {"faster within the interval, not more samples",
        [](Winner& w) {
          w.measurement.cold = {9, 8.9, 9.1, 20};
          w.tuned_at = "2026-03-01T00:00:00Z";
        },
-       [](Winner& w) { w.measurement.cold = {10, 9.9, 10.1, 400}; }},
+       [](Winner& w) {
+         w.measurement.cold = {10, 9.9, 10.1, 400};
+       }},
       {"a wide interval counts against its few samples",
-       [](Winner& w) { w.measurement.cold = {10, 9.9, 10.1, 40}; },
-       [](Winner& w) { w.measurement.cold = {9.5, 4, 15, 6}; }},
+       [](Winner& w) {
+         w.measurement.cold = {10, 9.9, 10.1, 40};
+       },
+       [](Winner& w) {
+         w.measurement.cold = {9.5, 4, 15, 6};
+       }},
       {"samples", [](Winner& w) { w.measurement.cold.samples = 99; }, [](Winner&) {}},
       {"the later date", [](Winner& w) { w.tuned_at = "2026-01-31T10:20:31Z"; }, [](Winner&) {}},
       {"time", [](Winner& w) { w.measurement.cold.median_us = 1; }, [](Winner&) {}},
