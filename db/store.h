@@ -200,7 +200,8 @@ class Store {
   // digests of all whole rows, table by table in key order. Attempts, which are about processes of
   // one machine, do not count.
   Digest content_digest();
-  // Throws DatabaseError(kDamaged) with the first fault that check() finds, if any.
+  // Throws DatabaseError(kDamaged) with the first fault that check() finds, or with a row that the
+  // schema does not allow, if there is any.
   void require_whole();
   // Deletes trials of problems that have a winner (all but the `keep` best of each), binaries that
   // no winner names, and returns how many rows went. Compacts the file. Throws Error(kUsage) if

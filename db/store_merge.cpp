@@ -198,12 +198,33 @@ Digest Store::content_digest() {
   return content.finish();
 }
 
+// SQLite's integrity check does not look at the CHECKs of every table. Were such a row first met
+// when it is put, the other files would decide whether it is met at all.
+void Store::State::require_allowed_values() {
+  const auto scratch = Store::in_memory();
+  Transaction transaction(*scratch->state_->connection);
+  const auto mine = tables(), theirs = scratch->state_->tables();
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    mine[i]->scan({}, [&](const Row& row) {
+      theirs[i]->put(row);
+      theirs[i]->erase(theirs[i]->key_of(row));
+    });
+  }
+}
+
 void Store::require_whole() {
+  const auto refuse = [this](const std::string& why) {
+    throw DatabaseError(DatabaseFault::kDamaged, "database " + state_->connection->name() +
+                                                     " is damaged: " + why + "; " + kSalvageAdvice);
+  };
   const CheckReport report = check();
-  if (report.problems.empty()) return;
-  throw DatabaseError(DatabaseFault::kDamaged, "database " + state_->connection->name() +
-                                                   " is damaged: " + report.problems.front() +
-                                                   "; " + kSalvageAdvice);
+  if (!report.problems.empty()) refuse(report.problems.front());
+  try {
+    state_->require_allowed_values();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kFailure) throw;
+    refuse(error.what());
+  }
 }
 
 }  // namespace vitune

@@ -66,6 +66,8 @@ struct Store::State {
   // Inside a write transaction: the parts of merge().
   void take_identities(const Snapshot& from);
   void take_results(const Snapshot& from, const MakesKernel& makes_kernel, MergeReport& report);
+  // Throws Error(kFailure) for a row that the schema would not let in.
+  void require_allowed_values();
   bool is_made_today(const Row& row, const MakesKernel& makes_kernel);
   void take_binaries(const Snapshot& from, State& other, MergeReport& report);
 

@@ -15,16 +15,20 @@ namespace vitune {
 namespace {
 
 // Nothing if today's templates have no such kernel.
-std::optional<Digest> key_today(const std::string& arch, const std::string& problem,
+std::optional<Digest> key_today(const DeviceInfo& device, const std::string& problem,
                                 const Winner& winner) {
   try {
     const ProblemPtr asked = parse_problem(problem);
-    return kernel_key(asked->op().request(*asked, winner.config, arch), winner.compiler_version);
+    // A source is made of sound configs only; this one may be anything.
+    if (asked->op().space(*asked, device).explain(winner.config)) return std::nullopt;
+    return kernel_key(asked->op().request(*asked, winner.config, device.arch()),
+                      winner.compiler_version);
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
+// Device, problem, config, compiler.
 using Made = std::tuple<std::string, std::string, std::string, std::string>;
 
 }  // namespace
@@ -32,10 +36,9 @@ using Made = std::tuple<std::string, std::string, std::string, std::string>;
 MakesKernel makes_kernel_today() {
   const auto keys = std::make_shared<std::map<Made, std::optional<Digest>>>();
   return [keys](const DeviceInfo& device, const ProblemKey& problem, const Winner& winner) {
-    const std::string arch = device.arch();
-    const auto [known, fresh] =
-        keys->try_emplace(Made{arch, problem.text, winner.config.text(), winner.compiler_version});
-    if (fresh) known->second = key_today(arch, problem.text, winner);
+    const auto [known, fresh] = keys->try_emplace(
+        Made{device.key(), problem.text, winner.config.text(), winner.compiler_version});
+    if (fresh) known->second = key_today(device, problem.text, winner);
     return known->second == winner.kernel_key;
   };
 }
