@@ -20,6 +20,10 @@ import time
 
 EMPTY = {"format": "vitune-export", "schema": 1, "devices": [], "problems": []}
 DEVICE_KEY = "bench device"
+# A config of the attention's space, so that its kernel key is derived as for a winner of a tuning.
+CONFIG = ("kBiasInRegisters=0 kBlockN=200 kConstantKeys=1 kEvenItems=0 kHeadsPerCta=1 kKeySplit=1 kMinCtas=1 kPersistent=1 kProducer=2 "
+          "kQueryInRegisters=0 kResident=1 kRowSplit=1 kRowTiles=1 kSpareRows=8 kStages=2 kSwizzle=128 kValuesFirst=0 kWarps=12")
+COMPILER = "nvrtc 13.0 e65868e6f307"
 
 
 def encode(value):  # docs/cache_format.md, "Row digests"
@@ -49,15 +53,14 @@ def write_shard(path, shard, problems):
         insert(db, "device", [device, DEVICE_KEY, 9, 0, 132, 232448, 233472, 65536, 2048, 62914560, 6144, 3201000,
                               1980000, "bench", 150000000000, 13000])
         for n in problems:
-            text = f"attention bf16 b=1 h=12 nq={n + 1} nk={n + 1} d=64 layout=packed"
+            text = f"attention bf16 b={n + 1} h=12 nq=197 nk=197 d=64 layout=packed"
             problem = short_id(f"attention\n{text}")
             insert(db, "problem", [problem, "attention", text])
             us = 10.0 + (n + shard) % 7
-            config = "kBlockM=64 kBlockN=64 kStages=2 kWarps=4"
             timing = [us, us - 0.1, us + 0.1, 40]
-            insert(db, "winner", [device, problem, "cold", config, hashlib.sha256(config.encode()).digest(), None, "measured", 1,
+            insert(db, "winner", [device, problem, "cold", CONFIG, hashlib.sha256(CONFIG.encode()).digest(), None, "measured", 1,
                                   *timing, *timing, 0, 0.01, 0.001, 0.02, 0.002, None, 1.0, 0.5, 1.5, 20.0, 400,
-                                  13000, "13.0", f"2026-01-01T00:00:{shard % 60:02}Z"])
+                                  13000, COMPILER, f"2026-01-01T00:00:{shard % 60:02}Z"])
     db.close()
 
 
