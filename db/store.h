@@ -91,6 +91,9 @@ struct MergeReport {
 // values alone, whatever else is stored.
 using MakesKernel = std::function<bool(const DeviceInfo&, const ProblemKey&, const Winner&)>;
 
+// What a digest of contents is of.
+enum class DigestOf { kAll, kResults };
+
 class Store {
  public:
   // Opens the file at `path`; kReadWrite creates it (mode 0600, its directory 0700) and migrates an
@@ -198,8 +201,9 @@ class Store {
   MergeReport merge(Store& other, const MakesKernel& makes_kernel = {});
   // The same for two databases of the same content, however it came there: SHA-256 over the
   // digests of all whole rows, table by table in key order. Attempts, which are about processes of
-  // one machine, do not count.
-  Digest content_digest();
+  // one machine, do not count. Of kResults neither does what differs between two runs that found
+  // the same: when each row came about, and how long compiling and searching took.
+  Digest content_digest(DigestOf what = DigestOf::kAll);
   // Throws DatabaseError(kDamaged) with the first fault that check() finds, or with a row that the
   // schema does not allow, if there is any.
   void require_whole();

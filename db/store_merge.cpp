@@ -66,6 +66,16 @@ std::vector<Row> usable(StoredTable& table) {
   return rows;
 }
 
+// When a row came about and how long compiling or searching took: not the times of kernels.
+void clear_times(const TableSpec& spec, Row& row) {
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const std::string_view name = spec.columns[i].name;
+    if (name == "tuned_at" || name == "compile_ms" || name == "seconds" || name == "created") {
+      row[i] = Value();
+    }
+  }
+}
+
 }  // namespace
 
 // What is read from the other database before this one is locked, so that merging a file with
@@ -186,13 +196,16 @@ MergeReport Store::merge(Store& other, const MakesKernel& makes_kernel) {
   return report;
 }
 
-Digest Store::content_digest() {
+Digest Store::content_digest(DigestOf what) {
   Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
   Sha256 content;
   for (StoredTable* table : state_->tables()) {
     const TableSpec& spec = table->spec();
     if (&spec == &kAttemptTable || &spec == &kSealTable) continue;
-    table->scan({}, [&](const Row& row) { content.append(to_blob(row_digest(spec.name, row))); });
+    table->scan({}, [&](Row row) {
+      if (what == DigestOf::kResults) clear_times(spec, row);
+      content.append(to_blob(row_digest(spec.name, row)));
+    });
   }
   snapshot.commit();
   return content.finish();

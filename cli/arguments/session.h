@@ -71,6 +71,7 @@ Verb show_verb();
 Verb explain_verb();
 Verb compile_verb();
 std::vector<Verb> db_verbs();
+std::vector<Verb> fleet_verbs();
 Verb devices_verb();
 Verb doctor_verb();
 Verb models_verb();

@@ -2,9 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/fleet/fleet_folder.h"
 
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <unordered_set>
 
 #include "core/error.h"
 #include "core/format.h"
@@ -69,6 +74,17 @@ bool is_same_plan(const FleetPlan& a, const FleetPlan& b) {
 
 }  // namespace
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::int64_t seconds_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 void FleetFolder::claim(const FleetPlan& plan) const {
   std::error_code error;
   fs::create_directories(path_, error);
@@ -99,6 +115,46 @@ std::optional<FleetPlan> FleetFolder::plan() const {
         document.at("plan").get<std::string>(), document.at("shards").get<std::uint32_t>(),
         document.at("problems").get<std::uint64_t>(), document.at("cost").get<std::uint64_t>()};
   });
+}
+
+fs::path FleetFolder::fixed_list(const std::function<std::string()>& make) const {
+  const fs::path list = path_ / "misses.txt";
+  std::error_code error;
+  if (fs::exists(list, error)) return list;
+  const std::string content = make();
+  fs::create_directories(path_, error);
+  const fs::path mine =
+      path_ / formatted("misses.{}.{}", host_name(), static_cast<std::int64_t>(::getpid()));
+  write_whole(mine, content);
+  // Unlike a rename it fails where another was first, and so whoever is first decides for all.
+  fs::create_hard_link(mine, list, error);
+  std::error_code ignored;
+  fs::remove(mine, ignored);
+  if (error && !fs::exists(list, ignored)) {
+    throw Error(ErrorCode::kFailure,
+                formatted("{} cannot be made: {}", list.string(), error.message()));
+  }
+  return list;
+}
+
+ShardFiles FleetFolder::files(std::uint32_t count) const {
+  std::unordered_set<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.insert(entry->path().filename().string());
+  }
+  if (error) {
+    throw Error(ErrorCode::kFailure,
+                formatted("the folder {} cannot be read: {}", path_.string(), error.message()));
+  }
+  ShardFiles files;
+  for (std::uint32_t index = 0; index < count; ++index) {
+    const Shard shard{index, count};
+    files.has_database.push_back(names.contains(database(shard).filename().string()));
+    files.has_record.push_back(names.contains(file_of(shard, ".json").filename().string()));
+  }
+  return files;
 }
 
 fs::path FleetFolder::file_of(const Shard& shard, const char* suffix) const {

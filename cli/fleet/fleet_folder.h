@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// plan.json says which plan it is of; shard-00003-of-00008.db is what a shard found, there as a
-// whole or not at all; shard-00003-of-00008.json is how far it is. No file is locked and none is
-// changed in place, so that a network file system will do.
+// plan.json says which plan it is of, misses.txt what all shards of --from-misses tune;
+// shard-00003-of-00008.db is what a shard found, there as a whole or not at all;
+// shard-00003-of-00008.json is how far it is. No file is locked and none is changed in place, so
+// that a network file system will do.
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +35,15 @@ struct ShardRecord {
   std::string host, device;  // device: empty until the first problem is finished
 };
 
+// Who writes, and when: seconds since 1970.
+std::string host_name();
+std::int64_t seconds_now();
+
+// Which files of each shard are there.
+struct ShardFiles {
+  std::vector<bool> has_database, has_record;
+};
+
 class FleetFolder {
  public:
   explicit FleetFolder(std::filesystem::path path) : path_(std::move(path)) {}
@@ -42,6 +53,10 @@ class FleetFolder {
   void claim(const FleetPlan& plan) const;
   // Nothing if there is no plan.json; throws Error(kUsage) if that is none.
   std::optional<FleetPlan> plan() const;
+  // The file that has what the first caller's `make` gave, for all that come later.
+  std::filesystem::path fixed_list(const std::function<std::string()>& make) const;
+  // Of shards 0 to `count` - 1, by one look at the folder.
+  ShardFiles files(std::uint32_t count) const;
 
   std::filesystem::path database(const Shard& shard) const;
   bool is_published(const Shard& shard) const;

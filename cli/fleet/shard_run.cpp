@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "catalogue/shard_plan.h"
@@ -21,24 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kSecondsBetweenRecords = 20;
-
-std::int64_t now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
-fs::path shared_folder(const Session& session) {
-  if (session.has("out")) return session.text("out");
-  throw Error(
-      ErrorCode::kUsage,
-      "--shard needs --out DIR, a folder that all shards see: each puts its database there");
-}
 
 fs::path make_local_folder() {
   std::error_code error;
@@ -54,6 +34,13 @@ fs::path make_local_folder() {
 }
 
 }  // namespace
+
+fs::path shared_folder(const Session& session) {
+  if (session.has("out")) return session.text("out");
+  throw Error(
+      ErrorCode::kUsage,
+      "--shard needs --out DIR, a folder that all shards see: each puts its database there");
+}
 
 ShardRun::ShardRun(Session& session, const std::vector<NamedProblem>& input)
     : session_(session),
@@ -79,7 +66,7 @@ ShardRun::~ShardRun() {
 
 void ShardRun::write(ShardState state) {
   record_.state = state;
-  record_.updated = now();
+  record_.updated = seconds_now();
   try {
     folder_.write(shard_, record_);
   } catch (const Error& error) {
@@ -89,12 +76,12 @@ void ShardRun::write(ShardState state) {
 }
 
 void ShardRun::begin() {
-  record_.started = now();
+  record_.started = seconds_now();
   write(ShardState::kRunning);
 }
 
 void ShardRun::alive() {
-  if (now() - record_.updated >= kSecondsBetweenRecords) write(ShardState::kRunning);
+  if (seconds_now() - record_.updated >= kSecondsBetweenRecords) write(ShardState::kRunning);
 }
 
 void ShardRun::finished(const TuneOutcome& outcome, const DeviceInfo& device) {

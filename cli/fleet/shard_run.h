@@ -16,6 +16,9 @@
 
 namespace vitune {
 
+// --out. Throws Error(kUsage) if it is missing.
+std::filesystem::path shared_folder(const Session& session);
+
 // Works in a folder of its own on local disk, which goes with it. One thread.
 class ShardRun {
  public:

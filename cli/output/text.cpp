@@ -20,10 +20,26 @@ std::optional<std::int64_t> whole_integer(std::string_view text) {
   return value;
 }
 
+constexpr std::int64_t kMostSeconds = 30 * 24 * 3600;
+
+// 0 for what is no unit.
+std::int64_t seconds_of_unit(char unit) {
+  return unit == 's' ? 1 : unit == 'm' ? 60 : unit == 'h' ? 3600 : 0;
+}
+
 }  // namespace
 
+std::chrono::seconds parse_time(std::string_view text, std::string_view what) {
+  const std::int64_t unit = text.empty() ? 0 : seconds_of_unit(text.back());
+  const auto number = unit > 0 ? whole_integer(text.substr(0, text.size() - 1)) : std::nullopt;
+  if (number && *number >= 1 && *number <= kMostSeconds / unit) {
+    return std::chrono::seconds(*number * unit);
+  }
+  throw Error(ErrorCode::kUsage,
+              formatted("{} '{}' is not a time as 30s, 2m or 1h, at most 720h", what, text));
+}
+
 Budget parse_budget(std::string_view text) {
-  constexpr std::int64_t kMostSeconds = 30 * 24 * 3600;
   constexpr std::int64_t kMostTrials = 100'000'000;
   const std::string help = formatted(
       "--budget '{}' is not understood; give a time per problem (30s, 2m, 1h) or a number of "
@@ -31,8 +47,7 @@ Budget parse_budget(std::string_view text) {
       "problem (200)",
       text);
   if (text.empty()) throw Error(ErrorCode::kUsage, help);
-  const char unit = text.back();
-  const std::int64_t seconds = unit == 's' ? 1 : unit == 'm' ? 60 : unit == 'h' ? 3600 : 0;
+  const std::int64_t seconds = seconds_of_unit(text.back());
   const auto number = whole_integer(seconds > 0 ? text.substr(0, text.size() - 1) : text);
   if (!number || *number < 1) throw Error(ErrorCode::kUsage, help);
   Budget budget;

@@ -23,6 +23,9 @@ std::vector<int> parse_ordinals(std::string_view text);
 // The architecture that "sm_90", "sm90", "90" or "9.0" names, or the text as it is.
 std::string architecture_name(std::string_view text);
 
+// "30s", "2m", "1h": at least a second, at most 30 days. Throws Error(kUsage) that names `what`.
+std::chrono::seconds parse_time(std::string_view text, std::string_view what);
+
 // An integer in [low, high]; throws Error(kUsage) that names `what`.
 std::int64_t parse_integer(std::string_view text, std::int64_t low, std::int64_t high,
                            std::string_view what);

@@ -237,10 +237,17 @@ int run_merge(Session& session) {
   return left_out.empty() ? 0 : exit_status(ErrorCode::kDatabase);
 }
 
+void describe_digest(po::options_description& options) {
+  add_switch(options, "results",
+             "leave out what differs between two runs that found the same: when it was, and how "
+             "long compiling and searching took");
+}
+
 int run_digest(Session& session) {
   const auto store = open_existing_store(session, Access::kReadOnly);
   store->require_whole();
-  const std::string digest = store->content_digest().hex();
+  const std::string digest =
+      store->content_digest(session.has("results") ? DigestOf::kResults : DigestOf::kAll).hex();
   ordered_json document = new_document("db digest");
   document["digest"] = digest;
   Table table;
@@ -282,7 +289,7 @@ std::vector<Verb> db_verbs() {
       {"db check", "Check the file and the digest of every row; exit code 5 if it is damaged", "",
        "", nullptr, run_check},
       {"db digest", "One digest of the content: equal for databases that hold the same", "", "",
-       nullptr, run_digest},
+       describe_digest, run_digest},
       {"db export", "Write the database as JSON: integers and figures, no binaries", "[FILE]", "",
        describe_export, run_export},
       {"db import", "Add an export; its winners count as unverified until 'vitune verify'", "FILE",

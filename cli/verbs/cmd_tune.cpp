@@ -2,15 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 
+#include "catalogue/problem_set.h"
 #include "cli/arguments/inputs.h"
 #include "cli/arguments/misses.h"
 #include "cli/arguments/options.h"
+#include "cli/arguments/search_options.h"
 #include "cli/arguments/session.h"
 #include "cli/arguments/stores.h"
+#include "cli/fleet/fleet_folder.h"
 #include "cli/fleet/shard_run.h"
 #include "cli/output/config_words.h"
 #include "cli/output/progress.h"
@@ -23,6 +26,7 @@
 namespace vitune {
 namespace {
 
+namespace fs = std::filesystem;
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
@@ -34,16 +38,7 @@ void describe(po::options_description& options) {
              "the problems that programs asked for and no winner existed for, those that took the "
              "most time first");
   add_device_options(options);
-  add_value(options, "strategy", "NAME", "exhaustive, random or local", "local");
-  add_value(options, "budget", "LIMIT",
-            "per problem: a time (30s, 2m) or a number of trials (200)");
-  add_value(options, "effort", "HOW",
-            "in place of a budget: quick (40 trials per problem), normal (until nothing better "
-            "turns up) or thorough (2000 trials)",
-            "normal");
-  add_value(options, "seed", "N", "of the random choices; the same seed repeats a search", "1");
-  add_value(options, "objective", "WHICH",
-            "cold (L2 flushed before each call) or warm (graph replay)", "cold");
+  add_search_options(options);
   add_switch(options, "fresh", "do not resume: ignore stored trials and winners of these problems");
   add_value(options, "record", "FILE",
             "sweep the whole space and write all results to a recording");
@@ -57,28 +52,30 @@ void describe(po::options_description& options) {
              "print one line of JSON for each problem as soon as it is done, and no table");
 }
 
-Strategy parse_strategy(const std::string& name) {
-  if (name == "exhaustive") return Strategy::kExhaustive;
-  if (name == "random") return Strategy::kRandom;
-  if (name == "local") return Strategy::kLocal;
-  throw Error(ErrorCode::kUsage,
-              formatted("--strategy '{}' is not one of exhaustive, random, local", name));
-}
-
-std::uint64_t parse_seed(const std::string& text) {
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) {
-    throw Error(ErrorCode::kUsage,
-                formatted("--seed '{}' is not an integer from 0 to 2^64-1", text));
-  }
-  return seed;
-}
-
 std::vector<NamedProblem> wanted_problems(Session& session) {
   std::vector<NamedProblem> problems = requested_problems(session, kDefaultPreset);
   if (session.has("from-misses")) {
     add_missed_problems(session, requested_objective(session), problems);
+  }
+  return problems;
+}
+
+// Of a shard: the misses as the first shard finds them, since programs go on asking, and tuning
+// goes on answering.
+std::vector<NamedProblem> shard_input(Session& session) {
+  if (!session.has("from-misses")) return wanted_problems(session);
+  const fs::path list = FleetFolder(shared_folder(session)).fixed_list([&] {
+    std::vector<NamedProblem> missed;
+    add_missed_problems(session, requested_objective(session), missed);
+    std::string lines;
+    for (const NamedProblem& problem : missed) lines += problem.problem->text() + "\n";
+    return lines;
+  });
+  std::vector<NamedProblem> problems = requested_problems(session, "");
+  std::unordered_set<std::string> known;
+  for (const NamedProblem& problem : problems) known.insert(problem.problem->text());
+  for (NamedProblem& missed : load_problem_file(list)) {
+    if (known.insert(missed.problem->text()).second) problems.push_back(std::move(missed));
   }
   return problems;
 }
@@ -89,20 +86,11 @@ TuneOptions read_options(Session& session,
   if (session.has("jsonl")) {
     session.refuse({"json", "csv", "md"}, "is another form of what --jsonl prints; choose one");
   }
-  const Strategy strategy = parse_strategy(session.text("strategy"));
-  const std::uint64_t seed = parse_seed(session.text("seed"));
-  if (strategy == Strategy::kExhaustive || session.has("record")) {
-    session.refuse({"seed"}, "is of random choices, and a sweep of the whole space makes none");
-  }
-  if (session.has("budget")) {
-    session.refuse({"effort"}, "stands for a budget, and --budget is one; leave one of them");
-  }
-  const Budget budget = session.has("budget") ? parse_budget(session.text("budget"))
-                                              : parse_effort(session.text("effort"));
+  const SearchOptions search = search_options(session);
   TuneOptions options = tune_options(session, problems());
-  options.strategy = strategy;
-  options.seed = seed;
-  options.budget = budget;
+  options.strategy = search.strategy;
+  options.seed = search.seed;
+  options.budget = search.budget;
   options.fresh = session.has("fresh");
   if (session.has("record")) {
     if (options.replay) {
@@ -276,7 +264,7 @@ TuneReport tune_shard(Session& session, ShardRun& shard, TuneOptions& options) {
 
 int run_shard(Session& session) {
   session.refuse({"record", "fresh"}, "does not go with --shard, which always starts afresh");
-  ShardRun shard(session, wanted_problems(session));
+  ShardRun shard(session, shard_input(session));
   if (shard.is_published()) {
     session.console.log(LogLevel::kInfo, "this shard is done already; nothing is changed");
     return 0;

@@ -9,6 +9,7 @@ std::vector<Verb> all_verbs() {
                              verify_verb(), show_verb(),    explain_verb(), compile_verb(),
                              models_verb(), devices_verb(), doctor_verb()};
   for (Verb& verb : db_verbs()) verbs.push_back(std::move(verb));
+  for (Verb& verb : fleet_verbs()) verbs.push_back(std::move(verb));
   verbs.push_back(completion_verb());
   verbs.push_back(man_verb());
   return verbs;

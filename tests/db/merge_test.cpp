@@ -169,6 +169,24 @@ TEST(Merge, TheDigestTellsContentsApartAndNothingElse) {
   EXPECT_NE(first->content_digest(), second->content_digest());
 }
 
+TEST(Merge, TheDigestOfResultsLeavesOutWhenAndHowLongButNotHowFast) {
+  const auto digest_with = [](const std::string& when, double compile_ms, double us) {
+    const auto store = Store::in_memory();
+    Trial trial = sample_trial(1);
+    trial.compile.compile_ms = compile_ms;
+    Winner winner = sample_winner(1);
+    winner.tuned_at = when;
+    winner.measurement.cold.median_us = us;
+    store->put_trial(sample_device(), sample_problem(), trial);
+    store->promote(sample_device(), sample_problem(), winner, nullptr);
+    EXPECT_NE(store->content_digest(DigestOf::kResults), store->content_digest());
+    return store->content_digest(DigestOf::kResults).hex();
+  };
+  const std::string first = digest_with("2026-01-02T03:04:05Z", 120, 25);
+  EXPECT_EQ(digest_with("2026-02-02T03:04:05Z", 70, 25), first);
+  EXPECT_NE(digest_with("2026-01-02T03:04:05Z", 120, 24.9), first);
+}
+
 TEST(Merge, AWinnerWhoseKernelIsNoLongerMadeGivesWay) {
   Winner stale = sample_winner(1), made = sample_winner(2);
   made.measurement.cold = {90, 80, 99, 2};
