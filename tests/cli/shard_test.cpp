@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "db/store.h"
 #include "tests/cli/command_fixture.h"
 #include "tests/cli/synthetic_recording.h"
 
@@ -105,6 +106,26 @@ TEST_F(ShardTest, AFolderTakesOnePlanOnly) {
   EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.err, HasSubstr("holds another plan"));
   EXPECT_THAT(run(tune({"--shard", "0/2"})).err, HasSubstr("--shard needs --out"));
+}
+
+TEST_F(ShardTest, MissesAreThoseThatTheFirstShardFound) {
+  const auto ask = [&](const std::vector<std::string>& problems) {
+    const auto store = Store::open(directory() / "asked.db", Access::kReadWrite);
+    for (const std::string& problem : problems)
+      store->add_requests({{"attention", problem, 1, 10}});
+  };
+  const auto misses = [&](const std::string& which) {
+    return run({"tune", "--from-misses", "--db", (directory() / "asked.db").string(), "--device",
+                "replay:" + (directory() / "made.recording").string(), "--strategy", "exhaustive",
+                "--shard", which, "--out", out().string(), "--json", "-q"});
+  };
+  ask({kProblems[0], kProblems[1], kProblems[2]});
+  const CommandResult first = misses("0/2");
+  ASSERT_EQ(first.status, 0) << first.err;
+  ask({kProblems[3], kProblems[4]});
+  const CommandResult second = misses("1/2");
+  ASSERT_EQ(second.status, 0) << second.err;
+  EXPECT_EQ(first.json()["results"].size() + second.json()["results"].size(), 3U);
 }
 
 TEST_F(ShardTest, AShardWithoutProblemsIsPublishedToo) {

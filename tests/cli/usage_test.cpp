@@ -19,11 +19,18 @@ TEST_F(UsageTest, WithoutArgumentsTheOverviewGoesToStderrWithStatus2) {
 }
 
 TEST_F(UsageTest, EveryVerbHasHelp) {
-  const std::vector<std::vector<std::string>> verbs = {
-      {"tune"},         {"bench"},       {"compare"},     {"verify"},       {"show"},
-      {"compile"},      {"explain"},     {"models"},      {"completion"},   {"man"},
-      {"devices"},      {"doctor"},      {"db", "stats"}, {"db", "check"},  {"db", "export"},
-      {"db", "import"}, {"db", "merge"}, {"db", "prune"}, {"db", "salvage"}};
+  const std::vector<std::vector<std::string>> verbs = {{"tune"},           {"bench"},
+                                                       {"compare"},        {"verify"},
+                                                       {"show"},           {"compile"},
+                                                       {"explain"},        {"models"},
+                                                       {"completion"},     {"man"},
+                                                       {"devices"},        {"doctor"},
+                                                       {"db", "stats"},    {"db", "check"},
+                                                       {"db", "export"},   {"db", "import"},
+                                                       {"db", "merge"},    {"db", "prune"},
+                                                       {"db", "salvage"},  {"db", "digest"},
+                                                       {"fleet", "slurm"}, {"fleet", "kubernetes"},
+                                                       {"fleet", "status"}};
   const CommandResult overview = run({"help"});
   EXPECT_EQ(overview.status, 0);
   for (std::vector<std::string> verb : verbs) {
