@@ -16,7 +16,7 @@ case $purpose in
   build) ;;
   test)
     packages+=(clang-format-14 python3 python3-venv python3-matplotlib chromium)
-    optional=(mkdocs mkdocs-material)
+    optional=(mkdocs mkdocs-material slurm-wlm munge)  # the documents' site, the test on a cluster
     ;;
   wheel) packages+=(python3 python3-pip python3-venv binutils) ;;
   pip) packages=(python3 python3-pip) ;;
@@ -49,7 +49,7 @@ done
 
 if [[ $(id -u) != 0 ]]; then
   if ((${#missing[@]} == 0)); then
-    echo "without ${lacking[*]} the documents' site is not built; sudo apt-get install installs them" >&2
+    echo "what needs ${lacking[*]} is left out; sudo apt-get install installs them" >&2
     exit 0
   fi
   echo "missing packages; install them with this line, then run make again:" >&2
@@ -73,5 +73,7 @@ if ((${#missing[@]} > 0)); then
 fi
 if ((${#lacking[@]} > 0)); then
   echo "installing ${lacking[*]}" >&2
-  install_updated "${lacking[@]}" || echo "apt-get has no ${lacking[*]}: the documents' site is not built" >&2
+  for package in "${lacking[@]}"; do
+    install_updated "$package" || echo "apt-get could not install $package: what needs it is left out" >&2
+  done
 fi

@@ -1,5 +1,6 @@
 // tests/cli/fleet_job_test.cpp -- vitune fleet slurm and kubernetes: what they print does what it
-// says, whatever the paths are called. SPDX-License-Identifier: Apache-2.0
+// says, whatever the paths are called.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <sstream>
@@ -129,7 +130,7 @@ TEST_F(FleetJobTest, TheSlurmScriptTunesAndMergesUnderAnyNames) {
   EXPECT_EQ(digest(out() / "vitune.db"), digest_alone());
   EXPECT_THAT(read_file(directory() / "seen"), HasSubstr("--gres=gpu:h200:2 "));
   EXPECT_THAT(read_file(directory() / "seen"), HasSubstr("--dependency=afterany:7 "));
-  EXPECT_FALSE(fs::exists(out() / "log" / "harm"));
+  EXPECT_FALSE(fs::exists(out() / "log" / "harm") || fs::exists("harm"));
 }
 
 TEST_F(FleetJobTest, ALostShardIsNamedTheOthersAreMergedAndItAloneCanFollow) {
