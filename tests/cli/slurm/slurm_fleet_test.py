@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 from private_cluster import PrivateCluster, missing_programs  # noqa: E402
 
 SHARDS, KILLED, LAST = 8, 3, 7
+MOST_SECONDS = 540  # less than the test's TIMEOUT
 # Whole spaces: a search of one problem begins at winners of those before it, and a shard has fewer.
 SEARCH = ["--preset", "recorded", "--device", "replay:h200", "--strategy", "exhaustive"]
 
@@ -32,7 +33,7 @@ if [[ ${{SLURM_ARRAY_TASK_ID:-}} == {killed} && -z ${{SLURM_RESTART_COUNT:-}} ]]
   wait $!
   exit
 fi
-until [[ ${{SLURM_ARRAY_TASK_ID:-}} != {last} || -e '{folder}/requeued' ]]; do sleep 0.1; done
+until [[ ${{SLURM_ARRAY_TASK_ID:-}} != {last} || -e '{folder}/requeued' || $SECONDS -gt 300 ]]; do sleep 0.1; done
 exec '{vitune}' "$@"
 """
 
@@ -89,12 +90,19 @@ def run_fleet(program, folder):
     return found(program, str(out / "vitune.db"))
 
 
+def give_up(number, _):
+    raise TimeoutError(f"stopped by signal {number}")
+
+
 def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
     missing = missing_programs()
     if missing:
         print(f"skipped: no {', '.join(missing)} (Debian: slurm-wlm and munge)")
         return 77
+    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, give_up)  # an exception, so that all is put away
+    signal.alarm(MOST_SECONDS)
     # Paths of sockets are short, those of build folders may not be.
     folder = pathlib.Path(tempfile.mkdtemp(prefix="vitune-slurm-"))
     try:
