@@ -93,6 +93,38 @@ TEST(OperatorTest, DefaultsAreInTheSpaceAndHaveASourceWithTheirKernels) {
   }
 }
 
+// A recording that names the digest of these files is of these kernels: whatever the config, and
+// whichever file changed.
+TEST(OperatorTest, TemplatesAreAllThatKernelsOfAnyConfigInclude) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const ProblemPtr& problem : all_problems()) {
+    const Operator& op = problem->op();
+    std::set<std::string_view> covered;
+    for (const EmbeddedFile& file : op.templates().headers) covered.insert(file.path);
+    for (const EmbeddedFile& file : embedded_templates()) {
+      const bool is_own = file.path.starts_with(std::string(op.name()) + '/');
+      EXPECT_TRUE(!is_own || covered.contains(file.path)) << op.name() << ": " << file.path;
+    }
+    const std::vector<Config> configs = op.space(*problem, device).enumerate();
+    for (std::size_t i = 0; i < configs.size(); i += configs.size() / 40 + 1) {
+      for (const EmbeddedFile& file : op.request(*problem, configs[i], "sm_90").source.headers) {
+        EXPECT_TRUE(covered.contains(file.path)) << configs[i].text() << ": " << file.path;
+      }
+    }
+  }
+}
+
+TEST(OperatorTest, TheDigestOfTheTemplatesSeesEachOfTheirFiles) {
+  for (const Operator* op : operators()) {
+    const Source source = op->templates();
+    for (std::size_t i = 0; i < source.headers.size(); ++i) {
+      Source changed = source;
+      changed.headers[i].text = "// another\n";
+      EXPECT_NE(changed.digest(), source.digest()) << source.headers[i].path;
+    }
+  }
+}
+
 // Where a config is predicted, its time is one.
 TEST(OperatorTest, TimesArePredictedForEveryOperator) {
   const DeviceInfo device = testing_support::h200_device();
