@@ -53,9 +53,8 @@ constexpr Preset kPresets[] = {
 const Preset& find_preset(std::string_view name) {
   const auto it = std::ranges::find(kPresets, name, &Preset::name);
   if (it != std::end(kPresets)) return *it;
-  throw Error(ErrorCode::kUsage,
-              formatted("there is no preset {}: use one of {}", in_quotes(name),
-                        fmt::join(preset_names(), ", ")));
+  throw Error(ErrorCode::kUsage, formatted("there is no preset {}: use one of {}", in_quotes(name),
+                                           fmt::join(preset_names(), ", ")));
 }
 
 std::vector<NamedProblem> load_shipped(const std::filesystem::path& path) {

@@ -67,7 +67,8 @@ struct Measurement {
   bool operator==(const Measurement&) const = default;
 };
 
-// Error of an output against the fp64 reference, and the bound it was held to.
+// Error of an output against the fp64 reference, and the bound it was held to. Of several outputs,
+// each figure is of the one where it is the largest part of its bound.
 struct ErrorFigures {
   double max_error = 0;  // largest absolute difference
   double rms_error = 0;  // root of the mean square difference

@@ -49,9 +49,7 @@ RecordedSpace recorded_space(const Recording& recording, const RecordedProblem& 
     result.costs.push_back(found == known.end() ? std::nullopt : std::optional(found->second));
     if (found != known.end()) result.optimum = std::min(result.optimum, found->second);
   }
-  if (const auto config = evaluator.default_config(parsed)) {
-    result.start = result.space.find(*config);
-  }
+  result.start = result.space.preset;
   return result;
 }
 

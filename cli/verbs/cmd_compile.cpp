@@ -80,12 +80,12 @@ std::vector<std::string> chosen_architectures(const Session& session) {
 }
 
 std::vector<Config> chosen_configs(const Session& session, const Problem& problem,
-                                   const DeviceInfo& device) {
+                                   const DeviceInfo& device, const ParameterSpace& space) {
   const int modes = session.has("config") + session.has("all") + session.has("sample");
   if (modes > 1) throw Error(ErrorCode::kUsage, "choose one of --config, --all and --sample");
   if (session.has("config")) return {Config::parse(session.text("config"))};
-  if (modes == 0) return {default_config(problem, device)};
-  std::vector<Config> configs = problem.op().space(problem, device).enumerate();
+  if (modes == 0) return {default_config(problem, device, space)};
+  std::vector<Config> configs = space.enumerate();
   if (session.has("all")) return configs;
   const auto count =
       static_cast<std::size_t>(parse_integer(session.text("sample"), 1, 1'000'000, "--sample"));
@@ -105,7 +105,7 @@ std::vector<Job> plan(const Session& session, const std::vector<NamedProblem>& p
       const DeviceInfo device = architecture_limits(arch).value();
       const Problem& asked = *problem.problem;
       const ParameterSpace space = asked.op().space(asked, device);
-      for (Config& config : chosen_configs(session, asked, device)) {
+      for (Config& config : chosen_configs(session, asked, device, space)) {
         Job job{&problem, arch, device, std::move(config), std::nullopt, {}};
         job.violation = space.explain(job.config);
         if (!job.violation) {

@@ -81,7 +81,7 @@ int show_space(Session& session) {
   const DeviceInfo device = space_device(session);
   const ParameterSpace space = problem.problem->op().space(*problem.problem, device);
   const std::size_t size = space.enumerate().size();
-  const Config preset = default_config(*problem.problem, device);
+  const Config preset = default_config(*problem.problem, device, space);
   Table table;
   table.column("tunable").column("default", Align::kRight).column("values").column("meaning");
   ordered_json document = new_document("show");

@@ -29,6 +29,9 @@ Config default_attention_config(const AttentionProblem& problem, const DeviceInf
 // What to try without any tuning, in order of preference, each once and inside the space; the first
 // is default_attention_config(). Empty if no kernel fits the device.
 std::vector<Config> default_attention_configs(const AttentionProblem& problem,
+                                              const DeviceInfo& device,
+                                              const ParameterSpace& space);
+std::vector<Config> default_attention_configs(const AttentionProblem& problem,
                                               const DeviceInfo& device);
 
 // Name of the kernel in that text.

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/attention/edge_shapes.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/floor.h"
 #include "generator/attention/kernel_spec.h"
@@ -71,8 +72,9 @@ class Attention final : public Operator {
   ParameterSpace space(const Problem& problem, const DeviceInfo& device) const override {
     return attention_space(attention_of(problem), device);
   }
-  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device) const override {
-    return default_attention_configs(attention_of(problem), device);
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override {
+    return default_attention_configs(attention_of(problem), device, space);
   }
   Config carried(const Config& config, const Problem& from, const Problem& to,
                  const ParameterSpace& space) const override {
@@ -123,6 +125,10 @@ class Attention final : public Operator {
   std::vector<JudgeCase> cases(const Problem& problem, const Config& config,
                                const DeviceInfo& device) const override {
     return attention_cases(attention_of(problem), config, device);
+  }
+  std::optional<std::int64_t> cases_class(const Problem& problem, const Config& config,
+                                          const DeviceInfo& device) const override {
+    return edge_class(attention_of(problem), config, device);
   }
   std::vector<Fill> inputs(const Problem& problem, const std::string& draw) const override {
     return attention_inputs(attention_of(problem), draw);

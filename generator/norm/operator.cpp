@@ -87,8 +87,9 @@ class Norm final : public Operator {
   ParameterSpace space(const Problem& problem, const DeviceInfo&) const override {
     return norm_space(norm_of(problem));
   }
-  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device) const override {
-    return norm_defaults(norm_of(problem), device);
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override {
+    return norm_defaults(norm_of(problem), device, space);
   }
 
   std::string source(const Problem& problem, const Config& config) const override {

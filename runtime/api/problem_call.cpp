@@ -52,8 +52,9 @@ std::int32_t type_code(ElementType type) {
 vitune_status check_tensor(const TensorSpec& spec, std::uintptr_t address) noexcept {
   if (spec.given != (address != 0)) {
     return failed(VITUNE_INVALID_ARGUMENT,
-                  spec.given ? "%s is NULL, but the problem has it"
-                             : "%s is not NULL, but the problem has none: say so there or pass NULL",
+                  spec.given
+                      ? "%s is NULL, but the problem has it"
+                      : "%s is not NULL, but the problem has none: say so there or pass NULL",
                   spec.name.c_str());
   }
   if (address % static_cast<std::uintptr_t>(spec.alignment) == 0) return VITUNE_OK;

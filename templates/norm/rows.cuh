@@ -156,13 +156,16 @@ __device__ __forceinline__ void norm_store(const NormParams& p, i64 row,
 #pragma unroll
       for (int j = 0; j < kVector; ++j) y[j] += factor[j];
     }
-    store_piece<Row::kOutputs>(Row::Out::address(p.out, row * p.out_row + column), Row::Out::pack(y));
+    store_piece<Row::kOutputs>(Row::Out::address(p.out, row * p.out_row + column),
+                               Row::Out::pack(y));
     if constexpr (C::kSecond >= 0) {
       using Second = Vector<C::kSecond, kVector>;
-      store_piece<Row::kOutputs>(Second::address(p.second, row * p.second_row + column), Second::pack(y));
+      store_piece<Row::kOutputs>(Second::address(p.second, row * p.second_row + column),
+                                 Second::pack(y));
     }
     if (C::kSum) {
-      store_piece<Row::kOutputs>(Row::In::address(p.sum, row * p.sum_row + column), Row::In::pack(v[i]));
+      store_piece<Row::kOutputs>(Row::In::address(p.sum, row * p.sum_row + column),
+                                 Row::In::pack(v[i]));
     }
   }
   if (C::kStatistics && threadIdx.x % C::kRowThreads == 0) {

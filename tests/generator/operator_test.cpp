@@ -6,6 +6,7 @@
 
 #include <cctype>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "core/error.h"
@@ -74,7 +75,7 @@ TEST(OperatorTest, DefaultsAreInTheSpaceAndHaveASourceWithTheirKernels) {
   for (const ProblemPtr& problem : all_problems()) {
     const Operator& op = problem->op();
     const ParameterSpace space = op.space(*problem, device);
-    const std::vector<Config> defaults = op.defaults(*problem, device);
+    const std::vector<Config> defaults = op.defaults(*problem, device, space);
     ASSERT_FALSE(defaults.empty()) << problem->text();
     for (const Config& config : defaults) {
       EXPECT_EQ(space.explain(config), std::nullopt) << problem->text() << ' ' << config.text();
@@ -204,6 +205,28 @@ TEST(OperatorTest, TheLastCaseIsTheProblemItselfWithNormalInputs) {
         EXPECT_EQ(filled.contains(static_cast<int>(i)), is_input)
             << each.problem->text() << ": " << tensors[i].name;
       }
+    }
+  }
+}
+
+TEST(OperatorTest, ConfigsOfAClassAreTriedOnTheSameCases) {
+  for (const DeviceInfo& device : {testing_support::h200_device(), *architecture_limits("sm_80")}) {
+    for (const ProblemPtr& problem : all_problems()) {
+      const Operator& op = problem->op();
+      std::map<std::int64_t, std::vector<std::string>> first;
+      std::set<std::vector<std::string>> lists;
+      const std::vector<Config> configs = op.space(*problem, device).enumerate();
+      for (std::size_t i = 0; i < configs.size(); i += configs.size() / 60 + 1) {
+        const auto of_class = op.cases_class(*problem, configs[i], device);
+        if (!of_class) continue;
+        std::vector<std::string> list;
+        for (const JudgeCase& each : op.cases(*problem, configs[i], device)) {
+          list.push_back(each.problem->text() + ' ' + each.draw);
+        }
+        EXPECT_EQ(first.try_emplace(*of_class, list).first->second, list) << configs[i].text();
+        lists.insert(list);
+      }
+      EXPECT_LE(lists.size(), first.size());
     }
   }
 }

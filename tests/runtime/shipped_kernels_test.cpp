@@ -24,8 +24,7 @@ TEST(ShippedKernelKeysTest, AreThoseOfTheWinnersThatTheyStandFor) {
     const auto request = problem->op().request(*problem, winner.config, entry.device.arch());
     EXPECT_EQ(kernel_key(request, winner.compiler_version), winner.kernel_key)
         << entry.problem.text << " is made from other sources; tune the shipped winners again";
-    EXPECT_TRUE(shipped->find_binary(winner.kernel_key, winner.image_digest))
-        << entry.problem.text;
+    EXPECT_TRUE(shipped->find_binary(winner.kernel_key, winner.image_digest)) << entry.problem.text;
   }
 }
 
