@@ -119,11 +119,11 @@ struct Winner {
 // A compiled kernel. The image is an ELF cubin, stored compressed with Zstandard.
 struct Binary {
   Digest kernel_key;
-  std::string arch;  // "sm_90"
-  std::string compiler_version;
-  std::string entry;  // name of the kernel in the image
+  std::string arch;              // "sm_90"
+  std::string compiler_version;  // or the library's
+  std::string entry;             // name of the kernel in the image, or of the library
   CompileFacts compile;
-  std::vector<std::byte> image;
+  std::vector<std::byte> image;  // empty, stored as NULL: the config's plan calls a library
 };
 
 // A problem that a program asked for at run time and that no exact winner existed for.

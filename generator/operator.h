@@ -82,6 +82,8 @@ class Operator {
   // the problem's. Empty if no kernel fits the device.
   virtual std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
                                        const ParameterSpace& space) const = 0;
+  // The family that `config` is of: "sm90.streaming". An operator of one family has its own name.
+  virtual std::string family(const Config&) const { return std::string(name()); }
   // A config of `from`, of the same class, as it is written for `to`, whose space is `space`.
   virtual Config carried(const Config& config, const Problem& from, const Problem& to,
                          const ParameterSpace& space) const;

@@ -98,7 +98,7 @@ std::string bytes_text(std::int64_t bytes) {
 }
 
 std::string compact_config(const Config& config) {
-  std::string text;
+  std::string text = config.family();
   for (const auto& [name, value] : config) {
     const bool prefixed = name.size() > 1 && name[0] == 'k' && name[1] >= 'A' && name[1] <= 'Z';
     if (!text.empty()) text += ' ';

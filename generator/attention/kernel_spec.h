@@ -34,6 +34,11 @@ std::vector<Config> default_attention_configs(const AttentionProblem& problem,
 std::vector<Config> default_attention_configs(const AttentionProblem& problem,
                                               const DeviceInfo& device);
 
+// The template that the config's kernel is made of, and its schedule: "sm90.streaming" for
+// forward_sm90.cuh with kResident = 0. The tunables that it follows from: kSwizzle, kProducer,
+// kResident.
+std::string attention_family(const Config& config);
+
 // Name of the kernel in that text.
 std::string attention_entry();
 

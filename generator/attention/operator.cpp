@@ -76,6 +76,7 @@ class Attention final : public Operator {
                                const ParameterSpace& space) const override {
     return default_attention_configs(attention_of(problem), device, space);
   }
+  std::string family(const Config& config) const override { return attention_family(config); }
   Config carried(const Config& config, const Problem& from, const Problem& to,
                  const ParameterSpace& space) const override {
     return carried_attention_config(config, attention_of(from), attention_of(to), space);

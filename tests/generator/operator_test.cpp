@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/operator.h"
+#include "generator/config_family.h"
 #include "tests/devices.h"
 
 namespace vitune {
@@ -266,6 +267,42 @@ TEST(OperatorTest, AnswerPlansReachEveryOutput) {
       EXPECT_TRUE(!is_output || plain.contains(i)) << problem->text() << ": " << tensor.name;
     }
   }
+}
+
+TEST(OperatorTest, ShownConfigsBeginWithTheirFamilyAndReadBackAsTheyAreStored) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const ProblemPtr& problem : all_problems()) {
+    const Operator& op = problem->op();
+    const std::vector<Config> configs = op.space(*problem, device).enumerate();
+    for (std::size_t i = 0; i < configs.size(); i += configs.size() / 60 + 1) {
+      const Config& config = configs[i];
+      const std::string shown = shown_text(op, config);
+      EXPECT_EQ(shown, "family=" + op.family(config) + ' ' + config.text());
+      EXPECT_EQ(config_from_text(op, shown).text(), config.text());
+      EXPECT_EQ(config_from_text(op, config.text()).text(), config.text());
+      EXPECT_THROW(config_from_text(op, "family=of_none " + config.text()), Error) << shown;
+    }
+  }
+}
+
+// The family is what the source includes, and whether keys stay.
+TEST(OperatorTest, AttentionsFamiliesAreItsTemplatesWithTheirSchedules) {
+  const DeviceInfo device = testing_support::h200_device();
+  std::set<std::string> families;
+  for (const char* const text : kTexts) {
+    const ProblemPtr problem = parse_problem(text);
+    for (const Config& config : attention().space(*problem, device).enumerate()) {
+      const std::string family = attention().family(config);
+      if (!families.insert(family).second) continue;
+      const std::string name = family.substr(0, family.find('.'));
+      const std::string included = "#include \"attention/forward_" + name + ".cuh\"";
+      EXPECT_NE(attention().source(*problem, config).find(included), std::string::npos) << family;
+      EXPECT_EQ(family.substr(name.size()), config.at("kResident") ? ".resident" : ".streaming");
+    }
+  }
+  EXPECT_EQ(families, (std::set<std::string>{"sm80.resident", "sm80.streaming", "sm90.resident",
+                                             "sm90.streaming", "sm90_pipelined.resident",
+                                             "sm90_pipelined.streaming"}));
 }
 
 TEST(OperatorTest, AConfigOfBeforeATunableDoesWithoutIt) {

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <random>
 
+#include "generator/attention/operator.h"
+#include "generator/config_family.h"
 #include "tests/generator/compile_support.h"
 #include "tests/runtime/runtime_fixture.h"
 
@@ -36,7 +38,7 @@ class CApiCompileTest : public RuntimeTest {
       const auto store = Store::open(database(), Access::kReadWrite);
       store->put_binary(standard.binary);
       store->promote(mock_device(), key_of(neighbour), winner_of(best, 5), nullptr);
-      return {config.text(), standard.config.text()};
+      return {shown_text(attention(), config), shown_text(attention(), standard.config)};
     }
     throw std::runtime_error("no config fits both problems");
   }
@@ -78,7 +80,7 @@ TEST_F(CApiCompileTest, AProblemWithoutAnyKernelIsCompiledOnceAndKept) {
     const vitune_selection found = query(context, desc_of(kSmall));
     EXPECT_EQ(found.outcome, VITUNE_DEFAULT);
     EXPECT_EQ(found.compiled, 1);
-    EXPECT_EQ(std::string(found.config), config.text());
+    EXPECT_EQ(std::string(found.config), shown_text(attention(), config));
     EXPECT_EQ(stats(context).kernels_compiled, 1u);
   }
   hide_nvrtc(true);
@@ -148,7 +150,7 @@ TEST_F(CApiCompileTest, AWinnerWhoseBinaryIsGoneIsCompiledAgain) {
   const vitune_selection found = query(context, desc_of(kSmall));
   EXPECT_EQ(found.outcome, VITUNE_EXACT);
   EXPECT_EQ(found.compiled, 1);
-  EXPECT_EQ(std::string(found.config), kernel.config.text());
+  EXPECT_EQ(std::string(found.config), shown_text(attention(), kernel.config));
   EXPECT_EQ(std::string(found.kernel_key), kernel.binary.kernel_key.hex());
 }
 
