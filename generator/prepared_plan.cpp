@@ -101,7 +101,7 @@ PreparedPlan::Step PreparedPlan::prepared(const KernelLaunch& launch,
                           launch.params.size(), launch.map_bytes, kMostLines * sizeof(Line),
                           kMostMaps * sizeof(MapBlock)));
   }
-  Step step{kernel, launch.shape, std::vector<Line>(lines), {}, {}, {}, {}};
+  Step step{kernel, launch.shape, std::vector<Line>(lines), {}, {}, {}, {}, {}};
   std::memcpy(step.params.data(), launch.params.data(), launch.params.size());
   for (const PointerSlot& slot : launch.pointers) {
     const auto offset = static_cast<std::uintptr_t>(slot.offset);
@@ -117,7 +117,10 @@ PreparedPlan::Step PreparedPlan::prepared(const KernelLaunch& launch,
   for (const TensorMapSlot& slot : launch.maps) {
     const auto block = static_cast<std::uint32_t>(slot.at / sizeof(MapBlock));
     encode(kernel.driver(), reinterpret_cast<CuTensorMap*>(step.blocks[block].bytes), slot);
-    step.maps.push_back({static_cast<std::uint32_t>(slot.tensor), block});
+    const auto offset = static_cast<std::uintptr_t>(slot.offset);
+    const bool of_scratch = slot.tensor == PointerSlot::kScratch;
+    (of_scratch ? step.scratch_maps : step.maps)
+        .push_back({of_scratch ? 0 : static_cast<std::uint32_t>(slot.tensor), block, offset});
   }
   return step;
 }
@@ -132,10 +135,18 @@ inline CuResult PreparedPlan::set_addresses(const Step& step,
   };
   for (const Pointer& pointer : step.pointers) set(pointer, addresses[pointer.tensor]);
   for (const Pointer& pointer : step.scratch) set(pointer, scratch);
-  for (const Map& map : step.maps) {
+  const auto replace = [&](const Map& map, std::uintptr_t base) {
     auto* const at = reinterpret_cast<CuTensorMap*>(blocks[map.block].bytes);
-    void* const address = reinterpret_cast<void*>(addresses[map.tensor]);
-    const CuResult result = driver_->api().tensor_map_replace_address(at, address);
+    void* const address = reinterpret_cast<void*>(base + map.offset);
+    return driver_->api().tensor_map_replace_address(at, address);
+  };
+  for (const Map& map : step.maps) {
+    const CuResult result = replace(map, addresses[map.tensor]);
+    if (result != kCuSuccess) [[unlikely]]
+      return result;
+  }
+  for (const Map& map : step.scratch_maps) {
+    const CuResult result = replace(map, scratch);
     if (result != kCuSuccess) [[unlikely]]
       return result;
   }

@@ -68,6 +68,7 @@ class PreparedPlan {
   };
   struct Map {
     std::uint32_t tensor, block;
+    std::uintptr_t offset;
   };
   struct Step {
     CudaKernel kernel;
@@ -75,7 +76,7 @@ class PreparedPlan {
     std::vector<Line> params;
     std::vector<Pointer> pointers, scratch;  // to tensors; to the scratch memory
     std::vector<MapBlock> blocks;            // the second parameter
-    std::vector<Map> maps;
+    std::vector<Map> maps, scratch_maps;     // of tensors; of the scratch memory
   };
   friend class BoundPlan;
   Step prepared(const KernelLaunch& launch, const CudaKernel& kernel) const;

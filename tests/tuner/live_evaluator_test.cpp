@@ -9,6 +9,7 @@
 #include <map>
 
 #include "generator/attention/kernel_spec.h"
+#include "tests/generator/twice_operator.h"
 #include "tests/patience.h"
 #include "tests/tuner/fake_device.h"
 #include "tests/tuner/test_support.h"
@@ -85,6 +86,16 @@ class Live : public ::testing::Test {
   std::string messages;
   testing::TemporaryDirectory directory;
 };
+
+TEST_F(Live, BuildsTheSpaceOfAProblemOnceWithItsPreset) {
+  open(options_for({}));
+  const testing_support::TwiceOperator twice;
+  const ProblemPtr asked = twice.parse("twice " + ProblemPtr(problem())->text());
+  const SearchSpace built = evaluator->space(asked);
+  EXPECT_EQ(twice.spaces, 1);
+  ASSERT_TRUE(built.preset);
+  EXPECT_EQ(built.configs[*built.preset], default_config(*asked, evaluator->device()));
+}
 
 TEST_F(Live, CompilesPrunesVerifiesAndMeasures) {
   open(options_for({}));
