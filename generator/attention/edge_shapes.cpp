@@ -162,13 +162,13 @@ std::vector<AttentionProblem> edge_problems(const AttentionProblem& problem, con
 
 std::int64_t edge_class(const AttentionProblem& problem, const Config& config,
                         const DeviceInfo& device) {
-  constexpr std::int64_t kOfItsKeys = 0, kOfFewerKeys = 1, kOfMoreKeys = 2;
-  if (attention_keys_are_constant(config)) return kOfItsKeys;
+  if (attention_keys_are_constant(config)) return 0;
+  std::int64_t held = 1;  // and a bit for each edge of more keys
   for (const Extents& extents : edge_extents(problem, false)) {
     if (extents.nk <= problem.nk) continue;
-    if (holds_more_keys(resized(problem, extents), config, device)) return kOfMoreKeys;
+    held = 2 * held + (holds_more_keys(resized(problem, extents), config, device) ? 1 : 0);
   }
-  return kOfFewerKeys;
+  return held;
 }
 
 }  // namespace vitune

@@ -132,7 +132,8 @@ TEST_F(PreparedPlanTest, PlansOfOtherProblemsAreStepsOfACall) {
       LoadedKernel{loaded(), kernel_.binary.kernel_key, false});
   const auto served = make_plan(*problem, mock_device(), choice, kernels);
   const std::int64_t out = twice.tensors(*problem)[kTensorOut].bytes();
-  for (const PreparedPlan* prepared : {&judged, &*served->launch}) {
+  for (const PreparedPlan* prepared :
+       std::array<const PreparedPlan*, 2>{&judged, &*served->launch}) {
     EXPECT_GE(prepared->scratch_bytes(), out);
     mock_->clear_log();
     prepared->check(prepared->launch(addresses_, 65536, kStream));
