@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -192,11 +193,21 @@ int report_lack_of_memory() {
   return 1;
 }
 
+std::atomic<bool> memory_was_refused = false;
+
+[[noreturn]] void note_refused_memory() {
+  memory_was_refused = true;
+  throw std::bad_alloc();
+}
+
 // nlohmann's values ask for memory when they are destroyed, and a destructor cannot say that there
-// is none: what ends the program then is told as any other lack of memory.
+// is none: what ends the program then is told as any other lack of memory. Where there is none
+// for an exception either, not even in the runtime's own reserve, it ends here without one.
 [[noreturn]] void end_of_program() {
   try {
-    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+    const std::exception_ptr error = std::current_exception();
+    if (error == nullptr && memory_was_refused) ::_exit(report_lack_of_memory());
+    if (error != nullptr) std::rethrow_exception(error);
   } catch (const std::bad_alloc&) {
     ::_exit(report_lack_of_memory());
   } catch (...) {  // a defect: its core is wanted
@@ -218,6 +229,7 @@ int report(const char* message, int status) {
 int main(int argc, char** argv) {
   using namespace vitune;
   std::set_terminate(end_of_program);
+  std::set_new_handler(note_refused_memory);
   hold_places_of_closed_streams();
   try {
     try {

@@ -27,6 +27,7 @@ Config plain_config(const NormProblem& problem) {
   config.set("kRowThreads", 32);
   config.set("kRows", 1);
   config.set("kPersistent", 0);
+  config.set("kEarlyStart", 0);
   config.set("kSmWarps", 8);
   config.set("kStreaming", 0);
   return config;

@@ -32,7 +32,9 @@ LaunchPlan norm_plan(const NormProblem& p, const Config& config, const DeviceInf
   const std::int64_t ctas = ceil_div(p.rows, config.at("kRows"));
   const std::int64_t room = std::int64_t{std::max(device.sm_count, 1)} * std::max(resident, 1);
   KernelLaunch launch;
-  launch.shape.waits_for_earlier = device.cc_major >= 9;  // wait_for_earlier_grids() in templates
+  // wait_for_earlier_grids() in templates; it takes each CTA a while even if there is nothing to
+  // wait for, as long as the launch asked for an early start.
+  launch.shape.waits_for_earlier = device.cc_major >= 9 && config.at("kEarlyStart") != 0;
   launch.shape.grid[0] =
       static_cast<std::uint32_t>(config.at("kPersistent") != 0 ? std::min(ctas, room) : ctas);
   launch.shape.block[0] = static_cast<std::uint32_t>(needs.threads);

@@ -7,6 +7,12 @@ namespace {
 
 constexpr char kEntry[] = "vitune_norm";
 
+bool rows_lie_side_by_side(const NormProblem& p) {
+  const auto dense = [&](bool given, std::int64_t row) { return !given || row == p.d; };
+  return dense(true, p.x_row) && dense(true, p.out_row) && dense(p.residual, p.residual_row) &&
+         dense(p.sum, p.sum_row) && dense(p.second.has_value(), p.second_row);
+}
+
 }  // namespace
 
 std::string norm_entry() { return kEntry; }
@@ -26,6 +32,7 @@ std::string norm_source(const NormProblem& p, const Config& config) {
   number("kSecond", p.second ? judge_type(*p.second) : -1);
   number("kColumns", p.d);
   number("kVector", config.at("kVector"));
+  flag("kSideBySide", rows_lie_side_by_side(p));
   flag("kRms", p.rms);
   flag("kWeight", p.weight);
   flag("kBias", p.bias);

@@ -1,5 +1,6 @@
 // generator/norm/space.cpp -- The norm kernel's tunables, and good values without tuning.
 #include <algorithm>
+#include <iterator>
 
 #include "core/checked.h"
 #include "core/format.h"
@@ -10,8 +11,13 @@ namespace {
 
 constexpr std::int64_t kMostThreads = 1024, kMostValues = 64, kWarp = 32;
 constexpr std::int64_t kOtherRegisters = 16;  // addresses, sums: at least
-const std::vector<std::int64_t> kRowThreads = {4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024};
-const std::vector<std::int64_t> kRows = {1, 2, 4, 8, 16, 32};
+constexpr std::int64_t kRowThreads[] = {4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024};
+constexpr std::int64_t kRows[] = {1, 2, 4, 8, 16, 32};
+
+template <std::size_t kCount>
+std::vector<std::int64_t> values(const std::int64_t (&all)[kCount]) {
+  return {std::begin(all), std::end(all)};
+}
 
 std::int64_t values_of(const NormProblem& problem, const Config& config) {
   const std::int64_t vector = config.at("kVector");
@@ -21,8 +27,8 @@ std::int64_t values_of(const NormProblem& problem, const Config& config) {
 // Whether some threads would have no columns although fewer could hold the row.
 bool is_idle(const NormProblem& problem, const Config& config) {
   const std::int64_t vectors = ceil_div(problem.d, config.at("kVector"));
-  const auto enough = std::lower_bound(kRowThreads.begin(), kRowThreads.end(), vectors);
-  return enough != kRowThreads.end() && config.at("kRowThreads") > *enough;
+  const auto enough = std::lower_bound(std::begin(kRowThreads), std::end(kRowThreads), vectors);
+  return enough != std::end(kRowThreads) && config.at("kRowThreads") > *enough;
 }
 
 // The widest access, and half of it: more threads with less each let memory serve fewer rows at
@@ -37,14 +43,15 @@ std::vector<std::int64_t> vectors_of(const NormProblem& problem) {
 
 ParameterSpace norm_space(const NormProblem& problem) {
   std::vector<Parameter> parameters = {
-      {"kRowThreads", kRowThreads, "threads that share a row", false, true},
-      {"kRows", kRows, "rows that a CTA has at work at once", false, true},
+      {"kRowThreads", values(kRowThreads), "threads that share a row", false, true},
+      {"kRows", values(kRows), "rows that a CTA has at work at once", false, true},
       {"kVector", vectors_of(problem), "elements of an access", false, true},
       {"kPersistent",
        {0, 1},
        "CTAs go on to further rows; weight and bias stay in registers",
        false,
        true},
+      {"kEarlyStart", {0, 1}, "CTAs may come onto the device while earlier grids end", false, true},
       {"kSmWarps", {8, 32, 48, 64}, "warps of an SM that registers leave room for", false, true},
       {"kStreaming",
        {0, 1, 2},
@@ -99,7 +106,8 @@ std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& 
   std::optional<Config> best;
   std::int64_t least = 0;
   for (const Config& config : space.enumerate()) {
-    const bool is_plain = config.at("kPersistent") == 0 && config.at("kStreaming") == 0 &&
+    const bool is_plain = config.at("kPersistent") == 0 && config.at("kEarlyStart") == 0 &&
+                          config.at("kStreaming") == 0 &&
                           config.at("kVector") == norm_vector(problem);
     if (!is_plain) continue;
     const std::int64_t threads = config.at("kRowThreads") * config.at("kRows");

@@ -26,6 +26,11 @@ struct NormRow {
   using Out = Vector<C::kOutput, kVector>;
   using Parameter = Vector<C::kParameters, kVector>;
 
+  // Where a row begins, in elements. Rows side by side are known to be: one product for all
+  // tensors.
+  static __device__ __forceinline__ i64 start(i64 row, i64 stride) {
+    return row * (C::kSideBySide ? i64(C::kColumns) : stride);
+  }
   static __device__ __forceinline__ int column(int piece) {
     return (piece * C::kRowThreads + int(threadIdx.x) % C::kRowThreads) * kVector;
   }
@@ -67,12 +72,12 @@ struct NormInput {
     if (row >= p.rows) return;
 #pragma unroll
     for (int i = 0; i < Row::kPieces; ++i) {
-      if (Row::has(i)) x[i] = at(p.x, row * p.x_row, i);
+      if (Row::has(i)) x[i] = at(p.x, Row::start(row, p.x_row), i);
     }
     if (!C::kResidual) return;
 #pragma unroll
     for (int i = 0; i < Row::kPieces; ++i) {
-      if (Row::has(i)) residual[i] = at(p.residual, row * p.residual_row, i);
+      if (Row::has(i)) residual[i] = at(p.residual, Row::start(row, p.residual_row), i);
     }
   }
   static __device__ __forceinline__ Raw at(const void* data, i64 start, int piece) {
@@ -156,15 +161,15 @@ __device__ __forceinline__ void norm_store(const NormParams& p, i64 row,
 #pragma unroll
       for (int j = 0; j < kVector; ++j) y[j] += factor[j];
     }
-    store_piece<Row::kOutputs>(Row::Out::address(p.out, row * p.out_row + column),
+    store_piece<Row::kOutputs>(Row::Out::address(p.out, Row::start(row, p.out_row) + column),
                                Row::Out::pack(y));
     if constexpr (C::kSecond >= 0) {
       using Second = Vector<C::kSecond, kVector>;
-      store_piece<Row::kOutputs>(Second::address(p.second, row * p.second_row + column),
+      store_piece<Row::kOutputs>(Second::address(p.second, Row::start(row, p.second_row) + column),
                                  Second::pack(y));
     }
     if (C::kSum) {
-      store_piece<Row::kOutputs>(Row::In::address(p.sum, row * p.sum_row + column),
+      store_piece<Row::kOutputs>(Row::In::address(p.sum, Row::start(row, p.sum_row) + column),
                                  Row::In::pack(v[i]));
     }
   }

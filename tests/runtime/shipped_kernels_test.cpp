@@ -3,7 +3,6 @@
 #include <set>
 
 #include "db/store.h"
-#include "generator/attention/kernel_spec.h"
 #include "generator/operator.h"
 #include "tests/generator/compile_support.h"
 
@@ -38,8 +37,8 @@ TEST_F(ShippedKernelsTest, AreRebuiltBitForBit) {
   for (const WinnerEntry& entry : winners) {
     const Winner& winner = entry.winner;
     if (!seen.insert(winner.kernel_key).second) continue;
-    const auto problem = AttentionProblem::parse(entry.problem.text);
-    const auto request = attention_compile_request(problem, winner.config, entry.device.arch());
+    const ProblemPtr problem = parse_problem(entry.problem.text);
+    const auto request = problem->op().request(*problem, winner.config, entry.device.arch());
     ASSERT_EQ(kernel_key(request, winner.compiler_version), winner.kernel_key)
         << entry.problem.text << " is made from other sources; tune the shipped winners again";
     const auto stored = shipped->find_binary(winner.kernel_key, winner.image_digest);

@@ -1,0 +1,125 @@
+// tests/generator/norm_test.cpp -- Texts of norms, their space and what becomes of a problem's
+// facts.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/error.h"
+#include "generator/norm/kernel_spec.h"
+#include "generator/norm/operator.h"
+#include "templates/norm/params.cuh"
+#include "tests/devices.h"
+
+namespace vitune {
+namespace {
+
+std::string canonical(const std::string& text) { return NormProblem::parse(text).text(); }
+
+// The sentence of a refusal.
+std::string refusal(const std::string& text, ErrorCode code) {
+  try {
+    NormProblem::parse(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << text << ": " << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "not refused: " << text;
+  return {};
+}
+
+TEST(NormProblemTest, WordsThatSayNothingNewAreLeftOut) {
+  EXPECT_EQ(canonical("bf16 d=768 m=4 bias weight"), "norm bf16 m=4 d=768 weight bias");
+  EXPECT_EQ(canonical("norm fp16 m=4 d=8 params=fp16 out=fp16@8 x=@8 eps=1e-5 align=16"),
+            "norm fp16 m=4 d=8");
+  EXPECT_EQ(canonical("norm fp16 m=4 d=8 rms eps=1e-6"), "norm fp16 m=4 d=8 rms");
+  EXPECT_EQ(canonical("norm bf16 m=1 d=8 x=@64 out=fp32@9"), "norm bf16 m=1 d=8 out=fp32");
+  EXPECT_EQ(canonical("norm bf16 m=2 d=8 params=fp32"), "norm bf16 m=2 d=8");
+  EXPECT_EQ(canonical("norm bf16 m=2 d=8 residual=@0 sum=@16"),
+            "norm bf16 m=2 d=8 residual=@0 sum=@16");
+}
+
+TEST(NormProblemTest, WhatIsWrongIsSaid) {
+  const auto usage = [](const char* text) { return refusal(text, ErrorCode::kUsage); };
+  EXPECT_NE(usage("norm m=4 d=8").find("type is missing"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 fp32 m=4 d=8").find("two types"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 d=8").find("m= (rows) is missing"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 m=4 d=8 sum").find("needs residual"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 m=4 d=8 residual=fp32").find("type of x"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 m=4 d=8 out=@4").find("overlap"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 m=4 d=8 x=@-1").find("negative"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 m=4 d=8 out=bool").find("is no type"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 m=4 d=8 eps=0").find("eps"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 m=4 d=8 align=3").find("2, 4, 8 or 16"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 m=4 d=8 heads=2").find("unknown word"), std::string::npos);
+  EXPECT_NE(usage("norm bf16 m=99999999999999999999 d=8").find("64 bits"), std::string::npos);
+  refusal("norm bf16 m=4 d=8193", ErrorCode::kUnsupported);
+  refusal("norm fp8 m=4 d=8", ErrorCode::kUnsupported);
+  refusal("norm bf16 m=2147483647 d=8192 x=@9223372036854775807", ErrorCode::kUnsupported);
+}
+
+TEST(NormSpaceTest, AccessesDivideRowsAndAreAligned) {
+  const auto vector = [](const char* text) { return norm_vector(NormProblem::parse(text)); };
+  EXPECT_EQ(vector("bf16 m=4 d=768 weight bias"), 8);
+  EXPECT_EQ(vector("fp32 m=4 d=768"), 4);
+  EXPECT_EQ(vector("bf16 m=4 d=768 out=fp32"), 8);  // two accesses of 16 bytes
+  EXPECT_EQ(vector("bf16 m=4 d=768 align=4"), 2);
+  EXPECT_EQ(vector("bf16 m=4 d=768 x=@772"), 4);
+  EXPECT_EQ(vector("bf16 m=4 d=197"), 1);
+  EXPECT_EQ(vector("bf16 m=4 d=198"), 2);
+}
+
+TEST(NormSpaceTest, EveryProblemHasADefaultThatHoldsItsRow) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const std::int64_t d : {1, 7, 96, 197, 768, 1152, 4096, 8191, 8192}) {
+    for (const std::int64_t rows : {1, 197, 100352}) {
+      NormProblem problem = NormProblem::parse("bf16 m=2 d=8");
+      problem.rows = rows;
+      problem.d = problem.x_row = problem.out_row = d;
+      const auto defaults = norm_defaults(problem, device);
+      ASSERT_EQ(defaults.size(), 1u) << problem.text();
+      const Config& config = defaults.front();
+      EXPECT_EQ(norm_space(problem).explain(config), std::nullopt) << problem.text();
+      EXPECT_LE((d + config.at("kRowThreads") - 1) / config.at("kRowThreads"), 64);
+    }
+  }
+}
+
+TEST(NormOperatorTest, ConfigsServeOtherRowCountsAndNothingElse) {
+  const auto same = [](const char* a, const char* b) {
+    return norm().kernel_class(*parse_problem(a)) == norm().kernel_class(*parse_problem(b));
+  };
+  EXPECT_TRUE(same("norm bf16 m=4 d=768", "norm bf16 m=4000 d=768 eps=0.5"));
+  EXPECT_TRUE(same("norm bf16 m=4 d=768 x=@776", "norm bf16 m=4 d=768 x=@1536"));
+  EXPECT_FALSE(same("norm bf16 m=4 d=768", "norm bf16 m=4 d=776"));
+  EXPECT_FALSE(same("norm bf16 m=4 d=768", "norm bf16 m=4 d=768 x=@776"));
+  EXPECT_FALSE(same("norm bf16 m=4 d=768", "norm bf16 m=4 d=768 align=2"));
+  EXPECT_FALSE(same("norm bf16 m=4 d=768", "norm bf16 m=4 d=768 rms"));
+  EXPECT_FALSE(same("norm bf16 m=4 d=768 weight", "norm bf16 m=4 d=768 weight params=fp32"));
+  EXPECT_FALSE(same("norm bf16 m=4 d=768", "norm bf16 m=4 d=768 stats"));
+}
+
+TEST(NormOperatorTest, OutputsMayTakeThePlaceOfInputsOfTheSameForm) {
+  const auto tensors = [](const char* text) { return norm_tensors(NormProblem::parse(text)); };
+  const auto plain = tensors("bf16 m=4 d=768 residual sum");
+  EXPECT_EQ(plain[kNormSum].may_replace, (std::vector<int>{kNormX, kNormResidual}));
+  EXPECT_EQ(plain[kNormOut].may_replace, (std::vector<int>{kNormX, kNormResidual}));
+  EXPECT_TRUE(tensors("bf16 m=4 d=768 out=fp32")[kNormOut].may_replace.empty());
+  EXPECT_TRUE(tensors("bf16 m=4 d=768 out=@800")[kNormOut].may_replace.empty());
+  EXPECT_TRUE(tensors("bf16 m=4 d=768 x=@0")[kNormOut].may_replace.empty());
+}
+
+TEST(NormOperatorTest, PersistentCtasAreAsManyAsFit) {
+  const DeviceInfo device = testing_support::h200_device();
+  const NormProblem problem = NormProblem::parse("bf16 m=10000 d=768");
+  Config config = norm_defaults(problem, device).front();
+  const auto grid = [&](std::int64_t persistent, int resident) {
+    config.set("kPersistent", persistent);
+    return norm_plan(problem, config, device, resident).kernels.front().shape.grid[0];
+  };
+  const auto rows = config.at("kRows");
+  EXPECT_EQ(grid(0, 2), (10000 + rows - 1) / rows);
+  EXPECT_EQ(grid(1, 2), 264u);
+}
+
+}  // namespace
+}  // namespace vitune

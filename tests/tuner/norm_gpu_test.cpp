@@ -1,0 +1,121 @@
+// tests/tuner/norm_gpu_test.cpp -- The norm kernels on a real GPU against the fp64 judge: configs
+// of every kind on problems of every form, and mistakes that the judge must see.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "generator/norm/kernel_spec.h"
+#include "generator/norm/operator.h"
+#include "tests/tuner/gpu_fixture.h"
+#include "tuner/judge/verify.h"
+
+namespace vitune {
+namespace {
+
+// The largest rows and types that a thread holds much of, tails, one row, odd strides.
+constexpr const char* kProblems[] = {
+    "norm bf16 m=37 d=96 weight bias",
+    "norm bf16 m=9 d=768 weight bias residual sum stats",
+    "norm fp16 m=7 d=200 rms weight residual=@208 sum=@216 second=fp32",
+    "norm fp32 m=6 d=197 weight bias out=bf16 stats",
+    "norm bf16 m=5 d=197 weight params=fp32 x=@199 out=@201",
+    "norm bf16 m=3 d=1152 bias out=fp32 align=4",
+    "norm fp32 m=2 d=8192 rms weight stats",
+    "norm fp16 m=1 d=1 weight bias",
+    "norm bf16 m=33 d=8 x=@0",
+};
+constexpr std::size_t kConfigsEach = 5;
+
+struct Mistake {
+  const char* file;
+  const char* words;
+  const char* others;
+};
+constexpr Mistake kMistakes[] = {
+    {"norm/rows.cuh", "const float distance = v[i][j] - s.mean;",
+     "const float distance = v[i][j];"},
+    {"norm/rows.cuh", "squares / kCount + eps", "squares / kCount"},
+    {"norm/rows.cuh", "squares / kCount + eps", "squares / (kCount - 1.f) + eps"},
+    {"norm/rows.cuh", "y[j] += factor[j]", "y[j] += 0.9f * factor[j]"},
+    {"norm/rows.cuh", "C::kColumns % kStep == 0 || column(piece) < C::kColumns", "true"},
+    {"norm/rows.cuh", "if (row >= p.rows) return;\n#pragma unroll\n  for (int i = 0; i < kPieces",
+     "if (row > p.rows) return;\n#pragma unroll\n  for (int i = 0; i < kPieces"},
+    {"norm/row_sum.cuh", "mask = kLanes / 2", "mask = kLanes / 4"},
+};
+
+class NormGpuTest : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    context_ = std::make_unique<CudaContext>(driver_, 0);
+    stream_ = std::make_unique<CudaStream>(*driver_);
+    kernels_ = std::make_unique<SupportKernels>(*driver_, support_, device_);
+  }
+
+  // Empty if the kernel is right, else what is wrong with it.
+  std::string verdict(const ProblemPtr& problem, const Config& config,
+                      const Mistake* mistake = nullptr) const {
+    CompileRequest request = problem->op().request(*problem, config, device_.arch());
+    std::string text;
+    for (EmbeddedFile& header : request.source.headers) {
+      if (mistake == nullptr || header.path != mistake->file) continue;
+      text = header.text;
+      const std::size_t at = text.find(mistake->words);
+      EXPECT_NE(at, text.npos) << mistake->file << " has no '" << mistake->words << "'";
+      if (at != text.npos)
+        header.text = text.replace(at, std::string(mistake->words).size(), mistake->others);
+    }
+    const CompileResult compiled = compiler_->compile(request);
+    EXPECT_EQ(compiled.status, CompileStatus::kOk) << compiled.log;
+    const CudaModule module(*driver_, compiled.cubin);
+    const GpuTools tools = {*context_, *stream_, *kernels_, device_};
+    try {
+      const Verdict found = Verifier(tools, problem).verify(module, config);
+      return found.status == TrialStatus::kOk ? "" : found.reason;
+    } catch (const Error& fault) {
+      return fault.what();
+    }
+  }
+
+  std::unique_ptr<CudaContext> context_;
+  std::unique_ptr<CudaStream> stream_;
+  std::unique_ptr<SupportKernels> kernels_;
+};
+
+// The default and some by chance.
+std::vector<Config> configs_of(const Problem& problem, const DeviceInfo& device) {
+  std::vector<Config> configs = problem.op().defaults(problem, device);
+  std::vector<Config> all = problem.op().space(problem, device).enumerate();
+  std::shuffle(all.begin(), all.end(), std::mt19937_64(20261123));
+  all.resize(std::min(all.size(), kConfigsEach));
+  configs.insert(configs.end(), all.begin(), all.end());
+  return configs;
+}
+
+TEST_F(NormGpuTest, ConfigsOfEveryKindMatchTheReference) {
+  for (const char* const text : kProblems) {
+    const ProblemPtr problem = parse_problem(text);
+    for (const Config& config : configs_of(*problem, device_)) {
+      EXPECT_EQ(verdict(problem, config), "") << text << ' ' << config.text();
+    }
+  }
+}
+
+TEST_F(NormGpuTest, MistakesAreSeen) {
+  const ProblemPtr problem = parse_problem("norm bf16 m=19 d=200 weight bias stats");
+  Config config = default_config(*problem, device_);
+  config.set("kRowThreads", 16);
+  config.set("kRows", 8);
+  ASSERT_EQ(verdict(problem, config), "");
+  for (const Mistake& mistake : kMistakes) {
+    EXPECT_NE(verdict(problem, config, &mistake), "") << mistake.others;
+  }
+}
+
+}  // namespace
+}  // namespace vitune
