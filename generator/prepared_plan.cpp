@@ -101,7 +101,7 @@ PreparedPlan::Step PreparedPlan::prepared(const KernelLaunch& launch,
                           launch.params.size(), launch.map_bytes, kMostLines * sizeof(Line),
                           kMostMaps * sizeof(MapBlock)));
   }
-  Step step{kernel, launch.shape, std::vector<Line>(lines), {}, {}, {}, {}, {}};
+  Step step{kernel, launch.shape, std::vector<Line>(lines), {}, {}, {}, {}};
   std::memcpy(step.params.data(), launch.params.data(), launch.params.size());
   for (const PointerSlot& slot : launch.pointers) {
     const auto offset = static_cast<std::uintptr_t>(slot.offset);
@@ -117,10 +117,7 @@ PreparedPlan::Step PreparedPlan::prepared(const KernelLaunch& launch,
   for (const TensorMapSlot& slot : launch.maps) {
     const auto block = static_cast<std::uint32_t>(slot.at / sizeof(MapBlock));
     encode(kernel.driver(), reinterpret_cast<CuTensorMap*>(step.blocks[block].bytes), slot);
-    const auto offset = static_cast<std::uintptr_t>(slot.offset);
-    const bool of_scratch = slot.tensor == PointerSlot::kScratch;
-    (of_scratch ? step.scratch_maps : step.maps)
-        .push_back({of_scratch ? 0 : static_cast<std::uint32_t>(slot.tensor), block, offset});
+    step.maps.push_back({slot.tensor, block, static_cast<std::uintptr_t>(slot.offset)});
   }
   return step;
 }
@@ -135,18 +132,12 @@ inline CuResult PreparedPlan::set_addresses(const Step& step,
   };
   for (const Pointer& pointer : step.pointers) set(pointer, addresses[pointer.tensor]);
   for (const Pointer& pointer : step.scratch) set(pointer, scratch);
-  const auto replace = [&](const Map& map, std::uintptr_t base) {
+  for (const Map& map : step.maps) {
+    const std::uintptr_t base =
+        map.tensor >= 0 ? addresses[static_cast<std::size_t>(map.tensor)] : scratch;
     auto* const at = reinterpret_cast<CuTensorMap*>(blocks[map.block].bytes);
     void* const address = reinterpret_cast<void*>(base + map.offset);
-    return driver_->api().tensor_map_replace_address(at, address);
-  };
-  for (const Map& map : step.maps) {
-    const CuResult result = replace(map, addresses[map.tensor]);
-    if (result != kCuSuccess) [[unlikely]]
-      return result;
-  }
-  for (const Map& map : step.scratch_maps) {
-    const CuResult result = replace(map, scratch);
+    const CuResult result = driver_->api().tensor_map_replace_address(at, address);
     if (result != kCuSuccess) [[unlikely]]
       return result;
   }

@@ -67,7 +67,8 @@ class PreparedPlan {
     std::uintptr_t offset;
   };
   struct Map {
-    std::uint32_t tensor, block;
+    int tensor;  // or PointerSlot::kScratch
+    std::uint32_t block;
     std::uintptr_t offset;
   };
   struct Step {
@@ -76,7 +77,7 @@ class PreparedPlan {
     std::vector<Line> params;
     std::vector<Pointer> pointers, scratch;  // to tensors; to the scratch memory
     std::vector<MapBlock> blocks;            // the second parameter
-    std::vector<Map> maps, scratch_maps;     // of tensors; of the scratch memory
+    std::vector<Map> maps;
   };
   friend class BoundPlan;
   Step prepared(const KernelLaunch& launch, const CudaKernel& kernel) const;
