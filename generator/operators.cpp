@@ -2,6 +2,7 @@
 #include <array>
 
 #include "generator/attention/operator.h"
+#include "generator/group_norm/operator.h"
 #include "generator/norm/operator.h"
 
 namespace vitune {
@@ -10,6 +11,7 @@ std::span<const Operator* const> operators() {
   static const std::array all = {
       &attention(),
       &norm(),
+      &group_norm(),
   };
   return all;
 }

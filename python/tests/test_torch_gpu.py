@@ -124,6 +124,19 @@ class AttentionGpuTest(unittest.TestCase):
         self.assertIn(selection.outcome, ("exact", "nearest", "default"))
         self.assertEqual(selection.problem, vitune.problem_text(q, k, v))
 
+    def test_norms_are_pytorchs(self):
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            for rows, d in ((6304, 768), (3, 8192), (1000, 197)):
+                x, r = (torch.randn(rows, d, device="cuda", dtype=dtype) for _ in range(2))
+                w, b = (torch.randn(d, device="cuda", dtype=dtype) for _ in range(2))
+                out, total = vitune.layer_norm(x, (d,), w, b, residual=r, return_sum=True)
+                self.assertTrue(torch.equal(total, x + r))
+                want = torch.nn.functional.layer_norm(x.double() + r.double(), (d,), w.double(), b.double())
+                bound = {torch.bfloat16: 2**-7, torch.float16: 2**-10, torch.float32: 2**-18}[dtype] * want.abs().max()
+                self.assertLessEqual((out.double() - want).abs().max(), bound)
+                want = torch.nn.functional.rms_norm(x.double(), (d,), w.double(), 2**-23)
+                self.assertLessEqual((vitune.rms_norm(x, (d,), w).double() - want).abs().max(), 2 * bound)
+
     def test_a_child_process_of_a_fork_is_told(self):
         program = ("import os, sys, torch, vitune; from vitune import _torch_op\n"
                    "q = torch.randn(1, 1, 8, 16, device='cuda').half(); vitune.attention(q, q, q)\n"

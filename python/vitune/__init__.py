@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 __version__ = ".".join(map(str, VERSION))
 __all__ = [
     "BF16", "BOOL", "FP16", "FP32", "NONE", "AttentionDesc", "CommandError", "Context", "ContextStats",
-    "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "TorchNotFound", "Unsupported",
-    "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "explain", "library_version",
-    "packed_strides", "prepare", "problem_text", "refresh", "tune", "use_library",
+    "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "TorchNotFound",
+    "Unsupported", "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "explain", "layer_norm", "library_version",
+    "packed_strides", "prepare", "problem_text", "refresh", "rms_norm", "tune", "use_library",
 ]
 
 _op: Any = None  # vitune._torch_op, once PyTorch is needed
+_norm: Any = None  # vitune._torch_norm, once a norm is
 
 
 def _load_op() -> Any:
@@ -80,6 +81,40 @@ def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Option
     if dropout_p or dropout_p is False:
         _refuse_dropout(dropout_p)
     return (_op or _load_op()).attention(query, key, value, attn_mask, is_causal, scale, enable_gqa, return_lse)
+
+
+def _load_norm() -> Any:
+    global _norm
+    _load_op()
+    _norm = importlib.import_module("._torch_norm", __name__)
+    return _norm
+
+
+def layer_norm(x: "Tensor", normalized_shape: Any, weight: Optional["Tensor"] = None, bias: Optional["Tensor"] = None,
+               eps: float = 1e-5, *, residual: Optional["Tensor"] = None, return_sum: bool = False,
+               return_statistics: bool = False, out_dtype: Any = None) -> Any:
+    """torch.nn.functional.layer_norm of x, or of x + residual, on CUDA tensors, in one pass.
+
+    x, residual: [..., *normalized_shape] of bfloat16, float16 or float32; weight, bias: normalized_shape, of one type, any of
+    these. The product of normalized_shape is 8,192 at most. Sums are fp32, the variance is taken in a second pass, and
+    x + residual is not rounded before it is normalised. out_dtype: of the result, x's if None.
+
+    Returns the result; with return_sum also x + residual, of x's type; with return_statistics also mean and
+    1 / sqrt(variance + eps), fp32, one for each row: as a tuple in this order. Contiguous. Inference only.
+    Raises Unsupported, InvalidArgument, NotPrepared (a new problem during a capture), LibraryNotFound, VituneError.
+    """
+    return (_norm or _load_norm()).norm(x, normalized_shape, weight, bias, eps, residual, False, return_sum, return_statistics,
+                                        out_dtype)
+
+
+def rms_norm(x: "Tensor", normalized_shape: Any, weight: Optional["Tensor"] = None, eps: Optional[float] = None, *,
+             bias: Optional["Tensor"] = None, residual: Optional["Tensor"] = None, return_sum: bool = False,
+             return_statistics: bool = False, out_dtype: Any = None) -> Any:
+    """torch.nn.functional.rms_norm of x, or of x + residual; all else as layer_norm(), but no mean. eps None: as PyTorch, the
+    machine epsilon of x's type (of float32 for float16 and bfloat16)."""
+    eps = 2.0 ** -23 if eps is None else eps
+    return (_norm or _load_norm()).norm(x, normalized_shape, weight, bias, eps, residual, True, return_sum, return_statistics,
+                                        out_dtype)
 
 
 def problem_text(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Optional["Tensor"] = None,

@@ -53,6 +53,16 @@ TEST(ProblemDocs, EveryProblemShownIsAccepted) {
   EXPECT_GE(count, 12);
 }
 
+TEST(ProblemDocs, EveryGroupNormShownIsAccepted) {
+  int count = 0;
+  for (const std::string& span : code_spans()) {
+    if (!span.starts_with("group_norm ")) continue;
+    ++count;
+    EXPECT_EQ(parse_problem(span)->text(), span);
+  }
+  EXPECT_GE(count, 3);
+}
+
 TEST(ProblemDocs, EveryOperandShownIsAccepted) {
   int count = 0;
   for (const std::string& operand : code_spans()) {

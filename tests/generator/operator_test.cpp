@@ -23,6 +23,9 @@ constexpr const char* kTexts[] = {
     "attention bf16 b=2 h=12 nq=197 nk=197 d=64 layout=packed",
     "attention fp16 b=4 h=6 hkv=2 nq=50 nk=49 d=32 layout=bhnd causal lse align=8",
     "attention bf16 b=8 h=4 nq=49 nk=49 d=32 layout=packed bias=bf16:1x4x49x49 mask=bool:2x1x49x49",
+    "group_norm bf16 n=2 c=320 l=4096 g=32 nhwc weight bias silu",
+    "group_norm fp32 n=3 c=21 l=35 g=7 weight mish eps=0.001 align=8",
+    "group_norm fp16 n=1 c=512 l=65536 g=32 bias params=fp32",
     "norm bf16 m=197 d=768 weight bias",
     "norm fp32 m=5 d=197 rms weight params=bf16 x=@200 residual=@199 out=bf16@256 sum "
     "second=fp16@201 "

@@ -1,0 +1,128 @@
+// generator/group_norm/judge.cpp -- How group norm kernels are tried, and who knows the right
+// answer.
+#include <algorithm>
+#include <cstddef>
+
+#include "core/error.h"
+#include "generator/group_norm/kernel_spec.h"
+#include "templates/group_norm/params.cuh"
+#include "templates/reference/group_norm_judge_params.cuh"
+
+namespace vitune {
+namespace {
+
+constexpr char kShifted[] = "shifted", kConstant[] = "constant", kTiny[] = "tiny",
+               kLarge[] = "large";
+
+// How one set of random inputs is drawn.
+//   normal    standard normal: what an untrained network has
+//   shifted   groups a hundred times as far from 0 as they are wide: a variance by the mean of
+//             squares would have nothing left
+//   constant  groups of variance 0: eps decides
+//   tiny      groups so small that eps counts as much as their variance
+//   large     weights and biases that take the activation to both its ends
+struct DrawSpec {
+  double mean = 0, deviation = 1, parameters = 0.5;
+  std::uint64_t seed = 0;
+};
+
+DrawSpec draw_spec(const std::string& draw) {
+  constexpr std::uint64_t kSeed = 0x67726f7570;
+  if (draw == kNormalDraw) return {0, 1, 0.5, kSeed};
+  if (draw == kShifted) return {100, 1, 0.5, kSeed + 1};
+  if (draw == kConstant) return {3, 0, 0.5, kSeed + 2};
+  if (draw == kTiny) return {0, 0.002, 0.5, kSeed + 3};
+  if (draw == kLarge) return {0, 1, 60, kSeed + 4};
+  throw Error(ErrorCode::kFailure, "group norms have no inputs of the name '" + draw + "'");
+}
+
+constexpr std::size_t at_call(std::size_t member) {
+  return offsetof(GroupNormJudgeParams, call) + member;
+}
+
+GroupNormJudgeParams judge_params(const GroupNormProblem& p) {
+  GroupNormJudgeParams params = {};
+  params.call.groups = p.images * p.groups;
+  params.eps = p.eps;
+  params.images = p.images;
+  params.channels = static_cast<int>(p.channels);
+  params.positions = static_cast<int>(p.positions);
+  params.groups = static_cast<int>(p.groups);
+  params.nhwc = p.nhwc ? 1 : 0;
+  params.type = judge_type(p.type);
+  params.parameters = judge_type(p.parameters);
+  params.activation = static_cast<int>(p.activation);
+  return params;
+}
+
+GroupNormProblem with_images(const GroupNormProblem& p, std::int64_t images) {
+  GroupNormProblem edge = p;
+  edge.images = images;
+  return edge;
+}
+
+}  // namespace
+
+std::vector<std::string> group_norm_judge_entries() {
+  return {"vitune_group_norm_reference", "vitune_group_norm_plain"};
+}
+
+LaunchPlan group_norm_answer(const GroupNormProblem& p, Precision precision) {
+  constexpr std::int64_t kThreads = 256, kMostCtas = 16384;
+  constexpr PointerSlot kSlots[] = {
+      {kGroupNormX, at_call(offsetof(GroupNormParams, x))},
+      {kGroupNormWeight, at_call(offsetof(GroupNormParams, weight))},
+      {kGroupNormBias, at_call(offsetof(GroupNormParams, bias))},
+      {kGroupNormOut, at_call(offsetof(GroupNormParams, out))},
+      {kGroupNormTensors + kGroupNormOut, offsetof(GroupNormJudgeParams, out)},
+  };
+  KernelLaunch launch;
+  launch.kernel = precision == Precision::kExact ? 0 : 1;
+  launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(p.images * p.groups, kMostCtas));
+  launch.shape.block[0] = kThreads;
+  launch.params = parameter_bytes(judge_params(p));
+  launch.pointers.assign(std::begin(kSlots), std::end(kSlots));
+  LaunchPlan plan;
+  plan.kernels.push_back(std::move(launch));
+  return plan;
+}
+
+std::vector<JudgeCase> group_norm_cases(const GroupNormProblem& p, const Config& config) {
+  std::vector<JudgeCase> cases;
+  // One image; a CTA that lacks some of its groups.
+  const std::int64_t some = config.at("kGroups") / p.groups + 1;
+  for (const std::int64_t images : {std::int64_t{1}, some}) {
+    if (images >= p.images || (images == some && some == 1)) continue;
+    for (const char* const draw : {kShifted, kNormalDraw}) {
+      cases.push_back({with_images(p, images), draw});
+    }
+  }
+  const ProblemPtr full = p;
+  for (const char* const draw : {kConstant, kTiny, kLarge, kShifted, kNormalDraw}) {
+    cases.push_back({full, draw});
+  }
+  return cases;
+}
+
+std::vector<Fill> group_norm_inputs(const GroupNormProblem& p, const std::string& draw) {
+  const DrawSpec spec = draw_spec(draw);
+  const std::vector<TensorSpec> tensors = group_norm_tensors(p);
+  std::vector<Fill> fills;
+  const auto fill = [&](GroupNormTensor tensor, double mean, double deviation) {
+    const TensorSpec& target = tensors[tensor];
+    if (!target.given) return;
+    Fill whole;
+    whole.tensor = tensor;
+    whole.extents = target.extents;
+    whole.seed = spec.seed * 16 + static_cast<std::uint64_t>(tensor);
+    whole.mean = mean;
+    whole.deviation = deviation;
+    fills.push_back(whole);
+  };
+  fill(kGroupNormX, spec.mean, spec.deviation);
+  fill(kGroupNormWeight, 1, spec.parameters);
+  fill(kGroupNormBias, 0, spec.parameters);
+  return fills;
+}
+
+}  // namespace vitune

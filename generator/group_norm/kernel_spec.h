@@ -1,0 +1,71 @@
+// generator/group_norm/kernel_spec.h -- From (problem, config) to a group norm's source, plan and
+// judge.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/compile_facts.h"
+#include "core/config.h"
+#include "core/device_info.h"
+#include "generator/floor.h"
+#include "generator/group_norm/problem.h"
+#include "generator/judge_spec.h"
+#include "generator/launch_plan.h"
+#include "generator/parameter_space.h"
+#include "generator/tensor_spec.h"
+
+namespace vitune {
+
+// In the order of the C interface.
+enum GroupNormTensor {
+  kGroupNormX,
+  kGroupNormWeight,
+  kGroupNormBias,
+  kGroupNormOut,
+  kGroupNormTensors
+};
+std::vector<TensorSpec> group_norm_tensors(const GroupNormProblem& problem);
+
+inline constexpr std::int64_t kSmRegisters = 65536;  // and so the most of a CTA
+
+// The kernels' tiles (templates/group_norm/tile.cuh has the words). Any numbers for a config
+// outside the space.
+struct GroupNormTiling {
+  std::int64_t threads = 0, groups = 0, chunks = 0;  // of a CTA; of a CTA; of a tile
+  bool sliced = false;
+  std::int64_t vector = 0, vector_channels = 0;
+  std::int64_t rows = 0, row_vectors = 0, row_stride = 0, chunk_rows = 0;
+  std::int64_t tile_threads = 0, busy = 0;
+  std::int64_t steps = 0, pieces = 0;
+  std::int64_t piece_registers = 0, column_registers = 0;  // of vectors, of parameters and means
+  std::int64_t slots = 0, slot_stride = 0;
+
+  std::int64_t chunk_vectors() const { return chunk_rows * row_vectors; }
+  // Registers that a thread has use for, and that it can do with.
+  std::int64_t registers() const { return piece_registers + column_registers + 56; }
+  std::int64_t least_registers() const { return piece_registers + column_registers + 46; }
+};
+GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config& config);
+
+ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device);
+std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device);
+
+std::string group_norm_source(const GroupNormProblem& problem, const Config& config);
+std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,
+                                            const CompileFacts& facts, const DeviceInfo& device);
+
+std::vector<KernelNeeds> group_norm_kernels(const GroupNormProblem& problem, const Config& config);
+LaunchPlan group_norm_plan(const GroupNormProblem& problem, const Config& config,
+                           const DeviceInfo& device);
+
+Demand group_norm_demand(const GroupNormProblem& problem);
+
+std::vector<std::string> group_norm_judge_entries();
+LaunchPlan group_norm_answer(const GroupNormProblem& problem, Precision precision);
+std::vector<JudgeCase> group_norm_cases(const GroupNormProblem& problem, const Config& config);
+std::vector<Fill> group_norm_inputs(const GroupNormProblem& problem, const std::string& draw);
+
+}  // namespace vitune

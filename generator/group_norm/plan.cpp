@@ -1,0 +1,74 @@
+// generator/group_norm/plan.cpp -- The launches of a group norm: one, or two and memory between.
+#include <cstddef>
+
+#include "core/checked.h"
+#include "generator/group_norm/kernel_spec.h"
+#include "templates/group_norm/params.cuh"
+
+namespace vitune {
+namespace {
+
+constexpr PointerSlot kX = {kGroupNormX, offsetof(GroupNormParams, x)};
+constexpr PointerSlot kWeight = {kGroupNormWeight, offsetof(GroupNormParams, weight)};
+constexpr PointerSlot kBias = {kGroupNormBias, offsetof(GroupNormParams, bias)};
+constexpr PointerSlot kOut = {kGroupNormOut, offsetof(GroupNormParams, out)};
+constexpr PointerSlot kPartials = {PointerSlot::kScratch, offsetof(GroupNormParams, partials)};
+
+// What the moments pass through (templates/group_norm/statistics.cuh).
+std::int64_t moment_bytes(const GroupNormTiling& t) {
+  if (t.sliced) return 8 * t.slots * t.slot_stride;
+  return t.tile_threads > 32 ? 12 * (t.threads / 32) : 0;
+}
+
+// The mean and the deviation of each group.
+std::int64_t scale_bytes(const GroupNormTiling& t) { return 8 * t.groups; }
+
+}  // namespace
+
+std::vector<KernelNeeds> group_norm_kernels(const GroupNormProblem& p, const Config& config) {
+  const GroupNormTiling t = group_norm_tiling(p, config);
+  const int threads = static_cast<int>(t.threads);
+  if (t.chunks == 1) {
+    return {{"vitune_group_norm", threads, moment_bytes(t) + (t.sliced ? scale_bytes(t) : 0)}};
+  }
+  return {{"vitune_group_norm_statistics", threads, moment_bytes(t)},
+          {"vitune_group_norm_apply", threads, scale_bytes(t)}};
+}
+
+LaunchPlan group_norm_plan(const GroupNormProblem& p, const Config& config,
+                           const DeviceInfo& device) {
+  const GroupNormTiling t = group_norm_tiling(p, config);
+  const std::vector<KernelNeeds> kernels = group_norm_kernels(p, config);
+  const std::int64_t groups = p.images * p.groups;
+  GroupNormParams params = {};
+  params.groups = groups;
+  params.eps = static_cast<float>(p.eps);
+  LaunchPlan plan;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    KernelLaunch launch;
+    launch.kernel = i;
+    // wait_for_earlier_grids() in templates.
+    launch.shape.waits_for_earlier = device.cc_major >= 9 && config.at("kEarlyStart") != 0;
+    launch.shape.grid[0] = static_cast<std::uint32_t>(ceil_div(groups, t.groups) * t.chunks);
+    launch.shape.block[0] = static_cast<std::uint32_t>(t.threads);
+    launch.shape.shared_bytes = static_cast<std::uint32_t>(kernels[i].shared_bytes);
+    launch.params = parameter_bytes(params);
+    launch.pointers = {kX, kWeight, kBias, kOut};
+    if (t.chunks > 1) launch.pointers.push_back(kPartials);
+    plan.kernels.push_back(std::move(launch));
+  }
+  if (t.chunks > 1) plan.scratch_bytes = 8 * groups * t.chunks;
+  return plan;
+}
+
+Demand group_norm_demand(const GroupNormProblem& p) {
+  // Unpack, two of each pass over the registers, subtract, scale, pack: at least so many per
+  // element; an activation adds a product, a sum and a quotient.
+  const bool active = p.activation != GroupNormActivation::kNone;
+  const double elements = static_cast<double>(p.elements());
+  return {.exponentials = active ? elements : 0,
+          .instructions = (active ? 9.0 : 6.0) * elements,
+          .bytes = p.min_bytes()};
+}
+
+}  // namespace vitune

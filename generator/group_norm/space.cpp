@@ -1,0 +1,224 @@
+// generator/group_norm/space.cpp -- The group norm kernels' tunables, and good values without
+// tuning.
+#include <algorithm>
+#include <bit>
+
+#include "core/checked.h"
+#include "core/format.h"
+#include "generator/group_norm/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+constexpr std::int64_t kMostValues = 64, kWarp = 32, kMostCtas = 2147483647;
+constexpr std::int64_t kCtasOfAnSm = 16, kLeastChunk = 4096;
+const std::vector<std::int64_t> kThreads = {32,  64,  96,  128, 160, 192, 256, 320,
+                                            384, 480, 512, 640, 768, 960, 1024};
+
+using Rule = std::optional<std::string>;
+
+// NCHW: groups lie one after the other, of all images. NHWC: those of an image lie side by side.
+std::vector<std::int64_t> group_counts(const GroupNormProblem& p) {
+  if (!p.nhwc) return {1, 2, 4, 8, 16, 32};
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t i = 1; i <= std::min<std::int64_t>(p.groups, 1024); ++i) {
+    if (p.groups % i == 0) divisors.push_back(i);
+  }
+  return divisors;
+}
+
+std::int64_t tiles(const GroupNormProblem& p, std::int64_t groups) {
+  return p.nhwc ? p.images * (p.groups / groups) : ceil_div(p.images * p.groups, groups);
+}
+
+Rule check_threads(const GroupNormTiling& t) {
+  const bool even = t.busy == t.tile_threads && t.chunk_vectors() % t.busy == 0;
+  if (!std::has_single_bit(static_cast<std::uint64_t>(t.threads)) && !even) {
+    return formatted("{} threads for {} vectors", t.threads, t.chunk_vectors());
+  }
+  if (t.tile_threads % kWarp == 0) return std::nullopt;
+  const bool part = t.tile_threads >= 4 && kWarp % t.tile_threads == 0;
+  if (part && t.threads % t.groups == 0) return std::nullopt;
+  return formatted("{} threads for {} groups", t.threads, t.groups);
+}
+
+Rule check_columns(const GroupNormTiling& t) {
+  if (!t.sliced) return std::nullopt;
+  if (t.threads < t.row_vectors) {
+    return formatted("{} threads for {} columns", t.threads, t.row_vectors);
+  }
+  const std::int64_t idle = t.threads - t.busy;
+  if (16 * idle > t.threads) return formatted("{} of {} threads are idle", idle, t.threads);
+  return std::nullopt;
+}
+
+Rule check_registers(const GroupNormTiling& t) {
+  const std::int64_t values = t.pieces * t.vector;
+  if (values <= kMostValues && t.threads * t.least_registers() <= kSmRegisters) {
+    return std::nullopt;
+  }
+  return formatted("{} threads with {} values", t.threads, values);
+}
+
+// Chunks: full rounds of reads for all threads. Whole groups: half as many threads would not do.
+Rule check_work(const GroupNormTiling& t) {
+  if (t.chunks > 1) {
+    if ((t.chunks - 1) * t.chunk_rows >= t.rows) return formatted("{} rows", t.rows);
+    const std::int64_t elements = t.chunk_vectors() * t.vector;
+    if (elements < kLeastChunk) return formatted("{} elements of a chunk", elements);
+    const bool full = t.pieces == 1 ? t.steps == 1 : t.steps >= t.pieces;
+    if (full && t.chunk_vectors() >= t.busy) return std::nullopt;
+    return formatted("{} vectors of a chunk for {} threads", t.chunk_vectors(), t.threads);
+  }
+  const bool smallest = t.tile_threads <= std::max(kWarp, t.sliced ? t.row_vectors : 0);
+  if (smallest || 2 * t.chunk_vectors() > t.busy) return std::nullopt;
+  return formatted("{} threads for {} vectors", t.tile_threads, t.chunk_vectors());
+}
+
+Rule check_family(const GroupNormProblem& p, const Config& c) {
+  const bool whole = c.at("kChunks") == 1;
+  if (whole != (c.at("kPieces") == 0)) {
+    return formatted("{} chunks, {} pieces", c.at("kChunks"), c.at("kPieces"));
+  }
+  if (!p.nhwc && c.at("kGroups") >= 2 * p.images * p.groups) {
+    return formatted("{} groups of {}", c.at("kGroups"), p.images * p.groups);
+  }
+  if (!whole && !p.nhwc && c.at("kGroups") > 1) {
+    return formatted("{} chunks of {} groups", c.at("kChunks"), c.at("kGroups"));
+  }
+  return std::nullopt;
+}
+
+Rule check_tiling(const GroupNormTiling& t) {
+  for (const auto check : {check_threads, check_columns, check_work, check_registers}) {
+    if (auto why = check(t)) return why;
+  }
+  return std::nullopt;
+}
+
+// The widest accesses that some config has, whatever its number of chunks.
+std::int64_t widest_vector(const GroupNormProblem& p) {
+  std::int64_t widest = 0;
+  for (const char* const family :
+       {"kChunks=1 kPieces=0", "kChunks=2 kPieces=1", "kChunks=2 kPieces=2"}) {
+    Config config = Config::parse(family);
+    for (const std::int64_t groups : group_counts(p)) {
+      config.set("kGroups", groups);
+      if (check_family(p, config)) continue;
+      for (const std::int64_t threads : kThreads) {
+        config.set("kThreads", threads);
+        const GroupNormTiling t = group_norm_tiling(p, config);
+        if (t.vector > widest && !check_tiling(t)) widest = t.vector;
+      }
+    }
+  }
+  return widest;
+}
+
+// Unlimited for a device that is known by its architecture alone.
+std::int64_t enough_ctas(const DeviceInfo& device) {
+  return device.sm_count > 0 ? kCtasOfAnSm * device.sm_count : kMostCtas;
+}
+
+}  // namespace
+
+ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device) {
+  std::vector<Parameter> parameters = {
+      {"kChunks",
+       {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
+       "CTAs that a group is spread over, in two kernels; 1: whole groups, in one",
+       false,
+       true},
+      {"kGroups", group_counts(problem), "groups that a CTA works on", false, true},
+      {"kThreads", kThreads, "threads of a CTA", false, true},
+      {"kPieces",
+       {0, 1, 2, 4, 8},
+       "vectors of a chunk that a thread reads at once; 0: all of a whole group's",
+       false,
+       true},
+      {"kEarlyStart", {0, 1}, "CTAs may come onto the device while earlier grids end", false, true},
+      {"kStreaming",
+       {0, 1, 2},
+       "L2 need not keep: nothing, the result, what is read for the last time too",
+       true,
+       true},
+  };
+  const auto tiled = [problem](auto check) {
+    return [problem, check](const Config& c) { return check(group_norm_tiling(problem, c)); };
+  };
+  const std::vector<std::string> all = {"kChunks", "kGroups", "kThreads", "kPieces"};
+  std::vector<Constraint> rules = {
+      {"families: whole groups, as many as there are, are read at once; chunks, of one group in "
+       "NCHW, in pieces",
+       [problem](const Config& c) { return check_family(problem, c); },
+       {"kChunks", "kGroups", "kPieces"}},
+      {"grid: no more chunks than give each SM 16 CTAs, and at most 2^31 - 1 CTAs",
+       [problem, enough = enough_ctas(device)](const Config& c) -> Rule {
+         const std::int64_t chunks = c.at("kChunks");
+         const std::int64_t ctas = tiles(problem, c.at("kGroups")) * chunks;
+         const bool is_idle = chunks > 2 && ctas >= 2 * enough;
+         if (ctas <= kMostCtas && !is_idle) return std::nullopt;
+         return formatted("{} CTAs", ctas);
+       },
+       {"kChunks", "kGroups"}},
+      {"accesses: as wide as some number of groups allows",
+       tiled([widest = widest_vector(problem)](const GroupNormTiling& t) -> Rule {
+         if (t.vector == widest) return std::nullopt;
+         return formatted("{} elements, not {}", t.vector, widest);
+       }),
+       all},
+      {"threads: whole or equal parts of warps for each group; a power of two, or none idle",
+       tiled(check_threads), all},
+      {"slices: a thread for each column, few idle", tiled(check_columns), all},
+      {"work: each thread has vectors, and a chunk 4096 elements", tiled(check_work), all},
+      {"registers: at most 64 values of a thread, and 65536 registers of a CTA",
+       tiled(check_registers), all},
+  };
+  return {std::move(parameters), std::move(rules)};
+}
+
+std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device) {
+  // Steps of the device with a thousand threads on each SM, as many as the grid fills; a second
+  // kernel and a second pass have their price, narrow accesses theirs.
+  const double sms = std::max(device.sm_count, 1);
+  std::optional<Config> best;
+  double least = 0;
+  for (const Config& config : group_norm_space(problem, device).enumerate()) {
+    if (config.at("kEarlyStart") != 0 || config.at("kStreaming") != 0) continue;
+    const GroupNormTiling t = group_norm_tiling(problem, config);
+    std::int64_t shared = 0;
+    for (const KernelNeeds& needs : group_norm_kernels(problem, config)) {
+      shared = std::max(shared, needs.shared_bytes);
+    }
+    if (shared > device.shared_per_block) continue;
+    const double ctas = static_cast<double>(tiles(problem, t.groups) * t.chunks);
+    const double threads = std::min(ctas * static_cast<double>(t.threads), 1024.0 * sms);
+    const double vectors = static_cast<double>(problem.elements()) / static_cast<double>(t.vector);
+    const double steps = vectors / threads + static_cast<double>(t.threads) / 512;
+    const double cost = t.chunks == 1 ? steps : 1.5 * steps + 6;
+    if (best && cost >= least) continue;
+    best = config;
+    least = cost;
+  }
+  if (!best) return {};
+  return {*best};
+}
+
+std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,
+                                            const CompileFacts& facts, const DeviceInfo& device) {
+  constexpr int kHarmlessSpillBytes = 32;  // stores and loads together, per thread
+  if (facts.spill_bytes > kHarmlessSpillBytes) {
+    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
+  }
+  for (const KernelNeeds& needs : group_norm_kernels(problem, config)) {
+    if (resident_ctas(device, needs.threads, facts.registers, needs.shared_bytes) == 0 ||
+        needs.shared_bytes > device.shared_per_block) {
+      return formatted(
+          "does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
+          needs.threads, facts.registers, needs.shared_bytes);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace vitune

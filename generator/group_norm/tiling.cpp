@@ -1,0 +1,62 @@
+// generator/group_norm/tiling.cpp -- How a config cuts a group norm into tiles.
+#include <algorithm>
+
+#include "core/checked.h"
+#include "generator/group_norm/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+constexpr std::int64_t kWarp = 32, kMostAccess = 16;
+
+// Whether accesses of `vector` elements divide the tile's rows, are aligned and, of channels that
+// lie one after the other, have whole ones or a part of one.
+bool fits(const GroupNormProblem& p, std::int64_t run, std::int64_t vector) {
+  const bool has_parameters = p.weight || p.bias;
+  const std::int64_t access = vector * element_bytes(p.type);
+  if (run % vector != 0 || p.alignment % std::min(kMostAccess, access) != 0) return false;
+  if (!has_parameters) return true;
+  const bool whole = p.positions % vector == 0 || vector % p.positions == 0;
+  if (!p.nhwc && !whole) return false;
+  const std::int64_t channels = p.nhwc ? vector : std::max<std::int64_t>(vector / p.positions, 1);
+  const std::int64_t parameters = channels * element_bytes(p.parameters);
+  return p.alignment % std::min(kMostAccess, parameters) == 0;
+}
+
+// The widest access; `run`: elements of the tile that lie side by side.
+std::int64_t widest_vector(const GroupNormProblem& p, std::int64_t run) {
+  std::int64_t vector = p.type == ElementType::kFp32 ? 4 : 8;
+  while (vector > 1 && !fits(p, run, vector)) vector /= 2;
+  return vector;
+}
+
+}  // namespace
+
+GroupNormTiling group_norm_tiling(const GroupNormProblem& p, const Config& config) {
+  GroupNormTiling t;
+  t.threads = config.at("kThreads");
+  t.groups = config.at("kGroups");
+  t.chunks = config.at("kChunks");
+  t.sliced = p.nhwc && t.groups > 1;
+  const std::int64_t channels = p.group_channels();
+  const std::int64_t run = p.nhwc ? t.groups * channels : channels * p.positions;
+  t.vector = widest_vector(p, run);
+  t.vector_channels = p.nhwc ? t.vector : std::max<std::int64_t>(t.vector / p.positions, 1);
+  t.rows = p.nhwc ? p.positions : run / t.vector;
+  t.row_vectors = p.nhwc ? run / t.vector : 1;
+  t.row_stride = p.nhwc ? p.channels : t.vector;
+  t.chunk_rows = ceil_div(t.rows, t.chunks);
+  t.tile_threads = t.sliced ? t.threads : std::max<std::int64_t>(t.threads / t.groups, 1);
+  t.busy = t.sliced ? std::max<std::int64_t>(t.threads / t.row_vectors, 1) * t.row_vectors
+                    : t.tile_threads;
+  t.steps = ceil_div(t.chunk_vectors(), t.busy);
+  t.pieces = t.chunks == 1 ? t.steps : config.at("kPieces");
+  t.piece_registers = t.pieces * std::max<std::int64_t>(t.vector * element_bytes(p.type) / 4, 1);
+  t.slots = t.sliced && channels % t.vector != 0 ? t.vector : 1;
+  t.column_registers = (p.nhwc ? 2 * t.vector : 0) + (t.slots > 1 ? 2 * t.vector : 0);
+  // Elements of neighbouring channels fall into different banks.
+  t.slot_stride = round_up(t.busy, kWarp) + 4;
+  return t;
+}
+
+}  // namespace vitune
