@@ -35,7 +35,8 @@ command: $(BUILD)/build.ninja
 	cmake --build $(BUILD) --target vitune
 
 test: test-packages   ## install, build, all host tests, kernels, format and architecture
-	@$(MAKE) --no-print-directory build check-format check-architecture check-c-api-page
+	@$(MAKE) --no-print-directory build check-format check-architecture check-c-api-page check-docs
+	@! command -v mkdocs > /dev/null || $(MAKE) --no-print-directory docs
 	@cmake/with_nvrtc.sh $(VITUNE) ctest --preset default --no-tests=error -j $(JOBS)
 	@cmake/with_nvrtc.sh $(VITUNE) cmake/check_kernels.sh $(VITUNE)
 
@@ -66,6 +67,14 @@ check-architecture:   ## arrows between folders and the "only in" rules
 	@python3 cmake/check_architecture.py --self-test
 	@python3 cmake/check_architecture.py
 
+.PHONY: docs check-docs
+docs:                 ## build the documents' site into build/site (mkdocs, mkdocs-material); a warning fails it
+	@mkdocs build --strict --quiet && echo "documents: build/site/index.html"
+
+check-docs:           ## whether the documents' links resolve and every page is in the site's list
+	@python3 cmake/check_docs.py --self-test
+	@python3 cmake/check_docs.py
+
 c-api-page:           ## write docs/c_api.md from include/vitune/vitune.h
 	@python3 cmake/make_c_api_page.py
 
@@ -84,7 +93,7 @@ python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated de
 	@cmake -DVITUNE_TORCH_PYTHON=$(PYTHON) $(BUILD) > /dev/null
 	cmake --build $(BUILD) --target vitune_shared vitune vitune_emulated_cuda vitune_emulated_nvrtc
 	@! ninja -C $(BUILD) -t query vitune_torch_staged > /dev/null 2>&1 || \
-	  cmake --build $(BUILD) --target vitune_torch_staged
+	  cmake --build $(BUILD) --target vitune_torch vitune_torch_staged
 	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
 	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; failed=0; \
 	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) || failed=1; [ ! -f $(STAGED) ] || \

@@ -1,5 +1,6 @@
 // benchmarks/attention_bench.cpp -- Judges and races libvitune and cuDNN on the tensors of a
 // problem.
+// SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/attention_bench.h"
 
 #include <fmt/format.h>

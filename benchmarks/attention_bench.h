@@ -3,6 +3,7 @@
 // libvitune, and cuDNN in a build that has it, run on the same tensors: first each output is judged
 // as the tuner judges a candidate, then all are raced by the tuner's own code
 // (tuner/measure/measure.h; docs/measuring.md). One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 // compare`:
 //
 //   vitune_bench_attention --benchmark_out=FILE --benchmark_out_format=json
+// SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
 #include <boost/program_options.hpp>

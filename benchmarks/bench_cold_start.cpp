@@ -3,6 +3,7 @@
 //
 // On a database of 10,000 winners whose pages the system has in memory. The driver's own start (or
 // that of the mock) is not in the times: a program that uses the GPU has paid it before.
+// SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>
 #include <unistd.h>

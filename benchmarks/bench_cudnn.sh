@@ -5,6 +5,7 @@
 #
 # PROGRAM is of a build with -DVITUNE_WITH_CUDNN=ON. cuDNN, the CUDA runtime and NVRTC are taken from
 # the system, else from the wheels beside PyTorch. Prints what both took and fails if cuDNN took nothing.
+# SPDX-License-Identifier: Apache-2.0
 set -u
 program=$1 out=$2
 shift 2

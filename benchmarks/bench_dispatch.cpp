@@ -3,6 +3,7 @@
 //
 // Percentiles are those of single calls (call_times.h); real_time is the mean processor time of
 // calls back to back. On a machine without a GPU the mock driver takes the launches.
+// SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 // default problems are those of data/reference_problems.json. Tune them first.
 //
 //   vitune_bench_reference [--problem TEXT]... [--out reference.json]
+// SPDX-License-Identifier: Apache-2.0
 
 #include <boost/program_options.hpp>
 #include <cstdio>

@@ -1,6 +1,7 @@
 // benchmarks/bench_replay.cpp -- How fast recorded trials are replayed and searched.
 //
 // Over the shipped recording if it is there, else over an invented one of the same size.
+// SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

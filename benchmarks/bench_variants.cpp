@@ -6,6 +6,7 @@
 // A case is a line `GROUP[/NAME]; PROBLEM; CONFIG`. All cases of a group, which have one problem,
 // and all versions of the templates run in one race, so that their times compare; ratios are to
 // the group's first.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 // overlaps with the work around it, as in a program, takes less than what is shown here. Some
 // processors' counters go in steps (of 10 ns on AMD's): single calls are then multiples of a step,
 // and only mean_ns tells smaller differences.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <time.h>

@@ -1,4 +1,5 @@
 // benchmarks/compiled_support.cpp -- Compiling and loading the support kernels.
+// SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/compiled_support.h"
 
 #include "core/env.h"

@@ -1,4 +1,5 @@
 // benchmarks/compiled_support.h -- The support kernels, compiled in this process.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

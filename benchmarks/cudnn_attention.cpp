@@ -1,4 +1,5 @@
 // benchmarks/cudnn_attention.cpp -- A graph with one SDPA node over the tensors of a problem.
+// SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/cudnn_attention.h"
 
 #include <cudnn_frontend.h>

@@ -2,6 +2,7 @@
 //
 // Through cuDNN's C++ frontend; only in a build with VITUNE_WITH_CUDNN. One thread; the context
 // that the tensors are of must be current.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // benchmarks/dispatch_fixture.cpp -- A driver, 10,000 winners and memory for the benchmarks of
 // libvitune.
+// SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/dispatch_fixture.h"
 
 #include <benchmark/benchmark.h>

@@ -3,6 +3,7 @@
 //
 // The driver is the machine's own if there is a GPU, else the mock that the tests of libvitune use:
 // then nothing is computed, and the figures are those of the library alone.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

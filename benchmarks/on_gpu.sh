@@ -20,6 +20,7 @@
 # table.txt grows with each step. On a machine of several GPUs, benchmarks/on_gpus.sh runs parts side by side.
 #
 # benchmarks/pack_for_gpu.sh collects what to carry.
+# SPDX-License-Identifier: Apache-2.0
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD=${BUILD:-build/build-gpu}

@@ -6,6 +6,7 @@
 # Each list gets an equal share of the CPUs, its results in OUT/gpu0, OUT/gpu1 ... and its logs there in one
 # file, logs.tgz. BUILD, RESUME and the other variables of on_gpu.sh are the same for all. Prints a table for each
 # GPU last; ends with status 2 if a list was refused.
+# SPDX-License-Identifier: Apache-2.0
 set -u
 cd "$(dirname "$0")/.." || exit 1
 OUT=${OUT:-build/on_gpu}

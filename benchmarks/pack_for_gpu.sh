@@ -9,6 +9,7 @@
 #
 #   mkdir -p build/default && cp -a build/gpu/. build/default/
 #   LD_LIBRARY_PATH=$PWD/build/default/lib:$PWD/build/default BUILD=build/default benchmarks/on_gpu.sh
+# SPDX-License-Identifier: Apache-2.0
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/default} to=${2:-build/gpu}

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # benchmarks/torch_call.py -- Host time of one attention call from PyTorch: through the operators' library and by ctypes.
+# SPDX-License-Identifier: Apache-2.0
 """On a GPU the calls are real and launches queue; without one (make python-test's environment, VITUNE_TEST_OPERATORS and
 VITUNE_TEST_LIBRARY set) tensors are the CPU's and each launch repeats the first one on the emulated device, which defers it.
 Prints microseconds per call, the least of several rounds, of what a call is made of."""

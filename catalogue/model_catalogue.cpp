@@ -1,4 +1,5 @@
 // catalogue/model_catalogue.cpp -- Reads the catalogue and scales its calls to a batch.
+// SPDX-License-Identifier: Apache-2.0
 #include "catalogue/model_catalogue.h"
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 //
 // Read from data/timm_models.json, which docs/problems.md describes. Immutable after load(); any
 // thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

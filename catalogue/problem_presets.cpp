@@ -1,5 +1,6 @@
 // catalogue/problem_presets.cpp -- The shipped presets: parts of
 // data/bench_problems.json, and models of data/timm_models.json.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

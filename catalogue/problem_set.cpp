@@ -1,10 +1,13 @@
 // catalogue/problem_set.cpp -- Reads problem files; the formats are in docs/problems.md.
+// SPDX-License-Identifier: Apache-2.0
 #include "catalogue/problem_set.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -37,7 +40,9 @@ std::string read_file(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) place.malformed("no such file");
-  if (!std::filesystem::is_regular_file(status)) place.malformed("is not a regular file");
+  if (!std::filesystem::is_regular_file(status)) {
+    place.malformed("is not a regular file; '-' reads standard input");
+  }
   std::ifstream stream(path, std::ios::binary);
   if (!stream) place.malformed("cannot be opened: check its permissions");
   const std::uintmax_t size = std::filesystem::file_size(path, error);
@@ -50,6 +55,17 @@ std::string read_file(const std::filesystem::path& path) {
   stream.read(content.data(), static_cast<std::streamsize>(content.size()));
   if (stream.bad()) place.malformed("cannot be read: input/output error");
   content.resize(static_cast<std::size_t>(stream.gcount()));
+  return content;
+}
+
+std::string read_standard_input(const Place& place) {
+  std::string content;
+  std::array<char, 1 << 16> block{};
+  while (const std::size_t count = std::fread(block.data(), 1, block.size(), stdin)) {
+    content.append(block.data(), count);
+    if (content.size() > kMaxFileBytes) place.malformed("has more than 64 MiB; split it");
+  }
+  if (std::ferror(stdin) != 0) place.malformed("cannot be read: input/output error");
   return content;
 }
 
@@ -218,12 +234,13 @@ std::vector<NamedProblem> read_lines(std::string_view content, const std::string
 
 std::vector<NamedProblem> load_problem_file(const std::filesystem::path& path) {
   const std::string extension = path.extension().string();
-  const bool lines = extension == ".jsonl" || extension == ".txt";
-  const Place place{path.string()};
-  if (!lines && extension != ".json") {
+  const bool lines = path == "-" || extension == ".jsonl" || extension == ".txt";
+  const Place place{path == "-" ? "standard input" : path.string()};
+  std::error_code ignored;
+  if (!lines && extension != ".json" && std::filesystem::is_regular_file(path, ignored)) {
     place.malformed("its name does not say how to read it: use .json, .jsonl or .txt");
   }
-  const std::string content = read_file(path);
+  const std::string content = path == "-" ? read_standard_input(place) : read_file(path);
   std::vector<NamedProblem> problems =
       lines ? read_lines(content, place.text) : read_document(content, place.text);
   if (problems.empty()) {

@@ -2,6 +2,7 @@
 //
 // The formats are described in docs/problems.md. Files are foreign input: size, depth and count are
 // bounded, and every error names the file and the line or entry. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 namespace vitune {
 
 // The problems of a file, in its order. Its name decides how it is read: .json (an object with
-// "schema" 1 and "problems"), .jsonl and .txt (one problem text or JSON object per line). Throws
+// "schema" 1 and "problems"), .jsonl and .txt (one problem text or JSON object per line); "-" is
+// standard input, such lines. Throws
 // Error(kUsage) if it cannot be read or is malformed, Error(kUnsupported) if a problem of it is
 // outside the kernels' reach; each names file and place.
 std::vector<NamedProblem> load_problem_file(const std::filesystem::path& path);

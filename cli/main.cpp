@@ -1,9 +1,11 @@
 // cli/main.cpp -- The vitune command: finds the verb, runs it, turns errors into exit codes.
+// SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -45,17 +47,30 @@ int run_worker(const std::vector<std::string>& arguments) {
               "this --worker is not known; workers are started by vitune itself");
 }
 
+// As wide as the terminal, within what can be read.
+std::string filled(const std::string& text, std::size_t indent = 0) {
+  return fill_text(text, help_columns(), indent);
+}
+
+std::string verb_line(const std::string& name, const std::string& summary) {
+  return filled(formatted("  {:<12} {}\n", name, summary), 15);
+}
+
 std::string overview() {
-  std::string text =
+  std::string text = filled(
       "vitune finds, keeps and serves the fastest kernel for each problem of a vision "
-      "transformer.\n\nUsage: vitune <verb> [options]\n\nVerbs:\n";
-  for (const Verb& verb : all_verbs()) text += formatted("  {:<12} {}\n", verb.name, verb.summary);
-  text +=
-      "  help         this text, or that of a verb: vitune help tune\n"
-      "  version      the version\n\n"
-      "Start with 'vitune doctor' (is all in place?) and 'vitune tune' (ViT-B/16 on this GPU).\n"
-      "Exit codes:\n";
-  for (const auto& [code, meaning] : exit_codes()) text += formatted("  {:<5}{}\n", code, meaning);
+      "transformer.\n");
+  text += "\nUsage: vitune <verb> [options]\n\nVerbs:\n";
+  for (const Verb& verb : all_verbs()) text += verb_line(verb.name, verb.summary);
+  text += verb_line("help", "this text, or that of a verb: vitune help tune");
+  text += verb_line("version", "the version");
+  text += "\n" + filled(
+                     "Start with 'vitune doctor' (is all in place?) and 'vitune tune' "
+                     "(ViT-B/16 on this GPU).\n");
+  text += "Exit codes:\n";
+  for (const auto& [code, meaning] : exit_codes()) {
+    text += filled(formatted("  {:<5}{}\n", code, meaning), 7);
+  }
   return text;
 }
 
@@ -69,6 +84,7 @@ const Verb* find_verb(const std::vector<Verb>& verbs, const std::vector<std::str
     if (words == 1 && arguments[0] == verb.name) return &verb;
     if (words == 2 && arguments[0] + " " + arguments[1] == verb.name) return &verb;
   }
+  words = 0;
   return nullptr;
 }
 
@@ -76,8 +92,7 @@ const Verb* find_verb(const std::vector<Verb>& verbs, const std::vector<std::str
 std::string group_overview(const std::vector<Verb>& verbs, const std::string& group) {
   std::string lines;
   for (const Verb& verb : verbs) {
-    if (verb.name.starts_with(group + " "))
-      lines += formatted("  {:<12} {}\n", verb.name, verb.summary);
+    if (verb.name.starts_with(group + " ")) lines += verb_line(verb.name, verb.summary);
   }
   return lines.empty() ? lines : formatted("Usage: vitune {} <verb> [options]\n\n{}", group, lines);
 }
@@ -126,6 +141,35 @@ int run_verb(const Verb& verb, const std::vector<std::string>& arguments) {
   return status == 0 ? written : status;
 }
 
+// "vitune -q --db x.db tune": common options in front of the verb belong behind it.
+void put_verb_first(std::vector<std::string>& arguments) {
+  constexpr std::array<std::string_view, 7> kSwitches = {"-q",     "--quiet", "-v",  "--verbose",
+                                                         "--json", "--csv",   "--md"};
+  constexpr std::array<std::string_view, 4> kValues = {"--db", "--color", "--data-dir",
+                                                       "--trust-owner"};
+  std::size_t verb = 0;
+  while (verb < arguments.size() && arguments[verb].starts_with('-')) {
+    const std::string_view option = arguments[verb];
+    const std::string_view name = option.substr(0, option.find('='));
+    if (std::ranges::find(kSwitches, option) != kSwitches.end()) {
+      ++verb;
+    } else if (std::ranges::find(kValues, name) != kValues.end()) {
+      verb += name.size() < option.size() ? 1 : 2;
+    } else {
+      return;
+    }
+  }
+  if (verb >= arguments.size()) return;
+  std::size_t words = 0;
+  const std::vector<std::string> behind(arguments.begin() + static_cast<std::ptrdiff_t>(verb),
+                                        arguments.end());
+  find_verb(all_verbs(), behind, words);
+  const auto end =
+      arguments.begin() + static_cast<std::ptrdiff_t>(
+                              std::min(verb + std::max<std::size_t>(words, 1), arguments.size()));
+  std::rotate(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(verb), end);
+}
+
 int run_command(std::vector<std::string> arguments) {
   if (arguments.empty()) {
     std::fputs(overview().c_str(), stderr);
@@ -135,6 +179,7 @@ int run_command(std::vector<std::string> arguments) {
   if (arguments[0] == "version" || arguments[0] == "--version") {
     return print_text(formatted("vitune {}\n", VITUNE_VERSION));
   }
+  put_verb_first(arguments);
   const auto asks_for_help = [](const std::string& word) {
     return word == "--help" || word == "-h";
   };
@@ -188,7 +233,7 @@ std::string explained(const std::system_error& error) {
 // Asks for no memory.
 int report_lack_of_memory() {
   constexpr std::string_view kLine =
-      "vitune: the machine has too little memory for this; try fewer problems or --jobs 1\n";
+      "vitune: error: the machine has too little memory for this; try fewer problems or --jobs 1\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
   return 1;
 }
@@ -217,7 +262,7 @@ std::atomic<bool> memory_was_refused = false;
 
 // One line for people; the message already says what was tried and what to do next.
 int report(const char* message, int status) {
-  const std::string line = formatted("vitune: {}\n", terminal_safe(message, true));
+  const std::string line = formatted("vitune: error: {}\n", terminal_safe(message, true));
   std::fputs(line.c_str(), stderr);
   return status;
 }

@@ -1,4 +1,5 @@
 // cli/signals.cpp -- A thread that waits on a signalfd.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/signals.h"
 
 #include <signal.h>

@@ -3,6 +3,7 @@
 // SIGINT, SIGTERM and SIGHUP are blocked in every thread and read from a signalfd by one thread, so
 // that nothing runs inside a signal handler. Make one object in main() before any other thread
 // exists.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

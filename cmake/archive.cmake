@@ -1,4 +1,5 @@
 # cmake/archive.cmake -- `make archive`, or cpack: the installed tree as one .tar.gz to unpack anywhere.
+# SPDX-License-Identifier: Apache-2.0
 set(CPACK_GENERATOR TGZ)
 set(CPACK_PACKAGE_VENDOR "The vitune authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")

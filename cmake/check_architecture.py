@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # cmake/check_architecture.py -- Checks the arrows between folders and the "only in" rules.
 #
-# Usage: check_architecture.py [--root DIR] [--self-test]. Prints one line per violation and exits 1 if
-# there is any. The rules are those of ARCHITECTURE.md; only the standard library is used.
+# Usage: check_architecture.py [--root DIR] [--self-test | --add-licence]. Prints one line per violation and exits 1
+# if there is any; --add-licence writes the licence's line where it is missing. The rules are those of ARCHITECTURE.md; only the standard library is used.
+# SPDX-License-Identifier: Apache-2.0
 import argparse
 import pathlib
 import re
@@ -54,7 +55,7 @@ ONLY_IN = [
     Only("CREATE TABLE", r"\bcreate\s+table\b", r"db/schema/[^/]+\.sql$", CODE | {".sql"}, re.I),
 ]
 # Code that knows operators through generator/operator.h alone: none of their names is in it.
-NEUTRAL = re.compile(r"((core|db|tuner)/.*|runtime/(?!api/).*|cli/(?!report/).*|generator/(?!operators\.cpp)[^/]*)$")
+NEUTRAL = re.compile(r"((core|db|tuner)/.*|runtime/(?!api/).*|cli/.*|generator/(?!operators\.cpp)[^/]*)$")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.M)
 # Strings first, so that "//" inside one is no comment.
@@ -129,6 +130,42 @@ def check_shape(path, text):
         yield f"{path}:1: the first line does not name the file and what it is for"
 
 
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
+# Their text is part of each kernel's key, so a line more would void every stored kernel; REUSE.toml speaks for them.
+WITHOUT_LICENCE_LINE = re.compile(r"templates/")
+
+
+def comment_mark(path):
+    return {".py": "#", ".sh": "#", ".cmake": "#", ".sql": "--"}.get(pathlib.PurePosixPath(path).suffix, "//")
+
+
+def after_head(path, lines):
+    """Where the comment that a file begins with ends."""
+    at = 1 if lines and lines[0].startswith("#!") else 0
+    while at < len(lines) and lines[at].startswith(comment_mark(path)):
+        at += 1
+    return at
+
+
+def check_licence(path, text):
+    lines = text.splitlines()
+    if WITHOUT_LICENCE_LINE.match(path):
+        return
+    if f"{comment_mark(path)} {LICENCE}" not in lines[:after_head(path, lines)]:
+        yield f"{path}:1: the comment at the top has no line '{LICENCE}' (--add-licence writes it)"
+
+
+def add_licences(root):
+    for path in files_of(root):
+        if pathlib.PurePosixPath(path).suffix not in NAMED:
+            continue
+        text = (root / path).read_text(encoding="utf-8")
+        if any(check_licence(path, text)):
+            lines = text.split("\n")
+            lines.insert(after_head(path, lines), f"{comment_mark(path)} {LICENCE}")
+            (root / path).write_text("\n".join(lines), encoding="utf-8")
+
+
 # What clang-format leaves: a body ends at the first `}` as far from the margin as its statement begins.
 TYPE = re.compile(r"^ *(?:template\b.*> )?(?:class|struct|union|namespace|enum|extern)\b")
 
@@ -180,8 +217,30 @@ class TypeNames:
 
 
 # A file that a document names: a folder of ours, then a path; a name without suffix stands for its files.
-MENTION = re.compile(r"(?<![\w./$<-])((?:core|db|generator|catalogue|tuner|probe|runtime|cli|templates|include|cmake)"
+MENTION = re.compile(r"(?<![\w./$<-])((?:core|db|generator|catalogue|tuner|probe|runtime|cli|templates|include|cmake|examples"
+                     r"|python|data|tests|benchmarks|docs)"
                      r"/[\w./*-]*\w[\w/*]*)(?![\w<{])")
+
+
+# In ARCHITECTURE.md also: what an arrow of a flow leads to, and files that are named without their folder.
+STEP = re.compile(r"^    .*?$", re.M)
+ARROW_TO = re.compile(r"-> ([a-z]\w*)(?![\w/.])")
+BARE_FILE = re.compile(r"`(\w+\.(?:cpp|h|hpp|cuh|md|py|json|sql))`")
+
+
+def check_overview(root, path, text):
+    """Names of the overview's flows and tables that no file of the tree has."""
+    files = [pathlib.PurePosixPath(name) for name in files_of(root)]
+    names = {file.name for file in files}
+    stems = {file.stem for file in files} | {file.parent.name for file in files}
+    for match in BARE_FILE.finditer(text):
+        if match.group(1) not in names:
+            yield f"{path}:{line_of(text, match.start())}: there is no '{match.group(1)}'"
+    for line in STEP.finditer(text):
+        steps = [column for column in line.group(0).split("  ") if "/" in column]
+        for match in (match for column in steps for match in ARROW_TO.finditer(column)):
+            if match.group(1) not in stems:
+                yield f"{path}:{line_of(text, line.start())}: there is no '{match.group(1)}'"
 
 
 def check_mentions(root, path, text):
@@ -196,6 +255,7 @@ def check_file(path, text, operators):
     if suffix not in NAMED:
         return
     yield from check_shape(path, text)
+    yield from check_licence(path, text)
     if suffix in CODE | {".sql"}:
         code = without_comments(path, text)
         yield from check_includes(path, code)
@@ -223,7 +283,10 @@ def check_tree(root):
             violations.extend(check_file(path, text, operators))
             violations.extend(types.check(path, without_comments(path, text)))
         if suffix == ".md" and path != "CHANGELOG.md" and not path.startswith(("benchmarks/results/", "docs/lab/")):
-            violations.extend(check_mentions(root, path, (root / path).read_text(encoding="utf-8")))
+            text = (root / path).read_text(encoding="utf-8")
+            violations.extend(check_mentions(root, path, text))
+            if path == "ARCHITECTURE.md":
+                violations.extend(check_overview(root, path, text))
     return violations
 
 
@@ -231,7 +294,9 @@ def self_test():
     """Plants one violation of each rule, and code that must pass."""
 
     def first_line(path):
-        return f"{'--' if path.endswith('.sql') else '//'} {path} -- A planted file.\n"
+        mark = comment_mark(path)
+        licence = "" if WITHOUT_LICENCE_LINE.match(path) else f"{mark} {LICENCE}\n"
+        return f"{mark} {path} -- A planted file.\n{licence}"
 
     planted = {
         "core/up.cpp": '#include "db/store.h"\n',
@@ -284,14 +349,19 @@ def self_test():
         for path, body in (planted | clean).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(first_line(path) + body)
-        (root / "core/nameless.h").write_text("#pragma once\n")
+        (root / "core/nameless.h").write_text(f"// {LICENCE}\n#pragma once\n")
+        (root / "core/unlicensed.h").write_text(f"// core/unlicensed.h -- A planted file.\n\n// {LICENCE}\n")
         (root / "stale.md").write_text("See `core/gone.cpp`.\n")
-        (root / "true.md").write_text("See `core/good.cpp`, core/good, db/schema/ and core/*.h; not tests/core/x.\n")
+        (root / "true.md").write_text("See `core/good.cpp`, core/good, db/schema/ and core/*.h; not other/core/x.\n")
+        (root / "ARCHITECTURE.md").write_text("`good.cpp`, `gone.cpp`\n\n    core/good -> brief\n    core/good -> lost\n")
         found = check_tree(root)
-    failures = [f"{path}: its violation was not found" for path in [*planted, "core/nameless.h", "stale.md"]
+    failures = [f"ARCHITECTURE.md:{line}: '{name}' was not missed" for line, name in ((1, "gone.cpp"), (4, "lost"))
+                if f"ARCHITECTURE.md:{line}: there is no '{name}'" not in found]
+    failures += [f"{path}: its violation was not found" for path in [*planted, "core/nameless.h", "core/unlicensed.h", "stale.md"]
                 if not any(line.startswith(path + ":") for line in found)]
     failures += [f"clean file blamed: {line}" for line in found
-                 if line.split(":")[0] in {*clean, "true.md"}]
+                 if line.split(":")[0] in {*clean, "true.md"}
+                 or line.startswith(("ARCHITECTURE.md:2", "ARCHITECTURE.md:3"))]
     return failures
 
 
@@ -300,7 +370,10 @@ def main():
     parser.add_argument("--root", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--self-test", action="store_true", help="check the checker on planted files")
+    parser.add_argument("--add-licence", action="store_true", help="write the licence's line where it is missing")
     arguments = parser.parse_args()
+    if arguments.add_licence:
+        add_licences(arguments.root)
     problems = self_test() if arguments.self_test else check_tree(arguments.root)
     for problem in problems:
         print(problem)

@@ -4,6 +4,7 @@
 #
 # Usage: check_kernels.sh <vitune>. Through the command itself, without a GPU. Says so and passes where
 # there is no NVRTC.
+# SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
 vitune=${1:?usage: check_kernels.sh <vitune>}
@@ -14,7 +15,8 @@ if [[ $checks != *$'\nNVRTC,ok,'* ]]; then
 fi
 list=$(mktemp)
 trap 'rm -f "$list"' EXIT
-if ! "$vitune" compile -q --csv --preset bench >"$list"; then
+norms=$(dirname "${BASH_SOURCE[0]}")/../data/norm_problems.json
+if ! "$vitune" compile -q --csv --preset bench --from "$norms" >"$list"; then
   echo "kernels: some do not compile:" >&2
   grep -v ',ok,' "$list" >&2 || true
   exit 1

@@ -3,6 +3,7 @@
 # They are made of the descriptions that the command's own help is made of, so they are written by the
 # built command itself. Where it cannot run (a cross build) they are left out: 'vitune man' and
 # 'vitune completion' print them on the machine that has it.
+# SPDX-License-Identifier: Apache-2.0
 include(GNUInstallDirs)
 if(CMAKE_CROSSCOMPILING)
   message(STATUS "vitune: the man page and completion scripts are not made in a cross build")

@@ -2,6 +2,7 @@
 #
 # What is missing is collected first, so that one message names every package at once. CUDA is not
 # among them: the driver and NVRTC are opened at run time.
+# SPDX-License-Identifier: Apache-2.0
 set(VITUNE_MISSING)
 
 if(VITUNE_STATIC)

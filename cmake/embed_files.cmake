@@ -3,6 +3,7 @@
 #
 # The lines `#include "..."` are looked for here, once: a program would have to read all texts for
 # them before its first kernel. A test compares what is found with what generator/source.cpp finds.
+# SPDX-License-Identifier: Apache-2.0
 file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${PATTERN})
 list(SORT files)
 set(includes)

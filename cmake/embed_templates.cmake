@@ -1,6 +1,7 @@
 # cmake/embed_templates.cmake -- Puts the text of templates/ and db/schema/ into the binary.
 #
 # Each file becomes one raw string in a generated .cpp that is rewritten only when a file changes.
+# SPDX-License-Identifier: Apache-2.0
 set(VITUNE_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/embed_files.cmake)
 
 function(vitune_embed target function_name header pattern root)

@@ -2,6 +2,7 @@
 #
 # Canaries on stacks, checked copies (with optimisation only: the sanitizers bring their own), no writable
 # relocations, no build paths in what is shipped. Options for vitune's own code; users of libvitune see none.
+# SPDX-License-Identifier: Apache-2.0
 target_compile_options(vitune_options INTERFACE -fstack-protector-strong -fstack-clash-protection
                        -ffile-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}/=)
 target_compile_options(vitune_options INTERFACE

@@ -2,6 +2,7 @@
 #
 # The installed tree may be moved as a whole: the CMake package and vitune.pc name their folders
 # relative to themselves, and the library and the command look for share/vitune from their own place.
+# SPDX-License-Identifier: Apache-2.0
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -54,6 +55,9 @@ install(DIRECTORY data/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune PATTERN "*.p
 # With share/vitune/python on PYTHONPATH the package takes library and command from this prefix.
 install(DIRECTORY python/vitune DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune/python FILES_MATCHING PATTERN "*.py"
         PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
+# The program of `vitune report`.
+install(DIRECTORY benchmarks/report DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune FILES_MATCHING PATTERN "*.py"
+        PATTERN "tests" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} USE_SOURCE_PERMISSIONS)
 install(FILES README.md CHANGELOG.md LICENSE SECURITY.md THIRD_PARTY_NOTICES.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
@@ -71,3 +75,5 @@ if(TARGET vitune_torch)
 endif()
 install(DIRECTORY data/ DESTINATION ${vitune_package}/share/vitune ${vitune_component} PATTERN "*.py" EXCLUDE
         PATTERN "__pycache__" EXCLUDE)
+install(DIRECTORY benchmarks/report DESTINATION ${vitune_package}/share/vitune ${vitune_component}
+        FILES_MATCHING PATTERN "*.py" PATTERN "tests" EXCLUDE PATTERN "__pycache__" EXCLUDE)

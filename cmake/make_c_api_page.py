@@ -4,6 +4,7 @@
 # Usage: make_c_api_page.py [--check]. The header's comments are the text: a comment above a declaration
 # describes it, one after a field describes the field. --check writes nothing and exits 1 if the page is
 # not what the header gives. Only the standard library is used.
+# SPDX-License-Identifier: Apache-2.0
 import argparse
 import difflib
 import pathlib
@@ -26,7 +27,7 @@ INLINE = re.compile(COMMENT + r"^static inline (?P<declaration>[^{]*?\b(?P<name>
 
 def prose(lines):
     """Comment lines as Markdown: indented ones are code, an empty one ends a paragraph."""
-    text = [re.sub(r"^\s*// ?", "", line) for line in lines]
+    text = [re.sub(r"^\s*// ?", "", line) for line in lines if "SPDX-License-Identifier" not in line]
     out, code = [], False
     for line in text:
         if line.startswith("  ") and not code:

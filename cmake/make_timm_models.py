@@ -7,6 +7,7 @@
 # {"model", "calls", "q", "k" (shapes), "q_strides", "k_strides", "v_strides", "mask" (null or shape, strides,
 # dtype), "causal", "scale"}. What comes out is described in docs/problems.md. The same input gives the same
 # output, byte for byte; only the standard library is used.
+# SPDX-License-Identifier: Apache-2.0
 import argparse
 import json
 import math

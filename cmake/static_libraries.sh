@@ -4,6 +4,7 @@
 # Usage: static_libraries.sh FOLDER. For the manylinux_2_28 image, whose distribution has none of them new enough.
 # Afterwards CMAKE_PREFIX_PATH=FOLDER/installed/x64-linux-release makes CMake find them. By vcpkg at a release of
 # its own, so that equal sources give equal libraries.
+# SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 folder=${1:?usage: static_libraries.sh FOLDER}
 release=2024.06.15

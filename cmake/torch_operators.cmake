@@ -2,6 +2,7 @@
 #
 # One binary serves every PyTorch from 2.10 on, with and without CUDA: it uses the stable ABI alone
 # (headers of any of them will do), and neither Python nor libvitune is linked.
+# SPDX-License-Identifier: Apache-2.0
 set(VITUNE_TORCH_INCLUDE "" CACHE PATH
     "PyTorch's headers (site-packages/torch/include); empty: those of VITUNE_TORCH_PYTHON")
 set(VITUNE_TORCH_PYTHON "python3" CACHE STRING "A Python that may have PyTorch installed")

@@ -7,6 +7,7 @@
 # .cache/nvrtc of this tree with pip (its version and hashes are in cmake/nvrtc_requirements*.txt), which
 # needs neither root nor a GPU, and CUDA_HOME names it to the command. Without pip or a network a line on stderr says what to install, and the command runs
 # nevertheless: what needs no compiler still works.
+# SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
 for_gpu=

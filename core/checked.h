@@ -1,4 +1,5 @@
 // core/checked.h -- 64-bit arithmetic that reports overflow instead of wrapping.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // core/child_process.cpp -- Talking to a child that may do anything, and ending it for certain.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/child_process.h"
 
 #include <poll.h>

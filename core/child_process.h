@@ -6,6 +6,7 @@
 // dumps, no new privileges, and SIGKILL if the parent dies. One thread drives it; since the kernel
 // ties that SIGKILL to the thread that started the child, that thread must outlive it. A signal
 // does not end a wait, so a caller that must react to SIGINT waits in short slices.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
 // core/compile_facts.h -- What the compiler said of a kernel.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

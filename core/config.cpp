@@ -1,4 +1,5 @@
 // core/config.cpp -- The canonical text of a Config, printed and parsed.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/config.h"
 
 #include <algorithm>

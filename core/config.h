@@ -5,6 +5,7 @@
 // when the space of its operator grows. The family is here where the tunables leave it open; where
 // they tell, naming it too would give one choice two texts, and rows are found by their text
 // (generator/config_family.h shows and reads it for those).
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <compare>

@@ -1,4 +1,5 @@
 // core/cuda_driver.cpp -- Opening libcuda.so.1, its errors, and what it says of the devices.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cuda_driver.h"
 
 #include <dlfcn.h>

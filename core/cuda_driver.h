@@ -4,6 +4,7 @@
 // CudaDriver::open() throws Error(kNoDevice) and everything else still works. The declarations
 // follow the CUDA Driver API reference; tests/core/cuda_abi_test.cpp compares them with the
 // toolkit's cuda.h where that is installed. One thread at a time per object.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

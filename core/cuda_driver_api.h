@@ -3,6 +3,7 @@
 //
 // Declared after the CUDA Driver API reference, without its header; tests/core/cuda_abi_test.cpp
 // holds every signature and number against the toolkit's cuda.h.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

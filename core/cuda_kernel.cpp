@@ -1,4 +1,5 @@
 // core/cuda_kernel.cpp -- Loading a cubin and launching its kernels.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
 

@@ -1,4 +1,5 @@
 // core/cuda_memory.cpp -- Contexts and device buffers.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cuda_driver_api.h"
 
 namespace vitune {

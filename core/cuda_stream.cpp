@@ -1,4 +1,5 @@
 // core/cuda_stream.cpp -- Streams, events and captured graphs.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cuda_driver_api.h"
 
 namespace vitune {

@@ -1,4 +1,5 @@
 // core/data_dir.cpp -- Walks up from a program or library to its data.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/data_dir.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
 // core/data_dir.h -- Where the shipped data is: beside the program or library that asks for it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

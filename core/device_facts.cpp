@@ -1,4 +1,5 @@
 // core/device_facts.cpp -- The integers of DeviceInfo by name.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/device_facts.h"
 
 #include <array>

@@ -1,5 +1,6 @@
 // core/device_facts.h -- The integers of DeviceInfo by name, for everything that writes or reads
 // one.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

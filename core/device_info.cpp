@@ -1,4 +1,5 @@
 // core/device_info.cpp -- Device keys, the table of architectures, and how many CTAs an SM holds.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/device_info.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // core/device_info.h -- DeviceInfo: the silicon facts that decide which kernels fit and win.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 // These take 15 us the first time, and run on the same instructions of the processor. OpenSSL 3
 // wants who uses them to say which API they were written for, see openssl_user_macros(7). Should a
 // release drop them, State is what has to change.
+// SPDX-License-Identifier: Apache-2.0
 #define OPENSSL_API_COMPAT 10100
 #include "core/digest.h"
 

@@ -1,4 +1,5 @@
 // core/digest.h -- SHA-256 digests: the identity of sources, binaries and database rows.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // core/embedded_file.h -- A file whose text was put into the binary at build time.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
 // core/env.cpp -- The only calls of getenv, and what follows from the environment.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/env.h"
 
 #include <pwd.h>
@@ -75,7 +76,9 @@ Environment read_environment() {
   environment.miss = read("VITUNE_MISS");
   environment.capture = read("VITUNE_CAPTURE");
   environment.disable = read("VITUNE_DISABLE").has_value();
+  environment.log_command = read("VITUNE_LOG_CMD").has_value();
   environment.no_color = read("NO_COLOR").has_value();
+  environment.dumb_terminal = read("TERM") == "dumb";
   return environment;
 }
 

@@ -1,4 +1,5 @@
 // core/env.h -- The only reader of environment variables.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>
@@ -20,7 +21,9 @@ struct Environment {
   std::optional<std::string> miss;            // VITUNE_MISS: what the library does without a winner
   std::optional<std::string> capture;  // VITUNE_CAPTURE: where it writes the problems it is asked
   bool disable = false;                // VITUNE_DISABLE is set and not empty
+  bool log_command = false;            // VITUNE_LOG_CMD is set and not empty
   bool no_color = false;               // NO_COLOR is set and not empty
+  bool dumb_terminal = false;          // TERM is "dumb": no escapes are understood
 };
 
 // Empty values count as unset; a relative XDG_CACHE_HOME or CUDA_HOME is ignored.

@@ -1,4 +1,5 @@
 // core/error.cpp -- Which exit status each error code gives.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/error.h"
 
 namespace vitune {

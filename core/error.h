@@ -2,6 +2,7 @@
 //
 // Expected outcomes (a cache miss, a pruned candidate) are enums or optionals; an Error means that
 // a request could not be carried out. Its text says what was tried, on what, and what to do next.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,5 @@
 // core/format.cpp -- Where fmt's formatting is compiled.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/format.h"
 
 #include <fmt/format.h>

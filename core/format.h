@@ -1,4 +1,5 @@
 // core/format.h -- Text from a format string and values: fmt, compiled once.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <fmt/core.h>

@@ -1,4 +1,5 @@
 // core/frame.cpp -- Encoding, incremental parsing and blocking transfer of frames.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/frame.h"
 
 #include <sys/socket.h>

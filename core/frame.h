@@ -4,6 +4,7 @@
 // Layout: magic "VTF1", type u32, id u64, length u32, CRC-32 (IEEE) u32, payload; all little
 // endian. The CRC covers type, id, length and payload. A payload is at most 64 MiB. Anything else
 // is a protocol error: the peer is done for.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // core/json_fault.h -- What is wrong with a JSON text, in words for people.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // core/log.h -- Where messages go: a sink handed down by the caller; nothing global.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
 // core/nearest_name.cpp -- Edit distance with swaps, over a short list of names.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/nearest_name.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // core/nearest_name.h -- The known name that someone who mistyped most likely meant.
 //
 // No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
 // core/output_file.cpp -- Links resolved by hand, then a file aside and a rename.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/output_file.h"
 
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 // core/output_file.h -- Writes a file that the user named, so that nobody sees half of it.
 //
 // No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

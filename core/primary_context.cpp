@@ -1,4 +1,5 @@
 // core/primary_context.cpp -- Retaining and releasing a device's primary context.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/primary_context.h"
 
 #include <utility>

@@ -2,6 +2,7 @@
 //
 // For a library in somebody else's process: nothing here changes the calling thread's current
 // context for longer than a scope. PrimaryContext may be used by any number of threads.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

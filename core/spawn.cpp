@@ -4,6 +4,7 @@
 // must be in place before the first instruction of the program, whatever that program is. The
 // parent may have other threads, so everything that allocates is done before the fork, and between
 // fork and exec run only async-signal-safe calls.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/spawn.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // core/spawn.h -- Starts the program of a ChildProcess behind all its fences.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "core/unique_fd.h"

@@ -1,4 +1,5 @@
 // core/unique_fd.h -- A file descriptor that is closed when its owner goes. Movable, one thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <unistd.h>

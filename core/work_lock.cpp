@@ -1,4 +1,5 @@
 // core/work_lock.cpp -- Open-file-description locks on bytes of a private file.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/work_lock.h"
 
 #include <fcntl.h>

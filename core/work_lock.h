@@ -7,6 +7,7 @@
 // the kernel frees it when its holder dies, so that nothing is ever stale.
 //
 // A lock may only help: where none can be had, the work is done alone.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

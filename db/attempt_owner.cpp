@@ -1,4 +1,5 @@
 // db/attempt_owner.cpp -- Packs an attempt's owner and looks it up in /proc.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/attempt_owner.h"
 
 #include <unistd.h>

@@ -2,6 +2,7 @@
 //
 // The column `started` of an attempt holds the second it began in its low 34 bits and above them
 // the process that began it; 0 there, as older versions wrote it, is a process that is gone.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

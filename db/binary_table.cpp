@@ -1,4 +1,5 @@
 // db/binary_table.cpp -- Binaries as rows.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/binary_table.h"
 
 #include <zstd.h>

@@ -1,4 +1,5 @@
 // db/binary_table.h -- Rows of the table binary: compiled kernels, packed with Zstandard.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // db/block_seal.cpp -- Sealing the block list and looking at the seal.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/block_seal.h"
 
 namespace vitune {

@@ -2,6 +2,7 @@
 //
 // A row that is lost without a trace (a damaged page may hide it) would let a kernel run that is
 // known to be wrong. So each change of the list seals it, and who relies on it looks at the seal.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "db/table.h"

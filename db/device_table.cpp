@@ -1,4 +1,5 @@
 // db/device_table.cpp -- Devices and problems as rows.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/device_table.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // db/device_table.h -- Rows of the tables device and problem, and their identities.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
 // db/file_guard.cpp -- Owner, mode and kind of a database's file and of the directories above it.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/file_guard.h"
 
 #include <fcntl.h>

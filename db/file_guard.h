@@ -5,6 +5,7 @@
 // devices, second names, files and directories of others or that others may write to. Throws
 // DatabaseError(kUnsafe) or (kOther) with the path and what to do. Never opens an existing file:
 // closing it would drop the locks of a connection that this process has on it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <sys/stat.h>

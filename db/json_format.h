@@ -1,4 +1,5 @@
 // db/json_format.h -- What export and import agree on.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // db/json_records.cpp -- Field by field, with the ranges of db/schema/*.sql.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/json_records.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // db/json_records.h -- A strict reader of one JSON record of an export.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // db/layered_store.cpp -- The user's database above the shipped one.
+// SPDX-License-Identifier: Apache-2.0
 #include <iterator>
 #include <set>
 #include <tuple>

@@ -1,4 +1,5 @@
 // db/ledger_tables.cpp -- The block list, open attempts, requests and searches as rows.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/ledger_tables.h"
 
 #include "db/device_table.h"

@@ -1,4 +1,5 @@
 // db/ledger_tables.h -- Rows of the tables block, attempt, request and search.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

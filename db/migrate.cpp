@@ -1,4 +1,5 @@
 // db/migrate.cpp -- Identity, schema comparison and migration.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/migrate.h"
 
 #include <array>

@@ -1,4 +1,5 @@
 // db/migrate.h -- Whose file it is, which schema it has, and bringing it to the current one.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>

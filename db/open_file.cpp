@@ -1,4 +1,5 @@
 // db/open_file.cpp -- From a path to a connection that may be used.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/open_file.h"
 
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 // db/open_file.h -- Opening a database file for readers and for writers, with every check before
 // use.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

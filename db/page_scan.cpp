@@ -1,4 +1,5 @@
 // db/page_scan.cpp -- A reader of SQLite's page format that expects every byte to be wrong.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/page_scan.h"
 
 #include <fcntl.h>

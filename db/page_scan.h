@@ -5,6 +5,7 @@
 // may hold records is decoded cell by cell, whatever the rest of the file looks like, and a record
 // counts if it has the columns of one of our tables, of today or of older_tables(), and its digest
 // matches.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

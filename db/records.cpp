@@ -1,4 +1,5 @@
 // db/records.cpp -- The names of enumerators as the database and the command spell them.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/records.h"
 
 #include <array>

@@ -2,6 +2,7 @@
 //
 // The database knows no operator: a problem is an operator's name and the canonical text of what
 // was asked, a config is the canonical text of what was chosen.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

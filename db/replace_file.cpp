@@ -1,4 +1,5 @@
 // db/replace_file.cpp -- Names exchanged in one step where the file system can, else in two.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/replace_file.h"
 
 #include <fcntl.h>

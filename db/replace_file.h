@@ -2,6 +2,7 @@
 //
 // Names beside a database FILE: FILE.salvage-<UTC>-<pid> is a salvage at work or one that died,
 // FILE.corrupt-<UTC> what stood in FILE's place before a salvage.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
 // db/row.cpp -- The canonical bytes of a row.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/row.h"
 
 #include <bit>

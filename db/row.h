@@ -1,4 +1,5 @@
 // db/row.h -- A database row as values, and the digest that protects it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

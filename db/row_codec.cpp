@@ -1,4 +1,5 @@
 // db/row_codec.cpp -- Columns shared by trials, winners and binaries.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/row_codec.h"
 
 #include <algorithm>

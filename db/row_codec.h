@@ -1,4 +1,5 @@
 // db/row_codec.h -- The parts that several tables share, between values and columns.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

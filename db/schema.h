@@ -1,4 +1,5 @@
 // db/schema.h -- The embedded text of db/schema/*.sql.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
 // db/sqlite.cpp -- Statements, transactions and errors of SQLite.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/sqlite.h"
 
 #include <sqlite3.h>

@@ -3,6 +3,7 @@
 // The only homes of sqlite3_ calls are db/sqlite.cpp and db/sqlite_open.cpp. One connection belongs
 // to one thread and to the process that opened it: in a forked child each use is an Error and
 // nothing is closed there, since closing an inherited handle would drop the parent's locks.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <sys/stat.h>

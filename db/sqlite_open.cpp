@@ -1,5 +1,6 @@
 // db/sqlite_open.cpp -- Opening a connection: which file it is, its settings, how it waits for
 // locks.
+// SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <unistd.h>

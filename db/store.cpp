@@ -1,4 +1,5 @@
 // db/store.cpp -- The database's everyday reads and writes.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/store.h"
 
 #include <unistd.h>

@@ -4,6 +4,7 @@
 // to disk when the call returns. Every row carries a SHA-256 over its columns that is checked
 // before the row is used; a row that fails it is treated as absent, counted and reported. Errors:
 // Error(kDatabase) with the file, what was tried and what to do next.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // db/store_export.cpp -- The database as JSON: integers and figures, one record per line.
+// SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,5 @@
 // db/store_import.cpp -- Reading an export that may come from anyone.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // db/store_merge.cpp -- Taking over what another database has.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <tuple>
 

@@ -1,4 +1,5 @@
 // db/store_salvage.cpp -- A new file from what is whole in a damaged one; the old one is kept.
+// SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // db/store_state.h -- What a Store holds: its connection, its tables, and the damage found so far.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // db/store_upkeep.cpp -- Counting, checking and pruning a database.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>
 #include <sstream>

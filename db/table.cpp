@@ -1,4 +1,5 @@
 // db/table.cpp -- SQL for any table, from its list of columns.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/table.h"
 
 #include <utility>

@@ -1,5 +1,6 @@
 // db/table.h -- One table as rows of values: every row is written with its digest and checked with
 // it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // db/tables.h -- The columns of every table, as db/schema/*.sql declares them, without the digest.
 //
 // Key columns come first. tests/db/schema_test.cpp compares this list with the schema.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

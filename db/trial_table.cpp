@@ -1,4 +1,5 @@
 // db/trial_table.cpp -- Trials as rows.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/trial_table.h"
 
 #include <tuple>

@@ -1,4 +1,5 @@
 // db/trial_table.h -- Rows of the table trial, and which of two trials of one config is kept.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
 // db/upgrade.cpp -- From version 2 to 3: images and their digests.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/upgrade.h"
 
 #include <array>

@@ -1,4 +1,5 @@
 // db/upgrade.h -- Rows of older schema versions as rows of today's.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

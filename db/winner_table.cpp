@@ -1,4 +1,5 @@
 // db/winner_table.cpp -- Winners as rows.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/winner_table.h"
 
 #include <tuple>

@@ -1,4 +1,5 @@
 // db/winner_table.h -- Which config won, per device, problem and objective.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -2,6 +2,7 @@
 // transformer.
 //
 // Prints which kernel served and compares one value with the CPU's. Ends with 77 without a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

@@ -3,6 +3,7 @@
 // A program of yours has this from the CUDA runtime, PyTorch or the like: cudaMalloc, cudaMemcpy,
 // cudaStreamSynchronize. The examples build on machines without a CUDA toolkit or a GPU, so they
 // look the seven functions up in libcuda.so.1 instead. C99 and C++; one thread.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_EXAMPLES_GPU_H_
 #define VITUNE_EXAMPLES_GPU_H_
 

@@ -1,4 +1,5 @@
 // examples/reference.h -- One value of attention on the CPU, to compare the GPU's with. C99, C++.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_EXAMPLES_REFERENCE_H_
 #define VITUNE_EXAMPLES_REFERENCE_H_
 

@@ -5,6 +5,7 @@
 //
 // The tuner runs as a process of its own, so that a candidate which hangs or faults cannot harm
 // this one; the database is where the two meet. Ends with 77 without a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
 // generator/compile_log.cpp -- Reads ptxas' report; cuts logs to what is kept.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/compile_log.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // generator/compile_log.h -- What the log of `--ptxas-options=-v` says of a kernel.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // generator/compile_options.cpp -- The option table, and the kernel key that covers it.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/compile_options.h"
 
 #include <charconv>

@@ -1,4 +1,5 @@
 // generator/compile_options.h -- The fixed table of compiler options.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

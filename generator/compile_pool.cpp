@@ -3,6 +3,7 @@
 //
 // A worker is starting (until its hello), idle, or busy with one job. Whatever it does that is not
 // in the protocol costs it its life and the job at hand, nothing else.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/compile_pool.h"
 
 #include <poll.h>

@@ -3,6 +3,7 @@
 // A worker that hangs is killed (kTimeout), one that dies is replaced (kCrash); workers start as
 // work arrives. One thread drives it, and it makes progress only inside its own calls: call wait()
 // at least whenever one of descriptors() is readable, and every second or so for the deadlines.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

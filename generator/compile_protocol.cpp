@@ -1,4 +1,5 @@
 // generator/compile_protocol.cpp -- Messages to and from flat CBOR maps.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/compile_protocol.h"
 
 #include <cmath>

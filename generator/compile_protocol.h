@@ -4,6 +4,7 @@
 // hello once, then answers each job with a result of the same frame id. Templates never travel: the
 // worker assembles the source from its own embedded copy and the digest tells whether it is the
 // same.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
 // generator/compile_worker.cpp -- The process that runs NVRTC for the compile pool.
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/resource.h>
 #include <unistd.h>
 

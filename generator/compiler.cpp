@@ -1,4 +1,5 @@
 // generator/compiler.cpp -- The only caller of NVRTC.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/compiler.h"
 
 #include <dlfcn.h>

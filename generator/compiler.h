@@ -2,6 +2,7 @@
 //
 // compile() runs NVRTC in this process and cannot be cancelled: it belongs in a compile worker
 // (generator/compile_pool). Options come from a fixed table; no string from outside reaches them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

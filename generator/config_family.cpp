@@ -1,4 +1,5 @@
 // generator/config_family.cpp -- A family's name in front of a config, and taken off again.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/config_family.h"
 
 #include "core/error.h"

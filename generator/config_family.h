@@ -4,6 +4,7 @@
 // A family is one way to answer a problem, with tunables of its own. Where they tell the family
 // (attention: which instructions, whether keys stay), a stored config does not name it: its text is
 // its row's key, and rows of before there were names stay those of their configs.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // generator/cost_model.h -- Predicts how long a config takes for a problem, fitted to what was
 // measured nearby.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>

@@ -2,6 +2,7 @@
 //
 // Written against the ELF-64 object file format; trusts no number that it has not compared with the
 // image's length.
+// SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 
 #include <cstring>

@@ -1,4 +1,5 @@
 // generator/element_type.cpp -- Sizes and names of element types.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/element_type.h"
 
 namespace vitune {

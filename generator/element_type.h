@@ -1,4 +1,5 @@
 // generator/element_type.h -- The types of tensors' elements.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // generator/floor.cpp -- Rates of the units, and the time that a demand takes of each.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/floor.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 //
 // A floor is a bound that holds for every kernel: launch latency, waves over the SMs, partial tiles
 // and units that wait for each other come on top. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

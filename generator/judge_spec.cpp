@@ -1,4 +1,5 @@
 // generator/judge_spec.cpp -- Element types as the judge's kernels number them.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/judge_spec.h"
 
 #include "templates/reference/support_params.cuh"

@@ -2,6 +2,7 @@
 // inputs.
 //
 // Plain values. tuner/judge fills the tensors, runs the operator's own answer and compares.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // generator/launch_plan.cpp -- Plans of other problems as parts of a call's.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/launch_plan.h"
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 // The only launch recipe: the judge, the timer, the runtime and the benchmarks run the plan of
 // (problem, config) on kernels that were loaded for it (generator/prepared_plan.h), so what was
 // measured is what runs. Plain values; making one asks no driver.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // generator/named_problem.h -- A problem with what people call it and what is known of
 // it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

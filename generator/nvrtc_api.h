@@ -3,6 +3,7 @@
 // Declared after the NVRTC API reference, so that nothing here needs CUDA headers;
 // tests/generator/compiler_test.cpp compares them with the toolkit's header where that is
 // installed.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

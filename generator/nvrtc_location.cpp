@@ -1,4 +1,5 @@
 // generator/nvrtc_location.cpp -- Directories of libnvrtc and the build identity of a library file.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/nvrtc_location.h"
 
 #include <elf.h>

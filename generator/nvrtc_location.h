@@ -1,4 +1,5 @@
 // generator/nvrtc_location.h -- Where libnvrtc may be, and which build of it a file is.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>

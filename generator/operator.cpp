@@ -1,4 +1,5 @@
 // generator/operator.cpp -- What operators have in common.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/operator.h"
 
 #include <algorithm>
@@ -35,6 +36,8 @@ class FloorModel final : public CostModel {
 };
 
 }  // namespace
+
+ConfigWords Operator::words(const Problem&, const Config&) const { return {}; }
 
 Config Operator::carried(const Config& config, const Problem&, const Problem&,
                          const ParameterSpace& space) const {

@@ -5,6 +5,7 @@
 // configs and plans through this interface only. Objects are constants: no state; any thread.
 // Problems and configs that a function is handed are its own operator's; a problem of another one
 // is Error(kFailure).
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,12 @@
 #include "generator/tensor_spec.h"
 
 namespace vitune {
+
+// A config as people speak of it: "tma 192x112 12w s2", and the tunables that this tells.
+struct ConfigWords {
+  std::string text;
+  std::vector<std::string> told;
+};
 
 class Operator {
  public:
@@ -87,6 +94,9 @@ class Operator {
   // A config of `from`, of the same class, as it is written for `to`, whose space is `space`.
   virtual Config carried(const Config& config, const Problem& from, const Problem& to,
                          const ParameterSpace& space) const;
+  // The family of its kernel, tile, warps and stages; nothing told if there are no words for it.
+  // With the values of the tunables that are not told, the text means one config.
+  virtual ConfigWords words(const Problem& problem, const Config& config) const;
   // Equal for problems from which `config` is carried alike, as far as it is the same one.
   virtual std::int64_t carried_class(const Config&, const Problem&, const ParameterSpace&) const {
     return 0;

@@ -1,4 +1,5 @@
 // generator/operators.cpp -- The list of operators.
+// SPDX-License-Identifier: Apache-2.0
 #include <array>
 
 #include "generator/attention/operator.h"

@@ -1,4 +1,5 @@
 // generator/parameter_space.cpp -- Enumeration, neighbours and explanations of a constrained space.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/parameter_space.h"
 
 #include <algorithm>

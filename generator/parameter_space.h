@@ -2,6 +2,7 @@
 //
 // Operator-neutral: an operator builds a ParameterSpace for one problem on one device; search
 // strategies only see the configs and their neighbours.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // generator/prepared_plan.cpp -- Encoding a plan's tensor maps, and launching it.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/prepared_plan.h"
 
 #include <algorithm>

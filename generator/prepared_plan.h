@@ -1,5 +1,6 @@
 // generator/prepared_plan.h -- Plans on a device: kernels loaded, tensor maps encoded, ready to be
 // launched any number of times.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

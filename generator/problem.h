@@ -1,4 +1,5 @@
 // generator/problem.h -- Problem: what is asked of an operator.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
 // generator/problem_words.cpp -- Splits the texts of problems into words.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/problem_words.h"
 
 #include <fmt/format.h>

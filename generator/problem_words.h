@@ -3,6 +3,7 @@
 //
 // Every operator's texts are lines of such words, in any order, each once; what words there are is
 // the operator's. All failures are Error(kUsage) with a sentence unless said otherwise.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // generator/source.cpp -- Finds the include closure of a main text within the embedded templates.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/source.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 //
 // Templates are embedded in the binary at build time; NVRTC gets them as in-memory headers, so no
 // file of the machine it runs on can change a kernel.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
 // generator/tensor_spec.cpp -- How far a tensor reaches.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/tensor_spec.h"
 
 #include "core/checked.h"

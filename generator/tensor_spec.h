@@ -2,6 +2,7 @@
 //
 // An operator names the tensors of a problem once (Operator::tensors); workloads, pointer checks,
 // footprints and the judge all go by these.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // probe/ceiling_checks.cpp -- The probes' arithmetic, done again on the host.
+// SPDX-License-Identifier: Apache-2.0
 #include "probe/ceiling_checks.h"
 
 #include <cmath>

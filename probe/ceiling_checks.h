@@ -1,4 +1,5 @@
 // probe/ceiling_checks.h -- What the probes of a GPU's ceilings must give, computed on the host.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // probe/ceiling_probes.cpp -- Launching, timing and checking the probes.
+// SPDX-License-Identifier: Apache-2.0
 #include "probe/ceiling_probes.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 //
 // Every launch fills the GPU exactly once. The result of the last timed launch is compared with
 // what the host computes from the same numbers. One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

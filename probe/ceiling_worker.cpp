@@ -1,4 +1,5 @@
 // probe/ceiling_worker.cpp -- The process that owns the GPU while its ceilings are measured.
+// SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
 #include <csignal>

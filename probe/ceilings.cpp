@@ -1,4 +1,5 @@
 // probe/ceilings.cpp -- The parent's side of measuring ceilings, and the words between the two.
+// SPDX-License-Identifier: Apache-2.0
 #include "probe/ceilings.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 //
 // The probes (templates/probes) are compiled and run in a process of their own, which is killed if
 // it does not report within a deadline. One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

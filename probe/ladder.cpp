@@ -1,4 +1,5 @@
 // probe/ladder.cpp -- Source and launch of the ladder's kernels.
+// SPDX-License-Identifier: Apache-2.0
 #include "probe/ladder.h"
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 //
 // The kernels are templates/reference/attention_<name>.cuh. They take 16-bit inputs in any layout
 // whose rows are aligned to 16 bytes, any number of tokens and head sizes up to 128.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

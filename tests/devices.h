@@ -1,4 +1,5 @@
 // tests/devices.h -- Devices as core/device_info.h describes them, for tests without a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

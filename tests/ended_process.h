@@ -1,4 +1,5 @@
 // tests/ended_process.h -- The number of a process that is gone.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <sys/wait.h>

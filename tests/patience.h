@@ -1,5 +1,6 @@
 // tests/patience.h -- How long tests wait, and what they may say of a time: none may fail on a
 // machine that is loaded or stands still for seconds.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
 // tests/temporary_directory.h -- A directory that goes with its scope.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gtest/gtest.h>

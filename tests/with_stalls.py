@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # tests/with_stalls.py -- Runs a command on a machine that stands still at random: a test that fails has a deadline too short.
+# SPDX-License-Identifier: Apache-2.0
 """with_stalls.py [--longest SECONDS] [--seed N] COMMAND...
 
 Freezes the command and all its processes for up to --longest seconds (3), lets them run for up to 2, and

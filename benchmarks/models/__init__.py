@@ -1,4 +1,5 @@
 # benchmarks/models/__init__.py -- Whole models with vitune's attention beside PyTorch's own.
+# SPDX-License-Identifier: Apache-2.0
 """What reaches a user: time per forward pass of whole models, eager and as CUDA graphs.
 
     benchmarks/models/run.py --json models.json

@@ -1,4 +1,5 @@
 # benchmarks/models/about.py -- The head of a result: the machine, the versions, the method.
+# SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import importlib.metadata

@@ -1,4 +1,5 @@
 # benchmarks/models/answer.py -- Whether an answer is right: beside the same model in fp32.
+# SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import torch

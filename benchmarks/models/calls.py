@@ -1,4 +1,5 @@
 # benchmarks/models/calls.py -- Host time of one attention call, by who serves it.
+# SPDX-License-Identifier: Apache-2.0
 """A problem so small that the GPU is done before the next call: what is left is the host's time."""
 
 from __future__ import annotations

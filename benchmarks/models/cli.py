@@ -1,4 +1,5 @@
 # benchmarks/models/cli.py -- The command line: arguments, the device, a new process where needed.
+# SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import argparse

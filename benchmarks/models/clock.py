@@ -1,4 +1,5 @@
 # benchmarks/models/clock.py -- How long passes take, and how long until their calls returned.
+# SPDX-License-Identifier: Apache-2.0
 """All times are milliseconds per pass. Nothing else runs on the device."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 # benchmarks/models/document.py -- The JSON of a run: what is in it, what is still to be done.
+# SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import json

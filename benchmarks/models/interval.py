@@ -1,4 +1,5 @@
 # benchmarks/models/interval.py -- A median with its distribution-free interval; a paired gain.
+# SPDX-License-Identifier: Apache-2.0
 """Plain numbers in and out."""
 
 from __future__ import annotations

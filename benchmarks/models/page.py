@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # benchmarks/models/page.py -- Writes docs/models.md from models.json: what a user gains per model.
+# SPDX-License-Identifier: Apache-2.0
 """page.py models.json > docs/models.md. Needs the standard library only."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 # benchmarks/models/roster.py -- What is measured, the most important first.
+# SPDX-License-Identifier: Apache-2.0
 """Knows no PyTorch. A model is named as timm names it, or with its package before a slash."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 # benchmarks/models/row.py -- Measures one model at one batch in one mode: all ways, interleaved.
+# SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # benchmarks/models/run.py -- The program: finds the packages, then hands over to the command line.
+# SPDX-License-Identifier: Apache-2.0
 """benchmarks/models/run.py --help says what it takes."""
 
 import pathlib

@@ -1,4 +1,5 @@
 # benchmarks/models/session.py -- Task after task within a time limit, each on disk as it ends.
+# SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import pathlib

@@ -1,4 +1,5 @@
 # benchmarks/models/ways.py -- How attention is served: by PyTorch's choice, cuDNN first, vitune.
+# SPDX-License-Identifier: Apache-2.0
 """A way is a function that gives a context: entered around many passes, as a user would."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 # benchmarks/models/zoo.py -- Builds a model with random weights, and images for it.
+# SPDX-License-Identifier: Apache-2.0
 """The same weights for a name at every run. No package's weights are fetched."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 # benchmarks/peers/__init__.py -- vitune beside every attention a PyTorch user could pick.
+# SPDX-License-Identifier: Apache-2.0
 """Measures vitune and its peers on the same problems, on the same data, in the same rounds.
 
     benchmarks/peers/run.py --json peers.json --md peers.md

@@ -1,4 +1,5 @@
 # benchmarks/peers/__main__.py -- `python3 -m peers` in the folder benchmarks/.
+# SPDX-License-Identifier: Apache-2.0
 import pathlib
 import sys
 

@@ -1,4 +1,5 @@
 # benchmarks/peers/cli.py -- Options and order: compile ahead, measure, make the tables.
+# SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import argparse

@@ -1,8 +1,10 @@
 # benchmarks/peers/compared.py -- What follows from a result: the best peer, means, losses.
+# SPDX-License-Identifier: Apache-2.0
 """Speed-ups are peer / vitune: above 1 vitune is faster. No PyTorch here."""
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from typing import Any
 
 from .judge import fused
@@ -33,6 +35,64 @@ def best(row: dict[str, Any], kind: str) -> Best | None:
         return None
     peer = min(peers, key=times.__getitem__)
     return Best(times["vitune"], peer, times[peer])
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """A group's speed-ups over the best peer of each problem, cold or warm."""
+
+    group: str
+    kind: str
+    ratios: list[float]
+    shares: list[tuple[float, float]]  #: of the floor: vitune, the best peer
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.ratios)
+
+    @property
+    def ahead(self) -> int:
+        return sum(ratio >= 1 for ratio in self.ratios)
+
+
+def spreads(found: dict[str, Any]) -> list[Spread]:
+    """One per group and kind that has something to compare, in the order of the rows."""
+    result = []
+    for group in dict.fromkeys(row["group"] for row in found["rows"]):
+        rows = [row for row in found["rows"] if row["group"] == group]
+        for kind in KINDS:
+            pairs = [(row, one) for row in rows if (one := best(row, kind))]
+            shares = [
+                (row["floor_us"] / one.vitune, row["floor_us"] / one.us)
+                for row, one in pairs
+                if row["floor_us"]
+            ]
+            if pairs:
+                result.append(Spread(group, kind, [one.ratio for _, one in pairs], shares))
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class Errors:
+    """vitune's errors over the least of any fused peer, problem by problem."""
+
+    ratios: list[float]  #: of the largest errors
+    rms: list[float]
+
+    def above(self, factor: float) -> list[float]:
+        return [ratio for ratio in self.ratios if ratio > factor]
+
+
+def errors(found: dict[str, Any]) -> Errors:
+    """Of the problems where vitune and a fused peer have an error above 0."""
+    both: dict[str, list[float]] = {"max": [], "rms": []}
+    for row in found["rows"]:
+        for kind, ratios in both.items():
+            known = {peer: error[kind] for peer, error in row["err"].items() if error[kind] > 0}
+            peers = fused(known)
+            if "vitune" in known and peers:
+                ratios.append(known["vitune"] / min(known[peer] for peer in peers))
+    return Errors(both["max"], both["rms"])
 
 
 def _default_gain(rows: list[dict[str, Any]]) -> str:

@@ -1,4 +1,5 @@
 # benchmarks/peers/document.py -- The JSON of a run: its schema, written row by row.
+# SPDX-License-Identifier: Apache-2.0
 """A row is on disk as soon as it is measured; a reader sees whole documents only."""
 
 from __future__ import annotations

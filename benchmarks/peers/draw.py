@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # benchmarks/peers/draw.py -- Draws problems at random from what timm's models ask.
+# SPDX-License-Identifier: Apache-2.0
 """Problems that nobody chose, for `run.py --from` and `vitune tune --from`.
 
     vitune models --problems --batch 1,32 --json | benchmarks/peers/draw.py --count 50 --seed 1

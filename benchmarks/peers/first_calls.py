@@ -1,4 +1,5 @@
 # benchmarks/peers/first_calls.py -- What a program's first call of each peer costs.
+# SPDX-License-Identifier: Apache-2.0
 """Every sample is a process of its own, since a library is loaded and its plans are made once per
 process. Importing PyTorch, making the CUDA context and making the tensors come before and are timed
 apart. All peers take turns; the first turn, which brings the libraries into the system's file cache,

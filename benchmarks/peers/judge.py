@@ -1,4 +1,5 @@
 # benchmarks/peers/judge.py -- Which results count, and what must be said about them.
+# SPDX-License-Identifier: Apache-2.0
 """Plain numbers: no PyTorch here."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 # benchmarks/peers/norm_peers.py -- Who computes norms: PyTorch, its compiler, Liger, quack, vitune.
+# SPDX-License-Identifier: Apache-2.0
 """Each makes a call of one problem over operands of its own, or says why not (Refused, Absent).
 
 A problem is what docs/problems.md calls `norm` or `group_norm`, in bf16, rows side by side.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # benchmarks/peers/norms.py -- vitune's norms beside everybody else's, one process, row by row.
+# SPDX-License-Identifier: Apache-2.0
 """benchmarks/peers/norms.py [--db FILE] [--library FILE] [--from FILE] [--only REGEX] [--json FILE] [--budget S]
 
 Times as in peers (cold: L2 emptied before each call; warm: CUDA graph replays), rounds in random orders, each row in

@@ -1,4 +1,5 @@
 # benchmarks/peers/operands.py -- The tensors of a problem on the device, with the strides it asks.
+# SPDX-License-Identifier: Apache-2.0
 """Fresh normal data each time; `packed` operands are views of one tensor, as models have them."""
 
 from __future__ import annotations

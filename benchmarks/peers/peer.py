@@ -1,4 +1,5 @@
 # benchmarks/peers/peer.py -- What a peer is: a name, and a call of one problem or a refusal.
+# SPDX-License-Identifier: Apache-2.0
 """No PyTorch here: the engine's tests bring peers of their own."""
 
 from __future__ import annotations

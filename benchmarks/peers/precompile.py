@@ -1,4 +1,5 @@
 # benchmarks/peers/precompile.py -- First calls of the peers that compile, ahead and in parallel.
+# SPDX-License-Identifier: Apache-2.0
 """Fills the compilers' caches on disk, so that the measuring process finds its kernels there. Each
 worker is a process of its own: a compiler that crashes or never ends costs one worker, and that
 peer this problem.

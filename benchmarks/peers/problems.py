@@ -1,4 +1,5 @@
 # benchmarks/peers/problems.py -- Which problems are measured: the shipped file, texts, other files.
+# SPDX-License-Identifier: Apache-2.0
 """The text of a problem is parsed by libvitune (docs/problems.md); here is no second parser."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 # benchmarks/peers/reference.py -- The judge: attention in fp64, and how far an output is from it.
+# SPDX-License-Identifier: Apache-2.0
 """Chunked, so that the scores of one chunk fit; every head of a problem, or evenly spaced ones."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 # benchmarks/peers/roster.py -- The peers of a run, by their names.
+# SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # benchmarks/peers/run.py -- The program: finds the package and vitune's own, then hands over to it.
+# SPDX-License-Identifier: Apache-2.0
 """benchmarks/peers/run.py --help says what it takes."""
 
 import pathlib

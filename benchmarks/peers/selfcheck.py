@@ -1,4 +1,5 @@
 # benchmarks/peers/selfcheck.py -- What the Triton kernel must get right before it is timed.
+# SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import importlib.util

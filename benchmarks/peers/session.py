@@ -1,4 +1,5 @@
 # benchmarks/peers/session.py -- The measuring process: problem after problem, a row each.
+# SPDX-License-Identifier: Apache-2.0
 """Owns the GPU. What cannot be survived in this process ends it with POISONED; supervise.py starts
 another one, which goes on there, without the peer that was at work.
 """

@@ -1,4 +1,5 @@
 # benchmarks/peers/supervise.py -- Watches the measuring process, starts it anew if it dies.
+# SPDX-License-Identifier: Apache-2.0
 """This process opens no CUDA, so nothing that happens on the GPU can take the results with it."""
 
 from __future__ import annotations

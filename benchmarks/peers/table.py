@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # benchmarks/peers/table.py -- Markdown and console tables of a result; needs no GPU and no PyTorch.
+# SPDX-License-Identifier: Apache-2.0
 """Tables of peers.json: who is fastest per problem, by how much, and where vitune loses.
 
-    benchmarks/peers/table.py peers.json [--readme | --console] [--out FILE]
+    benchmarks/peers/table.py peers.json [--readme | --page | --console] [--out FILE]
 
 Speed-ups are peer / vitune: above 1 vitune is faster. The best peer is the fastest fused one;
 unfused "eager" and vitune's own default kernel are shown and not counted. --readme replaces the
-marked region of README.md.
+marked region of README.md, --page that of docs/results.md which has the file's name.
 """
 
 from __future__ import annotations
@@ -24,10 +25,36 @@ if __package__ in (None, ""):
     __package__ = "peers"
 
 from peers import document  # noqa: E402
-from peers.compared import Best, best, losses, means, not_compared  # noqa: E402
+from peers.compared import (  # noqa: E402
+    Best,
+    best,
+    errors,
+    losses,
+    means,
+    not_compared,
+    spreads,
+)
+from peers.judge import WORSE, fused  # noqa: E402
+from peers.samples import geometric_mean  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+README, PAGE = "README.md", "docs/results.md"
+GROUPS = {
+    "vit": "`vit`: plain, windowed and pooled attention",
+    "bias": "`bias`: with an additive bias",
+    "long": "`long`: 4,096 and 16,384 tokens",
+}
+PEERS = {
+    "cudnn": "cuDNN",
+    "flash": "FlashAttention-2",
+    "effic": "memory-efficient attention",
+    "flex": "FlexAttention",
+    "triton": "FlashAttention-2's loop in Triton, tuned per problem",
+    "fa3": "FlashAttention-3",
+    "fa4": "FlashAttention-4",
+    "compiled": "`torch.compile`",
+    "liger": "Liger",
+}
 
 
 def _us(row: dict[str, Any], peer: str, kind: str) -> str:
@@ -215,10 +242,96 @@ def markdown(found: dict[str, Any]) -> str:
     return "\n".join(line for part in parts for line in part) + "\n"
 
 
+def _named(peers: list[str]) -> str:
+    names = [PEERS.get(peer, peer) for peer in peers]
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def peers_sentence(found: dict[str, Any]) -> str:
+    """Who was there, and who was not."""
+    here = [
+        peer
+        for peer in fused(found["peers"])
+        if any("cold" in row["us"].get(peer, {}) for row in found["rows"])
+    ]
+    absent = [peer for peer in found["peers"] if peer in found["absent"]]
+    told = f"Peers: {_named(here)}." if here else "No peer was measured."
+    return f"{told} Not measured: {_named(absent)}." if absent else told
+
+
+def short_table(found: dict[str, Any]) -> list[str]:
+    """A line per group and kind: the spread of the speed-ups over the best peer."""
+    head = ["group", "L2", "problems", "median", "best", "worst", "faster"]
+    rows = [
+        [
+            GROUPS.get(one.group, f"`{one.group}`"),
+            one.kind,
+            str(len(one.ratios)),
+            f"{one.median:.2f}",
+            f"{max(one.ratios):.2f}",
+            f"{min(one.ratios):.2f}",
+            f"{one.ahead} of {len(one.ratios)}",
+        ]
+        for one in spreads(found)
+    ]
+    return _markdown_table(head, 2, rows)
+
+
+def errors_sentence(found: dict[str, Any]) -> str:
+    """How vitune's errors compare with the smallest of any peer."""
+    seen = errors(found)
+    if not seen.ratios:
+        return "No errors to compare."
+    larger = seen.above(WORSE)
+    rms = f"root-mean-square error: at most {max(seen.rms):.2f} times"
+    if not larger:
+        return f"Largest error at most {max(seen.ratios):.2f} times the best peer's; {rms}."
+    return (
+        f"vitune's largest error is {min(larger):.1f} to {max(larger):.1f} times the best peer's "
+        f"on {len(larger)} of {len(seen.ratios)} problems, at most {WORSE} times on the others; {rms}."
+    )
+
+
+def shares_table(found: dict[str, Any]) -> list[str]:
+    """Geometric means of the floor over the time, per group and kind."""
+    rows = [
+        [
+            f"`{one.group}`",
+            one.kind,
+            *(f"{100 * geometric_mean(list(side)):.0f} %" for side in zip(*one.shares)),
+        ]
+        for one in spreads(found)
+        if one.shares
+    ]
+    return _markdown_table(["group", "L2", "vitune", "best peer"], 2, rows)
+
+
 def readme(found: dict[str, Any]) -> str:
-    """What README.md shows: the table, the means, the losses."""
+    """What README.md shows: six lines, and who took part."""
+    lost = losses(found)
+    slower = [f"vitune is slower in {len(lost)} of these times."] if lost else []
+    parts = [peers_sentence(found), *slower, errors_sentence(found)]
+    return "\n".join([*short_table(found), "", *header(found), " ".join(parts)])
+
+
+def page(found: dict[str, Any]) -> str:
+    """What docs/results.md shows of a file: every problem, the means, the losses."""
     return "\n".join(
-        [*header(found), "", *summary_table(found), "", *means(found), "", *losses_section(found)]
+        [
+            *header(found),
+            "",
+            peers_sentence(found) + " " + errors_sentence(found),
+            "",
+            *summary_table(found),
+            "",
+            *means(found),
+            "",
+            *losses_section(found),
+            "",
+            "Share of the floor, geometric means:",
+            "",
+            *shares_table(found),
+        ]
     )
 
 
@@ -239,11 +352,17 @@ def console(found: dict[str, Any]) -> str:
     return "\n".join([*header(found), "", *lines, "", *means(found), "", *losses_section(found)])
 
 
-def replaced(text: str, region: str) -> str:
-    """`text` with another marked region. Raises ValueError without the two marks."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(f"README.md needs one '{BEGIN}' and one '{END}'")
-    return text.split(BEGIN)[0] + BEGIN + "\n" + region + "\n" + END + text.split(END)[1]
+def replaced(text: str, region: str, mark: str, file: str) -> str:
+    """`text` with another region of this mark. Raises ValueError without its two comments."""
+    begin, end = f"<!-- {mark}:begin -->", f"<!-- {mark}:end -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"{file} needs one '{begin}' and one '{end}'")
+    return text.split(begin)[0] + begin + "\n" + region + "\n" + end + text.split(end)[1]
+
+
+def _replace_in(file: str, region: str, mark: str) -> None:
+    target = ROOT / file
+    target.write_text(replaced(target.read_text(), region, mark, file))
 
 
 def main() -> int:
@@ -253,6 +372,7 @@ def main() -> int:
     )
     parser.add_argument("result", type=pathlib.Path)
     parser.add_argument("--readme", action="store_true")
+    parser.add_argument("--page", action="store_true")
     parser.add_argument("--console", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, help="a file; default: stdout")
     options = parser.parse_args()
@@ -261,9 +381,15 @@ def main() -> int:
     except document.BadDocument as error:
         print(f"table.py: {error}", file=sys.stderr)
         return 2
-    if options.readme:
-        target = ROOT / "README.md"
-        target.write_text(replaced(target.read_text(), readme(found)))
+    try:
+        if options.readme:
+            _replace_in(README, readme(found), "results")
+        if options.page:
+            _replace_in(PAGE, page(found), options.result.stem)
+    except ValueError as error:
+        print(f"table.py: {error}", file=sys.stderr)
+        return 2
+    if options.readme or options.page:
         return 0
     text = console(found) + "\n" if options.console else markdown(found)
     options.out.write_text(text) if options.out else sys.stdout.write(text)

@@ -1,4 +1,5 @@
 # benchmarks/peers/timing.py -- How a time is taken on the GPU: cold, warm, from Python.
+# SPDX-License-Identifier: Apache-2.0
 """All times are microseconds per call. One stream, one GPU, nothing else running on it.
 
 The host never decides a GPU time: the stream is held by a sleeping kernel until a whole round is

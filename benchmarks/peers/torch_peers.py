@@ -1,4 +1,5 @@
 # benchmarks/peers/torch_peers.py -- PyTorch's attention by backend, compiled, FlashAttention-3/4.
+# SPDX-License-Identifier: Apache-2.0
 """A backend that cannot take a problem refuses, in PyTorch's own words; no other one steps in."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 # benchmarks/peers/triton_attention.py -- Fused attention in Triton, tuned by its autotuner.
+# SPDX-License-Identifier: Apache-2.0
 """What a user of Triton would write: FlashAttention-2's loop over keys with an online softmax.
 
 One program per block of query rows and head. Blocks of keys that every row sees whole run without

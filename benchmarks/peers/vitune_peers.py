@@ -1,4 +1,5 @@
 # benchmarks/peers/vitune_peers.py -- vitune as a user calls it, and its untuned default kernels.
+# SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os

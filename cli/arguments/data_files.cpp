@@ -1,4 +1,5 @@
 // cli/arguments/data_files.cpp -- --data-dir, else the data beside the program.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/data_files.h"
 
 #include "core/error.h"

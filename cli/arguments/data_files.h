@@ -1,4 +1,5 @@
 // cli/arguments/data_files.h -- Where the shipped data is: presets, winners and recordings.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

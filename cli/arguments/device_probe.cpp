@@ -1,4 +1,5 @@
 // cli/arguments/device_probe.cpp -- One question, one answer, over the worker's socket.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/device_probe.h"
 
 #include <nlohmann/json.hpp>

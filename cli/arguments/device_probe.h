@@ -2,6 +2,7 @@
 //
 // A driver that hangs or crashes takes the child with it, not the command; and the command itself
 // stays free of CUDA, as the tuner asks.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

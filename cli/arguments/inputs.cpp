@@ -1,4 +1,5 @@
 // cli/arguments/inputs.cpp -- Turns arguments into problems and devices.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/inputs.h"
 
 #include <fmt/format.h>
@@ -106,8 +107,7 @@ DeviceChoice present_gpus(Session& session, const std::string& text, const char*
   return choice;
 }
 
-// A recording answers for its own problems only. Of the default preset those are left out that it
-// lacks; problems that the user named are not dropped silently.
+// A recording answers for its own problems only. Those that it lacks are left out and named.
 void keep_recorded_problems(Session& session, TuneOptions& options) {
   const Recording recording = Recording::load(*options.replay);
   std::vector<std::string> missing, known;
@@ -119,13 +119,16 @@ void keep_recorded_problems(Session& session, TuneOptions& options) {
   });
   if (missing.empty()) return;
   const std::string text =
-      formatted("the recording {} lacks {}", options.replay->string(), fmt::join(missing, ", "));
-  if (!names_problems(session) && !options.problems.empty()) {
-    session.console.log(LogLevel::kInfo, text);
-    return;
+      formatted("the recording {} lacks {}", options.replay->string(), first_few(missing));
+  if (options.problems.empty()) {
+    throw Error(ErrorCode::kNoDevice,
+                formatted("{}; it has {}. Others need a GPU", text, first_few(known)));
   }
-  throw Error(ErrorCode::kNoDevice,
-              formatted("{}; it has {}. Others need a GPU", text, fmt::join(known, ", ")));
+  const bool named = names_problems(session);
+  session.console.log(
+      named ? LogLevel::kWarning : LogLevel::kInfo,
+      formatted("{}: {} of {} problems {} left out, they need a GPU", text, missing.size(),
+                missing.size() + options.problems.size(), missing.size() == 1 ? "is" : "are"));
 }
 
 }  // namespace
@@ -136,7 +139,8 @@ void add_problem_options(po::options_description& options) {
   add_list(
       options, "preset", "NAME",
       formatted("the problems of a preset ({}); may be repeated", fmt::join(preset_names(), ", ")));
-  add_list(options, "from", "FILE", "the problems of a file; may be repeated");
+  add_list(options, "from", "FILE",
+           "the problems of a file, or of standard input (-), one in each line; may be repeated");
   add_model_options(options);
 }
 

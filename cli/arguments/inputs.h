@@ -1,4 +1,5 @@
 // cli/arguments/inputs.h -- Problems and devices as the user names them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <boost/program_options.hpp>
@@ -45,8 +46,8 @@ DeviceChoice choose_devices(Session& session, bool replay_may_stand_in = true);
 Objective requested_objective(const Session& session);
 
 // The fields of TuneOptions that every verb that runs kernels fills the same way: problems,
-// devices, worker commands, --jobs and --objective where the verb has them. Error(kNoDevice) if the
-// recording to replay lacks a problem that the user named; of a default preset those are left out.
+// devices, worker commands, --jobs and --objective where the verb has them. Problems that the
+// recording to replay lacks are left out and named; Error(kNoDevice) if it lacks all of them.
 TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems,
                          bool replay_may_stand_in = true);
 

@@ -1,4 +1,5 @@
 // cli/arguments/json_file.cpp -- A bounded parse, and members by name with messages that say where.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/json_file.h"
 
 #include <cmath>

@@ -3,6 +3,7 @@
 //
 // Files are foreign input: size, depth and count of values are bounded, and every refusal is
 // Error(kUsage) that names the file and the place in it. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

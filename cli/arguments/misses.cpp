@@ -1,4 +1,5 @@
 // cli/arguments/misses.cpp -- Which misses are still open, as a table and as problems to tune.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/misses.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // cli/arguments/misses.h -- Problems that programs asked for at run time and that no winner existed
 // for.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

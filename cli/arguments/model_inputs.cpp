@@ -1,4 +1,5 @@
 // cli/arguments/model_inputs.cpp -- From names of models to the problems of a batch.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/model_inputs.h"
 
 #include <algorithm>

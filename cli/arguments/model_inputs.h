@@ -1,4 +1,5 @@
 // cli/arguments/model_inputs.h -- Problems as a model's name: --model, --batch, --dtype.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <boost/program_options.hpp>

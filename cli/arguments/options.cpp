@@ -1,4 +1,5 @@
 // cli/arguments/options.cpp -- Options in the words of Boost.Program_options.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/options.h"
 
 #include <vector>

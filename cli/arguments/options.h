@@ -1,4 +1,5 @@
 // cli/arguments/options.h -- The three kinds of options that the command knows.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <boost/program_options.hpp>

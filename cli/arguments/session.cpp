@@ -1,5 +1,6 @@
 // cli/arguments/session.cpp -- Arguments through Boost.Program_options, with one kind of error
 // message.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/session.h"
 
 #include <unistd.h>
@@ -29,19 +30,49 @@ void add_common_options(po::options_description& options) {
   add_switch(options, "md", "print a Markdown table");
   add_switch(options, "quiet,q", "no progress and no notes; warnings and errors only");
   add_switch(options, "verbose,v", "more notes");
-  add_value(options, "color", "WHEN", "auto, always or never", "auto");
+  add_value(options, "color", "WHEN", "colours: auto, always or never", "auto");
   add_switch(options, "help,h", "print this help");
 }
 
-constexpr unsigned kWidth = 100, kDescriptionWidth = 64;
+po::options_description group(const char* title, std::size_t width) {
+  const auto columns = static_cast<unsigned>(width);
+  return po::options_description(title, columns, columns * 16 / 25);
+}
 
-// The verb's own options first, the common ones in a group of their own.
+VerbOptions options_within(const Verb& verb, std::size_t width) {
+  VerbOptions options{group("Options", width), group("Common options", width)};
+  if (verb.options) verb.options(options.own);
+  if (verb.prints_script) {
+    add_switch(options.common, "help,h", "print this help");
+  } else {
+    add_common_options(options.common);
+  }
+  return options;
+}
+
+// What is parsed: of a verb that prints a script also the options that it refuses by name.
 po::options_description all_options(const Verb& verb) {
-  const VerbOptions options = verb_options(verb);
-  po::options_description all(kWidth, kDescriptionWidth);
-  if (!options.own.options().empty()) all.add(options.own);
-  all.add(options.common);
+  po::options_description all;
+  if (verb.options) verb.options(all);
+  add_common_options(all);
   return all;
+}
+
+// "-p [ --problem ] TEXT   a problem" as it is written everywhere else: "-p, --problem TEXT".
+std::string usual_notation(const std::string& help) {
+  constexpr std::string_view kOpen = " [ --", kClose = " ]";
+  std::string text;
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line); text += line + "\n") {
+    const std::size_t open = line.find(kOpen);
+    if (open != 4 || line[2] != '-') continue;  // "  -p [ --"
+    const std::size_t close = line.find(kClose, open);
+    line.erase(close, kClose.size());
+    line.replace(open, kOpen.size(), ", --");
+    const std::size_t gap = line.find("  ", open + 2);
+    if (gap != std::string::npos) line.insert(gap, kOpen.size() + kClose.size() - 4, ' ');
+  }
+  return text;
 }
 
 std::string unknown_option_text(const Verb& verb, const po::options_description& options,
@@ -102,8 +133,13 @@ ConsoleOptions console_options(const po::variables_map& values, const Environmen
     throw Error(ErrorCode::kUsage,
                 formatted("--color '{}' is not one of auto, always, never", color));
   }
-  options.color =
-      color == "always" || (color == "auto" && !environment.no_color && isatty(STDERR_FILENO) == 1);
+  const auto colors = [&](int stream) {
+    return color == "always" || (color == "auto" && !environment.no_color &&
+                                 !environment.dumb_terminal && isatty(stream) == 1);
+  };
+  options.color = colors(STDERR_FILENO);
+  options.color_results = options.format == Format::kText && colors(STDOUT_FILENO);
+  options.dumb = environment.dumb_terminal;
   options.level = chosen_level(values, environment);
   return options;
 }
@@ -133,22 +169,21 @@ void Session::refuse(std::initializer_list<const char*> options, std::string_vie
   }
 }
 
-VerbOptions verb_options(const Verb& verb) {
-  VerbOptions options{po::options_description("Options", kWidth, kDescriptionWidth),
-                      po::options_description("Common options", kWidth, kDescriptionWidth)};
-  if (verb.options) verb.options(options.own);
-  add_common_options(options.common);
-  return options;
-}
+VerbOptions verb_options(const Verb& verb) { return options_within(verb, 100); }
 
 std::string verb_help(const Verb& verb) {
+  const std::size_t width = help_columns();
+  const VerbOptions options = options_within(verb, width);
   std::ostringstream help;
-  help << "Usage: vitune " << verb.name << " [options]" << (verb.operands.empty() ? "" : " ")
-       << verb.operands << "\n\n"
-       << verb.summary << ".\n"
-       << all_options(verb);
-  if (!verb.notes.empty()) help << "\n" << verb.notes << "\n";
-  return help.str();
+  help << fill_text(formatted("Usage: vitune {} [options]{}{}\n\n{}.\n", verb.name,
+                              verb.operands.empty() ? "" : " ", verb.operands, verb.summary),
+                    width);
+  // The verb's own first, the common ones in a group of their own.
+  if (!options.own.options().empty()) help << "\n" << options.own;
+  help << "\n" << options.common;
+  std::string text = usual_notation(help.str());
+  if (!verb.notes.empty()) text += "\n" + fill_text(verb.notes, width, 2);
+  return text;
 }
 
 std::optional<Session> parse_session(const Verb& verb, const std::vector<std::string>& arguments,

@@ -1,4 +1,5 @@
 // cli/arguments/session.h -- One run of a verb: its parsed arguments and what it may use.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>
@@ -40,6 +41,7 @@ struct Verb {
   std::string notes;     // shown below the options; may be empty
   std::function<void(boost::program_options::options_description&)> options;
   std::function<int(Session&)> run;  // returns the exit status
+  bool prints_script = false;        // a text for a program: no database, one form
 };
 
 // Every verb, in the order in which `vitune help` lists them.
@@ -66,6 +68,7 @@ Verb compare_verb();
 Verb report_verb();
 Verb verify_verb();
 Verb show_verb();
+Verb explain_verb();
 Verb compile_verb();
 std::vector<Verb> db_verbs();
 Verb devices_verb();

@@ -1,5 +1,6 @@
 // cli/arguments/stores.cpp -- Which failures of opening a database fall back, and which stop the
 // command.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/stores.h"
 
 #include <sys/stat.h>

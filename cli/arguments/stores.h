@@ -1,4 +1,5 @@
 // cli/arguments/stores.h -- Opens the user's database and the shipped layer below it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

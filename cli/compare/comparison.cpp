@@ -1,4 +1,5 @@
 // cli/compare/comparison.cpp -- Pairing, intervals of ratios, verdicts, geometric means.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/compare/comparison.h"
 
 #include <algorithm>

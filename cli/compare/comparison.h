@@ -16,6 +16,7 @@
 //
 // The interval of a geometric mean combines those of its rows like "intervals" does; its problems
 // are taken as given, not as a sample of problems. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

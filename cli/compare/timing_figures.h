@@ -2,6 +2,7 @@
 // hold.
 //
 // Shared by the readers of timing_files.h alone. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
 // cli/compare/timing_files.cpp -- Tells the formats apart, and reads those of vitune and of the
 // peers.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/compare/timing_files.h"
 
 #include <fmt/format.h>
@@ -98,6 +99,8 @@ void read_results(const JsonValue& document, const std::string& peer, std::set<s
     if (const auto name = device->member("name")) file.device = name->text();
     if (const auto key = device->member("key")) file.device_key = key->text();
   }
+  const auto origin = document.member("origin");
+  file.replayed = origin && origin->text() == "replayed";
   peers.insert(kOwnPeer);
   for (const JsonValue& result : document.require("results").elements()) {
     if (peer == kOwnPeer) {

@@ -3,6 +3,7 @@
 // Four formats are told apart by their fields: `vitune tune --json`, `vitune bench --json`, the
 // peers' comparison (benchmarks/peers) and Google Benchmark. Times are microseconds. No state; any
 // thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>
@@ -40,6 +41,7 @@ struct TimingFile {
   TimingFormat format = TimingFormat::kTune;
   std::string device;      // name of the GPU, or of the host; empty if not known
   std::string device_key;  // facts of the silicon; empty if not known
+  bool replayed = false;   // from a recording: the times are of another day and machine
   std::vector<TimedRow> rows;
   std::vector<std::string> without_time;  // names of entries that hold no time, and why
 };

@@ -1,5 +1,6 @@
 // cli/compare/timing_google.cpp -- Times of Google Benchmark documents: repetitions, else their
 // aggregates.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <cmath>
 #include <map>

@@ -1,4 +1,5 @@
 // cli/output/ceiling_results.cpp -- The measured ceilings of a GPU as a table and as JSON.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/ceiling_results.h"
 
 #include <map>

@@ -1,6 +1,8 @@
 // cli/output/console.cpp -- stdout with checked writes, stderr through spdlog.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/console.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <sys/ioctl.h>
@@ -31,12 +33,6 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::err;
 }
 
-std::size_t terminal_columns() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
-  return size.ws_col;
-}
-
 // The longest start of `text` that has at most `columns` characters; never cuts one in two.
 std::string cut_to_columns(std::string_view text, std::size_t columns) {
   std::size_t width = 0, end = 0;
@@ -55,8 +51,19 @@ void write_to_stderr(std::string_view text) {
 
 }  // namespace
 
+std::size_t terminal_columns(int descriptor) {
+  winsize size{};
+  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
+  return size.ws_col;
+}
+
+std::size_t help_columns() {
+  if (isatty(STDOUT_FILENO) != 1) return 100;
+  return std::clamp<std::size_t>(terminal_columns(STDOUT_FILENO), 40, 100);
+}
+
 Console::Console(const ConsoleOptions& options)
-    : options_(options), terminal_(isatty(STDERR_FILENO) == 1) {
+    : options_(options), terminal_(!options.dumb && isatty(STDERR_FILENO) == 1) {
   auto sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_st>(
       options.color ? spdlog::color_mode::always : spdlog::color_mode::never);
   logger_ = std::make_unique<spdlog::logger>("vitune", std::move(sink));
@@ -74,6 +81,13 @@ void Console::print(std::string_view text) {
     write_error_ = errno == 0 ? EIO : errno;
 }
 
+void Console::print_line(const nlohmann::ordered_json& document) {
+  end_progress();  // stdout may be the same terminal
+  print(document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  errno = 0;
+  if (write_error_ == 0 && std::fflush(stdout) != 0) write_error_ = errno == 0 ? EIO : errno;
+}
+
 void Console::show(const Table& table, const nlohmann::ordered_json& document,
                    std::string_view if_empty) {
   if (format() == Format::kJson) {
@@ -82,12 +96,18 @@ void Console::show(const Table& table, const nlohmann::ordered_json& document,
     return;
   }
   if (table.empty() && format() == Format::kText) {
-    log(LogLevel::kInfo, if_empty);
+    if (!if_empty.empty()) log(LogLevel::kInfo, if_empty);
     return;
   }
-  print(format() == Format::kCsv        ? table.csv()
-        : format() == Format::kMarkdown ? table.markdown()
-                                        : table.text());
+  if (format() == Format::kCsv) return print(table.csv());
+  if (format() == Format::kMarkdown) return print(table.markdown());
+  const bool fit = isatty(STDOUT_FILENO) == 1 && !verbose();
+  const std::size_t width = fit ? terminal_columns(STDOUT_FILENO) : Table::kAnyWidth;
+  print(table.text(width, options_.color_results));
+  const auto left_out = table.left_out(width);
+  if (left_out.empty()) return;
+  std::fflush(stdout);  // before what is said of it
+  log(LogLevel::kInfo, formatted("no room for {}: -v shows all", fmt::join(left_out, ", ")));
 }
 
 void Console::log(LogLevel level, std::string_view message) {
@@ -105,7 +125,8 @@ void Console::progress(std::string_view line) {
   if (quiet()) return;
   const std::string safe = terminal_safe(line);
   if (terminal_) {
-    write_to_stderr(formatted("\r{}\x1b[K", cut_to_columns(safe, terminal_columns() - 1)));
+    write_to_stderr(
+        formatted("\r{}\x1b[K", cut_to_columns(safe, terminal_columns(STDERR_FILENO) - 1)));
     line_open_ = true;
   } else {
     write_to_stderr(safe + "\n");

@@ -1,8 +1,10 @@
 // cli/output/console.h -- Where the command writes: results to stdout, everything else to stderr.
 //
 // One thread. Results come as a table and as JSON and the user's choice decides which is printed.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -19,9 +21,17 @@ namespace vitune {
 
 enum class Format { kText, kJson, kCsv, kMarkdown };
 
+// Columns of the terminal behind `descriptor`; 80 where it does not say, or is none.
+std::size_t terminal_columns(int descriptor);
+
+// For help: those of the terminal behind stdout, 40 to 100; 100 where it is none.
+std::size_t help_columns();
+
 struct ConsoleOptions {
   Format format = Format::kText;
-  bool color = false;                // of stderr; results are never coloured
+  bool color = false;                // of what goes to stderr
+  bool color_results = false;        // of what goes to stdout as text
+  bool dumb = false;                 // the terminal understands no escapes
   LogLevel level = LogLevel::kInfo;  // the least important message that is shown
 };
 
@@ -34,12 +44,19 @@ class Console {
 
   Format format() const { return options_.format; }
   bool quiet() const { return options_.level > LogLevel::kInfo; }
+  bool verbose() const { return options_.level == LogLevel::kDebug; }
+  // Of texts that are printed: as it is, or between the escapes of its tone.
+  std::string toned(std::string_view text, Tone tone) const {
+    return options_.color_results ? colored(text, tone) : std::string(text);
+  }
   bool progress_is_rewritten() const { return terminal_; }
 
   // Writes to stdout as it is.
   void print(std::string_view text);
+  // Prints `document` on one line, at once: its reader need not wait for the next.
+  void print_line(const nlohmann::ordered_json& document);
   // Prints the table, or `document` with --json; an empty table prints `if_empty` to stderr instead
-  // of a lone header.
+  // of a lone header. On a terminal that is too narrow columns are left out, and named, unless -v.
   void show(const Table& table, const nlohmann::ordered_json& document, std::string_view if_empty);
   // A message on stderr, made terminal-safe, if its level is shown.
   void log(LogLevel level, std::string_view message);

@@ -1,4 +1,5 @@
 // cli/output/progress.cpp -- Words and pace of the progress line.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/progress.h"
 
 #include "cli/output/text.h"
@@ -17,8 +18,6 @@ std::string progress_text(const TuneProgress& progress) {
   text += formatted(", {}", duration_text(progress.elapsed));
   if (progress.eta) text += formatted(", {} left", duration_text(*progress.eta));
   text += formatted(": {}", progress.problem);
-  if (progress.best_us && !progress.best_config.empty())
-    text += formatted("  {}", progress.best_config);
   return text;
 }
 

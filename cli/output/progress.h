@@ -1,4 +1,5 @@
 // cli/output/progress.h -- What is running, the best so far, done, failed, left, and when it ends.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

@@ -1,10 +1,19 @@
 // cli/output/results.cpp -- Figures, shares and columns.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/results.h"
 
+#include <unistd.h>
+
+#include <array>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "cli/output/config_words.h"
 #include "cli/output/text.h"
+#include "core/error.h"
 #include "core/format.h"
+#include "generator/operator.h"
+#include "vitune/vitune.h"
 
 namespace vitune {
 namespace {
@@ -21,7 +30,19 @@ std::string percent(double share) { return formatted("{:.0f} %", 100 * share); }
 }  // namespace
 
 ordered_json new_document(const std::string& verb) {
-  return {{"schema", kOutputSchema}, {"command", verb}};
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 256> date{}, host{};
+  std::strftime(date.data(), date.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  gethostname(host.data(), host.size() - 1);
+  return {{"schema", kOutputSchema},
+          {"command", verb},
+          {"context",
+           {{"vitune_version", formatted("{}.{}.{}", VITUNE_VERSION_MAJOR, VITUNE_VERSION_MINOR,
+                                         VITUNE_VERSION_PATCH)},
+            {"date", date.data()},
+            {"host", host.data()}}}};
 }
 
 std::optional<Floor> floor_of(const Problem& problem, const DeviceInfo& device,
@@ -59,7 +80,9 @@ ordered_json device_json(const DeviceInfo& device) {
           {"shared_per_block", device.shared_per_block},
           {"l2_bytes", device.l2_bytes},
           {"memory_bytes", device.memory_bytes},
-          {"driver_version", device.driver_version}};
+          {"driver_version", device.driver_version},
+          {"clock_khz", device.clock_khz},
+          {"memory_clock_khz", device.memory_clock_khz}};
 }
 
 ordered_json winner_json(const Winner& winner, const Problem& problem, const DeviceInfo& device) {
@@ -100,6 +123,45 @@ std::string timing_text(const Timing& timing) {
                    microseconds_text(timing.low_us), microseconds_text(timing.high_us));
 }
 
+Cell timing_cell(const Timing& timing) {
+  if (timing.median_us <= 0) return {"-", {"", "", ""}};
+  return {timing_text(timing),
+          {formatted("{}", timing.median_us), formatted("{}", timing.low_us),
+           formatted("{}", timing.high_us)}};
+}
+
+std::vector<std::string> timing_titles(const std::string& name) {
+  return {name + "_us", name + "_low_us", name + "_high_us"};
+}
+
+Cell ratio_cell(double other_us, double us) {
+  if (other_us <= 0 || us <= 0) return {"-", {""}};
+  return {formatted("{:.2f}x", other_us / us), {formatted("{:.4f}", other_us / us)}};
+}
+
+Cell share_cell(const std::optional<double>& share) {
+  if (!share) return {"-", {""}};
+  return {percent(*share), {formatted("{:.4f}", *share)}};
+}
+
+Cell microseconds_cell(double us) {
+  if (us <= 0) return {"-", {""}};
+  return {microseconds_text(us), {formatted("{}", us)}};
+}
+
+Config preset_of(const Problem& problem, const DeviceInfo& device) {
+  try {
+    return default_config(problem, device);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+Cell config_cell(const Problem& problem, const Config& config, const Config& preset, bool whole) {
+  if (whole) return {compact_config(config), {config.text()}};
+  return {config_words(problem, config, preset), {config.text()}};
+}
+
 std::string device_text(const DeviceInfo& device) {
   if (device.sm_count == 0) return device.arch();  // an architecture's limits, no device
   return formatted("{} ({}, {} SMs)", device.name.empty() ? "GPU" : device.name, device.arch(),
@@ -108,34 +170,42 @@ std::string device_text(const DeviceInfo& device) {
 
 Table winner_table() {
   Table table;
-  table.column("problem")
-      .column("cold us [95 %]", Align::kRight)
-      .column("warm us", Align::kRight)
-      .column("vs default", Align::kRight)
-      .column("of floor", Align::kRight)
-      .column("lead", Align::kRight)
-      .column("trials", Align::kRight)
-      .column("objective")
-      .column("origin")
-      .column("config");
+  const Align right = Align::kRight;
+  table.column("problem").column("cold us [95 %]", right, timing_titles("cold"));
+  table.column("warm us", right, timing_titles("warm")).if_room();
+  table.column("vs default", right, {"vs_default"}).if_room();
+  table.column("of floor", right, {"floor_share"}).if_room();
+  table.column("origin", Align::kLeft, {"origin", "verified", "unsteady"});
+  table.column("config").if_room().column("lead", right, {"lead_percent"}).if_room();
+  table.column("trials", right).if_room().column("objective").if_room();
   return table;
 }
 
 void add_winner_row(Table& table, const std::string& name, const Winner& winner,
-                    const Problem& problem, const DeviceInfo& device) {
+                    const Problem& problem, const DeviceInfo& device, bool whole) {
   const Measurement& measured = winner.measurement;
   const double best = measured.by(winner.objective).median_us;
   const auto floor = floor_of(problem, device, winner.objective);
   std::string origin = origin_name(winner.origin);
   if (!winner.verified) origin += ", unverified";
   if (measured.low_confidence) origin += ", unsteady";
-  table.row({name, timing_text(measured.cold),
-             measured.warm.median_us > 0 ? microseconds_text(measured.warm.median_us) : "-",
-             winner.default_us && best > 0 ? formatted("{:.2f}x", *winner.default_us / best) : "-",
-             floor && best > 0 ? percent(floor->us / best) : "-",
-             winner.runner_up ? formatted("{:.1f} %", winner.lead_percent) : "-",
-             formatted("{}", winner.trials), objective_name(winner.objective), origin,
-             compact_config(winner.config)});
+  const auto share = floor && best > 0 ? std::optional(floor->us / best) : std::nullopt;
+  const bool raced = winner.runner_up.has_value();
+  Cell warm = timing_cell(measured.warm);
+  warm.shown = microseconds_cell(measured.warm.median_us).shown;
+  table.row({name,
+             timing_cell(measured.cold),
+             warm,
+             ratio_cell(winner.default_us.value_or(0), best),
+             share_cell(share),
+             {origin,
+              {origin_name(winner.origin), winner.verified ? "1" : "0",
+               measured.low_confidence ? "1" : "0"}},
+             config_cell(problem, winner.config, preset_of(problem, device), whole),
+             {raced ? formatted("{:.1f} %", winner.lead_percent) : "-",
+              {raced ? formatted("{:.2f}", winner.lead_percent) : ""}},
+             formatted("{}", winner.trials),
+             objective_name(winner.objective)});
 }
 
 }  // namespace vitune

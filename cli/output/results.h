@@ -1,4 +1,5 @@
 // cli/output/results.h -- Winners as a table and as JSON, the same in tune, bench and show.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -31,14 +32,26 @@ nlohmann::ordered_json device_json(const DeviceInfo& device);
 nlohmann::ordered_json winner_json(const Winner& winner, const Problem& problem,
                                    const DeviceInfo& device);
 
-// "25.4 [25.1, 25.7]"
+// "25.4 [25.1, 25.7]", in CSV three numbers; their titles begin with `name`.
 std::string timing_text(const Timing& timing);
+Cell timing_cell(const Timing& timing);
+std::vector<std::string> timing_titles(const std::string& name);
+// "1.42x" and "12 %"; "-", and nothing in CSV, where nothing is known.
+Cell ratio_cell(double other_us, double us);
+Cell share_cell(const std::optional<double>& share);
+// 9.01, empty in CSV unless above 0.
+Cell microseconds_cell(double us);
+// What calls go by without a winner; empty where no kernel fits the device.
+Config preset_of(const Problem& problem, const DeviceInfo& device);
+// "tma 192x112 12w s2", and what else differs from `preset`: "... MinCtas=2"; "default ..." if
+// nothing does. All of it as it is stored if `whole`, and in CSV.
+Cell config_cell(const Problem& problem, const Config& config, const Config& preset, bool whole);
 // "NVIDIA H200 (sm_90, 132 SMs)"
 std::string device_text(const DeviceInfo& device);
 
-// Columns of the table of winners, and one row of it.
+// Columns of the table of winners, and one row of it; whole configs if `whole`.
 Table winner_table();
 void add_winner_row(Table& table, const std::string& name, const Winner& winner,
-                    const Problem& problem, const DeviceInfo& device);
+                    const Problem& problem, const DeviceInfo& device, bool whole);
 
 }  // namespace vitune

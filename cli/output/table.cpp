@@ -1,4 +1,5 @@
 // cli/output/table.cpp -- Column widths, escapes, and the three forms of a table.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/table.h"
 
 #include <algorithm>
@@ -6,6 +7,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>
+
+#include "core/format.h"
 
 namespace vitune {
 namespace {
@@ -71,6 +74,15 @@ std::string csv_cell(const std::string& cell) {
 
 }  // namespace
 
+std::string colored(std::string_view text, Tone tone) {
+  const char* const code = tone == Tone::kHeader    ? "1"
+                           : tone == Tone::kGood    ? "32"
+                           : tone == Tone::kWarning ? "33"
+                           : tone == Tone::kBad     ? "31"
+                                                    : nullptr;
+  return code == nullptr ? std::string(text) : formatted("\x1b[{}m{}\x1b[0m", code, text);
+}
+
 std::string terminal_safe(std::string_view text, bool keep_newlines) {
   std::string safe;
   safe.reserve(text.size());
@@ -92,77 +104,122 @@ std::string terminal_safe(std::string_view text, bool keep_newlines) {
   return safe;
 }
 
-Table& Table::column(std::string title, Align align) {
+Table& Table::column(std::string title, Align align, std::vector<std::string> csv_titles) {
   if (!rows_.empty()) throw std::logic_error("a table's columns come before its rows");
-  titles_.push_back(std::move(title));
-  aligns_.push_back(align);
+  if (csv_titles.empty()) csv_titles = {title};
+  const std::size_t width = display_width(title);
+  columns_.push_back({std::move(title), align, std::move(csv_titles), false, width});
   return *this;
 }
 
-void Table::row(std::vector<std::string> cells) {
-  if (cells.size() > titles_.size())
+Table& Table::if_room() {
+  columns_.back().if_room = true;
+  return *this;
+}
+
+void Table::row(std::vector<Cell> cells) {
+  if (cells.size() > columns_.size())
     throw std::logic_error("a table row is longer than its header");
-  cells.resize(titles_.size());
-  for (std::string& cell : cells) cell = terminal_safe(cell);
+  while (cells.size() < columns_.size()) {
+    cells.emplace_back("", std::vector<std::string>(columns_[cells.size()].csv_titles.size()));
+  }
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (cells[i].values.size() != columns_[i].csv_titles.size())
+      throw std::logic_error("a table cell has not the values that its column has in CSV");
+    cells[i].shown = terminal_safe(cells[i].shown);
+    for (std::string& value : cells[i].values) value = terminal_safe(value);
+    columns_[i].width = std::max(columns_[i].width, display_width(cells[i].shown));
+  }
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::text() const {
-  std::vector<std::size_t> widths;
-  for (std::size_t column = 0; column < titles_.size(); ++column) {
-    std::size_t width = display_width(titles_[column]);
-    for (const auto& row : rows_) width = std::max(width, display_width(row[column]));
-    widths.push_back(width);
+std::vector<bool> Table::fitting(std::size_t width) const {
+  std::vector<bool> printed(columns_.size(), true);
+  std::size_t total = 0;
+  for (const Column& column : columns_) total += column.width + 2;
+  for (std::size_t i = columns_.size(); i-- > 0 && width != kAnyWidth && total > width + 2;) {
+    if (!columns_[i].if_room) continue;
+    printed[i] = false;
+    total -= columns_[i].width + 2;
   }
+  return printed;
+}
+
+std::vector<std::string> Table::left_out(std::size_t width) const {
+  const std::vector<bool> printed = fitting(width);
+  std::vector<std::string> titles;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    if (!printed[i]) titles.push_back(columns_[i].title);
+  }
+  return titles;
+}
+
+std::string Table::text(std::size_t width, bool color) const {
+  const std::vector<bool> printed = fitting(width);
   std::string out;
-  const auto print = [&](const std::vector<std::string>& cells) {
+  const auto print = [&](const auto& cell_in) {
     std::string line;
-    for (std::size_t column = 0; column < cells.size(); ++column) {
-      const std::string padding(widths[column] - display_width(cells[column]), ' ');
-      if (column > 0) line += "  ";
-      line += aligns_[column] == Align::kRight ? padding + cells[column] : cells[column] + padding;
+    std::size_t spaces = 0;  // that are owed to the next cell: none at the end of a line
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      if (!printed[i]) continue;
+      const auto& [cell, tone] = cell_in(i);
+      const std::size_t padding = columns_[i].width - display_width(cell);
+      const bool right = columns_[i].align == Align::kRight;
+      if (right) spaces += padding;
+      if (!cell.empty()) {
+        line += std::string(spaces, ' ') + (color ? colored(cell, tone) : std::string(cell));
+        spaces = 0;
+      }
+      spaces += 2 + (right ? 0 : padding);
     }
-    line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   };
-  print(titles_);
-  for (const auto& row : rows_) print(row);
+  print([&](std::size_t i) {
+    return std::pair<std::string_view, Tone>(columns_[i].title, Tone::kHeader);
+  });
+  for (const auto& row : rows_)
+    print([&](std::size_t i) {
+      return std::pair<std::string_view, Tone>(row[i].shown, row[i].tone);
+    });
   return out;
 }
 
 std::string Table::markdown() const {
-  std::string out;
-  const auto print = [&](const std::vector<std::string>& cells) {
-    out += "|";
-    for (const std::string& cell : cells) {
-      out += " ";
-      for (const char c : cell) {
-        if (c == '|' || c == '\\') out += '\\';
-        out += c;
-      }
-      out += " |";
+  std::string out = "|", rule = "|";
+  const auto print = [&](const std::string& cell) {
+    out += " ";
+    for (const char c : cell) {
+      if (c == '|' || c == '\\') out += '\\';
+      out += c;
     }
-    out += "\n";
+    out += " |";
   };
-  print(titles_);
-  out += "|";
-  for (const Align align : aligns_) out += align == Align::kRight ? "--:|" : "--|";
-  out += "\n";
-  for (const auto& row : rows_) print(row);
+  for (const Column& column : columns_) {
+    print(column.title);
+    rule += column.align == Align::kRight ? "--:|" : "--|";
+  }
+  out += "\n" + rule + "\n";
+  for (const auto& row : rows_) {
+    out += "|";
+    for (const Cell& cell : row) print(cell.shown);
+    out += "\n";
+  }
   return out;
 }
 
 std::string Table::csv() const {
   std::string out;
-  const auto print = [&](const std::vector<std::string>& cells) {
-    for (std::size_t column = 0; column < cells.size(); ++column) {
-      if (column > 0) out += ",";
-      out += csv_cell(cells[column]);
+  const auto print = [&](const auto& values_in) {
+    std::string line;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      for (const std::string& value : values_in(i)) line += csv_cell(value) + ",";
     }
-    out += "\n";
+    if (!line.empty()) line.pop_back();
+    out += line + "\n";
   };
-  print(titles_);
-  for (const auto& row : rows_) print(row);
+  print([&](std::size_t i) -> const std::vector<std::string>& { return columns_[i].csv_titles; });
+  for (const auto& row : rows_)
+    print([&](std::size_t i) -> const std::vector<std::string>& { return row[i].values; });
   return out;
 }
 

@@ -1,9 +1,11 @@
 // cli/output/text.cpp -- Parsing and printing of the command's small words.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/text.h"
 
 #include <algorithm>
 #include <charconv>
 
+#include "cli/output/config_words.h"
 #include "core/error.h"
 #include "core/format.h"
 
@@ -46,6 +48,45 @@ Budget parse_budget(std::string_view text) {
   return budget;
 }
 
+Budget parse_effort(std::string_view text) {
+  // Of a space a search without a budget tries a fifth at most (tuner/search/search_extent).
+  constexpr std::int64_t kQuick = 40, kThorough = 2000;
+  if (text == "normal") return {};
+  if (text == "quick") return {.time = std::nullopt, .trials = kQuick};
+  if (text == "thorough") return {.time = std::nullopt, .trials = kThorough};
+  throw Error(ErrorCode::kUsage,
+              formatted("--effort '{}' is not one of quick, normal, thorough", text));
+}
+
+std::string fill_text(std::string_view text, std::size_t width, std::size_t indent) {
+  std::string filled;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    std::size_t room = width;
+    while (line.size() > room) {
+      const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+      std::size_t space = line.rfind(' ', room);
+      if (space == std::string_view::npos || space <= begin) space = line.find(' ', begin);
+      if (space == std::string_view::npos) break;
+      filled += std::string(line.substr(0, space)) + "\n" + std::string(indent, ' ');
+      line.remove_prefix(std::min(line.find_first_not_of(' ', space), line.size()));
+      room = width > indent ? width - indent : 1;
+    }
+    filled += std::string(line) + "\n";
+  }
+  return filled;
+}
+
+std::string first_few(const std::vector<std::string>& names) {
+  constexpr std::size_t kFew = 5;
+  const std::size_t shown = names.size() > kFew ? kFew : names.size();
+  std::string text;
+  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > shown ? formatted("{} and {} more", text, names.size() - shown) : text;
+}
+
 std::vector<std::string> split_commas(std::string_view text) {
   std::vector<std::string> parts;
   while (!text.empty()) {
@@ -58,7 +99,9 @@ std::vector<std::string> split_commas(std::string_view text) {
 
 std::vector<int> parse_ordinals(std::string_view text) {
   std::vector<int> ordinals;
-  for (const std::string& part : split_commas(text)) {
+  for (const std::string& word : split_commas(text)) {
+    std::string_view part = word;
+    if (part.starts_with("cuda:")) part.remove_prefix(5);
     const int ordinal =
         static_cast<int>(parse_integer(part, 0, 1023, "a GPU's ordinal in --device"));
     if (std::find(ordinals.begin(), ordinals.end(), ordinal) == ordinals.end())
@@ -67,6 +110,22 @@ std::vector<int> parse_ordinals(std::string_view text) {
   if (ordinals.empty())
     throw Error(ErrorCode::kUsage, "--device names no GPU; give for example 0 or 0,1");
   return ordinals;
+}
+
+std::string architecture_name(std::string_view text) {
+  std::string_view rest = text;
+  for (const std::string_view prefix : {"sm_", "sm"}) {
+    if (!rest.starts_with(prefix)) continue;
+    rest.remove_prefix(prefix.size());
+    break;
+  }
+  std::string digits;
+  for (const char c : rest) {
+    if (c != '.') digits += c;
+  }
+  const bool number =
+      !digits.empty() && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+  return number ? "sm_" + digits : std::string(text);
 }
 
 std::int64_t parse_integer(std::string_view text, std::int64_t low, std::int64_t high,
@@ -100,10 +159,8 @@ std::string bytes_text(std::int64_t bytes) {
 std::string compact_config(const Config& config) {
   std::string text = config.family();
   for (const auto& [name, value] : config) {
-    const bool prefixed = name.size() > 1 && name[0] == 'k' && name[1] >= 'A' && name[1] <= 'Z';
     if (!text.empty()) text += ' ';
-    text += formatted("{}={}", prefixed ? std::string_view(name).substr(1) : std::string_view(name),
-                      value);
+    text += formatted("{}={}", short_tunable(name), value);
   }
   return text;
 }

@@ -1,4 +1,5 @@
 // cli/output/text.h -- Small words: nearest names, durations, budgets, lists of ordinals.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>
@@ -19,9 +20,22 @@ Budget parse_budget(std::string_view text);
 // "0", "0,1": GPU ordinals without repeats. Throws Error(kUsage).
 std::vector<int> parse_ordinals(std::string_view text);
 
+// The architecture that "sm_90", "sm90", "90" or "9.0" names, or the text as it is.
+std::string architecture_name(std::string_view text);
+
 // An integer in [low, high]; throws Error(kUsage) that names `what`.
 std::int64_t parse_integer(std::string_view text, std::int64_t low, std::int64_t high,
                            std::string_view what);
+
+// "--effort": quick, normal or thorough as a budget per problem. Throws Error(kUsage).
+Budget parse_effort(std::string_view text);
+
+// `text` with its lines broken between words, so that none has more than `width` characters unless
+// a word has; what is carried over begins `indent` columns in.
+std::string fill_text(std::string_view text, std::size_t width, std::size_t indent = 0);
+
+// "a, b", and of more than five "a, b, c, d, e and 431 more".
+std::string first_few(const std::vector<std::string>& names);
 
 // The parts of `text` between commas; empty parts are left out.
 std::vector<std::string> split_commas(std::string_view text);

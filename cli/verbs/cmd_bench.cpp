@@ -1,7 +1,9 @@
 // cli/verbs/cmd_bench.cpp -- vitune bench: measures the stored winner and the default, beside known
 // peers.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments/inputs.h"
@@ -43,45 +45,38 @@ const PeerTime* best_peer(const NamedProblem& problem, Objective objective) {
 }
 
 Table bench_table() {
+  const Align right = Align::kRight;
   Table table;
-  table.column("problem").column("cold us [95 %]", Align::kRight).column("warm us", Align::kRight);
-  table.column("TFLOP/s", Align::kRight)
-      .column("default us", Align::kRight)
-      .column("vs default", Align::kRight);
-  table.column("floor us", Align::kRight).column("of floor", Align::kRight).column("limit");
-  table.column("peer").column("peer us", Align::kRight).column("vs peer", Align::kRight);
-  table.column("origin").column("config");
+  table.column("problem").column("cold us [95 %]", right, timing_titles("cold"));
+  table.column("origin").column("warm us", right, {"warm_us"}).if_room();
+  table.column("vs default", right, {"vs_default"}).if_room();
+  table.column("of floor", right, {"floor_share"}).if_room().column("limit").if_room();
+  table.column("peer").if_room().column("vs peer", right, {"vs_peer"});
+  table.column("peer us", right, {"peer_us"}).if_room().column("TFLOP/s", right).if_room();
+  table.column("default us", right, {"default_us"}).if_room();
+  table.column("floor us", right, {"floor_us"}).if_room();
+  table.column("config").if_room();
   return table;
 }
 
-std::string optional_us(const std::optional<double>& us) {
-  return us ? microseconds_text(*us) : "-";
-}
-
-// "1.42x", or "-" where either time is unknown.
-std::string ratio_text(double other_us, double us) {
-  return other_us > 0 && us > 0 ? formatted("{:.2f}x", other_us / us) : "-";
-}
-
-void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& device) {
+void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& device, bool whole) {
   const Winner& winner = *outcome.winner;
   const Problem& problem = *outcome.problem.problem;
   const double us = winner.measurement.by(winner.objective).median_us;
-  const double warm_us = winner.measurement.warm.median_us;
   const auto floor = floor_of(problem, device, winner.objective);
   const PeerTime* peer = best_peer(outcome.problem, winner.objective);
   const double peer_us = peer == nullptr                        ? 0
                          : winner.objective == Objective::kCold ? peer->cold_us
                                                                 : peer->warm_us;
-  table.row({outcome.problem.name, timing_text(winner.measurement.cold),
-             warm_us > 0 ? microseconds_text(warm_us) : "-",
-             us > 0 ? formatted("{:.1f}", problem.op().flops(problem) / us / 1e6) : "-",
-             optional_us(winner.default_us), ratio_text(winner.default_us.value_or(0), us),
-             floor ? microseconds_text(floor->us) : "-",
-             floor && us > 0 ? formatted("{:.0f} %", 100 * floor->us / us) : "-",
+  const double default_us = winner.default_us.value_or(0);
+  table.row({outcome.problem.name, timing_cell(winner.measurement.cold), origin_name(winner.origin),
+             microseconds_cell(winner.measurement.warm.median_us), ratio_cell(default_us, us),
+             share_cell(floor && us > 0 ? std::optional(floor->us / us) : std::nullopt),
              floor ? hardware_unit_name(floor->unit) : "-", peer == nullptr ? "-" : peer->peer,
-             peer == nullptr ? "-" : microseconds_text(peer_us), ratio_text(peer_us, us),
-             origin_name(winner.origin), compact_config(winner.config)});
+             ratio_cell(peer_us, us), microseconds_cell(peer_us),
+             us > 0 ? formatted("{:.1f}", problem.op().flops(problem) / us / 1e6) : "-",
+             microseconds_cell(default_us), microseconds_cell(floor ? floor->us : 0),
+             config_cell(problem, winner.config, preset_of(problem, device), whole)});
 }
 
 ordered_json bench_json(const TuneOutcome& outcome, const DeviceInfo& device) {
@@ -108,17 +103,27 @@ int show(Session& session, const TuneReport& report) {
   document["interrupted"] = report.interrupted;
   document["results"] = ordered_json::array();
   int status = 0;
+  std::map<std::string, std::vector<std::string>> failed;  // names by reason
   for (const TuneOutcome& outcome : report.outcomes) {
     document["results"].push_back(bench_json(outcome, report.device));
     if (outcome.winner) {
-      add_bench_row(table, outcome, report.device);
+      add_bench_row(table, outcome, report.device, session.console.verbose());
     } else {
       status = 1;
-      session.console.log(LogLevel::kError, formatted("{}: nothing measured: {}",
-                                                      outcome.problem.name, outcome.message));
+      failed[outcome.message.empty() ? "not reached" : outcome.message].push_back(
+          outcome.problem.name);
     }
   }
+  for (const auto& [reason, names] : failed) {
+    session.console.log(LogLevel::kError,
+                        formatted("{}: nothing measured: {}", first_few(names), reason));
+  }
   session.console.show(table, document, "nothing was measured");
+  if (report.origin == Origin::kReplayed) {
+    session.console.log(LogLevel::kInfo, formatted("replayed from a recording of {}: nothing was "
+                                                   "measured here",
+                                                   device_text(report.device)));
+  }
   return report.interrupted ? exit_status(ErrorCode::kInterrupted) : status;
 }
 

@@ -1,5 +1,6 @@
 // cli/verbs/cmd_compare.cpp -- vitune compare: the ratios of two files of times, and whether one
 // regressed.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/cmd_compare.h"
 
 #include <charconv>
@@ -51,8 +52,9 @@ std::string parse_kind(const std::string& kind) {
 void introduce(Session& session, const char* letter, const TimingFile& file) {
   session.console.log(
       LogLevel::kInfo,
-      formatted("{}: {} ({}{}, {} times)", letter, file.path, timing_format_name(file.format),
-                file.device.empty() ? "" : ", " + file.device, file.rows.size()));
+      formatted("{}: {} ({}{}, {} times{})", letter, file.path, timing_format_name(file.format),
+                file.device.empty() ? "" : ", " + file.device, file.rows.size(),
+                file.replayed ? ", replayed" : ""));
   for (const std::string& entry : file.without_time) {
     session.console.log(LogLevel::kWarning, formatted("{} has no time for {}", letter, entry));
   }
@@ -71,45 +73,76 @@ void warn_of_other_device(Session& session, const TimingFile& a, const TimingFil
                 b.device.empty() ? b.device_key : b.device));
 }
 
-std::string interval_text(const RatioInterval& ratio) {
-  return ratio.interval ? formatted("[{:.3f}, {:.3f}]", ratio.interval->low, ratio.interval->high)
-                        : "-";
+Tone tone_of(TimeChange verdict) {
+  switch (verdict) {
+    case TimeChange::kFaster:
+      return Tone::kGood;
+    case TimeChange::kSlower:
+      return Tone::kBad;
+    case TimeChange::kUnclear:
+      return Tone::kWarning;
+    case TimeChange::kSame:
+      break;
+  }
+  return Tone::kPlain;
 }
 
-Table comparison_table(const Comparison& comparison) {
+Cell ratio_figure(const RatioInterval& ratio) {
+  return {formatted("{:.3f}", ratio.ratio), {formatted("{:.6f}", ratio.ratio)}};
+}
+
+Cell interval_cell(const RatioInterval& ratio) {
+  if (!ratio.interval) return {"-", {"", ""}};
+  return {formatted("[{:.3f}, {:.3f}]", ratio.interval->low, ratio.interval->high),
+          {formatted("{:.6f}", ratio.interval->low), formatted("{:.6f}", ratio.interval->high)}};
+}
+
+void add_unpaired(Table& table, const std::vector<TimedRow>& rows, bool in_a) {
+  const Cell none("-", {""}), no_interval("-", {"", ""});
+  for (const TimedRow& row : rows) {
+    const Cell time = microseconds_cell(row.figure.median_us);
+    table.row({row.name, row.kind, in_a ? time : none, in_a ? none : time, none, no_interval, none,
+               in_a ? "only in A" : "only in B"});
+  }
+}
+
+// What only one of the files has is listed where programs read, or with -v; else counted.
+Table comparison_table(const Comparison& comparison, bool with_unpaired) {
+  const Align right = Align::kRight;
   Table table;
-  table.column("problem")
-      .column("kind")
-      .column("A us", Align::kRight)
-      .column("B us", Align::kRight);
-  table.column("B / A", Align::kRight).column("95 %").column("method").column("verdict");
+  table.column("problem").column("kind").column("A us", right, {"a_us"});
+  table.column("B us", right, {"b_us"}).column("B / A", right, {"ratio"});
+  table.column("95 %", Align::kLeft, {"low", "high"}).column("method").if_room();
+  table.column("verdict");
   for (const ComparedRow& row : comparison.rows) {
-    table.row({row.name, row.kind, microseconds_text(row.a_us), microseconds_text(row.b_us),
-               formatted("{:.3f}", row.ratio.ratio), interval_text(row.ratio), row.ratio.method,
-               verdict_name(row.verdict) + (row.low_confidence ? ", unsteady" : "")});
+    Cell verdict = verdict_name(row.verdict) + (row.low_confidence ? ", unsteady" : "");
+    verdict.tone = tone_of(row.verdict);
+    table.row({row.name, row.kind, microseconds_cell(row.a_us), microseconds_cell(row.b_us),
+               ratio_figure(row.ratio), interval_cell(row.ratio), row.ratio.method, verdict});
   }
-  for (const TimedRow& row : comparison.only_a) {
-    table.row({row.name, row.kind, microseconds_text(row.figure.median_us), "-", "-", "-", "-",
-               "only in A"});
+  if (with_unpaired) {
+    add_unpaired(table, comparison.only_a, true);
+    add_unpaired(table, comparison.only_b, false);
   }
-  for (const TimedRow& row : comparison.only_b) {
-    table.row({row.name, row.kind, "-", microseconds_text(row.figure.median_us), "-", "-", "-",
-               "only in B"});
-  }
+  const Cell none("-", {""});
   for (const MeanRatio& mean : comparison.means) {
-    table.row({formatted("geometric mean of {}", mean.rows), mean.kind, "-", "-",
-               formatted("{:.3f}", mean.ratio.ratio), interval_text(mean.ratio), mean.ratio.method,
-               ""});
+    table.row({formatted("geometric mean of {}", mean.rows), mean.kind, none, none,
+               ratio_figure(mean.ratio), interval_cell(mean.ratio), mean.ratio.method, ""});
   }
   return table;
 }
 
+void count_unpaired(const Session& session, const std::vector<TimedRow>& rows, const char* file) {
+  if (rows.empty()) return;
+  session.console.log(LogLevel::kInfo, formatted("{} time{} only in {}; -v lists {}", rows.size(),
+                                                 rows.size() == 1 ? " is" : "s are", file,
+                                                 rows.size() == 1 ? "it" : "them"));
+}
+
 ordered_json file_json(const TimingFile& file) {
-  return {{"file", file.path},
-          {"format", timing_format_name(file.format)},
-          {"device", file.device},
-          {"times", file.rows.size()},
-          {"without_time", file.without_time}};
+  return {{"file", file.path},         {"format", timing_format_name(file.format)},
+          {"device", file.device},     {"replayed", file.replayed},
+          {"times", file.rows.size()}, {"without_time", file.without_time}};
 }
 
 ordered_json bound_json(const RatioInterval& ratio, double Interval::*bound) {
@@ -200,8 +233,14 @@ int run(Session& session) {
   introduce(session, "B", b);
   warn_of_other_device(session, a, b);
   const Comparison comparison = compare(a, b, threshold, kind, session.stop);
-  session.console.show(comparison_table(comparison), comparison_json(comparison, a, b, threshold),
-                       "neither file has a time of this kind");
+  const bool lists_all = session.console.format() != Format::kText || session.console.verbose();
+  session.console.show(comparison_table(comparison, lists_all),
+                       comparison_json(comparison, a, b, threshold),
+                       "no time of one file has its like in the other");
+  if (!lists_all) {
+    count_unpaired(session, comparison.only_a, "A");
+    count_unpaired(session, comparison.only_b, "B");
+  }
   return conclude(session, comparison, threshold);
 }
 

@@ -1,4 +1,5 @@
 // cli/verbs/cmd_compare.h -- The exit status that vitune compare has for itself.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace vitune {

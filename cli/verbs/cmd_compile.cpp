@@ -1,5 +1,6 @@
 // cli/verbs/cmd_compile.cpp -- vitune compile: kernels ahead of time, for any architecture, without
 // a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "cli/arguments/inputs.h"
 #include "cli/arguments/options.h"
 #include "cli/arguments/session.h"
+#include "cli/output/config_words.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
 #include "cli/verbs/compile_probes.h"
@@ -35,7 +37,9 @@ void describe(po::options_description& options) {
   add_value(options, "arch", "LIST",
             formatted("architectures with commas between; default: {}",
                       fmt::join(supported_architectures(), ",")));
-  add_value(options, "config", "TEXT", "this config; default: the default config of each problem");
+  add_value(options, "config", "TEXT",
+            "this config, as it is printed or a few tunables of it (Warps=12); what it does not "
+            "say is as in the default; without it: the default config of each problem");
   add_switch(options, "all", "every config of the space");
   add_value(options, "sample", "N", "N configs of the space by chance");
   add_value(options, "seed", "N", "of --sample", "1");
@@ -66,7 +70,8 @@ std::vector<std::string> chosen_architectures(const Session& session) {
   const std::vector<std::string>& known = supported_architectures();
   if (!session.has("arch")) return known;
   std::vector<std::string> chosen;
-  for (const std::string& arch : split_commas(session.text("arch"))) {
+  for (const std::string& written : split_commas(session.text("arch"))) {
+    const std::string arch = architecture_name(written);
     if (std::find(known.begin(), known.end(), arch) != known.end()) {
       if (std::find(chosen.begin(), chosen.end(), arch) == chosen.end()) chosen.push_back(arch);
       continue;
@@ -84,8 +89,10 @@ std::vector<Config> chosen_configs(const Session& session, const Problem& proble
                                    const DeviceInfo& device, const ParameterSpace& space) {
   const int modes = session.has("config") + session.has("all") + session.has("sample");
   if (modes > 1) throw Error(ErrorCode::kUsage, "choose one of --config, --all and --sample");
-  if (session.has("config")) return {config_from_text(problem.op(), session.text("config"))};
   if (modes == 0) return {default_config(problem, device, space)};
+  if (session.has("config")) {
+    return {read_config(session.text("config"), problem, space, default_config(problem, device, space))};
+  }
   std::vector<Config> configs = space.enumerate();
   if (session.has("all")) return configs;
   const auto count =
@@ -221,7 +228,7 @@ struct Listing {
   int failed = 0;
 };
 
-void add_result(Listing& listing, const Job& job, const Outcome& outcome) {
+void add_result(Listing& listing, const Job& job, const Outcome& outcome, bool whole) {
   const CompileFacts& facts = outcome.facts;
   const Problem& asked = *job.problem->problem;
   const bool ok = outcome.status == "ok";
@@ -238,8 +245,8 @@ void add_result(Listing& listing, const Job& job, const Outcome& outcome) {
   listing.failed += ok ? 0 : 1;
   listing.table.row({job.problem->name, job.arch, outcome.status, figure(facts.registers),
                      figure(facts.spill_bytes), figure(shared),
-                     ok ? formatted("{:.0f}", facts.compile_ms) : "-", compact_config(job.config),
-                     note});
+                     ok ? formatted("{:.0f}", facts.compile_ms) : "-",
+                     config_cell(asked, job.config, preset_of(asked, job.device), whole), note});
   listing.document["results"].push_back({{"name", job.problem->name},
                                          {"problem", asked.text()},
                                          {"arch", job.arch},
@@ -259,21 +266,21 @@ int show(Session& session, const std::vector<Job>& jobs,
          const std::map<std::pair<std::string, Digest>, Outcome>& outcomes,
          const std::string& compiler) {
   Listing listing;
-  listing.table.column("problem").column("arch").column("status").column("registers",
-                                                                         Align::kRight);
-  listing.table.column("spills", Align::kRight)
-      .column("shared", Align::kRight)
-      .column("ms", Align::kRight);
-  listing.table.column("config").column("note");
+  const bool whole = session.console.verbose();
+  listing.table.column("problem").column("arch").column("status");
+  listing.table.column("registers", Align::kRight).if_room();
+  listing.table.column("spills", Align::kRight).if_room();
+  listing.table.column("shared", Align::kRight).if_room().column("ms", Align::kRight).if_room();
+  listing.table.column("config").if_room().column("note");
   listing.document["compiler"] = compiler;
   listing.document["interrupted"] = session.stop.load();
   listing.document["results"] = ordered_json::array();
   for (const Job& job : jobs) {
     const auto found = outcomes.find({job.arch, job.key});
     if (job.violation) {
-      add_result(listing, job, {"outside the space", *job.violation, {}, ""});
+      add_result(listing, job, {"outside the space", *job.violation, {}, ""}, whole);
     } else if (found != outcomes.end()) {
-      add_result(listing, job, found->second);
+      add_result(listing, job, found->second, whole);
       if (found->second.status != "ok") session.console.log(LogLevel::kDebug, found->second.detail);
     }
   }

@@ -1,4 +1,5 @@
 // cli/verbs/cmd_db.cpp -- vitune db stats, check, export, import, merge, prune, salvage.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

@@ -1,5 +1,6 @@
 // cli/verbs/cmd_devices.cpp -- vitune devices: the GPUs of this machine, and what one can do at
 // most.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <nlohmann/json.hpp>
 

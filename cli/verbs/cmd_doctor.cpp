@@ -1,4 +1,5 @@
 // cli/verbs/cmd_doctor.cpp -- vitune doctor: is all in place, and if not, what to do.
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -36,6 +37,12 @@ struct Finding {
 
 const char* verdict_name(Verdict verdict) {
   return verdict == Verdict::kOk ? "ok" : verdict == Verdict::kWarn ? "warn" : "fail";
+}
+
+Tone tone_of(Verdict verdict) {
+  return verdict == Verdict::kOk     ? Tone::kGood
+         : verdict == Verdict::kWarn ? Tone::kWarning
+                                     : Tone::kBad;
 }
 
 Finding check_gpu(const DeviceProbe& probe) {
@@ -212,11 +219,12 @@ Finding check_shipped_winners(const Session& session) {
 }
 
 // For people a line each, with the advice below it; a table of sentences would be too wide.
-std::string listing(const std::vector<Finding>& findings) {
+std::string listing(const Console& console, const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    text += formatted("{:<5} {}: {}\n", verdict_name(finding.verdict), finding.what,
-                      terminal_safe(finding.detail));
+    text +=
+        console.toned(formatted("{:<5}", verdict_name(finding.verdict)), tone_of(finding.verdict));
+    text += formatted(" {}: {}\n", finding.what, terminal_safe(finding.detail));
     if (!finding.advice.empty()) text += formatted("      -> {}\n", finding.advice);
   }
   return text;
@@ -236,7 +244,7 @@ void show(Session& session, const std::vector<Finding>& findings, bool usable) {
                                   {"advice", finding.advice}});
   }
   if (session.console.format() == Format::kText) {
-    session.console.print(listing(findings));
+    session.console.print(listing(session.console, findings));
   } else {
     session.console.show(table, document, "");
   }

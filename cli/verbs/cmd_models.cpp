@@ -1,4 +1,5 @@
 // cli/verbs/cmd_models.cpp -- vitune models: the models whose problems are known.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

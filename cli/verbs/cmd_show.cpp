@@ -1,5 +1,6 @@
 // cli/verbs/cmd_show.cpp -- vitune show: winners, trials, blocks, misses; the space, a config, a
 // source.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 #include <map>
@@ -9,6 +10,7 @@
 #include "cli/arguments/inputs.h"
 #include "cli/arguments/misses.h"
 #include "cli/arguments/options.h"
+#include "cli/arguments/problem_names.h"
 #include "cli/arguments/session.h"
 #include "cli/arguments/stores.h"
 #include "cli/output/results.h"
@@ -28,8 +30,10 @@ void describe(po::options_description& options) {
   add_problem_options(options);
   add_switch(options, "trials", "every candidate tried, best first");
   add_switch(options, "space", "the tunables of a problem, their values and rules");
-  add_value(options, "explain", "CONFIG",
-            "whether a config is in the space of a problem, and if not, which rule it breaks");
+  add_value(
+      options, "explain", "CONFIG",
+      "whether a config is in the space of a problem, and if not, which rule it breaks (exit code "
+      "1); as it is printed, or a few tunables (Warps=12): the rest is as in the default");
   add_switch(options, "source",
              "the CUDA source of a problem's winner, else of its default config");
   add_switch(options, "misses", "problems that programs asked for and no winner existed for");
@@ -57,10 +61,22 @@ bool is_wanted(const std::map<std::string, std::string>& names, const ProblemKey
   return find_operator(key.operator_name) != nullptr && (names.empty() || names.contains(key.text));
 }
 
-std::string shown_name(const std::map<std::string, std::string>& names, const std::string& text) {
-  const auto found = names.find(text);
-  return found == names.end() ? text : found->second;
-}
+// What the user calls a problem, else what a preset does.
+class ShownNames {
+ public:
+  ShownNames(const Session& session, const std::map<std::string, std::string>& wanted)
+      : wanted_(wanted), presets_(preset_problem_names(session)) {}
+  const std::string& operator()(const std::string& text) const {
+    const auto wanted = wanted_.find(text);
+    if (wanted != wanted_.end() && wanted->second != text) return wanted->second;
+    const auto known = presets_.find(text);
+    return known == presets_.end() ? text : known->second;
+  }
+
+ private:
+  const std::map<std::string, std::string>& wanted_;
+  const std::map<std::string, std::string> presets_;
+};
 
 // Nothing, and a warning, for a stored text that this version cannot read: an import's, say.
 ProblemPtr read_problem(Session& session, const std::string& text) {
@@ -75,6 +91,7 @@ ProblemPtr read_problem(Session& session, const std::string& text) {
 
 int show_winners(Session& session) {
   const auto names = wanted_names(session);
+  const ShownNames shown_name(session, names);
   LayeredStore store = open_layered_store(session, Access::kReadOnly);
   Table table = winner_table();
   ordered_json document = new_document("show");
@@ -83,8 +100,8 @@ int show_winners(Session& session) {
     if (!is_wanted(names, entry.problem)) continue;
     const auto problem = read_problem(session, entry.problem.text);
     if (!problem) continue;
-    const std::string name = shown_name(names, entry.problem.text);
-    add_winner_row(table, name, entry.winner, *problem, entry.device);
+    const std::string name = shown_name(entry.problem.text);
+    add_winner_row(table, name, entry.winner, *problem, entry.device, session.console.verbose());
     document["winners"].push_back({{"name", name},
                                    {"problem", entry.problem.text},
                                    {"device", device_json(entry.device)},
@@ -128,28 +145,63 @@ ordered_json trial_json(const TrialEntry& entry) {
           {"low_confidence", trial.measurement.low_confidence}};
 }
 
-void add_trial_row(Table& table, const std::string& name, const Trial& trial) {
+// The default configs that trials are told by their difference from, each worked out once.
+class ProblemPresets {
+ public:
+  Cell cell(const TrialEntry& entry, bool whole) {
+    const auto [place, is_new] = known_.try_emplace({entry.device.key(), entry.problem.text});
+    Known& known = place->second;
+    if (is_new) {
+      try {
+        known.problem = parse_problem(entry.problem.text);
+        known.preset = preset_of(*known.problem, entry.device);
+      } catch (const Error&) {
+        known.problem = nullptr;  // of another version: its config is shown as it is
+      }
+    }
+    if (known.problem != nullptr)
+      return config_cell(*known.problem, entry.trial.config, known.preset, whole);
+    return {compact_config(entry.trial.config), {entry.trial.config.text()}};
+  }
+
+ private:
+  struct Known {
+    ProblemPtr problem;
+    Config preset;
+  };
+  std::map<std::pair<std::string, std::string>, Known> known_;  // by device and problem
+};
+
+void add_trial_row(Table& table, const std::string& name, const TrialEntry& entry, bool whole,
+                   ProblemPresets& presets) {
+  const Trial& trial = entry.trial;
   const bool ok = trial.status == TrialStatus::kOk;
-  table.row({name, trial_status_name(trial.status), ok ? timing_text(trial.measurement.cold) : "-",
-             ok ? microseconds_text(trial.measurement.warm.median_us) : "-",
+  const Timing none;
+  table.row({name, trial_status_name(trial.status), timing_cell(ok ? trial.measurement.cold : none),
+             microseconds_cell(ok ? trial.measurement.warm.median_us : 0),
              formatted("{}", trial.compile.registers), formatted("{}", trial.compile.spill_bytes),
-             origin_name(trial.origin), compact_config(trial.config), trial.reason});
+             origin_name(trial.origin), presets.cell(entry, whole), trial.reason});
 }
 
 int show_trials(Session& session) {
   const auto names = wanted_names(session);
+  const ShownNames shown_name(session, names);
   const auto store = open_user_store(session, Access::kReadOnly);
   Table table;
-  table.column("problem").column("status").column("cold us [95 %]", Align::kRight);
-  table.column("warm us", Align::kRight).column("registers", Align::kRight);
-  table.column("spills", Align::kRight).column("origin").column("config").column("reason");
+  table.column("problem").column("status").column("cold us [95 %]", Align::kRight,
+                                                  timing_titles("cold"));
+  table.column("warm us", Align::kRight, {"warm_us"}).if_room();
+  table.column("registers", Align::kRight).if_room();
+  table.column("spills", Align::kRight).if_room().column("origin");
+  table.column("config").column("reason").if_room();
   ordered_json document = new_document("show");
   document["trials"] = ordered_json::array();
+  ProblemPresets presets;
   std::vector<TrialEntry> trials = store->all_trials();
   std::erase_if(trials, [&](const TrialEntry& entry) { return !is_wanted(names, entry.problem); });
   std::stable_sort(trials.begin(), trials.end(), is_listed_before);
   for (const TrialEntry& entry : trials) {
-    add_trial_row(table, shown_name(names, entry.problem.text), entry.trial);
+    add_trial_row(table, shown_name(entry.problem.text), entry, session.console.verbose(), presets);
     document["trials"].push_back(trial_json(entry));
   }
   session.console.show(table, document, "no trial is stored");

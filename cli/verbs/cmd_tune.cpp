@@ -1,6 +1,9 @@
 // cli/verbs/cmd_tune.cpp -- vitune tune: finds, verifies and stores the winner of each problem.
+// SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments/inputs.h"
@@ -8,6 +11,7 @@
 #include "cli/arguments/options.h"
 #include "cli/arguments/session.h"
 #include "cli/arguments/stores.h"
+#include "cli/output/config_words.h"
 #include "cli/output/progress.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
@@ -32,6 +36,10 @@ void describe(po::options_description& options) {
   add_value(options, "strategy", "NAME", "exhaustive, random or local", "local");
   add_value(options, "budget", "LIMIT",
             "per problem: a time (30s, 2m) or a number of trials (200)");
+  add_value(options, "effort", "HOW",
+            "in place of a budget: quick (40 trials per problem), normal (until nothing better "
+            "turns up) or thorough (2000 trials)",
+            "normal");
   add_value(options, "seed", "N", "of the random choices; the same seed repeats a search", "1");
   add_value(options, "objective", "WHICH",
             "cold (L2 flushed before each call) or warm (graph replay)", "cold");
@@ -39,6 +47,8 @@ void describe(po::options_description& options) {
   add_value(options, "record", "FILE",
             "sweep the whole space and write all results to a recording");
   add_value(options, "jobs,j", "N", "compile processes; default: one per CPU");
+  add_switch(options, "jsonl",
+             "print one line of JSON for each problem as soon as it is done, and no table");
 }
 
 Strategy parse_strategy(const std::string& name) {
@@ -69,12 +79,19 @@ std::vector<NamedProblem> wanted_problems(Session& session) {
 
 // Arguments are checked before the device is looked for, so that a typing error costs no time.
 TuneOptions read_options(Session& session) {
+  if (session.has("jsonl")) {
+    session.refuse({"json", "csv", "md"}, "is another form of what --jsonl prints; choose one");
+  }
   const Strategy strategy = parse_strategy(session.text("strategy"));
   const std::uint64_t seed = parse_seed(session.text("seed"));
   if (strategy == Strategy::kExhaustive || session.has("record")) {
     session.refuse({"seed"}, "is of random choices, and a sweep of the whole space makes none");
   }
-  const Budget budget = session.has("budget") ? parse_budget(session.text("budget")) : Budget{};
+  if (session.has("budget")) {
+    session.refuse({"effort"}, "stands for a budget, and --budget is one; leave one of them");
+  }
+  const Budget budget = session.has("budget") ? parse_budget(session.text("budget"))
+                                              : parse_effort(session.text("effort"));
   TuneOptions options = tune_options(session, wanted_problems(session));
   options.strategy = strategy;
   options.seed = seed;
@@ -86,9 +103,9 @@ TuneOptions read_options(Session& session) {
                   "--record writes what a GPU measured, and there is only a recording "
                   "to replay; give --device 0 on a machine with a GPU");
     }
-    if (session.has("budget") || !session.values["strategy"].defaulted()) {
+    if (session.has("budget") || session.has("effort") || !session.values["strategy"].defaulted()) {
       throw Error(ErrorCode::kUsage,
-                  "--record sweeps the whole space; leave --strategy and --budget out");
+                  "--record sweeps the whole space; leave --strategy, --budget and --effort out");
     }
     options.record = session.text("record");
     options.strategy = Strategy::kExhaustive;
@@ -123,21 +140,73 @@ ordered_json report_json(const TuneReport& report) {
   return document;
 }
 
+// What --jsonl prints of a problem: report_json() with one result.
+ordered_json line_json(const TuneOutcome& outcome, const DeviceInfo& device, Origin origin) {
+  ordered_json line = new_document("tune");
+  line["device"] = device_json(device);
+  line["origin"] = origin_name(origin);
+  line["result"] = outcome_json(outcome, device);
+  return line;
+}
+
+// A line for a problem that is done while others are still to come.
+std::string finished_line(const TuneOutcome& outcome, const DeviceInfo& device) {
+  if (!outcome.winner) {
+    return formatted("{}: no winner: {}", outcome.problem.name, outcome.message);
+  }
+  const Winner& winner = *outcome.winner;
+  const Problem& problem = *outcome.problem.problem;
+  const double us = winner.measurement.by(winner.objective).median_us;
+  std::string line = formatted(
+      "{}: {} us {}, {}", outcome.problem.name, microseconds_text(us),
+      objective_name(winner.objective),
+      outcome.resumed ? "known from an earlier run" : formatted("{} trials", outcome.trials));
+  if (winner.default_us && us > 0) {
+    line += formatted(", {} the default's speed", ratio_cell(*winner.default_us, us).shown);
+  }
+  if (winner.origin != Origin::kMeasured) line += ", " + origin_name(winner.origin);
+  return line + ": " + config_words(problem, winner.config, preset_of(problem, device));
+}
+
+// One line for all problems that have no winner for the same reason. Returns how many there are.
+std::size_t tell_of_missing(Session& session, const TuneReport& report) {
+  std::map<std::string, std::vector<std::string>> missing;  // names by reason
+  std::size_t count = 0;
+  for (const TuneOutcome& outcome : report.outcomes) {
+    if (outcome.winner) continue;
+    ++count;
+    missing[outcome.message.empty() ? "not reached" : outcome.message].push_back(
+        outcome.problem.name);
+  }
+  for (const auto& [reason, names] : missing) {
+    session.console.log(report.interrupted ? LogLevel::kInfo : LogLevel::kError,
+                        formatted("{}: no winner: {}", first_few(names), reason));
+  }
+  return count;
+}
+
+// A search that was done before is not repeated; nobody should wonder why a tune took no time.
+void tell_of_resumed(Session& session, const TuneReport& report) {
+  const auto resumed = std::ranges::count_if(report.outcomes, &TuneOutcome::resumed);
+  if (resumed == 0) return;
+  session.console.log(LogLevel::kInfo,
+                      formatted("{} of {} known from earlier runs that searched as long as was "
+                                "asked for; --fresh tunes again",
+                                resumed, report.outcomes.size()));
+}
+
 void show_report(Session& session, const TuneReport& report) {
   Table table = winner_table();
-  std::size_t missing = 0;
   for (const TuneOutcome& outcome : report.outcomes) {
-    if (outcome.winner) {
-      add_winner_row(table, outcome.problem.name, *outcome.winner, *outcome.problem.problem,
-                     report.device);
-    } else {
-      ++missing;
-      session.console.log(report.interrupted ? LogLevel::kInfo : LogLevel::kError,
-                          formatted("{}: no winner: {}", outcome.problem.name,
-                                    outcome.message.empty() ? "not reached" : outcome.message));
-    }
+    if (!outcome.winner) continue;
+    add_winner_row(table, outcome.problem.name, *outcome.winner, *outcome.problem.problem,
+                   report.device, session.console.verbose());
   }
-  session.console.show(table, report_json(report), "no winner to show");
+  const std::size_t missing = tell_of_missing(session, report);
+  if (!session.has("jsonl")) {
+    session.console.show(table, report_json(report), "no winner to show");
+  }
+  tell_of_resumed(session, report);
   const auto seconds = std::chrono::milliseconds(static_cast<std::int64_t>(report.seconds * 1000));
   session.console.log(
       LogLevel::kInfo,
@@ -158,7 +227,14 @@ int exit_status_of(const TuneReport& report) {
 }
 
 int run(Session& session) {
-  const TuneOptions options = read_options(session);
+  TuneOptions options = read_options(session);
+  const Origin origin = options.replay ? Origin::kReplayed : Origin::kMeasured;
+  const bool lines = session.has("jsonl"), told = options.problems.size() > 1;
+  options.finished = [&session, origin, lines, told](const TuneOutcome& outcome,
+                                                     const DeviceInfo& device) {
+    if (lines) session.console.print_line(line_json(outcome, device, origin));
+    if (told) session.console.log(LogLevel::kInfo, finished_line(outcome, device));
+  };
   LayeredStore store = open_layered_store(session, Access::kReadWrite);
   ProgressLine progress(session.console);
   const TuneReport report =

@@ -1,4 +1,5 @@
 // cli/verbs/cmd_verify.cpp -- vitune verify: judges the stored winners again on the GPU.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // cli/verbs/compile_probes.cpp -- vitune compile --probes: the kernels that serve nobody.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/compile_probes.h"
 
 #include <map>

@@ -1,4 +1,5 @@
 // cli/verbs/compile_probes.h -- vitune compile --probes: the kernels that serve nobody.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // cli/verbs/completion.cpp -- What can be completed, and the verb that prints the scripts.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/completion.h"
 
 #include <fmt/format.h>
@@ -31,13 +32,10 @@ std::vector<std::string> device_words(const std::string& placeholder) {
 std::vector<std::string> words_of(const std::string& option, const std::string& placeholder) {
   if (option == "device" || option == "devices") return device_words(placeholder);
   const std::map<std::string, std::vector<std::string>> known = {
-      {"arch", supported_architectures()},
-      {"color", {"auto", "always", "never"}},
-      {"dtype", {"bf16", "fp16"}},
-      {"kind", {"cold", "warm", "both"}},
-      {"objective", {"cold", "warm"}},
-      {"preset", preset_names()},
-      {"strategy", {"local", "random", "exhaustive"}},
+      {"arch", supported_architectures()}, {"color", {"auto", "always", "never"}},
+      {"dtype", {"bf16", "fp16"}},         {"effort", {"quick", "normal", "thorough"}},
+      {"kind", {"cold", "warm", "both"}},  {"objective", {"cold", "warm"}},
+      {"preset", preset_names()},          {"strategy", {"local", "random", "exhaustive"}},
   };
   const auto found = known.find(option);
   return found == known.end() ? std::vector<std::string>{} : found->second;
@@ -129,7 +127,8 @@ Verb completion_verb() {
           "  zsh    vitune completion zsh > <a folder of $fpath>/_vitune\n"
           "  fish   vitune completion fish > ~/.config/fish/completions/vitune.fish",
           describe,
-          run};
+          run,
+          true};
 }
 
 }  // namespace vitune

@@ -2,6 +2,7 @@
 //
 // What a shell can offer is decided here once, as CompletionVerb; completion_scripts.cpp writes it
 // in the words of each shell. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

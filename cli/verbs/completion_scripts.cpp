@@ -1,5 +1,6 @@
 // cli/verbs/completion_scripts.cpp -- Writes what can be completed in the words of bash, zsh and
 // fish.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -234,8 +235,9 @@ std::string fish_action(WordKind kind, const std::vector<std::string>& words) {
   switch (kind) {
     case WordKind::kAny:
       return " -x";
-    case WordKind::kWords:
-      return " -x -a " + fish_quoted(joined(words));
+    case WordKind::kWords:  // also behind a comma: sm_80,sm_90
+      return " -x -a " + fish_quoted(formatted(R"((__fish_complete_list , "printf '%s\n' {}"))",
+                                               joined(words)));
     case WordKind::kFile:
       return " -r -F";
     case WordKind::kFolder:

@@ -1,4 +1,5 @@
 // cli/verbs/man_page.cpp -- Writes vitune(1) and the verb that prints it.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/man_page.h"
 
 #include <sstream>
@@ -125,6 +126,9 @@ Pairs variables() {
       {"VITUNE_LOG_LEVEL", "debug, info, warning or error; -v and -q win over it."},
       {"VITUNE_MISS", "For libvitune: what serves a problem without a winner of its own."},
       {"VITUNE_CAPTURE", "For libvitune: a file to write each new problem to."},
+      {"VITUNE_LOG_CMD",
+       "For libvitune: if set, the first call of each problem prints the command that measures "
+       "it."},
       {"VITUNE_DISABLE", "For libvitune: if set, every call is refused."},
       {"XDG_CACHE_HOME, HOME", "Where the database is by default."},
       {"CUDA_HOME, CUDA_PATH", "A toolkit whose lib64 or lib has libnvrtc."},
@@ -189,7 +193,8 @@ Verb man_verb() {
           "",
           "An installed vitune has it as vitune(1). To read it without: vitune man | man -l -",
           describe,
-          run};
+          run,
+          true};
 }
 
 }  // namespace vitune

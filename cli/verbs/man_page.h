@@ -1,6 +1,7 @@
 // cli/verbs/man_page.h -- The manual page, made of the same descriptions as the help texts.
 //
 // No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // cli/verbs/show_space.cpp -- The space of a problem, explained.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/show_space.h"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "cli/arguments/device_probe.h"
 #include "cli/arguments/inputs.h"
 #include "cli/arguments/stores.h"
+#include "cli/output/config_words.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
 #include "core/error.h"
@@ -60,14 +62,16 @@ DeviceInfo space_device(Session& session) {
     throw Error(ErrorCode::kUsage, "--arch and --device both name the limits; give one of them");
   }
   if (session.has("arch")) {
-    if (const auto limits = architecture_limits(session.text("arch"))) return *limits;
+    if (const auto limits = architecture_limits(architecture_name(session.text("arch"))))
+      return *limits;
     throw Error(ErrorCode::kUsage,
                 formatted("--arch '{}' is not known; use one of {}", session.text("arch"),
                           fmt::join(supported_architectures(), ", ")));
   }
   if (!session.has("device")) return h200_facts();
-  const std::string text = session.text("device");
+  std::string text = session.text("device");
   if (text == "replay:h200") return h200_facts();
+  if (text.starts_with("cuda:")) text.erase(0, 5);
   const auto ordinal = static_cast<std::size_t>(
       parse_integer(text, 0, 1023, "--device (replay:h200, or a GPU's ordinal)"));
   const DeviceProbe probe = probe_devices(session.program);
@@ -117,16 +121,19 @@ int show_space(Session& session) {
 int show_explanation(Session& session) {
   const NamedProblem problem = only_problem(session, "--explain");
   const DeviceInfo device = space_device(session);
-  const Config config = config_from_text(problem.problem->op(), session.text("explain"));
-  const auto violation = problem.problem->op().space(*problem.problem, device).explain(config);
+  const ParameterSpace space = problem.problem->op().space(*problem.problem, device);
+  const Config preset = default_config(*problem.problem, device, space);
+  const Config config = read_config(session.text("explain"), *problem.problem, space, preset);
+  const auto violation = space.explain(config);
   Table table;
   table.column("problem")
       .column("device")
       .column("config")
       .column("in the space")
       .column("why not");
-  table.row({problem.name, device_text(device), compact_config(config), violation ? "no" : "yes",
-             violation.value_or("")});
+  table.row({problem.name, device_text(device),
+             config_cell(*problem.problem, config, preset, session.console.verbose()),
+             violation ? "no" : "yes", violation.value_or("")});
   ordered_json document = new_document("show");
   document["problem"] = problem.problem->text();
   document["device"] = device_json(device);
@@ -134,7 +141,7 @@ int show_explanation(Session& session) {
   document["in_space"] = !violation;
   document["reason"] = violation.value_or("");
   session.console.show(table, document, "");
-  return 0;
+  return violation ? exit_status(ErrorCode::kFailure) : 0;
 }
 
 int show_source(Session& session) {

@@ -1,5 +1,6 @@
 // cli/verbs/show_space.h -- The parts of vitune show that look at the generator instead of the
 // database.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "cli/arguments/session.h"

@@ -8,6 +8,7 @@
 -- Identities: device_id is the first 16 bytes of the SHA-256 of device.key, problem_id the first 16
 -- bytes of the SHA-256 of operator, a line feed and text. They depend on nothing but the content, so
 -- rows keep their identity when they are merged, salvaged or copied.
+-- SPDX-License-Identifier: Apache-2.0
 
 -- What a GPU is. `key` spells the hard facts; name, memory_bytes and driver_version are labels, as
 -- the last writer saw them.

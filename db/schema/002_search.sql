@@ -1,4 +1,5 @@
 -- db/schema/002_search.sql -- How far the searches behind the winners went; version 2.
+-- SPDX-License-Identifier: Apache-2.0
 
 -- One row per winner: all searches of its problem on its kernels together. A winner without a row
 -- was searched for by an older vitune, or elsewhere.

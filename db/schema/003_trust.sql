@@ -1,6 +1,7 @@
 -- db/schema/003_trust.sql -- Rows commit to the images that were verified, and the block list to all its rows; version 3.
 --
 -- db/upgrade.cpp then moves the rows into the new tables and gives these the names of the old ones.
+-- SPDX-License-Identifier: Apache-2.0
 
 -- As before, and which image of its kernel was verified: no other is loaded for it.
 CREATE TABLE winner_3 (

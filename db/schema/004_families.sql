@@ -3,6 +3,7 @@
 -- As before, but for `image`: NULL where there is nothing to load, because the family's plan calls the library
 -- that `entry` and `compiler_version` name. Its image_digest is that of no bytes. Rows stay as they are, their
 -- digests too.
+-- SPDX-License-Identifier: Apache-2.0
 CREATE TABLE binary_4 (
   kernel_key BLOB NOT NULL CHECK (length(kernel_key) = 32),
   image_digest BLOB NOT NULL CHECK (length(image_digest) = 32),  -- SHA-256 of the image, unpacked

@@ -5,6 +5,7 @@
 #   ship.sh use DATABASE PROGRAM [ARGUMENT...]
 #
 # VITUNE names the command if it is not on the PATH.
+# SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 vitune=${VITUNE:-vitune}
 

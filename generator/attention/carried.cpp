@@ -1,4 +1,5 @@
 // generator/attention/carried.cpp -- Configs of one problem as they are written for another.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "core/checked.h"

@@ -1,4 +1,5 @@
 // generator/attention/cost_model.cpp -- Counts of work, and the time they take.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/cost_model.h"
 
 #include <algorithm>

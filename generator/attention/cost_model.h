@@ -6,6 +6,7 @@
 // cost_model_fit.h) counts once. The order of configs matters here, not the time itself: figures
 // are good to some 10 % where kernels of the device were fitted, and worse elsewhere. Pure
 // functions; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // generator/attention/cost_model_fit.cpp -- Gauss-Newton on logarithms, robust and held back.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/cost_model_fit.h"
 
 #include <algorithm>

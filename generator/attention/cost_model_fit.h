@@ -1,6 +1,7 @@
 // generator/attention/cost_model_fit.h -- Refits the cost model's coefficients to measured times.
 //
 // Pure function; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
 // generator/attention/default_forms.cpp -- Configs of each form, as defaults begin with them.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/default_forms.h"
 
 #include "core/checked.h"

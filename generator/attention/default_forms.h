@@ -1,6 +1,7 @@
 // generator/attention/default_forms.h -- The forms of kernels that defaults are chosen from.
 //
 // Whether the space of a device has such a config is for the caller to ask.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

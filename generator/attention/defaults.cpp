@@ -2,6 +2,7 @@
 //
 // A list of configs in order of preference per class of problem; the first that is inside the space
 // of the device wins. docs/lab/2026-11-21-defaults.md has the measurements behind the order.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 

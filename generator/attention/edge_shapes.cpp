@@ -1,4 +1,5 @@
 // generator/attention/edge_shapes.cpp -- Deriving small problems that run the same kernel.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/edge_shapes.h"
 
 #include <algorithm>

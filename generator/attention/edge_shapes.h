@@ -1,5 +1,6 @@
 // generator/attention/edge_shapes.h -- The sizes at which kernels go wrong, derived from the
 // problem at hand.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // generator/attention/even_items.cpp -- Which split of a head's rows lets persistent CTAs end
 // together.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/even_items.h"
 
 #include "core/checked.h"

@@ -1,4 +1,5 @@
 // generator/attention/even_items.h -- Work items of fewer rows that let all CTAs end together.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // generator/attention/facts.cpp -- What of a problem becomes a compile-time constant of its
 // kernels.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/facts.h"
 
 #include <algorithm>

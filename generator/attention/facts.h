@@ -1,4 +1,5 @@
 // generator/attention/facts.h -- What of a problem becomes a compile-time constant of its kernels.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // generator/attention/floor.cpp -- What an attention problem asks of each unit of a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/floor.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // generator/attention/floor.h -- What an attention problem asks of each unit of a GPU at least.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
 // generator/attention/judge.cpp -- How attention kernels are tried, and who knows the right answer.
+// SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <limits>
 

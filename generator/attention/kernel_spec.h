@@ -3,6 +3,7 @@
 //
 // The only place that knows how an attention config becomes a kernel; the tuner, the bench worker
 // and the runtime all come through here, so what is measured is what runs.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

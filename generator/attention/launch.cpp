@@ -1,5 +1,6 @@
 // generator/attention/launch.cpp -- How a compiled attention kernel is launched, and whether it can
 // be.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 #include <bit>

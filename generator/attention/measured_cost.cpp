@@ -1,4 +1,5 @@
 // generator/attention/measured_cost.cpp -- The cost model as any operator's is asked.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/cost_model_fit.h"
 #include "generator/attention/operator.h"
 

@@ -1,4 +1,5 @@
 // generator/attention/operator.cpp -- Attention behind the interface of every operator.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/operator.h"
 
 #include <array>
@@ -77,6 +78,9 @@ class Attention final : public Operator {
     return default_attention_configs(attention_of(problem), device, space);
   }
   std::string family(const Config& config) const override { return attention_family(config); }
+  ConfigWords words(const Problem& problem, const Config& config) const override {
+    return attention_words(attention_of(problem), config);
+  }
   Config carried(const Config& config, const Problem& from, const Problem& to,
                  const ParameterSpace& space) const override {
     return carried_attention_config(config, attention_of(from), attention_of(to), space);

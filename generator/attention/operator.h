@@ -1,4 +1,5 @@
 // generator/attention/operator.h -- Attention as an operator.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "generator/attention/kernel_spec.h"
@@ -42,6 +43,7 @@ Config carried_attention_config(const Config& config, const AttentionProblem& fr
 // width.
 std::int64_t carried_steps(const Config& config, const AttentionProblem& from,
                            const ParameterSpace& space);
+ConfigWords attention_words(const AttentionProblem& problem, const Config& config);
 std::unique_ptr<CostModel> attention_cost_model(const DeviceInfo& device, Residency residency);
 
 }  // namespace vitune

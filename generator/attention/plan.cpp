@@ -1,4 +1,5 @@
 // generator/attention/plan.cpp -- The one launch of an attention call.
+// SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 
 #include "generator/attention/kernel_spec.h"

@@ -1,4 +1,5 @@
 // generator/attention/problem.cpp -- What follows from an AttentionProblem: extents, work, traffic.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/problem.h"
 
 #include <algorithm>

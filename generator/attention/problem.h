@@ -4,6 +4,7 @@
 // with g = heads / kv_heads, over the keys j that mask and causal leave. A row without any key
 // gives 0, and -inf as its log-sum-exp. Inputs are 16 bit, sums and the softmax are fp32. Semantics
 // are those of PyTorch's scaled_dot_product_attention with causal aligned top left.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

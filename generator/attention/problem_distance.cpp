@@ -1,5 +1,6 @@
 // generator/attention/problem_distance.cpp -- Classes, distances and an order of attention
 // problems.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/problem_distance.h"
 
 #include <algorithm>

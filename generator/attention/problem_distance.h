@@ -1,4 +1,5 @@
 // generator/attention/problem_distance.h -- How attention problems are like each other.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

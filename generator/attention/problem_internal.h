@@ -1,5 +1,6 @@
 // generator/attention/problem_internal.h -- What the files of AttentionProblem share; not for
 // others.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // generator/attention/problem_layout.cpp -- Named layouts, canonical score operands, extents of
 // views.
+// SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 #include <limits>
 

@@ -1,4 +1,5 @@
 // generator/attention/problem_parse.cpp -- Reads the text of a problem (grammar: docs/problems.md).
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

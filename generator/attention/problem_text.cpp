@@ -1,4 +1,5 @@
 // generator/attention/problem_text.cpp -- The canonical text of a problem (docs/problems.md).
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,5 @@
 // generator/attention/problem_validate.cpp -- What the kernels accept, and a sentence for the rest.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,5 @@
 // generator/attention/producer_rules.cpp -- What goes with warps that do nothing but copy.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 

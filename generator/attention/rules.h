@@ -1,4 +1,5 @@
 // generator/attention/rules.h -- Rules between the attention kernels' tunables.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>

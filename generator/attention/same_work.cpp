@@ -1,4 +1,5 @@
 // generator/attention/same_work.cpp -- Forms that stand for all problems of the same work.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/same_work.h"
 
 #include <array>

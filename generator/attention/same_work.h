@@ -13,6 +13,7 @@
 //              leads to the same address. Not with grouped heads, nor with a bias or mask that
 //              differs between heads or batch entries.
 // Other strides are not: the same kernel then reads other sectors in another order. Pure functions.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

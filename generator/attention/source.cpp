@@ -2,6 +2,7 @@
 //
 // Only integers of the declared space and of the problem's facts reach the text; no string from
 // outside does.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <array>
 #include <string_view>

@@ -2,6 +2,7 @@
 //
 // Adding a parameter: one entry in attention_parameters(), one in templates/attention/config.cuh,
 // and the code that reads it (docs/add_a_parameter.md).
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,5 @@
 // generator/attention/tensor_maps.cpp -- How the tensor memory accelerator is told of tensors.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/tensor_maps.h"
 
 #include <cstddef>

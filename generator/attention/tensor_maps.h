@@ -2,6 +2,7 @@
 //
 // Kernels with kProducer = 2 copy boxes of a tensor by one instruction, after a tensor map that the
 // host encodes (generator/prepared_plan.h).
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <vector>

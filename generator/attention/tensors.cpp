@@ -1,4 +1,5 @@
 // generator/attention/tensors.cpp -- The tensors of an attention problem.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "core/checked.h"

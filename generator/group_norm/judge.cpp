@@ -1,5 +1,6 @@
 // generator/group_norm/judge.cpp -- How group norm kernels are tried, and who knows the right
 // answer.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
 

@@ -1,5 +1,6 @@
 // generator/group_norm/kernel_spec.h -- From (problem, config) to a group norm's source, plan and
 // judge.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // generator/group_norm/operator.cpp -- GroupNorm behind the interface of every operator.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/group_norm/operator.h"
 
 #include <algorithm>

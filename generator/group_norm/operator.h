@@ -1,4 +1,5 @@
 // generator/group_norm/operator.h -- GroupNorm with an activation as an operator.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "generator/group_norm/problem.h"

@@ -1,4 +1,5 @@
 // generator/group_norm/plan.cpp -- The launches of a group norm: one, or two and memory between.
+// SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 
 #include "core/checked.h"

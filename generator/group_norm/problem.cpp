@@ -1,4 +1,5 @@
 // generator/group_norm/problem.cpp -- What of a group norm is valid, and what it moves.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/group_norm/problem.h"
 
 #include <algorithm>

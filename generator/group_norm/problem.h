@@ -4,6 +4,7 @@
 //
 // with the mean and the population variance of each image's groups of c / groups neighbouring
 // channels, as PyTorch's group_norm. All arithmetic is fp32, and nothing is rounded before act.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,8 @@
 // generator/group_norm/problem_text.cpp -- Group norms as lines of words (grammar:
 // docs/problems.md).
+// SPDX-License-Identifier: Apache-2.0
+#include <initializer_list>
+
 #include "core/format.h"
 #include "generator/group_norm/problem.h"
 #include "generator/problem_words.h"
@@ -13,7 +16,7 @@ constexpr std::string_view kKeys[] = {"n", "c", "l", "g", "params", "eps", "alig
 constexpr ProblemGrammar kGrammar = {"group_norm", kFlags, kKeys, "bf16, fp16 or fp32",
                                      "group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu"};
 
-// The flag of these that is given, or `otherwise`; `twice` is the sentence for several.
+// The flag of these that is given, or nothing; `twice` is the sentence for several.
 std::string_view one_of(const ProblemWords& words, std::initializer_list<std::string_view> flags,
                         std::string_view twice) {
   std::string_view given;

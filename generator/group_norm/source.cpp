@@ -1,4 +1,5 @@
 // generator/group_norm/source.cpp -- A group norm and a config as the source of its kernels.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "core/format.h"

@@ -1,7 +1,9 @@
 // generator/group_norm/space.cpp -- The group norm kernels' tunables, and good values without
 // tuning.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "core/checked.h"
 #include "core/format.h"
@@ -12,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kMostValues = 64, kWarp = 32, kMostCtas = 2147483647;
 constexpr std::int64_t kCtasOfAnSm = 16, kLeastChunk = 4096;
-const std::vector<std::int64_t> kThreads = {32,  64,  96,  128, 160, 192, 256, 320,
-                                            384, 480, 512, 640, 768, 960, 1024};
+constexpr std::int64_t kThreads[] = {32,  64,  96,  128, 160, 192, 256, 320,
+                                     384, 480, 512, 640, 768, 960, 1024};
 
 using Rule = std::optional<std::string>;
 
@@ -130,7 +132,7 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
        false,
        true},
       {"kGroups", group_counts(problem), "groups that a CTA works on", false, true},
-      {"kThreads", kThreads, "threads of a CTA", false, true},
+      {"kThreads", {std::begin(kThreads), std::end(kThreads)}, "threads of a CTA", false, true},
       {"kPieces",
        {0, 1, 2, 4, 8},
        "vectors of a chunk that a thread reads at once; 0: all of a whole group's",

@@ -1,4 +1,5 @@
 // generator/group_norm/tensors.cpp -- The tensors of a group norm.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/group_norm/kernel_spec.h"
 
 namespace vitune {

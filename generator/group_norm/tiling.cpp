@@ -1,4 +1,5 @@
 // generator/group_norm/tiling.cpp -- How a config cuts a group norm into tiles.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "core/checked.h"

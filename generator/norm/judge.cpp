@@ -1,4 +1,5 @@
 // generator/norm/judge.cpp -- How norm kernels are tried, and who knows the right answer.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
 

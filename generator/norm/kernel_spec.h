@@ -1,4 +1,5 @@
 // generator/norm/kernel_spec.h -- From (problem, config) to a norm's source, plan and judge.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

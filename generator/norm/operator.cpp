@@ -1,4 +1,5 @@
 // generator/norm/operator.cpp -- LayerNorm and RMSNorm behind the interface of every operator.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/norm/operator.h"
 
 #include <algorithm>
@@ -91,6 +92,11 @@ class Norm final : public Operator {
   std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
                                const ParameterSpace& space) const override {
     return norm_defaults(norm_of(problem), device, space);
+  }
+  ConfigWords words(const Problem&, const Config& config) const override {
+    const auto value = [&](const char* name) { return config.find(name).value_or(0); };
+    return {formatted("{} rows {}t v{}", value("kRows"), value("kRowThreads"), value("kVector")),
+            {"kRows", "kRowThreads", "kVector"}};
   }
 
   std::string source(const Problem& problem, const Config& config) const override {

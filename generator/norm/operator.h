@@ -1,4 +1,5 @@
 // generator/norm/operator.h -- LayerNorm and RMSNorm as an operator.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "generator/norm/problem.h"

@@ -1,4 +1,5 @@
 // generator/norm/plan.cpp -- The one launch of a norm.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
 

@@ -1,4 +1,5 @@
 // generator/norm/problem.cpp -- What of a norm is valid, and what it moves.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/norm/problem.h"
 
 #include "core/checked.h"

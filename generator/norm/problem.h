@@ -4,6 +4,7 @@
 //
 // with the population variance, as PyTorch's layer_norm; `rms` leaves the mean out, as rms_norm.
 // All arithmetic is fp32, and s is not rounded before it is normalised.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // generator/norm/problem_text.cpp -- Norms as lines of words (grammar: docs/problems.md).
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "core/format.h"

@@ -1,4 +1,5 @@
 // generator/norm/source.cpp -- A norm and a config as the source of a kernel.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/format.h"
 #include "generator/norm/kernel_spec.h"
 

@@ -1,4 +1,5 @@
 // generator/norm/space.cpp -- The norm kernel's tunables, and good values without tuning.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iterator>
 
@@ -13,11 +14,6 @@ constexpr std::int64_t kMostThreads = 1024, kMostValues = 64, kWarp = 32;
 constexpr std::int64_t kOtherRegisters = 16;  // addresses, sums: at least
 constexpr std::int64_t kRowThreads[] = {4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024};
 constexpr std::int64_t kRows[] = {1, 2, 4, 8, 16, 32};
-
-template <std::size_t kCount>
-std::vector<std::int64_t> values(const std::int64_t (&all)[kCount]) {
-  return {std::begin(all), std::end(all)};
-}
 
 std::int64_t values_of(const NormProblem& problem, const Config& config) {
   const std::int64_t vector = config.at("kVector");
@@ -39,12 +35,18 @@ std::vector<std::int64_t> vectors_of(const NormProblem& problem) {
   return {widest / 2, widest};
 }
 
-}  // namespace
-
-ParameterSpace norm_space(const NormProblem& problem) {
-  std::vector<Parameter> parameters = {
-      {"kRowThreads", values(kRowThreads), "threads that share a row", false, true},
-      {"kRows", values(kRows), "rows that a CTA has at work at once", false, true},
+std::vector<Parameter> parameters_of(const NormProblem& problem) {
+  return {
+      {"kRowThreads",
+       {std::begin(kRowThreads), std::end(kRowThreads)},
+       "threads that share a row",
+       false,
+       true},
+      {"kRows",
+       {std::begin(kRows), std::end(kRows)},
+       "rows that a CTA has at work at once",
+       false,
+       true},
       {"kVector", vectors_of(problem), "elements of an access", false, true},
       {"kPersistent",
        {0, 1},
@@ -59,7 +61,10 @@ ParameterSpace norm_space(const NormProblem& problem) {
        true,
        true},
   };
-  std::vector<Constraint> rules = {
+}
+
+std::vector<Constraint> rules_of(const NormProblem& problem) {
+  return {
       {"threads: whole warps, at most 1024",
        [](const Config& c) -> std::optional<std::string> {
          const std::int64_t threads = c.at("kRowThreads") * c.at("kRows");
@@ -94,7 +99,12 @@ ParameterSpace norm_space(const NormProblem& problem) {
        },
        {"kRowThreads", "kVector"}},
   };
-  return {std::move(parameters), std::move(rules)};
+}
+
+}  // namespace
+
+ParameterSpace norm_space(const NormProblem& problem) {
+  return {parameters_of(problem), rules_of(problem)};
 }
 
 std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device,

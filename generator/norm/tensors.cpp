@@ -1,4 +1,5 @@
 // generator/norm/tensors.cpp -- The tensors of a norm.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/norm/kernel_spec.h"
 
 namespace vitune {

@@ -22,6 +22,7 @@
 //
 // Threads: a context may be used by any number of threads at once. vitune_context_destroy() must
 // be the last call on it. See docs/using_the_library.md on streams, graphs and errors.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_VITUNE_H_
 #define VITUNE_VITUNE_H_
 

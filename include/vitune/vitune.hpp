@@ -9,6 +9,7 @@
 //   context.forward(attention, {.q = q, .k = k, .v = v, .out = out}, stream);
 //
 // Naming fields in braces is C++20; before it a struct is made first and its fields are set.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_VITUNE_HPP_
 #define VITUNE_VITUNE_HPP_
 

@@ -1,5 +1,6 @@
 // python/native/attention.cpp -- Runs attention: a plan, the outputs, the launches; PyTorch's own
 // where that is wanted.
+// SPDX-License-Identifier: Apache-2.0
 #include "python/native/attention.h"
 
 #include <torch/csrc/stable/ops.h>

@@ -1,5 +1,6 @@
 // python/native/attention.h -- The operators vitune::attention, vitune::attention_lse,
 // vitune::attend and vitune::attend_or_torch.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_PYTHON_NATIVE_ATTENTION_H_
 #define VITUNE_PYTHON_NATIVE_ATTENTION_H_
 

@@ -1,5 +1,6 @@
 // python/native/attention_plan.cpp -- Checks a call's tensors, describes it to libvitune, and keeps
 // that.
+// SPDX-License-Identifier: Apache-2.0
 #include "python/native/attention_plan.h"
 
 #include <torch/headeronly/core/ScalarType.h>

@@ -1,5 +1,6 @@
 // python/native/attention_plan.h -- One plan per combination of shapes, strides, types and options,
 // kept.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_PYTHON_NATIVE_ATTENTION_PLAN_H_
 #define VITUNE_PYTHON_NATIVE_ATTENTION_PLAN_H_
 

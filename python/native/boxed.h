@@ -1,5 +1,6 @@
 // python/native/boxed.h -- A boxed operator's arguments and results: tensors by their handles,
 // without an object of PyTorch's C++ interface for each, which would cost an allocation.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_PYTHON_NATIVE_BOXED_H_
 #define VITUNE_PYTHON_NATIVE_BOXED_H_
 

@@ -1,5 +1,6 @@
 // python/native/host.cpp -- Opens libvitune, keeps a context per GPU, counts calls, asks PyTorch
 // for streams.
+// SPDX-License-Identifier: Apache-2.0
 #include "python/native/host.h"
 
 #include <dlfcn.h>

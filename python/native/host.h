@@ -1,5 +1,6 @@
 // python/native/host.h -- What the operators need of the process: libvitune, a context per GPU,
 // counters.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_PYTHON_NATIVE_HOST_H_
 #define VITUNE_PYTHON_NATIVE_HOST_H_
 

@@ -1,5 +1,6 @@
 // python/native/layout.cpp -- Folds leading dimensions into batch and head, or into a loop of
 // launches.
+// SPDX-License-Identifier: Apache-2.0
 #include "python/native/layout.h"
 
 #include <algorithm>

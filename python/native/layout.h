@@ -3,6 +3,7 @@
 //
 // The same rules as python/vitune/_layout.py, which serves where this library is missing: tests run
 // every call through both.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_PYTHON_NATIVE_LAYOUT_H_
 #define VITUNE_PYTHON_NATIVE_LAYOUT_H_
 

@@ -1,5 +1,6 @@
 // python/native/operators.h -- The table of operators: schema and function; one row more is one
 // operator more.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_PYTHON_NATIVE_OPERATORS_H_
 #define VITUNE_PYTHON_NATIVE_OPERATORS_H_
 

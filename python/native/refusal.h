@@ -1,5 +1,6 @@
 // python/native/refusal.h -- The one exception of the operators: a status of the C interface and
 // its sentence.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_PYTHON_NATIVE_REFUSAL_H_
 #define VITUNE_PYTHON_NATIVE_REFUSAL_H_
 

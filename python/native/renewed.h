@@ -1,4 +1,5 @@
 // python/native/renewed.h -- State of the process that a forked child begins anew.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_PYTHON_NATIVE_RENEWED_H_
 #define VITUNE_PYTHON_NATIVE_RENEWED_H_
 

@@ -1,4 +1,5 @@
 # python/tests/conftest.py -- For pytest: tests that need a GPU carry the mark gpu (`pytest -m "not gpu"`).
+# SPDX-License-Identifier: Apache-2.0
 import pytest
 
 

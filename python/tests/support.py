@@ -1,4 +1,5 @@
 # python/tests/support.py -- What the tests share: the library under test, a device without PyTorch, a plain reference.
+# SPDX-License-Identifier: Apache-2.0
 """VITUNE_TEST_LIBRARY names the libvitune.so.0 to test; else the package finds one itself. VITUNE_TEST_OPERATORS names
 the operators' library, with kernels for tensors of the CPU (tests/torch_ops); without it ctypes is tested.
 

@@ -1,4 +1,5 @@
 # python/tests/test_build.py -- What is installed with the package: its command, its layout, and the check of a wheel.
+# SPDX-License-Identifier: Apache-2.0
 import importlib.util
 import os
 import pathlib

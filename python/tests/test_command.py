@@ -1,4 +1,6 @@
 # python/tests/test_command.py -- vitune.tune(): the words it runs, how it ends, and a real run on a device.
+# SPDX-License-Identifier: Apache-2.0
+import io
 import os
 import pathlib
 import signal
@@ -16,7 +18,7 @@ from vitune import _command
 from .support import FOLDER, needs_device
 
 NOTHING = dict(model=None, batch=None, dtype=None, preset=None, file=None, from_misses=False, device=None, budget=None,
-               objective=None, database=None, fresh=False, jobs=None)
+               effort=None, objective=None, database=None, fresh=False, jobs=None)
 
 
 def fake_command(body):
@@ -34,6 +36,7 @@ class ArgumentsTest(unittest.TestCase):
             (["bf16 b=1 h=1 n=8 d=16"], {}, ["--problem", "bf16 b=1 h=1 n=8 d=16"]),
             ([], {"model": "a", "batch": 32, "budget": 200}, ["--model", "a", "--batch", "32", "--budget", "200"]),
             ([], {"model": ["a", "b"], "batch": [1, 32]}, ["--model", "a", "--model", "b", "--batch", "1,32"]),
+            ([], {"effort": "quick"}, ["--effort", "quick"]),
             ([], {"from_misses": True, "fresh": True}, ["--from-misses", "--fresh"]),
             ([], {"database": pathlib.Path("/x/y.db"), "file": "p.txt", "device": 0, "jobs": 2, "objective": "warm"},
              ["--from", "p.txt", "--device", "0", "--objective", "warm", "--db", "/x/y.db", "--jobs", "2"]),
@@ -53,6 +56,15 @@ class RunTest(unittest.TestCase):
         with fake_command("import sys; sys.exit(3)"), self.assertRaisesRegex(vitune.CommandError, "exit code 3") as caught:
             vitune.tune()
         self.assertEqual(caught.exception.exit_code, 3)
+
+    def test_a_failure_says_what_the_command_said_last(self):
+        said = "import sys; [print(f'line {i}', file=sys.stderr) for i in range(9)]; sys.exit(1)"
+        for stderr in (io.StringIO(), None):  # a notebook's has no file behind it
+            with self.subTest(stderr), fake_command(said), mock.patch("sys.stderr", stderr):
+                with self.assertRaisesRegex(vitune.CommandError, "exit code 1: line 4\nline 5\nline 6\nline 7\nline 8$"):
+                    vitune.tune()
+            if stderr is not None:
+                self.assertEqual(stderr.getvalue().count("line"), 9)
 
     def test_an_interrupted_command_may_finish_what_it_saves(self):
         done = FOLDER / "saved"

@@ -1,4 +1,5 @@
 # python/tests/test_context.py -- The low-level Context: real launches without PyTorch, against a plain reference.
+# SPDX-License-Identifier: Apache-2.0
 import math
 import threading
 import unittest

@@ -1,4 +1,5 @@
 # python/tests/test_import.py -- What is missing is an error at use, never at import.
+# SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
 import shutil

@@ -1,4 +1,5 @@
 # python/tests/test_layout.py -- Folding and broadcasting, checked address by address; no PyTorch, no library.
+# SPDX-License-Identifier: Apache-2.0
 import itertools
 import math
 import random

@@ -1,4 +1,5 @@
 # python/tests/test_structs.py -- The package's structs and numbers against the C header, by a C compiler.
+# SPDX-License-Identifier: Apache-2.0
 import ctypes
 import os
 import pathlib

@@ -1,4 +1,5 @@
 # python/tests/test_torch_coverage.py -- What a model attends by itself is told: stats(), prepare() and coverage().
+# SPDX-License-Identifier: Apache-2.0
 import unittest
 import warnings
 from unittest import mock

@@ -1,4 +1,5 @@
 # python/tests/test_torch_export.py -- An exported model holds vitune's attention, and a program in C++ runs it without Python.
+# SPDX-License-Identifier: Apache-2.0
 """Needs VITUNE_TEST_OPERATORS (support.py); the second test also a C++ compiler: it takes minutes."""
 import os
 import shutil

@@ -1,4 +1,5 @@
 # python/tests/test_torch_gpu.py -- The package on a GPU: values, streams, graphs, compiled models, real models of timm.
+# SPDX-License-Identifier: Apache-2.0
 import copy
 import os
 import subprocess

@@ -1,4 +1,5 @@
 # python/tests/test_torch_host.py -- The PyTorch side without a GPU: fake tensors, and the emulated device.
+# SPDX-License-Identifier: Apache-2.0
 """On the emulated device tensors stay on the CPU: only the launch is replaced (torch_staged.py)."""
 import contextlib
 import os

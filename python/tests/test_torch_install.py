@@ -1,4 +1,5 @@
 # python/tests/test_torch_install.py -- install(), uninstall() and enabled(): who is served, what it costs, what is left.
+# SPDX-License-Identifier: Apache-2.0
 import functools
 import gc
 import sys

@@ -1,4 +1,5 @@
 # python/tests/test_torch_native.py -- What only the operators' library does, and that it does what ctypes does.
+# SPDX-License-Identifier: Apache-2.0
 """Needs VITUNE_TEST_OPERATORS (support.py): `make python-test` sets it where the library was built. test_torch_host.py runs
 with it, too."""
 import os

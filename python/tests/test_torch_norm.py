@@ -1,4 +1,5 @@
 # python/tests/test_torch_norm.py -- Norms on PyTorch's tensors, on the emulated device: values, strides, compilers, refusals.
+# SPDX-License-Identifier: Apache-2.0
 """Tensors stay on the CPU: only the launch is replaced, as in test_torch_host.py."""
 import unittest
 from unittest import mock
@@ -11,13 +12,27 @@ if torch is not None:
     import torch.nn.functional as F
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from vitune import _torch_norm, _torch_op
+    from vitune import _torch_group_norm, _torch_norm, _torch_op
 
     from .torch_staged import storage_of
 
 
 def launch_staged(problem, tensors):
-    """What _torch_norm.launch() does, with tensors of the CPU; launched by their problems' texts in `asked`."""
+    """What _torch_norm.launch() does, with tensors of the CPU."""
+    launch_copies(tensors, 4, lambda pointers: _torch_norm.launch_pointers(_torch_op.context_of(0), problem, pointers, 0))
+
+
+def launch_groups_staged(problem, tensors):
+    """The same for _torch_group_norm.launch()."""
+    context = _torch_op.context_of(0)
+    size = context.workspace_bytes(problem)
+    scratch = DEVICE.upload(bytes(max(size, 1)))
+    launch_copies(tensors, 3, lambda pointers: context.run(problem, pointers, workspace=scratch if size else 0,
+                                                           workspace_bytes=size))
+
+
+def launch_copies(tensors, outputs, run):
+    """Copies the tensors' memory to the device, launches, and copies those from place `outputs` on back."""
     staged = {}
     pointers = []
     for tensor in tensors:
@@ -28,11 +43,12 @@ def launch_staged(problem, tensors):
         if place not in staged:
             staged[place] = DEVICE.upload(storage_of(tensor).numpy().tobytes())
         pointers.append(staged[place] + tensor.data_ptr() - place)
-    _torch_norm.launch_pointers(_torch_op.context_of(0), problem, pointers, 0)
-    for tensor in tensors[4:]:
+    run(pointers)
+    for tensor in tensors[outputs:]:
         if tensor is not None:
             bytes_ = storage_of(tensor)
-            bytes_.copy_(torch.frombuffer(bytearray(DEVICE.download(staged[bytes_.data_ptr()], bytes_.numel())), dtype=torch.uint8))
+            data = DEVICE.download(staged[bytes_.data_ptr()], bytes_.numel())
+            bytes_.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
 
 
 @needs_library
@@ -41,7 +57,8 @@ def launch_staged(problem, tensors):
 class NormTest(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(2)
-        for module, name, value in ((_torch_norm, "launch", launch_staged), (_torch_op, "is_on_gpu", lambda tensor: True)):
+        for module, name, value in ((_torch_norm, "launch", launch_staged), (_torch_group_norm, "launch", launch_groups_staged),
+                                    (_torch_op, "is_on_gpu", lambda tensor: True)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -121,6 +138,37 @@ class NormTest(unittest.TestCase):
                 torch._dynamo.reset()
                 got = torch.compile(call, fullgraph=True, dynamic=dynamic, backend="aot_eager")(x)
                 self.assertTrue(all(torch.equal(a, b) for a, b in zip(got, want)))
+
+    def test_group_norm_with_its_activation_is_pytorchs(self):
+        for dtype in (torch.bfloat16, torch.float32):
+            for shape, groups in (((2, 24, 5, 7), 6), ((3, 10, 4), 5), ((2, 16), 4)):
+                x, w, b = torch.randn(shape, dtype=dtype), torch.randn(shape[1]), torch.randn(shape[1])
+                want = F.group_norm(x.double(), groups, w.double(), b.double())
+                self.expect_close(vitune.group_norm(x, groups, w, b), want, dtype, 2**-6 if dtype == torch.bfloat16 else 2**-18)
+                for activation, function in (("silu", F.silu), ("mish", F.mish)):
+                    got = vitune.group_norm(x, groups, w, b, activation=activation)
+                    self.expect_close(got, function(want), dtype, 2**-6 if dtype == torch.bfloat16 else 2**-16)
+        x = torch.randn(2, 24, 5, 7).to(memory_format=torch.channels_last)
+        got = vitune.group_norm(x, 6)
+        self.expect_close(got, F.group_norm(x.double(), 6), torch.float32)
+        self.assertTrue(got.is_contiguous(memory_format=torch.channels_last))
+        self.assertEqual(tuple(vitune.group_norm(torch.randn(0, 6, 3), 3).shape), (0, 6, 3))
+
+    def test_a_compiled_group_norm_keeps_the_memory_format(self):
+        _torch_group_norm.group_norm_op.register_kernel("cpu")(_torch_group_norm.group_norm_op._init_fn)
+        x = torch.randn(2, 8, 3, 3).to(memory_format=torch.channels_last)
+        with torch.no_grad():
+            torch._dynamo.reset()
+            got = torch.compile(lambda x: vitune.group_norm(x, 4, activation="silu"), fullgraph=True, backend="aot_eager")(x)
+            self.assertTrue(torch.equal(got, vitune.group_norm(x, 4, activation="silu")))
+        self.assertEqual(got.stride(), x.stride())
+
+    def test_wrong_group_norms_say_why(self):
+        x = torch.randn(2, 6, 3)
+        for arguments, keywords, words in (((x, 4), {}, "must divide"), ((x, 3, torch.randn(5)), {}, "weight of"),
+                                           ((x[0, 0], 1), {}, "takes"), ((x, 3), {"activation": "gelu"}, "silu")):
+            with self.assertRaisesRegex(vitune.InvalidArgument, words):
+                vitune.group_norm(*arguments, **keywords)
 
     def test_wrong_calls_say_why(self):
         x = torch.randn(4, 16)

@@ -1,4 +1,5 @@
 # python/tests/torch_cases.py -- Calls of scaled_dot_product_attention as models make them, on any device, and their judge.
+# SPDX-License-Identifier: Apache-2.0
 """Used twice: on the emulated device (test_torch_host.py) and on a GPU (test_torch_gpu.py)."""
 import math
 

@@ -1,4 +1,5 @@
 # python/tests/torch_staged.py -- Launches on the emulated device of what PyTorch holds on the CPU.
+# SPDX-License-Identifier: Apache-2.0
 """launch_staged() copies the tensors' memory to the device, launches there what the package planned, and copies the output
 back. The operators take tensors of the CPU once this is imported.
 """

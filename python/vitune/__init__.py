@@ -1,4 +1,5 @@
 # python/vitune/__init__.py -- The package's face: attention on PyTorch's tensors, tuning, and the low-level Context.
+# SPDX-License-Identifier: Apache-2.0
 """vitune: the fastest fused attention kernel for each problem of a vision transformer.
 
 Importing needs neither a GPU, nor PyTorch, nor the library; what is missing is an error where it is used.
@@ -26,12 +27,14 @@ __version__ = ".".join(map(str, VERSION))
 __all__ = [
     "BF16", "BOOL", "FP16", "FP32", "NONE", "AttentionDesc", "CommandError", "Context", "ContextStats",
     "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "TorchNotFound",
-    "Unsupported", "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "explain", "layer_norm", "library_version",
+    "Unsupported", "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "explain", "group_norm", "layer_norm",
+    "library_version",
     "packed_strides", "prepare", "problem_text", "refresh", "rms_norm", "tune", "use_library",
 ]
 
 _op: Any = None  # vitune._torch_op, once PyTorch is needed
-_norm: Any = None  # vitune._torch_norm, once a norm is
+_norm: Any = None  # vitune._torch_norm and _torch_group_norm, once a norm is
+_group_norm: Any = None
 
 
 def _load_op() -> Any:
@@ -84,9 +87,10 @@ def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Option
 
 
 def _load_norm() -> Any:
-    global _norm
+    global _norm, _group_norm
     _load_op()
     _norm = importlib.import_module("._torch_norm", __name__)
+    _group_norm = importlib.import_module("._torch_group_norm", __name__)
     return _norm
 
 
@@ -115,6 +119,19 @@ def rms_norm(x: "Tensor", normalized_shape: Any, weight: Optional["Tensor"] = No
     eps = 2.0 ** -23 if eps is None else eps
     return (_norm or _load_norm()).norm(x, normalized_shape, weight, bias, eps, residual, True, return_sum, return_statistics,
                                         out_dtype)
+
+
+def group_norm(x: "Tensor", num_groups: int, weight: Optional["Tensor"] = None, bias: Optional["Tensor"] = None,
+               eps: float = 1e-5, *, activation: Optional[str] = None) -> "Tensor":
+    """torch.nn.functional.group_norm, then silu or mish if `activation` names one, on CUDA tensors, in one pass where it fits.
+
+    x: [N, C, ...] of bfloat16, float16 or float32, contiguous or channels-last (others are copied first); weight, bias: [C] of
+    one type, any of these. The result is not rounded before its activation. Returns x's shape in x's memory format.
+    Inference only. Raises as layer_norm().
+    """
+    if _group_norm is None:
+        _load_norm()
+    return _group_norm.group_norm(x, num_groups, weight, bias, eps, activation)
 
 
 def problem_text(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Optional["Tensor"] = None,
@@ -154,25 +171,28 @@ def prepare(model: Any, sample: Any = None, **keywords: Any) -> Any:
 
 def refresh() -> int:
     """Takes over what was tuned since; returns the number of problems that are now served by another kernel."""
+    if _group_norm is not None:
+        _group_norm.forget_workspaces()
     return 0 if _op is None else sum(context.refresh() for context in _op.contexts())
 
 
 def tune(*problems: str, model: str | Iterable[str] | None = None, batch: int | Iterable[int] | None = None,
          dtype: str | None = None, preset: str | Iterable[str] | None = None,
          file: str | os.PathLike[str] | None = None, from_misses: bool = False, device: str | int | None = None,
-         budget: str | int | None = None, objective: str | None = None,
+         budget: str | int | None = None, effort: str | None = None, objective: str | None = None,
          database: str | os.PathLike[str] | None = None, fresh: bool = False, jobs: int | None = None,
          quiet: bool = False) -> dict[str, Any]:
     """Runs `vitune tune` and returns its JSON document; this process then serves the new winners.
 
     problems: texts such as "bf16 b=32 h=12 n=197 d=64", or what problem_text() gave. model, batch, dtype: those of a
-    model of timm. budget: per problem, a time ("30s") or a number of trials. The other options are the command's
+    model of timm. budget: per problem, a time ("30s") or a number of trials; effort in its place: "quick",
+    "normal", "thorough". The other options are the command's
     (`vitune tune --help`). Nothing said: ViT-B/16. Progress is on stderr unless `quiet`.
     Raises CommandError with the exit code, VituneError where there is no command.
     """
     words = _command.tune_arguments(problems, model=model, batch=batch, dtype=dtype, preset=preset, file=file,
-                                    from_misses=from_misses, device=device, budget=budget, objective=objective,
-                                    database=database, fresh=fresh, jobs=jobs)
+                                    from_misses=from_misses, device=device, budget=budget, effort=effort,
+                                    objective=objective, database=database, fresh=fresh, jobs=jobs)
     document = _command.run_json(["tune", *words], quiet)
     refresh()
     return document

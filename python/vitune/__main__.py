@@ -1,4 +1,5 @@
 # python/vitune/__main__.py -- `python -m vitune`, and the `vitune` that pip puts on PATH: the command in this process's place.
+# SPDX-License-Identifier: Apache-2.0
 """The command finds its data from its own place, so it stays beside the library and is not copied to bin/."""
 from __future__ import annotations
 

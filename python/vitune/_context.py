@@ -1,4 +1,5 @@
 # python/vitune/_context.py -- The C interface as Python objects: a context, a description, what it answers.
+# SPDX-License-Identifier: Apache-2.0
 """Works with device addresses (integers) and needs no PyTorch. vitune.h's comments are the contract."""
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 # python/vitune/_counters.py -- Calls that were served and that fell back, for vitune.torch.stats().
+# SPDX-License-Identifier: Apache-2.0
 """Needs no PyTorch."""
 from __future__ import annotations
 

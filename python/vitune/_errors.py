@@ -1,4 +1,5 @@
 # python/vitune/_errors.py -- The exceptions of the package, one per status of the library that callers treat apart.
+# SPDX-License-Identifier: Apache-2.0
 """Exceptions. Each carries the library's status: ``error.status`` and ``error.status_name``."""
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 # python/vitune/_layout.py -- How tensors of rank 2 to 5 and a mask become one description, without a copy.
+# SPDX-License-Identifier: Apache-2.0
 """Plain integers in and out: no PyTorch here.
 
 A kernel knows two dimensions in front of the rows, batch and head, and each is one stride. What a caller hands

@@ -1,4 +1,5 @@
 # python/vitune/_library.py -- Finds libvitune and the vitune command, and loads the library once.
+# SPDX-License-Identifier: Apache-2.0
 """No environment variable names code to load: a program that wants another library says use_library()."""
 from __future__ import annotations
 

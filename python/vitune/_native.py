@@ -1,4 +1,5 @@
 # python/vitune/_native.py -- The operators' library (libvitune_torch.so), where there is one for this PyTorch.
+# SPDX-License-Identifier: Apache-2.0
 """It holds what _torch_op.py does otherwise by ctypes: checks, plans, launches. The context of a GPU stays the package's, and
 so do counts and warnings of fallbacks."""
 from __future__ import annotations

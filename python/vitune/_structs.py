@@ -1,4 +1,5 @@
 # python/vitune/_structs.py -- The structs and enumerators of include/vitune/vitune.h, for ctypes.
+# SPDX-License-Identifier: Apache-2.0
 """Field by field what the C header declares; tests/test_structs.py compares the two with a C compiler."""
 from __future__ import annotations
 

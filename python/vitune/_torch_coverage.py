@@ -1,4 +1,5 @@
 # python/vitune/_torch_coverage.py -- Which attention of a model is served: each site that one pass meets, and its kernel or why none.
+# SPDX-License-Identifier: Apache-2.0
 """A site is a call of scaled_dot_product_attention, or a softmax between two matrix products, which vitune is not asked about."""
 from __future__ import annotations
 

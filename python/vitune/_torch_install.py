@@ -1,4 +1,5 @@
 # python/vitune/_torch_install.py -- Puts vitune's attention in the place of PyTorch's, for the whole process, and takes it out.
+# SPDX-License-Identifier: Apache-2.0
 """Only names are changed, so that what a model calls beside attention costs what it did before."""
 from __future__ import annotations
 

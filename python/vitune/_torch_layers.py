@@ -1,4 +1,5 @@
 # python/vitune/_torch_layers.py -- PyTorch's fused layers (nn.MultiheadAttention, nn.TransformerEncoderLayer), with vitune's attention.
+# SPDX-License-Identifier: Apache-2.0
 """In inference these two run one C++ function each, which attends by itself. What stands in for it here does the same steps
 with vitune's attention, and hands over to PyTorch's where that would not be served: a mask, weights wanted, types or shapes."""
 from __future__ import annotations

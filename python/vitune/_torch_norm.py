@@ -1,4 +1,5 @@
 # python/vitune/_torch_norm.py -- Norms on PyTorch's tensors: the operator vitune::norm, its plans and launches.
+# SPDX-License-Identifier: Apache-2.0
 """A plan is a problem of libvitune with what does not depend on addresses; one per combination of shapes, strides, types."""
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ._context import Context, Problem
 from ._errors import InvalidArgument, Unsupported
 
 _NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
-_MAX_PLANS = 4096
+MAX_PLANS = 4096
 
 
 class Plan(NamedTuple):
@@ -27,43 +28,60 @@ _plans: dict[Any, Plan] = {}
 os.register_at_fork(after_in_child=_plans.clear)
 
 
-def _name(what: str, dtype: torch.dtype) -> str:
+def type_name(what: str, dtype: torch.dtype) -> str:
     if dtype not in _NAMES:
         raise Unsupported(f"{what} of dtype {str(dtype).removeprefix('torch.')}: norms take bfloat16, float16 and float32")
     return _NAMES[dtype]
 
 
 def _check(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor]) -> None:
-    _name("x", x.dtype)
+    type_name("x", x.dtype)
     if x.dim() == 0:
         raise InvalidArgument("x has no dimension: a norm is over the last one")
     if residual is not None and (residual.shape != x.shape or residual.dtype != x.dtype):
         raise InvalidArgument(f"residual of {tuple(residual.shape)}, {residual.dtype}: it must be as x, {tuple(x.shape)},"
                               f" {x.dtype}")
+    check_parameters(x, x.shape[-1], weight, bias)
+    if residual is not None and residual.device != x.device:
+        raise InvalidArgument(f"residual is on {residual.device} and x on {x.device}: they must be on one GPU")
+
+
+def check_parameters(x: Tensor, count: int, weight: Optional[Tensor], bias: Optional[Tensor]) -> None:
+    """Refuses parameters that do not fit `count` columns or channels of x."""
     for name, tensor in (("weight", weight), ("bias", bias)):
-        if tensor is not None and tuple(tensor.shape) != (x.shape[-1],):
-            raise InvalidArgument(f"{name} of {tuple(tensor.shape)}: it must be ({x.shape[-1]},), as x's last dimension")
+        if tensor is None:
+            continue
+        if tuple(tensor.shape) != (count,):
+            raise InvalidArgument(f"{name} of {tuple(tensor.shape)}: it must be ({count},)")
+        if tensor.device != x.device:
+            raise InvalidArgument(f"{name} is on {tensor.device} and x on {x.device}: they must be on one GPU")
     if weight is not None and bias is not None and weight.dtype != bias.dtype:
         raise Unsupported(f"weight of {weight.dtype} and bias of {bias.dtype}: they must have one type")
-    for name, tensor in (("residual", residual), ("weight", weight), ("bias", bias)):
-        if tensor is not None and tensor.device != x.device:
-            raise InvalidArgument(f"{name} is on {tensor.device} and x on {x.device}: they must be on one GPU")
+
+
+def alignment_of(tensors: Sequence[Optional[Tensor]]) -> int:
+    """The least alignment of their pointers in bytes, 16 at most."""
+    bits = 16
+    for tensor in tensors:
+        if tensor is not None:
+            bits |= tensor.data_ptr()
+    return bits & -bits
 
 
 def problem_text(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool,
                  return_sum: bool, return_statistics: bool, out_dtype: Optional[torch.dtype], alignment: int) -> str:
     """The problem that rows of x ask, as text (docs/problems.md). x and residual: [m, d], the last stride 1."""
-    words = [f"norm {_name('x', x.dtype)} m={x.shape[0]} d={x.shape[1]}"]
+    words = [f"norm {type_name('x', x.dtype)} m={x.shape[0]} d={x.shape[1]}"]
     words += [word for word, there in (("rms", rms), ("weight", weight is not None), ("bias", bias is not None),
                                        ("sum", return_sum), ("stats", return_statistics)) if there]
     parameter = weight if weight is not None else bias
     if parameter is not None:
-        words.append(f"params={_name('weight', parameter.dtype)}")
+        words.append(f"params={type_name('weight', parameter.dtype)}")
     words.append(f"x=@{x.stride(0)}")
     if residual is not None:
         words.append(f"residual=@{residual.stride(0)}")
     if out_dtype is not None:
-        words.append(f"out={_name('out', out_dtype)}")
+        words.append(f"out={type_name('out', out_dtype)}")
     words.append(f"eps={eps!r}")
     if alignment != 16:
         words.append(f"align={alignment}")
@@ -78,17 +96,13 @@ def _rows(tensor: Tensor) -> Tensor:
 
 def _plan_of(tensors: Sequence[Optional[Tensor]], eps: float, rms: bool, return_sum: bool, return_statistics: bool,
              out_dtype: Optional[torch.dtype]) -> Plan:
-    bits = 16
-    for tensor in tensors:
-        if tensor is not None:
-            bits |= tensor.data_ptr()
-    alignment = bits & -bits
+    alignment = alignment_of(tensors)
     key = (*[None if t is None else (t.shape, t.stride(), t.dtype) for t in tensors], eps, rms, return_sum, return_statistics,
            out_dtype, alignment)
     plan = _plans.get(key)
     if plan is None:
         text = problem_text(*tensors, eps, rms, return_sum, return_statistics, out_dtype, alignment)
-        if len(_plans) >= _MAX_PLANS:
+        if len(_plans) >= MAX_PLANS:
             _plans.clear()
         plan = _plans[key] = Plan(Problem(text) if tensors[0].shape[0] > 0 else None)
     return plan
@@ -151,16 +165,26 @@ def _(x, residual, weight, bias, eps, rms, return_sum, return_statistics, out_dt
     return _empty_results(x, return_sum, return_statistics, rms, out_dtype)
 
 
+def check_call(*tensors: Optional[Tensor]) -> None:
+    """Refuses what the kernels cannot reach, x first, and calls of which a derivative is wanted."""
+    x, given = tensors[0], [tensor for tensor in tensors if tensor is not None]
+    if not _torch_op.is_on_gpu(x):
+        raise Unsupported(f"x is on {x.device.type}: vitune's kernels run on CUDA devices")
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given) or _torch_op.has_tangent(*given):
+        raise Unsupported("vitune's norms have no derivative, and an input asks for one: call them under torch.no_grad() or"
+                          " torch.inference_mode(), or use PyTorch's")
+
+
+def may_run_directly(*tensors: Optional[Tensor]) -> bool:
+    """Whether nothing must see the call as an operator."""
+    return all(_torch_op.may_launch_directly(tensor, tensor, tensor, None) for tensor in tensors if tensor is not None)
+
+
 def norm(x: Tensor, shape: Sequence[int], weight: Optional[Tensor], bias: Optional[Tensor], eps: float,
          residual: Optional[Tensor], rms: bool, return_sum: bool, return_statistics: bool,
          out_dtype: Optional[torch.dtype]) -> Any:
     """See vitune.layer_norm() and vitune.rms_norm()."""
-    if not _torch_op.is_on_gpu(x):
-        raise Unsupported(f"x is on {x.device.type}: vitune's kernels run on CUDA devices")
-    tensors = [tensor for tensor in (x, residual, weight, bias) if tensor is not None]
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors) or _torch_op.has_tangent(*tensors):
-        raise Unsupported("vitune's norms have no derivative, and an input asks for one: call them under torch.no_grad() or"
-                          " torch.inference_mode(), or use PyTorch's")
+    check_call(x, residual, weight, bias)
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if not shape or tuple(x.shape[-len(shape):]) != shape:
         raise InvalidArgument(f"normalized_shape {shape} is not how the shape of x ends, {tuple(x.shape)}")
@@ -170,10 +194,7 @@ def norm(x: Tensor, shape: Sequence[int], weight: Optional[Tensor], bias: Option
         x, residual = fold(x, leading), fold(residual, leading)
         weight, bias = fold(weight, ()), fold(bias, ())
     arguments = (x, residual, weight, bias, eps, rms, return_sum, return_statistics, out_dtype)
-    plain = [tensor for tensor in (x, residual, weight, bias) if tensor is not None]
-    direct = _torch_op.may_launch_directly(x, x, x, None) and all(
-        _torch_op.may_launch_directly(tensor, tensor, tensor, None) for tensor in plain[1:])
-    results = run(*arguments) if direct else norm_op(*arguments)
+    results = run(*arguments) if may_run_directly(x, residual, weight, bias) else norm_op(*arguments)
     if len(shape) > 1:
         results = [tensor.reshape(*leading, *shape) if tensor.dim() > len(leading) else tensor for tensor in results]
     return results[0] if len(results) == 1 else tuple(results)

@@ -1,4 +1,5 @@
 # python/vitune/_torch_op.py -- Attention on PyTorch's tensors: the operators vitune::attention and their launches.
+# SPDX-License-Identifier: Apache-2.0
 """One context per GPU, made at its first call; one plan per combination of shapes, strides and types.
 
 Where the operators' library is (_native.py), the operators, their plans and their launches are its, and what follows here

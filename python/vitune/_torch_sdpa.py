@@ -1,4 +1,5 @@
 # python/vitune/_torch_sdpa.py -- What stands in for PyTorch's scaled_dot_product_attention while vitune is installed.
+# SPDX-License-Identifier: Apache-2.0
 """Decides by types and shapes, does what autocast would have done, and hands the rest to PyTorch, counted by reason."""
 from __future__ import annotations
 

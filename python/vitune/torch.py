@@ -1,4 +1,5 @@
 # python/vitune/torch.py -- Drop-in for PyTorch: install() replaces scaled_dot_product_attention, stats() says how it went.
+# SPDX-License-Identifier: Apache-2.0
 """Models run unchanged::
 
     vitune.torch.install()

@@ -1,4 +1,5 @@
 // runtime/api/attention_call.cpp -- From descriptions of attention to the context's plans.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/api/attention_call.h"
 
 #include "core/error.h"

@@ -2,6 +2,7 @@
 //
 // What is particular to attention: its description, its key, its pointers. Those that are not
 // noexcept throw for what vitune_last_error() then says.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "runtime/api/tensors.h"

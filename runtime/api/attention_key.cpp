@@ -1,4 +1,5 @@
 // runtime/api/attention_key.cpp -- Packs descriptions of attention into keys.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/api/attention_key.h"
 
 #include <xxhash.h>

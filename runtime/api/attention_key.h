@@ -1,4 +1,5 @@
 // runtime/api/attention_key.h -- The keys of attention's descriptions.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

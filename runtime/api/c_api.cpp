@@ -1,6 +1,7 @@
 // runtime/api/c_api.cpp -- The functions of include/vitune/vitune.h.
 //
 // Each is a few checks around a member of RuntimeContext; no exception leaves this file.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
 

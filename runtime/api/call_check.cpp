@@ -1,4 +1,5 @@
 // runtime/api/call_check.cpp -- Whether the pointers of a call fit its description.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/api/call_check.h"
 
 #include <array>

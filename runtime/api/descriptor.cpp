@@ -1,4 +1,5 @@
 // runtime/api/descriptor.cpp -- Between the C interface's description and AttentionProblem.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/api/descriptor.h"
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 //
 // A description may hold any bit pattern: what is refused is refused with Error(kUsage) or
 // Error(kUnsupported) and a sentence. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // runtime/api/failed.h -- A failure with figures in its sentence.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // runtime/api/last_error.cpp -- From exceptions to statuses and sentences.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/api/last_error.h"
 
 #include <array>

@@ -2,6 +2,7 @@
 // thread.
 //
 // The sentence is kept in a buffer of the calling thread: nothing here allocates or locks.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
 // runtime/api/problem_call.cpp -- From texts of any operator to the context's plans.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/api/problem_call.h"
 
 #include <xxhash.h>

@@ -1,5 +1,6 @@
 // runtime/api/problem_call.h -- Problems of any operator that were read from a text, and their
 // calls.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
 // runtime/api/struct_check.cpp -- Checks the size of a caller's struct, and what lies beyond ours.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/api/struct_check.h"
 
 #include <algorithm>

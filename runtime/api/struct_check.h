@@ -1,4 +1,5 @@
 // runtime/api/struct_check.h -- Structs of callers who may know an older or a newer version.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // runtime/api/tensors.h -- The pointers of one call of attention, as numbers.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

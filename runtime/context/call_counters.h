@@ -1,4 +1,5 @@
 // runtime/context/call_counters.h -- Counts calls by their outcome without a shared cache line.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 // runtime/context/capture.cpp -- Appends problems to a file, one write per line.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/capture.h"
 
 #include <fcntl.h>

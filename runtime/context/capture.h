@@ -2,6 +2,7 @@
 //
 // One line per problem, {"problem": "<canonical text>"}, appended to a file that several processes
 // may share and that `--from FILE` reads (docs/problems.md). Any thread may call.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

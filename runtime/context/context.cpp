@@ -1,5 +1,6 @@
 // runtime/context/context.cpp -- Making and ending a context; one plan per problem, made by one
 // thread.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/context.h"
 
 #include <algorithm>
@@ -75,13 +76,17 @@ Entry* RuntimeContext::find_entry(const Problem& problem, const PlanKey* key) {
 Entry& RuntimeContext::entry_of(const ProblemPtr& problem, const PlanKey* key) {
   if (Entry* known = find_entry(*problem, key)) return *known;
   if (capture_) capture_->add(problem);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   auto at = entries_.find(problem->text());
-  if (at == entries_.end()) {
-    at = entries_.emplace(problem->text(), std::make_unique<Entry>(problem)).first;
+  const bool is_new = at == entries_.end();
+  if (is_new) at = entries_.emplace(problem->text(), std::make_unique<Entry>(problem)).first;
+  Entry& entry = *at->second;
+  if (key != nullptr) map_key(*key, entry);
+  lock.unlock();
+  if (is_new && settings_.environment.log_command) {
+    messages_.say(formatted("vitune bench \"{}\"", problem->text()));
   }
-  if (key != nullptr) map_key(*key, *at->second);
-  return *at->second;
+  return entry;
 }
 
 // Called and left with the lock held; not held meanwhile.

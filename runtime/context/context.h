@@ -5,6 +5,7 @@
 // the prepared parameters and launches. Locks, in the order in which they may be taken together:
 // refreshing_, reporting_, mutex_; the loader's and the databases' own are never held around these.
 // None of them is held while a kernel is compiled or loaded but refreshing_.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

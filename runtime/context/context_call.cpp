@@ -1,4 +1,5 @@
 // runtime/context/context_call.cpp -- What happens in a call: the prepared one, and the first.
+// SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
 #include "core/error.h"

@@ -1,4 +1,5 @@
 // runtime/context/context_upkeep.cpp -- New winners, the record of what was missed, figures.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
 

@@ -1,4 +1,5 @@
 // runtime/context/device_query.cpp -- One question, asked by whoever comes first.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/device_query.h"
 
 #include <system_error>

@@ -1,5 +1,6 @@
 // runtime/context/device_query.h -- Asks the driver for a device's facts while something else is
 // done.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <exception>

@@ -1,4 +1,5 @@
 // runtime/context/entry.h -- One problem that was asked for, with what serves it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

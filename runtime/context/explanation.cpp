@@ -1,4 +1,5 @@
 // runtime/context/explanation.cpp -- Problems, tensors and choices in words.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/explanation.h"
 
 #include <fmt/ranges.h>

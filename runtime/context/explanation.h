@@ -1,4 +1,5 @@
 // runtime/context/explanation.h -- What vitune_explain_text() says: lines for people.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // runtime/context/handle.cpp -- The list of all handles, and what a fork does to them.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/handle.h"
 
 #include <pthread.h>

@@ -3,6 +3,7 @@
 //
 // A handle is never freed, so that a call after vitune_context_destroy(), or in a child after
 // fork(), is an error and not a crash.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // runtime/context/kernel_table.cpp -- The lock-free table of prepared calls.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/kernel_table.h"
 
 #include <algorithm>

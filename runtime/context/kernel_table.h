@@ -2,6 +2,7 @@
 //
 // find() may run in any number of threads at any time; insert() in one thread at a time. Nothing is
 // ever removed, so what a reader holds stays valid as long as the table.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

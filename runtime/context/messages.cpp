@@ -1,4 +1,5 @@
 // runtime/context/messages.cpp -- Where the library's messages go.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/messages.h"
 
 #include <array>
@@ -28,7 +29,12 @@ Messages::Messages(vitune_log_callback callback, void* user,
     : callback_(callback), user_(user), threshold_(threshold_of(callback != nullptr, level)) {}
 
 void Messages::log(LogLevel level, std::string_view message) noexcept {
-  if (level < threshold_) return;
+  if (level >= threshold_) deliver(level, message);
+}
+
+void Messages::say(std::string_view message) noexcept { deliver(LogLevel::kInfo, message); }
+
+void Messages::deliver(LogLevel level, std::string_view message) noexcept {
   try {
     const std::string text(message);
     const std::lock_guard lock(mutex_);

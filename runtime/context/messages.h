@@ -2,6 +2,7 @@
 // stderr.
 //
 // Any thread; one message at a time per object.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <mutex>
@@ -21,10 +22,14 @@ class Messages {
   Messages(vitune_log_callback callback, void* user, const std::optional<std::string>& level);
 
   void log(LogLevel level, std::string_view message) noexcept;
+  // What the user asked to see: goes to stderr or the callback whatever the threshold.
+  void say(std::string_view message) noexcept;
   // log() as a sink; must not outlive this object.
   LogSink sink();
 
  private:
+  void deliver(LogLevel level, std::string_view message) noexcept;
+
   const vitune_log_callback callback_;
   void* const user_;
   LogLevel threshold_;

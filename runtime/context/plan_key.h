@@ -1,5 +1,6 @@
 // runtime/context/plan_key.h -- What a prepared kernel is found by: a description without what
 // cannot matter.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // runtime/context/pointer_check.cpp -- Overlaps, and whose memory pointers are.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/pointer_check.h"
 
 #include "runtime/api/failed.h"

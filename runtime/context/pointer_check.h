@@ -2,6 +2,7 @@
 //
 // Each gives VITUNE_OK, or a status whose sentence is kept for vitune_last_error(). Nothing here
 // reads through a tensor's pointer. `addresses`: in the order of the footprint's tensors.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

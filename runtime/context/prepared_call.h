@@ -1,4 +1,5 @@
 // runtime/context/prepared_call.h -- What a call looks up: one description, and what serves it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // runtime/context/request.h -- A sound description of a problem, as the context looks it up.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // runtime/context/settings.cpp -- Options and environment.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/settings.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
 // runtime/context/settings.h -- What a context was asked to be: its options and the environment
 // together.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

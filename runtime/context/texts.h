@@ -1,4 +1,5 @@
 // runtime/context/texts.h -- UTF-8 texts in little room.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

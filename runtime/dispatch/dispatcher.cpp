@@ -1,4 +1,5 @@
 // runtime/dispatch/dispatcher.cpp -- Exact, nearest and default choices for a problem.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/dispatch/dispatcher.h"
 
 #include <algorithm>

@@ -8,6 +8,7 @@
 // (runtime/dispatch/nearest.h). Default: what the generator holds to be good without tuning. The
 // first look-up that has no row of its own reads all winners of the device, once. One thread at a
 // time; the caller owns the databases.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
 // runtime/dispatch/nearest.cpp -- Evidence of the neighbours, the fitted model, and the blend of
 // both.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/dispatch/nearest.h"
 
 #include <algorithm>

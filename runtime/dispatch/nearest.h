@@ -5,6 +5,7 @@
 // measured on, blended by how near P0 is; where it was not measured, what the model misjudges on
 // the neighbours on average corrects it. The model's coefficients are fitted to the neighbours'
 // trials first. One thread at a time; the caller owns index and databases.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
 // runtime/dispatch/passed_over.cpp -- The list of choices that do not serve, in short and in full.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/dispatch/passed_over.h"
 
 #include <algorithm>

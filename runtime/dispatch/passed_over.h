@@ -2,6 +2,7 @@
 // why they do not.
 //
 // A value; one thread at a time.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // runtime/dispatch/resolver.cpp -- Trying one choice after the other.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/dispatch/resolver.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 // Stored kernels are tried before anything is compiled, unless the policy is kCompile: then each
 // choice is compiled where no kernel of it is stored before the next one is looked at. Any number
 // of threads.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // runtime/dispatch/same_work.cpp -- Compares forms, sources and launches.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/dispatch/same_work.h"
 
 #include <algorithm>

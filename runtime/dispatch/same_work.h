@@ -1,4 +1,5 @@
 // runtime/dispatch/same_work.h -- The proof that a kernel does the same for two problems.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "core/config.h"

@@ -1,4 +1,5 @@
 // runtime/dispatch/selection.cpp -- What vitune_query() says of a plan.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/dispatch/selection.h"
 
 #include <cmath>

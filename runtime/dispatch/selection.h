@@ -1,4 +1,5 @@
 // runtime/dispatch/selection.h -- What vitune_query() says of a plan.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
 // runtime/dispatch/winner_index.cpp -- Reads winners once and finds them by work and by class.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/dispatch/winner_index.h"
 
 #include <string>

@@ -4,6 +4,7 @@
 // The exact look-up asks the database for one row. Only where that fails are all rows of the device
 // read, once: each text is parsed once and each config is held once, less than 1 KiB per winner.
 // One thread at a time; the caller owns the databases.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

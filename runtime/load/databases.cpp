@@ -1,4 +1,5 @@
 // runtime/load/databases.cpp -- Opening, watching and writing the databases.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/load/databases.h"
 
 #include <sys/stat.h>

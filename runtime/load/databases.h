@@ -6,6 +6,7 @@
 // so that default kernels are all that is served until it can be. Reading is for one thread at a
 // time (see read()); writing opens a connection of its own, waits Places::patience for a lock and
 // closes it again, so that no lock is held between calls.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,5 @@
 // runtime/load/footprint.cpp -- Ranges of bytes and how they interleave.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/load/footprint.h"
 
 #include <algorithm>

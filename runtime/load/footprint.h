@@ -1,5 +1,6 @@
 // runtime/load/footprint.h -- Which bytes a call touches, and whether its outputs lie apart from
 // the rest.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

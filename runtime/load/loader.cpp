@@ -1,4 +1,5 @@
 // runtime/load/loader.cpp -- Looking for stored kernels, and putting kernels on the device.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/load/loader.h"
 
 #include <algorithm>

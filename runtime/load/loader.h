@@ -5,6 +5,7 @@
 // the one that its winner was verified with, its digest and ELF bounds hold, it is for this
 // architecture and not on the block list. Each kernel is loaded
 // once, however many problems and threads ask for it. Any number of threads.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // runtime/load/plan.cpp -- Putting a plan together.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/load/plan.h"
 
 #include <utility>

@@ -2,6 +2,7 @@
 //
 // Plans are immutable and live as long as their context: graphs that captured a launch refer to the
 // kernel.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

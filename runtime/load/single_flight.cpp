@@ -1,5 +1,6 @@
 // runtime/load/single_flight.cpp -- Waiting for the process that compiles, and reading what it
 // stored.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/load/single_flight.h"
 
 #include <unistd.h>

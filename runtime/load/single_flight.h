@@ -3,6 +3,7 @@
 // Only where a compile would begin: a call whose kernel is there comes by no lock and no file. The
 // lock is that of the user's database (core/work_lock), for the kernel's key. Where nothing can be
 // kept for others (a read-only context, no writable database) everyone compiles for itself.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

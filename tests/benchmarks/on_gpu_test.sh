@@ -2,6 +2,7 @@
 # tests/benchmarks/on_gpu_test.sh -- on_gpu.sh and pack_for_gpu.sh with stand-ins for all programs.
 #
 # Usage: on_gpu_test.sh FOLDER. Looks at what each part asks of which program, and at what is packed.
+# SPDX-License-Identifier: Apache-2.0
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd) folder=$1
 rm -rf "$folder" && mkdir -p "$folder"/{bin,build/tests,build/benchmarks,cudnn/benchmarks} || exit 1

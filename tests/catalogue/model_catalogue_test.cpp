@@ -1,4 +1,5 @@
 // tests/catalogue/model_catalogue_test.cpp -- Models by name, and their problems for any batch.
+// SPDX-License-Identifier: Apache-2.0
 #include "catalogue/model_catalogue.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // tests/catalogue/problem_docs_test.cpp -- The problems that docs/problems.md shows are real ones.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

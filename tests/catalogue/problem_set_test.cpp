@@ -1,4 +1,5 @@
 // tests/catalogue/problem_set_test.cpp -- Problem files, hostile ones among them, and the presets.
+// SPDX-License-Identifier: Apache-2.0
 #include "catalogue/problem_set.h"
 
 #include <gmock/gmock.h>

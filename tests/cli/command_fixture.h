@@ -1,5 +1,6 @@
 // tests/cli/command_fixture.h -- Runs the real command in a home of its own and looks at what it
 // says.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 // tests/cli/compare_files_test.cpp -- vitune compare on files that are damaged, hostile or of
 // somebody else; and whether its intervals hold what they promise.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -1,4 +1,5 @@
 // tests/cli/compare_test.cpp -- vitune compare: formats, pairing, verdicts, exit statuses.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -237,8 +238,13 @@ TEST_F(CompareTest, RowsOfOneFileOnlyAreListed) {
   EXPECT_EQ(document["only_in_b"][1]["us"], 6);
   const CommandResult csv = compare(a, b, {"--csv"});
   EXPECT_EQ(csv.status, 0);
-  EXPECT_THAT(csv.out, AllOf(HasSubstr("gone,cold,5.00,-,-,-,-,only in A\n"),
-                             HasSubstr("gone,warm,-,6.00,-,-,-,only in B\n")));
+  EXPECT_THAT(csv.out, AllOf(HasSubstr("problem,kind,a_us,b_us,ratio,low,high,method,verdict\n"),
+                             HasSubstr("gone,cold,5,,,,,,only in A\n"),
+                             HasSubstr("gone,warm,,6,,,,,only in B\n")));
+  const CommandResult text = compare(a, b);
+  EXPECT_THAT(text.out, Not(HasSubstr("only in")));
+  EXPECT_THAT(text.err, AllOf(HasSubstr("2 times are only in A"), HasSubstr("only in B")));
+  EXPECT_THAT(compare(a, b, {"-v"}).out, HasSubstr("only in A"));
 }
 
 TEST_F(CompareTest, TheGeometricMeanIsOfThePairedRowsAndNarrowerThanThey) {
@@ -267,12 +273,20 @@ TEST_F(CompareTest, OtherDevicesAreWarnedOf) {
   EXPECT_THAT(compare(a, peers).err, Not(HasSubstr("different devices")));
 }
 
+TEST_F(CompareTest, AReplayedFileIsSaidToBeOne) {
+  json a = tune_document({{"ViT", kVit, 10, 8}}), b = a;
+  EXPECT_THAT(compare(a, b).err, Not(HasSubstr("replayed")));
+  b["origin"] = "replayed";
+  EXPECT_THAT(compare(a, b).err, HasSubstr("2 times, replayed)"));
+  EXPECT_EQ(compare(a, b, {"--json"}).json()["b"]["replayed"], true);
+}
+
 TEST_F(CompareTest, NothingToCompareIsAFailureAndNotASuccess) {
   const CommandResult other =
       compare(tune_document({{"ViT", kVit, 10, 8}}), tune_document({{"Swin", kSwin, 10, 8}}));
   EXPECT_EQ(other.status, 1);
   EXPECT_THAT(other.err, HasSubstr("nothing was compared"));
-  EXPECT_THAT(other.out, HasSubstr("only in A"));
+  EXPECT_THAT(other.err, HasSubstr("only in A"));
   EXPECT_EQ(
       compare(google_document("x", kSteady), google_document("x", kSteady), {"--kind", "cold"})
           .status,

@@ -1,4 +1,5 @@
 // tests/cli/devices_test.cpp -- vitune devices: what it lists, what it measures, what it refuses.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include "cli/output/ceiling_results.h"

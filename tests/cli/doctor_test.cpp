@@ -1,5 +1,6 @@
 // tests/cli/doctor_test.cpp -- What vitune doctor says of the place of the database: as the
 // database itself will judge it.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

@@ -1,5 +1,6 @@
 // tests/cli/ignored_options_test.cpp -- No option is taken and then ignored; --device means to
 // help, to completion and to the parser what the verb does with it.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include "cli/verbs/completion.h"
@@ -39,7 +40,6 @@ TEST_F(IgnoredOptionsTest, WhatWouldBeIgnoredIsRefusedAndTheMessageSaysWhereItBe
       {{"compile", "--probes", "--batch", "2"}, "--batch is for"},
       {{"tune", "--strategy", "exhaustive", "--seed", "2"}, "--seed is of random choices"},
       {{"tune", "--record", "file", "--seed", "2"}, "--seed is of random choices"},
-      {{"report", "--peers", "a.json", "--tune", "b.json"}, "--tune is for a report without"},
       {{"db", "export", "--csv"}, "--csv does not go with 'db export'"},
       {{"db", "export", "--md"}, "--md does not go with 'db export'"},
       {{"completion", "bash", "--json"}, "--json does not go with 'completion'"},

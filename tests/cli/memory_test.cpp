@@ -1,4 +1,5 @@
 // tests/cli/memory_test.cpp -- What the command does where there is too little memory.
+// SPDX-License-Identifier: Apache-2.0
 #include <zstd.h>
 
 #include "tests/cli/command_fixture.h"

@@ -1,5 +1,6 @@
 // tests/cli/misses_test.cpp -- Problems that programs missed: shown, tuned, and then no longer
 // shown.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include "db/store.h"

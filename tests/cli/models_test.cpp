@@ -1,4 +1,5 @@
 // tests/cli/models_test.cpp -- Models by name: vitune models, --model, --batch, --dtype.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <algorithm>

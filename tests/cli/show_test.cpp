@@ -1,4 +1,5 @@
 // tests/cli/show_test.cpp -- vitune show on the generator's side, and vitune compile.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <set>

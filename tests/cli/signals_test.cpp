@@ -1,5 +1,6 @@
 // tests/cli/signals_test.cpp -- The thread that waits for signals ends whatever became of its
 // descriptors.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/signals.h"
 
 #include <gtest/gtest.h>

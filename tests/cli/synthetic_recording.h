@@ -1,5 +1,6 @@
 // tests/cli/synthetic_recording.h -- A recording of invented times over the real space of real
 // problems.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>

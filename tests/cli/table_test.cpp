@@ -1,4 +1,5 @@
 // tests/cli/table_test.cpp -- Tables in three forms, and text that cannot drive a terminal.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/table.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace vitune {
 namespace {
@@ -67,6 +69,53 @@ TEST(TableTest, ARowThatIsTooLongIsRefused) {
 TEST(TableTest, ColumnsComeBeforeRows) {
   Table table = small_table();
   EXPECT_THROW(table.column("late"), std::logic_error);
+}
+
+Table table_with_room() {
+  Table table;
+  table.column("name").column("time", Align::kRight, {"us", "low_us", "high_us"});
+  table.column("origin").if_room().column("config").if_room();
+  table.row({"a", {"9.0 [8.9, 9.1]", {"9.01", "8.9", "9.1"}}, "here", "many words"});
+  return table;
+}
+
+TEST(TableTest, WhatHasNoRoomIsLeftOutFromTheBackAndNamed) {
+  const std::string name = "a     ", time = "9.0 [8.9, 9.1]";
+  const Table table = table_with_room();
+  const std::size_t whole = (name + time + "  here    many words").size();
+  EXPECT_EQ(table.text(whole), table.text());
+  EXPECT_TRUE(table.left_out(whole).empty());
+  EXPECT_EQ(table.left_out(whole - 1), std::vector<std::string>{"config"});
+  EXPECT_EQ(table.text(whole - 1), "name            time  origin\na     9.0 [8.9, 9.1]  here\n");
+  EXPECT_EQ(table.left_out(1), (std::vector<std::string>{"origin", "config"}));
+  EXPECT_EQ(table.text(1), "name            time\na     9.0 [8.9, 9.1]\n");
+}
+
+TEST(TableTest, CsvHasTheFiguresBehindACellAndAllColumns) {
+  EXPECT_EQ(table_with_room().csv(),
+            "name,us,low_us,high_us,origin,config\na,9.01,8.9,9.1,here,many words\n");
+}
+
+TEST(TableTest, ACellWithoutTheValuesOfItsColumnIsRefused) {
+  Table table = table_with_room();
+  EXPECT_THROW(table.row({"a", "9.01"}), std::logic_error);
+}
+
+TEST(TableTest, ShortRowsAreEmptyInEachTitleOfCsv) {
+  Table table = table_with_room();
+  table.row({"b"});
+  EXPECT_TRUE(table.csv().ends_with("\nb,,,,,\n")) << table.csv();
+}
+
+TEST(TableTest, ColorsWidenNothing) {
+  Table table;
+  table.column("verdict").column("n", Align::kRight);
+  Cell bad = "slower";
+  bad.tone = Tone::kBad;
+  table.row({bad, "1"});
+  EXPECT_EQ(table.text(Table::kAnyWidth, true),
+            "\x1b[1mverdict\x1b[0m  \x1b[1mn\x1b[0m\n\x1b[31mslower\x1b[0m   1\n");
+  EXPECT_EQ(table.text(), "verdict  n\nslower   1\n");
 }
 
 TEST(TerminalSafeTest, ControlCharactersAndMalformedBytesAreEscaped) {

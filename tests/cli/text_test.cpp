@@ -1,4 +1,5 @@
 // tests/cli/text_test.cpp -- Budgets, ordinals, nearest names, durations, progress.
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/output/text.h"
 
 #include <gtest/gtest.h>
@@ -68,6 +69,33 @@ TEST(BytesTest, UnitsFitTheSize) {
   EXPECT_EQ(bytes_text(150'000'000'000), "150.0 GB");
 }
 
+TEST(FillTextTest, LinesAreBrokenBetweenWords) {
+  EXPECT_EQ(fill_text("one two three\nfour\n", 8, 2), "one two\n  three\nfour\n");
+  EXPECT_EQ(fill_text("  a bbbbbbbbbbbb c", 6), "  a\nbbbbbbbbbbbb\nc\n");
+  EXPECT_EQ(fill_text("fits\n", 4), "fits\n");
+  EXPECT_EQ(fill_text("", 4), "");
+}
+
+TEST(ArchitectureNameTest, TakesTheUsualSpellings) {
+  for (const char* text : {"sm_90", "sm90", "90", "9.0"})
+    EXPECT_EQ(architecture_name(text), "sm_90");
+  for (const char* text : {"sm_90a", "hopper", "", "sm_"}) EXPECT_EQ(architecture_name(text), text);
+}
+
+TEST(FirstFewTest, LongListsAreCounted) {
+  EXPECT_EQ(first_few({}), "");
+  EXPECT_EQ(first_few({"a", "b"}), "a, b");
+  EXPECT_EQ(first_few({"a", "b", "c", "d", "e"}), "a, b, c, d, e");
+  EXPECT_EQ(first_few(std::vector<std::string>(436, "x")), "x, x, x, x, x and 431 more");
+}
+
+TEST(EffortTest, StandsForABudgetOfTrials) {
+  EXPECT_FALSE(parse_effort("normal").trials);
+  EXPECT_LT(parse_effort("quick").trials, parse_effort("thorough").trials);
+  EXPECT_FALSE(parse_effort("thorough").time);
+  EXPECT_THROW(parse_effort("none"), Error);
+}
+
 TEST(CompactConfigTest, TheConventionalPrefixIsLeftOut) {
   EXPECT_EQ(compact_config(Config{{"kBlockN", 104}, {"kWarps", 4}, {"kernel", 1}}),
             "BlockN=104 Warps=4 kernel=1");
@@ -84,12 +112,11 @@ TEST(ProgressTextTest, SaysWhatRunsTheBestAndWhatIsLeft) {
   progress.pruned = 3;
   progress.failed = 2;
   progress.best_us = 25.44;
-  progress.best_config = "kWarps=4";
   progress.elapsed = milliseconds(12'000);
   progress.eta = milliseconds(28'000);
   EXPECT_EQ(progress_text(progress),
             "[2/4] search 120/400, best 25.4 us, 3 pruned, 2 failed, 12.0 s, 28.0 s left: "
-            "ViT-B/16@224 b32  kWarps=4");
+            "ViT-B/16@224 b32");
 }
 
 TEST(DeviceProbeTest, AnAnswerSurvivesTheWire) {

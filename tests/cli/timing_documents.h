@@ -1,5 +1,6 @@
 // tests/cli/timing_documents.h -- Small documents of times, as the programs that vitune compare
 // reads would write them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <nlohmann/json.hpp>

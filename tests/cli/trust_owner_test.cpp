@@ -1,5 +1,6 @@
 // tests/cli/trust_owner_test.cpp -- Databases of other users: refused by every verb, and the option
 // for it.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
 // tests/cli/usage_test.cpp -- Help, exit codes, and what is said to someone who mistypes.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include "tests/cli/command_fixture.h"
@@ -19,10 +20,10 @@ TEST_F(UsageTest, WithoutArgumentsTheOverviewGoesToStderrWithStatus2) {
 
 TEST_F(UsageTest, EveryVerbHasHelp) {
   const std::vector<std::vector<std::string>> verbs = {
-      {"tune"},        {"bench"},       {"compare"},      {"verify"},       {"show"},
-      {"compile"},     {"models"},      {"completion"},   {"man"},          {"devices"},
-      {"doctor"},      {"db", "stats"}, {"db", "check"},  {"db", "export"}, {"db", "import"},
-      {"db", "merge"}, {"db", "prune"}, {"db", "salvage"}};
+      {"tune"},         {"bench"},       {"compare"},     {"verify"},       {"show"},
+      {"compile"},      {"explain"},     {"models"},      {"completion"},   {"man"},
+      {"devices"},      {"doctor"},      {"db", "stats"}, {"db", "check"},  {"db", "export"},
+      {"db", "import"}, {"db", "merge"}, {"db", "prune"}, {"db", "salvage"}};
   const CommandResult overview = run({"help"});
   EXPECT_EQ(overview.status, 0);
   for (std::vector<std::string> verb : verbs) {
@@ -35,9 +36,58 @@ TEST_F(UsageTest, EveryVerbHasHelp) {
     const CommandResult by_verb = run(verb);
     EXPECT_EQ(by_option.status, 0) << name;
     EXPECT_THAT(by_option.out, HasSubstr("Usage: vitune " + name));
-    EXPECT_THAT(by_option.out, HasSubstr("--json"));
+    const bool prints_script = name == "completion" || name == "man";
+    EXPECT_EQ(by_option.out.find("--json") == std::string::npos, prints_script);
+    EXPECT_THAT(by_option.out, HasSubstr("-h, --help  "));
+    EXPECT_EQ(by_option.out.find("[ --"), std::string::npos) << by_option.out;
     EXPECT_EQ(by_option.out, by_verb.out);
   }
+}
+
+TEST_F(UsageTest, CommonOptionsMayStandBeforeTheVerb) {
+  const CommandResult stats = run({"--json", "-q", "--db", "/nonexistent.db", "db", "stats"});
+  EXPECT_EQ(stats.status, 5) << stats.err;
+  EXPECT_THAT(stats.err, HasSubstr("/nonexistent.db"));
+  EXPECT_EQ(run({"--json", "show"}).json()["command"], "show");
+  EXPECT_EQ(run({"--color=never", "-v", "models", "vit_tiny*"}).status, 0);
+  EXPECT_THAT(run({"--json", "shwo"}).err, HasSubstr("did you mean 'show'"));
+  EXPECT_EQ(run({"--json"}).status, 2);
+  EXPECT_EQ(run({"--db"}).status, 2);
+}
+
+TEST_F(UsageTest, DevicesAndArchitecturesAreTakenAsOthersWriteThem) {
+  for (const char* arch : {"sm_80", "sm80", "80", "8.0"}) {
+    const CommandResult result =
+        run({"show", "--space", "--json", "--arch", arch, "bf16 b=1 h=1 n=8 d=64"});
+    ASSERT_EQ(result.status, 0) << arch << result.err;
+    EXPECT_EQ(result.json()["device"]["arch"], "sm_80");
+  }
+  EXPECT_THAT(run({"compile", "--arch", "sm_9"}).err, HasSubstr("--arch 'sm_9' is not supported"));
+  if (has_gpu()) return;
+  EXPECT_EQ(run({"tune", "--device", "cuda:0"}).status, 3);
+  EXPECT_EQ(run({"tune", "--device", "cuda:x"}).status, 2);
+}
+
+TEST_F(UsageTest, ProblemsAreReadFromStandardInput) {
+  CommandOptions options;
+  options.input = "bf16 b=1 h=3 n=17 d=64\n# a note\nbf16 b=2 h=3 n=17 d=64\n";
+  const auto document =
+      run({"explain", "--device", "replay:h200", "--json", "--from", "-"}, options);
+  ASSERT_EQ(document.status, 0) << document.err;
+  EXPECT_EQ(document.json()["problems"].size(), 2u);
+  options.input = "bf16 b=1\n";
+  EXPECT_THAT(run({"explain", "--from", "-"}, options).err, HasSubstr("standard input:1: "));
+  EXPECT_THAT(run({"explain", "--from", "nofile"}).err, HasSubstr("nofile: no such file"));
+  EXPECT_THAT(run({"explain", "--from", "/dev/stdin"}, options).err, HasSubstr("'-' reads"));
+}
+
+TEST_F(UsageTest, ErrorsBeginAlike) {
+  if (!has_gpu()) {
+    const std::string devices = run({"devices"}).err;
+    EXPECT_TRUE(devices.starts_with("vitune: error: no usable GPU")) << devices;
+  }
+  const std::string usage = run({"tune", "--frob"}).err;
+  EXPECT_TRUE(usage.starts_with("vitune: error: '--frob'")) << usage;
 }
 
 TEST_F(UsageTest, TheDatabaseVerbsAreListedTogether) {
@@ -127,7 +177,7 @@ TEST_F(UsageTest, MistakesGiveStatus2AndSayWhatToDo) {
       {{"tune", "--budget", "5 parsecs"}, "30s, 2m, 1h"},
       {{"tune", "--seed", "-1"}, "--seed"},
       {{"tune", "--objective", "tepid", "--device", "replay:h200"}, "cold, warm"},
-      {{"tune", "--device", "cuda:0"}, "ordinal"},
+      {{"tune", "--device", "gpu:0"}, "ordinal"},
       {{"tune", "--device", "replay:"}, "replay:h200"},
       {{"tune", "--device", "replay:/nonexistent"}, "there is no recording"},
       {{"tune", "--device", "0", "--devices", "1"}, "give one of them"},

@@ -1,4 +1,5 @@
 // tests/core/child_process_test.cpp -- A child may do anything; its parent stays whole and in time.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/child_process.h"
 
 #include <fcntl.h>

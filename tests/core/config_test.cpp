@@ -1,4 +1,5 @@
 // tests/core/config_test.cpp -- The text of a Config is lossless, and nothing else is read as one.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/config.h"
 
 #include <gmock/gmock.h>

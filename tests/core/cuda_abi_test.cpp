@@ -1,4 +1,5 @@
 // tests/core/cuda_abi_test.cpp -- Our declarations of the driver against the toolkit's cuda.h.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include "core/cuda_driver_api.h"

@@ -1,5 +1,6 @@
 // tests/core/cuda_driver_gpu_test.cpp -- The driver's RAII types on a real GPU; skipped without
 // one.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // tests/core/cuda_driver_test.cpp -- The driver's RAII types on a fake libcuda.so.1, each call
 // failing once.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/cuda_driver.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
 // tests/core/device_info_test.cpp -- The architecture table and occupancy, against cuda_occupancy.h
 // where the toolkit is installed.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/device_info.h"
 
 #include <gtest/gtest.h>

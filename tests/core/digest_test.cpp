@@ -1,4 +1,5 @@
 // tests/core/digest_test.cpp -- SHA-256 against NIST's vectors, and fields that cannot be confused.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/digest.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // tests/core/env_test.cpp -- What is read from the environment, what is ignored, what workers get.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/env.h"
 
 #include <gmock/gmock.h>
@@ -44,6 +45,8 @@ TEST_F(EnvTest, EveryVariableArrives) {
   set("HOME", "/home/u");
   set("CUDA_HOME", "/cuda");
   set("NO_COLOR", "1");
+  set("TERM", "dumb");
+  set("VITUNE_LOG_CMD", "1");
   set("VITUNE_MISS", "error");
   set("VITUNE_CAPTURE", "asked.txt");
   set("VITUNE_DISABLE", "1");
@@ -55,15 +58,17 @@ TEST_F(EnvTest, EveryVariableArrives) {
   EXPECT_EQ(environment.home, "/home/u");
   EXPECT_EQ(environment.cuda_home, "/cuda");
   EXPECT_TRUE(environment.no_color);
+  EXPECT_TRUE(environment.dumb_terminal);
+  EXPECT_TRUE(environment.log_command);
   EXPECT_EQ(environment.miss, "error");
   EXPECT_EQ(environment.capture, "asked.txt");
   EXPECT_TRUE(environment.disable);
 }
 
 TEST_F(EnvTest, EmptyValuesCountAsUnset) {
-  for (const char* name :
-       {"VITUNE_DB", "VITUNE_CACHE_DIR", "VITUNE_LOG_LEVEL", "XDG_CACHE_HOME", "CUDA_HOME",
-        "CUDA_PATH", "VITUNE_MISS", "VITUNE_CAPTURE", "VITUNE_DISABLE", "NO_COLOR"}) {
+  for (const char* name : {"VITUNE_DB", "VITUNE_CACHE_DIR", "VITUNE_LOG_LEVEL", "XDG_CACHE_HOME",
+                           "CUDA_HOME", "CUDA_PATH", "VITUNE_MISS", "VITUNE_CAPTURE",
+                           "VITUNE_DISABLE", "VITUNE_LOG_CMD", "NO_COLOR", "TERM"}) {
     set(name, "");
   }
   const Environment environment = read_environment();
@@ -76,6 +81,8 @@ TEST_F(EnvTest, EmptyValuesCountAsUnset) {
   EXPECT_FALSE(environment.capture);
   EXPECT_FALSE(environment.disable);
   EXPECT_FALSE(environment.no_color);
+  EXPECT_FALSE(environment.dumb_terminal);
+  EXPECT_FALSE(environment.log_command);
 }
 
 TEST_F(EnvTest, HomeFallsBackToThePasswordDatabase) {

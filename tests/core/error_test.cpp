@@ -1,4 +1,5 @@
 // tests/core/error_test.cpp -- Exit statuses are what the command's documentation says.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/error.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // tests/core/fake_child.cpp -- A worker that misbehaves on demand; its first argument names how.
+// SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

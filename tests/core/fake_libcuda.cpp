@@ -2,6 +2,7 @@
 //
 // Device memory is host memory and every stream runs at once. The fake_cuda_ functions steer it
 // from a test; signatures are those of core/cuda_driver_api.h, which cuda_abi_test.cpp checks.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/core/fake_libcuda.h"
 
 #include <cstdio>

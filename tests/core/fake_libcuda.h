@@ -1,4 +1,5 @@
 // tests/core/fake_libcuda.h -- What a test sets and reads of the fake CUDA driver.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace vitune {

@@ -1,4 +1,5 @@
 // tests/core/frame_test.cpp -- Frames survive any cut, and no other stream passes for one.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/frame.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // tests/core/output_file_test.cpp -- What stands at an output's name is replaced only if it is a
 // file.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/output_file.h"
 
 #include <fcntl.h>

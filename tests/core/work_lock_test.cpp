@@ -1,4 +1,5 @@
 // tests/core/work_lock_test.cpp -- Who gets a piece of work, and that nobody waits for the dead.
+// SPDX-License-Identifier: Apache-2.0
 #include "core/work_lock.h"
 
 #include <gtest/gtest.h>

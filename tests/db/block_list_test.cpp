@@ -1,5 +1,6 @@
 // tests/db/block_list_test.cpp -- A kernel that is known to be wrong stays blocked, whatever is
 // lost.
+// SPDX-License-Identifier: Apache-2.0
 
 #include "db/sqlite.h"
 #include "tests/db/blocked_winner.h"

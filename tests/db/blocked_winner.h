@@ -1,4 +1,5 @@
 // tests/db/blocked_winner.h -- A database whose winner of the sample problem is known to be wrong.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "db/store.h"

@@ -1,5 +1,6 @@
 // tests/db/damage_test.cpp -- Damaged files: never a wrong row, never a crash, and what can be
 // saved.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "db/row.h"

@@ -1,4 +1,5 @@
 // tests/db/everything.cpp -- Rows as texts.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/db/everything.h"
 
 #include <algorithm>

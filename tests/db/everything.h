@@ -1,4 +1,5 @@
 // tests/db/everything.h -- Every row of a database as its users see it, in a form to compare.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // tests/db/failing_calls.cpp -- Stands in for functions of the C library in the test program.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/db/failing_calls.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // tests/db/failing_calls.h -- System calls that fail, or kill the process, when a test says so.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace vitune::test {

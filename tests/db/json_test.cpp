@@ -1,4 +1,5 @@
 // tests/db/json_test.cpp -- Export and import: what survives, and what is refused.
+// SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
 #include "tests/db/test_support.h"

@@ -1,4 +1,5 @@
 // tests/db/layered_store_test.cpp -- What the user's layer and the shipped one say together.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

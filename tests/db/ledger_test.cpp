@@ -1,5 +1,6 @@
 // tests/db/ledger_test.cpp -- Attempts, blocked kernels, requests and searches: what is put in
 // comes out.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/db/test_support.h"
 
 namespace vitune {

@@ -1,4 +1,5 @@
 // tests/db/lock_test.cpp -- Waits for the lock of another process, here of another connection.
+// SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <chrono>
 #include <thread>

@@ -1,4 +1,5 @@
 // tests/db/merge_test.cpp -- Merging is commutative, associative and idempotent.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/db/test_support.h"
 
 namespace vitune {

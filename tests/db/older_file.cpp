@@ -1,5 +1,6 @@
 // tests/db/older_file.cpp -- The schema steps up to a version, and today's rows without later
 // columns.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/db/older_file.h"
 
 #include "db/open_file.h"

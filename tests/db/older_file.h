@@ -1,4 +1,5 @@
 // tests/db/older_file.h -- Database files as older versions left them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

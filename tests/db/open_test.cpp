@@ -1,4 +1,5 @@
 // tests/db/open_test.cpp -- Which files are opened, created, refused and left alone.
+// SPDX-License-Identifier: Apache-2.0
 #include <grp.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,5 @@
 // tests/db/process_test.cpp -- Many processes on one file, killed writers, full disks.
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/resource.h>
 #include <sys/stat.h>
 

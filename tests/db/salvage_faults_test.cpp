@@ -1,5 +1,6 @@
 // tests/db/salvage_faults_test.cpp -- A salvage that dies or fails: nobody is locked out, no row is
 // lost, and what it leaves goes with the next one.
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 
 #include <algorithm>

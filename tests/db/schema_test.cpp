@@ -1,4 +1,5 @@
 // tests/db/schema_test.cpp -- The schema, the list of columns that repeats it, and the row digest.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/migrate.h"
 #include "db/row.h"
 #include "db/tables.h"

@@ -1,4 +1,5 @@
 // tests/db/store_test.cpp -- What is put in comes out, and who may replace whom.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>
 

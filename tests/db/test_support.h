@@ -1,5 +1,6 @@
 // tests/db/test_support.h -- Sample rows, temporary directories and raw access for the database
 // tests.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gtest/gtest.h>

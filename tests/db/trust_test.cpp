@@ -1,4 +1,5 @@
 // tests/db/trust_test.cpp -- Whose files may say which kernels run on a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include <grp.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,5 @@
 // tests/db/upgrade_test.cpp -- Files of older schema versions: migrated, read and salvaged.
+// SPDX-License-Identifier: Apache-2.0
 #include "db/upgrade.h"
 
 #include "db/file_guard.h"

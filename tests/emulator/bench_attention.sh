@@ -3,6 +3,7 @@
 # compare reads, a winner that it finds, and what it says without a GPU.
 #
 # Usage: bench_attention.sh BENCH VITUNE FOLDER. LD_LIBRARY_PATH and CUDA_HOME lead to the emulated device.
+# SPDX-License-Identifier: Apache-2.0
 set -u
 bench=$1 vitune=$2 folder=$3
 problem="bf16 b=1 h=1 n=21 d=16"

@@ -3,6 +3,7 @@
 # is right for odd shapes, and the program writes what it measured.
 #
 # Usage: bench_reference.sh BENCH FOLDER. LD_LIBRARY_PATH and CUDA_HOME lead to the emulated device.
+# SPDX-License-Identifier: Apache-2.0
 set -u
 bench=$1 folder=$2
 rm -rf "$folder" && mkdir -p "$folder" || exit 1

@@ -3,6 +3,7 @@
 # wrong one is refused.
 #
 # Usage: bench_variants.sh BENCH TEMPLATES FOLDER. LD_LIBRARY_PATH and CUDA_HOME lead to the emulated device.
+# SPDX-License-Identifier: Apache-2.0
 set -u
 bench=$1 templates=$2 folder=$3
 rm -rf "$folder" && mkdir -p "$folder" && cp -r "$templates" "$folder/broken" || exit 1

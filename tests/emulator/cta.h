@@ -2,6 +2,7 @@
 //
 // simt.cpp runs it; phase_barriers.cpp has the barriers that count arrivals by phases; races.cpp
 // knows what they order.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -2,6 +2,7 @@
 //
 // The functions of core/cuda_driver_api.h in front of device.h. A fault makes the context unusable,
 // as on a real device.
+// SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 //
 // Included in front of every emulated kernel. Semantics follow the CUDA C++ Programming Guide;
 // warp functions expect all 32 lanes, as the templates promise.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // tests/emulator/device.cpp -- Modules, launches and virtual time of the emulated device.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/emulator/device.h"
 
 #include <dlfcn.h>

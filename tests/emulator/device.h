@@ -4,6 +4,7 @@
 // correctly. Time follows the work that was done, and the kernels that only pass time are not run
 // at all. A repeated launch of an attention kernel, whose outputs depend on nothing it writes, is
 // run only when somebody looks at memory. One mutex; guarded() takes it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

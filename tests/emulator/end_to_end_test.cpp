@@ -1,5 +1,6 @@
 // tests/emulator/end_to_end_test.cpp -- The command on the emulated device: from a problem to a
 // verified, stored and served winner, with real compiles, launches and verdicts.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -3,6 +3,7 @@
 // A kernel is compiled for the host into a module of its own; everything that needs more than one
 // thread (warp collectives, barriers, asynchronous copies) or a look at the device's memory goes
 // through this table. One CTA runs at a time, on one host thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace vitune_emulator {

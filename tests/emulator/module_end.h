@@ -1,4 +1,5 @@
 // tests/emulator/module_end.h -- Included behind an emulated kernel: what its module exports.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace vitune {

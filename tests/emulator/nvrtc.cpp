@@ -3,6 +3,7 @@
 // The host compiler stands in for NVIDIA's: the source is preprocessed with the emulator's CUDA
 // language in front, each kernel found in it gets a descriptor, and the shared object that results
 // is marked as a CUDA ELF. Signatures are those of generator/nvrtc_api.h.
+// SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>

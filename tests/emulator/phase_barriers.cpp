@@ -1,4 +1,5 @@
 // tests/emulator/phase_barriers.cpp -- Barriers in shared memory that count arrivals by phases.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iterator>
 

@@ -1,4 +1,5 @@
 // tests/emulator/races.cpp -- Vector clocks over the shared memory of a CTA.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/emulator/races.h"
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 // cp.async of a thread, the products of a warpgroup, the bulk copies that one barrier counts. An
 // agent's work begins after what its thread has seen and is ordered before those who waited for it.
 // Products and shuffles of a warp order nothing; __syncwarp() and barriers do.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // tests/emulator/races_test.cpp -- What orders two accesses to shared memory, and what does not.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/emulator/races.h"
 
 #include <gtest/gtest.h>

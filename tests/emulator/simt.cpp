@@ -1,4 +1,5 @@
 // tests/emulator/simt.cpp -- Fibers, warp collectives, barriers, asynchronous copies.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/emulator/simt.h"
 
 #include <algorithm>

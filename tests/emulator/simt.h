@@ -3,6 +3,7 @@
 // CTAs run one after the other. Within a CTA the order is chosen to expose missing synchronisation:
 // by turns a warp runs as far as it can before another one starts, or all warps advance together.
 // Shared memory is filled with NaN before each CTA.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

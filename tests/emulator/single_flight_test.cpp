@@ -1,5 +1,6 @@
 // tests/emulator/single_flight_test.cpp -- Many processes want the same at once: one compile, one
 // search.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // tests/faults/allocations_test.cpp -- No allocation that fails ends a program by a signal, loses a
 // row or leaves the library unusable.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
 // tests/faults/counted_call.cpp -- The count is shared with the engine, so that it survives a kill.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/counted_call.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 // tests/faults/counted_call.h -- One file call of a process that is tested: counted, spoilt if it
 // is its turn, recorded.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <sys/types.h>

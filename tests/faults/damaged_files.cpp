@@ -1,5 +1,6 @@
 // tests/faults/damaged_files.cpp -- Databases with random damage: no wrong row is served, no
 // blocked kernel runs, nothing but a database error or a lack of memory is told.
+// SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 
 #include <algorithm>

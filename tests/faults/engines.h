@@ -1,5 +1,6 @@
 // tests/faults/engines.h -- Faults by the thousand, drawn evenly with a seed: for the tests a few,
 // for a soak many.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

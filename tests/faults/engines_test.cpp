@@ -1,4 +1,5 @@
 // tests/faults/engines_test.cpp -- Each engine for a minute at most; `make soak` runs them long.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/engines.h"
 
 #include <gtest/gtest.h>

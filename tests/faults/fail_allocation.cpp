@@ -5,6 +5,7 @@
 // it. VITUNE_ALLOCATIONS_COUNTED=FILE: their number is written there at the end, if the program
 // ends by itself. VITUNE_ALLOCATIONS_FROM_MARK: counts only once the program calls
 // vitune_count_allocations(). C++'s `new` comes through malloc(); a throw has a reserve of its own.
+// SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

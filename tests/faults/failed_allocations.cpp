@@ -1,4 +1,5 @@
 // tests/faults/failed_allocations.cpp -- Runs programs with libvitune_fail_allocation.so.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/failed_allocations.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // tests/faults/failed_allocations.h -- Each allocation of a program fails, once or from then on.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 //
 // SQLite, libstdc++ and our own code all come here, since each calls the C library by name. What is
 // not below the folder passes through as it is.
+// SPDX-License-Identifier: Apache-2.0
 #undef _FORTIFY_SOURCE  // its inline functions have the names of ours
 #include <dirent.h>
 #include <dlfcn.h>

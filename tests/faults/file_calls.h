@@ -5,6 +5,7 @@
 // FAULTS_STATE (a file of sizeof(State), shared), FAULTS_LOG (where to record the calls; optional),
 // FAULTS_AT (the call to spoil, counted from 1; 0: none), FAULTS_KIND, FAULTS_FOR_EVER.
 // FAULTS_PLAIN: the file system can neither exchange two names nor make a file without one, as NFS.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cerrno>

@@ -1,4 +1,5 @@
 // tests/faults/library_database.cpp -- What vitune_use_library finds: a winner for the mock driver.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/failed_allocations.h"
 #include "tests/runtime/runtime_fixture.h"
 

@@ -1,4 +1,5 @@
 // tests/faults/operations.cpp -- What each command finds, and what it may leave.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/operations.h"
 
 #include <signal.h>

@@ -1,5 +1,6 @@
 // tests/faults/operations.h -- The commands that work on a database: each prepared, run as a
 // process of its own, and its folder looked at afterwards, whatever became of the process.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

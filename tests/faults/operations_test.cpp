@@ -1,5 +1,6 @@
 // tests/faults/operations_test.cpp -- The operations without faults, and that their checks see what
 // is wrong.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/operations.h"
 
 #include <gtest/gtest.h>

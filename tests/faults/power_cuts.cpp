@@ -1,4 +1,5 @@
 // tests/faults/power_cuts.cpp -- Power cuts at any call of each operation, on a simulated disk.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <random>
 

@@ -1,4 +1,5 @@
 // tests/faults/simulated_disk.cpp -- Pending changes, and a draw from them.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/simulated_disk.h"
 
 #include <sys/stat.h>

@@ -4,6 +4,7 @@
 // Of what was written to a file and not synced each sector of 512 bytes may be there or not, in any
 // order; so may a changed length. Changes of names reach the disk in their order (as on ext4, XFS,
 // Btrfs), up to any of them; syncing their folder makes them certain, syncing a file does not.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

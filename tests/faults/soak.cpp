@@ -3,6 +3,7 @@
 //
 // Usage: vitune_soak COUNT [SEED [VERSION]]: COUNT failing calls and kills, ten times as many power
 // cuts and mutants. Status 1 if anything was found.
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/wait.h>
 #include <unistd.h>
 

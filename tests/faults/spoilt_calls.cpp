@@ -1,4 +1,5 @@
 // tests/faults/spoilt_calls.cpp -- File calls that fail, and processes killed at them.
+// SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 
 #include <algorithm>

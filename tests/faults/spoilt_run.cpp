@@ -1,4 +1,5 @@
 // tests/faults/spoilt_run.cpp -- The state that is shared with the process is a mapped file.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/spoilt_run.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 // tests/faults/spoilt_run.h -- Runs an operation with libvitune_file_calls.so: records its file
 // calls, or spoils some of them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // tests/faults/spoilt_run_test.cpp -- That no file call escapes the record, and that a fault
 // happens where it is told to.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/spoilt_run.h"
 
 #include <gtest/gtest.h>

@@ -5,6 +5,7 @@
 //
 // Makes a context, prepares, calls, asks and ends it. What fails must say why and work when it is
 // tried again; exit status 1 with a line if not.
+// SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

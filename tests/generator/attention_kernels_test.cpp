@@ -1,5 +1,6 @@
 // tests/generator/attention_kernels_test.cpp -- Rendered attention kernels compile for every
 // architecture, and wrong ones fail with a sentence. Needs NVRTC, not a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>

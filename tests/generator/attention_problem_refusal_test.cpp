@@ -1,5 +1,6 @@
 // tests/generator/attention_problem_refusal_test.cpp -- What a problem text may not say, and the
 // words.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

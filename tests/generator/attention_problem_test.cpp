@@ -1,4 +1,5 @@
 // tests/generator/attention_problem_test.cpp -- Layouts, extents, work and traffic of a problem.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 // tests/generator/attention_problem_text_test.cpp -- The text of a problem: read, written, refused.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

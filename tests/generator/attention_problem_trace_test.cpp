@@ -3,6 +3,7 @@
 //
 // Needs the traces beside the source tree (../shared/catalogue); skipped visibly without them. What
 // the project promises of them is also held, in small, by RealProducersAreExpressible.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // tests/generator/attention_space_test.cpp -- The space of the attention kernels and their
 // defaults.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

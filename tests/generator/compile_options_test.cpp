@@ -1,5 +1,6 @@
 // tests/generator/compile_options_test.cpp -- The option table, the kernel key and the compiler's
 // log.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/compile_options.h"
 
 #include <gmock/gmock.h>

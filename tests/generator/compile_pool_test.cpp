@@ -1,4 +1,5 @@
 // tests/generator/compile_pool_test.cpp -- The pool against workers that misbehave.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/compile_pool.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // tests/generator/compile_protocol_test.cpp -- Messages between pool and worker, whole and damaged.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/compile_protocol.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // tests/generator/compile_support.h -- Sources to compile and the real NVRTC, where there is one.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gtest/gtest.h>

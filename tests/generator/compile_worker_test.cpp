@@ -1,4 +1,5 @@
 // tests/generator/compile_worker_test.cpp -- The pool with the real worker and the real NVRTC.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

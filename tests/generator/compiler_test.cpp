@@ -1,4 +1,5 @@
 // tests/generator/compiler_test.cpp -- NVRTC itself, and what happens without it.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/compiler.h"
 
 #include <gmock/gmock.h>

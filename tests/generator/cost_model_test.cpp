@@ -1,4 +1,5 @@
 // tests/generator/cost_model_test.cpp -- The predicted times against measured ones, and the fit.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/cost_model.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // tests/generator/cubin_check_test.cpp -- Damaged cubins are noticed before a driver sees them.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,4 +1,5 @@
 // tests/generator/defaults_test.cpp -- What serves problems that nobody has tuned, class by class.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <string>

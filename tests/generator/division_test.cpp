@@ -1,5 +1,6 @@
 // tests/generator/division_test.cpp -- Kernels divide by products; here the very code of the
 // kernels does, with the host's reciprocals.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>

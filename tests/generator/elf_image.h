@@ -1,4 +1,5 @@
 // tests/generator/elf_image.h -- A small well-formed cubin made by hand, for tests without NVRTC.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <elf.h>

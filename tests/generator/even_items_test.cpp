@@ -1,4 +1,5 @@
 // tests/generator/even_items_test.cpp -- Every block of rows once, in no more rounds than before.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/even_items.h"
 
 #include <gtest/gtest.h>

@@ -2,6 +2,7 @@
 //
 // First argument: how to start ("real" is the real worker). A job's main text then says what to do
 // with it, so that a test sees the same pool before, during and after the mischief.
+// SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

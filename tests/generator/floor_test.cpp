@@ -1,5 +1,6 @@
 // tests/generator/floor_test.cpp -- The least time of each unit, against figures worked out by
 // hand.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/floor.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // tests/generator/group_norm_test.cpp -- Group norms: texts, refusals, tensors, spaces and plans.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,6 +2,7 @@
 //
 // The rows are those of benchmarks/results/h200/2026-11-20-first-kernels.txt whose kernels the
 // templates still can make (without "next scores woven in"), spelt as problems and configs.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // tests/generator/norm_test.cpp -- Texts of norms, their space and what becomes of a problem's
 // facts.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,5 +1,6 @@
 // tests/generator/nvrtc_location_test.cpp -- Where NVRTC is looked for, and what tells builds
 // apart.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/nvrtc_location.h"
 
 #include <elf.h>

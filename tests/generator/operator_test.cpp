@@ -1,5 +1,6 @@
 // tests/generator/operator_test.cpp -- The interface that everything but an operator's own rooms
 // goes by.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/operator.h"
 
 #include <gtest/gtest.h>

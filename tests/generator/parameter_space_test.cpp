@@ -1,5 +1,6 @@
 // tests/generator/parameter_space_test.cpp -- Enumeration, neighbours and explanations against
 // brute force.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/parameter_space.h"
 
 #include <gmock/gmock.h>

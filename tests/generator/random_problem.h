@@ -1,4 +1,5 @@
 // tests/generator/random_problem.h -- Seeded random valid problems with every feature of the text.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>

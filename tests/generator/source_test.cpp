@@ -1,4 +1,5 @@
 // tests/generator/source_test.cpp -- Include closures, their digests and what may not be included.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/source.h"
 
 #include <gmock/gmock.h>

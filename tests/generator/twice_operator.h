@@ -3,6 +3,7 @@
 //
 // Of the problem "twice <attention ...>", whose queries lie as its output does. It counts how often
 // its space is built.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

@@ -6,6 +6,7 @@
 # SOURCE is the source tree, BUILD its build folder with everything built, WORK a folder of this case
 # alone, which is emptied first. CC, CXX and FLAGS are the compilers and their flags. Status 0 if the
 # case holds; else the last line says what does not.
+# SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 name=$1
 source=$(realpath "$2")
@@ -46,6 +47,7 @@ check_tree() {
   [[ $(cd "$work/moved/include" && find . -type f | sort | tr '\n' ' ') == \
      "./vitune/vitune.h ./vitune/vitune.hpp " ]] || fail "other headers than the two were installed"
   [[ -f $work/moved/share/vitune/bench_problems.json ]] || fail "the data are not in share/vitune"
+  [[ -f $work/moved/share/vitune/report/run.py ]] || fail "the report's program is not in share/vitune"
   ! grep -rIlE "$work/before|$source|$build" "$lib/cmake" "$lib/pkgconfig" ||
     fail "the files above name a folder of the build"
   "$work/moved/bin/vitune" --version | grep -qF "$version" || fail "the command has another version"

@@ -1,5 +1,6 @@
 // tests/package/consumer.cpp -- What a C++ program does with an installed libvitune. Status 0 if
 // all holds.
+// SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <string>
 #include <vitune/vitune.hpp>

@@ -1,4 +1,5 @@
 // tests/package/consumer_cpp17.cpp -- vitune.hpp in a program of C++17. Status 0 if all holds.
+// SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,6 @@
 // tests/package/cpp_header_test.cpp -- vitune.hpp beside the project's own headers, on the mock
 // driver.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // tests/probe/ceilings_gpu_test.cpp -- Ceilings measured by the real worker: on a GPU, and with
 // little work per launch on the emulated device.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // tests/probe/ceilings_test.cpp -- Ceilings without a GPU: the words between parent and worker, a
 // worker that misbehaves, and the probes compiled for every architecture.
+// SPDX-License-Identifier: Apache-2.0
 #include "probe/ceilings.h"
 
 #include <gmock/gmock.h>

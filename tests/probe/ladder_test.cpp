@@ -1,5 +1,6 @@
 // tests/probe/ladder_test.cpp -- What the ladder's kernels take, and that they compile for every
 // architecture. That they are right is tests/emulator/bench_reference.sh's and the GPU's to say.
+// SPDX-License-Identifier: Apache-2.0
 #include "probe/ladder.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // tests/runtime/attention_call.h -- A problem with tensors on the GPU, to be asked of libvitune and
 // held against the CPU. One thread at a time per object, with its CUDA context current.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // tests/runtime/c_api_compile_test.cpp -- Compiling in process, real cubins, and no compiler at
 // all.
+// SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <random>
 

@@ -1,4 +1,5 @@
 // tests/runtime/c_api_context_test.cpp -- Making and ending contexts: options, forks, what is left.
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // tests/runtime/c_api_descriptor_test.cpp -- What a description may say, and a sentence for the
 // rest.
+// SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cmath>
 #include <limits>

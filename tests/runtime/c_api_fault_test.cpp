@@ -1,4 +1,5 @@
 // tests/runtime/c_api_fault_test.cpp -- Every driver call fails once, with each kind of error.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
 

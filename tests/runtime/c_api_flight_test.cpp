@@ -1,6 +1,7 @@
 // tests/runtime/c_api_flight_test.cpp -- A kernel that another process compiles is not compiled
 // here: runtime/load/single_flight through the C interface. tests/emulator has the same with
 // processes.
+// SPDX-License-Identifier: Apache-2.0
 #include <optional>
 
 #include "core/work_lock.h"

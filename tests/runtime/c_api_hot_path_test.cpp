@@ -1,5 +1,6 @@
 // tests/runtime/c_api_hot_path_test.cpp -- What a prepared call must not do, and that nothing
 // grows.
+// SPDX-License-Identifier: Apache-2.0
 #include <malloc.h>
 
 #include "tests/runtime/runtime_fixture.h"

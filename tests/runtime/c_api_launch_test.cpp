@@ -1,4 +1,5 @@
 // tests/runtime/c_api_launch_test.cpp -- What reaches the driver: parameters, shapes, captures.
+// SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cstring>
 #include <thread>

@@ -1,5 +1,6 @@
 // tests/runtime/c_api_old_driver_test.cpp -- A driver for CUDA 11.4: no tensor maps, no attributes
 // of launches.
+// SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
 #include "generator/attention/tensor_maps.h"

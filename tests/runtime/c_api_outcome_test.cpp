@@ -1,5 +1,6 @@
 // tests/runtime/c_api_outcome_test.cpp -- Which stored kernel serves: exact, nearest, default,
 // next.
+// SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <random>
 

@@ -1,5 +1,6 @@
 // tests/runtime/c_api_pointer_test.cpp -- Pointers of a call: null, misaligned, overlapping,
 // foreign.
+// SPDX-License-Identifier: Apache-2.0
 #include <array>
 
 #include "generator/attention/facts.h"

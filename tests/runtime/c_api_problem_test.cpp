@@ -1,5 +1,6 @@
 // tests/runtime/c_api_problem_test.cpp -- Problems of any operator as handles: what they say, and
 // calls of them.
+// SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <string>
 

@@ -1,5 +1,6 @@
 // tests/runtime/c_api_text_test.cpp -- Problems of any operator by their text: prepare, query,
 // explain, workspace.
+// SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <string>
 

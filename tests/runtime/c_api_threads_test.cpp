@@ -1,5 +1,6 @@
 // tests/runtime/c_api_threads_test.cpp -- Many threads on one context: one load, no waiting on
 // hits.
+// SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <atomic>
 #include <barrier>

@@ -1,4 +1,5 @@
 // tests/runtime/c_api_trust_test.cpp -- Who may give a kernel to a GPU, and which image it is.
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
 // tests/runtime/c_api_upkeep_test.cpp -- Refreshes, misses, flushes, and what the environment says.
+// SPDX-License-Identifier: Apache-2.0
 #include <chrono>
 
 #include "db/sqlite.h"
@@ -282,6 +283,25 @@ TEST_F(CApiEnvironmentTest, CaptureWritesEachNewProblemOnce) {
   const std::string written = read_bytes(file);
   EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 1);
   EXPECT_THAT(written, HasSubstr(first_.problem.canonical().text()));
+}
+
+TEST_F(CApiEnvironmentTest, TheCommandForEachNewProblemIsPrintedOnce) {
+  setenv("VITUNE_LOG_CMD", "1", 1);
+  promote(database(), first_);
+  vitune_context_options plain = options();
+  plain.log = nullptr;
+  testing::internal::CaptureStderr();
+  {
+    const Context context(plain);
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_STATUS(VITUNE_OK, forward(context, desc_of(kVitB), tensors_));
+    }
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string command = "vitune bench \"" + first_.problem.canonical().text() + "\"\n";
+  const std::size_t place = said.find(command);
+  ASSERT_NE(place, std::string::npos) << said;
+  EXPECT_EQ(said.find("vitune bench", place + 1), std::string::npos) << said;
 }
 
 TEST_F(CApiEnvironmentTest, TheDatabaseIsWhereTheEnvironmentSays) {

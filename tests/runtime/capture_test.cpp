@@ -1,4 +1,5 @@
 // tests/runtime/capture_test.cpp -- What a program asks for is written down once, and reads back.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/capture.h"
 
 #include <gtest/gtest.h>

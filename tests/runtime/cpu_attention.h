@@ -1,5 +1,6 @@
 // tests/runtime/cpu_attention.h -- Attention by its formula on the CPU, and how far from it a
 // kernel with 16-bit operands may be. No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>

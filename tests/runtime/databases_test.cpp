@@ -1,4 +1,5 @@
 // tests/runtime/databases_test.cpp -- Databases that come, go, change and cannot be used.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/load/databases.h"
 
 #include <gmock/gmock.h>

@@ -3,6 +3,7 @@
 // Structured: a description starts as a random valid problem, then some fields take interesting
 // values, or its bytes are random altogether. What the library accepts must be a problem whose text
 // parses back to it and whose tensors fit; what it refuses must come with a sentence.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

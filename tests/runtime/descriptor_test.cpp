@@ -1,4 +1,5 @@
 // tests/runtime/descriptor_test.cpp -- Descriptions to problems and back, alignments, keys.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/api/descriptor.h"
 
 #include <gtest/gtest.h>

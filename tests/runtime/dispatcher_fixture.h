@@ -1,4 +1,5 @@
 // tests/runtime/dispatcher_fixture.h -- A dispatcher over databases whose rows a test writes.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gtest/gtest.h>

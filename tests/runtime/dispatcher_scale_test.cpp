@@ -1,4 +1,5 @@
 // tests/runtime/dispatcher_scale_test.cpp -- Ten thousand winners: memory and time of a miss.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

@@ -1,4 +1,5 @@
 // tests/runtime/dispatcher_test.cpp -- Which config serves a problem, and what is said about it.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // tests/runtime/footprint_test.cpp -- When outputs share memory with inputs, against every byte.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/load/footprint.h"
 
 #include <gtest/gtest.h>

@@ -2,6 +2,7 @@
 //
 // Prints what it saw; exit status 1 with the first finding. Meant for a sanitizer build: the test
 // program makes a short run of the same.
+// SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,5 +1,6 @@
 // tests/runtime/kernel_table_test.cpp -- The lock-free table: what is found, growing, readers at
 // work.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/kernel_table.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // tests/runtime/libc_counters.cpp -- Stands in for functions of the C library in the test program.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/runtime/libc_counters.h"
 
 #include <dlfcn.h>

@@ -3,6 +3,7 @@
 // libc_counters.cpp stands in for malloc, pthread_mutex_lock, getenv, dlopen and so on in the whole
 // test program, libraries included, and passes every call on. Not in sanitizer builds, which stand
 // in for the same functions themselves: there counting_works() is false.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

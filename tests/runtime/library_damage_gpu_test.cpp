@@ -1,5 +1,6 @@
 // tests/runtime/library_damage_gpu_test.cpp -- libvitune on a real GPU whose database holds kernels
 // that must not run, under digests that are right.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
 #include <functional>

@@ -3,6 +3,7 @@
 //
 // Needs a process of its own: where another suite has loaded the mock driver, or where there is no
 // GPU or no NVRTC, each test is skipped.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <dlfcn.h>
@@ -27,7 +28,7 @@ class LibraryGpuTest : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : {"VITUNE_DB", "VITUNE_CACHE_DIR", "VITUNE_MISS", "VITUNE_CAPTURE",
-                             "VITUNE_DISABLE", "VITUNE_LOG_LEVEL"}) {
+                             "VITUNE_DISABLE", "VITUNE_LOG_LEVEL", "VITUNE_LOG_CMD"}) {
       unsetenv(name);
     }
     void* const loaded = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

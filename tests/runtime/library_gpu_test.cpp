@@ -1,6 +1,7 @@
 // tests/runtime/library_gpu_test.cpp -- libvitune on a real GPU: right answers, graphs, no leaks.
 //
 // On the emulated device (tests/emulator) there are fewer graphs and only small problems.
+// SPDX-License-Identifier: Apache-2.0
 #include <malloc.h>
 #include <unistd.h>
 

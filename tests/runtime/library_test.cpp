@@ -1,4 +1,5 @@
 // tests/runtime/library_test.cpp -- What libvitune shows, and what it needs to be loaded.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // tests/runtime/mock_driver.h -- The state of the mock CUDA driver and what its calls do to it.
 //
 // Included by mock_libcuda.cpp only, whose functions are the driver's names for it. Thread safe.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>

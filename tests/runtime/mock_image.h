@@ -1,4 +1,5 @@
 // tests/runtime/mock_image.h -- What the mock driver reads of a cubin: length, architecture, entry.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <elf.h>

@@ -4,6 +4,7 @@
 // current context or in a wrong one, images of another architecture, launches beyond the limits,
 // loading while a stream is captured. Signatures are those of core/cuda_driver_api.h. With
 // VITUNE_MOCK_OLD it has the functions of a driver for CUDA 11.4 only.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/runtime/mock_libcuda.h"
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 // The driver is tests/runtime/mock_libcuda.cpp, a library of its own with the soname libcuda.so.1;
 // open_mock_cuda() loads it before anything asks for a driver. Thread safe. Two devices with the
 // facts of an H200 SXM, numbers 0 and 1. Device addresses are numbers that nothing reads through.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <dlfcn.h>

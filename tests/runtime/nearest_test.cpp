@@ -1,5 +1,6 @@
 // tests/runtime/nearest_test.cpp -- What serves a problem without a winner: configs of its
 // neighbours, and where the default is ahead of them.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <algorithm>

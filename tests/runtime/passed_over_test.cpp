@@ -1,5 +1,6 @@
 // tests/runtime/passed_over_test.cpp -- What is said of the choices that do not serve, in little
 // room.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/dispatch/passed_over.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // tests/runtime/prepared_plan_test.cpp -- Plans of several kernels, with scratch memory, as they
 // reach the driver.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/prepared_plan.h"
 
 #include <array>

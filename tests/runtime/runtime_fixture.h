@@ -1,5 +1,6 @@
 // tests/runtime/runtime_fixture.h -- libvitune on the mock driver, with databases of the test's
 // own.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gmock/gmock.h>
@@ -175,7 +176,7 @@ class RuntimeTest : public testing::Test {
   void SetUp() override {
     if (mock_ == nullptr) GTEST_SKIP() << "this process has loaded the machine's own driver";
     for (const char* name : {"VITUNE_DB", "VITUNE_CACHE_DIR", "VITUNE_MISS", "VITUNE_CAPTURE",
-                             "VITUNE_DISABLE", "VITUNE_LOG_LEVEL"}) {
+                             "VITUNE_DISABLE", "VITUNE_LOG_LEVEL", "VITUNE_LOG_CMD"}) {
       unsetenv(name);
     }
     setenv("HOME", directory_.path().c_str(), 1);

@@ -1,4 +1,5 @@
 // tests/runtime/same_work_test.cpp -- Which differences between problems leave the work the same.
+// SPDX-License-Identifier: Apache-2.0
 #include "generator/attention/same_work.h"
 
 #include <gtest/gtest.h>

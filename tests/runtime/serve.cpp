@@ -7,6 +7,7 @@
 // second and holds every 100th answer of a problem against the CPU. Prints how each problem is
 // served at the start and at the end; exit status 1 if a call failed or an answer was wrong, 3
 // without a GPU. One thread calls; the library's own refreshes.
+// SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 
 #include <atomic>

@@ -8,6 +8,7 @@
 # BUDGET times the number of problems, with a few seconds each for compiling and the final race. A
 # database that exists is deleted. Exit status 0 if both programs ended well and every problem, served by a
 # default kernel first, was served by its own winner in the end.
+# SPDX-License-Identifier: Apache-2.0
 set -u
 [ $# -ge 6 ] || { echo "usage: $0 VITUNE VITUNE_SERVE DB BUDGET SECONDS PROBLEM..." >&2; exit 2; }
 vitune=$1 serve=$2 db=$3 budget=$4 seconds=$5

@@ -1,4 +1,5 @@
 // tests/runtime/settings_test.cpp -- Options and environment, and where the library looks for data.
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/settings.h"
 
 #include <gtest/gtest.h>

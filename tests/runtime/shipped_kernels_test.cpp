@@ -1,5 +1,6 @@
 // tests/runtime/shipped_kernels_test.cpp -- Each shipped kernel is what this tree makes of its
 // winner's config, bit for bit. Needs the NVRTC that made them.
+// SPDX-License-Identifier: Apache-2.0
 #include <set>
 
 #include "db/store.h"

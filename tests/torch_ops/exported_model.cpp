@@ -2,6 +2,7 @@
 //
 // Usage: exported_model OPERATORS.so MODEL.pt2 INPUT OUTPUT ROWS WIDTH: one image's [ROWS, WIDTH]
 // in bfloat16, as bytes. Compiled and called by python/tests/test_torch_export.py.
+// SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 #include <torch/torch.h>

@@ -1,4 +1,5 @@
 // tests/torch_ops/renewed_test.cpp -- A forked child finds no lock of its parent's held.
+// SPDX-License-Identifier: Apache-2.0
 #include "python/native/renewed.h"
 
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 //
 // With the operators' own sources this is the library that tests load on the emulated device. The
 // driver is whatever libcuda.so.1 is.
+// SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
 #include <atomic>

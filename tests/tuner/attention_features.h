@@ -1,5 +1,6 @@
 // tests/tuner/attention_features.h -- One problem and config for each feature of the attention
 // kernels.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ostream>

@@ -1,5 +1,6 @@
 // tests/tuner/attention_features_test.cpp -- Cases that only a GPU with much memory runs are what
 // they are said to be, and their kernels are not refused. Needs NVRTC, not a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/tuner/attention_features.h"
 
 #include <gtest/gtest.h>

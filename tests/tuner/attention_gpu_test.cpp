@@ -1,5 +1,6 @@
 // tests/tuner/attention_gpu_test.cpp -- The attention kernels on a real GPU against the fp64 judge:
 // one config of each feature (also what compute-sanitizer is run on), and 1,000 random problems.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // tests/tuner/bench_client_test.cpp -- Whatever a bench worker does, the parent lives, blames the
 // right one, and the next job runs.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/worker/bench_client.h"
 
 #include <gmock/gmock.h>

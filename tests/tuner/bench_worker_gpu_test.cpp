@@ -3,6 +3,7 @@
 //
 // Skipped visibly where there is no device or no NVRTC. The seeded bugs go through the real worker
 // process, so that what is tested is what tuning does.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <chrono>

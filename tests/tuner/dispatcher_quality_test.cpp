@@ -3,6 +3,7 @@
 // Each problem in turn is hidden; the dispatcher chooses from what the others' rows say; the time
 // of its choice is compared with the hidden problem's own optimum. Once on an invented GPU, always;
 // once on the recorded H200, where data/h200.recording is there.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>

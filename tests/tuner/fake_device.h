@@ -1,4 +1,5 @@
 // tests/tuner/fake_device.h -- A GPU that is not there, and how fast kernels are on it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cmath>

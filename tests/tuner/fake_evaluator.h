@@ -1,5 +1,6 @@
 // tests/tuner/fake_evaluator.h -- An evaluator in memory over the synthetic space, for the loop's
 // tests.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <deque>

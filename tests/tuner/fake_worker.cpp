@@ -4,6 +4,7 @@
 // "bench key=value... ORDINAL": speaks tuner/worker/protocol.h for a GPU that is not there.
 // start=... is how it begins; do=... is what it does with the jobs whose problem or config contains
 // match=...; log=FILE collects a line per job; count=FILE counts the workers started.
+// SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>

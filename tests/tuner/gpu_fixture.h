@@ -1,4 +1,5 @@
 // tests/tuner/gpu_fixture.h -- A device, a compiler and the support kernels, or a visible skip.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // tests/tuner/gpu_judge_test.cpp -- The judge against a CPU, inputs and timer, on a real GPU.
 //
 // Skipped visibly where there is no device or no NVRTC.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>

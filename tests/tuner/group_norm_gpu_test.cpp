@@ -1,16 +1,15 @@
 // tests/tuner/group_norm_gpu_test.cpp -- The group norm kernels against the fp64 judge: every
 // tiling of small problems, in both layouts, all types, whole and in chunks; and mistakes that the
 // judge must see.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "generator/group_norm/kernel_spec.h"
 #include "generator/group_norm/operator.h"
-#include "tests/tuner/gpu_fixture.h"
-#include "tuner/judge/verify.h"
+#include "tests/tuner/judged_kernels.h"
 
 namespace vitune {
 namespace {
@@ -46,11 +45,6 @@ constexpr GroupNormCase kCases[] = {
     {"ChunksNhwcOfOneGroup", "group_norm bf16 n=1 c=5 l=2000 g=1 nhwc bias params=fp32"},
 };
 
-struct Mistake {
-  const char* file;
-  const char* words;
-  const char* others;
-};
 constexpr Mistake kMistakes[] = {
     {"group_norm/moments.cuh", "mask = kLanes / 2", "mask = kLanes / 4"},
     {"group_norm/moments.cuh", "m.squares + m.count * distance * distance", "m.squares"},
@@ -67,46 +61,7 @@ constexpr Mistake kMistakes[] = {
     {"group_norm/activation.cuh", "1.f + exp2_approx(-kLog2E * y)", "1.f + exp2_approx(-y)"},
 };
 
-class GroupNormGpuTest : public GpuTest {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    context_ = std::make_unique<CudaContext>(driver_, 0);
-    stream_ = std::make_unique<CudaStream>(*driver_);
-    kernels_ = std::make_unique<SupportKernels>(*driver_, support_, device_);
-    kernels_->probe(*driver_, *stream_);
-  }
-
-  // Empty if the kernel is right, else what is wrong with it.
-  std::string verdict(Verifier& verifier, const Problem& problem, const Config& config,
-                      const Mistake* mistake = nullptr) const {
-    CompileRequest request = group_norm().request(problem, config, device_.arch());
-    std::string text;
-    for (EmbeddedFile& header : request.source.headers) {
-      if (mistake == nullptr || header.path != mistake->file) continue;
-      text = header.text;
-      const std::size_t at = text.find(mistake->words);
-      EXPECT_NE(at, text.npos) << mistake->file << " has no '" << mistake->words << "'";
-      if (at == text.npos) continue;
-      header.text = text.replace(at, std::string(mistake->words).size(), mistake->others);
-    }
-    const CompileResult compiled = compiler_->compile(request);
-    if (compiled.status != CompileStatus::kOk) return compiled.log;
-    if (group_norm().prune(problem, config, compiled.facts, device_)) return {};
-    const CudaModule module(*driver_, compiled.cubin);
-    try {
-      const Verdict found = verifier.verify(module, config);
-      return found.status == TrialStatus::kOk ? "" : found.reason;
-    } catch (const Error& fault) {
-      return fault.what();
-    }
-  }
-
-  std::unique_ptr<CudaContext> context_;
-  std::unique_ptr<CudaStream> stream_;
-  std::unique_ptr<SupportKernels> kernels_;
-};
+class GroupNormGpuTest : public JudgedKernelsTest {};
 
 class GroupNormConfigsGpuTest : public GroupNormGpuTest,
                                 public testing::WithParamInterface<GroupNormCase> {};
@@ -114,7 +69,7 @@ class GroupNormConfigsGpuTest : public GroupNormGpuTest,
 // Every tiling; the tunables that change no element's way take turns.
 TEST_P(GroupNormConfigsGpuTest, EveryTilingMatchesTheReference) {
   const ProblemPtr problem = parse_problem(GetParam().problem);
-  Verifier verifier({*context_, *stream_, *kernels_, device_}, problem);
+  Verifier verifier = verifier_of(problem);
   bool whole = false, chunked = false;
   std::size_t tilings = 0;
   for (Config config : group_norm().space(*problem, device_).enumerate()) {
@@ -138,7 +93,7 @@ TEST_F(GroupNormGpuTest, MistakesAreSeen) {
       parse_problem("group_norm fp32 n=1 c=40 l=1005 g=4 nhwc weight bias silu");
   const Config config =
       Config::parse("kChunks=4 kGroups=2 kThreads=128 kPieces=2 kEarlyStart=0 kStreaming=0");
-  Verifier verifier({*context_, *stream_, *kernels_, device_}, problem);
+  Verifier verifier = verifier_of(problem);
   ASSERT_EQ(group_norm().space(*problem, device_).explain(config), std::nullopt);
   ASSERT_EQ(verdict(verifier, *problem, config), "");
   for (const Mistake& mistake : kMistakes) {

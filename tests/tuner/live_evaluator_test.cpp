@@ -1,5 +1,6 @@
 // tests/tuner/live_evaluator_test.cpp -- Compiling, pruning and measuring through worker processes,
 // with workers that do as they are told.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/evaluate/live_evaluator.h"
 
 #include <gmock/gmock.h>

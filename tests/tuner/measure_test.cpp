@@ -1,5 +1,6 @@
 // tests/tuner/measure_test.cpp -- The stop rule, races and moving clocks, against a simulated
 // timer.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/measure/measure.h"
 
 #include <gtest/gtest.h>

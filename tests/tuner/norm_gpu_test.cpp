@@ -1,17 +1,16 @@
 // tests/tuner/norm_gpu_test.cpp -- The norm kernels on a real GPU against the fp64 judge: configs
 // of every kind on problems of every form, and mistakes that the judge must see.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "generator/norm/kernel_spec.h"
 #include "generator/norm/operator.h"
-#include "tests/tuner/gpu_fixture.h"
-#include "tuner/judge/verify.h"
+#include "tests/tuner/judged_kernels.h"
 
 namespace vitune {
 namespace {
@@ -30,11 +29,6 @@ constexpr const char* kProblems[] = {
 };
 constexpr std::size_t kConfigsEach = 5;
 
-struct Mistake {
-  const char* file;
-  const char* words;
-  const char* others;
-};
 constexpr Mistake kMistakes[] = {
     {"norm/rows.cuh", "const float distance = v[i][j] - s.mean;",
      "const float distance = v[i][j];"},
@@ -47,45 +41,7 @@ constexpr Mistake kMistakes[] = {
     {"norm/row_sum.cuh", "mask = kLanes / 2", "mask = kLanes / 4"},
 };
 
-class NormGpuTest : public GpuTest {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    context_ = std::make_unique<CudaContext>(driver_, 0);
-    stream_ = std::make_unique<CudaStream>(*driver_);
-    kernels_ = std::make_unique<SupportKernels>(*driver_, support_, device_);
-  }
-
-  // Empty if the kernel is right, else what is wrong with it.
-  std::string verdict(const ProblemPtr& problem, const Config& config,
-                      const Mistake* mistake = nullptr) const {
-    CompileRequest request = problem->op().request(*problem, config, device_.arch());
-    std::string text;
-    for (EmbeddedFile& header : request.source.headers) {
-      if (mistake == nullptr || header.path != mistake->file) continue;
-      text = header.text;
-      const std::size_t at = text.find(mistake->words);
-      EXPECT_NE(at, text.npos) << mistake->file << " has no '" << mistake->words << "'";
-      if (at != text.npos)
-        header.text = text.replace(at, std::string(mistake->words).size(), mistake->others);
-    }
-    const CompileResult compiled = compiler_->compile(request);
-    EXPECT_EQ(compiled.status, CompileStatus::kOk) << compiled.log;
-    const CudaModule module(*driver_, compiled.cubin);
-    const GpuTools tools = {*context_, *stream_, *kernels_, device_};
-    try {
-      const Verdict found = Verifier(tools, problem).verify(module, config);
-      return found.status == TrialStatus::kOk ? "" : found.reason;
-    } catch (const Error& fault) {
-      return fault.what();
-    }
-  }
-
-  std::unique_ptr<CudaContext> context_;
-  std::unique_ptr<CudaStream> stream_;
-  std::unique_ptr<SupportKernels> kernels_;
-};
+class NormGpuTest : public JudgedKernelsTest {};
 
 // The default and some by chance.
 std::vector<Config> configs_of(const Problem& problem, const DeviceInfo& device) {
@@ -101,8 +57,9 @@ std::vector<Config> configs_of(const Problem& problem, const DeviceInfo& device)
 TEST_F(NormGpuTest, ConfigsOfEveryKindMatchTheReference) {
   for (const char* const text : kProblems) {
     const ProblemPtr problem = parse_problem(text);
+    Verifier verifier = verifier_of(problem);
     for (const Config& config : configs_of(*problem, device_)) {
-      EXPECT_EQ(verdict(problem, config), "") << text << ' ' << config.text();
+      EXPECT_EQ(verdict(verifier, *problem, config), "") << text << ' ' << config.text();
     }
   }
 }
@@ -112,9 +69,10 @@ TEST_F(NormGpuTest, MistakesAreSeen) {
   Config config = default_config(*problem, device_);
   config.set("kRowThreads", 16);
   config.set("kRows", 8);
-  ASSERT_EQ(verdict(problem, config), "");
+  Verifier verifier = verifier_of(problem);
+  ASSERT_EQ(verdict(verifier, *problem, config), "");
   for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(problem, config, &mistake), "") << mistake.others;
+    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
   }
 }
 

@@ -1,4 +1,5 @@
 // tests/tuner/protocol_test.cpp -- Messages between tuner and bench worker: round trips and lies.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/worker/protocol.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // tests/tuner/race_test.cpp -- Who wins a race, on invented and on simulated timers.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/measure/race.h"
 
 #include <gtest/gtest.h>

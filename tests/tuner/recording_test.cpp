@@ -1,4 +1,5 @@
 // tests/tuner/recording_test.cpp -- Recordings: round trips, sizes, and files made by anyone.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/recording/recording.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // tests/tuner/search_test.cpp -- The space as strategies see it, and how fast they find the best.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/search/search.h"
 
 #include <gtest/gtest.h>

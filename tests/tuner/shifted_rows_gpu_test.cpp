@@ -4,6 +4,7 @@
 // A kernel of one warp reads rows step by step as the attention kernels do and writes down what
 // each thread got. The tensor fills its allocation to the last byte, so on the emulated device a
 // read beyond it is a fault; what lies between rows is poison.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <bit>

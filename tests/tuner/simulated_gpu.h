@@ -5,6 +5,7 @@
 // and share the units of an SM while they are in the same one, event by event. Its constants are
 // others than the model's, and a time carries 1 % of noise, so that a choice that is good here was
 // not found by asking the same formula twice.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>

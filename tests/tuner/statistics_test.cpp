@@ -1,4 +1,5 @@
 // tests/tuner/statistics_test.cpp -- Medians and intervals.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/measure/statistics.h"
 
 #include <gtest/gtest.h>

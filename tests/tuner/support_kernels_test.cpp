@@ -1,6 +1,7 @@
 // tests/tuner/support_kernels_test.cpp -- The worker's own kernels compile for every architecture.
 //
 // Needs NVRTC but no GPU; skipped visibly where NVRTC is missing.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/judge/support_kernels.h"
 
 #include <gtest/gtest.h>

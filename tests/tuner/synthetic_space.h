@@ -2,6 +2,7 @@
 //
 // Effects of single parameters, interactions of pairs and triples, plateaus (a parameter that does
 // nothing for some values of another), cliffs, regions that fail, and a little ruggedness.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cmath>

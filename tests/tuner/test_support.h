@@ -1,4 +1,5 @@
 // tests/tuner/test_support.h -- Worker commands and process counts for the tuner's tests.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
 // tests/tuner/tune_faults_test.cpp -- The loop when candidates, workers and machines fail, and when
 // it is stopped.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

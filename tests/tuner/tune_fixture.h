@@ -1,4 +1,5 @@
 // tests/tuner/tune_fixture.h -- The whole loop over an evaluator in memory, for the tests of it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gmock/gmock.h>

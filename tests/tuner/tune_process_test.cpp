@@ -1,5 +1,6 @@
 // tests/tuner/tune_process_test.cpp -- Whole runs with worker processes and a database file: bad
 // candidates, kill -9 at random moments, the real compiler.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 // tests/tuner/tune_test.cpp -- The loop over an evaluator in memory: budgets, resuming, the final
 // race, recordings.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

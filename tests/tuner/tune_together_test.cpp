@@ -1,4 +1,5 @@
 // tests/tuner/tune_together_test.cpp -- Processes that tune the same problem into one database.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 // tests/tuner/unordered_accesses.h -- Attention kernels that lack one of the waits and barriers
 // that order their accesses to shared memory.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ostream>

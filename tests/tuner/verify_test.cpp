@@ -1,4 +1,5 @@
 // tests/tuner/verify_test.cpp -- What counts as wrong, and how much error is allowed.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/judge/verify.h"
 
 #include <gtest/gtest.h>

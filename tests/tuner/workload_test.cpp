@@ -1,5 +1,6 @@
 // tests/tuner/workload_test.cpp -- Where tensors lie, how inputs are drawn, which edge shapes are
 // tried.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/judge/workload.h"
 
 #include <gtest/gtest.h>

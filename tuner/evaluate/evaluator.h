@@ -4,6 +4,7 @@
 // looks candidates up in a recording. Asynchronous: several candidates are under way at once and
 // end in any order. One thread; no call blocks longer than it says, and race() and begin() end with
 // Error(kInterrupted) once the run is to stop.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
 // tuner/evaluate/live_evaluator.cpp -- Judges candidates for real.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/evaluate/live_evaluator.h"
 
 #include <fmt/format.h>

@@ -3,6 +3,7 @@
 //
 // One thread polls over all compile and bench workers. Compiled kernels are kept by key for the
 // whole run, so a kernel that serves several problems is compiled once.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

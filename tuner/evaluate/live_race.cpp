@@ -1,5 +1,6 @@
 // tuner/evaluate/live_race.cpp -- What a live evaluator does one at a time: races, and the winner's
 // kernel.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
 // tuner/evaluate/live_start.cpp -- How a live evaluator gets its devices, its compiler and its
 // judge ready.
+// SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 

@@ -1,4 +1,5 @@
 // tuner/evaluate/open_evaluator.cpp -- The evaluator that a run's options ask for.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/evaluate/open_evaluator.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // tuner/evaluate/open_evaluator.h -- The evaluator that a run's options ask for: a recording or the
 // GPUs.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // tuner/evaluate/replay_evaluator.cpp -- Judges candidates by what a recording says of them.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/evaluate/replay_evaluator.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 // Its space is the recorded one. Figures are handed out as they were recorded; nothing is invented:
 // a race returns each contestant's recorded timing and no samples. Kernels are compiled for real if
 // there is a compiler.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

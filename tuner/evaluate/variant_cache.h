@@ -2,6 +2,7 @@
 // a run.
 //
 // Bounded in bytes: the images that were used least recently go first. One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

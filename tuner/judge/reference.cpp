@@ -1,5 +1,6 @@
 // tuner/judge/reference.cpp -- Running the judge, and turning the yardstick's error into an
 // allowance.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/judge/reference.h"
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 // The judge is an fp64 kernel over the very inputs of a workload. The allowance is not a constant:
 // a plain, correct implementation in the problem's own types runs on the same inputs, and a
 // candidate may err little more than that one does.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

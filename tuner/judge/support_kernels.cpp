@@ -1,5 +1,6 @@
 // tuner/judge/support_kernels.cpp -- Loading and launching the kernels a bench worker runs for
 // itself.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/judge/support_kernels.h"
 
 #include <algorithm>

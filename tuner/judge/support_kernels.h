@@ -3,6 +3,7 @@
 //
 // The parent compiles them once (support_compile_request); the worker loads them from the cubin it
 // is sent. All launches are asynchronous on the given stream; errors are CudaError. One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // tuner/judge/verify.cpp -- Launching a candidate on poisoned outputs and judging what it left
 // behind.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/judge/verify.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // tuner/judge/verify.h -- Whether a kernel is right: judged before it is timed, on inputs meant to
 // break it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // tuner/judge/workload.cpp -- Laying out, filling and guarding the tensors of one problem.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/judge/workload.h"
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 // Each tensor lies between two guard zones. Everything that is no element (guards, holes of strided
 // views) is poison, all bytes 0xff: a NaN in every floating type, so that a kernel that uses it
 // shows. Tensors that are views of one packed allocation share one here too. One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // tuner/loop/candidate_runner.cpp -- Keeps an evaluator busy with the candidates of one problem.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/loop/candidate_runner.h"
 
 #include <algorithm>

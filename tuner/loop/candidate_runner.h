@@ -1,5 +1,6 @@
 // tuner/loop/candidate_runner.h -- Keeps an evaluator busy with the candidates of one problem and
 // enters every trial that ends into the book.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

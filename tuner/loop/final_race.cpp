@@ -1,4 +1,5 @@
 // tuner/loop/final_race.cpp -- Runs the final race of a problem.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/loop/final_race.h"
 
 #include "core/format.h"

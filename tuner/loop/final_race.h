@@ -1,5 +1,6 @@
 // tuner/loop/final_race.h -- Runs the final race of a problem: enough rounds to tell the
 // contestants apart, and a contestant that breaks it is found and left out.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

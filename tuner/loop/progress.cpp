@@ -1,4 +1,5 @@
 // tuner/loop/progress.cpp -- Progress reports of a tuning run.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/loop/progress.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // tuner/loop/progress.h -- Progress reports of a tuning run: at most ten a second, with an estimate
 // of the time left.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

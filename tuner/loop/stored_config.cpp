@@ -1,4 +1,5 @@
 // tuner/loop/stored_config.cpp -- Completes a stored config and asks the space.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/loop/stored_config.h"
 
 #include "generator/operator.h"

@@ -1,4 +1,5 @@
 // tuner/loop/stored_config.h -- Whether a config that comes from a database may be compiled at all.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
 // tuner/loop/trial_book.cpp -- What is known of the candidates of one problem.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/loop/trial_book.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 // Every trial is committed as it ends; only those that cost no device time (pruned, replayed) may
 // wait a moment to share a transaction. Kernels that hung, crashed or gave wrong results go on the
 // block list. One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
 // tuner/loop/tune_plan.cpp -- What a run is asked to do, put in order.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/loop/tune_plan.h"
 
 #include <algorithm>

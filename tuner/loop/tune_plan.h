@@ -1,5 +1,6 @@
 // tuner/loop/tune_plan.h -- What a run is asked to do, put in order: options checked, problems
 // sorted.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // tuner/loop/tuner.cpp -- The whole loop: propose, compile, prune, verify, measure, race, promote.
 //
 // Reads top down: a run goes over its problems (Run), a problem through its phases (ProblemRun).
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/loop/tuner.h"
 
 #include <algorithm>
@@ -366,6 +367,7 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
         if (recorder) run.record(*recorder);
         if (outcome.winner) remember(similar, outcome.winner->config);
         reporter.end_problem();
+        if (options.finished) options.finished(outcome, report.device);
       }
     }
   } catch (const InterruptedWait& error) {

@@ -2,6 +2,7 @@
 //
 // The only file that knows it all. Runs in a process without CUDA; kernels are compiled and run in
 // workers. Every trial is committed as it ends, so an interrupted run resumes where it was.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>
@@ -27,6 +28,15 @@ struct Budget {
   std::optional<std::int64_t> trials;        // per problem
 };
 
+struct TuneOutcome {
+  NamedProblem problem;
+  std::optional<Winner> winner;  // none if every candidate failed
+  bool resumed = false;          // the stored winner still holds; nothing was run
+  std::int64_t trials = 0, pruned = 0, failed = 0;
+  double seconds = 0;
+  std::string message;  // why there is no winner
+};
+
 struct TuneOptions {
   std::vector<NamedProblem> problems;
   Strategy strategy = Strategy::kLocal;
@@ -39,6 +49,8 @@ struct TuneOptions {
   std::chrono::milliseconds compile_deadline{30000};  // of each compile, in a worker
   std::optional<std::filesystem::path> replay;        // a recording instead of a GPU
   std::optional<std::filesystem::path> record;        // write what was measured to this recording
+  // Told of each problem's outcome as it ends, by the thread that tunes.
+  std::function<void(const TuneOutcome&, const DeviceInfo&)> finished;
   std::vector<std::string> compile_worker_command;
   std::vector<std::string> bench_worker_command;  // the ordinal is appended
 };
@@ -53,15 +65,6 @@ struct TuneProgress {
   std::string best_config;
   std::chrono::milliseconds elapsed{0};
   std::optional<std::chrono::milliseconds> eta;
-};
-
-struct TuneOutcome {
-  NamedProblem problem;
-  std::optional<Winner> winner;  // none if every candidate failed
-  bool resumed = false;          // the stored winner still holds; nothing was run
-  std::int64_t trials = 0, pruned = 0, failed = 0;
-  double seconds = 0;
-  std::string message;  // why there is no winner
 };
 
 struct TuneReport {

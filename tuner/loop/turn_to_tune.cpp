@@ -1,4 +1,5 @@
 // tuner/loop/turn_to_tune.cpp -- Taking, or waiting for, the lock on a problem.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/loop/turn_to_tune.h"
 
 #include "core/error.h"

@@ -4,6 +4,7 @@
 // The lock is that of the database (core/work_lock), for device, problem and objective. Who waited
 // finds the winner of the other stored, and its own search goes on from there if a longer one is
 // asked for.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // tuner/loop/winner_check.cpp -- Verifies stored winners again on the device.
+// SPDX-License-Identifier: Apache-2.0
 
 #include "core/error.h"
 #include "core/format.h"

@@ -1,5 +1,6 @@
 // tuner/measure/gpu_lock.cpp -- flock with a time limit, on a file that all users open and none
 // trusts.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/measure/gpu_lock.h"
 
 #include <fcntl.h>

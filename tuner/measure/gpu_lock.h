@@ -9,6 +9,7 @@
 //
 // It is a courtesy: where no lock file can be opened, or another process holds it for too long, the
 // work goes on without. Who holds it out of malice delays by that long and marks figures doubtful.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
 // tuner/measure/gpu_timer.cpp -- Event pairs around launches and graph replays.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/measure/gpu_timer.h"
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 // around an empty kernel reads (about 3 us cold on an H200). Before each pair the device is given
 // work to do that lets this process run ahead of it: else the time of the launch call itself would
 // be measured.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

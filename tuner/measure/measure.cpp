@@ -1,4 +1,5 @@
 // tuner/measure/measure.cpp -- The stop rule, the race, and noticing clocks that move.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/measure/measure.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 // Operator-neutral: a kernel is something that can be launched. The method is nvbench's: the L2 is
 // emptied by reading before each cold call, sampling stops by relative noise, and a figure taken
 // while the clocks moved is taken again. See docs/measuring.md.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // tuner/measure/race.cpp -- Who wins the final race, and by how much.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/measure/race.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 // kernel. So a lead counts only if its interval lies above what is negligible; among equals the
 // order is: whoever is clearly faster by the other objective (warm calls where cold ones decide,
 // and the other way round), the previous winner, the default, the smaller canonical text.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // tuner/measure/statistics.cpp -- Medians and distribution-free intervals of timings, alone and
 // paired.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/measure/statistics.h"
 
 #include <algorithm>

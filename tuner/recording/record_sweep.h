@@ -1,4 +1,5 @@
 // tuner/recording/record_sweep.h -- Writes what a sweep measured to a recording.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

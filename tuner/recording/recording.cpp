@@ -1,4 +1,5 @@
 // tuner/recording/recording.cpp -- A full sweep of some problems on one device, as a file: writing.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/recording/recording.h"
 
 #include <zstd.h>

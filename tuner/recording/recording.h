@@ -10,6 +10,7 @@
 // Every list under configs, status, reason and columns has one entry per candidate. Times are
 // integer nanoseconds rounded to four significant digits, errors are rounded to four digits;
 // figures that a candidate does not have are 0.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

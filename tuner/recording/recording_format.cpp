@@ -1,4 +1,5 @@
 // tuner/recording/recording_format.cpp -- Names that the writer and the reader of recordings share.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/recording/recording_format.h"
 
 namespace vitune::recording_format {

@@ -1,5 +1,6 @@
 // tuner/recording/recording_format.h -- Names and limits that the writer and the reader of
 // recordings share.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 //
 // Whatever is in the file is hostile until it has been checked: nothing is allocated by a size it
 // states, nesting is bounded before the parser recurses, and every value has a range.
+// SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

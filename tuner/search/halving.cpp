@@ -1,4 +1,5 @@
 // tuner/search/halving.cpp -- Successive halving.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/search/halving.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // tuner/search/halving.h -- Successive halving: the better a candidate did, the longer it is
 // measured again.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 // tuner/search/search.cpp -- The space as strategies see it, and the two strategies that learn
 // nothing.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/search/search.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // tuner/search/search.h -- Search strategies: which config to try next, given what is known so far.
 //
 // Operator-neutral. A strategy sees the configs of a space by index and is told the cost of each.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

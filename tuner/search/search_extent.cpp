@@ -1,4 +1,5 @@
 // tuner/search/search_extent.cpp -- Budgets and what stands for them where none is given.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/search/search_extent.h"
 
 #include <algorithm>

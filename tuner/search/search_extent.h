@@ -1,4 +1,5 @@
 // tuner/search/search_extent.h -- How far a search is to go, and whether earlier ones went as far.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

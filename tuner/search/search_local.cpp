@@ -4,6 +4,7 @@
 // First the seeds and a sample spread over the space. Then best-first: among the untried neighbours
 // of the best configs the one with the largest expected gain, unless some config elsewhere promises
 // clearly more (a restart). Converged when neither promises anything.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
 #include <deque>

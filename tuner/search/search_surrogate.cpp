@@ -1,4 +1,5 @@
 // tuner/search/search_surrogate.cpp -- A model of cost over a space, learnt from the trials so far.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/search/search_surrogate.h"
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 // neighbours' cost, only that they may fail too: the gain is weighed by the chance of success
 // (Gelbart, Snoek, Adams: Bayesian Optimization with Unknown Constraints, 2014). Everything is
 // incremental: one more trial costs (trials so far) x (configs) multiply-adds. One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

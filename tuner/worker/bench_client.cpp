@@ -1,4 +1,5 @@
 // tuner/worker/bench_client.cpp -- One bench worker and its supervision.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/worker/bench_client.h"
 
 #include <algorithm>

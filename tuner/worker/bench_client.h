@@ -6,6 +6,7 @@
 // its known-good probe: if the probe fails too, the device is at fault and the job is not blamed.
 // Nor is a job charged for the time in which the worker makes the judge's right answers.
 // One thread drives it by calling step(); nothing blocks for longer than a frame takes to send.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

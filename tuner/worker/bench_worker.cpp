@@ -1,4 +1,5 @@
 // tuner/worker/bench_worker.cpp -- Serving setup, trials and races on one GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/worker/bench_worker.h"
 
 #include <unistd.h>

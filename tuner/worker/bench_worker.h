@@ -1,5 +1,6 @@
 // tuner/worker/bench_worker.h -- The process that owns one GPU: loads, verifies and times kernels
 // on request.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace vitune {

@@ -1,4 +1,5 @@
 // tuner/worker/cbor.cpp -- A structural check of CBOR, then nlohmann's parser.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/worker/cbor.h"
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // tuner/worker/cbor.h -- CBOR from a process that is not trusted, checked before it is parsed.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <nlohmann/json.hpp>

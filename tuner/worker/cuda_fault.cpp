@@ -1,5 +1,6 @@
 // tuner/worker/cuda_fault.cpp -- Error numbers of the CUDA Driver API reference, sorted by
 // consequence.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/worker/cuda_fault.h"
 
 #include <algorithm>

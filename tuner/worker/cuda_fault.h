@@ -1,5 +1,6 @@
 // tuner/worker/cuda_fault.h -- What a failed driver call means for the trial during which it
 // happened.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "core/cuda_driver.h"

@@ -1,4 +1,5 @@
 // tuner/worker/kernel_store.cpp -- Keeping images and loading them on demand.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/worker/kernel_store.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // loaded.
 //
 // Images are kept as long as the worker lives, since the parent sends each only once. One thread.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

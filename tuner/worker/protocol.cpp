@@ -1,5 +1,6 @@
 // tuner/worker/protocol.cpp -- Messages as CBOR maps; what arrives is taken apart field by field,
 // in range.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/worker/protocol.h"
 
 #include <cmath>

@@ -2,6 +2,7 @@
 //
 // Each message is one frame (core/frame.h) whose payload is CBOR (RFC 8949); replies are data that
 // the parent parses as hostile. A job carries an id and each reply echoes it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

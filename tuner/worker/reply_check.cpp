@@ -1,4 +1,5 @@
 // tuner/worker/reply_check.cpp -- Whether what a bench worker reports can be true.
+// SPDX-License-Identifier: Apache-2.0
 #include "tuner/worker/reply_check.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // tuner/worker/reply_check.h -- Whether what a bench worker reports can be true.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 # benchmarks/models/tests/support.py -- Paths, what this machine lacks, a document to read.
+# SPDX-License-Identifier: Apache-2.0
 import importlib.util
 import pathlib
 import sys

@@ -1,4 +1,5 @@
 # benchmarks/models/tests/test_document.py -- What is done is not done again; foreign files are refused.
+# SPDX-License-Identifier: Apache-2.0
 import json
 import pathlib
 import tempfile

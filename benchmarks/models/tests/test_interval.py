@@ -1,4 +1,5 @@
 # benchmarks/models/tests/test_interval.py -- The interval holds what it says; gains are paired.
+# SPDX-License-Identifier: Apache-2.0
 import random
 import unittest
 

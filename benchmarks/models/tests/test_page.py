@@ -1,9 +1,23 @@
 # benchmarks/models/tests/test_page.py -- The page says the document's figures, failures included.
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
 import unittest
 
 from .support import result, row
 
+from models import document
 from models.page import page
+from peers.samples import geometric_mean
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+# The README's names of the models whose gains it tells.
+TOLD = {
+    "ViT-B/16": ("vit_base_patch16_224", 32),
+    "BEiT-B": ("beit_base_patch16_224", 32),
+    "Swin-T": ("swin_tiny_patch4_window7_224", 32),
+    "Swin-L": ("swin_large_patch4_window7_224", 32),
+    "SAM-B": ("samvit_base_patch16", 4),
+}
 
 
 class PageTest(unittest.TestCase):
@@ -35,3 +49,30 @@ class PageTest(unittest.TestCase):
         text = page(result(plain=plain, calls=calls))
         self.assertIn("| `resnet50` | 1 | 2 | 2 | 1.00 [0.99, 1.01] |", text)
         self.assertIn("| no_grad | 13.0 | 7.0 |", text)
+
+
+class CommittedTest(unittest.TestCase):
+    def setUp(self):
+        self.found = document.read(ROOT / "benchmarks/results/h200/models.json")
+
+    def test_the_page_is_that_of_the_committed_results(self):
+        self.assertEqual((ROOT / "docs/models.md").read_text(), page(self.found))
+
+    def test_the_readme_tells_the_figures_of_the_committed_results(self):
+        gains = {(r["model"], r["batch"], r["mode"]): r["gain"] for r in self.found["rows"] if r.get("gain")}
+        readme = " ".join((ROOT / "README.md").read_text().split())
+        for name, (model, batch) in TOLD.items():
+            of_modes = [gains.get((model, batch, mode)) for mode in ("eager", "graph")]
+            told = " / ".join(f"{gain['times']:.2f}" for gain in of_modes if gain)
+            self.assertIn(f"{name} {told}", readme)
+        eager = {key: gain["times"] for key, gain in gains.items() if key[2] == "eager"}
+        graphs = [gain for key, gain in gains.items() if key[2] == "graph"]
+        usual = geometric_mean([times for key, times in eager.items() if not key[0].startswith("samvit")])
+        self.assertIn(
+            f"In {len(eager)} rows the geometric mean is {geometric_mean(eager.values()):.2f} eager "
+            f"({usual:.2f} without SAM)",
+            readme,
+        )
+        slower = [gain["times"] for gain in graphs if gain["high"] < 1]
+        self.assertEqual([times > 0.99 for times in slower], [True])
+        self.assertIn(f"one row of {len(graphs)} graphs is slower, by less than 1 %", readme)

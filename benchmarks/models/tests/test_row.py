@@ -1,4 +1,5 @@
 # benchmarks/models/tests/test_row.py -- Wrong answers and failures leave a row, the others go on.
+# SPDX-License-Identifier: Apache-2.0
 import contextlib
 import random
 import unittest

@@ -1,4 +1,5 @@
 # benchmarks/models/tests/test_session.py -- A run: rows on disk, failures, the limit, going on.
+# SPDX-License-Identifier: Apache-2.0
 import contextlib
 import io
 import json

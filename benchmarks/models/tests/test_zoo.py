@@ -1,4 +1,5 @@
 # benchmarks/models/tests/test_zoo.py -- Models are built alike, and their attention shows in the answer.
+# SPDX-License-Identifier: Apache-2.0
 import unittest
 from unittest import mock
 

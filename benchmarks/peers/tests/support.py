@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/support.py -- Paths to the packages, and what this machine lacks.
+# SPDX-License-Identifier: Apache-2.0
 """VITUNE_TEST_LIBRARY names the libvitune.so.0 to test, else the package finds one itself. PyTorch
 and Triton are optional: what needs them is skipped, and says so.
 """

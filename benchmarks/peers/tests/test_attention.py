@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_attention.py -- Operands, reference, and peers that run here.
+# SPDX-License-Identifier: Apache-2.0
 import math
 import unittest
 from unittest import mock

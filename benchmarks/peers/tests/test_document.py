@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_document.py -- The JSON: whole at any time, else refused.
+# SPDX-License-Identifier: Apache-2.0
 import json
 import os
 import pathlib

@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_draw.py -- A seed draws the same problems, each of them once.
+# SPDX-License-Identifier: Apache-2.0
 
 import collections
 import json

@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_first_calls.py -- First calls: turns, budget, deaths, the steps told apart.
+# SPDX-License-Identifier: Apache-2.0
 import contextlib
 import io
 import json

@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_problems.py -- Problems from the shipped file, texts and other files.
+# SPDX-License-Identifier: Apache-2.0
 import json
 import pathlib
 import tempfile

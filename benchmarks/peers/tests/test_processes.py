@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_processes.py -- Compiling ahead and watching, with own processes.
+# SPDX-License-Identifier: Apache-2.0
 import contextlib
 import io
 import json

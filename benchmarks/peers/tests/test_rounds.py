@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_rounds.py -- The round robin with invented peers and clock.
+# SPDX-License-Identifier: Apache-2.0
 import random
 import unittest
 

@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_samples.py -- Medians, spreads, means against known values.
+# SPDX-License-Identifier: Apache-2.0
 import math
 import random
 import statistics

@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_session.py -- A session on the CPU; timer and peers invented.
+# SPDX-License-Identifier: Apache-2.0
 import json
 import pathlib
 import random

@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_table.py -- Tables of invented results: losses, what is missing.
+# SPDX-License-Identifier: Apache-2.0
 import contextlib
 import io
 import json
@@ -58,20 +59,22 @@ class TableTest(unittest.TestCase):
                 "- loses both, warm: 10.0 µs, flash 9.0 µs (0.900)",
             ],
         )
-        for text in (table.markdown(found), table.readme(found), table.console(found)):
+        for text in (table.markdown(found), table.page(found), table.console(found)):
             self.assertIn("Where vitune loses to a fused peer:", text)
             self.assertIn("loses cold, cold: 100.0 µs, cudnn 80.0 µs (0.800)", text)
         self.assertIn("**0.80**", table.markdown(found))
+        self.assertIn("vitune is slower in 3 of these times.", table.readme(found))
 
     def test_no_loss_is_said_too(self):
-        self.assertIn("nowhere", table.readme(result(WINS)))
+        self.assertIn("nowhere", table.page(result(WINS)))
+        self.assertNotIn("slower", table.readme(result(WINS)))
 
     def test_what_vitune_has_no_time_for_is_not_hidden(self):
         failed = row("broken", cudnn=(5.0, 5.0))
         failed["failed"]["vitune"] = "wrong: the output is 0.5 from fp64"
         found = result(WINS, failed)
         found["unfinished"] = ["late"]
-        text = table.readme(found)
+        text = table.page(found)
         self.assertIn("broken: vitune has no result: wrong: the output is 0.5 from fp64", text)
         self.assertIn("late: not measured", text)
 
@@ -118,14 +121,69 @@ class TableTest(unittest.TestCase):
             table.markdown(result(*rows)),
         )
 
-    def test_only_the_marked_region_is_replaced(self):
-        text = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
+    def test_the_short_table_has_the_spread_of_each_group(self):
+        slow = row("slow", vitune=(10.0, 10.0), cudnn=(9.0, 30.0))
+        other = row("other", vitune=(10.0, 10.0), cudnn=(20.0, 10.0))
+        lines = table.short_table(result(WINS, slow, other, LOSES))[2:]
         self.assertEqual(
-            table.replaced(text, "new"), f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
+            lines,
+            [
+                f"| {table.GROUPS['vit']} | cold | 3 | 1.40 | 2.00 | 0.90 | 2 of 3 |",
+                f"| {table.GROUPS['vit']} | warm | 3 | 1.25 | 3.00 | 1.00 | 3 of 3 |",
+                f"| {table.GROUPS['long']} | cold | 1 | 0.80 | 0.80 | 0.80 | 0 of 1 |",
+                f"| {table.GROUPS['long']} | warm | 1 | 1.20 | 1.20 | 1.20 | 1 of 1 |",
+            ],
         )
-        for bad in ("no marks", text + table.BEGIN):
-            with self.assertRaises(ValueError):
-                table.replaced(bad, "new")
+
+    def test_peers_that_were_there_and_that_were_not_are_named(self):
+        found = result(WINS)
+        found["peers"].append("fa3")
+        found["absent"]["fa3"] = "cannot be imported"
+        self.assertIn(
+            "Peers: cuDNN and FlashAttention-2. Not measured: FlashAttention-3.",
+            table.readme(found),
+        )
+
+    def test_larger_errors_than_the_best_peers_are_counted(self):
+        rows = [row(str(i), vitune=(1.0, 1.0), cudnn=(2.0, 2.0)) for i in range(3)]
+        for one, largest in zip(rows, (4.0, 1.0, 1.2)):
+            one["err"] = {
+                "vitune": {"max": largest, "rms": 1.1},
+                "cudnn": {"max": 2.0, "rms": 1.0},
+                "flash": {"max": 1.0, "rms": 2.0},
+                "eager": {"max": 0.1, "rms": 0.1},
+            }
+        text = table.errors_sentence(result(*rows))
+        self.assertIn("is 4.0 to 4.0 times the best peer's on 1 of 3 problems", text)
+        self.assertIn("at most 1.10 times", text)
+        self.assertIn(
+            "Largest error at most 1.20 times", table.errors_sentence(result(*rows[1:]))
+        )
+
+    def test_shares_of_the_floor_are_geometric_means(self):
+        other = row("other", vitune=(40.0, 8.0), cudnn=(56.0, 10.0))
+        self.assertEqual(
+            table.shares_table(result(WINS, other))[2:],
+            ["| `vit` | cold | 10 % | 7 % |", "| `vit` | warm | 25 % | 20 % |"],
+        )
+
+    def test_only_the_marked_region_is_replaced(self):
+        text = "before\n<!-- one:begin -->\nold\n<!-- one:end -->\nafter\n"
+        self.assertEqual(
+            table.replaced(text, "new", "one", "a.md"), text.replace("old", "new")
+        )
+        for bad in ("no marks", text + "<!-- one:begin -->"):
+            with self.assertRaisesRegex(ValueError, "a.md"):
+                table.replaced(bad, "new", "one", "a.md")
+
+    def test_readme_and_page_show_the_committed_results(self):
+        folder = ROOT / "benchmarks/results/h200"
+        readme, page = (ROOT / name for name in (table.README, table.PAGE))
+        self.assertIn(
+            table.readme(document.read(folder / "peers.json")), readme.read_text(), table.README
+        )
+        for path in sorted(folder.glob("peers*.json")):
+            self.assertIn(table.page(document.read(path)), page.read_text(), path.name)
 
     def test_the_program_reads_a_file_without_any_package_on_the_path(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_timing.py -- What is queued for a time, on a CUDA that writes it down.
+# SPDX-License-Identifier: Apache-2.0
 import contextlib
 import types
 import unittest

@@ -1,4 +1,5 @@
 # benchmarks/peers/tests/test_vitune_peers.py -- vitune's two entries, on the emulated device.
+# SPDX-License-Identifier: Apache-2.0
 import ctypes
 import os
 import types

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # tests/cli/browser/report_in_browser.py -- Opens a report in headless Chromium and looks at it.
 #
-# Usage: report_in_browser.py VITUNE FOLDER. Makes a report of the committed results in FOLDER, and
-# checks at 1280 and 400 pixels, light and dark: no message on the console, the colours of the scheme,
+# Usage: report_in_browser.py VITUNE FOLDER. Makes reports in FOLDER: of the committed results, and the first
+# one of a user, of a tune and of one problem of it. Checks at 1280 and 400 pixels, light and dark: no message on the console, the colours of the scheme,
 # no page wider than the window, no two words of a picture on top of each other, none cut off, none
 # smaller than people can read, and that marks say their values under the pointer. Screenshots stay in
-# FOLDER. Exit status 77 where no browser or no gnuplot is found. Only the standard library is used.
+# FOLDER. Exit status 77 where no browser or no matplotlib is found. Only the standard library is used.
+# SPDX-License-Identifier: Apache-2.0
 import html
 import json
 import os
@@ -20,7 +21,7 @@ import zlib
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-SIZES = ((1280, 9000), (400, 16000))
+SIZES = ((1280, 4200), (400, 9000))
 SCHEMES = {"light": (1, (246, 248, 250)), "dark": (0, (13, 17, 23))}
 LEAST_PIXELS = 8.5  # of a font
 
@@ -32,17 +33,19 @@ addEventListener('load', () => {
   const inner = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth > inner)
     found.push('the page is ' + document.documentElement.scrollWidth + ' wide in ' + inner);
+  const height = document.body.scrollHeight;
   let words = 0, marks = 0;
   for (const chart of document.querySelectorAll('svg.chart')) {
     const box = chart.getBoundingClientRect();
     if (box.width === 0) continue;
     const scale = box.width / chart.viewBox.baseVal.width;
+    if (scale > 1.01) found.push(chart.getAttribute('aria-label').slice(0, 60) + ': is blown up');
     const name = chart.getAttribute('aria-label').slice(0, 60);
     const texts = [...chart.querySelectorAll('text')].filter(t => t.textContent.trim());
     const rects = texts.map(t => t.getBoundingClientRect());
     words += texts.length;
     marks += [...chart.querySelectorAll('.point > title')].filter(t => t.textContent).length;
-    const point = chart.querySelector('.point > use');
+    const point = chart.querySelector('.point use, .point > path');
     if (point) {
       point.scrollIntoView({block: 'center', behavior: 'instant'});
       const p = point.getBoundingClientRect();
@@ -68,7 +71,7 @@ addEventListener('load', () => {
   }
   const result = document.createElement('pre');
   result.id = 'probe';
-  result.textContent = JSON.stringify({found: found.slice(0, 40), words, marks});
+  result.textContent = JSON.stringify({found: found.slice(0, 40), words, marks, height});
   document.body.append(result);
 });
 </script>
@@ -116,10 +119,10 @@ def probed(browser, folder, page, scheme, size):
     return json.loads(html.unescape(match.group(1)))
 
 
-def look(browser, folder, page, scheme, size):
+def look(browser, folder, page, scheme, size, words, marks, height):
     """Everything wrong with the page in one window, as sentences."""
-    where = f"{size[0]} px, {scheme}"
-    picture = folder / f"report-{size[0]}-{scheme}.png"
+    where = f"{page.name}, {size[0]} px, {scheme}"
+    picture = folder / f"{page.stem}-{size[0]}-{scheme}.png"
     done = run_browser(browser, folder, page, scheme, size, f"--screenshot={picture}")
     if not picture.exists():
         return [f"{where}: no screenshot: {done.stderr[-2000:]}"]
@@ -131,64 +134,72 @@ def look(browser, folder, page, scheme, size):
         wrong.append(f"{where}: the screenshot is {shot[0]} wide")
     result = probed(browser, folder, page, scheme, size)
     wrong += [f"{where}: {sentence}" for sentence in result["found"]]
-    if result["words"] < 100 or result["marks"] < 100:
+    if size == SIZES[0] and result["height"] > height:
+        wrong.append(f"{where}: the page is {result['height']} pixels high, more than {height}")
+    if result["words"] < words or result["marks"] < marks:
         wrong.append(f"{where}: {result['words']} words and {result['marks']} marks are too few")
     return wrong
 
 
-def invented(folder):
-    """Documents that the committed results may lack, so that their words are looked at as well."""
-    rates = {"hbm_copy_tb_s": 4.1, "l2_read_tb_s": 7.8, "wgmma_tflops": 930, "exp2_gops": 4181}
-    device = {"name": "an invented GPU"}
-    steps = ("import_torch", "cuda_context", "first", "second", "later", "next_problem")
-    first = {peer: dict(zip(steps, (3e6, 4e5, us, us / 1e3, us / 2e3, us / 3))) | {"samples": 5}
-             for peer, us in (("vitune", 5200.0), ("cudnn", 152e3), ("eager", 61e3))}
-    text = "attention bf16 b=1 h=16 nq={0} nk={0} d=64 layout=packed"
-    rows = [{"name": f"{n} tokens", "problem": text.format(n),
-             "us": {peer: {"cold": n * share, "warm": n * share}
-                    for peer, share in (("vitune", 0.03), ("compiled", 0.05), ("eager", n / 4e3))},
-             "memory": {"vitune": n * 2048, "compiled": n * 4096, "eager": n * n * 145}}
-            for n in (512, 1024, 2048, 4096, 8192, 16384)]
-    documents = {
-        "ceilings": {"device": device, "measured": {
-            name: {"median": r, "low": r, "high": r} for name, r in rates.items()}},
-        "first_calls": {"command": "first_calls", "device": device, "date": "2026-01-02",
-                        "problem": text.format(512), "next_problem": text.format(1024), "us": first},
-        "reference_peers": {"command": "peers", "device": device, "date": "2026-01-02",
-                            "rows": rows},
-    }
-    for name, document in documents.items():
-        path = folder / f"{name}.json"
-        path.write_text(json.dumps({"schema": 1} | document))
-        yield name, path
+def first_report(vitune, folder):
+    """The page that most users make first; without a GPU its times are replayed."""
+    page, tuned = folder / "first.html", folder / "t.json"
+    page.unlink(missing_ok=True)
+    database = str(folder / "first.db")
+    with open(tuned, "w", encoding="utf-8") as file:
+        subprocess.run([vitune, "tune", "--db", database, "--device", "replay:h200", "--json", "-q"], check=True,
+                       stdout=file, timeout=300)
+    subprocess.run([vitune, "report", "--tune", str(tuned), "-o", str(page), "-q"], check=True, timeout=300)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("replayed") > 6, "the page does not say that its times are replayed"
+    return page
 
 
-def make_report(vitune, folder):
+def one_problem(vitune, folder):
+    """The same of a single problem."""
+    page, tuned = folder / "one.html", folder / "one.json"
+    document = json.loads((folder / "t.json").read_text(encoding="utf-8"))
+    document["results"] = document["results"][:1]
+    tuned.write_text(json.dumps(document), encoding="utf-8")
+    subprocess.run([vitune, "report", "--tune", str(tuned), "-o", str(page), "-q"], check=True, timeout=300)
+    return page
+
+
+def of_results(vitune, folder):
+    """The committed results."""
     page = folder / "report.html"
     page.unlink(missing_ok=True)
-    results = ROOT / "benchmarks/results/h200"
-    command = [vitune, "report", "--results", str(results), "-o", str(page), "--seeds", "1", "-q"]
-    for name, path in invented(folder):
-        if not (results / path.name).exists():
-            command += ["--" + name.replace("_", "-"), str(path)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=300)
+    results = str(ROOT / "benchmarks/results/h200")
+    subprocess.run([vitune, "report", "--results", results, "-o", str(page), "-q"], check=True, timeout=300)
     return page
+
+
+# Page -> the least words and marks that it must have, and its greatest height at the first width.
+PAGES = ((of_results, 200, 200, 4000), (first_report, 20, 8, 1600), (one_problem, 12, 3, 1600))
+
+
+def has_matplotlib():
+    pythons = [pathlib.Path(folder) / "python3" for folder in os.environ.get("PATH", "").split(":") if folder]
+    return any(subprocess.run([python, "-c", "import matplotlib"], capture_output=True, check=False).returncode == 0
+               for python in pythons if python.is_file())
 
 
 def main():
     vitune, folder = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None or shutil.which("gnuplot") is None:
-        print("skipped: no Chromium or no gnuplot here")
+    if browser is None or not has_matplotlib():
+        print("skipped: no Chromium, or no python3 with matplotlib on PATH")
         return SKIPPED
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["HOME"] = str(folder)  # a browser writes there
-    page = make_report(vitune, folder)
-    wrong = [sentence for size in SIZES for scheme in SCHEMES
-             for sentence in look(browser, folder, page, scheme, size)]
+    wrong = []
+    for make, *least in PAGES:
+        page = make(vitune, folder)
+        wrong += [sentence for size in SIZES for scheme in SCHEMES
+                  for sentence in look(browser, folder, page, scheme, size, *least)]
     for sentence in wrong:
         print(sentence)
-    print(f"{len(SIZES) * len(SCHEMES)} windows, {len(wrong)} faults; screenshots in {folder}")
+    print(f"{len(PAGES) * len(SIZES) * len(SCHEMES)} windows, {len(wrong)} faults; screenshots in {folder}")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,5 @@
 // tests/emulator/primitives/clocks.cuh -- Stands in for templates/primitives/clocks.cuh.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace vitune {

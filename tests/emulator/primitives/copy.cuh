@@ -1,4 +1,5 @@
 // tests/emulator/primitives/copy.cuh -- Stands in for templates/primitives/copy.cuh.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "primitives/shared.cuh"

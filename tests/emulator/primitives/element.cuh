@@ -3,6 +3,7 @@
 // Fragments as the PTX ISA draws them ("Matrix Fragments for mma.m16n8k16 / m16n8k8 with floating
 // point type"), worked out here from that text and not from the template: g = lane / 4, t = lane
 // % 4.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "primitives/types.cuh"

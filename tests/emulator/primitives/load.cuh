@@ -1,4 +1,5 @@
 // tests/emulator/primitives/load.cuh -- Stands in for templates/primitives/load.cuh.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "primitives/types.cuh"

@@ -1,4 +1,5 @@
 // tests/emulator/primitives/piece.cuh -- Stands in for templates/primitives/piece.cuh.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "primitives/copy.cuh"

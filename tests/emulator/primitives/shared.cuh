@@ -2,6 +2,7 @@
 //
 // A shared address is the offset in the CTA's dynamic shared memory plus kSharedBase, so that an
 // address that was never set is outside. Every access is checked for bounds and alignment.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "primitives/types.cuh"

@@ -1,4 +1,5 @@
 // tests/emulator/primitives/sync.cuh -- Stands in for templates/primitives/sync.cuh.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "primitives/types.cuh"

@@ -2,6 +2,7 @@
 //
 // Written from the PTX ISA ("cp.async.bulk.tensor", "cp.async.bulk", "Swizzling modes"): a box goes
 // to shared memory row by row, chunks of 16 bytes trade places after the bits of their address.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "primitives/mbarrier.cuh"

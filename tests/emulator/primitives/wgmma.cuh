@@ -4,6 +4,7 @@
 // Memory Matrix Layout", "Matrix Descriptor Format"): the operand's logical (row, column) is taken
 // through the descriptor's layout and swizzle to an address, independently of how a kernel filled
 // the tile. Products are done when issued or when waited for, by turns.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "primitives/element.cuh"

@@ -2,6 +2,7 @@
 //
 // Slow, and right for bf16 with any strides, mask, bf16 bias and grouped heads when VITUNE_BUG is
 // 0. The text before this one defines VITUNE_BUG, VITUNE_CAUSAL and VITUNE_HEAD.
+// SPDX-License-Identifier: Apache-2.0
 #include "attention/params.cuh"
 #include "primitives/sync.cuh"
 #include "reference/numbers.cuh"

@@ -1,0 +1,144 @@
+# benchmarks/report/cli.py -- The command line of the report: which files, where the page goes.
+# SPDX-License-Identifier: Apache-2.0
+"""Without arguments the page is of what `vitune show --json` gives of the user's database."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from . import documents, picture
+from .assemble import Inputs, assemble
+from .documents import BadInput
+from .page import Page, render
+from .times import of_peers, of_winners, stored_rows
+
+_NAMES = ("models", "peers", "tune", "ceilings", "cold_start", "first_calls", "reference_peers",
+          "peers_norm", "peers_group_norm")
+_MADE_BY = {
+    "models": ("models", "'make models'"),
+    "peers": ("peers", "'make peers'"),
+    "ceilings": ("devices", "'vitune devices --measure --json'"),
+    "first_calls": ("first_calls", "'benchmarks/peers/run.py --first-calls'"),
+    "reference_peers": ("peers", "benchmarks/peers/run.py"),
+    "peers_norm": ("peers", "benchmarks/peers/norms.py"),
+    "peers_group_norm": ("peers", "benchmarks/peers/norms.py"),
+}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="vitune report", description=__doc__)
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("report.html"))
+    parser.add_argument("--results", type=pathlib.Path)
+    for name in _NAMES:
+        parser.add_argument("--" + name.replace("_", "-"), type=pathlib.Path)
+    parser.add_argument("--figures", type=pathlib.Path)
+    parser.add_argument("--data-dir", type=pathlib.Path)
+    parser.add_argument("--db", type=pathlib.Path)
+    parser.add_argument("--command", default="vitune", help="the vitune that is asked for the database")
+    parser.add_argument("--quiet", "-q", action="store_true")
+    return parser.parse_args()
+
+
+def _chosen(given: argparse.Namespace) -> dict[str, pathlib.Path]:
+    if given.results and not given.results.is_dir():
+        raise BadInput(f"--results '{given.results}' is not a folder")
+    if given.peers and given.tune:
+        raise BadInput("--tune is for a report without --peers; leave one of the two")
+    found = {}
+    for name in _NAMES:
+        path = getattr(given, name)
+        if path is None and given.results and (given.results / f"{name}.json").exists():
+            path = given.results / f"{name}.json"
+        if path is not None:
+            found[name] = path
+    return found
+
+
+def _of_database(given: argparse.Namespace, stored: dict) -> object:
+    command = [given.command, "show", "--json", *(["--db", str(given.db)] if given.db else [])]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BadInput(f"{given.command} cannot be run: {error.strerror}") from None
+    if done.returncode != 0:
+        raise BadInput(done.stderr.strip()[-400:] or f"{command[0]} show ended with {done.returncode}")
+    document = documents.parse(done.stdout, "vitune show --json")
+    if not document.get("winners"):
+        raise BadInput("the database holds no winner yet: run 'vitune tune', or give --results, --peers or --tune")
+    return of_winners(document, "winners", stored)
+
+
+def _stored(given: argparse.Namespace) -> dict:
+    path = given.data_dir / "bench_problems.json" if given.data_dir else None
+    return stored_rows(documents.read(path)) if path and path.exists() else {}
+
+
+def _times(given: argparse.Namespace, files: dict[str, pathlib.Path], read: dict) -> object:
+    if "peers" in files:
+        return of_peers(read["peers"])
+    if "tune" in files:
+        if read["tune"].get("command") not in ("tune", "bench"):
+            raise BadInput(f"{files['tune']}: is not what 'vitune tune --json' wrote")
+        return of_winners(read["tune"], "results", _stored(given))
+    # Other files alone make a page; nothing at all means the database.
+    return None if files else _of_database(given, _stored(given))
+
+
+def _inputs(given: argparse.Namespace) -> Inputs:
+    files = _chosen(given)
+    if given.results and not files:
+        raise BadInput(f"--results '{given.results}' holds none of the files of docs/report.md")
+    read = {name: documents.read(path, *_MADE_BY.get(name, ())) for name, path in files.items()}
+    times = _times(given, files, read)
+    return Inputs(times, read.get("models"), read.get("ceilings"), read.get("first_calls"), read.get("cold_start"),
+                  of_peers(read["reference_peers"]) if "reference_peers" in read else None,
+                  [of_peers(read[name]) for name in ("peers_norm", "peers_group_norm") if name in read])
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    """Whole or not at all: an older file stays where this fails."""
+    part = ""
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+            part = file.name
+            file.write(text)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(part, 0o666 & ~mask)
+        os.replace(part, path)
+    except OSError as error:
+        if part:
+            pathlib.Path(part).unlink(missing_ok=True)
+        raise OSError(f"{path} cannot be written ({error.strerror}): check its folder, its permissions and the space "
+                      "left, or name another with --output") from None
+
+
+def _write_all(given: argparse.Namespace, page: Page) -> int:
+    _write(given.output, render(page))
+    pictures = [one for section in page.sections for one in section.pictures]
+    if given.figures:
+        given.figures.mkdir(parents=True, exist_ok=True)
+        for one in pictures:
+            _write(given.figures / f"{one.name}.svg", picture.standalone(one))
+    return len(pictures)
+
+
+def main() -> int:
+    """0, 1 for what cannot be written, 2 for wrong input."""
+    given = _arguments()
+    try:
+        count = _write_all(given, assemble(_inputs(given)))
+    except BadInput as error:
+        print(f"vitune: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"vitune: {error}", file=sys.stderr)
+        return 1
+    if not given.quiet:
+        print(f"{given.output}: {count} pictures; it opens in any browser, offline", file=sys.stderr)
+    return 0

@@ -1,0 +1,88 @@
+# benchmarks/report/models.py -- Whole models: what a user gains per forward pass.
+# SPDX-License-Identifier: Apache-2.0
+"""Of benchmarks/models' document, whose words docs/models.md explains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import documents
+from .bars import Bar, draw, sizes
+from .page import Section, Table
+from .picture import Picture
+from .times import geometric_mean
+
+_WAYS = ("torch", "cudnn", "vitune")
+
+
+def _gain(document: dict[str, Any], row: dict[str, Any] | None) -> dict[str, float]:
+    if row is None or "vitune" in documents.members(document, row, "failed"):
+        return {}
+    found = documents.members(document, row, "gain")
+    return {name: figure for name in ("times", "low", "high")
+            if (figure := documents.positive(document, found, name))}
+
+
+def _ms(document: dict[str, Any], row: dict[str, Any] | None, way: str) -> str:
+    ways = documents.members(document, row or {}, "ms")
+    found = documents.positive(document, documents.members(document, ways, way), "ms")
+    return f"{found:.4g}" if found else "–"
+
+
+def _interval(gain: dict[str, float]) -> str:
+    return f"{gain['times']:.2f} [{gain['low']:.2f}, {gain['high']:.2f}]" if len(gain) == 3 else "–"
+
+
+def _by_model(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in documents.rows(document, "rows"):
+        name = f"{documents.text(row, 'model')} b{row.get('batch', '?')}"
+        found.setdefault(name, {})[documents.text(row, "mode")] = row
+    return found
+
+
+def _bar(document: dict[str, Any], name: str, modes: dict[str, dict[str, Any]]) -> Bar:
+    gains = {mode: _gain(document, modes.get(mode)) for mode in ("eager", "graph")}
+    over = documents.text(documents.members(document, modes.get("eager", {}), "gain"), "over")
+    tip = tuple(f"{mode}: {_interval(gain)}" for mode, gain in gains.items() if gain)
+    eager, graph = (gains[mode].get("times") for mode in ("eager", "graph"))
+    word = {"torch": "PyTorch", "cudnn": "cuDNN"}.get(over, over)
+    if eager:
+        word = f"{eager:.2f}× {word}"
+    return Bar(name, eager, graph, word, tip)
+
+
+def tiles(document: dict[str, Any]) -> list[tuple[str, str]]:
+    """Geometric means."""
+    found = []
+    for mode, what in (("eager", "models, forward pass, eager"), ("graph", "models, as CUDA graphs")):
+        gains = [gain["times"] for modes in _by_model(document).values()
+                 if (gain := _gain(document, modes.get(mode)))]
+        if gains:
+            found.append((f"{geometric_mean(gains):.2f}×", f"{what}: geometric mean over {len(gains)}"))
+    return found
+
+
+def section(document: dict[str, Any], source: str) -> Section | None:
+    """None where no model has a gain."""
+    by_model = _by_model(document)
+    bars = [_bar(document, name, modes) for name, modes in by_model.items()]
+    bars = sorted((bar for bar in bars if bar.bar or bar.ring), key=lambda bar: -(bar.bar or bar.ring or 0))
+    if not bars:
+        return None
+    head = ["model", *(f"{mode} {way}, ms" if way != "gain" else f"{mode} gain"
+                       for mode in ("eager", "graph") for way in (*_WAYS, "gain"))]
+    table = [[name, *(cell for mode in ("eager", "graph")
+                      for cell in (*(_ms(document, modes.get(mode), way) for way in _WAYS),
+                                   _interval(_gain(document, modes.get(mode)))))]
+             for name, modes in by_model.items()]
+    drawn = Picture("models", "", f"Gain of {len(bars)} models with vitune. The numbers are in the table below.",
+                    lambda canvas: draw(canvas, bars, ("eager", "graph"), "time without over with vitune", "eager, over"),
+                    *sizes(len(bars)))
+    failed = [name for name, modes in by_model.items() if any(documents.members(document, row, "failed")
+                                                              for row in modes.values())]
+    notes = [f"Without a figure in some mode, PyTorch's ways included or not: {', '.join(failed[:8])}; docs/models.md "
+             "has the reasons."] if failed else []
+    caption = ("Time of a forward pass with the better of PyTorch's ways, named at the right (its own choice of kernels, or "
+               "cuDNN preferred), over that with vitune's attention. Bars: called from Python; rings: replay of a CUDA graph. Right of the line vitune is faster.")
+    return Section("models", "Whole models", caption, source, [drawn], [Table("", head, table)], notes)

@@ -1,0 +1,162 @@
+# benchmarks/report/tests/test_program.py -- The program end to end: pages, figures, refusals.
+# SPDX-License-Identifier: Apache-2.0
+"""Skipped where matplotlib is missing, but for the sentence that says so."""
+
+import importlib.util
+import html.parser
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from report.tests.test_readers import RESULTS, ROOT, winner
+
+RUN = ROOT / "benchmarks/report/run.py"
+HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+VOID = {"meta", "link", "br"}
+
+
+def said(svg):
+    """Words and values of a picture, whatever version of matplotlib placed them."""
+    return re.findall(r"(?:<text[^>]*>|<title>)([^<]+)", svg)
+
+
+class Parsed(html.parser.HTMLParser):
+    """What is wrong with a page, and the ids of its sections."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.faults, self.sections, self.ids = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID:
+            self.open.append(tag)
+        values = dict(attrs)
+        self.ids += [values["id"]] if "id" in values else []
+        self.sections += [values["id"]] if tag == "section" else []
+        foreign = [v for n, v in attrs if n in ("href", "xlink:href") and not v.startswith(("#", "data:,"))]
+        self.faults += foreign + [n for n in values if n.startswith("on") or n == "src"]
+        self.faults += [tag] if tag in ("script", "iframe", "object") else []
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> at {self.getpos()}")
+
+
+class Program(unittest.TestCase):
+    """A folder for each test."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.page = self.folder / "report.html"
+
+    def run_report(self, *arguments, options=(), **environment):
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": str(self.folder), **environment}
+        return subprocess.run([sys.executable, *options, str(RUN), "-o", str(self.page), *map(str, arguments)],
+                              capture_output=True, text=True, timeout=120, env=environment, check=False)
+
+    def made(self, *arguments):
+        done = self.run_report(*arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.page.read_text(encoding="utf-8")
+
+    def tuned(self, *winners):
+        path = self.folder / "t.json"
+        path.write_text(json.dumps({"schema": 1, "command": "tune", "device": {"name": "G"}, "results": winners}))
+        return path
+
+
+class WithoutMatplotlib(Program):
+    """Here alone it must not be there."""
+
+    def test_a_sentence_says_what_to_install(self):
+        if importlib.util.find_spec("matplotlib") and not (pathlib.Path(sys.prefix) / "lib").exists():
+            self.skipTest("no way to hide matplotlib")
+        done = self.run_report("--results", RESULTS, options=("-S", "-I"), PATH="")  # no site-packages, no other python3
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("python3-matplotlib", done.stderr)
+        self.assertFalse(self.page.exists())
+
+    @unittest.skipUnless(HAS_MATPLOTLIB, "matplotlib is not installed")
+    def test_another_python3_on_the_path_that_has_it_draws(self):
+        (self.folder / "python3").symlink_to(sys.executable)
+        done = self.run_report("--results", RESULTS, options=("-S", "-I"), PATH=str(self.folder))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("<svg", self.page.read_text(encoding="utf-8"))
+
+
+@unittest.skipUnless(HAS_MATPLOTLIB, "matplotlib is not installed")
+class Pages(Program):
+    """What a reader gets."""
+
+    def test_the_committed_results_make_every_section_models_first(self):
+        text = self.made("--results", RESULTS)
+        parsed = Parsed(text)
+        self.assertEqual(parsed.faults + parsed.open, [])
+        self.assertEqual(parsed.sections, ["models", "speed-up", "roofline", "norms", "lengths", "first-calls"])
+        self.assertEqual(len(parsed.ids), len(set(parsed.ids)))
+        for words in ("default-src 'none'", "prefers-color-scheme:dark", "torch 2.11.0", "models 2026-11-23",
+                      "790 TFLOP/s", "2.96× Triton", "HBM 4.63 TB/s", "group_norm: cold 1.82×, ahead in 10 of 10"):
+            self.assertIn(words, text)
+        self.assertNotIn("#0101", text)
+
+    def test_the_same_files_make_the_same_page_and_the_readme_pictures(self):
+        figures = self.folder / "figures"
+        first = self.made("--results", RESULTS, "--figures", figures)
+        self.assertEqual(first, self.made("--results", RESULTS))
+        for name in ("speed-up", "roofline", "models"):
+            text = (figures / f"{name}.svg").read_text()
+            self.assertIn("--ours:#58b6f0", text)
+            committed = (ROOT / "docs/figures" / f"{name}.svg").read_text()
+            self.assertEqual(said(text), said(committed), f"docs/figures/{name}.svg is old")
+
+    def test_one_replayed_problem_has_no_empty_section_and_says_replayed(self):
+        text = self.made("--tune", self.tuned(winner(14.0, "replayed")), "--data-dir", ROOT / "data")
+        self.assertEqual(Parsed(text).sections, ["speed-up", "roofline"])
+        self.assertIn("<h1>vitune on G, replayed</h1>", text)
+        self.assertIn("cold, replayed</dt>", text)
+        self.assertIn("ViT (replayed)</th>", text)
+        self.assertNotIn("replayed", self.made("--tune", self.tuned(winner(14.0)), "--data-dir", ROOT / "data"))
+
+    def test_names_of_files_stay_texts(self):
+        hostile = {**winner(14.0), "name": "<script>$x^2$</script>\x01&"}
+        text = self.made("--tune", self.tuned(hostile), "--data-dir", ROOT / "data")
+        self.assertEqual(Parsed(text).faults, [])
+        self.assertIn("&lt;script&gt;", text)
+
+    def test_without_a_file_it_is_of_the_database(self):
+        command = self.folder / "vitune"
+        shown = self.tuned().with_name("shown.json")
+        shown.write_text(json.dumps({"schema": 1, "winners": [{**winner(14.0), "device": {"name": "Mine"}}]}))
+        command.write_text(f'#!/bin/sh\n[ "$1 $2" = "show --json" ] && cat {shown}\n')
+        command.chmod(0o755)
+        self.assertIn("vitune on Mine", self.made("--command", command))
+        shown.write_text('{"schema": 1, "winners": []}')
+        done = self.run_report("--command", command)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("run 'vitune tune'", done.stderr)
+
+    def test_a_refused_file_leaves_the_older_page(self):
+        self.page.write_text("older")
+        for arguments in (("--peers", self.tuned(winner(1.0))), ("--results", self.folder / "none"),
+                          ("--peers", "a", "--tune", "b")):
+            done = self.run_report(*arguments)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertEqual(self.page.read_text(), "older")
+
+
+if __name__ == "__main__":
+    unittest.main()

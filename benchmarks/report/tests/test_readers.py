@@ -1,0 +1,104 @@
+# benchmarks/report/tests/test_readers.py -- What files say, and the sentence for those that say it wrongly.
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing here draws."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+from report import documents, times, works
+from report.problem import attention
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+RESULTS = ROOT / "benchmarks/results/h200"
+VIT = "attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed"
+
+
+def winner(us, origin="measured"):
+    """An entry of `vitune tune --json`."""
+    return {"name": "ViT", "problem": VIT, "winner": {"origin": origin, "tuned_at": "2026-01-02T03:04:05Z",
+                                                      "floor_us": 9.0, "cold": {"median_us": us}}}
+
+
+class Problems(unittest.TestCase):
+    """Against what vitune itself said of its problems."""
+
+    def test_operations_and_bytes_are_those_of_the_command(self):
+        results = json.loads((RESULTS / "tune.json").read_text())["results"]
+        self.assertGreater(len(results), 30)
+        for result in results:
+            found, own = attention(result["problem"]), result["winner"]
+            flops = own["tflops"] * own["cold"]["median_us"] * 1e6
+            floor = max(found.flops / 790e12, found.bytes / 4.3e12) * 1e6
+            self.assertAlmostEqual(found.flops / flops, 1, 6, result["problem"])
+            self.assertAlmostEqual(floor / own["floor_us"], 1, 6, result["problem"])
+
+    def test_other_operators_and_nonsense_are_none(self):
+        for text in ("norm bf16 m=197 d=768 weight", "", "attention bf16 b=x h=1 n=4 d=8", "attention b=1 h=1 n=0 d=8"):
+            self.assertIsNone(attention(text), text)
+
+
+class Times(unittest.TestCase):
+    """Pairs by problem."""
+
+    def test_the_best_peer_is_the_fastest_fused_one(self):
+        us = {"vitune": {"cold": 2.0}, "vitune_default": {"cold": 1.0}, "eager": {"cold": 1.5}, "cudnn": {"cold": 6.0},
+              "flash": {"cold": 5.0}}
+        row = times.Row("x", VIT, us)
+        self.assertEqual(row.best("cold"), ("flash", 5.0))
+        self.assertEqual(row.ratio("cold"), 2.5)
+        self.assertIsNone(row.ratio("warm"))
+
+    def test_a_tune_takes_stored_peers_and_says_replayed(self):
+        stored = times.stored_rows({"problems": [{"name": "ViT", "problem": VIT,
+                                                  "peers_us": {"cudnn": {"cold": 28.0, "warm": 25.0}}}]})
+        document = {"device": {"name": "G"}, "results": [winner(14.0, "replayed")]}
+        found = times.of_winners(document, "results", stored)
+        self.assertEqual((found.device, found.date, found.stored_peers), ("G", "2026-01-02", True))
+        self.assertEqual(found.rows[0].ratio("cold"), 2.0)
+        self.assertEqual(found.rows[0].marked, "ViT (replayed)")
+
+    def test_of_a_database_the_device_with_the_most_winners_is_shown(self):
+        entries = [{**winner(1.0), "device": {"name": name}} for name in ("A", "B", "B")]
+        found = times.of_winners({"winners": entries}, "winners", {})
+        self.assertEqual((found.device, len(found.rows)), ("B", 2))
+
+
+class Works(unittest.TestCase):
+    """docs/works.md is of the committed results."""
+
+    def test_the_document_is_up_to_date(self):
+        written = works.page(RESULTS, ROOT / "data/reference_works.json")
+        self.assertEqual(written, (ROOT / "docs/works.md").read_text(), "run benchmarks/report/works.py")
+        self.assertIn("| ours only: tuned | - | 18.4 µs |", written)
+
+
+class BadFiles(unittest.TestCase):
+    """Each is one sentence that names the file."""
+
+    def refused(self, content, words, command="peers"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "peers.json"
+            path.write_bytes(content)
+            with self.assertRaises(documents.BadInput) as caught:
+                times.of_peers(documents.read(path, command, "'make peers'"))
+            self.assertIn(str(path), str(caught.exception))
+            self.assertIn(words, str(caught.exception))
+
+    def test_they_are_told(self):
+        head = b'{"schema": 1, "command": "peers", '
+        self.refused(b"\xff\xfe", "not UTF-8")
+        self.refused(b"[" * 100000, "no JSON")
+        self.refused(b"[]", "not a JSON object")
+        self.refused(b'{"schema": 2}', "has schema 2")
+        self.refused(b'{"schema": 1, "command": "tune"}', "'make peers'")
+        self.refused(head + b'"rows": 3}', "list of objects")
+        self.refused(head + b'"rows": []}', "no time of vitune")
+        self.refused(head + b'"rows": [{"us": {"vitune": {"cold": -1}}}]}', "above 0")
+        self.refused(head + b'"rows": [{"us": {"vitune": {"cold": NaN}}}]}', "no number")
+        self.refused(head + b'"rows": [{"us": {"vitune": {"cold": "<b>"}}}]}', "above 0")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,175 @@
+# benchmarks/report/times.py -- Times of vitune and its peers, problem by problem, in microseconds.
+# SPDX-License-Identifier: Apache-2.0
+"""Of a file of benchmarks/peers, or of `vitune tune`, `bench` or `show` beside the stored times of the peers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from . import documents
+from .problem import Attention, attention
+
+KINDS = ("cold", "warm")
+LABELS = {
+    "vitune": "vitune",
+    "vitune_default": "vitune, untuned",
+    "cudnn": "cuDNN",
+    "flash": "FlashAttention-2",
+    "flash2": "FlashAttention-2",
+    "effic": "memory-efficient",
+    "efficient": "memory-efficient",
+    "fa3": "FlashAttention-3",
+    "fa4": "FlashAttention-4",
+    "flex": "FlexAttention",
+    "triton": "Triton",
+    "compiled": "torch.compile",
+    "eager": "PyTorch eager",
+}
+
+
+def label(peer: str) -> str:
+    """The name that a reader knows."""
+    return LABELS.get(peer, peer[:40])
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """1 for none."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs)) if logs else 1.0
+
+
+@dataclasses.dataclass
+class Row:
+    """One problem."""
+
+    name: str
+    text: str
+    us: dict[str, dict[str, float]]  #: peer -> kind -> microseconds
+    floor_us: float | None = None
+    memory: dict[str, float] = dataclasses.field(default_factory=dict)
+    origin: str = "measured"
+
+    @property
+    def problem(self) -> Attention | None:
+        """Its extents, if it is attention."""
+        return attention(self.text)
+
+    def ours(self, kind: str) -> float | None:
+        """vitune's own time."""
+        return self.us.get("vitune", {}).get(kind)
+
+    def best(self, kind: str) -> tuple[str, float] | None:
+        """The fastest fused peer and its time."""
+        found = [
+            (times[kind], peer)
+            for peer, times in self.us.items()
+            if kind in times and peer != "eager" and not peer.startswith("vitune")
+        ]
+        return min(found)[::-1] if found else None
+
+    def ratio(self, kind: str) -> float | None:
+        """Best peer over vitune: above 1, vitune is faster."""
+        ours, best = self.ours(kind), self.best(kind)
+        return best[1] / ours if ours and best else None
+
+    @property
+    def replayed(self) -> bool:
+        """Whether its times come from a recording."""
+        return self.origin == "replayed"
+
+    @property
+    def marked(self) -> str:
+        """The name, with a word where the times are replayed."""
+        return self.name + (" (replayed)" if self.replayed else "")
+
+
+@dataclasses.dataclass
+class Times:
+    """A run."""
+
+    device: str
+    date: str
+    versions: str
+    rows: list[Row]
+    stored_peers: bool = False  #: the peers' times are of another run
+    absent: tuple[str, ...] = ()
+
+    @property
+    def replayed(self) -> bool:
+        """Whether any time comes from a recording."""
+        return any(row.replayed for row in self.rows)
+
+    def ratios(self, kind: str) -> list[float]:
+        """Of every row that has one."""
+        return [ratio for row in self.rows if (ratio := row.ratio(kind)) is not None]
+
+
+def _kinds(document: dict[str, Any], holder: dict[str, Any]) -> dict[str, float]:
+    return {kind: us for kind in KINDS if (us := documents.positive(document, holder, kind))}
+
+
+def _peer_row(document: dict[str, Any], entry: dict[str, Any]) -> Row:
+    us = documents.members(document, entry, "us")
+    if len(us) > 64:
+        raise documents.fail(document, "us", "names more than 64 peers")
+    known = {peer: _kinds(document, documents.members(document, us, peer)) for peer in us}
+    memory = documents.members(document, entry, "memory")
+    sizes = {p: size for p in memory if p in us and (size := documents.positive(document, memory, p))}
+    name, text = documents.text(entry, "name"), documents.text(entry, "problem")
+    return Row(name or text, text, known, documents.positive(document, entry, "floor_us"), sizes)
+
+
+def of_peers(document: dict[str, Any]) -> Times:
+    """Of a document of benchmarks/peers."""
+    rows = [_peer_row(document, entry) for entry in documents.rows(document, "rows")]
+    absent = tuple(label(peer) for peer in documents.members(document, document, "absent"))
+    found = Times(documents.device_name(document), documents.day(document), documents.versions(document), rows,
+                  absent=absent)
+    return _with_times(document, found)
+
+
+def _with_times(document: dict[str, Any], found: Times) -> Times:
+    found.rows = [row for row in found.rows if row.ours("cold") or row.ours("warm")]
+    if not found.rows:
+        raise documents.fail(document, "it", "holds no time of vitune; measure again, or give another file")
+    return found
+
+
+def _own_row(document: dict[str, Any], entry: dict[str, Any], stored: dict[str, Row]) -> Row | None:
+    winner = entry.get("winner")
+    if not isinstance(winner, dict):
+        return None
+    text = documents.text(entry, "problem")
+    known = stored.get(text)
+    us = {"vitune": {}} | (known.us if known else {})
+    for kind in KINDS:
+        if median := documents.positive(document, documents.members(document, winner, kind), "median_us"):
+            us["vitune"] = us["vitune"] | {kind: median}
+    floor = documents.positive(document, winner, "floor_us") or (known.floor_us if known else None)
+    return Row(documents.text(entry, "name") or text, text, us, floor, origin=documents.text(winner, "origin"))
+
+
+def of_winners(document: dict[str, Any], name: str, stored: dict[str, Row]) -> Times:
+    """Of a document of `vitune tune` ("results") or `vitune show` ("winners"); the device with the most rows."""
+    entries = documents.rows(document, name)
+    devices: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        devices.setdefault(documents.device_name(entry) or documents.device_name(document), []).append(entry)
+    device = max(devices, key=lambda key: len(devices[key]), default="")
+    chosen = devices.get(device, [])
+    rows = [row for entry in chosen if (row := _own_row(document, entry, stored))]
+    date = max((documents.text(entry.get("winner"), "tuned_at")[:10] for entry in chosen), default="")
+    found = Times(device, date, documents.versions(document), rows, stored_peers=any(len(row.us) > 1 for row in rows))
+    return _with_times(document, found)
+
+
+def stored_rows(document: dict[str, Any]) -> dict[str, Row]:
+    """The peers' times of data/bench_problems.json, by problem."""
+    found = {}
+    for entry in documents.rows(document, "problems"):
+        row = _peer_row(document, {**entry, "us": entry.get("peers_us")})
+        found[row.text] = row
+    return found

@@ -1,0 +1,80 @@
+// tests/cli/explain_test.cpp -- vitune explain: what would serve a problem, and why, without a GPU.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include "tests/cli/command_fixture.h"
+
+namespace vitune::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kShipped = "bf16 b=32 h=12 n=197 d=64 layout=packed";
+constexpr const char* kNearShipped = "bf16 b=33 h=12 n=197 d=64 layout=packed";
+
+class ExplainTest : public CommandTest {
+ protected:
+  CommandResult explain(std::vector<std::string> more, const CommandOptions& options = {}) const {
+    more.insert(more.begin(), {"explain", "--device", "replay:h200"});
+    return run(more, options);
+  }
+  nlohmann::json choices(const char* problem, const CommandOptions& options = {}) const {
+    return explain({"--json", problem}, options).json()["problems"][0]["choices"];
+  }
+};
+
+TEST_F(ExplainTest, AShippedWinnerServesItsProblem) {
+  const CommandResult result = explain({kShipped});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("served    exact\n"));
+  EXPECT_THAT(result.out, HasSubstr("why       exact: won this problem, "));
+  EXPECT_THAT(result.out, HasSubstr("device    NVIDIA H200"));
+  const auto first = choices(kShipped)[0];
+  EXPECT_EQ(first["outcome"], "exact");
+  EXPECT_EQ(first["layer"], "shipped");
+  EXPECT_EQ(first["origin"], "measured");
+  EXPECT_THAT(first["from"].get<std::string>(), HasSubstr("b=32"));
+}
+
+TEST_F(ExplainTest, AnotherProblemIsServedByANeighbourOrADefault) {
+  const auto all = choices(kNearShipped);
+  ASSERT_GE(all.size(), 2u);
+  bool has_neighbour = false;
+  for (const auto& choice : all) {
+    EXPECT_NE(choice["outcome"], "exact");
+    if (choice["outcome"] != "nearest") continue;
+    has_neighbour = true;
+    EXPECT_FALSE(choice["from"].is_null());
+    EXPECT_GT(choice["predicted_us"], 0);
+  }
+  EXPECT_TRUE(has_neighbour);
+}
+
+TEST_F(ExplainTest, WhatTheLibraryWouldRefuseIsRefused) {
+  CommandOptions options;
+  options.environment = {{"VITUNE_MISS", "error"}};
+  const CommandResult refused = explain({kNearShipped}, options);
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.out, HasSubstr("refused   VITUNE_MISS=error"));
+  EXPECT_EQ(explain({kShipped}, options).status, 0);
+  options.environment = {{"VITUNE_MISS", "default"}};
+  for (const auto& choice : choices(kNearShipped, options)) EXPECT_EQ(choice["outcome"], "default");
+}
+
+TEST_F(ExplainTest, WithoutAProblemAnExampleIsGiven) {
+  const CommandResult result = explain({});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("vitune explain \"bf16"));
+}
+
+TEST_F(ExplainTest, WithoutAGpuItSaysThatTheRecordedOneStandsIn) {
+  if (has_gpu()) GTEST_SKIP() << "this machine has a GPU";
+  const CommandResult result = run({"explain", kShipped});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.err, HasSubstr("as on the recorded H200"));
+  EXPECT_THAT(explain({kShipped}).err, Not(HasSubstr("No usable GPU")));
+}
+
+}  // namespace
+}  // namespace vitune::testing

@@ -1,0 +1,70 @@
+// tests/tuner/judged_kernels.h -- Kernels of any operator against the fp64 judge, as they are and
+// with a mistake.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "generator/operator.h"
+#include "tests/tuner/gpu_fixture.h"
+#include "tuner/judge/verify.h"
+
+namespace vitune {
+
+// Another text in the place of some words of a template.
+struct Mistake {
+  const char* file;
+  const char* words;
+  const char* others;
+};
+
+class JudgedKernelsTest : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    context_ = std::make_unique<CudaContext>(driver_, 0);
+    stream_ = std::make_unique<CudaStream>(*driver_);
+    kernels_ = std::make_unique<SupportKernels>(*driver_, support_, device_);
+    kernels_->probe(*driver_, *stream_);
+  }
+
+  Verifier verifier_of(const ProblemPtr& problem) const {
+    return Verifier({*context_, *stream_, *kernels_, device_}, problem);
+  }
+
+  // Empty if the kernel is right or pruned, else what is wrong with it.
+  std::string verdict(Verifier& verifier, const Problem& problem, const Config& config,
+                      const Mistake* mistake = nullptr) const {
+    CompileRequest request = problem.op().request(problem, config, device_.arch());
+    std::string text;
+    for (EmbeddedFile& header : request.source.headers) {
+      if (mistake == nullptr || header.path != mistake->file) continue;
+      text = header.text;
+      const std::size_t at = text.find(mistake->words);
+      EXPECT_NE(at, text.npos) << mistake->file << " has no '" << mistake->words << "'";
+      if (at == text.npos) continue;
+      header.text = text.replace(at, std::string(mistake->words).size(), mistake->others);
+    }
+    const CompileResult compiled = compiler_->compile(request);
+    if (compiled.status != CompileStatus::kOk) return compiled.log;
+    if (problem.op().prune(problem, config, compiled.facts, device_)) return {};
+    const CudaModule module(*driver_, compiled.cubin);
+    try {
+      const Verdict found = verifier.verify(module, config);
+      return found.status == TrialStatus::kOk ? "" : found.reason;
+    } catch (const Error& fault) {
+      return fault.what();
+    }
+  }
+
+ private:
+  std::unique_ptr<CudaContext> context_;
+  std::unique_ptr<CudaStream> stream_;
+  std::unique_ptr<SupportKernels> kernels_;
+};
+
+}  // namespace vitune
