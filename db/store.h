@@ -87,6 +87,10 @@ struct MergeReport {
                skipped = 0;
 };
 
+// Whether the present templates make the kernel of a winner on its device. A fact of the three
+// values alone, whatever else is stored.
+using MakesKernel = std::function<bool(const DeviceInfo&, const ProblemKey&, const Winner&)>;
+
 class Store {
  public:
   // Opens the file at `path`; kReadWrite creates it (mode 0600, its directory 0700) and migrates an
@@ -186,11 +190,19 @@ class Store {
   // that is not exactly an export rejects the whole import with Error(kUsage) saying where and
   // what.
   MergeReport import_json(std::string_view json);
-  // Takes over what `other` has and this has not; where both have a winner, the better-founded one
-  // (verified, then measured before replayed before imported, then more samples, then the smaller
-  // time, then the smaller text) is kept, so that merging is commutative and idempotent. Attempts
-  // are not merged. Trials that replace a lesser one count as added.
-  MergeReport merge(Store& other);
+  // Takes over what `other` has and this has not. Of two winners of one problem the one whose
+  // kernel is still made is kept (nothing given: that does not count), then the better by
+  // better_winner(); of two other rows of one key a fixed one. So merging is commutative,
+  // associative and idempotent, of the same `makes_kernel`. Blocks are never lost, attempts not
+  // merged, damaged rows left out. Trials that replace a lesser one count as added.
+  MergeReport merge(Store& other, const MakesKernel& makes_kernel = {});
+  // The same for two databases of the same content, however it came there: SHA-256 over the
+  // digests of all whole rows, table by table in key order. Attempts, which are about processes of
+  // one machine, do not count.
+  Digest content_digest();
+  // Throws DatabaseError(kDamaged) with the first fault that check() finds, or with a row that the
+  // schema does not allow, if there is any.
+  void require_whole();
   // Deletes trials of problems that have a winner (all but the `keep` best of each), binaries that
   // no winner names, and returns how many rows went. Compacts the file. Throws Error(kUsage) if
   // `keep` is negative.

@@ -1,6 +1,7 @@
 // db/store_merge.cpp -- Taking over what another database has.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "db/block_seal.h"
@@ -27,11 +28,10 @@ bool smaller_digest(const TableSpec& table, const Row& a, const Row& b) {
 
 // The larger of both counts: a sum would grow with every repeated merge.
 Row joined_requests(const Row& a, const Row& b) {
-  ProblemRequest joined = request_from_row(a).value_or(ProblemRequest{});
-  const ProblemRequest other = request_from_row(b).value_or(ProblemRequest{});
-  joined.calls = std::max(joined.calls, other.calls);
-  joined.total_us = std::max(joined.total_us, other.total_us);
-  return request_row(joined);
+  Row joined = a;
+  joined[2] = std::max(a[2], b[2]);
+  joined[3] = std::max(a[3], b[3]);
+  return joined;
 }
 
 bool longer_search(const Row& a, const Row& b) {
@@ -42,11 +42,13 @@ bool longer_search(const Row& a, const Row& b) {
   return rank(a) < rank(b);
 }
 
-// Puts `row` unless the table's own row of that key is the better one.
+// Puts `row` unless the table's own row of that key is the better one; one that makes no sense is
+// not.
 template <typename Better>
 Taken take(StoredTable& table, const Row& row, Better better) {
   const auto mine = table.find(table.key_of(row));
-  if (mine && !better(row, *mine)) return Taken::kKept;
+  if (mine == row) return Taken::kKept;
+  if (mine && makes_sense(table.spec(), *mine) && !better(row, *mine)) return Taken::kKept;
   table.put(row);
   return mine ? Taken::kReplaced : Taken::kAdded;
 }
@@ -73,16 +75,31 @@ struct Store::Snapshot {
     Transaction transaction(*other.connection, Transaction::Kind::kRead);
     devices = usable(other.devices);
     problems = usable(other.problems);
-    trials = usable(other.trials);
-    winners = usable(other.winners);
+    trials = known(usable(other.trials));
+    winners = known(usable(other.winners));
     blocks = usable(other.blocks);
     requests = usable(other.requests);
-    searches = usable(other.searches);
+    searches = known(usable(other.searches));
     blocks_are_whole = is_sealed(other.blocks, other.seals);
     Query query = other.connection->query(
         "SELECT kernel_key, image_digest FROM binary ORDER BY kernel_key, image_digest");
     while (query.step()) binary_keys.push_back(query.row(kBinaryTable.key_columns));
   }
+  // A row whose device or problem its own file has lost says nothing. Whether another file has it
+  // must not count: the result would depend on which comes first.
+  std::vector<Row> known(std::vector<Row> rows) const {
+    const auto keys = [](const std::vector<Row>& identities) {
+      std::set<Value> found;
+      for (const Row& row : identities) found.insert(row.front());
+      return found;
+    };
+    const std::set<Value> known_devices = keys(devices), known_problems = keys(problems);
+    std::erase_if(rows, [&](const Row& row) {
+      return !known_devices.contains(row[0]) || !known_problems.contains(row[1]);
+    });
+    return rows;
+  }
+
   std::vector<Row> devices, problems, trials, winners, blocks, requests, searches, binary_keys;
   bool blocks_are_whole = false;
 };
@@ -97,26 +114,36 @@ void Store::State::take_identities(const Snapshot& from) {
   }
   for (const Row& row : from.requests) {
     const auto mine = requests.find(requests.key_of(row));
-    requests.put(mine ? joined_requests(row, *mine) : row);
+    const bool both = mine && makes_sense(kRequestTable, *mine);
+    requests.put(both ? joined_requests(row, *mine) : row);
   }
 }
 
-void Store::State::take_results(const Snapshot& from, MergeReport& report) {
-  // A row whose device or problem is lost says nothing.
-  const auto known = [this](const Row& row) {
-    return devices.find({row[0]}).has_value() && problems.find({row[1]}).has_value();
-  };
+// Whether today's vitune would make the kernel of this winner.
+bool Store::State::is_made_today(const Row& row, const MakesKernel& makes_kernel) {
+  if (!makes_kernel) return false;
+  const auto device = decoded(devices, devices.find({row[0]}), device_from_row);
+  const auto problem = decoded(problems, problems.find({row[1]}), problem_from_row);
+  const auto winner = winner_from_row(row);
+  return device && problem && winner && makes_kernel(*device, *problem, *winner);
+}
+
+void Store::State::take_results(const Snapshot& from, const MakesKernel& makes_kernel,
+                                MergeReport& report) {
   for (const Row& row : from.trials) {
-    const Taken taken = known(row) ? take(trials, row, better_trial) : Taken::kKept;
-    count(taken, report.trials_added, report.trials_added, report.skipped);
+    count(take(trials, row, better_trial), report.trials_added, report.trials_added,
+          report.skipped);
   }
+  const auto better = [&](const Row& a, const Row& b) {
+    const bool a_is_made = is_made_today(a, makes_kernel);
+    const bool b_is_made = is_made_today(b, makes_kernel);
+    return a_is_made != b_is_made ? a_is_made : better_winner(a, b);
+  };
   for (const Row& row : from.winners) {
-    const Taken taken = known(row) ? take(winners, row, better_winner) : Taken::kKept;
-    count(taken, report.winners_added, report.winners_replaced, report.skipped);
+    count(take(winners, row, better), report.winners_added, report.winners_replaced,
+          report.skipped);
   }
-  for (const Row& row : from.searches) {
-    if (known(row)) take(searches, row, longer_search);
-  }
+  for (const Row& row : from.searches) take(searches, row, longer_search);
 }
 
 void Store::State::take_binaries(const Snapshot& from, State& other, MergeReport& report) {
@@ -138,7 +165,7 @@ void Store::State::take_binaries(const Snapshot& from, State& other, MergeReport
   }
 }
 
-MergeReport Store::merge(Store& other) {
+MergeReport Store::merge(Store& other, const MakesKernel& makes_kernel) {
   const Snapshot snapshot(*other.state_);
   if (!snapshot.blocks_are_whole) {
     throw DatabaseError(DatabaseFault::kDamaged,
@@ -149,13 +176,55 @@ MergeReport Store::merge(Store& other) {
   }
   MergeReport report;
   Transaction transaction(*state_->connection);
-  const bool whole = is_sealed(state_->blocks, state_->seals);
+  // Looking at every block for each of a thousand files would take long.
+  const bool reseal = !snapshot.blocks.empty() && is_sealed(state_->blocks, state_->seals);
   state_->take_identities(snapshot);
-  if (whole) seal(state_->blocks, state_->seals);
-  state_->take_results(snapshot, report);
+  if (reseal) seal(state_->blocks, state_->seals);
+  state_->take_results(snapshot, makes_kernel, report);
   state_->take_binaries(snapshot, *other.state_, report);
   transaction.commit();
   return report;
+}
+
+Digest Store::content_digest() {
+  Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
+  Sha256 content;
+  for (StoredTable* table : state_->tables()) {
+    const TableSpec& spec = table->spec();
+    if (&spec == &kAttemptTable || &spec == &kSealTable) continue;
+    table->scan({}, [&](const Row& row) { content.append(to_blob(row_digest(spec.name, row))); });
+  }
+  snapshot.commit();
+  return content.finish();
+}
+
+// SQLite's integrity check does not look at the CHECKs of every table. Were such a row first met
+// when it is put, the other files would decide whether it is met at all.
+void Store::State::require_allowed_values() {
+  const auto scratch = Store::in_memory();
+  Transaction transaction(*scratch->state_->connection);
+  const auto mine = tables(), theirs = scratch->state_->tables();
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    mine[i]->scan({}, [&](const Row& row) {
+      theirs[i]->put(row);
+      theirs[i]->erase(theirs[i]->key_of(row));
+    });
+  }
+}
+
+void Store::require_whole() {
+  const auto refuse = [this](const std::string& why) {
+    throw DatabaseError(DatabaseFault::kDamaged, "database " + state_->connection->name() +
+                                                     " is damaged: " + why + "; " + kSalvageAdvice);
+  };
+  const CheckReport report = check();
+  if (!report.problems.empty()) refuse(report.problems.front());
+  try {
+    state_->require_allowed_values();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kFailure) throw;
+    refuse(error.what());
+  }
 }
 
 }  // namespace vitune

@@ -65,7 +65,10 @@ struct Store::State {
   bool seal_salvaged(const FoundSeals& found);
   // Inside a write transaction: the parts of merge().
   void take_identities(const Snapshot& from);
-  void take_results(const Snapshot& from, MergeReport& report);
+  void take_results(const Snapshot& from, const MakesKernel& makes_kernel, MergeReport& report);
+  // Throws Error(kFailure) for a row that the schema would not let in.
+  void require_allowed_values();
+  bool is_made_today(const Row& row, const MakesKernel& makes_kernel);
   void take_binaries(const Snapshot& from, State& other, MergeReport& report);
 
   std::map<Blob, DeviceInfo> device_map();

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/winner_table.h"
 
+#include <algorithm>
+#include <compare>
+#include <string>
 #include <tuple>
 
 #include "db/row_codec.h"
@@ -9,6 +12,15 @@
 
 namespace vitune {
 namespace {
+
+// Of fewer no pair of order statistics covers the median with 95 %.
+constexpr int kLeastSamples = 6;
+
+// A date in ISO 8601 that sorts before the earlier ones.
+struct Later {
+  std::string date;
+  auto operator<=>(const Later& other) const { return other.date <=> date; }
+};
 
 Value or_null(const std::optional<double>& figure) {
   if (figure) return *figure;
@@ -79,8 +91,11 @@ bool better_winner(const Row& a, const Row& b) {
   const auto rank = [](const Row& row) {
     const Winner winner = winner_from_row(row).value_or(Winner{});
     const Timing& timing = winner.measurement.by(winner.objective);
-    return std::tuple(!winner.verified, winner.origin, -std::int64_t{timing.samples},
-                      timing.median_us, winner.config.text(), row_digest(kWinnerTable.name, row));
+    const bool has_interval = timing.samples >= kLeastSamples && timing.median_us > 0;
+    return std::tuple(!winner.verified, winner.origin, !has_interval,
+                      winner.measurement.low_confidence, std::max(timing.high_us, timing.median_us),
+                      timing.median_us, -std::int64_t{timing.samples}, Later{winner.tuned_at},
+                      winner.config.text(), row_digest(kWinnerTable.name, row));
   };
   return rank(a) < rank(b);
 }

@@ -1,4 +1,4 @@
-// cli/verbs/cmd_db.cpp -- vitune db stats, check, export, import, merge, prune, salvage.
+// cli/verbs/cmd_db.cpp -- vitune db stats, check, digest, export, import, merge, prune, salvage.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cerrno>
@@ -13,9 +13,11 @@
 #include "cli/arguments/stores.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
+#include "cli/verbs/made_today.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "core/output_file.h"
+#include "db/sqlite.h"
 
 namespace vitune {
 namespace {
@@ -142,14 +144,15 @@ std::string read_import(const std::string& name) {
   return content;
 }
 
-int show_merge(Session& session, const std::string& verb, const MergeReport& report) {
+void show_merge(Session& session, const std::string& verb, const MergeReport& report,
+                const ordered_json& extra = ordered_json::object()) {
   show_counts(session, verb,
               {{"trials_added", report.trials_added},
                {"winners_added", report.winners_added},
                {"winners_replaced", report.winners_replaced},
                {"binaries_added", report.binaries_added},
-               {"skipped", report.skipped}});
-  return 0;
+               {"skipped", report.skipped}},
+              extra);
 }
 
 // Imports and merges write; a place in memory would lose what they bring.
@@ -176,21 +179,74 @@ int run_import(Session& session) {
   }();
   session.console.log(LogLevel::kInfo,
                       "imported winners serve only after 'vitune verify' on this GPU");
-  return show_merge(session, "db import", report);
+  show_merge(session, "db import", report);
+  return 0;
+}
+
+// Before anything is merged: a name that was mistyped is no damaged file.
+void require_other_files(const Session& session, const fs::path& target) {
+  if (session.operands.empty()) throw Error(ErrorCode::kUsage, "give the databases to take over");
+  std::error_code error;
+  for (const std::string& file : session.operands) {
+    if (!fs::exists(fs::symlink_status(file, error))) {
+      throw Error(ErrorCode::kUsage, formatted("there is no database '{}'", file));
+    }
+    if (fs::equivalent(target, file, error)) {
+      throw Error(ErrorCode::kUsage,
+                  formatted("a database cannot be merged into itself; leave out '{}'", file));
+    }
+  }
+}
+
+// What makes one file unfit to merge; the fault is not the target's.
+std::optional<std::string> merge_file(Session& session, Store& target, const std::string& file,
+                                      const MakesKernel& makes_kernel, MergeReport& total) {
+  std::unique_ptr<Store> other;
+  try {
+    other = open_store(session, file, Access::kReadOnly);
+    other->require_whole();
+  } catch (const DatabaseError& error) {
+    return error.what();
+  }
+  const MergeReport report = target.merge(*other, makes_kernel);
+  total.trials_added += report.trials_added;
+  total.winners_added += report.winners_added;
+  total.winners_replaced += report.winners_replaced;
+  total.binaries_added += report.binaries_added;
+  total.skipped += report.skipped;
+  return std::nullopt;
 }
 
 int run_merge(Session& session) {
-  const std::string other_path = only_operand(session, "the database to take over");
-  std::error_code error;
-  if (!fs::exists(other_path, error)) {
-    throw Error(ErrorCode::kUsage, formatted("there is no database '{}'", other_path));
+  const auto path = database_path(session);
+  if (path) require_other_files(session, *path);
+  const auto target = open_to_write(session);
+  const MakesKernel makes_kernel = makes_kernel_today();
+  MergeReport total;
+  ordered_json left_out = ordered_json::array();
+  for (const std::string& file : session.operands) {
+    if (session.stop) break;
+    const auto fault = merge_file(session, *target, file, makes_kernel, total);
+    if (!fault) continue;
+    left_out.push_back({{"file", file}, {"reason", *fault}});
+    session.console.log(LogLevel::kError, formatted("'{}' is left out: {}", file, *fault));
   }
-  const auto target = database_path(session);
-  if (target && fs::equivalent(*target, other_path, error)) {
-    throw Error(ErrorCode::kUsage, "a database cannot be merged into itself; name the other one");
-  }
-  const auto other = open_store(session, other_path, Access::kReadOnly);
-  return show_merge(session, "db merge", open_to_write(session)->merge(*other));
+  show_merge(session, "db merge", total,
+             {{"files", session.operands.size()}, {"left_out", left_out}});
+  if (session.stop) return exit_status(ErrorCode::kInterrupted);
+  return left_out.empty() ? 0 : exit_status(ErrorCode::kDatabase);
+}
+
+int run_digest(Session& session) {
+  const auto store = open_existing_store(session, Access::kReadOnly);
+  store->require_whole();
+  const std::string digest = store->content_digest().hex();
+  ordered_json document = new_document("db digest");
+  document["digest"] = digest;
+  Table table;
+  table.column("digest").row({digest});
+  session.console.show(table, document, "");
+  return 0;
 }
 
 void describe_prune(po::options_description& options) {
@@ -225,12 +281,16 @@ std::vector<Verb> db_verbs() {
       {"db stats", "Count what the database holds", "", "", nullptr, run_stats},
       {"db check", "Check the file and the digest of every row; exit code 5 if it is damaged", "",
        "", nullptr, run_check},
+      {"db digest", "One digest of the content: equal for databases that hold the same", "", "",
+       nullptr, run_digest},
       {"db export", "Write the database as JSON: integers and figures, no binaries", "[FILE]", "",
        describe_export, run_export},
       {"db import", "Add an export; its winners count as unverified until 'vitune verify'", "FILE",
        "", nullptr, run_import},
-      {"db merge", "Take over what another database has and this has not", "FILE", "", nullptr,
-       run_merge},
+      {"db merge", "Take over what other databases have and this has not", "FILE...",
+       "In any order, one file or many, with the same result. Exit code 5 if a file was damaged or "
+       "cannot be trusted:\nit is named and left out, the others are merged.",
+       nullptr, run_merge},
       {"db prune", "Delete trials and binaries that are no longer needed", "", "", describe_prune,
        run_prune},
       {"db salvage", "Copy every sound row of a damaged database into a new one", "", "", nullptr,

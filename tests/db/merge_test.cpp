@@ -1,5 +1,9 @@
 // tests/db/merge_test.cpp -- Merging is commutative, associative and idempotent.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+#include <span>
+
 #include "tests/db/test_support.h"
 
 namespace vitune {
@@ -39,6 +43,59 @@ std::unique_ptr<Store> random_store(unsigned seed) {
   return store;
 }
 
+// Something in every table that is merged, few keys again. Every fourth file has lost its problems,
+// as a salvaged one may.
+std::unique_ptr<Store> random_shard(const test::fs::path& path, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&](unsigned n) { return static_cast<int>(random() % n); };
+  {
+    auto store = Store::open(path, Access::kReadWrite);
+    store->merge(*random_store(seed));
+    for (int i = 0; i < 6; ++i) {
+      const DeviceInfo device = sample_device(100 + pick(2));
+      Winner winner = sample_winner(pick(4));
+      Timing& timing = winner.measurement.cold;
+      timing = {8.0 + pick(4), 7.5, 9.0 + pick(4), 4 + 3 * pick(3)};
+      winner.measurement.low_confidence = pick(2) == 0;
+      winner.tuned_at = pick(2) == 0 ? "2026-02-01T00:00:00Z" : "2026-03-01T00:00:00Z";
+      Binary binary = test::sample_binary(pick(4), 50 + 10 * static_cast<std::size_t>(pick(2)));
+      binary.compile.compile_ms = pick(2);
+      winner.kernel_key = binary.kernel_key;
+      store->promote(device, sample_problem(pick(3)), winner, pick(2) == 0 ? &binary : nullptr,
+                     SearchRecord{winner.kernel_key, pick(3), pick(2) == 0});
+    }
+    BlockEntry block = test::sample_block(pick(8));
+    block.reason = pick(2) == 0 ? "wrong" : "too slow";
+    store->block(block);
+  }
+  if (seed % 4 == 0) {
+    Connection raw(path, Connection::Mode::kReadWrite);
+    raw.execute("DELETE FROM problem");
+  }
+  return Store::open(path, Access::kReadOnly);
+}
+
+// Stands in for the templates: some kernels are made today, others not.
+bool is_even_kernel(const DeviceInfo&, const ProblemKey&, const Winner& winner) {
+  return winner.kernel_key.bytes.front() % 2 == 0;
+}
+
+// All of `parts`, some of them put together before the others are.
+std::unique_ptr<Store> grouped(std::span<Store* const> parts, std::mt19937& random) {
+  auto total = Store::in_memory();
+  while (!parts.empty()) {
+    std::size_t count = random() % 3 == 0 ? 1 + random() % parts.size() : 1;
+    if (count == parts.size() && count > 1) --count;
+    if (count == 1) {
+      total->merge(*parts.front(), is_even_kernel);
+    } else {
+      total->merge(*grouped(parts.first(count), random), is_even_kernel);
+    }
+    parts = parts.subspan(count);
+  }
+  return total;
+}
+
 std::string merged(std::initializer_list<unsigned> seeds) {
   auto total = Store::in_memory();
   for (const unsigned seed : seeds) {
@@ -71,6 +128,65 @@ TEST(Merge, TheOrderOfThreeDatabasesDoesNotMatter) {
   }
 }
 
+TEST(Merge, TwoHundredOrdersAndGroupingsOfThirtyTwoFilesGiveOneDigest) {
+  constexpr unsigned kFiles = 32;
+  constexpr int kOrders = 200;
+  test::TempDir dir;
+  std::vector<std::unique_ptr<Store>> files;
+  std::vector<Store*> order;
+  std::set<std::string> blocked;
+  for (unsigned seed = 0; seed < kFiles; ++seed) {
+    files.push_back(random_shard(dir / (std::to_string(seed) + ".db"), seed));
+    order.push_back(files.back().get());
+    for (const BlockEntry& block : files.back()->blocks()) blocked.insert(block.kernel_key.hex());
+  }
+  std::mt19937 random(7);
+  const auto expected = grouped(order, random);
+  EXPECT_TRUE(expected->block_list_is_whole());
+  EXPECT_EQ(expected->blocks().size(), blocked.size());
+  for (int i = 0; i < kOrders; ++i) {
+    std::shuffle(order.begin(), order.end(), random);
+    const auto total = grouped(order, random);
+    ASSERT_EQ(total->content_digest().hex(), expected->content_digest().hex()) << "order " << i;
+    total->merge(*order.front(), is_even_kernel);
+    ASSERT_EQ(total->content_digest().hex(), expected->content_digest().hex()) << "once more";
+  }
+}
+
+TEST(Merge, TheDigestTellsContentsApartAndNothingElse) {
+  test::TempDir dir;
+  auto first = Store::open(dir / "a.db", Access::kReadWrite);
+  auto second = Store::in_memory();
+  for (const int n : {1, 2, 3})
+    first->put_trial(sample_device(), sample_problem(), sample_trial(n));
+  for (const int n : {3, 1, 2})
+    second->put_trial(sample_device(), sample_problem(), sample_trial(n));
+  second->begin_attempt(sample_device(), sample_problem(), test::sample_config(9));
+  EXPECT_EQ(first->content_digest(), second->content_digest());
+  Trial changed = sample_trial(2);
+  changed.measurement.cold.median_us += 0.001;
+  second->put_trial(sample_device(), sample_problem(), changed);
+  EXPECT_NE(first->content_digest(), second->content_digest());
+}
+
+TEST(Merge, AWinnerWhoseKernelIsNoLongerMadeGivesWay) {
+  Winner stale = sample_winner(1), made = sample_winner(2);
+  made.measurement.cold = {90, 80, 99, 2};
+  made.verified = false;
+  const auto makes = [&](const DeviceInfo& device, const ProblemKey& problem,
+                         const Winner& winner) {
+    return device.key() == sample_device().key() && problem == sample_problem() &&
+           winner.kernel_key == made.kernel_key;
+  };
+  for (const bool made_first : {true, false}) {
+    auto mine = Store::in_memory(), other = Store::in_memory();
+    mine->promote(sample_device(), sample_problem(), made_first ? made : stale, nullptr);
+    other->promote(sample_device(), sample_problem(), made_first ? stale : made, nullptr);
+    mine->merge(*other, makes);
+    EXPECT_EQ(mine->find_winner(sample_device(), sample_problem(), Objective::kCold), made);
+  }
+}
+
 TEST(Merge, MergingTheSameAgainChangesNothing) {
   for (unsigned seed = 0; seed < kRounds; ++seed) {
     const auto a = random_store(seed);
@@ -96,8 +212,34 @@ TEST(Merge, TheBetterFoundedWinnerStays) {
       {"measured", [](Winner&) {}, [](Winner& w) { w.origin = Origin::kReplayed; }},
       {"replayed before imported", [](Winner& w) { w.origin = Origin::kReplayed; },
        [](Winner& w) { w.origin = Origin::kImported; }},
-      {"samples", [](Winner& w) { w.measurement.cold.samples = 99; },
-       [](Winner& w) { w.measurement.cold.median_us = 1; }},
+      {"six samples have an interval",
+       [](Winner& w) {
+         w.measurement.cold = {9, 8, 10, 6};
+       },
+       [](Winner& w) {
+         w.measurement.cold = {1, 1, 1, 5};
+       }},
+      {"quiet clocks", [](Winner& w) { w.measurement.low_confidence = false; },
+       [](Winner& w) {
+         w.measurement.cold = {1, 1, 1, 40};
+       }},
+      {"faster within the interval, not more samples",
+       [](Winner& w) {
+         w.measurement.cold = {9, 8.9, 9.1, 20};
+         w.tuned_at = "2026-03-01T00:00:00Z";
+       },
+       [](Winner& w) {
+         w.measurement.cold = {10, 9.9, 10.1, 400};
+       }},
+      {"a wide interval counts against its few samples",
+       [](Winner& w) {
+         w.measurement.cold = {10, 9.9, 10.1, 40};
+       },
+       [](Winner& w) {
+         w.measurement.cold = {9.5, 4, 15, 6};
+       }},
+      {"samples", [](Winner& w) { w.measurement.cold.samples = 99; }, [](Winner&) {}},
+      {"the later date", [](Winner& w) { w.tuned_at = "2026-01-31T10:20:31Z"; }, [](Winner&) {}},
       {"time", [](Winner& w) { w.measurement.cold.median_us = 1; }, [](Winner&) {}},
       {"text",
        [](Winner& w) {
