@@ -2,12 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/fleet/shard_run.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include "catalogue/shard_plan.h"
 #include "cli/output/results.h"
 #include "core/error.h"
@@ -19,19 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kSecondsBetweenRecords = 20;
-
-fs::path make_local_folder() {
-  std::error_code error;
-  const fs::path base = fs::temp_directory_path(error);
-  std::string pattern = (base / "vitune-shard-XXXXXX").string();
-  if (error || ::mkdtemp(pattern.data()) == nullptr) {
-    throw Error(ErrorCode::kFailure,
-                formatted("no folder for the shard's database can be made in {}: {}; name local "
-                          "disk with TMPDIR",
-                          base.string(), error ? error.message() : std::strerror(errno)));
-  }
-  return pattern;
-}
 
 }  // namespace
 
@@ -56,12 +37,6 @@ ShardRun::ShardRun(Session& session, const std::vector<NamedProblem>& input)
   record_.problems = problems_.size();
   record_.host = host_name();
   folder_.claim({plan.digest, plan.shards, input.size(), plan.cost});
-  local_ = make_local_folder();
-}
-
-ShardRun::~ShardRun() {
-  std::error_code ignored;
-  fs::remove_all(local_, ignored);
 }
 
 void ShardRun::write(ShardState state) {

@@ -9,6 +9,7 @@
 
 #include "cli/arguments/session.h"
 #include "cli/fleet/fleet_folder.h"
+#include "cli/fleet/local_folder.h"
 #include "cli/fleet/shard.h"
 #include "db/store.h"
 #include "generator/named_problem.h"
@@ -24,13 +25,12 @@ class ShardRun {
  public:
   // --shard of `input` into --out. Throws Error(kUsage) if --out is missing or another plan's.
   ShardRun(Session& session, const std::vector<NamedProblem>& input);
-  ~ShardRun();
   ShardRun(const ShardRun&) = delete;
   ShardRun& operator=(const ShardRun&) = delete;
 
   bool is_published() const { return folder_.is_published(shard_); }
   const std::vector<NamedProblem>& problems() const { return problems_; }
-  std::filesystem::path local_database() const { return local_ / "vitune.db"; }
+  std::filesystem::path local_database() const { return local_.path() / "vitune.db"; }
 
   // For 'vitune fleet status'. A record that cannot be written is a warning, since the work goes
   // on.
@@ -47,7 +47,7 @@ class ShardRun {
   Session& session_;
   Shard shard_;
   FleetFolder folder_;
-  std::filesystem::path local_;
+  LocalFolder local_;
   std::vector<NamedProblem> problems_;
   std::unordered_map<std::string, std::uint64_t> costs_;
   ShardRecord record_;

@@ -100,6 +100,33 @@ TEST_F(ShardTest, AKilledShardLeavesNothingAndRunAgainPublishesOnce) {
   EXPECT_EQ(read_file(out() / "shard-00000-of-00002.db"), first);
 }
 
+TEST_F(ShardTest, WhatAKilledShardLeftOnLocalDiskTheNextOneRemoves) {
+  const fs::path temporary = directory() / "temporary";
+  fs::create_directory(temporary);
+  fs::create_directories(temporary / "vitune-shard-killed" / "inside");
+  fs::create_directory(temporary / "another");
+  fs::create_directory(directory() / "elsewhere");
+  fs::create_directory_symlink(directory() / "elsewhere", temporary / "vitune-shard-link");
+  CommandOptions options;
+  options.environment["TMPDIR"] = temporary.string();
+  const auto count = [&] {
+    return std::distance(fs::directory_iterator(temporary), fs::directory_iterator());
+  };
+  const auto lives = start(shard("0/2"), options);
+  while (fs::exists(temporary / "vitune-shard-killed")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  while (count() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  lives->signal(SIGSTOP);
+  ASSERT_EQ(run(shard("1/2"), options).status, 0);
+  EXPECT_EQ(count(), 3);  // that of the living one stays
+  lives->signal(SIGKILL);
+  lives->finish();
+  ASSERT_EQ(run(shard("0/2"), options).status, 0);
+  EXPECT_EQ(count(), 2);
+  EXPECT_TRUE(fs::exists(directory() / "elsewhere"));
+}
+
 TEST_F(ShardTest, AFolderTakesOnePlanOnly) {
   ASSERT_EQ(run(shard("1/2")).status, 0);
   const CommandResult other = run(shard("1/3"));

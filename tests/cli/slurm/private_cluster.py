@@ -84,7 +84,8 @@ class PrivateCluster:
 
     def __init__(self, folder, cpus, gpu):
         self.folder = pathlib.Path(folder)
-        self.environment = dict(os.environ, SLURM_CONF=str(self.folder / "slurm.conf"), HOME=str(self.folder))
+        self.environment = dict(os.environ, SLURM_CONF=str(self.folder / "slurm.conf"), HOME=str(self.folder),
+                                TMPDIR=str(self.folder))
         self.environment["PATH"] = self.environment.get("PATH", "") + ":" + SYSTEM_PATH
         for name in [name for name in self.environment if name.startswith(("SLURM_", "SBATCH_"))]:
             if name != "SLURM_CONF":
