@@ -1,5 +1,5 @@
 // catalogue/problem_presets.cpp -- The shipped presets: parts of
-// data/bench_problems.json, and models of data/timm_models.json.
+// data/bench_problems.json, and models of the catalogue.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "catalogue/model_catalogue.h"
+#include "catalogue/model_problems.h"
 #include "catalogue/problem_set.h"
 #include "core/error.h"
 #include "core/format.h"
@@ -77,7 +78,7 @@ std::vector<NamedProblem> model_preset(const Preset& wanted, const std::filesyst
   for (const std::int64_t images : input.images) {
     for (const char* glob : wanted.models) {
       for (const Model* model : catalogue.matching(glob)) {
-        for (NamedProblem& problem : named_model_problems(*model, images, input.dtype)) {
+        for (NamedProblem& problem : named_model_problems(*model, images, input)) {
           if (known.insert(problem.problem->text()).second) chosen.push_back(std::move(problem));
         }
       }
