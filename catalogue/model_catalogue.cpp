@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "core/nearest_name.h"
+#include "generator/problem_words.h"
 
 namespace vitune {
 namespace {

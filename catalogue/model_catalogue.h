@@ -48,8 +48,8 @@ struct Model {
 
 class ModelCatalogue {
  public:
-  // Reads both files of `data_dir`. Throws Error(kFailure), with the file and the place in it, if one
-  // is missing or not the shipped one.
+  // Reads both files of `data_dir`. Throws Error(kFailure), with the file and the place in it, if
+  // one is missing or not the shipped one.
   static ModelCatalogue load(const std::filesystem::path& data_dir);
 
   const std::vector<Model>& models() const { return models_; }

@@ -31,11 +31,10 @@ std::int64_t integer(const json& value, std::int64_t least, std::int64_t most, c
                      const Place& place) {
   const bool is_signed = value.is_number_integer() && !value.is_number_unsigned();
   // What is above int64 is unsigned, and above `most` in any case.
-  const bool in_range = is_signed ? value.get<std::int64_t>() >= least &&
-                                        value.get<std::int64_t>() <= most
-                                  : value.is_number_unsigned() &&
-                                        value.get<std::uint64_t>() <= std::uint64_t(most) &&
-                                        value.get<std::int64_t>() >= least;
+  const bool in_range =
+      is_signed ? value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most
+                : value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t(most) &&
+                      value.get<std::int64_t>() >= least;
   if (!in_range) {
     place.malformed(formatted("{} is not an integer from {} to {}", name, least, most));
   }
@@ -123,12 +122,13 @@ std::vector<std::string> read_texts(const json& document, const std::filesystem:
     const Place place{formatted("{}: text {}", path.string(), texts.size())};
     std::string text = label(entry, "it", kMaxText, place);
     const std::string name = text.substr(0, text.find(' '));
-    const bool is_name = std::ranges::all_of(
-        name, [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
+    const bool is_name =
+        std::ranges::all_of(name, [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
     if (!is_name || name.size() == text.size() || !is_scalable(text)) {
-      place.malformed(formatted("'{}' is not an operator and its words, with N*images where a "
-                                "number grows",
-                                text));
+      place.malformed(
+          formatted("'{}' is not an operator and its words, with N*images where a "
+                    "number grows",
+                    text));
     }
     texts.push_back(std::move(text));
   }
@@ -184,7 +184,8 @@ void read_other_calls(const std::filesystem::path& path, std::vector<Model>& mod
     Place place = model_place(path, number++);
     const std::string name = model_name(entry, place);
     const auto it = std::ranges::lower_bound(models, name, {}, &Model::name);
-    if (it == models.end() || it->name != name) place.malformed("timm_models.json has no such model");
+    if (it == models.end() || it->name != name)
+      place.malformed("timm_models.json has no such model");
     const auto at = static_cast<std::size_t>(it - models.begin());
     if (seen[at]) place.malformed("is there twice");
     seen[at] = true;

@@ -81,10 +81,6 @@ void add_shares(std::vector<ModelProblem>& problems) {
   for (ModelProblem& p : problems) p.share = p.floor_us * static_cast<double>(p.calls) / pass_us;
 }
 
-bool is_wanted(const std::vector<std::string>& operators, const std::string& name) {
-  return operators.empty() || std::ranges::find(operators, name) != operators.end();
-}
-
 // "vit_base_patch16_224 b32 (12x)", "vit_base_patch16_224 norm #2 b32 (1x)".
 std::string problem_name(const Model& model, const ModelProblem& problem, std::int64_t images,
                          int number, int count) {
@@ -119,8 +115,7 @@ std::string call_text(const OtherCall& call, std::int64_t images, ElementType dt
     if (read.ec != std::errc{}) {
       throw Error(ErrorCode::kFailure, formatted("'{}' has a number beyond 64 bits", call.text));
     }
-    text.replace(begin, end + kImages.size() - begin,
-                 std::to_string(times_images(each, images)));
+    text.replace(begin, end + kImages.size() - begin, std::to_string(times_images(each, images)));
   }
   return text;
 }
@@ -149,7 +144,7 @@ std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t 
   std::vector<NamedProblem> named;
   for (const ModelProblem& problem : problems) {
     const std::string of = problem.problem->operator_name();
-    if (!is_wanted(input.operators, of)) continue;
+    if (!is_asked(input, of)) continue;
     named.push_back({problem_name(model, problem, images, ++number[of], count[of]),
                      model.name,
                      problem.problem,
@@ -161,7 +156,7 @@ std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t 
   return named;
 }
 
-std::string unsupported_calls(const Model& model, const std::vector<std::string>& operators) {
+std::string unsupported_calls(const Model& model, const ModelInput& input) {
   std::map<std::string, LeftOut> left_out;
   for (const ModelCall& call : model.calls) {
     LeftOut& of = left_out[kModelOperator];
@@ -176,7 +171,7 @@ std::string unsupported_calls(const Model& model, const std::vector<std::string>
   }
   std::vector<std::string> sentences;
   for (const auto& [name, of] : left_out) {
-    if (of.calls == 0 || !is_wanted(operators, name)) continue;
+    if (of.calls == 0 || !is_asked(input, name)) continue;
     sentences.push_back(formatted("{} of the {} {} calls of {} are outside what the kernels do: {}",
                                   of.calls, of.all, name, model.name, fmt::join(of.reasons, "; ")));
   }
@@ -195,10 +190,10 @@ std::string calls_without_operator(const std::vector<const Model*>& models) {
   if (counts.empty()) return "";
   std::vector<std::string> parts;
   for (const auto& [name, calls] : counts) parts.push_back(formatted("{} of {}", calls, name));
-  return formatted("calls of operators that vitune does not have are left out: {}, in one pass of {}",
-                   fmt::join(parts, ", "),
-                   models.size() == 1 ? models.front()->name
-                                      : formatted("each of {} models", models.size()));
+  return formatted(
+      "calls of operators that vitune does not have are left out: {}, in one pass of {}",
+      fmt::join(parts, ", "),
+      models.size() == 1 ? models.front()->name : formatted("each of {} models", models.size()));
 }
 
 }  // namespace vitune

@@ -42,7 +42,7 @@ std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t 
 
 // One sentence on the calls of `model`, of the operators of `input`, that the kernels do not take;
 // empty if they take all.
-std::string unsupported_calls(const Model& model, const std::vector<std::string>& operators = {});
+std::string unsupported_calls(const Model& model, const ModelInput& input = {});
 
 // One line on the calls of these models that are of no operator of vitune, for one pass of each;
 // empty if there is none.

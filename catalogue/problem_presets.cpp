@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "catalogue/model_catalogue.h"
 #include "catalogue/model_problems.h"
@@ -74,12 +74,17 @@ std::vector<NamedProblem> model_preset(const Preset& wanted, const std::filesyst
                                        const ModelInput& input) {
   const ModelCatalogue catalogue = ModelCatalogue::load(data_dir);
   std::vector<NamedProblem> chosen;
-  std::unordered_set<std::string> known;
+  std::unordered_map<std::string, std::size_t> known;
   for (const std::int64_t images : input.images) {
     for (const char* glob : wanted.models) {
       for (const Model* model : catalogue.matching(glob)) {
         for (NamedProblem& problem : named_model_problems(*model, images, input)) {
-          if (known.insert(problem.problem->text()).second) chosen.push_back(std::move(problem));
+          const auto [it, is_new] = known.emplace(problem.problem->text(), chosen.size());
+          if (is_new) {
+            chosen.push_back(std::move(problem));
+          } else {
+            chosen[it->second].share += problem.share;
+          }
         }
       }
     }
@@ -97,6 +102,11 @@ std::vector<std::string> preset_names() {
 
 std::string preset_description(std::string_view name) {
   return std::string(find_preset(name).description);
+}
+
+bool is_asked(const ModelInput& input, std::string_view operator_name) {
+  return input.operators.empty() ||
+         std::ranges::find(input.operators, operator_name) != input.operators.end();
 }
 
 bool is_preset_of_models(std::string_view name) { return !find_preset(name).models.empty(); }

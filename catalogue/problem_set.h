@@ -36,13 +36,16 @@ struct ModelInput {
   std::vector<std::string> operators = {};     // whose problems; all if empty
 };
 
+// Whether the problems of this operator are asked for.
+bool is_asked(const ModelInput& input, std::string_view operator_name);
+
 // Whether a preset names models, so that ModelInput counts; throws as preset_description().
 bool is_preset_of_models(std::string_view name);
 
-// The problems of a preset, read from `data_dir`/bench_problems.json, or from the catalogue of models for
-// `input` if it names models. Throws Error(kUsage) naming the presets if there is none such,
-// Error(kFailure) if the data file is missing or not the shipped one, Error(kUnsupported) if so
-// many images are beyond the kernels' reach.
+// The problems of a preset, read from `data_dir`/bench_problems.json, or from the catalogue of
+// models for `input` if it names models. Throws Error(kUsage) naming the presets if there is none
+// such, Error(kFailure) if the data file is missing or not the shipped one, Error(kUnsupported) if
+// so many images are beyond the kernels' reach.
 std::vector<NamedProblem> preset(std::string_view name, const std::filesystem::path& data_dir,
                                  const ModelInput& input = {});
 

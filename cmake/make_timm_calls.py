@@ -67,9 +67,9 @@ def norm_words(x, weight, bias, d, eps, rms, sum_of):
     if eps is None:
         raise ValueError("a norm whose eps depends on the type")
     sizes, apart = row_words(x, d)
-    words = ["norm", type_word(x), *sizes, *given(rms=rms, weight=weight, bias=bias), *apart]
-    if sum_of is not None and not apart:
-        words += ["residual"] + given(sum=sum_of.other_uses > 0)
+    words = ["norm", type_word(x), *sizes, *given(rms=rms, weight=weight, bias=bias)]
+    # A sum that the norm writes has its rows side by side, however PyTorch would have laid it out.
+    words += apart if sum_of is None else ["residual", *given(sum=sum_of.other_uses > 0)]
     return words + eps_words(eps, 1e-6 if rms else 1e-5)
 
 
@@ -170,13 +170,12 @@ class Log(TorchFunctionMode):
         out = function(*positional, **named)
         if next(tensors_in(out), None) is None:
             return out
-        call, norm = CALLS.get(function), function in (F.layer_norm, F.rms_norm)
         self.attention += function is F.scaled_dot_product_attention
-        reshaped = function in RESHAPES and sums and self.is_same_rows(positional[0], out)
-        if reshaped:
+        if function in RESHAPES and sums and self.is_same_rows(positional[0], out):
             sums[0].tensors.append(out)
             self.sums[id(out)] = sums[0]
             return out
+        call, norm = CALLS.get(function), function in (F.layer_norm, F.rms_norm)
         for each in sums:
             each.uses += 1
             each.norms += norm
@@ -188,7 +187,7 @@ class Log(TorchFunctionMode):
 
     @staticmethod
     def is_same_rows(x, out):
-        return x.dim() > 0 and out.dim() > 0 and x.shape[-1] == out.shape[-1] and x.is_contiguous()
+        return x.dim() > 0 and out.dim() > 0 and x.shape[-1] == out.shape[-1]
 
     def note_sum(self, positional, out):
         parts = [part for part in positional[:2] if isinstance(part, torch.Tensor)]
@@ -256,6 +255,9 @@ def main():
     data = pathlib.Path(__file__).resolve().parent.parent / "data" / "timm_models.json"
     catalogue = {model["name"]: sum(call["calls"] for call in model["attention"])
                  for model in json.loads(data.read_text(encoding="utf-8"))["models"]}
+    unknown = sorted(set(arguments.model or []) - set(catalogue))
+    if unknown:
+        parser.error(f"{data} has no model {', '.join(unknown)}")
     models, faults = {}, []
     for name in sorted(set(arguments.model or catalogue)):
         try:

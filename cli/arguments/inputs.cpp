@@ -43,7 +43,12 @@ void add_once(std::vector<NamedProblem>& problems, NamedProblem added) {
   const auto same = [&](const NamedProblem& known) {
     return is_same(*known.problem, *added.problem);
   };
-  if (std::none_of(problems.begin(), problems.end(), same)) problems.push_back(std::move(added));
+  const auto known = std::find_if(problems.begin(), problems.end(), same);
+  if (known == problems.end()) {
+    problems.push_back(std::move(added));
+  } else {
+    known->share += added.share;
+  }
 }
 
 void add_all(std::vector<NamedProblem>& problems, std::vector<NamedProblem> added) {
