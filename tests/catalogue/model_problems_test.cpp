@@ -175,8 +175,8 @@ TEST(ModelProblemsTest, CallsOfOtherOperatorsScaleToo) {
               ElementsAre("1x norm bf16 m=6304 d=768 weight bias eps=1e-06",
                           "23x norm bf16 m=6304 d=768 weight bias residual sum eps=1e-06",
                           "1x norm bf16 m=6304 d=768 weight bias residual eps=1e-06"));
-  EXPECT_THAT(texts("aimv2_large_patch14_224", 3, ElementType::kFp16, "norm")[0],
-              HasSubstr("norm fp16 m=768 d=1024 rms weight"));
+  EXPECT_THAT(texts("aimv2_large_patch14_336", 3, ElementType::kFp16, "norm")[0],
+              HasSubstr("norm fp16 m=1728 d=1024 rms weight"));
   // The class token's row of each image.
   EXPECT_THAT(texts("crossvit_9_240", 1, ElementType::kBf16, "norm"), SizeIs(Gt(2U)));
   EXPECT_THAT(texts("vit_small_r26_s32_384", 2, ElementType::kBf16, "group_norm")[0],
