@@ -1,5 +1,5 @@
-// cli/arguments/model_inputs.h -- Problems as a model's name: --model, --batch, --dtype,
-// --operator. SPDX-License-Identifier: Apache-2.0
+// cli/arguments/model_inputs.h -- Problems as a model's name: --model and what goes with it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <boost/program_options.hpp>

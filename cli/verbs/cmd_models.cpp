@@ -195,7 +195,7 @@ Verb models_verb() {
       "[MODEL...]",
       "MODEL is a word of the name or a glob. The list is of attention: layers are calls of one\n"
       "pass over one image; tokens are rows of queries (of one window, where a model has\n"
-      "windows); calls outside what the kernels do are counted under 'outside'. --problems has\n"
+      "windows); calls of these outside what the kernels do are counted under 'outside'. --problems has\n"
       "every operator's, with the share of what their floors on an H200 add up to. Examples:\n"
       "  vitune models 'vit_base*'\n"
       "  vitune models --problems swin_tiny_patch4_window7_224 --batch 32\n"

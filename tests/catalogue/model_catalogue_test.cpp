@@ -1,5 +1,5 @@
-// tests/catalogue/model_catalogue_test.cpp -- Models by name, and the files that they are read
-// from. SPDX-License-Identifier: Apache-2.0
+// tests/catalogue/model_catalogue_test.cpp -- Models by name, and the files they are read from.
+// SPDX-License-Identifier: Apache-2.0
 #include "catalogue/model_catalogue.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// tests/catalogue/model_problems_test.cpp -- The problems of models for any batch, of every
-// operator. SPDX-License-Identifier: Apache-2.0
+// tests/catalogue/model_problems_test.cpp -- The problems of models for any batch.
+// SPDX-License-Identifier: Apache-2.0
 #include "catalogue/model_problems.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// tests/cli/models_test.cpp -- Models by name: vitune models, --model, --batch, --dtype,
-// --operator. SPDX-License-Identifier: Apache-2.0
+// tests/cli/models_test.cpp -- Models by name: vitune models, --model and what goes with it.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -96,10 +96,10 @@ TEST_F(ModelsTest, ProblemsAreThoseOfTheBatchAndType) {
 
 TEST_F(ModelsTest, TheProblemsOfAPassAreThoseOfAllOperatorsByTheirShareOfTheTime) {
   const std::vector<std::string> arguments = {
-      "models", "--problems", "--json", "deit3_small_patch16_224", "--batch", "32"};
+      "models", "--problems", "--json", "deit_small_patch16_224", "--batch", "32"};
   const CommandResult result = run(arguments);
   EXPECT_THAT(result.err, HasSubstr("left out: 1 of convolution, 49 of linear, in one pass of "
-                                    "deit3_small_patch16_224\n"));
+                                    "deit_small_patch16_224\n"));
   const auto document = result.json();
   std::map<std::string, std::int64_t> calls;
   double last = 1, sum = 0;
@@ -116,7 +116,7 @@ TEST_F(ModelsTest, TheProblemsOfAPassAreThoseOfAllOperatorsByTheirShareOfTheTime
 
 TEST_F(ModelsTest, OneOperatorCanBeAskedForAlone) {
   std::vector<std::string> arguments = {
-      "models",  "--problems", "--csv",      "deit3_small_patch16_224",
+      "models",  "--problems", "--csv",      "deit_small_patch16_224",
       "--batch", "32",         "--operator", "norm"};
   const CommandResult norms = run(arguments);
   EXPECT_THAT(norms.out, HasSubstr("model,batch,calls,share,problem\n"));
