@@ -49,4 +49,8 @@ bool is_preset_of_models(std::string_view name);
 std::vector<NamedProblem> preset(std::string_view name, const std::filesystem::path& data_dir,
                                  const ModelInput& input = {});
 
+// One line on the calls of a preset's models that are of no operator of vitune; empty if there is
+// none.
+std::string left_out_of_preset(std::string_view name, const std::filesystem::path& data_dir);
+
 }  // namespace vitune

@@ -51,7 +51,8 @@ std::vector<std::string> parse_operators(const std::string& text) {
     names.push_back(part);
   }
   if (names.empty()) {
-    throw Error(ErrorCode::kUsage, "--operator names none; give for example attention,norm");
+    throw Error(ErrorCode::kUsage, formatted("--operator names none; give some of {}",
+                                             fmt::join(operator_names(), ",")));
   }
   return names;
 }
@@ -92,6 +93,11 @@ std::string nothing_to_take(const std::vector<const Model*>& models, const Model
       input.operators.empty() ? "" : formatted(" of {}", fmt::join(input.operators, " or ")));
 }
 
+// Who asked for some operators knows that there are others.
+void tell_of_left_out(const Session& session, const ModelInput& input, const std::string& what) {
+  if (!what.empty() && input.operators.empty()) session.console.log(LogLevel::kInfo, what);
+}
+
 }  // namespace
 
 void add_model_input_options(po::options_description& options) {
@@ -128,15 +134,21 @@ std::vector<NamedProblem> model_inputs(const Session& session) {
   }
   for (const Model* model : models) add_model(*model, input, session.console, problems);
   if (problems.empty()) throw Error(ErrorCode::kUnsupported, nothing_to_take(models, input));
-  const std::string left_out = calls_without_operator(models);
-  if (!left_out.empty() && input.operators.empty()) {
-    session.console.log(LogLevel::kInfo, left_out);
-  }
+  tell_of_left_out(session, input, calls_without_operator(models));
   return problems;
 }
 
 std::vector<NamedProblem> preset_inputs(const Session& session, const std::string& name) {
-  return preset(name, require_data_dir(session), model_input(session));
+  const std::filesystem::path data_dir = require_data_dir(session);
+  const ModelInput input = model_input(session);
+  std::vector<NamedProblem> problems = preset(name, data_dir, input);
+  if (!is_preset_of_models(name)) return problems;
+  if (problems.empty()) {
+    throw Error(ErrorCode::kUnsupported, formatted("no call of preset {} is one of {}", name,
+                                                   fmt::join(input.operators, " or ")));
+  }
+  tell_of_left_out(session, input, left_out_of_preset(name, data_dir));
+  return problems;
 }
 
 }  // namespace vitune

@@ -25,7 +25,8 @@ ModelInput model_input(const Session& session);
 // nothing uses.
 std::vector<NamedProblem> model_inputs(const Session& session);
 
-// The problems of a preset, with --batch, --dtype and --operator if it names models.
+// The problems of a preset, with --batch, --dtype and --operator if it names models; says then as
+// above which calls are of no operator of vitune.
 std::vector<NamedProblem> preset_inputs(const Session& session, const std::string& name);
 
 }  // namespace vitune

@@ -189,19 +189,18 @@ int run(Session& session) {
 }  // namespace
 
 Verb models_verb() {
-  return {
-      "models",
-      "List the models whose problems are known by name",
-      "[MODEL...]",
-      "MODEL is a word of the name or a glob. The list is of attention: layers are calls of one\n"
-      "pass over one image; tokens are rows of queries (of one window, where a model has\n"
-      "windows); calls of these outside what the kernels do are counted under 'outside'. --problems has\n"
-      "every operator's, with the share of what their floors on an H200 add up to. Examples:\n"
-      "  vitune models 'vit_base*'\n"
-      "  vitune models --problems swin_tiny_patch4_window7_224 --batch 32\n"
-      "  vitune tune --model vit_base_patch16_224 --batch 1,32",
-      describe,
-      run};
+  return {"models",
+          "List the models whose problems are known by name",
+          "[MODEL...]",
+          "MODEL is a word of the name or a glob. Layers are the places that attend in one pass\n"
+          "over one image; tokens are rows of queries (of one window, where a model has windows);\n"
+          "those of them outside what the kernels do are counted under 'outside'. --problems has\n"
+          "every operator's, with the share of what their floors on an H200 add up to. Examples:\n"
+          "  vitune models 'vit_base*'\n"
+          "  vitune models --problems swin_tiny_patch4_window7_224 --batch 32\n"
+          "  vitune tune --model vit_base_patch16_224 --batch 1,32",
+          describe,
+          run};
 }
 
 }  // namespace vitune

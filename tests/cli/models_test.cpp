@@ -186,7 +186,7 @@ TEST_F(ModelsTest, MistakesSayWhatToDo) {
       {{"show", "--model", "vit_base_patch16_224", "--batch", "99999999"}, "--batch"},
       {{"show", "--model", "vit_base_patch16_224", "--dtype", "fp32"}, "bf16, fp16"},
       {{"show", "--model", "vit_base_patch16_224", "--operator", "conv"}, "attention, norm, group"},
-      {{"show", "--model", "vit_base_patch16_224", "--operator", ","}, "attention,norm"},
+      {{"show", "--model", "vit_base_patch16_224", "--operator", ","}, "attention,norm,group_norm"},
       {{"show", "--operator", "norm"}, "--operator belongs to --model"},
       {{"models", "--operator", "norm"}, "--operator belongs to --problems"},
       {{"show", "--model", "efficientnet*"}, "'vitune models'"},
@@ -202,6 +202,13 @@ TEST_F(ModelsTest, MistakesSayWhatToDo) {
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(result.err, HasSubstr(c.said));
   }
+}
+
+TEST_F(ModelsTest, APresetOfModelsSaysWhatItLeavesOutToo) {
+  const CommandResult sam = run({"explain", "--csv", "--preset", "sam", "--batch", "1"});
+  EXPECT_THAT(sam.err, HasSubstr("of linear, in one pass of each of 7 models"));
+  EXPECT_THAT(run({"show", "--preset", "sam", "--operator", "group_norm"}).err,
+              HasSubstr("no call of preset sam is one of group_norm"));
 }
 
 TEST_F(ModelsTest, AModelWithoutSuchCallsIsRefused) {
