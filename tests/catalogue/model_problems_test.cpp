@@ -222,9 +222,9 @@ TEST(ModelProblemsTest, EveryCallOfEveryModelIsTakenOrRefusedWithAReason) {
     for (const ModelProblem& p : model_problems(model, 1, ElementType::kBf16)) {
       taken[p.problem->operator_name()] += p.calls;
       if (!known.emplace(p.problem->text(), true).second) continue;
-      const auto defaults = p.problem->op().defaults(*p.problem, device);
-      ASSERT_FALSE(defaults.empty()) << p.problem->text();
       const auto space = p.problem->op().space(*p.problem, device);
+      const auto defaults = p.problem->op().defaults(*p.problem, device, space);
+      ASSERT_FALSE(defaults.empty()) << p.problem->text();
       EXPECT_FALSE(space.explain(defaults.front())) << p.problem->text();
     }
     for (const OtherCall& call : model.others) {
