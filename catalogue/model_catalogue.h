@@ -1,7 +1,7 @@
-// catalogue/model_catalogue.h -- The attention problems of known models, by model name.
+// catalogue/model_catalogue.h -- What known models call, by model name.
 //
-// Read from data/timm_models.json, which docs/problems.md describes. Immutable after load(); any
-// thread.
+// Read from timm_models.json (attention) and timm_calls.json (everything else) of the data folder,
+// which docs/problems.md describes. Immutable after load(); any thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,12 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "catalogue/problem_set.h"
 #include "generator/attention/problem.h"
 
 namespace vitune {
 
-// The operator whose calls the catalogue lists.
+// The operator of ModelCall.
 inline constexpr char kModelOperator[] = "attention";
 
 // One call of it in a model.
@@ -28,29 +27,34 @@ struct ModelCall {
   AttentionProblem traced;  // of `text`; meaningless if unsupported
 };
 
+// One call of another operator, which vitune may have or not.
+struct OtherCall {
+  std::int64_t calls = 0;  // in one forward pass
+  // For any images and type: "norm dtype m=197*images d=768 weight bias".
+  std::string text;
+
+  // The first word of the text.
+  std::string operator_name() const { return text.substr(0, text.find(' ')); }
+};
+
 struct Model {
   std::string name;
-  std::vector<ModelCall> calls;  // at least one; different problems, in the order of the file
+  std::vector<ModelCall> calls;   // at least one; different problems, in the order of the file
+  std::vector<OtherCall> others;  // different texts, in the order of a forward pass
 
   // Attention calls of one forward pass over one image.
   std::int64_t layers() const;
 };
 
-// What a model asks for some number of images.
-struct ModelProblem {
-  AttentionProblem problem;
-  std::int64_t calls = 0;  // in one forward pass
-};
-
 class ModelCatalogue {
  public:
-  // Reads `data_dir`/timm_models.json. Throws Error(kFailure) if it is missing or not the shipped
-  // one.
+  // Reads both files of `data_dir`. Throws Error(kFailure), with the file and the place in it, if
+  // one is missing or not the shipped one.
   static ModelCatalogue load(const std::filesystem::path& data_dir);
 
   const std::vector<Model>& models() const { return models_; }
   std::vector<std::string> names() const;  // sorted
-  // Where the calls come from, for people: "timm 1.0.20", for example.
+  // Where the attention calls come from, for people: "timm 1.0.20", for example.
   const std::string& source() const { return source_; }
 
   // The model of this name; "timm/" before it and the tag behind a dot are left out. Throws
@@ -67,19 +71,5 @@ class ModelCatalogue {
 
 // Whether `text` is a glob: has one of * ? [.
 bool is_glob(std::string_view text);
-
-// The different problems of a forward pass over `images` >= 1 images in `dtype` (kBf16 or kFp16),
-// without calls that the kernels do not take. Throws Error(kUnsupported) where so many images are
-// beyond their reach.
-std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images,
-                                         ElementType dtype);
-
-// The same with names: "vit_base_patch16_224 b32 (12x)", and "... #2 b32 (1x)" where a model has
-// several. `group` is the model's name.
-std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t images,
-                                               ElementType dtype);
-
-// One sentence on the calls of `model` that the kernels do not take; empty if they take all.
-std::string unsupported_calls(const Model& model);
 
 }  // namespace vitune

@@ -1,15 +1,17 @@
 // catalogue/problem_presets.cpp -- The shipped presets: parts of
-// data/bench_problems.json, and models of data/timm_models.json.
+// data/bench_problems.json, and models of the catalogue.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <span>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "catalogue/model_catalogue.h"
+#include "catalogue/model_problems.h"
 #include "catalogue/problem_set.h"
 #include "core/error.h"
 #include "core/format.h"
@@ -68,17 +70,29 @@ std::vector<NamedProblem> load_shipped(const std::filesystem::path& path) {
   }
 }
 
+std::vector<const Model*> models_of(const Preset& wanted, const ModelCatalogue& catalogue) {
+  std::vector<const Model*> models;
+  for (const char* glob : wanted.models) {
+    std::ranges::move(catalogue.matching(glob), std::back_inserter(models));
+  }
+  return models;
+}
+
 // The models' problems, each once: under the name of the first model that has it.
 std::vector<NamedProblem> model_preset(const Preset& wanted, const std::filesystem::path& data_dir,
                                        const ModelInput& input) {
   const ModelCatalogue catalogue = ModelCatalogue::load(data_dir);
+  const std::vector<const Model*> models = models_of(wanted, catalogue);
   std::vector<NamedProblem> chosen;
-  std::unordered_set<std::string> known;
+  std::unordered_map<std::string, std::size_t> known;
   for (const std::int64_t images : input.images) {
-    for (const char* glob : wanted.models) {
-      for (const Model* model : catalogue.matching(glob)) {
-        for (NamedProblem& problem : named_model_problems(*model, images, input.dtype)) {
-          if (known.insert(problem.problem->text()).second) chosen.push_back(std::move(problem));
+    for (const Model* model : models) {
+      for (NamedProblem& problem : named_model_problems(*model, images, input)) {
+        const auto [it, is_new] = known.emplace(problem.problem->text(), chosen.size());
+        if (is_new) {
+          chosen.push_back(std::move(problem));
+        } else {
+          chosen[it->second].share += problem.share;
         }
       }
     }
@@ -96,6 +110,18 @@ std::vector<std::string> preset_names() {
 
 std::string preset_description(std::string_view name) {
   return std::string(find_preset(name).description);
+}
+
+std::string left_out_of_preset(std::string_view name, const std::filesystem::path& data_dir) {
+  const Preset& wanted = find_preset(name);
+  if (wanted.models.empty()) return "";
+  const ModelCatalogue catalogue = ModelCatalogue::load(data_dir);
+  return calls_without_operator(models_of(wanted, catalogue));
+}
+
+bool is_asked(const ModelInput& input, std::string_view operator_name) {
+  return input.operators.empty() ||
+         std::ranges::find(input.operators, operator_name) != input.operators.end();
 }
 
 bool is_preset_of_models(std::string_view name) { return !find_preset(name).models.empty(); }

@@ -29,20 +29,28 @@ std::vector<std::string> preset_names();
 // One line on what the preset holds; throws Error(kUsage) naming the presets if there is none such.
 std::string preset_description(std::string_view name);
 
-// For how many images, and in which type, models are asked.
+// For how many images, in which type and of which operators models are asked.
 struct ModelInput {
   std::vector<std::int64_t> images = {1, 32};  // each >= 1
   ElementType dtype = ElementType::kBf16;      // kBf16 or kFp16
+  std::vector<std::string> operators = {};     // whose problems; all if empty
 };
+
+// Whether the problems of this operator are asked for.
+bool is_asked(const ModelInput& input, std::string_view operator_name);
 
 // Whether a preset names models, so that ModelInput counts; throws as preset_description().
 bool is_preset_of_models(std::string_view name);
 
-// The problems of a preset, read from `data_dir`/bench_problems.json, or from timm_models.json for
-// `input` if it names models. Throws Error(kUsage) naming the presets if there is none such,
-// Error(kFailure) if the data file is missing or not the shipped one, Error(kUnsupported) if so
-// many images are beyond the kernels' reach.
+// The problems of a preset, read from `data_dir`/bench_problems.json, or from the catalogue of
+// models for `input` if it names models. Throws Error(kUsage) naming the presets if there is none
+// such, Error(kFailure) if the data file is missing or not the shipped one, Error(kUnsupported) if
+// so many images are beyond the kernels' reach.
 std::vector<NamedProblem> preset(std::string_view name, const std::filesystem::path& data_dir,
                                  const ModelInput& input = {});
+
+// One line on the calls of a preset's models that are of no operator of vitune; empty if there is
+// none.
+std::string left_out_of_preset(std::string_view name, const std::filesystem::path& data_dir);
 
 }  // namespace vitune

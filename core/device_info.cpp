@@ -99,6 +99,17 @@ std::optional<DeviceInfo> architecture_limits(std::string_view arch) {
   return std::nullopt;
 }
 
+DeviceInfo h200_facts() {
+  DeviceInfo device = architecture_limits("sm_90").value();
+  device.sm_count = 132;
+  device.l2_bytes = 62914560;
+  device.memory_bus_bits = 6016;
+  device.memory_clock_khz = 3201000;
+  device.clock_khz = 1980000;
+  device.name = "NVIDIA H200";
+  return device;
+}
+
 const std::vector<std::string>& supported_architectures() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;

@@ -45,6 +45,10 @@ struct DeviceInfo {
 // enough to prune and compile without that GPU. sm_count is 0. Nothing for an unknown name.
 std::optional<DeviceInfo> architecture_limits(std::string_view arch);
 
+// NVIDIA H200 SXM, as its driver states it: the device of the shipped winners and the recording,
+// for what is asked without a GPU.
+DeviceInfo h200_facts();
+
 // The architectures the shipped templates are compiled for, oldest first.
 const std::vector<std::string>& supported_architectures();
 

@@ -25,6 +25,8 @@ struct NamedProblem {
   ProblemPtr problem;
   std::vector<PeerTime> peers;     // sorted by name; empty if none was measured
   std::optional<double> floor_us;  // what the hardware needs at least
+  // Of the time of the forward passes that ask it, as their floors predict; 0: not known.
+  double share = 0;
 };
 
 }  // namespace vitune

@@ -65,6 +65,12 @@ std::vector<int> Operator::answers(const Problem& problem) const {
 
 std::string Problem::operator_name() const { return std::string(operator_->name()); }
 
+std::vector<std::string> operator_names() {
+  std::vector<std::string> names;
+  for (const Operator* each : operators()) names.emplace_back(each->name());
+  return names;
+}
+
 const Operator* find_operator(std::string_view name) {
   for (const Operator* candidate : operators()) {
     if (candidate->name() == name) return candidate;

@@ -158,6 +158,8 @@ class Operator {
 
 // Every operator there is.
 std::span<const Operator* const> operators();
+// Their names, in that order.
+std::vector<std::string> operator_names();
 // The one of this name, or null.
 const Operator* find_operator(std::string_view name);
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "catalogue/problem_set.h"
 #include "cli/arguments/data_files.h"
@@ -40,11 +40,17 @@ NamedProblem named_problem(const std::string& text) {
   return named;
 }
 
-// Problems in their order, each once: whole fleets are tuned from one list, so by a set of texts.
+// Problems in their order, each once with all its shares: whole fleets are tuned from one list, so
+// by a map of texts.
 class DistinctProblems {
  public:
   void add(NamedProblem added) {
-    if (known_.insert(added.problem->text()).second) problems_.push_back(std::move(added));
+    const auto [known, is_new] = known_.try_emplace(added.problem->text(), problems_.size());
+    if (is_new) {
+      problems_.push_back(std::move(added));
+    } else {
+      problems_[known->second].share += added.share;
+    }
   }
   void add_all(std::vector<NamedProblem> added) {
     for (NamedProblem& problem : added) add(std::move(problem));
@@ -52,7 +58,7 @@ class DistinctProblems {
   std::vector<NamedProblem> take() { return std::move(problems_); }
 
  private:
-  std::unordered_set<std::string> known_;
+  std::unordered_map<std::string, std::size_t> known_;  // a text's place in problems_
   std::vector<NamedProblem> problems_;
 };
 

@@ -2,14 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/model_inputs.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "catalogue/model_catalogue.h"
+#include "catalogue/model_problems.h"
 #include "cli/arguments/data_files.h"
 #include "cli/arguments/options.h"
 #include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -36,11 +41,27 @@ ElementType parse_dtype(const std::string& text) {
   throw Error(ErrorCode::kUsage, formatted("--dtype '{}' is not one of bf16, fp16", text));
 }
 
+std::vector<std::string> parse_operators(const std::string& text) {
+  std::vector<std::string> names;
+  for (const std::string& part : split_commas(text)) {
+    if (find_operator(part) == nullptr) {
+      throw Error(ErrorCode::kUsage, formatted("--operator '{}' is not one of {}", part,
+                                               fmt::join(operator_names(), ", ")));
+    }
+    names.push_back(part);
+  }
+  if (names.empty()) {
+    throw Error(ErrorCode::kUsage, formatted("--operator names none; give some of {}",
+                                             fmt::join(operator_names(), ",")));
+  }
+  return names;
+}
+
 // What was typed to choose the batch must not be dropped silently.
 void check_input_is_used(const Session& session) {
   const std::vector<std::string> presets = session.texts("preset");
   if (session.has("model") || std::ranges::any_of(presets, is_preset_of_models)) return;
-  session.refuse({"batch", "dtype"},
+  session.refuse({"batch", "dtype", "operator"},
                  "belongs to --model and to presets of models; other problems say it themselves "
                  "(\"bf16 b=32 ...\")");
 }
@@ -56,15 +77,25 @@ std::vector<const Model*> chosen_models(const ModelCatalogue& catalogue, const s
 
 void add_model(const Model& model, const ModelInput& input, Console& console,
                std::vector<NamedProblem>& problems) {
-  const std::size_t before = problems.size();
   for (const std::int64_t images : input.images) {
-    std::ranges::move(named_model_problems(model, images, input.dtype),
-                      std::back_inserter(problems));
+    std::ranges::move(named_model_problems(model, images, input), std::back_inserter(problems));
   }
-  const std::string missing = unsupported_calls(model);
-  if (missing.empty()) return;
-  if (problems.size() == before) throw Error(ErrorCode::kUnsupported, missing);
-  console.log(LogLevel::kInfo, missing);
+  const std::string missing = unsupported_calls(model, input);
+  if (!missing.empty()) console.log(LogLevel::kInfo, missing);
+}
+
+// Why models gave no problem.
+std::string nothing_to_take(const std::vector<const Model*>& models, const ModelInput& input) {
+  const std::string whose =
+      models.size() == 1 ? models.front()->name : formatted("any of {} models", models.size());
+  return formatted(
+      "no call of {} is one that the kernels{} take", whose,
+      input.operators.empty() ? "" : formatted(" of {}", fmt::join(input.operators, " or ")));
+}
+
+// Who asked for some operators knows that there are others.
+void tell_of_left_out(const Session& session, const ModelInput& input, const std::string& what) {
+  if (!what.empty() && input.operators.empty()) session.console.log(LogLevel::kInfo, what);
 }
 
 }  // namespace
@@ -72,6 +103,10 @@ void add_model(const Model& model, const ModelInput& input, Console& console,
 void add_model_input_options(po::options_description& options) {
   add_value(options, "batch", "LIST", "images per forward pass of a model, commas between", "1,32");
   add_value(options, "dtype", "NAME", "type of a model: bf16 or fp16", "bf16");
+  add_value(options, "operator", "LIST",
+            formatted("the calls of these operators of a model alone, commas between: {}; default: "
+                      "all",
+                      fmt::join(operator_names(), ", ")));
 }
 
 void add_model_options(po::options_description& options) {
@@ -82,7 +117,9 @@ void add_model_options(po::options_description& options) {
 }
 
 ModelInput model_input(const Session& session) {
-  return {parse_batches(session.text("batch")), parse_dtype(session.text("dtype"))};
+  ModelInput input{parse_batches(session.text("batch")), parse_dtype(session.text("dtype")), {}};
+  if (session.has("operator")) input.operators = parse_operators(session.text("operator"));
+  return input;
 }
 
 std::vector<NamedProblem> model_inputs(const Session& session) {
@@ -91,16 +128,27 @@ std::vector<NamedProblem> model_inputs(const Session& session) {
   if (!session.has("model")) return problems;
   const ModelInput input = model_input(session);
   const ModelCatalogue catalogue = ModelCatalogue::load(require_data_dir(session));
+  std::vector<const Model*> models;
   for (const std::string& name : session.texts("model")) {
-    for (const Model* model : chosen_models(catalogue, name)) {
-      add_model(*model, input, session.console, problems);
-    }
+    std::ranges::move(chosen_models(catalogue, name), std::back_inserter(models));
   }
+  for (const Model* model : models) add_model(*model, input, session.console, problems);
+  if (problems.empty()) throw Error(ErrorCode::kUnsupported, nothing_to_take(models, input));
+  tell_of_left_out(session, input, calls_without_operator(models));
   return problems;
 }
 
 std::vector<NamedProblem> preset_inputs(const Session& session, const std::string& name) {
-  return preset(name, require_data_dir(session), model_input(session));
+  const std::filesystem::path data_dir = require_data_dir(session);
+  const ModelInput input = model_input(session);
+  std::vector<NamedProblem> problems = preset(name, data_dir, input);
+  if (!is_preset_of_models(name)) return problems;
+  if (problems.empty()) {
+    throw Error(ErrorCode::kUnsupported, formatted("no call of preset {} is one of {}", name,
+                                                   fmt::join(input.operators, " or ")));
+  }
+  tell_of_left_out(session, input, left_out_of_preset(name, data_dir));
+  return problems;
 }
 
 }  // namespace vitune

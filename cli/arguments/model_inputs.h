@@ -1,4 +1,4 @@
-// cli/arguments/model_inputs.h -- Problems as a model's name: --model, --batch, --dtype.
+// cli/arguments/model_inputs.h -- Problems as a model's name: --model and what goes with it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,20 +11,22 @@
 
 namespace vitune {
 
-// --model, --batch and --dtype.
+// --model and the options of add_model_input_options().
 void add_model_options(boost::program_options::options_description& options);
-// --batch and --dtype alone.
+// --batch, --dtype and --operator.
 void add_model_input_options(boost::program_options::options_description& options);
 
-// What --batch and --dtype say. Throws Error(kUsage) for what is neither.
+// What these say. Throws Error(kUsage) for what is none of them.
 ModelInput model_input(const Session& session);
 
 // The problems of each --model, a name or a glob. Says in one line per model which of its calls the
-// kernels do not take; Error(kUnsupported) if they take none. Error(kUsage) for an unknown model,
-// and for a --batch or --dtype that nothing uses.
+// kernels do not take, and in one which are of no operator of vitune; Error(kUnsupported) if none
+// is left. Error(kUsage) for an unknown model, and for a --batch, --dtype or --operator that
+// nothing uses.
 std::vector<NamedProblem> model_inputs(const Session& session);
 
-// The problems of a preset, with --batch and --dtype if it names models.
+// The problems of a preset, with --batch, --dtype and --operator if it names models; says then as
+// above which calls are of no operator of vitune.
 std::vector<NamedProblem> preset_inputs(const Session& session, const std::string& name);
 
 }  // namespace vitune

@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "catalogue/model_catalogue.h"
+#include "catalogue/model_problems.h"
 #include "cli/arguments/data_files.h"
 #include "cli/arguments/model_inputs.h"
 #include "cli/arguments/options.h"
@@ -109,26 +111,53 @@ int show_models(const Session& session, const std::vector<const Model*>& models,
   return 0;
 }
 
+// The problems of a pass that the options ask for, the largest share first.
+std::vector<ModelProblem> asked_problems(const Model& model, std::int64_t images,
+                                         const ModelInput& input) {
+  std::vector<ModelProblem> problems = model_problems(model, images, input.dtype);
+  std::erase_if(problems, [&](const ModelProblem& problem) {
+    return !is_asked(input, problem.problem->operator_name());
+  });
+  std::ranges::stable_sort(problems, std::greater{}, &ModelProblem::share);
+  return problems;
+}
+
+// "12.3 %", and "< 0.1 %" rather than none.
+std::string percent(double share) {
+  return share > 0 && share < 0.0005 ? "< 0.1 %" : formatted("{:.1f} %", 100 * share);
+}
+
 int show_problems(const Session& session, const std::vector<const Model*>& models,
                   ordered_json document) {
   const ModelInput input = model_input(session);
   Table table;
   table.column("model").column("batch", Align::kRight).column("calls", Align::kRight);
-  table.column("problem");
+  table.column("share", Align::kRight).column("problem");
   document["problems"] = ordered_json::array();
   for (const Model* model : models) {
     for (const std::int64_t images : input.images) {
-      for (const ModelProblem& problem : model_problems(*model, images, input.dtype)) {
-        const std::string text = problem.problem.text();
-        table.row({model->name, formatted("{}", images), formatted("{}", problem.calls), text});
+      for (const ModelProblem& problem : asked_problems(*model, images, input)) {
+        const std::string& text = problem.problem->text();
+        table.row({model->name,
+                   formatted("{}", images),
+                   formatted("{}", problem.calls),
+                   {percent(problem.share), {formatted("{:.6f}", problem.share)}},
+                   text});
         document["problems"].push_back({{"model", model->name},
                                         {"batch", images},
+                                        {"operator", problem.problem->operator_name()},
                                         {"calls", problem.calls},
+                                        {"floor_us", problem.floor_us},
+                                        {"share", problem.share},
                                         {"problem", text}});
       }
     }
-    const std::string missing = unsupported_calls(*model);
+    const std::string missing = unsupported_calls(*model, input);
     if (!missing.empty()) session.console.log(LogLevel::kInfo, missing);
+  }
+  const std::string left_out = calls_without_operator(models);
+  if (!left_out.empty() && input.operators.empty()) {
+    session.console.log(LogLevel::kInfo, left_out);
   }
   session.console.show(table, document, "the kernels take none of these calls");
   return 0;
@@ -139,7 +168,8 @@ int run(Session& session) {
     throw Error(ErrorCode::kUsage, "choose one of --names and --problems");
   }
   if (!session.has("problems")) {
-    session.refuse({"batch", "dtype"}, "belongs to --problems: models are listed for any batch");
+    session.refuse({"batch", "dtype", "operator"},
+                   "belongs to --problems: models are listed for any batch");
   }
   if (session.has("names")) {
     session.refuse({"json", "csv", "md"}, "does not go with --names, which prints plain lines");
@@ -162,9 +192,10 @@ Verb models_verb() {
   return {"models",
           "List the models whose problems are known by name",
           "[MODEL...]",
-          "MODEL is a word of the name or a glob. Layers are calls of one pass over one\n"
-          "image; tokens are rows of queries (of one window, where a model has windows); calls\n"
-          "outside what the kernels do are counted under 'outside'. Examples:\n"
+          "MODEL is a word of the name or a glob. Layers are the places that attend in one pass\n"
+          "over one image; tokens are rows of queries (of one window, where a model has windows);\n"
+          "those of them outside what the kernels do are counted under 'outside'. --problems has\n"
+          "every operator's, with the share of what their floors on an H200 add up to. Examples:\n"
           "  vitune models 'vit_base*'\n"
           "  vitune models --problems swin_tiny_patch4_window7_224 --batch 32\n"
           "  vitune tune --model vit_base_patch16_224 --batch 1,32",

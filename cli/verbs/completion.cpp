@@ -14,6 +14,7 @@
 #include "core/device_info.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -32,10 +33,15 @@ std::vector<std::string> device_words(const std::string& placeholder) {
 std::vector<std::string> words_of(const std::string& option, const std::string& placeholder) {
   if (option == "device" || option == "devices") return device_words(placeholder);
   const std::map<std::string, std::vector<std::string>> known = {
-      {"arch", supported_architectures()}, {"color", {"auto", "always", "never"}},
-      {"dtype", {"bf16", "fp16"}},         {"effort", {"quick", "normal", "thorough"}},
-      {"kind", {"cold", "warm", "both"}},  {"objective", {"cold", "warm"}},
-      {"preset", preset_names()},          {"strategy", {"local", "random", "exhaustive"}},
+      {"arch", supported_architectures()},
+      {"color", {"auto", "always", "never"}},
+      {"dtype", {"bf16", "fp16"}},
+      {"effort", {"quick", "normal", "thorough"}},
+      {"kind", {"cold", "warm", "both"}},
+      {"objective", {"cold", "warm"}},
+      {"operator", operator_names()},
+      {"preset", preset_names()},
+      {"strategy", {"local", "random", "exhaustive"}},
   };
   const auto found = known.find(option);
   return found == known.end() ? std::vector<std::string>{} : found->second;

@@ -23,18 +23,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// NVIDIA H200 SXM, as its driver states it: the device of the shipped winners and the recording.
-DeviceInfo h200_facts() {
-  DeviceInfo device = architecture_limits("sm_90").value();
-  device.sm_count = 132;
-  device.l2_bytes = 62914560;
-  device.memory_bus_bits = 6016;
-  device.memory_clock_khz = 3201000;
-  device.clock_khz = 1980000;
-  device.name = "NVIDIA H200";
-  return device;
-}
-
 NamedProblem only_problem(const Session& session, const char* option) {
   std::vector<NamedProblem> problems = requested_problems(session, "");
   if (problems.size() == 1) return std::move(problems[0]);

@@ -17,7 +17,7 @@ from vitune import _command
 
 from .support import FOLDER, needs_device
 
-NOTHING = dict(model=None, batch=None, dtype=None, preset=None, file=None, from_misses=False, device=None, budget=None,
+NOTHING = dict(model=None, batch=None, dtype=None, operator=None, preset=None, file=None, from_misses=False, device=None, budget=None,
                effort=None, objective=None, database=None, fresh=False, jobs=None)
 
 
@@ -36,6 +36,8 @@ class ArgumentsTest(unittest.TestCase):
             (["bf16 b=1 h=1 n=8 d=16"], {}, ["--problem", "bf16 b=1 h=1 n=8 d=16"]),
             ([], {"model": "a", "batch": 32, "budget": 200}, ["--model", "a", "--batch", "32", "--budget", "200"]),
             ([], {"model": ["a", "b"], "batch": [1, 32]}, ["--model", "a", "--model", "b", "--batch", "1,32"]),
+            ([], {"model": "a", "operator": "norm"}, ["--model", "a", "--operator", "norm"]),
+            ([], {"model": "a", "operator": ["attention", "norm"]}, ["--model", "a", "--operator", "attention,norm"]),
             ([], {"effort": "quick"}, ["--effort", "quick"]),
             ([], {"from_misses": True, "fresh": True}, ["--from-misses", "--fresh"]),
             ([], {"database": pathlib.Path("/x/y.db"), "file": "p.txt", "device": 0, "jobs": 2, "objective": "warm"},

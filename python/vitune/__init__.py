@@ -177,7 +177,7 @@ def refresh() -> int:
 
 
 def tune(*problems: str, model: str | Iterable[str] | None = None, batch: int | Iterable[int] | None = None,
-         dtype: str | None = None, preset: str | Iterable[str] | None = None,
+         dtype: str | None = None, operator: str | Iterable[str] | None = None, preset: str | Iterable[str] | None = None,
          file: str | os.PathLike[str] | None = None, from_misses: bool = False, device: str | int | None = None,
          budget: str | int | None = None, effort: str | None = None, objective: str | None = None,
          database: str | os.PathLike[str] | None = None, fresh: bool = False, jobs: int | None = None,
@@ -185,12 +185,12 @@ def tune(*problems: str, model: str | Iterable[str] | None = None, batch: int | 
     """Runs `vitune tune` and returns its JSON document; this process then serves the new winners.
 
     problems: texts such as "bf16 b=32 h=12 n=197 d=64", or what problem_text() gave. model, batch, dtype: those of a
-    model of timm. budget: per problem, a time ("30s") or a number of trials; effort in its place: "quick",
+    model of timm; operator: of these operators alone ("attention", ["attention", "norm"]). budget: per problem, a time ("30s") or a number of trials; effort in its place: "quick",
     "normal", "thorough". The other options are the command's
     (`vitune tune --help`). Nothing said: ViT-B/16. Progress is on stderr unless `quiet`.
     Raises CommandError with the exit code, VituneError where there is no command.
     """
-    words = _command.tune_arguments(problems, model=model, batch=batch, dtype=dtype, preset=preset, file=file,
+    words = _command.tune_arguments(problems, model=model, batch=batch, dtype=dtype, operator=operator, preset=preset, file=file,
                                     from_misses=from_misses, device=device, budget=budget, effort=effort,
                                     objective=objective, database=database, fresh=fresh, jobs=jobs)
     document = _command.run_json(["tune", *words], quiet)

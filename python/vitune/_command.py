@@ -25,13 +25,15 @@ def _listed(option: str, values: str | Iterable[str] | None) -> list[str]:
 
 
 def tune_arguments(problems: Iterable[str], *, model: str | Iterable[str] | None, batch: int | Iterable[int] | None,
-                   dtype: str | None, preset: str | Iterable[str] | None, file: str | os.PathLike[str] | None,
+                   dtype: str | None, operator: str | Iterable[str] | None, preset: str | Iterable[str] | None, file: str | os.PathLike[str] | None,
                    from_misses: bool, device: str | int | None, budget: str | int | None, effort: str | None, objective: str | None,
                    database: str | os.PathLike[str] | None, fresh: bool, jobs: int | None) -> list[str]:
     """The words after `vitune tune`."""
     words = [*_listed("--problem", list(problems)), *_listed("--model", model), *_listed("--preset", preset)]
     if batch is not None:
         words += ["--batch", str(batch) if isinstance(batch, int) else ",".join(map(str, batch))]
+    if operator is not None:
+        words += ["--operator", operator if isinstance(operator, str) else ",".join(operator)]
     for option, value in (("--dtype", dtype), ("--from", file), ("--device", device), ("--budget", budget), ("--effort", effort),
                           ("--objective", objective), ("--db", database), ("--jobs", jobs)):
         if value is not None:

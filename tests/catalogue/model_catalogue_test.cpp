@@ -1,4 +1,4 @@
-// tests/catalogue/model_catalogue_test.cpp -- Models by name, and their problems for any batch.
+// tests/catalogue/model_catalogue_test.cpp -- Models by name, and the files they are read from.
 // SPDX-License-Identifier: Apache-2.0
 #include "catalogue/model_catalogue.h"
 
@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <map>
+#include <random>
 #include <set>
 
 #include "core/error.h"
@@ -31,15 +33,6 @@ const ModelCatalogue& catalogue() {
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::vector<std::string> texts(const std::string& name, std::int64_t images,
-                               ElementType dtype = ElementType::kBf16) {
-  std::vector<std::string> result;
-  for (const ModelProblem& p : model_problems(catalogue().find(name), images, dtype)) {
-    result.push_back(std::to_string(p.calls) + "x " + p.problem.text());
-  }
-  return result;
 }
 
 std::string failure(const std::function<void()>& action, ErrorCode code) {
@@ -68,124 +61,23 @@ TEST(ModelCatalogueTest, TheShippedModelsAreAllThere) {
   EXPECT_EQ(each_image, 20);
   EXPECT_TRUE(std::ranges::is_sorted(catalogue().names()));
   EXPECT_LT(std::filesystem::file_size(kData / "timm_models.json"), 120'000U);
+  EXPECT_LT(std::filesystem::file_size(kData / "timm_calls.json"), 350'000U);
 }
 
-TEST(ModelCatalogueTest, ProblemsScaleWithTheImages) {
-  EXPECT_THAT(texts("vit_base_patch16_224", 1),
-              ElementsAre("12x attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed"));
-  EXPECT_THAT(texts("vit_base_patch16_224", 32, ElementType::kFp16),
-              ElementsAre("12x attention fp16 b=32 h=12 nq=197 nk=197 d=64 layout=packed"));
-  // Two q and k of their own, v a view of the projection.
-  EXPECT_THAT(texts("eva02_small_patch14_224", 8),
-              ElementsAre("12x attention bf16 b=8 h=6 nq=257 nk=257 d=64 layout=bhnd v=packed"));
-}
-
-TEST(ModelCatalogueTest, WindowsCountAsBatchAndASharedBiasStaysShared) {
-  const std::vector<std::string> swin =
-      texts("swin_tiny_patch4_window7_224", 32, ElementType::kFp16);
-  ASSERT_THAT(swin, SizeIs(7));
-  EXPECT_EQ(swin[0],
-            "1x attention fp16 b=2048 h=3 nq=49 nk=49 d=32 layout=packed bias=fp16:1x3x49x49");
-  // Shifted windows: timm adds the mask to the bias for every window of every image.
-  EXPECT_EQ(swin[1],
-            "1x attention fp16 b=2048 h=3 nq=49 nk=49 d=32 layout=packed bias=fp16:2048x3x49x49");
-  EXPECT_EQ(swin[6],
-            "2x attention fp16 b=32 h=24 nq=49 nk=49 d=32 layout=packed bias=fp16:1x24x49x49");
-}
-
-TEST(ModelCatalogueTest, HeadsThatWereFoldedIntoTheBatchScaleTogether) {
-  EXPECT_THAT(texts("samvit_base_patch16", 3),
-              ElementsAre("8x attention bf16 b=900 h=1 nq=196 nk=196 d=64 layout=bnhd "
-                          "bias=bf16:900x1x196x196",
-                          "4x attention bf16 b=36 h=1 nq=4096 nk=4096 d=64 layout=bnhd "
-                          "bias=bf16:36x1x4096x4096"));
-}
-
-TEST(ModelCatalogueTest, ViewsOfOneImageAreCalledOncePerImage) {
-  const Model& hiera = catalogue().find("hiera_base_abswin_256");
-  const auto one = model_problems(hiera, 1, ElementType::kBf16);
-  const auto eight = model_problems(hiera, 8, ElementType::kBf16);
-  ASSERT_EQ(one.size(), eight.size());
-  int each_image = 0;
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    if (one[i].problem == eight[i].problem) {
-      EXPECT_EQ(eight[i].calls, 8 * one[i].calls);
-      ++each_image;
-    } else {
-      EXPECT_EQ(eight[i].calls, one[i].calls);
-      EXPECT_EQ(eight[i].problem.batch, 8 * one[i].problem.batch);
-    }
-  }
-  EXPECT_EQ(each_image, 3);
-}
-
-TEST(ModelCatalogueTest, TwoImagesGiveWhatWasTraced) {
+TEST(ModelCatalogueTest, CallsBesideAttentionAreAllThere) {
+  std::map<std::string, std::int64_t> calls;
   for (const Model& model : catalogue().models()) {
-    std::int64_t calls = 0;
-    std::set<std::string> traced;
-    for (const ModelCall& call : model.calls) {
-      if (!call.unsupported.empty()) continue;
-      EXPECT_EQ(AttentionProblem::parse(call.text), call.traced);
-      EXPECT_EQ(call.traced.vector_bytes(), 16) << model.name;
-      traced.insert(call.traced.text());
-      calls += call.calls * (call.each_image ? 2 : 1);
-    }
-    for (const ModelProblem& p : model_problems(model, 2, ElementType::kBf16)) {
-      EXPECT_TRUE(traced.contains(p.problem.text())) << model.name << ' ' << p.problem.text();
-      calls -= p.calls;
-    }
-    EXPECT_EQ(calls, 0) << model.name;
-  }
-}
-
-TEST(ModelCatalogueTest, EveryModelExpandsToAnyBatchAndTheWorkGrowsWithIt) {
-  for (const Model& model : catalogue().models()) {
-    const auto flops = [&](std::int64_t images) {
-      double sum = 0;
-      for (const ModelProblem& p : model_problems(model, images, ElementType::kFp16)) {
-        EXPECT_EQ(AttentionProblem::parse(p.problem.text()), p.problem) << model.name;
-        sum += p.problem.flops() * static_cast<double>(p.calls);
-      }
-      return sum;
-    };
-    const double one = flops(1);
-    for (const std::int64_t images : {3, 7, 256}) {
-      EXPECT_NEAR(flops(images) / one, static_cast<double>(images), 1e-9) << model.name;
+    EXPECT_FALSE(model.others.empty()) << model.name;
+    std::set<std::string> texts;
+    for (const OtherCall& call : model.others) {
+      calls[call.operator_name()] += call.calls;
+      EXPECT_TRUE(texts.insert(call.text).second) << model.name << ' ' << call.text;
     }
   }
-}
-
-TEST(ModelCatalogueTest, SoManyImagesThatTheKernelsCannotCountThemAreRefused) {
-  const Model& swin = catalogue().find("swin_tiny_patch4_window7_224");
-  failure([&] { model_problems(swin, std::int64_t{1} << 40, ElementType::kBf16); },
-          ErrorCode::kUnsupported);
-  // The second model's first call is asked once per image: the count of calls does not fit.
-  for (const char* name : {"swin_tiny_patch4_window7_224", "hiera_base_plus_224"}) {
-    const Model& model = catalogue().find(name);
-    failure([&] { model_problems(model, std::int64_t{1} << 62, ElementType::kBf16); },
-            ErrorCode::kUnsupported);
-  }
-}
-
-TEST(ModelCatalogueTest, CallsOutsideTheKernelsReachAreSaidInOneLine) {
-  EXPECT_EQ(unsupported_calls(catalogue().find("vit_base_patch16_224")), "");
-  EXPECT_EQ(unsupported_calls(catalogue().find("mobilevit_s")),
-            "5 of the 9 attention calls of mobilevit_s are outside what the kernels do: head size "
-            "36 is no multiple of 8 (2x); head size 60 is no multiple of 8 (3x)");
-  EXPECT_THAT(texts("mobilevit_s", 1), SizeIs(1));
-  EXPECT_THAT(unsupported_calls(catalogue().find("xcit_nano_12_p8_384")), HasSubstr("2304"));
-}
-
-TEST(ModelCatalogueTest, NamesTellModelBatchAndCalls) {
-  const auto vit =
-      named_model_problems(catalogue().find("vit_base_patch16_224"), 32, ElementType::kBf16);
-  ASSERT_THAT(vit, SizeIs(1));
-  EXPECT_EQ(vit[0].name, "vit_base_patch16_224 b32 (12x)");
-  EXPECT_EQ(vit[0].group, "vit_base_patch16_224");
-  const auto hiera =
-      named_model_problems(catalogue().find("hiera_base_abswin_256"), 8, ElementType::kBf16);
-  EXPECT_EQ(hiera[0].name, "hiera_base_abswin_256 #1 b8 (2x)");
-  EXPECT_EQ(hiera[2].name, "hiera_base_abswin_256 #3 b8 (16x)");
+  const std::map<std::string, std::int64_t> expected = {{"convolution", 8090}, {"group_norm", 269},
+                                                        {"linear", 34058},     {"matmul", 798},
+                                                        {"norm", 17714},       {"softmax", 427}};
+  EXPECT_EQ(calls, expected);
 }
 
 TEST(ModelCatalogueTest, NamesAreFoundAsHubsWriteThem) {
@@ -221,30 +113,143 @@ TEST(ModelCatalogueTest, WordsAndGlobsFilter) {
   EXPECT_THAT(names("efficientnet"), SizeIs(0));
 }
 
-TEST(ModelCatalogueTest, AMissingOrForeignFileIsNamed) {
-  const test::TemporaryDirectory folder;
-  const auto message = [&] {
-    return failure([&] { ModelCatalogue::load(folder.path()); }, ErrorCode::kFailure);
-  };
-  EXPECT_THAT(message(), HasSubstr("timm_models.json: there is no such file"));
-  const char* const cases[][2] = {
-      {"", "timm_models.json: it is empty, and a JSON object with \"schema\", \"images\""},
-      {"{\n\"a\":", "line 2 is not valid JSON (unexpected end of input), and a JSON object with"},
-      {"[]", "timm_models.json: it is not as this version reads it: cannot use at()"},
-      {"{}", "this version reads it: key 'schema' not found; is the installation complete?"},
-      {R"({"schema":2,"images":2,"source":"x","models":[]})", "schema 1"},
-      {R"({"schema":1,"images":2,"source":"x","models":[{"name":"m","attention":[]}]})", "no call"},
-      {R"({"schema":1,"images":2,"source":"x","models":[{"name":"m","attention":[
-         {"calls":1,"problem":"bf16 b=3 h=1 n=8 d=64"}]}]})",
-       "not a call of 2 images"},
-      {R"({"schema":1,"images":2,"source":"x","models":[{"name":"m","attention":[
-         {"calls":1,"problem":"bf16 b=2 h=1 n=8 d=65"}]}]})",
+class ModelFilesTest : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& content) const {
+    test::write_file(folder_ / name, content);
+  }
+  std::string message() const {
+    return failure([&] { ModelCatalogue::load(folder_.path()); }, ErrorCode::kFailure);
+  }
+  // One model, m, with one call.
+  void write_models() const {
+    write("timm_models.json", R"({"schema":1,"images":2,"source":"x","models":[{"name":"m",
+      "attention":[{"calls":1,"problem":"bf16 b=2 h=1 n=8 d=64"}]}]})");
+  }
+  const test::TemporaryDirectory folder_;
+};
+
+TEST_F(ModelFilesTest, AMissingOrForeignFileIsNamedWithThePlace) {
+  EXPECT_THAT(message(), HasSubstr("timm_models.json: no such file"));
+  const std::string begin = R"({"schema":1,"images":2,"source":"x","models":[)";
+  const std::string call = R"({"calls":1,"problem":"bf16 b=2 h=1 n=8 d=64"})";
+  const std::string model = R"({"name":"m","attention":[)" + call + "]}";
+  const std::string cases[][2] = {
+      {"", "timm_models.json: is empty; expected a JSON object with \"schema\", \"images\""},
+      {"{\n\"a\":", "timm_models.json:2: is not valid JSON (unexpected end of input); expected"},
+      {"[]", "timm_models.json: is not a JSON object"},
+      {"{}", "timm_models.json: field \"schema\" is missing; is the installation complete?"},
+      {R"({"schema":2,"images":2,"source":"x","models":[]})", "has schema 2: this version reads 1"},
+      {R"({"schema":1,"images":3,"source":"x","models":[]})",
+       "\"images\" is not an integer from 2"},
+      {R"({"schema":1,"images":2,"source":7,"models":[]})", "\"source\" is not a string"},
+      {begin + "]}", "field \"models\" has 0 elements"},
+      {begin + "7]}", "model 1: is not a JSON object"},
+      {begin + R"({"name":"","attention":[]}]})", "model 1: \"name\" is not one of 1 to 200"},
+      {begin + R"({"name":"m","attention":[]}]})", "model 1 ('m'): field \"attention\" has 0"},
+      {begin + R"({"name":"m","attention":{}}]})", "field \"attention\" is not an array"},
+      {begin + model + "," + model + "]}", "timm_models.json: has 'm' twice"},
+      {begin + R"({"name":"m","attention":[)" + call + R"(,{"calls":0,"problem":"x"}]}]})",
+       "model 1 ('m'), call 2: \"calls\" is not an integer from 1 to 1000000"},
+      {begin + R"({"name":"m","attention":[{"calls":1.5,"problem":"x"}]}]})",
+       "\"calls\" is not an"},
+      {begin + R"({"name":"m","attention":[{"calls":18446744073709551615,"problem":"x"}]}]})",
+       "\"calls\" is not an integer"},
+      {begin + R"({"name":"m","attention":[{"calls":1,"problem":"bf16 b=3 h=1 n=8 d=64"}]}]})",
+       "call 1: 'bf16 b=3 h=1 n=8 d=64' is not a call of 2 images"},
+      {begin + R"({"name":"m","attention":[{"calls":1,"problem":"bf16 b=2 h=1 n=8 d=65"}]}]})",
        "65"},
+      {begin + R"({"name":"m","attention":[{"calls":1,"problem":"x","each_image":1}]}]})",
+       "\"each_image\" is not true or false"},
+      {begin + R"({"name":"m","attention":[{"calls":1,"problem":"x","unsupported":""}]}]})",
+       "\"unsupported\" is not one of 1 to 500"},
   };
   for (const auto& [content, said] : cases) {
-    std::ofstream(folder.path() / "timm_models.json") << content;
+    write("timm_models.json", content);
     EXPECT_THAT(message(), HasSubstr(said)) << content;
   }
+}
+
+TEST_F(ModelFilesTest, OtherCallsAreReadAsStrictly) {
+  write_models();
+  EXPECT_THAT(message(), HasSubstr("timm_calls.json: no such file"));
+  const auto document = [](const std::string& texts, const std::string& models) {
+    return R"({"schema":1,"texts":[)" + texts + R"(],"models":[)" + models + "]}";
+  };
+  const std::string text = R"("norm dtype m=197*images d=768")";
+  const std::string cases[][2] = {
+      {"", "timm_calls.json: is empty; expected a JSON object with \"schema\", \"texts\""},
+      {document("7", ""), "text 0: it is not a string"},
+      {document("\"norm\"", ""), "text 0: 'norm' is not an operator and its words"},
+      {document("\"Norm m=1\"", ""), "is not an operator and its words"},
+      {document(text + ",\"norm m=1*image\"", ""), "text 1: 'norm m=1*image' is not an operator"},
+      {document("\"norm m=*images\"", ""), "with N*images where a number grows"},
+      {document("\"norm m=1\\u001b[2J\"", ""), "printable characters"},
+      {document("\"norm m=" + std::string(600, '1') + "\"", ""), "1 to 500 printable"},
+      {document(text, ""), "model 'm' of timm_models.json is missing"},
+      {document(text, R"({"name":"n","calls":[]})"), "model 1 ('n'): timm_models.json has no such"},
+      {document(text, R"({"name":"m","calls":[]},{"name":"m","calls":[]})"),
+       "model 2 ('m'): is there twice"},
+      {document(text, R"({"name":"m","calls":[[1,0],[1]]})"),
+       "model 1 ('m'), call 2: is not [calls"},
+      {document(text, R"({"name":"m","calls":[[0,0]]})"), "the number of calls is not an integer"},
+      {document(text, R"({"name":"m","calls":[[1,1]]})"),
+       "the place of the text is not an integer"},
+      {document(text, R"({"name":"m","calls":[[1,-1]]})"),
+       "the place of the text is not an integer"},
+  };
+  for (const auto& [content, said] : cases) {
+    write("timm_calls.json", content);
+    EXPECT_THAT(message(), HasSubstr(said)) << content;
+  }
+  write("timm_calls.json", document(text, R"({"name":"m","calls":[[3,0]]})"));
+  EXPECT_EQ(ModelCatalogue::load(folder_.path()).models()[0].others[0].calls, 3);
+}
+
+TEST_F(ModelFilesTest, SizesDepthAndCountsAreBounded) {
+  write("timm_models.json", std::string(1000, '[') + std::string(1000, ']'));
+  EXPECT_THAT(message(), HasSubstr("timm_models.json: JSON is nested deeper than 8 levels"));
+  std::string many = "[";
+  for (int i = 0; i < 4'000'001; ++i) many += "0,";
+  write("timm_models.json", many + "0]");
+  EXPECT_THAT(message(), HasSubstr("JSON values"));
+  write("timm_models.json", "");
+  std::filesystem::resize_file(folder_ / "timm_models.json", (std::uintmax_t{64} << 20) + 1);
+  EXPECT_THAT(message(), HasSubstr("64 MiB are the most"));
+  write_models();
+  std::string calls;
+  for (int i = 0; i < 1001; ++i) calls += i == 0 ? "[1,0]" : ",[1,0]";
+  write("timm_calls.json",
+        R"({"schema":1,"texts":["norm m=1"],"models":[{"name":"m","calls":[)" + calls + "]}]}");
+  EXPECT_THAT(message(), HasSubstr("field \"calls\" has 1001 elements: 0 to 1000 are expected"));
+}
+
+TEST_F(ModelFilesTest, DamagedShippedFilesNeverCrash) {
+  std::mt19937_64 random(7);
+  int refused = 0;
+  for (const char* name : {"timm_models.json", "timm_calls.json"}) {
+    const std::string content = read(kData / name);
+    std::uniform_int_distribution<std::size_t> place(0, content.size() - 1);
+    std::uniform_int_distribution<int> byte(0, 255);
+    write("timm_models.json", read(kData / "timm_models.json"));
+    write("timm_calls.json", read(kData / "timm_calls.json"));
+    for (int round = 0; round < 60; ++round) {
+      std::string damaged = content;
+      if (round % 2 == 0) {
+        damaged.resize(place(random));
+      } else {
+        for (int i = 0; i < 20; ++i) damaged[place(random)] = static_cast<char>(byte(random));
+      }
+      write(name, damaged);
+      try {
+        ModelCatalogue::load(folder_.path());
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr(name));
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 60);
 }
 
 // The shipped file is what the script makes of the traces; they lie beside the source tree.

@@ -270,7 +270,7 @@ TEST_F(ProblemSet, PresetsOfModelsAreAskedForImagesAndType) {
     std::set<std::string> groups, problems;
     for (const NamedProblem& p : preset(name, kData, input)) {
       EXPECT_THAT(p.name, HasSubstr(" b3")) << name;
-      EXPECT_EQ(attention_of(*p.problem).dtype, ElementType::kFp16);
+      EXPECT_THAT(p.problem->text(), HasSubstr(" fp16 "));
       EXPECT_TRUE(problems.insert(p.problem->text()).second) << p.problem->text();
       const std::string family = p.group == "hieradet_small" ? "sam" : p.group;  // SAM 2's encoder
       EXPECT_THAT(family, HasSubstr(part));
@@ -280,7 +280,12 @@ TEST_F(ProblemSet, PresetsOfModelsAreAskedForImagesAndType) {
     EXPECT_GT(groups.size(), models / 3) << name;
     EXPECT_LT(problems.size(), all);
   }
-  EXPECT_GT(all, 350U);
+  EXPECT_GT(all, 900U);
+  const ModelInput attention_alone{{3}, ElementType::kFp16, {"attention"}};
+  for (const NamedProblem& p : preset("swin", kData, attention_alone)) {
+    EXPECT_EQ(p.problem->operator_name(), "attention");
+  }
+  EXPECT_GT(preset("all", kData, attention_alone).size(), 350U);
   EXPECT_GT(preset("swin", kData).size(), preset("swin", kData, input).size());
   EXPECT_THROW(is_preset_of_models("resnet"), Error);
 }

@@ -1,16 +1,21 @@
-// tests/cli/models_test.cpp -- Models by name: vitune models, --model, --batch, --dtype.
+// tests/cli/models_test.cpp -- Models by name: vitune models, --model and what goes with it.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "tests/cli/command_fixture.h"
 
 namespace vitune::testing {
 namespace {
 
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 
 class ModelsTest : public CommandTest {};
 
@@ -20,11 +25,17 @@ class ModelInputsTest : public CommandTest {
   void SetUp() override {
     if (!has_compiler()) GTEST_SKIP() << "no NVRTC here";
   }
-  // The problems that a verb takes from its arguments, by name: `compile` of an architecture that
-  // has no space left says so for each without compiling anything.
+  static bool is_of_models(const std::string& argument) {
+    return argument == "--model" || argument == "-m" || argument == "sam";
+  }
+  // The attention problems that a verb takes from its arguments, by name: `compile` of an
+  // architecture that has no space left says so for each without compiling anything.
   std::vector<std::pair<std::string, std::string>> taken(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(),
                      {"compile", "--arch", "sm_80", "--json", "-q", "--config", "kBlockN=7"});
+    if (std::ranges::any_of(arguments, is_of_models)) {
+      arguments.insert(arguments.end(), {"--operator", "attention"});
+    }
     const CommandResult result = run(arguments);
     EXPECT_EQ(result.status, 1) << result.err;
     std::vector<std::pair<std::string, std::string>> problems;
@@ -73,10 +84,47 @@ TEST_F(ModelsTest, ProblemsAreThoseOfTheBatchAndType) {
   const auto document = run({"models", "--problems", "--json", "swin_tiny_patch4_window7_224",
                              "--batch", "2,8", "--dtype", "fp16"})
                             .json();
-  ASSERT_EQ(document["problems"].size(), 14u);
-  EXPECT_EQ(document["problems"][8]["batch"], 8);
-  EXPECT_EQ(document["problems"][8]["problem"],
-            "attention fp16 b=512 h=3 nq=49 nk=49 d=32 layout=packed bias=fp16:512x3x49x49");
+  ASSERT_EQ(document["problems"].size(), 38u);
+  std::set<std::string> problems;
+  for (const auto& entry : document["problems"]) {
+    if (entry["batch"] == 8) problems.insert(entry["problem"]);
+  }
+  EXPECT_THAT(problems, Contains("attention fp16 b=512 h=3 nq=49 nk=49 d=32 layout=packed "
+                                 "bias=fp16:512x3x49x49"));
+  EXPECT_THAT(problems, Contains("norm fp16 m=25088 d=96 weight bias residual sum"));
+}
+
+TEST_F(ModelsTest, TheProblemsOfAPassAreThoseOfAllOperatorsByTheirShareOfTheTime) {
+  const std::vector<std::string> arguments = {
+      "models", "--problems", "--json", "deit_small_patch16_224", "--batch", "32"};
+  const CommandResult result = run(arguments);
+  EXPECT_THAT(result.err, HasSubstr("left out: 1 of convolution, 49 of linear, in one pass of "
+                                    "deit_small_patch16_224\n"));
+  const auto document = result.json();
+  std::map<std::string, std::int64_t> calls;
+  double last = 1, sum = 0;
+  for (const auto& entry : document["problems"]) {
+    calls[entry["operator"]] += entry["calls"].get<std::int64_t>();
+    EXPECT_LE(entry["share"], last);
+    EXPECT_GT(entry["floor_us"], 0.0);
+    last = entry["share"];
+    sum += last;
+  }
+  EXPECT_NEAR(sum, 1, 1e-6);
+  EXPECT_THAT(calls, ElementsAre(Pair("attention", 12), Pair("norm", 25)));
+}
+
+TEST_F(ModelsTest, OneOperatorCanBeAskedForAlone) {
+  std::vector<std::string> arguments = {
+      "models",  "--problems", "--csv",      "deit_small_patch16_224",
+      "--batch", "32",         "--operator", "norm"};
+  const CommandResult norms = run(arguments);
+  EXPECT_THAT(norms.out, HasSubstr("model,batch,calls,share,problem\n"));
+  EXPECT_THAT(norms.out, HasSubstr(",norm bf16 m=6304 d=384 weight bias residual sum"));
+  EXPECT_THAT(norms.out, Not(HasSubstr(",attention bf16")));
+  EXPECT_EQ(norms.err, "");  // convolution and linear were not asked for
+  arguments.back() = "attention,norm";
+  EXPECT_EQ(run(arguments).out, run({arguments.begin(), arguments.end() - 2}).out);
 }
 
 TEST_F(ModelInputsTest, AModelStandsForItsProblems) {
@@ -106,7 +154,17 @@ TEST_F(ModelsTest, CallsThatTheKernelsDoNotTakeAreSaidInOneLine) {
   const CommandResult result = run({"show", "--model", "mobilevit_s", "--model", "mobilevit_xxs"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("5 of the 9 attention calls of mobilevit_s are outside"));
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 3);  // and "no winner"
+  EXPECT_THAT(result.err, HasSubstr("of linear, in one pass of each of 2 models"));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 4);  // and "no winner"
+}
+
+TEST_F(ModelsTest, VerbsTakeTheProblemsOfAllOperators) {
+  const std::vector<std::string> arguments = {
+      "explain", "--json", "--model", "vit_base_patch16_224", "--batch", "32"};
+  const auto problems = run(arguments).json()["problems"];
+  ASSERT_EQ(problems.size(), 4u);
+  EXPECT_EQ(problems[0]["name"], "vit_base_patch16_224 norm #2 b32 (23x)");
+  EXPECT_EQ(problems[1]["name"], "vit_base_patch16_224 b32 (12x)");
 }
 
 TEST_F(ModelsTest, EveryVerbThatTakesProblemsTakesModels) {
@@ -127,6 +185,10 @@ TEST_F(ModelsTest, MistakesSayWhatToDo) {
       {{"show", "--model", "vit_base_patch16_224", "--batch", ","}, "1,32"},
       {{"show", "--model", "vit_base_patch16_224", "--batch", "99999999"}, "--batch"},
       {{"show", "--model", "vit_base_patch16_224", "--dtype", "fp32"}, "bf16, fp16"},
+      {{"show", "--model", "vit_base_patch16_224", "--operator", "conv"}, "attention, norm, group"},
+      {{"show", "--model", "vit_base_patch16_224", "--operator", ","}, "attention,norm,group_norm"},
+      {{"show", "--operator", "norm"}, "--operator belongs to --model"},
+      {{"models", "--operator", "norm"}, "--operator belongs to --problems"},
       {{"show", "--model", "efficientnet*"}, "'vitune models'"},
       {{"show", "--batch", "32"}, "--batch belongs to --model"},
       {{"show", "--dtype", "fp16", "--preset", "vit"}, "--dtype belongs to --model"},
@@ -142,6 +204,23 @@ TEST_F(ModelsTest, MistakesSayWhatToDo) {
   }
 }
 
+TEST_F(ModelsTest, APresetOfModelsSaysWhatItLeavesOutToo) {
+  const CommandResult sam = run({"explain", "--csv", "--preset", "sam", "--batch", "1"});
+  EXPECT_THAT(sam.err, HasSubstr("of linear, in one pass of each of 7 models"));
+  EXPECT_THAT(run({"show", "--preset", "sam", "--operator", "group_norm"}).err,
+              HasSubstr("no call of preset sam is one of group_norm"));
+}
+
+TEST_F(ModelsTest, AModelWithoutSuchCallsIsRefused) {
+  const CommandResult one =
+      run({"show", "--model", "vit_base_patch16_224", "--operator", "group_norm"});
+  EXPECT_NE(one.status, 0);
+  EXPECT_THAT(one.err, HasSubstr("no call of vit_base_patch16_224 is one that the kernels of "
+                                 "group_norm take"));
+  const CommandResult any = run({"show", "--model", "deit3*", "--operator", "group_norm"});
+  EXPECT_THAT(any.err, HasSubstr("no call of any of"));
+}
+
 TEST_F(ModelsTest, WithoutTheDataFileTheMessageNamesIt) {
   const fs::path data = directory() / "data";
   fs::create_directory(data);
@@ -149,6 +228,8 @@ TEST_F(ModelsTest, WithoutTheDataFileTheMessageNamesIt) {
   const CommandResult result = run({"models", "--data-dir", data.string()});
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err, HasSubstr("timm_models.json"));
+  fs::copy(fs::path(VITUNE_SOURCE_DIR) / "data" / "timm_models.json", data);
+  EXPECT_THAT(run({"models", "--data-dir", data.string()}).err, HasSubstr("timm_calls.json"));
 }
 
 }  // namespace

@@ -229,6 +229,23 @@ TEST_F(Tune, OutcomesComeInTheCallersOrderWhateverTheOrderOfTuning) {
   EXPECT_EQ(std::abs(place(0) - place(2)), 1);
 }
 
+TEST_F(Tune, ProblemsThatShareKernelsAndTakeMostOfAModelsTimeAreTunedFirst) {
+  const auto share = [&](const char* text, double of) {
+    NamedProblem named = problem(text);
+    named.share = of;
+    return named;
+  };
+  const std::vector<NamedProblem> problems = {
+      share("attention bf16 b=1 h=12 n=197 d=64", 0.1),
+      share("norm bf16 m=197 d=768 weight bias", 0.3),
+      share("attention bf16 b=1 h=12 n=197 d=72", 0.2),
+      share("norm bf16 m=394 d=768 weight bias", 0),
+      share("attention bf16 b=32 h=12 n=197 d=64", 0.15),
+  };
+  // Norms 0.3, head size 64 0.25, head size 72 0.2.
+  EXPECT_THAT(tuning_order(problems), ::testing::ElementsAre(1, 3, 0, 4, 2));
+}
+
 TEST_F(Tune, RecordsASweepThatReplaysToTheSameWinner) {
   testing::TemporaryDirectory directory;
   options.record = directory / "sweep.recording";

@@ -5,12 +5,45 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 #include "generator/operator.h"
 
 namespace vitune {
+namespace {
+
+// Problems that share kernels, one after the other.
+struct KernelGroup {
+  std::string kernels;
+  double share = 0;
+  std::vector<std::size_t> members;
+};
+
+std::vector<std::size_t> larger_shares_first(const std::vector<NamedProblem>& problems,
+                                             const std::vector<std::size_t>& order) {
+  std::vector<KernelGroup> groups;
+  for (const std::size_t i : order) {
+    const Problem& problem = *problems[i].problem;
+    std::string kernels = problem.operator_name() + '\n' + problem.op().kernel_class(problem);
+    if (groups.empty() || groups.back().kernels != kernels) {
+      groups.push_back({std::move(kernels), 0, {}});
+    }
+    groups.back().share += problems[i].share;
+    groups.back().members.push_back(i);
+  }
+  std::ranges::stable_sort(groups, std::greater{}, &KernelGroup::share);
+  std::vector<std::size_t> sorted;
+  for (const KernelGroup& group : groups) {
+    sorted.insert(sorted.end(), group.members.begin(), group.members.end());
+  }
+  return sorted;
+}
+
+}  // namespace
+
 void check_options(const TuneOptions& options) {
   const auto refuse = [](const char* why) { throw Error(ErrorCode::kUsage, why); };
   if (options.record && options.replay) {
@@ -48,7 +81,7 @@ std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems)
     if (&one.op() != &other.op()) return one.operator_name() < other.operator_name();
     return one.op().is_before(one, other);
   });
-  return order;
+  return larger_shares_first(problems, order);
 }
 
 std::vector<TuneOutcome> untouched(const std::vector<NamedProblem>& problems) {

@@ -1,0 +1,51 @@
+// catalogue/model_problems.h -- The problems of a forward pass of a model, with their share of its
+// time.
+//
+// No state; any thread.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "catalogue/model_catalogue.h"
+#include "catalogue/problem_set.h"
+
+namespace vitune {
+
+// What a model asks for some number of images.
+struct ModelProblem {
+  ProblemPtr problem;
+  std::int64_t calls = 0;  // in one forward pass
+  double floor_us = 0;     // of one call on an H200; 0 if its units' rates are not known
+  double share = 0;        // of the floors of all calls of the pass that vitune takes, 0 to 1
+};
+
+// The text of a call for `images` images in `dtype`. Throws Error(kUnsupported) where a number
+// leaves 64 bits.
+std::string call_text(const OtherCall& call, std::int64_t images, ElementType dtype);
+
+// The different problems of a forward pass over `images` >= 1 images in `dtype` (kBf16 or kFp16):
+// attention first, then the others in the order of the pass, without calls of operators that vitune
+// has not and calls that the kernels do not take. Throws Error(kUnsupported) where so many images
+// are beyond their reach.
+std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images,
+                                         ElementType dtype);
+
+// Those of the operators of `input` (all if it names none) with names, the largest share first:
+// "vit_base_patch16_224 b32 (12x)" is attention, others name their operator before the batch, and
+// "... #2 b32 (1x)" is the second of an operator that has several. `group` is the model's name.
+std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t images,
+                                               const ModelInput& input);
+
+// One sentence on the calls of `model`, of the operators of `input`, that the kernels do not take;
+// empty if they take all.
+std::string unsupported_calls(const Model& model, const ModelInput& input = {});
+
+// One line on the calls of these models that are of no operator of vitune, for one pass of each;
+// empty if there is none.
+std::string calls_without_operator(const std::vector<const Model*>& models);
+
+}  // namespace vitune

@@ -1,0 +1,295 @@
+// tests/catalogue/model_problems_test.cpp -- The problems of models for any batch.
+// SPDX-License-Identifier: Apache-2.0
+#include "catalogue/model_problems.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "generator/attention/operator.h"
+#include "generator/operator.h"
+
+namespace vitune {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Gt;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+const std::filesystem::path kSource = VITUNE_SOURCE_DIR;
+const std::filesystem::path kData = kSource / "data";
+
+const ModelCatalogue& catalogue() {
+  static const ModelCatalogue kCatalogue = ModelCatalogue::load(kData);
+  return kCatalogue;
+}
+
+std::vector<ModelProblem> problems_of(std::string_view operator_name, const Model& model,
+                                      std::int64_t images, ElementType dtype = ElementType::kBf16) {
+  std::vector<ModelProblem> problems = model_problems(model, images, dtype);
+  std::erase_if(problems,
+                [&](const ModelProblem& p) { return p.problem->operator_name() != operator_name; });
+  return problems;
+}
+
+const AttentionProblem& attention_of_call(const ModelProblem& p) {
+  return attention_of(*p.problem);
+}
+
+std::vector<std::string> texts(const std::string& name, std::int64_t images,
+                               ElementType dtype = ElementType::kBf16,
+                               std::string_view operator_name = "attention") {
+  std::vector<std::string> result;
+  for (const ModelProblem& p : problems_of(operator_name, catalogue().find(name), images, dtype)) {
+    result.push_back(std::to_string(p.calls) + "x " + p.problem->text());
+  }
+  return result;
+}
+
+std::string failure(const std::function<void()>& action, ErrorCode code) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+TEST(ModelProblemsTest, ProblemsScaleWithTheImages) {
+  EXPECT_THAT(texts("vit_base_patch16_224", 1),
+              ElementsAre("12x attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed"));
+  EXPECT_THAT(texts("vit_base_patch16_224", 32, ElementType::kFp16),
+              ElementsAre("12x attention fp16 b=32 h=12 nq=197 nk=197 d=64 layout=packed"));
+  // Two q and k of their own, v a view of the projection.
+  EXPECT_THAT(texts("eva02_small_patch14_224", 8),
+              ElementsAre("12x attention bf16 b=8 h=6 nq=257 nk=257 d=64 layout=bhnd v=packed"));
+}
+
+TEST(ModelProblemsTest, WindowsCountAsBatchAndASharedBiasStaysShared) {
+  const std::vector<std::string> swin =
+      texts("swin_tiny_patch4_window7_224", 32, ElementType::kFp16);
+  ASSERT_THAT(swin, SizeIs(7));
+  EXPECT_EQ(swin[0],
+            "1x attention fp16 b=2048 h=3 nq=49 nk=49 d=32 layout=packed bias=fp16:1x3x49x49");
+  // Shifted windows: timm adds the mask to the bias for every window of every image.
+  EXPECT_EQ(swin[1],
+            "1x attention fp16 b=2048 h=3 nq=49 nk=49 d=32 layout=packed bias=fp16:2048x3x49x49");
+  EXPECT_EQ(swin[6],
+            "2x attention fp16 b=32 h=24 nq=49 nk=49 d=32 layout=packed bias=fp16:1x24x49x49");
+}
+
+TEST(ModelProblemsTest, HeadsThatWereFoldedIntoTheBatchScaleTogether) {
+  EXPECT_THAT(texts("samvit_base_patch16", 3),
+              ElementsAre("8x attention bf16 b=900 h=1 nq=196 nk=196 d=64 layout=bnhd "
+                          "bias=bf16:900x1x196x196",
+                          "4x attention bf16 b=36 h=1 nq=4096 nk=4096 d=64 layout=bnhd "
+                          "bias=bf16:36x1x4096x4096"));
+}
+
+TEST(ModelProblemsTest, ViewsOfOneImageAreCalledOncePerImage) {
+  const Model& hiera = catalogue().find("hiera_base_abswin_256");
+  const auto one = problems_of("attention", hiera, 1);
+  const auto eight = problems_of("attention", hiera, 8, ElementType::kBf16);
+  ASSERT_EQ(one.size(), eight.size());
+  int each_image = 0;
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    if (is_same(*one[i].problem, *eight[i].problem)) {
+      EXPECT_EQ(eight[i].calls, 8 * one[i].calls);
+      ++each_image;
+    } else {
+      EXPECT_EQ(eight[i].calls, one[i].calls);
+      EXPECT_EQ(attention_of_call(eight[i]).batch, 8 * attention_of_call(one[i]).batch);
+    }
+  }
+  EXPECT_EQ(each_image, 3);
+}
+
+TEST(ModelProblemsTest, TwoImagesGiveWhatWasTraced) {
+  for (const Model& model : catalogue().models()) {
+    std::int64_t calls = 0;
+    std::set<std::string> traced;
+    for (const ModelCall& call : model.calls) {
+      if (!call.unsupported.empty()) continue;
+      EXPECT_EQ(AttentionProblem::parse(call.text), call.traced);
+      EXPECT_EQ(call.traced.vector_bytes(), 16) << model.name;
+      traced.insert(call.traced.text());
+      calls += call.calls * (call.each_image ? 2 : 1);
+    }
+    for (const ModelProblem& p : problems_of("attention", model, 2)) {
+      EXPECT_TRUE(traced.contains(p.problem->text())) << model.name << ' ' << p.problem->text();
+      calls -= p.calls;
+    }
+    EXPECT_EQ(calls, 0) << model.name;
+  }
+}
+
+TEST(ModelProblemsTest, EveryModelExpandsToAnyBatchAndTheWorkGrowsWithIt) {
+  for (const Model& model : catalogue().models()) {
+    const auto flops = [&](std::int64_t images) {
+      double sum = 0;
+      for (const ModelProblem& p : model_problems(model, images, ElementType::kFp16)) {
+        EXPECT_TRUE(is_same(*parse_problem(p.problem->text()), *p.problem)) << model.name;
+        sum += p.problem->op().flops(*p.problem) * static_cast<double>(p.calls);
+      }
+      return sum;
+    };
+    const double one = flops(1);
+    for (const std::int64_t images : {3, 7, 256}) {
+      EXPECT_NEAR(flops(images) / one, static_cast<double>(images), 1e-9) << model.name;
+    }
+  }
+}
+
+TEST(ModelProblemsTest, SoManyImagesThatTheKernelsCannotCountThemAreRefused) {
+  const Model& swin = catalogue().find("swin_tiny_patch4_window7_224");
+  failure([&] { model_problems(swin, std::int64_t{1} << 40, ElementType::kBf16); },
+          ErrorCode::kUnsupported);
+  // The second model's first call is asked once per image: the count of calls does not fit.
+  for (const char* name : {"swin_tiny_patch4_window7_224", "hiera_base_plus_224"}) {
+    const Model& model = catalogue().find(name);
+    failure([&] { model_problems(model, std::int64_t{1} << 62, ElementType::kBf16); },
+            ErrorCode::kUnsupported);
+  }
+}
+
+TEST(ModelProblemsTest, CallsOutsideTheKernelsReachAreSaidInOneLine) {
+  EXPECT_EQ(unsupported_calls(catalogue().find("vit_base_patch16_224")), "");
+  EXPECT_EQ(unsupported_calls(catalogue().find("mobilevit_s")),
+            "5 of the 9 attention calls of mobilevit_s are outside what the kernels do: head size "
+            "36 is no multiple of 8 (2x); head size 60 is no multiple of 8 (3x)");
+  EXPECT_THAT(texts("mobilevit_s", 1), SizeIs(1));
+  EXPECT_THAT(unsupported_calls(catalogue().find("xcit_nano_12_p8_384")), HasSubstr("2304"));
+}
+
+TEST(ModelProblemsTest, CallsOfOtherOperatorsScaleToo) {
+  EXPECT_THAT(texts("vit_base_patch16_224", 32, ElementType::kBf16, "norm"),
+              ElementsAre("1x norm bf16 m=6304 d=768 weight bias eps=1e-06",
+                          "23x norm bf16 m=6304 d=768 weight bias residual sum eps=1e-06",
+                          "1x norm bf16 m=6304 d=768 weight bias residual eps=1e-06"));
+  EXPECT_THAT(texts("aimv2_large_patch14_336", 3, ElementType::kFp16, "norm")[0],
+              HasSubstr("norm fp16 m=1728 d=1024 rms weight"));
+  // The class token's row of each image.
+  EXPECT_THAT(texts("crossvit_9_240", 1, ElementType::kBf16, "norm"), SizeIs(Gt(2U)));
+  EXPECT_THAT(texts("vit_small_r26_s32_384", 2, ElementType::kBf16, "group_norm")[0],
+              HasSubstr("group_norm bf16 n=2 c=64 l=36864 g=32 weight bias"));
+}
+
+TEST(ModelProblemsTest, NumbersThatGrowAreReplacedWhereverTheyStand) {
+  const OtherCall call{1, "linear dtype m=197*images n=768 k=2*imagesx3"};
+  EXPECT_EQ(call_text(call, 4, ElementType::kFp16), "linear fp16 m=788 n=768 k=8x3");
+  EXPECT_EQ(call_text({1, "linear m=225"}, 4, ElementType::kFp16), "linear m=225");
+  EXPECT_EQ(call.operator_name(), "linear");
+  failure([&] { call_text(call, std::int64_t{1} << 60, ElementType::kBf16); },
+          ErrorCode::kUnsupported);
+}
+
+TEST(ModelProblemsTest, SharesAreOfTheFloorsOfThePass) {
+  for (const Model& model : catalogue().models()) {
+    double sum = 0, pass_us = 0;
+    const auto problems = model_problems(model, 32, ElementType::kBf16);
+    for (const ModelProblem& p : problems) pass_us += p.floor_us * static_cast<double>(p.calls);
+    for (const ModelProblem& p : problems) {
+      EXPECT_GT(p.floor_us, 0) << p.problem->text();
+      EXPECT_NEAR(p.share, p.floor_us * static_cast<double>(p.calls) / pass_us, 1e-12);
+      sum += p.share;
+    }
+    EXPECT_NEAR(sum, 1, 1e-9) << model.name;
+  }
+}
+
+// Either kernels are known for it, or it is said why there are none; nothing is lost.
+TEST(ModelProblemsTest, EveryCallOfEveryModelIsTakenOrRefusedWithAReason) {
+  const DeviceInfo device = h200_facts();
+  std::map<std::string, bool> known;  // texts that have been looked at
+  std::map<std::string, std::int64_t> taken, refused;
+  for (const Model& model : catalogue().models()) {
+    for (const ModelCall& call : model.calls) {
+      if (call.unsupported.empty()) continue;
+      refused["attention"] += call.calls;
+      EXPECT_THAT(unsupported_calls(model), HasSubstr(call.unsupported)) << model.name;
+      if (call.unsupported.find("not neighbours") != std::string::npos) continue;
+      failure([&] { parse_problem(call.text); }, ErrorCode::kUnsupported);
+    }
+    for (const ModelProblem& p : model_problems(model, 1, ElementType::kBf16)) {
+      taken[p.problem->operator_name()] += p.calls;
+      if (!known.emplace(p.problem->text(), true).second) continue;
+      const auto space = p.problem->op().space(*p.problem, device);
+      const auto defaults = p.problem->op().defaults(*p.problem, device, space);
+      ASSERT_FALSE(defaults.empty()) << p.problem->text();
+      EXPECT_FALSE(space.explain(defaults.front())) << p.problem->text();
+    }
+    for (const OtherCall& call : model.others) {
+      if (find_operator(call.operator_name()) != nullptr) continue;
+      EXPECT_THAT(calls_without_operator({&model}), HasSubstr(" of " + call.operator_name()));
+    }
+  }
+  std::int64_t attention = 0, norms = 0, group_norms = 0;
+  for (const Model& model : catalogue().models()) {
+    attention += model.layers();
+    for (const OtherCall& call : model.others) {
+      norms += call.operator_name() == "norm" ? call.calls : 0;
+      group_norms += call.operator_name() == "group_norm" ? call.calls : 0;
+    }
+  }
+  EXPECT_EQ(taken["attention"] + refused["attention"], attention);
+  EXPECT_EQ(taken["norm"], norms);
+  EXPECT_EQ(taken["group_norm"], group_norms);
+  EXPECT_EQ(refused["attention"], 465);
+}
+
+TEST(ModelProblemsTest, CallsWithoutAnOperatorAreCountedInOneLine) {
+  const Model model{
+      "m", {}, {{12, "wishful dtype m=1"}, {3, "wishful dtype m=2"}, {2, "norm m=1"}}};
+  EXPECT_EQ(calls_without_operator({&model}),
+            "calls of operators that vitune does not have are left out: 15 of wishful, in one pass "
+            "of m");
+  EXPECT_THAT(calls_without_operator({&model, &model}),
+              HasSubstr("30 of wishful, in one pass of each of 2 models"));
+  const Model all{"m", {}, {{2, "norm m=1"}}};
+  EXPECT_EQ(calls_without_operator({&all}), "");
+}
+
+TEST(ModelProblemsTest, CallsThatTheKernelsOfAnotherOperatorDoNotTakeAreSaidToo) {
+  const Model model{
+      "m", {}, {{2, "norm dtype m=1*images d=9000"}, {1, "norm dtype m=1*images d=8"}}};
+  EXPECT_THAT(unsupported_calls(model), HasSubstr("2 of the 3 norm calls of m are outside"));
+  EXPECT_THAT(unsupported_calls(model), HasSubstr("d=9000: 8192 is the most (2x)"));
+  EXPECT_THAT(model_problems(model, 4, ElementType::kBf16), SizeIs(1));
+}
+
+TEST(ModelProblemsTest, NamesTellModelOperatorBatchAndCallsTheLargestShareFirst) {
+  const auto names = [](const char* model, std::int64_t images,
+                        std::vector<std::string> operators) {
+    std::vector<std::string> result;
+    double last = 1;
+    for (const NamedProblem& p : named_model_problems(
+             catalogue().find(model), images, {{}, ElementType::kBf16, std::move(operators)})) {
+      EXPECT_LE(p.share, last);
+      EXPECT_EQ(p.group, model);
+      last = p.share;
+      result.push_back(p.name);
+    }
+    return result;
+  };
+  EXPECT_THAT(names("vit_base_patch16_224", 32, {}),
+              ElementsAre("vit_base_patch16_224 norm #2 b32 (23x)",
+                          "vit_base_patch16_224 b32 (12x)", "vit_base_patch16_224 norm #3 b32 (1x)",
+                          "vit_base_patch16_224 norm #1 b32 (1x)"));
+  EXPECT_THAT(names("vit_base_patch16_224", 32, {"attention"}),
+              ElementsAre("vit_base_patch16_224 b32 (12x)"));
+  EXPECT_THAT(names("vit_base_patch16_224", 32, {"group_norm"}), SizeIs(0));
+  EXPECT_THAT(names("hiera_base_abswin_256", 8, {"attention"}),
+              Contains("hiera_base_abswin_256 #3 b8 (16x)"));
+}
+
+}  // namespace
+}  // namespace vitune
