@@ -1,8 +1,8 @@
-// examples/norm.cpp -- A problem of any operator from C++, by its text: LayerNorm of the tokens of
-// a vision transformer.
+// examples/norm.cpp -- A problem of any operator by its text: LayerNorm of a transformer's tokens.
 //
-// Prints the tensors that a call has and which kernel served, and compares one value with the
-// CPU's. Ends with 77 without a GPU. SPDX-License-Identifier: Apache-2.0
+// Prints a call's tensors and which kernel served; compares one value with the CPU's. Ends with 77
+// without a GPU.
+// SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
