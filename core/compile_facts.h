@@ -1,4 +1,4 @@
-// core/compile_facts.h -- What the compiler said of a kernel.
+// core/compile_facts.h -- What the compiler said of a config's kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,6 +6,7 @@
 
 namespace vitune {
 
+// Where a call takes several kernels, each figure is of the one that has most.
 struct CompileFacts {
   int registers = 0;              // per thread
   int spill_bytes = 0;            // spill stores + spill loads, per thread

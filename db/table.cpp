@@ -14,7 +14,8 @@ void DamageLog::add(const std::string& file, const std::string& table, const Row
   ++count_;
   log(log_sink_, LogLevel::kWarning,
       "database " + file + ": a row of table " + table + " " + why +
-          " and is treated as absent; `vitune db check` lists them all");
+          " and is treated as absent; `vitune db salvage --db FILE` keeps every sound row in a new "
+          "file");
 }
 
 StoredTable::StoredTable(Connection& connection, const TableSpec& spec, DamageLog& damage,

@@ -4,19 +4,22 @@
 
 #include <algorithm>
 #include <charconv>
+#include <vector>
 
 namespace vitune {
 namespace {
 
 constexpr std::string_view kEntryStart = "Compiling entry function '";
 
-// The part of the log about one kernel: from its heading to the next kernel's.
-std::optional<std::string_view> section_of(std::string_view log, std::string_view entry) {
-  const std::string heading = std::string(kEntryStart) + std::string(entry) + "'";
-  const std::size_t begin = log.find(heading);
-  if (begin == std::string_view::npos) return std::nullopt;
-  log.remove_prefix(begin + heading.size());
-  return log.substr(0, log.find(kEntryStart));
+// The parts of the log that speak of one kernel each, from the kernel's name to the next heading.
+std::vector<std::string_view> sections_of(std::string_view log) {
+  std::vector<std::string_view> sections;
+  for (std::size_t at = log.find(kEntryStart); at != std::string_view::npos;) {
+    log.remove_prefix(at + kEntryStart.size());
+    at = log.find(kEntryStart);
+    sections.push_back(log.substr(0, at));
+  }
+  return sections;
 }
 
 // Calls `visit` with each number in `text` that stands directly before `unit`.
@@ -32,24 +35,39 @@ void each_number_before(std::string_view text, std::string_view unit, Visit visi
   }
 }
 
-}  // namespace
-
-std::optional<CompileFacts> parse_compile_log(std::string_view log, std::string_view entry) {
-  const auto section = section_of(log, entry);
-  if (!section) return std::nullopt;
+// What one kernel's part says; nothing if it does not tell the registers.
+std::optional<CompileFacts> facts_of(std::string_view section) {
   CompileFacts facts;
   // One line per function; what a called function spills costs the kernel as well.
   const auto add_spill = [&](int bytes) { facts.spill_bytes += bytes; };
-  each_number_before(*section, " bytes spill stores", add_spill);
-  each_number_before(*section, " bytes spill loads", add_spill);
+  each_number_before(section, " bytes spill stores", add_spill);
+  each_number_before(section, " bytes spill loads", add_spill);
   bool known = false;
-  each_number_before(*section, " registers", [&](int count) {
+  each_number_before(section, " registers", [&](int count) {
     facts.registers = std::max(facts.registers, count);
     known = true;
   });
-  each_number_before(*section, " bytes smem", [&](int bytes) { facts.shared_bytes += bytes; });
+  each_number_before(section, " bytes smem", [&](int bytes) { facts.shared_bytes += bytes; });
   if (!known) return std::nullopt;
   return facts;
+}
+
+}  // namespace
+
+std::optional<CompileFacts> parse_compile_log(std::string_view log, std::string_view entry) {
+  const std::string name = std::string(entry) + "'";
+  bool has_entry = false;
+  CompileFacts worst;
+  for (const std::string_view section : sections_of(log)) {
+    const auto facts = facts_of(section);
+    if (!facts) return std::nullopt;
+    has_entry |= section.substr(0, name.size()) == name;
+    worst.registers = std::max(worst.registers, facts->registers);
+    worst.spill_bytes = std::max(worst.spill_bytes, facts->spill_bytes);
+    worst.shared_bytes = std::max(worst.shared_bytes, facts->shared_bytes);
+  }
+  if (!has_entry) return std::nullopt;
+  return worst;
 }
 
 std::string bounded_log(std::string_view log) {

@@ -13,8 +13,9 @@ namespace vitune {
 
 inline constexpr std::size_t kMaxCompileLog = 4 << 10;
 
-// Registers, spills and static shared memory of the kernel `entry`, the functions it calls
-// included; compile_ms is 0. Nothing if the log does not speak of that kernel.
+// Of each of registers, spills and static shared memory the most that a kernel of the log has, the
+// functions it calls included; compile_ms is 0. Nothing if the log does not speak of the kernel
+// `entry`, or says of a kernel no registers.
 std::optional<CompileFacts> parse_compile_log(std::string_view log, std::string_view entry);
 
 // The first kMaxCompileLog bytes at most, cut between lines, with a last line that says how much is

@@ -24,7 +24,7 @@ enum class CompileStatus { kOk, kError, kTimeout, kCrash };
 struct CompileRequest {
   Source source;
   std::string arch;        // "sm_90"; "sm_90a" for arch-specific instructions
-  std::string entry;       // name of the extern "C" kernel
+  std::string entry;       // name of an extern "C" kernel
   bool line_info = false;  // -lineinfo, for profilers
 };
 

@@ -8,6 +8,10 @@
 //   auto attention = vitune::Attention({.batch = 32, .heads = 12, .nq = 197, .d = 64}).packed();
 //   context.forward(attention, {.q = q, .k = k, .v = v, .out = out}, stream);
 //
+//   vitune::Problem norm("norm bf16 m=6304 d=768 weight");  // any operator, by its text
+//   const auto tensors = norm.addresses({{"x", x}, {"weight", w}, {"out", out}});
+//   context.run(norm, tensors, {}, stream);
+//
 // Naming fields in braces is C++20; before it a struct is made first and its fields are set.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_VITUNE_HPP_
@@ -18,10 +22,12 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -29,6 +35,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 #if __cplusplus >= 202002L
 #include <span>
 #endif
@@ -36,9 +43,11 @@
 #include "vitune/vitune.h"
 
 namespace vitune {
+// The library has a Problem too: a program that links its parts, as its tests do, keeps them apart.
+inline namespace cpp {
 
 // The values of these are those of vitune.h in the same order.
-enum class DataType : std::int32_t { kBf16 = VITUNE_BF16, kFp16, kFp32 };
+enum class DataType : std::int32_t { kBf16 = VITUNE_BF16, kFp16, kFp32, kBool };
 // What serves a problem without a winner of its own; kEnvironment: as VITUNE_MISS says.
 enum class OnMiss : std::int32_t { kEnvironment, kNearest, kDefault, kCompile, kError };
 // What other threads do while one loads the kernel of a problem for the first time.
@@ -269,6 +278,163 @@ class Attention {
   vitune_attention_desc desc_ = VITUNE_ATTENTION_DESC_INIT;
 };
 
+// One tensor of a Problem; vitune_tensor as C++.
+struct TensorInfo {
+  std::string name;
+  bool given = false;   // false: the problem does without it
+  bool output = false;  // is written
+  DataType type = DataType::kBf16;
+  std::int64_t alignment = 0;                // of its address at least, in bytes
+  std::array<std::int64_t, 4> extents = {};  // outermost dimension first
+  std::array<std::int64_t, 4> strides = {};  // in elements
+  std::int64_t bytes = 0;                    // from its address to one past the last element
+};
+
+// A tensor of a call by its name, with its address as DeviceInput and DeviceOutput take it.
+class NamedTensor {
+ public:
+  template <typename Address,
+            std::enable_if_t<std::is_convertible_v<const Address&, DeviceInput> ||
+                                 std::is_convertible_v<const Address&, DeviceOutput>,
+                             int> = 0>
+  NamedTensor(std::string_view name, const Address& address) : name_(name) {
+    if constexpr (std::is_convertible_v<const Address&, DeviceOutput>) {
+      writable_ = true;
+      view_ = address;
+    } else {
+      const DeviceInput input = address;
+      view_ = {const_cast<void*>(input.data()), input.bytes()};
+    }
+  }
+
+  std::string_view name() const noexcept { return name_; }
+  const DeviceOutput& view() const noexcept { return view_; }
+  bool writable() const noexcept { return writable_; }
+
+ private:
+  std::string_view name_;
+  DeviceOutput view_;
+  bool writable_ = false;
+};
+
+// A problem of any operator by its text (docs/problems.md), read once and called as often as one
+// likes. It belongs to no context and is never changed: any thread may use it with any context.
+// Move only; one that was moved from gives VITUNE_INVALID_ARGUMENT.
+class Problem {
+ public:
+  // Of "norm bf16 m=6304 d=768 weight bias", say. Throws Exception.
+  explicit Problem(std::string text) : text_(std::move(text)) {
+    vitune_problem* problem = nullptr;
+    Exception::check(vitune_problem_create(text_.c_str(), &problem));
+    problem_.reset(problem);
+    std::size_t count = 0;
+    Exception::check(vitune_problem_tensors(problem, &count));
+    for (std::size_t place = 0; place < count; ++place) {
+      vitune_tensor tensor = VITUNE_TENSOR_INIT;
+      Exception::check(vitune_problem_tensor(problem, place, &tensor));
+      tensors_.push_back(info_of(tensor));
+    }
+  }
+
+  // As it was given.
+  const std::string& text() const noexcept { return text_; }
+  // In the order of a call; all problems of an operator have the same.
+  const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }
+
+  // The addresses of a call, in the order of tensors() with null where one is not given: made once,
+  // and valid for every later call on the same memory. Throws Exception(VITUNE_INVALID_ARGUMENT)
+  // for a name that no tensor has or that comes twice, for a given tensor that is missing, for an
+  // output in memory that must not be written, and for a buffer of fewer bytes than the tensor.
+  std::vector<void*> addresses(std::initializer_list<NamedTensor> tensors) const {
+    std::vector<void*> all(tensors_.size(), nullptr);
+    for (const NamedTensor& tensor : tensors) {
+      const std::size_t place = place_of(tensor);
+      if (all[place] != nullptr) refuse(tensor.name(), "is there twice: name it once");
+      all[place] = tensor.view().data();
+    }
+    for (std::size_t place = 0; place < all.size(); ++place) {
+      if (tensors_[place].given && all[place] == nullptr) {
+        refuse(tensors_[place].name, "has no address: the call needs it");
+      }
+    }
+    return all;
+  }
+
+  // For the C interface; stays this object's. Null after a move.
+  const vitune_problem* get() const noexcept { return problem_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(vitune_problem* problem) const noexcept { vitune_problem_destroy(problem); }
+  };
+
+  static TensorInfo info_of(const vitune_tensor& c) {
+    TensorInfo info;
+    info.name = c.name;
+    info.given = c.given != 0;
+    info.output = c.output != 0;
+    info.type = static_cast<DataType>(c.type);
+    info.alignment = c.alignment;
+    std::copy(std::begin(c.extents), std::end(c.extents), info.extents.begin());
+    std::copy(std::begin(c.strides), std::end(c.strides), info.strides.begin());
+    info.bytes = c.bytes;
+    return info;
+  }
+
+  [[noreturn]] void refuse(std::string_view name, const std::string& why) const {
+    throw Exception(VITUNE_INVALID_ARGUMENT,
+                    "'" + text_ + "': tensor '" + std::string(name) + "' " + why);
+  }
+
+  std::size_t place_of(const NamedTensor& tensor) const {
+    const auto at = std::find_if(tensors_.begin(), tensors_.end(), [&](const TensorInfo& info) {
+      return info.given && info.name == tensor.name();
+    });
+    if (at == tensors_.end()) {
+      std::string names;
+      for (const TensorInfo& info : tensors_) {
+        if (info.given) names += (names.empty() ? "" : ", ") + info.name;
+      }
+      refuse(tensor.name(), "is not of this problem, which has " + names);
+    }
+    if (at->output && !tensor.writable()) {
+      refuse(at->name, "is written, but its address is of memory that must not be");
+    }
+    const std::int64_t bytes = tensor.view().bytes();
+    if (bytes != 0 && bytes < at->bytes) {
+      refuse(at->name, "has a buffer of " + std::to_string(bytes) + " bytes and needs " +
+                           std::to_string(at->bytes));
+    }
+    return static_cast<std::size_t>(at - tensors_.begin());
+  }
+
+  std::string text_;
+  std::vector<TensorInfo> tensors_;
+  std::unique_ptr<vitune_problem, Destroy> problem_;
+};
+
+// The addresses of a call in the order of Problem::tensors(), of an array, std::array, std::vector,
+// std::span or whatever else has data() and size(). Reads them only while the call lasts.
+class AddressView {
+ public:
+  template <std::size_t kCount>
+  constexpr AddressView(void* const (&addresses)[kCount]) noexcept
+      : data_(addresses), size_(kCount) {}
+  template <typename List,
+            std::enable_if_t<
+                std::is_convertible_v<decltype(std::declval<const List&>().data()), void* const*>,
+                int> = 0>
+  constexpr AddressView(const List& addresses) noexcept
+      : data_(addresses.data()), size_(addresses.size()) {}
+
+  constexpr void* const* data() const noexcept { return data_; }
+  constexpr std::size_t size() const noexcept { return size_; }
+
+ private:
+  void* const* data_;
+  std::size_t size_;
+};
+
 // Which kernel serves a problem, from which row, and why; vitune_selection as C++.
 struct KernelSelection {
   Served served = Served::kDefault;
@@ -299,7 +465,7 @@ struct ContextOptions {
   std::function<void(LogSeverity, std::string_view)> log = {};
 };
 
-// Serves attention on one GPU; ended by its destructor. Move only. Used by any number of threads at
+// Serves problems on one GPU; ended by its destructor. Move only. Used by any number of threads at
 // once; the end must be the last call. Every function throws Exception unless it says otherwise; a
 // context that was moved from or closed gives VITUNE_INVALID_CONTEXT.
 class Context {
@@ -412,6 +578,25 @@ class Context {
     return text;
   }
 
+  // The same for a Problem.
+  void prepare(const Problem& problem) { prepare(problem.text()); }
+  std::size_t workspace_bytes(const Problem& problem) { return workspace_bytes(problem.text()); }
+  KernelSelection query(const Problem& problem) const { return query(problem.text()); }
+  std::string explain(const Problem& problem) const { return explain(problem.text()); }
+
+  // Launches a problem as forward() does; `tensors`: Problem::addresses(). `workspace`: scratch
+  // memory with its size, of workspace_bytes() at least and aligned to 256.
+  void run(const Problem& problem, AddressView tensors, DeviceOutput workspace = {},
+           void* stream = nullptr) {
+    Exception::check(try_run(problem, tensors, workspace, stream));
+  }
+  // The same without exceptions.
+  vitune_status try_run(const Problem& problem, AddressView tensors, DeviceOutput workspace = {},
+                        void* stream = nullptr) noexcept {
+    return vitune_run(handle_, problem.get(), tensors.data(), tensors.size(), workspace.data(),
+                      static_cast<std::size_t>(workspace.bytes()), stream);
+  }
+
   vitune_stats stats() const {
     vitune_stats stats = VITUNE_STATS_INIT;
     Exception::check(vitune_context_stats(handle_, &stats));
@@ -476,6 +661,7 @@ class Context {
   vitune_context* handle_ = nullptr;
 };
 
+}  // namespace cpp
 }  // namespace vitune
 
 #endif  // VITUNE_VITUNE_HPP_

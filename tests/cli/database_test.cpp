@@ -15,6 +15,7 @@ namespace vitune::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kProblem = "attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed";
 
@@ -125,7 +126,12 @@ TEST_F(DatabaseTest, ManyDamagedRowsDoNotHideWhatToDo) {
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 12) << result.err;
   EXPECT_THAT(result.err, HasSubstr("and 30 more; --json has them all"));
   EXPECT_THAT(result.err, HasSubstr("vitune db salvage"));
-  EXPECT_EQ(run({"db", "check", "--json"}).json()["problems"].size(), 40u);
+  const auto problems = run({"db", "check", "--json"}).json()["problems"];
+  EXPECT_EQ(problems.size(), 40u);
+  for (const auto& problem : problems) {
+    EXPECT_THAT(problem.get<std::string>(), HasSubstr("`vitune db salvage --db FILE`"));
+    EXPECT_THAT(problem.get<std::string>(), Not(HasSubstr("db check")));
+  }
 }
 
 TEST_F(DatabaseTest, DamagedPagesAreNamedALineEachAndTenOfThem) {

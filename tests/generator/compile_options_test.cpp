@@ -102,12 +102,21 @@ constexpr const char* kTwoKernels =
     "ptxas info    : Function properties for _Z1gPfi\n"
     "ptxas         .     0 bytes stack frame, 4 bytes spill stores, 1 bytes spill loads\n";
 
-TEST(CompileLog, FactsAreThoseOfTheEntryAndWhatItCalls) {
-  const auto facts = parse_compile_log(kTwoKernels, "k");
-  ASSERT_TRUE(facts);
-  EXPECT_EQ(*facts, (CompileFacts{32, 25, 400, 0}));
-  EXPECT_EQ(parse_compile_log(kTwoKernels, "other"), (CompileFacts{99, 300, 0, 0}));
+TEST(CompileLog, FactsAreThoseOfAKernelAndWhatItCalls) {
+  const std::string text = kTwoKernels;
+  const std::string only_k = text.substr(text.find("ptxas info    : Compiling entry function 'k'"));
+  EXPECT_EQ(parse_compile_log(only_k, "k"), (CompileFacts{32, 25, 400, 0}));
+}
+
+TEST(CompileLog, OfSeveralKernelsTheWorstCounts) {
+  // 'k' is asked for; 'other', another launch of the same call, spills more and has less memory.
+  EXPECT_EQ(parse_compile_log(kTwoKernels, "k"), (CompileFacts{99, 300, 400, 0}));
+  EXPECT_EQ(parse_compile_log(kTwoKernels, "other"), (CompileFacts{99, 300, 400, 0}));
   EXPECT_EQ(parse_compile_log(kTwoKernels, "kk"), std::nullopt);
+  EXPECT_EQ(parse_compile_log(kTwoKernels, "othe"), std::nullopt);
+  const std::string silent =
+      std::string(kTwoKernels) + "ptxas info    : Compiling entry function 'last' for 'sm_90'\n";
+  EXPECT_EQ(parse_compile_log(silent, "k"), std::nullopt);
   EXPECT_EQ(parse_compile_log("", "k"), std::nullopt);
 }
 

@@ -89,20 +89,34 @@ TEST(Compiler, TheSameRequestGivesTheSameCubin) {
   EXPECT_EQ(compiler->compile(request).cubin, compiler->compile(request).cubin);
 }
 
+// Of a kernel with a float* p and at most 32 registers.
+constexpr const char* kSpillingBody =
+    "  float a[64];\n"
+    "  _Pragma(\"unroll\") for (int i = 0; i < 64; ++i) a[i] = p[i * 1024 + threadIdx.x];\n"
+    "  __syncthreads();\n"
+    "  for (int j = 0; j < 9; ++j)\n"
+    "    _Pragma(\"unroll\") for (int i = 0; i < 64; ++i) a[i] += a[(i * 7 + 3) % 64] * a[i];\n"
+    "  _Pragma(\"unroll\") for (int i = 0; i < 64; ++i) p[i * 1024 + threadIdx.x] = a[i];\n"
+    "}\n";
+
 TEST(Compiler, SpillsAreReported) {
   VITUNE_REQUIRE_COMPILER(compiler);
-  const CompileResult result = compiler->compile(request_for(
-      "extern \"C\" __global__ void __launch_bounds__(1024, 2) k(float* p) {\n"
-      "  float a[64];\n"
-      "  _Pragma(\"unroll\") for (int i = 0; i < 64; ++i) a[i] = p[i * 1024 + threadIdx.x];\n"
-      "  __syncthreads();\n"
-      "  for (int j = 0; j < 9; ++j)\n"
-      "    _Pragma(\"unroll\") for (int i = 0; i < 64; ++i) a[i] += a[(i * 7 + 3) % 64] * a[i];\n"
-      "  _Pragma(\"unroll\") for (int i = 0; i < 64; ++i) p[i * 1024 + threadIdx.x] = a[i];\n"
-      "}\n"));
+  const CompileResult result = compiler->compile(
+      request_for("extern \"C\" __global__ void __launch_bounds__(1024, 2) k(float* p) {\n" +
+                  std::string(kSpillingBody)));
   ASSERT_EQ(result.status, CompileStatus::kOk) << result.log;
   EXPECT_GT(result.facts.spill_bytes, 0);
   EXPECT_LE(result.facts.registers, 32);
+}
+
+TEST(Compiler, ASpillOfTheSecondKernelIsReported) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  const CompileResult result = compiler->compile(
+      request_for("extern \"C\" __global__ void k(float* p) { p[threadIdx.x] = 1.f; }\n"
+                  "extern \"C\" __global__ void __launch_bounds__(1024, 2) second(float* p) {\n" +
+                  std::string(kSpillingBody)));
+  ASSERT_EQ(result.status, CompileStatus::kOk) << result.log;
+  EXPECT_GT(result.facts.spill_bytes, 0);
 }
 
 TEST(Compiler, AnErrorIsToldInTheCompilersWords) {

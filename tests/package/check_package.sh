@@ -109,7 +109,7 @@ check_examples() {
   "$CC" $FLAGS "$examples/attention.c" $(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs vitune) \
     -ldl -lm -o "$work/build/by_hand"
   local program status
-  for program in vitune_example_c vitune_example_cpp vitune_example_tune by_hand; do
+  for program in vitune_example_c vitune_example_cpp vitune_example_norm vitune_example_tune by_hand; do
     status=0
     PATH=$work/moved/bin:$PATH LD_LIBRARY_PATH=$lib "$work/build/$program" > "$work/$program.log" 2>&1 || status=$?
     # 77: there is no GPU, and it says so.

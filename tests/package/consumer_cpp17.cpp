@@ -36,10 +36,15 @@ int main() {
     return fail(attention.text());
   }
 
+  const vitune::Problem norm("norm bf16 m=5 d=64");
+  const auto addresses = norm.addresses({{"x", 0x7f0000000000ull}, {"out", 0x7f0000001000ull}});
+  if (addresses.size() != norm.tensors().size()) return fail("a call has other tensors");
+
   try {
     vitune::Context context;
     vitune::AttentionTensors tensors;
     tensors.q = 0x7f0000000000ull;
+    if (context.try_run(norm, std::vector<void*>()) == VITUNE_OK) return fail("x is missing");
     if (context.try_forward(attention, tensors) == VITUNE_OK) return fail("k is missing");
   } catch (const vitune::Exception& error) {
     if (error.status() != VITUNE_NO_DEVICE) return fail(error.what());

@@ -32,6 +32,7 @@ using ::testing::StartsWith;
 // The enumerators that take their values from their order.
 static_assert(static_cast<int>(DataType::kFp16) == VITUNE_FP16);
 static_assert(static_cast<int>(DataType::kFp32) == VITUNE_FP32);
+static_assert(static_cast<int>(DataType::kBool) == VITUNE_BOOL);
 static_assert(static_cast<int>(OnMiss::kEnvironment) == VITUNE_ON_MISS_ENVIRONMENT);
 static_assert(static_cast<int>(OnMiss::kNearest) == VITUNE_ON_MISS_NEAREST);
 static_assert(static_cast<int>(OnMiss::kDefault) == VITUNE_ON_MISS_DEFAULT);
@@ -52,6 +53,11 @@ static_assert(std::is_convertible_v<unsigned long long, DeviceOutput>);
 static_assert(!std::is_convertible_v<const void*, DeviceOutput>);
 static_assert(!std::is_convertible_v<std::span<const float>, DeviceOutput>);
 static_assert(!std::is_convertible_v<int, DeviceInput>);
+static_assert(std::is_constructible_v<NamedTensor, const char*, const void*>);
+static_assert(std::is_constructible_v<NamedTensor, const char*, unsigned long long>);
+static_assert(!std::is_constructible_v<NamedTensor, const char*, int>);
+static_assert(!std::is_constructible_v<cpp::Problem, const cpp::Problem&>);
+static_assert(std::is_nothrow_move_assignable_v<cpp::Problem>);
 static_assert(!std::is_copy_constructible_v<Context> && std::is_nothrow_move_assignable_v<Context>);
 
 bool same(const vitune_strides& a, const vitune_strides& b) {
@@ -164,6 +170,63 @@ TEST(CppDeviceViewTest, KeepsAddressAndBytes) {
   EXPECT_EQ(DeviceInput(nullptr).data(), nullptr);
 }
 
+constexpr char kNorm[] = "norm bf16 m=5 d=64 weight residual sum";
+
+TEST(CppProblemTest, SaysWhichTensorsACallHas) {
+  const cpp::Problem problem(kNorm);
+  EXPECT_EQ(problem.text(), kNorm);
+  std::string given;
+  for (const TensorInfo& tensor : problem.tensors()) {
+    if (tensor.given) given += tensor.name + (tensor.output ? "! " : " ");
+  }
+  EXPECT_EQ(given, "x residual weight out! sum! ");
+  EXPECT_EQ(problem.tensors().size(), 9u);
+  const TensorInfo& x = problem.tensors()[0];
+  EXPECT_EQ(x.type, DataType::kBf16);
+  EXPECT_EQ(x.alignment, 16);
+  EXPECT_EQ(x.extents, (std::array<std::int64_t, 4>{1, 1, 5, 64}));
+  EXPECT_EQ(x.strides[2], 64);
+  EXPECT_EQ(x.bytes, 640);
+}
+
+TEST(CppProblemTest, AddressesAreInTheOrderOfACallAndChecked) {
+  const cpp::Problem problem(kNorm);
+  std::array<std::uint16_t, 320> memory{};
+  const void* const in = memory.data();
+  void* const out = memory.data();
+  const std::vector<void*> all = problem.addresses({{"sum", std::span(memory)},
+                                                    {"weight", 0x700ull},
+                                                    {"out", DeviceOutput(0x800ull, 640)},
+                                                    {"residual", in},
+                                                    {"x", in}});
+  void* const weight = reinterpret_cast<void*>(0x700);
+  EXPECT_EQ(all, (std::vector<void*>{out, out, weight, nullptr, reinterpret_cast<void*>(0x800), out,
+                                     nullptr, nullptr, nullptr}));
+
+  const cpp::Problem plain("norm bf16 m=5 d=64");
+  const auto refused = [&](std::initializer_list<NamedTensor> tensors) -> std::string {
+    try {
+      plain.addresses(tensors);
+    } catch (const Exception& error) {
+      EXPECT_EQ(error.status(), VITUNE_INVALID_ARGUMENT);
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(refused({{"x", in}, {"out", out}}), "");
+  EXPECT_THAT(refused({{"x", in}}), HasSubstr("'out' has no address"));
+  EXPECT_THAT(refused({{"x", in}, {"out", out}, {"y", in}}), HasSubstr("which has x, out"));
+  EXPECT_THAT(refused({{"x", in}, {"out", out}, {"weight", in}}), HasSubstr("'weight' is not of"));
+  EXPECT_THAT(refused({{"x", in}, {"x", in}, {"out", out}}), HasSubstr("'x' is there twice"));
+  EXPECT_THAT(refused({{"x", in}, {"out", in}}), HasSubstr("'out' is written"));
+  EXPECT_THAT(refused({{"x", DeviceInput(in, 639)}, {"out", out}}), HasSubstr("639 bytes"));
+}
+
+TEST(CppProblemTest, ATextThatIsNoneIsAnException) {
+  EXPECT_EQ(status_of_failure([] { cpp::Problem("fold bf16 m=1"); }), VITUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of_failure([] { cpp::Problem("norm bf16 m=1 d=9000"); }), VITUNE_UNSUPPORTED);
+}
+
 // A context on the mock driver with one problem that has a winner.
 class CppContextTest : public ::testing::Test {
  protected:
@@ -226,6 +289,33 @@ TEST_F(CppContextTest, AProblemIsPreparedAskedForAndExplainedByItsText) {
   EXPECT_THAT(lines, AllOf(HasSubstr(text), HasSubstr(context.query(text).config)));
   EXPECT_EQ(lines.back(), '\n');
   EXPECT_EQ(status_of_failure([&] { context.prepare("no problem"); }), VITUNE_INVALID_ARGUMENT);
+}
+
+TEST_F(CppContextTest, RunsAProblemByTheKernelThatItsTextAndItsDescriptionHave) {
+  Context context(options());
+  cpp::Problem first("attention " + attention_.text());
+  const AttentionTensors t = tensors();
+  const std::vector<void*> addresses = first.addresses(
+      {{"q", t.q.data()}, {"k", t.k.data()}, {"v", t.v.data()}, {"out", t.out.data()}});
+  EXPECT_EQ(context.workspace_bytes(first), 0u);
+  EXPECT_TRUE(context.query(first).loaded);
+  EXPECT_EQ(context.query(first).config, context.query(attention_).config);
+  EXPECT_EQ(context.explain(first), context.explain(first.text()));
+  mock_->clear_log();
+  context.run(first, addresses, {}, reinterpret_cast<void*>(0x5000));
+  context.forward(attention_, t, reinterpret_cast<void*>(0x5000));
+  const auto launches = mock_->launches();
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(launches[0].image, launches[1].image);
+  EXPECT_EQ(launches[0].stream, reinterpret_cast<CuStreamTag*>(0x5000));
+  EXPECT_EQ(context.stats().problems, 1u);
+
+  const cpp::Problem second = std::move(first);
+  context.run(second, addresses);
+  EXPECT_EQ(context.try_run(first, addresses), VITUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(context.try_run(second, std::array<void*, 2>{}), VITUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of_failure([&] { context.run(second, std::array<void*, 7>{}); }),
+            VITUNE_INVALID_ARGUMENT);
 }
 
 TEST_F(CppContextTest, ServesAWinnerAndSaysWhich) {
