@@ -409,10 +409,11 @@ def _alignment(*tensors: Tensor) -> int:
 
 def problem_text(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> str:
     """See vitune.problem_text()."""
-    return _described(q, k, v, *rest).text()
+    return described(q, k, v, *rest).text()
 
 
-def _described(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> AttentionDesc:
+def described(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> AttentionDesc:
+    """What such a call asks; arguments as of vitune.problem_text()."""
     plan = make_plan(q, k, v, *rest, True)
     desc = AttentionDesc()
     ctypes.memmove(ctypes.byref(desc), plan.by_reference, ctypes.sizeof(_structs.Desc))
@@ -424,4 +425,4 @@ def explain(q: Tensor, *rest: Any) -> Selection:
     """See vitune.explain()."""
     if not is_on_gpu(q):
         raise InvalidArgument(f"q is on {q.device.type}: which kernel serves it depends on the GPU that it is on")
-    return context_of(q.get_device()).query(_described(q, *rest))
+    return context_of(q.get_device()).query(described(q, *rest))
