@@ -62,13 +62,14 @@ class Backend:
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
         graph = self._rewritten(module)
         shapes = ", ".join(str(list(x.shape)) for x in inputs if isinstance(x, torch.Tensor) and not isinstance(x, torch.nn.Parameter))
-        self.graphs.append(dataclasses.replace(graph, inputs=shapes))
         patches = dict(self._inductor.config)
         served = [call.selection for call in graph.calls if call.replaced]
         if served:
             name = "post_grad_custom_post_pass"
             patches[name] = Winners(served, patches.get(name) or getattr(inductor_config, name))
-        return compile_fx(module, inputs, config_patches=patches)
+        compiled = compile_fx(module, inputs, config_patches=patches)  # it may ask Dynamo to trace once more
+        self.graphs.append(dataclasses.replace(graph, inputs=shapes))
+        return compiled
 
     def _rewritten(self, module: fx.GraphModule) -> Graph:
         rewrite = Rewrite(module.graph)

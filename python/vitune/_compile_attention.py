@@ -35,21 +35,15 @@ class Attention(Operator):
         why_not = _torch_sdpa.reason(*(_cast(node, value) for value in values[:3]), values[3], dropout_p)
         if why_not is not None:
             return Refusal(call, why_not)
-        return Place(call, [node], node, lambda graph: [_call(graph, node, tensors, rest)], lambda: _ask(node, tensors, rest))
+        return Place(call, [node], node, lambda graph: [_call(graph, node, tensors, rest)], lambda: ask(node, tensors, rest))
 
 
 def _cast(node: fx.Node, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(value_of(node).dtype)  # autocast's, where it is on
 
 
-def _why_not(node: fx.Node, tensors: Sequence[Optional[fx.Node]], dropout_p: float) -> str:
-    q, k, v, mask = (value_of(tensor) for tensor in tensors)
-    if dropout_p > 0:
-        return "dropout"
-    return _torch_sdpa.reason(*(_cast(node, tensor) for tensor in (q, k, v)), mask, dropout_p) or ""
-
-
-def _ask(node: fx.Node, tensors: Sequence[Optional[fx.Node]], rest: Sequence[Any]) -> Selection:
+def ask(node: fx.Node, tensors: Sequence[Optional[fx.Node]], rest: Sequence[Any]) -> Selection:
+    """Which kernel would serve a call of these tensors, of the sizes that were compiled for."""
     q, k, v, mask = (as_compiled(tensor) for tensor in tensors)
     desc = _torch_op.described(*(_cast(node, tensor) for tensor in (q, k, v)), mask, *rest, False)
     return _torch_op.context_of(value_of(tensors[0]).device.index).query(desc)

@@ -1,0 +1,319 @@
+# python/tests/test_torch_compile.py -- vitune.compile() on models of timm: what is replaced, what stays, the answers, the cache's key.
+# SPDX-License-Identifier: Apache-2.0
+"""Launches go to the emulated device (torch_staged.py). Winners are tuned there, for a database of these tests' own; where a
+test is not about Inductor, aot_eager stands in for it, since its C++ takes long to build."""
+import dataclasses
+import unittest
+from unittest import mock
+
+import vitune
+
+from .support import FOLDER, needs_device, needs_torch, torch
+from .test_torch_host import TorchTest
+
+if torch is not None:
+    import torch.nn.functional as F
+    from torch._dynamo.backends.debugging import aot_eager
+    from torch._dynamo.utils import counters
+
+    from vitune import _compile, _compile_attention, _torch_group_norm, _torch_norm, _torch_op
+
+    from .test_torch_norm import launch_groups_staged
+    from .test_torch_norm import launch_staged as launch_norm_staged
+    from .torch_cases import packed
+
+try:
+    import timm
+except ImportError:
+    timm = None
+
+DATABASE = FOLDER / "compile.db"
+#: What the ViT below attends, and the norms around it.
+TUNED = ("attention bf16 b=2 h=3 nq=5 nk=5 d=64 layout=packed", "norm bf16 m=10 d=192 weight bias residual sum eps=1e-06",
+         "norm bf16 m=10 d=192 weight bias eps=1e-06", "group_norm bf16 n=2 c=8 l=15 g=4 weight bias params=bf16 silu eps=1e-05",
+         "norm bf16 m=6 d=32 rms weight x=@32 eps=1.1920928955078125e-07")
+
+
+def without_inductor(module, inputs, config_patches=None):
+    return aot_eager(module, inputs)
+
+
+@needs_device
+@needs_torch
+class CompileCase(TorchTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not DATABASE.exists():
+            vitune.tune(*TUNED, budget=1, jobs=1, database=DATABASE, quiet=True)
+        cls.tuned = vitune.Context(0, database=DATABASE, shipped_database="")
+        cls.untuned = vitune.Context(0, database=FOLDER / "empty.db", shipped_database="")
+        for op in (_torch_norm.norm_op, _torch_group_norm.group_norm_op):
+            op.register_kernel("cpu")(op._init_fn)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.tuned.close()
+        cls.untuned.close()
+
+    def setUp(self):
+        super().setUp()
+        torch._dynamo.reset()
+        self.context = self.tuned
+        for module, name, value in (
+                (_torch_op, "context_of", lambda device: self.context), (_torch_norm, "launch", launch_norm_staged),
+                (_torch_group_norm, "launch", launch_groups_staged), (_compile, "compile_fx", without_inductor)):
+            patch = mock.patch.object(module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def compiled(self, model, *arguments, **keywords):
+        """What a model answers once compiled, and the report."""
+        compiled = vitune.compile(model, fullgraph=True, **keywords)
+        return compiled(*arguments), vitune.report(compiled)
+
+    def expect_close(self, got, want, bound=0.03):
+        torch.testing.assert_close(got, want, atol=bound, rtol=bound)
+
+
+def vit(**keywords):
+    return timm.create_model("vit_tiny_patch16_224", img_size=32, depth=2, **keywords).eval()
+
+
+def served_by_nearest(place):
+    """As if a winner of another problem served what `place` asks."""
+    def ask(*arguments):
+        return dataclasses.replace(place(*arguments), outcome="nearest")
+    return ask
+
+
+@unittest.skipIf(timm is None, "timm is not installed")
+class TimmTest(CompileCase):
+    def test_attention_of_a_vit_is_its_winners(self):
+        model, x = vit().bfloat16(), torch.randn(2, 3, 32, 32, dtype=torch.bfloat16)
+        with torch.inference_mode():
+            want = model(x)
+            got, report = self.compiled(model, x)
+        self.expect_close(got, want)
+        self.assertEqual(vitune.torch.stats().served, 2)
+        attention = [call for call in report.calls if call.operator == "attention"]
+        self.assertEqual([(call.module, call.replaced) for call in attention], [("blocks.0.attn", True), ("blocks.1.attn", True)])
+        self.assertEqual(attention[0].selection.outcome, "exact")
+        norms = [call for call in report.calls if call.operator == "norm"]
+        self.assertEqual([(call.call, call.replaced) for call in norms],
+                         [("layer_norm", False)] + [("layer_norm of a sum", False)] * 4)
+        self.assertIn("not known to be faster", norms[0].reason)
+        text = str(report)
+        self.assertIn("graph of [2, 3, 32, 32]: 2 of 7 known calls replaced\n", text)
+        self.assertRegex(text, r"2 x scaled_dot_product_attention: replaced\n +[\d.]+ us cold, [\d.]+ warm: attention bf16 b=2")
+
+    def test_what_was_never_tuned_stays_inductors(self):
+        self.context = self.untuned
+        model, x = vit().bfloat16(), torch.randn(2, 3, 32, 32, dtype=torch.bfloat16)
+        with torch.inference_mode():
+            want = torch.compile(model, backend="aot_eager")(x)
+            got, report = self.compiled(model, x)
+        self.assertTrue(torch.equal(got, want))
+        self.assertFalse(any(call.replaced for call in report.calls))
+        self.assertIn("never tuned", report.calls[1].reason)
+        self.assertIn("attention bf16 b=2 h=3 nq=5", str(report))
+
+    def test_norms_are_replaced_where_asked_for(self):
+        model, x = vit().bfloat16(), torch.randn(2, 3, 32, 32, dtype=torch.bfloat16)
+        with torch.inference_mode():
+            want = model(x)
+            got, report = self.compiled(model, x, replace=["norm"])
+        self.expect_close(got, want)
+        self.assertEqual([(call.call, call.replaced, call.reason[:10]) for call in report.calls if call.operator == "norm"],
+                         [("layer_norm", True, "")] + [("layer_norm of a sum", True, "")] * 3 + [
+                             ("layer_norm of a sum", False, "it was nev")])
+        self.assertEqual(vitune.torch.stats().served, 0)
+
+    def test_attention_of_swin_with_its_bias_and_windows(self):
+        model = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, depths=(2, 1), embed_dim=32, num_heads=(1, 2))
+        model, x = model.bfloat16().eval(), torch.randn(2, 3, 56, 56, dtype=torch.bfloat16)
+        vitune.torch._torch_install.timm.enter()
+        self.addCleanup(vitune.torch._torch_install.timm.leave)
+        with torch.inference_mode():
+            want = model(x)
+            with mock.patch.object(_compile_attention, "ask", served_by_nearest(_compile_attention.ask)):
+                got, report = self.compiled(model, x)
+        self.expect_close(got, want)
+        self.assertEqual(vitune.torch.stats().served, 3)
+        problems = [call.selection.problem for call in report.calls if call.operator == "attention"]
+        self.assertEqual([problem.split(" bias=")[1] for problem in problems], ["bf16:1x1x49x49", "bf16:8x1x49x49", "bf16:1x2x49x49"])
+
+    def test_a_training_step_is_inductors_alone(self):
+        model, x = vit().bfloat16(), torch.randn(2, 3, 32, 32, dtype=torch.bfloat16)
+        want = torch.autograd.grad(model(x).float().sum(), model.blocks[0].attn.qkv.weight)[0]
+        out, report = self.compiled(model, x)
+        got = torch.autograd.grad(out.float().sum(), model.blocks[0].attn.qkv.weight)[0]
+        self.expect_close(got, want, 0.1)
+        self.assertEqual({call.reason for call in report.calls}, {"a gradient is wanted of it"})
+        self.assertEqual(vitune.torch.stats().served, 0)
+
+    def test_one_graph_for_every_batch(self):
+        model = vit().bfloat16()
+        compiled = vitune.compile(model, fullgraph=True, dynamic=True)
+        with torch.inference_mode():
+            for batch in (2, 3, 5):
+                x = torch.randn(batch, 3, 32, 32, dtype=torch.bfloat16)
+                self.expect_close(compiled(x), model(x))
+        report = vitune.report(compiled)
+        self.assertEqual(len(report.graphs), 1)
+        self.assertEqual([call.replaced for call in report.calls if call.operator == "attention"], [True, True])
+        self.assertEqual(vitune.torch.stats().served, 6)
+
+    def test_autocast_attends_in_its_own_type(self):
+        model, x = vit(), torch.randn(2, 3, 32, 32)
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+            want = model(x)
+            got, report = self.compiled(model, x)
+        self.expect_close(got, want)
+        self.assertEqual([call.replaced for call in report.calls if call.operator == "attention"], [True, True])
+
+
+class RewriteTest(CompileCase):
+    def setUp(self):
+        super().setUp()
+        self.q, self.k, self.v = packed(2, 5, 3, 64, dtype=torch.bfloat16)
+
+    def test_every_argument_reaches_the_operator(self):
+        mask = torch.rand(2, 1, 5, 5) > 0.3
+        mask[..., 0] = True
+        calls = [lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask), lambda q, k, v: F.scaled_dot_product_attention(
+            query=q, key=k, value=v, is_causal=True, scale=0.3), lambda q, k, v: F.scaled_dot_product_attention(
+                q, k[:, :1], v[:, :1], None, 0.0, enable_gqa=True)]
+        for call in calls:
+            with torch.no_grad(), mock.patch.object(_compile_attention, "ask", served_by_nearest(_compile_attention.ask)):
+                torch._dynamo.reset()
+                vitune.torch.reset_stats()
+                got, report = self.compiled(call, self.q, self.k, self.v)
+                self.assertTrue(report.calls[0].replaced, report)
+                self.expect_close(got, call(self.q, self.k, self.v))
+                self.assertEqual(vitune.torch.stats().served, 1)
+
+    def test_reasons_are_told(self):
+        q = self.q
+        wide = torch.randn(1, 2, 4, 136, dtype=torch.bfloat16)
+        cases = [((q.float(),) * 3, {}, "float32"), ((wide,) * 3, {}, "136"), ((q,) * 3, {"dropout_p": 0.5}, "dropout"),
+                 ((q, q, q[..., :8]), {}, "one head size")]
+        for tensors, keywords, words in cases:
+            with self.subTest(words), torch.no_grad():
+                torch._dynamo.reset()
+                _, report = self.compiled(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **keywords), *tensors)
+                self.assertFalse(report.calls[0].replaced)
+                self.assertIn(words, report.calls[0].reason)
+        with torch.no_grad(), mock.patch.object(_torch_op, "is_on_gpu", lambda tensor: False):
+            torch._dynamo.reset()
+            _, report = self.compiled(lambda q: F.layer_norm(F.scaled_dot_product_attention(q, q, q), (64,)), q)
+        self.assertEqual([call.reason for call in report.calls], ["device cpu"] * 2)
+
+    def test_what_needs_no_gradient_inside_of_a_training_step_is_replaced(self):
+        weight = torch.randn(64, 64, dtype=torch.bfloat16, requires_grad=True)
+
+        def step(q, k, v):
+            with torch.no_grad():
+                teacher = F.scaled_dot_product_attention(q @ weight, k, v)
+            return teacher, F.scaled_dot_product_attention(q @ weight, k, v)
+        (teacher, student), report = self.compiled(step, self.q, self.k, self.v)
+        self.assertEqual([call.replaced for call in report.calls], [False, False])  # q @ weight is not packed: never tuned
+        with mock.patch.object(_compile_attention, "ask", served_by_nearest(_compile_attention.ask)):
+            torch._dynamo.reset()
+            (teacher, student), report = self.compiled(step, self.q, self.k, self.v)
+        self.assertEqual([call.replaced for call in report.calls], [True, False])
+        self.assertEqual((teacher.requires_grad, student.requires_grad), (False, True))
+        self.expect_close(teacher, student.detach(), 0.1)
+
+    def test_a_view_that_ours_does_not_allow_leaves_the_graph_as_it_was(self):
+        def call(q, k, v):  # of rank 5, ours is in v's order, PyTorch's is contiguous
+            return F.layer_norm(F.scaled_dot_product_attention(q, k, v).view(2, 54, 16), (16,))
+        q, k, v = torch.randn(2, 3, 9, 3, 2, 16, dtype=torch.bfloat16).permute(3, 0, 1, 4, 2, 5).unbind(0)
+        with torch.no_grad(), mock.patch.object(_compile_attention, "ask", served_by_nearest(_compile_attention.ask)):
+            want = call(q, k, v)
+            got, report = self.compiled(call, q, k, v)
+        self.expect_close(got, want)
+        self.assertIn("cannot be traced", report.graphs[0].error)
+        self.assertFalse(report.calls[0].replaced)
+        self.assertEqual(vitune.torch.stats().served, 0)
+
+    def test_norms_of_every_kind(self):
+        def rms(x, w):
+            return F.rms_norm(x, (32,), w) * 2
+
+        def group(x, w, b):
+            return F.silu(F.group_norm(x, 4, w, b), inplace=True) + 1
+        x, w = torch.randn(2, 3, 32, dtype=torch.bfloat16), torch.randn(32, dtype=torch.bfloat16)
+        image, p = torch.randn(2, 8, 3, 5, dtype=torch.bfloat16), torch.randn(8, dtype=torch.bfloat16)
+        with torch.no_grad():
+            for call, arguments, name in ((rms, (x, w), "rms_norm"), (group, (image, p, p), "group_norm and silu")):
+                torch._dynamo.reset()
+                got, report = self.compiled(call, *arguments, replace=["norm", "group_norm"])
+                self.assertEqual([(c.call, c.replaced) for c in report.calls], [(name, True)], report)
+                self.expect_close(got, call(*arguments))
+                self.assertFalse(self.compiled(call, *arguments)[1].calls[0].replaced)
+
+    def test_a_sum_that_is_changed_before_its_norm_is_not_taken(self):
+        def call(x, y, w, b):
+            total = x + y
+            total += 1
+            return F.layer_norm(total, (192,), w, b, 1e-6), total
+        arguments = [torch.randn(10, 192, dtype=torch.bfloat16) for _ in range(2)] + [torch.randn(192).bfloat16() for _ in range(2)]
+        with torch.no_grad():
+            want = call(*arguments)
+            got, report = self.compiled(call, *arguments, replace=["norm"])
+        self.assertEqual([(c.call, c.replaced) for c in report.calls], [("layer_norm", True)])
+        for ours, theirs in zip(got, want):
+            self.expect_close(ours, theirs)
+
+    def test_wrong_words_say_what_there_is(self):
+        with self.assertRaisesRegex(vitune.InvalidArgument, "replace has gelu: the operators are attention, group_norm, norm"):
+            vitune.compile(torch.nn.Identity(), replace="gelu")
+        with self.assertRaisesRegex(vitune.InvalidArgument, "what vitune.compile"):
+            vitune.report(torch.compile(torch.nn.Identity()))
+        self.assertIn("call the model once", str(vitune.report(vitune.compile(torch.nn.Identity()))))
+
+
+class InductorTest(CompileCase):
+    """With Inductor itself."""
+
+    def setUp(self):
+        super().setUp()
+        from torch._inductor.compile_fx import compile_fx
+
+        _compile.compile_fx = compile_fx  # its patch ends with the test
+        counters.clear()
+
+    def test_winners_are_a_part_of_the_cached_graphs_key(self):
+        q, k, v = packed(2, 5, 3, 64, dtype=torch.bfloat16)
+
+        def call(q, k, v):
+            return F.scaled_dot_product_attention(q, k, v) * 2
+        ask = _compile_attention.ask
+
+        def hits(config):
+            torch._dynamo.reset()
+            counters.clear()
+            with mock.patch.object(_compile_attention, "ask", lambda *a: dataclasses.replace(ask(*a), config=config)):
+                got, report = self.compiled(call, q, k, v)
+            self.assertTrue(report.calls[0].replaced)
+            self.expect_close(got, call(q, k, v), 0.06)
+            return counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+        with torch.no_grad(), torch._inductor.utils.fresh_cache(), torch._inductor.config.patch(fx_graph_cache=True):
+            self.assertEqual([hits("one") > 0, hits("one") > 0, hits("another") > 0, hits("another") > 0],
+                             [False, True, False, True])
+
+    def test_modes_and_options_are_inductors(self):
+        seen = []
+        with mock.patch.object(_compile, "compile_fx", lambda module, inputs, config_patches: seen.append(config_patches) or module):
+            for keywords in ({}, {"mode": "reduce-overhead"}, {"mode": "max-autotune", "options": {"epilogue_fusion": False}}):
+                torch._dynamo.reset()
+                self.compiled(lambda x: x * 2, torch.randn(3), **keywords)
+        self.assertEqual(seen, [{}, torch._inductor.list_mode_options("reduce-overhead"),
+                                {**torch._inductor.list_mode_options("max-autotune"), "epilogue_fusion": False}])
+        with self.assertRaisesRegex(RuntimeError, "mode"):
+            vitune.compile(torch.nn.Identity(), mode="fastest")
+
+
+if __name__ == "__main__":
+    unittest.main()
