@@ -12,12 +12,20 @@ namespace {
 
 constexpr std::size_t kMaxText = 16 << 10;  // far above any space; keeps hostile text cheap
 constexpr std::size_t kMaxName = 64;
+constexpr std::string_view kFamily = "family";
 
 // Names end up in source text, so nothing but an identifier may pass, whatever the locale.
 bool is_identifier(std::string_view name) {
   if (name.empty() || name.size() > kMaxName || (name[0] >= '0' && name[0] <= '9')) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+bool is_family(std::string_view name) {
+  if (name.empty() || name.size() > kMaxName || name[0] < 'a' || name[0] > 'z') return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
   });
 }
 
@@ -62,6 +70,13 @@ Config Config::parse(std::string_view text) {
     if (equals == std::string_view::npos) refuse(entry, "there is no '='");
     const std::string_view name = entry.substr(0, equals);
     if (!is_identifier(name)) refuse(entry, "the name is not an identifier of 1 to 64 characters");
+    if (name == kFamily) {
+      if (!config.empty()) refuse(entry, "the family comes first, and once");
+      const std::string_view family = entry.substr(equals + 1);
+      if (!is_family(family)) refuse(entry, "that is no name of a family");
+      config.family_ = family;
+      continue;
+    }
     if (config.find(name)) refuse(entry, "the name was given before");
     config.set(name, parse_value(entry, entry.substr(equals + 1)));
   }
@@ -69,12 +84,17 @@ Config Config::parse(std::string_view text) {
 }
 
 std::string Config::text() const {
-  std::string text;
+  std::string text = family_.empty() ? std::string() : std::string(kFamily) + '=' + family_;
   for (const auto& [name, value] : values_) {
     if (!text.empty()) text += ' ';
     text += name + '=' + std::to_string(value);
   }
   return text;
+}
+
+void Config::set_family(std::string_view name) {
+  if (!name.empty() && !is_family(name)) refuse(name, "that is no name of a family");
+  family_ = name;
 }
 
 std::int64_t Config::at(std::string_view name) const {

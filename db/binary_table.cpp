@@ -33,7 +33,13 @@ Blob pack(std::span<const std::byte> image) {
   return packed;
 }
 
-Blob unpack(const Blob& packed, std::size_t size) {
+// No bytes where there is no image.
+Blob unpack(const std::optional<Blob>& stored, std::size_t size) {
+  if (!stored) {
+    if (size == 0) return {};
+    throw Error(ErrorCode::kDatabase, "a kernel without the image that its row says it has");
+  }
+  const Blob& packed = *stored;
   // The frame's own claim is compared first, so that a bomb allocates nothing.
   if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != size) {
     throw Error(ErrorCode::kDatabase, "a kernel image of another size than its row says");
@@ -65,7 +71,11 @@ Row binary_row(const Binary& binary) {
           clipped(binary.compiler_version, kMaxVersion), binary.entry};
   append(row, binary.compile);
   row.emplace_back(static_cast<std::int64_t>(binary.image.size()));
-  row.emplace_back(pack(binary.image));
+  if (binary.image.empty()) {
+    row.emplace_back(std::monostate{});
+  } else {
+    row.emplace_back(pack(binary.image));
+  }
   return row;
 }
 
@@ -85,7 +95,7 @@ std::optional<Binary> binary_from_row(const Row& row) {
     binary.entry = reader.text();
     binary.compile = reader.compile_facts();
     const auto size = static_cast<std::size_t>(reader.integer(0, kMaxImage));
-    binary.image = unpack(reader.blob(), size);
+    binary.image = unpack(reader.optional_blob(), size);
     if (image_digest(binary.image) != expected) {
       throw Error(ErrorCode::kDatabase, "a kernel image that is not the one of its row's key");
     }
@@ -96,7 +106,7 @@ std::optional<Binary> binary_from_row(const Row& row) {
 std::optional<Digest> packed_image_digest(const Row& row) {
   return decode_row(Row(row.end() - 2, row.end()), [](RowReader& reader) {
     const auto size = static_cast<std::size_t>(reader.integer(0, kMaxImage));
-    return image_digest(unpack(reader.blob(), size));
+    return image_digest(unpack(reader.optional_blob(), size));
   });
 }
 

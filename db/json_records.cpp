@@ -36,10 +36,20 @@ std::optional<std::int64_t> as_integer(const Json& value) {
 
 Config config_from(const Json& value, const std::string& where) {
   constexpr std::size_t kMaxEntries = 64;
-  if (!value.is_object()) refuse_import(where, "must be an object of integers");
+  if (!value.is_object()) {
+    refuse_import(where, "must be an object of integers, and perhaps a family's name");
+  }
   if (value.size() > kMaxEntries) refuse_import(where, "has more than 64 entries");
   Config config;
   for (const auto& [name, entry] : value.items()) {
+    if (name == "family") {
+      try {
+        config.set_family(entry.is_string() ? entry.get<std::string>() : "?");
+      } catch (const Error&) {
+        refuse_import(where + "." + name, "must be a family's name");
+      }
+      continue;
+    }
     if (!is_config_name(name)) {
       refuse_import(where, "holds a name that is not k followed by letters and digits");
     }

@@ -68,7 +68,8 @@ struct Measurement {
   bool operator==(const Measurement&) const = default;
 };
 
-// Error of an output against the fp64 reference, and the bound it was held to.
+// Error of an output against the fp64 reference, and the bound it was held to. Of several outputs,
+// each figure is of the one where it is the largest part of its bound.
 struct ErrorFigures {
   double max_error = 0;  // largest absolute difference
   double rms_error = 0;  // root of the mean square difference
@@ -119,11 +120,11 @@ struct Winner {
 // A compiled kernel. The image is an ELF cubin, stored compressed with Zstandard.
 struct Binary {
   Digest kernel_key;
-  std::string arch;  // "sm_90"
-  std::string compiler_version;
-  std::string entry;  // name of the kernel in the image
+  std::string arch;              // "sm_90"
+  std::string compiler_version;  // or the library's
+  std::string entry;             // name of the kernel in the image, or of the library
   CompileFacts compile;
-  std::vector<std::byte> image;
+  std::vector<std::byte> image;  // empty, stored as NULL: the config's plan calls a library
 };
 
 // A problem that a program asked for at run time and that no exact winner existed for.

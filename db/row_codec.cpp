@@ -55,6 +55,12 @@ std::optional<std::string> RowReader::optional_text() {
 
 Blob RowReader::blob() { return as<Blob>(next()); }
 
+std::optional<Blob> RowReader::optional_blob() {
+  const Value& value = next();
+  if (std::holds_alternative<std::monostate>(value)) return std::nullopt;
+  return as<Blob>(value);
+}
+
 Digest RowReader::digest() {
   const Blob& bytes = as<Blob>(next());
   Digest digest;

@@ -29,6 +29,7 @@ class RowReader {
   std::string text();
   std::optional<std::string> optional_text();
   Blob blob();
+  std::optional<Blob> optional_blob();
   Digest digest();
   std::optional<Digest> optional_digest();
   Config config() { return Config::parse(text()); }

@@ -24,6 +24,7 @@ Json figure(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 
 Json config_json(const Config& config) {
   Json json = Json::object();
+  if (!config.family().empty()) json["family"] = config.family();
   for (const auto& [name, value] : config) json[name] = value;
   return json;
 }

@@ -89,7 +89,7 @@ inline constexpr Column kWinner[] = {
 inline constexpr Column kBinary[] = {
     {"kernel_key", kB}, {"image_digest", kB}, {"arch", kT},        {"compiler_version", kT},
     {"entry", kT},      {"registers", kI},    {"spill_bytes", kI}, {"shared_bytes", kI},
-    {"compile_ms", kR}, {"image_bytes", kI},  {"image", kB},
+    {"compile_ms", kR}, {"image_bytes", kI},  {"image", kB, true},
 };
 
 inline constexpr Column kBlock[] = {{"kernel_key", kB}, {"device_key", kT}, {"driver_version", kI},

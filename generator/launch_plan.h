@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,12 +31,13 @@ struct PointerSlot {
 // Map Object Management"), its innermost dimension contiguous.
 struct TensorMapSlot {
   static constexpr std::uint32_t kRank = 4;
-  int tensor = 0;
+  int tensor = 0;                        // or PointerSlot::kScratch
   std::uint32_t at = 0;                  // byte of the maps that it begins at
   std::int64_t sizes[kRank] = {};        // innermost first
   std::int64_t strides[kRank - 1] = {};  // in elements, of the dimensions after the first
   std::int64_t columns = 0, rows = 0;    // elements of a box: along the first, the second dimension
   std::int64_t swizzle = 0;              // bytes; 0 for none
+  std::int64_t offset = 0;               // as PointerSlot's; a multiple of 16
 };
 
 // One kernel of a plan.
@@ -54,6 +56,26 @@ struct LaunchPlan {
   // and nothing left in it is read by a later call.
   std::int64_t scratch_bytes = 0;
 };
+
+// Where a part's tensor lies in the call: that of this place, or the scratch memory, so many bytes
+// after its first.
+struct TensorPlace {
+  int tensor = 0;  // or PointerSlot::kScratch
+  std::int64_t offset = 0;
+};
+
+// The plan of another problem as a part of a call: its kernels come after those that are there.
+struct SubPlan {
+  LaunchPlan plan;
+  std::size_t first_kernel = 0;      // place of its kernel 0 among the call's
+  std::vector<TensorPlace> tensors;  // of the other problem, in its order
+};
+
+// Puts `part` behind what `plan` does. Its scratch memory becomes the plan's own: at `scratch_at`,
+// a multiple of 256, so that parts that need it one after the other may share it. Throws
+// Error(kFailure) for a tensor that the part uses and has no place for, and for a place that is no
+// multiple of 256.
+void append(LaunchPlan& plan, const SubPlan& part, std::int64_t scratch_at);
 
 // What a kernel needs of a device before it can be launched.
 struct KernelNeeds {

@@ -92,7 +92,12 @@ std::int64_t dynamic_shared_bytes(const Problem& problem, const Config& config) 
 }
 
 Config default_config(const Problem& problem, const DeviceInfo& device) {
-  const std::vector<Config> configs = problem.op().defaults(problem, device);
+  return default_config(problem, device, problem.op().space(problem, device));
+}
+
+Config default_config(const Problem& problem, const DeviceInfo& device,
+                      const ParameterSpace& space) {
+  const std::vector<Config> configs = problem.op().defaults(problem, device, space);
   if (!configs.empty()) return configs.front();
   throw Error(ErrorCode::kUnsupported,
               formatted("no kernel for '{}' fits a device with {} bytes of shared memory per block",

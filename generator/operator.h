@@ -85,9 +85,12 @@ class Operator {
   // ---- Which configs there are
 
   virtual ParameterSpace space(const Problem& problem, const DeviceInfo& device) const = 0;
-  // What to try without any tuning, in order of preference, each once and inside the space. Empty
-  // if no kernel fits the device.
-  virtual std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device) const = 0;
+  // What to try without any tuning, in order of preference, each once and inside `space`, which is
+  // the problem's. Empty if no kernel fits the device.
+  virtual std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                                       const ParameterSpace& space) const = 0;
+  // The family that `config` is of: "sm90.streaming". An operator of one family has its own name.
+  virtual std::string family(const Config&) const { return std::string(name()); }
   // A config of `from`, of the same class, as it is written for `to`, whose space is `space`.
   virtual Config carried(const Config& config, const Problem& from, const Problem& to,
                          const ParameterSpace& space) const;
@@ -144,6 +147,11 @@ class Operator {
   // first. The last ones are of `problem` itself, the very last with kNormalDraw.
   virtual std::vector<JudgeCase> cases(const Problem& problem, const Config& config,
                                        const DeviceInfo& device) const = 0;
+  // Equal for configs to which cases() gives the same answer; nothing: ask it for each.
+  virtual std::optional<std::int64_t> cases_class(const Problem&, const Config&,
+                                                  const DeviceInfo&) const {
+    return std::nullopt;
+  }
   // The inputs of a draw, in the order in which they are filled.
   virtual std::vector<Fill> inputs(const Problem& problem, const std::string& draw) const = 0;
 };
@@ -158,5 +166,7 @@ std::int64_t dynamic_shared_bytes(const Problem& problem, const Config& config);
 
 // The first of the defaults. Throws Error(kUnsupported) if no kernel fits the device.
 Config default_config(const Problem& problem, const DeviceInfo& device);
+Config default_config(const Problem& problem, const DeviceInfo& device,
+                      const ParameterSpace& space);
 
 }  // namespace vitune

@@ -118,7 +118,7 @@ PreparedPlan::Step PreparedPlan::prepared(const KernelLaunch& launch,
   for (const TensorMapSlot& slot : launch.maps) {
     const auto block = static_cast<std::uint32_t>(slot.at / sizeof(MapBlock));
     encode(kernel.driver(), reinterpret_cast<CuTensorMap*>(step.blocks[block].bytes), slot);
-    step.maps.push_back({static_cast<std::uint32_t>(slot.tensor), block});
+    step.maps.push_back({slot.tensor, block, static_cast<std::uintptr_t>(slot.offset)});
   }
   return step;
 }
@@ -134,8 +134,10 @@ inline CuResult PreparedPlan::set_addresses(const Step& step,
   for (const Pointer& pointer : step.pointers) set(pointer, addresses[pointer.tensor]);
   for (const Pointer& pointer : step.scratch) set(pointer, scratch);
   for (const Map& map : step.maps) {
+    const std::uintptr_t base =
+        map.tensor >= 0 ? addresses[static_cast<std::size_t>(map.tensor)] : scratch;
     auto* const at = reinterpret_cast<CuTensorMap*>(blocks[map.block].bytes);
-    void* const address = reinterpret_cast<void*>(addresses[map.tensor]);
+    void* const address = reinterpret_cast<void*>(base + map.offset);
     const CuResult result = driver_->api().tensor_map_replace_address(at, address);
     if (result != kCuSuccess) [[unlikely]]
       return result;

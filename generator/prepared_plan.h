@@ -68,7 +68,9 @@ class PreparedPlan {
     std::uintptr_t offset;
   };
   struct Map {
-    std::uint32_t tensor, block;
+    int tensor;  // or PointerSlot::kScratch
+    std::uint32_t block;
+    std::uintptr_t offset;
   };
   struct Step {
     CudaKernel kernel;

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "core/nearest_name.h"
+#include "generator/config_family.h"
 #include "generator/operator.h"
 
 namespace vitune {
@@ -41,6 +42,7 @@ void check_value(const Parameter& parameter, std::int64_t value) {
 }
 
 struct WrittenConfig {
+  std::string family;  // empty unless it is named
   std::string words;  // what is no entry, with one space between
   Config entries;     // by their whole names
 };
@@ -52,6 +54,10 @@ WrittenConfig parse(std::string_view text, const ParameterSpace& space) {
     const std::string_view word = text.substr(0, space_at);
     text.remove_prefix(std::min(space_at + 1, text.size()));
     if (word.empty()) continue;
+    if (constexpr std::string_view kFamily = "family="; word.starts_with(kFamily)) {
+      written.family = word.substr(kFamily.size());
+      continue;
+    }
     if (word.find('=') == std::string_view::npos) {
       written.words += (written.words.empty() ? "" : " ") + std::string(word);
       continue;
@@ -127,9 +133,10 @@ Config read_config(std::string_view text, const Problem& problem, const Paramete
   if (written.words.starts_with(kDefault)) {
     written.words.erase(0, std::min(written.words.size(), kDefault.size() + 1));
   }
-  const Config wanted = with(base, written.entries);
-  if (written.words.empty()) return wanted;
-  return config_of_words(written, problem, space, wanted);
+  Config wanted = with(base, written.entries);
+  if (!written.words.empty()) wanted = config_of_words(written, problem, space, wanted);
+  if (written.family.empty()) return wanted;
+  return config_from_text(problem.op(), "family=" + written.family + " " + wanted.text());
 }
 
 }  // namespace vitune

@@ -67,6 +67,7 @@ ordered_json timing_json(const Timing& timing) {
 
 ordered_json config_json(const Config& config) {
   ordered_json values = ordered_json::object();
+  if (!config.family().empty()) values["family"] = config.family();
   for (const auto& [name, value] : config) values[name] = value;
   return values;
 }

@@ -157,7 +157,7 @@ std::string bytes_text(std::int64_t bytes) {
 }
 
 std::string compact_config(const Config& config) {
-  std::string text;
+  std::string text = config.family();
   for (const auto& [name, value] : config) {
     if (!text.empty()) text += ' ';
     text += formatted("{}={}", short_tunable(name), value);

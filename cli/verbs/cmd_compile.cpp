@@ -22,6 +22,7 @@
 #include "core/format.h"
 #include "generator/compile_log.h"
 #include "generator/compile_pool.h"
+#include "generator/config_family.h"
 #include "generator/operator.h"
 
 namespace vitune {
@@ -88,9 +89,9 @@ std::vector<Config> chosen_configs(const Session& session, const Problem& proble
                                    const DeviceInfo& device, const ParameterSpace& space) {
   const int modes = session.has("config") + session.has("all") + session.has("sample");
   if (modes > 1) throw Error(ErrorCode::kUsage, "choose one of --config, --all and --sample");
-  if (modes == 0) return {default_config(problem, device)};
+  if (modes == 0) return {default_config(problem, device, space)};
   if (session.has("config")) {
-    return {read_config(session.text("config"), problem, space, default_config(problem, device))};
+    return {read_config(session.text("config"), problem, space, default_config(problem, device, space))};
   }
   std::vector<Config> configs = space.enumerate();
   if (session.has("all")) return configs;

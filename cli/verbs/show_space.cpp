@@ -14,6 +14,7 @@
 #include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/config_family.h"
 #include "generator/operator.h"
 #include "tuner/loop/stored_config.h"
 
@@ -38,10 +39,12 @@ NamedProblem only_problem(const Session& session, const char* option) {
   std::vector<NamedProblem> problems = requested_problems(session, "");
   if (problems.size() == 1) return std::move(problems[0]);
   constexpr const char* kExample = "bf16 b=32 h=12 n=197 d=64";
-  const std::string config =
-      std::string_view(option) != "--explain"
-          ? ""
-          : formatted(" \"{}\"", default_config(*parse_problem(kExample), h200_facts()).text());
+  std::string config;
+  if (std::string_view(option) == "--explain") {
+    const ProblemPtr example = parse_problem(kExample);
+    const Config preset = default_config(*example, h200_facts());
+    config = formatted(" \"{}\"", shown_text(example->op(), preset));
+  }
   throw Error(ErrorCode::kUsage,
               formatted("{} looks at one problem and {} were given; for example: vitune show "
                         "{}{} \"{}\"",
@@ -85,7 +88,7 @@ int show_space(Session& session) {
   const DeviceInfo device = space_device(session);
   const ParameterSpace space = problem.problem->op().space(*problem.problem, device);
   const std::size_t size = space.enumerate().size();
-  const Config preset = default_config(*problem.problem, device);
+  const Config preset = default_config(*problem.problem, device, space);
   Table table;
   table.column("tunable").column("default", Align::kRight).column("values").column("meaning");
   ordered_json document = new_document("show");
@@ -119,7 +122,7 @@ int show_explanation(Session& session) {
   const NamedProblem problem = only_problem(session, "--explain");
   const DeviceInfo device = space_device(session);
   const ParameterSpace space = problem.problem->op().space(*problem.problem, device);
-  const Config preset = default_config(*problem.problem, device);
+  const Config preset = default_config(*problem.problem, device, space);
   const Config config = read_config(session.text("explain"), *problem.problem, space, preset);
   const auto violation = space.explain(config);
   Table table;
@@ -166,7 +169,7 @@ int show_source(Session& session) {
   session.console.print(source);
   session.console.log(LogLevel::kInfo,
                       formatted("the {} config for {}: {}", winner ? "winning" : "default",
-                                device_text(device), config.text()));
+                                device_text(device), shown_text(problem.problem->op(), config)));
   return 0;
 }
 

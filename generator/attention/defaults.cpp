@@ -275,8 +275,8 @@ Config with_room(Config config, const ParameterSpace& space, const AttentionProb
 }  // namespace
 
 std::vector<Config> default_attention_configs(const AttentionProblem& problem,
-                                              const DeviceInfo& device) {
-  const ParameterSpace space = attention_space(problem, device);
+                                              const DeviceInfo& device,
+                                              const ParameterSpace& space) {
   std::vector<Config> chosen;
   for (const Config& config : preferences(problem, device)) {
     if (space.explain(config)) continue;
@@ -288,6 +288,11 @@ std::vector<Config> default_attention_configs(const AttentionProblem& problem,
     }
   }
   return chosen;
+}
+
+std::vector<Config> default_attention_configs(const AttentionProblem& problem,
+                                              const DeviceInfo& device) {
+  return default_attention_configs(problem, device, attention_space(problem, device));
 }
 
 Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device) {

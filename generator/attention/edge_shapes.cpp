@@ -90,14 +90,22 @@ ScoreOperand resized_scores(const AttentionProblem& p, const AttentionProblem& t
   return result;
 }
 
+// More keys than the config was made for may be more than it can hold.
+bool holds_more_keys(const AttentionProblem& edge, const Config& config, const DeviceInfo& device) {
+  try {
+    return !attention_space(edge, device).explain(config).has_value();
+  } catch (const Error&) {
+    return false;  // the edge is outside the kernels' reach
+  }
+}
+
 // Whether `edge` is served by the kernel of `source`, which was made for (`problem`, `config`).
 bool same_kernel(const AttentionProblem& problem, const AttentionProblem& edge,
                  const Config& config, const std::string& source, const DeviceInfo& device) {
   try {
     edge.validate();
     if (attention_source(edge, config) != source) return false;
-    // More keys than the config was made for may be more than it can hold.
-    return edge.nk <= problem.nk || !attention_space(edge, device).explain(config).has_value();
+    return edge.nk <= problem.nk || holds_more_keys(edge, config, device);
   } catch (const Error&) {
     return false;  // the edge is outside the kernels' reach
   }
@@ -151,6 +159,17 @@ std::vector<AttentionProblem> edge_problems(const AttentionProblem& problem, con
   std::stable_sort(edges.begin(), edges.end(),
                    [](const auto& a, const auto& b) { return a.flops() < b.flops(); });
   return edges;
+}
+
+std::int64_t edge_class(const AttentionProblem& problem, const Config& config,
+                        const DeviceInfo& device) {
+  if (attention_keys_are_constant(config)) return 0;
+  std::int64_t held = 1;  // and a bit for each edge of more keys
+  for (const Extents& extents : edge_extents(problem, false)) {
+    if (extents.nk <= problem.nk) continue;
+    held = 2 * held + (holds_more_keys(resized(problem, extents), config, device) ? 1 : 0);
+  }
+  return held;
 }
 
 }  // namespace vitune

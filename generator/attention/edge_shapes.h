@@ -31,4 +31,10 @@ std::vector<Extents> edge_extents(const AttentionProblem& problem, bool constant
 std::vector<AttentionProblem> edge_problems(const AttentionProblem& problem, const Config& config,
                                             const DeviceInfo& device);
 
+// Equal for configs of the problem's space that have the same edge_problems(): whether their
+// sources are the same as the edges' is a matter of the problem alone, so that they need not be
+// rendered.
+std::int64_t edge_class(const AttentionProblem& problem, const Config& config,
+                        const DeviceInfo& device);
+
 }  // namespace vitune

@@ -30,7 +30,15 @@ Config default_attention_config(const AttentionProblem& problem, const DeviceInf
 // What to try without any tuning, in order of preference, each once and inside the space; the first
 // is default_attention_config(). Empty if no kernel fits the device.
 std::vector<Config> default_attention_configs(const AttentionProblem& problem,
+                                              const DeviceInfo& device,
+                                              const ParameterSpace& space);
+std::vector<Config> default_attention_configs(const AttentionProblem& problem,
                                               const DeviceInfo& device);
+
+// The template that the config's kernel is made of, and its schedule: "sm90.streaming" for
+// forward_sm90.cuh with kResident = 0. The tunables that it follows from: kSwizzle, kProducer,
+// kResident.
+std::string attention_family(const Config& config);
 
 // Name of the kernel in that text.
 std::string attention_entry();

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/attention/edge_shapes.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/floor.h"
 #include "generator/attention/kernel_spec.h"
@@ -72,9 +73,11 @@ class Attention final : public Operator {
   ParameterSpace space(const Problem& problem, const DeviceInfo& device) const override {
     return attention_space(attention_of(problem), device);
   }
-  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device) const override {
-    return default_attention_configs(attention_of(problem), device);
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override {
+    return default_attention_configs(attention_of(problem), device, space);
   }
+  std::string family(const Config& config) const override { return attention_family(config); }
   ConfigWords words(const Problem& problem, const Config& config) const override {
     return attention_words(attention_of(problem), config);
   }
@@ -127,6 +130,10 @@ class Attention final : public Operator {
   std::vector<JudgeCase> cases(const Problem& problem, const Config& config,
                                const DeviceInfo& device) const override {
     return attention_cases(attention_of(problem), config, device);
+  }
+  std::optional<std::int64_t> cases_class(const Problem& problem, const Config& config,
+                                          const DeviceInfo& device) const override {
+    return edge_class(attention_of(problem), config, device);
   }
   std::vector<Fill> inputs(const Problem& problem, const std::string& draw) const override {
     return attention_inputs(attention_of(problem), draw);

@@ -15,7 +15,11 @@
 namespace vitune {
 namespace {
 
-constexpr std::array<std::string_view, 3> kFamilies = {"sm80", "sm90", "sm90_pipelined"};
+constexpr std::array<std::string_view, 3> kTemplates = {"sm80", "sm90", "sm90_pipelined"};
+
+std::string_view template_of(bool warpgroups, bool producer) {
+  return kTemplates[!warpgroups ? 0 : producer ? 2 : 1];
+}
 
 constexpr char kEntry[] = "vitune_attention_forward";
 
@@ -51,7 +55,7 @@ std::string tunables_text(const AttentionProblem& problem, const Config& config,
 
 std::string source_text(const AttentionProblem& problem, const Config& config,
                         const AttentionShape& shape) {
-  const std::string_view family = kFamilies[!shape.warpgroups() ? 0 : shape.producer ? 2 : 1];
+  const std::string_view name = template_of(shape.warpgroups(), shape.producer != 0);
   const char* maps =
       shape.tensor_copies() ? ", const __grid_constant__ vitune::AttentionTensorMaps maps" : "";
   return formatted(
@@ -60,11 +64,17 @@ std::string source_text(const AttentionProblem& problem, const Config& config,
       "extern \"C\" __global__ void __launch_bounds__({}, vitune::Config::kMinCtas)\n"
       "{}(const __grid_constant__ vitune::AttentionParams params{}) {{\n"
       "  vitune::forward<vitune::Config>(params{});\n}}\n",
-      facts_text(shape.facts), tunables_text(problem, config, shape), family, shape.threads(),
-      kEntry, maps, shape.tensor_copies() ? ", maps" : "");
+      facts_text(shape.facts), tunables_text(problem, config, shape), name, shape.threads(), kEntry,
+      maps, shape.tensor_copies() ? ", maps" : "");
 }
 
 }  // namespace
+
+std::string attention_family(const Config& config) {
+  const auto is_set = [&](std::string_view name) { return config.find(name).value_or(0) != 0; };
+  return formatted("{}.{}", template_of(is_set("kSwizzle"), is_set("kProducer")),
+                   is_set("kResident") ? "resident" : "streaming");
+}
 
 std::string attention_entry() { return kEntry; }
 
@@ -85,8 +95,8 @@ CompileRequest attention_compile_request(const AttentionProblem& problem, const 
 
 Source attention_templates() {
   std::string main;
-  for (const std::string_view family : kFamilies) {
-    main += formatted("#include \"attention/forward_{}.cuh\"\n", family);
+  for (const std::string_view name : kTemplates) {
+    main += formatted("#include \"attention/forward_{}.cuh\"\n", name);
   }
   return assemble(std::move(main));
 }

@@ -52,7 +52,8 @@ struct GroupNormTiling {
 GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config& config);
 
 ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device);
-std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device);
+std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device,
+                                        const ParameterSpace& space);
 
 std::string group_norm_source(const GroupNormProblem& problem, const Config& config);
 std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,

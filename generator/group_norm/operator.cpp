@@ -96,8 +96,9 @@ class GroupNorm final : public Operator {
   ParameterSpace space(const Problem& problem, const DeviceInfo& device) const override {
     return group_norm_space(group_norm_of(problem), device);
   }
-  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device) const override {
-    return group_norm_defaults(group_norm_of(problem), device);
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override {
+    return group_norm_defaults(group_norm_of(problem), device, space);
   }
 
   std::string source(const Problem& problem, const Config& config) const override {

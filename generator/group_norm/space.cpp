@@ -179,13 +179,14 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
   return {std::move(parameters), std::move(rules)};
 }
 
-std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device) {
+std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device,
+                                        const ParameterSpace& space) {
   // Steps of the device with a thousand threads on each SM, as many as the grid fills; a second
   // kernel and a second pass have their price, narrow accesses theirs.
   const double sms = std::max(device.sm_count, 1);
   std::optional<Config> best;
   double least = 0;
-  for (const Config& config : group_norm_space(problem, device).enumerate()) {
+  for (const Config& config : space.enumerate()) {
     if (config.at("kEarlyStart") != 0 || config.at("kStreaming") != 0) continue;
     const GroupNormTiling t = group_norm_tiling(problem, config);
     std::int64_t shared = 0;

@@ -39,7 +39,8 @@ std::vector<TensorSpec> norm_tensors(const NormProblem& problem);
 std::int64_t norm_vector(const NormProblem& problem);
 
 ParameterSpace norm_space(const NormProblem& problem);
-std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device);
+std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device,
+                                  const ParameterSpace& space);
 
 std::string norm_entry();
 std::string norm_source(const NormProblem& problem, const Config& config);

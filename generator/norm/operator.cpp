@@ -89,8 +89,9 @@ class Norm final : public Operator {
   ParameterSpace space(const Problem& problem, const DeviceInfo&) const override {
     return norm_space(norm_of(problem));
   }
-  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device) const override {
-    return norm_defaults(norm_of(problem), device);
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override {
+    return norm_defaults(norm_of(problem), device, space);
   }
   ConfigWords words(const Problem&, const Config& config) const override {
     const auto value = [&](const char* name) { return config.find(name).value_or(0); };

@@ -107,11 +107,11 @@ ParameterSpace norm_space(const NormProblem& problem) {
   return {parameters_of(problem), rules_of(problem)};
 }
 
-std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device) {
+std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device,
+                                  const ParameterSpace& space) {
   // A warp has a row as long as there are rows for some warps on each SM; else a row has as many
   // threads as it has accesses.
   const std::int64_t sms = std::max(device.sm_count, 1);
-  const ParameterSpace space = norm_space(problem);
   const std::int64_t wanted = problem.rows >= 16 * sms ? 24 : norm_vector(problem);
   std::optional<Config> best;
   std::int64_t least = 0;

@@ -176,7 +176,7 @@ typedef struct vitune_selection {
   double max_error, rms_error;  // of the row against fp64, absolute; negative: not known
   char problem[1024];           // canonical text of the problem that was asked
   char row[1024];               // canonical text of the row's problem; empty for VITUNE_DEFAULT
-  char config[512];             // "kBlockN=104 kWarps=4 ..."
+  char config[512];             // "family=sm80.resident kBlockN=104 ..."
   char kernel_key[72];          // 64 hexadecimal digits
   char source[32];              // where the row is: "user", "shipped"; empty for VITUNE_DEFAULT
   char reason[512];             // why this one; then how many were passed over, and the first why

@@ -9,6 +9,7 @@
 
 #include "python/native/attention_plan.h"
 #include "python/native/host.h"
+#include "python/native/operand.h"
 #include "python/native/refusal.h"
 
 namespace vitune::torch_ops {

@@ -7,97 +7,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 
+#include "python/native/operand.h"
+#include "python/native/plan_cache.h"
 #include "python/native/refusal.h"
-#include "python/native/renewed.h"
 
 namespace vitune::torch_ops {
 namespace {
 
 using torch::headeronly::ScalarType;
 using PlanPtr = std::shared_ptr<const AttentionPlan>;
-
-constexpr std::size_t kMaxPlans = 4096;
-
-// What a plan depends on of a tensor.
-struct Operand {
-  View view;
-  int32_t dtype = 0;
-  int32_t device_type = 0;
-  int32_t device_index = 0;
-};
-
-Operand operand_of(AtenTensorHandle tensor) {
-  Operand operand;
-  operand.view = view_of(tensor);
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor, &operand.dtype));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor, &operand.device_type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor, &operand.device_index));
-  return operand;
-}
-
-// The words of a key: at most four operands of 2 * kMaxRank + 4 and the options.
-class Key {
- public:
-  void add(int64_t word) {
-    words_[count_++] = word;
-    hash_ = (hash_ ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15U;
-  }
-  void add(const Operand& operand) {
-    add(int64_t{operand.view.rank} << 48 | int64_t{operand.dtype} << 32 |
-        int64_t{operand.device_type} << 16 | (operand.device_index & 0xFFFF));
-    for (int i = 0; i < std::min(operand.view.rank, kMaxRank); ++i) {
-      add(operand.view.shape[static_cast<std::size_t>(i)]);
-      add(operand.view.strides[static_cast<std::size_t>(i)]);
-    }
-  }
-  bool operator==(const Key& other) const {
-    return count_ == other.count_ &&
-           std::memcmp(words_.data(), other.words_.data(), count_ * sizeof(int64_t)) == 0;
-  }
-  std::size_t hash() const { return hash_ ^ hash_ >> 32; }
-
- private:
-  std::array<int64_t, 4 * (2 * kMaxRank + 1) + 2> words_;
-  std::size_t count_ = 0;
-  uint64_t hash_ = 0;
-};
-
-struct Hash {
-  std::size_t operator()(const Key& key) const { return key.hash(); }
-};
-
-std::string dtype_name(int32_t dtype) {
-  static const std::map<ScalarType, const char*> names = {{ScalarType::Byte, "uint8"},
-                                                          {ScalarType::Char, "int8"},
-                                                          {ScalarType::Short, "int16"},
-                                                          {ScalarType::Int, "int32"},
-                                                          {ScalarType::Long, "int64"},
-                                                          {ScalarType::Half, "float16"},
-                                                          {ScalarType::Float, "float32"},
-                                                          {ScalarType::Double, "float64"},
-                                                          {ScalarType::ComplexHalf, "complex32"},
-                                                          {ScalarType::ComplexFloat, "complex64"},
-                                                          {ScalarType::ComplexDouble, "complex128"},
-                                                          {ScalarType::Bool, "bool"},
-                                                          {ScalarType::BFloat16, "bfloat16"}};
-  const auto name = names.find(static_cast<ScalarType>(dtype));
-  return name != names.end() ? name->second : "number " + std::to_string(dtype);
-}
-
-std::string device_name(const Operand& operand) {
-  if (operand.device_type == aoti_torch_device_type_cpu()) {
-    return "cpu";
-  }
-  const std::string kind = operand.device_type == aoti_torch_device_type_cuda()
-                               ? "cuda"
-                               : "device type " + std::to_string(operand.device_type);
-  return operand.device_index < 0 ? kind : kind + ":" + std::to_string(operand.device_index);
-}
 
 // VITUNE_NONE for what is no type of the kernels.
 int32_t element_type(int32_t dtype) {
@@ -116,11 +36,6 @@ int32_t element_type(int32_t dtype) {
 }
 
 int64_t element_size(int32_t type) { return type == VITUNE_FP32 ? 4 : type == VITUNE_BOOL ? 1 : 2; }
-
-struct Plans {
-  std::mutex mutex;
-  std::unordered_map<Key, PlanPtr, Hash> plans;
-};
 
 struct Call {
   Operand q, k, v;
@@ -230,22 +145,7 @@ const PlanPtr& usable(const PlanPtr& plan) {
 
 }  // namespace
 
-View view_of(AtenTensorHandle tensor) {
-  View view;
-  int64_t rank = 0, *shape = nullptr, *strides = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(tensor, &rank));
-  view.rank = static_cast<int>(rank);
-  if (rank <= kMaxRank) {
-    TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(tensor, &shape));
-    TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor, &strides));
-    std::copy_n(shape, rank, view.shape.begin());
-    std::copy_n(strides, rank, view.strides.begin());
-  }
-  return view;
-}
-
 PlanPtr plan_of(const AttentionArguments& arguments, bool window_masks) {
-  auto& [mutex, plans] = renewed_after_fork<Plans>();
   Call call{operand_of(arguments.q),
             operand_of(arguments.k),
             operand_of(arguments.v),
@@ -258,7 +158,7 @@ PlanPtr plan_of(const AttentionArguments& arguments, bool window_masks) {
   if (arguments.mask != nullptr) {
     call.mask = operand_of(arguments.mask);
   }
-  Key key;
+  PlanKey key;
   key.add(call.q);
   key.add(call.k);
   key.add(call.v);
@@ -270,18 +170,8 @@ PlanPtr plan_of(const AttentionArguments& arguments, bool window_masks) {
   if (call.mask) {
     key.add(*call.mask);
   }
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto known = plans.find(key); known != plans.end()) {
-      return usable(known->second);
-    }
-  }
-  PlanPtr plan = make_plan(call, arguments.scale);
-  const std::lock_guard lock(mutex);
-  if (plans.size() >= kMaxPlans) {
-    plans.clear();
-  }
-  return usable(plans.emplace(key, std::move(plan)).first->second);
+  return usable(PlanCache<AttentionPlan>::instance().find_or_make(
+      key, [&] { return make_plan(call, arguments.scale); }));
 }
 
 }  // namespace vitune::torch_ops

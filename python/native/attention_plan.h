@@ -10,9 +10,6 @@
 
 namespace vitune::torch_ops {
 
-// A rank above kMaxRank comes without extents.
-View view_of(AtenTensorHandle tensor);
-
 // Reads shapes, strides, types and devices only. `window_masks`: see LayoutOptions. Throws Refusal.
 std::shared_ptr<const AttentionPlan> plan_of(const AttentionArguments& arguments,
                                              bool window_masks);

@@ -83,6 +83,10 @@ Choice default_choice(const Config& config, std::size_t place, bool is_alone, do
   return choice;
 }
 
+bool is_usable(const ParameterSpace& space, const Config& config) {
+  return !space.explain(space.completed(config));
+}
+
 }  // namespace
 
 std::string lookup_outcome_name(LookupOutcome outcome) {
@@ -99,11 +103,6 @@ std::optional<MissPolicy> miss_policy_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-bool Dispatcher::is_usable(const Problem& problem, const Config& config) const {
-  const ParameterSpace space = problem.op().space(problem, device_);
-  return !space.explain(space.completed(config));
-}
-
 template <class Fits>
 std::optional<LayeredStore::Found> Dispatcher::find_row(const Problem& problem, LayeredStore& store,
                                                         Fits&& fits) const {
@@ -116,9 +115,10 @@ std::optional<LayeredStore::Found> Dispatcher::find_row(const Problem& problem, 
   return std::nullopt;
 }
 
-std::optional<Choice> Dispatcher::own_winner(const ProblemPtr& problem, LayeredStore& store) const {
+std::optional<Choice> Dispatcher::own_winner(const ProblemPtr& problem, const ParameterSpace& space,
+                                             LayeredStore& store) const {
   auto found = find_row(*problem, store, [&](const LayeredStore::Found& row) {
-    return row.winner.verified && is_usable(*problem, row.winner.config);
+    return row.winner.verified && is_usable(space, row.winner.config);
   });
   if (!found) return std::nullopt;
   Choice exact;
@@ -132,11 +132,13 @@ std::optional<Choice> Dispatcher::own_winner(const ProblemPtr& problem, LayeredS
 }
 
 std::optional<Choice> Dispatcher::winner_of_same_work(const ProblemPtr& problem,
+                                                      const ParameterSpace& space,
                                                       LayeredStore& store) {
   index_.read(store);
   const IndexedWinner* same = index_.find_same_work(problem);
-  if (same == nullptr || !is_usable(*problem, *same->config)) return std::nullopt;
-  auto exact = own_winner(same->problem, store);
+  if (same == nullptr || !is_usable(space, *same->config)) return std::nullopt;
+  const ParameterSpace own_space = same->problem->op().space(*same->problem, device_);
+  auto exact = own_winner(same->problem, own_space, store);
   // The row may have changed since the index was read; then the index is out of date.
   if (!exact || exact->config != *same->config) return std::nullopt;
   exact->reason = formatted("exact: won the same work, {}: '{}'",
@@ -164,15 +166,16 @@ std::vector<Choice> Dispatcher::choices(const ProblemPtr& problem, LayeredStore&
 
 std::vector<Choice> Dispatcher::first_choices(const ProblemPtr& problem, LayeredStore& store) {
   std::vector<Choice> choices;
-  std::optional<Choice> exact = own_winner(problem, store);
-  if (!exact) exact = winner_of_same_work(problem, store);
+  const ParameterSpace space = problem->op().space(*problem, device_);
+  std::optional<Choice> exact = own_winner(problem, space, store);
+  if (!exact) exact = winner_of_same_work(problem, space, store);
   if (exact) {
     choices.push_back(std::move(*exact));
     return choices;
   }
-  const std::vector<Config> defaults = problem->op().defaults(*problem, device_);
+  const std::vector<Config> defaults = problem->op().defaults(*problem, device_, space);
   const NearestRanking nearest =
-      rank_nearest(problem, device_, objective_, index_, store, defaults, kMostNearest);
+      rank_nearest(problem, device_, objective_, index_, store, space, defaults, kMostNearest);
   for (const NearestConfig& config : nearest.configs) {
     choices.push_back(nearest_choice(config, nearest.considered));
     choices.back().row = anchor_row(config, store);
@@ -189,7 +192,8 @@ std::vector<Choice> Dispatcher::first_choices(const ProblemPtr& problem, Layered
 
 std::vector<Choice> Dispatcher::behind_winner(const ProblemPtr& problem) const {
   std::vector<Choice> choices;
-  for (const Config& config : problem->op().defaults(*problem, device_)) {
+  const ParameterSpace space = problem->op().space(*problem, device_);
+  for (const Config& config : problem->op().defaults(*problem, device_, space)) {
     choices.push_back(default_choice(config, choices.size(), false, 0));
   }
   return choices;

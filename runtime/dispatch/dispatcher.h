@@ -18,6 +18,7 @@
 #include "core/config.h"
 #include "core/device_info.h"
 #include "db/store.h"
+#include "generator/parameter_space.h"
 #include "generator/problem.h"
 #include "runtime/dispatch/nearest.h"
 #include "runtime/dispatch/winner_index.h"
@@ -69,10 +70,11 @@ class Dispatcher {
   template <class Fits>
   std::optional<LayeredStore::Found> find_row(const Problem& problem, LayeredStore& store,
                                               Fits&& fits) const;
-  std::optional<Choice> own_winner(const ProblemPtr& problem, LayeredStore& store) const;
-  std::optional<Choice> winner_of_same_work(const ProblemPtr& problem, LayeredStore& store);
+  std::optional<Choice> own_winner(const ProblemPtr& problem, const ParameterSpace& space,
+                                   LayeredStore& store) const;
+  std::optional<Choice> winner_of_same_work(const ProblemPtr& problem, const ParameterSpace& space,
+                                            LayeredStore& store);
   std::optional<WinnerEntry> anchor_row(const NearestConfig& nearest, LayeredStore& store) const;
-  bool is_usable(const Problem& problem, const Config& config) const;
 
   DeviceInfo device_;
   Objective objective_;

@@ -60,12 +60,13 @@ Residency residency(Objective objective) {
 
 class Ranking {
  public:
-  Ranking(const ProblemPtr& problem, const DeviceInfo& device, Objective objective)
+  Ranking(const ProblemPtr& problem, const DeviceInfo& device, Objective objective,
+          const ParameterSpace& space)
       : problem_(*problem),
         op_(problem_.op()),
         device_(device),
         objective_(objective),
-        space_(op_.space(problem_, device)),
+        space_(space),
         cost_(op_.cost_model(device, residency(objective))) {}
 
   void gather(const WinnerIndex& index, LayeredStore& store) {
@@ -229,7 +230,7 @@ class Ranking {
   const Operator& op_;
   const DeviceInfo& device_;
   Objective objective_;
-  ParameterSpace space_;
+  const ParameterSpace& space_;
   std::unique_ptr<CostModel> cost_;
   std::vector<Neighbour> neighbours_;  // the nearest first
   std::vector<Run> runs_;
@@ -243,8 +244,9 @@ class Ranking {
 
 NearestRanking rank_nearest(const ProblemPtr& problem, const DeviceInfo& device,
                             Objective objective, const WinnerIndex& index, LayeredStore& store,
-                            const std::vector<Config>& defaults, std::size_t limit) {
-  Ranking ranking(problem, device, objective);
+                            const ParameterSpace& space, const std::vector<Config>& defaults,
+                            std::size_t limit) {
+  Ranking ranking(problem, device, objective, space);
   ranking.gather(index, store);
   ranking.fit();
   NearestRanking result = ranking.best(limit);

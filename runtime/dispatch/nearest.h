@@ -15,6 +15,7 @@
 #include "core/config.h"
 #include "core/device_info.h"
 #include "db/store.h"
+#include "generator/parameter_space.h"
 #include "generator/problem.h"
 #include "runtime/dispatch/winner_index.h"
 
@@ -40,9 +41,10 @@ struct NearestRanking {
 
 // The best `limit` configs for `problem` among those that won, came second or were tried with
 // success on problems of the same class, as Operator::carried() writes them for this one, each
-// inside the space of the device. `defaults` are predicted beside them.
+// inside `space`, which is the problem's. `defaults` are predicted beside them.
 NearestRanking rank_nearest(const ProblemPtr& problem, const DeviceInfo& device,
                             Objective objective, const WinnerIndex& index, LayeredStore& store,
-                            const std::vector<Config>& defaults, std::size_t limit);
+                            const ParameterSpace& space, const std::vector<Config>& defaults,
+                            std::size_t limit);
 
 }  // namespace vitune

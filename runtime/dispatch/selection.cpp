@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "generator/config_family.h"
 #include "runtime/context/texts.h"
 
 namespace vitune {
@@ -34,6 +35,12 @@ std::string reason_of(const Choice& choice, const std::string& rest) {
   return shortened(choice.reason, kRoom - 2 - rest.size()) + "; " + rest;
 }
 
+// `text`: of the problem.
+std::string shown_config(const Config& config, std::string_view text) {
+  const Operator* op = find_operator(text.substr(0, text.find(' ')));
+  return op == nullptr ? config.text() : shown_text(*op, config);
+}
+
 vitune_selection describe(const Choice& choice, std::string_view text, const std::string& rest) {
   vitune_selection selection = VITUNE_SELECTION_INIT;
   selection.outcome = code_of(choice.outcome);
@@ -49,7 +56,7 @@ vitune_selection describe(const Choice& choice, std::string_view text, const std
     copy_text(selection.row, choice.row->problem.text);
   }
   copy_text(selection.problem, text);
-  copy_text(selection.config, choice.config.text());
+  copy_text(selection.config, shown_config(choice.config, text));
   copy_text(selection.source, choice.layer);
   copy_text(selection.reason, reason_of(choice, rest));
   return selection;

@@ -110,6 +110,10 @@ std::optional<std::string> Loader::bad_image(const Binary& binary, const Compile
   if (binary.entry != request.entry) {
     return formatted("the stored kernel {} has another entry", name);
   }
+  if (binary.image.empty()) {
+    return formatted("the stored winner {} calls {} of {}, which this version of vitune does not",
+                     name, binary.entry, binary.compiler_version);
+  }
   if (!cubin_is_well_formed(binary.image)) {
     return formatted("the stored kernel {} is damaged", name);
   }

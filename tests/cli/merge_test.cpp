@@ -142,7 +142,8 @@ TEST_F(MergeCommandTest, AMistypedNameMergesNothing) {
 TEST_F(MergeCommandTest, AWinnerOfTodaysTemplatesBeatsAFasterOneOfOthers) {
   const ProblemPtr asked = parse_problem(kProblem);
   Winner today = winner(0, 50);
-  today.config = asked->op().defaults(*asked, device()).front();
+  today.config =
+      asked->op().defaults(*asked, device(), asked->op().space(*asked, device())).front();
   today.kernel_key = kernel_key(asked->op().request(*asked, today.config, device().arch()),
                                 today.compiler_version);
   const ProblemKey key{"attention", asked->text()};

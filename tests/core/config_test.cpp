@@ -31,6 +31,18 @@ TEST(ConfigTest, OrderAndSpacesDoNotMatterWhenReading) {
   EXPECT_EQ(Config::parse(" kWarps=4   kBlockM=64 "), expected);
 }
 
+TEST(ConfigTest, AFamilyComesFirst) {
+  const Config config = Config::parse("family=chain.of_2 kParts=2");
+  EXPECT_EQ(config.family(), "chain.of_2");
+  EXPECT_EQ(config.text(), "family=chain.of_2 kParts=2");
+  EXPECT_EQ(config.find("family"), std::nullopt);
+  EXPECT_NE(config, Config::parse("kParts=2"));
+  EXPECT_EQ(Config::parse("family=chain").text(), "family=chain");
+  EXPECT_FALSE(Config::parse("family=chain").empty());
+  EXPECT_EQ(Config::parse("kParts=2").text(), "kParts=2");
+  EXPECT_THROW(Config().set_family("Chain;"), Error);
+}
+
 TEST(ConfigTest, RandomConfigsSurviveARoundTrip) {
   std::mt19937_64 random(1);
   constexpr std::string_view kLetters = "abcXYZ_019";
@@ -77,6 +89,13 @@ TEST(ConfigTest, MalformedTextIsRefusedWithItsReason) {
       {"kBlockM=9223372036854775808", "64 bits"},
       {"kBlockM=-9223372036854775809", "64 bits"},
       {"kBlockM=1 kBlockM=1", "given before"},
+      {"kBlockM=1 family=sm80", "first"},
+      {"family=sm80 family=sm80", "first"},
+      {"family=", "no name of a family"},
+      {"family=9", "no name of a family"},
+      {"family=Sm80", "no name of a family"},
+      {"family=sm80;x", "no name of a family"},
+      {"family=" + std::string(65, 'n'), "no name of a family"},
       {"1k=1", "not an identifier"},
       {"k-M=1", "not an identifier"},
       {"k.M=1", "not an identifier"},

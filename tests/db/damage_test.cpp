@@ -237,9 +237,13 @@ TEST_F(Damage, ARowThatClaimsMoreBytesThanAnyHasIsDamageAndNotAValueThatIsRefuse
   // 256 MiB in all, whose first value is a blob of 72 MiB.
   constexpr std::string_view kRow("\xff\xff\xff\x7f\x06\xc8\x80\x80\x00\x00", 10);
   std::string bytes = bytes_;
-  std::size_t page = kPage;
-  while (bytes[page] != 10 || bytes.substr(page, kPage).find("kBlockM=64") == std::string::npos)
-    page += kPage;
+  // The last page of trials, by configs without the times that winners have: rows that moved leave
+  // their bytes behind in earlier ones.
+  const auto has = [&](std::size_t page, const char* text) {
+    return bytes.substr(page, kPage).find(text) != std::string::npos;
+  };
+  std::size_t page = bytes.size() - kPage;
+  while (bytes[page] != 10 || !has(page, "kBlockM=64") || has(page, "T10:20:30Z")) page -= kPage;
   const auto number = [&](std::size_t at) {
     return static_cast<unsigned char>(bytes.at(at)) * 256U +
            static_cast<unsigned char>(bytes.at(at + 1));
@@ -283,7 +287,7 @@ TEST_F(Damage, SalvageLeavesForeignAndNewerFilesAlone) {
   {
     Connection raw(mutant_, Connection::Mode::kReadWrite);
     raw.execute("ALTER TABLE request ADD COLUMN note TEXT");
-    raw.execute("PRAGMA user_version = 4");
+    raw.execute("PRAGMA user_version = 5");
   }
   const std::string newer = test::read_bytes(mutant_);
   EXPECT_THROW(Store::salvage(mutant_), Error);

@@ -61,6 +61,7 @@ TEST(Import, OfAnExportGivesTheSameUpToOriginVerifiedAndReasons) {
   auto from = Store::in_memory();
   test::fill(*from);
   Trial nan = sample_trial(50);
+  nan.config.set_family("chain");
   nan.status = TrialStatus::kWrong;
   nan.error.max_error = std::nan("");
   nan.measurement.cold.median_us = 0.1 + 0.2;

@@ -20,11 +20,11 @@ void make_older(const fs::path& file, std::size_t version) {
   const auto into = open_for_writing(file, steps, {});
   DamageLog damage{LogSink()};
   for (const TableSpec* spec : kAllTables) {
-    if (spec == &kSealTable || (spec == &kSearchTable && version < 2)) continue;
+    if ((spec == &kSealTable && version < 3) || (spec == &kSearchTable && version < 2)) continue;
     const TableSpec* older = spec;
     std::size_t left_out = spec->columns.size();
     for (const OlderTable& table : older_tables()) {
-      if (table.today != spec) continue;
+      if (table.today != spec || version >= 3) continue;
       older = &table.spec;
       left_out = spec == &kWinnerTable ? 5 : 1;  // image_digest
     }

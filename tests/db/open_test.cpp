@@ -87,7 +87,7 @@ TEST_F(Opening, ForeignNewerAndHostileFilesAreRefusedAndUnchangedByteForByte) {
     const char* reason;
   };
   const Case cases[] = {
-      {"PRAGMA user_version = 4", "schema version 4"},
+      {"PRAGMA user_version = 5", "schema version 5"},
       {"PRAGMA user_version = 2147483647", "schema version 2147483647"},
       {"PRAGMA application_id = 1234", "another program"},
       {"PRAGMA application_id = 0", "another program"},

@@ -226,6 +226,25 @@ TEST_F(StoreTest, WhoMayReplaceTheWinner) {
   }
 }
 
+// Of a winner whose plan calls a library: there is nothing to load, and that is no damage.
+TEST_F(StoreTest, ABinaryWithoutAnImageIsStoredAndFound) {
+  Binary call = sample_binary(9);
+  call.entry = "library_call";
+  call.image.clear();
+  Winner winner = sample_winner(9);
+  winner.config.set_family("library");
+  winner.kernel_key = call.kernel_key;
+  ASSERT_TRUE(store_->promote(sample_device(), sample_problem(), winner, &call));
+  const auto stored = store_->find_winner(sample_device(), sample_problem(), winner.objective);
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->config.text(), winner.config.text());
+  const auto found = store_->find_binary(stored->kernel_key, stored->image_digest);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->image.empty());
+  EXPECT_EQ(found->entry, "library_call");
+  EXPECT_EQ(store_->check().bad_rows, 0);
+}
+
 TEST_F(StoreTest, VerifyingAnImportMarksItAndKeepsTheNewErrorFigures) {
   Winner imported = sample_winner(1);
   imported.origin = Origin::kImported;
@@ -254,7 +273,7 @@ TEST_F(StoreTest, StatsCountWhatIsThere) {
   EXPECT_EQ(stats.requests, 1);
   EXPECT_GT(stats.binary_bytes, 3 * 9000);
   EXPECT_EQ(stats.file_bytes, static_cast<std::int64_t>(test::fs::file_size(dir_ / "v.db")));
-  EXPECT_EQ(stats.schema_version, 3);
+  EXPECT_EQ(stats.schema_version, 4);
 }
 
 TEST_F(StoreTest, PruneKeepsTheBestTrialsOfDecidedProblemsAndAllOfTheOthers) {

@@ -45,6 +45,40 @@ TEST_F(Upgrading, AnOlderFileKeepsAllThatItHasAndItsWinnersCommitToTheirImages) 
   }
 }
 
+// Nothing but `image` changes: each winner is found as it was, with its image, and a copy is kept.
+TEST_F(Upgrading, WinnersOfVersion3AreFoundAndNothingIsLost) {
+  make_older(file_, 3);
+  const auto now = Store::in_memory();
+  test::fill(*now);
+  const auto store = Store::open(file_, Access::kReadWrite);
+  EXPECT_EQ(store->stats().schema_version, kCurrent);
+  EXPECT_EQ(store->check().bad_rows, 0);
+  EXPECT_TRUE(store->check().integrity_ok);
+  EXPECT_TRUE(store->block_list_is_whole());
+  const auto expected = now->winners(), winners = store->winners();
+  ASSERT_EQ(winners.size(), expected.size());
+  ASSERT_EQ(winners.size(), 6U);
+  for (std::size_t i = 0; i < winners.size(); ++i) {
+    const Winner& winner = winners[i].winner;
+    EXPECT_EQ(winner.config, expected[i].winner.config);
+    EXPECT_EQ(winner.kernel_key, expected[i].winner.kernel_key);
+    EXPECT_EQ(winner.image_digest, expected[i].winner.image_digest);
+    const auto there = now->find_binary(winner.kernel_key, winner.image_digest);
+    const auto here = store->find_binary(winner.kernel_key, winner.image_digest);
+    ASSERT_EQ(here.has_value(), there.has_value());
+    if (here) {
+      EXPECT_EQ(here->image, there->image);
+    }
+  }
+  EXPECT_EQ(store->all_trials().size(), now->all_trials().size());
+  EXPECT_EQ(store->stats().binaries, 3);
+  int copies = 0;
+  for (const auto& entry : test::fs::directory_iterator(dir_.path())) {
+    copies += entry.path().string().find(".v3-") != std::string::npos;
+  }
+  EXPECT_EQ(copies, 1);
+}
+
 TEST_F(Upgrading, AnOlderFileIsReadAsItWouldBeAfterItsMigrationAndStaysAsItIs) {
   make_older(file_, 2);
   const std::string before = test::read_bytes(file_);

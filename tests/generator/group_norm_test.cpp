@@ -135,7 +135,7 @@ TEST(GroupNormTest, EveryProblemHasConfigsThatCoverIt) {
     const std::vector<Config> configs = group_norm_space(p, device).enumerate();
     EXPECT_GE(configs.size(), 1u) << text;
     EXPECT_LE(configs.size(), 6000u) << text;
-    EXPECT_EQ(group_norm_defaults(p, device).size(), 1u) << text;
+    EXPECT_EQ(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << text;
     for (const Config& config : configs) {
       const GroupNormTiling t = group_norm_tiling(p, config);
       ASSERT_GE(t.chunks * t.chunk_rows, t.rows) << text << ' ' << config.text();
@@ -170,14 +170,15 @@ TEST(GroupNormTest, NoProblemIsWithoutAConfig) {
     p.eps = kGroupNormEps;
     p = p.canonical();
     p.validate();
-    EXPECT_EQ(group_norm_defaults(p, device).size(), 1u) << p.text();
+    EXPECT_EQ(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << p.text();
   }
 }
 
 TEST(GroupNormTest, LargeGroupsAreChunkedAndSmallOnesWhole) {
   const DeviceInfo device = testing_support::h200_device();
   const auto chunks = [&](const char* text) {
-    return group_norm_defaults(GroupNormProblem::parse(text), device).front().at("kChunks");
+    const GroupNormProblem p = GroupNormProblem::parse(text);
+    return group_norm_defaults(p, device, group_norm_space(p, device)).front().at("kChunks");
   };
   EXPECT_GT(chunks("bf16 n=1 c=512 l=65536 g=32 weight bias silu"), 1);
   EXPECT_GT(chunks("bf16 n=1 c=512 l=65536 g=32 nhwc weight bias silu"), 1);

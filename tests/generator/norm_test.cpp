@@ -76,7 +76,7 @@ TEST(NormSpaceTest, EveryProblemHasADefaultThatHoldsItsRow) {
       NormProblem problem = NormProblem::parse("bf16 m=2 d=8");
       problem.rows = rows;
       problem.d = problem.x_row = problem.out_row = d;
-      const auto defaults = norm_defaults(problem, device);
+      const auto defaults = norm_defaults(problem, device, norm_space(problem));
       ASSERT_EQ(defaults.size(), 1u) << problem.text();
       const Config& config = defaults.front();
       EXPECT_EQ(norm_space(problem).explain(config), std::nullopt) << problem.text();
@@ -112,7 +112,7 @@ TEST(NormOperatorTest, OutputsMayTakeThePlaceOfInputsOfTheSameForm) {
 TEST(NormOperatorTest, PersistentCtasAreAsManyAsFit) {
   const DeviceInfo device = testing_support::h200_device();
   const NormProblem problem = NormProblem::parse("bf16 m=10000 d=768");
-  Config config = norm_defaults(problem, device).front();
+  Config config = norm_defaults(problem, device, norm_space(problem)).front();
   const auto grid = [&](std::int64_t persistent, int resident) {
     config.set("kPersistent", persistent);
     return norm_plan(problem, config, device, resident).kernels.front().shape.grid[0];

@@ -7,11 +7,13 @@
 
 #include <cctype>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/operator.h"
+#include "generator/config_family.h"
 #include "tests/devices.h"
 
 namespace vitune {
@@ -82,7 +84,7 @@ TEST(OperatorTest, DefaultsAreInTheSpaceAndHaveASourceWithTheirKernels) {
   for (const ProblemPtr& problem : all_problems()) {
     const Operator& op = problem->op();
     const ParameterSpace space = op.space(*problem, device);
-    const std::vector<Config> defaults = op.defaults(*problem, device);
+    const std::vector<Config> defaults = op.defaults(*problem, device, space);
     ASSERT_FALSE(defaults.empty()) << problem->text();
     for (const Config& config : defaults) {
       EXPECT_EQ(space.explain(config), std::nullopt) << problem->text() << ' ' << config.text();
@@ -97,6 +99,38 @@ TEST(OperatorTest, DefaultsAreInTheSpaceAndHaveASourceWithTheirKernels) {
         EXPECT_GT(kernel.threads, 0);
         EXPECT_LE(kernel.shared_bytes, device.shared_per_block);
       }
+    }
+  }
+}
+
+// A recording that names the digest of these files is of these kernels: whatever the config, and
+// whichever file changed.
+TEST(OperatorTest, TemplatesAreAllThatKernelsOfAnyConfigInclude) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const ProblemPtr& problem : all_problems()) {
+    const Operator& op = problem->op();
+    std::set<std::string_view> covered;
+    for (const EmbeddedFile& file : op.templates().headers) covered.insert(file.path);
+    for (const EmbeddedFile& file : embedded_templates()) {
+      const bool is_own = file.path.starts_with(std::string(op.name()) + '/');
+      EXPECT_TRUE(!is_own || covered.contains(file.path)) << op.name() << ": " << file.path;
+    }
+    const std::vector<Config> configs = op.space(*problem, device).enumerate();
+    for (std::size_t i = 0; i < configs.size(); i += configs.size() / 40 + 1) {
+      for (const EmbeddedFile& file : op.request(*problem, configs[i], "sm_90").source.headers) {
+        EXPECT_TRUE(covered.contains(file.path)) << configs[i].text() << ": " << file.path;
+      }
+    }
+  }
+}
+
+TEST(OperatorTest, TheDigestOfTheTemplatesSeesEachOfTheirFiles) {
+  for (const Operator* op : operators()) {
+    const Source source = op->templates();
+    for (std::size_t i = 0; i < source.headers.size(); ++i) {
+      Source changed = source;
+      changed.headers[i].text = "// another\n";
+      EXPECT_NE(changed.digest(), source.digest()) << source.headers[i].path;
     }
   }
 }
@@ -185,6 +219,28 @@ TEST(OperatorTest, TheLastCaseIsTheProblemItselfWithNormalInputs) {
   }
 }
 
+TEST(OperatorTest, ConfigsOfAClassAreTriedOnTheSameCases) {
+  for (const DeviceInfo& device : {testing_support::h200_device(), *architecture_limits("sm_80")}) {
+    for (const ProblemPtr& problem : all_problems()) {
+      const Operator& op = problem->op();
+      std::map<std::int64_t, std::vector<std::string>> first;
+      std::set<std::vector<std::string>> lists;
+      const std::vector<Config> configs = op.space(*problem, device).enumerate();
+      for (std::size_t i = 0; i < configs.size(); i += configs.size() / 60 + 1) {
+        const auto of_class = op.cases_class(*problem, configs[i], device);
+        if (!of_class) continue;
+        std::vector<std::string> list;
+        for (const JudgeCase& each : op.cases(*problem, configs[i], device)) {
+          list.push_back(each.problem->text() + ' ' + each.draw);
+        }
+        EXPECT_EQ(first.try_emplace(*of_class, list).first->second, list) << configs[i].text();
+        lists.insert(list);
+      }
+      EXPECT_LE(lists.size(), first.size());
+    }
+  }
+}
+
 TEST(OperatorTest, AnswersAreMadeForEachOutputAndForWhatEmptiesRows) {
   const ProblemPtr plain = parse_problem(kTexts[0]), with_lse = parse_problem(kTexts[2]);
   EXPECT_EQ(attention().answers(*plain), (std::vector<int>{kTensorOut, kTensorLse}));
@@ -220,6 +276,43 @@ TEST(OperatorTest, AnswerPlansReachEveryOutput) {
       EXPECT_TRUE(!is_output || plain.contains(i)) << problem->text() << ": " << tensor.name;
     }
   }
+}
+
+TEST(OperatorTest, ShownConfigsBeginWithTheirFamilyAndReadBackAsTheyAreStored) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const ProblemPtr& problem : all_problems()) {
+    const Operator& op = problem->op();
+    const std::vector<Config> configs = op.space(*problem, device).enumerate();
+    for (std::size_t i = 0; i < configs.size(); i += configs.size() / 60 + 1) {
+      const Config& config = configs[i];
+      const std::string shown = shown_text(op, config);
+      EXPECT_EQ(shown, "family=" + op.family(config) + ' ' + config.text());
+      EXPECT_EQ(config_from_text(op, shown).text(), config.text());
+      EXPECT_EQ(config_from_text(op, config.text()).text(), config.text());
+      EXPECT_THROW(config_from_text(op, "family=of_none " + config.text()), Error) << shown;
+    }
+  }
+}
+
+// The family is what the source includes, and whether keys stay.
+TEST(OperatorTest, AttentionsFamiliesAreItsTemplatesWithTheirSchedules) {
+  const DeviceInfo device = testing_support::h200_device();
+  std::set<std::string> families;
+  for (const char* const text : {"attention bf16 b=64 h=12 nq=197 nk=197 d=64 layout=packed",
+                                 "attention bf16 b=2048 h=3 nq=49 nk=49 d=32 layout=packed"}) {
+    const ProblemPtr problem = parse_problem(text);
+    for (const Config& config : attention().space(*problem, device).enumerate()) {
+      const std::string family = attention().family(config);
+      if (!families.insert(family).second) continue;
+      const std::string name = family.substr(0, family.find('.'));
+      const std::string included = "#include \"attention/forward_" + name + ".cuh\"";
+      EXPECT_NE(attention().source(*problem, config).find(included), std::string::npos) << family;
+      EXPECT_EQ(family.substr(name.size()), config.at("kResident") ? ".resident" : ".streaming");
+    }
+  }
+  EXPECT_EQ(families, (std::set<std::string>{"sm80.resident", "sm80.streaming", "sm90.resident",
+                                             "sm90.streaming", "sm90_pipelined.resident",
+                                             "sm90_pipelined.streaming"}));
 }
 
 TEST(OperatorTest, AConfigOfBeforeATunableDoesWithoutIt) {

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <random>
 
+#include "generator/attention/operator.h"
+#include "generator/config_family.h"
 #include "tests/generator/compile_support.h"
 #include "tests/runtime/runtime_fixture.h"
 
@@ -37,7 +39,7 @@ class CApiCompileTest : public RuntimeTest {
       const auto store = Store::open(database(), Access::kReadWrite);
       store->put_binary(standard.binary);
       store->promote(mock_device(), key_of(neighbour), winner_of(best, 5), nullptr);
-      return {config.text(), standard.config.text()};
+      return {shown_text(attention(), config), shown_text(attention(), standard.config)};
     }
     throw std::runtime_error("no config fits both problems");
   }
@@ -79,7 +81,7 @@ TEST_F(CApiCompileTest, AProblemWithoutAnyKernelIsCompiledOnceAndKept) {
     const vitune_selection found = query(context, desc_of(kSmall));
     EXPECT_EQ(found.outcome, VITUNE_DEFAULT);
     EXPECT_EQ(found.compiled, 1);
-    EXPECT_EQ(std::string(found.config), config.text());
+    EXPECT_EQ(std::string(found.config), shown_text(attention(), config));
     EXPECT_EQ(stats(context).kernels_compiled, 1u);
   }
   hide_nvrtc(true);
@@ -127,10 +129,11 @@ TEST_F(CApiCompileTest, AMuchSlowerStoredKernelDoesNotKeepABetterOneFromBeingCom
     // What cannot be compiled cannot be waited for.
     const Context context(options());
     ASSERT_STATUS(VITUNE_OK, call(context, text));
-    EXPECT_EQ(std::string(query(context, desc_of(text)).config), slow.text());
+    EXPECT_EQ(std::string(query(context, desc_of(text)).config), shown_text(attention(), slow));
   }
   const Context context(compiling());
-  EXPECT_NE(std::string(query(context, desc_of(text)).config), slow.text()) << "as it would be";
+  EXPECT_NE(std::string(query(context, desc_of(text)).config), shown_text(attention(), slow))
+      << "as it would be";
   ASSERT_STATUS(VITUNE_OK, call(context, text));
   const vitune_selection found = query(context, desc_of(text));
   EXPECT_EQ(found.compiled, 1);
@@ -149,7 +152,7 @@ TEST_F(CApiCompileTest, AWinnerWhoseBinaryIsGoneIsCompiledAgain) {
   const vitune_selection found = query(context, desc_of(kSmall));
   EXPECT_EQ(found.outcome, VITUNE_EXACT);
   EXPECT_EQ(found.compiled, 1);
-  EXPECT_EQ(std::string(found.config), kernel.config.text());
+  EXPECT_EQ(std::string(found.config), shown_text(attention(), kernel.config));
   EXPECT_EQ(std::string(found.kernel_key), kernel.binary.kernel_key.hex());
 }
 

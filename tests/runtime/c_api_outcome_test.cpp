@@ -4,6 +4,8 @@
 #include <array>
 #include <random>
 
+#include "generator/attention/operator.h"
+#include "generator/config_family.h"
 #include "tests/runtime/runtime_fixture.h"
 
 namespace vitune::test {
@@ -61,7 +63,7 @@ TEST_F(CApiOutcomeTest, AWinnerOfThisVeryProblemServesAndSaysWhy) {
   EXPECT_DOUBLE_EQ(found.rms_error, 0.00023);
   EXPECT_EQ(std::string(found.problem), kernel.problem.canonical().text());
   EXPECT_EQ(std::string(found.row), kernel.problem.canonical().text());
-  EXPECT_EQ(std::string(found.config), kernel.config.text());
+  EXPECT_EQ(std::string(found.config), shown_text(attention(), kernel.config));
   EXPECT_EQ(std::string(found.kernel_key), kernel.binary.kernel_key.hex());
   EXPECT_STREQ(found.source, "user");
   EXPECT_STRNE(found.reason, "");
@@ -94,7 +96,7 @@ TEST_F(CApiOutcomeTest, ANeighboursWinnerServesWithoutACompilerWhereItsKernelIsT
   const vitune_selection found = query(context, desc_of(kVitB));
   EXPECT_EQ(found.outcome, VITUNE_NEAREST);
   EXPECT_EQ(std::string(found.row), kernel.problem.canonical().text());
-  EXPECT_EQ(std::string(found.config), kernel.config.text());
+  EXPECT_EQ(std::string(found.config), shown_text(attention(), kernel.config));
   EXPECT_GT(found.predicted_us, 0);
   EXPECT_EQ(stats(context).nearest_calls, 1u);
   // Its parameters are those of the problem that was asked.
@@ -110,7 +112,7 @@ TEST_F(CApiOutcomeTest, WithoutAnyRowTheDefaultServes) {
   EXPECT_EQ(found.outcome, VITUNE_DEFAULT);
   EXPECT_STREQ(found.row, "");
   EXPECT_STREQ(found.source, "");
-  EXPECT_EQ(std::string(found.config), kernel.config.text());
+  EXPECT_EQ(std::string(found.config), shown_text(attention(), kernel.config));
   EXPECT_EQ(found.cold_us, 0);
   EXPECT_LT(found.max_error, 0);
   EXPECT_EQ(stats(context).default_calls, 1u);

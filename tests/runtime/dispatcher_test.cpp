@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tests/generator/twice_operator.h"
 #include "tests/runtime/dispatcher_fixture.h"
 
 namespace vitune {
@@ -51,6 +52,21 @@ TEST_F(DispatcherTest, AWinnerAmongEqualsIsNotSaidToBeBehind) {
   put(user(), kVit, row);
 
   EXPECT_THAT(choices(kVit)[0].reason, HasSubstr("24.7 us cold, level with the next"));
+}
+
+TEST_F(DispatcherTest, TheSpaceOfAProblemIsBuiltOnceForALookUp) {
+  const testing_support::TwiceOperator twice;
+  const ProblemPtr problem = twice.parse("twice " + AttentionProblem::parse(kVit).text());
+  const auto missed = dispatcher_.choices(problem, store_);
+  ASSERT_GT(missed.size(), 1u);
+  EXPECT_EQ(twice.spaces, 1);
+
+  user().promote(device_, {"twice", problem->text()}, winner(other_config(kVit), 24.7), nullptr);
+  twice.spaces = 0;
+  const auto found = dispatcher_.first_choices(problem, store_);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].outcome, LookupOutcome::kExact);
+  EXPECT_EQ(twice.spaces, 1);
 }
 
 // So that a program which starts does not work out what it most likely never asks for.

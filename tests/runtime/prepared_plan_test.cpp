@@ -7,6 +7,8 @@
 #include <cstddef>
 
 #include "generator/attention/operator.h"
+#include "runtime/load/plan.h"
+#include "tests/generator/twice_operator.h"
 #include "tests/runtime/runtime_fixture.h"
 
 namespace vitune::test {
@@ -116,6 +118,77 @@ TEST_F(PreparedPlanTest, PlansThatNoLaunchCanHoldAreRefused) {
   LaunchPlan foreign = plan();
   foreign.kernels[0].kernel = 1;
   EXPECT_THROW(PreparedPlan(foreign, kernels.kernels), Error);
+}
+
+std::uintptr_t at(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+// As the judge and the timer prepare it, and as the library does.
+TEST_F(PreparedPlanTest, PlansOfOtherProblemsAreStepsOfACall) {
+  const testing_support::TwiceOperator twice;
+  const ProblemPtr problem = twice.parse("twice " + ProblemPtr(kernel_.problem)->text());
+  const PreparedPlan judged = prepare_plan(*module_, *problem, kernel_.config, mock_device());
+  Choice choice;
+  choice.config = kernel_.config;
+  const auto kernels = std::make_shared<const LoadedKernel>(
+      LoadedKernel{loaded(), kernel_.binary.kernel_key, false});
+  const auto served = make_plan(*problem, mock_device(), choice, kernels);
+  const std::int64_t out = twice.tensors(*problem)[kTensorOut].bytes();
+  for (const PreparedPlan* prepared :
+       std::array<const PreparedPlan*, 2>{&judged, &*served->launch}) {
+    EXPECT_GE(prepared->scratch_bytes(), out);
+    mock_->clear_log();
+    prepared->check(prepared->launch(addresses_, 65536, kStream));
+    const auto launches = mock_->launches();
+    ASSERT_EQ(launches.size(), 2u);
+    EXPECT_EQ(at(launches[0].params.q), 16u);
+    EXPECT_EQ(at(launches[0].params.o), 65536u);
+    EXPECT_EQ(at(launches[1].params.q), 65536u);
+    EXPECT_EQ(at(launches[1].params.k), 32u);
+    EXPECT_EQ(at(launches[1].params.o), 64u);
+    ASSERT_GT(plan().kernels[0].maps.size(), 0u) << "the second step's maps are of the scratch";
+    EXPECT_NE(std::memcmp(&launches[0].maps, &launches[1].maps, sizeof(AttentionTensorMaps)), 0);
+  }
+}
+
+// All of a part goes where its tensors lie: parameters and tensor maps alike.
+TEST_F(PreparedPlanTest, PartsLieAtTheirOffsets) {
+  SubPlan part{plan(), 3, {}};
+  for (int i = 0; i < kAttentionTensors; ++i) part.tensors.push_back({i, 1024 * i});
+  part.tensors[kTensorV] = {PointerSlot::kScratch, 512};
+  part.plan.scratch_bytes = 100;
+  part.plan.kernels[0].pointers.push_back({PointerSlot::kScratch, 0, 16});
+  LaunchPlan whole = plan();
+  append(whole, part, 768);
+  ASSERT_EQ(whole.kernels.size(), 2u);
+  EXPECT_EQ(whole.scratch_bytes, 868);
+  EXPECT_EQ(whole.kernels[1].kernel, whole.kernels[0].kernel + 3);
+  const auto expected = [](int tensor, std::int64_t offset) {
+    if (tensor == PointerSlot::kScratch) return std::pair(tensor, offset + 768);
+    if (tensor == kTensorV) return std::pair(int{PointerSlot::kScratch}, offset + 512);
+    return std::pair(tensor, offset + 1024 * tensor);
+  };
+  for (std::size_t i = 0; i < part.plan.kernels[0].pointers.size(); ++i) {
+    const PointerSlot& was = part.plan.kernels[0].pointers[i];
+    const PointerSlot& is = whole.kernels[1].pointers[i];
+    EXPECT_EQ(std::pair(is.tensor, is.offset), expected(was.tensor, was.offset));
+  }
+  for (std::size_t i = 0; i < part.plan.kernels[0].maps.size(); ++i) {
+    const TensorMapSlot& was = part.plan.kernels[0].maps[i];
+    const TensorMapSlot& is = whole.kernels[1].maps[i];
+    EXPECT_EQ(std::pair(is.tensor, is.offset), expected(was.tensor, was.offset));
+  }
+}
+
+TEST_F(PreparedPlanTest, PartsWithoutAPlaceForATensorAreRefused) {
+  SubPlan part{plan(), 0, {}};
+  LaunchPlan whole;
+  EXPECT_THROW(append(whole, part, 0), Error);
+  for (int i = 0; i < kAttentionTensors; ++i) part.tensors.push_back({i});
+  EXPECT_THROW(append(whole, part, 100), Error);
+  EXPECT_TRUE(whole.kernels.empty());
+  append(whole, part, 256);
+  EXPECT_EQ(whole.kernels.size(), 1u);
+  EXPECT_EQ(whole.scratch_bytes, 0);
 }
 
 }  // namespace

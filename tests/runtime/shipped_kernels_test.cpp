@@ -12,6 +12,22 @@ namespace {
 
 class ShippedKernelsTest : public RealCompilerTest {};
 
+// Whatever a config's text says beside its tunables, and whichever compiler is at hand.
+TEST(ShippedKernelKeysTest, AreThoseOfTheWinnersThatTheyStandFor) {
+  const auto shipped =
+      Store::open(std::string(VITUNE_SOURCE_DIR) + "/data/h200.db", Access::kReadOnly);
+  const std::vector<WinnerEntry> winners = shipped->winners();
+  ASSERT_GE(winners.size(), 40u);
+  for (const WinnerEntry& entry : winners) {
+    const Winner& winner = entry.winner;
+    const ProblemPtr problem = parse_problem(entry.problem.text);
+    const auto request = problem->op().request(*problem, winner.config, entry.device.arch());
+    EXPECT_EQ(kernel_key(request, winner.compiler_version), winner.kernel_key)
+        << entry.problem.text << " is made from other sources; tune the shipped winners again";
+    EXPECT_TRUE(shipped->find_binary(winner.kernel_key, winner.image_digest)) << entry.problem.text;
+  }
+}
+
 TEST_F(ShippedKernelsTest, AreRebuiltBitForBit) {
   const auto shipped =
       Store::open(std::string(VITUNE_SOURCE_DIR) + "/data/h200.db", Access::kReadOnly);

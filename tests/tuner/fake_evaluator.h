@@ -45,8 +45,11 @@ class FakeEvaluator : public Evaluator {
   const DeviceInfo& device() const override { return device_; }
   Origin origin() const override { return Origin::kMeasured; }
   std::string compiler_version() const override { return "nvrtc fake"; }
-  SearchSpace space(const ProblemPtr&) override { return make_space(); }
-  std::optional<Config> default_config(const ProblemPtr&) override { return preferred; }
+  SearchSpace space(const ProblemPtr&) override {
+    SearchSpace space = make_space();
+    if (preferred) space.preset = space.find(*preferred);
+    return space;
+  }
   void begin(EvaluationContext context) override {
     context_ = std::move(context);
     ++begun;

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "generator/attention/kernel_spec.h"
+#include "tests/generator/twice_operator.h"
 #include "tests/patience.h"
 #include "tests/tuner/fake_device.h"
 #include "tests/tuner/test_support.h"
@@ -76,6 +77,8 @@ class Live : public ::testing::Test {
     return trials;
   }
 
+  const Config& preset() const { return space->configs[space->preset.value()]; }
+
   std::atomic<bool> stop{false};
   std::unique_ptr<LiveEvaluator> evaluator;
   std::optional<SearchSpace> space;
@@ -85,12 +88,22 @@ class Live : public ::testing::Test {
   testing::TemporaryDirectory directory;
 };
 
+TEST_F(Live, BuildsTheSpaceOfAProblemOnceWithItsPreset) {
+  open(options_for({}));
+  const testing_support::TwiceOperator twice;
+  const ProblemPtr asked = twice.parse("twice " + ProblemPtr(problem())->text());
+  const SearchSpace built = evaluator->space(asked);
+  EXPECT_EQ(twice.spaces, 1);
+  ASSERT_TRUE(built.preset);
+  EXPECT_EQ(built.configs[*built.preset], default_config(*asked, evaluator->device()));
+}
+
 TEST_F(Live, CompilesPrunesVerifiesAndMeasures) {
   open(options_for({}));
   EXPECT_EQ(evaluator->device().key(), testing::fake_device().key());
   EXPECT_EQ(evaluator->compiler_version(), "nvrtc 13.0 0123456789ab");
   begin(problem());
-  EXPECT_TRUE(space->find(*evaluator->default_config(problem())));
+  EXPECT_TRUE(space->preset);
   int ok = 0;
   for (const auto& [id, trial] : run(40)) {
     EXPECT_EQ(trial.kernel_key, evaluator->key(trial.config));
@@ -113,8 +126,8 @@ TEST_F(Live, CompilesPrunesVerifiesAndMeasures) {
 TEST_F(Live, ABlockedKernelIsNeitherCompiledNorLaunched) {
   open(options_for({}));
   begin(problem());
-  blocked.insert(evaluator->key(*evaluator->default_config(problem())));
-  evaluator->submit(7, {*evaluator->default_config(problem()), {}, true, true});
+  blocked.insert(evaluator->key(preset()));
+  evaluator->submit(7, {preset(), {}, true, true});
   const Trial trial = collect(1).at(7);
   EXPECT_EQ(trial.status, TrialStatus::kTimeout);
   EXPECT_THAT(trial.reason, HasSubstr("hung before"));
@@ -173,7 +186,7 @@ TEST_F(Live, ARaceOfLongCallsHasTheTimeThatTheyNeed) {
   options.base_deadline = milliseconds(1);
   open(options);
   begin(problem());
-  const Config config = *evaluator->default_config(problem());
+  const Config config = preset();
   evaluator->submit(0, {config, {}, true, true});
   EXPECT_EQ(collect(1).at(0).status, TrialStatus::kOk);
   const RaceResult result = evaluator->race({config}, 2);
@@ -209,7 +222,7 @@ TEST_F(Live, NoDeviceIsSaidInOneLine) {
 TEST_F(Live, ALostDeviceEndsTheRunWithoutBlamingTheCandidate) {
   open(options_for({"start=lost later", "do=segv", "count=" + (directory / "count").string()}));
   begin(problem());
-  evaluator->submit(0, {*evaluator->default_config(problem()), {}, true, true});
+  evaluator->submit(0, {preset(), {}, true, true});
   const Error error = error_of([&] {
     for (int i = 0; i < 600; ++i) ASSERT_FALSE(evaluator->wait(milliseconds(100)));
   });
@@ -221,8 +234,7 @@ TEST_F(Live, StoppingEndsARaceAtOnce) {
   open(options_for({}));
   begin(problem());
   stop = true;
-  const Error error =
-      error_of([&] { evaluator->race({*evaluator->default_config(problem())}, 10); });
+  const Error error = error_of([&] { evaluator->race({preset()}, 10); });
   EXPECT_EQ(error.code(), ErrorCode::kInterrupted);
 }
 
@@ -230,8 +242,8 @@ TEST_F(Live, AKernelThatServesTwoProblemsIsCompiledOnce) {
   // Same shape of work, other batch: configs that take sizes as arguments share their kernel.
   open(options_for({"log=" + (directory / "log").string()}));
   begin(problem());
-  const Digest first = evaluator->key(*evaluator->default_config(problem()));
-  const Config config = *evaluator->default_config(problem());
+  const Digest first = evaluator->key(preset());
+  const Config config = preset();
   evaluator->submit(0, {config, {}, true, true});
   collect(1);
   begin(AttentionProblem::parse("attention bf16 b=8 h=12 nq=197 nk=197 d=64 layout=packed"));

@@ -45,8 +45,9 @@ class NormGpuTest : public JudgedKernelsTest {};
 
 // The default and some by chance.
 std::vector<Config> configs_of(const Problem& problem, const DeviceInfo& device) {
-  std::vector<Config> configs = problem.op().defaults(problem, device);
-  std::vector<Config> all = problem.op().space(problem, device).enumerate();
+  const ParameterSpace space = problem.op().space(problem, device);
+  std::vector<Config> configs = problem.op().defaults(problem, device, space);
+  std::vector<Config> all = space.enumerate();
   std::shuffle(all.begin(), all.end(), std::mt19937_64(20261123));
   all.resize(std::min(all.size(), kConfigsEach));
   configs.insert(configs.end(), all.begin(), all.end());

@@ -297,6 +297,11 @@ TEST(RecordedTemplates, AreThoseOfTheOperatorsThatWereMeasured) {
     problem.text = text;
     EXPECT_EQ(recorded_templates(recording), built_in);
   }
+  for (const Operator* other : operators().subspan(1)) {
+    const std::string before = recorded_templates(recording);
+    recording.problems.emplace_back().text = other->example();
+    EXPECT_NE(recorded_templates(recording), before) << other->name();
+  }
 }
 
 }  // namespace

@@ -81,6 +81,35 @@ TEST(Judge, EachWayToBeWrongIsNoticedAndNamed) {
   }
 }
 
+// Each of the two figures is that of the output where it is the largest part of its own bound.
+TEST(Judge, KeepsTheWorstFiguresOfAllOutputs) {
+  LaunchRecord record = good_record();
+  const ErrorFigures of_out = worst_figures(record, tensors(), kBounds);
+  EXPECT_EQ(of_out.max_bound, kBounds[0].max_error);
+  EXPECT_EQ(of_out.rms_bound, kBounds[0].rms_error);
+
+  record.findings[1].worst = worst(static_cast<float>(0.75 * kBounds[1].max_error), 5);
+  const ErrorFigures mixed = worst_figures(record, tensors(), kBounds);
+  EXPECT_FLOAT_EQ(static_cast<float>(mixed.max_error),
+                  static_cast<float>(0.75 * kBounds[1].max_error));
+  EXPECT_EQ(mixed.max_bound, kBounds[1].max_error);
+  EXPECT_EQ(mixed.rms_error, of_out.rms_error);
+  EXPECT_EQ(mixed.rms_bound, of_out.rms_bound);
+}
+
+// What was stored of one output alone is what it would be today.
+TEST(Judge, OfOneOutputTheWorstFiguresAreItsOwn) {
+  std::vector<TensorSpec> one = tensors();
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    if (one[i].role == Role::kOutput && one[i].name != "out") one[i].given = false;
+  }
+  const LaunchRecord record = good_record();
+  const ErrorFigures figures = worst_figures(record, one, {kBounds[0]});
+  const OutputError error = output_error(record.findings[0], kElements);
+  EXPECT_EQ(figures, (ErrorFigures{error.max_error, error.rms_error, kBounds[0].max_error,
+                                   kBounds[0].rms_error}));
+}
+
 TEST(Judge, FiguresThatOverflowAreWrongAndFinite) {
   LaunchRecord record = good_record();
   record.findings[0].error_squares = std::numeric_limits<double>::infinity();

@@ -48,10 +48,9 @@ class Evaluator {
   virtual Origin origin() const = 0;  // of its trials
   virtual std::string compiler_version() const = 0;
 
-  // The configs that may be tried. Throws Error(kUsage) for a problem that it knows nothing of.
+  // The configs that may be tried, and which of them is good without tuning. Throws Error(kUsage)
+  // for a problem that it knows nothing of.
   virtual SearchSpace space(const ProblemPtr& problem) = 0;
-  // The config that is good without tuning, if it is in the space.
-  virtual std::optional<Config> default_config(const ProblemPtr& problem) = 0;
 
   // Turns to another problem; nothing may be under way.
   virtual void begin(EvaluationContext context) = 0;

@@ -39,11 +39,10 @@ TrialStatus trial_status(CompileStatus status) {
 }  // namespace
 
 SearchSpace LiveEvaluator::space(const ProblemPtr& problem) {
-  return SearchSpace(problem->op().space(*problem, device_));
-}
-
-std::optional<Config> LiveEvaluator::default_config(const ProblemPtr& problem) {
-  return vitune::default_config(*problem, device_);
+  const ParameterSpace space = problem->op().space(*problem, device_);
+  SearchSpace configs(space);
+  configs.preset = configs.find(default_config(*problem, device_, space));
+  return configs;
 }
 
 void LiveEvaluator::begin(EvaluationContext context) {

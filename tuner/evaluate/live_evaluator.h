@@ -45,7 +45,6 @@ class LiveEvaluator : public Evaluator {
   Origin origin() const override { return Origin::kMeasured; }
   std::string compiler_version() const override { return compiler_version_; }
   SearchSpace space(const ProblemPtr& problem) override;
-  std::optional<Config> default_config(const ProblemPtr& problem) override;
   void begin(EvaluationContext context) override;
   Digest key(const Config& config) override;
   std::size_t capacity() const override;

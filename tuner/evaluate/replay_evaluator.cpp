@@ -58,16 +58,9 @@ SearchSpace ReplayEvaluator::space(const ProblemPtr& problem) {
   }
   std::vector<Config> configs;
   for (const Trial& row : known.trials) configs.push_back(row.config);
-  return SearchSpace(std::move(parameters), std::move(configs));
-}
-
-std::optional<Config> ReplayEvaluator::default_config(const ProblemPtr& problem) {
-  const Config config = vitune::default_config(*problem, recording_.device);
-  const RecordedProblem& known = recorded(*problem);
-  const bool there = std::any_of(known.trials.begin(), known.trials.end(),
-                                 [&](const Trial& row) { return row.config == config; });
-  if (!there) return std::nullopt;
-  return config;
+  SearchSpace space(std::move(parameters), std::move(configs));
+  space.preset = space.find(default_config(*problem, recording_.device));
+  return space;
 }
 
 void ReplayEvaluator::begin(EvaluationContext context) {

@@ -30,7 +30,6 @@ class ReplayEvaluator : public Evaluator {
   std::string compiler_version() const override { return compiler_version_; }
   // Throws Error(kUsage) naming what is recorded if this problem is not.
   SearchSpace space(const ProblemPtr& problem) override;
-  std::optional<Config> default_config(const ProblemPtr& problem) override;
   void begin(EvaluationContext context) override;
   Digest key(const Config& config) override;
   std::size_t capacity() const override { return 1; }

@@ -62,13 +62,33 @@ std::optional<std::string> judge_errors(const Findings& f, const TensorSpec& ten
   return std::nullopt;
 }
 
-ErrorFigures figures_of(const LaunchRecord& record, const TensorSpec& first,
-                        const ErrorBounds& bounds) {
-  const OutputError error = output_error(record.findings.front(), first.elements());
-  return {error.max_error, error.rms_error, bounds.max_error, bounds.rms_error};
+// Whether `error` is a larger part of its bound than `other` is of its own.
+bool is_worse(double error, double bound, double other, double other_bound) {
+  const auto part = [](double e, double b) { return e == 0 ? 0 : e / b; };
+  return part(error, bound) > part(other, other_bound);
 }
 
 }  // namespace
+
+ErrorFigures worst_figures(const LaunchRecord& record, const std::vector<TensorSpec>& tensors,
+                           const std::vector<ErrorBounds>& bounds) {
+  const std::vector<int> outputs = judged_outputs(tensors);
+  ErrorFigures worst;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const TensorSpec& tensor = tensors[static_cast<std::size_t>(outputs[i])];
+    const OutputError error = output_error(record.findings[i], tensor.elements());
+    const auto& [max_bound, rms_bound] = bounds[i];
+    if (i == 0 || is_worse(error.max_error, max_bound, worst.max_error, worst.max_bound)) {
+      worst.max_error = error.max_error;
+      worst.max_bound = max_bound;
+    }
+    if (i == 0 || is_worse(error.rms_error, rms_bound, worst.rms_error, worst.rms_bound)) {
+      worst.rms_error = error.rms_error;
+      worst.rms_bound = rms_bound;
+    }
+  }
+  return worst;
+}
 
 std::optional<std::string> judge(const LaunchRecord& record, const std::vector<TensorSpec>& tensors,
                                  const std::vector<ErrorBounds>& bounds,
@@ -96,6 +116,15 @@ Verifier::Verifier(const GpuTools& tools, ProblemPtr problem, AnswerNotice notic
       problem_(std::move(problem)),
       notice_(std::move(notice)),
       record_(tools.context.driver(), sizeof(LaunchRecord)) {}
+
+// What a config is tried on; until the next call.
+const std::vector<JudgeCase>& Verifier::cases_of(const Config& config) {
+  const Operator& op = problem_->op();
+  const auto of_class = op.cases_class(*problem_, config, tools_.device);
+  std::vector<JudgeCase>& list = case_lists_[of_class];
+  if (!of_class || list.empty()) list = op.cases(*problem_, config, tools_.device);
+  return list;
+}
 
 Verifier::Case& Verifier::case_of(const ProblemPtr& problem) {
   std::unique_ptr<Case>& slot = cases_[problem->text()];
@@ -150,9 +179,8 @@ Verdict Verifier::verify_draw(const BoundPlan& launch, Case& subject, const std:
 
   const std::vector<TensorSpec>& tensors = workload.tensors();
   const std::vector<ErrorBounds>& bounds = answer.reference->bounds();
-  const auto first = static_cast<std::size_t>(judged_outputs(tensors).front());
   Verdict verdict;
-  verdict.error = figures_of(record, tensors[first], bounds.front());
+  verdict.error = worst_figures(record, tensors, bounds);
   if (const auto why = judge(record, tensors, bounds, answer.inputs)) {
     const Problem& problem = workload.problem();
     verdict.status = TrialStatus::kWrong;
@@ -203,7 +231,7 @@ Verdict Verifier::verify_cases(const CudaModule& kernels, const Config& config,
 }
 
 Verdict Verifier::verify_once(const CudaModule& kernels, const Config& config, std::string draw) {
-  for (const JudgeCase& each : problem_->op().cases(*problem_, config, tools_.device)) {
+  for (const JudgeCase& each : cases_of(config)) {
     if (draw.empty() && is_same(*each.problem, *problem_)) draw = each.draw;
   }
   Case& subject = case_of(problem_);
@@ -211,7 +239,7 @@ Verdict Verifier::verify_once(const CudaModule& kernels, const Config& config, s
 }
 
 Verdict Verifier::verify(const CudaModule& kernels, const Config& config) {
-  const std::vector<JudgeCase> cases = problem_->op().cases(*problem_, config, tools_.device);
+  const std::vector<JudgeCase>& cases = cases_of(config);
   // A second try only where the answers themselves turn out damaged, by this kernel or one before
   // it.
   for (bool again = false;; again = true) {

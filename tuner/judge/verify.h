@@ -35,10 +35,15 @@ std::optional<std::string> judge(const LaunchRecord& record, const std::vector<T
                                  const std::vector<ErrorBounds>& bounds,
                                  const std::uint64_t* expected_inputs);
 
+// The largest error and the rms error, each of the output where it is the largest part of its
+// bound.
+ErrorFigures worst_figures(const LaunchRecord& record, const std::vector<TensorSpec>& tensors,
+                           const std::vector<ErrorBounds>& bounds);
+
 struct Verdict {
   TrialStatus status = TrialStatus::kOk;  // or kWrong
   std::string reason;
-  // Of the first output, on the full problem with normal inputs; where wrong, on what failed.
+  // Of worst_figures(), on the full problem with normal inputs; where wrong, on what failed.
   ErrorFigures error;
 };
 
@@ -73,6 +78,7 @@ class Verifier {
     std::map<std::string, Answer> answers;  // by draw
   };
 
+  const std::vector<JudgeCase>& cases_of(const Config& config);
   Case& case_of(const ProblemPtr& problem);
   Case::Answer& answer_of(Case& subject, const std::string& draw);
   BoundPlan launch_of(const CudaModule& kernels, const Config& config, Case& subject);
@@ -88,6 +94,8 @@ class Verifier {
   AnswerNotice notice_;
   DeviceBuffer record_;
   std::map<std::string, std::unique_ptr<Case>> cases_;  // by text
+  // By Operator::cases_class(), and of the last config that is of none.
+  std::map<std::optional<std::int64_t>, std::vector<JudgeCase>> case_lists_;
 };
 
 }  // namespace vitune

@@ -155,7 +155,7 @@ bool ProblemRun::holds(const Winner& winner) {
 }
 
 void ProblemRun::gather_seeds(const std::vector<Config>& similar) {
-  default_ = evaluator_.default_config(problem_.problem);
+  if (space_.preset) default_ = space_.configs[*space_.preset];
   std::vector<Config> seeds;
   if (default_) seeds.push_back(*default_);
   if (previous_) seeds.push_back(*previous_);

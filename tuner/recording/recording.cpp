@@ -70,7 +70,19 @@ void append_figures(json& columns, const Trial& trial) {
   append_timing(columns, "warm", trial.measurement.warm);
 }
 
+// A recording has a value per parameter and candidate, and no place for a family.
+void require_no_family(const RecordedProblem& problem) {
+  for (const Trial& trial : problem.trials) {
+    if (trial.config.family().empty()) continue;
+    throw Error(ErrorCode::kFailure,
+                formatted("{} cannot be recorded: {} names its family, which this version of the "
+                          "format does not hold",
+                          problem.name, trial.config.text()));
+  }
+}
+
 json problem_json(const RecordedProblem& problem) {
+  require_no_family(problem);
   Dictionary statuses, reasons;
   json status = json::array(), reason = json::array(), configs = json::array(),
        columns = json::object();

@@ -37,6 +37,8 @@ struct SearchSpace {
   std::vector<std::vector<std::size_t>> neighbours;
   // [config][parameter]: position of the value among the parameter's values.
   std::vector<std::string> coordinates;
+  // The config that is good without tuning, if it is here.
+  std::optional<std::size_t> preset;
 
   explicit SearchSpace(const ParameterSpace& space);
   // Of configs given one by one, each with exactly these parameters. Throws Error(kUsage) for a
