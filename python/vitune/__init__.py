@@ -46,9 +46,9 @@ def _load_op() -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "torch":
+    if name in ("torch", "transformers"):
         _load_op()
-        return importlib.import_module(".torch", __name__)
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module 'vitune' has no attribute '{name}'")
 
 
