@@ -50,7 +50,12 @@ def attend(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: Op
         out = promised.copy_(out)
     if lse is None:  # nobody will go backward
         lse = query.new_empty(query.shape[:-1], dtype=torch.float32)
-    seed = query.new_zeros(2, dtype=torch.uint64)  # of a dropout that is none
+    return results(query, key, out, lse)
+
+
+def results(query: Tensor, key: Tensor, out: Tensor, lse: Tensor) -> tuple:
+    """All that the operator returns, where there was no dropout."""
+    seed = query.new_zeros(2, dtype=torch.uint64)
     offset = query.new_zeros((), dtype=torch.uint64)
     return out, lse, None, None, query.shape[2], key.shape[2], seed, offset, query.new_empty(0)
 
