@@ -4,6 +4,7 @@
 test is not about Inductor, aot_eager stands in for it, since its C++ takes long to build."""
 import dataclasses
 import unittest
+import warnings
 from unittest import mock
 
 import vitune
@@ -16,7 +17,7 @@ if torch is not None:
     from torch._dynamo.backends.debugging import aot_eager
     from torch._dynamo.utils import counters
 
-    from vitune import _compile, _compile_attention, _torch_group_norm, _torch_norm, _torch_op
+    from vitune import _compile, _compile_attention, _torch_group_norm, _torch_norm, _torch_op, _torch_window
 
     from .test_torch_norm import launch_groups_staged
     from .test_torch_norm import launch_staged as launch_norm_staged
@@ -48,7 +49,7 @@ class CompileCase(TorchTest):
             vitune.tune(*TUNED, budget=1, jobs=1, database=DATABASE, quiet=True)
         cls.tuned = vitune.Context(0, database=DATABASE, shipped_database="")
         cls.untuned = vitune.Context(0, database=FOLDER / "empty.db", shipped_database="")
-        for op in (_torch_norm.norm_op, _torch_group_norm.group_norm_op):
+        for op in (_torch_norm.norm_op, _torch_group_norm.group_norm_op, _torch_window.window_attention_op):
             op.register_kernel("cpu")(op._init_fn)
 
     @classmethod
@@ -80,11 +81,9 @@ def vit(**keywords):
     return timm.create_model("vit_tiny_patch16_224", img_size=32, depth=2, **keywords).eval()
 
 
-def served_by_nearest(place):
-    """As if a winner of another problem served what `place` asks."""
-    def ask(*arguments):
-        return dataclasses.replace(place(*arguments), outcome="nearest")
-    return ask
+def served_by_nearest(desc, device):
+    """As if a winner of another problem served what is asked."""
+    return dataclasses.replace(_torch_op.context_of(device).query(desc), outcome="nearest")
 
 
 @unittest.skipIf(timm is None, "timm is not installed")
@@ -129,19 +128,48 @@ class TimmTest(CompileCase):
                              ("layer_norm of a sum", False, "it was nev")])
         self.assertEqual(vitune.torch.stats().served, 0)
 
-    def test_attention_of_swin_with_its_bias_and_windows(self):
-        model = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, depths=(2, 1), embed_dim=32, num_heads=(1, 2))
-        model, x = model.bfloat16().eval(), torch.randn(2, 3, 56, 56, dtype=torch.bfloat16)
+    def swin(self, name="swin_tiny_patch4_window7_224", **keywords):
+        model = timm.create_model(name, depths=(2, 1), embed_dim=32, num_heads=(1, 2), **keywords).eval()
+        torch.nn.init.normal_(next(p for name, p in model.named_parameters() if "relative_position" in name or "cpb_mlp" in name))
+        return model.bfloat16()
+
+    def expect_windows(self, model, x, call, bound=0.03):
+        with torch.inference_mode():
+            want = model.float()(x.float()).bfloat16()
+            with mock.patch.object(_compile_attention, "selected", served_by_nearest):
+                got, report = self.compiled(model.bfloat16(), x)
+        self.expect_close(got, want, bound)
+        found = [c for c in report.calls if c.operator == "attention"]
+        self.assertEqual([(c.call, c.replaced) for c in found], [(call, True)] * 3, report)
+        self.assertEqual(vitune.torch.stats().served, 3)
+        # The second block is shifted: 4 windows have masks of their own, whatever the number of images.
+        return [c.selection.problem.split(" bias=")[1].split()[0] for c in found]
+
+    def test_attention_of_swin_reads_its_windows_masks_where_they_lie(self):
         vitune.torch._torch_install.timm.enter()
         self.addCleanup(vitune.torch._torch_install.timm.leave)
-        with torch.inference_mode():
-            want = model(x)
-            with mock.patch.object(_compile_attention, "ask", served_by_nearest(_compile_attention.ask)):
-                got, report = self.compiled(model, x)
-        self.expect_close(got, want)
-        self.assertEqual(vitune.torch.stats().served, 3)
-        problems = [call.selection.problem for call in report.calls if call.operator == "attention"]
-        self.assertEqual([problem.split(" bias=")[1] for problem in problems], ["bf16:1x1x49x49", "bf16:8x1x49x49", "bf16:1x2x49x49"])
+        x = torch.randn(2, 3, 56, 56, dtype=torch.bfloat16)
+        problems = self.expect_windows(self.swin(img_size=56), x, "scaled_dot_product_attention")
+        self.assertEqual(problems, ["bf16:1x1x49x49", "bf16:4x1x49x49", "bf16:1x2x49x49"])
+
+    def test_attention_that_swin_writes_out_is_found(self):
+        x = torch.randn(2, 3, 56, 56, dtype=torch.bfloat16)
+        problems = self.expect_windows(self.swin(img_size=56), x, "softmax between two products")
+        self.assertEqual(problems, ["bf16:1x1x49x49", "bf16:4x1x49x49", "bf16:1x2x49x49"])
+
+    def test_attention_of_swin_v2_with_a_factor_for_each_head(self):
+        x = torch.randn(2, 3, 64, 64, dtype=torch.bfloat16)
+        problems = self.expect_windows(self.swin("swinv2_tiny_window8_256", img_size=64), x, "softmax between two products", 0.1)
+        self.assertEqual(problems, ["bf16:1x1x64x64", "bf16:4x1x64x64", "bf16:1x2x64x64"])
+
+    def test_swin_of_any_batch_is_one_graph(self):
+        model = self.swin(img_size=56)
+        compiled = vitune.compile(model, fullgraph=True, dynamic=True)
+        with torch.inference_mode(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+            for batch in (2, 3):
+                x = torch.randn(batch, 3, 56, 56, dtype=torch.bfloat16)
+                self.expect_close(compiled(x), model(x), 0.05)
+        self.assertEqual((len(vitune.report(compiled).graphs), vitune.torch.stats().served), (1, 6))
 
     def test_a_training_step_is_inductors_alone(self):
         model, x = vit().bfloat16(), torch.randn(2, 3, 32, 32, dtype=torch.bfloat16)
@@ -185,7 +213,7 @@ class RewriteTest(CompileCase):
             query=q, key=k, value=v, is_causal=True, scale=0.3), lambda q, k, v: F.scaled_dot_product_attention(
                 q, k[:, :1], v[:, :1], None, 0.0, enable_gqa=True)]
         for call in calls:
-            with torch.no_grad(), mock.patch.object(_compile_attention, "ask", served_by_nearest(_compile_attention.ask)):
+            with torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 vitune.torch.reset_stats()
                 got, report = self.compiled(call, self.q, self.k, self.v)
@@ -218,18 +246,80 @@ class RewriteTest(CompileCase):
             return teacher, F.scaled_dot_product_attention(q @ weight, k, v)
         (teacher, student), report = self.compiled(step, self.q, self.k, self.v)
         self.assertEqual([call.replaced for call in report.calls], [False, False])  # q @ weight is not packed: never tuned
-        with mock.patch.object(_compile_attention, "ask", served_by_nearest(_compile_attention.ask)):
+        with mock.patch.object(_compile_attention, "selected", served_by_nearest):
             torch._dynamo.reset()
             (teacher, student), report = self.compiled(step, self.q, self.k, self.v)
         self.assertEqual([call.replaced for call in report.calls], [True, False])
         self.assertEqual((teacher.requires_grad, student.requires_grad), (False, True))
         self.expect_close(teacher, student.detach(), 0.1)
 
+    def test_a_softmax_between_products_is_taken_as_it_is_written(self):
+        def by_hand(q, k, v):
+            return (torch.softmax((q * 0.5) @ k.mT, dim=-1)) @ v
+
+        def transformers_eager(q, k, v):
+            weights = F.softmax(torch.matmul(q, k.transpose(2, 3)) * 0.25 + bias, dim=-1, dtype=torch.float32).to(q.dtype)
+            return torch.matmul(F.dropout(weights, p=0.1, training=False), v).transpose(1, 2).contiguous()
+
+        def flat(q, k, v):
+            return torch.bmm(torch.bmm(q[0], k[0].transpose(1, 2)).softmax(-1), v[0])
+        bias = torch.randn(2, 1, 5, 5, dtype=torch.bfloat16)
+        for call in (by_hand, transformers_eager, flat):
+            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+                torch._dynamo.reset()
+                vitune.torch.reset_stats()
+                got, report = self.compiled(call, self.q, self.k, self.v)
+                self.assertEqual([c.replaced for c in report.calls], [True], report)
+                self.expect_close(got, call(self.q, self.k, self.v))
+                self.assertEqual(vitune.torch.stats().served, 1)
+
+    def test_a_softmax_that_is_something_else_is_left_alone(self):
+        def talking_heads(q, k, v):
+            return ((q @ k.mT).permute(0, 2, 3, 1) @ mix).permute(0, 3, 1, 2).softmax(-1) @ v
+
+        def shown(q, k, v):
+            weights = (q @ k.mT).softmax(-1)
+            return weights @ v, weights
+
+        def other_axis(q, k, v):
+            return (q @ k.mT).softmax(-2) @ v
+
+        def scaled_mask(q, k, v):
+            return ((q @ k.mT + 1.0) * 0.1).softmax(-1) @ v
+
+        def classifier(q, k, v):
+            return (q @ k.mT).softmax(-1)
+
+        def changed(q, k, v):
+            q, v = q + 1, v + 1
+            scores = q @ k.mT
+            v.mul_(2)
+            return scores.softmax(-1) @ v
+        mix = torch.randn(3, 3, dtype=torch.bfloat16)
+        for call, reasons in ((talking_heads, []), (shown, ["its weights or scores are used elsewhere"]), (other_axis, []),
+                              (scaled_mask, []), (classifier, []), (changed, ["something between"])):
+            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+                torch._dynamo.reset()
+                _, report = self.compiled(call, self.q, self.k, self.v)
+                self.assertEqual([c.reason[:len(r)] for c, r in zip(report.calls, reasons)], reasons)
+                self.assertEqual((len(report.calls), any(c.replaced for c in report.calls)), (len(reasons), False))
+
+    def test_windows_that_no_kernel_serves_are_pytorchs(self):
+        mask = torch.randn(2, 1, 5, 5)
+        q, k, v = torch.cat([self.q] * 3), torch.cat([self.k] * 3), torch.cat([self.v] * 3)
+        want = F.scaled_dot_product_attention(q, k, v, mask.repeat(3, 1, 1, 1).bfloat16())
+        refused = mock.patch.object(_torch_op, "run", side_effect=vitune.Unsupported("of the test"))
+        with torch.no_grad(), refused, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            out = torch.ops.vitune.window_attention(q, k, v, mask, None)
+        self.expect_close(out, want)
+        self.assertEqual((out.stride(), vitune.torch.stats().reasons), (_torch_op.fake_output(q, k, v).stride(), {"of the test": 1}))
+
     def test_a_view_that_ours_does_not_allow_leaves_the_graph_as_it_was(self):
         def call(q, k, v):  # of rank 5, ours is in v's order, PyTorch's is contiguous
             return F.layer_norm(F.scaled_dot_product_attention(q, k, v).view(2, 54, 16), (16,))
         q, k, v = torch.randn(2, 3, 9, 3, 2, 16, dtype=torch.bfloat16).permute(3, 0, 1, 4, 2, 5).unbind(0)
-        with torch.no_grad(), mock.patch.object(_compile_attention, "ask", served_by_nearest(_compile_attention.ask)):
+        with torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
             want = call(q, k, v)
             got, report = self.compiled(call, q, k, v)
         self.expect_close(got, want)
@@ -289,12 +379,12 @@ class InductorTest(CompileCase):
 
         def call(q, k, v):
             return F.scaled_dot_product_attention(q, k, v) * 2
-        ask = _compile_attention.ask
+        selected = _compile_attention.selected
 
         def hits(config):
             torch._dynamo.reset()
             counters.clear()
-            with mock.patch.object(_compile_attention, "ask", lambda *a: dataclasses.replace(ask(*a), config=config)):
+            with mock.patch.object(_compile_attention, "selected", lambda *a: dataclasses.replace(selected(*a), config=config)):
                 got, report = self.compiled(call, q, k, v)
             self.assertTrue(report.calls[0].replaced)
             self.expect_close(got, call(q, k, v), 0.06)

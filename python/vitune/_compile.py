@@ -23,7 +23,8 @@ from ._errors import InvalidArgument, VituneError
 from ._structs import VERSION
 
 #: An operator adds its patterns in a file of its own, and a word here.
-OPERATORS: tuple[Operator, ...] = (_compile_attention.attention, _compile_norm.norm, _compile_group_norm.group_norm)
+OPERATORS: tuple[Operator, ...] = (_compile_attention.attention, _compile_attention.written_out, _compile_norm.norm,
+                                   _compile_group_norm.group_norm)
 
 _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
 

@@ -63,6 +63,10 @@ def is_call(node: Any, targets: frozenset) -> bool:
     return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
 
 
+def is_method(node: Any, *names: str) -> bool:
+    return isinstance(node, fx.Node) and node.op == "call_method" and node.target in names
+
+
 def arguments(node: fx.Node, **names: Any) -> list[Any]:
     """The arguments of a call by the names and defaults of its function. Raises Unsupported where it has others."""
     if len(node.args) > len(names) or not node.kwargs.keys() <= names.keys():
@@ -91,8 +95,8 @@ def _hint(size: Any) -> int:
     return int(hint)
 
 
-def as_compiled(node: Optional[fx.Node]) -> Optional[Tensor]:
-    """A tensor of the type, sizes and strides that a node had when the model was compiled, on no device."""
+def as_compiled(node: fx.Node | Tensor | None) -> Optional[Tensor]:
+    """A tensor of the type, sizes and strides that a node or fake tensor had when the model was compiled, on no device."""
     if node is None:
         return None
     value = value_of(node)

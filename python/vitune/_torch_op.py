@@ -281,7 +281,7 @@ else:
             out = torch_attention(q, k, v, attn_mask, is_causal, scale, enable_gqa)
         else:
             out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
-        promised = _fake_output(q, k, v)  # what a compiler was told
+        promised = fake_output(q, k, v)  # what a compiler was told
         if out.stride() != promised.stride():
             return promised.copy_(out)
         return out
@@ -302,26 +302,27 @@ def _output_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
     return (*leading, q.shape[-2], v.shape[-1])
 
 
-def _fake_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def fake_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """A tensor as the result will be, with nothing in it yet."""
     shape = _output_shape(q, k, v)
     return q.new_empty_strided(shape, output_strides(shape, v.stride()))
 
 
 @torch.library.register_fake("vitune::attention")
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
-    return _fake_output(q, k, v)
+    return fake_output(q, k, v)
 
 
 if library is not None:
     @torch.library.register_fake("vitune::attend")
     @torch.library.register_fake("vitune::attend_or_torch")
     def _(q, k, v, attn_mask=None):
-        return _fake_output(q, k, v)
+        return fake_output(q, k, v)
 
 
 @torch.library.register_fake("vitune::attention_lse")
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
-    out = _fake_output(q, k, v)
+    out = fake_output(q, k, v)
     return out, q.new_empty(out.shape[:-1], dtype=torch.float32)
 
 
