@@ -62,14 +62,13 @@ class Backend:
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
         graph = self._rewritten(module)
-        shapes = ", ".join(str(list(x.shape)) for x in inputs if isinstance(x, torch.Tensor) and not isinstance(x, torch.nn.Parameter))
         patches = dict(self._inductor.config)
         served = [call.selection for call in graph.calls if call.replaced]
         if served:
             name = "post_grad_custom_post_pass"
             patches[name] = Winners(served, patches.get(name) or getattr(inductor_config, name))
         compiled = compile_fx(module, inputs, config_patches=patches)  # it may ask Dynamo to trace once more
-        self.graphs.append(dataclasses.replace(graph, inputs=shapes))
+        self.graphs.append(graph)
         return compiled
 
     def _rewritten(self, module: fx.GraphModule) -> Graph:
@@ -84,7 +83,8 @@ class Backend:
                 error = f"with vitune's operators it cannot be traced: {type(failure).__name__}: {failure}"
                 calls = tuple(dataclasses.replace(call, replaced=False, reason="the whole graph is") for call in calls)
             module.recompile()
-        return Graph("", calls, error)
+        given = (value_of(node) for node in module.graph.nodes if node.op == "placeholder" and not node.name.startswith("l_self_"))
+        return Graph(", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor)), calls, error)
 
     def _calls(self, graph: fx.Graph, rewrite: Rewrite) -> Iterable[Call]:
         for node in list(graph.nodes):

@@ -143,9 +143,9 @@ class WrittenOut(Operator):
         call = "softmax between two products"
         if any(len(step.users) > 1 for step in (*scores.steps, node, *after)):
             return Refusal(call, "its weights or scores are used elsewhere")
-        if any(_changes_its_input(step) for step in _between(scores.product, last) if step not in scores.steps):
-            return Refusal(call, "something between the products changes a tensor in place")
         attend = Attend(last, scores.q, scores.k, Operand.of(last.args[1]), scores.mask, scale=scores.scale).of_type()
+        if _is_changed_between(scores.product, last, [*scores.steps, last]):
+            return Refusal(call, "something between the products changes a tensor that they take")
         why_not = attend.why_not(0.0)
         if why_not is not None:
             return Refusal(call, why_not)
@@ -253,21 +253,26 @@ def _is_per_head(product: fx.Node) -> bool:
     return isinstance(factor, Tensor) and scores.shape == value_of(product).shape and tuple(factor.shape[-2:]) == (1, 1)
 
 
-def _between(first: fx.Node, last: fx.Node) -> Sequence[fx.Node]:
-    nodes, at = [], first
+def _is_changed_between(first: fx.Node, last: fx.Node, steps: Sequence[fx.Node]) -> bool:
+    """Whether memory that the steps read is written before the last one: ours reads all of it there."""
+    read = {_memory(tensor) for step in steps for tensor in step.all_input_nodes if tensor not in steps}
+    at = first.next
     while at is not last:
-        nodes.append(at)
+        if at not in steps and _writes(at) and any(_memory(tensor) in read for tensor in at.all_input_nodes):
+            return True
         at = at.next
-    return nodes
+    return False
 
 
-def _changes_its_input(node: fx.Node) -> bool:
-    if node.op == "call_method":
-        return node.target.endswith("_") and not node.target.endswith("__")
-    if node.op != "call_function":
-        return False
-    name = getattr(node.target, "__name__", "")
-    in_place = getattr(operator, name, None) is node.target and name in ("iadd", "isub", "imul", "itruediv", "setitem")
+def _memory(node: fx.Node) -> Any:
+    value = value_of(node)
+    return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
+
+
+def _writes(node: fx.Node) -> bool:
+    """Whether it may change one of its arguments."""
+    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
+    in_place = name in ("iadd", "isub", "imul", "itruediv", "setitem", "__setitem__")
     return in_place or bool(node.kwargs.get("inplace")) or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
 
 

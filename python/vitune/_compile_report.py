@@ -38,7 +38,7 @@ def _timed(found: Selection) -> str:
 class Graph:
     """One graph that Dynamo made of the model: one each for other sizes, types or modes, and after a break."""
 
-    inputs: str  #: shapes of what is no weight
+    inputs: str  #: shapes of what the model was called with
     calls: tuple[Call, ...]
     error: str = ""  #: why all of it was left to Inductor
 
