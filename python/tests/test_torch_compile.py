@@ -261,10 +261,13 @@ class RewriteTest(CompileCase):
             weights = F.softmax(torch.matmul(q, k.transpose(2, 3)) * 0.25 + bias, dim=-1, dtype=torch.float32).to(q.dtype)
             return torch.matmul(F.dropout(weights, p=0.1, training=False), v).transpose(1, 2).contiguous()
 
+        def copied(q, k, v):
+            return (q @ k.transpose(-2, -1).contiguous()).softmax(dim=3) @ v
+
         def flat(q, k, v):
             return torch.bmm(torch.bmm(q[0], k[0].transpose(1, 2)).softmax(-1), v[0])
         bias = torch.randn(2, 1, 5, 5, dtype=torch.bfloat16)
-        for call in (by_hand, transformers_eager, flat):
+        for call in (by_hand, transformers_eager, copied, flat):
             with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 vitune.torch.reset_stats()
@@ -355,6 +358,12 @@ class RewriteTest(CompileCase):
         self.assertEqual([(c.call, c.replaced) for c in report.calls], [("layer_norm", True)])
         for ours, theirs in zip(got, want):
             self.expect_close(ours, theirs)
+
+    def test_what_the_drop_in_serves_is_vitunes_already(self):
+        with torch.no_grad(), vitune.torch.enabled():
+            _, report = self.compiled(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), self.q, self.k, self.v)
+        self.assertEqual([(c.call, c.reason) for c in report.calls], [("vitune.attention", "it is vitune's already")])
+        self.assertEqual(vitune.torch.stats().served, 1)
 
     def test_wrong_words_say_what_there_is(self):
         with self.assertRaisesRegex(vitune.InvalidArgument, "replace has gelu: the operators are attention, group_norm, norm"):

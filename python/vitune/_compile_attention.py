@@ -81,6 +81,8 @@ def selected(desc: Any, device: Optional[int]) -> Selection:
 # --- the call
 
 _CALLS = frozenset((_torch_sdpa.original, torch.ops.aten.scaled_dot_product_attention.default))
+#: What the drop-in (vitune.torch) and the function put there.
+_OURS = frozenset((torch.ops.vitune.attention.default, torch.ops.vitune.attention_lse.default))
 _SUMS = frozenset((operator.add, operator.iadd, torch.add))
 
 
@@ -89,6 +91,8 @@ class Attention(Operator):
     wins = True  # docs/results.md
 
     def place(self, node: fx.Node) -> Place | Refusal | None:
+        if is_call(node, _OURS):
+            return Refusal("vitune.attention", "it is vitune's already")
         if not is_call(node, _CALLS):
             return None
         call = "scaled_dot_product_attention"
@@ -144,7 +148,7 @@ class WrittenOut(Operator):
         if any(len(step.users) > 1 for step in (*scores.steps, node, *after)):
             return Refusal(call, "its weights or scores are used elsewhere")
         attend = Attend(last, scores.q, scores.k, Operand.of(last.args[1]), scores.mask, scale=scores.scale).of_type()
-        if _is_changed_between(scores.product, last, [*scores.steps, last]):
+        if _is_changed_between(scores.first, last, [*scores.steps, last]):
             return Refusal(call, "something between the products changes a tensor that they take")
         why_not = attend.why_not(0.0)
         if why_not is not None:
@@ -181,8 +185,8 @@ def _is_idle_dropout(node: fx.Node) -> bool:
 class _Scores(NamedTuple):
     """What the softmax is taken of: q k^T, scaled, with masks added."""
 
-    product: fx.Node
-    steps: Sequence[fx.Node]  # backwards, from the softmax's input to the product
+    first: fx.Node
+    steps: Sequence[fx.Node]  # backwards, from the softmax's input to the first
     q: Operand
     k: Operand
     scale: float
@@ -213,13 +217,18 @@ def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
         at = at.args[0]
     if not is_call(at, _PRODUCTS) or value_of(at).shape != value_of(softmax).shape:
         return None
-    q, k = Operand.of(at.args[0]), Operand.of(at.args[1]).called("transpose", -2, -1)
+    steps.append(at)
+    keys = at.args[1]
+    if is_method(keys, "contiguous"):  # a copy for the product's sake
+        steps.append(keys)
+        keys = keys.args[0]
+    q, k = Operand.of(at.args[0]), Operand.of(keys).called("transpose", -2, -1)
     if q_factor is not None:
         q = q.called(torch.mul, q_factor)
     mask = None
     for each in reversed(added):
         mask = each if mask is None else mask.called(torch.add, each)
-    return _Scores(at, [*steps, at], q, k, scale, mask)
+    return _Scores(steps[-1], steps, q, k, scale, mask)
 
 
 def _mask_added(total: fx.Node) -> Optional[tuple[Operand, list[fx.Node]]]:

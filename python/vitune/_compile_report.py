@@ -21,7 +21,7 @@ class Call:
     selection: Optional[Selection]  #: the kernel that serves it, or would; None: not asked, or none can
 
     def __str__(self) -> str:
-        made = "replaced" if self.replaced else f"left to Inductor: {self.reason}"
+        made = "replaced" if self.replaced else f"left as it is: {self.reason}"
         if self.selection is None:
             return f"{self.call}: {made}"
         return f"{self.call}: {made}\n      {_timed(self.selection)}{self.selection.problem}"
