@@ -116,6 +116,7 @@ class TimmTest(CompileCase):
         self.assertFalse(any(call.replaced for call in report.calls))
         self.assertIn("never tuned", report.calls[1].reason)
         self.assertIn("attention bf16 b=2 h=3 nq=5", str(report))
+        self.assertEqual(sum(problem == TUNED[0] for problem in report.untuned), 1)
 
     def test_norms_are_replaced_where_asked_for(self):
         model, x = vit().bfloat16(), torch.randn(2, 3, 32, 32, dtype=torch.bfloat16)
@@ -298,9 +299,12 @@ class RewriteTest(CompileCase):
             scores = q @ k.mT
             v.mul_(2)
             return scores.softmax(-1) @ v
+
+        def by_name(q, k, v):
+            return torch.matmul(input=F.softmax(input=q @ k.mT, dim=-1), other=v)
         mix = torch.randn(3, 3, dtype=torch.bfloat16)
         for call, reasons in ((talking_heads, []), (shown, ["its weights or scores are used elsewhere"]), (other_axis, []),
-                              (scaled_mask, []), (classifier, []), (changed, ["something between"])):
+                              (scaled_mask, []), (classifier, []), (changed, ["something between"]), (by_name, [])):
             with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 _, report = self.compiled(call, self.q, self.k, self.v)
@@ -365,6 +369,12 @@ class RewriteTest(CompileCase):
         self.assertEqual([(c.call, c.reason) for c in report.calls], [("vitune.attention", "it is vitune's already")])
         self.assertEqual(vitune.torch.stats().served, 1)
 
+    def test_a_pattern_that_fails_keeps_no_program_from_being_compiled(self):
+        with torch.no_grad(), mock.patch.object(_compile_attention, "selected", side_effect=ZeroDivisionError("of the test")):
+            out, report = self.compiled(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), self.q, self.k, self.v)
+        self.assertEqual([(c.replaced, c.reason) for c in report.calls], [(False, "ZeroDivisionError: of the test")])
+        self.expect_close(out, F.scaled_dot_product_attention(self.q, self.k, self.v))
+
     def test_wrong_words_say_what_there_is(self):
         with self.assertRaisesRegex(vitune.InvalidArgument, "replace has gelu: the operators are attention, group_norm, norm"):
             vitune.compile(torch.nn.Identity(), replace="gelu")
@@ -382,6 +392,15 @@ class InductorTest(CompileCase):
 
         _compile.compile_fx = compile_fx  # its patch ends with the test
         counters.clear()
+
+    @unittest.skipIf(timm is None, "timm is not installed")
+    def test_a_vit_by_inductor_answers_as_the_model_does(self):
+        model, x = vit().bfloat16(), torch.randn(2, 3, 32, 32, dtype=torch.bfloat16)
+        with torch.inference_mode():
+            want = model(x)
+            got, _ = self.compiled(model, x)
+        self.expect_close(got, want)
+        self.assertEqual(vitune.torch.stats().served, 2)
 
     def test_winners_are_a_part_of_the_cached_graphs_key(self):
         q, k, v = packed(2, 5, 3, 64, dtype=torch.bfloat16)

@@ -138,7 +138,7 @@ def _load_compile() -> Any:
     try:
         return importlib.import_module("._compile", __name__)
     except ImportError as reason:
-        raise TorchNotFound(f"vitune.compile needs a PyTorch whose Inductor takes passes (2.6 or newer): {reason}") from reason
+        raise TorchNotFound(f"vitune.compile needs a newer PyTorch, whose Inductor takes passes of others: {reason}") from reason
 
 
 def compile(model: Any, *, mode: Optional[str] = None, dynamic: Optional[bool] = None, fullgraph: bool = False,

@@ -88,13 +88,24 @@ class Backend:
 
     def _calls(self, graph: fx.Graph, rewrite: Rewrite) -> Iterable[Call]:
         for node in list(graph.nodes):
-            found = ((operator, operator.place(node)) for operator in OPERATORS)
-            operator, place = next(((operator, place) for operator, place in found if place is not None), (None, None))
-            if operator is not None:
-                reason, selection = self._decide(operator, place, node)
-                if not reason:
-                    rewrite.put(place)
-                yield Call(module_of(node), operator.name, place.call, not reason, reason, selection)
+            for operator in OPERATORS:
+                try:
+                    call = self._call(operator, node, rewrite)
+                except Exception as failure:  # patterns meet every program there is: none may keep it from being compiled
+                    call = Call(module_of(node), operator.name, str(node), False, f"{type(failure).__name__}: {failure}", None)
+                if call is not None:
+                    yield call
+                    break
+
+    def _call(self, operator: Operator, node: fx.Node, rewrite: Rewrite) -> Optional[Call]:
+        """What is made of a node, if the operator knows it."""
+        place = operator.place(node)
+        if place is None:
+            return None
+        reason, selection = self._decide(operator, place, node)
+        if not reason:
+            rewrite.put(place)
+        return Call(module_of(node), operator.name, place.call, not reason, reason, selection)
 
     def _decide(self, operator: Operator, place: Place | Refusal, node: fx.Node) -> tuple[str, Optional[Selection]]:
         """Why a call stays Inductor's, "" if it does not; and the kernel that serves it or would."""

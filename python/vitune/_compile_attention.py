@@ -116,7 +116,7 @@ def _without_copies(mask: fx.Node) -> Optional[Operand]:
         return None
     for bias, copies in (mask.args, mask.args[::-1]):
         repeated = copies.args[0] if is_method(copies, "reshape", "view") else None
-        if repeated is None or not is_method(repeated, "expand"):
+        if not is_method(repeated, "expand") or not isinstance(bias, fx.Node):
             continue
         windows = repeated.args[0]
         shape, bias_shape, whole = value_of(windows).shape, value_of(bias).shape, value_of(repeated).shape
@@ -138,7 +138,7 @@ class WrittenOut(Operator):
     wins = True
 
     def place(self, node: fx.Node) -> Place | Refusal | None:
-        if not (is_call(node, _SOFTMAXES) or is_method(node, "softmax")):
+        if not (is_call(node, _SOFTMAXES) or is_method(node, "softmax")) or not node.args:
             return None
         last, after = _product_after(node)
         scores = _scores_before(node) if last is not None else None
@@ -156,12 +156,16 @@ class WrittenOut(Operator):
         return Place(call, [last], last, attend.build, attend.ask, [*reversed(scores.steps), node, *after])
 
 
+def _is_product(node: Any) -> bool:
+    return is_call(node, _PRODUCTS) and len(node.args) == 2 and not node.kwargs
+
+
 def _product_after(softmax: fx.Node) -> tuple[Optional[fx.Node], list[fx.Node]]:
     """The product of the weights with v, and the steps before it: none that changes them but for their type."""
     axis = softmax.kwargs.get("dim", softmax.args[1] if len(softmax.args) > 1 else None)
     at, steps = softmax, []
     while axis in (-1, value_of(softmax).dim() - 1):
-        product = next((user for user in at.users if is_call(user, _PRODUCTS) and user.args[0] is at and user.args[1] is not at), None)
+        product = next((user for user in at.users if _is_product(user) and user.args[0] is at and user.args[1] is not at), None)
         if product is not None:
             return product, steps
         at = next((user for user in at.users if _is_cast(user) or _is_idle_dropout(user)), None)
@@ -215,7 +219,7 @@ def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
             return None
         steps.append(at)
         at = at.args[0]
-    if not is_call(at, _PRODUCTS) or value_of(at).shape != value_of(softmax).shape:
+    if not _is_product(at) or value_of(at).shape != value_of(softmax).shape:
         return None
     steps.append(at)
     keys = at.args[1]

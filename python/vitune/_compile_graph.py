@@ -177,7 +177,9 @@ class Layouts(fx.Interpreter):
         with next(modes, nullcontext()), enable_python_dispatcher():
             for node in nodes:
                 before = self.env[node] = value_of(node)
-                if node in ours or node.op != "output" and any(n in changed for n in node.all_input_nodes):
+                if node.op == "get_attr" and before is None:
+                    self.env[node] = self.run_node(node)
+                elif node in ours or node.op != "output" and any(n in changed for n in node.all_input_nodes):
                     after = self.env[node] = node.meta["example_value"] = self.run_node(node)
                     if not _same_layout(before, after):
                         changed.add(node)

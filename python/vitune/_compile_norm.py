@@ -84,8 +84,8 @@ def _norm(node: fx.Node, rms: bool) -> _Norm:
     else:
         given = arguments(node, input=None, normalized_shape=None, weight=None, bias=None, eps=1e-5, cudnn_enable=True)
     x, shape, weight, bias, eps = given[:5]
-    if len(shape) != 1:
-        raise Unsupported(f"a norm over {len(shape)} dimensions")
+    if not isinstance(shape, (tuple, list)) or len(shape) != 1:
+        raise Unsupported(f"a norm over {shape}: patterns are of one dimension")
     total = _sum_before(node, x)
     return _Norm(node, total, *(total.args if total is not None else (x, None)), weight, bias,
                  _torch_norm.RMS_EPS if eps is None else constant(eps), rms)

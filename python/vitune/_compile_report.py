@@ -61,5 +61,11 @@ class Report:
         """Those of all graphs."""
         return tuple(call for graph in self.graphs for call in graph.calls)
 
+    @property
+    def untuned(self) -> tuple[str, ...]:
+        """The problems that no winner serves: ``vitune.tune(*report.untuned)``."""
+        return tuple(dict.fromkeys(call.selection.problem for call in self.calls
+                                   if call.selection is not None and call.selection.outcome == "default"))
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.graphs)) or "nothing was compiled yet: call the model once"
