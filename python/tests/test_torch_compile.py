@@ -191,6 +191,7 @@ class TimmTest(CompileCase):
         report = vitune.report(compiled)
         self.assertEqual(len(report.graphs), 1)
         self.assertEqual([call.replaced for call in report.calls if call.operator == "attention"], [True, True])
+        self.assertEqual({call.reason[:12] for call in report.calls if call.operator == "norm"}, {"not known to"})
         self.assertEqual(vitune.torch.stats().served, 6)
 
     def test_autocast_attends_in_its_own_type(self):
@@ -221,6 +222,15 @@ class RewriteTest(CompileCase):
                 self.assertTrue(report.calls[0].replaced, report)
                 self.expect_close(got, call(self.q, self.k, self.v))
                 self.assertEqual(vitune.torch.stats().served, 1)
+
+    def test_a_scale_that_dynamo_holds_for_dynamic_is_the_calls(self):
+        def call(q, k, v, scale):
+            return F.scaled_dot_product_attention(q, k, v, scale=scale)
+        with torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+            compiled = vitune.compile(call, fullgraph=True, dynamic=True)
+            for scale in (0.3, 2.0):
+                self.expect_close(compiled(self.q, self.k, self.v, scale), call(self.q, self.k, self.v, scale))
+        self.assertTrue(all(c.replaced for c in vitune.report(compiled).calls), vitune.report(compiled))
 
     def test_reasons_are_told(self):
         q = self.q
@@ -267,8 +277,12 @@ class RewriteTest(CompileCase):
 
         def flat(q, k, v):
             return torch.bmm(torch.bmm(q[0], k[0].transpose(1, 2)).softmax(-1), v[0])
+
+        def factor_per_head(q, k, v):
+            return (F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT * factor).softmax(-1) @ v
         bias = torch.randn(2, 1, 5, 5, dtype=torch.bfloat16)
-        for call in (by_hand, transformers_eager, copied, flat):
+        factor = torch.tensor([1.0, 10.0, 30.0], dtype=torch.bfloat16).view(3, 1, 1)
+        for call in (by_hand, transformers_eager, copied, flat, factor_per_head):
             with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 vitune.torch.reset_stats()
@@ -276,6 +290,28 @@ class RewriteTest(CompileCase):
                 self.assertEqual([c.replaced for c in report.calls], [True], report)
                 self.expect_close(got, call(self.q, self.k, self.v))
                 self.assertEqual(vitune.torch.stats().served, 1)
+
+    def test_masks_of_windows_belong_to_their_windows(self):
+        bias, masks = torch.randn(1, 3, 5, 5, dtype=torch.bfloat16), 3 * torch.randn(4, 5, 5, dtype=torch.bfloat16)
+        q, k, v = packed(8, 5, 3, 64, dtype=torch.bfloat16)  # 2 images of 4 windows
+
+        def repeated(q, k, v):
+            mask = bias + masks.view(1, 4, 1, 5, 5).expand(q.shape[0] // 4, -1, 3, -1, -1).reshape(-1, 3, 5, 5)
+            return F.scaled_dot_product_attention(q, k, v, mask)
+
+        def written_out(q, k, v):
+            scores = (q * 64 ** -0.5) @ k.transpose(-2, -1) + bias
+            scores = scores.view(-1, 4, 3, 5, 5) + masks.unsqueeze(1).unsqueeze(0)
+            return scores.view(-1, 3, 5, 5).softmax(dim=-1) @ v
+        want = repeated(q, k, v)
+        self.assertGreater((want - F.scaled_dot_product_attention(q, k, v, bias)).abs().max(), 0.5)
+        for call in (repeated, written_out):
+            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+                torch._dynamo.reset()
+                got, report = self.compiled(call, q, k, v)
+                self.expect_close(got, want)
+                self.assertIn("bias=bf16:4x3x5x5", report.calls[0].selection.problem)
+        self.assertEqual(vitune.torch.stats().served, 2)
 
     def test_a_softmax_that_is_something_else_is_left_alone(self):
         def talking_heads(q, k, v):
@@ -353,7 +389,7 @@ class RewriteTest(CompileCase):
     def test_a_sum_that_is_changed_before_its_norm_is_not_taken(self):
         def call(x, y, w, b):
             total = x + y
-            total += 1
+            total.add_(1)
             return F.layer_norm(total, (192,), w, b, 1e-6), total
         arguments = [torch.randn(10, 192, dtype=torch.bfloat16) for _ in range(2)] + [torch.randn(192).bfloat16() for _ in range(2)]
         with torch.no_grad():

@@ -76,14 +76,10 @@ def arguments(node: fx.Node, **names: Any) -> list[Any]:
 
 
 def constant(argument: Any) -> Any:
-    """A number that Dynamo may have made a symbol of: as it is now, guarded. Raises Unsupported where nobody knows it."""
-    value = value_of(argument)
-    for kind, symbol in ((float, torch.SymFloat), (bool, torch.SymBool), (int, torch.SymInt)):
-        if isinstance(value, symbol):
-            return kind(value)
-    if value is not None and not isinstance(value, (bool, int, float)):
+    """A number or None as it stands in the graph. Raises Unsupported for one that is only known when the model runs."""
+    if argument is not None and not isinstance(argument, (bool, int, float)):
         raise Unsupported(f"an argument is only known when the model runs: {argument}")
-    return value
+    return argument
 
 
 def _hint(size: Any) -> int:
