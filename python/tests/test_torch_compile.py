@@ -291,6 +291,30 @@ class RewriteTest(CompileCase):
                 self.expect_close(got, call(self.q, self.k, self.v))
                 self.assertEqual(vitune.torch.stats().served, 1)
 
+    def test_pytorchs_multi_head_attention_is_opened(self):
+        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
+        for batch_first in (True, False):
+            for fast in (True, False):
+                heads = torch.nn.MultiheadAttention(32, 2, batch_first=batch_first).bfloat16().eval()
+                torch.nn.init.normal_(heads.in_proj_weight)
+                torch.nn.init.normal_(heads.in_proj_bias)
+                vitune.torch.reset_stats()
+                torch._dynamo.reset()
+                torch.backends.mha.set_fastpath_enabled(fast)
+                self.addCleanup(torch.backends.mha.set_fastpath_enabled, True)
+                with self.subTest(batch_first=batch_first, fast=fast), torch.no_grad(), mock.patch.object(
+                        _compile_attention, "selected", served_by_nearest):
+                    def call(x):
+                        return heads(x, x, x, need_weights=False)[0]
+                    got, report = self.compiled(call, x)
+                    self.assertEqual([(c.call, c.replaced) for c in report.calls], [("multi-head attention", True)], report)
+                    self.expect_close(got, call(x), 0.1)
+                    self.assertEqual(vitune.torch.stats().served, 1)
+                    torch._dynamo.reset()
+                    _, report = self.compiled(lambda x: heads(x, x, x), x)
+                    self.assertEqual([c.replaced for c in report.calls], [False])
+                    self.assertRegex(report.calls[0].reason, "weights are (used|asked for)|or weights")
+
     def test_masks_of_windows_belong_to_their_windows(self):
         bias, masks = torch.randn(1, 3, 5, 5, dtype=torch.bfloat16), 3 * torch.randn(4, 5, 5, dtype=torch.bfloat16)
         q, k, v = packed(8, 5, 3, 64, dtype=torch.bfloat16)  # 2 images of 4 windows

@@ -14,8 +14,9 @@ from torch import fx
 from torch._inductor import config as inductor_config
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch.utils._pytree import tree_leaves
 
-from . import _compile_attention, _compile_group_norm, _compile_norm, _torch_op
+from . import _compile_attention, _compile_group_norm, _compile_heads, _compile_norm, _torch_op
 from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, module_of, value_of
 from ._compile_report import Call, Graph, Report
 from ._context import Selection
@@ -23,8 +24,8 @@ from ._errors import InvalidArgument, VituneError
 from ._structs import VERSION
 
 #: An operator adds its patterns in a file of its own, and a word here.
-OPERATORS: tuple[Operator, ...] = (_compile_attention.attention, _compile_attention.written_out, _compile_norm.norm,
-                                   _compile_group_norm.group_norm)
+OPERATORS: tuple[Operator, ...] = (_compile_attention.attention, _compile_attention.written_out, _compile_heads.heads,
+                                   _compile_norm.norm, _compile_group_norm.group_norm)
 
 _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
 
@@ -109,7 +110,7 @@ class Backend:
 
     def _decide(self, operator: Operator, place: Place | Refusal, node: fx.Node) -> tuple[str, Optional[Selection]]:
         """Why a call stays Inductor's, "" if it does not; and the kernel that serves it or would."""
-        if getattr(value_of(node), "requires_grad", False):
+        if any(getattr(value, "requires_grad", False) for value in tree_leaves(value_of(node))):
             return "a gradient is wanted of it", None
         if isinstance(place, Refusal):
             return place.reason, None
