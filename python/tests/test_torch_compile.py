@@ -36,6 +36,7 @@ TUNED = ("attention bf16 b=2 h=3 nq=5 nk=5 d=64 layout=packed", "norm bf16 m=10 
 
 
 def without_inductor(module, inputs, config_patches=None):
+    without_inductor.calls = [node.target for node in module.graph.nodes if node.op == "call_function"]
     return aot_eager(module, inputs)
 
 
@@ -294,26 +295,36 @@ class RewriteTest(CompileCase):
     def test_pytorchs_multi_head_attention_is_opened(self):
         x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
         for batch_first in (True, False):
-            for fast in (True, False):
-                heads = torch.nn.MultiheadAttention(32, 2, batch_first=batch_first).bfloat16().eval()
-                torch.nn.init.normal_(heads.in_proj_weight)
-                torch.nn.init.normal_(heads.in_proj_bias)
+            heads = torch.nn.MultiheadAttention(32, 2, batch_first=batch_first).bfloat16().eval()
+            torch.nn.init.normal_(heads.in_proj_weight)
+            torch.nn.init.normal_(heads.in_proj_bias)
+
+            def call(x):
+                return heads(x, x, x, need_weights=False)[0]
+            with self.subTest(batch_first=batch_first), torch.no_grad(), mock.patch.object(
+                    _compile_attention, "selected", served_by_nearest):
                 vitune.torch.reset_stats()
                 torch._dynamo.reset()
-                torch.backends.mha.set_fastpath_enabled(fast)
-                self.addCleanup(torch.backends.mha.set_fastpath_enabled, True)
-                with self.subTest(batch_first=batch_first, fast=fast), torch.no_grad(), mock.patch.object(
-                        _compile_attention, "selected", served_by_nearest):
-                    def call(x):
-                        return heads(x, x, x, need_weights=False)[0]
-                    got, report = self.compiled(call, x)
-                    self.assertEqual([(c.call, c.replaced) for c in report.calls], [("multi-head attention", True)], report)
-                    self.expect_close(got, call(x), 0.1)
-                    self.assertEqual(vitune.torch.stats().served, 1)
+                got, report = self.compiled(call, x)
+                self.assertEqual([(c.call, c.replaced) for c in report.calls], [("multi-head attention", True)], report)
+                self.expect_close(got, call(x), 0.1)
+                self.assertEqual((vitune.torch.stats().served, without_inductor.calls.count(F.linear)), (1, 2))
+                for other in (lambda x: heads(x, x, x), lambda x: heads(x, x + 1, x, need_weights=False)[0]):
                     torch._dynamo.reset()
-                    _, report = self.compiled(lambda x: heads(x, x, x), x)
-                    self.assertEqual([c.replaced for c in report.calls], [False])
-                    self.assertRegex(report.calls[0].reason, "weights are (used|asked for)|or weights")
+                    _, report = self.compiled(other, x)
+                    self.assertEqual([c.replaced for c in report.calls], [False], report)
+
+    def test_a_fused_encoder_layer_says_how_it_is_opened(self):
+        layer = torch.nn.TransformerEncoderLayer(32, 2, 64, batch_first=True).bfloat16().eval()
+        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
+        with torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+            want, report = self.compiled(layer, x)
+            self.assertIn("set_fastpath_enabled(False)", report.calls[0].reason)
+            torch.backends.mha.set_fastpath_enabled(False)
+            self.addCleanup(torch.backends.mha.set_fastpath_enabled, True)
+            got, report = self.compiled(layer, x)
+        self.expect_close(got, want)
+        self.assertEqual([c.replaced for c in report.calls if c.operator == "attention"], [True])
 
     def test_masks_of_windows_belong_to_their_windows(self):
         bias, masks = torch.randn(1, 3, 5, 5, dtype=torch.bfloat16), 3 * torch.randn(4, 5, 5, dtype=torch.bfloat16)

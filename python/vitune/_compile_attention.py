@@ -3,6 +3,7 @@
 """q, k and v are taken as the views of the projections that they are; masks that were repeated for every image as they were."""
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
@@ -32,6 +33,7 @@ class Operand(NamedTuple):
         values = [other.value if isinstance(other, Operand) else other for other in others]
         call = getattr(Tensor, function) if isinstance(function, str) else function
 
+        @functools.cache  # it may be an operand of several
         def make(graph: fx.Graph) -> fx.Node:
             made = (self.make(graph), *(other.make(graph) if isinstance(other, Operand) else other for other in others))
             return graph.call_method(function, made) if isinstance(function, str) else graph.call_function(function, made)
