@@ -62,7 +62,8 @@ class Attend(NamedTuple):
 
     def ask(self) -> Selection:
         tensors = [None if x is None else as_compiled(x.value) for x in self[1:5]]
-        return selected(_torch_op.described(*tensors, self.is_causal, self.scale, self.enable_gqa, False), self.q.value.device.index)
+        desc = _torch_op.described(*tensors, self.is_causal, self.scale, self.enable_gqa, False)
+        return selected(desc, self.q.value.device.index)
 
     def _has_windows(self) -> bool:
         return self.mask is not None and self.mask.value.dim() == 4 and self.mask.value.shape[0] not in (1, self.q.value.shape[0])
