@@ -10,6 +10,9 @@ namespace {
 
 constexpr std::size_t kMaxArguments = 32;
 
+// So few bytes are sums of threads that work together; the data of such a kernel passes through L1.
+constexpr std::uint32_t kMostOfSums = 1024;
+
 std::shared_ptr<CuModuleTag> load_module(const CudaDriver& driver,
                                          std::span<const std::byte> cubin) {
   if (cubin.empty()) throw Error(ErrorCode::kFailure, "cannot load a cubin of 0 bytes");
@@ -40,6 +43,7 @@ void CudaKernel::reserve_shared(std::uint32_t bytes) const {
   driver_->check(
       api.func_set_attribute(function_, kCuMaxDynamicSharedSizeBytes, static_cast<int>(bytes)),
       "cuFuncSetAttribute of " + std::to_string(bytes) + " bytes of shared memory");
+  if (bytes <= kMostOfSums) return;
   driver_->check(api.func_set_attribute(function_, kCuPreferredSharedMemoryCarveout,
                                         kCuSharedMemoryCarveoutMaxShared),
                  "cuFuncSetAttribute of the shared memory carveout");

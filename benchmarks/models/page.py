@@ -26,6 +26,9 @@ left of the gain per forward pass. Written by `benchmarks/models/page.py`; do no
 A row's *gain* is the time of the better of PyTorch's ways (its own choice of kernels, or cuDNN preferred)
 over that with vitune, in brackets the 95 % interval of the median. Above 1.00 vitune is faster. *eager* is
 a model as it is called from Python, the host's time included; *graph* the replay of a CUDA graph of it.
+
+Models run here as they are. [`vitune.compile`](python.md#compiled-models) compiles one, with attention by vitune
+and all else by Inductor; `vitune.report` says which calls of it are served, by which kernel, or why not.
 """
 _HOW = """
 ## How it was measured

@@ -173,3 +173,47 @@ class TimmGpuTest(unittest.TestCase):
                 self.assertGreater(stats.served, 0)
                 self.assertEqual(stats.fallbacks, 0, stats)
                 self.assertLessEqual((ours - exact).abs().max(), 2 * (torchs - exact).abs().max())
+
+    def test_compiled_models_replace_attention_in_every_mode(self):
+        for name, mode in (("vit_base_patch16_224", None), ("vit_base_patch16_224", "reduce-overhead"),
+                           ("swin_tiny_patch4_window7_224", "reduce-overhead")):
+            with self.subTest(name, mode=mode), torch.inference_mode():
+                torch._dynamo.reset()
+                model = timm.create_model(name, pretrained=False).eval().cuda()
+                images = torch.randn(32, 3, 224, 224, device="cuda")
+                exact = model(images)
+                half = model.bfloat16()
+                torchs = half(images.bfloat16()).float()
+                compiled = vitune.compile(half, mode=mode, fullgraph=True)
+                for _ in range(4):  # with CUDA graphs: warm-up, capture, replays
+                    ours = compiled(images.bfloat16()).float()
+                self.assertLessEqual((ours - exact).abs().max(), 2 * (torchs - exact).abs().max())
+                attention = [call for call in vitune.report(compiled).calls if call.operator == "attention"]
+                self.assertEqual(len(attention), 12)
+                for call in attention:  # the shipped winners have the ViT's very problem
+                    self.assertTrue(call.replaced or "swin" in name and "never tuned" in call.reason, call)
+
+
+@needs_library
+@needs_torch
+@needs_gpu
+class FlashGpuTest(unittest.TestCase):
+    @unittest.skipUnless(torch is not None and hasattr(torch.nn.attention, "restore_flash_attention_impl"), "no registry")
+    def test_pytorchs_choice_of_flash_is_served_forward_and_its_own_backward(self):
+        from torch.nn.attention import SDPBackend, activate_flash_attention_impl, restore_flash_attention_impl, sdpa_kernel
+        q, k, v = (x.detach().requires_grad_() for x in packed(2, 197, 12, 64, device="cuda", dtype=torch.bfloat16))
+        wide = torch.randn(2, 2, 33, 160, device="cuda", dtype=torch.bfloat16)
+
+        def step():
+            out = F.scaled_dot_product_attention(q, k, v)
+            return out, *torch.autograd.grad(out.float().square().sum(), (q, k, v))
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            wanted, wanted_wide = step(), F.scaled_dot_product_attention(wide, wide, wide)
+            activate_flash_attention_impl("VITUNE")
+            self.addCleanup(restore_flash_attention_impl, False)
+            vitune.torch.reset_stats()
+            got, got_wide = step(), F.scaled_dot_product_attention(wide, wide, wide)
+        self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (1, 1))
+        self.assertTrue(torch.equal(got_wide, wanted_wide))
+        for ours, theirs in zip(got, wanted):
+            torch.testing.assert_close(ours, theirs, atol=0.05, rtol=0.05)

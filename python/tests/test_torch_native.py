@@ -105,7 +105,7 @@ class NativeTest(TorchTest):
             warnings.simplefilter("ignore")
             torchs = torch.ops.aten.scaled_dot_product_attention.default(q, k, v)
             out = _torch_op.attention_op(q, k, v, None, False, None, False, True)
-        promised = _torch_op._fake_output(q, k, v)
+        promised = _torch_op.fake_output(q, k, v)
         self.assertNotEqual(torchs.stride(), promised.stride())
         self.assertEqual(out.stride(), promised.stride())
         self.assertTrue(torch.equal(out, torchs))

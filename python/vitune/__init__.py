@@ -27,9 +27,8 @@ __version__ = ".".join(map(str, VERSION))
 __all__ = [
     "BF16", "BOOL", "FP16", "FP32", "NONE", "AttentionDesc", "CommandError", "Context", "ContextStats",
     "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "TorchNotFound",
-    "Unsupported", "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "explain", "group_norm", "layer_norm",
-    "library_version",
-    "packed_strides", "prepare", "problem_text", "refresh", "rms_norm", "tune", "use_library",
+    "Unsupported", "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "group_norm",
+    "layer_norm", "library_version", "packed_strides", "prepare", "problem_text", "refresh", "report", "rms_norm", "tune", "use_library",
 ]
 
 _op: Any = None  # vitune._torch_op, once PyTorch is needed
@@ -47,9 +46,9 @@ def _load_op() -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "torch":
+    if name in ("torch", "transformers"):
         _load_op()
-        return importlib.import_module(".torch", __name__)
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module 'vitune' has no attribute '{name}'")
 
 
@@ -116,7 +115,7 @@ def rms_norm(x: "Tensor", normalized_shape: Any, weight: Optional["Tensor"] = No
              return_statistics: bool = False, out_dtype: Any = None) -> Any:
     """torch.nn.functional.rms_norm of x, or of x + residual; all else as layer_norm(), but no mean. eps None: as PyTorch, the
     machine epsilon of x's type (of float32 for float16 and bfloat16)."""
-    eps = 2.0 ** -23 if eps is None else eps
+    eps = (_norm or _load_norm()).RMS_EPS if eps is None else eps
     return (_norm or _load_norm()).norm(x, normalized_shape, weight, bias, eps, residual, True, return_sum, return_statistics,
                                         out_dtype)
 
@@ -132,6 +131,36 @@ def group_norm(x: "Tensor", num_groups: int, weight: Optional["Tensor"] = None, 
     if _group_norm is None:
         _load_norm()
     return _group_norm.group_norm(x, num_groups, weight, bias, eps, activation)
+
+
+def _load_compile() -> Any:
+    _load_norm()
+    try:
+        return importlib.import_module("._compile", __name__)
+    except ImportError as reason:
+        raise TorchNotFound(f"vitune.compile needs a newer PyTorch, whose Inductor takes passes of others: {reason}") from reason
+
+
+def compile(model: Any, *, mode: Optional[str] = None, dynamic: Optional[bool] = None, fullgraph: bool = False,
+            options: Optional[dict[str, Any]] = None, replace: Optional[Iterable[str]] = None) -> Any:
+    """torch.compile of a model or function, with vitune's operators where their winners are known to be faster; the rest is
+    Inductor's.
+
+    mode, dynamic, fullgraph, options: as of torch.compile ("reduce-overhead" and "max-autotune" replay CUDA graphs); mode and
+    options may be given together. replace: the operators that may be put in; None: those known to be faster than what Inductor
+    makes, which is attention; the others are norm and group_norm. A call is replaced where a tuned kernel serves it and nothing
+    wants a gradient of it; all else stays as it is: nothing is refused. report() says what was done. Raises InvalidArgument for
+    an operator that does not exist.
+    """
+    return _load_compile().compile(model, mode, dynamic, fullgraph, options, replace)
+
+
+def report(compiled: Any) -> Any:
+    """What vitune.compile() made of a model so far: graphs and their calls, what serves each, or why it was left to Inductor.
+
+    compiled: what compile() returned. Raises InvalidArgument for anything else.
+    """
+    return _load_compile().report(compiled)
 
 
 def problem_text(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Optional["Tensor"] = None,

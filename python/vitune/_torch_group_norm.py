@@ -55,6 +55,15 @@ def problem_text(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Opt
     return " ".join(words)
 
 
+def text_of(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], num_groups: int, eps: float,
+            activation: Optional[str]) -> str:
+    """The problem that such a call asks, of tensors on any device, meta included. Raises as vitune.group_norm()."""
+    _check(x, num_groups, weight, bias, activation)
+    channels_last = _is_channels_last(x)
+    dense = x if channels_last else x.contiguous()
+    return problem_text(dense, num_groups, weight, bias, eps, activation, channels_last, 16)
+
+
 def _is_channels_last(x: Tensor) -> bool:
     return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
 

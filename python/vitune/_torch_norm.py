@@ -16,6 +16,8 @@ from ._errors import InvalidArgument, Unsupported
 
 _NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 MAX_PLANS = 4096
+#: What PyTorch takes where rms_norm is given no eps, of 16-bit types too.
+RMS_EPS = 2.0 ** -23
 
 
 class Plan(NamedTuple):
@@ -34,7 +36,8 @@ def type_name(what: str, dtype: torch.dtype) -> str:
     return _NAMES[dtype]
 
 
-def _check(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor]) -> None:
+def check(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor]) -> None:
+    """Refuses what contradicts itself or has a type that no kernel takes."""
     type_name("x", x.dtype)
     if x.dim() == 0:
         raise InvalidArgument("x has no dimension: a norm is over the last one")
@@ -88,7 +91,7 @@ def problem_text(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor]
     return " ".join(words)
 
 
-def _rows(tensor: Tensor) -> Tensor:
+def rows(tensor: Tensor) -> Tensor:
     """[m, d] with contiguous rows: a view where strides allow one."""
     flat = tensor.reshape(-1, tensor.shape[-1])
     return flat if flat.shape[1] == 1 or flat.stride(1) == 1 else flat.contiguous()
@@ -135,13 +138,13 @@ def _empty_results(x: Tensor, return_sum: bool, return_statistics: bool, rms: bo
 def run(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool,
         return_sum: bool, return_statistics: bool, out_dtype: Optional[torch.dtype]) -> list[Tensor]:
     """The operator. Raises as vitune.layer_norm()."""
-    _check(x, residual, weight, bias)
+    check(x, residual, weight, bias)
     if return_sum and residual is None:
         raise InvalidArgument("return_sum without a residual: the sum would be x")
-    rows = _rows(x)
-    added = None if residual is None else _rows(residual)
+    flat = rows(x)
+    added = None if residual is None else rows(residual)
     weight, bias = (None if t is None else t.contiguous() for t in (weight, bias))
-    plan = _plan_of((rows, added, weight, bias), eps, rms, return_sum, return_statistics, out_dtype)
+    plan = _plan_of((flat, added, weight, bias), eps, rms, return_sum, return_statistics, out_dtype)
     results = _empty_results(x, return_sum, return_statistics, rms, out_dtype)
     if plan.problem is None:
         return results
@@ -150,7 +153,7 @@ def run(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: O
     total = next(rest) if return_sum else None
     mean = next(rest) if return_statistics and not rms else None
     rstd = next(rest) if return_statistics else None
-    launch(plan.problem, (rows, added, weight, bias, out, total, None, mean, rstd))
+    launch(plan.problem, (flat, added, weight, bias, out, total, None, mean, rstd))
     return results
 
 

@@ -281,7 +281,7 @@ else:
             out = torch_attention(q, k, v, attn_mask, is_causal, scale, enable_gqa)
         else:
             out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
-        promised = _fake_output(q, k, v)  # what a compiler was told
+        promised = fake_output(q, k, v)  # what a compiler was told
         if out.stride() != promised.stride():
             return promised.copy_(out)
         return out
@@ -302,26 +302,27 @@ def _output_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
     return (*leading, q.shape[-2], v.shape[-1])
 
 
-def _fake_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def fake_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """A tensor as the result will be, with nothing in it yet."""
     shape = _output_shape(q, k, v)
     return q.new_empty_strided(shape, output_strides(shape, v.stride()))
 
 
 @torch.library.register_fake("vitune::attention")
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
-    return _fake_output(q, k, v)
+    return fake_output(q, k, v)
 
 
 if library is not None:
     @torch.library.register_fake("vitune::attend")
     @torch.library.register_fake("vitune::attend_or_torch")
     def _(q, k, v, attn_mask=None):
-        return _fake_output(q, k, v)
+        return fake_output(q, k, v)
 
 
 @torch.library.register_fake("vitune::attention_lse")
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
-    out = _fake_output(q, k, v)
+    out = fake_output(q, k, v)
     return out, q.new_empty(out.shape[:-1], dtype=torch.float32)
 
 
@@ -409,10 +410,11 @@ def _alignment(*tensors: Tensor) -> int:
 
 def problem_text(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> str:
     """See vitune.problem_text()."""
-    return _described(q, k, v, *rest).text()
+    return described(q, k, v, *rest).text()
 
 
-def _described(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> AttentionDesc:
+def described(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> AttentionDesc:
+    """What such a call asks; arguments as of vitune.problem_text()."""
     plan = make_plan(q, k, v, *rest, True)
     desc = AttentionDesc()
     ctypes.memmove(ctypes.byref(desc), plan.by_reference, ctypes.sizeof(_structs.Desc))
@@ -424,4 +426,4 @@ def explain(q: Tensor, *rest: Any) -> Selection:
     """See vitune.explain()."""
     if not is_on_gpu(q):
         raise InvalidArgument(f"q is on {q.device.type}: which kernel serves it depends on the GPU that it is on")
-    return context_of(q.get_device()).query(_described(q, *rest))
+    return context_of(q.get_device()).query(described(q, *rest))

@@ -104,6 +104,12 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
         return _torch_op.call_operator(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
     if not serving or not isinstance(query, Tensor):  # a proxy of torch.fx, for example
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor], dropout_p: float, is_causal: bool,
+           scale: Optional[float], enable_gqa: bool) -> Tensor:
+    """The same, whether or not vitune is installed."""
     query, key, value = cast(query, key, value)
     why_not = reason(query, key, value, attn_mask, dropout_p)
     if why_not is not None:

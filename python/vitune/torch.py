@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import _torch_coverage, _torch_install, _torch_op
+from . import _torch_coverage, _torch_flash, _torch_install, _torch_op
 from ._counters import FallbackWarning
 from ._library import library
 from ._torch_coverage import Site
@@ -136,3 +136,6 @@ def coverage(model: Any, sample: Any = None, **keywords: Any) -> list[Site]:
     model = getattr(model, "_orig_mod", model)
     with enabled():
         return _torch_coverage.watch(model, lambda: run_sample(model, sample, keywords))
+
+
+_torch_flash.offer()

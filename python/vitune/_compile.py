@@ -1,0 +1,160 @@
+# python/vitune/_compile.py -- vitune.compile(): a backend that puts vitune's operators into Dynamo's graph; the rest is Inductor's.
+# SPDX-License-Identifier: Apache-2.0
+"""The graph is still the model's own here: after AOT a norm is a variance and a root, and attention may be matrix products."""
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional
+
+import torch
+from torch import fx
+from torch._inductor import config as inductor_config
+from torch._inductor.compile_fx import compile_fx
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch.utils._pytree import tree_leaves
+
+from . import _compile_attention, _compile_group_norm, _compile_heads, _compile_norm, _torch_op
+from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, module_of, value_of
+from ._compile_report import Call, Graph, Report
+from ._context import Selection
+from ._errors import InvalidArgument, VituneError
+from ._structs import VERSION
+
+#: An operator adds its patterns in a file of its own, and a word here.
+OPERATORS: tuple[Operator, ...] = (_compile_attention.attention, _compile_attention.written_out, _compile_heads.heads,
+                                   _compile_norm.norm, _compile_group_norm.group_norm)
+
+_backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
+
+
+class Winners(CustomGraphPass):
+    """Makes the winners that a graph was made for a part of the key that Inductor caches it by."""
+
+    def __init__(self, selections: Iterable[Selection], before: Any) -> None:
+        texts = sorted({f"{found.problem}\n{found.config}\n{found.kernel_key}" for found in selections})
+        self._digest = hashlib.sha256("\n".join([str(VERSION), *texts]).encode()).hexdigest()
+        self._before = before  # another pass that was here
+
+    def __call__(self, graph: fx.Graph) -> None:
+        if self._before is not None:
+            self._before(graph)
+
+    def uuid(self) -> Any:
+        if self._before is None:
+            return self._digest
+        # A pass without a name of its own keeps a graph out of the cache, as without us.
+        name = self._before.uuid() if isinstance(self._before, CustomGraphPass) else None
+        return None if name is None else f"{self._digest} {name}"
+
+
+class Backend:
+    """What torch.compile calls for each graph."""
+
+    __name__ = "vitune"
+
+    def __init__(self, mode: Optional[str], dynamic: Optional[bool], options: Optional[dict[str, Any]],
+                 replace: Optional[Iterable[str]]) -> None:
+        self._inductor = torch._TorchCompileInductorWrapper(mode, options, dynamic)
+        self._wanted = _wanted(replace)
+        self.graphs: list[Graph] = []
+
+    def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        graph = self._rewritten(module)
+        patches = dict(self._inductor.config)
+        served = [call.selection for call in graph.calls if call.replaced]
+        if served:
+            name = "post_grad_custom_post_pass"
+            patches[name] = Winners(served, patches.get(name) or getattr(inductor_config, name))
+        compiled = compile_fx(module, inputs, config_patches=patches)  # it may ask Dynamo to trace once more
+        self.graphs.append(graph)
+        return compiled
+
+    def _rewritten(self, module: fx.GraphModule) -> Graph:
+        rewrite = Rewrite(module.graph)
+        calls, error = tuple(self._calls(module.graph, rewrite)), ""
+        if rewrite.ours:
+            try:
+                Layouts(module).check(rewrite.ours)
+                rewrite.finish()
+            except Exception as failure:  # whatever PyTorch raises: the graph is Inductor's as it was
+                rewrite.undo()
+                error = f"with vitune's operators it cannot be traced: {type(failure).__name__}: {failure}"
+                calls = tuple(dataclasses.replace(call, replaced=False, reason="the whole graph is") for call in calls)
+            module.recompile()
+        given = (value_of(node) for node in module.graph.nodes if node.op == "placeholder" and not node.name.startswith("l_self_"))
+        return Graph(", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor)), calls, error)
+
+    def _calls(self, graph: fx.Graph, rewrite: Rewrite) -> Iterable[Call]:
+        for node in list(graph.nodes):
+            for operator in OPERATORS:
+                try:
+                    call = self._call(operator, node, rewrite)
+                except Exception as failure:  # patterns meet every program there is: none may keep it from being compiled
+                    call = Call(module_of(node), operator.name, str(node), False, f"{type(failure).__name__}: {failure}", None)
+                if call is not None:
+                    yield call
+                    break
+
+    def _call(self, operator: Operator, node: fx.Node, rewrite: Rewrite) -> Optional[Call]:
+        """What is made of a node, if the operator knows it."""
+        place = operator.place(node)
+        if place is None:
+            return None
+        reason, selection = self._decide(operator, place, node)
+        if not reason:
+            rewrite.put(place)
+        return Call(module_of(node), operator.name, place.call, not reason, reason, selection)
+
+    def _decide(self, operator: Operator, place: Place | Refusal, node: fx.Node) -> tuple[str, Optional[Selection]]:
+        """Why a call stays Inductor's, "" if it does not; and the kernel that serves it or would."""
+        if any(getattr(value, "requires_grad", False) for value in tree_leaves(value_of(node))):
+            return "a gradient is wanted of it", None
+        if isinstance(place, Refusal):
+            return place.reason, None
+        reason, selection = "", None
+        try:
+            selection = place.ask()
+            if selection.outcome == "default":
+                reason = "it was never tuned: `vitune tune` takes the problem below"
+        except VituneError as error:
+            reason = _torch_op.reason_of(error)
+        if operator.name not in self._wanted:
+            reason = f"not known to be faster than Inductor's; replace=[..., '{operator.name}'] puts it in"
+        return reason, selection
+
+    def get_compiler_config(self) -> dict[str, Any]:
+        """Asked by torch.compile."""
+        return self._inductor.get_compiler_config()
+
+    def reset(self) -> None:
+        """Asked by torch._dynamo.reset()."""
+        self._inductor.reset()
+
+
+def _wanted(replace: Optional[Iterable[str]]) -> frozenset[str]:
+    if replace is None:
+        return frozenset(operator.name for operator in OPERATORS if operator.wins)
+    names, known = frozenset([replace] if isinstance(replace, str) else replace), {operator.name for operator in OPERATORS}
+    if not names <= known:
+        raise InvalidArgument(f"replace has {', '.join(sorted(names - known))}: the operators are {', '.join(sorted(known))}")
+    return names
+
+
+def compile(model: Any, mode: Optional[str], dynamic: Optional[bool], fullgraph: bool, options: Optional[dict[str, Any]],
+            replace: Optional[Iterable[str]]) -> Any:
+    """See vitune.compile()."""
+    backend = Backend(mode, dynamic, options, replace)
+    compiled = torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph)
+    _backends[compiled] = backend
+    return compiled
+
+
+def report(compiled: Any) -> Report:
+    """See vitune.report()."""
+    backend = _backends.get(compiled)
+    if backend is None:
+        raise InvalidArgument("report() takes what vitune.compile() returned")
+    return Report(tuple(backend.graphs))

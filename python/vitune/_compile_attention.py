@@ -1,0 +1,296 @@
+# python/vitune/_compile_attention.py -- The patterns of attention in Dynamo's graph: a call, and a softmax between two products.
+# SPDX-License-Identifier: Apache-2.0
+"""q, k and v are taken as the views of the projections that they are; masks that were repeated for every image as they were."""
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx
+
+from . import _torch_op, _torch_sdpa, _torch_window  # noqa: F401  (the operators)
+from ._compile_graph import Operator, Place, Refusal, arguments, as_compiled, constant, is_call, is_method, value_of
+from ._context import Selection
+from ._errors import Unsupported
+
+
+class Operand(NamedTuple):
+    """A tensor that the graph has, or that can be made of what it has."""
+
+    value: Tensor  # fake
+    make: Callable[[fx.Graph], fx.Node]
+
+    @classmethod
+    def of(cls, node: fx.Node) -> "Operand":
+        return cls(value_of(node), lambda graph: node)
+
+    def called(self, function: Any, *others: Any) -> "Operand":
+        """The result of a function or method of it; among `others` operands are."""
+        values = [other.value if isinstance(other, Operand) else other for other in others]
+        call = getattr(Tensor, function) if isinstance(function, str) else function
+
+        @functools.cache  # it may be an operand of several
+        def make(graph: fx.Graph) -> fx.Node:
+            made = (self.make(graph), *(other.make(graph) if isinstance(other, Operand) else other for other in others))
+            return graph.call_method(function, made) if isinstance(function, str) else graph.call_function(function, made)
+        return Operand(call(self.value, *values), make)
+
+
+class Attend(NamedTuple):
+    """A call of the operator, whose result has the type of `node`, autocast's where it is on."""
+
+    node: fx.Node
+    q: Operand
+    k: Operand
+    v: Operand
+    mask: Optional[Operand]
+    is_causal: bool = False
+    scale: Optional[float] = None
+    enable_gqa: bool = False
+
+    def of_type(self) -> "Attend":
+        dtype = value_of(self.node).dtype
+        q, k, v = (x if x.value.dtype == dtype else x.called("to", dtype) for x in self[1:4])
+        return self._replace(q=q, k=k, v=v)
+
+    def why_not(self, dropout_p: float) -> Optional[str]:
+        return _torch_sdpa.reason(self.q.value, self.k.value, self.v.value, self.mask and self.mask.value, dropout_p)
+
+    def ask(self) -> Selection:
+        tensors = [None if x is None else as_compiled(x.value) for x in self[1:5]]
+        desc = _torch_op.described(*tensors, self.is_causal, self.scale, self.enable_gqa, False)
+        return selected(desc, self.q.value.device.index)
+
+    def _has_windows(self) -> bool:
+        return self.mask is not None and self.mask.value.dim() == 4 and self.mask.value.shape[0] not in (1, self.q.value.shape[0])
+
+    def build(self, graph: fx.Graph) -> Sequence[fx.Node]:
+        q, k, v, mask = (None if x is None else x.make(graph) for x in self[1:5])
+        if self._has_windows():
+            return [graph.call_function(torch.ops.vitune.window_attention.default, (q, k, v, mask, self.scale))]
+        return [graph.call_function(torch.ops.vitune.attention.default,
+                                    (q, k, v, mask, self.is_causal, self.scale, self.enable_gqa, True))]
+
+
+def selected(desc: Any, device: Optional[int]) -> Selection:
+    """Which kernel would serve what `desc` describes."""
+    return _torch_op.context_of(device).query(desc)
+
+
+# --- the call
+
+_CALLS = frozenset((_torch_sdpa.original, torch.ops.aten.scaled_dot_product_attention.default))
+#: What the drop-in (vitune.torch) and the function put there.
+_OURS = frozenset((torch.ops.vitune.attention.default, torch.ops.vitune.attention_lse.default))
+_SUMS = frozenset((operator.add, operator.iadd, torch.add))
+
+
+class Attention(Operator):
+    name = "attention"
+    wins = True  # docs/results.md
+
+    def place(self, node: fx.Node) -> Place | Refusal | None:
+        if is_call(node, _OURS):
+            return Refusal("vitune.attention", "it is vitune's already")
+        if not is_call(node, _CALLS):
+            return None
+        call = "scaled_dot_product_attention"
+        try:
+            given = arguments(node, query=None, key=None, value=None, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+                              enable_gqa=False)
+            dropout_p, *rest = map(constant, given[4:])
+        except Unsupported as reason:
+            return Refusal(call, str(reason))
+        mask = None if given[3] is None else _without_copies(given[3]) or Operand.of(given[3])
+        attend = Attend(node, *map(Operand.of, given[:3]), mask, *rest).of_type()
+        why_not = attend.why_not(dropout_p)
+        if why_not is not None:
+            return Refusal(call, why_not)
+        return Place(call, [node], node, attend.build, attend.ask)
+
+
+def _without_copies(mask: fx.Node) -> Optional[Operand]:
+    """bias + windows' masks, where these were repeated for every image before (Swin): with one entry per window."""
+    if not is_call(mask, _SUMS) or mask.kwargs or len(mask.args) != 2 or value_of(mask).dim() != 4:
+        return None
+    for bias, copies in (mask.args, mask.args[::-1]):
+        repeated = copies.args[0] if is_method(copies, "reshape", "view") else None
+        if not is_method(repeated, "expand") or not isinstance(bias, fx.Node):
+            continue
+        windows = repeated.args[0]
+        shape, bias_shape, whole = value_of(windows).shape, value_of(bias).shape, value_of(repeated).shape
+        if (len(shape) == 5 and shape[0] == 1 and shape[1:2] == whole[1:2] and value_of(copies).shape[1:] == whole[2:]
+                and len(bias_shape) == 4 and bias_shape[0] == 1):
+            return Operand.of(bias).called(torch.add, Operand.of(windows).called("squeeze", 0))
+    return None
+
+
+# --- a softmax between two products
+
+_PRODUCTS = frozenset((operator.matmul, torch.matmul, torch.bmm))
+_SOFTMAXES = frozenset((F.softmax, torch.softmax))
+_FACTORS = frozenset((operator.mul, operator.imul, torch.mul))
+
+
+class WrittenOut(Operator):
+    name = "attention"
+    wins = True
+
+    def place(self, node: fx.Node) -> Place | Refusal | None:
+        if not (is_call(node, _SOFTMAXES) or is_method(node, "softmax")) or not node.args:
+            return None
+        last, after = _product_after(node)
+        scores = _scores_before(node) if last is not None else None
+        if scores is None:
+            return None
+        call = "softmax between two products"
+        if any(len(step.users) > 1 for step in (*scores.steps, node, *after)):
+            return Refusal(call, "its weights or scores are used elsewhere")
+        attend = Attend(last, scores.q, scores.k, Operand.of(last.args[1]), scores.mask, scale=scores.scale).of_type()
+        if _is_changed_between(scores.first, last, [*scores.steps, last]):
+            return Refusal(call, "something between the products changes a tensor that they take")
+        why_not = attend.why_not(0.0)
+        if why_not is not None:
+            return Refusal(call, why_not)
+        return Place(call, [last], last, attend.build, attend.ask, [*reversed(scores.steps), node, *after])
+
+
+def _is_product(node: Any) -> bool:
+    return is_call(node, _PRODUCTS) and len(node.args) == 2 and not node.kwargs
+
+
+def _product_after(softmax: fx.Node) -> tuple[Optional[fx.Node], list[fx.Node]]:
+    """The product of the weights with v, and the steps before it: none that changes them but for their type."""
+    axis = softmax.kwargs.get("dim", softmax.args[1] if len(softmax.args) > 1 else None)
+    at, steps = softmax, []
+    while axis in (-1, value_of(softmax).dim() - 1):
+        product = next((user for user in at.users if _is_product(user) and user.args[0] is at and user.args[1] is not at), None)
+        if product is not None:
+            return product, steps
+        at = next((user for user in at.users if _is_cast(user) or _is_idle_dropout(user)), None)
+        if at is None:
+            break
+        steps.append(at)
+    return None, steps
+
+
+def _is_cast(node: fx.Node) -> bool:
+    return is_method(node, "to", "type_as", "float", "half", "bfloat16") and isinstance(value_of(node), Tensor)
+
+
+def _is_idle_dropout(node: fx.Node) -> bool:
+    if not is_call(node, frozenset((F.dropout,))):
+        return False
+    _, p, training, _ = arguments(node, input=None, p=0.5, training=True, inplace=False)
+    return training is False or p == 0.0
+
+
+class _Scores(NamedTuple):
+    """What the softmax is taken of: q k^T, scaled, with masks added."""
+
+    first: fx.Node
+    steps: Sequence[fx.Node]  # backwards, from the softmax's input to the first
+    q: Operand
+    k: Operand
+    scale: float
+    mask: Optional[Operand]
+
+
+def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
+    at, steps, added = softmax.args[0], [], []
+    while is_call(at, _SUMS) or is_method(at, "view", "reshape"):
+        step = _mask_of_windows(at) or _mask_added(at)
+        if step is None:
+            return None
+        mask, passed = step
+        added.append(mask)
+        steps += passed
+        at = passed[-1].args[0]
+    q_factor, scale = None, 1.0
+    while is_call(at, _FACTORS) and len(at.args) == 2:
+        if isinstance(at.args[1], fx.Node):
+            if q_factor is not None or not _is_per_head(at):
+                return None
+            q_factor = Operand.of(at.args[1])
+        elif isinstance(at.args[1], (int, float)):
+            scale *= at.args[1]
+        else:
+            return None
+        steps.append(at)
+        at = at.args[0]
+    if not _is_product(at) or value_of(at).shape != value_of(softmax).shape:
+        return None
+    steps.append(at)
+    keys = at.args[1]
+    if is_method(keys, "contiguous"):  # a copy for the product's sake
+        steps.append(keys)
+        keys = keys.args[0]
+    q, k = Operand.of(at.args[0]), Operand.of(keys).called("transpose", -2, -1)
+    if q_factor is not None:
+        q = q.called(torch.mul, q_factor)
+    mask = None
+    for each in reversed(added):
+        mask = each if mask is None else mask.called(torch.add, each)
+    return _Scores(steps[-1], steps, q, k, scale, mask)
+
+
+def _mask_added(total: fx.Node) -> Optional[tuple[Operand, list[fx.Node]]]:
+    """scores + mask, the mask no larger than the scores."""
+    if not is_call(total, _SUMS) or len(total.args) != 2 or total.kwargs or not isinstance(total.args[1], fx.Node):
+        return None
+    scores, mask = map(value_of, total.args)
+    if not isinstance(mask, Tensor) or not mask.is_floating_point() or scores.shape != value_of(total).shape:
+        return None
+    return Operand.of(total.args[1]), [total]
+
+
+def _mask_of_windows(view: fx.Node) -> Optional[tuple[Operand, list[fx.Node]]]:
+    """(scores as [images, windows, heads, nq, nk] + a mask for each window), back as they were."""
+    total = view.args[0] if is_method(view, "view", "reshape") else None
+    found = _mask_added(total) if total is not None else None
+    if found is None or not is_method(total.args[0], "view", "reshape"):
+        return None
+    mask, whole = found[0], value_of(total).shape
+    shape = mask.value.shape
+    scores = value_of(total.args[0].args[0]).shape
+    if not (len(whole) == len(shape) == 5 and shape[0] == 1 and shape[1] == whole[1] and scores == value_of(view).shape
+            and scores[1:] == whole[2:]):
+        return None
+    return mask.called("squeeze", 0), [view, total, total.args[0]]
+
+
+def _is_per_head(product: fx.Node) -> bool:
+    """scores * a factor for each head: as well q's."""
+    scores, factor = map(value_of, product.args)
+    return isinstance(factor, Tensor) and scores.shape == value_of(product).shape and tuple(factor.shape[-2:]) == (1, 1)
+
+
+def _is_changed_between(first: fx.Node, last: fx.Node, steps: Sequence[fx.Node]) -> bool:
+    """Whether memory that the steps read is written before the last one: ours reads all of it there."""
+    read = {_memory(tensor) for step in steps for tensor in step.all_input_nodes if tensor not in steps}
+    at = first.next
+    while at is not last:
+        if at not in steps and _writes(at) and any(_memory(tensor) in read for tensor in at.all_input_nodes):
+            return True
+        at = at.next
+    return False
+
+
+def _memory(node: fx.Node) -> Any:
+    value = value_of(node)
+    return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
+
+
+def _writes(node: fx.Node) -> bool:
+    """Whether it may change one of its arguments."""
+    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
+    in_place = name in ("iadd", "isub", "imul", "itruediv", "setitem", "__setitem__")
+    return in_place or bool(node.kwargs.get("inplace")) or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
+
+
+attention = Attention()
+written_out = WrittenOut()

@@ -1,0 +1,71 @@
+# python/vitune/_compile_report.py -- What vitune.compile() made of a model: each call that it knows, what serves it and why.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Optional
+
+from ._context import Selection
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call of a model that an operator of vitune knows."""
+
+    module: str  #: where in the model: "blocks.0.attn"
+    operator: str  #: "attention", "norm", "group_norm"
+    call: str  #: as the model makes it: "layer_norm of a sum"
+    replaced: bool  #: by vitune's operator; False: it is left to Inductor
+    reason: str  #: why it was left; empty if it was replaced
+    selection: Optional[Selection]  #: the kernel that serves it, or would; None: not asked, or none can
+
+    def __str__(self) -> str:
+        made = "replaced" if self.replaced else f"left as it is: {self.reason}"
+        if self.selection is None:
+            return f"{self.call}: {made}"
+        return f"{self.call}: {made}\n      {_timed(self.selection)}{self.selection.problem}"
+
+
+def _timed(found: Selection) -> str:
+    """The winner's stored times, or what the model of the nearest problem's winner predicts."""
+    if found.outcome == "exact" and found.cold_us:
+        return f"{found.cold_us:.1f} us cold, {found.warm_us:.1f} warm: "
+    return f"{found.predicted_us:.1f} us predicted: " if found.predicted_us else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """One graph that Dynamo made of the model: one each for other sizes, types or modes, and after a break."""
+
+    inputs: str  #: shapes of what the model was called with
+    calls: tuple[Call, ...]
+    error: str = ""  #: why all of it was left to Inductor
+
+    def __str__(self) -> str:
+        lines = [f"graph of {self.inputs}: {sum(call.replaced for call in self.calls)} of {len(self.calls)} known calls replaced"]
+        if self.error:
+            lines.append(f"   all left to Inductor: {self.error}")
+        lines += [f"{count:4d} x {text}" for text, count in Counter(str(call) for call in self.calls).items()]
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """``print(vitune.report(compiled))`` says what was replaced, what not and why."""
+
+    graphs: tuple[Graph, ...]
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Those of all graphs."""
+        return tuple(call for graph in self.graphs for call in graph.calls)
+
+    @property
+    def untuned(self) -> tuple[str, ...]:
+        """The problems that no winner serves: ``vitune.tune(*report.untuned)``."""
+        return tuple(dict.fromkeys(call.selection.problem for call in self.calls
+                                   if call.selection is not None and call.selection.outcome == "default"))
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.graphs)) or "nothing was compiled yet: call the model once"

@@ -1,0 +1,32 @@
+# python/vitune/_torch_window.py -- Attention whose mask has an entry per window: the operator vitune::window_attention.
+# SPDX-License-Identifier: Apache-2.0
+"""What vitune.compile() puts where a model repeats the masks of its windows for every image: entry i % w of the mask belongs to
+batch entry i."""
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from . import _torch_op
+from ._counters import counters
+from ._errors import VituneError
+
+
+@torch.library.custom_op("vitune::window_attention", mutates_args=(), device_types="cuda")
+def window_attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor, scale: Optional[float]) -> Tensor:
+    try:
+        if not _torch_op.math_alone():
+            return _torch_op.run(q, k, v, attn_mask, False, scale, False, False, True)[0]
+        counters.fall_back(_torch_op.MATH_ALONE)
+    except VituneError as error:
+        counters.fall_back(_torch_op.reason_of(error))
+    every = attn_mask.repeat(q.shape[0] // attn_mask.shape[0], 1, 1, 1)
+    out = _torch_op.torch_attention(q, k, v, every.to(q.dtype), False, scale, False)
+    return _torch_op.fake_output(q, k, v).copy_(out)
+
+
+@torch.library.register_fake("vitune::window_attention")
+def _(q, k, v, attn_mask, scale):
+    return _torch_op.fake_output(q, k, v)
