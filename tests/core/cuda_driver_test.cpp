@@ -87,7 +87,7 @@ class FakeCudaTest : public testing::Test {
     end.microseconds_since(start);
     const CudaModule module(*driver, bytes);
     const CudaKernel kernel = module.kernel("pair");
-    kernel.reserve_shared(100);
+    kernel.reserve_shared(10000);
     kernel.registers();
     kernel.local_bytes();
     kernel.resident_ctas(128, 0);
@@ -232,6 +232,10 @@ TEST_F(FakeCudaTest, KernelFactsComeFromTheirAttributes) {
   EXPECT_EQ(kernel.registers(), 2004);
   EXPECT_EQ(kernel.local_bytes(), 2003);
   EXPECT_EQ(kernel.resident_ctas(128, 1000), 1128);
+  const auto before = fake_->carveout;
+  kernel.reserve_shared(64);
+  EXPECT_EQ(fake_->shared_limit, 64);
+  EXPECT_EQ(fake_->carveout, before) << "a kernel with a few sums needs its L1";
   kernel.reserve_shared(232448);
   EXPECT_EQ(fake_->shared_limit, 232448);
   EXPECT_EQ(fake_->carveout, 100);
