@@ -169,9 +169,9 @@ class CudaKernel {
   // the ELF bounds check, since cuModuleLoadData is given no length.
   CudaKernel(const CudaDriver& driver, std::span<const std::byte> cubin, const std::string& entry);
 
-  // Raises the dynamic shared memory limit, and prefers shared memory over L1 where the kernel keeps
-  // more than sums there: L1 holds the loads that are on their way, so one that is cut to its least
-  // bounds the bandwidth of a kernel that loads through it.
+  // Raises the dynamic shared memory limit, and prefers shared memory over L1 where the kernel
+  // keeps more than sums there: L1 holds the loads that are on their way, so one that is cut to its
+  // least bounds the bandwidth of a kernel that loads through it.
   void reserve_shared(std::uint32_t bytes) const;
   int registers() const;
   // Bytes of local memory per thread: spills and stack.

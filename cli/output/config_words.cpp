@@ -43,8 +43,8 @@ void check_value(const Parameter& parameter, std::int64_t value) {
 
 struct WrittenConfig {
   std::string family;  // empty unless it is named
-  std::string words;  // what is no entry, with one space between
-  Config entries;     // by their whole names
+  std::string words;   // what is no entry, with one space between
+  Config entries;      // by their whole names
 };
 
 WrittenConfig parse(std::string_view text, const ParameterSpace& space) {

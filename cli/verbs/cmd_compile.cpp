@@ -91,7 +91,8 @@ std::vector<Config> chosen_configs(const Session& session, const Problem& proble
   if (modes > 1) throw Error(ErrorCode::kUsage, "choose one of --config, --all and --sample");
   if (modes == 0) return {default_config(problem, device, space)};
   if (session.has("config")) {
-    return {read_config(session.text("config"), problem, space, default_config(problem, device, space))};
+    return {read_config(session.text("config"), problem, space,
+                        default_config(problem, device, space))};
   }
   std::vector<Config> configs = space.enumerate();
   if (session.has("all")) return configs;
