@@ -15,12 +15,14 @@
 #include <vector>
 
 #include "benchmarks/call_times.h"
-#include "benchmarks/dispatch_fixture.h"
 #include "core/cuda_driver_api.h"
 #include "generator/prepared_plan.h"
 #include "runtime/api/descriptor.h"
 #include "runtime/context/entry.h"
 #include "runtime/context/kernel_table.h"
+
+// Behind the library's own headers: vitune.hpp has a Problem too.
+#include "benchmarks/dispatch_fixture.h"
 
 namespace vitune::bench {
 namespace {
