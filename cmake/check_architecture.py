@@ -25,6 +25,7 @@ ARROWS = {
     "benchmarks": {"probe", "tuner", "runtime", "catalogue", "generator", "db", "core", "include",
                    "tests"},
     "examples": {"include"},
+    "examples/operator_": {"generator", "core"},  # an operator, as those in generator/ are
 }
 # Launch parameters are one struct for host and kernel: the only files of templates/ that host code reads.
 SHARED_WITH_KERNELS = re.compile(r"templates/\w+/(\w+_)?params\.cuh$")
@@ -74,7 +75,7 @@ def line_of(text, position):
 
 
 def check_includes(path, code):
-    folder = path.split("/", 1)[0]
+    folder = "examples/operator_" if path.startswith("examples/operator_") else path.split("/", 1)[0]
     for match in INCLUDE.finditer(code):
         target, system = match.group(1), match.group(2)
         where = f"{path}:{line_of(code, match.start())}"
@@ -308,6 +309,7 @@ def self_test():
         "runtime/side.cpp": '#include "tuner/loop/tuner.h"\n',
         "core/beside.cpp": '#include "error.h"\n',
         "examples/inside.cpp": '#include "core/log.h"\n',
+        "examples/operator_x/up.cpp": '#include "tuner/loop/tuner.h"\n',
         "cli/share.cpp": '#include "templates/attention/params.cuh"\n',
         "tuner/share.cpp": '#include "templates/attention/mask.cuh"\n',
         "templates/attention/outside.cuh": "#include <cuda_fp16.h>\n",
@@ -334,6 +336,7 @@ def self_test():
         "db/good.cpp": '#include "core/log.h"\n/* about attention */ const char* u = "http://a";\n',
         "db/schema/001_initial.sql": "CREATE TABLE device (a INTEGER);\n",
         "examples/beside.cpp": '#include "gpu.h"\n#include "vitune/vitune.hpp"\n',
+        "examples/operator_x/good.cpp": '#include "generator/operator.h"\n',
         "generator/attention/good.h": '#include "templates/attention/params.cuh"\n',
         "generator/attention/operator.h": "struct AttentionProblem;\n",
         "generator/group_norm/operator.h": "struct GroupNormProblem;\n",
