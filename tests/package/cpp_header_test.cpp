@@ -293,7 +293,7 @@ TEST_F(CppContextTest, AProblemIsPreparedAskedForAndExplainedByItsText) {
 
 TEST_F(CppContextTest, RunsAProblemByTheKernelThatItsTextAndItsDescriptionHave) {
   Context context(options());
-  cpp::Problem first("attention " + attention_.text());
+  cpp::Problem first(attention_.text());
   const AttentionTensors t = tensors();
   const std::vector<void*> addresses = first.addresses(
       {{"q", t.q.data()}, {"k", t.k.data()}, {"v", t.v.data()}, {"out", t.out.data()}});
