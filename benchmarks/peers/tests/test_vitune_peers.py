@@ -11,11 +11,13 @@ from .support import HAS_GPU, needs_library, needs_torch, torch
 import vitune
 
 if torch is not None:
-    from peers import operands
-    from peers.peer import Refused
-    from peers.problems import Problem, collect
-    from peers.reference import errors_of, make_reference
-    from peers.vitune_peers import Vitune, VituneDefault
+    from peers.attention import operands
+    from peers.attention.problem import Problem
+    from peers.attention.reference import make_reference
+    from peers.attention.vitune_peers import Vitune, VituneDefault
+    from peers.engine.peer import Refused
+    from peers.engine.problems import collect
+    from peers.rosters import roster_of
 
 EMULATED = "emulator" in os.environ.get("LD_LIBRARY_PATH", "")
 
@@ -32,15 +34,16 @@ def words_of(problem):
 @needs_torch
 class TextTest(unittest.TestCase):
     def test_the_tensors_of_every_shipped_problem_ask_that_very_problem(self):
-        extra = collect(
+        _, extra = collect(
+            roster_of,
             [
                 "fp16 b=2 h=4 hkv=2 n=40 d=32",
                 "bf16 b=64 h=2 n=49 d=32 mask=bool:16x1x49x49",
                 "bf16 b=2 h=3 n=50 d=64 scale=0.2",
                 "bf16 b=1 h=2 n=33 d=32 bias=bf16:1x2x33x33@0,1320,40,1",
-            ]
+            ],
         )
-        for problem in (*collect(), *extra):
+        for problem in (*collect(roster_of, [])[1], *extra):
             with self.subTest(problem.text):
                 t = operands.make_operands(problem, "meta")
                 self.assertEqual(
@@ -126,7 +129,8 @@ class DefaultTest(unittest.TestCase):
                 call = self.prepared(peer, problem, t)
                 self.assertEqual(call.outcome, "default")
                 self.assertIn("kBlockN=", call.config)
-                self.assertLess(errors_of(make_reference(problem, t), self.out).relative, 0.01)
+                errors = make_reference(problem, t).errors(self.out)["out"]
+                self.assertLess(errors.relative, 0.01)
 
     def prepared(self, peer, problem, t):
         """On the emulated device the operands move there, and torch.empty_strided() makes there."""
