@@ -265,7 +265,7 @@ def _asked(options: argparse.Namespace) -> tuple[Roster, list[problems.Problem]]
         texts = list(ROSTERS[0].first_calls.problems)
     roster, chosen = problems.collect(roster_of, texts, options.files, options.only)
     if first and roster.first_calls is None:
-        raise problems.BadProblem(f"first calls of {roster.name} are not measured: leave it out")
+        raise problems.BadProblem(f"first calls of {roster.name} are not measured: leave --first-calls out")
     if first and len(chosen) < 2:
         raise problems.BadProblem("first calls need two problems: the first and the next one")
     _names(options, roster)
