@@ -125,13 +125,17 @@ def _journal(result: pathlib.Path) -> pathlib.Path:
     return result.with_name(result.name + ".now")
 
 
-def _measure(options: argparse.Namespace, roster: Roster, chosen: list[problems.Problem]) -> int:
-    """The measuring process."""
+def _sees_gpu() -> bool:
     import torch
 
+    return torch.cuda.is_available()
+
+
+def _measure(options: argparse.Namespace, roster: Roster, chosen: list[problems.Problem]) -> int:
+    """The measuring process."""
     from .engine.session import POISONED, Journal, Poisoned, Session
 
-    if not torch.cuda.is_available():
+    if not _sees_gpu():
         print("peers: PyTorch sees no CUDA device; measuring needs one", file=sys.stderr)
         return 3
     names, settings = _names(options, roster), _settings(options, roster)

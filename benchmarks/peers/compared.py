@@ -167,7 +167,8 @@ def unfused_means(found: dict[str, Any]) -> list[str]:
             *((f"`{name}` alone", [name]) for name in there),
         ):
             pairs = [(kind, _fastest(row, kind, peers)) for row in rows for kind in KINDS]
-            lines.append(f"- group `{group}`, geometric mean over {told}: {_mean(pairs)}")
+            if any(one for _, one in pairs):
+                lines.append(f"- group `{group}`, geometric mean over {told}: {_mean(pairs)}")
     return lines
 
 

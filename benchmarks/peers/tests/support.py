@@ -46,6 +46,8 @@ try:
     import torch
 except ImportError:
     torch = None
+else:
+    torch.set_num_threads(1)  # on a busy machine small tensors wait for a second thread
 needs_torch = unittest.skipIf(torch is None, "PyTorch is not installed")
 HAS_GPU = (
     torch is not None

@@ -1,15 +1,19 @@
 # benchmarks/peers/tests/test_norms.py -- Norms: problems, operands, reference, peers that run here, a session.
 # SPDX-License-Identifier: Apache-2.0
+import io
+import json
 import math
 import sys
+import time
 import types
 import unittest
 from unittest import mock
 
-from .session_support import SessionCase
+from .session_support import SessionCase, Timer
 from .support import needs_library, needs_torch, torch
 
-from peers.engine import judge, precompile
+from peers import cli, table
+from peers.engine import document, judge, precompile
 from peers.engine.peer import Absent, Call, Refused, Settings
 from peers.engine.problems import BadProblem, collect
 from peers.rosters import ROSTERS, roster_of
@@ -346,6 +350,67 @@ class SessionTest(SessionCase):
         self.assertEqual(
             [call.args for call in self.poisoned.call_args_list], [((5 * 1152 * 2,), 255)] * 2
         )
+
+    def test_poison_is_nan_in_every_type(self):
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            poison = torch.full((8,), 255, dtype=torch.uint8).view(dtype)
+            self.assertTrue(poison.isnan().all(), dtype)
+
+
+@needs_library
+@needs_torch
+class ProgramTest(SessionCase):
+    """The measuring and the compiling process, as the program starts them, on the CPU."""
+
+    def setUp(self):
+        super().setUp()
+        self.use(NORMS, TEXTS)
+        compile = torch.compile
+        self.patch("peers.cli._sees_gpu", return_value=True)
+        self.patch("torch.compile", side_effect=lambda f, **_: compile(f, backend="aot_eager"))
+        self.patch("peers.engine.session.DeviceTimer", Timer)
+
+    def worker(self, *words):
+        texts = [word for text in TEXTS for word in ("--problem", text)]
+        (self.folder / "excluded").write_text(
+            json.dumps({TEXTS[0]: {"compiled": "failed: it died"}})
+        )
+        hidden = ["--worker", "--until", str(time.time() + 1000)]
+        hidden += ["--excluded", str(self.folder / "excluded")]
+        with mock.patch("sys.stdout"):
+            status = cli.main([*texts, "--json", str(self.path), *words, *hidden])
+        return status, document.read(self.path)
+
+    def test_the_measuring_process_writes_a_row_per_problem(self):
+        status, found = self.worker("--peers", "compiled,eager", "--seed", "7")
+        self.assertEqual((status, found["unfinished"], found["objective"]), (0, [], "warm"))
+        self.assertEqual([row["problem"] for row in found["rows"]], list(TEXTS))
+        self.assertEqual(found["rows"][0]["failed"], {"compiled": "it died"})
+        for row in found["rows"][1:]:
+            self.assertEqual((list(row["us"]), row["failed"]), (["compiled", "eager"], {}))
+        text = table.markdown(found)
+        self.assertIn("compiled: it died", text)
+        self.assertIn("vitune has no result: not asked for", text)
+
+    def test_another_objective_is_written_down_and_an_unknown_one_refused(self):
+        _, found = self.worker("--peers", "eager", "--objective", "cold")
+        self.assertEqual(found["objective"], "cold")
+        with mock.patch("sys.stderr", io.StringIO()) as said:
+            self.assertEqual(cli.main(["--problem", TEXTS[0], "--objective", "hot"]), 2)
+            self.assertEqual(cli.main(["--objective", "warm"]), 2)  # of attention
+        self.assertIn("--objective hot: of norms", said.getvalue())
+        self.assertIn("--objective warm: of attention", said.getvalue())
+
+    def test_the_compiling_process_answers_for_each_task(self):
+        def answer(peer, text):
+            task = {"peer": peer, "problem": problem_of(text).as_json()}
+            return precompile._first_call(task, NORMS, Settings())
+
+        self.assertEqual(answer("compiled", TEXTS[3]), {})
+        with mock.patch.dict(sys.modules, {"liger_kernel": None}):
+            self.assertEqual(answer("liger", TEXTS[0]), {})  # absent: no verdict
+        with mock.patch("torch.compile", side_effect=RuntimeError("no compiler")):
+            self.assertEqual(answer("compiled", TEXTS[0]), {"failed": "RuntimeError: no compiler"})
 
 
 if __name__ == "__main__":
