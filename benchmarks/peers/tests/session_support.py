@@ -14,6 +14,16 @@ from peers.engine import document
 if torch is not None:
     from peers.engine import session
 
+#: Every form of a norm that is compared, with odd extents.
+NORMS = (
+    "norm bf16 m=37 d=96 weight bias",
+    "norm fp16 m=5 d=1152 weight bias residual sum",
+    "norm fp32 m=3 d=7 weight bias eps=0.25",
+    "group_norm bf16 n=2 c=24 l=9 g=3 weight bias mish",
+    "group_norm fp16 n=3 c=16 l=5 g=8 nhwc weight bias silu",
+    "group_norm bf16 n=1 c=8 l=33 g=1 weight bias",
+)
+
 
 class Timer:
     """10 microseconds and a little for everyone, half of it warm."""
