@@ -23,7 +23,7 @@ class Norms(roster.Roster):
     usual = names
     compiled = ("quack", "liger", "compiled")
     unfused = ("eager",)
-    #: One kernel is what most users have of a LayerNorm.
+    #: PyTorch's own LayerNorm is a single kernel.
     counts_unfused = True
     objectives = ("warm", "cold")
     labels = {"liger": "Liger", "compiled": "`torch.compile`", "eager": "PyTorch's own kernels"}
