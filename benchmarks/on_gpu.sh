@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
-#   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [drawn] [ladder]
+#   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [norms] [drawn] [ladder]
 #                        [first_calls] [cudnn] [runtime] [python] [models]
 #
 # All parts if none is named.
@@ -12,7 +12,8 @@
 # last. Every step is bounded in time; a failed step does not stop the later ones. What lies in RESUME
 # (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, h200.db, or
 # drawn.db of an earlier call there, record, tune and drawn go on where that one ended. TUNE_OPTIONS
-# (default --budget=4s, five minutes for all problems) goes to tune; SEEDS (default five numbers) say which
+# (default --budget=4s, five minutes for all problems) goes to tune; norms tunes into h200.db as well and gives
+# its peers NORMS_BUDGET seconds (default 260); SEEDS (default five numbers) say which
 # problems random draws; TOOLS (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS
 # processes (default one more than CPUs), and CASES (a gtest filter, default all features) its cases. random and
 # sanitize use all visible GPUs. Where LOGS names another folder, logs go there and OUT has them all in one file,
@@ -153,6 +154,16 @@ peers() {  # every peer beside vitune
     --budget 520 --json "$OUT/peers.json" --md "$OUT/peers.md"
 }
 
+norms() {  # norms and group norms, tuned for warm calls into the call's database, then every peer beside vitune
+  link_library
+  [ -f "$OUT/h200.db" ] || cp data/h200.db "$OUT/h200.db"
+  step norms_tune 270 "$BUILD/vitune" tune --from data/norm_problems.json --device 0 --db "$OUT/h200.db" \
+    --objective warm --budget 3s
+  step norms 290 python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$OUT/h200.db" \
+    --from data/norm_problems.json --budget "${NORMS_BUDGET:-260}" \
+    --json "$OUT/peers_norm.json" --md "$OUT/peers_norm.md"
+}
+
 drawn() {  # the problems drawn at random: tuned for three seconds each, then every peer beside vitune
   link_library
   [ -f "$OUT/drawn.db" ] || cp "$(winners)" "$OUT/drawn.db"
@@ -215,7 +226,7 @@ models() {  # whole models, PyTorch's attention beside vitune's; needs timm
     --limit 520 --json "$OUT/models.json" "${resume[@]}"
 }
 
-for part in "${@:-tests random sanitize record tune ceilings peers drawn ladder first_calls cudnn runtime python models}"; do
+for part in "${@:-tests random sanitize record tune ceilings peers norms drawn ladder first_calls cudnn runtime python models}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
@@ -225,6 +236,7 @@ for part in "${@:-tests random sanitize record tune ceilings peers drawn ladder 
       tune) tune ;;
       ceilings) ceilings ;;
       peers) peers ;;
+      norms) norms ;;
       drawn) drawn ;;
       ladder) ladder ;;
       first_calls) first_calls ;;

@@ -30,7 +30,7 @@ def describe(device: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """(device, versions)."""
     more = {name: _version(name) for name in ("timm", "torchvision", "transformers")}
     if device == "cuda":
-        from peers.device import describe as with_gpu
+        from peers.engine.device import describe as with_gpu
 
         found, versions = with_gpu()
         return found, versions | more

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from peers.peer import sentence
-from peers.rounds import Limits, PeerFailed, run_rounds
+from peers.engine.peer import sentence
+from peers.engine.rounds import Limits, PeerFailed, run_rounds
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 

@@ -6,7 +6,7 @@ import json
 import pathlib
 from typing import Any
 
-from peers.document import BadDocument, write
+from peers.engine.document import BadDocument, write
 
 from .roster import Task
 

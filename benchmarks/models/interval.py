@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from peers.samples import median
+from peers.engine.samples import median
 
 CONFIDENCE = 0.95
 LEAST = 6  #: samples that an interval of CONFIDENCE needs

@@ -16,7 +16,7 @@ if __name__ == "__main__":  # this folder itself must not be on the path: a pack
     sys.path.insert(0, str(HERE.parent))
 
 from models import document  # noqa: E402
-from peers.samples import geometric_mean  # noqa: E402
+from peers.engine.samples import geometric_mean  # noqa: E402
 
 _INTRO = """# Whole models: what a user gains
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from peers.peer import sentence
-from peers.rounds import Limits, PeerFailed, run_rounds
+from peers.engine.peer import sentence
+from peers.engine.rounds import Limits, PeerFailed, run_rounds
 from torch import Tensor
 
 from . import answer, ways

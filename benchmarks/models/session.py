@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from peers.peer import sentence
+from peers.engine.peer import sentence
 
 from . import calls, document, row, ways, zoo
 from .roster import Task

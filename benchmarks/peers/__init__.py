@@ -1,4 +1,4 @@
-# benchmarks/peers/__init__.py -- vitune beside every attention a PyTorch user could pick.
+# benchmarks/peers/__init__.py -- vitune beside everything a PyTorch user could take in its place.
 # SPDX-License-Identifier: Apache-2.0
 """Measures vitune and its peers on the same problems, on the same data, in the same rounds.
 

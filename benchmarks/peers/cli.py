@@ -17,8 +17,11 @@ from collections.abc import Sequence
 
 import vitune
 
-from . import document, first_calls, precompile, problems, supervise, table
-from .peer import COMPILED, NAMES, USUAL
+from . import table
+from .engine import document, first_calls, precompile, problems, supervise
+from .engine.peer import Settings
+from .engine.roster import Roster
+from .rosters import ROSTERS, roster_of
 
 RUN = pathlib.Path(__file__).resolve().parent / "run.py"
 
@@ -26,7 +29,7 @@ RUN = pathlib.Path(__file__).resolve().parent / "run.py"
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="peers",
-        description="Measures vitune beside every attention that PyTorch users have. "
+        description="Measures vitune beside all that PyTorch users could take in its place. "
         "benchmarks/peers/README.md says how.",
     )
     take = parser.add_argument_group("problems (default: data/bench_problems.json)")
@@ -41,11 +44,16 @@ def _parser() -> argparse.ArgumentParser:
         help=".json, .jsonl or .txt, see docs/problems.md",
     )
     take.add_argument("--only", metavar="REGEX", help="in a name, a group or a text")
-    parser.add_argument(
-        "--peers", default=",".join(USUAL), metavar="LIST", help="default: %(default)s"
-    )
+    usual = "; ".join(f"{roster.name}: {','.join(roster.usual)}" for roster in ROSTERS)
+    parser.add_argument("--peers", metavar="LIST", help=f"default: {usual}")
     parser.add_argument(
         "--db", type=pathlib.Path, help="vitune's database; default: as vitune does"
+    )
+    choices = "; ".join(f"{roster.name}: {', '.join(roster.objectives)}" for roster in ROSTERS)
+    parser.add_argument(
+        "--objective",
+        metavar="STATE",
+        help=f"whose winners vitune serves; the first is the default: {choices}",
     )
     parser.add_argument("--library", type=pathlib.Path, help="the libvitune.so.0 to load")
     parser.add_argument(
@@ -89,40 +97,62 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _names(text: str) -> list[str]:
-    names = text.split(",")
-    unknown = [name for name in names if name not in NAMES]
+def _names(options: argparse.Namespace, roster: Roster) -> list[str]:
+    """The peers that take part. Raises BadProblem."""
+    if options.peers is None:
+        return list(roster.usual)
+    names = options.peers.split(",")
+    unknown = [name for name in names if name not in roster.names]
     if unknown:
-        raise problems.BadProblem(f"no peer is called {unknown[0]}: {', '.join(NAMES)}")
+        raise problems.BadProblem(
+            f"no peer of {roster.name} is called {unknown[0]}: {', '.join(roster.names)}"
+        )
     return names
+
+
+def _settings(options: argparse.Namespace, roster: Roster) -> Settings:
+    """What is asked of vitune. Raises BadProblem."""
+    objective = options.objective or roster.objectives[0]
+    if objective not in roster.objectives:
+        raise problems.BadProblem(
+            f"--objective {objective}: of {roster.name} vitune serves the winners for "
+            f"{' or '.join(roster.objectives)} calls here"
+        )
+    return Settings(options.db, objective)
 
 
 def _journal(result: pathlib.Path) -> pathlib.Path:
     return result.with_name(result.name + ".now")
 
 
-def _measure(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
-    """The measuring process."""
+def _sees_gpu() -> bool:
     import torch
 
-    from .roster import make_peers
-    from .selfcheck import broken_triton
-    from .session import POISONED, Journal, Poisoned, Session
-    from .vitune_peers import use_database
+    return torch.cuda.is_available()
 
-    if not torch.cuda.is_available():
+
+def _measure(options: argparse.Namespace, roster: Roster, chosen: list[problems.Problem]) -> int:
+    """The measuring process."""
+    from .engine.session import POISONED, Journal, Poisoned, Session
+
+    if not _sees_gpu():
         print("peers: PyTorch sees no CUDA device; measuring needs one", file=sys.stderr)
         return 3
-    use_database(options.db)
-    names = _names(options.peers)
+    names, settings = _names(options, roster), _settings(options, roster)
     barred = json.loads(options.excluded.read_text())
     try:
-        if "triton" in names:
-            reason = broken_triton()
-            for problem in chosen if reason else ():
-                barred.setdefault(problem.text, {}).setdefault("triton", f"failed: {reason}")
+        peers = roster.peers(names, settings)
+        for name, reason in roster.broken(names).items():
+            for problem in chosen:
+                barred.setdefault(problem.text, {}).setdefault(name, f"failed: {reason}")
         session = Session(
-            make_peers(names), options.json, Journal(_journal(options.json)), barred, options.seed
+            roster,
+            peers,
+            options.json,
+            Journal(_journal(options.json)),
+            barred,
+            options.seed,
+            objective=settings.objective,
         )
         session.begin(options.resume)
         session.run(chosen, options.until)
@@ -137,8 +167,6 @@ def _again(options: argparse.Namespace, excluded: pathlib.Path, until: float) ->
     words = [
         sys.executable,
         str(RUN),
-        "--peers",
-        options.peers,
         "--json",
         str(options.json),
         "--seed",
@@ -152,7 +180,7 @@ def _again(options: argparse.Namespace, excluded: pathlib.Path, until: float) ->
         words += ["--problem", text]
     for path in options.files:
         words += ["--from", str(path)]
-    for option in ("only", "db", "library"):
+    for option in ("peers", "only", "db", "objective", "library"):
         if getattr(options, option) is not None:
             words += [f"--{option}", str(getattr(options, option))]
     return words
@@ -169,14 +197,14 @@ def missing() -> str | None:
     return None
 
 
-def _run(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
+def _run(options: argparse.Namespace, roster: Roster, chosen: list[problems.Problem]) -> int:
     lacking = missing()
     if lacking is not None:
         print(f"peers: {lacking}", file=sys.stderr)
         return 3
     until = time.time() + options.budget
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    compiled = [name for name in _names(options.peers) if name in COMPILED]
+    compiled = [name for name in _names(options, roster) if name in roster.compiled]
     with tempfile.TemporaryDirectory(prefix="vitune_peers_") as folder:
         excluded = pathlib.Path(folder) / "excluded.json"
         base = _again(options, excluded, until)
@@ -184,7 +212,7 @@ def _run(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
         if options.jobs > 0 and compiled:
             began = time.time()
             verdicts = precompile.run_pool(
-                precompile.groups(chosen, compiled),
+                precompile.groups(roster, chosen, compiled),
                 [*base, "--compile-worker"],
                 options.jobs,
                 0.35 * options.budget,
@@ -208,55 +236,61 @@ def _run(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
     return status or int(bool(found["unfinished"]))
 
 
-def _first_call(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
-    """A process that makes one peer's first call. PyTorch is not imported before it is timed."""
-    if options.db is not None:
-        os.environ["VITUNE_DB"] = str(options.db.resolve())
-    return first_calls.worker(options.first_call_worker, chosen)
-
-
-def _first_calls(options: argparse.Namespace, chosen: list[problems.Problem]) -> int:
+def _first_calls(
+    options: argparse.Namespace, roster: Roster, chosen: list[problems.Problem]
+) -> int:
     """Processes that each make a first call; the JSON of them. This one opens CUDA last."""
     lacking = missing()
     if lacking is not None:
         print(f"peers: {lacking}", file=sys.stderr)
         return 3
-    names = [name for name in _names(options.peers) if name in first_calls.PEERS]
+    asked = _names(options, roster)
+    names = [name for name in asked if roster.first_calls and name in roster.first_calls.peers]
     base = _again(options, pathlib.Path(os.devnull), 0)
     found = first_calls.collect(
         names, lambda name: [*base, "--first-call-worker", name], 0.9 * options.budget
     )
     print(first_calls.table(found), flush=True)
-    from .device import describe
+    from .engine.device import describe
 
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     first_calls.write(found, describe(), chosen, now, options.first_calls)
     return int(not found["us"])
 
 
+def _asked(options: argparse.Namespace) -> tuple[Roster, list[problems.Problem]]:
+    """Whose peers are measured, and of which problems. Raises BadProblem, VituneError."""
+    if options.library is not None:
+        vitune.use_library(options.library)
+    if options.db is not None and not options.db.is_file():
+        raise problems.BadProblem(f"--db {options.db}: there is no such file")
+    first, texts = options.first_calls or options.first_call_worker, options.problem
+    if first and not texts and not options.files:
+        texts = list(ROSTERS[0].first_calls.problems)
+    roster, chosen = problems.collect(roster_of, texts, options.files, options.only)
+    if first and roster.first_calls is None:
+        raise problems.BadProblem(f"first calls of {roster.name} are not measured: leave --first-calls out")
+    if first and len(chosen) < 2:
+        raise problems.BadProblem("first calls need two problems: the first and the next one")
+    _names(options, roster)
+    _settings(options, roster)
+    return roster, chosen
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program; its exit status: 0, 1 unfinished or failed, 2 usage, 3 no GPU."""
     options = _parser().parse_args(arguments)
-    if options.compile_worker:
-        if options.library is not None:
-            vitune.use_library(options.library)
-        return precompile.worker()
     try:
-        if options.library is not None:
-            vitune.use_library(options.library)
-        _names(options.peers)
-        if options.db is not None and not options.db.is_file():
-            raise problems.BadProblem(f"--db {options.db}: there is no such file")
-        first = options.first_calls or options.first_call_worker
-        texts = options.problem or (list(first_calls.PROBLEMS) if first else [])
-        chosen = problems.collect(texts, options.files, options.only)
-        if first and len(chosen) < 2:
-            raise problems.BadProblem("first calls need two problems: the first and the next one")
+        roster, chosen = _asked(options)
     except (problems.BadProblem, vitune.VituneError) as error:
         print(f"peers: {error}", file=sys.stderr)
         return 2
+    if options.compile_worker:
+        return precompile.worker(roster, _settings(options, roster))
     if options.first_call_worker is not None:
-        return _first_call(options, chosen)
+        # PyTorch is not imported before it is timed.
+        settings = _settings(options, roster)
+        return first_calls.worker(roster, options.first_call_worker, chosen, settings)
     if options.first_calls is not None:
-        return _first_calls(options, chosen)
-    return _measure(options, chosen) if options.worker else _run(options, chosen)
+        return _first_calls(options, roster, chosen)
+    return _measure(options, roster, chosen) if options.worker else _run(options, roster, chosen)

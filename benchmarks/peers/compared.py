@@ -1,14 +1,18 @@
 # benchmarks/peers/compared.py -- What follows from a result: the best peer, means, losses.
 # SPDX-License-Identifier: Apache-2.0
 """Speed-ups are peer / vitune: above 1 vitune is faster. No PyTorch here."""
+
 from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .judge import fused
-from .samples import geometric_mean
+from .engine.judge import fused
+from .engine.peer import OURS
+from .engine.samples import geometric_mean
+from .rosters import roster_of
 
 KINDS = ("cold", "warm")
 
@@ -27,14 +31,24 @@ class Best:
         return self.us / self.vitune
 
 
+def peers_of(row: dict[str, Any], names: Iterable[str]) -> list[str]:
+    """Those of `names` that vitune is compared with in this row."""
+    return fused(names, roster_of(row["problem"]).unfused)
+
+
+def _fastest(row: dict[str, Any], kind: str, peers: Iterable[str]) -> Best | None:
+    """vitune beside the fastest of these; None where vitune, or all of them, have no such time."""
+    times = {peer: us[kind] for peer, us in row["us"].items() if kind in us}
+    timed = [peer for peer in peers if peer in times]
+    if "vitune" not in times or not timed:
+        return None
+    peer = min(timed, key=times.__getitem__)
+    return Best(times["vitune"], peer, times[peer])
+
+
 def best(row: dict[str, Any], kind: str) -> Best | None:
     """None where vitune, or every fused peer, has no such time."""
-    times = {peer: us[kind] for peer, us in row["us"].items() if kind in us}
-    peers = fused(times)
-    if "vitune" not in times or not peers:
-        return None
-    peer = min(peers, key=times.__getitem__)
-    return Best(times["vitune"], peer, times[peer])
+    return _fastest(row, kind, peers_of(row, row["us"]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +72,7 @@ class Spread:
 def spreads(found: dict[str, Any]) -> list[Spread]:
     """One per group and kind that has something to compare, in the order of the rows."""
     result = []
-    for group in dict.fromkeys(row["group"] for row in found["rows"]):
-        rows = [row for row in found["rows"] if row["group"] == group]
+    for group, rows in _groups(found).items():
         for kind in KINDS:
             pairs = [(row, one) for row in rows if (one := best(row, kind))]
             shares = [
@@ -89,7 +102,7 @@ def errors(found: dict[str, Any]) -> Errors:
     for row in found["rows"]:
         for kind, ratios in both.items():
             known = {peer: error[kind] for peer, error in row["err"].items() if error[kind] > 0}
-            peers = fused(known)
+            peers = peers_of(row, known)
             if "vitune" in known and peers:
                 ratios.append(known["vitune"] / min(known[peer] for peer in peers))
     return Errors(both["max"], both["rms"])
@@ -104,24 +117,58 @@ def _default_gain(rows: list[dict[str, Any]]) -> str:
     return f"; tuning over the default kernel {geometric_mean(gains):.2f}" if gains else ""
 
 
+def _groups(found: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rows by group, in their order."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in found["rows"]:
+        groups.setdefault(row["group"], []).append(row)
+    return groups
+
+
+def _mean(pairs: Sequence[tuple[str, Best | None]]) -> str:
+    """Of (kind, comparison): "cold 1.20 (least 1.10, ...), warm ..."."""
+    parts = []
+    for kind in KINDS:
+        ratios = [one.ratio for which, one in pairs if which == kind and one]
+        if ratios:
+            ahead = sum(ratio >= 1 for ratio in ratios)
+            parts.append(
+                f"{kind} {geometric_mean(ratios):.2f} (least {min(ratios):.2f}, most "
+                f"{max(ratios):.2f}, ahead in {ahead} of {len(ratios)})"
+            )
+    return ", ".join(parts) if parts else "nothing to compare"
+
+
 def means(found: dict[str, Any]) -> list[str]:
     """One line per group: geometric means of the speed-ups, the least, and what tuning gains."""
     lines = []
-    for group in dict.fromkeys(row["group"] for row in found["rows"]):
-        rows = [row for row in found["rows"] if row["group"] == group]
-        parts = []
-        for kind in KINDS:
-            ratios = [one.ratio for one in (best(row, kind) for row in rows) if one]
-            if ratios:
-                ahead = sum(ratio >= 1 for ratio in ratios)
-                parts.append(
-                    f"{kind} {geometric_mean(ratios):.2f} (least {min(ratios):.2f}, most "
-                    f"{max(ratios):.2f}, ahead in {ahead} of {len(ratios)})"
-                )
-        told = ", ".join(parts) if parts else "nothing to compare"
+    for group, rows in _groups(found).items():
+        told = _mean([(kind, best(row, kind)) for row in rows for kind in KINDS])
         lines.append(
             f"- group `{group}`, geometric mean over the best peer: {told}{_default_gain(rows)}"
         )
+    return lines
+
+
+def unfused_means(found: dict[str, Any]) -> list[str]:
+    """The same over the best of all peers, the unfused among them, and over each unfused one alone.
+
+    Only of operators whose unfused peers may count (Roster.counts_unfused).
+    """
+    lines = []
+    for group, rows in _groups(found).items():
+        roster = roster_of(rows[0]["problem"])
+        there = [name for name in roster.unfused if any(name in row["us"] for row in rows)]
+        if not roster.counts_unfused or not there:
+            continue
+        everyone = [name for name in roster.names if name not in OURS]
+        for told, peers in (
+            (f"the best peer, {' and '.join(f'`{name}`' for name in there)} counted", everyone),
+            *((f"`{name}` alone", [name]) for name in there),
+        ):
+            pairs = [(kind, _fastest(row, kind, peers)) for row in rows for kind in KINDS]
+            if any(one for _, one in pairs):
+                lines.append(f"- group `{group}`, geometric mean over {told}: {_mean(pairs)}")
     return lines
 
 

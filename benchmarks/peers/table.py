@@ -6,7 +6,8 @@
     benchmarks/peers/table.py peers.json [--readme | --page | --console] [--out FILE]
 
 Speed-ups are peer / vitune: above 1 vitune is faster. The best peer is the fastest fused one;
-unfused "eager" and vitune's own default kernel are shown and not counted. --readme replaces the
+unfused "eager" and vitune's own default kernel are shown and not counted; of norms the means are
+also over the best with "eager" and over that alone. --readme replaces the
 marked region of README.md, --page that of docs/results.md which has the file's name.
 """
 
@@ -24,7 +25,6 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(_HERE.parent))
     __package__ = "peers"
 
-from peers import document  # noqa: E402
 from peers.compared import (  # noqa: E402
     Best,
     best,
@@ -32,29 +32,18 @@ from peers.compared import (  # noqa: E402
     losses,
     means,
     not_compared,
+    peers_of,
     spreads,
+    unfused_means,
 )
-from peers.judge import WORSE, fused  # noqa: E402
-from peers.samples import geometric_mean  # noqa: E402
+from peers.engine import document  # noqa: E402
+from peers.engine.judge import WORSE  # noqa: E402
+from peers.engine.roster import Roster  # noqa: E402
+from peers.engine.samples import geometric_mean  # noqa: E402
+from peers.rosters import roster_of  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README, PAGE = "README.md", "docs/results.md"
-GROUPS = {
-    "vit": "`vit`: plain, windowed and pooled attention",
-    "bias": "`bias`: with an additive bias",
-    "long": "`long`: 4,096 and 16,384 tokens",
-}
-PEERS = {
-    "cudnn": "cuDNN",
-    "flash": "FlashAttention-2",
-    "effic": "memory-efficient attention",
-    "flex": "FlexAttention",
-    "triton": "FlashAttention-2's loop in Triton, tuned per problem",
-    "fa3": "FlashAttention-3",
-    "fa4": "FlashAttention-4",
-    "compiled": "`torch.compile`",
-    "liger": "Liger",
-}
 
 
 def _us(row: dict[str, Any], peer: str, kind: str) -> str:
@@ -221,6 +210,7 @@ def markdown(found: dict[str, Any]) -> str:
         summary_table(found),
         [""],
         means(found),
+        unfused_means(found),
         [""],
         losses_section(found),
     ]
@@ -242,8 +232,13 @@ def markdown(found: dict[str, Any]) -> str:
     return "\n".join(line for part in parts for line in part) + "\n"
 
 
-def _named(peers: list[str]) -> str:
-    names = [PEERS.get(peer, peer) for peer in peers]
+def _roster(found: dict[str, Any]) -> Roster:
+    """Of the rows, which are of one run."""
+    return roster_of(found["rows"][0]["problem"] if found["rows"] else "")
+
+
+def _named(roster: Roster, peers: list[str]) -> str:
+    names = [roster.labels.get(peer, peer) for peer in peers]
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
 
 
@@ -251,12 +246,12 @@ def peers_sentence(found: dict[str, Any]) -> str:
     """Who was there, and who was not."""
     here = [
         peer
-        for peer in fused(found["peers"])
-        if any("cold" in row["us"].get(peer, {}) for row in found["rows"])
+        for peer in found["peers"]
+        if any("cold" in row["us"].get(peer, {}) and peers_of(row, [peer]) for row in found["rows"])
     ]
-    absent = [peer for peer in found["peers"] if peer in found["absent"]]
-    told = f"Peers: {_named(here)}." if here else "No peer was measured."
-    return f"{told} Not measured: {_named(absent)}." if absent else told
+    absent, roster = [peer for peer in found["peers"] if peer in found["absent"]], _roster(found)
+    told = f"Peers: {_named(roster, here)}." if here else "No peer was measured."
+    return f"{told} Not measured: {_named(roster, absent)}." if absent else told
 
 
 def short_table(found: dict[str, Any]) -> list[str]:
@@ -264,7 +259,7 @@ def short_table(found: dict[str, Any]) -> list[str]:
     head = ["group", "L2", "problems", "median", "best", "worst", "faster"]
     rows = [
         [
-            GROUPS.get(one.group, f"`{one.group}`"),
+            _roster(found).groups.get(one.group, f"`{one.group}`"),
             one.kind,
             str(len(one.ratios)),
             f"{one.median:.2f}",
@@ -325,6 +320,7 @@ def page(found: dict[str, Any]) -> str:
             *summary_table(found),
             "",
             *means(found),
+            *unfused_means(found),
             "",
             *losses_section(found),
             "",
@@ -349,7 +345,7 @@ def console(found: dict[str, Any]) -> str:
         )
         for line in cells
     ]
-    return "\n".join([*header(found), "", *lines, "", *means(found), "", *losses_section(found)])
+    return "\n".join([*header(found), "", *lines, "", *means(found), *unfused_means(found), "", *losses_section(found)])
 
 
 def replaced(text: str, region: str, mark: str, file: str) -> str:

@@ -25,8 +25,8 @@ _MADE_BY = {
     "ceilings": ("devices", "'vitune devices --measure --json'"),
     "first_calls": ("first_calls", "'benchmarks/peers/run.py --first-calls'"),
     "reference_peers": ("peers", "benchmarks/peers/run.py"),
-    "peers_norm": ("peers", "benchmarks/peers/norms.py"),
-    "peers_group_norm": ("peers", "benchmarks/peers/norms.py"),
+    "peers_norm": ("peers", "'make peers'"),
+    "peers_group_norm": ("peers", "'make peers'"),
 }
 
 

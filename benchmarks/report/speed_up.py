@@ -70,10 +70,12 @@ def norms(runs: list[tuple[Times, str]]) -> Section | None:
 
     notes = []
     for times, source in runs:
-        means = [f"{kind} {geometric_mean(ratios):.2f}×, ahead in {sum(ratio >= 1 for ratio in ratios)} of {len(ratios)}"
-                 for kind in KINDS if (ratios := times.ratios(kind))]
-        operator = times.rows[0].text.split(" ", 1)[0]
-        notes.append(f"{operator}: {'; '.join(means) or 'no peer was measured'}. {source}")
+        for operator in dict.fromkeys(row.text.split(" ", 1)[0] for row in times.rows):
+            rows = [row for row in times.rows if row.text.split(" ", 1)[0] == operator]
+            found = {kind: [ratio for row in rows if (ratio := row.ratio(kind)) is not None] for kind in KINDS}
+            means = [f"{kind} {geometric_mean(ratios):.2f}×, ahead in {sum(ratio >= 1 for ratio in ratios)} of {len(ratios)}"
+                     for kind, ratios in found.items() if ratios]
+            notes.append(f"{operator}: {'; '.join(means) or 'no peer was measured'}. {source}")
     if not notes:
         return None
     return Section("norms", "Norms beside the best peer",

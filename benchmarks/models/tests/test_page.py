@@ -7,7 +7,7 @@ from .support import result, row
 
 from models import document
 from models.page import page
-from peers.samples import geometric_mean
+from peers.engine.samples import geometric_mean
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 # The README's names of the models whose gains it tells.

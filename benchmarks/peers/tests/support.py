@@ -46,6 +46,8 @@ try:
     import torch
 except ImportError:
     torch = None
+else:
+    torch.set_num_threads(1)  # on a busy machine small tensors wait for a second thread
 needs_torch = unittest.skipIf(torch is None, "PyTorch is not installed")
 HAS_GPU = (
     torch is not None
@@ -76,18 +78,18 @@ TRITON_MISSING = _triton_missing()
 needs_triton = unittest.skipIf(TRITON_MISSING, f"no Triton: {TRITON_MISSING}")
 
 
-def row(name="one", group="vit", floor_us=2.0, **us):
+def row(name="one", group="vit", floor_us=2.0, operator="attention", **us):
     """A row whose peers have the given (cold, warm) microseconds."""
-    from peers import document
+    from peers.engine import document
 
-    made = document.new_row(name, group, f"attention bf16 {name}", floor_us)
+    made = document.new_row(name, group, f"{operator} bf16 {name}", floor_us)
     made["us"] = {peer: {"cold": times[0], "warm": times[1]} for peer, times in us.items()}
     return made
 
 
 def result(*rows):
     """A document with these rows."""
-    from peers import document
+    from peers.engine import document
 
     made = document.new(
         {"name": "A GPU", "driver": "1.2"},

@@ -6,19 +6,23 @@ from unittest import mock
 
 from .support import HAS_GPU, needs_library, needs_torch, needs_triton, torch
 
-from peers import judge, selfcheck
-from peers.peer import Refused
+from peers.attention import selfcheck
+from peers.engine import judge
+from peers.engine.peer import Refused
 
 if torch is not None:
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend
-    from peers import torch_peers
-    from peers.operands import make_operands
-    from peers.problems import Problem
-    from peers.reference import errors_of, judged_entries, make_reference
+    from peers.attention import torch_peers
+    from peers.attention.operands import make_operands
+    from peers.attention.problem import Problem
+    from peers.attention.reference import judged_entries, make_reference
 
     def problem_of(text):
         return Problem.of({"problem": text})
+
+    def errors_of(reference, out):
+        return reference.errors(out)["out"]
 
     def plain(problem, t):
         """The output in fp64 by PyTorch's own formula, on tensors made dense first."""
@@ -200,7 +204,7 @@ class TritonTest(unittest.TestCase):
                 self.assertLess(selfcheck.triton_error(text, "cuda" if HAS_GPU else "cpu"), 0.002)
 
     def test_blocks_larger_than_the_problem_and_smaller_ones_agree(self):
-        from peers import triton_attention
+        from peers.attention import triton_attention
 
         problem = problem_of("fp16 b=1 h=2 nq=70 nk=90 d=48 causal layout=bnhd")
         t = make_operands(problem, "cuda" if HAS_GPU else "cpu")
@@ -213,7 +217,7 @@ class TritonTest(unittest.TestCase):
                 self.assertLess(errors_of(reference, out).relative, 0.002)
 
     def test_pruning_keeps_configs_that_fit_and_never_none(self):
-        from peers import triton_attention as ours
+        from peers.attention import triton_attention as ours
 
         for nq, nk, largest in ((1, 729, 16), (49, 49, 64), (4096, 4096, 128)):
             kept = ours.pruned(ours.CONFIGS, {"nq": nq, "nk": nk})

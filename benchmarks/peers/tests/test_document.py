@@ -9,7 +9,7 @@ from unittest import mock
 
 from .support import result, row
 
-from peers import document
+from peers.engine import document
 
 
 class DocumentTest(unittest.TestCase):

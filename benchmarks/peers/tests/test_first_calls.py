@@ -13,9 +13,11 @@ from unittest import mock
 
 from .support import is_prompt, needs_library, needs_torch
 
-from peers import cli, first_calls, problems
+from peers import cli
+from peers.engine import first_calls, problems
+from peers.rosters import ROSTERS, roster_of
 
-RUN = pathlib.Path(first_calls.__file__).with_name("run.py")
+RUN = pathlib.Path(cli.__file__).with_name("run.py")
 
 # Answers as a peer's name says, and counts its starts in a file; the first start of all says that it was slow.
 WORKER = """
@@ -95,8 +97,8 @@ class CollectTest(unittest.TestCase):
             return {"us": {step: 1000.0 for step in first_calls.STEPS}}
 
         with (
-            mock.patch("peers.first_calls._ask", ask),
-            mock.patch("peers.first_calls.time.monotonic", lambda: now[0]),
+            mock.patch("peers.engine.first_calls._ask", ask),
+            mock.patch("peers.engine.first_calls.time.monotonic", lambda: now[0]),
         ):
             found = self.collect("cudnn", budget=2.5, turns=50)
         self.assertEqual(given, [2.5, 1.75, 1.0])  # one more would have ended after 3 s
@@ -112,7 +114,7 @@ class CollectTest(unittest.TestCase):
 class DocumentTest(unittest.TestCase):
     def test_the_document_has_a_schema_and_both_problems(self):
         found = {"us": {"cudnn": {"first": 1.0}}, "refused": {}, "failed": {"flash": "why"}}
-        chosen = problems.collect(first_calls.PROBLEMS)
+        _, chosen = problems.collect(roster_of, ROSTERS[0].first_calls.problems)
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "first_calls.json"
             first_calls.write(
@@ -140,10 +142,13 @@ class WorkerTest(unittest.TestCase):
     def test_steps_are_told_apart_in_a_process_that_imports_pytorch_last(self):
         program = (
             f"import sys; sys.path[:0] = {[str(RUN.parents[1]), str(RUN.parents[2] / 'python')]!r}\n"
-            "from peers import cli, first_calls, problems\n"
-            "assert 'torch' not in sys.modules, 'imported before it was timed'\n"
+            "from peers import cli\n"
+            "from peers.engine import first_calls, peer, problems\n"
+            "from peers.rosters import roster_of\n"
             "texts = ['bf16 b=1 h=2 n=32 d=16', 'bf16 b=1 h=2 n=48 d=16']\n"
-            "first_calls.worker(sys.argv[1], problems.collect(texts), 'cpu')\n"
+            "roster, chosen = problems.collect(roster_of, texts)\n"
+            "assert 'torch' not in sys.modules, 'imported before it was timed'\n"
+            "first_calls.worker(roster, sys.argv[1], chosen, peer.Settings(), 'cpu')\n"
         )
 
         def answer(peer):

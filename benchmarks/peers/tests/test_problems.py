@@ -1,4 +1,4 @@
-# benchmarks/peers/tests/test_problems.py -- Problems from the shipped file, texts and other files.
+# benchmarks/peers/tests/test_problems.py -- Problems from the shipped file, texts and other files; whose they are.
 # SPDX-License-Identifier: Apache-2.0
 import json
 import pathlib
@@ -7,12 +7,57 @@ import unittest
 
 from .support import needs_library
 
-from peers import precompile
-from peers.problems import BadProblem, Problem, collect
+from peers.engine import precompile, problems
+from peers.engine.problems import BadProblem
+from peers.rosters import ROSTERS, roster_of
+
+ATTENTION, NORMS = ROSTERS
 
 
 def of(text, **more):
-    return Problem.of({"problem": text, **more})
+    return ATTENTION.problem({"problem": text, **more})
+
+
+def collect(texts=(), files=(), only=None):
+    return problems.collect(roster_of, texts, files, only)[1]
+
+
+@needs_library
+class RosterTest(unittest.TestCase):
+    def test_the_first_word_tells_the_operator_and_attentions_may_lack_it(self):
+        for text, roster in (
+            ("bf16 b=2 h=3 n=49 d=32", ATTENTION),
+            ("attention bf16 b=2 h=3 n=49 d=32", ATTENTION),
+            ("  norm bf16 m=4 d=8 weight bias", NORMS),
+            ("group_norm bf16 n=1 c=8 l=4 g=2 weight bias", NORMS),
+            ("", ATTENTION),
+            ("normal", ATTENTION),
+        ):
+            with self.subTest(text):
+                self.assertIs(roster_of(text), roster)
+
+    def test_what_a_roster_says_of_its_peers_is_consistent(self):
+        for roster in ROSTERS:
+            with self.subTest(roster.name):
+                self.assertEqual(roster.names[:2], ("vitune", "vitune_default"))
+                names = set(roster.names)
+                self.assertEqual(len(names), len(roster.names))
+                firsts = roster.first_calls.peers if roster.first_calls else ()
+                for some in (roster.usual, roster.compiled, roster.unfused, roster.labels, firsts):
+                    self.assertLessEqual(set(some), names)
+                self.assertTrue(roster.shipped.is_file())
+                self.assertTrue(all(roster_of(f"{word} x") is roster for word in roster.words))
+
+    def test_problems_of_two_rosters_are_refused_with_what_to_do(self):
+        mixed = ["bf16 b=2 h=3 n=49 d=32", "norm bf16 m=4 d=8 weight bias"]
+        with self.assertRaises(BadProblem) as refused:
+            collect(mixed)
+        for words in ("attention (1) and norms (1)", "'^(attention) '", "'^(norm|group_norm) '"):
+            self.assertIn(words, str(refused.exception))
+        for roster in ROSTERS:
+            only = f"^({'|'.join(roster.words)}) "
+            found, chosen = problems.collect(roster_of, mixed, (), only)
+            self.assertEqual((found, len(chosen)), (roster, 1))
 
 
 @needs_library
@@ -26,11 +71,11 @@ class ProblemsTest(unittest.TestCase):
         return paths
 
     def test_all_forty_are_taken_by_default_with_names_groups_and_floors(self):
-        problems = collect()
-        self.assertEqual(len(problems), 40)
-        self.assertEqual({problem.group for problem in problems}, {"vit", "bias", "long"})
-        self.assertTrue(all(problem.floor_us > 0 for problem in problems))
-        self.assertEqual(problems[0].name, "ViT-B/16@224 b1")
+        found = collect()
+        self.assertEqual(len(found), 40)
+        self.assertEqual({problem.group for problem in found}, {"vit", "bias", "long"})
+        self.assertTrue(all(problem.floor_us > 0 for problem in found))
+        self.assertEqual(found[0].name, "ViT-B/16@224 b1")
 
     def test_a_text_is_made_canonical_by_the_library(self):
         problem = of("bf16 b=2 h=3 n=49 d=32")
@@ -43,7 +88,7 @@ class ProblemsTest(unittest.TestCase):
 
     def test_an_object_round_trips(self):
         problem = of("bf16 b=2 h=3 n=49 d=32", name="mine", group="g", floor_us=1.5)
-        self.assertEqual(Problem.of(problem.as_json()), problem)
+        self.assertEqual(ATTENTION.problem(problem.as_json()), problem)
 
     def test_files_of_lines_and_documents_are_read_and_equal_texts_are_one_problem(self):
         paths = self.files(
@@ -64,27 +109,33 @@ class ProblemsTest(unittest.TestCase):
         self.assertEqual(len(collect(only=" causal$")), 3)
 
     def test_mistakes_are_named(self):
-        bad_json, bad_line = self.files(d_json='{"problems": []}', e_jsonl="{")
+        bad_json, bad_line, bad_entry, empty = self.files(
+            d_json='{"problems": []}', e_jsonl="{", f_json='{"schema": 1, "problems": [7]}', g_txt="#\n"
+        )
         cases = {
             "bf16 b=2 h=3 n=49 d=31": "31",
             "nonsense": "nonsense",
             "bf16 b=2 h=3 n=49 d=32 lse": "lse",
+            "linear bf16 m=4 n=8 k=8": "linear",
         }
         for text, word in cases.items():
             with self.subTest(text), self.assertRaisesRegex(BadProblem, word):
                 collect([text])
-        for path in (bad_json, bad_line, pathlib.Path("/nowhere.json")):
+        for path in (bad_json, bad_line, pathlib.Path("/nowhere.json"), empty):
             with self.subTest(path), self.assertRaisesRegex(BadProblem, path.name):
                 collect([], [path])
-        with self.assertRaisesRegex(BadProblem, "zebra"):
-            collect(only="zebra")
+        with self.assertRaisesRegex(BadProblem, "without a text 'problem': 7"):
+            collect([], [bad_entry])
+        for only in ("zebra", "zebra("):
+            with self.subTest(only), self.assertRaisesRegex(BadProblem, "zebra"):
+                collect(only=only)
 
     def test_compiles_that_share_kernels_are_in_one_group_and_nothing_is_lost(self):
-        problems = collect()
-        work = precompile.groups(problems, ["triton", "flex"])
+        chosen = collect()
+        work = precompile.groups(ATTENTION, chosen, ["triton", "flex"])
         tasks = [(task["peer"], task["problem"]["problem"]) for group in work for task in group]
         self.assertEqual(
-            sorted(tasks), sorted((peer, p.text) for peer in ("triton", "flex") for p in problems)
+            sorted(tasks), sorted((peer, p.text) for peer in ("triton", "flex") for p in chosen)
         )
         self.assertTrue(all(len({task["peer"] for task in group}) == 1 for group in work))
         self.assertLess(len(work), 40 + 25)

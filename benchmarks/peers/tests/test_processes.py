@@ -11,7 +11,7 @@ import unittest
 
 from .support import is_prompt, needs_library
 
-from peers import precompile, supervise
+from peers.engine import precompile, supervise
 
 # Answers as a peer's name says: "dies", "hangs", "refuses"; else well.
 WORKER = """

@@ -5,7 +5,7 @@ import unittest
 
 from . import support  # noqa: F401  (the path)
 
-from peers.rounds import Limits, PeerFailed, run_rounds
+from peers.engine.rounds import Limits, PeerFailed, run_rounds
 
 
 LIMITS = Limits()

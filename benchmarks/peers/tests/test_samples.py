@@ -7,7 +7,7 @@ import unittest
 
 from . import support  # noqa: F401  (the path)
 
-from peers.samples import Summary, geometric_mean, median, median_noise, quantile
+from peers.engine.samples import Summary, geometric_mean, median, median_noise, quantile
 
 
 class SamplesTest(unittest.TestCase):

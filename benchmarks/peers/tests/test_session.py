@@ -1,23 +1,18 @@
 # benchmarks/peers/tests/test_session.py -- A session on the CPU; timer and peers invented.
 # SPDX-License-Identifier: Apache-2.0
 import json
-import pathlib
-import random
-import tempfile
-import time
-import unittest
 from unittest import mock
 
+from .session_support import SessionCase, Timer
 from .support import needs_library, needs_torch, torch
 
-from peers import document
-from peers.peer import Absent, Call, Refused
+from peers.engine.peer import Absent, Call, Refused
+from peers.rosters import ROSTERS
 
 if torch is not None:
-    from peers import operands, session
-    from peers.problems import Problem
-    from peers.reference import make_reference
+    from peers.engine import session
 
+ATTENTION = ROSTERS[0]
 TEXTS = ("fp16 b=1 h=2 n=9 d=16", "fp16 b=1 h=2 n=17 d=16 bias=fp16:1x2x17x17")
 
 
@@ -29,7 +24,7 @@ class Exact:
 
     def prepare(self, problem, t):
         self.prepared.append(problem.text)
-        values = make_reference(problem, t).values
+        values = ATTENTION.reference(problem, t).values
         out = (values.reshape(t.q.shape) * self.factor).half()
         return Call(lambda: out, f"{self.name}'s config", self.outcome)
 
@@ -42,78 +37,12 @@ class Raises:
         raise self.error
 
 
-class Timer:
-    """10 microseconds and a little for everyone, half of it warm."""
-
-    def __init__(self, lose=None):
-        self.chance, self.lose, self.captured = random.Random(1), lose, []
-
-    def empty_us(self):
-        return {"cold": 3.0, "warm": 0.5}
-
-    def cold_round(self, names, calls):
-        if self.lose:
-            raise RuntimeError(self.lose)
-        return {name: 10.0 + self.chance.random() for name in names}
-
-    def warm_round(self, names, calls):
-        return {name: 5.0 for name in names}
-
-    def capture(self, name, call, cold_us):
-        self.captured.append(name)
-        if name == "flex":
-            raise RuntimeError("cannot be captured")
-
-    def python_call(self, call, cold_us):
-        return 4.0, 12.0
-
-    def forget(self):
-        pass
-
-
 @needs_library
 @needs_torch
-class SessionTest(unittest.TestCase):
+class SessionTest(SessionCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.path = self.folder / "peers.json"
-        full = torch.full
-        for target, value in (
-            ("synchronize", None),
-            ("empty_cache", None),
-            ("reset_peak_memory_stats", None),
-            ("memory_allocated", 1000),
-            ("max_memory_allocated", 5000),
-        ):
-            self.patch(f"torch.cuda.{target}", return_value=value)
-        self.patch("peers.device.describe", return_value=({"name": "none"}, {"torch": "x"}))
-        self.patch("torch.full", side_effect=lambda *a, **k: full(*a, **{**k, "device": "cpu"}))
-        make = operands.make_operands
-        self.patch("peers.session.make_operands", side_effect=lambda problem: make(problem, "cpu"))
-        self.problems = [
-            Problem.of({"problem": text, "name": f"p{i}"}) for i, text in enumerate(TEXTS)
-        ]
-
-    def patch(self, *words, **keywords):
-        patcher = mock.patch(*words, **keywords)
-        patcher.start()
-        self.addCleanup(patcher.stop)
-
-    def run_session(self, peers, excluded=None, seconds=1000.0, resume=False, timer=None):
-        made = session.Session(
-            peers,
-            self.path,
-            session.Journal(self.folder / "now"),
-            excluded or {},
-            5,
-            timer or Timer(),
-        )
-        made.begin(resume)
-        with mock.patch("sys.stdout"):
-            made.run(self.problems, time.time() + seconds)
-        return document.read(self.path)
+        super().setUp()
+        self.use(ATTENTION, TEXTS)
 
     def test_times_errors_memory_and_configs_come_into_the_row(self):
         found = self.run_session([Exact("vitune", outcome="exact"), Exact("cudnn")])
@@ -201,7 +130,7 @@ class SessionTest(unittest.TestCase):
 
     def test_a_peer_that_compiles_too_long_for_its_share_is_left_out_and_says_so(self):
         now = [1000.0]
-        self.patch("peers.session.time.time", side_effect=lambda: now[0])
+        self.patch("peers.engine.session.time.time", side_effect=lambda: now[0])
         flex = Exact("triton")
         prepare = flex.prepare
 

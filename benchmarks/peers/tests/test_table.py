@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,9 @@ import unittest
 
 from .support import ROOT, result, row
 
-from peers import document, table
+from peers import table
+from peers.engine import document
+from peers.rosters import ROSTERS
 
 WINS = row(
     "wins",
@@ -128,10 +131,10 @@ class TableTest(unittest.TestCase):
         self.assertEqual(
             lines,
             [
-                f"| {table.GROUPS['vit']} | cold | 3 | 1.40 | 2.00 | 0.90 | 2 of 3 |",
-                f"| {table.GROUPS['vit']} | warm | 3 | 1.25 | 3.00 | 1.00 | 3 of 3 |",
-                f"| {table.GROUPS['long']} | cold | 1 | 0.80 | 0.80 | 0.80 | 0 of 1 |",
-                f"| {table.GROUPS['long']} | warm | 1 | 1.20 | 1.20 | 1.20 | 1 of 1 |",
+                f"| {ROSTERS[0].groups['vit']} | cold | 3 | 1.40 | 2.00 | 0.90 | 2 of 3 |",
+                f"| {ROSTERS[0].groups['vit']} | warm | 3 | 1.25 | 3.00 | 1.00 | 3 of 3 |",
+                f"| {ROSTERS[0].groups['long']} | cold | 1 | 0.80 | 0.80 | 0.80 | 0 of 1 |",
+                f"| {ROSTERS[0].groups['long']} | warm | 1 | 1.20 | 1.20 | 1.20 | 1 of 1 |",
             ],
         )
 
@@ -175,6 +178,38 @@ class TableTest(unittest.TestCase):
         for bad in ("no marks", text + "<!-- one:begin -->"):
             with self.assertRaisesRegex(ValueError, "a.md"):
                 table.replaced(bad, "new", "one", "a.md")
+
+    def test_norms_are_also_compared_with_the_unfused_peer(self):
+        times = {"vitune": (10.0, 10.0), "liger": (20.0, 12.0), "eager": (15.0, 40.0)}
+        found = result(row("a", "norm", operator="norm", **times))
+        self.assertIn("over the best peer: cold 2.00", table.means(found)[0])
+        counted, alone = table.unfused_means(found)
+        self.assertIn("over the best peer, `eager` counted: cold 1.50 (least 1.50", counted)
+        self.assertIn("warm 1.20", counted)
+        self.assertIn("over `eager` alone: cold 1.50 (least 1.50", alone)
+        self.assertIn("warm 4.00", alone)
+        for text in (table.markdown(found), table.page(found), table.console(found)):
+            self.assertIn(counted, text)
+            self.assertIn(alone, text)
+        self.assertEqual(table.unfused_means(result(WINS)), [])
+
+    def test_norms_and_group_norms_of_one_file_are_groups_with_the_names_of_their_peers(self):
+        found = result(
+            row("a", "norm", operator="norm", vitune=(2.0, 2.0), liger=(3.0, 3.0)),
+            row("b", "group_norm", operator="group_norm", vitune=(2.0, 2.0), compiled=(4.0, 4.0)),
+        )
+        found["peers"] = list(ROSTERS[1].names)
+        found["absent"]["quack"] = "cannot be imported"
+        text = table.page(found)
+        self.assertIn("Peers: Liger and `torch.compile`. Not measured: quack.", text)
+        self.assertIn("group `norm`, geometric mean over the best peer: cold 1.50", text)
+        self.assertIn("group `group_norm`, geometric mean over the best peer: cold 2.00", text)
+        self.assertIn("`group_norm`: GroupNorm with SiLU or Mish | cold | 1 | 2.00", table.readme(found))
+
+    def test_every_region_of_the_page_has_its_file(self):
+        page = (ROOT / table.PAGE).read_text()
+        for stem in re.findall(r"<!-- (\w+):begin -->", page):
+            self.assertTrue((ROOT / f"benchmarks/results/h200/{stem}.json").is_file(), stem)
 
     def test_readme_and_page_show_the_committed_results(self):
         folder = ROOT / "benchmarks/results/h200"

@@ -7,11 +7,11 @@ from unittest import mock
 
 from .support import needs_torch, torch
 
-from peers.peer import Call
-from peers.rounds import PeerFailed
+from peers.engine.peer import Call
+from peers.engine.rounds import PeerFailed
 
 if torch is not None:
-    from peers import timing
+    from peers.engine import timing
 
 
 class Cuda:
@@ -58,15 +58,15 @@ class TimerTest(unittest.TestCase):
     def setUp(self):
         self.cuda, self.seconds = Cuda(), [0.0]
         for target, value in (
-            ("peers.timing.torch.cuda", self.cuda),
-            ("peers.timing.torch.zeros", mock.Mock()),
-            ("peers.timing.torch.empty", mock.Mock()),
-            ("peers.timing.time.perf_counter", lambda: self.seconds[0]),
+            ("peers.engine.timing.torch.cuda", self.cuda),
+            ("peers.engine.timing.torch.zeros", mock.Mock()),
+            ("peers.engine.timing.torch.empty", mock.Mock()),
+            ("peers.engine.timing.time.perf_counter", lambda: self.seconds[0]),
         ):
             patch = mock.patch(target, value)
             patch.start()
             self.addCleanup(patch.stop)
-        patch = mock.patch("peers.timing.torch.sum", lambda *a, **k: self.cuda.trace.append("read"))
+        patch = mock.patch("peers.engine.timing.torch.sum", lambda *a, **k: self.cuda.trace.append("read"))
         patch.start()
         self.addCleanup(patch.stop)
         self.timer = timing.DeviceTimer()

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import ctypes
 import os
+import pathlib
 import types
 import unittest
 from unittest import mock
@@ -11,11 +12,16 @@ from .support import HAS_GPU, needs_library, needs_torch, torch
 import vitune
 
 if torch is not None:
-    from peers import operands
-    from peers.peer import Refused
-    from peers.problems import Problem, collect
-    from peers.reference import errors_of, make_reference
-    from peers.vitune_peers import Vitune, VituneDefault
+    from peers.attention import operands
+    from peers.attention.problem import Problem
+    from peers.attention.reference import make_reference
+    from peers.attention.vitune_peers import Vitune, VituneDefault
+    from peers.engine.peer import Refused, Settings
+    from peers.engine.problems import collect
+    from peers.norms.operands import Operands as NormOperands
+    from peers.norms.vitune_peers import Vitune as VituneNorm
+    from peers.norms.vitune_peers import VituneDefault as VituneDefaultNorm
+    from peers.rosters import ROSTERS, roster_of
 
 EMULATED = "emulator" in os.environ.get("LD_LIBRARY_PATH", "")
 
@@ -32,15 +38,16 @@ def words_of(problem):
 @needs_torch
 class TextTest(unittest.TestCase):
     def test_the_tensors_of_every_shipped_problem_ask_that_very_problem(self):
-        extra = collect(
+        _, extra = collect(
+            roster_of,
             [
                 "fp16 b=2 h=4 hkv=2 n=40 d=32",
                 "bf16 b=64 h=2 n=49 d=32 mask=bool:16x1x49x49",
                 "bf16 b=2 h=3 n=50 d=64 scale=0.2",
                 "bf16 b=1 h=2 n=33 d=32 bias=bf16:1x2x33x33@0,1320,40,1",
-            ]
+            ],
         )
-        for problem in (*collect(), *extra):
+        for problem in (*collect(roster_of, [])[1], *extra):
             with self.subTest(problem.text):
                 t = operands.make_operands(problem, "meta")
                 self.assertEqual(
@@ -104,6 +111,109 @@ class Memory:
         return torch.frombuffer((ctypes.c_char * size).from_address(address.value), dtype=dtype)
 
 
+class AskedContext:
+    """Stands for vitune.Context: writes a number of its own into each output, and remembers what it was asked."""
+
+    made = []
+
+    def __init__(self, device, **options):
+        self.options, self.asked, self.addresses, self.size = options, [], [], 0
+        AskedContext.made.append(self)
+
+    def query(self, problem):
+        self.asked.append(problem.text)
+        if "m=3 " in problem.text:
+            raise vitune.Unsupported("no kernel")
+        outcome = "default" if options_are_empty(self.options) else "exact"
+        return types.SimpleNamespace(config="kRows=1", outcome=outcome)
+
+    def workspace_bytes(self, problem):
+        return self.size
+
+    def run(self, problem, addresses, workspace, workspace_bytes, stream):
+        self.addresses.append((list(addresses), workspace, workspace_bytes, stream))
+        for number, (one, address) in enumerate(zip(problem.tensors, addresses)):
+            if one.given and one.output:
+                ctypes.memset(address, number, one.bytes)
+
+
+def options_are_empty(options):
+    return options.get("on_miss") == "default"
+
+
+@needs_library
+@needs_torch
+class NormCallTest(unittest.TestCase):
+    """What a context is asked for a norm, and with which addresses."""
+
+    def setUp(self):
+        AskedContext.made.clear()
+        stream = types.SimpleNamespace(cuda_stream=77)
+        for target, value in (
+            ("vitune.Context", AskedContext),
+            ("torch.cuda.current_stream", lambda: stream),
+        ):
+            patcher = mock.patch(target, value)
+            patcher.start()
+            self.addCleanup(patcher.stop)
+
+    def prepared(self, peer, text):
+        problem = ROSTERS[1].problem({"problem": text})
+        t = ROSTERS[1].operands(problem, "cpu")
+        return t, peer.prepare(problem, t)
+
+    def test_each_tensor_has_its_place_and_the_norm_comes_before_the_sum(self):
+        peer = VituneNorm(Settings(pathlib.Path("a.db"), "warm"))
+        t, call = self.prepared(peer, "norm bf16 m=4 d=8 weight bias residual sum")
+        self.assertEqual((call.config, call.outcome), ("kRows=1", "exact"))
+        (context,) = AskedContext.made
+        self.assertEqual(
+            context.options, {"objective": "warm", "database": pathlib.Path("a.db").resolve()}
+        )
+        out, total = call.run()
+        addresses, workspace, size, stream = context.addresses[-1]
+        # x, residual, weight, bias, out, sum, second, mean, rstd
+        inputs = [x.data_ptr() for x in (t.x, t.residual, t.weight, t.bias)]
+        outputs = [out.data_ptr(), total.data_ptr()]
+        self.assertEqual(addresses, [*inputs, *outputs, 0, 0, 0])
+        self.assertEqual((workspace, size, stream), (0, 0, 77))
+        self.assertEqual(out.view(torch.uint8).unique().tolist(), [4])
+        self.assertEqual(total.view(torch.uint8).unique().tolist(), [5])
+        self.assertNotEqual(call.run()[0].data_ptr(), out.data_ptr())
+
+    def test_a_call_that_needs_scratch_memory_gets_it(self):
+        peer = VituneNorm(Settings())
+        self.prepared(peer, "norm bf16 m=4 d=8 weight bias")
+        AskedContext.made[0].size = 4096
+        t, call = self.prepared(
+            peer, "group_norm bf16 n=2 c=8 l=4 g=2 nhwc weight bias silu"
+        )
+        out = call.run()
+        self.assertEqual((out.shape, out.stride()), (t.x.shape, t.x.stride()))
+        addresses, workspace, size, _ = AskedContext.made[0].addresses[-1]
+        self.assertEqual(len(AskedContext.made), 1)
+        self.assertEqual(addresses[-1], out.data_ptr())
+        self.assertNotIn(workspace, (0, *addresses))
+        self.assertEqual(size, 4096)
+
+    def test_what_the_library_does_not_take_is_refused(self):
+        with self.assertRaisesRegex(Refused, "no kernel"):
+            self.prepared(VituneNorm(Settings()), "norm bf16 m=3 d=8 weight bias")
+
+    def test_the_default_is_asked_of_an_empty_database_and_nothing_else_passes_for_it(self):
+        peer = VituneDefaultNorm(Settings(pathlib.Path("a.db"), "warm"))
+        _, call = self.prepared(peer, "norm bf16 m=4 d=8 weight bias")
+        self.assertEqual(call.outcome, "default")
+        (context,) = AskedContext.made
+        self.assertEqual((context.options["shipped_database"], "objective" in context.options), ("", False))
+        self.assertFalse(pathlib.Path(context.options["database"]).exists())
+        with (
+            mock.patch(f"{__name__}.options_are_empty", return_value=False),
+            self.assertRaisesRegex(RuntimeError, "'exact'"),
+        ):
+            self.prepared(peer, "norm bf16 m=4 d=8 weight bias")
+
+
 @needs_library
 @needs_torch
 @unittest.skipUnless(EMULATED or HAS_GPU, "neither a GPU nor the emulated device (LD_LIBRARY_PATH)")
@@ -126,7 +236,8 @@ class DefaultTest(unittest.TestCase):
                 call = self.prepared(peer, problem, t)
                 self.assertEqual(call.outcome, "default")
                 self.assertIn("kBlockN=", call.config)
-                self.assertLess(errors_of(make_reference(problem, t), self.out).relative, 0.01)
+                errors = make_reference(problem, t).errors(self.out)["out"]
+                self.assertLess(errors.relative, 0.01)
 
     def prepared(self, peer, problem, t):
         """On the emulated device the operands move there, and torch.empty_strided() makes there."""
@@ -152,3 +263,42 @@ class DefaultTest(unittest.TestCase):
             self.out = call.run()
             memory.cuda.cuCtxSynchronize()
         return call
+
+    def test_the_default_norms_of_an_empty_database_are_right(self):
+        peer, roster = VituneDefaultNorm(Settings()), ROSTERS[1]
+        for text in (
+            "norm bf16 m=37 d=96 weight bias",
+            "norm fp16 m=5 d=768 weight bias residual sum",
+            "group_norm bf16 n=2 c=24 l=9 g=3 weight bias mish",
+            "group_norm fp16 n=3 c=16 l=5 g=8 nhwc weight bias silu",
+        ):
+            with self.subTest(text):
+                problem = roster.problem({"problem": text})
+                t = roster.operands(problem, "cuda" if HAS_GPU else "cpu")
+                call, out = self.prepared_norm(peer, problem, t)
+                self.assertEqual(call.outcome, "default")
+                for error in roster.reference(problem, t).errors(out).values():
+                    self.assertLess(error.relative, 0.01)
+
+    def prepared_norm(self, peer, problem, t):
+        """As prepared(); torch.empty_like() makes the outputs."""
+        if HAS_GPU:
+            call = peer.prepare(problem, t)
+            return call, call.run()
+        memory = Memory()
+        tensors = (t.x, t.weight, t.bias, t.residual)
+        moved = NormOperands(*(None if x is None else memory.moved(x) for x in tensors))
+
+        def empty_like(x):
+            flat = memory.empty(x.numel(), x.dtype).fill_(float("nan"))
+            return flat.as_strided(x.shape, x.stride())
+
+        stream = types.SimpleNamespace(cuda_stream=0)
+        with (
+            mock.patch("torch.empty_like", empty_like),
+            mock.patch("torch.cuda.current_stream", return_value=stream),
+        ):
+            call = peer.prepare(problem, moved)
+            out = call.run()
+            memory.cuda.cuCtxSynchronize()
+        return call, out

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,22 @@ VOID = {"meta", "link", "br"}
 def said(svg):
     """Words and values of a picture, whatever version of matplotlib placed them."""
     return re.findall(r"(?:<text[^>]*>|<title>)([^<]+)", svg)
+
+
+def norm_rows():
+    """Of the committed results: one file, or one more of group norms."""
+    paths = [RESULTS / f"{name}.json" for name in ("peers_norm", "peers_group_norm")]
+    return [row for path in paths if path.exists() for row in json.loads(path.read_text())["rows"]]
+
+
+def over_the_best(operator, kind):
+    """What the page says of an operator's rows."""
+    ratios = []
+    for row in norm_rows():
+        others = [us[kind] for peer, us in row["us"].items() if peer in ("quack", "liger", "compiled") and kind in us]
+        if row["problem"].split()[0] == operator and others and kind in row["us"].get("vitune", {}):
+            ratios.append(min(others) / row["us"]["vitune"][kind])
+    return f"{kind} {statistics.geometric_mean(ratios):.2f}×, ahead in {sum(r >= 1 for r in ratios)} of {len(ratios)}"
 
 
 class Parsed(html.parser.HTMLParser):
@@ -108,9 +125,19 @@ class Pages(Program):
         self.assertEqual(parsed.sections, ["models", "speed-up", "roofline", "norms", "lengths", "first-calls"])
         self.assertEqual(len(parsed.ids), len(set(parsed.ids)))
         for words in ("default-src 'none'", "prefers-color-scheme:dark", "torch 2.11.0", "models 2026-11-23",
-                      "790 TFLOP/s", "2.96× Triton", "HBM 4.63 TB/s", "group_norm: cold 1.82×, ahead in 10 of 10"):
+                      "790 TFLOP/s", "2.96× Triton", "HBM 4.63 TB/s",
+                      *(f"{operator}: {over_the_best(operator, 'cold')}; {over_the_best(operator, 'warm')}"
+                        for operator in ("norm", "group_norm"))):
             self.assertIn(words, text)
         self.assertNotIn("#0101", text)
+
+    def test_norms_and_group_norms_of_one_file_have_a_line_each(self):
+        path = self.folder / "peers_norm.json"
+        path.write_text(json.dumps({"schema": 1, "command": "peers", "device": {"name": "G"}, "rows": norm_rows()}))
+        text = self.made("--peers-norm", path)
+        self.assertEqual(Parsed(text).sections, ["norms"])
+        for operator in ("norm", "group_norm"):
+            self.assertIn(f"{operator}: {over_the_best(operator, 'cold')}", text)
 
     def test_the_same_files_make_the_same_page_and_the_readme_pictures(self):
         figures = self.folder / "figures"

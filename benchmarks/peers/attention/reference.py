@@ -1,4 +1,4 @@
-# benchmarks/peers/reference.py -- The judge: attention in fp64, and how far an output is from it.
+# benchmarks/peers/attention/reference.py -- The judge: attention in fp64, and how far an output is from it.
 # SPDX-License-Identifier: Apache-2.0
 """Chunked, so that the scores of one chunk fit; every head of a problem, or evenly spaced ones."""
 
@@ -6,24 +6,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 import torch
 
+from ..engine.errors import errors_over
+from ..engine.roster import Errors
 from .operands import Operands
-from .problems import Problem
+from .problem import Problem
 
 #: Above this many scores only some heads are judged (the 16k problems have 4.3e9).
 MOST_SCORES = 12_000_000_000
 CHUNK_SCORES = 1 << 28
-
-
-@dataclasses.dataclass(frozen=True)
-class Errors:
-    """Difference from fp64: largest, root mean square, and norm over the norm of the outputs."""
-
-    max: float
-    rms: float
-    relative: float
 
 
 @dataclasses.dataclass
@@ -33,6 +27,23 @@ class Reference:
     entries: list[int]
     of: int
     values: torch.Tensor
+
+    @property
+    def remark(self) -> str:
+        """Where not all heads are judged."""
+        few = len(self.entries) < self.of
+        return f"judged on {len(self.entries)} of {self.of} heads" if few else ""
+
+    def _pieces(self, out: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        heads, index = out.shape[1], torch.tensor(self.entries, device=out.device)
+        step = max(1, (1 << 27) // self.values[0].numel())
+        for first in range(0, len(self.entries), step):
+            chunk = index[first : first + step]
+            yield out[chunk // heads, chunk % heads], self.values[first : first + step]
+
+    def errors(self, output: torch.Tensor) -> dict[str, Errors]:
+        """Of [b, h, nq, d]."""
+        return {"out": errors_over(self._pieces(output), self.values)}
 
 
 def judged_entries(problem: Problem, most_scores: int = MOST_SCORES) -> list[int]:
@@ -81,19 +92,3 @@ def make_reference(problem: Problem, t: Operands, most_scores: int = MOST_SCORES
             weights = torch.softmax(_scores(problem, t, batches, heads, rows), -1)
             values[first : first + step, rows] = torch.bmm(weights, v)
     return Reference(entries, desc.batch * desc.heads, values)
-
-
-def errors_of(reference: Reference, out: torch.Tensor) -> Errors:
-    """Of an output [b, h, nq, d]. Anything not finite gives infinite errors."""
-    total, largest = 0.0, 0.0
-    heads = out.shape[1]
-    index = torch.tensor(reference.entries, device=out.device)
-    step = max(1, (1 << 27) // reference.values[0].numel())
-    for first in range(0, len(reference.entries), step):
-        chunk = index[first : first + step]
-        mine = out[chunk // heads, chunk % heads].double()
-        difference = (mine - reference.values[first : first + step]).abs_()
-        largest = max(largest, difference.max().nan_to_num(math.inf, math.inf).item())
-        total += difference.square_().sum().nan_to_num(math.inf, math.inf).item()
-    norm = reference.values.norm().item() or 1.0
-    return Errors(largest, math.sqrt(total / reference.values.numel()), math.sqrt(total) / norm)

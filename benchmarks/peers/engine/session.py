@@ -1,4 +1,4 @@
-# benchmarks/peers/session.py -- The measuring process: problem after problem, a row each.
+# benchmarks/peers/engine/session.py -- The measuring process: problem after problem, a row each.
 # SPDX-License-Identifier: Apache-2.0
 """Owns the GPU. What cannot be survived in this process ends it with POISONED; supervise.py starts
 another one, which goes on there, without the peer that was at work.
@@ -7,26 +7,28 @@ another one, which goes on there, without the peer that was at work.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import json
 import pathlib
 import random
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from . import device, document, judge
-from .operands import Operands, make_operands
-from .peer import COMPILED, NAMES, OURS, Absent, Call, Refused, sentence
+from .peer import OURS, Absent, Call, Refused, sentence
 from .problems import Problem
-from .reference import errors_of, make_reference
+from .roster import Errors, Reference, Roster
 from .rounds import Limits, Outcome, run_rounds
 from .samples import Summary
 from .timing import DeviceTimer
 
 REPEATS = 100  # calls of vitune whose outputs must be the same bit for bit
 POISONED = 75  # exit status: CUDA no longer answers in this process
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Poisoned(Exception):
@@ -55,11 +57,31 @@ def _alive() -> None:
         raise Poisoned(sentence(error)) from error
 
 
-def _others(call: Call, first: torch.Tensor) -> int:
-    """How many of REPEATS - 1 further calls give another output than `first`, in any bit."""
+def _bits(output: Any) -> list[torch.Tensor]:
+    """Of a tensor or a tuple of them, as integers of the same size: NaN equals itself there."""
+    found = output if isinstance(output, tuple) else (output,)
+    return [tensor.view(_INTEGERS[tensor.element_size()]) for tensor in found]
+
+
+def _others(call: Call, output: Any) -> int:
+    """How many of REPEATS - 1 further calls give another output than this one, in any bit."""
+    first = _bits(output)
     with call.within():
-        outputs = (call.run() for _ in range(REPEATS - 1))
-        return sum(not torch.equal(o.view(torch.int16), first.view(torch.int16)) for o in outputs)
+        outputs = (_bits(call.run()) for _ in range(REPEATS - 1))
+        return sum(not all(map(torch.equal, other, first)) for other in outputs)
+
+
+def _named(what: str, errors: Mapping[str, Errors]) -> str:
+    return "the output" if len(errors) == 1 else f"'{what}'"
+
+
+def _errors_in_json(errors: Mapping[str, Errors]) -> dict[str, Any]:
+    """Those of the first output, and those of further ones under their names."""
+    (_, first), *further = errors.items()
+    return {
+        **dataclasses.asdict(first),
+        **{what: dataclasses.asdict(error) for what, error in further},
+    }
 
 
 class Session:
@@ -67,13 +89,17 @@ class Session:
 
     def __init__(
         self,
+        roster: Roster,
         peers: list[Any],
         path: pathlib.Path,
         journal: Journal,
         excluded: dict[str, dict[str, str]],
         seed: int,
         timer: Any = None,
+        **more: Any,
     ) -> None:
+        """more: further fields of the document."""
+        self._roster, self._more = roster, more
         self._peers, self._path, self._journal, self._excluded = peers, path, journal, excluded
         self._seed, self._chance = seed, random.Random(seed)
         self._timer = DeviceTimer() if timer is None else timer
@@ -92,7 +118,8 @@ class Session:
             versions,
             now,
             device.METHOD,
-            [name for name in NAMES if name in names],
+            [name for name in self._roster.names if name in names],
+            **self._more,
             seed=self._seed,
             empty_us=self._timer.empty_us(),
         )
@@ -127,20 +154,20 @@ class Session:
         self._journal.note(problem.text, "", "operands")
         torch.manual_seed(self._seed + len(self._document["rows"]))
         try:
-            operands = make_operands(problem)
+            operands = self._roster.operands(problem)
         except ValueError as error:
             row["refused"] = {peer.name: str(error) for peer in self._peers}
             return row
         with torch.no_grad():
             self._time(problem, operands, row, barred, began + seconds)
-        row["flags"] += judge.error_flags(row["err"])
+        row["flags"] += judge.error_flags(row["err"], self._roster.unfused)
         row["seconds"] = round(time.time() - began, 2)
         return row
 
     def _time(
         self,
         problem: Problem,
-        operands: Operands,
+        operands: Any,
         row: dict[str, Any],
         barred: dict[str, str],
         end: float,
@@ -195,7 +222,7 @@ class Session:
     def _prepare(
         self,
         problem: Problem,
-        operands: Operands,
+        operands: Any,
         row: dict[str, Any],
         barred: dict[str, str],
         end: float,
@@ -208,7 +235,7 @@ class Session:
                 continue
             if peer.name in self._document["absent"]:
                 continue
-            reason = self._no_time(peer.name, end) if peer.name in COMPILED else None
+            reason = self._no_time(peer.name, end) if peer.name in self._roster.compiled else None
             if reason is not None:
                 row["failed"][peer.name] = reason
                 continue
@@ -220,25 +247,31 @@ class Session:
         return calls
 
     def _judge(
-        self, problem: Problem, operands: Operands, calls: dict[str, Call], row: dict[str, Any]
+        self, problem: Problem, operands: Any, calls: dict[str, Call], row: dict[str, Any]
     ) -> None:
         self._journal.note(problem.text, "", "reference")
-        reference = make_reference(problem, operands)
-        if len(reference.entries) < reference.of:
-            row["flags"].append(f"judged on {len(reference.entries)} of {reference.of} heads")
+        reference = self._roster.reference(problem, operands)
+        sizes = self._roster.output_bytes(problem, operands)
+        if reference.remark:
+            row["flags"].append(reference.remark)
         for name in list(calls):
             self._journal.note(problem.text, name, "checked call")
             with self._guard(name, calls, row):
-                self._judge_one(name, calls, reference, row)
+                self._judge_one(name, calls, reference, sizes, row)
 
     def _judge_one(
-        self, name: str, calls: dict[str, Call], reference: Any, row: dict[str, Any]
+        self,
+        name: str,
+        calls: dict[str, Call],
+        reference: Reference,
+        sizes: Sequence[int],
+        row: dict[str, Any],
     ) -> None:
-        call, values = calls[name], reference.values
-        # The allocator hands this block to the call's output next: what is not written stays NaN.
+        call = calls[name]
+        # The allocator hands these blocks to the call's outputs next: what is not written stays NaN,
+        # which all bits set are in every floating type.
         torch.cuda.empty_cache()
-        count = values.numel() // len(reference.entries) * reference.of
-        poison = torch.full((count,), float("nan"), dtype=torch.float16, device="cuda")
+        poison = [torch.full((size,), 255, dtype=torch.uint8, device="cuda") for size in sizes]
         del poison
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -246,13 +279,17 @@ class Session:
             out = call.run()
         torch.cuda.synchronize()
         row["memory"][name] = torch.cuda.max_memory_allocated() - before
-        errors = errors_of(reference, out)
-        reason = judge.wrong(errors.relative)
-        if reason:
-            row["failed"][name] = reason
+        errors = reference.errors(out)
+        reasons = [
+            reason
+            for what, error in errors.items()
+            if (reason := judge.wrong(error.relative, _named(what, errors)))
+        ]
+        if reasons:
+            row["failed"][name] = "; ".join(reasons)
             calls.pop(name)
             return
-        row["err"][name] = {"max": errors.max, "rms": errors.rms, "relative": errors.relative}
+        row["err"][name] = _errors_in_json(errors)
         if name in OURS:
             row["repeats"][name] = {"calls": REPEATS, "different": _others(call, out)}
             row["flags"] += judge.repeat_flags(name, row["repeats"][name])

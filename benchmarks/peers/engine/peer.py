@@ -1,4 +1,4 @@
-# benchmarks/peers/peer.py -- What a peer is: a name, and a call of one problem or a refusal.
+# benchmarks/peers/engine/peer.py -- What a peer is: a name, and a call of one problem or a refusal.
 # SPDX-License-Identifier: Apache-2.0
 """No PyTorch here: the engine's tests bring peers of their own."""
 
@@ -6,18 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import pathlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-#: What users had before fused kernels, and what vitune itself brings, are no peers to be beaten.
+#: What vitune itself brings is no peer to be beaten.
 OURS = ("vitune", "vitune_default")
-UNFUSED = ("eager",)
-#: In the order of tables.
-NAMES = (*OURS, "cudnn", "flash", "effic", "fa3", "fa4", "flex", "triton", "compiled", *UNFUSED)
-#: Who takes part unless others are named: compiling the plain formula for 40 problems takes long.
-USUAL = tuple(name for name in NAMES if name != "compiled")
-#: These compile or tune at their first call, which is worth doing ahead and in parallel.
-COMPILED = ("flex", "triton", "fa4", "compiled")
 
 
 class Refused(Exception):
@@ -28,11 +22,20 @@ class Absent(Exception):
     """The peer is not installed here."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a run asks of vitune."""
+
+    database: pathlib.Path | None = None  #: None: as vitune finds it
+    objective: str = "cold"  #: whose winners serve
+
+
 @dataclasses.dataclass
 class Call:
     """One peer's call of one problem."""
 
-    run: Callable[[], Any]  #: launches on the current stream, returns the output [b, h, nq, d]
+    #: Launches on the current stream; returns the output, or a tuple in the order of Reference.errors().
+    run: Callable[[], Any]
     config: str = ""  #: what it chose, for the reader
     outcome: str = ""  #: vitune: "exact", "nearest" or "default"
     #: Entered around a series of calls: what pins the peer to its backend.
@@ -45,6 +48,17 @@ class Peer(Protocol):
     name: str
 
     def prepare(self, problem: Any, operands: Any) -> Call: ...
+
+
+class Missing:
+    """A peer whose package is not here."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self._reason = name, reason
+
+    def prepare(self, problem: Any, operands: Any) -> Call:
+        """Raises Absent."""
+        raise Absent(self._reason)
 
 
 def is_refusal(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-# benchmarks/peers/triton_attention.py -- Fused attention in Triton, tuned by its autotuner.
+# benchmarks/peers/attention/triton_attention.py -- Fused attention in Triton, tuned by its autotuner.
 # SPDX-License-Identifier: Apache-2.0
 """What a user of Triton would write: FlashAttention-2's loop over keys with an online softmax.
 
@@ -14,9 +14,9 @@ import torch
 import triton
 import triton.language as tl
 
+from ..engine.peer import Call, Refused
 from .operands import Operands
-from .peer import Call, Refused
-from .problems import Problem
+from .problem import Problem
 
 LOG2E = tl.constexpr(1.4426950408889634)
 NO_BIAS, ADDED, BOOL = 0, 1, 2

@@ -1,4 +1,4 @@
-# benchmarks/peers/samples.py -- What is said about a list of times: median, spread, enough.
+# benchmarks/peers/engine/samples.py -- What is said about a list of times: median, spread, enough.
 # SPDX-License-Identifier: Apache-2.0
 """Plain numbers in and out. Times are microseconds everywhere in this package."""
 

@@ -1,4 +1,4 @@
-# benchmarks/peers/device.py -- The header of a result: which GPU, in which state, which versions.
+# benchmarks/peers/engine/device.py -- The header of a result: which GPU, in which state, which versions.
 # SPDX-License-Identifier: Apache-2.0
 """Reads only: clocks and limits are taken as they are found."""
 

@@ -1,4 +1,4 @@
-# benchmarks/peers/document.py -- The JSON of a run: its schema, written row by row.
+# benchmarks/peers/engine/document.py -- The JSON of a run: its schema, written row by row.
 # SPDX-License-Identifier: Apache-2.0
 """A row is on disk as soon as it is measured; a reader sees whole documents only."""
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-# benchmarks/peers/draw.py -- Draws problems at random from what timm's models ask.
+# benchmarks/peers/attention/draw.py -- Draws problems at random from what timm's models ask.
 # SPDX-License-Identifier: Apache-2.0
 """Problems that nobody chose, for `run.py --from` and `vitune tune --from`.
 
-    vitune models --problems --batch 1,32 --json | benchmarks/peers/draw.py --count 50 --seed 1
+    vitune models --problems --batch 1,32 --json |
+      benchmarks/peers/attention/draw.py --count 50 --seed 1
 
 Each attention call of each model has the same chance; a problem is drawn once. Groups are the
 batches. The same seed draws the same problems from the same models.

@@ -1,4 +1,4 @@
-# benchmarks/peers/selfcheck.py -- What the Triton kernel must get right before it is timed.
+# benchmarks/peers/attention/selfcheck.py -- What the Triton kernel must get right before it is timed.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def triton_error(text: str, device: str) -> float:
     """The kernel's norm-wise error on a problem, in one config, without the autotuner."""
     from . import triton_attention
     from .operands import make_operands
-    from .problems import Problem
-    from .reference import errors_of, make_reference
+    from .problem import Problem
+    from .reference import make_reference
 
     problem = Problem.of({"problem": text})
     operands = make_operands(problem, device)
     out = triton_attention.attention(problem, operands, triton_attention.kernel, **CONFIG)
-    return errors_of(make_reference(problem, operands), out).relative
+    return make_reference(problem, operands).errors(out)["out"].relative
 
 
 def broken_triton() -> str | None:

@@ -1,4 +1,4 @@
-# benchmarks/peers/torch_peers.py -- PyTorch's attention by backend, compiled, FlashAttention-3/4.
+# benchmarks/peers/attention/torch_peers.py -- PyTorch's attention by backend, compiled, FlashAttention-3/4.
 # SPDX-License-Identifier: Apache-2.0
 """A backend that cannot take a problem refuses, in PyTorch's own words; no other one steps in."""
 
@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ..engine.peer import Absent, Call, Refused, is_refusal
 from .operands import Operands
-from .peer import Absent, Call, Refused, is_refusal
-from .problems import Problem
+from .problem import Problem
 
 
 class Sdpa:

@@ -1,4 +1,4 @@
-# benchmarks/peers/rounds.py -- The round robin: every peer once per round, in a new random order.
+# benchmarks/peers/engine/rounds.py -- The round robin: every peer once per round, in a new random order.
 # SPDX-License-Identifier: Apache-2.0
 """Knows neither PyTorch nor a GPU: a round is a function, and tests hand in their own."""
 

@@ -1,4 +1,4 @@
-# benchmarks/peers/timing.py -- How a time is taken on the GPU: cold, warm, from Python.
+# benchmarks/peers/engine/timing.py -- How a time is taken on the GPU: cold, warm, from Python.
 # SPDX-License-Identifier: Apache-2.0
 """All times are microseconds per call. One stream, one GPU, nothing else running on it.
 

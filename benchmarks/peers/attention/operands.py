@@ -1,4 +1,4 @@
-# benchmarks/peers/operands.py -- The tensors of a problem on the device, with the strides it asks.
+# benchmarks/peers/attention/operands.py -- The tensors of a problem on the device, with the strides it asks.
 # SPDX-License-Identifier: Apache-2.0
 """Fresh normal data each time; `packed` operands are views of one tensor, as models have them."""
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .problems import DTYPES, Problem
+from .problem import DTYPES, Problem
 
 
 @dataclasses.dataclass

@@ -1,4 +1,4 @@
-# benchmarks/peers/first_calls.py -- What a program's first call of each peer costs.
+# benchmarks/peers/engine/first_calls.py -- What a program's first call of each peer costs.
 # SPDX-License-Identifier: Apache-2.0
 """Every sample is a process of its own, since a library is loaded and its plans are made once per
 process. Importing PyTorch, making the CUDA context and making the tensors come before and are timed
@@ -17,14 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import document
-from .peer import Absent, Refused, is_refusal, sentence
+from .peer import Absent, Refused, Settings, is_refusal, sentence
 from .problems import Problem
+from .roster import Roster
 from .samples import median
 
-#: Peers whose first call is a launch, and no compilation of minutes.
-PEERS = ("vitune", "cudnn", "flash", "effic", "eager")
-#: The problem of the first call, and one that the same process asks next.
-PROBLEMS = ("bf16 b=32 h=12 n=197 d=64", "bf16 b=32 h=12 n=577 d=64")
 #: Microseconds of the host, in the order in which they pass.
 STEPS = ("import_torch", "cuda_context", "first", "second", "later", "next_problem")
 TURNS = 6
@@ -43,7 +40,9 @@ METHOD = {
 }
 
 
-def measure(name: str, problems: Sequence[Problem], device: str = "cuda") -> dict[str, float]:
+def measure(
+    roster: Roster, name: str, problems: Sequence[Problem], settings: Settings, device: str
+) -> dict[str, float]:
     """In a fresh process: STEPS -> microseconds. Raises what the peer raises."""
     began = time.perf_counter()
     import torch
@@ -54,12 +53,9 @@ def measure(name: str, problems: Sequence[Problem], device: str = "cuda") -> dic
     synchronize()
     ready = time.perf_counter()
 
-    from .operands import make_operands
-    from .roster import make_peers
-
-    peer = make_peers([name])[0]
+    peer: Any = roster.peers([name], settings)[0]
     first, following = (
-        peer.make(problem, make_operands(problem, device)) for problem in problems[:2]
+        peer.make(problem, roster.operands(problem, device)) for problem in problems[:2]
     )
     synchronize()
 
@@ -78,10 +74,16 @@ def measure(name: str, problems: Sequence[Problem], device: str = "cuda") -> dic
     return found
 
 
-def worker(name: str, problems: Sequence[Problem], device: str = "cuda") -> int:
+def worker(
+    roster: Roster,
+    name: str,
+    problems: Sequence[Problem],
+    settings: Settings,
+    device: str = "cuda",
+) -> int:
     """Measures and prints one line of JSON: the steps, or {"refused"|"failed": why}."""
     try:
-        answer: dict[str, Any] = {"us": measure(name, problems, device)}
+        answer: dict[str, Any] = {"us": measure(roster, name, problems, settings, device)}
     except (Refused, Absent) as reason:
         answer = {"refused": sentence(reason)}
     except Exception as error:

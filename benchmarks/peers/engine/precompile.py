@@ -1,4 +1,4 @@
-# benchmarks/peers/precompile.py -- First calls of the peers that compile, ahead and in parallel.
+# benchmarks/peers/engine/precompile.py -- First calls of the peers that compile, ahead and in parallel.
 # SPDX-License-Identifier: Apache-2.0
 """Fills the compilers' caches on disk, so that the measuring process finds its kernels there. Each
 worker is a process of its own: a compiler that crashes or never ends costs one worker, and that
@@ -21,33 +21,23 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .peer import Absent, Refused, sentence
+from .peer import Absent, Refused, Settings, sentence
 from .problems import Problem
+from .roster import Roster
 
 Task = dict[str, Any]
 #: Problem text -> peer -> "refused: why" or "failed: why".
 Verdicts = dict[str, dict[str, str]]
 
 
-def groups(problems: Sequence[Problem], peers: Sequence[str]) -> list[list[Task]]:
+def groups(
+    roster: Roster, problems: Sequence[Problem], peers: Sequence[str]
+) -> list[list[Task]]:
     """Tasks by what they share: those of one group reuse each other's kernels, in sequence."""
     found: dict[tuple[Any, ...], list[Task]] = {}
     for problem in problems:
-        desc = problem.desc
         for peer in peers:
-            # Triton compiles per head size, mask and divisibility; FlexAttention per problem.
-            key: tuple[Any, ...] = (peer, problem.text)
-            if peer == "triton":
-                key = (
-                    peer,
-                    desc.dtype,
-                    desc.d,
-                    desc.causal,
-                    desc.bias_type,
-                    desc.mask_type,
-                    desc.nk % 16 == 0,
-                    desc.nq == 1,
-                )
+            key = (peer, *roster.shares(peer, problem))
             found.setdefault(key, []).append({"peer": peer, "problem": problem.as_json()})
     return sorted(found.values(), key=len, reverse=True)
 
@@ -150,22 +140,14 @@ def run_pool(
     return verdicts
 
 
-def _first_call(task: Task) -> dict[str, str]:
+def _first_call(task: Task, roster: Roster, settings: Settings) -> dict[str, str]:
     import torch
 
-    from .operands import make_operands
-    from .roster import make_peers
-
-    problem = Problem.of(task["problem"])
     try:
+        problem = roster.problem(task["problem"])
         with torch.no_grad():
-            operands = make_operands(problem)
-            if task["peer"] == "triton":
-                from . import triton_attention
-
-                triton_attention.compile_all(problem, operands)
-            else:
-                make_peers([task["peer"]])[0].prepare(problem, operands)
+            operands = roster.operands(problem)
+            roster.compile_ahead(task["peer"], problem, operands, settings)
             torch.cuda.synchronize()
     except (Absent, ImportError):
         return {}  # said once, by the measuring process
@@ -178,12 +160,12 @@ def _first_call(task: Task) -> dict[str, str]:
     return {}
 
 
-def worker() -> int:
+def worker(roster: Roster, settings: Settings) -> int:
     """The worker process: answers tasks until its stdin ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a compiler prints must not look like an answer
     for line in sys.stdin:
-        answer = _first_call(json.loads(line))
+        answer = _first_call(json.loads(line), roster, settings)
         print(json.dumps(answer), file=answers, flush=True)
         if "CUDA error" in answer.get("failed", ""):
             return 1  # the context may be lost: the pool starts another process

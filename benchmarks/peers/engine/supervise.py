@@ -1,4 +1,4 @@
-# benchmarks/peers/supervise.py -- Watches the measuring process, starts it anew if it dies.
+# benchmarks/peers/engine/supervise.py -- Watches the measuring process, starts it anew if it dies.
 # SPDX-License-Identifier: Apache-2.0
 """This process opens no CUDA, so nothing that happens on the GPU can take the results with it."""
 

@@ -1,13 +1,13 @@
-# benchmarks/peers/judge.py -- Which results count, and what must be said about them.
+# benchmarks/peers/engine/judge.py -- Which results count, and what must be said about them.
 # SPDX-License-Identifier: Apache-2.0
 """Plain numbers: no PyTorch here."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
 
-from .peer import OURS, UNFUSED
+from .peer import OURS
 
 #: 16-bit outputs are 2e-3 to 3e-3 from fp64; above this the peer computed something else.
 WRONG = 0.02
@@ -15,26 +15,28 @@ WRONG = 0.02
 WORSE = 1.5
 
 
-def wrong(relative: float) -> str | None:
+def wrong(relative: float, what: str = "the output") -> str | None:
     """Why an output does not count, given its norm-wise error; None if it does."""
     if not math.isfinite(relative):
-        return "wrong: not every output is finite and written"
+        return f"wrong: not every element of {what} is finite and written"
     if relative > WRONG:
-        return f"wrong: the output is {relative:.3g} from fp64 (norm of the difference over norm)"
+        return f"wrong: {what} is {relative:.3g} from fp64 (norm of the difference over norm)"
     return None
 
 
-def fused(names: Any) -> list[str]:
+def fused(names: Iterable[str], unfused: Collection[str]) -> list[str]:
     """Those of `names` that vitune is compared with."""
-    return [name for name in names if name not in OURS and name not in UNFUSED]
+    return [name for name in names if name not in OURS and name not in unfused]
 
 
-def error_flags(errors: dict[str, dict[str, float]]) -> list[str]:
+def error_flags(
+    errors: Mapping[str, Mapping[str, float]], unfused: Collection[str]
+) -> list[str]:
     """Sentences where vitune's error is more than WORSE times that of the best fused peer."""
     flags = []
     for name in OURS:
         for kind in ("max", "rms"):
-            others = {peer: errors[peer][kind] for peer in fused(errors)}
+            others = {peer: errors[peer][kind] for peer in fused(errors, unfused)}
             if name not in errors or not others:
                 continue
             best = min(others, key=others.__getitem__)

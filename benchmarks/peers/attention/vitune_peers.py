@@ -1,4 +1,4 @@
-# benchmarks/peers/vitune_peers.py -- vitune as a user calls it, and its untuned default kernels.
+# benchmarks/peers/attention/vitune_peers.py -- vitune as a user calls it, and its untuned default kernels.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import vitune
 
+from ..engine.peer import Call, Refused
 from .operands import Operands
-from .peer import Call, Refused
-from .problems import Problem
+from .problem import Problem
 
 
 def use_database(path: pathlib.Path | None) -> None:

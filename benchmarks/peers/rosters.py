@@ -1,0 +1,19 @@
+# benchmarks/peers/rosters.py -- THE list of operators whose peers are measured: a folder and a line each.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from .attention.roster import Attention
+from .engine.roster import Roster
+from .norms.roster import Norms
+
+#: A text whose first word names no operator is one of the first's.
+ROSTERS: tuple[Roster, ...] = (
+    Attention(),
+    Norms(),
+)
+
+
+def roster_of(text: str) -> Roster:
+    """The roster of a problem, told by the first word of its text."""
+    word = text.split(maxsplit=1)[0] if text.split() else ""
+    return next((roster for roster in ROSTERS if word in roster.words), ROSTERS[0])

@@ -1,0 +1,110 @@
+# benchmarks/peers/tests/session_support.py -- A session on the CPU: CUDA and the timer are invented.
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+import random
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+from .support import torch
+
+from peers.engine import document
+
+if torch is not None:
+    from peers.engine import session
+
+#: Every form of a norm that is compared, with odd extents.
+NORMS = (
+    "norm bf16 m=37 d=96 weight bias",
+    "norm fp16 m=5 d=1152 weight bias residual sum",
+    "norm fp32 m=3 d=7 weight bias eps=0.25",
+    "group_norm bf16 n=2 c=24 l=9 g=3 weight bias mish",
+    "group_norm fp16 n=3 c=16 l=5 g=8 nhwc weight bias silu",
+    "group_norm bf16 n=1 c=8 l=33 g=1 weight bias",
+)
+
+
+class Timer:
+    """10 microseconds and a little for everyone, half of it warm."""
+
+    def __init__(self, lose=None):
+        self.chance, self.lose, self.captured = random.Random(1), lose, []
+
+    def empty_us(self):
+        return {"cold": 3.0, "warm": 0.5}
+
+    def cold_round(self, names, calls):
+        if self.lose:
+            raise RuntimeError(self.lose)
+        return {name: 10.0 + self.chance.random() for name in names}
+
+    def warm_round(self, names, calls):
+        return {name: 5.0 for name in names}
+
+    def capture(self, name, call, cold_us):
+        self.captured.append(name)
+        if name == "flex":
+            raise RuntimeError("cannot be captured")
+
+    def python_call(self, call, cold_us):
+        return 4.0, 12.0
+
+    def forget(self):
+        pass
+
+
+class SessionCase(unittest.TestCase):
+    """Runs sessions over self.problems of self.roster, on the CPU, into self.path."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.path = self.folder / "peers.json"
+        full = torch.full
+        for target, value in (
+            ("synchronize", None),
+            ("empty_cache", None),
+            ("reset_peak_memory_stats", None),
+            ("memory_allocated", 1000),
+            ("max_memory_allocated", 5000),
+        ):
+            self.patch(f"torch.cuda.{target}", return_value=value)
+        self.patch("peers.engine.device.describe", return_value=({"name": "none"}, {"torch": "x"}))
+        self.poisoned = self.patch(
+            "torch.full", side_effect=lambda *a, **k: full(*a, **{**k, "device": "cpu"})
+        )
+
+    def use(self, roster, texts):
+        """Takes these problems, named p0, p1 and so on."""
+        self.roster, make = roster, roster.operands
+        self.patch(
+            f"{type(roster).__module__}.{type(roster).__name__}.operands",
+            side_effect=lambda problem: make(problem, "cpu"),
+        )
+        self.problems = [
+            roster.problem({"problem": text, "name": f"p{i}"}) for i, text in enumerate(texts)
+        ]
+
+    def patch(self, *words, **keywords):
+        patcher = mock.patch(*words, **keywords)
+        self.addCleanup(patcher.stop)
+        return patcher.start()
+
+    def run_session(self, peers, excluded=None, seconds=1000.0, resume=False, timer=None):
+        """The document of a session of these peers."""
+        made = session.Session(
+            self.roster,
+            peers,
+            self.path,
+            session.Journal(self.folder / "now"),
+            excluded or {},
+            5,
+            timer or Timer(),
+            objective="cold",
+        )
+        made.begin(resume)
+        with mock.patch("sys.stdout"):
+            made.run(self.problems, time.time() + seconds)
+        return document.read(self.path)
