@@ -24,6 +24,7 @@ struct Fill {
   std::array<std::int64_t, 4> extents = {};  // of the part, whose strides are the tensor's
   std::uint64_t seed = 0;
   double mean = 0, deviation = 1;
+  double unit = 0;            // above 0: values are rounded to multiples of it
   double infinite_share = 0;  // of the values: become -inf
   double masked_share = 0;    // of runs of 64 neighbours in memory: the most negative number
   double share = 0.75;

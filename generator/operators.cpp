@@ -4,6 +4,7 @@
 
 #include "generator/attention/operator.h"
 #include "generator/group_norm/operator.h"
+#include "generator/linear/operator.h"
 #include "generator/norm/operator.h"
 
 namespace vitune {
@@ -13,6 +14,7 @@ std::span<const Operator* const> operators() {
       &attention(),
       &norm(),
       &group_norm(),
+      &linear(),
   };
   return all;
 }

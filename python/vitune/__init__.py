@@ -28,12 +28,14 @@ __all__ = [
     "BF16", "BOOL", "FP16", "FP32", "NONE", "AttentionDesc", "CommandError", "Context", "ContextStats",
     "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "TorchNotFound",
     "Unsupported", "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "group_norm",
-    "layer_norm", "library_version", "packed_strides", "prepare", "problem_text", "refresh", "report", "rms_norm", "tune", "use_library",
+    "layer_norm", "library_version", "linear", "packed_strides", "prepare", "problem_text", "refresh", "report", "rms_norm", "tune",
+    "use_library",
 ]
 
 _op: Any = None  # vitune._torch_op, once PyTorch is needed
 _norm: Any = None  # vitune._torch_norm and _torch_group_norm, once a norm is
 _group_norm: Any = None
+_linear: Any = None  # vitune._torch_linear, once a linear layer is
 
 
 def _load_op() -> Any:
@@ -131,6 +133,27 @@ def group_norm(x: "Tensor", num_groups: int, weight: Optional["Tensor"] = None, 
     if _group_norm is None:
         _load_norm()
     return _group_norm.group_norm(x, num_groups, weight, bias, eps, activation)
+
+
+def linear(x: "Tensor", weight: "Tensor", bias: Optional["Tensor"] = None, *, activation: Optional[str] = None,
+           scale: Optional["Tensor"] = None, residual: Optional["Tensor"] = None, return_preactivation: bool = False,
+           out_dtype: Any = None) -> Any:
+    """residual + scale * activation(torch.nn.functional.linear(x, weight, bias)), on CUDA tensors, as one kernel's epilogue.
+
+    x: [..., in_features], weight: [out_features, in_features], bfloat16 or float16, of one type; sums are fp32 and only the
+    result is rounded. Rows of x may be strided, weight may be the transpose of a contiguous matrix. activation: "relu", "gelu"
+    (by erf), "gelu_tanh", "quick_gelu" or "silu". bias, scale (LayerScale): [out_features] of one type. residual: of the
+    result's type, its shape that of the result or the end of it: [197, 768] is added to each image (a position embedding).
+    out_dtype: x's, or float32.
+
+    Returns the result; with return_preactivation also the linear layer's, of x's type, before its activation, as a tuple.
+    Contiguous. Inference only. Raises as layer_norm().
+    """
+    global _linear
+    if _linear is None:
+        _load_norm()
+        _linear = importlib.import_module("._torch_linear", __name__)
+    return _linear.linear(x, weight, bias, activation, scale, residual, return_preactivation, out_dtype)
 
 
 def _load_compile() -> Any:

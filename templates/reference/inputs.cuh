@@ -49,6 +49,7 @@ __device__ inline void fill_normal(const FillNormalParams& p) {
     const long long offset = fill_place(p.target, i).element;
     const RefU64 hash = hash_of(p.seed, RefU64(offset));
     float value = p.mean + p.deviation * normal_value(hash);
+    if (p.unit > 0) value = rintf(value / p.unit) * p.unit;
     if (unit_interval(RefU32(mix64(hash))) < p.infinite_share) value = reference_minus_infinity();
     const RefU64 run = hash_of(~p.seed, RefU64(offset) / 64);
     if (unit_interval(RefU32(run)) < p.masked_share)

@@ -22,6 +22,7 @@ struct FillNormalParams {
   FillView target;
   unsigned long long seed;
   float mean, deviation;
+  float unit;  // above 0: values are rounded to multiples of it
   float infinite_share, masked_share;
   int type;  // SupportType
 };

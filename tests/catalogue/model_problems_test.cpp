@@ -232,17 +232,19 @@ TEST(ModelProblemsTest, EveryCallOfEveryModelIsTakenOrRefusedWithAReason) {
       EXPECT_THAT(calls_without_operator({&model}), HasSubstr(" of " + call.operator_name()));
     }
   }
-  std::int64_t attention = 0, norms = 0, group_norms = 0;
+  std::int64_t attention = 0, norms = 0, group_norms = 0, linears = 0;
   for (const Model& model : catalogue().models()) {
     attention += model.layers();
     for (const OtherCall& call : model.others) {
       norms += call.operator_name() == "norm" ? call.calls : 0;
       group_norms += call.operator_name() == "group_norm" ? call.calls : 0;
+      linears += call.operator_name() == "linear" ? call.calls : 0;
     }
   }
   EXPECT_EQ(taken["attention"] + refused["attention"], attention);
   EXPECT_EQ(taken["norm"], norms);
   EXPECT_EQ(taken["group_norm"], group_norms);
+  EXPECT_EQ(taken["linear"], linears);
   EXPECT_EQ(refused["attention"], 465);
 }
 

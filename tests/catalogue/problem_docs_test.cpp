@@ -64,6 +64,16 @@ TEST(ProblemDocs, EveryGroupNormShownIsAccepted) {
   EXPECT_GE(count, 3);
 }
 
+TEST(ProblemDocs, EveryLinearLayerShownIsAccepted) {
+  int count = 0;
+  for (const std::string& span : code_spans()) {
+    if (!span.starts_with("linear ")) continue;
+    ++count;
+    EXPECT_EQ(parse_problem(span)->text(), span);
+  }
+  EXPECT_GE(count, 4);
+}
+
 TEST(ProblemDocs, EveryOperandShownIsAccepted) {
   int count = 0;
   for (const std::string& operand : code_spans()) {

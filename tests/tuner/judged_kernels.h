@@ -61,7 +61,6 @@ class JudgedKernelsTest : public GpuTest {
     }
   }
 
- private:
   std::unique_ptr<CudaContext> context_;
   std::unique_ptr<CudaStream> stream_;
   std::unique_ptr<SupportKernels> kernels_;

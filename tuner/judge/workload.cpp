@@ -124,7 +124,8 @@ void Workload::fill(const Fill& part) {
   tools_.support.fill(
       tools_.stream,
       FillNormalParams{target, part.seed, static_cast<float>(part.mean),
-                       static_cast<float>(part.deviation), static_cast<float>(part.infinite_share),
+                       static_cast<float>(part.deviation), static_cast<float>(part.unit),
+                       static_cast<float>(part.infinite_share),
                        static_cast<float>(part.masked_share), judge_type(tensor.type)});
 }
 

@@ -1,0 +1,186 @@
+// generator/linear/judge.cpp -- How linear kernels are tried, and who knows the right answer.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "generator/linear/kernel_spec.h"
+#include "templates/linear/params.cuh"
+#include "templates/reference/linear_judge_params.cuh"
+
+namespace vitune {
+namespace {
+
+constexpr char kWhole[] = "whole", kLarge[] = "large";
+
+constexpr std::uint64_t kSeed = 0x6c696e656172;
+
+// How one set of random inputs is drawn.
+//   normal  standard normal x, and weights that keep its width: what an untrained network has
+//   large   sums that take the activation to both its ends
+//   whole   small whole numbers: all sums are exact in fp32 and, but for an activation, the
+//           results in the problem's type, so that only what is right in every bit is in bounds
+struct DrawSpec {
+  double x = 1, w = 1, bias = 0.5, scale = 0.5, scale_mean = 1, residual = 1, unit = 0;
+  std::uint64_t seed = 0;
+};
+
+// The variance of a normal number of this deviation once it is rounded to a whole one.
+double whole_variance(double deviation) {
+  const auto beyond = [&](double x) { return std::erfc(x / deviation / std::sqrt(2.0)); };
+  double variance = 0;
+  for (int i = 1; i <= 32; ++i) variance += i * i * (beyond(i - 0.5) - beyond(i + 0.5));
+  return variance;
+}
+
+// The deviation of whole x and w, so that their sums are seldom beyond five times `wanted`.
+double whole_deviation(double k, double wanted) {
+  double deviation = 2.5;
+  while (std::sqrt(k) * whole_variance(deviation) > wanted) deviation *= 0.95;
+  return deviation;
+}
+
+DrawSpec draw_spec(const LinearProblem& p, const std::string& draw) {
+  const double k = static_cast<double>(p.k), width = 1 / std::sqrt(k);
+  if (draw == kNormalDraw) return {.w = width, .seed = kSeed};
+  if (draw == kLarge) return {.w = 8 * width, .bias = 4, .seed = kSeed + 1};
+  if (draw == kWhole) {
+    // bf16 has all whole numbers up to 256. A scale is 1 or 2.
+    const double deviation = whole_deviation(k, p.scale ? 8 : 16);
+    return {.x = deviation,
+            .w = deviation,
+            .bias = 3,
+            .scale = 0.2,
+            .scale_mean = 1.5,
+            .residual = 6,
+            .unit = 1,
+            .seed = kSeed + 2};
+  }
+  throw Error(ErrorCode::kFailure, "linear layers have no inputs of the name '" + draw + "'");
+}
+
+constexpr std::size_t at_call(std::size_t member) {
+  return offsetof(LinearJudgeParams, call) + member;
+}
+
+LinearJudgeParams judge_params(const LinearProblem& p) {
+  LinearJudgeParams params = {};
+  params.call.x_row = p.x_row;
+  params.call.w_row = p.w_row;
+  params.call.residual_row = p.residual_row;
+  params.call.out_row = p.out_row;
+  params.call.aux_row = p.aux_row;
+  params.call.m = static_cast<int>(p.m);
+  params.call.n = static_cast<int>(p.n);
+  params.call.k = static_cast<int>(p.k);
+  params.call.period = static_cast<int>(p.period());
+  params.call.spread = static_cast<int>(p.out_period > 0 ? p.out_spread : p.period());
+  params.type = judge_type(p.type);
+  params.output = judge_type(p.out);
+  params.parameters = judge_type(p.parameters);
+  params.transposed = p.transposed ? 1 : 0;
+  params.activation = static_cast<int>(p.activation);
+  params.periodic_residual = p.residual_period > 0 ? 1 : 0;
+  return params;
+}
+
+// Other sizes for which the kernel of `p` is the right one: facts that it is compiled for stay.
+LinearProblem with_sizes(const LinearProblem& p, std::int64_t m, std::int64_t n, std::int64_t k) {
+  LinearProblem edge = p;
+  edge.m = m;
+  edge.n = n;
+  edge.k = k;
+  edge.x_row += k - p.k;
+  edge.w_row += edge.w_columns() - p.w_columns();
+  edge.out_row += n - p.n;
+  if (p.residual) edge.residual_row += n - p.n;
+  if (p.aux) edge.aux_row += n - p.n;
+  return edge;
+}
+
+// Smaller problems, with tails of every extent. Columns that are as many modulo 8 as in `p` are
+// aligned alike.
+std::vector<LinearProblem> edges(const LinearProblem& p, const Config& config) {
+  const auto tail = [](std::int64_t extent) { return extent % 8 == 0 ? 8 : extent % 8; };
+  const std::int64_t n = config.at("kBlockN") + tail(p.n), k = config.at("kBlockK") + tail(p.k);
+  const std::int64_t few_n = std::min(n, p.n), few_k = std::min(k, p.k);
+  // Where there are periods two of them at least: one alone would be none, for another kernel.
+  const std::int64_t period = p.period(), rows = config.at("kBlockM") + 1;
+  const std::int64_t m = period > 0 ? std::max(round_up(rows, period), 2 * period) : rows;
+  std::vector<LinearProblem> found;
+  if (period == 0 && p.m > 1) found.push_back(with_sizes(p, 1, few_n, few_k));
+  if (m < p.m || few_n < p.n || few_k < p.k) {
+    found.push_back(with_sizes(p, std::min(m, p.m), few_n, few_k));
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> linear_judge_entries() {
+  return {"vitune_linear_reference", "vitune_linear_plain"};
+}
+
+LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
+  constexpr std::int64_t kSide = 16, kMostCtas = 65536;
+  constexpr PointerSlot kSlots[] = {
+      {kLinearX, at_call(offsetof(LinearParams, x))},
+      {kLinearW, at_call(offsetof(LinearParams, w))},
+      {kLinearBias, at_call(offsetof(LinearParams, bias))},
+      {kLinearScale, at_call(offsetof(LinearParams, scale))},
+      {kLinearResidual, at_call(offsetof(LinearParams, residual))},
+      {kLinearOut, at_call(offsetof(LinearParams, out))},
+      {kLinearAux, at_call(offsetof(LinearParams, aux))},
+      {kLinearTensors + kLinearOut, offsetof(LinearJudgeParams, out)},
+      {kLinearTensors + kLinearAux, offsetof(LinearJudgeParams, aux)},
+  };
+  KernelLaunch launch;
+  launch.kernel = precision == Precision::kExact ? 0 : 1;
+  const std::int64_t tiles = ceil_div(p.m, kSide) * ceil_div(p.n, kSide);
+  launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(tiles, kMostCtas));
+  launch.shape.block[0] = kSide * kSide;
+  launch.params = parameter_bytes(judge_params(p));
+  launch.pointers.assign(std::begin(kSlots), std::end(kSlots));
+  LaunchPlan plan;
+  plan.kernels.push_back(std::move(launch));
+  return plan;
+}
+
+std::vector<JudgeCase> linear_cases(const LinearProblem& p, const Config& config) {
+  std::vector<JudgeCase> cases;
+  for (const LinearProblem& edge : edges(p, config)) {
+    const ProblemPtr small = edge;
+    for (const char* const draw : {kWhole, kNormalDraw}) cases.push_back({small, draw});
+  }
+  const ProblemPtr full = p;
+  for (const char* const draw : {kWhole, kLarge, kNormalDraw}) cases.push_back({full, draw});
+  return cases;
+}
+
+std::vector<Fill> linear_inputs(const LinearProblem& p, const std::string& draw) {
+  const DrawSpec spec = draw_spec(p, draw);
+  const std::vector<TensorSpec> tensors = linear_tensors(p);
+  std::vector<Fill> fills;
+  const auto fill = [&](LinearTensor tensor, double mean, double deviation) {
+    const TensorSpec& target = tensors[tensor];
+    if (!target.given) return;
+    Fill whole;
+    whole.tensor = tensor;
+    whole.extents = target.extents;
+    whole.seed = spec.seed * 16 + static_cast<std::uint64_t>(tensor);
+    whole.mean = mean;
+    whole.deviation = deviation;
+    whole.unit = spec.unit;
+    fills.push_back(whole);
+  };
+  fill(kLinearX, 0, spec.x);
+  fill(kLinearW, 0, spec.w);
+  fill(kLinearBias, 0, spec.bias);
+  fill(kLinearScale, spec.scale_mean, spec.scale);
+  fill(kLinearResidual, 0, spec.residual);
+  return fills;
+}
+
+}  // namespace vitune

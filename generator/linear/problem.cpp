@@ -1,0 +1,137 @@
+// generator/linear/problem.cpp -- What of a linear layer is valid, and what it moves.
+// SPDX-License-Identifier: Apache-2.0
+#include "generator/linear/problem.h"
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "core/format.h"
+
+namespace vitune {
+namespace {
+
+constexpr std::int64_t kMostRows = 2147483647, kMostColumns = 1 << 24;
+constexpr std::int64_t kMostResults = std::int64_t{1} << 40;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;  // exclusive, per tensor
+
+[[noreturn]] void refuse(ErrorCode code, const std::string& what) { throw Error(code, what); }
+
+void check_range(std::string_view name, std::int64_t value, std::int64_t most) {
+  if (value < 1) refuse(ErrorCode::kUsage, formatted("{}={}: 1 is the least", name, value));
+  if (value <= most) return;
+  refuse(ErrorCode::kUnsupported, formatted("{}={}: {} is the most", name, value, most));
+}
+
+void check_types(const LinearProblem& p) {
+  const auto is_16bit = [](ElementType type) {
+    return type == ElementType::kBf16 || type == ElementType::kFp16;
+  };
+  if (!is_16bit(p.type)) {
+    refuse(ErrorCode::kUnsupported,
+           formatted("x and w of {}: use bf16 or fp16", element_name(p.type)));
+  }
+  if (p.out != p.type && p.out != ElementType::kFp32) {
+    refuse(ErrorCode::kUnsupported, formatted("out={}: use {}, the type of x, or fp32",
+                                              element_name(p.out), element_name(p.type)));
+  }
+  if (p.parameters == ElementType::kBool) {
+    refuse(ErrorCode::kUsage, "params cannot be bool: use bf16, fp16 or fp32");
+  }
+}
+
+void check_matrix(std::string_view name, std::int64_t rows, std::int64_t columns,
+                  std::int64_t stride, ElementType type) {
+  if (stride < 0) refuse(ErrorCode::kUsage, formatted("{}: stride {} is negative", name, stride));
+  if (rows > 1 && stride < columns) {
+    refuse(ErrorCode::kUsage,
+           formatted("{}: rows of {} elements overlap at a stride of {}", name, columns, stride));
+  }
+  const auto last = checked_mul(rows - 1, stride);
+  const auto end = last ? checked_add(*last, columns) : std::nullopt;
+  const auto bytes = end ? checked_mul(*end, element_bytes(type)) : std::nullopt;
+  if (bytes && *bytes < kMostBytes) return;
+  refuse(ErrorCode::kUnsupported,
+         formatted("{} spans 2^47 bytes or more: use fewer rows or a smaller stride", name));
+}
+
+void check_periods(const LinearProblem& p) {
+  if (p.residual_period < 0 || (p.residual_period > 0 && !p.residual)) {
+    refuse(ErrorCode::kUsage, "period= counts rows of the residual: it is 1 or more and needs one");
+  }
+  if (p.out_period == 0) return;
+  if (p.out_period < 0 || p.out_spread < p.out_period || p.out_spread > kMostRows) {
+    refuse(ErrorCode::kUsage,
+           formatted("rows={}+{}: runs of 1 row or more, and 0 rows or more between them",
+                     p.out_period, p.out_spread - p.out_period));
+  }
+  if (p.m % p.out_period != 0) {
+    refuse(ErrorCode::kUsage, formatted("rows={}: m={} is no multiple of it", p.out_period, p.m));
+  }
+  if (p.residual_period > 0 && p.residual_period != p.out_period) {
+    refuse(ErrorCode::kUnsupported,
+           formatted("period={} and rows={}: where both are given they must be equal",
+                     p.residual_period, p.out_period));
+  }
+}
+
+double bytes_of(ElementType type) { return static_cast<double>(element_bytes(type)); }
+
+}  // namespace
+
+void LinearProblem::validate() const {
+  check_range("m", m, kMostRows);
+  check_range("n", n, kMostColumns);
+  check_range("k", k, kMostColumns);
+  if (m * n > kMostResults) {
+    refuse(ErrorCode::kUnsupported, formatted("m={} n={}: 2^40 results are the most", m, n));
+  }
+  check_types(*this);
+  if (alignment != 2 && alignment != 4 && alignment != 8 && alignment != 16) {
+    refuse(ErrorCode::kUsage, formatted("align={}: use 2, 4, 8 or 16", alignment));
+  }
+  const bool has_fp32 = out == ElementType::kFp32 || parameters == ElementType::kFp32;
+  if (has_fp32 && alignment < 4) {
+    refuse(ErrorCode::kUsage, "align=2: elements of fp32 are aligned to 4 bytes");
+  }
+  check_periods(*this);
+  check_matrix("x", m, k, x_row, type);
+  check_matrix("w", w_rows(), w_columns(), w_row, type);
+  if (residual) check_matrix("residual", residual_rows(), n, residual_row, out);
+  const std::int64_t runs = out_period > 0 ? m / out_period : 1;
+  check_matrix("out", out_period > 0 ? runs * out_spread : m, n, out_row, out);
+  if (aux) check_matrix("aux", m, n, aux_row, type);
+}
+
+LinearProblem LinearProblem::canonical() const {
+  LinearProblem p = *this;
+  if (p.residual_period >= m) p.residual_period = 0;
+  if (p.out_period > 0 && (p.out_period == m || p.out_spread == p.out_period)) {
+    p.out_period = p.out_spread = 0;
+  }
+  if (m == 1) {
+    p.x_row = k;
+    p.out_row = p.aux_row = n;
+  }
+  if (p.residual_rows() == 1) p.residual_row = n;
+  if (p.w_rows() == 1) p.w_row = p.w_columns();
+  if (!residual) p.residual_row = p.residual_period = 0;
+  if (!aux) p.aux_row = 0;
+  if (!bias && !scale) p.parameters = type;
+  return p;
+}
+
+double LinearProblem::flops() const {
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+double LinearProblem::min_bytes() const {
+  const double rows = static_cast<double>(m), columns = static_cast<double>(n);
+  const double depth = static_cast<double>(k);
+  const double results = rows * columns;
+  double bytes = (rows + columns) * depth * bytes_of(type) + results * bytes_of(out);
+  if (residual) bytes += static_cast<double>(residual_rows()) * columns * bytes_of(out);
+  if (aux) bytes += results * bytes_of(type);
+  const double parameter_count = (bias ? 1.0 : 0.0) + (scale ? 1.0 : 0.0);
+  return bytes + parameter_count * columns * bytes_of(parameters);
+}
+
+}  // namespace vitune

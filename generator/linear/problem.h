@@ -1,0 +1,67 @@
+// generator/linear/problem.h -- LinearProblem: a linear layer with all that a transformer block
+// does to its result.
+//
+//   y = residual + scale * act(x W^T + bias)
+//
+// x is [m, k], W [n, k] or, transposed, [k, n]; bias and scale have n elements. All arithmetic is
+// fp32, and the result is rounded once.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "generator/element_type.h"
+#include "generator/problem.h"
+
+namespace vitune {
+
+// In the order of templates/linear/activation.cuh.
+enum class LinearActivation { kNone, kRelu, kGelu, kGeluTanh, kQuickGelu, kSilu };
+
+struct LinearProblem {
+  ElementType type = ElementType::kBf16;        // of x, W and aux: bf16 or fp16
+  ElementType out = ElementType::kBf16;         // of the residual and the result
+  ElementType parameters = ElementType::kBf16;  // of bias and scale
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transposed = false;  // W is [k, n]
+  bool bias = false, scale = false, residual = false;
+  bool aux = false;  // x W^T + bias is written too, before the activation
+  LinearActivation activation = LinearActivation::kNone;
+  // From a row to the next, in elements; 0 where the tensor is not there.
+  std::int64_t x_row = 0, w_row = 0, residual_row = 0, out_row = 0, aux_row = 0;
+  // Rows after which the residual repeats; 0: it has a row for each of the result's.
+  std::int64_t residual_period = 0;
+  // Runs of out_period rows of the result begin out_spread rows after each other; 0: no runs.
+  std::int64_t out_period = 0, out_spread = 0;
+  std::int64_t alignment = 16;  // least alignment of all pointers, in bytes: 2, 4, 8, 16
+
+  // Grammar: docs/problems.md. The result is valid and canonical. Throws Error(kUsage) or
+  // Error(kUnsupported) with a sentence.
+  static LinearProblem parse(std::string_view text);
+  std::string text() const;
+  // Throws as parse() does.
+  void validate() const;
+  // What cannot matter (strides of one row or of absent tensors, runs without gaps) as if it were
+  // not there.
+  LinearProblem canonical() const;
+
+  // Elements of a row of W.
+  std::int64_t w_columns() const { return transposed ? n : k; }
+  std::int64_t w_rows() const { return transposed ? k : n; }
+  // Rows of the residual.
+  std::int64_t residual_rows() const { return residual_period > 0 ? residual_period : m; }
+  // What the kernels call the period; 0: neither tensor has one.
+  std::int64_t period() const { return residual_period > 0 ? residual_period : out_period; }
+
+  double flops() const;
+  double min_bytes() const;  // each element once
+
+  // Validates.
+  operator ProblemPtr() const;
+
+  bool operator==(const LinearProblem&) const = default;
+};
+
+}  // namespace vitune

@@ -1,0 +1,158 @@
+// generator/linear/problem_text.cpp -- Linear layers as lines of words (grammar: docs/problems.md).
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/format.h"
+#include "generator/linear/problem.h"
+#include "generator/problem_words.h"
+
+namespace vitune {
+namespace {
+
+constexpr std::string_view kFlags[] = {"bf16", "fp16", "bias", "scale", "residual", "aux", "wt"};
+constexpr std::string_view kKeys[] = {"m",  "n",        "k",      "act", "params", "x",   "w",
+                                      "wt", "residual", "period", "out", "rows",   "aux", "align"};
+constexpr ProblemGrammar kGrammar = {"linear", kFlags, kKeys, "bf16 or fp16",
+                                     "linear bf16 m=6304 n=3072 k=768 bias act=gelu"};
+
+constexpr std::array<std::pair<std::string_view, LinearActivation>, 6> kActivations = {{
+    {"none", LinearActivation::kNone},
+    {"relu", LinearActivation::kRelu},
+    {"gelu", LinearActivation::kGelu},
+    {"gelu_tanh", LinearActivation::kGeluTanh},
+    {"quick_gelu", LinearActivation::kQuickGelu},
+    {"silu", LinearActivation::kSilu},
+}};
+
+LinearActivation activation_of(std::string_view name) {
+  for (const auto& [word, activation] : kActivations) {
+    if (word == name) return activation;
+  }
+  malformed(
+      formatted("act={}: use none, relu, gelu, gelu_tanh, quick_gelu or silu", in_quotes(name)));
+}
+
+std::string_view activation_name(LinearActivation activation) {
+  return kActivations[static_cast<std::size_t>(activation)].first;
+}
+
+ElementType type_word(std::string_view name, std::string_view key) {
+  const auto type = element_type_of(name);
+  if (type && *type != ElementType::kBool) return *type;
+  malformed(formatted("{}={} is no type: use bf16, fp16 or fp32", key, in_quotes(name)));
+}
+
+ElementType read_type(const ProblemWords& words) {
+  const bool bf16 = words.flag("bf16"), fp16 = words.flag("fp16");
+  if (bf16 == fp16) {
+    malformed(bf16 ? "two types are given: x and w have one"
+                   : "the type is missing: begin with bf16 or fp16");
+  }
+  return bf16 ? ElementType::kBf16 : ElementType::kFp16;
+}
+
+// The stride of "@776", or `dense` where nothing is said; a flag says nothing.
+std::int64_t read_row(const ProblemWords& words, std::string_view key, std::int64_t dense) {
+  const auto given = words.find(key);
+  if (!given || given->empty()) return dense;
+  if (given->starts_with('@')) return integer_word(given->substr(1), key);
+  malformed(formatted("{}={}: give the elements from a row to the next, {}=@{}", key,
+                      in_quotes(*given), key, dense));
+}
+
+bool is_given(const ProblemWords& words, std::string_view key) {
+  return words.flag(key) || words.find(key).has_value();
+}
+
+// "fp32@1536", or the type or the stride alone.
+void read_out(const ProblemWords& words, LinearProblem& p) {
+  const std::string_view given = words.find("out").value_or(std::string_view());
+  const std::size_t at = std::min(given.find('@'), given.size());
+  if (at > 0) p.out = type_word(given.substr(0, at), "out");
+  p.out_row = at < given.size() ? integer_word(given.substr(at + 1), "out") : p.n;
+}
+
+// "196+1": runs of 196 rows, with one row between them.
+void read_runs(const ProblemWords& words, LinearProblem& p) {
+  const auto given = words.find("rows");
+  if (!given) return;
+  const std::size_t plus = given->find('+');
+  if (plus == given->npos) {
+    malformed(formatted("rows={}: write rows=196+1 for runs of 196 rows with one between them",
+                        in_quotes(*given)));
+  }
+  p.out_period = integer_word(given->substr(0, plus), "rows");
+  const std::int64_t gap = integer_word(given->substr(plus + 1), "rows");
+  constexpr std::int64_t kMost = 2147483647;
+  if (p.out_period < 1 || p.out_period > kMost || gap < 0 || gap > kMost) {
+    malformed(formatted("rows={}: runs of 1 row or more, and 0 rows or more between them",
+                        in_quotes(*given)));
+  }
+  p.out_spread = p.out_period + gap;
+}
+
+std::string row_text(std::string_view key, std::int64_t row, std::int64_t dense) {
+  return row == dense ? std::string() : formatted(" {}=@{}", key, row);
+}
+
+// A word that says that a matrix is there.
+std::string given_text(std::string_view key, std::int64_t row, std::int64_t dense) {
+  return row == dense ? formatted(" {}", key) : formatted(" {}=@{}", key, row);
+}
+
+}  // namespace
+
+LinearProblem LinearProblem::parse(std::string_view text) {
+  const ProblemWords words(text, kGrammar);
+  LinearProblem p;
+  p.type = p.out = p.parameters = read_type(words);
+  p.m = words.required("m", "rows of x");
+  p.n = words.required("n", "columns of the result");
+  p.k = words.required("k", "columns of x");
+  p.bias = words.flag("bias");
+  p.scale = words.flag("scale");
+  p.residual = is_given(words, "residual");
+  p.aux = is_given(words, "aux");
+  p.transposed = is_given(words, "wt");
+  if (p.transposed && words.find("w")) malformed("w= and wt are given: w is [n, k], wt [k, n]");
+  if (const auto name = words.find("act")) p.activation = activation_of(*name);
+  if (const auto type = words.find("params")) p.parameters = type_word(*type, "params");
+  p.x_row = read_row(words, "x", p.k);
+  p.w_row = read_row(words, p.transposed ? "wt" : "w", p.w_columns());
+  p.residual_row = read_row(words, "residual", p.n);
+  p.aux_row = read_row(words, "aux", p.n);
+  p.residual_period = words.number("period").value_or(0);
+  if (words.find("period") && p.residual_period < 1) malformed("period=: 1 is the least");
+  read_out(words, p);
+  read_runs(words, p);
+  p.alignment = words.number("align").value_or(16);
+  p.validate();
+  return p.canonical();
+}
+
+std::string LinearProblem::text() const {
+  const LinearProblem p = canonical();
+  std::string text = formatted("linear {} m={} n={} k={}", element_name(p.type), p.m, p.n, p.k);
+  if (p.bias) text += " bias";
+  if (p.activation != LinearActivation::kNone) {
+    text += formatted(" act={}", activation_name(p.activation));
+  }
+  if (p.scale) text += " scale";
+  if (p.parameters != p.type) text += " params=" + element_name(p.parameters);
+  text += row_text("x", p.x_row, p.k);
+  text += p.transposed ? given_text("wt", p.w_row, p.n) : row_text("w", p.w_row, p.k);
+  if (p.residual) text += given_text("residual", p.residual_row, p.n);
+  if (p.residual_period > 0) text += formatted(" period={}", p.residual_period);
+  if (p.out != p.type || p.out_row != p.n) {
+    text += formatted(" out={}{}", p.out == p.type ? "" : element_name(p.out),
+                      p.out_row == p.n ? "" : formatted("@{}", p.out_row));
+  }
+  if (p.out_period > 0) text += formatted(" rows={}+{}", p.out_period, p.out_spread - p.out_period);
+  if (p.aux) text += given_text("aux", p.aux_row, p.n);
+  if (p.alignment != 16) text += formatted(" align={}", p.alignment);
+  return text;
+}
+
+}  // namespace vitune

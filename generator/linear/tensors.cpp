@@ -1,0 +1,98 @@
+// generator/linear/tensors.cpp -- The tensors of a linear layer, and how they may be accessed.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "generator/linear/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+TensorSpec matrix(std::string name, const LinearProblem& p, Role role, ElementType type,
+                  std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  TensorSpec spec;
+  spec.name = std::move(name);
+  spec.role = role;
+  spec.type = type;
+  spec.extents = {1, 1, rows, columns};
+  spec.strides = {0, 0, stride, 1};
+  spec.axes = {"", "", "row", ""};
+  spec.alignment = p.alignment;
+  return spec;
+}
+
+TensorSpec absent(std::string name, Role role) {
+  TensorSpec spec;
+  spec.name = std::move(name);
+  spec.given = false;
+  spec.role = role;
+  return spec;
+}
+
+TensorSpec parameter(std::string name, const LinearProblem& p, bool given) {
+  if (!given) return absent(std::move(name), Role::kInput);
+  return matrix(std::move(name), p, Role::kInput, p.parameters, 1, p.n, p.n);
+}
+
+TensorSpec out(const LinearProblem& p) {
+  TensorSpec spec = matrix("out", p, Role::kOutput, p.out, p.m, p.n, p.out_row);
+  if (p.out_period > 0) {
+    spec.extents = {1, p.m / p.out_period, p.out_period, p.n};
+    spec.strides = {0, p.out_spread * p.out_row, p.out_row, 1};
+    spec.axes = {"", "run", "row", ""};
+  }
+  return spec;
+}
+
+// The largest power of two that divides all of them, `most` at most.
+std::int64_t common_power(std::int64_t most, std::initializer_list<std::int64_t> numbers) {
+  std::int64_t power = most;
+  for (const std::int64_t number : numbers) {
+    while (number % power != 0) power /= 2;
+  }
+  return power;
+}
+
+}  // namespace
+
+std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
+  std::vector<TensorSpec> specs(kLinearTensors);
+  specs[kLinearX] = matrix("x", p, Role::kInput, p.type, p.m, p.k, p.x_row);
+  specs[kLinearW] = matrix("w", p, Role::kInput, p.type, p.w_rows(), p.w_columns(), p.w_row);
+  specs[kLinearBias] = parameter("bias", p, p.bias);
+  specs[kLinearScale] = parameter("scale", p, p.scale);
+  specs[kLinearResidual] = p.residual ? matrix("residual", p, Role::kInput, p.out,
+                                               p.residual_rows(), p.n, p.residual_row)
+                                      : absent("residual", Role::kInput);
+  specs[kLinearOut] = out(p);
+  specs[kLinearAux] = p.aux ? matrix("aux", p, Role::kOutput, p.type, p.m, p.n, p.aux_row)
+                            : absent("aux", Role::kOutput);
+  // Each element is read by the thread that writes it, before.
+  const TensorSpec& residual = specs[kLinearResidual];
+  TensorSpec& written = specs[kLinearOut];
+  if (residual.given && residual.extents == written.extents &&
+      residual.strides == written.strides) {
+    written.may_replace.push_back(kLinearResidual);
+  }
+  return specs;
+}
+
+LinearAccesses linear_accesses(const LinearProblem& p) {
+  const std::int64_t size = element_bytes(p.type);
+  LinearAccesses widest;
+  // Where there is one row its stride is of no account.
+  widest.x_bytes = common_power(16, {p.alignment, p.m > 1 ? p.x_row * size : 16});
+  widest.w_bytes = common_power(16, {p.alignment, p.w_rows() > 1 ? p.w_row * size : 16});
+  const auto rows = [](bool given, std::int64_t row) { return given ? row : 8; };
+  widest.vector = common_power(
+      8, {p.n, rows(p.m > 1, p.out_row), rows(p.residual && p.residual_rows() > 1, p.residual_row),
+          rows(p.aux && p.m > 1, p.aux_row)});
+  // Of the type with the smallest elements the pointers' alignment allows the most.
+  std::int64_t largest = std::max(element_bytes(p.out), p.aux ? size : 0);
+  if (p.bias || p.scale) largest = std::max(largest, element_bytes(p.parameters));
+  while (widest.vector > 1 && p.alignment % std::min<std::int64_t>(16, widest.vector * largest)) {
+    widest.vector /= 2;
+  }
+  return widest;
+}
+
+}  // namespace vitune

@@ -1,0 +1,168 @@
+# python/vitune/_torch_linear.py -- Linear layers with what follows them on PyTorch's tensors: the operator vitune::linear.
+# SPDX-License-Identifier: Apache-2.0
+"""Plans as in _torch_norm.py; where k is split over CTAs a call needs scratch memory, as group norms do."""
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from . import _torch_group_norm, _torch_norm, _torch_op
+from ._context import Problem
+from ._errors import InvalidArgument, Unsupported
+
+ACTIVATIONS = (None, "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")
+_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+_plans: dict[Any, Problem] = {}
+os.register_at_fork(after_in_child=_plans.clear)
+
+
+def _check(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
+           activation: Optional[str], out_dtype: Optional[torch.dtype]) -> None:
+    if x.dtype not in _NAMES:
+        raise Unsupported(f"x of dtype {str(x.dtype).removeprefix('torch.')}: linear layers take bfloat16 and float16")
+    if weight.dim() != 2 or x.dim() == 0 or weight.shape[1] != x.shape[-1]:
+        raise InvalidArgument(f"weight of {tuple(weight.shape)} for x of {tuple(x.shape)}: it must be"
+                              " [out_features, in_features], and x [..., in_features]")
+    if weight.dtype != x.dtype:
+        raise InvalidArgument(f"weight of {weight.dtype} and x of {x.dtype}: they must have one type")
+    if activation not in ACTIVATIONS:
+        raise InvalidArgument(f"activation '{activation}': use 'relu', 'gelu', 'gelu_tanh', 'quick_gelu', 'silu' or None")
+    if out_dtype not in (None, x.dtype, torch.float32):
+        raise Unsupported(f"out_dtype {out_dtype}: use {x.dtype}, that of x, or torch.float32")
+    for name, tensor in (("bias", bias), ("scale", scale)):
+        if tensor is not None and tuple(tensor.shape) != (weight.shape[0],):
+            raise InvalidArgument(f"{name} of {tuple(tensor.shape)}: it must be ({weight.shape[0]},)")
+    if bias is not None and scale is not None and bias.dtype != scale.dtype:
+        raise Unsupported(f"bias of {bias.dtype} and scale of {scale.dtype}: they must have one type")
+    for name, tensor in (("weight", weight), ("bias", bias), ("scale", scale), ("residual", residual)):
+        if tensor is not None and tensor.device != x.device:
+            raise InvalidArgument(f"{name} is on {tensor.device} and x on {x.device}: they must be on one GPU")
+    if residual is not None:
+        _check_residual(x, weight, residual, out_dtype or x.dtype)
+
+
+def _check_residual(x: Tensor, weight: Tensor, residual: Tensor, dtype: torch.dtype) -> None:
+    shape, given = (*x.shape[:-1], weight.shape[0]), tuple(residual.shape)
+    if not given or given != shape[-len(given):]:
+        raise InvalidArgument(f"residual of {given}: its shape must be the result's, {shape}, or the end of that")
+    if residual.dtype != dtype:
+        raise InvalidArgument(f"residual of {residual.dtype}: it must be of the result's type, {dtype}")
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    """[m, columns] with contiguous rows that do not overlap: a view where strides allow one."""
+    flat = _torch_norm.rows(tensor)
+    return flat if flat.shape[0] < 2 or flat.stride(0) >= flat.shape[1] else flat.contiguous()
+
+
+def _weight(weight: Tensor) -> tuple[Tensor, bool]:
+    """The weight as it lies in memory, and whether that is [in_features, out_features]."""
+    across = weight.t()
+    if not (weight.stride(1) == 1 or weight.shape[1] == 1) and (across.stride(1) == 1 or across.shape[1] == 1):
+        return _rows(across), True
+    return _rows(weight), False
+
+
+def problem_text(x: Tensor, weight: Tensor, transposed: bool, bias: Optional[Tensor], scale: Optional[Tensor],
+                 residual: Optional[Tensor], activation: Optional[str], return_preactivation: bool,
+                 out_dtype: torch.dtype, alignment: int) -> str:
+    """The problem of rows of x, as text (docs/problems.md). x, weight, residual: matrices, the last stride 1."""
+    m, k = x.shape
+    n = weight.shape[1 if transposed else 0]
+    words = [f"linear {_NAMES[x.dtype]} m={m} n={n} k={k} x=@{x.stride(0)} {'wt' if transposed else 'w'}=@{weight.stride(0)}"]
+    words += [word for word, there in (("bias", bias is not None), ("scale", scale is not None),
+                                       ("aux", return_preactivation)) if there]
+    parameter = bias if bias is not None else scale
+    if parameter is not None:
+        words.append(f"params={_torch_norm.type_name('bias', parameter.dtype)}")
+    if activation is not None:
+        words.append(f"act={activation}")
+    if residual is not None:
+        words.append(f"residual=@{residual.stride(0)}")
+        if residual.shape[0] != m:
+            words.append(f"period={residual.shape[0]}")
+    if out_dtype != x.dtype:
+        words.append("out=fp32")
+    if alignment != 16:
+        words.append(f"align={alignment}")
+    return " ".join(words)
+
+
+def launch(problem: Problem, tensors: tuple[Optional[Tensor], ...]) -> None:
+    """Launches on x's device, on its current stream, with scratch memory of PyTorch's where the call needs some."""
+    _torch_group_norm.launch(problem, tensors)
+
+
+def _empty_results(x: Tensor, weight: Tensor, return_preactivation: bool, out_dtype: Optional[torch.dtype]) -> list[Tensor]:
+    """The result, then what it was before the activation where that is asked for."""
+    shape = (*x.shape[:-1], weight.shape[0])
+    results = [torch.empty(shape, dtype=out_dtype or x.dtype, device=x.device)]
+    if return_preactivation:
+        results.append(torch.empty(shape, dtype=x.dtype, device=x.device))
+    return results
+
+
+def _problem_of(tensors: tuple[Optional[Tensor], ...], transposed: bool, activation: Optional[str],
+                return_preactivation: bool, out_dtype: torch.dtype) -> Problem:
+    alignment = _torch_norm.alignment_of(tensors)
+    key = (*[None if t is None else (t.shape, t.stride(), t.dtype) for t in tensors], transposed, activation,
+           return_preactivation, out_dtype, alignment)
+    problem = _plans.get(key)
+    if problem is None:
+        x, weight, bias, scale, residual = tensors
+        text = problem_text(x, weight, transposed, bias, scale, residual, activation, return_preactivation, out_dtype, alignment)
+        if len(_plans) >= _torch_norm.MAX_PLANS:
+            _plans.clear()
+        problem = _plans[key] = Problem(text)
+    return problem
+
+
+def run(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
+        activation: Optional[str], return_preactivation: bool, out_dtype: Optional[torch.dtype]) -> list[Tensor]:
+    """The operator. Raises as vitune.linear()."""
+    _check(x, weight, bias, scale, residual, activation, out_dtype)
+    results = _empty_results(x, weight, return_preactivation, out_dtype)
+    if results[0].numel() == 0:
+        return results
+    matrix, transposed = _weight(weight)
+    bias, scale = (None if t is None else t.contiguous() for t in (bias, scale))
+    tensors = (_rows(x), matrix, bias, scale, None if residual is None else _rows(residual))
+    problem = _problem_of(tensors, transposed, activation, return_preactivation, out_dtype or x.dtype)
+    launch(problem, (*tensors, results[0], results[1] if return_preactivation else None))
+    return results
+
+
+@torch.library.custom_op("vitune::linear", mutates_args=(), device_types="cuda")
+def linear_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
+              activation: Optional[str], return_preactivation: bool, out_dtype: Optional[torch.dtype]) -> list[Tensor]:
+    return run(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype)
+
+
+@torch.library.register_fake("vitune::linear")
+def _(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype):
+    return _empty_results(x, weight, return_preactivation, out_dtype)
+
+
+def text_of(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, scale: Optional[Tensor] = None,
+            residual: Optional[Tensor] = None, activation: Optional[str] = None, return_preactivation: bool = False,
+            out_dtype: Optional[torch.dtype] = None) -> str:
+    """The problem that such a call asks, of tensors on any device, meta included. Raises as vitune.linear()."""
+    _check(x, weight, bias, scale, residual, activation, out_dtype)
+    matrix, transposed = _weight(weight)
+    return problem_text(_rows(x), matrix, transposed, bias, scale, None if residual is None else _rows(residual), activation,
+                        return_preactivation, out_dtype or x.dtype, 16)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor], activation: Optional[str], scale: Optional[Tensor],
+           residual: Optional[Tensor], return_preactivation: bool, out_dtype: Optional[torch.dtype]) -> Any:
+    """See vitune.linear()."""
+    given = (x, weight, bias, scale, residual)
+    _torch_norm.check_call(*given, what="linear layers")
+    arguments = (x, weight, bias, scale, residual, activation, return_preactivation, out_dtype)
+    results = run(*arguments) if _torch_norm.may_run_directly(*given) else linear_op(*arguments)
+    return results[0] if len(results) == 1 else tuple(results)
+

@@ -1,0 +1,133 @@
+// templates/reference/linear_entries.cuh -- The judge of every linear layer, and its yardstick.
+//
+// Sixteen rows by sixteen columns of the result at a time, a thread for each, the operands by way
+// of shared memory. With double it is the judge; with float the yardstick: what a model does that
+// rounds to its type after the product with its bias, the activation, the scale and the residual.
+#pragma once
+
+#include "linear/params.cuh"
+#include "reference/linear_judge_params.cuh"
+#include "reference/numbers.cuh"
+
+namespace vitune {
+
+inline constexpr int kLinearSide = 16;
+
+__device__ inline double linear_exp(double x) { return exp(x); }
+__device__ inline float linear_exp(float x) { return expf(x); }
+__device__ inline double linear_tanh(double x) { return tanh(x); }
+__device__ inline float linear_tanh(float x) { return tanhf(x); }
+// Twice the distribution function of a normal number. As double by erfc: 1 + erf has nothing left
+// where x is far below 0.
+__device__ inline double linear_normal(double x) { return erfc(-x * 0.70710678118654752440); }
+__device__ inline float linear_normal(float x) { return 1.f + erff(x * 0.70710678f); }
+
+template <class Scalar>
+__device__ inline Scalar linear_active(Scalar x, int kind) {
+  const Scalar one = Scalar(1), half = Scalar(0.5);
+  if (kind == 1) return x > Scalar(0) ? x : Scalar(0);
+  if (kind == 2) return half * x * linear_normal(x);
+  if (kind == 3) {
+    const Scalar inner = Scalar(0.79788456080286535588) * (x + Scalar(0.044715) * x * x * x);
+    return half * x * (one + linear_tanh(inner));
+  }
+  if (kind == 4) return x / (one + linear_exp(Scalar(-1.702) * x));
+  if (kind == 5) return x / (one + linear_exp(-x));
+  return x;
+}
+
+// As a stored tensor has it.
+__device__ inline float linear_rounded(float value, int type) {
+  return type == kSupportFp32 ? value : value16(bits16(value, type), type);
+}
+__device__ inline double linear_rounded(double value, int) { return value; }
+
+__device__ inline void linear_put(void* data, long long at, float value, int type) {
+  if (type == kSupportFp32) {
+    static_cast<float*>(data)[at] = value;
+  } else {
+    static_cast<RefU16*>(data)[at] = bits16(value, type);
+  }
+}
+
+// Element `i` of the tile's row or column of an operand: 0 behind the last.
+template <class Scalar>
+__device__ inline Scalar linear_x(const LinearJudgeParams& p, long long row, int k) {
+  if (row >= p.call.m || k >= p.call.k) return 0;
+  return element_value(p.call.x, row * p.call.x_row + k, p.type);
+}
+template <class Scalar>
+__device__ inline Scalar linear_w(const LinearJudgeParams& p, long long column, int k) {
+  if (column >= p.call.n || k >= p.call.k) return 0;
+  const long long at = p.transposed ? k * p.call.w_row + column : column * p.call.w_row + k;
+  return element_value(p.call.w, at, p.type);
+}
+
+// Where row `row` of the result lies.
+__device__ inline long long linear_out_row(const LinearParams& call, long long row) {
+  if (call.period == 0) return row;
+  return row / call.period * call.spread + row % call.period;
+}
+
+__device__ inline void linear_write(const LinearJudgeParams& p, long long row, int column, double y,
+                                    double before) {
+  const long long at = row * p.call.n + column;
+  p.out[at] = float(y);
+  if (p.aux != nullptr) p.aux[at] = float(before);
+}
+__device__ inline void linear_write(const LinearJudgeParams& p, long long row, int column, float y,
+                                    float before) {
+  const LinearParams& call = p.call;
+  linear_put(call.out, linear_out_row(call, row) * call.out_row + column, y, p.output);
+  if (call.aux != nullptr) linear_put(call.aux, row * call.aux_row + column, before, p.type);
+}
+
+template <class Scalar>
+__device__ inline void linear_end(const LinearJudgeParams& p, long long row, int column,
+                                  Scalar sum) {
+  const LinearParams& call = p.call;
+  if (row >= call.m || column >= call.n) return;
+  if (call.bias != nullptr) sum += Scalar(element_value(call.bias, column, p.parameters));
+  Scalar y = linear_rounded(linear_active(linear_rounded(sum, p.output), p.activation), p.output);
+  if (call.scale != nullptr) {
+    y = linear_rounded(y * Scalar(element_value(call.scale, column, p.parameters)), p.output);
+  }
+  if (call.residual != nullptr) {
+    const long long from = p.periodic_residual ? row % call.period : row;
+    y += Scalar(element_value(call.residual, from * call.residual_row + column, p.output));
+  }
+  linear_write(p, row, column, y, sum);
+}
+
+template <class Scalar>
+__device__ inline void linear_reference(const LinearJudgeParams& p) {
+  __shared__ Scalar x[kLinearSide][kLinearSide + 1], w[kLinearSide][kLinearSide + 1];
+  const int i = threadIdx.x / kLinearSide, j = threadIdx.x % kLinearSide;
+  const long long across = (p.call.n + kLinearSide - 1) / kLinearSide;
+  const long long down = ((long long)(p.call.m) + kLinearSide - 1) / kLinearSide;
+  for (long long tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+    const long long row = tile / across * kLinearSide;
+    const long long column = tile % across * kLinearSide;
+    Scalar sum = 0;
+    for (int k = 0; k < p.call.k; k += kLinearSide) {
+      x[i][j] = linear_x<Scalar>(p, row + i, k + j);
+      w[i][j] = linear_w<Scalar>(p, column + i, k + j);
+      __syncthreads();
+      for (int step = 0; step < kLinearSide; ++step) sum += x[i][step] * w[j][step];
+      __syncthreads();
+    }
+    linear_end(p, row + i, int(column) + j, sum);
+  }
+}
+
+}  // namespace vitune
+
+extern "C" __global__ void __launch_bounds__(256)
+    vitune_linear_reference(const __grid_constant__ vitune::LinearJudgeParams params) {
+  vitune::linear_reference<double>(params);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    vitune_linear_plain(const __grid_constant__ vitune::LinearJudgeParams params) {
+  vitune::linear_reference<float>(params);
+}

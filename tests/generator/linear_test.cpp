@@ -1,0 +1,188 @@
+// tests/generator/linear_test.cpp -- Texts of linear layers, how they are accessed, their space and
+// their plans.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "core/error.h"
+#include "generator/linear/kernel_spec.h"
+#include "generator/linear/operator.h"
+#include "templates/linear/params.cuh"
+#include "tests/devices.h"
+
+namespace vitune {
+namespace {
+
+std::string canonical(const std::string& text) { return LinearProblem::parse(text).text(); }
+
+// The sentence of a refusal.
+std::string refusal(const std::string& text, ErrorCode code) {
+  try {
+    LinearProblem::parse(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << text << ": " << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "not refused: " << text;
+  return {};
+}
+
+TEST(LinearProblemTest, WordsThatSayNothingNewAreLeftOut) {
+  EXPECT_EQ(canonical("linear k=768 n=96 m=4 bf16 bias act=none"),
+            "linear bf16 m=4 n=96 k=768 bias");
+  EXPECT_EQ(canonical("linear fp16 m=4 n=9 k=8 x=@8 w=@8 out=fp16@9 params=fp32 align=16"),
+            "linear fp16 m=4 n=9 k=8");
+  EXPECT_EQ(canonical("linear bf16 m=1 n=9 k=8 x=@64 out=fp32@10 residual=@11 aux=@12"),
+            "linear bf16 m=1 n=9 k=8 residual out=fp32 aux");
+  EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 residual period=6 rows=3+0"),
+            "linear bf16 m=6 n=9 k=8 residual");
+  EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 rows=6+1"), "linear bf16 m=6 n=9 k=8");
+}
+
+TEST(LinearProblemTest, EveryWordReadsBack) {
+  for (const char* const text :
+       {"linear bf16 m=392 n=768 k=588 bias act=gelu_tanh scale params=fp32 x=@592 w=@600 "
+        "residual=@776 period=196 out=fp32@800 rows=196+1 aux=@784 align=8",
+        "linear fp16 m=6304 n=768 k=3072 bias scale wt residual aux",
+        "linear bf16 m=2 n=768 k=3072 act=quick_gelu wt=@1024"}) {
+    EXPECT_EQ(canonical(text), text);
+  }
+}
+
+TEST(LinearProblemTest, WhatIsWrongIsSaid) {
+  const auto usage = [](const std::string& words) {
+    return refusal("linear bf16 m=4 n=8 k=16 " + words, ErrorCode::kUsage);
+  };
+  EXPECT_NE(usage("fp16").find("two types"), std::string::npos);
+  EXPECT_NE(usage("act=tanh").find("gelu_tanh, quick_gelu"), std::string::npos);
+  EXPECT_NE(usage("x=@8").find("overlap"), std::string::npos);
+  EXPECT_NE(usage("x=16").find("x=@16"), std::string::npos);
+  EXPECT_NE(usage("wt=@4").find("w: rows of 8 elements overlap"), std::string::npos);
+  EXPECT_NE(usage("w=@16 wt").find("wt [k, n]"), std::string::npos);
+  EXPECT_NE(usage("period=2").find("needs one"), std::string::npos);
+  EXPECT_NE(usage("rows=3+1").find("m=4 is no multiple"), std::string::npos);
+  EXPECT_NE(usage("rows=2").find("rows=196+1"), std::string::npos);
+  EXPECT_NE(usage("rows=2+-1").find("0 rows or more"), std::string::npos);
+  EXPECT_NE(usage("align=3").find("2, 4, 8 or 16"), std::string::npos);
+  EXPECT_NE(usage("out=fp32 align=2").find("4 bytes"), std::string::npos);
+  EXPECT_NE(refusal("linear bf16 m=4 n=8", ErrorCode::kUsage).find("k= (columns of x)"),
+            std::string::npos);
+  refusal("linear bf16 m=4 n=8 k=0", ErrorCode::kUsage);
+  refusal("linear fp32 m=4 n=8 k=8", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=4 n=8 k=8 out=fp16", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=4 n=16777217 k=8", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=2147483647 n=16777216 k=8", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=2147483647 n=8 k=16777216", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=4 n=8 k=8 residual period=1 rows=2+1", ErrorCode::kUnsupported);
+}
+
+TEST(LinearAccessTest, AccessesDivideRowsAndAreAligned) {
+  const auto accesses = [](const std::string& words) {
+    return linear_accesses(LinearProblem::parse("linear bf16 m=4 " + words));
+  };
+  EXPECT_EQ(accesses("n=768 k=768 bias"), (LinearAccesses{16, 16, 8}));
+  EXPECT_EQ(accesses("n=100 k=147"), (LinearAccesses{2, 2, 4}));
+  EXPECT_EQ(accesses("n=100 k=147 x=@152 w=@148"), (LinearAccesses{16, 8, 4}));
+  EXPECT_EQ(accesses("n=100 k=152 wt"), (LinearAccesses{16, 8, 4}));
+  EXPECT_EQ(accesses("n=96 k=64 residual=@98"), (LinearAccesses{16, 16, 2}));
+  EXPECT_EQ(accesses("n=97 k=64 out=fp32"), (LinearAccesses{16, 16, 1}));
+  EXPECT_EQ(accesses("n=96 k=64 align=4 bias"), (LinearAccesses{4, 4, 2}));
+  EXPECT_EQ(accesses("n=96 k=64 align=8 bias params=fp32"), (LinearAccesses{8, 8, 2}));
+}
+
+TEST(LinearSpaceTest, EveryProblemHasDefaultsOnEveryArchitecture) {
+  for (const char* const arch : {"sm_80", "sm_86", "sm_90", "sm_120"}) {
+    const DeviceInfo device = *architecture_limits(arch);
+    for (const std::int64_t m : {1, 197, 6304, 100352}) {
+      for (const std::int64_t n : {1, 96, 768, 4304}) {
+        for (const std::int64_t k : {3, 147, 768, 16384}) {
+          LinearProblem p = LinearProblem::parse("linear bf16 m=2 n=2 k=2");
+          p.m = m;
+          p.n = p.out_row = n;
+          p.k = p.x_row = p.w_row = k;
+          const ParameterSpace space = linear_space(p, device);
+          const auto defaults = linear_defaults(p, device, space);
+          ASSERT_FALSE(defaults.empty()) << arch << ' ' << p.text();
+          for (const Config& config : defaults) {
+            EXPECT_EQ(space.explain(config), std::nullopt) << p.text() << ' ' << config.text();
+          }
+        }
+      }
+    }
+  }
+}
+
+// Few results of many products are split; many are not.
+TEST(LinearSpaceTest, DefaultsFillTheDevice) {
+  const DeviceInfo device = testing_support::h200_device();
+  const auto first = [&](const char* text) {
+    const LinearProblem p = LinearProblem::parse(text);
+    return linear_defaults(p, device, linear_space(p, device)).front();
+  };
+  const Config wide = first("linear bf16 m=6304 n=3072 k=768 bias act=gelu");
+  EXPECT_EQ(wide.at("kSplits"), 1);
+  EXPECT_GE(wide.at("kBlockM") * wide.at("kBlockN"), 128 * 128);
+  EXPECT_GT(first("linear bf16 m=64 n=768 k=3072 bias").at("kSplits"), 1);
+  EXPECT_EQ(first("linear bf16 m=1 n=1000 k=768 bias").at("kBlockM"), 16);
+}
+
+TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {
+  const DeviceInfo device = testing_support::h200_device();
+  const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=3001 bias");
+  std::set<std::int64_t> seen;
+  for (const Config& config : linear_space(p, device).enumerate()) {
+    const std::int64_t splits = config.at("kSplits"), columns = linear_split_columns(p, config);
+    if (!seen.insert(splits * 1000 + config.at("kBlockK")).second) continue;
+    EXPECT_EQ(columns % config.at("kBlockK"), 0);
+    EXPECT_GE(columns * splits, p.k);
+    EXPECT_LT(columns * (splits - 1), p.k);
+    const LaunchPlan plan = linear_plan(p, config);
+    EXPECT_EQ(plan.kernels.size(), splits > 1 ? 2u : 1u);
+    EXPECT_EQ(plan.scratch_bytes, splits > 1 ? 4 * splits * 197 * 768 : 0);
+    EXPECT_EQ(plan.kernels[0].shape.grid[0], linear_tiles(p, config) * splits);
+    LinearParams params;
+    std::memcpy(&params, plan.kernels[0].params.data(), sizeof(params));
+    EXPECT_EQ(params.split_columns, columns);
+  }
+  EXPECT_GT(seen.size(), 6u);
+}
+
+// Smaller problems are for the same kernel: compiled alike.
+TEST(LinearJudgeTest, EdgeProblemsAskForTheSameKernel) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const char* const text :
+       {"linear bf16 m=6304 n=3072 k=768 bias act=gelu",
+        "linear bf16 m=6304 n=1000 k=588 x=@592 w=@600 residual=@1004 bias",
+        "linear fp16 m=777 n=250 k=83 wt=@252 aux=@260 align=8",
+        "linear bf16 m=392 n=768 k=3072 bias residual period=196 rows=196+1",
+        "linear fp16 m=64 n=33 k=27 scale"}) {
+    const ProblemPtr problem = parse_problem(text);
+    const Config config = default_config(*problem, device);
+    const auto cases = linear().cases(*problem, config, device);
+    std::set<std::string> texts;
+    for (const JudgeCase& each : cases) {
+      texts.insert(each.problem->text());
+      EXPECT_EQ(parse_problem(each.problem->text())->text(), each.problem->text());
+      const LinearProblem& edge = linear_of(*each.problem);
+      if (edge.m == 1) continue;  // a row's stride is of no account
+      EXPECT_EQ(linear_accesses(edge), linear_accesses(linear_of(*problem)))
+          << each.problem->text();
+      EXPECT_EQ(linear().kernel_class(*each.problem), linear().kernel_class(*problem))
+          << each.problem->text();
+    }
+    EXPECT_GE(texts.size(), 2u) << text;
+  }
+}
+
+// Whole inputs: their sums are known exactly, and bf16 has the results.
+TEST(LinearJudgeTest, WholeInputsAreRoundedAndOthersAreNot) {
+  const ProblemPtr problem = parse_problem("linear bf16 m=64 n=64 k=768 bias scale residual");
+  for (const Fill& fill : linear().inputs(*problem, "whole")) EXPECT_EQ(fill.unit, 1);
+  for (const Fill& fill : linear().inputs(*problem, kNormalDraw)) EXPECT_EQ(fill.unit, 0);
+  EXPECT_THROW(linear().inputs(*problem, "extreme"), Error);
+}
+
+}  // namespace
+}  // namespace vitune
