@@ -210,7 +210,7 @@ python_tests() {  # the package with PyTorch on the GPU
 }
 
 models() {  # whole models, as they are and compiled, PyTorch beside vitune; needs timm. ROWS: of these names alone
-  local resume=() rows=() cache=build/models_cache
+  local resume=() rows=() cache=${MODELS_CACHE:-build/models_cache}
   link_library
   [ -f "$RESUME/models.json" ] && resume=(--resume)
   [ -n "${ROWS:-}" ] && rows=(--rows "$ROWS")
