@@ -76,6 +76,7 @@ def _watch(arguments: argparse.Namespace, tasks: list[Task], words: list[str], u
         return [sys.executable, program, *words, *more]
 
     status = Watch(arguments.json, tasks, until).run(start)
+    _trim(arguments)  # a process that was stopped did not
     if status not in (0, WRONG):
         return status
     try:
@@ -86,6 +87,11 @@ def _watch(arguments: argparse.Namespace, tasks: list[Task], words: list[str], u
     left = [task for task in tasks if not document.done(result, task)]
     print(f"{len(result['rows'])} rows in {arguments.json}, {len(left)} tasks unfinished{': --resume' if left else ''}")
     return WRONG if document.ours_failed(result) else 0
+
+
+def _trim(arguments: argparse.Namespace) -> None:
+    if arguments.cache:
+        caches.trim(arguments.cache, int(arguments.cache_mb * 2**20))
 
 
 def _work(arguments: argparse.Namespace, tasks: list[Task], until: float) -> int:
@@ -129,12 +135,9 @@ def _measure(arguments: argparse.Namespace, tasks: list[Task], until: float) -> 
         result["ceilings"] = {"tflops": ceilings.tflops, "tb_s": ceilings.tb_s}
     timer = clock.CudaClock() if device == "cuda" else clock.CpuClock()
 
-    def after_compiling() -> None:
-        if arguments.cache:
-            caches.trim(arguments.cache, int(arguments.cache_mb * 2**20))
-
+    settings = Settings(device, timer, ceilings, lambda: _trim(arguments))
     try:
-        Session(result, arguments.json, Settings(device, timer, ceilings, after_compiling)).run(tasks, until)
+        Session(result, arguments.json, settings).run(tasks, until)
     except Poisoned:
         return POISONED
     return WRONG if document.ours_failed(result) else 0

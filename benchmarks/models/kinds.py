@@ -65,6 +65,14 @@ def kind_of(kernel: str) -> str:
     return next((kind for kind, pattern in _RULES if pattern.search(kernel)), "other")
 
 
+_NOISE = re.compile(r"^void |at::native::|\(anonymous namespace\)::")
+
+
+def short_name(kernel: str, letters: int) -> str:
+    """So many letters of a name that say most."""
+    return _NOISE.sub("", kernel)[:letters]
+
+
 def by_kind(kernels: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Microseconds of each kind that is there, of (name, microseconds)."""
     found: dict[str, float] = {}

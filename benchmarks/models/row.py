@@ -142,7 +142,8 @@ def _by_kind(row: dict[str, Any], name: str, run: Run, within: ways.Way, clock: 
     if kernels:
         row.setdefault("kinds_us", {})[name] = kinds.by_kind((kernel, us) for kernel, us, _ in kernels)
         row.setdefault("kernels", {})[name] = [
-            {"name": kernel[:MOST_LETTERS], "us": round(us, 2), "calls": calls} for kernel, us, calls in kernels[:MOST_KERNELS]
+            {"name": kinds.short_name(kernel, MOST_LETTERS), "us": round(us, 2), "calls": calls}
+            for kernel, us, calls in kernels[:MOST_KERNELS]
         ]
 
 

@@ -4,7 +4,7 @@ import unittest
 
 from . import support  # noqa: F401: sets the path
 
-from models.kinds import KINDS, by_kind, kind_of
+from models.kinds import KINDS, by_kind, kind_of, short_name
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::{}, std::array<char*, 2ul> >(int, {})"
 NAMES = {
@@ -97,3 +97,7 @@ class KindsTest(unittest.TestCase):
     def test_times_add_up_by_kind_in_the_order_of_tables(self):
         found = by_kind([("Memset (Device)", 1.0), ("nvjet_x", 2.5), ("Memcpy DtoD", 0.25)])
         self.assertEqual(list(found.items()), [("gemm", 2.5), ("copies", 1.25)])
+
+    def test_names_are_cut_to_what_they_say(self):
+        name = ELEMENTWISE.format("(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)", "...")
+        self.assertEqual(short_name(name, 44), "vectorized_elementwise_kernel<4, silu_kernel")

@@ -125,13 +125,17 @@ class ProgramTest(unittest.TestCase):
             path = pathlib.Path(folder) / "models.json"
             document.write(result(), path)
             watch.return_value.run.return_value = 0
-            self.assertEqual(self.main(f"--json={path}", "--models=a:1", "--limit=100")[0], 0)
+            cache = pathlib.Path(folder) / "triton/x/kernel"  # what a process that was stopped left
+            cache.parent.mkdir(parents=True)
+            cache.write_bytes(bytes(3 << 20))
+            given = (f"--json={path}", "--models=a:1", "--limit=100", f"--cache={folder}", "--cache-mb=1")
+            self.assertEqual((self.main(*given)[0], cache.exists()), (0, False))
             start = watch.return_value.run.call_args.args[0]
             for resume in (False, True):
                 words = start(resume)
-                self.assertEqual(words[2:5], [f"--json={path}", "--models=a:1", "--limit=100"])
+                self.assertEqual(words[2:7], list(given))
                 self.assertEqual(("--worker" in words, "--resume" in words), (True, resume))
-                self.assertLessEqual(float(next(w for w in words[5:] if w.startswith("--limit=")).split("=")[1]), 100)
+                self.assertLessEqual(float(next(w for w in words[7:] if w.startswith("--limit=")).split("=")[1]), 100)
 
 
 class CachesTest(unittest.TestCase):
