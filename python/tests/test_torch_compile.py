@@ -446,6 +446,13 @@ class RewriteTest(CompileCase):
         self.assertEqual([(c.replaced, c.reason) for c in report.calls], [(False, "ZeroDivisionError: of the test")])
         self.expect_close(out, F.scaled_dot_product_attention(self.q, self.k, self.v))
 
+    def test_options_of_dynamo_reach_it(self):
+        asked = []
+        options = {"guard_filter_fn": lambda guards: asked.append(len(guards)) or [True] * len(guards)}
+        out, _ = self.compiled(lambda x: x * 2, torch.ones(3), options=options)
+        self.assertEqual((out.tolist(), len(asked)), ([2.0] * 3, 1))
+        self.assertIn("guard_filter_fn", options)  # the caller's own is left as it was
+
     def test_wrong_words_say_what_there_is(self):
         with self.assertRaisesRegex(vitune.InvalidArgument, "replace has gelu: the operators are attention, group_norm, norm"):
             vitune.compile(torch.nn.Identity(), replace="gelu")

@@ -160,8 +160,11 @@ def _wanted(replace: Optional[Iterable[str]]) -> frozenset[str]:
 def compile(model: Any, mode: Optional[str], dynamic: Optional[bool], fullgraph: bool, options: Optional[dict[str, Any]],
             replace: Optional[Iterable[str]]) -> Any:
     """See vitune.compile()."""
-    backend = Backend(mode, dynamic, options, replace)
-    compiled = torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph)
+    inductors = dict(options or {})
+    # Dynamo's own, which torch.compile takes out of Inductor's options.
+    dynamos = {name: inductors.pop(name) for name in ("guard_filter_fn",) if name in inductors}
+    backend = Backend(mode, dynamic, inductors or None, replace)
+    compiled = torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=dynamos or None)
     _backends[compiled] = backend
     return compiled
 
