@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launches go to the emulated device (torch_staged.py). Winners are tuned there, for a database of these tests' own; where a
 test is not about Inductor, aot_eager stands in for it, since its C++ takes long to build."""
+import contextlib
 import dataclasses
 import unittest
 import warnings
@@ -544,6 +545,77 @@ class RaceTest(CompileCase):
         self.assertEqual((made.shape, made.stride(), made.dtype), (like.shape, like.stride(), like.dtype))
         self.assertTrue(made.std() > 0.1 and flags.all())
         self.assertTrue(torch.equal(torch.get_rng_state(), before))
+
+
+class _Gpu:
+    """A clock that calls advance, and CUDA graphs of them: what _compile_race.race() asks of torch.cuda."""
+
+    def __init__(self):
+        self.now, self.graph, gpu = 0.0, None, self
+
+        class Event:
+            def __init__(self, enable_timing):
+                pass
+
+            def record(self, stream):
+                self.at = gpu.now
+
+            def synchronize(self):
+                pass
+
+            def elapsed_time(self, end):
+                return end.at - self.at
+
+        class Graph:
+            def capture_begin(self, capture_error_mode):
+                gpu.graph, self.calls = self, []
+
+            def capture_end(self):
+                gpu.graph = None
+
+            def replay(self):
+                for ms in self.calls:
+                    gpu.now += ms
+        self.stands_in = {"Event": Event, "CUDAGraph": Graph, "Stream": mock.MagicMock(), "current_stream": mock.MagicMock(),
+                          "stream": contextlib.nullcontext, "device": contextlib.nullcontext}
+
+    def call(self, us, first_ms=0.0):
+        """A kernel of so many microseconds; its first call takes longer, and cannot be captured."""
+        calls = []
+
+        def run():
+            calls.append(us)
+            if self.graph is not None:
+                self.graph.calls.append(us / 1e3)
+            else:
+                self.now += us / 1e3 + (first_ms if len(calls) == 1 else 0.03)  # the host's time
+        run.calls = calls
+        return run
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class RaceTimesTest(unittest.TestCase):
+    def setUp(self):
+        self.gpu = _Gpu()
+        patch = mock.patch.multiple(torch.cuda, **self.gpu.stands_in)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_times_are_those_of_the_gpu_alone_per_call(self):
+        fast, slow = self.gpu.call(5.0, first_ms=90.0), self.gpu.call(2000.0)
+        times = _compile_race.race(fast, slow, torch.device("cuda:0"))
+        self.assertAlmostEqual(times.ours_us, 5.0)
+        self.assertAlmostEqual(times.theirs_us, 2000.0)
+        self.assertFalse(times.lost)
+        self.assertEqual((len(fast.calls), len(slow.calls)), (3 + 28, 3 + 1))  # a graph of a millisecond, by the time with the host's
+
+    def test_a_call_that_cannot_be_captured_ends_its_capture(self):
+        def refused():
+            if self.gpu.graph is not None:
+                raise RuntimeError("not permitted when stream is capturing")
+        with self.assertRaisesRegex(RuntimeError, "not permitted"):
+            _compile_race.race(refused, self.gpu.call(1.0), torch.device("cuda:0"))
+        self.assertIsNone(self.gpu.graph)
 
 
 class InductorTest(CompileCase):
