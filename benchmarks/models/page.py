@@ -53,6 +53,12 @@ def _key(row: dict[str, Any]) -> tuple[str, int]:
     return row["model"], row["batch"]
 
 
+def _in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Models as they were first measured, each by batch."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    return sorted(rows, key=lambda row: (models.index(row["model"]), row["batch"]))
+
+
 def _gain(row: dict[str, Any] | None) -> str:
     """A cell of the table: the gain and its interval, or why there is none."""
     if row is None:
@@ -85,7 +91,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = []
-    for mode in ("eager", "graph"):
+    for mode in ("eager", "graph", "compiled"):
         gains = {_key(r): r["gain"] for r in rows if r["mode"] == mode and r.get("gain")}
         if not gains:
             continue
@@ -110,10 +116,7 @@ def _compiled(rows: Sequence[dict[str, Any]]) -> list[str]:
         cells = [f"`{row['model']}`", str(row["batch"]), *(_ms(row, way) for way in ways), _gain(row)]
         cells += [row.get("vitune_mode", "-"), f"{replaced['replaced']} of {replaced['known']}" if replaced else "-"]
         lines.append("| " + " | ".join(cells) + " |")
-    gains = [row["gain"]["times"] for row in rows if row.get("gain")]
-    if gains:
-        lines += ["", f"- compiled: {geometric_mean(gains):.3f} (geometric mean of {len(gains)} rows)."]
-    return lines
+    return [*lines, "", *_means(rows)]
 
 
 def _memory(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -164,9 +167,10 @@ def page(result: dict[str, Any]) -> str:
         for name, reason in row["failed"].items()
     ]
     versions = ", ".join(f"{name} {value}" for name, value in result["versions"].items() if value)
-    rows, compiled = ([row for row in result["rows"] if (row["mode"] == "compiled") == of] for of in (False, True))
+    every = _in_order(result["rows"])
+    rows, compiled = ([row for row in every if (row["mode"] == "compiled") == of] for of in (False, True))
     lines = [_INTRO, *([_GAINS, ""] if any(row.get("gain") for row in rows) else []), *_table(rows), "", *_means(rows)]
-    lines += _compiled(compiled) + time_section(result["rows"])
+    lines += _compiled(compiled) + time_section(every)
     lines += ["", _TIMES] if profiled(result["rows"]) else []
     lines += _memory(result["rows"])
     lines += _plain(result["plain"]) + _calls(result["calls"])

@@ -60,7 +60,7 @@ class PageTest(unittest.TestCase):
         }  # fmt: skip
         text = page(result(row("a", 8, "eager", 2.0, 2.0, 1.0), compiled))
         self.assertIn("| `a` | 8 | 3 | 2 | - | 1 | 2.00 [1.90, 2.10] | reduce-overhead | 12 of 37 |", text)
-        self.assertIn("- compiled: 2.000 (geometric mean of 1 rows)", text)
+        self.assertIn("- compiled: 2.000 (geometric mean of 1 rows); slower with vitune, by the whole interval: none.", text)
         self.assertIn("| `a` | 8 | 2 / 2 / 1 |", text)  # and not among models as they are
         self.assertIn("- `a` b8 compiled, compile_max: RuntimeError: no", text)
 
