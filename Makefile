@@ -121,11 +121,11 @@ peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch);
 	  $$measure --from data/norm_problems.json --json peers_norm.json $(NORM_ARGS) || status=$$?; exit $$status
 
 .PHONY: models models-test models-page
-models: $(BUILD)/build.ninja  ## measure whole models, eager and as CUDA graphs (GPU, PyTorch, timm); PYTHON=..., ARGS=...
+models: $(BUILD)/build.ninja  ## measure whole models, eager, as CUDA graphs and compiled (GPU, PyTorch, timm); ARGS=--resume goes on
 	@$(PYTHON) -c "import sys, torch, timm; sys.exit(0 if torch.cuda.is_available() else 'make models needs PyTorch with a GPU')"
 	cmake --build $(BUILD) --target vitune_shared vitune
 	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/models/run.py --library $(BUILD)/libvitune.so.0 \
-	  --json build/models.json $(ARGS)
+	  --json build/models.json --cache build/models_cache --cache-mb 1024 $(ARGS)
 
 models-test:          ## test that program without a GPU; PYTHON=... one with torch and timm tests more
 	@$(PYTHON) -m unittest discover -s benchmarks/models/tests -t benchmarks

@@ -11,9 +11,10 @@
 # worth keeping is then committed under benchmarks/results/<device>/ and data/. Prints a short table
 # last. Every step is bounded in time; a failed step does not stop the later ones. What lies in RESUME
 # (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, h200.db, or
-# drawn.db of an earlier call there, record, tune and drawn go on where that one ended. TUNE_OPTIONS
-# (default --budget=4s, five minutes for all problems) goes to tune; norms tunes into h200.db as well and gives
-# its peers NORMS_BUDGET seconds (default 260); SEEDS (default five numbers) say which
+# drawn.db of an earlier call there, record, tune and drawn go on where that one ended; with models.json and
+# models_cache.tgz.*, models does, which measures the rows that the regular expression ROWS matches (default all: call
+# it again until none is unfinished). TUNE_OPTIONS (default --budget=4s, five minutes for all problems) goes to tune;
+# norms tunes into h200.db as well and gives its peers NORMS_BUDGET seconds (default 260); SEEDS (default five numbers) say which
 # problems random draws; TOOLS (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS
 # processes (default one more than CPUs), and CASES (a gtest filter, default all features) its cases. random and
 # sanitize use all visible GPUs. Where LOGS names another folder, logs go there and OUT has them all in one file,
@@ -218,12 +219,18 @@ python_tests() {  # the package with PyTorch on the GPU
     bash -c 'cd python && exec python3 -m unittest -v tests.test_torch_gpu'
 }
 
-models() {  # whole models, PyTorch's attention beside vitune's; needs timm
-  local resume=()
+models() {  # whole models, as they are and compiled, PyTorch beside vitune; needs timm. ROWS: of these names alone
+  local resume=() rows=() cache=${MODELS_CACHE:-build/models_cache}
   link_library
   [ -f "$RESUME/models.json" ] && resume=(--resume)
+  [ -n "${ROWS:-}" ] && rows=(--rows "$ROWS")
+  mkdir -p "$cache"
+  # What an earlier call compiled, in pieces that any way of carrying takes.
+  if [ -f "$RESUME/models_cache.tgz.00" ]; then cat "$RESUME"/models_cache.tgz.* | tar -xz -C "$cache"; fi
   step models 560 python3 benchmarks/models/run.py --library "$BUILD/libvitune.so.0" --db "$(winners)" \
-    --limit 520 --json "$OUT/models.json" "${resume[@]}"
+    --limit 520 --cache "$cache" --cache-mb "${MODELS_CACHE_MB:-128}" --json "$OUT/models.json" "${resume[@]}" "${rows[@]}"
+  rm -f "$OUT"/models_cache.tgz.*
+  tar -cz -C "$cache" . | split -b 15m -d - "$OUT/models_cache.tgz."
 }
 
 for part in "${@:-tests random sanitize record tune ceilings peers norms drawn ladder first_calls cudnn runtime python models}"; do

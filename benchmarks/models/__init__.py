@@ -1,6 +1,6 @@
 # benchmarks/models/__init__.py -- Whole models with vitune's attention beside PyTorch's own.
 # SPDX-License-Identifier: Apache-2.0
-"""What reaches a user: time per forward pass of whole models, eager and as CUDA graphs.
+"""What reaches a user: time per forward pass of whole models, eager, as CUDA graphs and compiled, and where it goes.
 
     benchmarks/models/run.py --json models.json
     benchmarks/models/page.py models.json > docs/models.md

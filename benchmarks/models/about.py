@@ -10,7 +10,13 @@ METHOD = {
     "ms": "time per forward pass: passes in a row that fill about 40 ms between two CUDA events, "
     "all ways once per round in a random order; median and its distribution-free 95 % interval",
     "host_ms": "until the calls of one pass had returned, the GPU idle before",
-    "gain": "the better of PyTorch's ways over vitune, paired round by round; median and interval",
+    "gain": "the best of PyTorch's ways over vitune, paired round by round; median and interval",
+    "compiled": "torch.compile in its modes default, reduce-overhead and max-autotune, and vitune.compile in the mode that was "
+    "fastest of these (vitune_mode), batches static; compile_s until the first pass had returned, with what the caches had",
+    "kinds_us": "kernels of a pass by what their names say they do, of three passes under a profiler, microseconds",
+    "floor_us": "the same kinds of operators, each reading its operands and writing its result once and multiplying at the "
+    "rates of `ceilings`",
+    "memory_mb": "MiB that a pass takes at most over weights and images",
     "error": "largest relative error among the images beside the same weights in fp32; a way whose "
     "error exceeds 1.5 times that of PyTorch's own bf16 (and 2^-9) fails the row",
     "models": "bf16, inference_mode, random weights; timm's fused attention on for all ways",

@@ -5,13 +5,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 Run = Callable[[], Any]
+
+
+_PROFILED = 3  # passes
+#: What a profiler puts beside kernels on the device's line of time: regions that hold them.
+_REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "ProfilerStep", "CompiledFunction")
+
+
+def kernels_of(events: Iterable[Any], passes: int) -> list[tuple[str, float, float]]:
+    """(name, microseconds, calls) per pass of what ran on the GPU, the longest first."""
+    us: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    for event in events:
+        if event.device_type != DeviceType.CUDA or event.is_user_annotation or event.name.startswith(_REGIONS):
+            continue
+        us[event.name] += event.time_range.elapsed_us()
+        calls[event.name] += 1
+    return [(name, total / passes, calls[name] / passes) for name, total in us.most_common()]
 
 
 class CpuClock:
@@ -36,6 +56,14 @@ class CpuClock:
         run()
         return (time.perf_counter() - began) * 1e3
 
+    def peak(self, run: Callable[[], Any]) -> tuple[float | None, Any]:
+        """MiB that it takes at most, over what was there before, and what it gives; None: not known."""
+        return None, run()
+
+    def kernels(self, run: Run) -> list[tuple[str, float, float]]:
+        """(name, microseconds, calls) of the kernels of one pass, the longest first; empty: not known."""
+        return []
+
 
 class CudaClock(CpuClock):
     """On the current CUDA device and stream."""
@@ -58,6 +86,23 @@ class CudaClock(CpuClock):
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) / count
+
+    def peak(self, run: Callable[[], Any]) -> tuple[float | None, Any]:
+        self.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        found = run()
+        self.synchronize()
+        return (torch.cuda.max_memory_allocated() - before) / 2**20, found
+
+    def kernels(self, run: Run) -> list[tuple[str, float, float]]:
+        run()
+        self.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as watched:
+            for _ in range(_PROFILED):
+                run()
+            self.synchronize()
+        return kernels_of(watched.events(), _PROFILED)
 
     def capture(self, run: Callable[[], Tensor]) -> tuple[Run, Tensor]:
         """A replay of one pass, and where it writes its answer."""

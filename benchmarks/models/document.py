@@ -19,7 +19,7 @@ _LISTS = ("rows", "plain", "calls", "unfinished")
 def new(device: dict[str, Any], versions: dict[str, Any], date: str, method: dict) -> dict[str, Any]:
     """Without rows. date: ISO 8601, UTC."""
     head = {"schema": SCHEMA, "command": "models", "device": device, "versions": versions}
-    return head | {"date": date, "method": method, **{name: [] for name in _LISTS}, "at_work": None}
+    return head | {"date": date, "method": method, **{name: [] for name in _LISTS}, "at_work": None, "tries": {}}
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
@@ -32,20 +32,34 @@ def read(path: pathlib.Path) -> dict[str, Any]:
         raise BadDocument(f"{path} is no result of benchmarks/models of schema {SCHEMA}")
     if not all(isinstance(found.get(name), list) for name in _LISTS):
         raise BadDocument(f"{path} lacks one of {', '.join(_LISTS)}")
+    found.setdefault("tries", {})  # older ones
     return found
 
 
 def add(document: dict[str, Any], task: Task, rows: list[dict[str, Any]]) -> None:
     """What a task gave, under its name."""
     name = {"model": task.model, "batch": task.batch} if task.model else {}
-    document[task.kind] += [name | row for row in rows]
+    document[_list_of(task)] += [name | row for row in rows]
+
+
+def failed(task: Task, reason: str) -> dict[str, Any]:
+    """The row of a task that gave nothing."""
+    mode = "compiled" if task.kind == "compiled" else "eager"
+    return {"mode": mode, "ms": {}, "host_ms": {}, "error": {}, "failed": {"": reason}}
+
+
+def _list_of(task: Task) -> str:
+    """Compiled models' rows are beside those of models as they are."""
+    return "rows" if task.kind == "compiled" else task.kind
 
 
 def done(document: dict[str, Any], task: Task) -> bool:
     """Whether it is in there, failed or not."""
-    rows = document[task.kind]
+    rows = document[_list_of(task)]
     return bool(rows) if not task.model else any(
-        (row["model"], row["batch"]) == (task.model, task.batch) for row in rows
+        (row["model"], row["batch"]) == (task.model, task.batch)
+        and (row["mode"] == "compiled") == (task.kind == "compiled")
+        for row in rows
     )
 
 
@@ -54,5 +68,6 @@ def ours_failed(document: dict[str, Any]) -> list[str]:
     return [
         f"{row['model']} b{row['batch']} {row['mode']}"
         for row in document["rows"] + document["plain"]
-        if "vitune" in row["failed"] and "torch" in row["ms"]
+        if ("vitune" in row["failed"] and "torch" in row["ms"])
+        or ("vitune_compile" in row["failed"] and "compile_default" in row["ms"])
     ]

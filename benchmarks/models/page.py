@@ -16,6 +16,7 @@ if __name__ == "__main__":  # this folder itself must not be on the path: a pack
     sys.path.insert(0, str(HERE.parent))
 
 from models import document  # noqa: E402
+from models.time_table import profiled, time_section  # noqa: E402
 from peers.engine.samples import geometric_mean  # noqa: E402
 
 _INTRO = """# Whole models: what a user gains
@@ -27,8 +28,17 @@ A row's *gain* is the time of the better of PyTorch's ways (its own choice of ke
 over that with vitune, in brackets the 95 % interval of the median. Above 1.00 vitune is faster. *eager* is
 a model as it is called from Python, the host's time included; *graph* the replay of a CUDA graph of it.
 
-Models run here as they are. [`vitune.compile`](python.md#compiled-models) compiles one, with attention by vitune
-and all else by Inductor; `vitune.report` says which calls of it are served, by which kernel, or why not.
+Models run here as they are; those of transformers with `attn_implementation="vitune"`.
+[`vitune.compile`](python.md#compiled-models) compiles one, with attention by vitune and all else by Inductor;
+`vitune.report` says which calls of it are served, by which kernel, or why not.
+"""
+_GAINS = "![The better of PyTorch's ways over vitune, for each model](figures/models.svg)"
+_TIMES = "![Where the time of each model goes, by kind, beside the floor of each kind](figures/model-time.svg)"
+_COMPILED = """
+## Compiled models
+
+`torch.compile` in three of its modes, and `vitune.compile` in the mode in which PyTorch was fastest, called from Python,
+milliseconds. The gain is over the best of the three.
 """
 _HOW = """
 ## How it was measured
@@ -41,6 +51,12 @@ _HOW = """
 
 def _key(row: dict[str, Any]) -> tuple[str, int]:
     return row["model"], row["batch"]
+
+
+def _in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Models as they were first measured, each by batch."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    return sorted(rows, key=lambda row: (models.index(row["model"]), row["batch"]))
 
 
 def _gain(row: dict[str, Any] | None) -> str:
@@ -75,7 +91,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = []
-    for mode in ("eager", "graph"):
+    for mode in ("eager", "graph", "compiled"):
         gains = {_key(r): r["gain"] for r in rows if r["mode"] == mode and r.get("gain")}
         if not gains:
             continue
@@ -87,6 +103,36 @@ def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
             text += f", {geometric_mean(usual):.3f} without SAM"
         lines.append(text + f"; slower with vitune, by the whole interval: {', '.join(slower) or 'none'}.")
     return lines
+
+
+def _compiled(rows: Sequence[dict[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    ways = ("compile_default", "compile_reduce", "compile_max", "vitune_compile")
+    lines = [_COMPILED, "| model | batch | default | reduce-overhead | max-autotune | vitune.compile | gain | its mode | calls replaced |"]
+    lines.append("|--|--:|--:|--:|--:|--:|--|--|--|")
+    for row in rows:
+        replaced = row.get("replaced")
+        cells = [f"`{row['model']}`", str(row["batch"]), *(_ms(row, way) for way in ways), _gain(row)]
+        cells += [row.get("vitune_mode", "-"), f"{replaced['replaced']} of {replaced['known']}" if replaced else "-"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, "", *_means(rows)]
+
+
+def _memory(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """How much more or less vitune's passes need than those of what they are compared with."""
+    found = {}
+    for row in rows:
+        mb, gain = row.get("memory_mb", {}), row.get("gain")
+        ours = next((mb[way] for way in ("vitune_compile", "vitune") if way in mb), None)
+        theirs = mb.get(gain["over"]) if gain else None
+        if ours and theirs:
+            found[f"`{row['model']}` b{row['batch']} {row['mode']}"] = ours / theirs
+    if not found:
+        return []
+    most, least = max(found, key=found.__getitem__), min(found, key=found.__getitem__)
+    return ["", f"Memory of a pass beside weights and images, over that of the way it is compared with: {geometric_mean(found.values()):.2f}"
+            f" (geometric mean of {len(found)} rows), at most {found[most]:.2f} ({most}), at least {found[least]:.2f} ({least})."]
 
 
 def _plain(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -121,7 +167,12 @@ def page(result: dict[str, Any]) -> str:
         for name, reason in row["failed"].items()
     ]
     versions = ", ".join(f"{name} {value}" for name, value in result["versions"].items() if value)
-    lines = [_INTRO, *_table(result["rows"]), "", *_means(result["rows"])]
+    every = _in_order(result["rows"])
+    rows, compiled = ([row for row in every if (row["mode"] == "compiled") == of] for of in (False, True))
+    lines = [_INTRO, *([_GAINS, ""] if any(row.get("gain") for row in rows) else []), *_table(rows), "", *_means(rows)]
+    lines += _compiled(compiled) + time_section(every)
+    lines += ["", _TIMES] if profiled(result["rows"]) else []
+    lines += _memory(result["rows"])
     lines += _plain(result["plain"]) + _calls(result["calls"])
     lines += ["", "## What failed", "", *failed] if failed else []
     if result["unfinished"]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import gc
 import random
 from collections.abc import Callable
@@ -13,11 +15,12 @@ from peers.engine.peer import sentence
 from peers.engine.rounds import Limits, PeerFailed, run_rounds
 from torch import Tensor
 
-from . import answer, ways
+from . import answer, kinds, ways
 from .clock import Run
 from .interval import gain, summary
 
 BLOCK_MS = 40.0  # of passes in a row are one sample
+MOST_KERNELS, MOST_LETTERS = 16, 90  # of a way's kernels in the row, the longest first
 LIMITS = Limits(least=7, most=41, noise=0.003, slow_us=float("inf"))
 
 
@@ -44,56 +47,116 @@ class Subject:
             raise ValueError(f"PyTorch's own bf16 is {self.of_torch:.3g} from fp32: nothing to judge by")
 
 
-def _prepare(mode: str, subject: Subject, clock: Any) -> tuple[Run, Tensor]:
-    if mode == "eager":
-        return subject.forward, subject.forward()
-    replay, found = clock.capture(subject.forward)
+@dataclasses.dataclass
+class Prepared:
+    """What can be run again and again."""
+
+    run: Run
+    answer: Tensor
+    memory_mb: float | None  #: that a pass takes at most, over what was there before; None: not known
+
+
+@dataclasses.dataclass
+class Candidate:
+    """One way."""
+
+    within: ways.Way  #: entered around everything
+    prepare: Callable[[], Prepared]
+
+
+def _eager(subject: Subject, clock: Any) -> Prepared:
+    memory, found = clock.peak(subject.forward)
+    return Prepared(subject.forward, found, memory)
+
+
+def _graph(subject: Subject, clock: Any) -> Prepared:
+    memory, (replay, found) = clock.peak(lambda: clock.capture(subject.forward))
     found.fill_(float("nan"))  # what the replay does not write stays so
     replay()
     clock.synchronize()
-    return replay, found
+    return Prepared(replay, found, memory)
 
 
-def measure(
-    mode: str,
-    subject: Subject,
-    served: dict[str, ways.Way],
-    clock: Any,
-    seconds: float,
-    chance: random.Random,
-) -> dict[str, Any]:
-    """The row without its name. Inside inference_mode; `seconds` for the rounds."""
+def candidates(mode: str, subject: Subject, served: dict[str, ways.Way], clock: Any) -> dict[str, Candidate]:
+    """A model as it is, eager or as a graph, in each of these ways."""
+    prepare = {"eager": _eager, "graph": _graph}[mode]
+    return {name: Candidate(way, functools.partial(prepare, subject, clock)) for name, way in served.items()}
+
+
+@dataclasses.dataclass
+class Race:
+    """Who is compared with whom, and how."""
+
+    peers: tuple[str, ...]
+    ours: str
+    seconds: float  #: of rounds
+    chance: random.Random
+    by_kind: bool = True  #: whether kernels are looked at afterwards
+
+
+def measure(mode: str, subject: Subject, found: dict[str, Candidate], clock: Any, race: Race) -> dict[str, Any]:
+    """The row without its name. Inside inference_mode."""
     row: dict[str, Any] = {"mode": mode, "ms": {}, "host_ms": {}, "error": {}, "failed": {}}
     runs: dict[str, Run] = {}
-    for name, way in served.items():
+    for name, candidate in found.items():
         try:
-            with way():
-                run, found = _prepare(mode, subject, clock)
-            row["error"][name] = answer.error(found, subject.wanted)
-            reason = answer.wrong(row["error"][name], subject.of_torch)
-            if reason:
-                row["error"].pop(name)
-                row["failed"][name] = reason
-            else:
-                runs[name] = run
+            with candidate.within():
+                prepared = candidate.prepare()
+            if _judge(row, name, prepared, subject):
+                runs[name] = prepared.run
         except Exception as reason:
             row["failed"][name] = sentence(reason)
             alive(clock)
+            clock.release()  # what a way that failed held is free for the others
     if runs:
-        _time(row, runs, served, clock, seconds, chance)
+        within = {name: candidate.within for name, candidate in found.items()}
+        _time(row, runs, within, clock, race)
+        for name in row["ms"] if race.by_kind else ():
+            _by_kind(row, name, runs[name], within[name], clock)
+        _leave_kernels(row, race)
     return row
 
 
-def _time(
-    row: dict[str, Any],
-    runs: dict[str, Run],
-    served: dict[str, ways.Way],
-    clock: Any,
-    seconds: float,
-    chance: random.Random,
-) -> None:
+def _judge(row: dict[str, Any], name: str, prepared: Prepared, subject: Subject) -> bool:
+    """Notes the error and the memory of a way; whether its answer is right."""
+    error = answer.error(prepared.answer, subject.wanted)
+    reason = answer.wrong(error, subject.of_torch)
+    if reason:
+        row["failed"][name] = reason
+        return False
+    row["error"][name] = error
+    if prepared.memory_mb is not None:
+        row.setdefault("memory_mb", {})[name] = round(prepared.memory_mb, 1)
+    return True
+
+
+def _by_kind(row: dict[str, Any], name: str, run: Run, within: ways.Way, clock: Any) -> None:
+    """Where the time of a pass goes; nothing where no profiler says it."""
+    try:
+        with within():
+            kernels = clock.kernels(run)
+    except Exception as reason:
+        alive(clock)
+        row.setdefault("not_profiled", {})[name] = sentence(reason)
+        return
+    if kernels:
+        row.setdefault("kinds_us", {})[name] = kinds.by_kind((kernel, us) for kernel, us, _ in kernels)
+        row.setdefault("kernels", {})[name] = [
+            {"name": kinds.short_name(kernel, MOST_LETTERS), "us": round(us, 2), "calls": calls}
+            for kernel, us, calls in kernels[:MOST_KERNELS]
+        ]
+
+
+def _leave_kernels(row: dict[str, Any], race: Race) -> None:
+    """Those of vitune and of what it is compared with: the others' kinds say enough."""
+    told = {race.ours, (row.get("gain") or {}).get("over")}
+    for name in set(row.get("kernels", ())) - told:
+        del row["kernels"][name]
+
+
+def _time(row: dict[str, Any], runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, race: Race) -> None:
     first = next(iter(runs))
-    with served[first]():
+    with within[first]():
         once = min(clock.passes(runs[first], 1) for _ in range(3))
     passes = max(1, min(100, int(BLOCK_MS / max(once, 1e-3))))
     host: dict[str, list[float]] = {name: [] for name in runs}
@@ -102,7 +165,7 @@ def _time(
         ms, returned = {}, {}
         for name in names:
             try:
-                with served[name]():
+                with within[name]():
                     returned[name] = clock.host(runs[name])
                     ms[name] = clock.passes(runs[name], passes)
             except Exception as reason:
@@ -113,13 +176,13 @@ def _time(
         return {name: value * 1e3 for name, value in ms.items()}
 
     with _no_collection():
-        outcome = run_rounds(list(runs), one_round, LIMITS, seconds, chance)
+        outcome = run_rounds(list(runs), one_round, LIMITS, race.seconds, race.chance)
     row["failed"] |= outcome.failed
     samples = {name: [us / 1e3 for us in found] for name, found in outcome.samples.items()}
     for name, found in samples.items():
         row["ms"][name] = summary(found, "ms")
         row["host_ms"][name] = summary(host[name], "ms")
-    row["gain"] = gain(samples, ways.PEERS, ways.OURS)
+    row["gain"] = gain(samples, race.peers, race.ours)
 
 
 @contextlib.contextmanager

@@ -5,60 +5,75 @@ from __future__ import annotations
 import pathlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from peers.engine.peer import sentence
 
-from . import calls, document, row, ways, zoo
+from . import calls, compiled, document, row, ways, zoo
+from .floor import Ceilings, floor_us
 from .roster import Task
 
-MOST_SECONDS = 12.0  # of rounds for one row and mode
+MOST_SECONDS = 6.0  # of rounds for one row and mode
+MOST_TRIES = 3  # of a task that does not end: compiling goes on with what the caches have
+NEVER_ENDED = f"it did not end in {MOST_TRIES} tries, which their time limits or the machine cut off"
+
+
+class Settings:
+    """What holds for all tasks."""
+
+    def __init__(self, device: str, clock: Any, ceilings: Ceilings | None, after_compiling: Callable[[], Any]) -> None:
+        self.device, self.clock, self.ceilings, self.after_compiling = device, clock, ceilings, after_compiling
 
 
 class Session:
     """One process's part of a run. Raises row.Poisoned where another process must go on."""
 
-    def __init__(self, result: dict[str, Any], path: pathlib.Path, device: str, clock: Any) -> None:
-        self._result, self._path, self._device, self._clock = result, path, device, clock
+    def __init__(self, result: dict[str, Any], path: pathlib.Path, settings: Settings) -> None:
+        self._result, self._path, self._settings = result, path, settings
+        self._device, self._clock = settings.device, settings.clock
         self._chance = random.Random(0)
         self._built: tuple[str, Any, int] | None = None
 
     def run(self, tasks: Sequence[Task], until: float) -> None:
         """until: time.monotonic() after which no task begins. Those not begun are `unfinished`."""
-        self._give_up_what_was_at_work(tasks)
+        self._result["at_work"] = None
         todo = [task for task in tasks if not document.done(self._result, task)]
-        for number, task in enumerate(todo):
-            self._result["unfinished"] = [str(each) for each in todo[number:]]
-            left = until - time.monotonic()
-            if left <= 0:
-                break
-            self._result["at_work"] = str(task)
-            document.write(self._result, self._path)
-            self._do(task, min(MOST_SECONDS, left / (len(todo) - number) / 2))
+        left = list(todo)
+        for task in todo:
+            self._result["unfinished"] = [str(each) for each in left]
+            if until - time.monotonic() < task.least_seconds:
+                continue  # one that takes less may still have time
+            if self._begin(task):
+                self._do(task)
             self._result["at_work"] = None
-        else:
-            self._result["unfinished"] = []
+            left.remove(task)
+        self._result["unfinished"] = [str(each) for each in left]
         document.write(self._result, self._path)
 
-    def _give_up_what_was_at_work(self, tasks: Sequence[Task]) -> None:
-        for task in tasks:
-            if str(task) == self._result["at_work"]:
-                self._add(task, [_failed("the process ended at this")])
-        self._result["at_work"] = None
+    def _begin(self, task: Task) -> bool:
+        """Writes down that it is at work; False where it was so too often."""
+        tries = self._result["tries"].get(str(task), 0)
+        if tries >= MOST_TRIES:
+            self._add(task, [document.failed(task, NEVER_ENDED)])
+            return False
+        self._result["tries"][str(task)] = tries + 1
+        self._result["at_work"] = str(task)
+        document.write(self._result, self._path)
+        return True
 
-    def _do(self, task: Task, seconds: float) -> None:
+    def _do(self, task: Task) -> None:
         began = time.monotonic()
         try:
-            rows = self._rows(task, seconds)
+            rows = self._rows(task)
         except row.Poisoned as reason:
-            self._add(task, [_failed(f"the device no longer answers: {reason}")])
+            self._add(task, [document.failed(task, f"the device no longer answers: {reason}")])
             self._result["at_work"] = None
             document.write(self._result, self._path)
             raise
         except Exception as reason:
-            rows = [_failed(sentence(reason))]
+            rows = [document.failed(task, sentence(reason))]
             self._built = None
             row.alive(self._clock)
         self._add(task, rows)
@@ -67,26 +82,56 @@ class Session:
 
     def _add(self, task: Task, rows: list[dict[str, Any]]) -> None:
         document.add(self._result, task, rows)
+        self._result["tries"].pop(str(task), None)
         for each in rows:
             print(f"{task} {_line(each)}", flush=True)
 
-    def _rows(self, task: Task, seconds: float) -> list[dict[str, Any]]:
+    def _rows(self, task: Task) -> list[dict[str, Any]]:
         if task.kind == "calls":
-            return calls.measure(self._device, self._clock, 2 * seconds, self._chance)
+            return calls.measure(self._device, self._clock, 2 * MOST_SECONDS, self._chance)
         model, size = self._model(task.model)
-        subject = row.subject_of(model, zoo.images(task.batch, size, self._device))
-        modes, served = self._clock.modes, ways.WAYS
+        images = zoo.images(task.batch, size, self._device)
+        subject = row.subject_of(model, images)
+        floors = self._floors(subject)
+        with torch.inference_mode():
+            if task.kind == "compiled":
+                found = [self._compiled(subject, model, images)]
+            else:
+                found = self._as_it_is(task, subject, model)
+        return [each | floors for each in found]
+
+    def _floors(self, subject: row.Subject) -> dict[str, Any]:
+        ceilings = self._settings.ceilings
+        return {} if ceilings is None else {"floor_us": floor_us(subject.forward, ceilings)}
+
+    def _race(self, peers: tuple[str, ...], ours: str, by_kind: bool = True) -> row.Race:
+        return row.Race(peers, ours, MOST_SECONDS, self._chance, by_kind)
+
+    def _as_it_is(self, task: Task, subject: row.Subject, model: Any) -> list[dict[str, Any]]:
+        modes, served = self._clock.modes, ways.ways_of(model)
         if task.kind == "plain":
             modes = ("eager",)
             served = {name: way for name, way in served.items() if name in ("torch", ways.OURS)}
-        found = []
-        with torch.inference_mode():
-            for mode in modes:
-                found.append(row.measure(mode, subject, served, self._clock, seconds, self._chance))
-                if ways.OURS in found[-1]["ms"]:
-                    found[-1]["served"] = ways.served_by_vitune(subject.forward)
-                self._clock.release()
+        found: list[dict[str, Any]] = []
+        for mode in reversed(modes):  # the kernels of a graph are those of the model called eagerly
+            by_kind = task.kind == "rows" and not any("kinds_us" in each for each in found)
+            candidates = row.candidates(mode, subject, served, self._clock)
+            each = row.measure(mode, subject, candidates, self._clock, self._race(ways.PEERS, ways.OURS, by_kind))
+            if ways.OURS in each["ms"]:
+                each["served"] = ways.served_by_vitune(served[ways.OURS], subject.forward)
+            found.insert(0, each)
+            self._clock.release()
         return found
+
+    def _compiled(self, subject: row.Subject, model: Any, images: torch.Tensor) -> dict[str, Any]:
+        compiler = compiled.Compiler(model, images, self._clock)
+        try:
+            race = self._race(compiled.PEERS, compiled.OURS)
+            found = row.measure("compiled", subject, compiler.candidates(), self._clock, race)
+            return found | compiler.says()
+        finally:
+            compiler.forget()
+            self._settings.after_compiling()
 
     def _model(self, name: str) -> tuple[Any, int]:
         """Consecutive tasks share it."""
@@ -95,10 +140,6 @@ class Session:
             self._clock.release()
             self._built = (name, *zoo.build(name, self._device))
         return self._built[1:]
-
-
-def _failed(reason: str) -> dict[str, Any]:
-    return {"mode": "eager", "ms": {}, "host_ms": {}, "error": {}, "failed": {"": reason}}
 
 
 def _line(found: dict[str, Any]) -> str:

@@ -23,6 +23,20 @@ def _cudnn_first() -> Any:
     return sdpa_kernel(order, set_priority=True)
 
 
+@contextlib.contextmanager
+def in_transformers(model: Any) -> Any:
+    """A model of transformers by its own switch: attn_implementation="vitune"."""
+    import vitune.transformers
+
+    vitune.transformers.register()
+    before = model.config._attn_implementation
+    model.set_attn_implementation(vitune.transformers.NAME)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
 def _vitune() -> Any:
     import vitune.torch
 
@@ -32,11 +46,19 @@ def _vitune() -> Any:
 WAYS: dict[str, Way] = {"torch": contextlib.nullcontext, "cudnn": _cudnn_first, OURS: _vitune}
 
 
-def served_by_vitune(run: Callable[[], Any]) -> dict[str, Any]:
+def ways_of(model: Any) -> dict[str, Way]:
+    """Those above; a model of transformers is told itself."""
+    inner = getattr(model, "model", None)
+    if hasattr(inner, "set_attn_implementation"):
+        return WAYS | {OURS: lambda: in_transformers(inner)}
+    return WAYS
+
+
+def served_by_vitune(way: Way, run: Callable[[], Any]) -> dict[str, Any]:
     """What became of the attention calls of one pass: vitune.torch.stats() of it."""
     import vitune.torch
 
     before = vitune.torch.stats()
-    with WAYS[OURS]():
+    with way():
         run()
     return dataclasses.asdict(vitune.torch.stats() - before)

@@ -40,16 +40,26 @@ def _torchvision(name: str) -> tuple[nn.Module, int]:
     return torchvision.models.get_model(name, weights=None), 224
 
 
-def _transformers(name: str) -> tuple[nn.Module, int]:
-    from transformers import ViTConfig, ViTModel
+_MINI = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128, "image_size": 64}
+#: What each package's classes are called, and what differs from their configurations' defaults: the base models.
+_OF_TRANSFORMERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "vit_base": ("ViT", {}),
+    "dinov2_base": ("Dinov2", {}),
+    "siglip_base": ("SiglipVision", {}),
+    "clip_vit_base": ("CLIPVision", {}),
+    "vit_mini": ("ViT", _MINI),
+    "siglip_mini": ("SiglipVision", _MINI),
+}
 
-    configs: dict[str, dict[str, Any]] = {
-        "vit_base": {},
-        "vit_mini": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
-                     "intermediate_size": 128, "image_size": 64},
-    }
-    config = ViTConfig(**configs[name], attn_implementation="sdpa")
-    return _Hidden(ViTModel(config, add_pooling_layer=False)), config.image_size
+
+def _transformers(name: str) -> tuple[nn.Module, int]:
+    import transformers
+
+    kind, differs = _OF_TRANSFORMERS[name]
+    config = getattr(transformers, f"{kind}Config")(**differs)
+    more = {"add_pooling_layer": False} if kind == "ViT" else {}
+    model = getattr(transformers, f"{kind}Model")._from_config(config, attn_implementation="sdpa", **more)
+    return _Hidden(model), config.image_size
 
 
 def _fill(model: nn.Module) -> None:

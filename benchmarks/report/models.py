@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import documents
+from . import documents, model_time
 from .bars import Bar, draw, sizes
 from .page import Section, Table
 from .picture import Picture
 from .times import geometric_mean
 
 _WAYS = ("torch", "cudnn", "vitune")
+_COMPILED = ("compile_default", "compile_reduce", "compile_max", "vitune_compile")
 
 
 def _gain(document: dict[str, Any], row: dict[str, Any] | None) -> dict[str, float]:
@@ -34,11 +35,23 @@ def _interval(gain: dict[str, float]) -> str:
 
 
 def _by_model(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Of models as they are."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for row in documents.rows(document, "rows"):
-        name = f"{documents.text(row, 'model')} b{row.get('batch', '?')}"
-        found.setdefault(name, {})[documents.text(row, "mode")] = row
+        if documents.text(row, "mode") != "compiled":
+            found.setdefault(_name(row), {})[documents.text(row, "mode")] = row
     return found
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{documents.text(row, 'model')} b{row.get('batch', '?')}"
+
+
+def _compiled(document: dict[str, Any]) -> Table | None:
+    rows = [row for row in documents.rows(document, "rows") if documents.text(row, "mode") == "compiled"]
+    lines = [[_name(row), *(_ms(document, row, way) for way in _COMPILED), _interval(_gain(document, row))] for row in rows]
+    head = ["model", "default, ms", "reduce-overhead, ms", "max-autotune, ms", "vitune.compile, ms", "gain"]
+    return Table("Compiled", head, lines) if lines else None
 
 
 def _bar(document: dict[str, Any], name: str, modes: dict[str, dict[str, Any]]) -> Bar:
@@ -55,9 +68,9 @@ def _bar(document: dict[str, Any], name: str, modes: dict[str, dict[str, Any]]) 
 def tiles(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Geometric means."""
     found = []
-    for mode, what in (("eager", "models, forward pass, eager"), ("graph", "models, as CUDA graphs")):
-        gains = [gain["times"] for modes in _by_model(document).values()
-                 if (gain := _gain(document, modes.get(mode)))]
+    for mode, what in (("eager", "models, forward pass, eager"), ("graph", "models, as CUDA graphs"), ("compiled", "models, compiled")):
+        gains = [gain["times"] for row in documents.rows(document, "rows")
+                 if documents.text(row, "mode") == mode and (gain := _gain(document, row))]
         if gains:
             found.append((f"{geometric_mean(gains):.2f}×", f"{what}: geometric mean over {len(gains)}"))
     return found
@@ -85,4 +98,7 @@ def section(document: dict[str, Any], source: str) -> Section | None:
              "has the reasons."] if failed else []
     caption = ("Time of a forward pass with the better of PyTorch's ways, named at the right (its own choice of kernels, or "
                "cuDNN preferred), over that with vitune's attention. Bars: called from Python; rings: replay of a CUDA graph. Right of the line vitune is faster.")
-    return Section("models", "Whole models", caption, source, [drawn], [Table("", head, table)], notes)
+    pictures = [drawn, model_time.picture(document)]
+    tables = [Table("", head, table), _compiled(document), model_time.table(document)]
+    return Section("models", "Whole models", caption, source, [one for one in pictures if one], [one for one in tables if one],
+                   notes)

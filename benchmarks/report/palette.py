@@ -22,6 +22,13 @@ COLOURS = {
     "peer": ("#b85a00", "#f0a040"),
     "compiled": ("#8a7300", "#e8d84a"),
     "plain": ("#6e7781", "#9aa4af"),
+    "kind-gemm": ("#0067a8", "#58b6f0"),
+    "kind-attention": ("#c94f00", "#ff8f45"),
+    "kind-norm": ("#00805e", "#2ec79b"),
+    "kind-activation": ("#8a7300", "#e8d84a"),
+    "kind-copies": ("#a83c7a", "#e58fc0"),
+    "kind-convolution": ("#5b3fa0", "#b09bf0"),
+    "kind-other": ("#6e7781", "#9aa4af"),
 }
 _NAMES = list(COLOURS)
 

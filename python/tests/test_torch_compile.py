@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launches go to the emulated device (torch_staged.py). Winners are tuned there, for a database of these tests' own; where a
 test is not about Inductor, aot_eager stands in for it, since its C++ takes long to build."""
+import contextlib
 import dataclasses
 import unittest
 import warnings
@@ -17,7 +18,7 @@ if torch is not None:
     from torch._dynamo.backends.debugging import aot_eager
     from torch._dynamo.utils import counters
 
-    from vitune import _compile, _compile_attention, _torch_group_norm, _torch_norm, _torch_op, _torch_window
+    from vitune import _compile, _compile_attention, _compile_race, _torch_group_norm, _torch_norm, _torch_op, _torch_window
 
     from .test_torch_norm import launch_groups_staged
     from .test_torch_norm import launch_staged as launch_norm_staged
@@ -446,12 +447,175 @@ class RewriteTest(CompileCase):
         self.assertEqual([(c.replaced, c.reason) for c in report.calls], [(False, "ZeroDivisionError: of the test")])
         self.expect_close(out, F.scaled_dot_product_attention(self.q, self.k, self.v))
 
+    def test_options_of_dynamo_reach_it(self):
+        asked = []
+        options = {"guard_filter_fn": lambda guards: asked.append(len(guards)) or [True] * len(guards)}
+        out, _ = self.compiled(lambda x: x * 2, torch.ones(3), options=options)
+        self.assertEqual((out.tolist(), len(asked)), ([2.0] * 3, 1))
+        self.assertIn("guard_filter_fn", options)  # the caller's own is left as it was
+
     def test_wrong_words_say_what_there_is(self):
         with self.assertRaisesRegex(vitune.InvalidArgument, "replace has gelu: the operators are attention, group_norm, norm"):
             vitune.compile(torch.nn.Identity(), replace="gelu")
         with self.assertRaisesRegex(vitune.InvalidArgument, "what vitune.compile"):
             vitune.report(torch.compile(torch.nn.Identity()))
         self.assertIn("call the model once", str(vitune.report(vitune.compile(torch.nn.Identity()))))
+
+
+class RaceTest(CompileCase):
+    """A race that would be on a GPU, with times of the test's own."""
+
+    def setUp(self):
+        super().setUp()
+        self.raced, self.times = [], _compile_race.Times(10.0, 20.0)
+        for name, value in (("can_race", lambda device: True), ("race", self.race)):
+            patch = mock.patch.object(_compile_race, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        for patch in (mock.patch.object(_compile, "_times", {}), mock.patch.object(_compile_attention, "selected", served_by_nearest)):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def race(self, ours, theirs, device):
+        self.raced.append((ours(), theirs()))
+        if isinstance(self.times, Exception):
+            raise self.times
+        return self.times
+
+    def attend(self, call=F.scaled_dot_product_attention if torch is not None else None, qkv=None, **keywords):
+        torch._dynamo.reset()
+        with torch.no_grad():
+            _, report = self.compiled(lambda q, k, v: call(q, k, v), *(qkv or packed(2, 5, 3, 64, dtype=torch.bfloat16)), **keywords)
+        return report.calls[0]
+
+    def test_who_loses_is_left_out_and_both_times_are_told(self):
+        self.assertTrue(self.attend().replaced)
+        for ours, theirs, replaced in ((20.0, 10.0, False), (10.2, 10.0, True), (10.4, 10.0, False)):
+            with self.subTest(ours), mock.patch.object(_compile, "_times", {}):
+                self.times = _compile_race.Times(ours, theirs)
+                call = self.attend()
+                self.assertEqual((call.replaced, call.times), (replaced, self.times))
+                self.assertIn(f"{ours} us here, PyTorch's {theirs}; ", str(call))
+                self.assertEqual("PyTorch's was faster" in call.reason, not replaced)
+
+    def test_what_cannot_be_raced_is_replaced_as_ever(self):
+        self.times = torch.OutOfMemoryError("of the test")
+        call = self.attend()
+        self.assertEqual((call.replaced, call.times, len(self.raced)), (True, None, 1))
+
+    def test_who_names_an_operator_is_not_asked_for_times(self):
+        self.assertEqual((self.attend(replace="attention").replaced, self.raced), (True, []))
+
+    def test_a_problem_is_raced_once(self):
+        q, k, v = packed(2, 5, 3, 64, dtype=torch.bfloat16)
+        self.attend(lambda q, k, v: F.scaled_dot_product_attention(q, k, v) + F.scaled_dot_product_attention(q, k, v) * 2)
+        self.attend()
+        self.assertEqual(len(self.raced), 1)
+        self.attend(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+        self.assertEqual(len(self.raced), 2)
+
+    def test_both_sides_are_the_same_attention_of_finite_numbers(self):
+        bias, masks = torch.randn(1, 3, 5, 5, dtype=torch.bfloat16), torch.randn(4, 5, 5, dtype=torch.bfloat16)
+        keep = torch.rand(1, 1, 5, 5) > 0.5
+        heads = torch.nn.MultiheadAttention(32, 2, batch_first=True).bfloat16().eval()
+        sdpa = F.scaled_dot_product_attention
+
+        def windows(q, k, v):
+            return sdpa(q, k, v, bias + masks.view(1, 4, 1, 5, 5).expand(2, -1, 3, -1, -1).reshape(-1, 3, 5, 5))
+        x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
+        cases = {"plain": (sdpa, None), "causal": (lambda q, k, v: sdpa(q, k, v, is_causal=True, scale=0.3), None),
+                 "mask": (lambda q, k, v: sdpa(q, k, v, keep.expand(2, 3, 5, 5)), None),
+                 "shared heads": (lambda q, k, v: sdpa(q, k[:, :1], v[:, :1], enable_gqa=True), None),
+                 "windows": (windows, packed(8, 5, 3, 64, dtype=torch.bfloat16)),
+                 "written out": (lambda q, k, v: ((q * 0.3) @ k.mT + bias).softmax(-1) @ v, None),
+                 "heads": (lambda x, *_: heads(x, x, x, need_weights=False)[0], (x, x, x))}
+        for name, (call, qkv) in cases.items():
+            with self.subTest(name):
+                self.assertTrue(self.attend(call, qkv).replaced)
+                ours, theirs = self.raced[-1]
+                self.assertTrue(ours.isfinite().all() and ours.std() > 0.05)
+                self.expect_close(ours, theirs)
+        self.assertEqual(len(self.raced), len(cases))
+
+    def test_tensors_made_up_lie_as_they_did_and_leave_the_users_chance_alone(self):
+        like = torch.empty_strided((2, 3, 4), (40, 0, 2), dtype=torch.bfloat16, device="meta")
+        before = torch.get_rng_state()
+        with _compile_race.apart():
+            made, flags = (_compile_race.sample(each, torch.device("cpu")) for each in (like, like.bool()))
+        self.assertEqual((made.shape, made.stride(), made.dtype), (like.shape, like.stride(), like.dtype))
+        self.assertTrue(made.std() > 0.1 and flags.all())
+        self.assertTrue(torch.equal(torch.get_rng_state(), before))
+
+
+class _Gpu:
+    """A clock that calls advance, and CUDA graphs of them: what _compile_race.race() asks of torch.cuda."""
+
+    def __init__(self):
+        self.now, self.graph, gpu = 0.0, None, self
+
+        class Event:
+            def __init__(self, enable_timing):
+                pass
+
+            def record(self, stream):
+                self.at = gpu.now
+
+            def synchronize(self):
+                pass
+
+            def elapsed_time(self, end):
+                return end.at - self.at
+
+        class Graph:
+            def capture_begin(self, capture_error_mode):
+                gpu.graph, self.calls = self, []
+
+            def capture_end(self):
+                gpu.graph = None
+
+            def replay(self):
+                for ms in self.calls:
+                    gpu.now += ms
+        self.stands_in = {"Event": Event, "CUDAGraph": Graph, "Stream": mock.MagicMock(), "current_stream": mock.MagicMock(),
+                          "stream": contextlib.nullcontext, "device": contextlib.nullcontext}
+
+    def call(self, us, first_ms=0.0):
+        """A kernel of so many microseconds; its first call takes longer, and cannot be captured."""
+        calls = []
+
+        def run():
+            calls.append(us)
+            if self.graph is not None:
+                self.graph.calls.append(us / 1e3)
+            else:
+                self.now += us / 1e3 + (first_ms if len(calls) == 1 else 0.03)  # the host's time
+        run.calls = calls
+        return run
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class RaceTimesTest(unittest.TestCase):
+    def setUp(self):
+        self.gpu = _Gpu()
+        patch = mock.patch.multiple(torch.cuda, **self.gpu.stands_in)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_times_are_those_of_the_gpu_alone_per_call(self):
+        fast, slow = self.gpu.call(5.0, first_ms=90.0), self.gpu.call(2000.0)
+        times = _compile_race.race(fast, slow, torch.device("cuda:0"))
+        self.assertAlmostEqual(times.ours_us, 5.0)
+        self.assertAlmostEqual(times.theirs_us, 2000.0)
+        self.assertFalse(times.lost)
+        self.assertEqual((len(fast.calls), len(slow.calls)), (3 + 28, 3 + 1))  # a graph of a millisecond, by the time with the host's
+
+    def test_a_call_that_cannot_be_captured_ends_its_capture(self):
+        def refused():
+            if self.gpu.graph is not None:
+                raise RuntimeError("not permitted when stream is capturing")
+        with self.assertRaisesRegex(RuntimeError, "not permitted"):
+            _compile_race.race(refused, self.gpu.call(1.0), torch.device("cuda:0"))
+        self.assertIsNone(self.gpu.graph)
 
 
 class InductorTest(CompileCase):

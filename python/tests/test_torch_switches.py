@@ -76,6 +76,24 @@ class TransformersTest(TorchTest):
         self.assertEqual((mask.dtype, mask[1, 0, 7].tolist()), (torch.bool, [True] * 5 + [False] * 3))
         self.assertEqual(mask[0, 0, 2].tolist(), [True] * 3 + [False] * 5)
 
+    def test_where_all_see_all_there_is_no_mask_though_transformers_made_one(self):
+        # 5.17 does while a CUDA graph is captured.
+        with mock.patch("transformers.masking_utils._ignore_bidirectional_mask_sdpa", lambda *_: False), torch.inference_mode():
+            for name in ("ViT", "CLIP"):
+                kind, config, arguments, _ = models()[name]
+                masks = {}
+                for attention in ("sdpa", "vitune"):
+                    with mock.patch.object(F, "scaled_dot_product_attention", wraps=F.scaled_dot_product_attention) as sdpa, \
+                            mock.patch.object(_torch_sdpa, "attend", wraps=_torch_sdpa.attend) as attend:
+                        self.outputs(self.model(kind, config, attention), arguments)
+                    calls = sdpa.call_args_list if attention == "sdpa" else attend.call_args_list
+                    masks[attention] = [c.kwargs["attn_mask"] if attention == "sdpa" else c.args[3] for c in calls]
+                if name == "ViT":
+                    self.assertEqual([mask is None for mask in masks["sdpa"]], [False] * 2)
+                    self.assertEqual(masks["vitune"], [None] * 2)
+                else:  # the text's padding and causality stay
+                    self.assertEqual(sum(mask is not None for mask in masks["vitune"]), 2)
+
     def test_a_model_that_trains_is_pytorchs(self):
         kind, config, arguments, calls = models()["ViT"]
         model = self.model(kind, config, "vitune").train()

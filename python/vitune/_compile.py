@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from . import _compile_attention, _compile_group_norm, _compile_heads, _compile_norm, _torch_op
 from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, module_of, value_of
+from ._compile_race import Times
 from ._compile_report import Call, Graph, Report
 from ._context import Selection
 from ._errors import InvalidArgument, VituneError
@@ -27,6 +28,7 @@ from ._structs import VERSION
 OPERATORS: tuple[Operator, ...] = (_compile_attention.attention, _compile_attention.written_out, _compile_heads.heads,
                                    _compile_norm.norm, _compile_group_norm.group_norm)
 
+_times: dict[Any, Optional[Times]] = {}  # of this process, for all models
 _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
 
 
@@ -58,7 +60,7 @@ class Backend:
     def __init__(self, mode: Optional[str], dynamic: Optional[bool], options: Optional[dict[str, Any]],
                  replace: Optional[Iterable[str]]) -> None:
         self._inductor = torch._TorchCompileInductorWrapper(mode, options, dynamic)
-        self._wanted = _wanted(replace)
+        self._wanted, self._as_told = _wanted(replace), replace is not None
         self.graphs: list[Graph] = []
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
@@ -104,9 +106,21 @@ class Backend:
         if place is None:
             return None
         reason, selection = self._decide(operator, place, node)
+        times = None if reason else self._times(place, selection)
+        if times is not None and times.lost:
+            reason = "PyTorch's was faster when both were timed here"
         if not reason:
             rewrite.put(place)
-        return Call(module_of(node), operator.name, place.call, not reason, reason, selection)
+        return Call(module_of(node), operator.name, place.call, not reason, reason, selection, times)
+
+    def _times(self, place: Place, selection: Selection) -> Optional[Times]:
+        """Of a call that would be replaced, once for each problem; not of operators that were asked for by name."""
+        if self._as_told:
+            return None
+        key = (place.call, selection.problem, selection.config, selection.kernel_key)
+        if key not in _times:
+            _times[key] = place.race()
+        return _times[key]
 
     def _decide(self, operator: Operator, place: Place | Refusal, node: fx.Node) -> tuple[str, Optional[Selection]]:
         """Why a call stays Inductor's, "" if it does not; and the kernel that serves it or would."""
@@ -146,8 +160,11 @@ def _wanted(replace: Optional[Iterable[str]]) -> frozenset[str]:
 def compile(model: Any, mode: Optional[str], dynamic: Optional[bool], fullgraph: bool, options: Optional[dict[str, Any]],
             replace: Optional[Iterable[str]]) -> Any:
     """See vitune.compile()."""
-    backend = Backend(mode, dynamic, options, replace)
-    compiled = torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph)
+    inductors = dict(options or {})
+    # Dynamo's own, which torch.compile takes out of Inductor's options.
+    dynamos = {name: inductors.pop(name) for name in ("guard_filter_fn",) if name in inductors}
+    backend = Backend(mode, dynamic, inductors or None, replace)
+    compiled = torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=dynamos or None)
     _backends[compiled] = backend
     return compiled
 

@@ -14,6 +14,7 @@ from torch import Tensor, fx
 
 from . import _torch_op, _torch_sdpa, _torch_window  # noqa: F401  (the operators)
 from ._compile_graph import Operator, Place, Refusal, arguments, as_compiled, constant, is_call, is_method, value_of
+from ._compile_race import Run, Times, measured, sample
 from ._context import Selection
 from ._errors import Unsupported
 
@@ -65,6 +66,22 @@ class Attend(NamedTuple):
         desc = _torch_op.described(*tensors, self.is_causal, self.scale, self.enable_gqa, False)
         return selected(desc, self.q.value.device.index)
 
+    def race(self) -> Optional[Times]:
+        device = self.q.value.device
+        return measured(lambda: self.calls(device), device)
+
+    def calls(self, device: torch.device) -> tuple[Run, Run]:
+        """Ours and PyTorch's, of tensors made up. What is in q's place before the operator (a cast, a factor) is in neither."""
+        q, k, v, mask = (None if x is None else sample(as_compiled(x.value), device) for x in self[1:5])
+        if self._has_windows():
+            every = mask.repeat(q.shape[0] // mask.shape[0], 1, 1, 1)
+            return (functools.partial(torch.ops.vitune.window_attention.default, q, k, v, mask, self.scale),
+                    functools.partial(_torch_sdpa.original, q, k, v, every.to(q.dtype), scale=self.scale))
+        theirs = functools.partial(_torch_sdpa.original, q, k, v, mask, 0.0, self.is_causal, scale=self.scale,
+                                   enable_gqa=self.enable_gqa)
+        return functools.partial(torch.ops.vitune.attention.default, q, k, v, mask, self.is_causal, self.scale,
+                                 self.enable_gqa, True), theirs
+
     def _has_windows(self) -> bool:
         return self.mask is not None and self.mask.value.dim() == 4 and self.mask.value.shape[0] not in (1, self.q.value.shape[0])
 
@@ -110,7 +127,7 @@ class Attention(Operator):
         why_not = attend.why_not(dropout_p)
         if why_not is not None:
             return Refusal(call, why_not)
-        return Place(call, [node], node, attend.build, attend.ask)
+        return Place(call, [node], node, attend.build, attend.ask, race=attend.race)
 
 
 def _without_copies(mask: fx.Node) -> Optional[Operand]:
@@ -156,7 +173,7 @@ class WrittenOut(Operator):
         why_not = attend.why_not(0.0)
         if why_not is not None:
             return Refusal(call, why_not)
-        return Place(call, [last], last, attend.build, attend.ask, [*reversed(scores.steps), node, *after])
+        return Place(call, [last], last, attend.build, attend.ask, [*reversed(scores.steps), node, *after], attend.race)
 
 
 def _is_product(node: Any) -> bool:

@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import _torch_op
+from ._compile_race import Times
 from ._context import Selection
 from ._errors import Unsupported
 
@@ -32,6 +33,8 @@ class Place:
     build: Callable[[fx.Graph], Sequence[fx.Node]]
     ask: Callable[[], Selection]  #: which kernel would serve; raises VituneError
     covered: Sequence[fx.Node] = ()  #: what is of no use afterwards, in the order of the graph
+    #: Times beside what the model calls without us; None where nobody can tell.
+    race: Callable[[], Optional[Times]] = lambda: None
 
 
 @dataclasses.dataclass

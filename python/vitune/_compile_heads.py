@@ -53,7 +53,7 @@ class Heads(Operator):
         def build(graph: fx.Graph) -> list[fx.Node]:
             joined = graph.call_method("flatten", (graph.call_method("permute", (attend.build(graph)[0], (2, 0, 1, 3))), 2))
             return [graph.call_function(F.linear, (joined, found.proj_weight, found.proj_bias))]
-        return Place(call, [out], node, build, attend.ask, [node])
+        return Place(call, [out], node, build, attend.ask, [node], attend.race)
 
 
 def _heads(node: fx.Node) -> _Heads:

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from typing import Optional
 
+from ._compile_race import Times
 from ._context import Selection
 
 
@@ -19,12 +20,14 @@ class Call:
     replaced: bool  #: by vitune's operator; False: it is left to Inductor
     reason: str  #: why it was left; empty if it was replaced
     selection: Optional[Selection]  #: the kernel that serves it, or would; None: not asked, or none can
+    times: Optional[Times] = None  #: of it beside PyTorch's, measured as the model was compiled; None: not measured
 
     def __str__(self) -> str:
         made = "replaced" if self.replaced else f"left as it is: {self.reason}"
         if self.selection is None:
             return f"{self.call}: {made}"
-        return f"{self.call}: {made}\n      {_timed(self.selection)}{self.selection.problem}"
+        measured = "" if self.times is None else f"{self.times}; "
+        return f"{self.call}: {made}\n      {measured}{_timed(self.selection)}{self.selection.problem}"
 
 
 def _timed(found: Selection) -> str:

@@ -27,7 +27,16 @@ NAME = "vitune"
 def register() -> None:
     """Makes "vitune" a value of attn_implementation, with the masks of "sdpa". May be called again."""
     AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    AttentionMaskInterface.register(NAME, mask)
+
+
+def mask(*sizes: Any, attention_mask: Optional[Tensor] = None, local_size: Optional[int] = None,
+         allow_is_bidirectional_skip: bool = False, **others: Any) -> Optional[Tensor]:
+    """sdpa_mask, but none at all where everybody sees everybody: some versions make one of True while a CUDA graph is captured."""
+    if allow_is_bidirectional_skip and attention_mask is None and local_size is None:
+        return None
+    return sdpa_mask(*sizes, attention_mask=attention_mask, local_size=local_size,
+                     allow_is_bidirectional_skip=allow_is_bidirectional_skip, **others)
 
 
 def attention(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Optional[Tensor],

@@ -26,7 +26,7 @@ for name in vitune tests/vitune_{tuner,probe}_test benchmarks/vitune_bench_{refe
 done
 touch "$folder/build/libvitune.so.0.1.0"
 parts() {  # parts NAME...: runs them, the table to $folder/table
-  PATH=$folder/bin:$PATH BUILD=$folder/build OUT=$folder/out RESUME=$folder/none \
+  PATH=$folder/bin:$PATH BUILD=$folder/build OUT=$folder/out RESUME=$folder/none MODELS_CACHE=$folder/cache \
     "$root/benchmarks/on_gpu.sh" "$@" > "$folder/table" 2>&1
 }
 
@@ -47,13 +47,18 @@ has "--from data/reference_problems.json" "$out/reference_peers.log"
 has "--json $out/reference_peers.json" "$out/reference_peers.log"
 has "--first-calls $out/first_calls.json" "$out/first_calls.log"
 has "vitune_bench_attention gpu= db=data/h200.db --benchmark_out=$out/bench_attention.json" "$out/cudnn.log"
-has "models/run.py --library $folder/build/libvitune.so.0 --db data/h200.db --limit 520 --json $out/models.json" \
-  "$out/models.log"
+has "models/run.py --library $folder/build/libvitune.so.0 --db data/h200.db --limit 520 --cache $folder/cache" "$out/models.log"
+has "--json $out/models.json" "$out/models.log"
 grep -qF -- "--resume" "$out/models.log" && fail "models went on with what no earlier call left"
-mkdir "$folder/earlier" && touch "$folder/earlier/models.json"
-PATH=$folder/bin:$PATH BUILD=$folder/build OUT=$folder/resumed RESUME=$folder/earlier \
+# The caches of a call go on in the next: 20 MB that do not compress are two pieces.
+mkdir -p "$folder/earlier" "$folder/cache/triton" && touch "$folder/earlier/models.json"
+head -c 20000000 /dev/urandom > "$folder/cache/triton/kernel" && sum=$(md5sum < "$folder/cache/triton/kernel")
+parts models || fail "status $?: $(cat "$folder/table")"
+mv "$out"/models_cache.tgz.0[01] "$folder/earlier" || fail "the caches are not in two pieces"
+ROWS='^vit b32$' PATH=$folder/bin:$PATH BUILD=$folder/build OUT=$folder/resumed RESUME=$folder/earlier MODELS_CACHE=$folder/cache2 \
   "$root/benchmarks/on_gpu.sh" models > "$folder/table" 2>&1 || fail "status $?: $(cat "$folder/table")"
-has "--json $folder/resumed/models.json --resume" "$folder/resumed/models.log"
+has "--json $folder/resumed/models.json --resume --rows ^vit b32$" "$folder/resumed/models.log"
+[ "$(md5sum < "$folder/cache2/triton/kernel")" = "$sum" ] || fail "the caches were not taken over"
 [ -L "$folder/build/libvitune.so.0" ] || fail "the library has not the name that loaders ask for"
 
 TOOLS=racecheck SHARDS=2 parts sanitize || fail "status $?: $(cat "$folder/table")"

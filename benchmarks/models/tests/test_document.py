@@ -43,17 +43,39 @@ class DocumentTest(unittest.TestCase):
         self.assertFalse(document.done(made, Task("plain", "a", 1)))
         self.assertFalse(document.done(made, Task("calls")))
 
+    def test_a_compiled_model_is_a_task_of_its_own(self):
+        made, compiled = result(row("a", 1, "eager", 1.0)), Task("compiled", "a", 1)
+        self.assertFalse(document.done(made, compiled))
+        document.add(made, compiled, [document.failed(compiled, "it hung")])
+        self.assertTrue(document.done(made, compiled))
+        self.assertEqual((made["rows"][1]["mode"], made["rows"][1]["failed"]), ("compiled", {"": "it hung"}))
+        self.assertFalse(document.done(result(made["rows"][1]), Task("rows", "a", 1)))
+
+    def test_older_documents_are_read(self):
+        made = result()
+        del made["tries"]
+        document.write(made, self.path)
+        self.assertEqual(document.read(self.path)["tries"], {})
+
     def test_a_failure_of_vitune_alone_is_one(self):
         ours = row("a", 1, "graph", 1.0, failed={"vitune": "x"})
         nobody = row("b", 1, "graph", failed={"torch": "x", "vitune": "x"})
         self.assertEqual(document.ours_failed(result(ours, nobody)), ["a b1 graph"])
 
     def test_tasks_by_name(self):
-        wanted = [Task("rows", "torchvision/vit_b_16", 2), Task("plain", "resnet50", 1), Task("calls")]
-        self.assertEqual(tasks_of("torchvision/vit_b_16:2,plain/resnet50:1,calls"), wanted)
+        wanted = [Task("rows", "torchvision/vit_b_16", 2), Task("compiled", "transformers/vit_base", 8),
+                  Task("plain", "resnet50", 1), Task("calls")]  # fmt: skip
+        text = "torchvision/vit_b_16:2,compiled/transformers/vit_base:8,plain/resnet50:1,calls"
+        self.assertEqual(tasks_of(text), wanted)
         for bad in ("", "a", "a:", "a:0", "a:x"):
             with self.assertRaises(ValueError):
                 tasks_of(bad)
 
     def test_no_task_is_listed_twice(self):
         self.assertEqual(len(set(map(str, TASKS))), len(TASKS))
+
+    def test_the_roster_has_the_batches_and_the_eight_compiled_rows(self):
+        names = set(map(str, TASKS))
+        for model in ("swin_tiny_patch4_window7_224", "coatnet_0_rw_224", "torchvision/vit_b_16", "transformers/siglip_base"):
+            self.assertLessEqual({f"{model} b{batch}" for batch in (1, 8, 32, 128)}, names)
+        self.assertEqual(sum(task.kind == "compiled" for task in TASKS), 8)

@@ -3,13 +3,15 @@
 import contextlib
 import random
 import unittest
+from unittest import mock
 
 from .support import needs
 
 try:
     import torch
     from models import row
-    from models.clock import CpuClock
+    from models.clock import CpuClock, kernels_of
+    from torch.autograd import DeviceType
 except ImportError:
     torch = None
 
@@ -20,7 +22,7 @@ class _Clock:
     modes = ("eager", "graph")
 
     def __init__(self, ms):
-        self.ms, self.now, self.lost = ms, "torch", False
+        self.ms, self.now, self.lost, self.unseen = ms, "torch", False, None
 
     def way(self, name):
         @contextlib.contextmanager
@@ -48,6 +50,15 @@ class _Clock:
         answer = run()
         return (lambda: answer.copy_(run())), answer
 
+    def peak(self, run):
+        return 100.0 + self.ms[self.now], run()
+
+    def kernels(self, run):
+        run()
+        if self.unseen == self.now:
+            raise RuntimeError("CUPTI_ERROR")
+        return [("nvjet_" + 200 * "x", 8.0, 2.0), ("Memset (Device)", self.ms[self.now], 1.0)]
+
 
 @needs("torch")
 class RowTest(unittest.TestCase):
@@ -56,7 +67,7 @@ class RowTest(unittest.TestCase):
         self.wanted = torch.randn(4, 8)
         self.answers = {}  # way -> what the model answers within it
 
-    def measure(self, mode="eager", clock=None):
+    def measure(self, mode="eager", clock=None, by_kind=True):
         def forward():
             found = self.answers.get(self.clock.now, self.wanted)
             if isinstance(found, Exception):
@@ -64,8 +75,10 @@ class RowTest(unittest.TestCase):
             return found.clone()
 
         subject = row.Subject(forward, self.wanted)
+        clock = clock or self.clock
         served = {name: self.clock.way(name) for name in self.clock.ms}
-        return row.measure(mode, subject, served, clock or self.clock, 0.0, random.Random(1))
+        race = row.Race(("torch", "cudnn"), "vitune", 0.0, random.Random(1), by_kind)
+        return row.measure(mode, subject, row.candidates(mode, subject, served, clock), clock, race)
 
     def test_every_way_has_its_median_and_interval_and_host_time(self):
         for mode in ("eager", "graph"):
@@ -75,6 +88,25 @@ class RowTest(unittest.TestCase):
             self.assertEqual(found["host_ms"]["vitune"]["ms"], 0.1)
             self.assertEqual((found["gain"]["over"], found["gain"]["times"]), ("cudnn", 2.0))
             self.assertGreaterEqual(found["ms"]["torch"]["samples"], 6)
+
+    def test_memory_and_time_by_kind_of_every_way(self):
+        for mode in ("eager", "graph"):
+            found = self.measure(mode)
+            self.assertEqual(found["memory_mb"], {"torch": 103.0, "cudnn": 102.0, "vitune": 101.0})
+            self.assertEqual(found["kinds_us"]["cudnn"], {"gemm": 8.0, "copies": 2.0})
+            self.assertEqual(sorted(found["kernels"]), ["cudnn", "vitune"])  # the two of the gain
+            first = found["kernels"]["vitune"][0]
+            self.assertEqual((len(first["name"]), first["us"], first["calls"]), (90, 8.0, 2.0))
+        self.assertNotIn("kinds_us", self.measure(by_kind=False))
+
+    def test_what_a_profiler_does_not_see_is_absent(self):
+        self.clock.unseen = "vitune"
+        found = self.measure()
+        self.assertEqual(sorted(found["kinds_us"]), ["cudnn", "torch"])
+        self.assertEqual(found["not_profiled"], {"vitune": "RuntimeError: CUPTI_ERROR"})
+        self.assertIn("vitune", found["ms"])
+        for field in ("kinds_us", "memory_mb", "not_profiled"):
+            self.assertNotIn(field, self.measure(clock=CpuClock()), field)
 
     def test_a_wrong_answer_of_one_image_leaves_without_a_time(self):
         self.answers["vitune"] = self.wanted.clone()
@@ -131,3 +163,14 @@ class RowTest(unittest.TestCase):
     def test_the_cpu_clock_measures(self):
         found = self.measure(clock=CpuClock())
         self.assertTrue(all(time["ms"] > 0 for time in found["ms"].values()))
+
+    def test_kernels_are_what_ran_on_the_device_for_each_pass(self):
+        def event(name, us, device="CUDA", region=False):
+            times = mock.Mock(elapsed_us=lambda: us)
+            found = mock.Mock(device_type=getattr(DeviceType, device), is_user_annotation=region, time_range=times)
+            found.name = name
+            return found
+
+        events = [event("a", 2.0), event("b", 9.0), event("a", 4.0), event("aten::mm", 50.0, "CPU"),
+                  event("forward", 99.0, region=True), event("Torch-Compiled Region: 0/0", 99.0)]  # fmt: skip
+        self.assertEqual(kernels_of(events, 2), [("b", 4.5, 0.5), ("a", 3.0, 1.0)])

@@ -16,7 +16,7 @@ from models.roster import Task
 
 try:
     import torch
-    from models import cli, row, session, ways, zoo
+    from models import cli, floor, row, session, watch, ways, zoo
     from models.clock import CpuClock
 except ImportError:
     torch = None
@@ -30,12 +30,12 @@ class SessionTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.path = pathlib.Path(folder.name) / "models.json"
-        self.built = []
+        self.built, self.ceilings = [], None
         plain = {"torch": contextlib.nullcontext, "cudnn": contextlib.nullcontext, "vitune": contextlib.nullcontext}
         for patch in (
             mock.patch.object(zoo, "build", self.build),
             mock.patch.object(ways, "WAYS", plain),
-            mock.patch.object(ways, "served_by_vitune", lambda run: {"served": 1}),
+            mock.patch.object(ways, "served_by_vitune", lambda way, run: {"served": 1}),
             mock.patch.object(session, "MOST_SECONDS", 0.0),
             mock.patch.object(row, "BLOCK_MS", 0.0),
         ):
@@ -49,9 +49,10 @@ class SessionTest(unittest.TestCase):
         torch.manual_seed(0)
         return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 8)).bfloat16(), 4
 
-    def run_tasks(self, tasks, made=None, seconds=60.0):
+    def run_tasks(self, tasks, made=None, seconds=100.0):
         made = made or result()
-        runner = session.Session(made, self.path, "cpu", CpuClock())
+        settings = session.Settings("cpu", CpuClock(), self.ceilings, lambda: self.built.append("trimmed"))
+        runner = session.Session(made, self.path, settings)
         with contextlib.redirect_stdout(io.StringIO()):
             runner.run(tasks, time.monotonic() + seconds)
         return made
@@ -82,10 +83,63 @@ class SessionTest(unittest.TestCase):
         self.assertEqual(self.built, ["one", "two"])
         self.assertEqual((len(made["rows"]), made["unfinished"]), (2, []))
 
-    def test_what_ended_the_process_is_not_tried_again(self):
-        made = self.run_tasks(ROWS, result(at_work="one b1"))
+    def test_what_was_cut_off_is_tried_again_some_times(self):
+        made = self.run_tasks(ROWS, result(at_work="one b1", tries={"one b1": 2}))
+        self.assertEqual((self.built, made["tries"], made["at_work"]), (["one", "two"], {}, None))
+        self.built.clear()
+        made = self.run_tasks(ROWS, result(at_work="one b1", tries={"one b1": 3}))
         self.assertEqual(self.built, ["two"])
-        self.assertIn("the process ended", made["rows"][0]["failed"][""])
+        self.assertIn("did not end in 3 tries", made["rows"][0]["failed"][""])
+
+    def test_what_needs_more_time_than_is_left_leaves_it_to_others(self):
+        made = self.run_tasks([Task("compiled", "one", 1), *ROWS], seconds=40.0)
+        self.assertEqual(([r["mode"] for r in made["rows"]], made["unfinished"]), (["eager", "eager"], ["compiled one b1"]))
+
+    def test_floors_are_in_every_row_where_the_rates_are_known(self):
+        self.assertNotIn("floor_us", self.run_tasks(ROWS[:1])["rows"][0])
+        self.ceilings = floor.Ceilings(1e-6, 1e6)
+        made = self.run_tasks(ROWS)
+        self.assertEqual([r["floor_us"] for r in made["rows"]], [{"gemm": 2.0 * 48 * 8 * batch} for batch in (1, 2)])
+
+    def test_a_model_is_compiled_in_all_modes_and_by_vitune_in_the_fastest(self):
+        ms = {"default": 3.0, "reduce-overhead": 1.0, "max-autotune": 2.0}
+        asked = []
+
+        def by(who):
+            def compile_(model, mode, dynamic):
+                self.assertIs(dynamic, False)
+                asked.append((who, mode))
+                if (who, mode) == self.broken:
+                    raise RuntimeError("no Triton")
+                run = lambda images: model(images)  # noqa: E731
+                run.ms = ms[mode] / (2 if who == "vitune" else 1)
+                return run
+
+            return compile_
+
+        class Clock(CpuClock):
+            def passes(self, run, count):
+                return run.__closure__ and next(c.cell_contents.ms for c in run.__closure__ if hasattr(c.cell_contents, "ms"))
+
+        report = mock.Mock(calls=[mock.Mock(replaced=True), mock.Mock(replaced=False)], untuned=("norm x",))
+        with (
+            mock.patch.object(torch, "compile", by("torch")),
+            mock.patch.multiple("vitune", compile=by("vitune"), report=lambda compiled: report),
+            mock.patch(f"{__name__}.CpuClock", Clock),
+        ):
+            self.broken = None
+            found = self.run_tasks([Task("compiled", "one", 1)])["rows"][0]
+            self.assertEqual(asked, [("torch", mode) for mode in ms] + [("vitune", "reduce-overhead")])
+            self.assertEqual({n: t["ms"] for n, t in found["ms"].items()},
+                             {"compile_default": 3, "compile_reduce": 1, "compile_max": 2, "vitune_compile": 0.5})  # fmt: skip
+            self.assertEqual((found["mode"], found["gain"]["over"], found["gain"]["times"]), ("compiled", "compile_reduce", 2))
+            self.assertEqual((found["vitune_mode"], sorted(found["compile_s"])), ("reduce-overhead", sorted(found["ms"])))
+            self.assertEqual(found["replaced"], {"replaced": 1, "known": 2, "untuned": ["norm x"]})
+            self.assertEqual(self.built, ["one", "trimmed"])
+            self.broken = ("torch", "reduce-overhead")
+            found = self.run_tasks([Task("compiled", "one", 1)])["rows"][0]
+            self.assertEqual(found["failed"], {"compile_reduce": "RuntimeError: no Triton"})
+            self.assertEqual((found["vitune_mode"], found["gain"]["over"]), ("max-autotune", "compile_max"))
 
     def test_a_lost_device_is_noted_before_another_process_goes_on(self):
         with (
@@ -99,25 +153,20 @@ class SessionTest(unittest.TestCase):
         self.assertIsNone(found["at_work"])
 
     def main(self, *words):
-        words = ["--device=cpu", f"--json={self.path}", "--models=one:1", *words]
+        words = ["--worker", "--device=cpu", f"--json={self.path}", "--models=one:1", *words]
         self.out = io.StringIO()
         with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.out):
             return cli.main(words)
 
-    def test_the_program_goes_on_in_a_new_process(self):
-        with (
-            mock.patch.object(row, "measure", side_effect=row.Poisoned("illegal access")),
-            mock.patch("os.execv", side_effect=SystemExit) as started,
-            self.assertRaises(SystemExit),
-        ):
-            self.main("--limit=100")
-        words = started.call_args.args[1]
-        self.assertEqual(words[-2], "--resume")
-        self.assertLessEqual(float(words[-1].removeprefix("--limit=")), 100)
+    def test_a_process_that_lost_the_device_asks_for_another(self):
+        with mock.patch.object(row, "measure", side_effect=row.Poisoned("illegal access")):
+            self.assertEqual(self.main(), watch.POISONED)
+        self.assertEqual(self.main("--resume"), 0)  # it is not tried again
 
     def test_the_program_ends_with_what_happened(self):
         self.assertEqual(self.main(), 0)
         self.assertEqual(self.main("--models=one"), 2)
+        self.assertEqual(self.main("--ceilings=1"), 2)
         found = document.read(self.path)
         document.write(found | {"rows": [a_row("a", 1, "eager", 1.0, failed={"vitune": "x"})]}, self.path)
         self.assertEqual(self.main("--resume"), cli.WRONG)
