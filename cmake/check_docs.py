@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# cmake/check_docs.py -- Checks the documents: every page is in the site's list, every relative link resolves.
+# cmake/check_docs.py -- Checks the documents: every page is in the site's list, every relative link resolves, the table of devices is true.
 #
 # Usage: check_docs.py [--root DIR] [--self-test]. Prints one line per violation and exits 1 if there is any. Only
 # the standard library is used, so that it runs where mkdocs is not.
@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import shipped_devices
 
 NAV = re.compile(r"^\s+- (?:[^:#\n]+: )?([\w./-]+\.md)\s*$", re.M)
 FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.M | re.S)
@@ -86,6 +88,7 @@ def check_tree(root):
     problems = list(check_nav(root, names))
     for name in names:
         problems.extend(check_links(root, name))
+    problems.extend(shipped_devices.problems(root))
     return problems
 
 
@@ -117,7 +120,7 @@ def self_test():
         (pathlib.Path(folder) / "outside.md").write_text("# Outside\n")
         found = check_tree(root)
     return [f"not found: {one}" for one in wanted if one not in found] + \
-           [f"blamed: {one}" for one in found if one not in wanted]
+           [f"blamed: {one}" for one in found if one not in wanted] + shipped_devices.self_test()
 
 
 def main():

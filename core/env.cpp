@@ -53,6 +53,24 @@ std::optional<std::string> password_home() {
   return found->pw_dir;
 }
 
+// As in PATH: entries between colons. What is written goes to the first; an empty first entry is
+// the default place. The others are only read.
+void read_databases(Environment& environment) {
+  const std::string list = read("VITUNE_DB").value_or("");
+  std::string_view left = list;
+  for (bool first = true; !left.empty(); first = false) {
+    const std::size_t length = std::min(left.find(':'), left.size());
+    const std::string entry(left.substr(0, length));
+    left.remove_prefix(std::min(length + 1, left.size()));
+    if (entry.empty()) continue;
+    if (first) {
+      environment.database = entry;
+    } else {
+      environment.site_databases.push_back(entry);
+    }
+  }
+}
+
 bool passed_to_workers(std::string_view entry) {
   const std::string_view name = entry.substr(0, entry.find('='));
   return name.starts_with("LC_") ||
@@ -64,7 +82,7 @@ bool passed_to_workers(std::string_view entry) {
 
 Environment read_environment() {
   Environment environment;
-  environment.database = read("VITUNE_DB");
+  read_databases(environment);
   environment.cache_dir = read("VITUNE_CACHE_DIR");
   environment.log_level = read("VITUNE_LOG_LEVEL");
   environment.xdg_cache_home = read_absolute("XDG_CACHE_HOME");

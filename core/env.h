@@ -11,7 +11,8 @@ namespace vitune {
 // Every variable the project reads; see docs/environment.md. None can switch verification or
 // digests off, none names code to load. Ignored (empty) in a set-uid process.
 struct Environment {
-  std::optional<std::string> database;        // VITUNE_DB
+  std::optional<std::string> database;        // VITUNE_DB, up to its first colon
+  std::vector<std::string> site_databases;    // VITUNE_DB, what comes behind colons
   std::optional<std::string> cache_dir;       // VITUNE_CACHE_DIR
   std::optional<std::string> log_level;       // VITUNE_LOG_LEVEL
   std::optional<std::string> xdg_cache_home;  // XDG_CACHE_HOME
@@ -37,7 +38,7 @@ Environment read_environment();
 // PATH in a set-uid process.
 std::vector<std::string> worker_environment();
 
-// Where the user's database is: VITUNE_DB, else VITUNE_CACHE_DIR/vitune.db, else
+// Where the user's database is: the first of VITUNE_DB, else VITUNE_CACHE_DIR/vitune.db, else
 // XDG_CACHE_HOME/vitune/vitune.db, else HOME/.cache/vitune/vitune.db; nothing if none is usable.
 std::optional<std::string> default_database_path(const Environment& environment);
 

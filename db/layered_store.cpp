@@ -1,5 +1,6 @@
-// db/layered_store.cpp -- The user's database above the shipped one.
+// db/layered_store.cpp -- The user's database above those of the site and the shipped one.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <iterator>
 #include <set>
 #include <tuple>
@@ -11,7 +12,7 @@
 namespace vitune {
 namespace {
 
-// The shipped layer may only help: damage in it is a miss, not a failure.
+// A lower layer may only help: damage in it is a miss, not a failure.
 template <typename Result, typename Read>
 Result or_nothing(Read&& read) {
   try {
@@ -26,9 +27,21 @@ bool is_measured(const LayeredStore::Found& found) {
   return found.winner.verified && found.winner.origin == Origin::kMeasured;
 }
 
+// Hearsay does not hide what a lower layer has measured.
+void move_replayed_down(std::vector<LayeredStore::Found>& found) {
+  for (auto at = found.rbegin(); at != found.rend(); ++at) {
+    if (at->winner.origin != Origin::kReplayed) continue;
+    const auto below = std::find_if(found.rbegin(), at, is_measured);
+    if (below != at) std::rotate(at.base() - 1, at.base(), below.base());
+  }
+}
+
 }  // namespace
 
-std::string layer_name(Layer layer) { return layer == Layer::kUser ? "user" : "shipped"; }
+std::string layer_name(Layer layer) {
+  if (layer == Layer::kUser) return "user";
+  return layer == Layer::kShipped ? "shipped" : "site";
+}
 
 void Store::visit_winners(const DeviceInfo& device,
                           const std::function<void(const ProblemKey&, const Winner&)>& visit) {
@@ -44,14 +57,29 @@ void Store::visit_winners(const DeviceInfo& device,
 }
 
 LayeredStore::LayeredStore(std::unique_ptr<Store> user, std::unique_ptr<Store> shipped,
-                           bool user_is_lost)
-    : user_(std::move(user)),
-      user_was_given_(user_ != nullptr),
-      shipped_(std::move(shipped)),
-      defaults_only_(user_is_lost || (user_ != nullptr && !user_->block_list_is_whole())) {
-  if (!shipped_ || or_nothing<bool>([&] { return shipped_->block_list_is_whole(); })) return;
-  shipped_.reset();
-  shipped_left_out_ = true;
+                           bool list_is_lost, std::vector<std::unique_ptr<Store>> sites)
+    : user_(std::move(user)), user_was_given_(user_ != nullptr), defaults_only_(list_is_lost) {
+  if (user_) note_damaged_list(*user_);
+  auto layer = static_cast<std::int32_t>(Layer::kSite);
+  for (std::unique_ptr<Store>& site : sites) {
+    if (site) {
+      note_damaged_list(*site);
+      lower_.push_back({std::move(site), static_cast<Layer>(layer)});
+    }
+    ++layer;
+  }
+  if (!shipped) return;
+  if (or_nothing<bool>([&] { return shipped->block_list_is_whole(); })) {
+    lower_.push_back({std::move(shipped), Layer::kShipped});
+  } else {
+    shipped_left_out_ = true;
+  }
+}
+
+void LayeredStore::note_damaged_list(Store& store) {
+  if (store.block_list_is_whole()) return;
+  defaults_only_ = true;
+  damaged_list_ = store.file();
 }
 
 Store& LayeredStore::user() {
@@ -59,14 +87,21 @@ Store& LayeredStore::user() {
   return *user_;
 }
 
+Store* LayeredStore::shipped() {
+  const bool is_there = !lower_.empty() && lower_.back().layer == Layer::kShipped;
+  return is_there ? lower_.back().store.get() : nullptr;
+}
+
 std::optional<Winner> LayeredStore::find_winner(const DeviceInfo& device, const ProblemKey& problem,
                                                 Objective objective) {
   std::optional<Winner> winner;
   if (defaults_only_) return winner;
   if (user_) winner = user_->find_winner(device, problem, objective);
-  if (winner || !shipped_) return winner;
-  return or_nothing<std::optional<Winner>>(
-      [&] { return shipped_->find_winner(device, problem, objective); });
+  for (auto at = lower_.begin(); !winner && at != lower_.end(); ++at) {
+    winner = or_nothing<std::optional<Winner>>(
+        [&] { return at->store->find_winner(device, problem, objective); });
+  }
+  return winner;
 }
 
 std::vector<LayeredStore::Found> LayeredStore::find_winners(const DeviceInfo& device,
@@ -78,13 +113,12 @@ std::vector<LayeredStore::Found> LayeredStore::find_winners(const DeviceInfo& de
     auto winner = user_->find_winner(device, problem, objective);
     if (winner) found.push_back({std::move(*winner), Layer::kUser});
   }
-  if (!shipped_) return found;
-  auto winner = or_nothing<std::optional<Winner>>(
-      [&] { return shipped_->find_winner(device, problem, objective); });
-  if (winner) found.push_back({std::move(*winner), Layer::kShipped});
-  if (found.size() == 2 && found[0].winner.origin == Origin::kReplayed && is_measured(found[1])) {
-    std::swap(found[0], found[1]);
+  for (const Lower& lower : lower_) {
+    auto winner = or_nothing<std::optional<Winner>>(
+        [&] { return lower.store->find_winner(device, problem, objective); });
+    if (winner) found.push_back({std::move(*winner), lower.layer});
   }
+  move_replayed_down(found);
   return found;
 }
 
@@ -98,20 +132,23 @@ void LayeredStore::visit_winners(
     };
   };
   if (user_) user_->visit_winners(device, of_layer(Layer::kUser));
-  if (!shipped_) return;
-  or_nothing<bool>([&] {
-    shipped_->visit_winners(device, of_layer(Layer::kShipped));
-    return true;
-  });
+  for (const Lower& lower : lower_) {
+    or_nothing<bool>([&] {
+      lower.store->visit_winners(device, of_layer(lower.layer));
+      return true;
+    });
+  }
 }
 
 std::vector<Trial> LayeredStore::trials(const DeviceInfo& device, const ProblemKey& problem) {
   std::vector<Trial> all;
   if (user_) all = user_->trials(device, problem);
-  if (!shipped_) return all;
-  auto shipped = or_nothing<std::vector<Trial>>([&] { return shipped_->trials(device, problem); });
-  all.insert(all.end(), std::make_move_iterator(shipped.begin()),
-             std::make_move_iterator(shipped.end()));
+  for (const Lower& lower : lower_) {
+    auto more =
+        or_nothing<std::vector<Trial>>([&] { return lower.store->trials(device, problem); });
+    all.insert(all.end(), std::make_move_iterator(more.begin()),
+               std::make_move_iterator(more.end()));
+  }
   return all;
 }
 
@@ -119,34 +156,41 @@ std::optional<Binary> LayeredStore::find_binary(const Digest& kernel_key,
                                                 const std::optional<Digest>& image) {
   std::optional<Binary> binary;
   if (user_) binary = user_->find_binary(kernel_key, image);
-  if (binary || !shipped_) return binary;
-  return or_nothing<std::optional<Binary>>(
-      [&] { return shipped_->find_binary(kernel_key, image); });
+  for (auto at = lower_.begin(); !binary && at != lower_.end(); ++at) {
+    binary = or_nothing<std::optional<Binary>>(
+        [&] { return at->store->find_binary(kernel_key, image); });
+  }
+  return binary;
 }
 
 bool LayeredStore::has_binary(const Digest& kernel_key) {
   return (user_ && user_->has_binary(kernel_key)) ||
-         (shipped_ && or_nothing<bool>([&] { return shipped_->has_binary(kernel_key); }));
+         std::ranges::any_of(lower_, [&](const Lower& lower) {
+           return or_nothing<bool>([&] { return lower.store->has_binary(kernel_key); });
+         });
 }
 
-// A block list that cannot be read is an error in either layer: it must not let a kernel run.
+// A block list that cannot be read is an error in any layer: it must not let a kernel run.
 bool LayeredStore::is_blocked(const Digest& kernel_key, const DeviceInfo& device) {
   return (user_ && user_->is_blocked(kernel_key, device)) ||
-         (shipped_ && shipped_->is_blocked(kernel_key, device));
+         std::ranges::any_of(lower_, [&](const Lower& lower) {
+           return lower.store->is_blocked(kernel_key, device);
+         });
 }
 
 std::vector<WinnerEntry> LayeredStore::winners() {
   std::vector<WinnerEntry> all;
   if (user_) all = user_->winners();
-  if (!shipped_) return all;
   const auto identity = [](const WinnerEntry& entry) {
     return std::tuple(entry.device.key(), entry.problem, entry.winner.objective);
   };
   std::set<std::tuple<std::string, ProblemKey, Objective>> taken;
   for (const WinnerEntry& entry : all) taken.insert(identity(entry));
-  auto shipped = or_nothing<std::vector<WinnerEntry>>([&] { return shipped_->winners(); });
-  for (WinnerEntry& entry : shipped) {
-    if (!taken.contains(identity(entry))) all.push_back(std::move(entry));
+  for (const Lower& lower : lower_) {
+    auto more = or_nothing<std::vector<WinnerEntry>>([&] { return lower.store->winners(); });
+    for (WinnerEntry& entry : more) {
+      if (taken.insert(identity(entry)).second) all.push_back(std::move(entry));
+    }
   }
   return all;
 }

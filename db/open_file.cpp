@@ -64,11 +64,24 @@ OpenedFile as_current(std::unique_ptr<Connection> connection,
                           ": the file is empty; `vitune tune` fills it, or give another with --db");
 }
 
-// Refuses foreign, newer and damaged files on a connection that cannot change them.
+// Whoever reads a pack relies on its staying as it is until another takes its place.
+void refuse_pack(Connection& connection) {
+  constexpr const char* kSealed =
+      "SELECT count(*) FROM seal WHERE name >= 'pack:' AND name < 'pack;'";
+  if (connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'seal'") == 0) return;
+  if (connection.integer(kSealed) == 0) return;
+  throw DatabaseError(DatabaseFault::kOther,
+                      "database " + connection.name() +
+                          ": it is a pack, which is only read; VITUNE_DB=:" + connection.name() +
+                          " reads it below the user's own database, and `vitune db pack` replaces "
+                          "it");
+}
+
+// Refuses foreign, newer and damaged files and packs on a connection that cannot change them.
 void probe(const fs::path& path, const std::vector<MigrationStep>& steps) {
   try {
     Connection connection(path, Connection::Mode::kReadOnly);
-    examine_schema(connection, steps);
+    if (examine_schema(connection, steps) != SchemaState::kEmpty) refuse_pack(connection);
   } catch (const DatabaseError& error) {
     // Locked, or with a journal that only a writer may play back: the writer finds out.
     if (error.fault() != DatabaseFault::kReadOnly && error.fault() != DatabaseFault::kLocked) throw;
@@ -135,7 +148,7 @@ std::unique_ptr<Connection> open_for_writing(const fs::path& path,
   probe(resolved, steps);
   auto connection = open_guarded(resolved, Connection::Mode::kReadWrite, patience, trust, stop);
   // Once more: the probe may have met a lock or a journal.
-  examine_schema(*connection, steps);
+  if (examine_schema(*connection, steps) != SchemaState::kEmpty) refuse_pack(*connection);
   connection->use_truncate_journal();
   bring_up_to_date(*connection, steps, log_sink);
   require_whole(*connection);

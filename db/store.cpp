@@ -48,6 +48,14 @@ std::filesystem::path Store::file() const {
 
 // --- identities
 
+std::vector<DeviceInfo> Store::devices() {
+  std::map<std::string, DeviceInfo> by_key;
+  for (const auto& [id, device] : state_->device_map()) by_key.emplace(device.key(), device);
+  std::vector<DeviceInfo> devices;
+  for (const auto& [key, device] : by_key) devices.push_back(device);
+  return devices;
+}
+
 Blob Store::State::ensure_device(const DeviceInfo& device) {
   const Row row = device_row(device);
   const auto stored = devices.find(devices.key_of(row));
@@ -287,10 +295,15 @@ void Store::put_binary(const Binary& binary) {
 
 // --- block list
 
-void Store::block(const BlockEntry& entry) {
+void Store::block(const BlockEntry& entry) { block_all({entry}); }
+
+void Store::block_all(const std::vector<BlockEntry>& entries) {
+  if (entries.empty()) return;
   Transaction transaction(*state_->connection);
   const bool whole = is_sealed(state_->blocks, state_->seals);
-  state_->blocks.put(block_row(entry, std::time(nullptr)));
+  for (const BlockEntry& entry : entries) {
+    state_->blocks.put(block_row(entry, std::time(nullptr)));
+  }
   // What was lost before stays told.
   if (whole) seal(state_->blocks, state_->seals);
   transaction.commit();

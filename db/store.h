@@ -91,13 +91,41 @@ struct MergeReport {
 // values alone, whatever else is stored.
 using MakesKernel = std::function<bool(const DeviceInfo&, const ProblemKey&, const Winner&)>;
 
+// Which devices are meant; empty: all.
+using WantsDevice = std::function<bool(const DeviceInfo&)>;
+
+// What goes into a pack.
+struct PackOrder {
+  std::string
+      label;  // who made it, when, of what: plain text (is_plain_text()), 1 to 59 characters
+  WantsDevice wants_device;
+  MakesKernel makes_kernel;
+};
+
+// What went into a pack, and the winners that did not: of other devices they are not counted.
+struct PackReport {
+  std::int64_t devices = 0, winners = 0, binaries = 0, blocks = 0;
+  std::int64_t unverified = 0;      // left out: not judged on their device
+  std::int64_t stale = 0;           // left out: the present templates do not make their kernel
+  std::int64_t without_kernel = 0;  // left out: the kernel that was judged is not stored
+  Digest content;
+};
+
+// What a pack says of itself.
+struct PackSeal {
+  std::string label;
+  std::int64_t rows = 0;
+  Digest content;  // content_digest() of all its rows
+};
+
 // What a digest of contents is of.
 enum class DigestOf { kAll, kResults };
 
 class Store {
  public:
   // Opens the file at `path`; kReadWrite creates it (mode 0600, its directory 0700) and migrates an
-  // older schema after a backup. Foreign, damaged or newer files are refused and left as they are.
+  // older schema after a backup. Foreign, damaged or newer files, and packs that are to be written
+  // to, are refused and left as they are.
   // It waits at most `patience` for a lock, each time it needs one (nothing: a writer 60 s, a
   // reader 250 ms). A file of an older schema is read as it would be after its migration. `trust`:
   // whose files are used beside this user's own. Once *stop is true, no
@@ -114,6 +142,8 @@ class Store {
 
   // The file; empty for one in memory.
   std::filesystem::path file() const;
+  // Those that something is stored of, in the order of their keys.
+  std::vector<DeviceInfo> devices();
 
   // --- trials
   // Adds or replaces the trial of (device, problem, config) and ends its attempt, unless that is
@@ -172,6 +202,8 @@ class Store {
 
   // --- block list
   void block(const BlockEntry& entry);
+  // The same for many, in one transaction.
+  void block_all(const std::vector<BlockEntry>& entries);
   // Whether a row of that key is there, be it damaged.
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
   std::vector<BlockEntry> blocks();
@@ -188,7 +220,8 @@ class Store {
   CheckReport check();
   // JSON with integers and figures only (no binaries, no source, no paths, no reasons), sorted, one
   // record per line; docs/cache_format.md has the fields. Without trials it stays small.
-  std::string export_json(bool with_trials = true);
+  // Of some devices: only what was found on these, and no requests, which are of none.
+  std::string export_json(bool with_trials = true, const WantsDevice& wants_device = {});
   // Adds what `json` holds with origin kImported, unverified, by the rules of merge(). Anything
   // that is not exactly an export rejects the whole import with Error(kUsage) saying where and
   // what.
@@ -204,6 +237,13 @@ class Store {
   // one machine, do not count. Of kResults neither does what differs between two runs that found
   // the same: when each row came about, and how long compiling and searching took.
   Digest content_digest(DigestOf what = DigestOf::kAll);
+  // Writes the verified winners of the wanted devices, with their kernels and these devices' block
+  // list, into one file that is only read from then on (mode 0444). It appears at `path` whole, by
+  // a rename, in the place of an older pack if there is one. The same rows and label make the same
+  // bytes. Throws DatabaseError, with `path` as it was: kUnsafe if what is there is no pack.
+  PackReport write_pack(const std::filesystem::path& path, const PackOrder& order);
+  // What this file says as a pack; nothing: it is none.
+  std::optional<PackSeal> pack_seal();
   // Throws DatabaseError(kDamaged) with the first fault that check() finds, or with a row that the
   // schema does not allow, if there is any.
   void require_whole();
@@ -228,25 +268,28 @@ class Store {
   std::unique_ptr<State> state_;
 };
 
-// Which database of a LayeredStore a row is in.
-enum class Layer { kUser, kShipped };
-std::string layer_name(Layer layer);  // "user", "shipped"
+// Which database of a LayeredStore a row is in; in the order of reading. Of several sites'
+// databases the next one has the next number.
+enum class Layer : std::int32_t { kUser = 0, kSite = 1, kShipped = INT32_MAX };
+std::string layer_name(Layer layer);  // "user", "site", "shipped"
 
-// The shipped read-only layer below the user's database: reads ask the user's first. Damage in the
-// shipped layer is a miss, never an error.
+// Read-only layers below the user's database: those of the site, then the shipped one. Reads ask
+// the user's first. Damage in a lower layer is a miss, never an error.
 //
 // A block list that is not known to be whole lets no kernel run that could be on it: a shipped
-// layer whose list is damaged is left out; without the user's list no winner is found at all, and
-// what is left are default configs.
+// layer whose list is damaged is left out; without the list of the user's or of a site's no winner
+// is found at all, and what is left are default configs.
 class LayeredStore {
  public:
-  // Either may be null: there is no such database, and reads do without it. `user_is_lost`: there
-  // is one, with a block list, but it cannot be read.
+  // Any may be null: there is no such database, and reads do without it. `list_is_lost`: the user
+  // or the site has one more, with a block list, but it cannot be read.
   LayeredStore(std::unique_ptr<Store> user, std::unique_ptr<Store> shipped,
-               bool user_is_lost = false);
+               bool list_is_lost = false, std::vector<std::unique_ptr<Store>> sites = {});
 
-  // Whether the user's block list is lost, so that no winner is found.
+  // Whether a block list of the user's or the site's is lost, so that no winner is found.
   bool serves_defaults_only() const { return defaults_only_; }
+  // The file whose block list is damaged, if that is why; empty for none.
+  const std::filesystem::path& damaged_list() const { return damaged_list_; }
   // Whether a shipped layer was left out, its block list being damaged.
   bool shipped_left_out() const { return shipped_left_out_; }
 
@@ -254,7 +297,14 @@ class LayeredStore {
   Store& user();
   // The store that was given; null if there is none.
   Store* given_user() { return user_was_given_ ? user_.get() : nullptr; }
-  Store* shipped() { return shipped_.get(); }
+  Store* shipped();
+  // A read-only layer and where it stands.
+  struct Lower {
+    std::unique_ptr<Store> store;
+    Layer layer;
+  };
+  // Every layer below the user's, in the order of reading.
+  const std::vector<Lower>& lower() const { return lower_; }
   std::optional<Winner> find_winner(const DeviceInfo& device, const ProblemKey& problem,
                                     Objective objective);
   // A winner and where it is.
@@ -263,30 +313,32 @@ class LayeredStore {
     Layer layer = Layer::kUser;
   };
   // Every layer's winner of the problem, in the order to be tried: where the first may not be used,
-  // the other may. The user's comes first, but for one that was only replayed where the shipped one
-  // was measured and verified.
+  // the next may. They come in the order of the layers, but for one that was only replayed, which
+  // comes behind those of lower layers that were measured and verified.
   std::vector<Found> find_winners(const DeviceInfo& device, const ProblemKey& problem,
                                   Objective objective);
   // As Store's.
   std::optional<Binary> find_binary(const Digest& kernel_key,
                                     const std::optional<Digest>& image = std::nullopt);
   bool has_binary(const Digest& kernel_key);
-  // Whether either layer has the kernel on its block list.
+  // Whether any layer has the kernel on its block list.
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
-  // The union, the user's row where both layers have one.
+  // The union, the upper layer's row where several have one.
   std::vector<WinnerEntry> winners();
-  // Calls `visit` with each winner of one device: all of the user's, then all of the shipped ones,
-  // so that a problem and objective may come twice. As Store::visit_winners().
+  // Calls `visit` with each winner of one device, layer by layer, so that a problem and objective
+  // may come more than once. As Store::visit_winners().
   void visit_winners(const DeviceInfo& device,
                      const std::function<void(const ProblemKey&, const Winner&, Layer)>& visit);
-  // The trials of both layers, the user's first; a config may come twice.
+  // The trials of all layers, the user's first; a config may come more than once.
   std::vector<Trial> trials(const DeviceInfo& device, const ProblemKey& problem);
 
  private:
+  void note_damaged_list(Store& store);
   std::unique_ptr<Store> user_;
   bool user_was_given_;
-  std::unique_ptr<Store> shipped_;
+  std::vector<Lower> lower_;
   bool defaults_only_;
+  std::filesystem::path damaged_list_;
   bool shipped_left_out_ = false;
 };
 

@@ -142,16 +142,37 @@ void write_results(Writer& writer, const char* section, StoredTable& table, cons
   writer.close();
 }
 
+// Drops the problems that no row of the tables is of, on these devices.
+void keep_problems_of(const std::map<Blob, DeviceInfo>& devices,
+                      const std::vector<StoredTable*>& tables,
+                      std::map<Blob, ProblemKey>& problems) {
+  std::set<Blob> named;
+  for (const auto& [device, info] : devices) {
+    for (StoredTable* table : tables) {
+      table->scan({device}, [&](const Row& row) { named.insert(std::get<Blob>(row[1])); });
+    }
+  }
+  std::erase_if(problems, [&](const auto& entry) { return !named.contains(entry.first); });
+}
+
 }  // namespace
 
-std::string Store::export_json(bool with_trials) {
+std::string Store::export_json(bool with_trials, const WantsDevice& wants_device) {
   Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
   Writer writer;
+  auto wanted_devices = state_->device_map();
+  auto wanted_problems = state_->problem_map();
+  if (wants_device) {
+    std::erase_if(wanted_devices, [&](const auto& entry) { return !wants_device(entry.second); });
+    std::vector<StoredTable*> tables{&state_->winners};
+    if (with_trials) tables.push_back(&state_->trials);
+    keep_problems_of(wanted_devices, tables, wanted_problems);
+  }
   const Places devices = write_identities(
-      writer, "devices", state_->device_map(),
-      [](const DeviceInfo& device) { return device.key(); }, device_json);
+      writer, "devices", wanted_devices, [](const DeviceInfo& device) { return device.key(); },
+      device_json);
   const Places problems = write_identities(
-      writer, "problems", state_->problem_map(),
+      writer, "problems", wanted_problems,
       [](const ProblemKey& problem) { return problem.operator_name + "\n" + problem.text; },
       [](const ProblemKey& problem) {
         return Json{{"operator", problem.operator_name}, {"text", problem.text}};
@@ -162,7 +183,7 @@ std::string Store::export_json(bool with_trials) {
     write_results(writer, "trials", state_->trials, devices, problems, trial_from_row, trial_json);
   }
   writer.open("requests");
-  for (const ProblemRequest& request : requests()) {
+  for (const ProblemRequest& request : wants_device ? std::vector<ProblemRequest>() : requests()) {
     writer.add({{"operator", request.operator_name},
                 {"text", request.problem},
                 {"calls", request.calls},

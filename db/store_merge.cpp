@@ -196,19 +196,26 @@ MergeReport Store::merge(Store& other, const MakesKernel& makes_kernel) {
   return report;
 }
 
-Digest Store::content_digest(DigestOf what) {
-  Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
-  Sha256 content;
-  for (StoredTable* table : state_->tables()) {
+std::pair<Digest, std::int64_t> Store::State::content(DigestOf what) {
+  Sha256 digests;
+  std::int64_t rows = 0;
+  for (StoredTable* table : tables()) {
     const TableSpec& spec = table->spec();
     if (&spec == &kAttemptTable || &spec == &kSealTable) continue;
     table->scan({}, [&](Row row) {
       if (what == DigestOf::kResults) clear_times(spec, row);
-      content.append(to_blob(row_digest(spec.name, row)));
+      digests.append(to_blob(row_digest(spec.name, row)));
+      ++rows;
     });
   }
+  return {digests.finish(), rows};
+}
+
+Digest Store::content_digest(DigestOf what) {
+  Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
+  const Digest digest = state_->content(what).first;
   snapshot.commit();
-  return content.finish();
+  return digest;
 }
 
 // SQLite's integrity check does not look at the CHECKs of every table. Were such a row first met

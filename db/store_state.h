@@ -71,6 +71,16 @@ struct Store::State {
   bool is_made_today(const Row& row, const MakesKernel& makes_kernel);
   void take_binaries(const Snapshot& from, State& other, MergeReport& report);
 
+  // What content_digest() gives and of how many rows; inside a transaction.
+  std::pair<Digest, std::int64_t> content(DigestOf what);
+  std::optional<PackSeal> find_pack_seal();
+  // Why this is not the pack that it says it is; nothing: it is, or it is none.
+  std::optional<std::string> pack_fault();
+  // Inside a write transaction of a pack to be: takes what it is to hold from `from`.
+  void take_for_pack(State& from, const PackOrder& order, PackReport& report);
+  void take_winners_for_pack(State& from, const Blob& device, const DeviceInfo& info,
+                             const PackOrder& order, PackReport& report);
+
   std::map<Blob, DeviceInfo> device_map();
   std::map<Blob, ProblemKey> problem_map();
 

@@ -115,6 +115,10 @@ CheckReport Store::check() {
         "are "
         "served");
   }
+  if (const auto fault = state_->pack_fault()) {
+    report.integrity_ok = false;
+    report.problems.push_back(*fault);
+  }
   report.bad_rows = damage.count();
   report.rows += report.bad_rows;
   return report;

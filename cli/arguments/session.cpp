@@ -19,8 +19,8 @@ namespace po = boost::program_options;
 
 void add_common_options(po::options_description& options) {
   add_value(options, "db", "FILE",
-            "the database; default: VITUNE_DB, else vitune.db in VITUNE_CACHE_DIR, else the user's "
-            "cache directory");
+            "the database; default: the first in VITUNE_DB, else vitune.db in VITUNE_CACHE_DIR, "
+            "else the user's cache directory");
   add_value(options, "trust-owner", "UID",
             "also use databases that this user owns: who writes them decides what the GPU runs");
   add_value(options, "data-dir", "DIR",

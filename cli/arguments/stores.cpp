@@ -44,6 +44,22 @@ bool is_there(const fs::path& path) {
                         path.string()));
 }
 
+// The layers that VITUNE_DB names behind the first: never written to.
+std::vector<std::unique_ptr<Store>> open_site_stores(Session& session) {
+  std::vector<std::unique_ptr<Store>> stores;
+  for (const std::string& path : session.environment.site_databases) {
+    if (!is_there(path)) {
+      session.console.log(LogLevel::kWarning,
+                          formatted("VITUNE_DB names {}, which is not there", path));
+      stores.push_back(nullptr);
+      continue;
+    }
+    stores.push_back(Store::open(path, Access::kReadOnly, session.console.sink(), {}, &session.stop,
+                                 trusted_owners(session)));
+  }
+  return stores;
+}
+
 }  // namespace
 
 // A writer that died leaves a journal whose half transaction must be undone before anybody reads.
@@ -124,6 +140,7 @@ LayeredStore open_layered_store(Session& session, Access access) {
 }
 
 LayeredStore layered_store_over(Session& session, std::unique_ptr<Store> user) {
+  std::vector<std::unique_ptr<Store>> sites = open_site_stores(session);
   std::unique_ptr<Store> shipped;
   const auto data_dir = find_data_dir(session);
   if (data_dir && is_there(shipped_database(*data_dir))) {
@@ -135,11 +152,11 @@ LayeredStore layered_store_over(Session& session, std::unique_ptr<Store> user) {
                           formatted("the shipped winners are left out: {}", error.what()));
     }
   }
-  LayeredStore layers(std::move(user), std::move(shipped));
+  LayeredStore layers(std::move(user), std::move(shipped), false, std::move(sites));
   if (layers.serves_defaults_only()) {
-    session.console.log(
-        LogLevel::kWarning,
-        formatted("the block list is damaged, so winners are not used; {}", kSalvageAdvice));
+    session.console.log(LogLevel::kWarning,
+                        formatted("the block list of {} is damaged, so winners are not used; {}",
+                                  layers.damaged_list().string(), kSalvageAdvice));
   }
   if (layers.shipped_left_out()) {
     session.console.log(LogLevel::kWarning,

@@ -1,4 +1,4 @@
-// cli/arguments/stores.h -- Opens the user's database and the shipped layer below it.
+// cli/arguments/stores.h -- Opens the user's database and the read-only layers below it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -33,8 +33,9 @@ std::unique_ptr<Store> open_user_store(Session& session, Access access);
 // The same, or Error(kDatabase) if there is no file yet: for verbs that are about the file itself.
 std::unique_ptr<Store> open_existing_store(Session& session, Access access);
 
-// The user's database above the shipped winners; a shipped file that cannot be read is left out
-// with a warning.
+// The user's database above those that VITUNE_DB names behind it and the shipped winners. A shipped
+// file that cannot be read is left out with a warning, and so is a layer of VITUNE_DB that is not
+// there; one that is there and cannot be read is Error(kDatabase).
 LayeredStore open_layered_store(Session& session, Access access);
 // The same over `user`, whatever --db says.
 LayeredStore layered_store_over(Session& session, std::unique_ptr<Store> user);

@@ -127,18 +127,24 @@ int show(Session& session, const TuneReport& report) {
   return report.interrupted ? exit_status(ErrorCode::kInterrupted) : status;
 }
 
-// Copies in memory, the user's winners above the shipped ones as for every reader: a bench looks at
+// Copies in memory, layer above layer as for every reader: a bench looks at
 // what is stored and changes nothing.
 LayeredStore scratch_store(Session& session) {
   LayeredStore stored = open_layered_store(session, Access::kReadOnly);
   auto user = Store::in_memory();
   user->merge(stored.user());
   std::unique_ptr<Store> shipped;
-  if (stored.shipped() != nullptr) {
-    shipped = Store::in_memory();
-    shipped->merge(*stored.shipped());
+  std::vector<std::unique_ptr<Store>> sites;
+  for (const LayeredStore::Lower& lower : stored.lower()) {
+    auto copy = Store::in_memory();
+    copy->merge(*lower.store);
+    if (lower.layer == Layer::kShipped) {
+      shipped = std::move(copy);
+    } else {
+      sites.push_back(std::move(copy));
+    }
   }
-  return LayeredStore(std::move(user), std::move(shipped));
+  return LayeredStore(std::move(user), std::move(shipped), false, std::move(sites));
 }
 
 int run(Session& session) {

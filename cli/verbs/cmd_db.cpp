@@ -1,4 +1,4 @@
-// cli/verbs/cmd_db.cpp -- vitune db stats, check, digest, export, import, merge, prune, salvage.
+// cli/verbs/cmd_db.cpp -- vitune db and the verbs behind it: stats, check, digest, export, ...
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cerrno>
@@ -8,12 +8,16 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "cli/arguments/inputs.h"
 #include "cli/arguments/options.h"
 #include "cli/arguments/session.h"
+#include "cli/arguments/stored_gpus.h"
 #include "cli/arguments/stores.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
+#include "cli/verbs/cmd_db_pack.h"
 #include "cli/verbs/made_today.h"
+#include "cli/verbs/verified_import.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "core/output_file.h"
@@ -97,14 +101,16 @@ void write_export(const fs::path& path, const std::string& content) {
 
 void describe_export(po::options_description& options) {
   add_switch(options, "winners-only", "leave the trials out");
+  add_gpu_option(options);
 }
 
 int run_export(Session& session) {
   if (session.operands.size() > 1)
     throw Error(ErrorCode::kUsage, "give one file, or none for standard output");
   session.refuse({"csv", "md"}, "does not go with 'db export', which always writes JSON");
+  const auto store = open_existing_store(session, Access::kReadOnly);
   const std::string json =
-      open_existing_store(session, Access::kReadOnly)->export_json(!session.has("winners-only"));
+      store->export_json(!session.has("winners-only"), wanted_gpus(session, *store));
   if (session.operands.empty() || session.operands[0] == "-") {
     session.console.print(json);
     if (!json.ends_with('\n')) session.console.print("\n");
@@ -165,22 +171,33 @@ std::unique_ptr<Store> open_to_write(Session& session) {
   return open_store(session, *path, Access::kReadWrite);
 }
 
+void describe_import(po::options_description& options) {
+  add_switch(options, "verify",
+             "compile, judge and time each winner on this GPU first; only what is right is taken, "
+             "with this GPU's figures");
+  add_device_options(options, false);
+  add_value(options, "jobs,j", "N", "with --verify: compile processes; default: one per CPU");
+}
+
 int run_import(Session& session) {
   const std::string name = only_operand(session, "the file that 'vitune db export' wrote, or -");
+  const bool verify = session.has("verify");
+  if (!verify) session.refuse({"device", "devices", "jobs"}, "goes with --verify");
   const std::string content = read_import(name);
   const auto store = open_to_write(session);
-  const MergeReport report = [&] {
-    try {
-      return store->import_json(content);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUsage) throw;  // not of the export's content
-      throw Error(ErrorCode::kUsage, "'" + name + "': " + error.what());
-    }
-  }();
-  session.console.log(LogLevel::kInfo,
-                      "imported winners serve only after 'vitune verify' on this GPU");
-  show_merge(session, "db import", report);
-  return 0;
+  try {
+    if (verify) return import_verified(session, content, *store);
+    const MergeReport report = store->import_json(content);
+    session.console.log(LogLevel::kInfo,
+                        "imported winners serve only after 'vitune verify' on this GPU");
+    show_merge(session, "db import", report);
+    return 0;
+  } catch (const Error& error) {
+    // Of the export's content, but for what --device says.
+    if (error.code() != ErrorCode::kUsage || !std::string_view(error.what()).starts_with("import:"))
+      throw;
+    throw Error(ErrorCode::kUsage, "'" + name + "': " + error.what());
+  }
 }
 
 // Before anything is merged: a name that was mistyped is no damaged file.
@@ -284,7 +301,7 @@ int run_salvage(Session& session) {
 }  // namespace
 
 std::vector<Verb> db_verbs() {
-  return {
+  std::vector<Verb> verbs = {
       {"db stats", "Count what the database holds", "", "", nullptr, run_stats},
       {"db check", "Check the file and the digest of every row; exit code 5 if it is damaged", "",
        "", nullptr, run_check},
@@ -293,7 +310,10 @@ std::vector<Verb> db_verbs() {
       {"db export", "Write the database as JSON: integers and figures, no binaries", "[FILE]", "",
        describe_export, run_export},
       {"db import", "Add an export; its winners count as unverified until 'vitune verify'", "FILE",
-       "", nullptr, run_import},
+       "A contribution of somebody else's: 'vitune db import --verify FILE' on a machine with that "
+       "kind of GPU.\nExit code 4 if a winner gives a wrong result or cannot be made, 3 without "
+       "such a GPU.",
+       describe_import, run_import},
       {"db merge", "Take over what other databases have and this has not", "FILE...",
        "In any order, one file or many, with the same result. Exit code 5 if a file was damaged or "
        "cannot be trusted:\nit is named and left out, the others are merged.",
@@ -303,6 +323,8 @@ std::vector<Verb> db_verbs() {
       {"db salvage", "Copy every sound row of a damaged database into a new one", "", "", nullptr,
        run_salvage},
   };
+  for (Verb& verb : pack_verbs()) verbs.push_back(std::move(verb));
+  return verbs;
 }
 
 }  // namespace vitune

@@ -156,6 +156,32 @@ Finding check_database(Session& session) {
   }
 }
 
+// What VITUNE_DB names behind the first: read only.
+std::vector<Finding> check_site_databases(const Session& session) {
+  std::vector<Finding> findings;
+  std::error_code ignored;
+  for (const std::string& path : session.environment.site_databases) {
+    if (!fs::exists(path, ignored)) {
+      findings.push_back({"site database", Verdict::kWarn, path + " is not there",
+                          "it is read once it is; VITUNE_DB names it"});
+      continue;
+    }
+    try {
+      const auto store =
+          Store::open(path, Access::kReadOnly, {}, {}, nullptr, trusted_owners(session));
+      const bool whole = store->block_list_is_whole();
+      const std::string detail = formatted("{}: {} winners", path, store->stats().winners);
+      findings.push_back({"site database", whole ? Verdict::kOk : Verdict::kFail, detail,
+                          whole ? "" : "its block list is damaged, so only default kernels serve"});
+    } catch (const Error& error) {
+      findings.push_back({"site database", Verdict::kFail, error.what(),
+                          "only default kernels serve until it can be read, or is not named in "
+                          "VITUNE_DB"});
+    }
+  }
+  return findings;
+}
+
 Finding check_space(const Session& session) {
   const auto path = database_path(session);
   const fs::path folder = path ? folder_above(*path) : fs::path(".");
@@ -261,6 +287,7 @@ int run(Session& session) {
   findings.push_back(check_shipped_winners(session));
   findings.push_back(check_data(session));
   findings.push_back(check_database(session));
+  for (Finding& finding : check_site_databases(session)) findings.push_back(std::move(finding));
   bool usable = (compiles && !probe.devices.empty()) || replays;
   for (const Finding& finding : findings) usable = usable && finding.verdict != Verdict::kFail;
   findings.push_back(check_space(session));

@@ -73,11 +73,12 @@ int run(Session& session) {
   ordered_json document = new_document("verify");
   document["checked"] = report.judged;
   document["failed"] = ordered_json::array();
-  for (const auto& [problem, objective] : report.failed) {
+  for (const auto& [problem, objective, why] : report.failed) {
     table.row({problem.name, objective_name(objective), "failed"});
     document["failed"].push_back({{"name", problem.name},
                                   {"problem", problem.problem->text()},
-                                  {"objective", objective_name(objective)}});
+                                  {"objective", objective_name(objective)},
+                                  {"why", why}});
   }
   document["interrupted"] = session.stop.load();
   session.console.show(table, document, formatted("{} winners judged, none failed", report.judged));

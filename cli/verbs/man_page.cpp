@@ -121,7 +121,7 @@ Pairs statuses() {
 // The variables of docs/environment.md.
 Pairs variables() {
   return {
-      {"VITUNE_DB", "The database file."},
+      {"VITUNE_DB", "The database file; behind colons read-only ones below it, FILE:FILE."},
       {"VITUNE_CACHE_DIR", "Folder of vitune.db, if VITUNE_DB is not set."},
       {"VITUNE_LOG_LEVEL", "debug, info, warning or error; -v and -q win over it."},
       {"VITUNE_MISS", "For libvitune: what serves a problem without a winner of its own."},

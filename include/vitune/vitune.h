@@ -178,7 +178,7 @@ typedef struct vitune_selection {
   char row[1024];               // canonical text of the row's problem; empty for VITUNE_DEFAULT
   char config[512];             // "family=sm80.resident kBlockN=104 ..."
   char kernel_key[72];          // 64 hexadecimal digits
-  char source[32];              // where the row is: "user", "shipped"; empty for VITUNE_DEFAULT
+  char source[32];              // where the row is: "user", "site", "shipped"; or empty
   char reason[512];             // why this one; then how many were passed over, and the first why
 } vitune_selection;
 #define VITUNE_SELECTION_INIT \

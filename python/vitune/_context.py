@@ -35,7 +35,7 @@ class Selection:
     row: str  #: that of the row's problem; empty for "default"
     config: str  #: "kBlockN=104 kWarps=4 ..."
     kernel_key: str
-    source: str  #: where the row is: "user", "shipped"; empty for "default"
+    source: str  #: where the row is: "user", "site", "shipped"; empty for "default"
     reason: str  #: one sentence
 
     def __str__(self) -> str:

@@ -123,6 +123,11 @@ Settings read_settings(const vitune_context_options* given, Environment environm
   } else if (auto path = default_database_path(settings.environment)) {
     settings.places.user = *path;
   }
+  for (const std::string& path : settings.environment.site_databases) {
+    std::optional<fs::path> site = path;
+    make_absolute(site);
+    settings.places.sites.push_back(*site);
+  }
   settings.places.shipped = shipped_place(options.shipped_database, library);
   if (options.lock_wait_ms > 0) {
     settings.places.patience = std::chrono::milliseconds(options.lock_wait_ms);

@@ -39,7 +39,7 @@ struct Choice {
   // kExact: the winner. kNearest: the winner of the problem that the config comes from; its own
   // config, unless the reason says that it was only tried there. Nothing for kDefault.
   std::optional<WinnerEntry> row;
-  std::string layer;        // where the row is: "user" or "shipped"; empty for kDefault
+  std::string layer;        // where the row is (layer_name()); empty for kDefault
   double predicted_us = 0;  // of this problem; 0: not predicted
   std::string reason;       // one sentence
 };

@@ -55,12 +55,34 @@ std::unique_ptr<Store> Databases::open_user() {
     return Store::open(*places_.user, Access::kReadOnly, log_sink_, places_.patience, nullptr,
                        places_.trust);
   } catch (const Error& error) {
-    incomplete_ = user_is_lost_ = true;
-    warn_once("open", formatted("serving default kernels only: the user's winners and block list "
-                                "cannot be read: {}",
-                                error.what()));
+    note_lost("the user's", error.what());
     return nullptr;
   }
+}
+
+// Never written to, not even to undo what a writer that died has left.
+std::unique_ptr<Store> Databases::open_site(const fs::path& path) {
+  if (!is_there(path)) {
+    warn_once(
+        "missing " + path.string(),
+        formatted("VITUNE_DB names {}, which is not there; it is read once it is", path.string()));
+    return nullptr;
+  }
+  try {
+    return Store::open(path, Access::kReadOnly, log_sink_, places_.patience, nullptr,
+                       places_.trust);
+  } catch (const Error& error) {
+    note_lost("the site's", error.what());
+    return nullptr;
+  }
+}
+
+// What is on a block list that cannot be read must not run.
+void Databases::note_lost(const std::string& whose, const std::string& why) {
+  incomplete_ = list_is_lost_ = true;
+  warn_once("open " + whose, formatted("serving default kernels only: {} winners and block list "
+                                       "cannot be read: {}",
+                                       whose, why));
 }
 
 std::unique_ptr<Store> Databases::open_shipped() {
@@ -78,11 +100,11 @@ std::unique_ptr<Store> Databases::open_shipped() {
 void Databases::note_block_lists() {
   if (layers_->serves_defaults_only()) {
     openings_without_blocks_.fetch_add(1, std::memory_order_relaxed);
-    if (!user_is_lost_) {
+    if (!list_is_lost_) {
       warn_once("blocks",
                 formatted("serving default kernels only: rows of the block list of {} are "
                           "damaged or lost; {}",
-                          places_.user->string(), kSalvageAdvice));
+                          layers_->damaged_list().string(), kSalvageAdvice));
     }
   }
   if (!layers_->shipped_left_out()) return;
@@ -95,41 +117,55 @@ void Databases::note_block_lists() {
 
 // Looks at the files before and after opening them: what is replaced in between counts as changed.
 void Databases::open_layers() {
-  const State user = look(places_.user, nullptr);
-  const State shipped = look(places_.shipped, nullptr);
-  incomplete_ = user_is_lost_ = false;
+  std::vector<State> states = look();
+  incomplete_ = list_is_lost_ = false;
   // What throws leaves databases to read from: none, and no winner.
   layers_.emplace(nullptr, nullptr, true);
-  auto opened_user = open_user();
-  auto opened_shipped = open_shipped();
-  layers_.emplace(std::move(opened_user), std::move(opened_shipped), user_is_lost_);
+  auto user = open_user();
+  std::vector<std::unique_ptr<Store>> sites;
+  for (const fs::path& path : places_.sites) sites.push_back(open_site(path));
+  auto shipped = open_shipped();
+  layers_.emplace(std::move(user), std::move(shipped), list_is_lost_, std::move(sites));
   note_block_lists();
   compiler_versions_.reset();
-  user_state_ = user;
-  user_state_.version = look(places_.user, layers_->given_user()).version;
-  shipped_state_ = shipped;
-  shipped_state_.version = look(places_.shipped, layers_->shipped()).version;
+  look_at_commits(states);
+  states_ = std::move(states);
 }
 
-Databases::State Databases::look(const std::optional<fs::path>& path, Store* store) const {
-  State state;
-  struct stat info {};
-  if (path && ::stat(path->c_str(), &info) == 0) {
-    state.device = info.st_dev;
-    state.file = info.st_ino;
+std::vector<Databases::State> Databases::look() const {
+  const auto state_of = [](const std::optional<fs::path>& path) {
+    struct stat info {};
+    if (!path || ::stat(path->c_str(), &info) != 0) return State();
+    return State{info.st_dev, info.st_ino, 0};
+  };
+  std::vector<State> states{state_of(places_.user)};
+  for (const fs::path& path : places_.sites) states.push_back(state_of(path));
+  states.push_back(state_of(places_.shipped));
+  return states;
+}
+
+// What was committed to the files that are open.
+void Databases::look_at_commits(std::vector<State>& states) {
+  const auto version_of = [](Store& store) -> std::int64_t {
+    try {
+      return store.data_version();
+    } catch (const Error&) {
+      return -1;  // unlike any number of SQLite's: look again next time
+    }
+  };
+  if (Store* user = layers_->given_user()) states.front().version = version_of(*user);
+  for (const LayeredStore::Lower& lower : layers_->lower()) {
+    const auto place = static_cast<std::size_t>(lower.layer);  // the user's is 0
+    State& state = lower.layer == Layer::kShipped ? states.back() : states[place];
+    state.version = version_of(*lower.store);
   }
-  try {
-    if (store != nullptr) state.version = store->data_version();
-  } catch (const Error&) {
-    state.version = -1;  // unlike any number of SQLite's: look again next time
-  }
-  return state;
 }
 
 bool Databases::refresh() {
   const std::lock_guard lock(reading_);
-  const bool changed = !(look(places_.user, layers_->given_user()) == user_state_ &&
-                         look(places_.shipped, layers_->shipped()) == shipped_state_);
+  std::vector<State> now = look();
+  look_at_commits(now);
+  const bool changed = now != states_;
   if (!changed && !incomplete_) return false;
   if (changed) {
     // A fault that is still there after a change is worth saying again.
@@ -144,14 +180,15 @@ std::vector<std::string> Databases::compiler_versions() {
   const std::lock_guard lock(reading_);
   if (compiler_versions_) return *compiler_versions_;
   std::vector<std::string> all;
-  for (Store* store : {layers_->given_user(), layers_->shipped()}) {
-    if (store == nullptr) continue;
+  const auto add = [&](Store& store) {
     try {
-      for (std::string& version : store->compiler_versions()) all.push_back(std::move(version));
+      for (std::string& version : store.compiler_versions()) all.push_back(std::move(version));
     } catch (const Error& error) {
       warn_once("read", formatted("stored kernels are not looked for: {}", error.what()));
     }
-  }
+  };
+  if (Store* user = layers_->given_user()) add(*user);
+  for (const LayeredStore::Lower& lower : layers_->lower()) add(*lower.store);
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return *(compiler_versions_ = std::move(all));

@@ -1,11 +1,11 @@
-// runtime/load/databases.h -- The user's database and the shipped layer below it, as the library
+// runtime/load/databases.h -- The user's database and the read-only layers below it, as the library
 // uses them.
 //
 // A database may only help: one that cannot be opened, read or written is one warning, and the
-// library goes on without it; a user's that is there and cannot be read takes its block list along,
-// so that default kernels are all that is served until it can be. Reading is for one thread at a
-// time (see read()); writing opens a connection of its own, waits Places::patience for a lock and
-// closes it again, so that no lock is held between calls.
+// library goes on without it; one of the user's or the site's that is there and cannot be read
+// takes its block list along, so that default kernels are all that is served until it can be.
+// Reading is for one thread at a time (see read()); writing opens a connection of its own, waits
+// Places::patience for a lock and closes it again, so that no lock is held between calls.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -36,8 +36,9 @@ class Databases {
     bool read_only = false;
     // A serving process must not stand still because another one writes.
     std::chrono::milliseconds patience{250};
-    Trust trust{};          // of the user's database
-    Trust shipped_trust{};  // of the shipped one
+    Trust trust{};                               // of the user's database and the site's
+    Trust shipped_trust{};                       // of the shipped one
+    std::vector<std::filesystem::path> sites{};  // read-only, between the two, the first first
   };
   // Opens what is there. Does not throw because of a database.
   Databases(Places places, LogSink log_sink);
@@ -81,19 +82,23 @@ class Databases {
   };
 
   std::unique_ptr<Store> open_user();
+  std::unique_ptr<Store> open_site(const std::filesystem::path& path);
   std::unique_ptr<Store> open_shipped();
   void open_layers();
+  void note_lost(const std::string& whose, const std::string& why);
   void note_block_lists();
-  State look(const std::optional<std::filesystem::path>& path, Store* store) const;
+  // Of the files in the order of reading, whether or not they are there.
+  std::vector<State> look() const;
+  void look_at_commits(std::vector<State>& states);
   void warn_once(const std::string& what, const std::string& message);
 
   const Places places_;
   const LogSink log_sink_;
   std::mutex reading_;  // guards what follows
   std::optional<LayeredStore> layers_;
-  State user_state_, shipped_state_;
+  std::vector<State> states_;  // when they were opened
   bool incomplete_ = false;    // a layer that is there could not be opened
-  bool user_is_lost_ = false;  // it is the user's
+  bool list_is_lost_ = false;  // it is the user's or a site's
   std::atomic<std::uint64_t> openings_without_blocks_{0};
   std::optional<std::vector<std::string>> compiler_versions_;
   std::mutex writing_;  // one writer of this process at a time

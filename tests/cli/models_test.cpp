@@ -98,7 +98,8 @@ TEST_F(ModelsTest, TheProblemsOfAPassAreThoseOfAllOperatorsByTheirShareOfTheTime
   const std::vector<std::string> arguments = {
       "models", "--problems", "--json", "deit_small_patch16_224", "--batch", "32"};
   const CommandResult result = run(arguments);
-  EXPECT_THAT(result.err, HasSubstr("left out: 1 of convolution, in one pass of deit_small_patch16_224\n"));
+  EXPECT_THAT(result.err,
+              HasSubstr("left out: 1 of convolution, in one pass of deit_small_patch16_224\n"));
   const auto document = result.json();
   std::map<std::string, std::int64_t> calls;
   double last = 1, sum = 0;

@@ -77,6 +77,30 @@ TEST_F(EnvTest, EveryVariableArrives) {
   EXPECT_EQ(environment.job_index, "3");
 }
 
+TEST_F(EnvTest, DatabasesBehindAColonAreTheSites) {
+  struct Case {
+    const char* value;
+    std::optional<std::string> user;
+    std::vector<std::string> sites;
+  };
+  const std::vector<Case> cases = {{"a.db", "a.db", {}},          {"a.db:/b", "a.db", {"/b"}},
+                                   {":/b", std::nullopt, {"/b"}}, {"a:b:c", "a", {"b", "c"}},
+                                   {"a::b:", "a", {"b"}},         {":", std::nullopt, {}},
+                                   {"::b", std::nullopt, {"b"}}};
+  for (const Case& one : cases) {
+    set("VITUNE_DB", one.value);
+    const Environment environment = read_environment();
+    EXPECT_EQ(environment.database, one.user) << one.value;
+    EXPECT_EQ(environment.site_databases, one.sites) << one.value;
+  }
+}
+
+TEST_F(EnvTest, AnEmptyFirstDatabaseIsTheDefaultPlace) {
+  set("HOME", "/home/u");
+  set("VITUNE_DB", ":/site.pack");
+  EXPECT_EQ(default_database_path(read_environment()), "/home/u/.cache/vitune/vitune.db");
+}
+
 TEST_F(EnvTest, EmptyValuesCountAsUnset) {
   for (const char* name : {"VITUNE_DB", "VITUNE_CACHE_DIR", "VITUNE_LOG_LEVEL", "XDG_CACHE_HOME",
                            "CUDA_HOME", "CUDA_PATH", "VITUNE_MISS", "VITUNE_CAPTURE",

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -80,6 +82,77 @@ TEST_F(LayeredStoreTest, AReplayedWinnerDoesNotHideAShippedOneThatWasMeasured) {
     EXPECT_EQ(found[0].layer, verified ? Layer::kShipped : Layer::kUser);
     EXPECT_EQ(found[1].layer, verified ? Layer::kUser : Layer::kShipped);
   }
+}
+
+class SiteLayersTest : public LayeredStoreTest {
+ protected:
+  // A store with one winner by cold calls.
+  std::unique_ptr<Store> with(std::int64_t config, Origin origin = Origin::kMeasured) {
+    auto store = Store::in_memory();
+    Winner winner = sample_winner(config);
+    winner.origin = origin;
+    store->promote(device_, sample_problem(), winner, nullptr);
+    return store;
+  }
+  std::vector<std::unique_ptr<Store>> sites(std::unique_ptr<Store> first,
+                                            std::unique_ptr<Store> second) {
+    std::vector<std::unique_ptr<Store>> both;
+    both.push_back(std::move(first));
+    both.push_back(std::move(second));
+    return both;
+  }
+  static std::vector<std::string> order_of(LayeredStore& store) {
+    std::vector<std::string> lines;
+    for (const auto& found :
+         store.find_winners(sample_device(), sample_problem(), Objective::kCold))
+      lines.push_back(layer_name(found.layer) + " " + found.winner.config.text());
+    return lines;
+  }
+  static std::string is(const char* layer, std::int64_t config) {
+    return std::string(layer) + " " + test::sample_config(config).text();
+  }
+};
+
+TEST_F(SiteLayersTest, TheUsersComesBeforeTheSitesInOrderAndTheShippedLast) {
+  LayeredStore store(with(1), with(4), false, sites(with(2), with(3)));
+  EXPECT_EQ(order_of(store),
+            (std::vector{is("user", 1), is("site", 2), is("site", 3), is("shipped", 4)}));
+  EXPECT_EQ(store.find_winner(device_, sample_problem(), Objective::kCold)->config,
+            sample_winner(1).config);
+  ASSERT_EQ(store.winners().size(), 1U);
+  EXPECT_EQ(store.winners()[0].winner.config, sample_winner(1).config);
+  std::vector<Layer> layers;
+  store.visit_winners(
+      device_, [&](const ProblemKey&, const Winner&, Layer layer) { layers.push_back(layer); });
+  ASSERT_EQ(layers.size(), 4U);
+  EXPECT_TRUE(std::is_sorted(layers.begin(), layers.end())) << "the upper layer is the smaller";
+  EXPECT_NE(layers[1], layers[2]) << "two sites are two layers";
+}
+
+TEST_F(SiteLayersTest, AbsentLayersAreSkipped) {
+  LayeredStore store(nullptr, with(4), false, sites(nullptr, with(3)));
+  EXPECT_EQ(order_of(store), (std::vector{is("site", 3), is("shipped", 4)}));
+  ASSERT_NE(store.shipped(), nullptr);
+  EXPECT_EQ(store.lower().size(), 2U);
+}
+
+TEST_F(SiteLayersTest, ReplayedWinnersComeBehindWhatAnyLowerLayerMeasured) {
+  LayeredStore store(with(1, Origin::kReplayed), with(4, Origin::kReplayed), false,
+                     sites(with(2, Origin::kReplayed), with(3)));
+  EXPECT_EQ(order_of(store),
+            (std::vector{is("site", 3), is("user", 1), is("site", 2), is("shipped", 4)}));
+}
+
+TEST_F(SiteLayersTest, KernelsAndBlocksOfASiteCount) {
+  auto site = with(2);
+  site->put_binary(sample_binary(2));
+  site->block(sample_block(7));
+  LayeredStore store(with(1), nullptr, false, sites(std::move(site), nullptr));
+  EXPECT_TRUE(store.find_binary(sample_key(2)));
+  EXPECT_TRUE(store.has_binary(sample_key(2)));
+  DeviceInfo device = device_;
+  device.driver_version = sample_block(7).driver_version;
+  EXPECT_TRUE(store.is_blocked(sample_key(7), device));
 }
 
 TEST_F(LayeredStoreTest, GivesBothLayersTrials) {

@@ -1,6 +1,8 @@
 // tests/runtime/c_api_upkeep_test.cpp -- Refreshes, misses, flushes, and what the environment says.
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "db/sqlite.h"
 #include "tests/patience.h"
@@ -124,6 +126,67 @@ TEST_F(CApiRefreshTest, AContextThatRefreshesItselfFindsNewWinners) {
     std::this_thread::sleep_for(50ms);
   }
   EXPECT_EQ(image_run(context), first_.image_id());
+}
+
+// A pack that is replaced again and again under a context that refreshes and calls: what is served
+// is one pack's kernel or the other's at every moment, and the last one's in the end.
+TEST_F(CApiRefreshTest, APackThatIsReplacedUnderCallsIsNeverServedByHalf) {
+  const fs::path pack = directory_ / "site.pack",
+                 from[] = {directory_ / "1.db", directory_ / "2.db"};
+  promote(from[0], first_);
+  promote(from[1], second_);
+  const auto put = [&](int which) {
+    Store::open(from[which], Access::kReadOnly)->write_pack(pack, {"test", {}, {}});
+  };
+  put(0);
+  setenv("VITUNE_DB", (":" + pack.string()).c_str(), 1);
+  vitune_context_options layered = options();
+  layered.database = nullptr;
+  const Context context(layered);
+  unsetenv("VITUNE_DB");
+  EXPECT_EQ(image_run(context), first_.image_id());
+  EXPECT_STREQ(query(context, desc_of(kVitB)).source, "site");
+  constexpr int kReplacements = 40;
+  std::atomic<int> done = 0;
+  std::thread publisher([&] {
+    for (int i = 1; i <= kReplacements; ++i) {
+      put(i % 2);
+      done = i;
+    }
+  });
+  while (done < kReplacements) {
+    refresh(context);
+    const std::uint64_t image = image_run(context);
+    ASSERT_TRUE(image == first_.image_id() || image == second_.image_id());
+  }
+  publisher.join();
+  put(1);
+  refresh(context);
+  EXPECT_EQ(image_run(context), second_.image_id());
+  EXPECT_EQ(log_.count(VITUNE_LOG_WARNING, ""), 0) << "nothing half was ever met";
+}
+
+TEST_F(CApiRefreshTest, APackThatIsCutShortIsNotServed) {
+  const fs::path pack = directory_ / "site.pack", from = directory_ / "from.db";
+  promote(from, first_);
+  Store::open(from, Access::kReadOnly)->write_pack(pack, {"test", {}, {}});
+  const std::string whole = read_bytes(pack);
+  put_binary(database(), standard_);
+  setenv("VITUNE_DB", (database_text_ + ":" + pack.string()).c_str(), 1);
+  const Context context = make_context();
+  EXPECT_EQ(image_run(context), first_.image_id());
+  const fs::path part = directory_ / "part";
+  write_bytes(part, whole.substr(0, whole.size() * 2 / 3));
+  fs::rename(part, pack);
+  refresh(context);
+  const Context later = make_context();
+  EXPECT_EQ(image_run(later), standard_.image_id()) << "a default kernel, and no half of the pack";
+  EXPECT_GT(log_.count(VITUNE_LOG_WARNING, pack.string()), 0);
+  write_bytes(part, whole);
+  fs::rename(part, pack);
+  refresh(later);
+  unsetenv("VITUNE_DB");
+  EXPECT_EQ(image_run(later), first_.image_id());
 }
 
 TEST_F(CApiRefreshTest, DestroyDoesNotWaitForTheNextRefresh) {

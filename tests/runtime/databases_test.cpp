@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
@@ -149,6 +150,106 @@ TEST_F(DatabasesTest, AUsersFileThatCannotBeReadLeavesDefaultsOnlyUntilItCan) {
     EXPECT_EQ(winners(databases), 2U);
     EXPECT_EQ(databases.openings_without_blocks(), 1U);
   }
+}
+
+// --- the layers that VITUNE_DB names
+
+class SiteDatabasesTest : public DatabasesTest {
+ protected:
+  fs::path pack() const { return directory_ / "site.pack"; }
+  Databases::Places places() const {
+    Databases::Places places{user(), std::nullopt, false};
+    places.sites = {pack()};
+    return places;
+  }
+  // A pack with the winner of one config, put in the place of the last one.
+  void write_pack(std::int64_t config) const {
+    const fs::path from = directory_ / "from.db";
+    fs::remove(from);
+    const Binary binary = sample_binary(config);
+    const auto store = Store::open(from, Access::kReadWrite);
+    store->promote(sample_device(), sample_problem(), sample_winner(config), &binary);
+    store->write_pack(pack(), {"test", {}, {}});
+  }
+  static std::optional<std::int64_t> served(Databases& databases) {
+    return databases.read([](LayeredStore& s) -> std::optional<std::int64_t> {
+      const auto found = s.find_winners(sample_device(), sample_problem(), Objective::kCold);
+      if (found.empty()) return std::nullopt;
+      return found[0].winner.config.at("kBlockN") / 8;
+    });
+  }
+};
+
+TEST_F(SiteDatabasesTest, APackIsReadAndItsReplacementIsNoticed) {
+  write_pack(1);
+  Databases databases(places(), sink());
+  EXPECT_EQ(served(databases), 1);
+  EXPECT_FALSE(databases.refresh());
+  write_pack(2);
+  EXPECT_EQ(served(databases), 1) << "the old file is still open";
+  EXPECT_TRUE(databases.refresh());
+  EXPECT_EQ(served(databases), 2);
+  EXPECT_FALSE(databases.refresh());
+  EXPECT_THAT(databases.compiler_versions(), ElementsAre("13.0"));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(SiteDatabasesTest, AMissingLayerIsNamedOnceAndReadOnceItIsThere) {
+  Databases databases(places(), sink());
+  EXPECT_FALSE(databases.refresh());
+  EXPECT_THAT(warnings_,
+              ElementsAre(testing::AllOf(HasSubstr("VITUNE_DB"), HasSubstr(pack().string()))));
+  EXPECT_EQ(databases.openings_without_blocks(), 0U);
+  write_pack(1);
+  EXPECT_TRUE(databases.refresh());
+  EXPECT_EQ(served(databases), 1);
+}
+
+TEST_F(SiteDatabasesTest, ALayerThatCannotBeReadLeavesDefaultsOnlyUntilItCan) {
+  fill(*Store::open(user(), Access::kReadWrite));
+  write_pack(1);
+  const std::string whole = read_bytes(pack());
+  const fs::path spoilt = directory_ / "spoilt";
+  for (const std::string& content :
+       {whole.substr(0, whole.size() / 2), std::string("no pack"), std::string()}) {
+    write_bytes(spoilt, content);
+    fs::rename(spoilt, pack());
+    warnings_.clear();
+    Databases databases(places(), sink());
+    EXPECT_EQ(served(databases), std::nullopt) << "its block list is not known";
+    EXPECT_EQ(databases.openings_without_blocks(), 1U);
+    ASSERT_THAT(warnings_, testing::SizeIs(1));
+    EXPECT_THAT(warnings_[0],
+                testing::AllOf(HasSubstr("default kernels only"), HasSubstr(pack().string())));
+    write_bytes(spoilt, whole);
+    fs::rename(spoilt, pack());
+    EXPECT_TRUE(databases.refresh());
+    EXPECT_TRUE(served(databases));
+  }
+}
+
+TEST_F(SiteDatabasesTest, ALayerOfAnotherUserIsReadOnlyIfItsOwnerIsTrusted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  constexpr uid_t kOther = 12345;
+  write_pack(1);
+  ASSERT_EQ(::chown(pack().c_str(), kOther, kOther), 0);
+  Databases distrustful(places(), sink());
+  EXPECT_EQ(served(distrustful), std::nullopt);
+  ASSERT_THAT(warnings_, testing::SizeIs(1));
+  EXPECT_THAT(warnings_[0], HasSubstr("12345"));
+  Databases::Places trusting = places();
+  trusting.trust.owners.push_back(kOther);
+  Databases databases(trusting, sink());
+  EXPECT_EQ(served(databases), 1);
+}
+
+TEST_F(SiteDatabasesTest, NothingIsEverWrittenToALayer) {
+  write_pack(1);
+  const std::string before = read_bytes(pack());
+  Databases databases(places(), sink());
+  EXPECT_FALSE(databases.write("something", [](Store& s) { s.block(sample_block(1)); }));
+  EXPECT_EQ(read_bytes(pack()), before);
+  EXPECT_TRUE(fs::exists(user()));
 }
 
 TEST_F(DatabasesTest, ALockIsWaitedForAsLongAsTheSettingsSay) {

@@ -95,6 +95,7 @@ struct VerifyReport {
   struct Failure {
     NamedProblem problem;
     Objective objective;
+    std::string why;
   };
   std::int64_t judged = 0;
   std::vector<Failure> failed;

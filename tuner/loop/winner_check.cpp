@@ -115,7 +115,7 @@ VerifyReport verify_winners(const TuneOptions& options, const std::vector<Object
       if (!winner) continue;
       ++report.judged;
       const auto failure = check.failure(problem, *winner);
-      if (failure) report.failed.push_back({problem, objective});
+      if (failure) report.failed.push_back({problem, objective, *failure});
       log(log_sink, failure ? LogLevel::kError : LogLevel::kInfo,
           formatted("{}, {}: {}", problem.name, objective_name(objective),
                     failure ? "FAILED, " + *failure : "verified"));
