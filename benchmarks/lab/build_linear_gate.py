@@ -21,21 +21,23 @@ ARCH = ["-gencode=arch=compute_90a,code=sm_90a", "-std=c++17"]
 # name: kBlockM, kBlockN, kStages, kCluster, kPairAlongM, kGroups, kPingPong, kLead, kStoreColumns, kStoreBuffers
 TILES = {
     "coop_192x192_pair": (192, 192, 4, 2, 0, 3, 0, 1, 32, 2),
-    "ping_128x192_pair": (128, 192, 5, 2, 0, 2, 1, 0, 32, 2),
-    "coop_128x256_pair": (128, 256, 4, 2, 0, 2, 0, 1, 32, 2),
+    "ping_128x192_pair_m": (128, 192, 5, 2, 1, 2, 1, 0, 32, 2),
+    "coop_128x256_pair_m": (128, 256, 4, 2, 1, 2, 0, 1, 32, 2),
     "coop_192x192_single": (192, 192, 4, 1, 0, 3, 0, 1, 32, 2),
     "coop_192x192_pair_lead0": (192, 192, 4, 2, 0, 3, 0, 0, 32, 2),
-    "coop_192x192_pair_s3": (192, 192, 3, 2, 0, 3, 0, 1, 64, 2),
-    "coop_256x128_pair": (256, 128, 4, 2, 0, 2, 0, 1, 32, 2),
+    "coop_256x192_pair": (256, 192, 3, 2, 0, 2, 0, 1, 32, 2),
     "coop_128x192_pair": (128, 192, 5, 2, 0, 2, 0, 1, 32, 2),
     "coop_128x128_pair": (128, 128, 6, 2, 0, 2, 0, 1, 32, 2),
     "ping_128x128_pair": (128, 128, 6, 2, 0, 2, 1, 0, 32, 2),
-    "coop_192x128_pair": (192, 128, 5, 2, 0, 3, 0, 1, 32, 1),
+    "coop_256x128_pair": (256, 128, 4, 2, 0, 2, 0, 1, 32, 2),
     "coop_128x96_pair": (128, 96, 7, 2, 0, 2, 0, 1, 32, 2),
-    "coop_192x192_pair_m": (192, 192, 4, 2, 1, 3, 0, 1, 32, 2),
+    "coop_192x128_pair": (192, 128, 5, 2, 0, 3, 0, 1, 32, 1),
+    "coop_192x192_pair_s3": (192, 192, 3, 2, 0, 3, 0, 1, 64, 2),
+    "coop_192x192_pair_wide": (192, 192, 4, 2, 0, 3, 0, 1, 64, 1),
     "coop_192x192_pair_lead2": (192, 192, 4, 2, 0, 3, 0, 2, 32, 2),
-    "ping_128x192_pair_m": (128, 192, 5, 2, 1, 2, 1, 0, 32, 2),
-    "coop_128x256_pair_m": (128, 256, 4, 2, 1, 2, 0, 1, 32, 2),
+    "coop_192x192_pair_m": (192, 192, 4, 2, 1, 3, 0, 1, 32, 2),
+    "ping_128x192_pair": (128, 192, 5, 2, 0, 2, 1, 0, 32, 2),
+    "coop_128x256_pair": (128, 256, 4, 2, 0, 2, 0, 1, 32, 2),
     "ping_64x256_pair_m": (64, 256, 5, 2, 1, 2, 1, 0, 32, 2),
 }
 TILE_KEYS = ("kBlockM", "kBlockN", "kStages", "kCluster", "kPairAlongM", "kGroups", "kPingPong", "kLead", "kStoreColumns",
@@ -110,6 +112,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    for stale in [*arguments.out.glob("*.cubin"), *arguments.out.glob("*.txt")]:
+        stale.unlink()
     chosen = [v for v in variants() if arguments.only in v[0]]
     too_large = [name for name, _, _, config in chosen if config["kSharedBytes"] > 232448]
     if too_large:

@@ -82,8 +82,7 @@ struct LinearTraits : C {
   static_assert(kXBoxRows % 8 == 0 && kWBoxRows % 8 == 0, "halves must be multiples of 8 rows");
   static_assert(!C::kPingPong || (C::kGroups > 1 && C::kLead == 0),
                 "kPingPong needs several warpgroups, which begin when it is their turn");
-  static_assert(C::kStoreColumns == 32 || C::kStoreColumns == 64,
-                "kStoreColumns must be 32 or 64");
+  static_assert(C::kStoreColumns == 32 || C::kStoreColumns == 64, "kStoreColumns must be 32 or 64");
   static_assert(C::kBlockN % C::kStoreColumns == 0, "kStoreColumns must divide kBlockN");
   static_assert(kSlotPanels >= 1, "a slot must hold a panel of the residual");
   static_assert(C::kStoreBuffers == 1 || C::kStoreBuffers == 2, "kStoreBuffers must be 1 or 2");

@@ -131,6 +131,17 @@ struct LinearEpilogue {
     return row * T::kStoreColumns * 2 + ((lane >> 4) ^ turn) * 16;
   }
 
+  // Until the store that used the staging of a tile's store `number` has read it: the one before
+  // the last, but at a tile's first one the last, where a tile's number of stores is odd.
+  __device__ __forceinline__ void wait_for_staging(int number) const {
+    constexpr bool kOdd = T::kPanels * T::kRowBlocks % T::kStoreBuffers != 0;
+    if (kOdd && number == 0) {
+      store_wait_read<0>();
+    } else {
+      store_wait_read<T::kStoreBuffers - 1>();
+    }
+  }
+
   __device__ __forceinline__ void run(const float (&d)[T::kRowBlocks][kSums], int row0, int column0,
                                       int n_tile, PipelineState<T::kStages>& at) const {
     copy_wait<0>();
@@ -145,10 +156,10 @@ struct LinearEpilogue {
       }
 #pragma unroll
       for (int block = 0; block < T::kRowBlocks; ++block) {
-        // The store before the last one has read its staging.
-        const int buffer = (panel * T::kRowBlocks + block) % T::kStoreBuffers;
-        const u32 staging = shared.staging(int(threadIdx.x) / kWarpSize) + buffer * T::kStoreBytes;
-        if (lane == 0) store_wait_read<T::kStoreBuffers - 1>();
+        const int number = panel * T::kRowBlocks + block;
+        const u32 staging = shared.staging(int(threadIdx.x) / kWarpSize) +
+                            number % T::kStoreBuffers * T::kStoreBytes;
+        if (lane == 0) wait_for_staging(number);
         __syncwarp();
         const u32 residual = shared.x(at.slot) + panel % T::kSlotPanels * T::kPanelBytes +
                              block_row(block) * T::kStoreColumns * 2;

@@ -58,8 +58,7 @@ __device__ __forceinline__ void produce(const LinearParams& p, const LinearTenso
       copy_step(maps, shared, tile, step, at.slot);
     }
 #pragma unroll 1
-    for (int panel = 0; T::kResidual && panel < T::kPanels;
-         panel += T::kSlotPanels, at.advance()) {
+    for (int panel = 0; T::kResidual && panel < T::kPanels; panel += T::kSlotPanels, at.advance()) {
       const int panels = min(T::kSlotPanels, T::kPanels - panel);
       const u32 full = shared.full(at.slot);
       shared.wait_for_empty(at);
@@ -123,7 +122,8 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
       wgmma_commit();
       wgmma_wait<1>();
       if (step > 0) shared.give_back(before);
-      if (T::kLead > 0 && lead > 0 && step == lead && group + 1 < T::kGroups) shared.pass_turn(group + 1);
+      if (T::kLead > 0 && lead > 0 && step == lead && group + 1 < T::kGroups)
+        shared.pass_turn(group + 1);
       before = at.slot;
       at.advance();
     }
