@@ -27,8 +27,8 @@ namespace {
 struct Variant {
   std::string tile, epilogue, cubin;
   Epilogue facts;
-  int element, block_m, block_n, stages, cluster, pair_along_m, groups, ping_pong, lead, store_columns, store_buffers,
-      checked, threads, shared_bytes;
+  int element, block_m, block_n, stages, cluster, pair_along_m, groups, ping_pong, lead, ahead, store_columns,
+      store_buffers, checked, threads, shared_bytes;
 };
 
 std::vector<Variant> read_variants(const std::string& folder) {
@@ -39,7 +39,7 @@ std::vector<Variant> read_variants(const std::string& folder) {
     std::istringstream in(line);
     in >> v.tile >> v.epilogue >> v.cubin >> v.element >> v.facts.norm >> v.facts.activation >> v.facts.scale >>
         v.facts.residual >> v.facts.moments >> v.block_m >> v.block_n >> v.stages >> v.cluster >> v.pair_along_m >>
-        v.groups >> v.ping_pong >> v.lead >> v.store_columns >> v.store_buffers >> v.checked >> v.threads >>
+        v.groups >> v.ping_pong >> v.lead >> v.ahead >> v.store_columns >> v.store_buffers >> v.checked >> v.threads >>
         v.shared_bytes;
     if (!in) fail("variants.txt", line.c_str(), __LINE__);
     all.push_back(v);
@@ -210,7 +210,7 @@ std::string times_of(const Kernel& kernel, const Problem& problem, const Variant
 void run_problem(const std::string& folder, const std::vector<Variant>& all, const std::string& tile, const Problem& p,
                  cudaStream_t stream) {
   const Variant* variants[2] = {find(all, tile, p.epilogue, 1), find(all, tile, p.epilogue, 0)};
-  if (!variants[0] || !variants[1]) return;
+  if (!variants[0] || !variants[1] || (p.shape.k + 63) / 64 < variants[0]->ahead) return;
   std::vector<Inputs> inputs = {variants[0]->facts.activation ? Inputs::kGrid : Inputs::kIntegers, Inputs::kRandom};
   if (p.shape.m > 10000) inputs.erase(inputs.begin());
   Verdict verdict;

@@ -17,6 +17,8 @@
 //                  rows
 //   kLead          steps of 64 by which a warpgroup begins a shared tile before the next one does,
 //                  so that one's epilogue falls in the products of the others; 0 = all at once
+//   kAhead         > 0 = a tile's columns have two halves; that many steps of the next tile's first
+//                  half run beside the second half's epilogue; k has at least as many
 //   kStoreColumns  columns that a warp stages and stores at once: 32 or 64
 //   kStoreBuffers  places for them: 1 or 2
 //   kChecked       1 = waits that never end become an error of the launch
@@ -82,6 +84,10 @@ struct LinearTraits : C {
   static_assert(kXBoxRows % 8 == 0 && kWBoxRows % 8 == 0, "halves must be multiples of 8 rows");
   static_assert(!C::kPingPong || (C::kGroups > 1 && C::kLead == 0),
                 "kPingPong needs several warpgroups, which begin when it is their turn");
+  static_assert(C::kAhead == 0 ||
+                    (!C::kPingPong && C::kLead == 0 && !C::kResidual && C::kAhead < C::kStages &&
+                     kRowBlocks == 1 && C::kBlockN % (2 * C::kStoreColumns) == 0),
+                "kAhead is for warpgroups that share tiles, 64 rows each, without a residual");
   static_assert(C::kStoreColumns == 32 || C::kStoreColumns == 64, "kStoreColumns must be 32 or 64");
   static_assert(C::kBlockN % C::kStoreColumns == 0, "kStoreColumns must divide kBlockN");
   static_assert(kSlotPanels >= 1, "a slot must hold a panel of the residual");

@@ -47,7 +47,6 @@ template <class T>
 struct LinearEpilogue {
   using E = Element<T::kElement>;
   static constexpr int kChunks = T::kStoreColumns / 8;
-  static constexpr int kSums = T::kBlockN / 2;
 
   const LinearParams& p;
   const LinearTensorMaps& maps;
@@ -142,15 +141,22 @@ struct LinearEpilogue {
     }
   }
 
+  // Before the first panel of a tile: all threads' columns are there.
+  __device__ __forceinline__ void columns_ready() const {
+    copy_wait<0>();
+    group_barrier<T::kGroups, kGroupThreads>(group);
+  }
+
+  // kCount panels from kFirst on; `d` begins with the first one's sums.
+  template <int kFirst, int kCount, int kSums>
   __device__ __forceinline__ void run(const float (&d)[T::kRowBlocks][kSums], int row0, int column0,
                                       int n_tile, PipelineState<T::kStages>& at) const {
-    copy_wait<0>();
-    group_barrier<T::kGroups, kGroupThreads>(group);  // all threads' columns are there
+    static_assert(kSums == kCount * T::kStoreColumns / 2, "these are not the sums of the panels");
     const u32 columns = shared.columns(group) + lane % 4 * int(sizeof(LinearColumns));
     const u32 offset = lane_offset();
     RowMoments moments[T::kMoments ? T::kRowBlocks : 1][2];
 #pragma unroll
-    for (int panel = 0; panel < T::kPanels; ++panel) {
+    for (int panel = kFirst; panel < kFirst + kCount; ++panel) {
       if (T::kResidual && panel % T::kSlotPanels == 0) {
         shared.wait(shared.full(at.slot), at.parity);
       }
@@ -169,8 +175,9 @@ struct LinearEpilogue {
           u32 added[4] = {}, words[4];
           if constexpr (T::kResidual) ldmatrix_x4(added, residual + place);
           const int first = panel * kChunks + chunk;
-          finish(&d[block][4 * first], block, first, columns, added, words);
-          finish(&d[block][4 * first + 4], block, first + 1, columns, added + 2, words + 2);
+          const float* sums = &d[block][4 * (first - kFirst * kChunks)];
+          finish(sums, block, first, columns, added, words);
+          finish(sums + 4, block, first + 1, columns, added + 2, words + 2);
           stmatrix_x4(staging + place, words);
           if constexpr (T::kMoments) {
             add_moments(moments[block], words, first == 0, column0 + 8 * first);
