@@ -230,8 +230,8 @@ void run_problem(const std::string& folder, const std::vector<Variant>& all, con
       if (verdict.good && p.timed) times = times_of(kernel, p, *v, set, stream);
     }
   }
-  std::printf("K %-24s %-9s %5dx%4dx%4d %-16s %s%s [%s] %s\n", tile.c_str(), p.name, p.shape.m, p.shape.n, p.shape.k,
-              p.epilogue, verdict.good ? "OK" : "WRONG", launch.c_str(), verdict.text.c_str(), times.c_str());
+  std::printf("K %-24s %-9s %-15s %-16s %s%s [%s] %s\n", tile.c_str(), p.name, text_of(p.shape).c_str(), p.epilogue,
+              verdict.good ? "OK" : "WRONG", launch.c_str(), verdict.text.c_str(), times.c_str());
   std::fflush(stdout);
 }
 

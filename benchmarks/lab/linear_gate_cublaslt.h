@@ -164,9 +164,9 @@ inline void run_lt_mode(const CublasLt& lt, cublasLtHandle_t handle, const char*
   lt.algo_get(&found[best].algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written);
   lt.algo_get(&found[best].algo, CUBLASLT_ALGO_CONFIG_STAGES_ID, &stages, sizeof stages, &written);
   lt.algo_get(&found[best].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split, &written);
-  std::printf("L %-9s %5dx%4dx%4d %-14s %s | warm %.2f us (least %.2f) %.0f TF/s | number %d of %d, tile id %d, stages id "
+  std::printf("L %-9s %-15s %-14s %s | warm %.2f us (least %.2f) %.0f TF/s | number %d of %d, tile id %d, stages id "
               "%d, split %d\n",
-              name, s.m, s.n, s.k, mode.name, judged.c_str(), time.median, time.least,
+              name, text_of(s).c_str(), mode.name, judged.c_str(), time.median, time.least,
               2.0 * s.m * s.n * s.k / time.median * 1e-6, best, int(found.size()), tile, stages, split);
   std::fflush(stdout);
 }

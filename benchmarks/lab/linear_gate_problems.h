@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "linear_gate_data.cuh"
@@ -15,6 +16,10 @@ struct Problem {
   bool timed;
   int sets;  // of tensors that calls rotate among for the second figure; 1 = no such figure
 };
+
+inline std::string text_of(Shape s) {
+  return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
+}
 
 inline std::vector<Problem> problems() {
   std::vector<Problem> all = {
