@@ -134,7 +134,7 @@ def main():
     if not (HERE / "linear_gate.cu").exists():
         return 0
     code, log = run(["nvcc", *ARCH, "-O3", "-cudart=static", "-Xcompiler=-static-libstdc++,-static-libgcc,-Wall",
-                     f"-I{TEMPLATES}", HERE / "linear_gate.cu", "-o", arguments.out / "linear_gate",
+                     f"-I{TEMPLATES.parent}", HERE / "linear_gate.cu", "-o", arguments.out / "linear_gate",
                      "-L/usr/local/cuda/lib64/stubs", "-lcuda", "-ldl"])
     if code != 0 or "arning" in log:
         raise RuntimeError(f"the runner:\n{log}")

@@ -1,13 +1,14 @@
-// benchmarks/lab/linear_gate_data.cuh -- Inputs of the linear gate, a double-precision reference, comparisons.
+// benchmarks/lab/linear_gate_data.cuh -- Inputs of the linear gate, a double-precision reference,
+// comparisons.
 //
-// Three sets of inputs: random numbers; small integers, of which every sum is exact, so that answers are right to the
-// bit; and one-hot rows that bring every bfloat16 of [-8, 8] to the activation.
-// SPDX-License-Identifier: Apache-2.0
+// Three sets of inputs: random numbers; small integers, of which every sum is exact, so that
+// answers are right to the bit; and one-hot rows that bring every bfloat16 of [-8, 8] to the
+// activation. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include "linear/params.cuh"
+#include "templates/linear/params.cuh"
 
 namespace gate {
 
@@ -71,12 +72,14 @@ __device__ inline u16 grid_value(unsigned i) {
   return u16(i < kGridHalf ? i : i - kGridHalf + 0x8000);
 }
 
-#define GATE_FOR_EACH(i, count)                                                                            \
+#define GATE_FOR_EACH(i, count)                                               \
   for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < (count); \
        i += size_t(gridDim.x) * blockDim.x)
 
-// A matrix of `columns` columns with NaN behind its last row; `spread` is the random numbers' standard deviation.
-__global__ void fill_matrix(u16* data, int rows, int columns, Inputs inputs, bool weights, float spread, unsigned seed) {
+// A matrix of `columns` columns with NaN behind its last row; `spread` is the random numbers'
+// standard deviation.
+__global__ void fill_matrix(u16* data, int rows, int columns, Inputs inputs, bool weights,
+                            float spread, unsigned seed) {
   GATE_FOR_EACH(i, size_t(rows + kGuard) * columns) {
     const unsigned row = i / columns, column = i % columns;
     if (row >= unsigned(rows)) {
@@ -92,7 +95,8 @@ __global__ void fill_matrix(u16* data, int rows, int columns, Inputs inputs, boo
   }
 }
 
-__global__ void fill_columns(LinearColumns* columns, const u16* w, Shape s, Epilogue e, Inputs inputs, unsigned seed) {
+__global__ void fill_columns(LinearColumns* columns, const u16* w, Shape s, Epilogue e,
+                             Inputs inputs, unsigned seed) {
   GATE_FOR_EACH(n, size_t(s.n + kGuard)) {
     float factor = __uint_as_float(0x7fffffff), addend = factor;
     if (n < size_t(s.n)) {
@@ -101,7 +105,9 @@ __global__ void fill_columns(LinearColumns* columns, const u16* w, Shape s, Epil
       factor = e.norm ? float(sum) : e.scale ? 0.1f + uniform(unsigned(n), seed) : 1.f;
       addend = 0.5f * normal(unsigned(n), seed ^ 5u);
       if (inputs == Inputs::kIntegers) {
-        factor = e.norm ? float(integer(unsigned(n), seed, 3)) : e.scale ? ldexpf(1.f, integer(unsigned(n), seed, 1)) : 1.f;
+        factor = e.norm    ? float(integer(unsigned(n), seed, 3))
+                 : e.scale ? ldexpf(1.f, integer(unsigned(n), seed, 1))
+                           : 1.f;
         addend = float(integer(unsigned(n), seed ^ 5u, 8));
       }
       if (inputs == Inputs::kGrid) addend = 0.f;
@@ -120,7 +126,8 @@ __global__ void fill_rows(LinearRow* rows, const u16* x, Shape s, Inputs inputs,
     double sum = 0, squares = 0;
     for (int k = 0; k < s.k; ++k) sum += from_bf16(x[m * s.k + k]);
     const double mean = sum / s.k;
-    for (int k = 0; k < s.k; ++k) squares += (from_bf16(x[m * s.k + k]) - mean) * (from_bf16(x[m * s.k + k]) - mean);
+    for (int k = 0; k < s.k; ++k)
+      squares += (from_bf16(x[m * s.k + k]) - mean) * (from_bf16(x[m * s.k + k]) - mean);
     const double rstd = 1 / sqrt(squares / s.k + 1e-6);
     rows[m] = {float(rstd), float(mean * rstd)};
     if (inputs == Inputs::kIntegers) rows[m] = {0.5f, 0.5f * integer(unsigned(m), seed, 4)};
@@ -138,13 +145,17 @@ __global__ void reference(Tensors t, Shape s, Epilogue e) {
     for (int i = int(threadIdx.x); i < 64 * 16; i += 256) {
       const int r = i / 16, k = i % 16;
       const bool in_k = k0 + k < s.k;
-      xs[k][r] = in_k && row0 + r < s.m ? float(from_bf16(t.x[size_t(row0 + r) * s.k + k0 + k])) : 0.f;
-      ws[k][r] = in_k && column0 + r < s.n ? float(from_bf16(t.w[size_t(column0 + r) * s.k + k0 + k])) : 0.f;
+      xs[k][r] =
+          in_k && row0 + r < s.m ? float(from_bf16(t.x[size_t(row0 + r) * s.k + k0 + k])) : 0.f;
+      ws[k][r] = in_k && column0 + r < s.n
+                     ? float(from_bf16(t.w[size_t(column0 + r) * s.k + k0 + k]))
+                     : 0.f;
     }
     __syncthreads();
     for (int k = 0; k < 16; ++k) {
       for (int i = 0; i < 4; ++i) {
-        for (int j = 0; j < 4; ++j) sums[i][j] += double(xs[k][ty * 4 + i]) * double(ws[k][tx * 4 + j]);
+        for (int j = 0; j < 4; ++j)
+          sums[i][j] += double(xs[k][ty * 4 + i]) * double(ws[k][tx * 4 + j]);
       }
     }
     __syncthreads();
@@ -155,7 +166,8 @@ __global__ void reference(Tensors t, Shape s, Epilogue e) {
       if (m >= s.m || n >= s.n) continue;
       const double factor = t.columns[n / 2].factor[n % 2], addend = t.columns[n / 2].addend[n % 2];
       double value = sums[i][j] + addend;
-      if (e.norm) value = double(t.rows[m].rstd) * sums[i][j] - double(t.rows[m].mean_rstd) * factor + addend;
+      if (e.norm)
+        value = double(t.rows[m].rstd) * sums[i][j] - double(t.rows[m].mean_rstd) * factor + addend;
       if (e.scale) value = factor * sums[i][j] + addend;
       if (e.activation) value = 0.5 * value * erfc(-value * 0.70710678118654752440);
       if (e.residual) value += from_bf16(t.residual[size_t(m) * s.n + n]);
@@ -183,7 +195,8 @@ __global__ void compare(Tensors t, Shape s, bool grid, Found* found) {
     not_bitwise += t.y[i] != rounded && (t.y[i] & 0x7fff) + (rounded & 0x7fff) != 0;
     if (grid) {
       const double input = from_bf16(t.w[i % s.n * s.k + i / s.n % s.k]);
-      off_grid += input < -5 ? fabs(y - reference) > 2.5e-6 : abs(ordered(t.y[i]) - ordered(rounded)) > 1;
+      off_grid +=
+          input < -5 ? fabs(y - reference) > 2.5e-6 : abs(ordered(t.y[i]) - ordered(rounded)) > 1;
     }
   }
   atomicAdd(&found->error, error);
@@ -211,7 +224,8 @@ __global__ void compare_moments(Tensors t, Shape s, int block_n, Found* found) {
   }
 }
 
-__global__ void count_differences(const unsigned* a, const unsigned* b, size_t words, Found* found) {
+__global__ void count_differences(const unsigned* a, const unsigned* b, size_t words,
+                                  Found* found) {
   unsigned long long count = 0;
   GATE_FOR_EACH(i, words) count += a[i] != b[i];
   if (count) atomicAdd(&found->not_bitwise, count);

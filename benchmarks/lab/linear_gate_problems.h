@@ -1,11 +1,11 @@
-// benchmarks/lab/linear_gate_problems.h -- The problems of the linear gate: the four products of a ViT-B/16 layer.
-// SPDX-License-Identifier: Apache-2.0
+// benchmarks/lab/linear_gate_problems.h -- The problems of the linear gate: the four products of a
+// ViT-B/16 layer. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "linear_gate_data.cuh"
+#include "benchmarks/lab/linear_gate_data.cuh"
 
 namespace gate {
 
@@ -45,7 +45,8 @@ inline std::vector<Problem> problems() {
     all.push_back({b.names[1], {b.rows, 768, 768}, "residual", true, b.sets});
     all.push_back({b.names[3], {b.rows, 768, 3072}, "residual", true, b.sets});
     if (b.rows != 6304) continue;
-    // What the epilogues cost: the same products with a bias only, with moments; and what a step of k costs.
+    // What the epilogues cost: the same products with a bias only, with moments; and what a step of
+    // k costs.
     all.push_back({b.names[0], {b.rows, 2304, 768}, "bias", true, 1});
     all.push_back({b.names[2], {b.rows, 3072, 768}, "bias", true, 1});
     all.push_back({b.names[1], {b.rows, 768, 768}, "bias", true, 1});

@@ -1,12 +1,12 @@
-// benchmarks/lab/linear_gate_tensors.h -- The device memory of a problem of the linear gate, and what is asked of it.
-// SPDX-License-Identifier: Apache-2.0
+// benchmarks/lab/linear_gate_tensors.h -- The device memory of a problem of the linear gate, and
+// what is asked of it. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <utility>
 #include <vector>
 
-#include "linear_gate_data.cuh"
-#include "linear_gate_timing.h"
+#include "benchmarks/lab/linear_gate_data.cuh"
+#include "benchmarks/lab/linear_gate_timing.h"
 
 namespace gate {
 
@@ -27,7 +27,8 @@ class TensorSet {
     fill_matrix<<<1024, 256, 0, stream>>>(t_.x, shape.m, shape.k, inputs, false, 1.f, seed);
     fill_matrix<<<1024, 256, 0, stream>>>(t_.w, shape.n, shape.k, inputs, true, 0.05f, seed + 1000);
     fill_matrix<<<1024, 256, 0, stream>>>(t_.residual, shape.m, shape.n,
-                                          inputs == Inputs::kGrid ? Inputs::kRandom : inputs, false, 1.f, seed + 2000);
+                                          inputs == Inputs::kGrid ? Inputs::kRandom : inputs, false,
+                                          1.f, seed + 2000);
     fill_columns<<<64, 64, 0, stream>>>(t_.columns, t_.w, shape, epilogue, inputs, seed + 3000);
     fill_rows<<<256, 128, 0, stream>>>(t_.rows, t_.x, shape, inputs, seed + 4000);
     GATE_CHECK(cudaGetLastError());
@@ -57,7 +58,8 @@ class TensorSet {
   // Fills y, what is behind it and the moments with NaN.
   void poison(cudaStream_t stream) {
     GATE_CHECK(cudaMemsetAsync(t_.y, 0xff, (elements() + kGuard) * sizeof(u16), stream));
-    GATE_CHECK(cudaMemsetAsync(t_.moments, 0xff, size_t(shape_.m) * (shape_.n / 32 + 1) * sizeof(LinearMoments), stream));
+    GATE_CHECK(cudaMemsetAsync(
+        t_.moments, 0xff, size_t(shape_.m) * (shape_.n / 32 + 1) * sizeof(LinearMoments), stream));
   }
   // y against the reference; moments of tiles of that many columns too, unless 0.
   Found compared(cudaStream_t stream, Inputs inputs, int moments_of) {
@@ -68,7 +70,8 @@ class TensorSet {
   }
   bool guard_intact(cudaStream_t stream) const {
     u16 behind[kGuard];
-    GATE_CHECK(cudaMemcpyAsync(behind, t_.y + elements(), sizeof behind, cudaMemcpyDeviceToHost, stream));
+    GATE_CHECK(
+        cudaMemcpyAsync(behind, t_.y + elements(), sizeof behind, cudaMemcpyDeviceToHost, stream));
     GATE_CHECK(cudaStreamSynchronize(stream));
     for (u16 value : behind) {
       if (value != 0xffff) return false;
@@ -77,13 +80,15 @@ class TensorSet {
   }
   void keep_answer(cudaStream_t stream) {
     if (!kept_) kept_ = take<u16>(elements());
-    GATE_CHECK(cudaMemcpyAsync(kept_, t_.y, elements() * sizeof(u16), cudaMemcpyDeviceToDevice, stream));
+    GATE_CHECK(
+        cudaMemcpyAsync(kept_, t_.y, elements() * sizeof(u16), cudaMemcpyDeviceToDevice, stream));
   }
   // Words of y that differ from the kept answer; n is even.
   unsigned long long differences(cudaStream_t stream) {
     GATE_CHECK(cudaMemsetAsync(found_, 0, sizeof(Found), stream));
-    count_differences<<<512, 256, 0, stream>>>(reinterpret_cast<unsigned*>(t_.y), reinterpret_cast<unsigned*>(kept_),
-                                               elements() / 2, found_);
+    count_differences<<<512, 256, 0, stream>>>(reinterpret_cast<unsigned*>(t_.y),
+                                               reinterpret_cast<unsigned*>(kept_), elements() / 2,
+                                               found_);
     return found(stream).not_bitwise;
   }
 
