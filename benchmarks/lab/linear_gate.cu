@@ -1,16 +1,16 @@
-// benchmarks/lab/linear_gate.cu -- Checks and times the kernels of templates/linear, and cuBLASLt
-// beside them.
+// benchmarks/lab/linear_gate.cu -- Checks and times templates/linear, and cuBLASLt beside it.
 //
 // Usage:
-//   linear_gate device                           the GPU, and how many pairs of CTAs it takes at
-//   once linear_gate tile FOLDER TILE FIRST PROGRESS  every problem from number FIRST on by the
-//   tile's kernels, which
-//                                                build_linear_gate.py put into FOLDER; PROGRESS:
-//                                                the file for the number of the problem that has
-//                                                begun, or "done"
-//   linear_gate cublaslt LIBRARY                 the same products by cuBLASLt
+//   linear_gate device
+//     the GPU
+//   linear_gate tile FOLDER TILE FIRST PROGRESS
+//     every problem from number FIRST on by the tile's kernels, which build_linear_gate.py put into
+//     FOLDER; PROGRESS is the file for the number of the problem that has begun, or "done"
+//   linear_gate cublaslt LIBRARY
+//     the same products by cuBLASLt
 // A kernel is checked in its build whose waits are bounded first; what answers wrongly there is not
-// timed. SPDX-License-Identifier: Apache-2.0
+// timed.
+// SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstring>
 #include <fstream>

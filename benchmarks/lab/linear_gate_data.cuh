@@ -1,9 +1,9 @@
-// benchmarks/lab/linear_gate_data.cuh -- Inputs of the linear gate, a double-precision reference,
-// comparisons.
+// benchmarks/lab/linear_gate_data.cuh -- Inputs of the linear gate, a reference, comparisons.
 //
 // Three sets of inputs: random numbers; small integers, of which every sum is exact, so that
 // answers are right to the bit; and one-hot rows that bring every bfloat16 of [-8, 8] to the
-// activation. SPDX-License-Identifier: Apache-2.0
+// activation. The reference is in double precision.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cuda_runtime.h>

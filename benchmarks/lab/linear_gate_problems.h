@@ -1,5 +1,5 @@
-// benchmarks/lab/linear_gate_problems.h -- The problems of the linear gate: the four products of a
-// ViT-B/16 layer. SPDX-License-Identifier: Apache-2.0
+// benchmarks/lab/linear_gate_problems.h -- The problems: products of a ViT-B/16 layer, and tails.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

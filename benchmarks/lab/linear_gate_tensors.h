@@ -1,5 +1,5 @@
-// benchmarks/lab/linear_gate_tensors.h -- The device memory of a problem of the linear gate, and
-// what is asked of it. SPDX-License-Identifier: Apache-2.0
+// benchmarks/lab/linear_gate_tensors.h -- The device memory of a problem of the linear gate.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <utility>

@@ -1,5 +1,5 @@
-// benchmarks/lab/linear_gate_timing.h -- Times of calls that follow each other on a stream, and
-// checked calls of CUDA. SPDX-License-Identifier: Apache-2.0
+// benchmarks/lab/linear_gate_timing.h -- Times of calls on a stream; checked calls of CUDA.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cuda.h>
