@@ -29,7 +29,7 @@ ARROWS = {
 }
 # Launch parameters are one struct for host and kernel: the only files of templates/ that host code reads.
 SHARED_WITH_KERNELS = re.compile(r"templates/\w+/(\w+_)?params\.cuh$")
-MAY_SHARE = {"generator", "tuner", "probe"}
+MAY_SHARE = {"generator", "tuner", "probe", "benchmarks"}
 
 CODE = {".cpp", ".h", ".hpp", ".cuh", ".cu"}
 NAMED = CODE | {".sql", ".cmake", ".py", ".sh"}

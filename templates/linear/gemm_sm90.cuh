@@ -1,0 +1,241 @@
+// templates/linear/gemm_sm90.cuh -- y = epilogue(x w^T) on wgmma, by a persistent CTA or pair.
+//
+// x [m, k] and w [n, k] pass through a ring of slots of 64 of k, copied by one thread; kGroups
+// warpgroups compute. Two CTAs of a cluster work on neighbouring tiles and each copies half of the
+// operand that they share into both. Epilogues run beside products:
+//   shared tiles  a warpgroup begins a tile kLead steps before the next one does. While it is in
+//                 its epilogue, the others have the tensor cores; the ring bounds how far they get.
+//   kAhead        half of a warpgroup's epilogue runs beside its own products of the next tile.
+//   kPingPong     a warpgroup's epilogue runs beside the products of the other's tile.
+#pragma once
+
+#include "linear/epilogue_sm90.cuh"
+#include "linear/ring.cuh"
+#include "linear/tile_order.cuh"
+#include "primitives/swizzle.cuh"
+#include "primitives/sync.cuh"
+#include "primitives/tensor_copy.cuh"
+#include "primitives/tile_copy.cuh"
+#include "primitives/wgmma.cuh"
+
+namespace vitune {
+
+__device__ __forceinline__ int k_steps(const LinearParams& p) { return ceil_div(p.k, kBlockK); }
+
+// Copies this CTA's part of step `step`: all of one operand, and of the other, which a pair shares,
+// its half into both.
+template <class T>
+__device__ __forceinline__ void copy_step(const LinearTensorMaps& maps,
+                                          const LinearShared<T>& shared, const TileOrder<T>& tile,
+                                          int step, int slot) {
+  const u32 full = shared.full(slot), x = shared.x(slot), w = shared.w(slot);
+  const int k = step * kBlockK;
+  if constexpr (T::kCluster == 1) {
+    copy_tile(x, maps.x, full, k, tile.row());
+    copy_tile(w, maps.w, full, k, tile.column());
+  } else if constexpr (T::kPairAlongM) {
+    const int half = tile.rank() * T::kWBoxRows;
+    copy_tile(x, maps.x, full, k, tile.row());
+    copy_tile_to_ranks(w + half * kBlockK * 2, maps.w, full, k, tile.column() + half, 3);
+  } else {
+    const int half = tile.rank() * T::kXBoxRows;
+    copy_tile(w, maps.w, full, k, tile.column());
+    copy_tile_to_ranks(x + half * kBlockK * 2, maps.x, full, k, tile.row() + half, 3);
+  }
+}
+
+// All copies, by one thread.
+template <class T>
+__device__ __forceinline__ void produce(const LinearParams& p, const LinearTensorMaps& maps,
+                                        const LinearShared<T>& shared) {
+  PipelineState<T::kStages> at;
+  const int steps = k_steps(p);
+#pragma unroll 1
+  for (TileOrder<T> tile(p, 0, 1); tile.any(); tile.next()) {
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step, at.advance()) {
+      shared.wait_for_empty(at);
+      mbarrier_expect(shared.full(at.slot), T::kStageBytes);
+      copy_step(maps, shared, tile, step, at.slot);
+    }
+#pragma unroll 1
+    for (int panel = 0; T::kResidual && panel < T::kPanels; panel += T::kSlotPanels, at.advance()) {
+      const int panels = min(T::kSlotPanels, T::kPanels - panel);
+      const u32 full = shared.full(at.slot);
+      shared.wait_for_empty(at);
+      mbarrier_expect(full, panels * T::kPanelBytes);
+#pragma unroll 1
+      for (int i = 0; i < panels; ++i) {
+        copy_tile(shared.x(at.slot) + i * T::kPanelBytes, maps.residual, full,
+                  tile.column() + (panel + i) * T::kStoreColumns, tile.row());
+      }
+    }
+  }
+  // A CTA stays until the last arrival of its peer has come.
+#pragma unroll 1
+  for (int i = 0; T::kCluster > 1 && i < T::kStages; ++i, at.advance()) shared.wait_for_empty(at);
+}
+
+// Issues the products of a step with kColumns columns of w from `column` on, as a group.
+template <class T, int kColumns>
+__device__ __forceinline__ void multiply(float (&d)[T::kRowBlocks][kColumns / 2],
+                                         const LinearShared<T>& shared, int slot, int column,
+                                         bool accumulate) {
+  const int row = T::kPingPong ? 0 : int(threadIdx.x) / kGroupThreads * T::kGroupRows;
+  const u64 x = descriptor_along_rows<128>(shared.x(slot) + row * kBlockK * 2);
+  const u64 w = descriptor_along_rows<128>(shared.w(slot) + column * kBlockK * 2);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kBlockK / 16; ++i) {
+#pragma unroll
+    for (int block = 0; block < T::kRowBlocks; ++block) {
+      Wgmma<T::kElement, kColumns>::shared_a(d[block],
+                                             descriptor_at(x, 32 * i + block * 64 * kBlockK * 2),
+                                             descriptor_at(w, 32 * i), accumulate || i > 0);
+    }
+  }
+  wgmma_commit();
+}
+
+// The products of a tile and its epilogue, tile after tile, by one warpgroup.
+template <class T>
+__device__ __forceinline__ void consume(const LinearParams& p, const LinearTensorMaps& maps,
+                                        const LinearShared<T>& shared) {
+  constexpr int kSums = T::kBlockN / 2;
+  const int group = int(threadIdx.x) / kGroupThreads;
+  const int steps = k_steps(p);
+  // A warpgroup that leads by more than the ring is long would be two phases ahead.
+  const int lead = T::kLead > 0 && steps >= T::kStages ? T::kLead : 0;
+  LinearEpilogue<T> epilogue(p, maps, shared);
+  PipelineState<T::kStages> at;
+  u32 turn_parity = 0;
+  if constexpr (T::kPingPong) at.skip(group * (steps + T::kResidualSlots));
+  float d[T::kRowBlocks][kSums];
+#pragma unroll
+  for (int block = 0; block < T::kRowBlocks; ++block) {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) d[block][i] = 0.f;
+  }
+#pragma unroll 1
+  for (TileOrder<T> tile(p, T::kPingPong ? group : 0, T::kPingPong ? T::kGroups : 1); tile.any();
+       tile.next()) {
+    epilogue.begin(tile.row(), tile.column());
+    if (T::kPingPong || (lead > 0 && group > 0)) {
+      shared.wait(shared.turn(group), turn_parity);
+      turn_parity ^= 1;
+    }
+    int before = 0;  // the slot of the step before
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      shared.wait(shared.full(at.slot), at.parity);
+      multiply<T, T::kBlockN>(d, shared, at.slot, 0, step > 0);
+      wgmma_wait<1>();
+      if (step > 0) shared.give_back(before);
+      if (T::kLead > 0 && lead > 0 && step == lead && group + 1 < T::kGroups)
+        shared.pass_turn(group + 1);
+      before = at.slot;
+      at.advance();
+    }
+    if constexpr (T::kPingPong) {
+      // Also the residual's phases are over before the next warpgroup waits for later ones.
+      PipelineState<T::kStages> residual = at;
+#pragma unroll 1
+      for (int i = 0; i < T::kResidualSlots; ++i, residual.advance()) {
+        shared.wait(shared.full(residual.slot), residual.parity);
+      }
+      shared.pass_turn(group + 1 == T::kGroups ? 0 : group + 1);
+    }
+    wgmma_wait<0>();
+    shared.give_back(before);
+    epilogue.columns_ready();
+    epilogue.template run<0, T::kPanels>(d, tile.row(), tile.column(), tile.n_tile(), at);
+    if constexpr (T::kPingPong) at.skip((T::kGroups - 1) * (steps + T::kResidualSlots));
+  }
+  if (threadIdx.x % kWarpSize == 0) store_wait_read<0>();
+}
+
+// The same where a tile has two halves of columns, each with its sums: when a tile's products are
+// done, only its first half's epilogue is waited for. The second half's runs beside the first
+// products of the next tile, which fill the first half's sums; the second half's products of these
+// steps follow. Their slots are kept as long. Halves are arrays of their own, and what runs ahead
+// is unrolled: otherwise ptxas 13.0 takes the products one at a time.
+template <class T>
+__device__ __forceinline__ void consume_halves(const LinearParams& p, const LinearTensorMaps& maps,
+                                               const LinearShared<T>& shared) {
+  constexpr int kColumns = T::kBlockN / 2, kPanels = T::kPanels / 2, kSums = kColumns / 2;
+  const int steps = k_steps(p);
+  LinearEpilogue<T> epilogue(p, maps, shared);
+  PipelineState<T::kStages> at;
+  float low[1][kSums], high[1][kSums];
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) low[0][i] = high[0][i] = 0.f;
+  int row0 = -1, column0 = 0;  // of the tile before
+#pragma unroll 1
+  for (TileOrder<T> tile(p, 0, 1); tile.any(); tile.next()) {
+    PipelineState<T::kStages> again = at;
+#pragma unroll
+    for (int step = 0; step < T::kAhead; ++step, at.advance()) {
+      shared.wait(shared.full(at.slot), at.parity);
+      multiply<T, kColumns>(low, shared, at.slot, 0, step > 0);
+    }
+    wgmma_wait<T::kAhead>();  // for none of these: tells ptxas that `high` was done before
+    if (row0 >= 0) epilogue.template run<kPanels, kPanels>(high, row0, column0, 0, at);
+    row0 = tile.row();
+    column0 = tile.column();
+    epilogue.begin(row0, column0);
+    int before = 0;  // the slot of the step before
+#pragma unroll
+    for (int step = 0; step < T::kAhead; ++step) {
+      multiply<T, kColumns>(high, shared, again.slot, kColumns, step > 0);
+      wgmma_wait<1>();
+      if (step > 0) shared.give_back(before);
+      before = again.slot;
+      again.advance();
+    }
+#pragma unroll 1
+    for (int step = T::kAhead; step < steps; ++step) {
+      shared.wait(shared.full(at.slot), at.parity);
+      multiply<T, kColumns>(low, shared, at.slot, 0, true);
+      multiply<T, kColumns>(high, shared, at.slot, kColumns, true);
+      wgmma_wait<2>();
+      shared.give_back(before);
+      before = at.slot;
+      at.advance();
+    }
+    wgmma_wait<0>();
+    shared.give_back(before);
+    epilogue.columns_ready();
+    epilogue.template run<0, kPanels>(low, row0, column0, 0, at);
+  }
+  if (row0 >= 0) epilogue.template run<kPanels, kPanels>(high, row0, column0, 0, at);
+  if (threadIdx.x % kWarpSize == 0) store_wait_read<0>();
+}
+
+template <class Config>
+__device__ __forceinline__ void linear(const LinearParams& p, const LinearTensorMaps& maps) {
+  using T = LinearTraits<Config>;
+  extern __shared__ __align__(1024) char shared_memory[];
+  const LinearShared<T> shared{shared_address(shared_memory)};
+  if (threadIdx.x == T::kGroups * kGroupThreads) {
+    prefetch_map(maps.x);
+    prefetch_map(maps.w);
+    prefetch_map(maps.y);
+    if constexpr (T::kResidual) prefetch_map(maps.residual);
+  }
+  if (threadIdx.x == 0) shared.init();
+  meet_peers<T>();
+  wait_for_earlier_grids();
+  if (threadIdx.x >= T::kGroups * kGroupThreads) {
+    if constexpr (T::kTradesRegisters) fewer_registers<T::kCopyRegisters>();
+    if (threadIdx.x == T::kGroups * kGroupThreads) produce(p, maps, shared);
+  } else {
+    if constexpr (T::kTradesRegisters) more_registers<T::kComputeRegisters>();
+    if constexpr (T::kAhead > 0) {
+      consume_halves(p, maps, shared);
+    } else {
+      consume(p, maps, shared);
+    }
+  }
+}
+
+}  // namespace vitune
