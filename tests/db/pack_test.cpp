@@ -174,7 +174,9 @@ TEST_F(PackTest, ADamagedPackGivesWholeRowsOrNone) {
           return other.winner == entry.winner && other.problem == entry.problem;
         }));
         const auto binary = reader->find_binary(entry.winner.kernel_key, entry.winner.image_digest);
-        if (binary) EXPECT_EQ(image_digest(binary->image), entry.winner.image_digest);
+        if (binary) {
+          EXPECT_EQ(image_digest(binary->image), entry.winner.image_digest);
+        }
       }
     } catch (const DatabaseError&) {
       ++seen;

@@ -172,7 +172,7 @@ TEST_F(CApiRefreshTest, APackThatIsCutShortIsNotServed) {
   Store::open(from, Access::kReadOnly)->write_pack(pack, {"test", {}, {}});
   const std::string whole = read_bytes(pack);
   put_binary(database(), standard_);
-  setenv("VITUNE_DB", (database_text_ + ":" + pack.string()).c_str(), 1);
+  setenv("VITUNE_DB", (database().string() + ":" + pack.string()).c_str(), 1);
   const Context context = make_context();
   EXPECT_EQ(image_run(context), first_.image_id());
   const fs::path part = directory_ / "part";
