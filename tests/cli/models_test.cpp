@@ -98,7 +98,8 @@ TEST_F(ModelsTest, TheProblemsOfAPassAreThoseOfAllOperatorsByTheirShareOfTheTime
   const std::vector<std::string> arguments = {
       "models", "--problems", "--json", "deit_small_patch16_224", "--batch", "32"};
   const CommandResult result = run(arguments);
-  EXPECT_THAT(result.err, HasSubstr("left out: 1 of convolution, in one pass of deit_small_patch16_224\n"));
+  EXPECT_THAT(result.err,
+              HasSubstr("left out: 1 of convolution, in one pass of deit_small_patch16_224\n"));
   const auto document = result.json();
   std::map<std::string, std::int64_t> calls;
   double last = 1, sum = 0;
@@ -122,7 +123,7 @@ TEST_F(ModelsTest, OneOperatorCanBeAskedForAlone) {
   EXPECT_THAT(norms.out, HasSubstr(",norm bf16 m=6304 d=384 weight bias residual sum"));
   EXPECT_THAT(norms.out, Not(HasSubstr(",attention bf16")));
   EXPECT_EQ(norms.err, "");  // convolution was not asked for
-  arguments.back() = "attention,norm";
+  arguments.back() = "attention,linear,norm";
   EXPECT_EQ(run(arguments).out, run({arguments.begin(), arguments.end() - 2}).out);
 }
 

@@ -36,7 +36,7 @@ TEST(LinearProblemTest, WordsThatSayNothingNewAreLeftOut) {
             "linear fp16 m=4 n=9 k=8");
   EXPECT_EQ(canonical("linear bf16 m=1 n=9 k=8 x=@64 out=fp32@10 residual=@11 aux=@12"),
             "linear bf16 m=1 n=9 k=8 residual out=fp32 aux");
-  EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 residual period=6 rows=3+0"),
+  EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 residual period=6 rows=6+0"),
             "linear bf16 m=6 n=9 k=8 residual");
   EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 rows=6+1"), "linear bf16 m=6 n=9 k=8");
 }
