@@ -9,7 +9,7 @@
 namespace vitune {
 namespace {
 
-constexpr std::int64_t kMostRows = 2147483647, kMostColumns = 1 << 24;
+constexpr std::int64_t kMostRows = 1 << 30, kMostColumns = 1 << 24;  // kernels count them in int
 constexpr std::int64_t kMostResults = std::int64_t{1} << 40;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;  // exclusive, per tensor
 

@@ -73,8 +73,9 @@ TEST(LinearProblemTest, WhatIsWrongIsSaid) {
   refusal("linear fp32 m=4 n=8 k=8", ErrorCode::kUnsupported);
   refusal("linear bf16 m=4 n=8 k=8 out=fp16", ErrorCode::kUnsupported);
   refusal("linear bf16 m=4 n=16777217 k=8", ErrorCode::kUnsupported);
-  refusal("linear bf16 m=2147483647 n=16777216 k=8", ErrorCode::kUnsupported);
-  refusal("linear bf16 m=2147483647 n=8 k=16777216", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=1073741825 n=8 k=8", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=1073741824 n=16777216 k=8", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=1073741824 n=8 k=16777216", ErrorCode::kUnsupported);
   refusal("linear bf16 m=4 n=8 k=8 residual period=1 rows=2+1", ErrorCode::kUnsupported);
 }
 
