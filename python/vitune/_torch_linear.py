@@ -140,7 +140,7 @@ def run(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tenso
     bias, scale = (None if t is None else t.contiguous() for t in (bias, scale))
     tensors = (_rows(x), matrix, bias, scale, None if residual is None else _rows(residual))
     problem = _problem_of(tensors, transposed, activation, return_preactivation, out_dtype or x.dtype)
-    launch(problem, (*tensors, results[0], results[1] if return_preactivation else None))
+    launch(problem, (*tensors, results[0], results[1] if return_preactivation else None, None, None, None))  # no norm before it
     return results
 
 

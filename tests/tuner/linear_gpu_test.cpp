@@ -44,6 +44,11 @@ const LinearCase kCases[] = {
      "linear bf16 m=45 n=104 k=90 bias act=gelu_tanh wt x=@96 aux",
      {"kBlockM=32 kBlockN=96 kBlockK=32 kWarpM=16 kWarpN=32 kStages=3 kSplits=1 kRaster=1",
       "kBlockM=32 kBlockN=128 kBlockK=64 kWarpM=32 kWarpN=32 kStages=2 kSplits=1 kRaster=1"}},
+    {"LayerNorm", "linear bf16 m=35 n=84 k=72 norm=layer bias act=gelu aux", {}},
+    {"LayerNormOfSplits",
+     "linear fp16 m=20 n=40 k=264 norm=layer scale residual",
+     {"kBlockM=32 kBlockN=64 kBlockK=32 kWarpM=16 kWarpN=32 kStages=3 kSplits=2 kRaster=1"}},
+    {"RmsNorm", "linear fp16 m=21 n=33 k=40 norm=rms bias out=fp32", {}},
     {"OddRows", "linear bf16 m=19 n=33 k=27 bias scale act=relu", {}},
     {"OddRowsTransposed", "linear fp16 m=19 n=33 k=27 act=silu wt", {}},
     {"PoorlyAligned", "linear bf16 m=20 n=66 k=70 bias residual align=4", {}},
@@ -68,6 +73,8 @@ constexpr Mistake kMistakes[] = {
     {"linear/gemm_sm80.cuh", "f[step % 2]", "f[0]"},
     {"linear/epilogue.cuh", "if (at >= p.n) continue;\n      float y", "float y"},
     {"linear/epilogue.cuh", "if (row >= p.m) return;", "if (row > p.m) return;"},
+    {"linear/epilogue.cuh", "y[j] -= mean * factor[j]", "y[j] -= 0.9f * mean * factor[j]"},
+    {"linear/epilogue.cuh", "y[j] *= rstd", "y[j] *= 1.f"},
     {"linear/epilogue.cuh", "y[j] *= factor[j]", "y[j] *= 0.9f * factor[j]"},
     {"linear/activation.cuh", "- 7.58280576e-2f", "+ 7.58280576e-2f"},
 };
@@ -125,7 +132,8 @@ INSTANTIATE_TEST_SUITE_P(SmallProblems, LinearConfigsGpuTest, testing::ValuesIn(
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(LinearGpuTest, MistakesAreSeen) {
-  const ProblemPtr problem = parse_problem("linear bf16 m=39 n=72 k=88 bias act=gelu scale");
+  const ProblemPtr problem =
+      parse_problem("linear bf16 m=39 n=72 k=88 norm=layer bias act=gelu scale");
   const Config config = Config::parse(kMistaken);
   Verifier verifier = verifier_of(problem);
   ASSERT_EQ(linear().space(*problem, device_).explain(config), std::nullopt);
@@ -189,7 +197,7 @@ TEST_F(LinearGpuTest, ActivationsOfEveryNumberAreTheNearestOnesButForAUnit) {
     in.upload(std::as_bytes(std::span(x)));
     weights.upload(std::as_bytes(std::span(w)));
     const std::vector<std::uintptr_t> addresses = {
-        in.address(), weights.address(), 0, 0, 0, out.address(), 0};
+        in.address(), weights.address(), 0, 0, 0, out.address(), 0, 0, 0, 0};
     const BoundPlan launch(prepare_plan(module, *problem, config, device_), addresses, 0);
     launch(*stream_);
     stream_->synchronize();
