@@ -22,6 +22,18 @@ if ! "$vitune" compile -q --csv --preset bench --from "$norms" >"$list"; then
   exit 1
 fi
 echo "kernels: $(($(wc -l <"$list") - 1)) combinations of problem and architecture compile"
+# Linear layers: accesses of every width, w both ways, every part of the epilogue; and parts of k.
+if ! "$vitune" compile -q --csv "linear bf16 m=6304 n=3072 k=768 bias act=gelu" \
+    "linear fp16 m=197 n=768 k=3072 bias scale wt residual aux" \
+    "linear bf16 m=3 n=1001 k=147 act=gelu out=fp32" \
+    "linear bf16 m=392 n=516 k=588 bias act=silu residual period=196 rows=196+1" >"$list" ||
+    ! "$vitune" compile -q --csv --config "Splits=2 BlockM=64 BlockN=64 WarpM=32 WarpN=32 Stages=3" \
+      "linear bf16 m=197 n=768 k=3072 bias scale residual" >>"$list"; then
+  echo "kernels: some of linear layers do not compile:" >&2
+  grep -v ',ok,' "$list" >&2 || true
+  exit 1
+fi
+echo "kernels: $(($(wc -l <"$list") - 2)) combinations of linear layer and architecture compile"
 if ! "$vitune" compile -q --csv --probes >"$list"; then
   echo "kernels: some probes or kernels of the ladder do not compile:" >&2
   grep -v ',ok,' "$list" >&2 || true

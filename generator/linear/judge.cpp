@@ -24,6 +24,7 @@ constexpr std::uint64_t kSeed = 0x6c696e656172;
 //           results in the problem's type, so that only what is right in every bit is in bounds
 struct DrawSpec {
   double x = 1, w = 1, bias = 0.5, scale = 0.5, scale_mean = 1, residual = 1, unit = 0;
+  double mean = 1, rstd = 0.2, rstd_mean = 1, weight_sums = 1;
   std::uint64_t seed = 0;
 };
 
@@ -47,8 +48,9 @@ DrawSpec draw_spec(const LinearProblem& p, const std::string& draw) {
   if (draw == kNormalDraw) return {.w = width, .seed = kSeed};
   if (draw == kLarge) return {.w = 8 * width, .bias = 4, .seed = kSeed + 1};
   if (draw == kWhole) {
-    // bf16 has all whole numbers up to 256. A scale is 1 or 2.
-    const double deviation = whole_deviation(k, p.scale ? 8 : 16);
+    // bf16 has all whole numbers up to 256. A scale is 1 or 2, 1 / deviation too.
+    const bool has_norm = p.norm != LinearNorm::kNone;
+    const double deviation = whole_deviation(k, 16 / (p.scale ? 2 : 1) / (has_norm ? 2 : 1));
     return {.x = deviation,
             .w = deviation,
             .bias = 3,
@@ -56,6 +58,9 @@ DrawSpec draw_spec(const LinearProblem& p, const std::string& draw) {
             .scale_mean = 1.5,
             .residual = 6,
             .unit = 1,
+            .mean = 0.6,
+            .rstd_mean = 1.5,
+            .weight_sums = 3,
             .seed = kSeed + 2};
   }
   throw Error(ErrorCode::kFailure, "linear layers have no inputs of the name '" + draw + "'");
@@ -133,6 +138,9 @@ LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
       {kLinearResidual, at_call(offsetof(LinearParams, residual))},
       {kLinearOut, at_call(offsetof(LinearParams, out))},
       {kLinearAux, at_call(offsetof(LinearParams, aux))},
+      {kLinearMean, at_call(offsetof(LinearParams, mean))},
+      {kLinearRstd, at_call(offsetof(LinearParams, rstd))},
+      {kLinearWeightSums, at_call(offsetof(LinearParams, weight_sums))},
       {kLinearTensors + kLinearOut, offsetof(LinearJudgeParams, out)},
       {kLinearTensors + kLinearAux, offsetof(LinearJudgeParams, aux)},
   };
@@ -180,6 +188,9 @@ std::vector<Fill> linear_inputs(const LinearProblem& p, const std::string& draw)
   fill(kLinearBias, 0, spec.bias);
   fill(kLinearScale, spec.scale_mean, spec.scale);
   fill(kLinearResidual, 0, spec.residual);
+  fill(kLinearMean, 0, spec.mean);
+  fill(kLinearRstd, spec.rstd_mean, spec.rstd);
+  fill(kLinearWeightSums, 0, spec.weight_sums);
   return fills;
 }
 

@@ -29,6 +29,9 @@ enum LinearTensor {
   kLinearResidual,
   kLinearOut,
   kLinearAux,
+  kLinearMean,
+  kLinearRstd,
+  kLinearWeightSums,
   kLinearTensors
 };
 std::vector<TensorSpec> linear_tensors(const LinearProblem& problem);

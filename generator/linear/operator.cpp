@@ -29,8 +29,8 @@ Config plain_config() {
 }
 
 auto kernel_order(const LinearProblem& p) {
-  return std::tuple(p.type, p.out, p.transposed, p.activation, p.bias, p.scale, p.residual, p.aux,
-                    p.n, p.k, p.m);
+  return std::tuple(p.type, p.out, p.transposed, p.activation, p.norm, p.bias, p.scale, p.residual,
+                    p.aux, p.n, p.k, p.m);
 }
 
 double ratio(std::int64_t a, std::int64_t b) {

@@ -18,6 +18,9 @@ constexpr PointerSlot kPointers[] = {
     {kLinearResidual, offsetof(LinearParams, residual)},
     {kLinearOut, offsetof(LinearParams, out)},
     {kLinearAux, offsetof(LinearParams, aux)},
+    {kLinearMean, offsetof(LinearParams, mean)},
+    {kLinearRstd, offsetof(LinearParams, rstd)},
+    {kLinearWeightSums, offsetof(LinearParams, weight_sums)},
 };
 constexpr PointerSlot kPartials = {PointerSlot::kScratch, offsetof(LinearParams, partials)};
 

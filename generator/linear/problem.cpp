@@ -9,7 +9,7 @@
 namespace vitune {
 namespace {
 
-constexpr std::int64_t kMostRows = 2147483647, kMostColumns = 1 << 24;
+constexpr std::int64_t kMostRows = 1 << 30, kMostColumns = 1 << 24;  // kernels count them in int
 constexpr std::int64_t kMostResults = std::int64_t{1} << 40;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;  // exclusive, per tensor
 
@@ -88,7 +88,8 @@ void LinearProblem::validate() const {
   if (alignment != 2 && alignment != 4 && alignment != 8 && alignment != 16) {
     refuse(ErrorCode::kUsage, formatted("align={}: use 2, 4, 8 or 16", alignment));
   }
-  const bool has_fp32 = out == ElementType::kFp32 || parameters == ElementType::kFp32;
+  const bool has_fp32 =
+      out == ElementType::kFp32 || parameters == ElementType::kFp32 || norm != LinearNorm::kNone;
   if (has_fp32 && alignment < 4) {
     refuse(ErrorCode::kUsage, "align=2: elements of fp32 are aligned to 4 bytes");
   }
@@ -130,6 +131,8 @@ double LinearProblem::min_bytes() const {
   double bytes = (rows + columns) * depth * bytes_of(type) + results * bytes_of(out);
   if (residual) bytes += static_cast<double>(residual_rows()) * columns * bytes_of(out);
   if (aux) bytes += results * bytes_of(type);
+  if (norm != LinearNorm::kNone) bytes += 4 * rows;
+  if (norm == LinearNorm::kLayer) bytes += 4 * (rows + columns);
   const double parameter_count = (bias ? 1.0 : 0.0) + (scale ? 1.0 : 0.0);
   return bytes + parameter_count * columns * bytes_of(parameters);
 }

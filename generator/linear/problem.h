@@ -1,10 +1,12 @@
 // generator/linear/problem.h -- LinearProblem: a linear layer with all that a transformer block
 // does to its result.
 //
-//   y = residual + scale * act(x W^T + bias)
+//   y = residual + scale * act(norm(x) W^T + bias)
 //
-// x is [m, k], W [n, k] or, transposed, [k, n]; bias and scale have n elements. All arithmetic is
-// fp32, and the result is rounded once.
+// x is [m, k], W [n, k] or, transposed, [k, n]; bias and scale have n elements. norm(x) is x, or
+// (x - mean) * rstd with statistics of each row that are given: then the sums of W over k are given
+// too, and norm(x) W^T is rstd * (x W^T - mean * sums). All arithmetic is fp32, and the result is
+// rounded once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,6 +22,9 @@ namespace vitune {
 // In the order of templates/linear/activation.cuh.
 enum class LinearActivation { kNone, kRelu, kGelu, kGeluTanh, kQuickGelu, kSilu };
 
+// Which statistics are given: none, mean and rstd, or rstd alone.
+enum class LinearNorm { kNone, kLayer, kRms };
+
 struct LinearProblem {
   ElementType type = ElementType::kBf16;        // of x, W and aux: bf16 or fp16
   ElementType out = ElementType::kBf16;         // of the residual and the result
@@ -27,8 +32,9 @@ struct LinearProblem {
   std::int64_t m = 0, n = 0, k = 0;
   bool transposed = false;  // W is [k, n]
   bool bias = false, scale = false, residual = false;
-  bool aux = false;  // x W^T + bias is written too, before the activation
+  bool aux = false;  // norm(x) W^T + bias is written too, before the activation
   LinearActivation activation = LinearActivation::kNone;
+  LinearNorm norm = LinearNorm::kNone;
   // From a row to the next, in elements; 0 where the tensor is not there.
   std::int64_t x_row = 0, w_row = 0, residual_row = 0, out_row = 0, aux_row = 0;
   // Rows after which the residual repeats; 0: it has a row for each of the result's.

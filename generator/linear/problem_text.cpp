@@ -12,8 +12,9 @@ namespace vitune {
 namespace {
 
 constexpr std::string_view kFlags[] = {"bf16", "fp16", "bias", "scale", "residual", "aux", "wt"};
-constexpr std::string_view kKeys[] = {"m",  "n",        "k",      "act", "params", "x",   "w",
-                                      "wt", "residual", "period", "out", "rows",   "aux", "align"};
+constexpr std::string_view kKeys[] = {"norm",   "m",   "n",    "k",   "act",
+                                      "params", "x",   "w",    "wt",  "residual",
+                                      "period", "out", "rows", "aux", "align"};
 constexpr ProblemGrammar kGrammar = {"linear", kFlags, kKeys, "bf16 or fp16",
                                      "linear bf16 m=6304 n=3072 k=768 bias act=gelu"};
 
@@ -36,6 +37,19 @@ LinearActivation activation_of(std::string_view name) {
 
 std::string_view activation_name(LinearActivation activation) {
   return kActivations[static_cast<std::size_t>(activation)].first;
+}
+
+constexpr std::array<std::pair<std::string_view, LinearNorm>, 3> kNorms = {{
+    {"none", LinearNorm::kNone},
+    {"layer", LinearNorm::kLayer},
+    {"rms", LinearNorm::kRms},
+}};
+
+LinearNorm norm_of(std::string_view name) {
+  for (const auto& [word, norm] : kNorms) {
+    if (word == name) return norm;
+  }
+  malformed(formatted("norm={}: use none, layer or rms", in_quotes(name)));
 }
 
 ElementType type_word(std::string_view name, std::string_view key) {
@@ -118,6 +132,7 @@ LinearProblem LinearProblem::parse(std::string_view text) {
   p.transposed = is_given(words, "wt");
   if (p.transposed && words.find("w")) malformed("w= and wt are given: w is [n, k], wt [k, n]");
   if (const auto name = words.find("act")) p.activation = activation_of(*name);
+  if (const auto name = words.find("norm")) p.norm = norm_of(*name);
   if (const auto type = words.find("params")) p.parameters = type_word(*type, "params");
   p.x_row = read_row(words, "x", p.k);
   p.w_row = read_row(words, p.transposed ? "wt" : "w", p.w_columns());
@@ -135,6 +150,9 @@ LinearProblem LinearProblem::parse(std::string_view text) {
 std::string LinearProblem::text() const {
   const LinearProblem p = canonical();
   std::string text = formatted("linear {} m={} n={} k={}", element_name(p.type), p.m, p.n, p.k);
+  if (p.norm != LinearNorm::kNone) {
+    text += formatted(" norm={}", kNorms[static_cast<std::size_t>(p.norm)].first);
+  }
   if (p.bias) text += " bias";
   if (p.activation != LinearActivation::kNone) {
     text += formatted(" act={}", activation_name(p.activation));

@@ -29,6 +29,7 @@ std::string linear_source(const LinearProblem& p, const Config& config) {
   number("kOutput", judge_type(p.out));
   number("kParameters", judge_type(p.parameters));
   number("kActivation", static_cast<int>(p.activation));
+  number("kNorm", static_cast<int>(p.norm));
   flag("kBias", p.bias);
   flag("kScale", p.scale);
   flag("kResidual", p.residual);

@@ -56,7 +56,7 @@ Rule check_registers(const Config& c) {
 }
 
 Rule check_block(std::int64_t block, std::int64_t least, std::int64_t extent) {
-  if (block == least || block < 2 * extent) return std::nullopt;
+  if (block <= least || block < 2 * extent) return std::nullopt;
   return formatted("a block of {} for {}", block, extent);
 }
 
@@ -153,8 +153,8 @@ ParameterSpace linear_space(const LinearProblem& problem, const DeviceInfo& devi
       {"kBlockM: fewer than twice the rows there are, or 16",
        [p](const Config& c) { return check_block(c.at("kBlockM"), 16, p.m); },
        {"kBlockM"}},
-      {"kBlockN: fewer than twice the columns there are, or 32",
-       [p](const Config& c) { return check_block(c.at("kBlockN"), 32, p.n); },
+      {"kBlockN: fewer than twice the columns there are, or 64",
+       [p](const Config& c) { return check_block(c.at("kBlockN"), 64, p.n); },
        {"kBlockN"}},
       {"warps: whole parts of the block, 4 to 16",
        check_warps,

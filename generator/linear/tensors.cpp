@@ -33,6 +33,13 @@ TensorSpec parameter(std::string name, const LinearProblem& p, bool given) {
   return matrix(std::move(name), p, Role::kInput, p.parameters, 1, p.n, p.n);
 }
 
+// In fp32: of each row, or of each column.
+TensorSpec statistic(std::string name, const LinearProblem& p, bool given, std::int64_t rows,
+                     std::int64_t columns) {
+  if (!given) return absent(std::move(name), Role::kInput);
+  return matrix(std::move(name), p, Role::kInput, ElementType::kFp32, rows, columns, columns);
+}
+
 TensorSpec out(const LinearProblem& p) {
   TensorSpec spec = matrix("out", p, Role::kOutput, p.out, p.m, p.n, p.out_row);
   if (p.out_period > 0) {
@@ -66,6 +73,10 @@ std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
   specs[kLinearOut] = out(p);
   specs[kLinearAux] = p.aux ? matrix("aux", p, Role::kOutput, p.type, p.m, p.n, p.aux_row)
                             : absent("aux", Role::kOutput);
+  const bool is_layer = p.norm == LinearNorm::kLayer;
+  specs[kLinearMean] = statistic("mean", p, is_layer, p.m, 1);
+  specs[kLinearRstd] = statistic("rstd", p, p.norm != LinearNorm::kNone, p.m, 1);
+  specs[kLinearWeightSums] = statistic("weight_sums", p, is_layer, 1, p.n);
   // Each element is read by the thread that writes it, before.
   const TensorSpec& residual = specs[kLinearResidual];
   TensorSpec& written = specs[kLinearOut];
@@ -89,6 +100,7 @@ LinearAccesses linear_accesses(const LinearProblem& p) {
   // Of the type with the smallest elements the pointers' alignment allows the most.
   std::int64_t largest = std::max(element_bytes(p.out), p.aux ? size : 0);
   if (p.bias || p.scale) largest = std::max(largest, element_bytes(p.parameters));
+  if (p.norm == LinearNorm::kLayer) largest = 4;
   while (widest.vector > 1 && p.alignment % std::min<std::int64_t>(16, widest.vector * largest)) {
     widest.vector /= 2;
   }

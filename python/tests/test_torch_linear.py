@@ -10,6 +10,7 @@ from .support import DEVICE, needs_device, needs_library, needs_torch, torch
 
 if torch is not None:
     import torch.nn.functional as F
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
     from vitune import _torch_linear, _torch_op
 
@@ -119,6 +120,43 @@ class LinearTest(unittest.TestCase):
         with self.assertRaisesRegex(vitune.Unsupported, "linear layers have no derivative"):
             vitune.linear(x.requires_grad_(), w)
         self.assertEqual(self.launched, [])
+
+
+@needs_library
+@needs_device
+@needs_torch
+class NormBeforeTest(unittest.TestCase):
+    def test_a_layer_norm_far_from_zero_is_folded_by_its_statistics(self):
+        """By the problem's text: x a hundred times as far from 0 as it is wide, and the norm's weight and bias in w and b."""
+        torch.manual_seed(6)
+        m, n, k = 13, 40, 96
+        x = (100 + torch.randn(m, k)).to(torch.float16)
+        gamma, beta, w, b = 1 + torch.randn(k) / 4, torch.randn(k) / 4, torch.randn(n, k) / k**0.5, torch.randn(n)
+        folded = (w * gamma).half()
+        wide = x.double()
+        mean, rstd = wide.mean(-1), (wide.var(-1, unbiased=False) + 1e-6).rsqrt()
+        sums, bias = folded.double().sum(-1).float(), (b.double() + w.double() @ beta.double()).float()
+        out = torch.empty(m, n, dtype=torch.float16)
+        problem = vitune.Problem(f"linear fp16 m={m} n={n} k={k} norm=layer bias params=fp32")
+        launch_staged(problem, (x, folded, bias, None, None, out, None, mean.float(), rstd.float(), sums))
+        normed = (wide - mean[:, None]) * rstd[:, None]
+        right = F.linear(normed, folded.double(), bias.double())
+        # Sums of 1e4 in fp32, and a mean that is known to 2**-18, before rstd makes them what is left.
+        self.assertLessEqual((out.double() - right).abs().max().item(), 2**-8 * right.abs().max().item())
+        unfolded = F.linear(F.layer_norm(wide, (k,), gamma.double(), beta.double(), 1e-6), w.double(), b.double())
+        self.assertLessEqual((out.double() - unfolded).abs().max().item(), 2**-6 * unfolded.abs().max().item())
+
+
+@needs_library
+@needs_torch
+class FakeLinearTest(unittest.TestCase):
+    def test_compilers_know_the_results(self):
+        with FakeTensorMode(), torch.no_grad():
+            x = torch.empty(2, 197, 768, dtype=torch.bfloat16, device="cuda")
+            w = torch.empty(3072, 768, dtype=torch.bfloat16, device="cuda")
+            results = vitune.linear(x, w, return_preactivation=True, out_dtype=torch.float32)
+        self.assertEqual([(tuple(t.shape), t.dtype) for t in results],
+                         [((2, 197, 3072), torch.float32), ((2, 197, 3072), torch.bfloat16)])
 
 
 if __name__ == "__main__":

@@ -73,20 +73,28 @@ def problem_text(x: Tensor, weight: Tensor, transposed: bool, bias: Optional[Ten
     """The problem of rows of x, as text (docs/problems.md). x, weight, residual: matrices, the last stride 1."""
     m, k = x.shape
     n = weight.shape[1 if transposed else 0]
-    words = [f"linear {_NAMES[x.dtype]} m={m} n={n} k={k} x=@{x.stride(0)} {'wt' if transposed else 'w'}=@{weight.stride(0)}"]
-    words += [word for word, there in (("bias", bias is not None), ("scale", scale is not None),
-                                       ("aux", return_preactivation)) if there]
-    parameter = bias if bias is not None else scale
-    if parameter is not None:
-        words.append(f"params={_torch_norm.type_name('bias', parameter.dtype)}")
+    words = [f"linear {_NAMES[x.dtype]} m={m} n={n} k={k}"]
+    if bias is not None:
+        words.append("bias")
     if activation is not None:
         words.append(f"act={activation}")
+    if scale is not None:
+        words.append("scale")
+    parameter = bias if bias is not None else scale
+    if parameter is not None and parameter.dtype != x.dtype:
+        words.append(f"params={_torch_norm.type_name('bias', parameter.dtype)}")
+    if m > 1 and x.stride(0) != k:
+        words.append(f"x=@{x.stride(0)}")
+    if transposed or weight.stride(0) != k:
+        words.append(f"{'wt' if transposed else 'w'}=@{weight.stride(0)}")
     if residual is not None:
-        words.append(f"residual=@{residual.stride(0)}")
+        words.append(f"residual=@{residual.stride(0)}" if residual.stride(0) != n else "residual")
         if residual.shape[0] != m:
             words.append(f"period={residual.shape[0]}")
     if out_dtype != x.dtype:
         words.append("out=fp32")
+    if return_preactivation:
+        words.append("aux")
     if alignment != 16:
         words.append(f"align={alignment}")
     return " ".join(words)
@@ -132,7 +140,7 @@ def run(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tenso
     bias, scale = (None if t is None else t.contiguous() for t in (bias, scale))
     tensors = (_rows(x), matrix, bias, scale, None if residual is None else _rows(residual))
     problem = _problem_of(tensors, transposed, activation, return_preactivation, out_dtype or x.dtype)
-    launch(problem, (*tensors, results[0], results[1] if return_preactivation else None))
+    launch(problem, (*tensors, results[0], results[1] if return_preactivation else None, None, None, None))  # no norm before it
     return results
 
 

@@ -6,6 +6,7 @@
 //   kOutput            SupportType of the residual and the result
 //   kParameters        SupportType of bias and scale
 //   kActivation        LinearActivationKind
+//   kNorm              rows of x are normalised: 0 not, 1 by mean and rstd, 2 by rstd
 //   kBias, kScale, kResidual, kAux  which of these there are
 //   kPeriodic          the result's rows lie in periods, or the residual's repeat with them
 //   kPeriodicResidual  the residual's repeat

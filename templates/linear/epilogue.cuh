@@ -1,5 +1,5 @@
-// templates/linear/epilogue.cuh -- From sums of products to the result: bias, activation, scale,
-// residual, and the store.
+// templates/linear/epilogue.cuh -- From sums of products to the result: norm, bias, activation,
+// scale, residual, and the store.
 //
 // A family hands over kCount (a power of two) neighbouring columns of a row at a time, the first of
 // them a multiple of kCount, wherever its accumulators lie. Accesses take as many of these at once
@@ -20,15 +20,20 @@ struct LinearColumns {
   using Parameter = Vector<C::kParameters, kAccess>;
   using Out = Vector<C::kOutput, kAccess>;
   using Aux = Vector<C::kElement, kAccess>;
+  using Sums = Vector<2, kAccess>;
   using Raw = typename Parameter::Raw;
+  typename Sums::Raw weight_sums[kAccesses];
   Raw bias[kAccesses], scale[kAccesses];
 
-  // Bias and scale of the columns from `column` on.
+  // What the columns from `column` on have of their own.
   __device__ __forceinline__ void load(const LinearParams& p, int column) {
 #pragma unroll
     for (int i = 0; i < kAccesses; ++i) {
       const int at = column + i * kAccess;
       if (at >= p.n) continue;
+      if (C::kNorm == 1) {
+        weight_sums[i] = load_constant_piece<Sums::kBytes>(Sums::address(p.weight_sums, at));
+      }
       if (C::kBias) bias[i] = parameter(p.bias, at);
       if (C::kScale) scale[i] = parameter(p.scale, at);
     }
@@ -41,6 +46,8 @@ struct LinearColumns {
   __device__ __forceinline__ void finish(const LinearParams& p, int row, int column,
                                          const float (&sums)[kCount]) const {
     if (row >= p.m) return;
+    const float mean = C::kNorm == 1 ? __ldg(p.mean + row) : 0.f;
+    const float rstd = C::kNorm != 0 ? __ldg(p.rstd + row) : 1.f;
     int residual_row = row;
     i64 out_row = row;
     if (C::kPeriodic) {
@@ -55,6 +62,15 @@ struct LinearColumns {
       float y[kAccess], factor[kAccess];
 #pragma unroll
       for (int j = 0; j < kAccess; ++j) y[j] = sums[i * kAccess + j];
+      if (C::kNorm == 1) {
+        Sums::unpack(weight_sums[i], factor);
+#pragma unroll
+        for (int j = 0; j < kAccess; ++j) y[j] -= mean * factor[j];
+      }
+      if (C::kNorm != 0) {
+#pragma unroll
+        for (int j = 0; j < kAccess; ++j) y[j] *= rstd;
+      }
       if (C::kBias) {
         Parameter::unpack(bias[i], factor);
 #pragma unroll

@@ -14,7 +14,10 @@ struct LinearParams {
   const void* residual;  // [m, n], or [period, n]
   void* out;             // [m, n]; each period of rows begins `spread` rows after the one before
   void* aux;             // [m, n]: the sums with their bias, before the activation
-  float* partials;       // [splits, m, n]: the sums of each split
+  const float* mean;     // [m]
+  const float* rstd;     // [m]
+  const float* weight_sums;  // [n]: of w over k
+  float* partials;           // [splits, m, n]: the sums of each split
   long long x_row, w_row, residual_row, out_row, aux_row;
   int m, n, k;
   int period;         // rows, 0 if neither the residual nor the result knows one

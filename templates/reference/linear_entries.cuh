@@ -87,6 +87,8 @@ __device__ inline void linear_end(const LinearJudgeParams& p, long long row, int
                                   Scalar sum) {
   const LinearParams& call = p.call;
   if (row >= call.m || column >= call.n) return;
+  if (call.mean != nullptr) sum -= Scalar(call.mean[row]) * Scalar(call.weight_sums[column]);
+  if (call.rstd != nullptr) sum *= Scalar(call.rstd[row]);
   if (call.bias != nullptr) sum += Scalar(element_value(call.bias, column, p.parameters));
   Scalar y = linear_rounded(linear_active(linear_rounded(sum, p.output), p.activation), p.output);
   if (call.scale != nullptr) {

@@ -123,7 +123,7 @@ TEST_F(ModelsTest, OneOperatorCanBeAskedForAlone) {
   EXPECT_THAT(norms.out, HasSubstr(",norm bf16 m=6304 d=384 weight bias residual sum"));
   EXPECT_THAT(norms.out, Not(HasSubstr(",attention bf16")));
   EXPECT_EQ(norms.err, "");  // convolution was not asked for
-  arguments.back() = "attention,norm";
+  arguments.back() = "attention,linear,norm";
   EXPECT_EQ(run(arguments).out, run({arguments.begin(), arguments.end() - 2}).out);
 }
 

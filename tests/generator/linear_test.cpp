@@ -36,7 +36,7 @@ TEST(LinearProblemTest, WordsThatSayNothingNewAreLeftOut) {
             "linear fp16 m=4 n=9 k=8");
   EXPECT_EQ(canonical("linear bf16 m=1 n=9 k=8 x=@64 out=fp32@10 residual=@11 aux=@12"),
             "linear bf16 m=1 n=9 k=8 residual out=fp32 aux");
-  EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 residual period=6 rows=3+0"),
+  EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 residual period=6 rows=6+0"),
             "linear bf16 m=6 n=9 k=8 residual");
   EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 rows=6+1"), "linear bf16 m=6 n=9 k=8");
 }
@@ -46,6 +46,8 @@ TEST(LinearProblemTest, EveryWordReadsBack) {
        {"linear bf16 m=392 n=768 k=588 bias act=gelu_tanh scale params=fp32 x=@592 w=@600 "
         "residual=@776 period=196 out=fp32@800 rows=196+1 aux=@784 align=8",
         "linear fp16 m=6304 n=768 k=3072 bias scale wt residual aux",
+        "linear fp16 m=6304 n=768 k=3072 norm=rms",
+        "linear bf16 m=6304 n=768 k=3072 norm=layer bias",
         "linear bf16 m=2 n=768 k=3072 act=quick_gelu wt=@1024"}) {
     EXPECT_EQ(canonical(text), text);
   }
@@ -57,6 +59,8 @@ TEST(LinearProblemTest, WhatIsWrongIsSaid) {
   };
   EXPECT_NE(usage("fp16").find("two types"), std::string::npos);
   EXPECT_NE(usage("act=tanh").find("gelu_tanh, quick_gelu"), std::string::npos);
+  EXPECT_NE(usage("norm=batch").find("none, layer or rms"), std::string::npos);
+  EXPECT_NE(usage("norm=rms align=2").find("4 bytes"), std::string::npos);
   EXPECT_NE(usage("x=@8").find("overlap"), std::string::npos);
   EXPECT_NE(usage("x=16").find("x=@16"), std::string::npos);
   EXPECT_NE(usage("wt=@4").find("w: rows of 8 elements overlap"), std::string::npos);
@@ -73,8 +77,9 @@ TEST(LinearProblemTest, WhatIsWrongIsSaid) {
   refusal("linear fp32 m=4 n=8 k=8", ErrorCode::kUnsupported);
   refusal("linear bf16 m=4 n=8 k=8 out=fp16", ErrorCode::kUnsupported);
   refusal("linear bf16 m=4 n=16777217 k=8", ErrorCode::kUnsupported);
-  refusal("linear bf16 m=2147483647 n=16777216 k=8", ErrorCode::kUnsupported);
-  refusal("linear bf16 m=2147483647 n=8 k=16777216", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=1073741825 n=8 k=8", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=1073741824 n=16777216 k=8", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=1073741824 n=8 k=16777216", ErrorCode::kUnsupported);
   refusal("linear bf16 m=4 n=8 k=8 residual period=1 rows=2+1", ErrorCode::kUnsupported);
 }
 
