@@ -1,4 +1,4 @@
-# python/tests/test_torch_linear.py -- Linear layers on PyTorch's tensors, on the emulated device: values, strides, compilers, refusals.
+# python/tests/test_torch_linear.py -- Linear layers on PyTorch's tensors, on the emulated device: values, strides, refusals.
 # SPDX-License-Identifier: Apache-2.0
 """Tensors stay on the CPU: only the launch is replaced, as in test_torch_norm.py."""
 import unittest
