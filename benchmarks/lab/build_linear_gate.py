@@ -95,7 +95,7 @@ def compile_kernel(out, name, config):
     """The line of facts.txt."""
     source, cubin = out / f"{name}.cu", out / f"{name}.cubin"
     source.write_text(source_of(config))
-    code, log = run(["nvcc", *ARCH, "-cubin", "-Xptxas=-v", f"-I{TEMPLATES}", source, "-o", cubin])
+    code, log = run(["nvcc", *ARCH, "-cubin", "-Xptxas=-v", f"-I{TEMPLATES}", f"-I{HERE}", source, "-o", cubin])
     source.unlink()
     if code != 0 or "arning" in log or "serialized" in log:
         raise RuntimeError(f"{name}:\n{log}")

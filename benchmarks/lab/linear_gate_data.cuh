@@ -8,7 +8,7 @@
 
 #include <cuda_runtime.h>
 
-#include "templates/linear/sm90_params.cuh"
+#include "benchmarks/lab/linear/sm90_params.cuh"
 
 namespace gate {
 

@@ -1,7 +1,8 @@
-// templates/linear/sm90_params.cuh -- What a linear kernel is handed at launch.
+// benchmarks/lab/linear/sm90_params.cuh -- What a linear kernel is handed at launch.
 //
 // Plain C++ without includes: the host fills this very struct and NVRTC reads it, so both sides
 // share one definition.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace vitune {

@@ -1,4 +1,5 @@
-// templates/linear/sm90_activation.cuh -- GELU from a sigmoid.
+// benchmarks/lab/linear/sm90_activation.cuh -- GELU from a sigmoid.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "primitives/math.cuh"

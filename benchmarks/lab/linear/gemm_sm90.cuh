@@ -1,4 +1,4 @@
-// templates/linear/gemm_sm90.cuh -- y = epilogue(x w^T) on wgmma, by a persistent CTA or pair.
+// benchmarks/lab/linear/gemm_sm90.cuh -- y = epilogue(x w^T) on wgmma, by a persistent CTA or pair.
 //
 // x [m, k] and w [n, k] pass through a ring of slots of 64 of k, copied by one thread; kGroups
 // warpgroups compute. Two CTAs of a cluster work on neighbouring tiles and each copies half of the
@@ -7,6 +7,7 @@
 //                 its epilogue, the others have the tensor cores; the ring bounds how far they get.
 //   kAhead        half of a warpgroup's epilogue runs beside its own products of the next tile.
 //   kPingPong     a warpgroup's epilogue runs beside the products of the other's tile.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "linear/epilogue_sm90.cuh"

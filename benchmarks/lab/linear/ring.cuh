@@ -1,4 +1,5 @@
-// templates/linear/ring.cuh -- The shared memory of a linear kernel: slots, their barriers, places.
+// benchmarks/lab/linear/ring.cuh -- The shared memory of a linear kernel: slots, their barriers,
+// places.
 //
 // Slots of x and w pass from the producer to the consumers in a ring. Each has two barriers: `full`
 // ends a phase when all of its bytes have come, from both CTAs of a pair, `empty` when every warp
@@ -8,6 +9,7 @@
 // A barrier tells a phase only from the one before. So whoever waits for a phase must know that the
 // one before is over. Warpgroups that share tiles wait for every phase; with kPingPong one takes
 // its turn when the one before it has waited for all of its own.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "linear/config_sm90.cuh"

@@ -1,12 +1,13 @@
-// templates/linear/epilogue_sm90.cuh -- From a warp's sums to rows of y.
+// benchmarks/lab/linear/epilogue_sm90.cuh -- From a warp's sums to rows of y.
 //
 // By panels of kStoreColumns columns: sums become elements, go through the warp's own staging and
 // leave by the tensor memory accelerator while the warp goes on. Nothing here waits for another
 // warp, so that a warpgroup's epilogue runs beside the products of the others.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "linear/sm90_activation.cuh"
 #include "linear/ring.cuh"
+#include "linear/sm90_activation.cuh"
 #include "primitives/copy.cuh"
 #include "primitives/element.cuh"
 #include "primitives/shared.cuh"

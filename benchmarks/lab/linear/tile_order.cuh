@@ -1,8 +1,9 @@
-// templates/linear/tile_order.cuh -- Which tiles of y a CTA works on.
+// benchmarks/lab/linear/tile_order.cuh -- Which tiles of y a CTA works on.
 //
 // Units, single tiles or the two of a pair of CTAs, are numbered along n first, so that CTAs
 // running side by side share rows of x in L2; a persistent cluster takes every so-manieth. The
 // second tile of the last pair may lie outside of y: it is computed from zeros and not written.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "linear/config_sm90.cuh"

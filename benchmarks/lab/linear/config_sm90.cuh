@@ -1,4 +1,5 @@
-// templates/linear/config_sm90.cuh -- What a Config of a linear kernel must say, and what follows.
+// benchmarks/lab/linear/config_sm90.cuh -- What a Config of a linear kernel must say, and what
+// follows.
 //
 // Facts of the problem:
 //   kElement       1 = bf16: type of x, w, the residual and y; sums are fp32
@@ -24,6 +25,7 @@
 //   kChecked       1 = waits that never end become an error of the launch
 // and kCtaThreads and kSharedBytes, the host's idea of the threads of a CTA and of its dynamic
 // shared memory, checked against the layout.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "linear/sm90_params.cuh"
