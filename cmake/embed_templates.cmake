@@ -7,11 +7,13 @@ set(VITUNE_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/embed_files.cmake)
 function(vitune_embed target function_name header pattern root)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS ${root}/${pattern})
   set(output ${CMAKE_CURRENT_BINARY_DIR}/${function_name}.cpp)
+  # Rewritten when a file comes or goes: one that is gone is newer than nothing.
+  file(GENERATE OUTPUT ${output}.files CONTENT "${files}")
   add_custom_command(
     OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DROOT=${root} -DPATTERN=${pattern}
             -DFUNCTION=${function_name} -DHEADER=${header} -P ${VITUNE_EMBED_SCRIPT}
-    DEPENDS ${files} ${VITUNE_EMBED_SCRIPT}
+    DEPENDS ${files} ${output}.files ${VITUNE_EMBED_SCRIPT}
     COMMENT "Embedding ${pattern} of ${root}" VERBATIM)
   target_sources(${target} PRIVATE ${output})
 endfunction()
