@@ -140,6 +140,8 @@ class AttentionGpuTest(unittest.TestCase):
 
     def test_a_child_process_of_a_fork_is_told(self):
         program = ("import os, sys, torch, vitune; from vitune import _torch_op\n"
+                   "library = os.environ.get('VITUNE_TEST_LIBRARY')\n"
+                   "library and vitune.use_library(library)\n"
                    "q = torch.randn(1, 1, 8, 16, device='cuda').half(); vitune.attention(q, q, q)\n"
                    "pid = os.fork()\n"
                    "if pid == 0:\n    os._exit(len(_torch_op.contexts()))\n"
