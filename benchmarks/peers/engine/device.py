@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import platform
 import subprocess
 from typing import Any
@@ -37,6 +38,9 @@ METHOD = {
 }
 
 
+_PACKAGES = ("flash-attn", "flash-attn-4", "quack-kernels", "liger-kernel")
+
+
 def smi() -> dict[str, str]:
     """nvidia-smi's answers of the first GPU; empty where it is missing."""
     command = ["nvidia-smi", f"--query-gpu={','.join(_ASKED)}", "--format=csv,noheader", "-i", "0"]
@@ -53,6 +57,13 @@ def _version(module: str) -> str | None:
     try:
         return str(getattr(importlib.import_module(module), "__version__", "unknown"))
     except Exception:  # a broken package is an absent one
+        return None
+
+
+def _distribution(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
         return None
 
 
@@ -80,7 +91,7 @@ def describe() -> tuple[dict[str, Any], dict[str, Any]]:
         "cuda": torch.version.cuda,
         "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}" if cudnn else None,
         "triton": _version("triton"),
-        "flash_attn": _version("flash_attn"),
+        **{name: _distribution(name) for name in _PACKAGES},
         "python": platform.python_version(),
     }
     return device, versions
