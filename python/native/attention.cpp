@@ -11,32 +11,12 @@
 #include "python/native/host.h"
 #include "python/native/operand.h"
 #include "python/native/refusal.h"
+#include "python/native/tensors.h"
 
 namespace vitune::torch_ops {
 namespace {
 
 using torch::stable::Tensor;
-
-int32_t dtype_of(AtenTensorHandle tensor) {
-  int32_t dtype = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor, &dtype));
-  return dtype;
-}
-
-int32_t device_of(AtenTensorHandle tensor) {
-  int32_t index = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor, &index));
-  return index;
-}
-
-Held empty(const View& view, int32_t dtype, AtenTensorHandle like) {
-  int32_t device_type = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like, &device_type));
-  AtenTensorHandle handle = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(view.rank, view.shape.data(), view.strides.data(),
-                                                  dtype, device_type, device_of(like), &handle));
-  return Held(handle);
-}
 
 Held contiguous(Held tensor, const View& view) {
   if (shared(tensor.get()).is_contiguous()) {
@@ -133,12 +113,6 @@ std::string reason_of(const Refusal& refusal) {
   return std::string(api().status_name(status)) + ": " + refusal.what();
 }
 
-Held held(Tensor tensor) {
-  AtenTensorHandle handle = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor.get(), &handle));
-  return Held(handle);
-}
-
 Held fallen_back(const AttentionArguments& arguments) {
   const Tensor out = torch_attention(arguments);
   const View q = view_of(arguments.q);
@@ -169,14 +143,6 @@ void launch_pointers(vitune_context* context, const AttentionPlan& plan, Attenti
       pointers[i] = pointers[i] == nullptr ? nullptr : pointers[i] + plan.steps[i];
     }
   }
-}
-
-char* address_of(AtenTensorHandle tensor) {
-  void* address = nullptr;
-  if (tensor != nullptr) {
-    TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(tensor, &address));
-  }
-  return static_cast<char*>(address);
 }
 
 void launch_on_gpu(const AttentionPlan& plan, const AttentionTensors& tensors) {

@@ -48,7 +48,6 @@ void launch_on_gpu(const AttentionPlan& plan, const AttentionTensors& tensors);
 // All launches of a plan. Throws Refusal.
 void launch_pointers(vitune_context* context, const AttentionPlan& plan, AttentionPointers pointers,
                      void* stream);
-char* address_of(AtenTensorHandle tensor);  // null of null
 
 struct AttentionArguments {
   AtenTensorHandle q, k, v;

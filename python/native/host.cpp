@@ -30,7 +30,7 @@ struct State {
 
 State& state() { return renewed_after_fork<State>(); }
 
-std::atomic<uint64_t> served{0};
+std::atomic<uint64_t> served{0}, norms{0};
 std::atomic<decltype(vitune_torch_host::context)> host_context{nullptr};
 std::atomic<decltype(vitune_torch_host::fallback)> host_fallback{nullptr};
 struct Refused {
@@ -52,6 +52,9 @@ const Api* resolve(void* library) {
   look_up(library, "vitune_context_create", found->context_create);
   look_up(library, "vitune_context_flush", found->context_flush);
   look_up(library, "vitune_attention_forward", found->attention_forward);
+  look_up(library, "vitune_problem_create", found->problem_create);
+  look_up(library, "vitune_problem_destroy", found->problem_destroy);
+  look_up(library, "vitune_run", found->run);
   look_up(library, "vitune_last_error", found->last_error);
   look_up(library, "vitune_status_name", found->status_name);
   state().api.store(found);
@@ -165,6 +168,7 @@ void check(vitune_status status) {
 }
 
 void count_served() { served.fetch_add(1, std::memory_order_relaxed); }
+void count_norm() { norms.fetch_add(1, std::memory_order_relaxed); }
 
 void count_fallback(const std::string& reason) {
   if (const auto tell = host_fallback.load()) {
@@ -195,3 +199,4 @@ vitune_status vitune_torch_take_status(const char* message) {
   return status;
 }
 uint64_t vitune_torch_served(void) { return served.load(std::memory_order_relaxed); }
+uint64_t vitune_torch_norms(void) { return norms.load(std::memory_order_relaxed); }

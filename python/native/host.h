@@ -17,6 +17,9 @@ struct Api {
   decltype(&vitune_context_create) context_create = nullptr;
   decltype(&vitune_context_flush) context_flush = nullptr;
   decltype(&vitune_attention_forward) attention_forward = nullptr;
+  decltype(&vitune_problem_create) problem_create = nullptr;
+  decltype(&vitune_problem_destroy) problem_destroy = nullptr;
+  decltype(&vitune_run) run = nullptr;
   decltype(&vitune_last_error) last_error = nullptr;
   decltype(&vitune_status_name) status_name = nullptr;
 };
@@ -34,6 +37,7 @@ void* current_stream(int32_t device);
 void check(vitune_status status);
 
 void count_served();
+void count_norm();
 // Counts, and says why: to whoever asked for it (vitune_torch_use_host), else on stderr, once per
 // reason.
 void count_fallback(const std::string& reason);
@@ -57,7 +61,8 @@ VITUNE_API void vitune_torch_use_host(const vitune_torch_host* host);
 // The status of the refusal that an exception of PyTorch's with the text `message` came from, once;
 // VITUNE_OK if it came from something else.
 VITUNE_API vitune_status vitune_torch_take_status(const char* message);
-VITUNE_API uint64_t vitune_torch_served(void);
+VITUNE_API uint64_t vitune_torch_served(void);  // calls of attention
+VITUNE_API uint64_t vitune_torch_norms(void);
 }
 
 #endif  // VITUNE_PYTHON_NATIVE_HOST_H_

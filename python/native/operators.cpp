@@ -7,6 +7,7 @@
 #include "python/native/operators.h"
 
 #include "python/native/attention.h"
+#include "python/native/norm.h"
 
 namespace vitune::torch_ops {
 
@@ -16,6 +17,7 @@ const std::vector<Operator>& operators() {
       {"attention_lse", kAttentionLseSchema, &attention_lse<launch_on_gpu>},
       {"attend", kAttendSchema, &attend<launch_on_gpu>},
       {"attend_or_torch", kAttendOrTorchSchema, &attend_or_torch<launch_on_gpu>},
+      {"layer_norm_or_torch", kLayerNormOrTorchSchema, &layer_norm_or_torch<launch_norm_on_gpu>},
   };
   return table;
 }

@@ -79,19 +79,25 @@ class InstallTest(TorchTest):
         block, x = Block().bfloat16().eval(), torch.randn(2, 9, 32, dtype=torch.bfloat16)
         plain = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.GELU(), torch.nn.LayerNorm(32)).bfloat16().eval()
         for model, served in ((block, 1), (plain, 0)):
-            with torch.inference_mode():
-                without = frames(lambda: model(x))
-                for form in (vitune.torch.install, vitune.torch.enabled().__enter__):
-                    with self.subTest(model=type(model).__name__, form=form):
-                        form()
-                        model(x)  # makes the plan
-                        vitune.torch.reset_stats()
-                        entered = frames(lambda: model(x))
-                        self.assertEqual(entered.count("vitune"), served)
-                        self.assertEqual([name for name in entered if name != "vitune"], without)
-                        self.assertEqual(self._served(), (served, 0))
-                vitune.torch.enabled().__exit__()
-                vitune.torch.uninstall()
+            for norms in (False, True):
+                entry = vitune.torch.enabled(norms=norms)
+                with torch.inference_mode():
+                    without = frames(lambda: model(x))
+                    for form in (functools.partial(vitune.torch.install, norms=norms), entry.__enter__):
+                        with self.subTest(model=type(model).__name__, norms=norms, form=form):
+                            form()
+                            model(x)  # makes the plan
+                            vitune.torch.reset_stats()
+                            entered = frames(lambda: model(x))
+                            # One function of vitune's for each call, in the place of PyTorch's own where that is Python too.
+                            theirs = ("layer_norm", "__get__") if norms and OPERATORS else ()  # a switch that it reads
+                            replaced = without.count("layer_norm") if theirs else 0
+                            self.assertEqual(entered.count("vitune"), served + replaced)
+                            self.assertEqual([name for name in entered if name != "vitune"],
+                                             [name for name in without if name not in theirs])
+                            self.assertEqual(self._served(), (served, 0))
+                    entry.__exit__()
+                    vitune.torch.uninstall()
 
     def test_installed_until_uninstalled_in_every_thread(self):
         vitune.torch.install()

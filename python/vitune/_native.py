@@ -52,7 +52,7 @@ class Native:
     def __init__(self, path: pathlib.Path, context_of: Callable) -> None:
         torch.ops.load_library(str(path))
         self._library = ctypes.CDLL(str(path))
-        self._library.vitune_torch_served.restype = ctypes.c_uint64
+        self._library.vitune_torch_served.restype = self._library.vitune_torch_norms.restype = ctypes.c_uint64
 
         def context(device: int, handle: ctypes._Pointer, library: ctypes._Pointer) -> int:
             try:
@@ -67,6 +67,7 @@ class Native:
         self._library.vitune_torch_use_host(ctypes.byref(self._host))
         atexit.register(self._library.vitune_torch_use_host, None)
         counters.others.append(self._library.vitune_torch_served)
+        self.norms: Callable[[], int] = self._library.vitune_torch_norms  #: calls of layer_norm that were served
 
     def error(self, error: RuntimeError) -> Exception:
         """What an operator raised, as the package's own."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from . import _torch_layers, _torch_sdpa
+from . import _torch_layer_norm, _torch_layers, _torch_sdpa
 
 
 class Names:
@@ -76,13 +76,16 @@ class Guarded:
 
 
 class Served:
-    """Whether vitune's attention serves, wherever it is held."""
+    """Whether what `module` offers in PyTorch's place serves, wherever it is held."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
 
     def bind(self) -> None:
-        _torch_sdpa.serving = True
+        self._module.serving = True
 
     def release(self) -> None:
-        _torch_sdpa.serving = False
+        self._module.serving = False
 
 
 class TimmSwitch:
@@ -137,7 +140,9 @@ class Installation:
 
 
 attention = Installation(
-    Guarded(), Served(), Names(_torch_sdpa.original, _torch_sdpa.attention),
+    Guarded(), Served(_torch_sdpa), Names(_torch_sdpa.original, _torch_sdpa.attention),
     Function(torch, "_native_multi_head_attention", _torch_layers.their_heads, _torch_layers.heads),
     Function(torch, "_transformer_encoder_layer_fwd", _torch_layers.their_layer, _torch_layers.layer))
+norms = Installation(*([Served(_torch_layer_norm), Names(_torch_layer_norm.original, _torch_layer_norm.layer_norm)]
+                       if _torch_layer_norm.can_serve else []))
 timm = Installation(TimmSwitch())

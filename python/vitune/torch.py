@@ -1,4 +1,4 @@
-# python/vitune/torch.py -- Drop-in for PyTorch: install() replaces scaled_dot_product_attention, stats() says how it went.
+# python/vitune/torch.py -- Drop-in for PyTorch: install() replaces attention and layer_norm, stats() says how it went.
 # SPDX-License-Identifier: Apache-2.0
 """Models run unchanged::
 
@@ -7,8 +7,9 @@
         model(images)
     print(vitune.torch.stats())
 
-What vitune cannot serve goes to PyTorch's own implementation: counted by reason in stats(), and a FallbackWarning
-the first time that a reason is met.
+Attention that vitune cannot serve goes to PyTorch's own implementation: counted by reason in stats(), and a FallbackWarning
+the first time that a reason is met. layer_norm over the last dimension is served too, where the operators' library is loaded;
+other norms, and those under autocast, are PyTorch's as before.
 """
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ NOTHING_ASKED = ("nothing was asked: no call of scaled_dot_product_attention was
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """What became of attention calls in this process since reset_stats().
+    """What became of attention calls in this process since reset_stats(), and of norms.
 
-    ``served`` and ``fallbacks`` count calls, the other three launches: a call of rank 5 whose views do not fold makes one
-    launch per image. Replays of a CUDA graph are not seen. A compiled model counts a fallback that is decided by
+    ``served`` and ``fallbacks`` count calls of attention, ``norms`` those of layer_norm, the other three launches of both: a call
+    of rank 5 whose views do not fold makes one launch per image. Replays of a CUDA graph are not seen. A compiled model counts a fallback that is decided by
     types or shapes when it is compiled, not at every call.
     """
 
@@ -43,22 +44,24 @@ class Stats:
     default: int  #: launches of a kernel that was not tuned
     fallbacks: int  #: calls that PyTorch answered
     reasons: dict[str, int]  #: the same by reason
+    norms: int = 0  #: calls of layer_norm that vitune answered
 
     def __sub__(self, before: "Stats") -> "Stats":
         """What happened between `before` and this."""
         reasons = {reason: count - before.reasons.get(reason, 0) for reason, count in self.reasons.items()}
         return Stats(*(getattr(self, field.name) - getattr(before, field.name) for field in dataclasses.fields(self)[:5]),
-                     {reason: count for reason, count in reasons.items() if count})
+                     {reason: count for reason, count in reasons.items() if count}, self.norms - before.norms)
 
     def __str__(self) -> str:
         head = (f"served {self.served} ({self.exact} exact, {self.nearest} nearest, {self.default} default launches),"
-                f" fell back {self.fallbacks}")
+                f" fell back {self.fallbacks}" + (f"; {self.norms} norms" if self.norms else ""))
         if self.served == self.fallbacks == 0:
             return f"{head}\n  {NOTHING_ASKED}"
         return "".join([head, *(f"\n  {count:6d} x {reason}" for reason, count in sorted(self.reasons.items()))])
 
 
 _baseline: dict[Any, Any] = {}
+_norms_before = 0
 
 
 def stats() -> Stats:
@@ -69,27 +72,31 @@ def stats() -> Stats:
         for i, name in enumerate(("exact_calls", "nearest_calls", "default_calls")):
             launches[i] += getattr(now, name) - (getattr(before, name) if before is not None else 0)
     reasons = dict(_torch_op.counters.fallbacks)
-    return Stats(_torch_op.counters.served, *launches, sum(reasons.values()), reasons)
+    return Stats(_torch_op.counters.served, *launches, sum(reasons.values()), reasons, _torch_op.norms_served() - _norms_before)
 
 
 def reset_stats() -> None:
     """Counts from 0 again. Reasons that were warned about are not warned about again."""
+    global _norms_before
     _torch_op.counters.reset()
+    _norms_before = _torch_op.norms_served()
     _baseline.clear()
     _baseline.update({context: context.stats() for context in _torch_op.contexts()})
 
 
 class enabled:
-    """A context manager in which vitune serves scaled_dot_product_attention, in all threads of the process.
+    """A context manager in which vitune serves scaled_dot_product_attention and layer_norm, in all threads of the process.
 
     May be nested, entered again, and used inside of install(). A model may be compiled inside of it, with fullgraph=True
-    too. timm=True also switches on the fused attention of timm's models where timm leaves it off: Swin and others.
+    too. timm=True also switches on the fused attention of timm's models where timm leaves it off: Swin and others. norms=False
+    leaves layer_norm PyTorch's.
     Raises LibraryNotFound where libvitune cannot be loaded.
     """
 
-    def __init__(self, *, timm: bool = False) -> None:
+    def __init__(self, *, timm: bool = False, norms: bool = True) -> None:
         library()
-        self._parts = (_torch_install.timm, _torch_install.attention) if timm else (_torch_install.attention,)
+        self._parts = [part for part, wanted in ((_torch_install.timm, timm), (_torch_install.attention, True),
+                                                 (_torch_install.norms, norms)) if wanted]
 
     def __enter__(self) -> "enabled":
         for part in self._parts:
@@ -104,9 +111,9 @@ class enabled:
 _installed: list[enabled] = []
 
 
-def install(*, timm: bool = False) -> None:
-    """enabled() from now on, until uninstall(). Installing again only changes what `timm` says."""
-    wanted = enabled(timm=timm).__enter__()
+def install(*, timm: bool = False, norms: bool = True) -> None:
+    """enabled() from now on, until uninstall(). Installing again only changes what the arguments say."""
+    wanted = enabled(timm=timm, norms=norms).__enter__()
     uninstall()
     _installed.append(wanted)
 
@@ -117,13 +124,13 @@ def uninstall() -> None:
         _installed.pop().__exit__()
 
 
-def run_sample(model: Any, sample: Any, keywords: dict[str, Any]) -> None:
+def run_sample(model: Any, sample: Any, keywords: dict[str, Any], norms: bool = True) -> None:
     """One pass without gradients where vitune is installed: see vitune.prepare()."""
     if isinstance(sample, dict):
         keywords, arguments = {**sample, **keywords}, ()
     else:
         arguments = () if sample is None else sample if isinstance(sample, tuple) else (sample,)
-    with enabled(), torch.no_grad():
+    with enabled(norms=norms), torch.no_grad():
         model(*arguments, **keywords)
 
 
@@ -134,8 +141,8 @@ def coverage(model: Any, sample: Any = None, **keywords: Any) -> list[Site]:
     enabled(timm=True) timm's models are asked with its fused attention.
     """
     model = getattr(model, "_orig_mod", model)
-    with enabled():
-        return _torch_coverage.watch(model, lambda: run_sample(model, sample, keywords))
+    with enabled(norms=False):
+        return _torch_coverage.watch(model, lambda: run_sample(model, sample, keywords, norms=False))
 
 
 _torch_flash.offer()

@@ -13,7 +13,9 @@
 
 #include "python/native/attention.h"
 #include "python/native/host.h"
+#include "python/native/norm.h"
 #include "python/native/operators.h"
+#include "python/native/tensors.h"
 
 namespace vitune::torch_ops {
 namespace {
@@ -84,6 +86,44 @@ Memory memory_of(AtenTensorHandle tensor) {
   return {address_of(tensor) - offset * element, static_cast<std::size_t>(size)};
 }
 
+// Copies the memory of tensors to the device, and what was written back.
+class Stage {
+ public:
+  explicit Stage(const Driver& driver) : driver_(driver) { driver_.enter(); }
+  // Where the tensor is on the device; null of null.
+  char* place(AtenTensorHandle tensor) {
+    if (tensor == nullptr) {
+      return nullptr;
+    }
+    const Memory memory = memory_of(tensor);
+    if (staged_.find(memory.base) == staged_.end()) {
+      staged_[memory.base] = driver_.upload(memory.base, memory.size);
+    }
+    return staged_[memory.base] + (address_of(tensor) - memory.base);
+  }
+  void fetch(AtenTensorHandle tensor) {
+    if (tensor != nullptr) {
+      const Memory memory = memory_of(tensor);
+      driver_.download(memory.base, staged_[memory.base], memory.size);
+    }
+  }
+  void release() {
+    for (const auto& [here, there] : staged_) {
+      driver_.release(there);
+    }
+    staged_.clear();
+  }
+
+ private:
+  const Driver& driver_;
+  std::map<char*, char*> staged_;  // memory here -> its copy there
+};
+
+const Driver& driver() {
+  static const Driver instance;
+  return instance;
+}
+
 // Set: launches go to the addresses of the last staged call, and nothing is copied.
 std::atomic<bool> is_frozen{false};
 AttentionPointers frozen{};
@@ -97,35 +137,31 @@ void launch_staged(const AttentionPlan& plan, const AttentionTensors& tensors) {
     }
     return launch_pointers(context_of(0), plan, read[0] != nullptr ? frozen : read, nullptr);
   }
-  static const Driver driver;
-  driver.enter();
-  std::map<char*, char*> staged;  // memory here -> its copy there
+  Stage stage(driver());
   AttentionPointers pointers{};
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i] == nullptr) {
-      continue;
-    }
-    const Memory memory = memory_of(tensors[i]);
-    if (staged.find(memory.base) == staged.end()) {
-      staged[memory.base] = driver.upload(memory.base, memory.size);
-    }
-    pointers[i] = staged[memory.base] + (address_of(tensors[i]) - memory.base);
+    pointers[i] = stage.place(tensors[i]);
   }
   launch_pointers(context_of(0), plan, pointers, nullptr);
-  for (const std::size_t i : {4, 5}) {
-    if (tensors[i] != nullptr) {
-      const Memory memory = memory_of(tensors[i]);
-      driver.download(memory.base, staged[memory.base], memory.size);
-    }
-  }
+  stage.fetch(tensors[4]);
+  stage.fetch(tensors[5]);
   if (keep_next.exchange(false)) {
     frozen = pointers;
     is_frozen = true;
     return;
   }
-  for (const auto& [here, there] : staged) {
-    driver.release(there);
+  stage.release();
+}
+
+void launch_norm_staged(const NormPlan& plan, const NormTensors& tensors) {
+  Stage stage(driver());
+  NormPointers pointers{};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    pointers[i] = stage.place(tensors[i]);
   }
+  launch_norm_pointers(context_of(0), plan, pointers, nullptr);
+  stage.fetch(tensors[kNormOut]);
+  stage.release();
 }
 
 }  // namespace
@@ -143,4 +179,5 @@ STABLE_TORCH_LIBRARY_IMPL(vitune, CPU, library) {
   library.impl("attention_lse", &attention_lse<launch_staged>);
   library.impl("attend", &attend<launch_staged>);
   library.impl("attend_or_torch", &attend_or_torch<launch_staged>);
+  library.impl("layer_norm_or_torch", &layer_norm_or_torch<launch_norm_staged>);
 }
