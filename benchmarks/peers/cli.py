@@ -55,6 +55,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="STATE",
         help=f"whose winners vitune serves; the first is the default: {choices}",
     )
+    parser.add_argument(
+        "--own-db",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="of linears: a database with winners of vitune's own kernels alone, for vitune_own; "
+        "default: that of --db, where such a winner is in it",
+    )
     parser.add_argument("--library", type=pathlib.Path, help="the libvitune.so.0 to load")
     parser.add_argument(
         "--json",
@@ -84,12 +91,17 @@ def _parser() -> argparse.ArgumentParser:
         help="processes that compile ahead, 0 for none; default: %(default)s",
     )
     parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="keep the rows that --json FILE has of an earlier run, and measure the others",
+    )
+    parser.add_argument(
         "--seed",
         type=int,
         default=random.randrange(1 << 31),
         help="of data and orders; default: another one each time",
     )
-    for hidden in ("--worker", "--resume", "--compile-worker"):
+    for hidden in ("--worker", "--compile-worker"):
         parser.add_argument(hidden, action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--first-call-worker", metavar="PEER", help=argparse.SUPPRESS)
@@ -118,7 +130,7 @@ def _settings(options: argparse.Namespace, roster: Roster) -> Settings:
             f"--objective {objective}: of {roster.name} vitune serves the winners for "
             f"{' or '.join(roster.objectives)} calls here"
         )
-    return Settings(options.db, objective)
+    return Settings(options.db, objective, options.own_db)
 
 
 def _journal(result: pathlib.Path) -> pathlib.Path:
@@ -133,7 +145,7 @@ def _sees_gpu() -> bool:
 
 def _measure(options: argparse.Namespace, roster: Roster, chosen: list[problems.Problem]) -> int:
     """The measuring process."""
-    from .engine.session import POISONED, Journal, Poisoned, Session
+    from .engine.session import POISONED, Journal, OtherDevice, Poisoned, Session
 
     if not _sees_gpu():
         print("peers: PyTorch sees no CUDA device; measuring needs one", file=sys.stderr)
@@ -159,6 +171,9 @@ def _measure(options: argparse.Namespace, roster: Roster, chosen: list[problems.
     except Poisoned as error:
         print(f"peers: the GPU no longer answers in this process: {error}", file=sys.stderr)
         return POISONED
+    except OtherDevice as error:
+        print(f"peers: --resume: {error}: name another --json", file=sys.stderr)
+        return 2
     return 0
 
 
@@ -180,9 +195,9 @@ def _again(options: argparse.Namespace, excluded: pathlib.Path, until: float) ->
         words += ["--problem", text]
     for path in options.files:
         words += ["--from", str(path)]
-    for option in ("peers", "only", "db", "objective", "library"):
+    for option in ("peers", "only", "db", "own_db", "objective", "library"):
         if getattr(options, option) is not None:
-            words += [f"--{option}", str(getattr(options, option))]
+            words += [f"--{option.replace('_', '-')}", str(getattr(options, option))]
     return words
 
 
@@ -197,6 +212,16 @@ def missing() -> str | None:
     return None
 
 
+def _not_measured(
+    options: argparse.Namespace, chosen: list[problems.Problem]
+) -> list[problems.Problem]:
+    """What a resumed run has no row of, else all."""
+    if not options.resume or not options.json.exists():
+        return chosen
+    done = {row["problem"] for row in document.read(options.json)["rows"]}
+    return [problem for problem in chosen if problem.text not in done]
+
+
 def _run(options: argparse.Namespace, roster: Roster, chosen: list[problems.Problem]) -> int:
     lacking = missing()
     if lacking is not None:
@@ -205,14 +230,15 @@ def _run(options: argparse.Namespace, roster: Roster, chosen: list[problems.Prob
     until = time.time() + options.budget
     options.json.parent.mkdir(parents=True, exist_ok=True)
     compiled = [name for name in _names(options, roster) if name in roster.compiled]
+    todo = _not_measured(options, chosen)
     with tempfile.TemporaryDirectory(prefix="vitune_peers_") as folder:
         excluded = pathlib.Path(folder) / "excluded.json"
         base = _again(options, excluded, until)
         verdicts: precompile.Verdicts = {}
-        if options.jobs > 0 and compiled:
+        if options.jobs > 0 and compiled and todo:
             began = time.time()
             verdicts = precompile.run_pool(
-                precompile.groups(roster, chosen, compiled),
+                precompile.groups(roster, todo, compiled),
                 [*base, "--compile-worker"],
                 options.jobs,
                 0.35 * options.budget,
@@ -221,7 +247,7 @@ def _run(options: argparse.Namespace, roster: Roster, chosen: list[problems.Prob
             print(f"compiled ahead in {time.time() - began:.0f} s", flush=True)
         excluded.write_text(json.dumps(verdicts))
         status = supervise.watch(
-            lambda resume: [*base, "--worker", *["--resume"] * resume],
+            lambda resume: [*base, "--worker", *["--resume"] * (resume or options.resume)],
             _journal(options.json),
             excluded,
             until,
@@ -262,8 +288,9 @@ def _asked(options: argparse.Namespace) -> tuple[Roster, list[problems.Problem]]
     """Whose peers are measured, and of which problems. Raises BadProblem, VituneError."""
     if options.library is not None:
         vitune.use_library(options.library)
-    if options.db is not None and not options.db.is_file():
-        raise problems.BadProblem(f"--db {options.db}: there is no such file")
+    for option, path in (("--db", options.db), ("--own-db", options.own_db)):
+        if path is not None and not path.is_file():
+            raise problems.BadProblem(f"{option} {path}: there is no such file")
     first, texts = options.first_calls or options.first_call_worker, options.problem
     if first and not texts and not options.files:
         texts = list(ROSTERS[0].first_calls.problems)
@@ -282,7 +309,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         roster, chosen = _asked(options)
-    except (problems.BadProblem, vitune.VituneError) as error:
+        if options.resume and options.json.exists():
+            document.read(options.json)
+    except (problems.BadProblem, document.BadDocument, vitune.VituneError) as error:
         print(f"peers: {error}", file=sys.stderr)
         return 2
     if options.compile_worker:

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .engine.judge import fused
+from .engine import judge
 from .engine.peer import OURS
 from .engine.samples import geometric_mean
 from .rosters import roster_of
@@ -33,7 +33,7 @@ class Best:
 
 def peers_of(row: dict[str, Any], names: Iterable[str]) -> list[str]:
     """Those of `names` that vitune is compared with in this row."""
-    return fused(names, roster_of(row["problem"]).unfused)
+    return judge.compared(row, names, roster_of(row["problem"]).unfused)
 
 
 def _fastest(row: dict[str, Any], kind: str, peers: Iterable[str]) -> Best | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from .peer import OURS
 
@@ -24,19 +25,26 @@ def wrong(relative: float, what: str = "the output") -> str | None:
     return None
 
 
-def fused(names: Iterable[str], unfused: Collection[str]) -> list[str]:
-    """Those of `names` that vitune is compared with."""
-    return [name for name in names if name not in OURS and name not in unfused]
+def compared(
+    row: Mapping[str, Any], names: Iterable[str], unfused: Collection[str] = ()
+) -> list[str]:
+    """Those of `names` that vitune is compared with in this row: fused, and of the same function."""
+    same = row.get("same_function", {})
+    return [
+        name
+        for name in names
+        if name not in OURS and name not in unfused and same.get(name, True)
+    ]
 
 
 def error_flags(
-    errors: Mapping[str, Mapping[str, float]], unfused: Collection[str]
+    errors: Mapping[str, Mapping[str, float]], others_of: Collection[str]
 ) -> list[str]:
-    """Sentences where vitune's error is more than WORSE times that of the best fused peer."""
+    """Sentences where vitune's error is more than WORSE times that of the best of these peers."""
     flags = []
     for name in OURS:
         for kind in ("max", "rms"):
-            others = {peer: errors[peer][kind] for peer in fused(errors, unfused)}
+            others = {peer: errors[peer][kind] for peer in others_of if peer in errors}
             if name not in errors or not others:
                 continue
             best = min(others, key=others.__getitem__)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 #: What vitune itself brings is no peer to be beaten.
-OURS = ("vitune", "vitune_default")
+OURS = ("vitune", "vitune_own", "vitune_default")
 
 
 class Refused(Exception):
@@ -28,6 +28,7 @@ class Settings:
 
     database: pathlib.Path | None = None  #: None: as vitune finds it
     objective: str = "cold"  #: whose winners serve
+    own_database: pathlib.Path | None = None  #: with winners of vitune's own kernels alone
 
 
 @dataclasses.dataclass
@@ -38,6 +39,9 @@ class Call:
     run: Callable[[], Any]
     config: str = ""  #: what it chose, for the reader
     outcome: str = ""  #: vitune: "exact", "nearest" or "default"
+    provider: str = ""  #: whose kernel runs, where that is not told by the peer's name
+    #: Why the peer computes another function than was asked ("GELU's tanh form"): shown, not counted.
+    instead: str = ""
     #: Entered around a series of calls: what pins the peer to its backend.
     within: Callable[[], Any] = contextlib.nullcontext
 

@@ -36,6 +36,9 @@ class Reference(Protocol):
     def errors(self, output: Any) -> Mapping[str, Errors]:
         """By output, the one that peers are compared by first. What is not finite gives infinite errors."""
 
+    def instead(self, output: Any) -> str:
+        """Which other function a right-looking output is of, "" for none; asked where Call.provider is set."""
+
 
 @dataclasses.dataclass(frozen=True)
 class FirstCalls:
@@ -54,7 +57,7 @@ class Roster(abc.ABC):
     words: tuple[str, ...]
     #: Measured if no problem is named.
     shipped: pathlib.Path
-    #: All peers, in the order of tables. "vitune" and "vitune_default" (peer.OURS) are among them.
+    #: All peers, in the order of tables. "vitune" and others of peer.OURS are among them.
     names: tuple[str, ...]
     #: Who takes part unless others are named.
     usual: tuple[str, ...]
@@ -62,6 +65,8 @@ class Roster(abc.ABC):
     compiled: tuple[str, ...] = ()
     #: What users had before fused kernels: shown, and no peers to be beaten.
     unfused: tuple[str, ...] = ()
+    #: Which of peer.OURS the tables compare with the peers, what users get first.
+    ways: tuple[str, ...] = ("vitune",)
     #: Whether the tables also say how vitune stands if those count.
     counts_unfused: bool = False
     #: Which of vitune's winners serve, "cold" or "warm": the first unless --objective names another.

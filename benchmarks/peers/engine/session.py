@@ -35,6 +35,10 @@ class Poisoned(Exception):
     """The CUDA context is lost."""
 
 
+class OtherDevice(Exception):
+    """The rows that are there were measured on another GPU."""
+
+
 class Journal:
     """Which problem and peer are at work, on disk: read by the process that watches this one."""
 
@@ -107,10 +111,13 @@ class Session:
 
     def begin(self, resume: bool) -> None:
         """Makes the document, or takes over that of a session that ended early."""
+        about, versions = device.describe()
         if resume and self._path.exists():
             self._document = document.read(self._path)
+            other = self._document["device"].get("name")
+            if other != about["name"]:
+                raise OtherDevice(f"{self._path} is of {other}, and this is {about['name']}")
             return
-        about, versions = device.describe()
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         names = [peer.name for peer in self._peers]
         self._document = document.new(
@@ -160,7 +167,8 @@ class Session:
             return row
         with torch.no_grad():
             self._time(problem, operands, row, barred, began + seconds)
-        row["flags"] += judge.error_flags(row["err"], self._roster.unfused)
+        others = judge.compared(row, row["err"], self._roster.unfused)
+        row["flags"] += judge.error_flags(row["err"], others)
         row["seconds"] = round(time.time() - began, 2)
         return row
 
@@ -290,6 +298,7 @@ class Session:
             calls.pop(name)
             return
         row["err"][name] = _errors_in_json(errors)
+        self._note_function(name, call, reference, out, row)
         if name in OURS:
             row["repeats"][name] = {"calls": REPEATS, "different": _others(call, out)}
             row["flags"] += judge.repeat_flags(name, row["repeats"][name])
@@ -297,10 +306,22 @@ class Session:
             row["config"][name] = call.config
         if name == "vitune":
             row["outcome"] = call.outcome
-            if call.outcome != "exact":
-                row["flags"].append(
-                    f"vitune: not tuned for this problem, served as '{call.outcome}'"
-                )
+        if name in self._roster.ways and call.outcome != "exact":
+            row["flags"].append(f"{name}: not tuned for this problem, served as '{call.outcome}'")
+
+    def _note_function(
+        self, name: str, call: Call, reference: Reference, out: Any, row: dict[str, Any]
+    ) -> None:
+        """Whose kernel it was, and whether it computes what was asked, as it says and as it looks."""
+        if not call.provider:
+            return
+        row.setdefault("provider", {})[name] = call.provider
+        instead = call.instead or reference.instead(out)
+        row.setdefault("same_function", {})[name] = not instead
+        if instead and name in OURS:
+            row["flags"].append(f"{name}: computes {instead}")
+        elif instead:
+            row["flags"].append(f"{name}: computes {instead}, and does not count")
 
     def _rounds(
         self, calls: dict[str, Call], measure: Any, seconds: float, row: dict[str, Any]

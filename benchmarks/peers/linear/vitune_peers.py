@@ -1,0 +1,85 @@
+# benchmarks/peers/linear/vitune_peers.py -- vitune's linear layers: the winner of all families, of its own, and untuned.
+# SPDX-License-Identifier: Apache-2.0
+"""Through a context of one's own, so that winners for warm calls serve and statistics can be handed in."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+import vitune
+
+from ..engine import vitune_context
+from ..engine.peer import Call, Refused, Settings
+from .operands import Operands
+from .own_winners import family_of, is_own
+from .problem import Problem
+
+_ORDER = ("out",)
+
+
+def _inputs(t: Operands) -> dict[str, torch.Tensor | None]:
+    return {
+        "x": t.x,
+        "w": t.weight,
+        "bias": t.bias,
+        "scale": t.scale,
+        "residual": t.residual,
+        "mean": t.mean,
+        "rstd": t.rstd,
+        "weight_sums": t.sums,
+    }
+
+
+def _outputs(problem: Problem, t: Operands, written: Sequence[str]) -> list[torch.Tensor]:
+    shape = (t.x.shape[0], t.weight.shape[0])
+    return [torch.empty(shape, dtype=t.x.dtype, device=t.x.device) for _ in written]
+
+
+def _provided(call: Call) -> Call:
+    """The call with its provider: vitune itself, or the family that calls a library."""
+    call.provider = "vitune" if is_own(call.config) else f"vitune's {family_of(call.config)}"
+    return call
+
+
+class Vitune(vitune_context.Winner):
+    """What users are served: the winner of all families, else what the library serves in its place."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, _inputs, _outputs, _ORDER)
+
+    def prepare(self, problem: Problem, operands: Operands) -> Call:
+        """Raises Refused where the library has no kernel."""
+        return _provided(super().prepare(problem, operands))
+
+
+class VituneOwn(Vitune):
+    """The best of vitune's own kernels: of a database without other winners, else where they win anyway."""
+
+    name = "vitune_own"
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.own_database is not None:
+            settings = dataclasses.replace(settings, database=settings.own_database)
+        super().__init__(settings)
+        if settings.own_database is not None:
+            self._options["shipped_database"] = ""  # its winners are of all families
+
+    def _take(self, selection: vitune.Selection) -> None:
+        if not is_own(selection.config):
+            raise Refused(
+                f"{family_of(selection.config)} serves this problem: --own-db names a database with "
+                "winners of vitune's own kernels (linear/own_winners.py)"
+            )
+
+
+class VituneDefault(vitune_context.Default):
+    """The kernel that serves a problem nobody tuned."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, _inputs, _outputs, _ORDER)
+
+    def prepare(self, problem: Problem, operands: Operands) -> Call:
+        """Compiles the default kernel. Raises Refused where there is none."""
+        return _provided(super().prepare(problem, operands))
