@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from .attention.roster import Attention
 from .engine.roster import Roster
+from .linear.roster import Linears
 from .norms.roster import Norms
 
 #: A text whose first word names no operator is one of the first's.
 ROSTERS: tuple[Roster, ...] = (
     Attention(),
     Norms(),
+    Linears(),
 )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 
-#: Tails of all three extents, several tiles per program, every word, rows that lie apart.
+#: Tails of all three extents, several tiles per program, every word, rows that lie apart; both GELUs large
+#: enough to be told apart (reference.py).
 PROBLEMS = (
     "linear fp16 m=70 n=72 k=40",
     "linear fp16 m=197 n=200 k=72 bias act=gelu",
@@ -12,7 +13,8 @@ PROBLEMS = (
     "linear fp16 m=64 n=136 k=64 bias scale residual",
     "linear fp16 m=90 n=40 k=96 norm=layer bias act=gelu",
     "linear fp16 m=33 n=64 k=32 bias act=relu",
-    "linear fp16 m=33 n=64 k=32 bias act=gelu_tanh",
+    "linear fp16 m=1024 n=512 k=32 bias act=gelu",
+    "linear fp16 m=1024 n=512 k=32 bias act=gelu_tanh",
     "linear fp16 m=33 n=64 k=32 act=quick_gelu",
     "linear fp16 m=33 n=64 k=32 act=silu residual",
 )

@@ -49,10 +49,13 @@ class Compiled:
         return Call(lambda: compiled(*given), provider="Inductor")
 
     def compile_ahead(self, problem: Problem, operands: Operands) -> None:
-        """Compiles all that is tried, and keeps no choice: other processes are at work on the GPU."""
+        """Compiles all that is tried, and keeps no choice: other processes are at work on the GPU.
+
+        A graph in Inductor's cache would hold the kernel that was chosen; Triton's cache holds all of them.
+        """
         from torch._inductor import config
 
-        with config.patch(autotune_local_cache=False):
+        with config.patch(autotune_local_cache=False, fx_graph_cache=False):
             self.prepare(problem, operands)
 
 
