@@ -110,15 +110,17 @@ $(TORCH_HOME)/ready:
 	$(TORCH_HOME)/bin/pip install --quiet '$(TORCH)' numpy timm transformers
 	@touch $@
 
-# Attention, then norms; each has its JSON, and the second is measured also where the first is unfinished.
-peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch); PYTHON=..., ARGS=..., NORM_ARGS=...
+# Attention, norms, linear layers; each has its JSON, and is measured also where one before it is unfinished.
+peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch); PYTHON=..., ARGS=..., NORM_ARGS=..., LINEAR_ARGS=...
 	@$(PYTHON) -c "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 'make peers needs PyTorch with a GPU')"
 	cmake --build $(BUILD) --target vitune_shared vitune
 	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(VITUNE) tune --preset bench
-	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(VITUNE) tune --from data/norm_problems.json --objective warm
+	@for file in norm linear; do \
+	  cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(VITUNE) tune --from data/$${file}_problems.json --objective warm || exit; done
 	@measure="cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/peers/run.py --library $(BUILD)/libvitune.so.0"; \
 	  status=0; $$measure --json peers.json $(ARGS) || status=$$?; \
-	  $$measure --from data/norm_problems.json --json peers_norm.json $(NORM_ARGS) || status=$$?; exit $$status
+	  $$measure --from data/norm_problems.json --json peers_norm.json $(NORM_ARGS) || status=$$?; \
+	  $$measure --from data/linear_problems.json --json peers_linear.json $(LINEAR_ARGS) || status=$$?; exit $$status
 
 .PHONY: models models-test models-page
 models: $(BUILD)/build.ninja  ## measure whole models, eager, as CUDA graphs and compiled (GPU, PyTorch, timm); ARGS=--resume goes on

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
-#   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [norms] [drawn] [ladder]
-#                        [first_calls] [cudnn] [runtime] [python] [models]
+#   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [norms] [linears] [drawn]
+#                        [ladder] [first_calls] [cudnn] [runtime] [python] [models]
 #
 # All parts if none is named.
 #
@@ -14,7 +14,9 @@
 # drawn.db of an earlier call there, record, tune and drawn go on where that one ended; with models.json and
 # models_cache.tgz.*, models does, which measures the rows that the regular expression ROWS matches (default all: call
 # it again until none is unfinished). TUNE_OPTIONS (default --budget=4s, five minutes for all problems) goes to tune;
-# norms tunes into h200.db as well and gives its peers NORMS_BUDGET seconds (default 260); SEEDS (default five numbers) say which
+# norms tunes into h200.db as well and gives its peers NORMS_BUDGET seconds (default 260); linears tunes there for LINEARS_TUNE
+# a problem (default 3s; none: not at all), at most LINEARS_TUNE_LIMIT seconds (default 290), and gives its peers LINEARS_BUDGET
+# seconds (default 260): with peers_linear.json of an earlier call in RESUME it measures the rows that are not in it; SEEDS (default five numbers) say which
 # problems random draws; TOOLS (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS
 # processes (default one more than CPUs), and CASES (a gtest filter, default all features) its cases. random and
 # sanitize use all visible GPUs. Where LOGS names another folder, logs go there and OUT has them all in one file,
@@ -165,6 +167,32 @@ norms() {  # norms and group norms, tuned for warm calls into the call's databas
     --json "$OUT/peers_norm.json" --md "$OUT/peers_norm.md"
 }
 
+# What vitune's own kernels do where a library's won, in linear_own.db; what must be told of it is in the log.
+own_winners() {
+  local made=$OUT/linear_own
+  rm -f "$made".json "$made".db
+  "$BUILD/vitune" db export "$made.tuned.json" --db "$OUT/h200.db" &&
+    python3 benchmarks/peers/linear/own_winners.py "$made.tuned.json" "$made.json"
+  rm -f "$made.tuned.json"
+  [ -f "$made.json" ] || return 0
+  "$BUILD/vitune" db import "$made.json" --db "$made.db" && "$BUILD/vitune" verify --db "$made.db" --device 0 \
+    --from data/linear_problems.json --objective warm
+}
+
+linears() {  # linear layers, tuned for warm calls into the call's database, then every peer beside vitune
+  local budget=${LINEARS_BUDGET:-260} limit=${LINEARS_TUNE_LIMIT:-290} own=()
+  link_library
+  [ -f "$OUT/h200.db" ] || cp data/h200.db "$OUT/h200.db"
+  if [ "${LINEARS_TUNE:-3s}" != none ]; then
+    step linears_tune "$limit" "$BUILD/vitune" tune --from data/linear_problems.json --device 0 \
+      --db "$OUT/h200.db" --objective warm --budget "${LINEARS_TUNE:-3s}"
+  fi
+  own_winners > "$LOGS/linears_own.log" 2>&1
+  [ -f "$OUT/linear_own.db" ] && own=(--own-db "$OUT/linear_own.db")
+  step linears $((budget + 30)) python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$OUT/h200.db" "${own[@]}" \
+    --from data/linear_problems.json --budget "$budget" --resume --json "$OUT/peers_linear.json" --md "$OUT/peers_linear.md"
+}
+
 drawn() {  # the problems drawn at random: tuned for three seconds each, then every peer beside vitune
   link_library
   [ -f "$OUT/drawn.db" ] || cp "$(winners)" "$OUT/drawn.db"
@@ -233,7 +261,7 @@ models() {  # whole models, as they are and compiled, PyTorch beside vitune; nee
   tar -cz -C "$cache" . | split -b 15m -d - "$OUT/models_cache.tgz."
 }
 
-for part in "${@:-tests random sanitize record tune ceilings peers norms drawn ladder first_calls cudnn runtime python models}"; do
+for part in "${@:-tests random sanitize record tune ceilings peers norms linears drawn ladder first_calls cudnn runtime python models}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
@@ -244,6 +272,7 @@ for part in "${@:-tests random sanitize record tune ceilings peers norms drawn l
       ceilings) ceilings ;;
       peers) peers ;;
       norms) norms ;;
+      linears) linears ;;
       drawn) drawn ;;
       ladder) ladder ;;
       first_calls) first_calls ;;

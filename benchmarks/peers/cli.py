@@ -59,8 +59,8 @@ def _parser() -> argparse.ArgumentParser:
         "--own-db",
         type=pathlib.Path,
         metavar="FILE",
-        help="of linears: a database with winners of vitune's own kernels alone, for vitune_own; "
-        "default: that of --db, where such a winner is in it",
+        help="of linear layers: what vitune_own is served where a library's kernel won in --db "
+        "(linear/own_winners.py); default: nothing, and it is refused there",
     )
     parser.add_argument("--library", type=pathlib.Path, help="the libvitune.so.0 to load")
     parser.add_argument(

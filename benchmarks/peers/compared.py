@@ -19,7 +19,7 @@ KINDS = ("cold", "warm")
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-    """vitune beside the fastest fused peer, cold or warm."""
+    """One way of vitune beside the fastest fused peer of the same function, cold or warm."""
 
     vitune: float  #: microseconds
     peer: str
@@ -36,19 +36,26 @@ def peers_of(row: dict[str, Any], names: Iterable[str]) -> list[str]:
     return judge.compared(row, names, roster_of(row["problem"]).unfused)
 
 
-def _fastest(row: dict[str, Any], kind: str, peers: Iterable[str]) -> Best | None:
+def ways_of(found: dict[str, Any]) -> tuple[str, ...]:
+    """Of vitune's, those that are compared with the peers; the rows are of one operator's roster."""
+    return roster_of(found["rows"][0]["problem"] if found["rows"] else "").ways
+
+
+def _fastest(
+    row: dict[str, Any], kind: str, peers: Iterable[str], way: str = "vitune"
+) -> Best | None:
     """vitune beside the fastest of these; None where vitune, or all of them, have no such time."""
     times = {peer: us[kind] for peer, us in row["us"].items() if kind in us}
     timed = [peer for peer in peers if peer in times]
-    if "vitune" not in times or not timed:
+    if way not in times or not timed:
         return None
     peer = min(timed, key=times.__getitem__)
-    return Best(times["vitune"], peer, times[peer])
+    return Best(times[way], peer, times[peer])
 
 
-def best(row: dict[str, Any], kind: str) -> Best | None:
-    """None where vitune, or every fused peer, has no such time."""
-    return _fastest(row, kind, peers_of(row, row["us"]))
+def best(row: dict[str, Any], kind: str, way: str = "vitune") -> Best | None:
+    """None where this way of vitune, or every peer that counts, has no such time."""
+    return _fastest(row, kind, peers_of(row, row["us"]), way)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,12 +76,12 @@ class Spread:
         return sum(ratio >= 1 for ratio in self.ratios)
 
 
-def spreads(found: dict[str, Any]) -> list[Spread]:
+def spreads(found: dict[str, Any], way: str = "vitune") -> list[Spread]:
     """One per group and kind that has something to compare, in the order of the rows."""
     result = []
     for group, rows in _groups(found).items():
         for kind in KINDS:
-            pairs = [(row, one) for row in rows if (one := best(row, kind))]
+            pairs = [(row, one) for row in rows if (one := best(row, kind, way))]
             shares = [
                 (row["floor_us"] / one.vitune, row["floor_us"] / one.us)
                 for row, one in pairs
@@ -141,12 +148,13 @@ def _mean(pairs: Sequence[tuple[str, Best | None]]) -> str:
 
 def means(found: dict[str, Any]) -> list[str]:
     """One line per group: geometric means of the speed-ups, the least, and what tuning gains."""
-    lines = []
+    lines, ways = [], ways_of(found)
     for group, rows in _groups(found).items():
-        told = _mean([(kind, best(row, kind)) for row in rows for kind in KINDS])
-        lines.append(
-            f"- group `{group}`, geometric mean over the best peer: {told}{_default_gain(rows)}"
-        )
+        for way in ways:
+            told = _mean([(kind, best(row, kind, way)) for row in rows for kind in KINDS])
+            whose = f" `{way}`," if len(ways) > 1 else ""
+            gain = _default_gain(rows) if way == "vitune" else ""
+            lines.append(f"- group `{group}`,{whose} geometric mean over the best peer: {told}{gain}")
     return lines
 
 
@@ -173,16 +181,18 @@ def unfused_means(found: dict[str, Any]) -> list[str]:
 
 
 def losses(found: dict[str, Any]) -> list[str]:
-    """One line per problem and kind in which a fused peer is faster, the worst first."""
+    """One line per problem and kind in which a peer that counts is faster, the worst first."""
+    ways = ways_of(found)
     slower = [
-        (one.ratio, row, kind, one)
+        (one.ratio, row, kind, one, f" `{way}`" if len(ways) > 1 else "")
         for row in found["rows"]
+        for way in ways
         for kind in KINDS
-        if (one := best(row, kind)) and one.ratio < 1
+        if (one := best(row, kind, way)) and one.ratio < 1
     ]
     return [
-        f"- {row['name']}, {kind}: {one.vitune:.1f} µs, {one.peer} {one.us:.1f} µs ({ratio:.3f})"
-        for ratio, row, kind, one in sorted(slower, key=lambda item: item[0])
+        f"- {row['name']}, {kind}:{whose} {one.vitune:.1f} µs, {one.peer} {one.us:.1f} µs ({ratio:.3f})"
+        for ratio, row, kind, one, whose in sorted(slower, key=lambda item: item[0])
     ]
 
 
@@ -190,8 +200,9 @@ def not_compared(found: dict[str, Any]) -> list[str]:
     """Rows in which vitune has no time, and what was not measured at all."""
     lines = []
     for row in found["rows"]:
-        if "cold" not in row["us"].get("vitune", {}):
-            why = row["failed"].get("vitune") or row["refused"].get("vitune") or "not asked for"
-            lines.append(f"- {row['name']}: vitune has no result: {why}")
+        for way in ways_of(found):
+            if "cold" not in row["us"].get(way, {}):
+                why = row["failed"].get(way) or row["refused"].get(way) or "not asked for"
+                lines.append(f"- {row['name']}: {way} has no result: {why}")
     lines += [f"- {name}: not measured, the time was over" for name in found["unfinished"]]
     return lines

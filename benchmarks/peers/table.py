@@ -7,7 +7,8 @@
 
 Speed-ups are peer / vitune: above 1 vitune is faster. The best peer is the fastest fused one;
 unfused "eager" and vitune's own default kernel are shown and not counted; of norms the means are
-also over the best with "eager" and over that alone. --readme replaces the
+also over the best with "eager" and over that alone. Of linear layers every peer of the same function
+counts, and vitune's own kernels are compared beside what is served. --readme replaces the
 marked region of README.md, --page that of docs/results.md which has the file's name.
 """
 
@@ -35,6 +36,7 @@ from peers.compared import (  # noqa: E402
     peers_of,
     spreads,
     unfused_means,
+    ways_of,
 )
 from peers.engine import document  # noqa: E402
 from peers.engine.judge import WORSE  # noqa: E402
@@ -58,8 +60,8 @@ def _against(found: Best | None) -> list[str]:
     return [found.peer, f"{found.us:.1f}", ratio if found.ratio >= 1 else f"**{ratio}**"]
 
 
-def _floor(row: dict[str, Any]) -> str:
-    us = row["us"].get("vitune", {}).get("cold")
+def _floor(row: dict[str, Any], way: str = "vitune", kind: str = "cold") -> str:
+    us = row["us"].get(way, {}).get(kind)
     return "–" if us is None or not row["floor_us"] else f"{100 * row['floor_us'] / us:.0f} %"
 
 
@@ -78,6 +80,8 @@ def _per_peer(
 
 def summary_table(found: dict[str, Any]) -> list[str]:
     """One line per problem: vitune, the best fused peer, their ratio, cold and warm."""
+    if "vitune_own" in ways_of(found):
+        return _own_table(found)
     head = [
         "group",
         "problem",
@@ -106,11 +110,39 @@ def summary_table(found: dict[str, Any]) -> list[str]:
     return _markdown_table(head, 2, rows)
 
 
+def _own_table(found: dict[str, Any]) -> list[str]:
+    """The same of an operator whose winners may be a library's: vitune's own kernels, then what is served."""
+    head = [
+        *("group", "problem", "own warm µs", "served warm µs", "by"),
+        *("best peer", "its warm µs", "own speed-up", "served speed-up"),
+        *("own cold µs", "best peer", "its cold µs", "own speed-up", "own of floor, warm"),
+    ]
+    rows = []
+    for row in found["rows"]:
+        own, served = (best(row, "warm", way) for way in ("vitune_own", "vitune"))
+        peer, us, ratio = _against(own)
+        if own is None:
+            peer, us, _ = _against(served)
+        rows.append(
+            [
+                *(row["group"], row["name"]),
+                *(_us(row, way, "warm") for way in ("vitune_own", "vitune")),
+                row.get("provider", {}).get("vitune", "–"),
+                *(peer, us, ratio, _against(served)[2]),
+                _us(row, "vitune_own", "cold"),
+                *_against(best(row, "cold", "vitune_own")),
+                _floor(row, "vitune_own", "warm"),
+            ]
+        )
+    return _markdown_table(head, 2, rows)
+
+
 def losses_section(found: dict[str, Any]) -> list[str]:
     """Where vitune loses, in words, even if that is nowhere."""
     lost, missing = losses(found), not_compared(found)
+    peer = "a fused peer" if _roster(found).unfused else "a peer of the same function"
     lines = [
-        "Where vitune loses to a fused peer:",
+        f"Where vitune loses to {peer}:",
         "",
         *(lost or ["- nowhere among the problems compared"]),
     ]
@@ -251,7 +283,20 @@ def peers_sentence(found: dict[str, Any]) -> str:
     ]
     absent, roster = [peer for peer in found["peers"] if peer in found["absent"]], _roster(found)
     told = f"Peers: {_named(roster, here)}." if here else "No peer was measured."
+    told += _of_another_function(found, roster)
     return f"{told} Not measured: {_named(roster, absent)}." if absent else told
+
+
+def _of_another_function(found: dict[str, Any], roster: Roster) -> str:
+    """Which peers do not count in some rows, as a sentence with a space before it."""
+    counts = {
+        peer: sum(not row.get("same_function", {}).get(peer, True) for row in found["rows"])
+        for peer in found["peers"]
+    }
+    listed = [f"{_named(roster, [peer])} in {count}" for peer, count in counts.items() if count]
+    if not listed:
+        return ""
+    return f" Of another function, and not counted: {', '.join(listed)} of {len(found['rows'])} problems."
 
 
 def short_table(found: dict[str, Any]) -> list[str]:
@@ -289,16 +334,20 @@ def errors_sentence(found: dict[str, Any]) -> str:
 
 def shares_table(found: dict[str, Any]) -> list[str]:
     """Geometric means of the floor over the time, per group and kind."""
+    shares: dict[tuple[str, str], dict[str, str]] = {}
+    for way in ways_of(found):
+        for one in spreads(found, way):
+            if one.shares:
+                ours, best_peer = (geometric_mean(list(side)) for side in zip(*one.shares))
+                told = shares.setdefault((one.group, one.kind), {})
+                told[way] = f"{100 * ours:.0f} %"
+                told.setdefault("best peer", f"{100 * best_peer:.0f} %")
+    columns = [*ways_of(found), "best peer"]
     rows = [
-        [
-            f"`{one.group}`",
-            one.kind,
-            *(f"{100 * geometric_mean(list(side)):.0f} %" for side in zip(*one.shares)),
-        ]
-        for one in spreads(found)
-        if one.shares
+        [f"`{group}`", kind, *(told.get(column, "–") for column in columns)]
+        for (group, kind), told in shares.items()
     ]
-    return _markdown_table(["group", "L2", "vitune", "best peer"], 2, rows)
+    return _markdown_table(["group", "L2", *columns], 2, rows)
 
 
 def readme(found: dict[str, Any]) -> str:

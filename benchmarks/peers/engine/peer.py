@@ -28,7 +28,7 @@ class Settings:
 
     database: pathlib.Path | None = None  #: None: as vitune finds it
     objective: str = "cold"  #: whose winners serve
-    own_database: pathlib.Path | None = None  #: with winners of vitune's own kernels alone
+    own_database: pathlib.Path | None = None  #: what vitune_own is served above it
 
 
 @dataclasses.dataclass

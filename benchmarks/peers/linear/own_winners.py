@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # benchmarks/peers/linear/own_winners.py -- Of an export, the best kernel of vitune's own families for each linear layer.
 # SPDX-License-Identifier: Apache-2.0
-"""Winners of vitune's own kernels alone, for the peer vitune_own.
+"""What vitune_own is served where a library's kernel won: --own-db, a layer above --db.
 
     vitune db export --db tuned.db tuned.json
     benchmarks/peers/linear/own_winners.py tuned.json own.json [--objective warm]
-    vitune db import own.json --db own.db && vitune verify --db own.db
+    vitune db import own.json --db own.db
+    vitune verify --db own.db --from data/linear_problems.json --objective warm
+    benchmarks/peers/run.py --from data/linear_problems.json --db tuned.db --own-db own.db
 
-A winner of a family that calls a library gives way to the fastest right trial of another family; its
-problem is left out, and named, if there is none. `verify` judges what was put in its place before it
-serves. Needs neither a GPU nor PyTorch.
+In the place of each winner of a family that calls a library comes the fastest right trial of another
+family; a problem without one is named. `verify` judges it before it serves. OUT is not written where
+vitune's own kernels won everything. Needs neither a GPU nor PyTorch.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def _replaced(winner: dict[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
 
 
 def own(export: dict[str, Any], objective: str) -> tuple[dict[str, Any], list[str]]:
-    """(an export with linear winners of this objective alone, all of them own; texts without any)."""
+    """(an export of what takes the place of a library's winners; the texts of which there is nothing)."""
     problems, found, missing = export["problems"], [], []
     best: dict[tuple[int, int], dict[str, Any]] = {}
     for trial in export.get("trials", []):
@@ -65,8 +67,8 @@ def own(export: dict[str, Any], objective: str) -> tuple[dict[str, Any], list[st
         if problem["operator"] != "linear" or winner["objective"] != objective:
             continue
         if winner["config"].get("family", "") not in LIBRARIES:
-            found.append(winner)
-        elif trial := best.get((winner["device"], winner["problem"])):
+            continue
+        if trial := best.get((winner["device"], winner["problem"])):
             found.append(_replaced(winner, trial))
         else:
             missing.append(problem["text"])
@@ -90,10 +92,12 @@ def main() -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"own_winners.py: {options.export} is no export of vitune's: {error}", file=sys.stderr)
         return 2
-    options.out.write_text(json.dumps(made) + "\n")
+    options.out.unlink(missing_ok=True)
+    if made["winners"]:
+        options.out.write_text(json.dumps(made) + "\n")
     for text in missing:
         print(f"own_winners.py: no trial of vitune's own kernels: {text}", file=sys.stderr)
-    print(f"{len(made['winners'])} winners of vitune's own kernels in {options.out}")
+    print(f"{len(made['winners'])} winners of a library's gave way to vitune's own kernels")
     return 1 if missing else 0
 
 

@@ -55,22 +55,21 @@ class Vitune(vitune_context.Winner):
 
 
 class VituneOwn(Vitune):
-    """The best of vitune's own kernels: of a database without other winners, else where they win anyway."""
+    """The best of vitune's own kernels: where they win anyway, and of a database of what a library won."""
 
     name = "vitune_own"
 
     def __init__(self, settings: Settings) -> None:
-        if settings.own_database is not None:
-            settings = dataclasses.replace(settings, database=settings.own_database)
-        super().__init__(settings)
-        if settings.own_database is not None:
-            self._options["shipped_database"] = ""  # its winners are of all families
+        above = settings.own_database
+        super().__init__(settings if above is None else dataclasses.replace(settings, database=above))
+        if above is not None and settings.database is not None:
+            self._options["shipped_database"] = settings.database.resolve()  # the layer below
 
     def _take(self, selection: vitune.Selection) -> None:
         if not is_own(selection.config):
             raise Refused(
-                f"{family_of(selection.config)} serves this problem: --own-db names a database with "
-                "winners of vitune's own kernels (linear/own_winners.py)"
+                f"{family_of(selection.config)} serves this problem; --own-db names a database of "
+                "what vitune's own kernels do in its place (linear/own_winners.py makes it)"
             )
 
 
