@@ -173,10 +173,11 @@ own_winners() {
   rm -f "$made".json "$made".db
   "$BUILD/vitune" db export "$made.tuned.json" --db "$OUT/h200.db" &&
     python3 benchmarks/peers/linear/own_winners.py "$made.tuned.json" "$made.json"
+  local status=$?
   rm -f "$made.tuned.json"
-  [ -f "$made.json" ] || return 0
+  [ -f "$made.json" ] || return $status
   "$BUILD/vitune" db import "$made.json" --db "$made.db" && "$BUILD/vitune" verify --db "$made.db" --device 0 \
-    --from data/linear_problems.json --objective warm
+    --from data/linear_problems.json --objective warm && return $status
 }
 
 linears() {  # linear layers, tuned for warm calls into the call's database, then every peer beside vitune
@@ -187,7 +188,7 @@ linears() {  # linear layers, tuned for warm calls into the call's database, the
     step linears_tune "$limit" "$BUILD/vitune" tune --from data/linear_problems.json --device 0 \
       --db "$OUT/h200.db" --objective warm --budget "${LINEARS_TUNE:-3s}"
   fi
-  own_winners > "$LOGS/linears_own.log" 2>&1
+  own_winners > "$LOGS/linears_own.log" 2>&1 || row "linears: vitune_own lacks kernels, linears_own.log says which"
   [ -f "$OUT/linear_own.db" ] && own=(--own-db "$OUT/linear_own.db")
   step linears $((budget + 30)) python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$OUT/h200.db" "${own[@]}" \
     --from data/linear_problems.json --budget "$budget" --resume --json "$OUT/peers_linear.json" --md "$OUT/peers_linear.md"

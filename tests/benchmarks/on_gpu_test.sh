@@ -37,26 +37,6 @@ done
 out=$folder/out
 has "--from data/drawn_problems.json --device 0 --db $out/drawn.db" "$out/drawn_tune.log"
 has "--db $out/drawn.db --from data/drawn_problems.json" "$out/drawn.log"
-# Linear layers: without a library's winner, then with one, whose place vitune's own kernels take.
-parts linears || fail "status $?: $(cat "$folder/table")"
-for row in linears_tune linears; do grep -qE "^$row +ok " "$folder/table" || fail "no row of $row: $(cat "$folder/table")"; done
-has "tune --from data/linear_problems.json --device 0 --db $out/h200.db --objective warm --budget 3s" "$out/linears_tune.log"
-has "db export $out/linear_own.tuned.json --db $out/h200.db" "$out/linears_own.log"
-has "--db $out/h200.db --from data/linear_problems.json --budget 260 --resume --json $out/peers_linear.json" "$out/linears.log"
-mv "$folder/bin/python3" "$folder/python3"
-printf '#!/bin/bash\ncase $1 in *own_winners.py) touch "$3" ;; *) exec "%s" "$@" ;; esac\n' "$folder/python3" > "$folder/bin/python3"
-chmod +x "$folder/bin/python3"
-mv "$folder/build/vitune" "$folder/build/vitune_stub"
-printf '#!/bin/bash\n[ "$1 $2" != "db import" ] || touch "$5"\nexec "%s" "$@"\n' "$folder/build/vitune_stub" > "$folder/build/vitune"
-chmod +x "$folder/build/vitune"
-rm "$out/linears_tune.log"
-LINEARS_TUNE=none LINEARS_BUDGET=500 parts linears || fail "status $?: $(cat "$folder/table")"
-[ ! -e "$out/linears_tune.log" ] || fail "linears tuned though it was told not to"
-has "verify --db $out/linear_own.db --device 0 --from data/linear_problems.json --objective warm" "$out/linears_own.log"
-has "--db $out/h200.db --own-db $out/linear_own.db --from data/linear_problems.json --budget 500" "$out/linears.log"
-mv "$folder/python3" "$folder/bin/python3"
-mv "$folder/build/vitune_stub" "$folder/build/vitune"
-rm "$out/h200.db"
 for gpu in 0 1; do has "gpu=$gpu " "$out/random.log"; done
 for seed in 31 35; do has "--gtest_random_seed=$seed" "$out/random.log"; done
 has "thousand right, 0 failed" "$folder/table"
@@ -80,6 +60,27 @@ ROWS='^vit b32$' PATH=$folder/bin:$PATH BUILD=$folder/build OUT=$folder/resumed 
 has "--json $folder/resumed/models.json --resume --rows ^vit b32$" "$folder/resumed/models.log"
 [ "$(md5sum < "$folder/cache2/triton/kernel")" = "$sum" ] || fail "the caches were not taken over"
 [ -L "$folder/build/libvitune.so.0" ] || fail "the library has not the name that loaders ask for"
+
+# Linear layers: without a library's winner, then with one, whose place vitune's own kernels take.
+parts linears || fail "status $?: $(cat "$folder/table")"
+for row in linears_tune linears; do grep -qE "^$row +ok " "$folder/table" || fail "no row of $row: $(cat "$folder/table")"; done
+has "tune --from data/linear_problems.json --device 0 --db $out/h200.db --objective warm --budget 3s" "$out/linears_tune.log"
+has "db export $out/linear_own.tuned.json --db $out/h200.db" "$out/linears_own.log"
+has "--db $out/h200.db --from data/linear_problems.json --budget 260 --resume --json $out/peers_linear.json" "$out/linears.log"
+mv "$folder/bin/python3" "$folder/python3"
+printf '#!/bin/bash\ncase $1 in *own_winners.py) touch "$3" ;; *) exec "%s" "$@" ;; esac\n' "$folder/python3" > "$folder/bin/python3"
+chmod +x "$folder/bin/python3"
+mv "$folder/build/vitune" "$folder/build/vitune_stub"
+printf '#!/bin/bash\n[ "$1 $2" != "db import" ] || touch "$5"\nexec "%s" "$@"\n' "$folder/build/vitune_stub" > "$folder/build/vitune"
+chmod +x "$folder/build/vitune"
+rm "$out/linears_tune.log"
+LINEARS_TUNE=none LINEARS_BUDGET=500 parts linears || fail "status $?: $(cat "$folder/table")"
+[ ! -e "$out/linears_tune.log" ] || fail "linears tuned though it was told not to"
+has "verify --db $out/linear_own.db --device 0 --from data/linear_problems.json --objective warm" "$out/linears_own.log"
+has "--db $out/h200.db --own-db $out/linear_own.db --from data/linear_problems.json --budget 500" "$out/linears.log"
+mv "$folder/python3" "$folder/bin/python3"
+mv "$folder/build/vitune_stub" "$folder/build/vitune"
+rm "$out/h200.db"
 
 TOOLS=racecheck SHARDS=2 parts sanitize || fail "status $?: $(cat "$folder/table")"
 has "--tool racecheck" "$out/racecheck.log"
