@@ -182,6 +182,9 @@ own_winners() {
 
 linears() {  # linear layers, tuned for warm calls into the call's database, then every peer beside vitune
   local budget=${LINEARS_BUDGET:-260} limit=${LINEARS_TUNE_LIMIT:-290} own=()
+  # Tuned and served with the cuBLASLt that PyTorch has: a winner of another version's would not serve in its process.
+  local -x VITUNE_CUBLASLT=${VITUNE_CUBLASLT:-$(python3 -c 'import torch
+print(next((line.split()[-1] for line in open("/proc/self/maps") if "libcublasLt.so" in line), ""))')}
   link_library
   [ -f "$OUT/h200.db" ] || cp data/h200.db "$OUT/h200.db"
   if [ "${LINEARS_TUNE:-3s}" != none ]; then

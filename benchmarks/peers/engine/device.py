@@ -38,7 +38,10 @@ METHOD = {
 }
 
 
-_PACKAGES = ("flash-attn", "flash-attn-4", "quack-kernels", "liger-kernel")
+_PACKAGES = (
+    *("flash-attn", "flash-attn-4", "quack-kernels", "liger-kernel"),
+    *("nvidia-cublas", "nvidia-cudnn-frontend", "deep-gemm"),
+)
 
 
 def smi() -> dict[str, str]:

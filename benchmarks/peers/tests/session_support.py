@@ -24,6 +24,18 @@ NORMS = (
     "group_norm bf16 n=1 c=8 l=33 g=1 weight bias",
 )
 
+#: Every word that is compared of a linear layer, with odd extents.
+LINEARS = (
+    "linear bf16 m=37 n=24 k=40 bias act=gelu",
+    "linear fp16 m=30 n=40 k=20 bias x=@24 w=@24 residual period=15",
+    "linear bf16 m=12 n=56 k=64 bias scale residual",
+    "linear bf16 m=29 n=16 k=96 norm=layer bias act=gelu_tanh",
+    "linear fp16 m=5 n=7 k=9",
+    "linear fp16 m=8 n=16 k=8 act=silu residual",
+    "linear bf16 m=8 n=16 k=8 act=relu scale",
+    "linear bf16 m=8 n=16 k=8 act=quick_gelu",
+)
+
 
 class Timer:
     """10 microseconds and a little for everyone, half of it warm."""
