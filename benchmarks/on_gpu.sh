@@ -16,7 +16,8 @@
 # it again until none is unfinished). TUNE_OPTIONS (default --budget=4s, five minutes for all problems) goes to tune;
 # norms tunes into h200.db as well and gives its peers NORMS_BUDGET seconds (default 260); linears tunes there for LINEARS_TUNE
 # a problem (default 3s; none: not at all), at most LINEARS_TUNE_LIMIT seconds (default 290), and gives its peers LINEARS_BUDGET
-# seconds (default 260): with peers_linear.json of an earlier call in RESUME it measures the rows that are not in it; SEEDS (default five numbers) say which
+# seconds (default 260) and LINEARS_ARGS: with peers_linear.json of an earlier call in RESUME it measures the rows that are not
+# in it, so call it again until none is unfinished; SEEDS (default five numbers) say which
 # problems random draws; TOOLS (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS
 # processes (default one more than CPUs), and CASES (a gtest filter, default all features) its cases. random and
 # sanitize use all visible GPUs. Where LOGS names another folder, logs go there and OUT has them all in one file,
@@ -194,7 +195,8 @@ print(next((line.split()[-1] for line in open("/proc/self/maps") if "libcublasLt
   own_winners > "$LOGS/linears_own.log" 2>&1 || row "linears: vitune_own lacks kernels, linears_own.log says which"
   [ -f "$OUT/linear_own.db" ] && own=(--own-db "$OUT/linear_own.db")
   step linears $((budget + 30)) python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$OUT/h200.db" "${own[@]}" \
-    --from data/linear_problems.json --budget "$budget" --resume --json "$OUT/peers_linear.json" --md "$OUT/peers_linear.md"
+    --from data/linear_problems.json --budget "$budget" --row-seconds 15 --resume --json "$OUT/peers_linear.json" \
+    --md "$OUT/peers_linear.md" ${LINEARS_ARGS:-}
 }
 
 drawn() {  # the problems drawn at random: tuned for three seconds each, then every peer beside vitune

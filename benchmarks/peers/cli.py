@@ -91,6 +91,14 @@ def _parser() -> argparse.ArgumentParser:
         help="processes that compile ahead, 0 for none; default: %(default)s",
     )
     parser.add_argument(
+        "--row-seconds",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="the least share of the time that a problem gets, rather than leaving peers out: the last "
+        "problems are then unfinished, and --resume goes on there",
+    )
+    parser.add_argument(
         "--resume",
         action="store_true",
         help="keep the rows that --json FILE has of an earlier run, and measure the others",
@@ -167,7 +175,7 @@ def _measure(options: argparse.Namespace, roster: Roster, chosen: list[problems.
             objective=settings.objective,
         )
         session.begin(options.resume)
-        session.run(chosen, options.until)
+        session.run(chosen, options.until, options.row_seconds)
     except Poisoned as error:
         print(f"peers: the GPU no longer answers in this process: {error}", file=sys.stderr)
         return POISONED
@@ -190,6 +198,8 @@ def _again(options: argparse.Namespace, excluded: pathlib.Path, until: float) ->
         str(until),
         "--excluded",
         str(excluded),
+        "--row-seconds",
+        str(options.row_seconds),
     ]
     for text in options.problem:
         words += ["--problem", text]

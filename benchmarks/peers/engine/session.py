@@ -132,8 +132,11 @@ class Session:
         )
         document.write(self._document, self._path)
 
-    def run(self, problems: list[Problem], until: float) -> None:
-        """Measures what has no row yet. until: time.time() at which no further problem begins."""
+    def run(self, problems: list[Problem], until: float, row_seconds: float = 0.0) -> None:
+        """Measures what has no row yet. until: time.time() at which no further problem begins.
+
+        The time that is left is shared out evenly, and no row's share is below `row_seconds`.
+        """
         done = {row["problem"] for row in self._document["rows"]}
         todo = [problem for problem in problems if problem.text not in done]
         self._document["unfinished"] = [problem.name for problem in todo]
@@ -142,7 +145,7 @@ class Session:
             left = until - time.time()
             if left <= 0:
                 break
-            row = self._measure(problem, left / (len(todo) - number))
+            row = self._measure(problem, max(row_seconds, left / (len(todo) - number)))
             self._document["rows"].append(row)
             self._document["unfinished"] = [problem.name for problem in todo[number + 1 :]]
             document.write(self._document, self._path)

@@ -18,6 +18,9 @@ from peers.rosters import ROSTERS
 LINEARS = ROSTERS[2]
 
 if torch is not None:
+    import torch._inductor.config  # its first import asks for the encoding of stdout, which is a mock in a session
+
+    from peers.engine import session
     from peers.linear.operands import formula
     from peers.linear.torch_peers import Eager, compilers
 
@@ -99,6 +102,23 @@ class SessionTest(SessionCase):
         self.use(LINEARS, TEXTS[:1])
         self.run_session([Eager()])
         self.assertEqual([call.args for call in self.poisoned.call_args_list], [((37 * 24 * 2,), 255)])
+
+    def test_no_rows_share_of_the_time_is_below_the_least_that_was_asked_for(self):
+        self.use(LINEARS, TEXTS[:2])
+        made = session.Session(
+            LINEARS, [Eager()], self.path, session.Journal(self.folder / "now"), {}, 5, Timer()
+        )
+        made.begin(False)
+        shares = []
+
+        def measure(problem, seconds):
+            shares.append(seconds)
+            return document.new_row(problem.name, problem.group, problem.text, None)
+
+        with mock.patch.object(made, "_measure", measure), mock.patch("sys.stdout"):
+            made.run(self.problems, time.time() + 10, 8.0)
+        self.assertEqual(shares[0], 8.0)
+        self.assertAlmostEqual(shares[1], 10, delta=1)
 
 
 @needs_library
@@ -182,6 +202,7 @@ class ProgramTest(SessionCase):
         self.assertEqual(cli._settings(options, LINEARS).own_database, own)
         words = cli._again(options, own, 0)
         self.assertEqual(words[words.index("--own-db") + 1], str(own))
+        self.assertEqual(words[words.index("--row-seconds") + 1], "0.0")
 
 
 if __name__ == "__main__":

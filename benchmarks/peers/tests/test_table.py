@@ -206,6 +206,63 @@ class TableTest(unittest.TestCase):
         self.assertIn("group `group_norm`, geometric mean over the best peer: cold 2.00", text)
         self.assertIn("`group_norm`: GroupNorm with SiLU or Mish | cold | 1 | 2.00", table.readme(found))
 
+    def linear(self, name="a", group="fused", **us):
+        return row(name, group, operator="linear", **us)
+
+    def test_linear_layers_compare_own_kernels_and_what_is_served_with_every_peer_of_the_function(self):
+        one = self.linear(
+            floor_us=6.0,
+            vitune_own=(12.0, 10.0),
+            vitune=(10.0, 8.0),
+            cublaslt=(4.0, 4.0),
+            eager=(15.0, 12.0),
+            triton=(11.0, 16.0),
+        )
+        one["same_function"] = {"cublaslt": False, "eager": True}
+        one["provider"] = {"vitune": "vitune's cublaslt"}
+        found = result(one)
+        found["peers"] = [name for name in ROSTERS[2].names if name in one["us"]]
+        self.assertEqual(
+            table.summary_table(found)[2],
+            "| fused | a | 10.0 | 8.0 | vitune's cublaslt | eager | 12.0 | 1.20 | 1.50 | 12.0 | triton | 11.0 "
+            "| **0.92** | 60 % |",
+        )
+        own, served = table.means(found)
+        self.assertIn("group `fused`, `vitune_own`, geometric mean over the best peer: cold 0.92", own)
+        self.assertIn("warm 1.20", own)
+        self.assertIn("group `fused`, `vitune`, geometric mean over the best peer: cold 1.10", served)
+        self.assertIn("warm 1.50", served)
+        self.assertEqual(
+            table.losses(found), ["- a, cold: `vitune_own` 12.0 µs, triton 11.0 µs (0.917)"]
+        )
+        self.assertEqual(
+            table.shares_table(found),
+            [
+                "| group | L2 | vitune_own | vitune | best peer |",
+                "| --- | --- | --: | --: | --: |",
+                "| `fused` | cold | 50 % | 60 % | 55 % |",
+                "| `fused` | warm | 60 % | 75 % | 50 % |",
+            ],
+        )
+        for text in (table.page(found), table.markdown(found), table.console(found)):
+            self.assertIn("Where vitune loses to a peer of the same function:", text)
+            self.assertIn(own, text)
+        self.assertIn(
+            "Peers: a persistent kernel in Triton, tuned per problem and PyTorch's own kernels. Of another "
+            "function, and not counted: cuBLASLt, tuned in 1 of 1 problems.",
+            table.page(found),
+        )
+
+    def test_a_linear_layer_without_an_own_kernel_is_not_hidden(self):
+        one = self.linear(vitune=(10.0, 8.0), eager=(15.0, 12.0))
+        one["refused"]["vitune_own"] = "chain serves this problem"
+        other = self.linear("b", vitune_own=(6.0, 5.0), vitune=(6.0, 5.0), eager=(5.0, 10.0))
+        found = result(one, other)
+        self.assertIn("- a: vitune_own has no result: chain serves this problem", table.page(found))
+        self.assertIn("| fused | a | – | 8.0 | – | eager | 12.0 | – | 1.50 | – | – | – | – | – |", table.page(found))
+        self.assertIn("warm 2.00 (least 2.00, most 2.00, ahead in 1 of 1)", table.means(found)[0])
+        self.assertIn("ahead in 2 of 2", table.means(found)[1])
+
     def test_every_region_of_the_page_has_its_file(self):
         page = (ROOT / table.PAGE).read_text()
         for stem in re.findall(r"<!-- (\w+):begin -->", page):
