@@ -16,7 +16,7 @@ from .problem import Problem
 _PIECE = 1 << 25  # elements whose fp64 values are compared at a time
 ENOUGH = 1 << 19  # elements from which it is told which GELU an output is of
 
-#: The form that passes for another: 3e-4 of the output away, a tenth of what rounding to bf16 costs.
+#: The form that passes for another: 2e-4 of the output away, a ninth of what rounding to bf16 costs.
 _TAKEN_FOR = {"gelu": ("gelu_tanh", "GELU's tanh form"), "gelu_tanh": ("gelu", "GELU by erf")}
 
 
