@@ -494,6 +494,148 @@ class CublasLtTest(unittest.TestCase):
             cublaslt.Library()
 
 
+class NotSupported(Exception):
+    """cuDNN's of a graph without a plan."""
+
+
+class FakeNode:
+    """A tensor of a graph: given, with extents and strides of its own, or what a function makes of others."""
+
+    def __init__(self, make):
+        self.make, self.output, self.kind = make, False, None
+
+    def set_output(self, output):
+        self.output = output
+        return self
+
+    def set_data_type(self, kind):
+        self.kind = kind
+        return self
+
+
+class FakeGraph:
+    """cudnn.pygraph, evaluated by PyTorch in fp32: plan 0 does not build, plan 1 needs too much memory."""
+
+    made = []
+
+    def __init__(self, io_data_type, intermediate_data_type, compute_data_type, handle):
+        self.types = (io_data_type, intermediate_data_type, compute_data_type)
+        self.handle, self.steps = handle, []
+        FakeGraph.made.append(self)
+
+    def tensor(self, name, dim, stride, data_type):
+        node = FakeNode(None)
+        node.make = lambda given: given[node].as_strided(dim, stride).float()
+        return node
+
+    def _of(self, function, *nodes):
+        return FakeNode(lambda given: function(*(node.make(given) for node in nodes)))
+
+    def matmul(self, A, B, name):
+        return self._of(torch.matmul, A, B)
+
+    def add(self, a, b):
+        return self._of(torch.add, a, b)
+
+    def mul(self, a, b):
+        return self._of(torch.mul, a, b)
+
+    def __getattr__(self, name):
+        functions = {"gelu": "gelu", "gelu_approx_tanh": "gelu_tanh", "relu": "relu", "swish": "silu"}
+        if name not in functions:
+            raise AttributeError(name)
+        from peers.linear.operands import activation_of
+
+        return lambda input: self._of(activation_of(functions[name]), input)
+
+    def validate(self):
+        self.steps.append("validate")
+
+    def build_operation_graph(self):
+        self.steps.append("graph")
+
+    def create_execution_plans(self, modes):
+        if self.handle.declines:
+            raise NotSupported("no engine")
+        self.steps.append(tuple(modes))
+
+    def get_execution_plan_count(self):
+        return 9
+
+    def build_plan_at_index(self, index):
+        self.steps.append(index)
+        if index == 0:
+            raise NotSupported("does not build")
+
+    def get_workspace_size_plan_at_index(self, index):
+        return 1 << 40 if index == 1 else 0
+
+    def get_plan_name_at_index(self, index):
+        return f"plan {index}"
+
+    def execute_plan_at_index(self, bound, workspace, index, handle):
+        (out,) = (node for node in bound if node.output)
+        bound[out].copy_(out.make(bound)[0])
+
+
+@needs_library
+@needs_torch
+class CudnnTest(unittest.TestCase):
+    """The graph that cuDNN is given, evaluated by PyTorch on the same memory; and the race of its plans."""
+
+    def setUp(self):
+        torch.manual_seed(11)
+        FakeGraph.made.clear()
+        self.handle, self.streams = types.SimpleNamespace(declines=False), []
+        kinds = types.SimpleNamespace(BFLOAT16="bf16", HALF="fp16", FLOAT="fp32")
+        cudnn = types.SimpleNamespace(
+            pygraph=FakeGraph,
+            data_type=kinds,
+            heur_mode=types.SimpleNamespace(A="A", FALLBACK="F"),
+            create_handle=lambda: self.handle,
+            set_stream=lambda handle, stream: self.streams.append(stream),
+            cudnnGraphNotSupportedError=NotSupported,
+        )
+        stream = types.SimpleNamespace(cuda_stream=77)
+        for patcher in (
+            mock.patch.dict(sys.modules, {"cudnn": cudnn}),
+            mock.patch("torch.cuda.current_stream", lambda: stream),
+            mock.patch("peers.linear.cudnn_peer.milliseconds", lambda run: run() is None or 1.0),
+        ):
+            patcher.start()
+            self.addCleanup(patcher.stop)
+
+    def test_every_form_is_the_formula_and_the_first_plan_that_runs_is_taken(self):
+        peer = Cudnn()
+        for words in (
+            *("", " bias", " bias act=gelu", " bias act=gelu_tanh", " act=relu", " act=silu scale"),
+            *(" bias scale residual", " bias x=@24 w=@32 residual"),
+        ):
+            text = f"linear fp16 m=30 n=40 k=20{words}"
+            problem, t = operands_of(text)
+            with self.subTest(text):
+                call = peer.prepare(problem, t)
+                errors = LINEARS.reference(problem, t).errors(call.run())
+                self.assertLess(errors["out"].relative, 0.001)
+                self.assertEqual((call.provider, call.config), ("cuDNN", "plan 2"))
+                graph = FakeGraph.made[-1]
+                self.assertEqual(graph.types, ("fp16", "fp32", "fp32"))
+                self.assertEqual(graph.steps, ["validate", "graph", ("A", "F"), 0, 1, 2, 3])
+        self.assertEqual(set(self.streams), {77})
+
+    def test_what_it_has_no_graph_or_no_plan_for_is_refused(self):
+        for words, reason in (
+            (" norm=layer", "norm"),
+            (" residual period=2", "repeats"),
+            (" act=quick_gelu", "quick_gelu"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(Refused, reason):
+                Cudnn().prepare(*operands_of(f"linear bf16 m=8 n=8 k=8{words}"))
+        self.handle.declines = True
+        with self.assertRaisesRegex(Refused, "no plan for this graph.*no engine"):
+            Cudnn().prepare(*operands_of("linear bf16 m=8 n=8 k=8"))
+
+
 @needs_library
 @needs_triton
 class TritonTest(unittest.TestCase):

@@ -8,10 +8,11 @@ import unittest
 from .support import needs_library
 
 from peers.engine import precompile, problems
+from peers.engine.peer import OURS
 from peers.engine.problems import BadProblem
 from peers.rosters import ROSTERS, roster_of
 
-ATTENTION, NORMS = ROSTERS[:2]
+ATTENTION, NORMS, LINEARS = ROSTERS
 
 
 def of(text, **more):
@@ -30,6 +31,7 @@ class RosterTest(unittest.TestCase):
             ("attention bf16 b=2 h=3 n=49 d=32", ATTENTION),
             ("  norm bf16 m=4 d=8 weight bias", NORMS),
             ("group_norm bf16 n=1 c=8 l=4 g=2 weight bias", NORMS),
+            ("linear bf16 m=4 n=8 k=8", LINEARS),
             ("", ATTENTION),
             ("normal", ATTENTION),
         ):
@@ -39,7 +41,10 @@ class RosterTest(unittest.TestCase):
     def test_what_a_roster_says_of_its_peers_is_consistent(self):
         for roster in ROSTERS:
             with self.subTest(roster.name):
-                self.assertEqual(roster.names[:2], ("vitune", "vitune_default"))
+                ours = [name for name in OURS if name in roster.names]
+                self.assertEqual(list(roster.names[: len(ours)]), ours)
+                self.assertEqual((ours[0], ours[-1]), ("vitune", "vitune_default"))
+                self.assertLessEqual(set(roster.ways), set(ours))
                 names = set(roster.names)
                 self.assertEqual(len(names), len(roster.names))
                 firsts = roster.first_calls.peers if roster.first_calls else ()
@@ -49,10 +54,17 @@ class RosterTest(unittest.TestCase):
                 self.assertTrue(all(roster_of(f"{word} x") is roster for word in roster.words))
 
     def test_problems_of_two_rosters_are_refused_with_what_to_do(self):
-        mixed = ["bf16 b=2 h=3 n=49 d=32", "norm bf16 m=4 d=8 weight bias"]
+        mixed = [
+            "bf16 b=2 h=3 n=49 d=32",
+            "norm bf16 m=4 d=8 weight bias",
+            "linear bf16 m=4 n=8 k=8",
+        ]
         with self.assertRaises(BadProblem) as refused:
             collect(mixed)
-        for words in ("attention (1) and norms (1)", "'^(attention) '", "'^(norm|group_norm) '"):
+        for words in (
+            "attention (1) and norms (1) and linear (1)",
+            *("'^(attention) '", "'^(norm|group_norm) '", "'^(linear) '"),
+        ):
             self.assertIn(words, str(refused.exception))
         for roster in ROSTERS:
             only = f"^({'|'.join(roster.words)}) "
@@ -116,7 +128,7 @@ class ProblemsTest(unittest.TestCase):
             "bf16 b=2 h=3 n=49 d=31": "31",
             "nonsense": "nonsense",
             "bf16 b=2 h=3 n=49 d=32 lse": "lse",
-            "linear bf16 m=4 n=8 k=8": "linear",
+            "convolution bf16 n=1 c=8 k=8": "convolution",
         }
         for text, word in cases.items():
             with self.subTest(text), self.assertRaisesRegex(BadProblem, word):

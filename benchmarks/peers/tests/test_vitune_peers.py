@@ -1,6 +1,8 @@
-# benchmarks/peers/tests/test_vitune_peers.py -- vitune's two entries, on the emulated device.
+# benchmarks/peers/tests/test_vitune_peers.py -- vitune's entries, on the emulated device.
 # SPDX-License-Identifier: Apache-2.0
 import ctypes
+import dataclasses
+import math
 import os
 import pathlib
 import types
@@ -18,6 +20,7 @@ if torch is not None:
     from peers.attention.vitune_peers import Vitune, VituneDefault
     from peers.engine.peer import Refused, Settings
     from peers.engine.problems import collect
+    from peers.linear.vitune_peers import VituneDefault as VituneDefaultLinear
     from peers.norms.operands import Operands as NormOperands
     from peers.norms.vitune_peers import Vitune as VituneNorm
     from peers.norms.vitune_peers import VituneDefault as VituneDefaultNorm
@@ -279,6 +282,52 @@ class DefaultTest(unittest.TestCase):
                 self.assertEqual(call.outcome, "default")
                 for error in roster.reference(problem, t).errors(out).values():
                     self.assertLess(error.relative, 0.01)
+
+    def test_the_default_linear_layers_of_an_empty_database_are_right(self):
+        peer, roster = VituneDefaultLinear(Settings()), ROSTERS[2]
+        for text in (
+            "linear bf16 m=9 n=24 k=40 norm=layer bias act=gelu",
+            "linear fp16 m=30 n=16 k=20 bias x=@24 scale residual period=15",
+        ):
+            with self.subTest(text):
+                problem = roster.problem({"problem": text})
+                t = roster.operands(problem, "cuda" if HAS_GPU else "cpu")
+                call, out = self.prepared_linear(peer, problem, t)
+                self.assertEqual((call.outcome, call.provider), ("default", "vitune"))
+                error = roster.reference(problem, t).errors(out)["out"]
+                self.assertLess(error.relative, 0.01)
+
+    def prepared_linear(self, peer, problem, t):
+        """As prepared(); torch.empty() makes the output and the scratch memory."""
+        if HAS_GPU:
+            call = peer.prepare(problem, t)
+            return call, call.run()
+        memory, usual = Memory(), torch.empty
+        moved = dataclasses.replace(
+            t,
+            **{
+                one.name: memory.moved(getattr(t, one.name))
+                for one in dataclasses.fields(t)
+                if getattr(t, one.name) is not None
+            },
+        )
+
+        def empty(*shape, dtype, device=None):
+            if device is None:
+                return usual(*shape, dtype=dtype)
+            shape = shape[0] if isinstance(shape[0], tuple) else shape
+            flat = memory.empty(math.prod(shape), dtype)
+            return flat.fill_(float("nan") if dtype.is_floating_point else 0).view(shape)
+
+        stream = types.SimpleNamespace(cuda_stream=0)
+        with (
+            mock.patch("torch.empty", empty),
+            mock.patch("torch.cuda.current_stream", return_value=stream),
+        ):
+            call = peer.prepare(problem, moved)
+            out = call.run()
+            memory.cuda.cuCtxSynchronize()
+        return call, out
 
     def prepared_norm(self, peer, problem, t):
         """As prepared(); torch.empty_like() makes the outputs."""
