@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from ..engine.peer import Call
@@ -12,6 +10,7 @@ from .problem import Problem
 
 #: Milliseconds that Inductor times each of its kernels: its 25 and 100 would be most of a run.
 WARMUP, REP = 5, 20
+_TIMES = {"inductor_default_autotune_warmup": WARMUP, "inductor_default_autotune_rep": REP}
 
 
 class Eager:
@@ -40,11 +39,8 @@ class Compiled:
         torch._dynamo.reset()  # else the tenth problem is one recompilation too many
         given = operands.given
         compiled = torch.compile(formula(problem), fullgraph=True, dynamic=False, mode=self._mode)
-        times: dict[str, Any] = {
-            "inductor_default_autotune_warmup": WARMUP,
-            "inductor_default_autotune_rep": REP,
-        }
-        with config.patch(times):
+        known = {name: value for name, value in _TIMES.items() if hasattr(config, name)}
+        with config.patch(known):
             compiled(*given)
         return Call(lambda: compiled(*given), provider="Inductor")
 
