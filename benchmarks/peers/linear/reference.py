@@ -78,4 +78,5 @@ def make_reference(problem: Problem, t: Operands) -> Reference:
     if t.residual is not None:
         m, n = values.shape
         values = (values.view(-1, problem.period, n) + t.residual.double()).view(m, n)
-    return Reference(values, None if other is None else other.float(), named)
+    remark = "vitune and Triton are given the rows' statistics, the others compute them" if problem.has_norm else ""
+    return Reference(values, None if other is None else other.float(), named, remark)
