@@ -15,10 +15,10 @@ namespace {
 constexpr char kFamily[] = "kFamily";
 
 // By their number in kFamily, which is in stored configs: new ones come last.
-std::array<const LinearFamily*, 1> all_families() { return {&linear_sm80()}; }
+std::array<const LinearFamily*, 2> all_families() { return {&linear_sm80(), &linear_sm90()}; }
 
 // Which families' configs to try first without tuning.
-std::vector<const LinearFamily*> by_preference() { return {&linear_sm80()}; }
+std::vector<const LinearFamily*> by_preference() { return {&linear_sm90(), &linear_sm80()}; }
 
 std::int64_t number_of(const LinearFamily& family) {
   const auto all = linear_families();

@@ -76,5 +76,7 @@ const LinearFamily& linear_family(const Config& config);
 
 // mma.sync (sm80.cpp): whatever a problem asks, on every architecture.
 const LinearFamily& linear_sm80();
+// wgmma (sm90.cpp): compute capability 9.0, what tensor maps can describe.
+const LinearFamily& linear_sm90();
 
 }  // namespace vitune
