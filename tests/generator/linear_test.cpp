@@ -123,15 +123,56 @@ TEST(LinearSpaceTest, EveryProblemHasDefaultsOnEveryArchitecture) {
 // Few results of many products are split; many are not.
 TEST(LinearSpaceTest, DefaultsFillTheDevice) {
   const DeviceInfo device = testing_support::h200_device();
-  const auto first = [&](const char* text) {
-    const LinearProblem p = LinearProblem::parse(text);
-    return linear_defaults(p, device, linear_space(p, device)).front();
+  for (const LinearFamily* const family : linear_families()) {
+    const auto first = [&](const char* text) {
+      const LinearProblem p = LinearProblem::parse(text);
+      return family->defaults(p, device, linear_space(p, device)).front();
+    };
+    const Config wide = first("linear bf16 m=6304 n=3072 k=768 bias act=gelu");
+    EXPECT_EQ(wide.at("kSplits"), 1) << family->name();
+    EXPECT_GE(wide.at("kBlockM") * wide.at("kBlockN"), 128 * 128);
+    EXPECT_GT(first("linear bf16 m=64 n=768 k=3072 bias").at("kSplits"), 1) << family->name();
+    const Config row = first("linear bf16 m=1 n=1000 k=768 bias");
+    EXPECT_EQ(row.at("kBlockM"), family == &linear_sm80() ? 16 : 64);
+  }
+}
+
+// What its kernels cannot do is for the other family, with a sentence.
+TEST(LinearFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
+  const DeviceInfo h200 = testing_support::h200_device();
+  const auto refusal = [&](const std::string& words, const DeviceInfo& device) {
+    const LinearProblem p = LinearProblem::parse("linear bf16 m=64 " + words);
+    return linear_sm90().refusal(p, device).value_or("served");
   };
-  const Config wide = first("linear bf16 m=6304 n=3072 k=768 bias act=gelu");
-  EXPECT_EQ(wide.at("kSplits"), 1);
-  EXPECT_GE(wide.at("kBlockM") * wide.at("kBlockN"), 128 * 128);
-  EXPECT_GT(first("linear bf16 m=64 n=768 k=3072 bias").at("kSplits"), 1);
-  EXPECT_EQ(first("linear bf16 m=1 n=1000 k=768 bias").at("kBlockM"), 16);
+  for (const char* const words :
+       {"n=64 k=64", "n=33 k=27 x=@32 w=@32 out=@40",
+        "n=64 k=64 norm=layer act=silu scale residual", "n=64 k=64 residual=@65 period=32",
+        "n=64 k=64 residual period=32 rows=32+1"}) {
+    EXPECT_EQ(refusal(words, h200), "served") << words;
+  }
+  const std::pair<const char*, const char*> refused[] = {
+      {"n=64 k=64 wt", "w is [k, n]"},
+      {"n=64 k=64 out=fp32", "fp32"},
+      {"n=64 k=64 aux", "second result"},
+      {"n=64 k=64 align=8", "16-byte alignment, not 8"},
+      {"n=64 k=66", "begin at 16 bytes"},
+      {"n=64 k=64 w=@68", "begin at 16 bytes"},
+      {"n=66 k=64", "begin at 16 bytes"},
+      {"n=64 k=64 residual=@66", "begin at 16 bytes"},
+      {"n=66 k=64 rows=32+1 out=@72", "by 16 bytes"},
+  };
+  for (const auto& [words, reason] : refused) {
+    EXPECT_NE(refusal(words, h200).find(reason), std::string::npos) << words;
+  }
+  for (const char* const arch : {"sm_80", "sm_89", "sm_100", "sm_120"}) {
+    EXPECT_NE(refusal("n=64 k=64", *architecture_limits(arch)).find("9.0"), std::string::npos);
+  }
+  const ProblemPtr transposed = parse_problem("linear bf16 m=64 n=64 k=64 wt");
+  const ParameterSpace space = linear().space(*transposed, h200);
+  const Config config = space.completed(Config::parse(
+      "kBlockM=64 kBlockN=64 kFamily=1 kGroups=1 kLead=0 kPair=0 kSchedule=0 kSplits=1 kStages=8 "
+      "kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0"));
+  EXPECT_NE(space.explain(config).value_or("").find("w is [k, n]"), std::string::npos);
 }
 
 // A config that was stored before there were families is of the first one.
@@ -160,9 +201,38 @@ TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
     for (const Parameter& parameter : family.parameters()) own.insert(parameter.name);
     for (const auto& [name, value] : config) EXPECT_TRUE(value == 0 || own.contains(name)) << name;
   }
-  EXPECT_TRUE(families.contains("sm80"));
+  EXPECT_EQ(families, (std::set<std::string>{"sm80", "sm90"}));
   Config unknown{{"kFamily", 99}};
   EXPECT_THROW(linear_family(unknown), Error);
+}
+
+// Pairs of CTAs start together, no more of them than the device holds, and every box fits its map.
+TEST(LinearPlanTest, Sm90LaunchesWholeClustersWithMapsOfWhatItReads) {
+  const DeviceInfo device = testing_support::h200_device();
+  const LinearProblem p =
+      LinearProblem::parse("linear bf16 m=6304 n=768 k=768 bias scale residual");
+  std::size_t seen = 0;
+  for (const Config& config : linear_space(p, device).enumerate()) {
+    if (&linear_family(config) != &linear_sm90()) continue;
+    ++seen;
+    const std::vector<int> resident = {1, 1};
+    const LaunchPlan plan = linear_sm90().plan(p, config, device, resident);
+    const KernelLaunch& gemm = plan.kernels.front();
+    EXPECT_EQ(gemm.shape.grid[0] % (config.at("kPair") > 0 ? 2 : 1), 0u) << config.text();
+    EXPECT_LE(gemm.shape.grid[0], 132u);
+    EXPECT_TRUE(gemm.shape.waits_for_earlier);
+    const bool is_split = config.at("kSplits") > 1;
+    EXPECT_EQ(gemm.maps.size(), is_split ? 2u : 4u) << config.text();
+    EXPECT_EQ(plan.kernels.size(), is_split ? 2u : 1u);
+    for (const TensorMapSlot& map : gemm.maps) {
+      EXPECT_EQ(map.rank, 2u);
+      EXPECT_LE(map.rows, 256);
+      EXPECT_EQ(map.rows % 8, 0);
+      EXPECT_LE(2 * map.columns, 128);
+      EXPECT_EQ(map.strides[0] % 8, 0);
+    }
+  }
+  EXPECT_GT(seen, 100u);
 }
 
 TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {

@@ -86,6 +86,68 @@ const Sm90Case kCases[] = {
     {"OneRow", "linear bf16 m=1 n=250 k=192 bias out=@256", {64, 64, 3, 1, 1, 0, 1, 0}},
 };
 
+constexpr char kGemm[] = "linear/gemm_sm90.cuh", kEpilogue[] = "linear/epilogue_sm90.cuh";
+constexpr Tile kMistaken = {128, 64, 3, 1, 2, 0, 1, 1};
+constexpr Mistake kMistakes[] = {
+    {kGemm, "maps.x, full, k, tile.row() + half", "maps.x, full, k, tile.row()"},
+    {kGemm, "descriptor_at(w, 32 * i)", "descriptor_at(w, 0)"},
+    {kGemm, "accumulate || i > 0", "true"},
+    {kGemm, "(panel + i) * T::kStoreColumns", "panel * T::kStoreColumns"},
+    {kEpilogue, "row >> 1 & 3", "row & 3"},
+    {kEpilogue, "block * 64 + warp * 16", "block * 64 + warp * 8"},
+    {kEpilogue, "4 * chunk + 2 * half + 1", "4 * chunk + 2 * half"},
+    {kEpilogue, "fmaf(-shift[block][half]", "fmaf(-0.9f * shift[block][half]"},
+    {kEpilogue, "fmaf(y, pair.scale[i], added)", "fmaf(y, pair.scale[1 - i], added)"},
+    {kEpilogue, "4 * first + lane % 4", "4 * first"},
+    {"linear/tiles_sm90.cuh", "n * 2 + rank_", "n * 2"},
+};
+
+// What orders accesses, left out, and the words of the fault that it makes.
+struct UnorderedSm90 {
+  const char* name;
+  Mistake mistake;
+  const char* fault;
+  int k = 72;  // two slots of x and w and one of the residual, for a ring of three
+};
+
+void PrintTo(const UnorderedSm90& each, std::ostream* out) { *out << each.mistake.words; }
+
+constexpr UnorderedSm90 kUnordered[] = {
+    {"SlotsNotWaitedFor",
+     {kGemm, "mbarrier_wait(shared.full(at.slot), at.parity);\n      multiply<T, T::kBlockN>",
+      "multiply<T, T::kBlockN>"},
+     "a race"},
+    {"SlotsStillRead", {kGemm, "      wgmma_wait<1>();\n", "      wgmma_wait<2>();\n"}, "a race"},
+    {"SlotsNotEmpty",
+     {kGemm, "shared.wait_for_empty(at);\n      if (T::kRingResidual)", "if (T::kRingResidual)"},
+     "more arrivals"},
+    {"ResidualNotWaitedFor",
+     {kEpilogue, "mbarrier_wait(shared.full(at.slot), at.parity);", ""},
+     "a race"},
+    {"ResidualWithoutAFence",
+     {kGemm, "if (T::kRingResidual) fence_proxy_async();", ""},
+     "without fence.proxy.async",
+     136},
+    {"StagingStillRead", {kEpilogue, "if (lane == 0) wait_for_staging(number);", ""}, "a race"},
+    {"StagingNotWaitedFor",
+     {kEpilogue, "fence_proxy_async();\n      __syncwarp();", "fence_proxy_async();"},
+     "a race"},
+    {"StagingWithoutAFence", {kEpilogue, "fence_proxy_async();", ""}, "without fence.proxy.async"},
+    {"ColumnsNotWaitedFor",
+     {kEpilogue, "% kGroupThreads);\n    group_barrier<T::kGroups, kGroupThreads>(group);\n  }",
+      "% kGroupThreads);\n  }"},
+     "a race"},
+    {"ColumnsStillRead",
+     {kEpilogue, "group_barrier<T::kGroups, kGroupThreads>(group);  // those", "// those"},
+     "a race"},
+    {"StoresNotWaitedFor",
+     {kGemm, "threadIdx.x % kWarpSize == 0) store_wait_read<0>();", "false) {\n  }"},
+     "still read ends"},
+    {"PeersNotWaitedFor",
+     {kGemm, "T::kCluster > 1 && i < T::kStages", "false"},
+     "a CTA that has ended"},
+};
+
 class LinearSm90GpuTest : public JudgedKernelsTest {
  protected:
   void SetUp() override {
@@ -105,6 +167,38 @@ TEST_P(LinearSm90CasesGpuTest, TilesMatchTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(SmallProblems, LinearSm90CasesGpuTest, testing::ValuesIn(kCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(LinearSm90GpuTest, MistakesAreSeen) {
+  const ProblemPtr problem =
+      parse_problem("linear bf16 m=270 n=136 k=152 norm=layer bias act=gelu scale residual");
+  const Config config = config_of(kMistaken);
+  Verifier verifier = verifier_of(problem);
+  // More tiles than CTAs at once, and few steps: what is left of the tile before is seen.
+  ASSERT_EQ(verdict(verifier, *problem, config), "");
+  for (const Mistake& mistake : kMistakes) {
+    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
+  }
+}
+
+// A fault ends a process's use of the device: each launches in a process of its own.
+class LinearSm90UnorderedGpuTest : public LinearSm90GpuTest,
+                                   public testing::WithParamInterface<UnorderedSm90> {};
+
+TEST_P(LinearSm90UnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
+  if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
+  const ProblemPtr problem =
+      parse_problem("linear bf16 m=520 n=264 k=" + std::to_string(GetParam().k) + " bias residual");
+  const Config config = config_of(kMistaken);
+  Verifier verifier = verifier_of(problem);
+  const auto launch = [&] {
+    std::fputs(verdict(verifier, *problem, config, &GetParam().mistake).c_str(), stderr);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(launch(), testing::ExitedWithCode(0), GetParam().fault);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachWait, LinearSm90UnorderedGpuTest, testing::ValuesIn(kUnordered),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // What tuning begins with.
