@@ -11,6 +11,7 @@
 #include "linear/ring_sm90.cuh"
 #include "linear/tiles_sm90.cuh"
 #include "primitives/element.cuh"
+#include "primitives/number_store.cuh"
 #include "primitives/shared.cuh"
 #include "primitives/shared_pair.cuh"
 #include "primitives/stmatrix.cuh"
@@ -298,17 +299,16 @@ struct LinearEpilogue {
       for (int half = 0; half < 2; ++half) {
         const int row = row0 + block_row(block) + 8 * half + lane / 4;
         float* const to = p.partials + (i64(split) * p.m + row) * p.n;
-        if (row >= p.m) continue;
+        const int columns = row < p.m ? p.n : 0;
 #pragma unroll
         for (int i = 0; i < T::kBlockN / 8; ++i) {
           const int column = column0 + 8 * i + lane % 4 * 2;
-          const u32 low = __float_as_uint(d[block][4 * i + 2 * half]),
-                    high = __float_as_uint(d[block][4 * i + 2 * half + 1]);
+          const float low = d[block][4 * i + 2 * half], high = d[block][4 * i + 2 * half + 1];
           if constexpr (T::kVector >= 2) {
-            if (column < p.n) store_piece(to + column, Piece<8>{{low, high}});
+            if (column < columns) store_numbers(to + column, low, high);
           } else {
-            if (column < p.n) store_piece(to + column, Piece<4>{{low}});
-            if (column + 1 < p.n) store_piece(to + column + 1, Piece<4>{{high}});
+            if (column < columns) store_number(to + column, low);
+            if (column + 1 < columns) store_number(to + column + 1, high);
           }
         }
       }
