@@ -39,7 +39,7 @@ Rule check_groups(const LinearProblem& p, const Config& c) {
   if (shape.block_m % rows != 0) {
     return formatted("{} rows for {} warpgroups", shape.block_m, shape.groups);
   }
-  const std::int64_t most = shape.groups == 3 ? 96 : 128;
+  const std::int64_t most = shape.groups == 3 ? 96 : 192;
   if (shape.sums() > most) return formatted("{} sums of a thread", shape.sums());
   return std::nullopt;
 }
@@ -131,12 +131,14 @@ struct Form {
 constexpr Form kForms[] = {
     {192, 192, 3, Shape::kShared, 1, 1},   {192, 192, 3, Shape::kHalves, 1, 0},
     {128, 192, 2, Shape::kPingPong, 2, 0}, {128, 256, 2, Shape::kShared, 2, 1},
-    {256, 128, 2, Shape::kShared, 1, 1},   {128, 160, 2, Shape::kShared, 1, 1},
+    {256, 176, 2, Shape::kShared, 1, 1},   {256, 128, 2, Shape::kShared, 1, 1},
+    {128, 240, 2, Shape::kShared, 2, 1},   {128, 160, 2, Shape::kShared, 1, 1},
     {128, 128, 2, Shape::kShared, 1, 1},   {128, 96, 2, Shape::kShared, 1, 1},
-    {128, 64, 2, Shape::kShared, 1, 0},    {64, 256, 1, Shape::kShared, 0, 0},
-    {64, 160, 1, Shape::kShared, 0, 0},    {64, 128, 1, Shape::kShared, 0, 0},
-    {64, 96, 1, Shape::kShared, 0, 0},     {64, 64, 1, Shape::kShared, 0, 0},
-    {64, 32, 1, Shape::kShared, 0, 0},
+    {128, 80, 2, Shape::kShared, 1, 1},    {128, 64, 2, Shape::kShared, 1, 0},
+    {64, 256, 1, Shape::kShared, 0, 0},    {64, 160, 1, Shape::kShared, 0, 0},
+    {64, 128, 1, Shape::kShared, 0, 0},    {64, 96, 1, Shape::kShared, 0, 0},
+    {64, 80, 1, Shape::kShared, 0, 0},     {64, 64, 1, Shape::kShared, 0, 0},
+    {64, 48, 1, Shape::kShared, 0, 0},     {64, 32, 1, Shape::kShared, 0, 0},
 };
 
 Config config_of(const Form& form, std::int64_t pair, std::int64_t stages, std::int64_t splits) {
@@ -178,7 +180,7 @@ std::vector<Parameter> linear_sm90_parameters() {
   return {
       {"kBlockM", {64, 128, 192, 256}, "rows of a tile", false, true},
       {"kBlockN",
-       {32, 64, 96, 112, 128, 144, 160, 176, 192, 208, 224, 256},
+       {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256},
        "columns of a tile",
        false,
        true},
@@ -201,7 +203,7 @@ std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const De
       {"kBlockN: fewer than twice the columns there are, or 64",
        [p](const Config& c) { return check_block(c.at("kBlockN"), 64, p.n); },
        {"kBlockN"}},
-      {"warpgroups: multiples of 64 rows, at most 128 sums of a thread, 96 where there are three",
+      {"warpgroups: multiples of 64 rows, at most 192 sums of a thread, 96 where there are three",
        [p](const Config& c) { return check_groups(p, c); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule"}},
       {"halves: 64 rows of a warpgroup, columns in steps of 32, three steps of k, no residual",

@@ -19,7 +19,8 @@ void Cta::arrive(const void* at) {
   for (const auto& [offset, bytes] : thread.writes) {
     barrier.coming->ranges.push_back({offset, bytes, 1 + thread.view.linear});
   }
-  if (barrier.pending == 0) machine_.fail(machine_, "more arrivals than a barrier expects");
+  if (barrier.pending == 0)
+    machine_.fail(machine_, "a race: an arrival at a barrier whose phase waits for bytes alone");
   --barrier.pending;
   complete_if_done(at, barrier);
 }

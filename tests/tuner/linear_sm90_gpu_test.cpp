@@ -120,7 +120,7 @@ constexpr UnorderedSm90 kUnordered[] = {
     {"SlotsStillRead", {kGemm, "      wgmma_wait<1>();\n", "      wgmma_wait<2>();\n"}, "a race"},
     {"SlotsNotEmpty",
      {kGemm, "shared.wait_for_empty(at);\n      if (T::kRingResidual)", "if (T::kRingResidual)"},
-     "more arrivals"},
+     "a race"},
     {"ResidualNotWaitedFor",
      {kEpilogue, "mbarrier_wait(shared.full(at.slot), at.parity);", ""},
      "a race"},
