@@ -74,7 +74,8 @@ std::span<const LinearFamily* const> linear_families();
 // The one that `config` is of. Throws Error(kFailure) for a number that none has.
 const LinearFamily& linear_family(const Config& config);
 
-// mma.sync (sm80.cpp): whatever a problem asks, on every architecture.
+// mma.sync (sm80.cpp): whatever a problem asks, on every architecture; not many rows where sm90
+// serves them.
 const LinearFamily& linear_sm80();
 // wgmma (sm90.cpp): compute capability 9.0, what tensor maps can describe.
 const LinearFamily& linear_sm90();

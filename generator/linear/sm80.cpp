@@ -34,8 +34,12 @@ LinearParams params_of(const LinearProblem& p, const Config& config) {
 class LinearSm80 final : public LinearFamily {
  public:
   std::string_view name() const override { return "sm80"; }
-  std::optional<std::string> refusal(const LinearProblem&, const DeviceInfo&) const override {
-    return std::nullopt;
+  // Of many rows it takes more than twice as long as sm90 (docs/lab/2026-11-24-linear-mma.md).
+  std::optional<std::string> refusal(const LinearProblem& problem,
+                                     const DeviceInfo& device) const override {
+    constexpr std::int64_t kManyRows = 1024;
+    if (problem.m < kManyRows || linear_sm90().refusal(problem, device)) return std::nullopt;
+    return formatted("sm90 serves it, and {} rows are too many to be faster here", problem.m);
   }
   std::vector<Parameter> parameters() const override { return linear_sm80_parameters(); }
   std::vector<Constraint> rules(const LinearProblem& problem,

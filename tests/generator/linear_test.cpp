@@ -122,8 +122,11 @@ TEST(LinearSpaceTest, EveryProblemHasDefaultsOnEveryArchitecture) {
 
 // Few results of many products are split; many are not.
 TEST(LinearSpaceTest, DefaultsFillTheDevice) {
-  const DeviceInfo device = testing_support::h200_device();
+  const DeviceInfo h200 = testing_support::h200_device();
+  DeviceInfo a100 = *architecture_limits("sm_80");
+  a100.sm_count = 108;
   for (const LinearFamily* const family : linear_families()) {
+    const DeviceInfo& device = family == &linear_sm80() ? a100 : h200;
     const auto first = [&](const char* text) {
       const LinearProblem p = LinearProblem::parse(text);
       return family->defaults(p, device, linear_space(p, device)).front();
@@ -164,6 +167,14 @@ TEST(LinearFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
   for (const auto& [words, reason] : refused) {
     EXPECT_NE(refusal(words, h200).find(reason), std::string::npos) << words;
   }
+  // Many rows are not for the slower one, where both could.
+  const auto sm80 = [&](const char* text, const DeviceInfo& device) {
+    return linear_sm80().refusal(LinearProblem::parse(text), device).value_or("served");
+  };
+  EXPECT_NE(sm80("linear bf16 m=6304 n=64 k=64", h200).find("sm90 serves"), std::string::npos);
+  EXPECT_EQ(sm80("linear bf16 m=6304 n=64 k=64 wt", h200), "served");
+  EXPECT_EQ(sm80("linear bf16 m=197 n=64 k=64", h200), "served");
+  EXPECT_EQ(sm80("linear bf16 m=6304 n=64 k=64", *architecture_limits("sm_89")), "served");
   for (const char* const arch : {"sm_80", "sm_89", "sm_100", "sm_120"}) {
     EXPECT_NE(refusal("n=64 k=64", *architecture_limits(arch)).find("9.0"), std::string::npos);
   }
