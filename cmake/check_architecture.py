@@ -91,8 +91,6 @@ def check_includes(path, code):
         if folder == "examples" and "/" not in target:
             continue  # beside it: the installed examples build without this tree
         layer = "include" if target.startswith("vitune/") else target.split("/", 1)[0]
-        if path.startswith("benchmarks/lab/") and layer in ("primitives", path.split("/")[2]):
-            continue  # text of a kernel that nothing serves yet
         if layer != folder and layer not in ARROWS[folder]:
             yield f"{where}: {folder} may not include '{target}' (allowed: {allowed_text(folder)})"
 
@@ -311,7 +309,6 @@ def self_test():
         "runtime/side.cpp": '#include "tuner/loop/tuner.h"\n',
         "core/beside.cpp": '#include "error.h"\n',
         "examples/inside.cpp": '#include "core/log.h"\n',
-        "benchmarks/lab/gemm/other.cuh": '#include "attention/softmax.cuh"\n',
         "examples/operator_x/up.cpp": '#include "tuner/loop/tuner.h"\n',
         "cli/share.cpp": '#include "templates/attention/params.cuh"\n',
         "tuner/share.cpp": '#include "templates/attention/mask.cuh"\n',
@@ -339,7 +336,6 @@ def self_test():
         "db/good.cpp": '#include "core/log.h"\n/* about attention */ const char* u = "http://a";\n',
         "db/schema/001_initial.sql": "CREATE TABLE device (a INTEGER);\n",
         "examples/beside.cpp": '#include "gpu.h"\n#include "vitune/vitune.hpp"\n',
-        "benchmarks/lab/gemm/good.cuh": '#include "gemm/ring.cuh"\n#include "primitives/mma.cuh"\n',
         "examples/operator_x/good.cpp": '#include "generator/operator.h"\n',
         "generator/attention/good.h": '#include "templates/attention/params.cuh"\n',
         "generator/attention/operator.h": "struct AttentionProblem;\n",

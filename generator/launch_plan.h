@@ -31,6 +31,7 @@ struct PointerSlot {
 // Map Object Management"), its innermost dimension contiguous.
 struct TensorMapSlot {
   static constexpr std::uint32_t kRank = 4;
+  std::uint32_t rank = kRank;            // dimensions, 2 to 4
   int tensor = 0;                        // or PointerSlot::kScratch
   std::uint32_t at = 0;                  // byte of the maps that it begins at
   std::int64_t sizes[kRank] = {};        // innermost first

@@ -36,7 +36,7 @@ void check_map(const CudaDriver& driver, CuResult result, const char* call, cons
 
 void encode(const CudaDriver& driver, CuTensorMap* map, const TensorMapSlot& tensor) {
   std::uint64_t sizes[kRank], strides[kRank - 1];
-  for (std::uint32_t i = 0; i < kRank; ++i) {
+  for (std::uint32_t i = 0; i < tensor.rank; ++i) {
     sizes[i] = static_cast<std::uint64_t>(tensor.sizes[i]);
     if (i == 0) continue;
     // Where there is only one of something its stride says nothing.
@@ -47,9 +47,9 @@ void encode(const CudaDriver& driver, CuTensorMap* map, const TensorMapSlot& ten
                                     static_cast<std::uint32_t>(tensor.rows), 1, 1};
   const std::uint32_t every[kRank] = {1, 1, 1, 1};
   const CuResult result = driver.api().tensor_map_encode_tiled(
-      map, kCuTensorMapFloat16, kRank, reinterpret_cast<void*>(kNoAddress), sizes, strides, box,
-      every, kCuTensorMapInterleaveNone, swizzle_code(tensor.swizzle), kCuTensorMapL2Promotion128,
-      kCuTensorMapFillZeros);
+      map, kCuTensorMapFloat16, tensor.rank, reinterpret_cast<void*>(kNoAddress), sizes, strides,
+      box, every, kCuTensorMapInterleaveNone, swizzle_code(tensor.swizzle),
+      kCuTensorMapL2Promotion128, kCuTensorMapFillZeros);
   check_map(driver, result, "cuTensorMapEncodeTiled",
             "the driver does not take this problem's sizes and strides for a kernel that copies by "
             "tensor maps: tune the problem again with this driver");

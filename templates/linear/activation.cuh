@@ -1,7 +1,8 @@
 // templates/linear/activation.cuh -- The functions that a linear layer's sums may go through.
 //
-// All but GELU by erf and ReLU are x times the logistic function of a polynomial: one exponential
-// and one quotient. Right for every finite x: what overflows is on the side where the result is 0.
+// GELU is one exponential, or erf where the result is fp32; the others but ReLU are x times the
+// logistic function of a polynomial: one exponential and one quotient. Right for every finite x:
+// what overflows is on the side where the result is 0.
 #pragma once
 
 #include "primitives/math.cuh"
@@ -24,30 +25,46 @@ __device__ __forceinline__ float gated(float x, float power) {
   return __fdividef(x, 1.f + exp2_approx(power));
 }
 
-// x Phi(x) for results that are rounded to bf16: Phi(x) is the logistic function of an odd
-// polynomial, fitted by its relative error, 1.3e-3 on [-5, 5]: under half a unit in the last place,
-// so that the rounded result is never more than one unit off. Below -5 the error is at most 2.4e-6.
-__device__ __forceinline__ float gelu_for_bf16(float x) {
-  const float z = fminf(fmaxf(x, -5.f), 5.f), s = z * z;
-  float p = -9.03313944e-6f * kLog2E;
-  p = p * s + 9.86735675e-4f * kLog2E;
-  p = p * s - 7.58280576e-2f * kLog2E;
-  p = p * s - 1.59260735f * kLog2E;
-  return gated(x, z * p);
+// x Phi(x) as max(x, 0) - |x| Phi(-|x|). The logarithm of Phi(-t) is nearly a parabola: polynomials
+// of it, fitted by the relative error of Phi, make that one exponential and no quotient. Results
+// that are rounded to kType are never more than a unit in the last place off.
+template <int kType>
+__device__ __forceinline__ float gelu_by_exponential(float x) {
+  const float t = fabsf(x);
+  float log2_tail;
+  if constexpr (kType == 1) {  // bf16: 1.4e-3 for t <= 8
+    log2_tail = -1.21451740e-4f * t + 3.28688300e-3f;
+    log2_tail = log2_tail * t - 3.69553976e-2f;
+    log2_tail = log2_tail * t - 4.83891964e-1f;
+    log2_tail = log2_tail * t - 1.13859642f;
+  } else {  // fp16: 3.9e-6 for t <= 6, from where on results are 0
+    log2_tail = -1.79377923e-6f * t + 6.07261391e-5f;
+    log2_tail = log2_tail * t - 9.23185551e-4f;
+    log2_tail = log2_tail * t + 8.47684685e-3f;
+    log2_tail = log2_tail * t - 5.38909361e-2f;
+    log2_tail = log2_tail * t - 4.58541572e-1f;
+    log2_tail = log2_tail * t - 1.15121436f;
+  }
+  log2_tail = log2_tail * t - 1.f;
+  return fmaxf(x, 0.f) - t * exp2_approx(log2_tail);
 }
 
 __device__ __forceinline__ float gelu_by_erf(float x) {
   return 0.5f * x * (1.f + erff(x * 0.70710678118654752f));
 }
 
-// kType: of the result, SupportType's number: 1 is bf16.
+// kType: of the result, SupportType's number: 0 fp16, 1 bf16, 2 fp32.
 template <int kKind, int kType>
 __device__ __forceinline__ float linear_activation(float x) {
   static_assert(kKind >= kActNone && kKind <= kActSilu, "kActivation must be 0 to 5");
   if constexpr (kKind == kActRelu) {
     return fmaxf(x, 0.f);
   } else if constexpr (kKind == kActGelu) {
-    return kType == 1 ? gelu_for_bf16(x) : gelu_by_erf(x);
+    if constexpr (kType == 2) {
+      return gelu_by_erf(x);
+    } else {
+      return gelu_by_exponential<kType>(x);
+    }
   } else if constexpr (kKind == kActGeluTanh) {
     // (1 + tanh(u)) / 2 is the logistic function of 2u.
     constexpr float kFactor = -2.f * 0.79788456080286536f * kLog2E;

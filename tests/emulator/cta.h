@@ -1,4 +1,5 @@
-// tests/emulator/cta.h -- One CTA of an emulated kernel: its threads, barriers and copies.
+// tests/emulator/cta.h -- One CTA of an emulated kernel, or those of a cluster: threads, barriers
+// and copies.
 //
 // simt.cpp runs it; phase_barriers.cpp has the barriers that count arrivals by phases; races.cpp
 // knows what they order.
@@ -44,18 +45,11 @@ struct Written {
   bool fenced = false;
 };
 
-// Copies that bring their thread's arrival at a barrier.
+// Copies that bring their thread's arrival at a barrier, or whose bytes a barrier counts.
 struct Delivery {
   std::vector<Copy> copies;
   const void* barrier;
   bool bulk = false;
-};
-
-// Bulk copies of which not all that was announced is there yet.
-struct Expectation {
-  const void* barrier = nullptr;
-  unsigned bytes = 0;  // still to come
-  std::vector<Copy> copies;
 };
 
 struct Thread {
@@ -66,8 +60,8 @@ struct Thread {
   std::vector<Copy> open;
   std::vector<std::pair<std::ptrdiff_t, unsigned>> writes;  // since its last fence: offset, bytes
   std::vector<Delivery> deliveries;                         // not yet made, in order
-  Expectation expected;
-  unsigned long long fenced_at = 0;  // the event of its last fence
+  std::vector<std::vector<Copy>> stores;  // groups that may still read shared memory; open: last
+  unsigned long long fenced_at = 0;       // the event of its last fence
   std::vector<std::shared_ptr<Written>>
       learnt;  // of others' writes by waiting, since its last fence
 };
@@ -75,6 +69,7 @@ struct Thread {
 // A barrier that counts arrivals by phases.
 struct PhaseBarrier {
   unsigned expected = 0, pending = 0, phase = 0;
+  long long bytes = 0;  // still to come; below 0 what came before it was announced
   std::shared_ptr<Written> coming = std::make_shared<Written>(), last;
   std::vector<unsigned> waiting;
 };
@@ -100,7 +95,8 @@ class Cta {
   unsigned long long run(Index3 index, unsigned turn);
 
  private:
-  unsigned count() const { return grid_.block.x * grid_.block.y * grid_.block.z; }
+  unsigned count() const { return grid_.block.x * grid_.block.y * grid_.block.z; }  // of a CTA
+  void prepare(Index3 index, unsigned turn);
   void start(Thread& thread);
   unsigned take_ready();
   ctx::fiber& enter(unsigned index);
@@ -120,6 +116,11 @@ class Cta {
   void expect(const void* barrier, unsigned bytes);
   void copy_bulk(const void* barrier, const Copy& copy);
   void deliver(const void* barrier);
+  void land(const void* at, unsigned bytes);
+  void complete_if_done(const void* at, PhaseBarrier& barrier);
+  void require_running(const void* at) const;
+  void store_bulk(const Copy& copy);
+  void wait_for_stores(unsigned pending);
   void wait_for_phase(const void* at, unsigned parity);
   void note(const void* at, unsigned bytes);
   void note_read(const void* at, unsigned bytes, unsigned reader);

@@ -34,6 +34,7 @@ CuResult launch_grid(CuFunctionTag* function, const Grid& grid, CuStreamTag* str
     LoadedKernel* kernel = kernel_of(function);
     const auto& [gx, gy, gz] = grid.grid;
     const unsigned long long threads = 1ull * grid.block.x * grid.block.y * grid.block.z;
+    if (gx % kernel->code->cluster != 0) return kInvalidValue;
     if (gx == 0 || gy == 0 || gz == 0 || threads == 0 || threads > 1024) return kInvalidValue;
     if (gy > 65535 || gz > 65535 || grid.shared_bytes > kernel->shared_limit) return kInvalidValue;
     Launch launch{kernel, grid, {}};
@@ -349,13 +350,14 @@ CuResult cuTensorMapEncodeTiled(CuTensorMap* map, int type, std::uint32_t rank, 
                                 const std::uint32_t* box, const std::uint32_t* every,
                                 int interleave, int swizzle, int, int fill) {
   const auto aligned = [](std::uint64_t value) { return value % 16 == 0; };
-  if (type != kCuTensorMapFloat16 || rank != 4 || interleave != 0 || fill != 0) {
+  if (type != kCuTensorMapFloat16 || rank < 2 || rank > 4 || interleave != 0 || fill != 0) {
     return kInvalidValue;
   }
   if (swizzle < 0 || swizzle > 3 || !aligned(reinterpret_cast<std::uintptr_t>(address))) {
     return kInvalidValue;
   }
-  TensorMap made{static_cast<const char*>(address), {}, {}, {}, swizzle == 0 ? 0 : 16u << swizzle};
+  TensorMap made{static_cast<const char*>(address), {1, 1, 1, 1}, {}, {1, 1, 1, 1},
+                 swizzle == 0 ? 0 : 16u << swizzle, rank};
   for (unsigned i = 0; i < rank; ++i) {
     if (extents[i] == 0 || extents[i] > 1ull << 32 || box[i] == 0 || box[i] > 256 ||
         every[i] != 1) {

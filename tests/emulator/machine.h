@@ -2,7 +2,7 @@
 //
 // A kernel is compiled for the host into a module of its own; everything that needs more than one
 // thread (warp collectives, barriers, asynchronous copies) or a look at the device's memory goes
-// through this table. One CTA runs at a time, on one host thread.
+// through this table. One CTA, or the CTAs of one cluster, run at a time, on one host thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,21 +15,25 @@ struct Index3 {
 // The CUDA thread that runs now.
 struct ThreadView {
   Index3 thread_index{0, 0, 0}, block_index{0, 0, 0}, block_size, grid_size;
-  unsigned linear = 0;  // within its CTA
+  unsigned linear = 0;  // within its cluster: that of a CTA comes behind the one of lower rank
+  unsigned rank = 0;    // of its CTA in the cluster
 };
 
-// What the emulated driver makes of a tensor map: 16-bit elements in four dimensions.
+// What the emulated driver makes of a tensor map: 16-bit elements in four dimensions, of those that
+// it does not have one each.
 struct TensorMap {
   const char* address;
   unsigned long long extents[4];
   unsigned long long strides[3];  // in bytes, of the dimensions after the first
   unsigned box[4];
   unsigned swizzle;  // in bytes, 0 for none
+  unsigned rank;
 };
 
 struct Machine {
   const ThreadView* thread = nullptr;
-  unsigned shared_bytes = 0;  // dynamic shared memory of the launch
+  unsigned shared_bytes = 0;  // dynamic shared memory of the launch, for each CTA
+  unsigned cluster = 1;       // CTAs of a cluster
   unsigned long long clock = 0;
 
   // All threads of the warp (`threads` = 32) or warpgroup (128) meet here with the same `run`; it
@@ -37,7 +41,8 @@ struct Machine {
   // are a fault.
   void (*collective)(Machine&, unsigned threads, void (*run)(Machine&, void** arguments),
                      void* argument) = nullptr;
-  // `threads` threads of the CTA meet at barrier `id`.
+  // `threads` threads of the CTA meet at barrier `id`, or of the cluster at kClusterBarrier.
+  static constexpr unsigned kClusterBarrier = ~0u;
   void (*barrier)(Machine&, unsigned id, unsigned threads) = nullptr;
   // In a collective of the warp: it orders what its threads did before.
   void (*order_warp)(Machine&) = nullptr;
@@ -55,13 +60,18 @@ struct Machine {
   void (*mbarrier_init)(Machine&, const void* at, unsigned arrivals) = nullptr;
   void (*mbarrier_arrive)(Machine&, const void* at) = nullptr;
   void (*mbarrier_arrive_when_copied)(Machine&, const void* at) = nullptr;
-  // Of this thread's bulk copies the next `bytes` bring an arrival at the barrier.
+  // An arrival, after which the phase still waits for so many bytes of bulk copies.
   void (*mbarrier_expect)(Machine&, const void* at, unsigned bytes) = nullptr;
   // A bulk copy, zeros if `from` is null; products need no fence for what it writes. Where ordinary
   // loads have read, the thread that copies has to have fenced since.
   void (*copy_bulk)(Machine&, const void* barrier, void* to, const void* from,
                     unsigned bytes) = nullptr;
   void (*mbarrier_wait)(Machine&, const void* at, unsigned parity) = nullptr;
+  // A part of this thread's open group of bulk stores: reads shared memory at the latest when all
+  // but the `pending` newest groups are waited for.
+  void (*store_bulk)(Machine&, void* to, const void* from, unsigned bytes) = nullptr;
+  void (*commit_stores)(Machine&) = nullptr;
+  void (*wait_for_stores)(Machine&, unsigned pending) = nullptr;
   // Faults unless the bytes lie in one allocation of the device, aligned to `alignment`.
   void (*check_global)(Machine&, const void* at, unsigned bytes, unsigned alignment) = nullptr;
   // Shared memory written by this thread that products have not been told of (fence.proxy.async).
@@ -85,7 +95,7 @@ struct Module {
   unsigned machine_bytes;  // sizeof(Machine) when it was compiled: a database may keep older ones
   void (*attach)(Machine*);
   char* shared_memory;
-  unsigned shared_capacity;
+  unsigned shared_capacity;  // of a CTA; those of a cluster are behind each other
 };
 
 // What a module exports for a kernel k as `vitune_kernel_k`.
@@ -93,6 +103,7 @@ struct Kernel {
   void (*call)(void** parameters);
   unsigned parameter_count;
   unsigned parameter_bytes[16];
+  unsigned cluster;  // CTAs of a cluster, as its source says
 };
 
 }  // namespace vitune_emulator

@@ -3,7 +3,7 @@
 #pragma once
 
 namespace vitune {
-__attribute__((aligned(1024))) char shared_memory[kSharedCapacity];
+__attribute__((aligned(1024))) char shared_memory[kMostCluster * kSharedCapacity];
 }  // namespace vitune
 
 extern "C" __attribute__((visibility("default")))
@@ -19,15 +19,17 @@ void vitune_call(void (*kernel)(Args...), void** parameters,
   kernel(*static_cast<std::remove_const_t<Args>*>(parameters[kIndex])...);
 }
 template <class... Args>
-constexpr vitune_emulator::Kernel vitune_describe(void (*)(Args...), void (*call)(void**)) {
-  return {call, sizeof...(Args), {sizeof(Args)...}};
+constexpr vitune_emulator::Kernel vitune_describe(void (*)(Args...), void (*call)(void**),
+                                                  unsigned cluster) {
+  return {call, sizeof...(Args), {sizeof(Args)...}, cluster};
 }
 template <class... Args>
 auto vitune_indices(void (*)(Args...)) {
   return std::make_integer_sequence<unsigned long, sizeof...(Args)>();
 }
 
-#define VITUNE_EXPORT_KERNEL(name)                                      \
-  extern "C" __attribute__((visibility("default")))                     \
-  const vitune_emulator::Kernel vitune_kernel_##name = vitune_describe( \
-      &name, [](void** parameters) { vitune_call(&name, parameters, vitune_indices(&name)); });
+#define VITUNE_EXPORT_KERNEL(name, cluster)                                                    \
+  extern "C" __attribute__((visibility("default")))                                            \
+  const vitune_emulator::Kernel vitune_kernel_##name = vitune_describe(                        \
+      &name, [](void** parameters) { vitune_call(&name, parameters, vitune_indices(&name)); }, \
+      cluster);

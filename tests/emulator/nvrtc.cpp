@@ -65,19 +65,24 @@ bool run_compiler(std::vector<std::string> arguments, const fs::path& log) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-std::vector<std::string> kernels_of(const std::string& preprocessed) {
-  static const std::regex kKernel(R"(VITUNE_GLOBAL_MARK\s+void\s+(\w+)\s*\()");
-  std::vector<std::string> names;
+struct KernelText {
+  std::string name, cluster;  // CTAs of a cluster along x
+};
+
+std::vector<KernelText> kernels_of(const std::string& preprocessed) {
+  static const std::regex kKernel(
+      R"(VITUNE_GLOBAL_MARK\s+void\s+(?:__cluster_dims__\((\d+)[^)]*\)\s*)?(\w+)\s*\()");
+  std::vector<KernelText> kernels;
   for (std::sregex_iterator it(preprocessed.begin(), preprocessed.end(), kKernel), end; it != end;
        ++it)
-    names.push_back((*it)[1]);
-  return names;
+    kernels.push_back({(*it)[2], (*it)[1].matched ? std::string((*it)[1]) : "1"});
+  return kernels;
 }
 
 // What ptxas would say: there are no registers here, so a harmless number.
-std::string resource_report(const std::vector<std::string>& kernels) {
+std::string resource_report(const std::vector<KernelText>& kernels) {
   std::string log;
-  for (const std::string& name : kernels) {
+  for (const auto& [name, cluster] : kernels) {
     log +=
         "ptxas info    : Compiling entry function '" + name +
         "' for the emulated device\n    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill "
@@ -101,12 +106,16 @@ int compile(Program& program, const fs::path& folder) {
     return kCompilation;
   }
   std::string text = read_file(pre);
-  const std::vector<std::string> kernels = kernels_of(text);
+  const std::vector<KernelText> kernels = kernels_of(text);
   // Dynamic shared memory is declared extern and defined by module_end.h; the rest is static.
   text = std::regex_replace(text, std::regex(R"(extern\s+VITUNE_SHARED_MARK)"), "extern");
-  text = "#define VITUNE_GLOBAL_MARK\n#define VITUNE_SHARED_MARK static\n" + text +
-         "\n#include \"module_end.h\"\n";
-  for (const std::string& name : kernels) text += "VITUNE_EXPORT_KERNEL(" + name + ")\n";
+  text =
+      "#define VITUNE_GLOBAL_MARK\n#define VITUNE_SHARED_MARK static\n#define "
+      "__cluster_dims__(...)\n" +
+      text + "\n#include \"module_end.h\"\n";
+  for (const auto& [name, cluster] : kernels) {
+    text += "VITUNE_EXPORT_KERNEL(" + name + ", " + cluster + ")\n";
+  }
   const fs::path whole = folder / "whole.cpp";
   write_file(whole, text);
   if (!run_compiler({"-std=c++20", "-O1", "-g0", "-w", "-fPIC", "-shared", "-fvisibility=hidden",

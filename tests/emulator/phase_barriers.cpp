@@ -19,7 +19,14 @@ void Cta::arrive(const void* at) {
   for (const auto& [offset, bytes] : thread.writes) {
     barrier.coming->ranges.push_back({offset, bytes, 1 + thread.view.linear});
   }
-  if (--barrier.pending > 0) return;
+  if (barrier.pending == 0)
+    machine_.fail(machine_, "a race: an arrival at a barrier whose phase waits for bytes alone");
+  --barrier.pending;
+  complete_if_done(at, barrier);
+}
+
+void Cta::complete_if_done(const void* at, PhaseBarrier& barrier) {
+  if (barrier.pending > 0 || barrier.bytes != 0) return;
   barrier.pending = barrier.expected;
   ++barrier.phase;
   races_.complete(place(at));
@@ -46,33 +53,76 @@ void Cta::arrive_when_copied(const void* at) {
 }
 
 void Cta::expect(const void* at, unsigned bytes) {
-  Expectation& expected = current().expected;
-  if (expected.bytes > 0) machine_.fail(machine_, "bulk copies that were announced did not come");
-  phase_barrier(at);
+  PhaseBarrier& barrier = phase_barrier(at);
   races_.arrive(me(), place(at));
-  expected = {at, bytes, {}};
-  if (read_at_.empty()) read_at_.resize(writers_.size() / 16 + 1);
+  barrier.bytes += bytes;
+  arrive(at);
+}
+
+// A CTA that has ended has no shared memory any more.
+void Cta::require_running(const void* at) const {
+  if (kernel_.cluster == 1) return;
+  const std::size_t first = place(at) / module_.shared_capacity * count();
+  const auto begin = threads_.begin() + static_cast<std::ptrdiff_t>(first);
+  if (!std::all_of(begin, begin + count(), [](const Thread& thread) { return thread.ended; })) {
+    return;
+  }
+  machine_.fail(const_cast<Machine&>(machine_), "an access to a CTA that has ended");
 }
 
 void Cta::copy_bulk(const void* at, const Copy& copy) {
   Thread& thread = current();
-  Expectation& expected = thread.expected;
-  if (expected.barrier != at || expected.bytes < copy.bytes) {
-    machine_.fail(machine_, "a bulk copy that its barrier does not expect");
-  }
+  const PhaseBarrier& barrier = phase_barrier(at);
+  require_running(at);
+  if (read_at_.empty()) read_at_.resize(writers_.size() / 16 + 1);
   const auto first = static_cast<std::size_t>(shared_offset(copy.to));
   for (std::size_t i = first / 16; i <= (first + copy.bytes - 1) / 16; ++i) {
     if (read_at_[i] <= thread.fenced_at) continue;
     machine_.fail(machine_, "a bulk copy to what loads have read, without fence.proxy.async");
   }
   races_.copy_bulk(me(), place(at), first, copy.bytes);
-  machine_.eager ? perform(copy) : expected.copies.push_back(copy);
-  expected.bytes -= copy.bytes;
-  if (expected.bytes > 0) return;
-  if (machine_.eager) return arrive(at);
-  thread.deliveries.push_back({std::move(expected.copies), at, true});
-  ++undelivered_;
-  if (!phase_barrier(at).waiting.empty()) deliver(at);
+  if (machine_.eager || !barrier.waiting.empty()) {
+    perform(copy);
+    return land(at, copy.bytes);
+  }
+  auto& deliveries = thread.deliveries;
+  if (deliveries.empty() || !deliveries.back().bulk || deliveries.back().barrier != at) {
+    deliveries.push_back({{}, at, true});
+    ++undelivered_;
+  }
+  deliveries.back().copies.push_back(copy);
+}
+
+// The barrier counts bytes of a bulk copy.
+void Cta::land(const void* at, unsigned bytes) {
+  PhaseBarrier& barrier = phase_barrier(at);
+  barrier.bytes -= bytes;
+  if (kernel_.cluster == 1 && barrier.bytes < 0) {
+    machine_.fail(machine_, "a bulk copy that its barrier does not expect");
+  }
+  complete_if_done(at, barrier);
+}
+
+void Cta::store_bulk(const Copy& copy) {
+  require_waited_for_earlier();
+  races_.store_reads(me(), place(copy.from), copy.bytes);
+  if (machine_.is_unfenced(machine_, copy.from, copy.bytes)) {
+    machine_.fail(machine_, "a bulk store of what was written without fence.proxy.async");
+  }
+  auto& stores = current().stores;
+  if (machine_.eager) return perform(copy);
+  if (stores.empty()) stores.emplace_back();
+  stores.back().push_back(copy);
+}
+
+void Cta::wait_for_stores(unsigned pending) {
+  races_.wait_for_stores(me(), pending);
+  auto& stores = current().stores;
+  // The last one is open.
+  while (stores.size() > pending + 1) {
+    for (const Copy& copy : stores.front()) perform(copy);
+    stores.erase(stores.begin());
+  }
 }
 
 // Makes the deliveries that end with an arrival at `barrier`.
@@ -89,10 +139,16 @@ void Cta::deliver(const void* barrier) {
     undelivered_ -= due.size();
     current_ = i;
     for (const Delivery& delivery : due) {
+      if (delivery.bulk) {
+        for (const Copy& copy : delivery.copies) {
+          perform(copy);
+          land(delivery.barrier, copy.bytes);
+        }
+        continue;
+      }
       threads_[i].writes.clear();
       for (const Copy& copy : delivery.copies) {
         perform(copy);
-        if (delivery.bulk) continue;
         threads_[i].writes.emplace_back(shared_offset(copy.to), copy.bytes);
       }
       arrive(delivery.barrier);

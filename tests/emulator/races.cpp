@@ -33,14 +33,16 @@ void Races::begin(unsigned threads, unsigned shared_bytes, void (*fail)(const st
   names_.clear();
   for (unsigned i = 0; i < threads; ++i) new_agent("thread " + std::to_string(i));
   const unsigned groups = threads / kWarpgroup + 1;
-  clocks_.assign(threads, Clock(2 * threads + groups + kMaxBarriers, 0));
+  clocks_.assign(threads, Clock(3 * threads + groups + kMaxBarriers, 0));
   for (unsigned i = 0; i < threads; ++i) clocks_[i][i] = 1;
   changes_.assign(threads, 1);
   met_.assign(threads / kWarp + 1, 0);
   commits_.assign(threads, {});
   copies_.assign(threads, 0);
   products_.assign(threads, 0);
+  stores_.assign(threads, 0);
   copy_agents_.assign(threads, 0);
+  store_agents_.assign(threads, 0);
   product_agents_.assign(groups, 0);
   barriers_.clear();
   memory_.resize(std::max<std::size_t>(memory_.size(), shared_bytes / kPiece + 1));
@@ -202,6 +204,23 @@ void Races::wait_for_products(unsigned thread, unsigned pending) {
   if (products_[thread] <= pending || agent == 0) return;
   std::uint32_t& known = clocks_[thread][agent];
   known = std::max(known, products_[thread] - pending);
+  ++changes_[thread];
+}
+
+void Races::store_reads(unsigned thread, std::size_t offset, unsigned bytes) {
+  unsigned& agent = store_agents_[thread];
+  if (agent == 0) agent = new_agent("a bulk store of thread " + std::to_string(thread));
+  access(clocks_[thread], agent, {static_cast<std::uint16_t>(agent), 0, stores_[thread] + 1, false},
+         offset, bytes);
+}
+
+void Races::commit_stores(unsigned thread) { ++stores_[thread]; }
+
+void Races::wait_for_stores(unsigned thread, unsigned pending) {
+  const unsigned agent = store_agents_[thread];
+  if (stores_[thread] <= pending || agent == 0) return;
+  std::uint32_t& known = clocks_[thread][agent];
+  known = std::max(known, stores_[thread] - pending);
   ++changes_[thread];
 }
 

@@ -3,7 +3,8 @@
 // Two accesses to a byte, of which one writes, need an order that synchronisation makes:
 // FastTrack's vector clocks (Flanagan and Freund, PLDI 2009), with an agent of its own for what
 // goes on beside its thread (PTX ISA, "Memory Consistency Model", asynchronous operations): the
-// cp.async of a thread, the products of a warpgroup, the bulk copies that one barrier counts. An
+// cp.async or the bulk stores of a thread, the products of a warpgroup, the bulk copies that one
+// barrier counts. An
 // agent's work begins after what its thread has seen and is ordered before those who waited for it.
 // Products and shuffles of a warp order nothing; __syncwarp() and barriers do.
 // SPDX-License-Identifier: Apache-2.0
@@ -19,7 +20,7 @@ namespace vitune_emulator {
 
 class Races {
  public:
-  // A CTA begins. `fail` gets the sentence that tells of a race and does not return.
+  // A CTA, or a cluster, begins. `fail` gets the sentence that tells of a race and does not return.
   void begin(unsigned threads, unsigned shared_bytes, void (*fail)(const std::string&));
 
   // Loads and stores; `offset` in shared memory.
@@ -42,6 +43,11 @@ class Races {
   bool is_beyond(std::size_t tile, std::size_t offset) const;
   void commit_products(unsigned thread);
   void wait_for_products(unsigned thread, unsigned pending);
+
+  // Bulk stores: what they read until their thread has waited for their group.
+  void store_reads(unsigned thread, std::size_t offset, unsigned bytes);
+  void commit_stores(unsigned thread);
+  void wait_for_stores(unsigned thread, unsigned pending);
 
   // Barriers that count arrivals, named by their offset.
   void initialise(unsigned thread, std::size_t barrier);
@@ -74,12 +80,13 @@ class Races {
 
   std::vector<std::string> names_;  // of agents: threads first, others when they begin
   void (*fail_)(const std::string&) = nullptr;
-  std::vector<Clock> clocks_;                           // of threads
-  std::vector<std::uint32_t> changes_;                  // of each thread's clock by others' work
-  std::vector<std::vector<std::uint32_t>> commits_;     // per thread the time of its copies' groups
-  std::vector<std::uint32_t> copies_, products_;        // per thread: closed so far
-  std::vector<unsigned> copy_agents_, product_agents_;  // per thread and per warpgroup, or 0
-  std::vector<std::uint64_t> met_;                      // per warp the changes when it last met
+  std::vector<Clock> clocks_;                        // of threads
+  std::vector<std::uint32_t> changes_;               // of each thread's clock by others' work
+  std::vector<std::vector<std::uint32_t>> commits_;  // per thread the time of its copies' groups
+  std::vector<std::uint32_t> copies_, products_, stores_;  // per thread: closed so far
+  std::vector<unsigned> store_agents_;                     // per thread, or 0
+  std::vector<unsigned> copy_agents_, product_agents_;     // per thread and per warpgroup, or 0
+  std::vector<std::uint64_t> met_;                         // per warp the changes when it last met
   std::map<std::size_t, Phases> barriers_;
   std::vector<Piece> memory_;
   struct Known {

@@ -12,6 +12,7 @@ thread_local Cta* Cta::running_ = nullptr;
 
 void Cta::bind(Machine& machine) {
   machine.shared_bytes = grid_.shared_bytes;
+  machine.cluster = kernel_.cluster;
   machine.collective = [](Machine&, unsigned threads, void (*work)(Machine&, void**),
                           void* argument) { self().meet(threads, work, argument); };
   machine.barrier = [](Machine&, unsigned id, unsigned threads) { self().wait_at(id, threads); };
@@ -46,6 +47,7 @@ void Cta::bind(Machine& machine) {
   };
   machine.mbarrier_arrive = [](Machine&, const void* at) {
     self().phase_barrier(at);
+    self().require_running(at);
     self().races_.arrive(self().me(), self().place(at));
     self().arrive(at);
   };
@@ -60,6 +62,17 @@ void Cta::bind(Machine& machine) {
     self().require_waited_for_earlier();
     self().copy_bulk(barrier, {to, from, bytes});
   };
+  machine.store_bulk = [](Machine&, void* to, const void* from, unsigned bytes) {
+    self().store_bulk({to, from, bytes});
+  };
+  machine.commit_stores = [](Machine& m) {
+    self().races_.commit_stores(self().me());
+    auto& stores = self().current().stores;
+    if (m.eager) return;
+    if (stores.empty()) stores.emplace_back();
+    stores.emplace_back();
+  };
+  machine.wait_for_stores = [](Machine&, unsigned pending) { self().wait_for_stores(pending); };
   machine.mbarrier_wait = [](Machine&, const void* at, unsigned parity) {
     self().wait_for_phase(at, parity);
   };
@@ -96,7 +109,7 @@ void Cta::bind(Machine& machine) {
   machine.fail = [](Machine&, const char* what) {
     const Thread& thread = self().current();
     const std::string text = std::string(what) + " by thread " +
-                             std::to_string(thread.view.linear) + " of CTA " +
+                             std::to_string(thread.view.linear % self().count()) + " of CTA " +
                              std::to_string(thread.view.block_index.x);
     const bool misaligned = text.starts_with("misaligned");
     throw Fault(misaligned ? Fault::Kind::kMisaligned : Fault::Kind::kAddress, text);
@@ -213,6 +226,8 @@ void Cta::meet(unsigned threads, void (*work)(Machine&, void**), void* argument)
 }
 
 void Cta::wait_at(unsigned id, unsigned threads) {
+  constexpr unsigned kBarriers = 16;  // of a CTA
+  if (id != Machine::kClusterBarrier) id += kBarriers * current().view.rank;
   Barrier& barrier = barriers_[id];
   if (barrier.waiting.empty()) barrier.expected = threads;
   if (barrier.expected != threads) {
@@ -240,6 +255,9 @@ void Cta::start(Thread& thread) {
     try {
       kernel_.call(parameters_);
       require_waited_for_earlier();
+      const bool is_reading = std::ranges::any_of(
+          thread.stores, [](const std::vector<Copy>& group) { return !group.empty(); });
+      if (is_reading) machine_.fail(machine_, "a thread whose bulk stores still read ends");
     } catch (const Fault&) {
       fault_ = std::current_exception();
     }
@@ -269,6 +287,36 @@ void Cta::loop() {
   }
 }
 
+// Shared memory and threads of all CTAs of the cluster, of which the first is at `index`.
+void Cta::prepare(Index3 index, unsigned turn) {
+  const unsigned cluster = kernel_.cluster, all = cluster * count();
+  const std::size_t bytes = std::size_t{cluster - 1} * module_.shared_capacity + grid_.shared_bytes;
+  // What nobody has written: NaNs in one launch, large numbers in the next.
+  std::memset(module_.shared_memory, turn % 2 == 0 ? 0xff : 0x6b, bytes);
+  writers_.assign(bytes, 0);
+  read_at_.clear();
+  races_.begin(all, static_cast<unsigned>(bytes), [](const std::string& what) {
+    throw Fault(Fault::Kind::kRace,
+                what + "; CTA " + std::to_string(self().current().view.block_index.x));
+  });
+  threads_ = std::vector<Thread>(all);
+  warps_.resize((all + kLanes - 1) / kLanes);
+  groups_.resize((all + kGroup - 1) / kGroup);
+  for (unsigned i = 0; i < all; ++i) {
+    const unsigned rank = i / count(), in_cta = i % count();
+    ThreadView& view = threads_[i].view;
+    view.thread_index = {in_cta % grid_.block.x, in_cta / grid_.block.x % grid_.block.y,
+                         in_cta / grid_.block.x / grid_.block.y};
+    view.block_index = {index.x + rank, index.y, index.z};
+    view.block_size = grid_.block;
+    view.grid_size = grid_.grid;
+    view.linear = i;
+    view.rank = rank;
+    start(threads_[i]);
+    ready_.push_back(together_ ? i : all - 1 - i);
+  }
+}
+
 unsigned long long Cta::run(Index3 index, unsigned turn) {
   running_ = this;
   together_ = turn % 2 == 0;
@@ -276,30 +324,9 @@ unsigned long long Cta::run(Index3 index, unsigned turn) {
   bind(machine_);
   machine_.clock = 1000003ull * turn;  // no two launches see the same
   module_.attach(&machine_);
-  // What nobody has written: NaNs in one launch, large numbers in the next.
-  std::memset(module_.shared_memory, turn % 2 == 0 ? 0xff : 0x6b, grid_.shared_bytes);
-  writers_.assign(grid_.shared_bytes, 0);
-  read_at_.clear();
-  races_.begin(count(), grid_.shared_bytes, [](const std::string& what) {
-    throw Fault(Fault::Kind::kRace,
-                what + "; CTA " + std::to_string(self().current().view.block_index.x));
-  });
-  threads_ = std::vector<Thread>(count());
-  warps_.resize((count() + kLanes - 1) / kLanes);
-  groups_.resize((count() + kGroup - 1) / kGroup);
-  for (unsigned i = 0; i < count(); ++i) {
-    ThreadView& view = threads_[i].view;
-    view.thread_index = {i % grid_.block.x, i / grid_.block.x % grid_.block.y,
-                         i / grid_.block.x / grid_.block.y};
-    view.block_index = index;
-    view.block_size = grid_.block;
-    view.grid_size = grid_.grid;
-    view.linear = i;
-    start(threads_[i]);
-    ready_.push_back(together_ ? i : count() - 1 - i);
-  }
+  prepare(index, turn);
   loop();
-  return work_ + count() / kLanes;
+  return work_ + threads_.size() / kLanes;
 }
 
 unsigned long long run_grid(const Module& module, const Kernel& kernel, void** parameters,
@@ -309,7 +336,7 @@ unsigned long long run_grid(const Module& module, const Kernel& kernel, void** p
   unsigned long long work = 0;
   for (unsigned z = 0; z < grid.grid.z; ++z) {
     for (unsigned y = 0; y < grid.grid.y; ++y) {
-      for (unsigned x = 0; x < grid.grid.x; ++x) {
+      for (unsigned x = 0; x < grid.grid.x; x += kernel.cluster) {
         Cta cta(module, kernel, parameters, grid, inside, stacks, races);
         work += cta.run({x, y, z}, turn + x);
       }

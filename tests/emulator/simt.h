@@ -1,8 +1,8 @@
 // tests/emulator/simt.h -- Runs a grid of CUDA threads on one host thread, each as a fiber.
 //
-// CTAs run one after the other. Within a CTA the order is chosen to expose missing synchronisation:
-// by turns a warp runs as far as it can before another one starts, or all warps advance together.
-// Shared memory is filled with NaN before each CTA.
+// CTAs, or clusters of them, run one after the other. Within one the order is chosen to expose
+// missing synchronisation: by turns a warp runs as far as it can before another one starts, or all
+// warps advance together. Shared memory is filled with NaN before each CTA.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

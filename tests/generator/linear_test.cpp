@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "generator/linear/kernel_spec.h"
 #include "generator/linear/operator.h"
+#include "generator/linear/sm80.h"
 #include "templates/linear/params.cuh"
 #include "tests/devices.h"
 
@@ -121,16 +122,128 @@ TEST(LinearSpaceTest, EveryProblemHasDefaultsOnEveryArchitecture) {
 
 // Few results of many products are split; many are not.
 TEST(LinearSpaceTest, DefaultsFillTheDevice) {
-  const DeviceInfo device = testing_support::h200_device();
-  const auto first = [&](const char* text) {
-    const LinearProblem p = LinearProblem::parse(text);
-    return linear_defaults(p, device, linear_space(p, device)).front();
+  const DeviceInfo h200 = testing_support::h200_device();
+  DeviceInfo a100 = *architecture_limits("sm_80");
+  a100.sm_count = 108;
+  for (const LinearFamily* const family : linear_families()) {
+    const DeviceInfo& device = family == &linear_sm80() ? a100 : h200;
+    const auto first = [&](const char* text) {
+      const LinearProblem p = LinearProblem::parse(text);
+      return family->defaults(p, device, linear_space(p, device)).front();
+    };
+    const Config wide = first("linear bf16 m=6304 n=3072 k=768 bias act=gelu");
+    EXPECT_EQ(wide.at("kSplits"), 1) << family->name();
+    EXPECT_GE(wide.at("kBlockM") * wide.at("kBlockN"), 128 * 128);
+    EXPECT_GT(first("linear bf16 m=64 n=768 k=3072 bias").at("kSplits"), 1) << family->name();
+    const Config row = first("linear bf16 m=1 n=1000 k=768 bias");
+    EXPECT_EQ(row.at("kBlockM"), family == &linear_sm80() ? 16 : 64);
+  }
+}
+
+// What its kernels cannot do is for the other family, with a sentence.
+TEST(LinearFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
+  const DeviceInfo h200 = testing_support::h200_device();
+  const auto refusal = [&](const std::string& words, const DeviceInfo& device) {
+    const LinearProblem p = LinearProblem::parse("linear bf16 m=64 " + words);
+    return linear_sm90().refusal(p, device).value_or("served");
   };
-  const Config wide = first("linear bf16 m=6304 n=3072 k=768 bias act=gelu");
-  EXPECT_EQ(wide.at("kSplits"), 1);
-  EXPECT_GE(wide.at("kBlockM") * wide.at("kBlockN"), 128 * 128);
-  EXPECT_GT(first("linear bf16 m=64 n=768 k=3072 bias").at("kSplits"), 1);
-  EXPECT_EQ(first("linear bf16 m=1 n=1000 k=768 bias").at("kBlockM"), 16);
+  for (const char* const words :
+       {"n=64 k=64", "n=33 k=27 x=@32 w=@32 out=@40",
+        "n=64 k=64 norm=layer act=silu scale residual", "n=64 k=64 residual=@65 period=32",
+        "n=64 k=64 residual period=32 rows=32+1"}) {
+    EXPECT_EQ(refusal(words, h200), "served") << words;
+  }
+  const std::pair<const char*, const char*> refused[] = {
+      {"n=64 k=64 wt", "w is [k, n]"},
+      {"n=64 k=64 out=fp32", "fp32"},
+      {"n=64 k=64 aux", "second result"},
+      {"n=64 k=64 align=8", "16-byte alignment, not 8"},
+      {"n=64 k=66", "begin at 16 bytes"},
+      {"n=64 k=64 w=@68", "begin at 16 bytes"},
+      {"n=66 k=64", "begin at 16 bytes"},
+      {"n=64 k=64 residual=@66", "begin at 16 bytes"},
+      {"n=66 k=64 rows=32+1 out=@72", "by 16 bytes"},
+  };
+  for (const auto& [words, reason] : refused) {
+    EXPECT_NE(refusal(words, h200).find(reason), std::string::npos) << words;
+  }
+  // Many rows are not for the slower one, where both could.
+  const auto sm80 = [&](const char* text, const DeviceInfo& device) {
+    return linear_sm80().refusal(LinearProblem::parse(text), device).value_or("served");
+  };
+  EXPECT_NE(sm80("linear bf16 m=6304 n=64 k=64", h200).find("sm90 serves"), std::string::npos);
+  EXPECT_EQ(sm80("linear bf16 m=6304 n=64 k=64 wt", h200), "served");
+  EXPECT_EQ(sm80("linear bf16 m=197 n=64 k=64", h200), "served");
+  EXPECT_EQ(sm80("linear bf16 m=6304 n=64 k=64", *architecture_limits("sm_89")), "served");
+  for (const char* const arch : {"sm_80", "sm_89", "sm_100", "sm_120"}) {
+    EXPECT_NE(refusal("n=64 k=64", *architecture_limits(arch)).find("9.0"), std::string::npos);
+  }
+  const ProblemPtr transposed = parse_problem("linear bf16 m=64 n=64 k=64 wt");
+  const ParameterSpace space = linear().space(*transposed, h200);
+  const Config config = space.completed(Config::parse(
+      "kBlockM=64 kBlockN=64 kFamily=1 kGroups=1 kLead=0 kPair=0 kSchedule=0 kSplits=1 kStages=8 "
+      "kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0"));
+  EXPECT_NE(space.explain(config).value_or("").find("w is [k, n]"), std::string::npos);
+}
+
+// A config that was stored before there were families is of the first one.
+TEST(LinearFamilyTest, ConfigsWithoutAFamilyAreOfTheFirst) {
+  const DeviceInfo device = testing_support::h200_device();
+  const ProblemPtr problem = parse_problem("linear bf16 m=197 n=768 k=3072 bias");
+  const ParameterSpace space = linear().space(*problem, device);
+  const Config old = Config::parse(
+      "kBlockK=64 kBlockM=64 kBlockN=64 kRaster=1 kSplits=2 kStages=3 kWarpM=32 kWarpN=32");
+  EXPECT_EQ(linear().family(old), "sm80");
+  const Config whole = space.completed(old);
+  EXPECT_EQ(space.explain(whole), std::nullopt);
+  EXPECT_EQ(whole.at("kFamily"), 0);
+  EXPECT_EQ(linear().source(*problem, whole), linear().source(*problem, old));
+  EXPECT_FALSE(space.completed(Config{{"kFamily", 0}}).find("kWarpM"));
+}
+
+TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
+  const DeviceInfo device = testing_support::h200_device();
+  const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=768 bias");
+  std::set<std::string> families;
+  for (const Config& config : linear_space(p, device).enumerate()) {
+    const LinearFamily& family = linear_family(config);
+    families.emplace(family.name());
+    std::set<std::string> own = {"kFamily"};
+    for (const Parameter& parameter : family.parameters()) own.insert(parameter.name);
+    for (const auto& [name, value] : config) EXPECT_TRUE(value == 0 || own.contains(name)) << name;
+  }
+  EXPECT_EQ(families, (std::set<std::string>{"sm80", "sm90"}));
+  Config unknown{{"kFamily", 99}};
+  EXPECT_THROW(linear_family(unknown), Error);
+}
+
+// Pairs of CTAs start together, no more of them than the device holds, and every box fits its map.
+TEST(LinearPlanTest, Sm90LaunchesWholeClustersWithMapsOfWhatItReads) {
+  const DeviceInfo device = testing_support::h200_device();
+  const LinearProblem p =
+      LinearProblem::parse("linear bf16 m=6304 n=768 k=768 bias scale residual");
+  std::size_t seen = 0;
+  for (const Config& config : linear_space(p, device).enumerate()) {
+    if (&linear_family(config) != &linear_sm90()) continue;
+    ++seen;
+    const std::vector<int> resident = {1, 1};
+    const LaunchPlan plan = linear_sm90().plan(p, config, device, resident);
+    const KernelLaunch& gemm = plan.kernels.front();
+    EXPECT_EQ(gemm.shape.grid[0] % (config.at("kPair") > 0 ? 2 : 1), 0u) << config.text();
+    EXPECT_LE(gemm.shape.grid[0], 132u);
+    EXPECT_TRUE(gemm.shape.waits_for_earlier);
+    const bool is_split = config.at("kSplits") > 1;
+    EXPECT_EQ(gemm.maps.size(), is_split ? 2u : 4u) << config.text();
+    EXPECT_EQ(plan.kernels.size(), is_split ? 2u : 1u);
+    for (const TensorMapSlot& map : gemm.maps) {
+      EXPECT_EQ(map.rank, 2u);
+      EXPECT_LE(map.rows, 256);
+      EXPECT_EQ(map.rows % 8, 0);
+      EXPECT_LE(2 * map.columns, 128);
+      EXPECT_EQ(map.strides[0] % 8, 0);
+    }
+  }
+  EXPECT_GT(seen, 100u);
 }
 
 TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {
@@ -138,15 +251,17 @@ TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {
   const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=3001 bias");
   std::set<std::int64_t> seen;
   for (const Config& config : linear_space(p, device).enumerate()) {
-    const std::int64_t splits = config.at("kSplits"), columns = linear_split_columns(p, config);
+    if (&linear_family(config) != &linear_sm80()) continue;
+    const std::int64_t splits = config.at("kSplits"),
+                       columns = linear_sm80_split_columns(p, config);
     if (!seen.insert(splits * 1000 + config.at("kBlockK")).second) continue;
     EXPECT_EQ(columns % config.at("kBlockK"), 0);
     EXPECT_GE(columns * splits, p.k);
     EXPECT_LT(columns * (splits - 1), p.k);
-    const LaunchPlan plan = linear_plan(p, config);
+    const LaunchPlan plan = linear_sm80().plan(p, config, device, {});
     EXPECT_EQ(plan.kernels.size(), splits > 1 ? 2u : 1u);
     EXPECT_EQ(plan.scratch_bytes, splits > 1 ? 4 * splits * 197 * 768 : 0);
-    EXPECT_EQ(plan.kernels[0].shape.grid[0], linear_tiles(p, config) * splits);
+    EXPECT_EQ(plan.kernels[0].shape.grid[0], linear_sm80_tiles(p, config) * splits);
     LinearParams params;
     std::memcpy(&params, plan.kernels[0].params.data(), sizeof(params));
     EXPECT_EQ(params.split_columns, columns);

@@ -1,7 +1,8 @@
 // tests/emulator/primitives/shared.cuh -- Stands in for templates/primitives/shared.cuh.
 //
 // A shared address is the offset in the CTA's dynamic shared memory plus kSharedBase, so that an
-// address that was never set is outside. Every access is checked for bounds and alignment.
+// address that was never set is outside; one within the cluster has the CTA's rank in front
+// (cluster.cuh). Every access is checked for bounds and alignment.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,15 +10,21 @@
 
 namespace vitune {
 
-inline constexpr u32 kSharedBase = 1024;
+inline constexpr u32 kSharedBase = 1024, kPeerBase = 1 << 24;
 
 inline char* shared_at(u32 address, u32 bytes) {
   auto& machine = *vitune_emulator::machine;
   if (address % bytes != 0) machine.fail(machine, "misaligned access to shared memory");
+  u32 rank = machine.thread->rank;
+  if (address >= kPeerBase) {
+    rank = address / kPeerBase - 1;
+    address %= kPeerBase;
+    if (rank >= machine.cluster) machine.fail(machine, "an address in a CTA that there is not");
+  }
   if (address < kSharedBase || address - kSharedBase + bytes > machine.shared_bytes) {
     machine.fail(machine, "access beyond the shared memory of the launch");
   }
-  return shared_memory + (address - kSharedBase);
+  return shared_memory + rank * kSharedCapacity + (address - kSharedBase);
 }
 
 // The same place, to be read by a thread.

@@ -19,12 +19,11 @@ inline void named_barrier() {
 template <int kGroups, int kThreads>
 inline void group_barrier(int group) {
   static_assert(kGroups >= 1 && kGroups <= 8, "a CTA is split into 1 to 8 groups");
-  if constexpr (kGroups == 1) {
-    __syncthreads();
-  } else if constexpr (kThreads == kWarpSize) {
+  if constexpr (kThreads == kWarpSize) {
     __syncwarp();
   } else {
-    vitune_emulator::machine->barrier(*vitune_emulator::machine, unsigned(group) + 1, kThreads);
+    const unsigned id = kGroups == 1 ? 1 : unsigned(group) + 1;
+    vitune_emulator::machine->barrier(*vitune_emulator::machine, id, kThreads);
   }
 }
 

@@ -1,18 +1,16 @@
-// benchmarks/lab/linear/gemm_sm90.cuh -- y = epilogue(x w^T) on wgmma, by a persistent CTA or pair.
+// templates/linear/gemm_sm90.cuh -- A linear layer on wgmma, by persistent CTAs or pairs of them.
 //
 // x [m, k] and w [n, k] pass through a ring of slots of 64 of k, copied by one thread; kGroups
 // warpgroups compute. Two CTAs of a cluster work on neighbouring tiles and each copies half of the
 // operand that they share into both. Epilogues run beside products:
 //   shared tiles  a warpgroup begins a tile kLead steps before the next one does. While it is in
 //                 its epilogue, the others have the tensor cores; the ring bounds how far they get.
-//   kAhead        half of a warpgroup's epilogue runs beside its own products of the next tile.
-//   kPingPong     a warpgroup's epilogue runs beside the products of the other's tile.
-// SPDX-License-Identifier: Apache-2.0
+//   halves        half of a warpgroup's epilogue runs beside its own products of the next tile.
+//   ping-pong     a warpgroup's epilogue runs beside the products of the other's tile.
 #pragma once
 
 #include "linear/epilogue_sm90.cuh"
-#include "linear/ring.cuh"
-#include "linear/tile_order.cuh"
+#include "linear/split_sum.cuh"
 #include "primitives/swizzle.cuh"
 #include "primitives/sync.cuh"
 #include "primitives/tensor_copy.cuh"
@@ -20,8 +18,6 @@
 #include "primitives/wgmma.cuh"
 
 namespace vitune {
-
-__device__ __forceinline__ int k_steps(const LinearParams& p) { return ceil_div(p.k, kBlockK); }
 
 // Copies this CTA's part of step `step`: all of one operand, and of the other, which a pair shares,
 // its half into both.
@@ -34,7 +30,7 @@ __device__ __forceinline__ void copy_step(const LinearTensorMaps& maps,
   if constexpr (T::kCluster == 1) {
     copy_tile(x, maps.x, full, k, tile.row());
     copy_tile(w, maps.w, full, k, tile.column());
-  } else if constexpr (T::kPairAlongM) {
+  } else if constexpr (T::kPair == 2) {
     const int half = tile.rank() * T::kWBoxRows;
     copy_tile(x, maps.x, full, k, tile.row());
     copy_tile_to_ranks(w + half * kBlockK * 2, maps.w, full, k, tile.column() + half, 3);
@@ -50,20 +46,23 @@ template <class T>
 __device__ __forceinline__ void produce(const LinearParams& p, const LinearTensorMaps& maps,
                                         const LinearShared<T>& shared) {
   PipelineState<T::kStages> at;
-  const int steps = k_steps(p);
 #pragma unroll 1
   for (TileOrder<T> tile(p, 0, 1); tile.any(); tile.next()) {
+    const int first = tile.first_step(), end = first + tile.steps();
 #pragma unroll 1
-    for (int step = 0; step < steps; ++step, at.advance()) {
+    for (int step = first; step < end; ++step, at.advance()) {
       shared.wait_for_empty(at);
+      if (T::kRingResidual) fence_proxy_async();  // a residual may have been read from the slot
       mbarrier_expect(shared.full(at.slot), T::kStageBytes);
       copy_step(maps, shared, tile, step, at.slot);
     }
 #pragma unroll 1
-    for (int panel = 0; T::kResidual && panel < T::kPanels; panel += T::kSlotPanels, at.advance()) {
+    for (int panel = 0; T::kRingResidual && panel < T::kPanels;
+         panel += T::kSlotPanels, at.advance()) {
       const int panels = min(T::kSlotPanels, T::kPanels - panel);
       const u32 full = shared.full(at.slot);
       shared.wait_for_empty(at);
+      fence_proxy_async();
       mbarrier_expect(full, panels * T::kPanelBytes);
 #pragma unroll 1
       for (int i = 0; i < panels; ++i) {
@@ -104,13 +103,11 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
                                         const LinearShared<T>& shared) {
   constexpr int kSums = T::kBlockN / 2;
   const int group = int(threadIdx.x) / kGroupThreads;
-  const int steps = k_steps(p);
-  // A warpgroup that leads by more than the ring is long would be two phases ahead.
-  const int lead = T::kLead > 0 && steps >= T::kStages ? T::kLead : 0;
   LinearEpilogue<T> epilogue(p, maps, shared);
   PipelineState<T::kStages> at;
   u32 turn_parity = 0;
-  if constexpr (T::kPingPong) at.skip(group * (steps + T::kResidualSlots));
+  TileOrder<T> tile(p, T::kPingPong ? group : 0, T::kPingPong ? T::kGroups : 1);
+  if constexpr (T::kPingPong) at.skip(group * (tile.steps() + T::kResidualSlots));
   float d[T::kRowBlocks][kSums];
 #pragma unroll
   for (int block = 0; block < T::kRowBlocks; ++block) {
@@ -118,22 +115,25 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
     for (int i = 0; i < kSums; ++i) d[block][i] = 0.f;
   }
 #pragma unroll 1
-  for (TileOrder<T> tile(p, T::kPingPong ? group : 0, T::kPingPong ? T::kGroups : 1); tile.any();
-       tile.next()) {
+  for (; tile.any(); tile.next()) {
+    const int steps = tile.steps();
+    // A warpgroup that leads by more than the ring is long would be two phases ahead.
+    const int lead = T::kLead > 0 && steps >= T::kStages ? T::kLead : 0;
     epilogue.begin(tile.row(), tile.column());
-    if (T::kPingPong || (lead > 0 && group > 0)) {
-      shared.wait(shared.turn(group), turn_parity);
+    if (T::kPingPong || (T::kLead > 0 && lead > 0 && group > 0)) {
+      mbarrier_wait(shared.turn(group), turn_parity);
       turn_parity ^= 1;
     }
     int before = 0;  // the slot of the step before
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      shared.wait(shared.full(at.slot), at.parity);
+      mbarrier_wait(shared.full(at.slot), at.parity);
       multiply<T, T::kBlockN>(d, shared, at.slot, 0, step > 0);
       wgmma_wait<1>();
       if (step > 0) shared.give_back(before);
-      if (T::kLead > 0 && lead > 0 && step == lead && group + 1 < T::kGroups)
+      if (T::kLead > 0 && lead > 0 && step == lead && group + 1 < T::kGroups) {
         shared.pass_turn(group + 1);
+      }
       before = at.slot;
       at.advance();
     }
@@ -142,17 +142,21 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
       PipelineState<T::kStages> residual = at;
 #pragma unroll 1
       for (int i = 0; i < T::kResidualSlots; ++i, residual.advance()) {
-        shared.wait(shared.full(residual.slot), residual.parity);
+        mbarrier_wait(shared.full(residual.slot), residual.parity);
       }
       shared.pass_turn(group + 1 == T::kGroups ? 0 : group + 1);
     }
     wgmma_wait<0>();
     shared.give_back(before);
-    epilogue.columns_ready();
-    epilogue.template run<0, T::kPanels>(d, tile.row(), tile.column(), tile.n_tile(), at);
+    if constexpr (T::kSplit) {
+      epilogue.put_partials(d, tile.row(), tile.column(), tile.split());
+    } else {
+      epilogue.columns_ready();
+      epilogue.template run<0, T::kPanels>(d, tile.row(), tile.column(), at);
+    }
     if constexpr (T::kPingPong) at.skip((T::kGroups - 1) * (steps + T::kResidualSlots));
   }
-  if (threadIdx.x % kWarpSize == 0) store_wait_read<0>();
+  if (!T::kSplit && !T::kRowMap && threadIdx.x % kWarpSize == 0) store_wait_read<0>();
 }
 
 // The same where a tile has two halves of columns, each with its sums: when a tile's products are
@@ -164,7 +168,7 @@ template <class T>
 __device__ __forceinline__ void consume_halves(const LinearParams& p, const LinearTensorMaps& maps,
                                                const LinearShared<T>& shared) {
   constexpr int kColumns = T::kBlockN / 2, kPanels = T::kPanels / 2, kSums = kColumns / 2;
-  const int steps = k_steps(p);
+  const int steps = ceil_div(p.k, kBlockK);  // no fewer than kAhead
   LinearEpilogue<T> epilogue(p, maps, shared);
   PipelineState<T::kStages> at;
   float low[1][kSums], high[1][kSums];
@@ -176,11 +180,11 @@ __device__ __forceinline__ void consume_halves(const LinearParams& p, const Line
     PipelineState<T::kStages> again = at;
 #pragma unroll
     for (int step = 0; step < T::kAhead; ++step, at.advance()) {
-      shared.wait(shared.full(at.slot), at.parity);
+      mbarrier_wait(shared.full(at.slot), at.parity);
       multiply<T, kColumns>(low, shared, at.slot, 0, step > 0);
     }
     wgmma_wait<T::kAhead>();  // for none of these: tells ptxas that `high` was done before
-    if (row0 >= 0) epilogue.template run<kPanels, kPanels>(high, row0, column0, 0, at);
+    if (row0 >= 0) epilogue.template run<kPanels, kPanels>(high, row0, column0, at);
     row0 = tile.row();
     column0 = tile.column();
     epilogue.begin(row0, column0);
@@ -195,7 +199,7 @@ __device__ __forceinline__ void consume_halves(const LinearParams& p, const Line
     }
 #pragma unroll 1
     for (int step = T::kAhead; step < steps; ++step) {
-      shared.wait(shared.full(at.slot), at.parity);
+      mbarrier_wait(shared.full(at.slot), at.parity);
       multiply<T, kColumns>(low, shared, at.slot, 0, true);
       multiply<T, kColumns>(high, shared, at.slot, kColumns, true);
       wgmma_wait<2>();
@@ -206,22 +210,23 @@ __device__ __forceinline__ void consume_halves(const LinearParams& p, const Line
     wgmma_wait<0>();
     shared.give_back(before);
     epilogue.columns_ready();
-    epilogue.template run<0, kPanels>(low, row0, column0, 0, at);
+    epilogue.template run<0, kPanels>(low, row0, column0, at);
   }
-  if (row0 >= 0) epilogue.template run<kPanels, kPanels>(high, row0, column0, 0, at);
-  if (threadIdx.x % kWarpSize == 0) store_wait_read<0>();
+  if (row0 >= 0) epilogue.template run<kPanels, kPanels>(high, row0, column0, at);
+  if (!T::kRowMap && threadIdx.x % kWarpSize == 0) store_wait_read<0>();
 }
 
 template <class Config>
-__device__ __forceinline__ void linear(const LinearParams& p, const LinearTensorMaps& maps) {
+__device__ __forceinline__ void linear_gemm_sm90(const LinearParams& p,
+                                                 const LinearTensorMaps& maps) {
   using T = LinearTraits<Config>;
   extern __shared__ __align__(1024) char shared_memory[];
   const LinearShared<T> shared{shared_address(shared_memory)};
   if (threadIdx.x == T::kGroups * kGroupThreads) {
     prefetch_map(maps.x);
     prefetch_map(maps.w);
-    prefetch_map(maps.y);
-    if constexpr (T::kResidual) prefetch_map(maps.residual);
+    if constexpr (!T::kSplit && !T::kRowMap) prefetch_map(maps.out);
+    if constexpr (T::kRingResidual) prefetch_map(maps.residual);
   }
   if (threadIdx.x == 0) shared.init();
   meet_peers<T>();
@@ -231,7 +236,7 @@ __device__ __forceinline__ void linear(const LinearParams& p, const LinearTensor
     if (threadIdx.x == T::kGroups * kGroupThreads) produce(p, maps, shared);
   } else {
     if constexpr (T::kTradesRegisters) more_registers<T::kComputeRegisters>();
-    if constexpr (T::kAhead > 0) {
+    if constexpr (T::kHalves) {
       consume_halves(p, maps, shared);
     } else {
       consume(p, maps, shared);

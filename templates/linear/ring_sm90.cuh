@@ -1,5 +1,5 @@
-// benchmarks/lab/linear/ring.cuh -- The shared memory of a linear kernel: slots, their barriers,
-// places.
+// templates/linear/ring_sm90.cuh -- The shared memory of a kernel of the family sm90: slots, their
+// barriers, places.
 //
 // Slots of x and w pass from the producer to the consumers in a ring. Each has two barriers: `full`
 // ends a phase when all of its bytes have come, from both CTAs of a pair, `empty` when every warp
@@ -7,16 +7,13 @@
 // copies into the other finds its slot empty there too.
 //
 // A barrier tells a phase only from the one before. So whoever waits for a phase must know that the
-// one before is over. Warpgroups that share tiles wait for every phase; with kPingPong one takes
-// its turn when the one before it has waited for all of its own.
-// SPDX-License-Identifier: Apache-2.0
+// one before is over. Warpgroups that share tiles wait for every phase; in ping-pong one takes its
+// turn when the one before it has waited for all of its own.
 #pragma once
 
 #include "linear/config_sm90.cuh"
-#include "primitives/bounded_wait.cuh"
 #include "primitives/cluster.cuh"
 #include "primitives/mbarrier.cuh"
-#include "primitives/sync.cuh"
 #include "primitives/types.cuh"
 
 namespace vitune {
@@ -54,7 +51,7 @@ struct LinearShared {
   }
   __device__ __forceinline__ u32 full(int slot) const { return barrier(slot); }
   __device__ __forceinline__ u32 empty(int slot) const { return barrier(T::kStages + slot); }
-  // Of a shared tile: when the warpgroup before this one is kLead steps in. With kPingPong: this
+  // Of a shared tile: when the warpgroup before this one is kLead steps in. In ping-pong: this
   // warpgroup's turn.
   __device__ __forceinline__ u32 turn(int group) const { return barrier(2 * T::kStages + group); }
 
@@ -72,15 +69,8 @@ struct LinearShared {
     mbarrier_init_fence();
   }
 
-  __device__ __forceinline__ void wait(u32 barrier, u32 parity) const {
-    if constexpr (T::kChecked) {
-      mbarrier_wait_bounded(barrier, parity);
-    } else {
-      mbarrier_wait(barrier, parity);
-    }
-  }
   __device__ __forceinline__ void wait_for_empty(const PipelineState<T::kStages>& at) const {
-    wait(empty(at.slot), at.parity ^ 1);
+    mbarrier_wait(empty(at.slot), at.parity ^ 1);
   }
 
   // When all lanes of this warp have read the slot.

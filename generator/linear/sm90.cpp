@@ -1,0 +1,236 @@
+// generator/linear/sm90.cpp -- The family sm90: wgmma, copies by tensor maps, one launch, or two
+// and memory between.
+// SPDX-License-Identifier: Apache-2.0
+#include "generator/linear/sm90.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "core/checked.h"
+#include "core/format.h"
+#include "generator/linear/kernel_spec.h"
+#include "templates/linear/sm90_params.cuh"
+
+namespace vitune {
+namespace {
+
+constexpr PointerSlot kPartials = {PointerSlot::kScratch, offsetof(LinearParams, partials)};
+constexpr int kSumThreads = 256;
+
+class LinearSm90 final : public LinearFamily {
+ public:
+  std::string_view name() const override { return "sm90"; }
+  std::optional<std::string> refusal(const LinearProblem& problem,
+                                     const DeviceInfo& device) const override {
+    return linear_sm90_refusal(problem, device);
+  }
+  std::vector<Parameter> parameters() const override { return linear_sm90_parameters(); }
+  std::vector<Constraint> rules(const LinearProblem& problem,
+                                const DeviceInfo& device) const override {
+    return linear_sm90_rules(problem, device);
+  }
+  std::vector<Config> defaults(const LinearProblem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override {
+    return linear_sm90_defaults(problem, device, space);
+  }
+  ConfigWords words(const Config& config) const override;
+  std::string source(const LinearProblem& p, const Config& config) const override;
+  std::optional<std::string> prune(const LinearProblem& p, const Config& config,
+                                   const CompileFacts& facts,
+                                   const DeviceInfo& device) const override;
+  std::vector<KernelNeeds> kernels(const LinearProblem& p, const Config& config) const override;
+  LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
+                  std::span<const int> resident) const override;
+  // The judge's smaller problems have as many steps as a kernel must have.
+  LinearBlock block(const Config& config) const override {
+    const bool is_in_halves = config.at("kSchedule") == LinearSm90Shape::kHalves;
+    const std::int64_t steps = std::max<std::int64_t>(config.at("kSplits"), is_in_halves ? 3 : 1);
+    return {config.at("kBlockM"), config.at("kBlockN"), LinearSm90Shape::kBlockK * steps};
+  }
+  std::string templates() const override { return "#include \"linear/gemm_sm90.cuh\"\n"; }
+  bool is_of_one_architecture() const override { return true; }
+  bool reads_tensor_maps() const override { return true; }
+};
+
+ConfigWords LinearSm90::words(const Config& config) const {
+  constexpr const char* kSchedules[] = {"coop", "ping", "half"};
+  constexpr const char* kPairs[] = {"", " pair", " pair_m"};
+  const auto value = [&](const char* name) { return config.find(name).value_or(0); };
+  return {formatted("sm90 {} {}x{} {}g s{}{}",
+                    kSchedules[std::clamp<std::int64_t>(value("kSchedule"), 0, 2)],
+                    value("kBlockM"), value("kBlockN"), value("kGroups"), value("kStages"),
+                    kPairs[std::clamp<std::int64_t>(value("kPair"), 0, 2)]),
+          {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kPair"}};
+}
+
+std::string LinearSm90::source(const LinearProblem& p, const Config& config) const {
+  const LinearSm90Shape shape(p, config);
+  const std::vector<KernelNeeds> entries = kernels(p, config);
+  std::string text = "namespace vitune {\nstruct Config {\n" + linear_facts_text(p) +
+                     linear_flag("kRowMap", p.out_period > 0);
+  for (const char* const name :
+       {"kBlockM", "kBlockN", "kStages", "kGroups", "kSchedule", "kPair", "kLead"}) {
+    text += linear_number(name, config.at(name));
+  }
+  text += linear_flag("kSplit", shape.splits > 1) + linear_number("kCtaThreads", shape.threads()) +
+          linear_number("kSharedBytes", shape.shared_bytes()) + "};\n}  // namespace vitune\n\n" +
+          templates();
+  // The size of its clusters is a fact of the kernel: an ordinary launch has them too.
+  const std::string cluster = shape.pair > 0 ? "__cluster_dims__(2, 1, 1) " : "";
+  text += formatted(
+      "\nextern \"C\" __global__ void {}__launch_bounds__({}, 1)\n"
+      "{}(const __grid_constant__ vitune::LinearParams params,\n"
+      "   const __grid_constant__ vitune::LinearTensorMaps maps) {{\n"
+      "  vitune::linear_gemm_sm90<vitune::Config>(params, maps);\n}}\n",
+      cluster, entries[0].threads, entries[0].entry);
+  if (entries.size() == 1) return text;
+  return text + formatted(
+                    "\nextern \"C\" __global__ void __launch_bounds__({})\n"
+                    "{}(const __grid_constant__ vitune::LinearParams params) {{\n"
+                    "  vitune::linear_split_sum<vitune::Config>(params);\n}}\n",
+                    entries[1].threads, entries[1].entry);
+}
+
+std::optional<std::string> LinearSm90::prune(const LinearProblem& p, const Config& config,
+                                             const CompileFacts& facts,
+                                             const DeviceInfo& device) const {
+  constexpr int kHarmlessSpillBytes = 16;  // stores and loads together, per thread
+  if (facts.spill_bytes > kHarmlessSpillBytes) {
+    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
+  }
+  for (const KernelNeeds& needs : kernels(p, config)) {
+    if (resident_ctas(device, needs.threads, facts.registers, needs.shared_bytes) > 0) continue;
+    return formatted("does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
+                     needs.threads, facts.registers, needs.shared_bytes);
+  }
+  return std::nullopt;
+}
+
+// A second kernel adds splits.
+std::vector<KernelNeeds> LinearSm90::kernels(const LinearProblem& p, const Config& config) const {
+  const LinearSm90Shape shape(p, config);
+  std::vector<KernelNeeds> kernels = {
+      {"vitune_linear", static_cast<int>(shape.threads()), shape.shared_bytes()}};
+  if (shape.splits > 1) kernels.push_back({"vitune_linear_split_sum", kSumThreads, 0});
+  return kernels;
+}
+
+LaunchPlan LinearSm90::plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
+                            std::span<const int> resident) const {
+  const LinearSm90Shape shape(p, config);
+  const std::vector<KernelNeeds> entries = kernels(p, config);
+  LaunchPlan plan;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    KernelLaunch launch;
+    launch.kernel = i;
+    launch.shape.block[0] = static_cast<std::uint32_t>(entries[i].threads);
+    launch.shape.shared_bytes = static_cast<std::uint32_t>(entries[i].shared_bytes);
+    LinearParams params = linear_params(p);
+    params.splits = static_cast<int>(shape.splits);
+    launch.params = parameter_bytes(params);
+    const auto pointers = linear_pointers();
+    launch.pointers.assign(pointers.begin(), pointers.end());
+    if (shape.splits > 1) launch.pointers.push_back(kPartials);
+    if (i == 0) {
+      // Clusters that stay: as many as the device holds at once.
+      const std::int64_t room = std::max(device.sm_count, 1) * std::max(resident.front(), 1);
+      const std::int64_t clusters = std::max<std::int64_t>(room / shape.cluster(), 1);
+      launch.shape.grid[0] = static_cast<std::uint32_t>(
+          std::min(shape.units() * shape.splits, clusters) * shape.cluster());
+      launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
+      launch.map_bytes = sizeof(LinearTensorMaps);
+      launch.maps = shape.maps();
+    } else {
+      // Its threads go on to further results where these are too few.
+      constexpr std::int64_t kMostSumCtas = 65535;
+      launch.shape.grid[0] =
+          static_cast<std::uint32_t>(std::min(ceil_div(p.m * p.n, kSumThreads), kMostSumCtas));
+    }
+    plan.kernels.push_back(std::move(launch));
+  }
+  if (shape.splits > 1) plan.scratch_bytes = 4 * shape.splits * p.m * p.n;
+  return plan;
+}
+
+}  // namespace
+
+LinearSm90Shape::LinearSm90Shape(const LinearProblem& problem, const Config& config)
+    : block_m(config.at("kBlockM")),
+      block_n(config.at("kBlockN")),
+      stages(config.find("kStages").value_or(0)),
+      groups(config.at("kGroups")),
+      schedule(config.at("kSchedule")),
+      pair(config.find("kPair").value_or(0)),
+      lead(config.find("kLead").value_or(0)),
+      splits(config.find("kSplits").value_or(1)),
+      problem_(problem) {}
+
+std::int64_t LinearSm90Shape::ahead() const {
+  return schedule == kHalves ? std::min<std::int64_t>(3, stages - 1) : 0;
+}
+
+std::int64_t LinearSm90Shape::store_columns() const {
+  return block_n % (schedule == kHalves ? 64 : 32) == 0 ? 32 : 16;
+}
+
+std::int64_t LinearSm90Shape::other_bytes() const {
+  if (splits > 1) return 0;
+  constexpr std::int64_t kStoreBuffers = 2, kWarps = 4;
+  const std::int64_t staging = kWarps * kStoreBuffers * 16 * store_columns() * 2;
+  const std::int64_t arrays = (problem_.norm == LinearNorm::kLayer ? 1 : 0) +
+                              (problem_.bias ? 1 : 0) + (problem_.scale ? 1 : 0);
+  return groups * (staging + block_n * 4 * arrays);
+}
+
+std::int64_t LinearSm90Shape::shared_bytes() const {
+  return stages * stage_bytes() + other_bytes() + 8 * (2 * stages + groups);
+}
+
+std::int64_t LinearSm90Shape::most_stages(std::int64_t shared) const {
+  return (shared - other_bytes() - 8 * groups) / (stage_bytes() + 16);
+}
+
+std::int64_t LinearSm90Shape::units() const {
+  const std::int64_t across = ceil_div(problem_.n, block_n), down = ceil_div(problem_.m, block_m);
+  return (pair == 1 ? ceil_div(across, std::int64_t{2}) : across) *
+         (pair == 2 ? ceil_div(down, std::int64_t{2}) : down);
+}
+
+std::int64_t LinearSm90Shape::steps() const { return ceil_div(problem_.k, kBlockK); }
+
+std::vector<TensorMapSlot> LinearSm90Shape::maps() const {
+  const auto matrix = [](LinearTensor tensor, std::size_t at, std::int64_t columns,
+                         std::int64_t rows, std::int64_t stride, std::int64_t box_columns,
+                         std::int64_t box_rows) {
+    return TensorMapSlot{.rank = 2,
+                         .tensor = tensor,
+                         .at = static_cast<std::uint32_t>(at),
+                         .sizes = {columns, rows},
+                         .strides = {stride},
+                         .columns = box_columns,
+                         .rows = box_rows,
+                         .swizzle = 2 * box_columns};
+  };
+  const LinearProblem& p = problem_;
+  std::vector<TensorMapSlot> slots = {matrix(kLinearX, offsetof(LinearTensorMaps, x), p.k, p.m,
+                                             p.x_row, kBlockK, block_m / (pair == 1 ? 2 : 1)),
+                                      matrix(kLinearW, offsetof(LinearTensorMaps, w), p.k, p.n,
+                                             p.w_row, kBlockK, block_n / (pair == 2 ? 2 : 1))};
+  if (splits > 1) return slots;
+  if (p.out_period == 0) {
+    slots.push_back(matrix(kLinearOut, offsetof(LinearTensorMaps, out), p.n, p.m, p.out_row,
+                           store_columns(), 16));
+  }
+  if (p.residual && p.residual_period == 0) {
+    slots.push_back(matrix(kLinearResidual, offsetof(LinearTensorMaps, residual), p.n, p.m,
+                           p.residual_row, store_columns(), block_m));
+  }
+  return slots;
+}
+
+const LinearFamily& linear_sm90() {
+  static const LinearSm90 instance;
+  return instance;
+}
+
+}  // namespace vitune

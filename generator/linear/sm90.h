@@ -1,0 +1,56 @@
+// generator/linear/sm90.h -- What follows from a config of the family sm90.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "core/device_info.h"
+#include "generator/launch_plan.h"
+#include "generator/linear/problem.h"
+#include "generator/parameter_space.h"
+
+namespace vitune {
+
+// As templates/linear/config_sm90.cuh has it.
+class LinearSm90Shape {
+ public:
+  LinearSm90Shape(const LinearProblem& problem, const Config& config);
+
+  enum Schedule : std::int64_t { kShared = 0, kPingPong = 1, kHalves = 2 };
+  static constexpr std::int64_t kBlockK = 64;
+
+  std::int64_t block_m, block_n, stages, groups, schedule, pair, lead, splits;
+
+  std::int64_t threads() const { return 128 * (groups + 1); }
+  std::int64_t cluster() const { return pair > 0 ? 2 : 1; }
+  std::int64_t group_rows() const { return schedule == kPingPong ? block_m : block_m / groups; }
+  std::int64_t sums() const { return group_rows() / 64 * block_n / 2; }  // of a thread
+  std::int64_t ahead() const;
+  std::int64_t store_columns() const;
+  std::int64_t stage_bytes() const { return (block_m + block_n) * kBlockK * 2; }
+  std::int64_t other_bytes() const;  // of shared memory, beside the ring and its barriers
+  std::int64_t shared_bytes() const;
+  std::int64_t most_stages(std::int64_t shared) const;
+  // Tiles or pairs of tiles of a split.
+  std::int64_t units() const;
+  std::int64_t steps() const;  // of all of k
+
+  std::vector<TensorMapSlot> maps() const;
+
+ private:
+  const LinearProblem& problem_;
+};
+
+// Why the family cannot answer the problem on the device, or nothing.
+std::optional<std::string> linear_sm90_refusal(const LinearProblem& problem,
+                                               const DeviceInfo& device);
+std::vector<Parameter> linear_sm90_parameters();
+std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const DeviceInfo& device);
+std::vector<Config> linear_sm90_defaults(const LinearProblem& problem, const DeviceInfo& device,
+                                         const ParameterSpace& space);
+
+}  // namespace vitune

@@ -1,0 +1,260 @@
+// generator/linear/sm90_space.cpp -- Which problems the family sm90 serves, its tunables, and good
+// values without tuning.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "core/checked.h"
+#include "core/format.h"
+#include "generator/linear/kernel_spec.h"
+#include "generator/linear/sm90.h"
+
+namespace vitune {
+namespace {
+
+using Rule = std::optional<std::string>;
+using Shape = LinearSm90Shape;
+
+constexpr std::int64_t kMostBoxStride = std::int64_t{1} << 40;  // bytes, exclusive
+constexpr std::int64_t kFewerStages = 1;  // than fit: more are never left unused
+constexpr std::int64_t kMostStages = 8;
+
+// A config of some of the family's tunables, as far as rules have them.
+Shape shape_of(const LinearProblem& p, const Config& c) { return {p, c}; }
+
+Rule check_block(std::int64_t block, std::int64_t least, std::int64_t extent) {
+  if (block <= least || block < 2 * extent) return std::nullopt;
+  return formatted("a block of {} for {}", block, extent);
+}
+
+Rule check_groups(const LinearProblem& p, const Config& c) {
+  const Shape shape = shape_of(p, c);
+  if (shape.schedule != Shape::kShared && shape.groups == 1) {
+    return std::string("one warpgroup has nobody to take turns or share with");
+  }
+  if (shape.schedule == Shape::kPingPong && shape.groups > 2) {
+    return formatted("{} warpgroups take turns", shape.groups);
+  }
+  const std::int64_t rows = shape.schedule == Shape::kPingPong ? 64 : 64 * shape.groups;
+  if (shape.block_m % rows != 0) {
+    return formatted("{} rows for {} warpgroups", shape.block_m, shape.groups);
+  }
+  const std::int64_t most = shape.groups == 3 ? 96 : 192;
+  if (shape.sums() > most) return formatted("{} sums of a thread", shape.sums());
+  return std::nullopt;
+}
+
+Rule check_halves(const LinearProblem& p, const Config& c) {
+  const Shape shape = shape_of(p, c);
+  if (shape.schedule != Shape::kHalves) return std::nullopt;
+  if (p.residual) return std::string("the residual's slots are not known to the next tile");
+  if (shape.group_rows() != 64 || shape.block_n % 32 != 0 || shape.block_n < 64) {
+    return formatted("{} rows and {} columns of a warpgroup", shape.group_rows(), shape.block_n);
+  }
+  if (shape.steps() < 3) return formatted("{} steps", shape.steps());
+  return std::nullopt;
+}
+
+Rule check_pair(const LinearProblem& p, const Config& c) {
+  const std::int64_t pair = c.at("kPair");
+  const bool has_two = pair == 0 || (pair == 1 ? p.n > c.at("kBlockN") : p.m > c.at("kBlockM"));
+  if (has_two) return std::nullopt;
+  return std::string("there is one tile that way");
+}
+
+Rule check_lead(const LinearProblem& p, const Config& c) {
+  const Shape shape = shape_of(p, c);
+  if (shape.lead == 0) return std::nullopt;
+  if (shape.schedule != Shape::kShared || shape.groups == 1) {
+    return std::string("these warpgroups do not share the steps of a tile");
+  }
+  if (shape.splits > 1) return std::string("a part's sums are stored as they are");
+  return std::nullopt;
+}
+
+Rule check_splits(const LinearProblem& p, const Config& c, std::int64_t sms) {
+  constexpr std::int64_t kLeastSteps = 2;
+  const Shape shape = shape_of(p, c);
+  if (shape.splits == 1) return std::nullopt;
+  if (shape.schedule != Shape::kShared) return std::string("a tile's steps are not always as many");
+  if (shape.steps() < kLeastSteps * shape.splits) {
+    return formatted("{} parts of {} steps", shape.splits, shape.steps());
+  }
+  const std::int64_t ctas = shape.units() * shape.cluster() * shape.splits;
+  // Parts are for SMs that would have no tile.
+  if (shape.units() * shape.cluster() <= sms && ctas <= 2 * sms) return std::nullopt;
+  return formatted("{} CTAs", ctas);
+}
+
+Rule check_stages(const LinearProblem& p, const Config& c, std::int64_t shared) {
+  const Shape shape = shape_of(p, c);
+  const std::int64_t most = shape.most_stages(shared);
+  if (shape.stages > most) {
+    return formatted("{} bytes, {} there are", shape.shared_bytes(), shared);
+  }
+  const std::int64_t wanted = std::min(most, kMostStages) - kFewerStages;
+  if (shape.stages >= wanted) return std::nullopt;
+  return formatted("{} stages, {} fit", shape.stages, most);
+}
+
+std::int64_t sms_of(const DeviceInfo& device) {
+  constexpr std::int64_t kUnknown = 132;
+  return device.sm_count > 0 ? device.sm_count : kUnknown;
+}
+
+// Clocks, roughly: rounds of the device, each as long as a tile's products or its operands take,
+// what is left of its epilogue, and what a split costs on top.
+double cost_of(const LinearProblem& p, const Config& c, double sms) {
+  constexpr double kL2Bytes = 35, kStart = 2500, kResults = 24;
+  const Shape shape(p, c);
+  const double m = static_cast<double>(shape.block_m), n = static_cast<double>(shape.block_n);
+  const double x = shape.pair == 1 ? m / 2 : m, w = shape.pair == 2 ? n / 2 : n;
+  const double steps =
+      std::ceil(static_cast<double>(shape.steps()) / static_cast<double>(shape.splits));
+  // 64 rows take as long as a whole instruction of their columns.
+  const double step = std::max(m * n / 32, (x + w) * 128 / kL2Bytes);
+  const double hidden = shape.schedule == Shape::kShared && shape.lead == 0 ? 1 : 0.6;
+  const double tiles = static_cast<double>(shape.units() * shape.cluster() * shape.splits);
+  const double rounds = std::ceil(tiles / sms);
+  double cost = kStart + rounds * (steps * step + hidden * m * n / kResults);
+  if (shape.splits > 1) {
+    const double parts = static_cast<double>(p.m * p.n * (shape.splits + 1));
+    cost += 2 * kStart + 4 * parts / sms / kL2Bytes;
+  }
+  return cost;
+}
+
+// Forms worth weighing, each with as many stages as fit.
+struct Form {
+  std::int64_t m, n, groups, schedule, pair, lead;
+};
+constexpr Form kForms[] = {
+    {192, 192, 3, Shape::kShared, 1, 1},   {192, 192, 3, Shape::kHalves, 1, 0},
+    {128, 192, 2, Shape::kPingPong, 2, 0}, {128, 256, 2, Shape::kShared, 2, 1},
+    {256, 176, 2, Shape::kShared, 1, 1},   {256, 128, 2, Shape::kShared, 1, 1},
+    {128, 240, 2, Shape::kShared, 2, 1},   {128, 160, 2, Shape::kShared, 1, 1},
+    {128, 128, 2, Shape::kShared, 1, 1},   {128, 96, 2, Shape::kShared, 1, 1},
+    {128, 80, 2, Shape::kShared, 1, 1},    {128, 64, 2, Shape::kShared, 1, 0},
+    {64, 256, 1, Shape::kShared, 0, 0},    {64, 160, 1, Shape::kShared, 0, 0},
+    {64, 128, 1, Shape::kShared, 0, 0},    {64, 96, 1, Shape::kShared, 0, 0},
+    {64, 80, 1, Shape::kShared, 0, 0},     {64, 64, 1, Shape::kShared, 0, 0},
+    {64, 48, 1, Shape::kShared, 0, 0},     {64, 32, 1, Shape::kShared, 0, 0},
+};
+
+Config config_of(const Form& form, std::int64_t pair, std::int64_t stages, std::int64_t splits) {
+  return {{"kBlockM", form.m},
+          {"kBlockN", form.n},
+          {"kStages", stages},
+          {"kGroups", form.groups},
+          {"kPair", pair},
+          {"kSchedule", form.schedule},
+          {"kLead", splits > 1 ? 0 : form.lead},
+          {"kSplits", splits}};
+}
+
+}  // namespace
+
+std::optional<std::string> linear_sm90_refusal(const LinearProblem& p, const DeviceInfo& device) {
+  const std::int64_t size = element_bytes(p.type);
+  const auto fits = [&](std::int64_t rows, std::int64_t stride) {
+    return rows == 1 || (stride * size % 16 == 0 && stride * size < kMostBoxStride);
+  };
+  if (device.cc_major != 9 || device.cc_minor != 0) {
+    return std::string("wgmma is of compute capability 9.0 alone");
+  }
+  if (p.transposed) return std::string("w is [k, n]: its tiles would lie the other way round");
+  if (p.out != p.type) return std::string("results of fp32 are not staged");
+  if (p.aux) return std::string("there is no place for a second result");
+  if (p.alignment < 16) return formatted("tensor maps need 16-byte alignment, not {}", p.alignment);
+  if (!fits(p.m, p.x_row) || !fits(p.n, p.w_row) || (p.out_period == 0 && !fits(p.m, p.out_row)) ||
+      (p.residual && p.residual_period == 0 && !fits(p.m, p.residual_row))) {
+    return std::string("tensor maps need rows of x, w, residual and out that begin at 16 bytes");
+  }
+  if (p.out_period > 0 && (p.n % 8 != 0 || p.out_row % 8 != 0)) {
+    return std::string("rows with gaps between them are stored by 16 bytes");
+  }
+  return std::nullopt;
+}
+
+std::vector<Parameter> linear_sm90_parameters() {
+  return {
+      {"kBlockM", {64, 128, 192, 256}, "rows of a tile", false, true},
+      {"kBlockN",
+       {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256},
+       "columns of a tile",
+       false,
+       true},
+      {"kStages", {2, 3, 4, 5, 6, 7, 8}, "steps in shared memory or on their way", false, true},
+      {"kSplits", {1, 2, 3, 4, 6, 8}, "parts of k, which a second kernel adds", false, true},
+      {"kGroups", {1, 2, 3}, "warpgroups that compute", false, true},
+      {"kSchedule", {0, 1, 2}, "0 shared tiles, 1 ping-pong, 2 halves of tiles", true, true},
+      {"kPair", {0, 1, 2}, "two CTAs share x (1) or w (2)", true, true},
+      {"kLead", {0, 1, 2}, "steps by which a warpgroup leads the next one", false, true},
+  };
+}
+
+std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const DeviceInfo& device) {
+  const std::int64_t sms = sms_of(device), shared = device.shared_per_block;
+  const LinearProblem& p = problem;
+  return {
+      {"kBlockM: fewer than twice the rows there are, or 64",
+       [p](const Config& c) { return check_block(c.at("kBlockM"), 64, p.m); },
+       {"kBlockM"}},
+      {"kBlockN: fewer than twice the columns there are, or 64",
+       [p](const Config& c) { return check_block(c.at("kBlockN"), 64, p.n); },
+       {"kBlockN"}},
+      {"warpgroups: multiples of 64 rows, at most 192 sums of a thread, 96 where there are three",
+       [p](const Config& c) { return check_groups(p, c); },
+       {"kBlockM", "kBlockN", "kGroups", "kSchedule"}},
+      {"halves: 64 rows of a warpgroup, columns in steps of 32, three steps of k, no residual",
+       [p](const Config& c) { return check_halves(p, c); },
+       {"kBlockM", "kBlockN", "kGroups", "kSchedule"}},
+      {"pair: two tiles side by side",
+       [p](const Config& c) { return check_pair(p, c); },
+       {"kBlockM", "kBlockN", "kPair"}},
+      {"lead: of warpgroups that share the tiles of an undivided k",
+       [p](const Config& c) { return check_lead(p, c); },
+       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kLead", "kSplits"}},
+      {"splits: two steps or more each, for SMs without a tile, at most two CTAs per SM",
+       [p, sms](const Config& c) { return check_splits(p, c, sms); },
+       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kPair", "kSplits"}},
+      {"stages: as many as fit, 8 at most, or one less",
+       [p, shared](const Config& c) { return check_stages(p, c, shared); },
+       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kSplits"}},
+  };
+}
+
+std::vector<Config> linear_sm90_defaults(const LinearProblem& problem, const DeviceInfo& device,
+                                         const ParameterSpace& space) {
+  struct Choice {
+    double cost;
+    Config config;
+  };
+  constexpr std::size_t kMost = 3;
+  const double sms = static_cast<double>(sms_of(device));
+  std::vector<Choice> choices;
+  for (const Form& form : kForms) {
+    std::optional<Choice> best;  // of this form
+    for (const std::int64_t splits : {1, 2, 3, 4, 6}) {
+      for (const std::int64_t pair : {form.pair, std::int64_t{0}}) {
+        Config config = config_of(form, pair, 0, splits);
+        const Shape shape(problem, config);
+        const std::int64_t fit = shape.most_stages(device.shared_per_block);
+        config.set("kStages", std::min(fit, kMostStages));
+        if (space.explain(whole_linear_config(linear_sm90(), config, space))) continue;
+        const double cost = cost_of(problem, config, sms);
+        if (!best || cost < best->cost) best = Choice{cost, config};
+        break;
+      }
+    }
+    if (best) choices.push_back(*best);
+  }
+  std::ranges::stable_sort(choices, {}, &Choice::cost);
+  std::vector<Config> configs;
+  for (const Choice& choice : choices) {
+    if (configs.size() < kMost) configs.push_back(choice.config);
+  }
+  return configs;
+}
+
+}  // namespace vitune

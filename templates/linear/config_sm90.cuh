@@ -1,0 +1,115 @@
+// templates/linear/config_sm90.cuh -- What a generated Config of the family sm90 must say, and what
+// follows from it.
+//
+// Facts of the problem: those of config_sm80.cuh, and
+//   kRowMap      the result's rows lie in periods with gaps between them
+// Tunables:
+//   kBlockM, kBlockN  tile of the result
+//   kStages      slots of the ring that x and w pass through, 64 of k in each
+//   kGroups      warpgroups that compute, 1 to 3
+//   kSchedule    how they share the work:
+//                  0  all share a tile's rows
+//                  1  ping-pong: each has tiles of its own and they take turns
+//                  2  halves: they share a tile's rows, its columns have two halves, and the first
+//                     products of the next tile's first half run beside the second half's epilogue
+//   kPair        1, 2 = two CTAs of a cluster work on neighbouring tiles and share an operand:
+//                neighbours along n share x, along m share w; 0 = no clusters
+//   kLead        steps of 64 by which a warpgroup begins a shared tile before the next one does,
+//                so that one's epilogue falls in the products of the others; 0 = all at once
+//   kSplit       parts of k are added up by a second kernel
+// and kCtaThreads and kSharedBytes, the host's idea of the threads of a CTA and of its dynamic
+// shared memory, checked against the layout.
+#pragma once
+
+#include "linear/params.cuh"
+#include "linear/sm90_params.cuh"
+#include "primitives/types.cuh"
+
+namespace vitune {
+
+inline constexpr int kGroupThreads = 128;  // of a warpgroup
+inline constexpr int kBlockK = 64;         // a swizzled panel of 128 bytes
+
+// Everything about a kernel that follows from its Config, with the rules it must obey.
+template <class C>
+struct LinearTraits : C {
+  static constexpr bool kPingPong = C::kSchedule == 1, kHalves = C::kSchedule == 2;
+  static constexpr int kAhead = kHalves ? min_of(3, C::kStages - 1) : 0;  // steps of a next tile
+  static constexpr int kCluster = C::kPair > 0 ? 2 : 1;
+  static constexpr bool kPairAlongM = C::kPair == 2;
+  static constexpr int kThreads = (C::kGroups + 1) * kGroupThreads;
+  static constexpr int kGroupRows = kPingPong ? C::kBlockM : C::kBlockM / C::kGroups;
+  static constexpr int kRowBlocks = kGroupRows / 64;  // products of a warpgroup per 16 of k
+
+  // A residual has a row for each of the result's and comes by the ring, or its rows repeat and are
+  // read where they are added.
+  static constexpr bool kRingResidual = C::kResidual && !C::kPeriodicResidual && !C::kSplit;
+  static constexpr bool kReadResidual = C::kResidual && C::kPeriodicResidual && !C::kSplit;
+
+  // A slot: rows of x, then rows of w.
+  static constexpr int kXBytes = C::kBlockM * kBlockK * 2;
+  static constexpr int kStageBytes = kXBytes + C::kBlockN * kBlockK * 2;
+  static constexpr int kRingBytes = C::kStages * kStageBytes;
+  // Columns that a warp stages and stores at once. The residual passes through the ring in panels
+  // of as many columns by kBlockM rows.
+  static constexpr int kStoreColumns =
+      C::kBlockN % 32 == 0 && !(kHalves && C::kBlockN % 64) ? 32 : 16;
+  static constexpr int kStoreBuffers = 2;
+  static constexpr int kPanels = C::kBlockN / kStoreColumns;
+  static constexpr int kPanelBytes = C::kBlockM * kStoreColumns * 2;
+  static constexpr int kSlotPanels = min_of(kStageBytes / kPanelBytes, kPanels);
+  static constexpr int kResidualSlots = kRingResidual ? ceil_div(kPanels, kSlotPanels) : 0;
+  // Rows of the boxes of x and w: of an operand that a pair shares each CTA copies half.
+  static constexpr int kXBoxRows = C::kBlockM / (C::kPair == 1 ? 2 : 1);
+  static constexpr int kWBoxRows = C::kBlockN / (C::kPair == 2 ? 2 : 1);
+
+  // What a tile's columns have of their own, in fp32, by pairs of columns: sums of w, bias, scale.
+  static constexpr bool kSums = C::kNorm == 1 && !C::kSplit, kBiases = C::kBias && !C::kSplit,
+                        kScales = C::kScale && !C::kSplit;
+  static constexpr int kColumnArrays = int(kSums) + int(kBiases) + int(kScales);
+  static constexpr int kColumnBytes = C::kBlockN * 4 * kColumnArrays;
+  // A warp's staging: 16 rows of kStoreColumns columns, swizzled by their width.
+  static constexpr int kStoreBytes = 16 * kStoreColumns * 2;
+  static constexpr int kStagingBytes = C::kSplit ? 0 : kStoreBuffers * kStoreBytes;
+
+  static constexpr int kStagingOffset = kRingBytes;
+  static constexpr int kColumnOffset = kStagingOffset + C::kGroups * 4 * kStagingBytes;
+  static constexpr int kBarrierOffset = kColumnOffset + C::kGroups * kColumnBytes;
+  static constexpr int kBarriers = 2 * C::kStages + C::kGroups;
+  static constexpr int kBytes = kBarrierOffset + 8 * kBarriers;
+
+  // 65,536 registers of an SM, dealt out by warpgroups.
+  static constexpr bool kTradesRegisters = C::kGroups > 1;
+  static constexpr int kComputeRegisters = C::kGroups == 3 ? 160 : 240;
+  static constexpr int kCopyRegisters = C::kGroups == 3 ? 32 : 24;
+
+  static_assert(C::kElement == 0 || C::kElement == 1, "kElement must be 0 (fp16) or 1 (bf16)");
+  static_assert(C::kOutput == C::kElement, "the result must be of the type of x");
+  static_assert(!C::kTransposed && !C::kAux, "w must be [n, k], and there is no second result");
+  static_assert(C::kGroups >= 1 && C::kGroups <= 3, "kGroups must be 1 to 3");
+  static_assert(C::kSchedule >= 0 && C::kSchedule <= 2, "kSchedule must be 0 to 2");
+  static_assert(C::kPair >= 0 && C::kPair <= 2, "kPair must be 0 to 2");
+  static_assert(kPingPong ? C::kBlockM % 64 == 0 : C::kBlockM % (64 * C::kGroups) == 0,
+                "kBlockM must be a multiple of 64 rows for each warpgroup that shares a tile");
+  static_assert(C::kBlockM <= 256, "kBlockM must be at most 256");
+  static_assert(C::kBlockN % 16 == 0 && C::kBlockN >= 16 && C::kBlockN <= 256,
+                "kBlockN must be 16 to 256 in steps of 16");
+  static_assert(kRowBlocks * C::kBlockN <= (C::kGroups == 3 ? 192 : 384),
+                "a thread has at most 192 sums, 96 where three warpgroups compute");
+  static_assert(C::kStages >= 2, "kStages must be at least 2");
+  static_assert(C::kLead >= 0 && C::kLead < C::kStages, "kLead must be less than kStages");
+  static_assert(kXBoxRows % 8 == 0 && kWBoxRows % 8 == 0, "halves must be multiples of 8 rows");
+  static_assert(!kPingPong || (C::kGroups > 1 && C::kLead == 0 && !C::kSplit),
+                "ping-pong needs several warpgroups, which begin when it is their turn");
+  static_assert(!kHalves || (C::kLead == 0 && !C::kResidual && !C::kSplit && kRowBlocks == 1 &&
+                             C::kStages >= 3 && C::kBlockN % (2 * kStoreColumns) == 0),
+                "halves are for warpgroups that share tiles, 64 rows each, without a residual");
+  static_assert(C::kLead == 0 || C::kGroups > 1, "kLead needs several warpgroups");
+  static_assert(kSlotPanels >= 1, "a slot must hold a panel of the residual");
+  static_assert(C::kCtaThreads == kThreads,
+                "kCtaThreads differs from the kernel's threads: the launch plan is out of step");
+  static_assert(C::kSharedBytes == kBytes,
+                "kSharedBytes differs from the kernel's layout: the launch plan is out of step");
+};
+
+}  // namespace vitune

@@ -1,0 +1,319 @@
+// templates/linear/epilogue_sm90.cuh -- From a warp's sums to rows of the result.
+//
+// By panels of kStoreColumns columns: sums become elements, go through the warp's own staging and
+// leave by the tensor memory accelerator while the warp goes on; where the result's rows have gaps,
+// by ordinary stores. Nothing here waits for another warp but once for the columns' constants, so
+// that a warpgroup's epilogue runs beside the products of the others. The function is that of
+// epilogue.cuh.
+#pragma once
+
+#include "linear/activation.cuh"
+#include "linear/ring_sm90.cuh"
+#include "linear/tiles_sm90.cuh"
+#include "primitives/element.cuh"
+#include "primitives/number_store.cuh"
+#include "primitives/shared.cuh"
+#include "primitives/shared_pair.cuh"
+#include "primitives/stmatrix.cuh"
+#include "primitives/sync.cuh"
+#include "primitives/tile_copy.cuh"
+#include "primitives/vector.cuh"
+#include "primitives/wgmma.cuh"
+
+namespace vitune {
+
+// What two neighbouring columns have of their own.
+struct LinearPair {
+  float sums[2], bias[2], scale[2];
+};
+
+// The columns of a tile: fetched before its products, in shared memory after them.
+template <class T>
+class LinearTileColumns {
+ public:
+  // Starts to fetch; `thread` of the warpgroup.
+  __device__ __forceinline__ void fetch(const LinearParams& p, int column0, int thread) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int column = thread + i * kGroupThreads;
+      const bool valid = column < T::kBlockN && column0 + column < p.n;
+      const int at = valid ? column0 + column : 0;
+      if (T::kSums) sums_[i] = load_constant_piece<4>(p.weight_sums + at);
+      if (T::kBiases) bias_[i] = load_constant_piece<Number::kBytes>(Number::address(p.bias, at));
+      if (T::kScales) scale_[i] = load_constant_piece<Number::kBytes>(Number::address(p.scale, at));
+    }
+  }
+  // By pairs of columns, the arrays of a pair behind each other.
+  __device__ __forceinline__ void put(u32 shared, int thread) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int column = thread + i * kGroupThreads;
+      if (column >= T::kBlockN) continue;
+      const float scale = T::kScales ? number(scale_[i]) : 1.f;
+      u32 to = shared + column / 2 * kPairBytes + column % 2 * 4;
+      if (T::kSums) store_shared(to, sums_[i].words[0]);
+      if (T::kSums) to += 8;
+      if (T::kBiases) {
+        // Without a function in between the scale is that of the bias too.
+        const float bias = number(bias_[i]);
+        store_shared(to, __float_as_uint(kScaledFirst ? bias * scale : bias));
+        to += 8;
+      }
+      if (T::kScales) store_shared(to, __float_as_uint(scale));
+    }
+  }
+  static __device__ __forceinline__ LinearPair pair(u32 shared, int pair) {
+    const u32 at = shared + pair * kPairBytes;
+    LinearPair result = {};
+    float* const to[3] = {T::kSums     ? result.sums
+                          : T::kBiases ? result.bias
+                                       : result.scale,
+                          T::kSums && T::kBiases ? result.bias : result.scale, result.scale};
+    if constexpr (T::kColumnArrays == 2) {
+      const uint4 raw = load_shared_16(at);
+      to[0][0] = __uint_as_float(raw.x), to[0][1] = __uint_as_float(raw.y);
+      to[1][0] = __uint_as_float(raw.z), to[1][1] = __uint_as_float(raw.w);
+    } else {
+#pragma unroll
+      for (int i = 0; i < T::kColumnArrays; ++i) {
+        const uint2 raw = load_shared_8(at + 8 * i);
+        to[i][0] = __uint_as_float(raw.x), to[i][1] = __uint_as_float(raw.y);
+      }
+    }
+    return result;
+  }
+
+  static constexpr bool kScaledFirst = T::kScales && T::kActivation == kActNone && T::kNorm == 0;
+
+ private:
+  static constexpr int kEach = ceil_div(T::kBlockN, kGroupThreads);
+  static constexpr int kPairBytes = 8 * T::kColumnArrays;
+  using Number = Vector<T::kParameters, 1>;
+  static __device__ __forceinline__ float number(const typename Number::Raw& raw) {
+    float value[1];
+    Number::unpack(raw, value);
+    return value[0];
+  }
+  Piece<4> sums_[kEach];
+  typename Number::Raw bias_[kEach], scale_[kEach];
+};
+
+// The epilogue of a tile, for one warp; `d` are its sums of kRowBlocks blocks of 16 rows, 64 rows
+// apart (wgmma.cuh).
+template <class T>
+struct LinearEpilogue {
+  using E = Element<T::kElement>;
+  using Columns = LinearTileColumns<T>;
+  static constexpr int kChunks = T::kStoreColumns / 8;
+
+  const LinearParams& p;
+  const LinearTensorMaps& maps;
+  const LinearShared<T>& shared;
+  int group, warp, lane;
+  Columns columns;
+  float rstd[T::kRowBlocks][2], shift[T::kRowBlocks][2];  // with kNorm: of this lane's rows
+
+  __device__ __forceinline__ LinearEpilogue(const LinearParams& params,
+                                            const LinearTensorMaps& tensor_maps,
+                                            const LinearShared<T>& shared_memory)
+      : p(params),
+        maps(tensor_maps),
+        shared(shared_memory),
+        group(int(threadIdx.x) / kGroupThreads),
+        warp(int(threadIdx.x) / kWarpSize % 4),
+        lane(int(threadIdx.x) % kWarpSize) {}
+
+  // Of this warp's first row of a block among those of the tile.
+  __device__ __forceinline__ int block_row(int block) const {
+    return (T::kPingPong ? 0 : group * T::kGroupRows) + block * 64 + warp * 16;
+  }
+
+  // Before the products of a tile: starts to fetch what belongs to its columns and rows.
+  __device__ __forceinline__ void begin(int row0, int column0) {
+    columns.fetch(p, column0, int(threadIdx.x) % kGroupThreads);
+    if constexpr (T::kNorm != 0 && !T::kSplit) {
+#pragma unroll
+      for (int block = 0; block < T::kRowBlocks; ++block) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = row0 + block_row(block) + 8 * half + lane / 4;
+          rstd[block][half] = row < p.m ? __ldg(p.rstd + row) : 0.f;
+          shift[block][half] = T::kNorm == 1 && row < p.m ? __ldg(p.mean + row) : 0.f;
+        }
+      }
+    }
+  }
+
+  // After them: all threads of the warpgroup see the columns.
+  __device__ __forceinline__ void columns_ready() const {
+    if constexpr (T::kColumnArrays == 0) return;
+    group_barrier<T::kGroups, kGroupThreads>(group);  // those of the tile before are read
+    columns.put(shared.columns(group), int(threadIdx.x) % kGroupThreads);
+    group_barrier<T::kGroups, kGroupThreads>(group);
+  }
+
+  // Of two columns in one of a lane's rows.
+  __device__ __forceinline__ u32 finish(const float (&sums)[2], int block, int half,
+                                        const LinearPair& pair, u32 residual) const {
+    float value[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float& y = value[i];
+      y = sums[i];
+      if constexpr (T::kNorm == 1) y = fmaf(-shift[block][half], pair.sums[i], y);
+      if constexpr (T::kNorm != 0) {
+        y = T::kBias ? fmaf(rstd[block][half], y, pair.bias[i]) : rstd[block][half] * y;
+      } else if constexpr (Columns::kScaledFirst) {
+        y = T::kBias ? fmaf(y, pair.scale[i], pair.bias[i]) : y * pair.scale[i];
+      } else if constexpr (T::kBias) {
+        y += pair.bias[i];
+      }
+      y = linear_activation<T::kActivation, T::kOutput>(y);
+      const float added = !T::kResidual ? 0.f : i == 0 ? E::low(residual) : E::high(residual);
+      if constexpr (T::kScale && !Columns::kScaledFirst) {
+        y = T::kResidual ? fmaf(y, pair.scale[i], added) : y * pair.scale[i];
+      } else if constexpr (T::kResidual) {
+        y += added;
+      }
+    }
+    return E::pack(value[0], value[1]);
+  }
+
+  // Offset of this lane's row in 16 rows of a panel for ldmatrix and stmatrix, with its place for
+  // the first two chunks; those of two chunks further on by exclusive or with 32 per two chunks.
+  __device__ __forceinline__ u32 lane_offset() const {
+    const int row = lane & 15;
+    return row * T::kStoreColumns * 2 + ((lane >> 4) ^ turn(row)) * 16;
+  }
+  // What the places of a row's chunks are combined with, by the swizzle of a panel's width.
+  static __device__ __forceinline__ int turn(int row) {
+    return T::kStoreColumns == 32 ? row >> 1 & 3 : row >> 2 & 1;
+  }
+
+  // Until the store that used the staging of a tile's store `number` has read it: the one before
+  // the last, but at a tile's first one the last, where a tile's number of stores is odd.
+  __device__ __forceinline__ void wait_for_staging(int number) const {
+    constexpr bool kOdd = T::kPanels * T::kRowBlocks % T::kStoreBuffers != 0;
+    if (T::kRowMap) return;
+    if (kOdd && number == 0) {
+      store_wait_read<0>();
+    } else {
+      store_wait_read<T::kStoreBuffers - 1>();
+    }
+  }
+
+  // Two columns of a residual whose rows repeat: the result's row and first column.
+  __device__ __forceinline__ u32 read_residual(int row, int column) const {
+    const i64 at = i64(row % p.period) * p.residual_row + column;
+    const u16* const from = static_cast<const u16*>(p.residual) + at;
+    if (row >= p.m || column >= p.n) return 0;
+    if constexpr (T::kVector >= 2) return load_piece<4>(from).words[0];
+    const u32 high = column + 1 < p.n ? load_piece<2>(from + 1).words[0] : 0;
+    return load_piece<2>(from).words[0] | high << 16;
+  }
+
+  // Sixteen columns of sixteen rows, from the sums of chunk `chunk` of a panel on.
+  __device__ __forceinline__ void stage(const float* sums, int block, int column, u32 pairs,
+                                        int row, u32 staging, u32 residual) const {
+    u32 added[4] = {}, words[4];
+    if constexpr (T::kRingResidual) ldmatrix_x4(added, residual);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int chunk = i / 2, half = i % 2;
+      const LinearPair pair = Columns::pair(pairs, 4 * chunk);
+      if constexpr (T::kReadResidual) {
+        added[i] = read_residual(row + 8 * half + lane / 4, column + 8 * chunk + lane % 4 * 2);
+      }
+      const float two[2] = {sums[4 * chunk + 2 * half], sums[4 * chunk + 2 * half + 1]};
+      words[i] = finish(two, block, half, pair, added[i]);
+    }
+    stmatrix_x4(staging, words);
+  }
+
+  // The sixteen rows of a panel from `staging`: row by row where the result's rows have gaps.
+  __device__ __forceinline__ void store_rows(u32 staging, int row0, int column0) const {
+    if constexpr (!T::kRowMap) {
+      fence_proxy_async();
+      __syncwarp();
+      if (lane == 0) store_tile(staging, maps.out, column0, row0);
+    } else {
+      __syncwarp();
+#pragma unroll
+      for (int i = lane; i < 16 * kChunks; i += kWarpSize) {
+        const int r = i / kChunks, chunk = i % kChunks, row = row0 + r,
+                  column = column0 + 8 * chunk;
+        const uint4 v = load_shared_16(staging + r * T::kStoreColumns * 2 + (chunk ^ turn(r)) * 16);
+        if (row >= p.m || column >= p.n) continue;
+        const int period = row / p.period;
+        const i64 out_row = i64(period) * p.spread + (row - period * p.period);
+        u16* const to = static_cast<u16*>(p.out) + out_row * p.out_row + column;
+        store_piece(to, Piece<16>{{v.x, v.y, v.z, v.w}});  // n is a multiple of 8
+      }
+    }
+  }
+
+  // kCount panels from kFirst on; `d` begins with the first one's sums.
+  template <int kFirst, int kCount, int kSums>
+  __device__ __forceinline__ void run(const float (&d)[T::kRowBlocks][kSums], int row0, int column0,
+                                      PipelineState<T::kStages>& at) const {
+    static_assert(kSums == kCount * T::kStoreColumns / 2, "these are not the sums of the panels");
+    const u32 offset = lane_offset();
+#pragma unroll
+    for (int panel = kFirst; panel < kFirst + kCount; ++panel) {
+      if (T::kRingResidual && panel % T::kSlotPanels == 0) {
+        mbarrier_wait(shared.full(at.slot), at.parity);
+      }
+#pragma unroll
+      for (int block = 0; block < T::kRowBlocks; ++block) {
+        const int number = panel * T::kRowBlocks + block, row = row0 + block_row(block);
+        const u32 staging = shared.staging(int(threadIdx.x) / kWarpSize) +
+                            number % T::kStoreBuffers * T::kStoreBytes;
+        if (lane == 0) wait_for_staging(number);
+        __syncwarp();
+        const u32 residual = shared.x(at.slot) + panel % T::kSlotPanels * T::kPanelBytes +
+                             block_row(block) * T::kStoreColumns * 2;
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; chunk += 2) {
+          const u32 place = offset ^ (chunk * 16);
+          const int first = panel * kChunks + chunk;
+          const u32 pairs = shared.columns(group) + (4 * first + lane % 4) * 8 * T::kColumnArrays;
+          stage(&d[block][4 * (first - kFirst * kChunks)], block, column0 + 8 * first, pairs, row,
+                staging + place, residual + place);
+        }
+        store_rows(staging, row, column0 + panel * T::kStoreColumns);
+      }
+      if (T::kRingResidual &&
+          (panel % T::kSlotPanels == T::kSlotPanels - 1 || panel == T::kPanels - 1)) {
+        shared.give_back(at.slot);
+        at.advance();
+      }
+    }
+  }
+
+  // The sums of a split, as they are.
+  __device__ __forceinline__ void put_partials(const float (&d)[T::kRowBlocks][T::kBlockN / 2],
+                                               int row0, int column0, int split) const {
+#pragma unroll
+    for (int block = 0; block < T::kRowBlocks; ++block) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = row0 + block_row(block) + 8 * half + lane / 4;
+        float* const to = p.partials + (i64(split) * p.m + row) * p.n;
+        const int columns = row < p.m ? p.n : 0;
+#pragma unroll
+        for (int i = 0; i < T::kBlockN / 8; ++i) {
+          const int column = column0 + 8 * i + lane % 4 * 2;
+          const float low = d[block][4 * i + 2 * half], high = d[block][4 * i + 2 * half + 1];
+          if constexpr (T::kVector >= 2) {
+            if (column < columns) store_numbers(to + column, low, high);
+          } else {
+            if (column < columns) store_number(to + column, low);
+            if (column + 1 < columns) store_number(to + column + 1, high);
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace vitune

@@ -1,0 +1,15 @@
+// tests/emulator/primitives/number_store.cuh -- Stands in for templates/primitives/number_store.cuh.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "primitives/copy.cuh"
+
+namespace vitune {
+
+inline void store_number(float* to, float value) { std::memcpy(global_at<4>(to), &value, 4); }
+inline void store_numbers(float* to, float first, float second) {
+  const float both[2] = {first, second};
+  std::memcpy(global_at<8>(to), both, 8);
+}
+
+}  // namespace vitune

@@ -1,0 +1,219 @@
+// tests/tuner/linear_sm90_gpu_test.cpp -- The family sm90 of linear layers against the fp64 judge:
+// every schedule and every fact of a problem, and mistakes and missing waits that must be seen.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "generator/linear/operator.h"
+#include "tests/tuner/judged_kernels.h"
+
+namespace vitune {
+namespace {
+
+// Tunables in the order of linear_sm90_parameters().
+struct Tile {
+  std::int64_t m, n, stages, splits, groups, schedule, pair, lead;
+};
+
+Config config_of(const Tile& t) {
+  return {{"kFamily", 1},
+          {"kBlockM", t.m},
+          {"kBlockN", t.n},
+          {"kStages", t.stages},
+          {"kSplits", t.splits},
+          {"kGroups", t.groups},
+          {"kSchedule", t.schedule},
+          {"kPair", t.pair},
+          {"kLead", t.lead}};
+}
+
+struct Sm90Case {
+  const char* name;
+  const char* problem;
+  Tile tile;
+};
+
+void PrintTo(const Sm90Case& each, std::ostream* out) { *out << each.problem; }
+
+// Ragged in all extents; more tiles than the emulated device's four SMs take at once, and more
+// steps than slots.
+const Sm90Case kCases[] = {
+    {"SharedTilesOfAPair",
+     "linear bf16 m=410 n=200 k=200 bias act=gelu",
+     {128, 96, 3, 1, 2, 0, 1, 1}},
+    {"ThreeWarpgroups",
+     "linear bf16 m=390 n=392 k=72 bias scale residual",
+     {192, 192, 3, 1, 3, 0, 1, 1}},
+    {"LeadOfTwo", "linear bf16 m=200 n=264 k=328 norm=layer bias", {192, 64, 4, 1, 3, 0, 1, 2}},
+    {"PingPongAlongM",
+     "linear bf16 m=650 n=136 k=136 norm=layer bias act=gelu",
+     {128, 64, 3, 1, 2, 1, 2, 0}},
+    {"PingPongWithAResidual",
+     "linear fp16 m=300 n=100 k=200 scale residual=@104 out=@104",
+     {64, 96, 3, 1, 2, 1, 0, 0}},
+    {"Halves",
+     "linear bf16 m=400 n=200 k=264 norm=layer bias act=gelu",
+     {128, 64, 4, 1, 2, 2, 1, 0}},
+    {"HalvesOfFewStagesAlongM",
+     "linear fp16 m=300 n=200 k=200 norm=rms act=silu",
+     {128, 96, 3, 1, 2, 2, 2, 0}},
+    {"TwoBlocksOfRows",
+     "linear bf16 m=520 n=72 k=200 bias residual params=fp32",
+     {256, 64, 3, 1, 2, 0, 2, 1}},
+    {"OneWarpgroup",
+     "linear bf16 m=200 n=240 k=264 bias act=quick_gelu",
+     {64, 112, 3, 1, 1, 0, 0, 0}},
+    {"NarrowPanelsWithAResidual",
+     "linear bf16 m=150 n=240 k=136 bias residual act=relu",
+     {64, 112, 3, 1, 1, 0, 1, 0}},
+    {"OddColumns",
+     "linear fp16 m=70 n=33 k=83 bias act=gelu x=@88 w=@88 out=@40",
+     {64, 32, 3, 1, 1, 0, 0, 0}},
+    {"RepeatedResidualAndGaps",
+     "linear bf16 m=294 n=72 k=72 bias residual period=98 rows=98+1 act=gelu_tanh",
+     {128, 64, 3, 1, 2, 0, 1, 1}},
+    {"RepeatedResidual",
+     "linear fp16 m=294 n=33 k=72 scale residual=@35 period=98 out=@40",
+     {64, 64, 3, 1, 1, 0, 0, 0}},
+    {"Gaps", "linear bf16 m=130 n=40 k=24 bias rows=65+2", {128, 64, 3, 1, 2, 1, 0, 0}},
+    {"Splits",
+     "linear bf16 m=150 n=72 k=584 norm=layer bias act=gelu scale residual",
+     {64, 64, 3, 3, 1, 0, 0, 0}},
+    {"SplitsOfAPair", "linear fp16 m=260 n=67 k=584 bias out=@72", {128, 64, 3, 4, 2, 0, 2, 0}},
+    {"OneRow", "linear bf16 m=1 n=250 k=192 bias out=@256", {64, 64, 3, 1, 1, 0, 1, 0}},
+};
+
+constexpr char kGemm[] = "linear/gemm_sm90.cuh", kEpilogue[] = "linear/epilogue_sm90.cuh";
+constexpr Tile kMistaken = {128, 64, 3, 1, 2, 0, 1, 1};
+constexpr Mistake kMistakes[] = {
+    {kGemm, "maps.x, full, k, tile.row() + half", "maps.x, full, k, tile.row()"},
+    {kGemm, "descriptor_at(w, 32 * i)", "descriptor_at(w, 0)"},
+    {kGemm, "accumulate || i > 0", "true"},
+    {kGemm, "(panel + i) * T::kStoreColumns", "panel * T::kStoreColumns"},
+    {kEpilogue, "row >> 1 & 3", "row & 3"},
+    {kEpilogue, "block * 64 + warp * 16", "block * 64 + warp * 8"},
+    {kEpilogue, "4 * chunk + 2 * half + 1", "4 * chunk + 2 * half"},
+    {kEpilogue, "fmaf(-shift[block][half]", "fmaf(-0.9f * shift[block][half]"},
+    {kEpilogue, "fmaf(y, pair.scale[i], added)", "fmaf(y, pair.scale[1 - i], added)"},
+    {kEpilogue, "4 * first + lane % 4", "4 * first"},
+    {"linear/tiles_sm90.cuh", "n * 2 + rank_", "n * 2"},
+};
+
+// What orders accesses, left out, and the words of the fault that it makes.
+struct UnorderedSm90 {
+  const char* name;
+  Mistake mistake;
+  const char* fault;
+  int k = 72;  // two slots of x and w and one of the residual, for a ring of three
+};
+
+void PrintTo(const UnorderedSm90& each, std::ostream* out) { *out << each.mistake.words; }
+
+constexpr UnorderedSm90 kUnordered[] = {
+    {"SlotsNotWaitedFor",
+     {kGemm, "mbarrier_wait(shared.full(at.slot), at.parity);\n      multiply<T, T::kBlockN>",
+      "multiply<T, T::kBlockN>"},
+     "a race"},
+    {"SlotsStillRead", {kGemm, "      wgmma_wait<1>();\n", "      wgmma_wait<2>();\n"}, "a race"},
+    {"SlotsNotEmpty",
+     {kGemm, "shared.wait_for_empty(at);\n      if (T::kRingResidual)", "if (T::kRingResidual)"},
+     "a race"},
+    {"ResidualNotWaitedFor",
+     {kEpilogue, "mbarrier_wait(shared.full(at.slot), at.parity);", ""},
+     "a race"},
+    {"ResidualWithoutAFence",
+     {kGemm, "if (T::kRingResidual) fence_proxy_async();", ""},
+     "without fence.proxy.async",
+     136},
+    {"StagingStillRead", {kEpilogue, "if (lane == 0) wait_for_staging(number);", ""}, "a race"},
+    {"StagingNotWaitedFor",
+     {kEpilogue, "fence_proxy_async();\n      __syncwarp();", "fence_proxy_async();"},
+     "a race"},
+    {"StagingWithoutAFence", {kEpilogue, "fence_proxy_async();", ""}, "without fence.proxy.async"},
+    {"ColumnsNotWaitedFor",
+     {kEpilogue, "% kGroupThreads);\n    group_barrier<T::kGroups, kGroupThreads>(group);\n  }",
+      "% kGroupThreads);\n  }"},
+     "a race"},
+    {"ColumnsStillRead",
+     {kEpilogue, "group_barrier<T::kGroups, kGroupThreads>(group);  // those", "// those"},
+     "a race"},
+    {"StoresNotWaitedFor",
+     {kGemm, "threadIdx.x % kWarpSize == 0) store_wait_read<0>();", "false) {\n  }"},
+     "still read ends"},
+    {"PeersNotWaitedFor",
+     {kGemm, "T::kCluster > 1 && i < T::kStages", "false"},
+     "a CTA that has ended"},
+};
+
+class LinearSm90GpuTest : public JudgedKernelsTest {
+ protected:
+  void SetUp() override {
+    JudgedKernelsTest::SetUp();
+    if (device_.cc_major != 9) GTEST_SKIP() << "sm90 is for compute capability 9.0";
+  }
+};
+
+class LinearSm90CasesGpuTest : public LinearSm90GpuTest,
+                               public testing::WithParamInterface<Sm90Case> {};
+
+TEST_P(LinearSm90CasesGpuTest, TilesMatchTheReference) {
+  const ProblemPtr problem = parse_problem(GetParam().problem);
+  Verifier verifier = verifier_of(problem);
+  const Config config = config_of(GetParam().tile);
+  EXPECT_EQ(verdict(verifier, *problem, config), "") << config.text();
+}
+
+INSTANTIATE_TEST_SUITE_P(SmallProblems, LinearSm90CasesGpuTest, testing::ValuesIn(kCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(LinearSm90GpuTest, MistakesAreSeen) {
+  const ProblemPtr problem =
+      parse_problem("linear bf16 m=270 n=136 k=152 norm=layer bias act=gelu scale residual");
+  const Config config = config_of(kMistaken);
+  Verifier verifier = verifier_of(problem);
+  // More tiles than CTAs at once, and few steps: what is left of the tile before is seen.
+  ASSERT_EQ(verdict(verifier, *problem, config), "");
+  for (const Mistake& mistake : kMistakes) {
+    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
+  }
+}
+
+// A fault ends a process's use of the device: each launches in a process of its own.
+class LinearSm90UnorderedGpuTest : public LinearSm90GpuTest,
+                                   public testing::WithParamInterface<UnorderedSm90> {};
+
+TEST_P(LinearSm90UnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
+  if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
+  const ProblemPtr problem =
+      parse_problem("linear bf16 m=520 n=264 k=" + std::to_string(GetParam().k) + " bias residual");
+  const Config config = config_of(kMistaken);
+  Verifier verifier = verifier_of(problem);
+  const auto launch = [&] {
+    std::fputs(verdict(verifier, *problem, config, &GetParam().mistake).c_str(), stderr);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(launch(), testing::ExitedWithCode(0), GetParam().fault);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachWait, LinearSm90UnorderedGpuTest, testing::ValuesIn(kUnordered),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// What tuning begins with.
+TEST_F(LinearSm90GpuTest, DefaultsMatchTheReference) {
+  for (const char* const text : {"linear bf16 m=394 n=200 k=392 bias act=gelu norm=layer",
+                                 "linear bf16 m=197 n=96 k=776 bias scale residual"}) {
+    const ProblemPtr problem = parse_problem(text);
+    const ParameterSpace space = linear().space(*problem, device_);
+    Verifier verifier = verifier_of(problem);
+    for (const Config& config : linear().defaults(*problem, device_, space)) {
+      if (linear().family(config) != "sm90") continue;
+      EXPECT_EQ(verdict(verifier, *problem, config), "") << text << ' ' << config.text();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vitune
