@@ -6,6 +6,7 @@
 #include "generator/group_norm/operator.h"
 #include "generator/linear/operator.h"
 #include "generator/norm/operator.h"
+#include "generator/window_attention/operator.h"
 
 namespace vitune {
 
@@ -15,6 +16,7 @@ std::span<const Operator* const> operators() {
       &norm(),
       &group_norm(),
       &linear(),
+      &window_attention(),
   };
   return all;
 }
