@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kMostExtent = std::int64_t{1} << 24;  // of an image's rows and columns
 constexpr std::int64_t kMostPixels = std::int64_t{1} << 30;  // of an image
 constexpr std::int64_t kMostPairs = std::int64_t{1} << 30;
-constexpr std::int64_t kMostKeys = 1024, kMostHeadSize = 128;
+constexpr std::int64_t kMostKeys = 576, kMostHeadSize = 128;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;  // exclusive, per tensor
 
 [[noreturn]] void refuse(ErrorCode code, const std::string& what) { throw Error(code, what); }

@@ -46,7 +46,7 @@ std::vector<std::int64_t> warp_counts(std::int64_t keys) {
 std::int64_t least_registers(const WindowAttentionProblem& p, const Config& c) {
   const std::int64_t width = std::min(c.at("kBlockN"), round_up(p.keys(), 8));
   const std::int64_t bias_words = !p.bias ? 0 : p.bias->type == ElementType::kFp32 ? 2 : 1;
-  return c.at("kRowTiles") * (width / 2 + p.d / 4 + bias_words * width / 4) + 24;
+  return c.at("kRowTiles") * (width / 2 + p.d / 2 + bias_words * width / 4) + 24;
 }
 
 Rule check_rows(const WindowAttentionProblem& p, const Config& c) {
@@ -62,11 +62,15 @@ Rule check_warps(const Config& c) {
   return formatted("{} warps", warps);
 }
 
-Rule check_registers(const WindowAttentionProblem& p, const Config& c) {
-  const std::int64_t least = least_registers(p, c);
+// Registers that a thread may have.
+std::int64_t register_room(const Config& c) {
   const std::int64_t threads = 32 * c.at("kHeadsPerCta") * c.at("kRowWarps");
-  const std::int64_t room = kSmRegisters / (threads * c.at("kMinCtas")) / 8 * 8;
-  if (least <= std::min(room, kMaxRegisters)) return std::nullopt;
+  return std::min(kSmRegisters / (threads * c.at("kMinCtas")) / 8 * 8, kMaxRegisters);
+}
+
+Rule check_registers(const WindowAttentionProblem& p, const Config& c) {
+  const std::int64_t least = least_registers(p, c), room = register_room(c);
+  if (least <= room) return std::nullopt;
   return formatted("{} registers, room for {}", least, room);
 }
 
@@ -136,8 +140,9 @@ ParameterSpace window_attention_space(const WindowAttentionProblem& problem,
 
 std::vector<Config> window_attention_defaults(const WindowAttentionProblem& problem,
                                               const DeviceInfo&, const ParameterSpace& space) {
-  // As many rows as warps have, all keys in one step, few CTAs' worth of registers; then whatever
-  // fits.
+  // A tile of rows for each warp, all keys in one step, sixteen warps on an SM, no spills: as near
+  // as the space comes to that.
+  constexpr std::int64_t kUsualRegisters = 32;  // beside the least
   std::optional<Config> best;
   double least = 0;
   for (const Config& config : space.enumerate()) {
@@ -151,6 +156,7 @@ std::vector<Config> window_attention_defaults(const WindowAttentionProblem& prob
     cost += config.at("kPersistent") == 0 ? 0.25 : 0;
     cost += config.at("kBuffers") == 2 ? 0.25 : 0;
     cost += keeps != may_keep ? 0.25 : 0;
+    cost += least_registers(problem, config) + kUsualRegisters > register_room(config) ? 4 : 0;
     if (best && cost >= least) continue;
     best = config;
     least = cost;

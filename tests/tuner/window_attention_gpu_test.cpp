@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -93,6 +95,55 @@ TEST_F(WindowAttentionGpuTest, MistakesAreSeen) {
   ASSERT_EQ(verdict(verifier, *problem, config), "");
   for (const Mistake& mistake : kMistakes) {
     EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
+  }
+}
+
+// More than fit on the emulated device at once.
+constexpr char kManyWindows[] =
+    "window_attention bf16 b=3 image=20x50 window=5x4 h=3 d=8 bias=bf16:1x3x20x20";
+constexpr char kTwoWarps[] =
+    "kBiasInRegisters=1 kBlockN=24 kBuffers=1 kHeadsPerCta=1 kMinCtas=1 kPersistent=1 kRowTiles=1 "
+    "kRowWarps=2";
+
+// Warps of a window wait for each other's copies, and for each other before these are written over.
+constexpr Mistake kUnordered[] = {
+    {"window_attention/windows_sm80.cuh",
+     "group_barrier<T::kHeadsPerCta, T::kGroupThreads>(group);  // all rows", "// all rows"},
+    {"window_attention/windows_sm80.cuh",
+     "group_barrier<T::kHeadsPerCta, T::kGroupThreads>(group);  // and have", "// and have"},
+};
+
+class WindowAttentionRacesGpuTest : public WindowAttentionGpuTest,
+                                    public testing::WithParamInterface<Mistake> {};
+
+// A fault ends a process's use of the device: each launches in a process of its own.
+TEST_P(WindowAttentionRacesGpuTest, AMissingBarrierIsARaceOnTheEmulatedDevice) {
+  if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
+  const ProblemPtr problem = parse_problem(kManyWindows);
+  const Config config = Config::parse(kTwoWarps);
+  Verifier verifier = verifier_of(problem);
+  ASSERT_EQ(window_attention().space(*problem, device_).explain(config), std::nullopt);
+  const auto launch = [&] {
+    std::fputs(verdict(verifier, *problem, config, &GetParam()).c_str(), stderr);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(launch(), testing::ExitedWithCode(0), "a race");
+}
+
+INSTANTIATE_TEST_SUITE_P(Barriers, WindowAttentionRacesGpuTest, testing::ValuesIn(kUnordered));
+
+// CTAs that go on to other windows, with the bias that they have, a copy ahead or none.
+TEST_F(WindowAttentionGpuTest, CtasThatWalkMatchTheReference) {
+  const ProblemPtr problem = parse_problem(kManyWindows);
+  Verifier verifier = verifier_of(problem);
+  for (const int buffers : {1, 2}) {
+    for (const int kept : {0, 1}) {
+      Config config = Config::parse(kTwoWarps);
+      config.set("kBuffers", buffers);
+      config.set("kBiasInRegisters", kept);
+      ASSERT_EQ(window_attention().space(*problem, device_).explain(config), std::nullopt);
+      EXPECT_EQ(verdict(verifier, *problem, config), "") << config.text();
+    }
   }
 }
 
