@@ -234,7 +234,7 @@ def _is_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def _order_of(node: Any) -> Optional[tuple[int, ...]]:
     """Where the dimensions of the six of a tensor in windows go."""
-    if not isinstance(node, fx.Node) or value_of(node) is None or value_of(node).dim() != 6:
+    if not isinstance(node, fx.Node) or not isinstance(value_of(node), torch.Tensor) or value_of(node).dim() != 6:
         return None
     if is_method(node, "permute"):
         dims = node.args[1:] if len(node.args) > 2 else node.args[1]
