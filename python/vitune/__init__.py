@@ -194,7 +194,7 @@ def compile(model: Any, *, mode: Optional[str] = None, dynamic: Optional[bool] =
 
     mode, dynamic, fullgraph, options: as of torch.compile ("reduce-overhead" and "max-autotune" replay CUDA graphs); mode and
     options may be given together. replace: the operators that may be put in, as they are named; None: those known to be faster than
-    what Inductor makes, which is attention (the others are norm and group_norm), and only calls that are not slower than PyTorch's
+    what Inductor makes, which are attention and window_attention (the others are norm and group_norm), and only calls that are not slower than PyTorch's
     own when both are timed on the GPU as the model is compiled. A call is replaced where a tuned kernel serves it and nothing
     wants a gradient of it; all else stays as it is: nothing is refused. report() says what was done. Raises InvalidArgument for
     an operator that does not exist.
