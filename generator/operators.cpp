@@ -12,11 +12,7 @@ namespace vitune {
 
 std::span<const Operator* const> operators() {
   static const std::array all = {
-      &attention(),
-      &norm(),
-      &group_norm(),
-      &linear(),
-      &window_attention(),
+      &attention(), &norm(), &group_norm(), &linear(), &window_attention(),
   };
   return all;
 }
