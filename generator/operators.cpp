@@ -6,15 +6,13 @@
 #include "generator/group_norm/operator.h"
 #include "generator/linear/operator.h"
 #include "generator/norm/operator.h"
+#include "generator/window_attention/operator.h"
 
 namespace vitune {
 
 std::span<const Operator* const> operators() {
   static const std::array all = {
-      &attention(),
-      &norm(),
-      &group_norm(),
-      &linear(),
+      &attention(), &norm(), &group_norm(), &linear(), &window_attention(),
   };
   return all;
 }

@@ -29,13 +29,14 @@ __all__ = [
     "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "TorchNotFound",
     "Unsupported", "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "group_norm",
     "layer_norm", "library_version", "linear", "packed_strides", "prepare", "problem_text", "refresh", "report", "rms_norm", "tune",
-    "use_library",
+    "use_library", "window_attention",
 ]
 
 _op: Any = None  # vitune._torch_op, once PyTorch is needed
 _norm: Any = None  # vitune._torch_norm and _torch_group_norm, once a norm is
 _group_norm: Any = None
 _linear: Any = None  # vitune._torch_linear, once a linear layer is
+_windows: Any = None  # vitune._torch_image_windows, once windows are
 
 
 def _load_op() -> Any:
@@ -156,6 +157,28 @@ def linear(x: "Tensor", weight: "Tensor", bias: Optional["Tensor"] = None, *, ac
     return _linear.linear(x, weight, bias, activation, scale, residual, return_preactivation, out_dtype)
 
 
+def window_attention(qkv: "Tensor", window: Any, *, shift: Any = 0, bias: Optional["Tensor"] = None,
+                     padding: Optional["Tensor"] = None, scale: Optional[float] = None, interleaved: bool = False,
+                     grid: bool = False, pads_first: bool = False) -> "Tensor":
+    """Attention in the windows of images where they lie, on CUDA tensors: the roll, the padding and the partition before it, and
+    their reverse behind it, are addresses of one call.
+
+    qkv: [B, H, W, 3, heads, d], what a projection of [B, H, W, C] gives, bfloat16 or float16, contiguous (else it is copied); with
+    interleaved [B, H, W, heads, 3, d]. window, shift: a number, or (rows, columns); images are rolled by -shift, cut into windows,
+    and rolled back. grid: the pixels of a window are spread over the image, as in MaxViT. bias: [1 or windows, 1 or heads, n, n]
+    of bfloat16, float16 or float32, n the pixels of a window: a relative position bias, and the shifted windows' masks in it.
+    Where H or W is no multiple of the window's, images are padded at the bottom and to the right, after the roll, or before it with
+    pads_first; padding: [3, heads, d], what q, k and v are there (the projection's bias), 0 if None. scale: 1 / sqrt(d) if None.
+
+    Returns [B, H, W, heads, d]. Contiguous. Inference only. Raises as layer_norm().
+    """
+    global _windows
+    if _windows is None:
+        _load_norm()
+        _windows = importlib.import_module("._torch_image_windows", __name__)
+    return _windows.window_attention(qkv, window, shift, bias, padding, scale, interleaved, grid, pads_first)
+
+
 def _load_compile() -> Any:
     _load_norm()
     try:
@@ -171,7 +194,7 @@ def compile(model: Any, *, mode: Optional[str] = None, dynamic: Optional[bool] =
 
     mode, dynamic, fullgraph, options: as of torch.compile ("reduce-overhead" and "max-autotune" replay CUDA graphs); mode and
     options may be given together. replace: the operators that may be put in, as they are named; None: those known to be faster than
-    what Inductor makes, which is attention (the others are norm and group_norm), and only calls that are not slower than PyTorch's
+    what Inductor makes, which are attention and window_attention (the others are norm and group_norm), and only calls that are not slower than PyTorch's
     own when both are timed on the GPU as the model is compiled. A call is replaced where a tuned kernel serves it and nothing
     wants a gradient of it; all else stays as it is: nothing is refused. report() says what was done. Raises InvalidArgument for
     an operator that does not exist.

@@ -16,7 +16,7 @@ from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.utils._pytree import tree_leaves
 
-from . import _compile_attention, _compile_group_norm, _compile_heads, _compile_norm, _torch_op
+from . import _compile_attention, _compile_group_norm, _compile_heads, _compile_norm, _compile_windows, _torch_op
 from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, module_of, value_of
 from ._compile_race import Times
 from ._compile_report import Call, Graph, Report
@@ -25,8 +25,8 @@ from ._errors import InvalidArgument, VituneError
 from ._structs import VERSION
 
 #: An operator adds its patterns in a file of its own, and a word here.
-OPERATORS: tuple[Operator, ...] = (_compile_attention.attention, _compile_attention.written_out, _compile_heads.heads,
-                                   _compile_norm.norm, _compile_group_norm.group_norm)
+OPERATORS: tuple[Operator, ...] = (_compile_windows.windows, _compile_attention.attention, _compile_attention.written_out,
+                                   _compile_heads.heads, _compile_norm.norm, _compile_group_norm.group_norm)
 
 _times: dict[Any, Optional[Times]] = {}  # of this process, for all models
 _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
@@ -98,7 +98,8 @@ class Backend:
                     call = Call(module_of(node), operator.name, str(node), False, f"{type(failure).__name__}: {failure}", None)
                 if call is not None:
                     yield call
-                    break
+                    if call.replaced:
+                        break  # else another operator may serve a part of it
 
     def _call(self, operator: Operator, node: fx.Node, rewrite: Rewrite) -> Optional[Call]:
         """What is made of a node, if the operator knows it."""
@@ -108,7 +109,7 @@ class Backend:
         reason, selection = self._decide(operator, place, node)
         times = None if reason else self._times(place, selection)
         if times is not None and times.lost:
-            reason = "PyTorch's was faster when both were timed here"
+            reason = f"{times.whose} was faster when both were timed here"
         if not reason:
             rewrite.put(place)
         return Call(module_of(node), operator.name, place.call, not reason, reason, selection, times)

@@ -3,6 +3,7 @@
 """q, k and v are taken as the views of the projections that they are; masks that were repeated for every image as they were."""
 from __future__ import annotations
 
+import abc
 import functools
 import operator
 from collections.abc import Callable, Sequence
@@ -24,10 +25,11 @@ class Operand(NamedTuple):
 
     value: Tensor  # fake
     make: Callable[[fx.Graph], fx.Node]
+    node: Optional[fx.Node] = None  # of the graph, that it is; None: it has to be made
 
     @classmethod
     def of(cls, node: fx.Node) -> "Operand":
-        return cls(value_of(node), lambda graph: node)
+        return cls(value_of(node), lambda graph: node, node)
 
     def called(self, function: Any, *others: Any) -> "Operand":
         """The result of a function or method of it; among `others` operands are."""
@@ -93,6 +95,33 @@ class Attend(NamedTuple):
                                     (q, k, v, mask, self.is_causal, self.scale, self.enable_gqa, True))]
 
 
+class Found(NamedTuple):
+    """Attention as a model makes it: what stands for it, and the nodes before its last one."""
+
+    call: str
+    attend: Attend
+    covered: Sequence[fx.Node] = ()
+
+    def place(self) -> Place:
+        attend = self.attend
+        return Place(self.call, [attend.node], attend.node, attend.build, attend.ask, self.covered, attend.race)
+
+
+class Finder(Operator):
+    """A pattern of attention."""
+
+    name = "attention"
+    wins = True  # docs/results.md
+
+    @abc.abstractmethod
+    def find(self, node: fx.Node) -> Found | Refusal | None:
+        """As place()."""
+
+    def place(self, node: fx.Node) -> Place | Refusal | None:
+        found = self.find(node)
+        return found.place() if isinstance(found, Found) else found
+
+
 def selected(desc: Any, device: Optional[int]) -> Selection:
     """Which kernel would serve what `desc` describes."""
     return _torch_op.context_of(device).query(desc)
@@ -106,11 +135,8 @@ _OURS = frozenset((torch.ops.vitune.attention.default, torch.ops.vitune.attentio
 _SUMS = frozenset((operator.add, operator.iadd, torch.add))
 
 
-class Attention(Operator):
-    name = "attention"
-    wins = True  # docs/results.md
-
-    def place(self, node: fx.Node) -> Place | Refusal | None:
+class Attention(Finder):
+    def find(self, node: fx.Node) -> Found | Refusal | None:
         if is_call(node, _OURS):
             return Refusal("vitune.attention", "it is vitune's already")
         if not is_call(node, _CALLS):
@@ -127,7 +153,7 @@ class Attention(Operator):
         why_not = attend.why_not(dropout_p)
         if why_not is not None:
             return Refusal(call, why_not)
-        return Place(call, [node], node, attend.build, attend.ask, race=attend.race)
+        return Found(call, attend)
 
 
 def _without_copies(mask: fx.Node) -> Optional[Operand]:
@@ -150,14 +176,11 @@ def _without_copies(mask: fx.Node) -> Optional[Operand]:
 
 _PRODUCTS = frozenset((operator.matmul, torch.matmul, torch.bmm))
 _SOFTMAXES = frozenset((F.softmax, torch.softmax))
-_FACTORS = frozenset((operator.mul, operator.imul, torch.mul))
+FACTORS = frozenset((operator.mul, operator.imul, torch.mul))
 
 
-class WrittenOut(Operator):
-    name = "attention"
-    wins = True
-
-    def place(self, node: fx.Node) -> Place | Refusal | None:
+class WrittenOut(Finder):
+    def find(self, node: fx.Node) -> Found | Refusal | None:
         if not (is_call(node, _SOFTMAXES) or is_method(node, "softmax")) or not node.args:
             return None
         last, after = _product_after(node)
@@ -168,12 +191,12 @@ class WrittenOut(Operator):
         if any(len(step.users) > 1 for step in (*scores.steps, node, *after)):
             return Refusal(call, "its weights or scores are used elsewhere")
         attend = Attend(last, scores.q, scores.k, Operand.of(last.args[1]), scores.mask, scale=scores.scale).of_type()
-        if _is_changed_between(scores.first, last, [*scores.steps, last]):
+        if is_changed_between(scores.first, last, [*scores.steps, last]):
             return Refusal(call, "something between the products changes a tensor that they take")
         why_not = attend.why_not(0.0)
         if why_not is not None:
             return Refusal(call, why_not)
-        return Place(call, [last], last, attend.build, attend.ask, [*reversed(scores.steps), node, *after], attend.race)
+        return Found(call, attend, [*reversed(scores.steps), node, *after])
 
 
 def _is_product(node: Any) -> bool:
@@ -188,7 +211,7 @@ def _product_after(softmax: fx.Node) -> tuple[Optional[fx.Node], list[fx.Node]]:
         product = next((user for user in at.users if _is_product(user) and user.args[0] is at and user.args[1] is not at), None)
         if product is not None:
             return product, steps
-        at = next((user for user in at.users if _is_cast(user) or _is_idle_dropout(user)), None)
+        at = next((user for user in at.users if _is_cast(user) or is_idle_dropout(user)), None)
         if at is None:
             break
         steps.append(at)
@@ -199,7 +222,8 @@ def _is_cast(node: fx.Node) -> bool:
     return is_method(node, "to", "type_as", "float", "half", "bfloat16") and isinstance(value_of(node), Tensor)
 
 
-def _is_idle_dropout(node: fx.Node) -> bool:
+def is_idle_dropout(node: fx.Node) -> bool:
+    """Whether it is a dropout that changes nothing."""
     if not is_call(node, frozenset((F.dropout,))):
         return False
     _, p, training, _ = arguments(node, input=None, p=0.5, training=True, inplace=False)
@@ -228,7 +252,7 @@ def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
         steps += passed
         at = passed[-1].args[0]
     q_factor, scale = None, 1.0
-    while is_call(at, _FACTORS) and len(at.args) == 2:
+    while is_call(at, FACTORS) and len(at.args) == 2:
         if isinstance(at.args[1], fx.Node):
             if q_factor is not None or not _is_per_head(at):
                 return None
@@ -286,18 +310,19 @@ def _is_per_head(product: fx.Node) -> bool:
     return isinstance(factor, Tensor) and scores.shape == value_of(product).shape and tuple(factor.shape[-2:]) == (1, 1)
 
 
-def _is_changed_between(first: fx.Node, last: fx.Node, steps: Sequence[fx.Node]) -> bool:
+def is_changed_between(first: fx.Node, last: fx.Node, steps: Sequence[fx.Node]) -> bool:
     """Whether memory that the steps read is written before the last one: ours reads all of it there."""
-    read = {_memory(tensor) for step in steps for tensor in step.all_input_nodes if tensor not in steps}
+    read = {memory_of(tensor) for step in steps for tensor in step.all_input_nodes if tensor not in steps}
     at = first.next
     while at is not last:
-        if at not in steps and _writes(at) and any(_memory(tensor) in read for tensor in at.all_input_nodes):
+        if at not in steps and _writes(at) and any(memory_of(tensor) in read for tensor in at.all_input_nodes):
             return True
         at = at.next
     return False
 
 
-def _memory(node: fx.Node) -> Any:
+def memory_of(node: fx.Node) -> Any:
+    """Equal for tensors that share memory."""
     value = value_of(node)
     return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
 

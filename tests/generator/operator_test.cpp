@@ -29,6 +29,9 @@ constexpr const char* kTexts[] = {
     "group_norm fp16 n=1 c=512 l=65536 g=32 bias params=fp32",
     "linear bf16 m=392 n=768 k=588 bias act=gelu scale params=fp32 x=@592 w=@600 residual=@776 "
     "period=196 out=fp32@800 rows=196+1 aux=@784 align=8",
+    "window_attention fp16 b=2 image=50x53 window=7x5 shift=3x2 h=3 d=40 layout=interleaved "
+    "padding "
+    "pad_first scale=0.5 bias=fp32:88x3x35x35",
     "linear fp16 m=64 n=768 k=3072 norm=layer bias wt residual",
     "norm bf16 m=197 d=768 weight bias",
     "norm fp32 m=5 d=197 rms weight params=bf16 x=@200 residual=@199 out=bf16@256 sum "

@@ -1,0 +1,178 @@
+// generator/window_attention/judge.cpp -- How window kernels are tried, and who knows the right
+// answer.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "generator/window_attention/kernel_spec.h"
+#include "templates/reference/window_attention_judge_params.cuh"
+
+namespace vitune {
+namespace {
+
+constexpr char kExtreme[] = "extreme", kMasked[] = "masked";
+
+// How one set of random inputs is drawn.
+//   normal   standard normal q, k, v: what an untrained network has
+//   extreme  logits of standard deviation 8 around -40, a bias with -inf in it: zeros behind the
+//            last key, whose score would be 0, must not get the weight
+//   masked   no logits but a bias, half of whose runs are large negative numbers, as models mask
+struct DrawSpec {
+  double q_mean = 0, q_deviation = 1, k_mean = 0;
+  double bias_deviation = 1, infinite_share = 0, masked_share = 0;
+  std::uint64_t seed = 0;
+};
+
+DrawSpec draw_spec(const WindowAttentionProblem& p, const std::string& draw) {
+  constexpr std::uint64_t kSeed = 0x77696e646f77;
+  DrawSpec spec;
+  spec.seed = kSeed;
+  if (draw == kNormalDraw) return spec;
+  spec.bias_deviation = 3;
+  if (draw == kMasked) {
+    spec.seed = kSeed + 1;
+    spec.q_deviation = 0;
+    spec.masked_share = 0.5;
+    return spec;
+  }
+  if (draw != kExtreme) {
+    throw Error(ErrorCode::kFailure, "window attention has no inputs of the name '" + draw + "'");
+  }
+  // Logits are scale * the sum of d products: their mean is scale * d * q_mean * k_mean = -40.
+  // 16-bit inputs must not overflow where the scale is tiny: logits are smaller then.
+  const double root = std::sqrt(static_cast<double>(p.d));
+  const double unit = std::min(1.0 / (p.scale * root), 1000.0);
+  spec.seed = kSeed + 2;
+  spec.k_mean = 8.0 / root;
+  spec.q_mean = -5.0 * unit;
+  spec.q_deviation = std::sqrt(64.0 - 25.0) * unit;
+  spec.infinite_share = 0.05;
+  return spec;
+}
+
+constexpr std::size_t at_call(std::size_t member) {
+  return offsetof(WindowAttentionJudgeParams, call) + offsetof(WindowAttentionParams, call) +
+         member;
+}
+
+WindowAttentionJudgeParams judge_params(const WindowAttentionProblem& p) {
+  WindowAttentionJudgeParams params = {};
+  params.call = window_attention_params(p);
+  params.scale = p.scale;
+  params.head_size = static_cast<int>(p.d);
+  params.window_rows = static_cast<int>(p.window_rows);
+  params.window_columns = static_cast<int>(p.window_columns);
+  params.grid = p.grid ? 1 : 0;
+  params.pads_first = p.pads_first ? 1 : 0;
+  params.element = judge_type(p.type);
+  params.bias = judge_type(p.bias ? p.bias->type : ElementType::kFp32);
+  return params;
+}
+
+// The same kernel's problem of `down` by `across` windows, the last ones as short as `p`'s.
+WindowAttentionProblem edge(const WindowAttentionProblem& p, std::int64_t images,
+                            std::int64_t heads, std::int64_t down, std::int64_t across) {
+  WindowAttentionProblem small = p;
+  small.images = images;
+  small.heads = heads;
+  const auto extent = [](std::int64_t of, std::int64_t window, std::int64_t windows) {
+    return of - (ceil_div(of, window) - windows) * window;
+  };
+  small.rows = extent(p.rows, p.window_rows, down);
+  small.columns = extent(p.columns, p.window_columns, across);
+  small.shift_rows = std::min(p.shift_rows, small.rows - 1);
+  small.shift_columns = std::min(p.shift_columns, small.columns - 1);
+  if (p.bias && p.bias->windows > 1) small.bias->windows = small.windows();
+  if (p.bias && p.bias->heads > 1) small.bias->heads = heads;
+  return small;
+}
+
+bool is_same_kernel(const WindowAttentionProblem& p, const WindowAttentionProblem& small) {
+  const WindowAttentionProblem canonical = small.canonical();
+  return canonical.is_shifted() == p.is_shifted() && canonical.is_padded() == p.is_padded() &&
+         canonical.pads_first == p.pads_first && canonical.grid == p.grid;
+}
+
+}  // namespace
+
+std::vector<std::string> window_attention_judge_entries() {
+  return {"vitune_window_attention_reference", "vitune_window_attention_plain"};
+}
+
+LaunchPlan window_attention_answer(const WindowAttentionProblem& p, Precision precision) {
+  constexpr std::int64_t kThreads = 128, kMostCtas = 65536;
+  constexpr PointerSlot kSlots[] = {
+      {kWindowQ, at_call(offsetof(AttentionParams, q))},
+      {kWindowK, at_call(offsetof(AttentionParams, k))},
+      {kWindowV, at_call(offsetof(AttentionParams, v))},
+      {kWindowBias, at_call(offsetof(AttentionParams, bias))},
+      {kWindowPadding,
+       offsetof(WindowAttentionJudgeParams, call) + offsetof(WindowAttentionParams, padding)},
+      {kWindowOut, at_call(offsetof(AttentionParams, o))},
+      {kWindowAttentionTensors + kWindowOut, offsetof(WindowAttentionJudgeParams, out)},
+  };
+  KernelLaunch launch;
+  launch.kernel = precision == Precision::kExact ? 0 : 1;
+  const std::int64_t ctas = ceil_div(p.pairs() * p.keys(), kThreads);
+  launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(ctas, kMostCtas));
+  launch.shape.block[0] = kThreads;
+  launch.params = parameter_bytes(judge_params(p));
+  launch.pointers.assign(std::begin(kSlots), std::end(kSlots));
+  LaunchPlan plan;
+  plan.kernels.push_back(std::move(launch));
+  return plan;
+}
+
+std::vector<JudgeCase> window_attention_cases(const WindowAttentionProblem& p) {
+  std::vector<JudgeCase> cases;
+  // One window of one head, and some of several of two images.
+  ProblemPtr masked = p;
+  const std::int64_t down = std::min<std::int64_t>(p.windows_down(), 2);
+  const std::int64_t across = std::min<std::int64_t>(p.windows_across(), 3);
+  for (const WindowAttentionProblem& small :
+       {edge(p, 1, 1, 1, 1), edge(p, std::min<std::int64_t>(p.images, 2),
+                                  std::min<std::int64_t>(p.heads, 3), down, across)}) {
+    if (small.pairs() >= p.pairs() || !is_same_kernel(p, small)) continue;
+    masked = small;
+    cases.push_back({masked, kExtreme});
+    cases.push_back({masked, kNormalDraw});
+  }
+  if (p.bias) cases.push_back({masked, kMasked});
+  const ProblemPtr full = p;
+  cases.push_back({full, kExtreme});
+  cases.push_back({full, kNormalDraw});
+  return cases;
+}
+
+std::vector<Fill> window_attention_inputs(const WindowAttentionProblem& p,
+                                          const std::string& draw) {
+  const DrawSpec spec = draw_spec(p, draw);
+  const std::vector<TensorSpec> tensors = window_attention_tensors(p);
+  std::vector<Fill> fills;
+  const auto fill = [&](WindowAttentionTensor tensor, double mean, double deviation) {
+    const TensorSpec& target = tensors[tensor];
+    if (!target.given) return;
+    Fill whole;
+    whole.tensor = tensor;
+    whole.extents = target.extents;
+    whole.seed = spec.seed * 16 + static_cast<std::uint64_t>(tensor);
+    whole.mean = mean;
+    whole.deviation = deviation;
+    if (tensor == kWindowBias) {
+      whole.infinite_share = spec.infinite_share;
+      whole.masked_share = spec.masked_share;
+    }
+    fills.push_back(whole);
+  };
+  fill(kWindowQ, spec.q_mean, spec.q_deviation);
+  fill(kWindowK, spec.k_mean, 1);
+  fill(kWindowV, 0, 1);
+  fill(kWindowBias, 0, spec.bias_deviation);
+  fill(kWindowPadding, 0, 1);
+  return fills;
+}
+
+}  // namespace vitune

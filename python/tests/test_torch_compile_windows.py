@@ -1,0 +1,264 @@
+# python/tests/test_torch_compile_windows.py -- vitune.compile() on models that attend in windows: what is left of their copies.
+# SPDX-License-Identifier: Apache-2.0
+"""Launches go to the emulated device; aot_eager stands in for Inductor, which is not what is tested."""
+import dataclasses
+import unittest
+from unittest import mock
+
+import vitune
+
+from .support import FOLDER, needs_device, needs_torch, torch
+from .test_torch_host import TorchTest
+
+if torch is not None:
+    import torch.nn.functional as F
+    from torch import nn
+    from torch._dynamo.backends.debugging import aot_eager
+
+    from vitune import _compile, _compile_attention, _compile_race, _compile_windows, _torch_image_windows, _torch_op
+
+    from .test_torch_windows import launch_windows_staged
+
+try:
+    import timm
+except ImportError:
+    timm = None
+
+
+def served_by_nearest(problem, device):
+    """As if a winner of another problem served what is asked."""
+    query = vitune.Problem(problem) if isinstance(problem, str) else problem
+    return dataclasses.replace(_torch_op.context_of(device).query(query), outcome="nearest")
+
+
+def partition(x, size):
+    """As timm's window_partition()."""
+    images, rows, columns, channels = x.shape
+    x = x.view(images, rows // size, size, columns // size, size, channels)
+    return x.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, size * size, channels)
+
+
+def reverse(x, size, rows, columns):
+    """As timm's window_reverse()."""
+    x = x.view(-1, rows // size, columns // size, size, size, x.shape[-1])
+    return x.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, rows, columns, x.shape[-1])
+
+
+if torch is not None:
+    class Block(nn.Module):
+        """A block of Swin as short as can be; `between` sees the windows on their way."""
+
+        def __init__(self, size=2, shift=1, pads_first=False):
+            super().__init__()
+            self.qkv, self.proj = nn.Linear(32, 96), nn.Linear(32, 32)
+            self.size, self.shift, self.pads_first = size, shift, pads_first
+            self.bias = nn.Parameter(torch.randn(1, 2, size * size, size * size))
+
+        def between(self, x, windows):
+            return windows
+
+        def mask(self, batch):
+            return self.bias
+
+        def forward(self, x):
+            rows, columns = x.shape[1:3]
+            pads = (0, 0, 0, -columns % self.size, 0, -rows % self.size)
+            back = self.shift, self.shift
+            moved = x
+            for move in "pr" if self.pads_first else "rp":
+                moved = F.pad(moved, pads) if move == "p" else torch.roll(moved, (-self.shift, -self.shift), (1, 2))
+            windows = self.between(x, partition(moved, self.size))
+            q, k, v = self.qkv(windows).reshape(-1, self.size ** 2, 3, 2, 16).permute(2, 0, 3, 1, 4).unbind(0)
+            out = F.scaled_dot_product_attention(q, k, v, self.mask(q.shape[0]))
+            out = self.proj(out.transpose(1, 2).reshape(windows.shape))
+            out = reverse(out, self.size, rows + pads[5], columns + pads[3])
+            if self.pads_first:
+                return torch.roll(out, back, (1, 2))[:, :rows, :columns].contiguous()
+            return torch.roll(out[:, :rows, :columns].contiguous(), back, (1, 2))
+
+
+@needs_device
+@needs_torch
+class CompileWindowsTest(TorchTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.context = vitune.Context(0, database=FOLDER / "no_winners.db", shipped_database="")
+        op = _torch_image_windows.image_windows_op
+        op.register_kernel("cpu")(op._init_fn)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.context.close()
+
+    def setUp(self):
+        super().setUp()
+        torch._dynamo.reset()
+        self.graphs = []
+        for module, name, value in (
+                (_torch_op, "context_of", lambda device: self.context), (_torch_image_windows, "launch", launch_windows_staged),
+                (_compile_windows, "selected", served_by_nearest), (_compile, "compile_fx", self.without_inductor)):
+            patch = mock.patch.object(module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def without_inductor(self, module, inputs, config_patches=None):
+        self.graphs.append([node for node in module.graph.nodes if node.op.startswith("call")])
+        return aot_eager(module, inputs)
+
+    def left(self, name):
+        """Calls of a function or method of this name in the last graph."""
+        return sum(getattr(node.target, "__name__", node.target) == name for node in self.graphs[-1])
+
+    def compiled(self, model, x, bound=0.02, **keywords):
+        """Expects the model's answers, the right ones; the calls that attend."""
+        model = model.eval()
+        with torch.inference_mode():
+            want = model.float()(x.float())
+            compiled = vitune.compile(model.bfloat16(), fullgraph=True, **keywords)
+            got = compiled(x)
+        self.assertLess((got.float() - want).abs().max().item(), bound * max(1.0, want.abs().max().item()))
+        report = vitune.report(compiled)
+        self.assertEqual(report.graphs[0].error, "")
+        return [call for call in report.calls if call.operator in ("attention", "window_attention")]
+
+    def expect_windows(self, model, x, problems, **keywords):
+        """Expects that each of these attends in place, and that no copy is left."""
+        calls = self.compiled(model, x, **keywords)
+        self.assertEqual([(call.operator, call.replaced, call.reason) for call in calls], [("window_attention", True, "")] * len(problems))
+        served = [call.selection.problem.removeprefix("window_attention bf16 ") for call in calls]
+        self.assertEqual(served, problems)
+        for name in ("roll", "scaled_dot_product_attention", "softmax"):
+            self.assertEqual(self.left(name), 0, name)
+        moves = (_compile_windows._BLOCK, _compile_windows._GRID, _compile_windows._GRID_BACK)
+        self.assertFalse([node for node in self.graphs[-1] if _compile_windows._order_of(node) in moves])
+        self.assertEqual(vitune.torch.stats().served, len(problems))
+
+    @unittest.skipIf(timm is None, "timm is not installed")
+    def test_swin_keeps_no_copy_of_its_windows(self):
+        problems = ["b=2 image=14x14 window=7x7 h=1 d=32 bias=bf16:1x1x49x49",
+                    "b=2 image=14x14 window=7x7 shift=3x3 h=1 d=32 bias=bf16:4x1x49x49",
+                    "b=2 image=7x7 window=7x7 h=2 d=32 bias=bf16:1x2x49x49"]
+        x = torch.randn(2, 3, 56, 56, dtype=torch.bfloat16)
+        for fused, dynamic in ((True, None), (True, True), (False, None)):
+            with self.subTest(fused=fused, dynamic=dynamic):
+                torch._dynamo.reset()
+                vitune.torch.reset_stats()
+                with mock.patch("timm.models.swin_transformer.use_fused_attn", lambda experimental: fused):
+                    model = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, depths=(2, 1), embed_dim=32, num_heads=(1, 2))
+                nn.init.normal_(next(p for name, p in model.named_parameters() if "relative_position" in name))
+                self.expect_windows(model, x, problems, dynamic=dynamic)
+                self.assertEqual(self.left("contiguous"), 3)  # of the relative positions' biases
+
+    @unittest.skipIf(timm is None, "timm is not installed")
+    def test_padding_is_what_the_projection_makes_of_zeros(self):
+        model = timm.models.swin_transformer.SwinTransformerBlock(32, (9, 5), 2, window_size=4, shift_size=2, always_partition=True)
+        nn.init.normal_(model.attn.qkv.bias)
+        x = torch.randn(2, 9, 5, 32, dtype=torch.bfloat16)
+        self.expect_windows(model, x, ["b=2 image=9x5 window=4x4 shift=2x2 h=2 d=16 padding bias=bf16:6x2x16x16"], bound=0.03)
+
+    def test_images_that_are_padded_before_they_are_rolled(self):
+        x = torch.randn(2, 5, 7, 32, dtype=torch.bfloat16)
+        self.expect_windows(Block(pads_first=True), x, ["b=2 image=5x7 window=2x2 shift=1x1 h=2 d=16 padding pad_first "
+                                                        "bias=bf16:1x2x4x4"])
+
+    @unittest.skipIf(timm is None, "timm is not installed")
+    def test_blocks_and_grids_of_maxvit_and_groups_of_twins(self):
+        from timm.models.maxxvit import MaxxVitTransformerCfg, PartitionAttentionCl
+        from timm.models.twins import LocallyGroupedAttn
+        x = torch.randn(2, 8, 6, 32, dtype=torch.bfloat16)
+        for kind, head_first in (("block", False), ("grid", True)):
+            with self.subTest(kind):
+                torch._dynamo.reset()
+                vitune.torch.reset_stats()
+                cfg = MaxxVitTransformerCfg(dim_head=16, window_size=(4, 2), grid_size=(4, 2), head_first=head_first, rel_pos_type="bias")
+                words = " layout=interleaved" * head_first + " grid" * (kind == "grid")
+                self.expect_windows(PartitionAttentionCl(32, kind, cfg), x, [f"b=2 image=8x6 window=4x2 h=2 d=16{words} "
+                                                                            "bias=bf16:1x2x8x8"], bound=0.03)
+
+        class Twins(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.attn = LocallyGroupedAttn(32, 2, ws=3)
+
+            def forward(self, x):
+                return self.attn(x, (7, 6))
+        torch._dynamo.reset()
+        vitune.torch.reset_stats()
+        self.expect_windows(Twins(), torch.randn(2, 42, 32, dtype=torch.bfloat16), ["b=2 image=7x6 window=3x3 h=2 d=16 padding"])
+
+    def expect_left(self, model, x, reason):
+        calls = self.compiled(model, x)
+        windows = [call for call in calls if call.operator == "window_attention"]
+        self.assertEqual([call.replaced for call in windows], [False] * bool(reason))
+        if reason:
+            self.assertRegex(windows[0].reason, reason)
+        self.assertEqual((self.left("roll"), self.left("image_windows.default")), (2, 0))
+        return calls
+
+    def test_what_cannot_be_in_place_is_left_with_the_reason(self):
+        x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
+
+        class Used(Block):
+            def forward(self, x):
+                rows = partition(torch.roll(x, (-1, -1), (1, 2)), 2)
+                q, k, v = self.qkv(rows).reshape(-1, 4, 3, 2, 16).permute(2, 0, 3, 1, 4).unbind(0)
+                out = self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(rows.shape))
+                return torch.roll(reverse(out, 2, *x.shape[1:3]), (1, 1), (1, 2)) + rows.view(x.shape)
+
+        class Bool(Block):
+            def mask(self, batch):
+                return self.bias > -9
+
+        class EachImage(Block):
+            def mask(self, batch):
+                return self.bias.repeat(batch, 1, 1, 1)
+
+        class Changed(Block):
+            def forward(self, x):
+                x = x.clone()
+                rows = partition(torch.roll(x, (-1, -1), (1, 2)), 2)
+                x.mul_(2)
+                q, k, v = self.qkv(rows).reshape(-1, 4, 3, 2, 16).permute(2, 0, 3, 1, 4).unbind(0)
+                out = self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(rows.shape))
+                return torch.roll(reverse(out, 2, *x.shape[1:3]), (1, 1), (1, 2)) + x
+
+        class Other(Block):  # not rolled back by as much
+            def forward(self, x):
+                rows = partition(torch.roll(x, (-1, -1), (1, 2)), 2)
+                q, k, v = self.qkv(rows).reshape(-1, 4, 3, 2, 16).permute(2, 0, 3, 1, 4).unbind(0)
+                out = self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(rows.shape))
+                return torch.roll(reverse(out, 2, *x.shape[1:3]), (1, 2), (1, 2))
+
+        class Mixed(Block):  # a norm over what is next to each other in a window
+            def between(self, x, windows):
+                return windows - windows.mean(1, keepdim=True)
+        for model, reason in ((Used(), "used elsewhere"), (Bool(), "of bool"), (EachImage(), "not one for all images"),
+                              (Changed(), "changes a tensor"), (Other(), ""), (Mixed(), "")):
+            with self.subTest(type(model).__name__):
+                torch._dynamo.reset()
+                self.expect_left(model, x, reason)
+
+    def test_what_was_never_tuned_in_place_attends_as_before(self):
+        def never(text, device):
+            return self.context.query(vitune.Problem(text))
+        x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
+        with mock.patch.object(_compile_windows, "selected", never), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+            calls = self.expect_left(Block(), x, "never tuned")
+        self.assertEqual([(call.operator, call.replaced) for call in calls], [("window_attention", False), ("attention", True)])
+
+    def test_it_is_raced_against_attention_alone(self):
+        raced, x = [], torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
+
+        def race(ours, theirs, device):
+            raced.append((ours(), theirs()))
+            return _compile_race.Times(20.0, 10.0)
+        with mock.patch.object(_compile_race, "can_race", lambda device: True), mock.patch.object(_compile_race, "race", race):
+            self.expect_left(Block(), x, "attention alone was faster when both were timed here")
+        ours, theirs = raced[0]
+        self.assertEqual((tuple(ours.shape), tuple(theirs.shape)), ((2, 4, 6, 2, 16), (12, 2, 4, 16)))
+        self.assertTrue(ours.isfinite().all() and ours.std() > 0.05)
+
+
+if __name__ == "__main__":
+    unittest.main()
