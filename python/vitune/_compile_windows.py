@@ -17,9 +17,9 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import _torch_image_windows, _torch_op
-from ._compile_attention import (FACTORS, Attend, Found, Operand, attention, is_changed_between, is_idle_dropout, memory_of,
-                                 written_out)
-from ._compile_graph import Operator, Place, Refusal, arguments, as_compiled, is_call, is_method, value_of
+from ._compile_attention import FACTORS, Attend, Found, Operand, attention, written_out
+from ._compile_graph import (Operator, Place, Refusal, arguments, as_compiled, is_call, is_changed_between,
+                             is_idle_dropout, is_method, memory_of, value_of)
 from ._compile_race import Times, measured, sample
 from ._context import Problem, Selection
 from ._errors import Unsupported, VituneError
@@ -170,7 +170,7 @@ class _Call:
                 qkv, list(windows.window), list(windows.shift), bias, padding, projection.scale, projection.interleaved, windows.grid,
                 windows.pads_first, False), self.attend.calls(device)[theirs]
         times = measured(calls, device)
-        return None if times is None else times._replace(whose="attention alone")
+        return None if times is None else times._replace(rival="attention alone")
 
 
 def selected(text: str, device: Optional[int]) -> Selection:
