@@ -88,12 +88,30 @@ class Linear final : public Operator {
                                const ParameterSpace& space) const override {
     return linear_defaults(linear_of(problem), device, space);
   }
+  bool has_proposals(const Problem& problem, const DeviceInfo& device) const override {
+    return std::ranges::any_of(linear_families(), [&](const LinearFamily* family) {
+      return family->calls_library() && !family->refusal(linear_of(problem), device);
+    });
+  }
+  std::vector<Config> proposals(const Problem& problem, const DeviceInfo& device,
+                                Libraries& libraries) const override {
+    return linear_proposals(linear_of(problem), device, libraries);
+  }
   std::string family(const Config& config) const override {
     return std::string(linear_family(config).name());
   }
   ConfigWords words(const Problem&, const Config& config) const override {
-    ConfigWords words = linear_family(config).words(config);
+    const LinearFamily& own = linear_family(config);
+    ConfigWords words = own.words(config);
     words.told.emplace_back("kFamily");
+    const std::vector<Parameter> parameters = own.parameters();
+    // Of those that are other families' it has none.
+    for (const LinearFamily* family : linear_families()) {
+      for (const Parameter& other : family->parameters()) {
+        const bool is_own = std::ranges::count(parameters, other.name, &Parameter::name) > 0;
+        if (!is_own) words.told.push_back(other.name);
+      }
+    }
     return words;
   }
 
@@ -105,7 +123,13 @@ class Linear final : public Operator {
     CompileRequest request;
     request.source = assemble(source(problem, config));
     request.arch = linear_family(config).is_of_one_architecture() ? arch + "a" : arch;
-    request.entry = kernels(problem, config).front().entry;
+    const std::vector<KernelNeeds> needs = kernels(problem, config);
+    if (needs.empty()) {
+      request.entry = "cublasLtMatmul";
+      request.library = cublaslt_name(library_version(config));
+    } else {
+      request.entry = needs.front().entry;
+    }
     return request;
   }
   Source templates() const override {
@@ -119,6 +143,9 @@ class Linear final : public Operator {
     return linear_family(config).prune(linear_of(problem), config, facts, device);
   }
 
+  std::int64_t library_version(const Config& config) const override {
+    return linear_family(config).library_version(config);
+  }
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
     return linear_family(config).kernels(linear_of(problem), config);
   }

@@ -277,6 +277,7 @@ TEST_F(LinearGpuTest, AResultMayLieOnItsResidual) {
         kSm90Splits}) {
     const Config config = Config::parse(text);
     if (device_.cc_major != 9 && linear().family(config) == "sm90") continue;
+    ASSERT_EQ(space.explain(space.completed(config)), std::nullopt);
     const CudaModule module(*driver_, compiled(*problem, config));
     Workload workload({*context_, *stream_, *kernels_, device_}, problem);
     const auto run = [&](int place) {
