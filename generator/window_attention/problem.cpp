@@ -14,6 +14,7 @@ namespace {
 constexpr std::int64_t kMostExtent = std::int64_t{1} << 24;  // of an image's rows and columns
 constexpr std::int64_t kMostPixels = std::int64_t{1} << 30;  // of an image
 constexpr std::int64_t kMostPairs = std::int64_t{1} << 30;
+constexpr std::int64_t kMostChannels = std::int64_t{1} << 26;  // strides in bytes fit 32 bits
 constexpr std::int64_t kMostKeys = 576, kMostHeadSize = 128;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;  // exclusive, per tensor
 
@@ -72,6 +73,10 @@ void check_sizes(const WindowAttentionProblem& p) {
   const auto pairs = windows ? checked_mul(*windows, p.heads) : std::nullopt;
   if (!pairs || *pairs > kMostPairs) {
     refuse(ErrorCode::kUnsupported, "all images may have 2^30 windows, each head's counted");
+  }
+  if (p.heads * p.d > kMostChannels) {
+    refuse(ErrorCode::kUnsupported,
+           formatted("h={} d={}: a pixel may have 2^26 elements", p.heads, p.d));
   }
   const auto pixels = checked_mul(p.images, p.pixels());
   const auto row = checked_mul(p.heads, 3 * p.d);

@@ -23,34 +23,37 @@ struct PairTiles {
         values(keys + T::kKeyRows * T::Rows::kPitch) {}
 };
 
-// One of q, k and v of a pair, at this thread's chunk of a row.
+// q, k and v of a pair, at this thread's chunk of a row. Their strides are the same.
 template <class T>
 struct PairSource {
-  const u16* image;
-  const u16* padding;  // null: zeros
-  i64 pixel_stride;
+  const char *q, *k, *v;
+  const u16* padding;  // what is beyond an image, of q; null: zeros
+  int pixel_bytes, padding_step;
 
   __device__ __forceinline__ PairSource(const WindowAttentionParams& p, const WindowPlace<T>& place,
-                                        const void* data, const AttentionView& view, int which,
                                         int column)
-      : image(static_cast<const u16*>(data) + place.image * view.batch + place.head * view.head +
-              column),
-        padding(nullptr),
-        pixel_stride(view.row) {
+      : padding(nullptr), pixel_bytes(int(2 * p.call.q_view.row)), padding_step(0) {
+    const i64 start =
+        2 * (place.image * p.call.q_view.batch + place.head * p.call.q_view.head + column);
+    q = static_cast<const char*>(p.call.q) + start;
+    k = static_cast<const char*>(p.call.k) + start;
+    v = static_cast<const char*>(p.call.v) + start;
     if (T::kPadded && p.padding != nullptr) {
-      padding = static_cast<const u16*>(p.padding) +
-                (which * p.call.heads + place.head) * T::kHeadDim + column;
+      padding = static_cast<const u16*>(p.padding) + place.head * T::kHeadDim + column;
+      padding_step = p.call.heads * T::kHeadDim;
     }
   }
 
-  // Copies the chunk of one row; pixel -1 is padding. Where no row is there it becomes zeros.
-  __device__ __forceinline__ void copy(u32 to, int pixel, bool there) const {
-    const u16* from = image + pixel * pixel_stride;
+  // Copies the chunk of one row of `from`, the first, second or third of q, k and v; pixel -1 is
+  // padding. Where no row is there it becomes zeros.
+  __device__ __forceinline__ void copy(u32 to, const char* from, int which, int pixel,
+                                       bool there) const {
+    const void* row = from + i64(pixel) * pixel_bytes;
     if (T::kPadded && pixel < 0) {
       there = there && padding != nullptr;
-      from = padding;
+      row = padding + which * padding_step;
     }
-    copy_chunk<16>(to, there ? from : image, there);
+    copy_chunk<16>(to, there ? row : from, there);
   }
 };
 
@@ -65,19 +68,17 @@ __device__ __forceinline__ void load_pair(const WindowAttentionParams& p,
   constexpr int kRows = max_of(T::kQueryRows, T::kKeyRows);
   const int chunk = thread % Rows::kChunks, first = thread / Rows::kChunks;
   if (T::kGroupThreads % Rows::kChunks != 0 && first >= kRowsPerPass) return;
-  const PairSource<T> q(p, place, p.call.q, p.call.q_view, 0, chunk * 8);
-  const PairSource<T> k(p, place, p.call.k, p.call.k_view, 1, chunk * 8);
-  const PairSource<T> v(p, place, p.call.v, p.call.v_view, 2, chunk * 8);
+  const PairSource<T> source(p, place, chunk * 8);
 #pragma unroll
   for (int pass = 0; pass < ceil_div(kRows, kRowsPerPass); ++pass) {
     const int row = first + pass * kRowsPerPass;
     const u32 at = row * Rows::kPitch + chunk * 16;
     const bool there = row < T::kKeys;
     const int pixel = there ? place.pixel(p, row) : 0;
-    if (row < T::kQueryRows) q.copy(tiles.queries + at, pixel, there);
+    if (row < T::kQueryRows) source.copy(tiles.queries + at, source.q, 0, pixel, there);
     if (row < T::kKeyRows) {
-      k.copy(tiles.keys + at, pixel, there);
-      v.copy(tiles.values + at, pixel, there);
+      source.copy(tiles.keys + at, source.k, 1, pixel, there);
+      source.copy(tiles.values + at, source.v, 2, pixel, there);
     }
   }
 }

@@ -76,6 +76,7 @@ TEST(WindowAttentionProblemTest, RefusalsSayWhatToDo) {
        "cannot be bool"},
       {"bf16 b=1 image=8 window=4 h=2 d=8 scale=0", ErrorCode::kUsage, "scale=0"},
       {"bf16 b=99999999999 image=8 window=4 h=1 d=8", ErrorCode::kUnsupported, "is the most"},
+      {"bf16 b=1 image=8 window=4 h=16777217 d=8", ErrorCode::kUnsupported, "2^26 elements"},
       {"bf16 b=1000000000 image=8 window=4 h=9 d=8", ErrorCode::kUnsupported, "2^30 windows"},
   };
   for (const auto& [text, code, sentence] : kCases) {
