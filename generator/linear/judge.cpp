@@ -107,12 +107,12 @@ LinearProblem with_sizes(const LinearProblem& p, std::int64_t m, std::int64_t n,
 
 // Smaller problems, with tails of every extent. Columns that are as many modulo 8 as in `p` are
 // aligned alike.
-std::vector<LinearProblem> edges(const LinearProblem& p, const Config& config) {
+std::vector<LinearProblem> edges(const LinearProblem& p, const LinearBlock& block) {
   const auto tail = [](std::int64_t extent) { return extent % 8 == 0 ? 8 : extent % 8; };
-  const std::int64_t n = config.at("kBlockN") + tail(p.n), k = config.at("kBlockK") + tail(p.k);
+  const std::int64_t n = block.columns + tail(p.n), k = block.k + tail(p.k);
   const std::int64_t few_n = std::min(n, p.n), few_k = std::min(k, p.k);
   // Where there are periods two of them at least: one alone would be none, for another kernel.
-  const std::int64_t period = p.period(), rows = config.at("kBlockM") + 1;
+  const std::int64_t period = p.period(), rows = block.rows + 1;
   const std::int64_t m = period > 0 ? std::max(round_up(rows, period), 2 * period) : rows;
   std::vector<LinearProblem> found;
   if (period == 0 && p.m > 1) found.push_back(with_sizes(p, 1, few_n, few_k));
@@ -156,9 +156,9 @@ LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
   return plan;
 }
 
-std::vector<JudgeCase> linear_cases(const LinearProblem& p, const Config& config) {
+std::vector<JudgeCase> linear_cases(const LinearProblem& p, const LinearBlock& block) {
   std::vector<JudgeCase> cases;
-  for (const LinearProblem& edge : edges(p, config)) {
+  for (const LinearProblem& edge : edges(p, block)) {
     const ProblemPtr small = edge;
     for (const char* const draw : {kWhole, kNormalDraw}) cases.push_back({small, draw});
   }

@@ -1,22 +1,24 @@
-// generator/linear/kernel_spec.h -- From (problem, config) to a linear layer's source, plan and
-// judge.
+// generator/linear/kernel_spec.h -- Linear layers: their space, and what their families share of
+// source, plan and judge.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "core/compile_facts.h"
 #include "core/config.h"
 #include "core/device_info.h"
 #include "generator/floor.h"
 #include "generator/judge_spec.h"
 #include "generator/launch_plan.h"
+#include "generator/linear/family.h"
 #include "generator/linear/problem.h"
 #include "generator/parameter_space.h"
 #include "generator/tensor_spec.h"
+#include "templates/linear/params.cuh"
 
 namespace vitune {
 
@@ -44,30 +46,28 @@ struct LinearAccesses {
 };
 LinearAccesses linear_accesses(const LinearProblem& problem);
 
-// What follows from a config alone (templates/linear/config_sm80.cuh).
-std::int64_t linear_threads(const Config& config);
-std::int64_t linear_shared_bytes(const LinearProblem& problem, const Config& config);
-// CTAs of one split, and columns of x of each split: whole steps.
-std::int64_t linear_tiles(const LinearProblem& problem, const Config& config);
-std::int64_t linear_split_columns(const LinearProblem& problem, const Config& config);
-
+// Of all families (families.cpp).
 ParameterSpace linear_space(const LinearProblem& problem, const DeviceInfo& device);
 std::vector<Config> linear_defaults(const LinearProblem& problem, const DeviceInfo& device,
                                     const ParameterSpace& space);
 
-std::string linear_source(const LinearProblem& problem, const Config& config);
-std::optional<std::string> linear_prune(const LinearProblem& problem, const Config& config,
-                                        const CompileFacts& facts, const DeviceInfo& device);
+// A config of `family` with a value for each tunable of `space`: those of other families are 0.
+Config whole_linear_config(const LinearFamily& family, Config own, const ParameterSpace& space);
 
-// One kernel; with splits a second one that adds them.
-std::vector<KernelNeeds> linear_kernels(const LinearProblem& problem, const Config& config);
-LaunchPlan linear_plan(const LinearProblem& problem, const Config& config);
+// Members of a generated Config: one number or flag, and all facts of a problem.
+std::string linear_number(std::string_view name, std::int64_t value);
+std::string linear_flag(std::string_view name, bool value);
+std::string linear_facts_text(const LinearProblem& problem);
+
+// What kernels are handed, in one split, and where the call's tensors go in there.
+LinearParams linear_params(const LinearProblem& problem);
+std::span<const PointerSlot> linear_pointers();
 
 Demand linear_demand(const LinearProblem& problem);
 
 std::vector<std::string> linear_judge_entries();
 LaunchPlan linear_answer(const LinearProblem& problem, Precision precision);
-std::vector<JudgeCase> linear_cases(const LinearProblem& problem, const Config& config);
+std::vector<JudgeCase> linear_cases(const LinearProblem& problem, const LinearBlock& block);
 std::vector<Fill> linear_inputs(const LinearProblem& problem, const std::string& draw);
 
 }  // namespace vitune

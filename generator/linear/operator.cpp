@@ -22,10 +22,11 @@ class AskedLinear final : public Problem {
   const LinearProblem problem;
 };
 
-// A config that any problem's kernel can be written with, for what holds of all of them.
-Config plain_config() {
-  return Config{{"kBlockM", 64}, {"kBlockN", 64}, {"kBlockK", 32}, {"kWarpM", 32},
-                {"kWarpN", 32},  {"kStages", 2},  {"kSplits", 1},  {"kRaster", 1}};
+// A block that any problem's kernel can be written for, for what holds of all of them.
+constexpr std::int64_t kPlainBlock = 64;
+
+std::int64_t plain_tiles(const LinearProblem& p) {
+  return ceil_div(p.m, kPlainBlock) * ceil_div(p.n, kPlainBlock);
 }
 
 auto kernel_order(const LinearProblem& p) {
@@ -58,19 +59,16 @@ class Linear final : public Operator {
     return linear_demand(linear_of(problem));
   }
 
-  // The source of some kernel holds every compile-time fact of the problem.
   std::string kernel_class(const Problem& problem) const override {
-    return linear_source(linear_of(problem), plain_config());
+    return linear_facts_text(linear_of(problem));
   }
   double distance(const Problem& a, const Problem& b) const override {
     const LinearProblem &p = linear_of(a), &q = linear_of(b);
     return ratio(p.m, q.m) + ratio(p.n, q.n) + ratio(p.k, q.k);
   }
   bool is_load_alike(const Problem& a, const Problem& b, const DeviceInfo& device) const override {
-    const Config tile = plain_config();
     const auto tiles = [&](const Problem& p) {
-      return std::min(linear_tiles(linear_of(p), tile),
-                      std::int64_t{64} * std::max(device.sm_count, 1));
+      return std::min(plain_tiles(linear_of(p)), std::int64_t{64} * std::max(device.sm_count, 1));
     };
     const auto alike = [](std::int64_t x, std::int64_t y) { return x <= 2 * y && y <= 2 * x; };
     return alike(tiles(a), tiles(b)) && alike(linear_of(a).k, linear_of(b).k);
@@ -90,38 +88,46 @@ class Linear final : public Operator {
                                const ParameterSpace& space) const override {
     return linear_defaults(linear_of(problem), device, space);
   }
-  std::string family(const Config&) const override { return "sm80"; }
+  std::string family(const Config& config) const override {
+    return std::string(linear_family(config).name());
+  }
   ConfigWords words(const Problem&, const Config& config) const override {
-    const auto value = [&](const char* name) { return config.find(name).value_or(0); };
-    return {formatted("sm80 {}x{}x{} {}x{}w s{}", value("kBlockM"), value("kBlockN"),
-                      value("kBlockK"), value("kWarpM"), value("kWarpN"), value("kStages")),
-            {"kBlockM", "kBlockN", "kBlockK", "kWarpM", "kWarpN", "kStages"}};
+    ConfigWords words = linear_family(config).words(config);
+    words.told.emplace_back("kFamily");
+    return words;
   }
 
   std::string source(const Problem& problem, const Config& config) const override {
-    return linear_source(linear_of(problem), config);
+    return linear_family(config).source(linear_of(problem), config);
   }
   CompileRequest request(const Problem& problem, const Config& config,
                          const std::string& arch) const override {
     CompileRequest request;
     request.source = assemble(source(problem, config));
-    request.arch = arch;
-    request.entry = linear_kernels(linear_of(problem), config).front().entry;
+    request.arch = linear_family(config).is_of_one_architecture() ? arch + "a" : arch;
+    request.entry = kernels(problem, config).front().entry;
     return request;
   }
-  Source templates() const override { return assemble("#include \"linear/gemm_sm80.cuh\"\n"); }
+  Source templates() const override {
+    std::string main;
+    for (const LinearFamily* family : linear_families()) main += family->templates();
+    return assemble(std::move(main));
+  }
   std::optional<std::string> prune(const Problem& problem, const Config& config,
                                    const CompileFacts& facts,
                                    const DeviceInfo& device) const override {
-    return linear_prune(linear_of(problem), config, facts, device);
+    return linear_family(config).prune(linear_of(problem), config, facts, device);
   }
 
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
-    return linear_kernels(linear_of(problem), config);
+    return linear_family(config).kernels(linear_of(problem), config);
   }
-  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo&,
-                  std::span<const int>) const override {
-    return linear_plan(linear_of(problem), config);
+  bool reads_tensor_maps(const Config& config) const override {
+    return linear_family(config).reads_tensor_maps();
+  }
+  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
+                  std::span<const int> resident) const override {
+    return linear_family(config).plan(linear_of(problem), config, device, resident);
   }
 
   std::string judge_source() const override {
@@ -133,12 +139,13 @@ class Linear final : public Operator {
   }
   std::vector<JudgeCase> cases(const Problem& problem, const Config& config,
                                const DeviceInfo&) const override {
-    return linear_cases(linear_of(problem), config);
+    return linear_cases(linear_of(problem), linear_family(config).block(config));
   }
   // The edge problems follow from the block.
   std::optional<std::int64_t> cases_class(const Problem&, const Config& config,
                                           const DeviceInfo&) const override {
-    return (config.at("kBlockM") << 32) + (config.at("kBlockN") << 16) + config.at("kBlockK");
+    const LinearBlock block = linear_family(config).block(config);
+    return (block.rows << 32) + (block.columns << 16) + block.k;
   }
   std::vector<Fill> inputs(const Problem& problem, const std::string& draw) const override {
     return linear_inputs(linear_of(problem), draw);

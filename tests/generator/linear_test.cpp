@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "generator/linear/kernel_spec.h"
 #include "generator/linear/operator.h"
+#include "generator/linear/sm80.h"
 #include "templates/linear/params.cuh"
 #include "tests/devices.h"
 
@@ -133,20 +134,53 @@ TEST(LinearSpaceTest, DefaultsFillTheDevice) {
   EXPECT_EQ(first("linear bf16 m=1 n=1000 k=768 bias").at("kBlockM"), 16);
 }
 
+// A config that was stored before there were families is of the first one.
+TEST(LinearFamilyTest, ConfigsWithoutAFamilyAreOfTheFirst) {
+  const DeviceInfo device = testing_support::h200_device();
+  const ProblemPtr problem = parse_problem("linear bf16 m=197 n=768 k=3072 bias");
+  const ParameterSpace space = linear().space(*problem, device);
+  const Config old = Config::parse(
+      "kBlockK=64 kBlockM=64 kBlockN=64 kRaster=1 kSplits=2 kStages=3 kWarpM=32 kWarpN=32");
+  EXPECT_EQ(linear().family(old), "sm80");
+  const Config whole = space.completed(old);
+  EXPECT_EQ(space.explain(whole), std::nullopt);
+  EXPECT_EQ(whole.at("kFamily"), 0);
+  EXPECT_EQ(linear().source(*problem, whole), linear().source(*problem, old));
+  EXPECT_FALSE(space.completed(Config{{"kFamily", 0}}).find("kWarpM"));
+}
+
+TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
+  const DeviceInfo device = testing_support::h200_device();
+  const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=768 bias");
+  std::set<std::string> families;
+  for (const Config& config : linear_space(p, device).enumerate()) {
+    const LinearFamily& family = linear_family(config);
+    families.emplace(family.name());
+    std::set<std::string> own = {"kFamily"};
+    for (const Parameter& parameter : family.parameters()) own.insert(parameter.name);
+    for (const auto& [name, value] : config) EXPECT_TRUE(value == 0 || own.contains(name)) << name;
+  }
+  EXPECT_TRUE(families.contains("sm80"));
+  Config unknown{{"kFamily", 99}};
+  EXPECT_THROW(linear_family(unknown), Error);
+}
+
 TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {
   const DeviceInfo device = testing_support::h200_device();
   const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=3001 bias");
   std::set<std::int64_t> seen;
   for (const Config& config : linear_space(p, device).enumerate()) {
-    const std::int64_t splits = config.at("kSplits"), columns = linear_split_columns(p, config);
+    if (&linear_family(config) != &linear_sm80()) continue;
+    const std::int64_t splits = config.at("kSplits"),
+                       columns = linear_sm80_split_columns(p, config);
     if (!seen.insert(splits * 1000 + config.at("kBlockK")).second) continue;
     EXPECT_EQ(columns % config.at("kBlockK"), 0);
     EXPECT_GE(columns * splits, p.k);
     EXPECT_LT(columns * (splits - 1), p.k);
-    const LaunchPlan plan = linear_plan(p, config);
+    const LaunchPlan plan = linear_sm80().plan(p, config, device, {});
     EXPECT_EQ(plan.kernels.size(), splits > 1 ? 2u : 1u);
     EXPECT_EQ(plan.scratch_bytes, splits > 1 ? 4 * splits * 197 * 768 : 0);
-    EXPECT_EQ(plan.kernels[0].shape.grid[0], linear_tiles(p, config) * splits);
+    EXPECT_EQ(plan.kernels[0].shape.grid[0], linear_sm80_tiles(p, config) * splits);
     LinearParams params;
     std::memcpy(&params, plan.kernels[0].params.data(), sizeof(params));
     EXPECT_EQ(params.split_columns, columns);

@@ -123,7 +123,7 @@ TEST_P(LinearConfigsGpuTest, TilesMatchTheReference) {
   for (const char* const text : GetParam().configs) configs.push_back(Config::parse(text));
   for (const Config& config : configs) {
     const bool needs_few_sms = config.at("kRaster") > 1;
-    EXPECT_TRUE(needs_few_sms || !space.explain(config)) << config.text();
+    EXPECT_TRUE(needs_few_sms || !space.explain(space.completed(config))) << config.text();
     EXPECT_EQ(verdict(verifier, *problem, config), "") << config.text();
   }
 }
@@ -136,7 +136,8 @@ TEST_F(LinearGpuTest, MistakesAreSeen) {
       parse_problem("linear bf16 m=39 n=72 k=88 norm=layer bias act=gelu scale");
   const Config config = Config::parse(kMistaken);
   Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(linear().space(*problem, device_).explain(config), std::nullopt);
+  const ParameterSpace space = linear().space(*problem, device_);
+  ASSERT_EQ(space.explain(space.completed(config)), std::nullopt);
   ASSERT_EQ(verdict(verifier, *problem, config), "");
   for (const Mistake& mistake : kMistakes) {
     EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
@@ -232,7 +233,8 @@ TEST_F(LinearGpuTest, AResultMayLieOnItsResidual) {
        {kMistaken,
         "kBlockM=32 kBlockN=64 kBlockK=32 kWarpM=16 kWarpN=32 kStages=3 kSplits=2 kRaster=1"}) {
     const Config config = Config::parse(text);
-    ASSERT_EQ(linear().space(*problem, device_).explain(config), std::nullopt);
+    const ParameterSpace space = linear().space(*problem, device_);
+    ASSERT_EQ(space.explain(space.completed(config)), std::nullopt);
     const CudaModule module(*driver_, compiled(*problem, config));
     Workload workload({*context_, *stream_, *kernels_, device_}, problem);
     const auto run = [&](int place) {

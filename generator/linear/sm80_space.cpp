@@ -1,4 +1,4 @@
-// generator/linear/space.cpp -- The linear kernels' tunables, and good values without tuning.
+// generator/linear/sm80_space.cpp -- Tunables of the family sm80, and good values without tuning.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
@@ -7,6 +7,7 @@
 #include "core/checked.h"
 #include "core/format.h"
 #include "generator/linear/kernel_spec.h"
+#include "generator/linear/sm80.h"
 
 namespace vitune {
 namespace {
@@ -19,29 +20,12 @@ constexpr std::int64_t kOtherRegisters = 32;  // addresses, places in the ring: 
 constexpr std::int64_t kSplitCtas = 4;        // of an SM: more are of no use
 constexpr std::int64_t kLeastSplitColumns = 128;
 
-std::vector<Parameter> parameters_of() {
-  return {
-      {"kBlockM", {16, 32, 64, 128, 256}, "rows that a CTA computes", false, true},
-      {"kBlockN", {32, 64, 96, 128, 192, 256}, "columns that a CTA computes", false, true},
-      {"kBlockK", {32, 64}, "columns of x and w per step", false, true},
-      {"kWarpM", {16, 32, 64}, "rows of a warp's part of these", false, true},
-      {"kWarpN", {16, 32, 64, 128}, "columns of a warp's part of these", false, true},
-      {"kStages", {2, 3, 4, 5, 6}, "steps in shared memory or on their way", false, true},
-      {"kSplits",
-       {1, 2, 3, 4, 6, 8, 12, 16},
-       "parts of k, each with CTAs of its own; a second kernel adds them",
-       false,
-       true},
-      {"kRaster", {1, 8}, "rows of tiles that are gone through column by column", false, true},
-  };
-}
-
 Rule check_warps(const Config& c) {
   const std::int64_t m = c.at("kBlockM"), n = c.at("kBlockN");
   if (m % c.at("kWarpM") != 0 || n % c.at("kWarpN") != 0) {
     return formatted("{}x{} of {}x{}", c.at("kWarpM"), c.at("kWarpN"), m, n);
   }
-  const std::int64_t warps = linear_threads(c) / 32;
+  const std::int64_t warps = linear_sm80_threads(c) / 32;
   if (warps >= kLeastWarps && warps <= kMostWarps) return std::nullopt;
   return formatted("{} warps", warps);
 }
@@ -50,9 +34,9 @@ Rule check_warps(const Config& c) {
 Rule check_registers(const Config& c) {
   const std::int64_t m = c.at("kWarpM"), n = c.at("kWarpN"), sums = m * n / 32;
   const std::int64_t registers = sums + 2 * (m / 4 + n / 4) + kOtherRegisters;
-  const std::int64_t all = linear_threads(c) * registers;
+  const std::int64_t all = linear_sm80_threads(c) * registers;
   if (sums <= kMostSums && registers <= 255 && all <= kSmRegisterFile) return std::nullopt;
-  return formatted("{} registers of {} threads", registers, linear_threads(c));
+  return formatted("{} registers of {} threads", registers, linear_sm80_threads(c));
 }
 
 Rule check_block(std::int64_t block, std::int64_t least, std::int64_t extent) {
@@ -61,32 +45,32 @@ Rule check_block(std::int64_t block, std::int64_t least, std::int64_t extent) {
 }
 
 Rule check_stages(const LinearProblem& p, const Config& c) {
-  const std::int64_t steps = ceil_div(linear_split_columns(p, c), c.at("kBlockK"));
+  const std::int64_t steps = ceil_div(linear_sm80_split_columns(p, c), c.at("kBlockK"));
   if (c.at("kStages") <= std::max<std::int64_t>(steps, 2)) return std::nullopt;
   return formatted("{} stages for {} steps", c.at("kStages"), steps);
 }
 
 Rule check_splits(const LinearProblem& p, const Config& c, std::int64_t sms) {
-  const std::int64_t splits = c.at("kSplits"), columns = linear_split_columns(p, c);
+  const std::int64_t splits = c.at("kSplits"), columns = linear_sm80_split_columns(p, c);
   if (splits == 1) return std::nullopt;
   if (columns < kLeastSplitColumns || (splits - 1) * columns >= p.k) {
     return formatted("{} parts of {} columns", splits, p.k);
   }
-  const std::int64_t ctas = linear_tiles(p, c) * splits;
+  const std::int64_t ctas = linear_sm80_tiles(p, c) * splits;
   if (ctas <= kSplitCtas * sms) return std::nullopt;
   return formatted("{} CTAs", ctas);
 }
 
 Rule check_raster(const LinearProblem& p, const Config& c, std::int64_t sms) {
   if (c.at("kRaster") == 1) return std::nullopt;
-  const std::int64_t tiles = linear_tiles(p, c);
+  const std::int64_t tiles = linear_sm80_tiles(p, c);
   const bool is_square = p.m > c.at("kBlockM") && p.n > c.at("kBlockN");
   if (is_square && tiles > sms) return std::nullopt;
   return formatted("{} tiles", tiles);
 }
 
 Rule check_grid(const LinearProblem& p, const Config& c) {
-  const std::int64_t ctas = linear_tiles(p, c) * c.at("kSplits");
+  const std::int64_t ctas = linear_sm80_tiles(p, c) * c.at("kSplits");
   if (ctas <= kMostCtas) return std::nullopt;
   return formatted("{} CTAs", ctas);
 }
@@ -133,8 +117,8 @@ Config config_of(const Form& form, std::int64_t stages, std::int64_t splits, std
 double cost_of(const LinearProblem& p, const Config& c, double sms) {
   constexpr double kProducts = 1024, kOperandBytes = 32, kResults = 32, kStart = 1500;
   const double m = static_cast<double>(c.at("kBlockM")), n = static_cast<double>(c.at("kBlockN"));
-  const double columns = static_cast<double>(linear_split_columns(p, c));
-  const double ctas = static_cast<double>(linear_tiles(p, c) * c.at("kSplits"));
+  const double columns = static_cast<double>(linear_sm80_split_columns(p, c));
+  const double ctas = static_cast<double>(linear_sm80_tiles(p, c) * c.at("kSplits"));
   const double column = std::max(m * n / kProducts, 2 * (m + n) / kOperandBytes);
   double cost = std::ceil(ctas / sms) * (columns * column + m * n / kResults + kStart);
   if (c.at("kSplits") > 1) {
@@ -146,10 +130,27 @@ double cost_of(const LinearProblem& p, const Config& c, double sms) {
 
 }  // namespace
 
-ParameterSpace linear_space(const LinearProblem& problem, const DeviceInfo& device) {
+std::vector<Parameter> linear_sm80_parameters() {
+  return {
+      {"kBlockM", {16, 32, 64, 128, 256}, "rows that a CTA computes", false, true},
+      {"kBlockN", {32, 64, 96, 128, 192, 256}, "columns that a CTA computes", false, true},
+      {"kBlockK", {32, 64}, "columns of x and w per step", false, true},
+      {"kWarpM", {16, 32, 64}, "rows of a warp's part of these", false, true},
+      {"kWarpN", {16, 32, 64, 128}, "columns of a warp's part of these", false, true},
+      {"kStages", {2, 3, 4, 5, 6}, "steps in shared memory or on their way", false, true},
+      {"kSplits",
+       {1, 2, 3, 4, 6, 8, 12, 16},
+       "parts of k, each with CTAs of its own; a second kernel adds them",
+       false,
+       true},
+      {"kRaster", {1, 8}, "rows of tiles that are gone through column by column", false, true},
+  };
+}
+
+std::vector<Constraint> linear_sm80_rules(const LinearProblem& problem, const DeviceInfo& device) {
   const std::int64_t sms = sms_of(device), shared = device.shared_per_block;
   const LinearProblem& p = problem;
-  std::vector<Constraint> rules = {
+  return {
       {"kBlockM: fewer than twice the rows there are, or 16",
        [p](const Config& c) { return check_block(c.at("kBlockM"), 16, p.m); },
        {"kBlockM"}},
@@ -164,7 +165,7 @@ ParameterSpace linear_space(const LinearProblem& problem, const DeviceInfo& devi
        {"kBlockM", "kBlockN", "kWarpM", "kWarpN"}},
       {"shared memory: stages of x and w <= bytes per block",
        [p, shared](const Config& c) -> Rule {
-         const std::int64_t bytes = linear_shared_bytes(p, c);
+         const std::int64_t bytes = linear_sm80_shared_bytes(p, c);
          if (bytes <= shared) return std::nullopt;
          return formatted("{} bytes, {} there are", bytes, shared);
        },
@@ -182,11 +183,10 @@ ParameterSpace linear_space(const LinearProblem& problem, const DeviceInfo& devi
        [p](const Config& c) { return check_grid(p, c); },
        {"kBlockM", "kBlockN", "kSplits"}},
   };
-  return {parameters_of(), std::move(rules)};
 }
 
-std::vector<Config> linear_defaults(const LinearProblem& problem, const DeviceInfo& device,
-                                    const ParameterSpace& space) {
+std::vector<Config> linear_sm80_defaults(const LinearProblem& problem, const DeviceInfo& device,
+                                         const ParameterSpace& space) {
   struct Choice {
     double cost;
     Config config;
@@ -197,9 +197,12 @@ std::vector<Config> linear_defaults(const LinearProblem& problem, const DeviceIn
     std::optional<Choice> best;  // of this form
     for (const std::int64_t splits : {1, 2, 4, 8}) {
       for (std::int64_t stages = form.stages; stages >= 2; --stages) {
+        const auto is_outside = [&](const Config& own) {
+          return space.explain(whole_linear_config(linear_sm80(), own, space)).has_value();
+        };
         Config config = config_of(form, stages, splits, 8);
-        if (space.explain(config)) config = config_of(form, stages, splits, 1);
-        if (space.explain(config)) continue;
+        if (is_outside(config)) config = config_of(form, stages, splits, 1);
+        if (is_outside(config)) continue;
         const double cost = cost_of(problem, config, sms);
         if (!best || cost < best->cost) best = Choice{cost, config};
         break;
@@ -214,20 +217,6 @@ std::vector<Config> linear_defaults(const LinearProblem& problem, const DeviceIn
     if (configs.size() < kMost) configs.push_back(choice.config);
   }
   return configs;
-}
-
-std::optional<std::string> linear_prune(const LinearProblem& problem, const Config& config,
-                                        const CompileFacts& facts, const DeviceInfo& device) {
-  constexpr int kHarmlessSpillBytes = 32;  // stores and loads together, per thread
-  if (facts.spill_bytes > kHarmlessSpillBytes) {
-    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
-  }
-  for (const KernelNeeds& needs : linear_kernels(problem, config)) {
-    if (resident_ctas(device, needs.threads, facts.registers, needs.shared_bytes) > 0) continue;
-    return formatted("does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
-                     needs.threads, facts.registers, needs.shared_bytes);
-  }
-  return std::nullopt;
 }
 
 }  // namespace vitune
