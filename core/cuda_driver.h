@@ -207,6 +207,8 @@ class CudaKernel {
 class CudaModule {
  public:
   CudaModule(const CudaDriver& driver, std::span<const std::byte> cubin);
+  // One without kernels, for plans that only call a library.
+  explicit CudaModule(const CudaDriver& driver) : driver_(&driver) {}
   // Throws CudaError if the module has no such kernel.
   CudaKernel kernel(const std::string& entry) const { return {*driver_, module_, entry}; }
 

@@ -9,7 +9,7 @@
 namespace vitune {
 
 // Every variable the project reads; see docs/environment.md. None can switch verification or
-// digests off, none names code to load. Ignored (empty) in a set-uid process.
+// digests off, and VITUNE_CUBLASLT alone names code to load. Ignored (empty) in a set-uid process.
 struct Environment {
   std::optional<std::string> database;        // VITUNE_DB, up to its first colon
   std::vector<std::string> site_databases;    // VITUNE_DB, what comes behind colons
@@ -18,6 +18,7 @@ struct Environment {
   std::optional<std::string> xdg_cache_home;  // XDG_CACHE_HOME
   std::optional<std::string> home;            // HOME, else the password database
   std::optional<std::string> cuda_home;       // CUDA_HOME or CUDA_PATH: where to look for libnvrtc
+  std::optional<std::string> cublaslt;        // VITUNE_CUBLASLT: the file of libcublasLt to open
   std::optional<std::string> path;            // PATH: where to look for python3's libnvrtc
   std::optional<std::string> miss;            // VITUNE_MISS: what the library does without a winner
   std::optional<std::string> capture;  // VITUNE_CAPTURE: where it writes the problems it is asked
@@ -30,7 +31,8 @@ struct Environment {
   bool dumb_terminal = false;            // TERM is "dumb": no escapes are understood
 };
 
-// Empty values count as unset; a relative XDG_CACHE_HOME or CUDA_HOME is ignored.
+// Empty values count as unset; a relative XDG_CACHE_HOME, CUDA_HOME or
+// VITUNE_CUBLASLT is ignored.
 Environment read_environment();
 
 // The variables a worker process inherits, as "NAME=value": search paths, locale, device selection

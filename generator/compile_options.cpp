@@ -59,8 +59,20 @@ std::vector<std::string> compile_options(const CompileRequest& request, NvrtcVer
   return options;
 }
 
+std::string made_by(const CompileRequest& request, std::string_view compiler_version) {
+  return request.library.empty() ? std::string(compiler_version) : request.library;
+}
+
 Digest kernel_key(const CompileRequest& request, std::string_view compiler_version) {
   Sha256 hash;
+  if (!request.library.empty()) {
+    return hash.add(std::string_view("vitune library call 1"))
+        .add(request.source.digest().hex())
+        .add(request.arch)
+        .add(request.entry)
+        .add(request.library)
+        .finish();
+  }
   hash.add(std::string_view("vitune kernel 1"));
   hash.add(request.source.digest().hex()).add(request.arch).add(request.entry);
   const auto options = compile_options(request, parse_nvrtc_version(compiler_version));

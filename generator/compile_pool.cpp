@@ -313,6 +313,12 @@ std::string CompilePool::compiler_version() {
 }
 
 void CompilePool::submit(std::uint64_t id, CompileRequest request) {
+  if (!request.library.empty()) {
+    CompileResult nothing_to_compile;
+    nothing_to_compile.status = CompileStatus::kOk;
+    state_->finished.emplace_back(id, std::move(nothing_to_compile));
+    return;
+  }
   if (!state_->pending.insert(id).second) {
     throw Error(ErrorCode::kFailure, "compile " + std::to_string(id) + " is already pending");
   }

@@ -26,6 +26,9 @@ struct CompileRequest {
   std::string arch;        // "sm_90"; "sm_90a" for arch-specific instructions
   std::string entry;       // name of an extern "C" kernel
   bool line_info = false;  // -lineinfo, for profilers
+  // "cuBLASLt 13.1.1": a config without kernels, whose plan only calls this library. There is
+  // nothing to compile; the source says what is called.
+  std::string library = {};
 };
 
 struct CompileResult {
@@ -65,8 +68,11 @@ class Compiler {
   std::string path_;
 };
 
+// What makes the request's kernels: the compiler of that version, or its library.
+std::string made_by(const CompileRequest& request, std::string_view compiler_version);
+
 // SHA-256 over the assembled source with its include closure, the options, the architecture and the
-// compiler's version: decides whether a stored cubin may run.
+// compiler's version, or the library's: decides whether a stored kernel may run.
 Digest kernel_key(const CompileRequest& request, std::string_view compiler_version);
 
 // Whether `image` is a well-formed 64-bit CUDA ELF whose tables lie inside it. The driver is given

@@ -38,6 +38,18 @@ void append(LaunchPlan& plan, const SubPlan& part, std::int64_t scratch_at) {
                 formatted("the scratch memory of a part begins at {}, which is no multiple of {}",
                           scratch_at, kScratchUnit));
   }
+  std::vector<MatmulCall> matmuls = part.plan.matmuls;
+  for (MatmulCall& call : matmuls) {
+    call.before += plan.kernels.size();
+    call.workspace_at += scratch_at;
+    for (MatrixSlot* slot : {&call.a, &call.b, &call.d}) {
+      move_to(*slot, place_of(part, slot->tensor, scratch_at));
+    }
+    for (std::optional<MatrixSlot>* slot : {&call.c, &call.bias}) {
+      if (*slot) move_to(**slot, place_of(part, (*slot)->tensor, scratch_at));
+    }
+  }
+  plan.matmuls.insert(plan.matmuls.end(), matmuls.begin(), matmuls.end());
   std::vector<KernelLaunch> kernels = part.plan.kernels;
   for (KernelLaunch& launch : kernels) {
     launch.kernel += part.first_kernel;

@@ -6,14 +6,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/cuda_driver.h"
+#include "generator/element_type.h"
 
 namespace vitune {
 
@@ -50,8 +53,40 @@ struct KernelLaunch {
   std::vector<TensorMapSlot> maps;  // in there; what lies between them is zero
 };
 
+// A matrix as cuBLASLt sees it: its element (row, column) lies `row + column * stride` elements
+// after the first.
+struct MatrixSlot {
+  int tensor = 0;           // or PointerSlot::kScratch
+  std::int64_t offset = 0;  // as PointerSlot's
+  ElementType type = ElementType::kBf16;
+  std::int64_t rows = 0, columns = 0, stride = 0;
+  std::int64_t alignment = 16;  // least, of its address, in bytes
+};
+
+// One of the library's algorithms for a product, as the library itself writes it down: its words
+// mean nothing to another version.
+struct MatmulAlgorithm {
+  std::int64_t version = 0;  // cublasLtGetVersion()
+  std::array<std::int64_t, 8> words = {};
+  std::int64_t workspace_bytes = 0;
+};
+
+// One product of a plan, by cuBLASLt: d = activation(op(a) b + c + bias), in fp32, rounded once.
+struct MatmulCall {
+  enum class Activation { kNone, kRelu, kGeluTanh };
+  std::size_t before = 0;  // runs ahead of the plan's kernel at this place; their number: last
+  MatrixSlot a, b, d;
+  bool transpose_a = false;
+  std::optional<MatrixSlot> c;     // of d's type
+  std::optional<MatrixSlot> bias;  // one column, a value for each row of d; of d's type
+  Activation activation = Activation::kNone;
+  MatmulAlgorithm algorithm;
+  std::int64_t workspace_at = 0;  // byte of the scratch memory, a multiple of 256
+};
+
 struct LaunchPlan {
   std::vector<KernelLaunch> kernels;  // one after the other on the call's stream
+  std::vector<MatmulCall> matmuls;    // between them, in the order of their `before`
   // Device memory that they share, aligned to 256 bytes; nothing is asked of what it holds before,
   // and nothing left in it is read by a later call.
   std::int64_t scratch_bytes = 0;
@@ -64,7 +99,7 @@ struct TensorPlace {
   std::int64_t offset = 0;
 };
 
-// The plan of another problem as a part of a call: its kernels come after those that are there.
+// The plan of another problem as a part of a call: its steps come after those that are there.
 struct SubPlan {
   LaunchPlan plan;
   std::size_t first_kernel = 0;      // place of its kernel 0 among the call's

@@ -39,7 +39,7 @@ class Directories {
   void add_python(const fs::path& prefix) {
     for (const fs::path& version : matching(prefix / "lib", "python3")) {
       for (const char* packages : {"site-packages", "dist-packages"}) {
-        for (const char* package : {"cu13", "cuda_nvrtc"}) {
+        for (const char* package : {"cu13", "cuda_nvrtc", "cublas"}) {
           const fs::path directory = version / packages / "nvidia" / package / "lib";
           std::error_code error;
           if (fs::is_directory(directory, error)) add(directory);

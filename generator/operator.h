@@ -22,6 +22,7 @@
 #include "core/device_info.h"
 #include "generator/compiler.h"
 #include "generator/cost_model.h"
+#include "generator/cublaslt.h"
 #include "generator/floor.h"
 #include "generator/judge_spec.h"
 #include "generator/launch_plan.h"
@@ -89,6 +90,13 @@ class Operator {
   // the problem's. Empty if no kernel fits the device.
   virtual std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
                                        const ParameterSpace& space) const = 0;
+  // Whether proposals() may have any.
+  virtual bool has_proposals(const Problem&, const DeviceInfo&) const { return false; }
+  // Configs that the space holds without listing them, because a library on the device names them;
+  // asked with its context current. Empty where the library is not there.
+  virtual std::vector<Config> proposals(const Problem&, const DeviceInfo&, Libraries&) const {
+    return {};
+  }
   // The family that `config` is of: "sm90.streaming". An operator of one family has its own name.
   virtual std::string family(const Config&) const { return std::string(name()); }
   // A config of `from`, of the same class, as it is written for `to`, whose space is `space`.
@@ -123,7 +131,10 @@ class Operator {
 
   // ---- What a call does
 
-  // The kernels of the config, entries of one translation unit.
+  // The version of cuBLASLt that the config's plan calls, as the library tells it; 0: it calls none.
+  virtual std::int64_t library_version(const Config&) const { return 0; }
+  // The kernels of the config, entries of one translation unit; none if its plan only calls a
+  // library: then the request has no compiler's work.
   virtual std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const = 0;
   // Whether their launches copy by tensor maps, for which a driver may be too old.
   virtual bool reads_tensor_maps(const Config&) const { return false; }

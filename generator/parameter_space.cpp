@@ -56,9 +56,12 @@ ParameterSpace::ParameterSpace(std::vector<Parameter> parameters,
 void ParameterSpace::validate_parameters() const {
   if (parameters_.empty()) reject("there are no parameters");
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    const auto& [name, values, doc, categorical, needed] = parameters_[p];
+    const auto& [name, values, doc, categorical, needed, open] = parameters_[p];
     if (index_of(name) != p) reject("'" + name + "' is there twice");
     if (values.empty()) reject("'" + name + "' has no values");
+    if (open && values != std::vector<std::int64_t>{0}) {
+      reject("'" + name + "' is open and lists values other than 0");
+    }
     const bool ascending =
         std::adjacent_find(values.begin(), values.end(), std::greater_equal<>()) == values.end();
     const bool distinct = std::set(values.begin(), values.end()).size() == values.size();
@@ -104,7 +107,7 @@ void ParameterSpace::enumerate_from(const Config& prefix, std::size_t depth,
   // than it declared then fails loudly instead of seeing values of another branch.
   Config config = prefix;
   for (const std::int64_t value : parameters_[depth].values) {
-    config.set(parameters_[depth].name, value);
+    if (!parameters_[depth].open) config.set(parameters_[depth].name, value);
     if (first_broken(config, decidable_[depth]) != constraints_.size()) continue;
     if (depth + 1 == parameters_.size()) {
       found.push_back(config);
@@ -119,6 +122,7 @@ std::optional<std::string> ParameterSpace::explain_values(const Config& config) 
     if (index_of(name) == parameters_.size()) return name + " is not a parameter of this space";
   }
   for (const Parameter& parameter : parameters_) {
+    if (parameter.open) continue;
     const auto value = config.find(parameter.name);
     if (!value) return parameter.name + " is missing";
     const auto& values = parameter.values;
@@ -132,7 +136,7 @@ std::optional<std::string> ParameterSpace::explain_values(const Config& config) 
 Config ParameterSpace::completed(const Config& config) const {
   Config whole = config;
   for (const Parameter& parameter : parameters_) {
-    if (!parameter.needed && !whole.find(parameter.name)) {
+    if (!parameter.needed && !parameter.open && !whole.find(parameter.name)) {
       whole.set(parameter.name, parameter.values.front());
     }
   }
@@ -164,7 +168,7 @@ void ParameterSpace::add_mended(const Move& move, Config moved, std::size_t brok
                                 std::vector<Config>& found) const {
   // Only a parameter that the broken rule reads can mend it.
   for (const std::size_t other : reads_[broken]) {
-    if (other == move.parameter) continue;
+    if (other == move.parameter || parameters_[other].open) continue;
     const std::string& name = parameters_[other].name;
     const std::int64_t here = moved.at(name);
     for (const std::int64_t step : steps(other, here)) {
@@ -184,6 +188,7 @@ std::vector<Config> ParameterSpace::neighbours(const Config& config) const {
   std::vector<Config> found;
   Config moved = config;
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    if (parameters_[p].open) continue;
     const Move move{p, obeys};
     const std::string& name = parameters_[p].name;
     const std::int64_t here = config.at(name);

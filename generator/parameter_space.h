@@ -23,6 +23,9 @@ struct Parameter {
   std::string doc;                   // one line
   bool categorical = false;          // the values have no order: each is one step from each other
   bool needed = false;               // no value means "without it"; of others the first one does
+  // Any value may stand here, and none means 0: what a library on the device tells
+  // (Operator::proposals()). `values` has 0 alone, nothing is enumerated.
+  bool open = false;
 };
 
 // A rule that a config must obey, with its name and a sentence for the config that breaks it.

@@ -80,7 +80,8 @@ std::optional<std::string> driver_lacks_tensor_maps(const CudaDriver& driver) {
       version / 1000, version % 1000 / 10);
 }
 
-PreparedPlan::PreparedPlan(const LaunchPlan& plan, std::span<const CudaKernel> kernels)
+PreparedPlan::PreparedPlan(const LaunchPlan& plan, std::span<const CudaKernel> kernels,
+                           Libraries* libraries)
     : scratch_bytes_(plan.scratch_bytes) {
   for (const KernelLaunch& launch : plan.kernels) {
     if (launch.kernel >= kernels.size()) {
@@ -88,6 +89,22 @@ PreparedPlan::PreparedPlan(const LaunchPlan& plan, std::span<const CudaKernel> k
     }
     driver_ = &kernels[launch.kernel].driver();
     steps_.push_back(prepared(launch, kernels[launch.kernel]));
+  }
+  if (!plan.matmuls.empty()) prepare_matmuls(plan, libraries);
+}
+
+void PreparedPlan::prepare_matmuls(const LaunchPlan& plan, Libraries* libraries) {
+  if (libraries == nullptr) {
+    throw Error(ErrorCode::kFailure, "a plan that calls a library was prepared without one");
+  }
+  for (const MatmulCall& call : plan.matmuls) {
+    const std::size_t earliest = products_.empty() ? 0 : products_.back().before;
+    if (call.before < earliest || call.before > steps_.size()) {
+      throw Error(ErrorCode::kFailure,
+                  formatted("a product ahead of kernel {}, behind one ahead of {}; there are {}",
+                            call.before, earliest, steps_.size()));
+    }
+    products_.push_back({call.before, PreparedMatmul(call, libraries->cublaslt())});
   }
 }
 
@@ -159,18 +176,34 @@ inline LaunchResult PreparedPlan::launch(const Step& step,
   return {step.kernel.try_launch(step.shape, params, stream, blocks)};
 }
 
-LaunchResult PreparedPlan::launch(std::span<const std::uintptr_t> addresses, std::uintptr_t scratch,
-                                  CuStreamTag* stream) const noexcept {
-  for (const Step& step : steps_) {
-    const LaunchResult launched = launch(step, addresses, scratch, stream);
+template <class RunKernel>
+inline LaunchResult PreparedPlan::run(std::span<const std::uintptr_t> addresses,
+                                      std::uintptr_t scratch, CuStreamTag* stream,
+                                      RunKernel&& run_kernel) const noexcept {
+  auto product = products_.begin();
+  for (std::size_t i = 0; i <= steps_.size(); ++i) {
+    for (; product != products_.end() && product->before == i; ++product) {
+      const int status = product->matmul.launch(addresses, scratch, stream);
+      if (status != CublasLtApi::kSuccess) [[unlikely]]
+        return {status, "cublasLtMatmul", false, &product->matmul};
+    }
+    if (i == steps_.size()) break;
+    const LaunchResult launched = run_kernel(steps_[i]);
     if (launched.result != kCuSuccess) [[unlikely]]
       return launched;
   }
   return {};
 }
 
+LaunchResult PreparedPlan::launch(std::span<const std::uintptr_t> addresses, std::uintptr_t scratch,
+                                  CuStreamTag* stream) const noexcept {
+  return run(addresses, scratch, stream,
+             [&](const Step& step) { return launch(step, addresses, scratch, stream); });
+}
+
 void PreparedPlan::check(const LaunchResult& launched) const {
   if (launched.result == kCuSuccess) return;
+  if (launched.matmul != nullptr) launched.matmul->fail(launched.result);
   if (!launched.of_addresses) return driver_->check(launched.result, launched.call);
   check_map(*driver_, launched.result, launched.call,
             "look whether the tensors of this call are in the device's memory, at multiples of 16 "
@@ -179,7 +212,7 @@ void PreparedPlan::check(const LaunchResult& launched) const {
 
 BoundPlan::BoundPlan(PreparedPlan plan, std::span<const std::uintptr_t> addresses,
                      std::uintptr_t scratch)
-    : plan_(std::move(plan)) {
+    : plan_(std::move(plan)), addresses_(addresses.begin(), addresses.end()), scratch_(scratch) {
   for (PreparedPlan::Step& step : plan_.steps_) {
     const CuResult set =
         plan_.set_addresses(step, addresses, scratch, step.params.data(), step.blocks.data());
@@ -188,22 +221,20 @@ BoundPlan::BoundPlan(PreparedPlan plan, std::span<const std::uintptr_t> addresse
 }
 
 LaunchResult BoundPlan::launch(CuStreamTag* stream) const noexcept {
-  for (const PreparedPlan::Step& step : plan_.steps_) {
-    const CuResult result =
-        step.kernel.try_launch(step.shape, step.params.data(), stream, step.blocks.data());
-    if (result != kCuSuccess) return {result};
-  }
-  return {};
+  return plan_.run(addresses_, scratch_, stream, [&](const PreparedPlan::Step& step) {
+    return LaunchResult{
+        step.kernel.try_launch(step.shape, step.params.data(), stream, step.blocks.data())};
+  });
 }
 
 PreparedPlan prepare_plan(const CudaModule& module, const Problem& problem, const Config& config,
-                          const DeviceInfo& device) {
+                          const DeviceInfo& device, Libraries* libraries) {
   const Operator& op = problem.op();
   const LoadedKernels loaded = LoadedKernels::of(module, op.kernels(problem, config));
   std::vector<int> resident = loaded.resident;
   // What does not fit is refused when it is launched.
   for (int& ctas : resident) ctas = std::max(ctas, 1);
-  return PreparedPlan(op.plan(problem, config, device, resident), loaded.kernels);
+  return PreparedPlan(op.plan(problem, config, device, resident), loaded.kernels, libraries);
 }
 
 }  // namespace vitune

@@ -15,6 +15,7 @@
 #include "core/cuda_driver_api.h"
 #include "generator/launch_plan.h"
 #include "generator/operator.h"
+#include "generator/prepared_matmul.h"
 
 namespace vitune {
 
@@ -35,20 +36,26 @@ struct LaunchResult {
   CuResult result = kCuSuccess;
   const char* call = "cuLaunchKernel";
   bool of_addresses = false;  // whether a tensor's address was refused, before anything ran
+  const PreparedMatmul* matmul = nullptr;  // the product whose call it was: then the library's word
 };
 
 // Immutable; any thread may launch it.
 class PreparedPlan {
  public:
-  // Kernels are counted by their place in `kernels`. Throws CudaError if the driver does not take
-  // a tensor map, Error(kFailure) for a plan that no launch can hold.
-  PreparedPlan(const LaunchPlan& plan, std::span<const CudaKernel> kernels);
+  // Kernels are counted by their place in `kernels`; `libraries` is asked by plans that call one,
+  // with its context current. Throws CudaError if the driver does not take a tensor map,
+  // Error(kUnsupported) if the library is not there or does not take a product, Error(kFailure) for
+  // a plan that no launch can hold.
+  PreparedPlan(const LaunchPlan& plan, std::span<const CudaKernel> kernels,
+               Libraries* libraries = nullptr);
 
   // One after the other on `stream`, with the tensors at `addresses`, in the order of
-  // Operator::tensors(), and the scratch memory at `scratch`. Allocates nothing and takes no lock.
+  // Operator::tensors(), and the scratch memory at `scratch`. Allocates nothing and takes no lock,
+  // but for what a library does in its own calls.
   LaunchResult launch(std::span<const std::uintptr_t> addresses, std::uintptr_t scratch,
                       CuStreamTag* stream) const noexcept;
-  // Throws CudaError with what to look at, unless `launched` is success.
+  // Throws CudaError with what to look at, Error(kFailure) if a library refused, unless `launched`
+  // is success.
   void check(const LaunchResult& launched) const;
 
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
@@ -88,8 +95,19 @@ class PreparedPlan {
   LaunchResult launch(const Step& step, std::span<const std::uintptr_t> addresses,
                       std::uintptr_t scratch, CuStreamTag* stream) const noexcept;
 
-  const CudaDriver* driver_ = nullptr;
+  void prepare_matmuls(const LaunchPlan& plan, Libraries* libraries);
+  // Runs `kernel` for each step and the products where they stand, until one fails.
+  template <class RunKernel>
+  LaunchResult run(std::span<const std::uintptr_t> addresses, std::uintptr_t scratch,
+                   CuStreamTag* stream, RunKernel&& run_kernel) const noexcept;
+
+  struct Product {
+    std::size_t before;  // step
+    PreparedMatmul matmul;
+  };
+  const CudaDriver* driver_ = nullptr;  // null: no kernels
   std::vector<Step> steps_;
+  std::vector<Product> products_;
   std::int64_t scratch_bytes_ = 0;
 };
 
@@ -104,10 +122,13 @@ class BoundPlan {
 
  private:
   PreparedPlan plan_;
+  std::vector<std::uintptr_t> addresses_;  // for products, with the scratch memory
+  std::uintptr_t scratch_ = 0;
 };
 
-// The plan of (`problem`, `config`) on the kernels of `module`. Throws as both do.
+// The plan of (`problem`, `config`) on the kernels of `module`, of which one that only calls a
+// library needs none. Throws as both do.
 PreparedPlan prepare_plan(const CudaModule& module, const Problem& problem, const Config& config,
-                          const DeviceInfo& device);
+                          const DeviceInfo& device, Libraries* libraries = nullptr);
 
 }  // namespace vitune

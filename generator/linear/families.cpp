@@ -15,7 +15,9 @@ namespace {
 constexpr char kFamily[] = "kFamily";
 
 // By their number in kFamily, which is in stored configs: new ones come last.
-std::array<const LinearFamily*, 1> all_families() { return {&linear_sm80()}; }
+std::array<const LinearFamily*, 3> all_families() {
+  return {&linear_sm80(), &linear_cublaslt(), &linear_chain()};
+}
 
 // Which families' configs to try first without tuning.
 std::vector<const LinearFamily*> by_preference() { return {&linear_sm80()}; }
@@ -67,17 +69,23 @@ std::vector<Parameter> merged_parameters() {
 
 // Each family's values of each tunable.
 Constraint values_rule(const Parameter& merged) {
-  std::vector<std::vector<std::int64_t>> allowed;
+  struct Values {
+    std::vector<std::int64_t> listed = {0};
+    bool any = false;
+  };
+  std::vector<Values> allowed;
   for (const LinearFamily* family : linear_families()) {
     const std::vector<Parameter> own = family->parameters();
     const auto found = std::ranges::find(own, merged.name, &Parameter::name);
-    allowed.push_back(found != own.end() ? found->values : std::vector<std::int64_t>{0});
+    allowed.push_back(found != own.end() ? Values{found->values, found->open} : Values{});
   }
   return {formatted("{}: a value of the family's, 0 where it has none", merged.name),
           [allowed, name = merged.name](const Config& c) -> std::optional<std::string> {
             const auto family = static_cast<std::size_t>(c.at(kFamily));
-            if (std::ranges::count(allowed[family], c.at(name)) > 0) return std::nullopt;
-            return formatted("{} of {}", c.at(name), linear_families()[family]->name());
+            const auto& [listed, any] = allowed[family];
+            const std::int64_t value = c.find(name).value_or(0);
+            if (any || std::ranges::count(listed, value) > 0) return std::nullopt;
+            return formatted("{} of {}", value, linear_families()[family]->name());
           },
           {kFamily, merged.name}};
 }
@@ -145,10 +153,23 @@ std::vector<Config> linear_defaults(const LinearProblem& problem, const DeviceIn
   return configs;
 }
 
+std::vector<Config> linear_proposals(const LinearProblem& problem, const DeviceInfo& device,
+                                     Libraries& libraries) {
+  const ParameterSpace space = linear_space(problem, device);
+  std::vector<Config> configs;
+  for (const LinearFamily* family : linear_families()) {
+    if (!family->calls_library() || family->refusal(problem, device)) continue;
+    for (Config& config : family->proposals(problem, libraries)) {
+      configs.push_back(whole_linear_config(*family, std::move(config), space));
+    }
+  }
+  return configs;
+}
+
 Config whole_linear_config(const LinearFamily& family, Config own, const ParameterSpace& space) {
   own.set(kFamily, number_of(family));
   for (const Parameter& parameter : space.parameters()) {
-    if (!own.find(parameter.name)) own.set(parameter.name, 0);
+    if (!parameter.open && !own.find(parameter.name)) own.set(parameter.name, 0);
   }
   return own;
 }

@@ -25,7 +25,8 @@
 
 namespace vitune {
 
-// What a kernel computes at a time: edge problems of the judge follow from it.
+// What a kernel computes at a time: edge problems of the judge follow from it. No rows: there are
+// none, since what is called is chosen for the very problem.
 struct LinearBlock {
   std::int64_t rows = 0, columns = 0;  // of the result
   std::int64_t k = 0;                  // columns of x per step
@@ -67,6 +68,11 @@ class LinearFamily {
   // Whether its code is for one architecture alone: "sm_90a" in place of "sm_90".
   virtual bool is_of_one_architecture() const { return false; }
   virtual bool reads_tensor_maps() const { return false; }
+
+  // As Operator's of the same names, for families whose plans call a library.
+  virtual bool calls_library() const { return false; }
+  virtual std::vector<Config> proposals(const LinearProblem&, Libraries&) const { return {}; }
+  virtual std::int64_t library_version(const Config&) const { return 0; }
 };
 
 // All of them, by their number in kFamily.
@@ -76,5 +82,9 @@ const LinearFamily& linear_family(const Config& config);
 
 // mma.sync (sm80.cpp): whatever a problem asks, on every architecture.
 const LinearFamily& linear_sm80();
+// cuBLASLt with an epilogue of its own (cublaslt.cpp).
+const LinearFamily& linear_cublaslt();
+// cuBLASLt's product, then our epilogue (chain.cpp): what cuBLASLt has no epilogue for.
+const LinearFamily& linear_chain();
 
 }  // namespace vitune

@@ -51,6 +51,10 @@ ParameterSpace linear_space(const LinearProblem& problem, const DeviceInfo& devi
 std::vector<Config> linear_defaults(const LinearProblem& problem, const DeviceInfo& device,
                                     const ParameterSpace& space);
 
+// What a library on the device proposes for all families; nothing where it is not there.
+std::vector<Config> linear_proposals(const LinearProblem& problem, const DeviceInfo& device,
+                                     Libraries& libraries);
+
 // A config of `family` with a value for each tunable of `space`: those of other families are 0.
 Config whole_linear_config(const LinearFamily& family, Config own, const ParameterSpace& space);
 

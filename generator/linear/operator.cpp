@@ -88,6 +88,15 @@ class Linear final : public Operator {
                                const ParameterSpace& space) const override {
     return linear_defaults(linear_of(problem), device, space);
   }
+  bool has_proposals(const Problem& problem, const DeviceInfo& device) const override {
+    return std::ranges::any_of(linear_families(), [&](const LinearFamily* family) {
+      return family->calls_library() && !family->refusal(linear_of(problem), device);
+    });
+  }
+  std::vector<Config> proposals(const Problem& problem, const DeviceInfo& device,
+                                Libraries& libraries) const override {
+    return linear_proposals(linear_of(problem), device, libraries);
+  }
   std::string family(const Config& config) const override {
     return std::string(linear_family(config).name());
   }
@@ -105,7 +114,13 @@ class Linear final : public Operator {
     CompileRequest request;
     request.source = assemble(source(problem, config));
     request.arch = linear_family(config).is_of_one_architecture() ? arch + "a" : arch;
-    request.entry = kernels(problem, config).front().entry;
+    const std::vector<KernelNeeds> needs = kernels(problem, config);
+    if (needs.empty()) {
+      request.entry = "cublasLtMatmul";
+      request.library = cublaslt_name(library_version(config));
+    } else {
+      request.entry = needs.front().entry;
+    }
     return request;
   }
   Source templates() const override {
@@ -119,6 +134,9 @@ class Linear final : public Operator {
     return linear_family(config).prune(linear_of(problem), config, facts, device);
   }
 
+  std::int64_t library_version(const Config& config) const override {
+    return linear_family(config).library_version(config);
+  }
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
     return linear_family(config).kernels(linear_of(problem), config);
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <set>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -29,6 +30,33 @@ class SequenceSearch : public SearchStrategy {
   std::size_t next_ = 0;
 };
 
+// The proposals that are in the space, each once; they come from outside.
+std::vector<Config> usable(const ParameterSpace& space, const std::vector<Config>& proposals) {
+  std::vector<Config> kept;
+  for (const Config& proposal : proposals) {
+    if (space.explain(proposal)) continue;
+    if (std::find(kept.begin(), kept.end(), proposal) == kept.end()) kept.push_back(proposal);
+  }
+  return kept;
+}
+
+// Open parameters with the values that configs give them.
+std::vector<Parameter> with_values_of(std::vector<Parameter> parameters,
+                                      const std::vector<Config>& configs) {
+  for (Parameter& parameter : parameters) {
+    if (!parameter.open) continue;
+    std::set<std::int64_t> values = {0};
+    for (const Config& config : configs) values.insert(config.find(parameter.name).value_or(0));
+    parameter.values.assign(values.begin(), values.end());
+  }
+  return parameters;
+}
+
+std::vector<Config> joined(std::vector<Config> configs, const std::vector<Config>& more) {
+  configs.insert(configs.end(), more.begin(), more.end());
+  return configs;
+}
+
 std::vector<std::size_t> ascending(std::size_t count) {
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -39,7 +67,7 @@ std::vector<std::size_t> ascending(std::size_t count) {
 std::string positions(const std::vector<Parameter>& parameters, const Config& config) {
   std::string result;
   for (const Parameter& parameter : parameters) {
-    const std::int64_t value = config.at(parameter.name);
+    const std::int64_t value = config.find(parameter.name).value_or(0);
     const auto at = std::find(parameter.values.begin(), parameter.values.end(), value);
     const auto position = at - parameter.values.begin();
     if (at == parameter.values.end() || position > 127) {
@@ -53,8 +81,11 @@ std::string positions(const std::vector<Parameter>& parameters, const Config& co
 
 }  // namespace
 
-SearchSpace::SearchSpace(const ParameterSpace& space)
-    : SearchSpace(space.parameters(), space.enumerate()) {}
+SearchSpace::SearchSpace(const ParameterSpace& space, const std::vector<Config>& proposals)
+    : SearchSpace(with_values_of(space.parameters(), usable(space, proposals)),
+                  joined(space.enumerate(), usable(space, proposals))) {
+  for (const Config& proposal : usable(space, proposals)) proposed.push_back(*find(proposal));
+}
 
 SearchSpace::SearchSpace(std::vector<Parameter> space_parameters, std::vector<Config> space_configs)
     : parameters(std::move(space_parameters)), configs(std::move(space_configs)) {

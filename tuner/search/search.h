@@ -39,10 +39,14 @@ struct SearchSpace {
   std::vector<std::string> coordinates;
   // The config that is good without tuning, if it is here.
   std::optional<std::size_t> preset;
+  // Those that a library proposed: each is to be tried.
+  std::vector<std::size_t> proposed;
 
-  explicit SearchSpace(const ParameterSpace& space);
-  // Of configs given one by one, each with exactly these parameters. Throws Error(kUsage) for a
-  // value that is not among its parameter's, and for a config that is there twice.
+  // All configs of the space, and `proposals`, of which those outside it are left out.
+  explicit SearchSpace(const ParameterSpace& space, const std::vector<Config>& proposals = {});
+  // Of configs given one by one, with these parameters, 0 where one has no value. Throws
+  // Error(kUsage) for a value that is not among its parameter's, and for a config that is there
+  // twice.
   SearchSpace(std::vector<Parameter> space_parameters, std::vector<Config> space_configs);
 
   std::optional<std::size_t> find(const Config& config) const;

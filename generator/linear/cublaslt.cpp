@@ -1,0 +1,117 @@
+// generator/linear/cublaslt.cpp -- The family cublaslt: one call of cuBLASLt with an epilogue of its
+// own.
+//
+// It has bias, ReLU, GELU by tanh and, without these two, a residual; all in fp32, rounded once.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/format.h"
+#include "generator/linear/family.h"
+#include "generator/linear/kernel_spec.h"
+#include "generator/linear/library_product.h"
+
+namespace vitune {
+namespace {
+
+constexpr int kMostProposals = 8;
+
+bool has_activation(const LinearProblem& p, LinearActivation activation) {
+  return p.activation == activation;
+}
+
+// What its epilogues do not do, or nothing.
+std::optional<std::string> lacks_epilogue(const LinearProblem& p) {
+  const bool is_plain = has_activation(p, LinearActivation::kNone);
+  const bool is_known = is_plain || has_activation(p, LinearActivation::kRelu) ||
+                        has_activation(p, LinearActivation::kGeluTanh);
+  if (!is_known) return "an activation that cuBLASLt does not have";
+  if (p.norm != LinearNorm::kNone) return "rows that are normalised";
+  if (p.scale) return "a scale";
+  if (p.aux) return "a second result";
+  if (p.residual && !is_plain) return "a residual behind an activation";
+  if (p.period() > 0) return "rows in periods";
+  if (p.bias && p.parameters != p.out) return "a bias of another type than the result";
+  return std::nullopt;
+}
+
+MatrixSlot result(const LinearProblem& p, LinearTensor tensor, std::int64_t row) {
+  MatrixSlot slot;
+  slot.tensor = tensor;
+  slot.type = p.out;
+  slot.rows = p.n;
+  slot.columns = p.m;
+  slot.stride = row;
+  slot.alignment = p.alignment;
+  return slot;
+}
+
+MatmulCall call_of(const LinearProblem& p) {
+  MatmulCall call = library_product(p, result(p, kLinearOut, p.out_row));
+  if (p.residual) call.c = result(p, kLinearResidual, p.residual_row);
+  if (p.bias) {
+    call.bias = result(p, kLinearBias, p.n);
+    call.bias->columns = 1;
+  }
+  if (has_activation(p, LinearActivation::kRelu)) {
+    call.activation = MatmulCall::Activation::kRelu;
+  } else if (has_activation(p, LinearActivation::kGeluTanh)) {
+    call.activation = MatmulCall::Activation::kGeluTanh;
+  }
+  return call;
+}
+
+class LinearCublasLt final : public LinearFamily {
+ public:
+  std::string_view name() const override { return "cublaslt"; }
+  std::optional<std::string> refusal(const LinearProblem& p, const DeviceInfo&) const override {
+    if (auto lack = lacks_epilogue(p)) return lack;
+    return library_refusal(p);
+  }
+  std::vector<Parameter> parameters() const override { return library_parameters(); }
+  std::vector<Constraint> rules(const LinearProblem&, const DeviceInfo&) const override {
+    return library_rules();
+  }
+  // Which algorithms there are the device alone can say.
+  std::vector<Config> defaults(const LinearProblem&, const DeviceInfo&,
+                               const ParameterSpace&) const override {
+    return {};
+  }
+  ConfigWords words(const Config& config) const override {
+    return library_words("cublaslt", config);
+  }
+  std::string source(const LinearProblem& p, const Config& config) const override {
+    return linear_facts_text(p) + library_text(config);
+  }
+  std::optional<std::string> prune(const LinearProblem&, const Config&, const CompileFacts&,
+                                   const DeviceInfo&) const override {
+    return std::nullopt;
+  }
+  std::vector<KernelNeeds> kernels(const LinearProblem&, const Config&) const override {
+    return {};
+  }
+  LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo&,
+                  std::span<const int>) const override {
+    LaunchPlan plan;
+    MatmulCall& call = plan.matmuls.emplace_back(call_of(p));
+    call.algorithm = library_algorithm(config);
+    plan.scratch_bytes = call.algorithm.workspace_bytes;
+    return plan;
+  }
+  LinearBlock block(const Config&) const override { return {}; }
+  std::string templates() const override { return {}; }
+
+  bool calls_library() const override { return true; }
+  std::vector<Config> proposals(const LinearProblem& p, Libraries& libraries) const override {
+    return library_proposals(call_of(p), libraries, kMostProposals);
+  }
+  std::int64_t library_version(const Config& config) const override {
+    return library_algorithm(config).version;
+  }
+};
+
+}  // namespace
+
+const LinearFamily& linear_cublaslt() {
+  static const LinearCublasLt instance;
+  return instance;
+}
+
+}  // namespace vitune

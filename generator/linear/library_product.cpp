@@ -1,0 +1,124 @@
+// generator/linear/library_product.cpp -- Between configs and cuBLASLt's algorithms.
+// SPDX-License-Identifier: Apache-2.0
+#include "generator/linear/library_product.h"
+
+#include "core/error.h"
+#include "core/format.h"
+#include "generator/linear/kernel_spec.h"
+#include "generator/prepared_matmul.h"
+
+namespace vitune {
+namespace {
+
+constexpr char kLibrary[] = "kLibrary", kWorkspace[] = "kWorkspace";
+
+std::string word_name(std::size_t word) { return formatted("kAlgorithm{}", word); }
+
+Parameter open_parameter(std::string name, std::string doc) {
+  Parameter parameter{std::move(name), {0}, std::move(doc)};
+  parameter.open = true;
+  return parameter;
+}
+
+void set_unless_zero(Config& config, const std::string& name, std::int64_t value) {
+  if (value != 0) config.set(name, value);
+}
+
+MatrixSlot matrix(LinearTensor tensor, const LinearProblem& p, std::int64_t rows,
+                  std::int64_t columns, std::int64_t stride) {
+  MatrixSlot slot;
+  slot.tensor = tensor;
+  slot.type = p.type;
+  slot.rows = rows;
+  slot.columns = columns;
+  slot.stride = stride;
+  slot.alignment = p.alignment;
+  return slot;
+}
+
+}  // namespace
+
+std::vector<Parameter> library_parameters() {
+  std::vector<Parameter> parameters = {open_parameter(kLibrary, "cuBLASLt's version")};
+  for (std::size_t word = 0; word < MatmulAlgorithm().words.size(); ++word) {
+    parameters.push_back(
+        open_parameter(word_name(word), "its algorithm, as that version writes it down"));
+  }
+  parameters.push_back(open_parameter(kWorkspace, "bytes that the algorithm works in"));
+  return parameters;
+}
+
+std::vector<Constraint> library_rules() {
+  return {{"library: a proposal of cuBLASLt's, which the device has to be asked for",
+           [](const Config& c) -> std::optional<std::string> {
+             if (c.find(kLibrary).value_or(0) > 0) return std::nullopt;
+             return "no version of it";
+           },
+           {kLibrary}},
+          {"workspace: 0 to 2^30 bytes",
+           [](const Config& c) -> std::optional<std::string> {
+             const std::int64_t bytes = c.find(kWorkspace).value_or(0);
+             if (bytes >= 0 && bytes <= 1 << 30) return std::nullopt;
+             return formatted("{} bytes", bytes);
+           },
+           {kWorkspace}}};
+}
+
+MatmulAlgorithm library_algorithm(const Config& config) {
+  MatmulAlgorithm algorithm;
+  algorithm.version = config.find(kLibrary).value_or(0);
+  for (std::size_t word = 0; word < algorithm.words.size(); ++word) {
+    algorithm.words[word] = config.find(word_name(word)).value_or(0);
+  }
+  algorithm.workspace_bytes = config.find(kWorkspace).value_or(0);
+  return algorithm;
+}
+
+ConfigWords library_words(const std::string& family, const Config& config) {
+  return {formatted("{} {}", family, cublaslt_name(library_algorithm(config).version)), {kLibrary}};
+}
+
+std::string library_text(const Config& config) {
+  const MatmulAlgorithm algorithm = library_algorithm(config);
+  std::string text = "// " + cublaslt_name(algorithm.version) + ", algorithm";
+  for (const std::int64_t word : algorithm.words) text += formatted(" {}", word);
+  return text + formatted(", workspace {}\n", algorithm.workspace_bytes);
+}
+
+MatmulCall library_product(const LinearProblem& p, const MatrixSlot& d) {
+  MatmulCall call;
+  call.a = matrix(kLinearW, p, p.w_columns(), p.w_rows(), p.w_row);
+  call.transpose_a = !p.transposed;
+  call.b = matrix(kLinearX, p, p.k, p.m, p.x_row);
+  call.d = d;
+  return call;
+}
+
+// Its sizes are 32 bits wide in most of its kernels.
+std::optional<std::string> library_refusal(const LinearProblem& p) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  if (p.m * std::max(p.x_row, p.n) < kMost && p.w_rows() * p.w_row < kMost) return std::nullopt;
+  return "a matrix of 2^31 elements or more";
+}
+
+std::vector<Config> library_proposals(const MatmulCall& call, Libraries& libraries, int most) {
+  std::vector<Config> configs;
+  std::vector<MatmulAlgorithm> algorithms;
+  try {
+    algorithms = proposed_algorithms(call, *libraries.cublaslt(), most);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    return {};
+  }
+  for (const MatmulAlgorithm& algorithm : algorithms) {
+    Config& config = configs.emplace_back();
+    set_unless_zero(config, kLibrary, algorithm.version);
+    for (std::size_t word = 0; word < algorithm.words.size(); ++word) {
+      set_unless_zero(config, word_name(word), algorithm.words[word]);
+    }
+    set_unless_zero(config, kWorkspace, algorithm.workspace_bytes);
+  }
+  return configs;
+}
+
+}  // namespace vitune
