@@ -101,8 +101,17 @@ class Linear final : public Operator {
     return std::string(linear_family(config).name());
   }
   ConfigWords words(const Problem&, const Config& config) const override {
-    ConfigWords words = linear_family(config).words(config);
+    const LinearFamily& own = linear_family(config);
+    ConfigWords words = own.words(config);
     words.told.emplace_back("kFamily");
+    const std::vector<Parameter> parameters = own.parameters();
+    // Of those that are other families' it has none.
+    for (const LinearFamily* family : linear_families()) {
+      for (const Parameter& other : family->parameters()) {
+        const bool is_own = std::ranges::count(parameters, other.name, &Parameter::name) > 0;
+        if (!is_own) words.told.push_back(other.name);
+      }
+    }
     return words;
   }
 

@@ -169,10 +169,22 @@ std::vector<Choice> Dispatcher::first_choices(const ProblemPtr& problem, Layered
   const ParameterSpace space = problem->op().space(*problem, device_);
   std::optional<Choice> exact = own_winner(problem, space, store);
   if (!exact) exact = winner_of_same_work(problem, space, store);
-  if (exact) {
-    choices.push_back(std::move(*exact));
-    return choices;
-  }
+  if (!exact) return nearest_and_default(problem, space, store);
+  choices.push_back(std::move(*exact));
+  return choices;
+}
+
+std::vector<Choice> Dispatcher::choices_without_winner(const ProblemPtr& problem,
+                                                       LayeredStore& store) {
+  index_.read(store);
+  return nearest_and_default(problem, problem->op().space(*problem, device_), store);
+}
+
+// The index has been read.
+std::vector<Choice> Dispatcher::nearest_and_default(const ProblemPtr& problem,
+                                                    const ParameterSpace& space,
+                                                    LayeredStore& store) const {
+  std::vector<Choice> choices;
   const std::vector<Config> defaults = problem->op().defaults(*problem, device_, space);
   const NearestRanking nearest =
       rank_nearest(problem, device_, objective_, index_, store, space, defaults, kMostNearest);

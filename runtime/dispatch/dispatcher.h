@@ -58,6 +58,9 @@ class Dispatcher {
   // The same, but of a problem with a winner the kExact alone: what lies behind it is asked for if
   // its kernel cannot be used.
   std::vector<Choice> first_choices(const ProblemPtr& problem, LayeredStore& store);
+  // The choices of a problem as if it had no winner of its own: what was tried on it counts as the
+  // nearest there is.
+  std::vector<Choice> choices_without_winner(const ProblemPtr& problem, LayeredStore& store);
   // The choices behind a kExact.
   std::vector<Choice> behind_winner(const ProblemPtr& problem) const;
 
@@ -74,6 +77,8 @@ class Dispatcher {
                                    LayeredStore& store) const;
   std::optional<Choice> winner_of_same_work(const ProblemPtr& problem, const ParameterSpace& space,
                                             LayeredStore& store);
+  std::vector<Choice> nearest_and_default(const ProblemPtr& problem, const ParameterSpace& space,
+                                          LayeredStore& store) const;
   std::optional<WinnerEntry> anchor_row(const NearestConfig& nearest, LayeredStore& store) const;
 
   DeviceInfo device_;

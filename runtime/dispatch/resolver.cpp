@@ -72,18 +72,51 @@ Resolver::Search Resolver::search(const ProblemPtr& problem, MissPolicy policy) 
   return search;
 }
 
-void Resolver::add_behind_winner(Search& search, MissPolicy policy) const {
+void Resolver::add_behind_winner(Search& search, MissPolicy policy) {
   if (!std::exchange(search.winner_is_alone, false)) return;
   if (!allows(policy, LookupOutcome::kDefault)) return;
-  for (Choice& choice : dispatcher_.behind_winner(search.problem)) {
-    search.choices.push_back(std::move(choice));
+  const bool is_library =
+      search.problem->op().library_version(search.choices.front().config) != 0;
+  for (Choice& choice : is_library ? other_choices(search) : dispatcher_.behind_winner(search.problem)) {
+    if (allows(policy, choice.outcome)) search.choices.push_back(std::move(choice));
+  }
+}
+
+// A winner that calls a library is refused where that is another one, which says nothing against
+// what else was tried on the problem.
+std::vector<Choice> Resolver::other_choices(Search& search) {
+  const Config refused = search.choices.front().config;
+  try {
+    std::vector<Choice> others = databases_.read([&](LayeredStore& layers) {
+      return dispatcher_.choices_without_winner(search.problem, layers);
+    });
+    std::erase_if(others, [&](const Choice& choice) { return choice.config == refused; });
+    return others;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kDatabase) throw;
+    search.provisional = true;
+    return dispatcher_.behind_winner(search.problem);
   }
 }
 
 // The choice number `place`, or null. Most problems never ask for what lies behind their winner.
-const Choice* Resolver::choice_at(Search& search, std::size_t place) const {
+const Choice* Resolver::choice_at(Search& search, std::size_t place) {
   if (place >= search.choices.size()) add_behind_winner(search, policy_);
   return place < search.choices.size() ? &search.choices[place] : nullptr;
+}
+
+// Null if a library refuses its part of the plan.
+std::unique_ptr<Plan> Resolver::prepared(Search& search, const Choice& choice,
+                                         std::shared_ptr<const LoadedKernel> kernel) {
+  // A library may allocate when it is first used, which other threads' captures would forbid.
+  const RelaxedCapture relaxed(loader_.context().driver().api());
+  try {
+    return make_plan(*search.problem, device_, choice, std::move(kernel), loader_.libraries());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    search.passed_over.add(choice, error.what());
+    return nullptr;
+  }
 }
 
 std::unique_ptr<Plan> Resolver::accept(Search& search, const Choice& choice, Found found) {
@@ -96,7 +129,8 @@ std::unique_ptr<Plan> Resolver::accept(Search& search, const Choice& choice, Fou
   // Tensor maps are encoded in a context, which a thread that only prepares may lack.
   const CurrentContext current(loader_.context());
   loader_.context().driver().check(current.result(), current.call());
-  auto plan = make_plan(*search.problem, device_, choice, std::move(found.kernel));
+  auto plan = prepared(search, choice, std::move(found.kernel));
+  if (plan == nullptr) return nullptr;
   plan->provisional = search.provisional;
   plan->passed_over = search.passed_over;
   return plan;

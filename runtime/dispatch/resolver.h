@@ -72,8 +72,9 @@ class Resolver {
 
   Search search(const ProblemPtr& problem, MissPolicy policy);
   std::vector<Choice> choices(const ProblemPtr& problem, bool& provisional);
-  void add_behind_winner(Search& search, MissPolicy policy) const;
-  const Choice* choice_at(Search& search, std::size_t place) const;
+  void add_behind_winner(Search& search, MissPolicy policy);
+  std::vector<Choice> other_choices(Search& search);
+  const Choice* choice_at(Search& search, std::size_t place);
   static std::size_t promising_first(std::vector<Choice>& choices);
   std::unique_ptr<Plan> first_that_works(Search& search, bool compile_at_once);
   std::unique_ptr<Plan> first_of(Search& search, std::size_t first, std::size_t end);
@@ -82,6 +83,8 @@ class Resolver {
   std::unique_ptr<Plan> try_judged(Search& search, const Choice& choice);
   std::unique_ptr<Plan> try_all_judged(Search& search, std::size_t first, std::size_t end);
   std::unique_ptr<Plan> try_any_default(Search& search);
+  std::unique_ptr<Plan> prepared(Search& search, const Choice& choice,
+                                 std::shared_ptr<const LoadedKernel> kernel);
   std::unique_ptr<Plan> accept(Search& search, const Choice& choice, Found found);
   std::unique_ptr<Plan> refusal(const Search& search) const;
   std::unique_ptr<Plan> no_choice(const Problem& problem) const;

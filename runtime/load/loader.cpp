@@ -37,7 +37,8 @@ Loader::Loader(const PrimaryContext& context, DeviceInfo device, Environment env
       environment_(std::move(environment)),
       databases_(databases),
       may_compile_(may_compile),
-      log_sink_(std::move(log_sink)) {}
+      log_sink_(std::move(log_sink)),
+      libraries_(environment_) {}
 
 std::shared_ptr<Loader::Slot> Loader::slot(const Digest& key) {
   const std::lock_guard lock(mutex_);
@@ -89,6 +90,9 @@ std::vector<std::string> Loader::versions(const Choice& choice) {
 
 std::optional<std::string> Loader::cannot_launch(const Problem& problem,
                                                  const Config& config) const {
+  if (const std::int64_t version = problem.op().library_version(config)) {
+    if (auto lack = libraries_.lacks_cublaslt(version)) return lack;
+  }
   if (!problem.op().reads_tensor_maps(config)) return std::nullopt;
   return driver_lacks_tensor_maps(context_.driver());
 }
@@ -152,12 +156,32 @@ std::optional<std::string> Loader::not_its_sources(const Choice& choice, const D
                           short_name(verified)));
 }
 
+// A plan that only calls a library: its key says all that a stored row could.
+std::optional<Loader::Candidate> Loader::library_call(const Problem& problem, const Choice& choice,
+                                                      const CompileRequest& request,
+                                                      std::string& why) {
+  const Digest key = kernel_key(request, request.library);
+  if (auto other = not_its_sources(choice, key)) {
+    why = std::move(*other);
+  } else if (is_blocked(key)) {
+    why = choice.config.text() + " is on the block list";
+  } else if (auto prune = choice.outcome != LookupOutcome::kExact
+                              ? problem.op().prune(problem, choice.config, {}, device_)
+                              : std::nullopt) {
+    why = std::move(*prune);
+  } else {
+    return Candidate{key, Binary{key, request.arch, request.library, request.entry, {}, {}}};
+  }
+  return std::nullopt;
+}
+
 std::optional<Loader::Candidate> Loader::find(const Problem& problem, const Choice& choice,
                                               const CompileRequest& request, std::string& why) {
   if (auto lack = cannot_launch(problem, choice.config)) {
     why = std::move(*lack);
     return std::nullopt;
   }
+  if (!request.library.empty()) return library_call(problem, choice, request, why);
   why = "no kernel of it is stored";
   for (const std::string& version : versions(choice)) {
     const Digest key = kernel_key(request, version);
@@ -230,7 +254,8 @@ void Loader::load(Slot& slot, const Problem& problem, const Config& config, cons
   driver.check(current.result(), current.call());
   const RelaxedCapture relaxed(driver.api());
   const std::vector<KernelNeeds> needs = problem.op().kernels(problem, config);
-  LoadedKernels loaded = LoadedKernels::of(CudaModule(driver, binary.image), needs);
+  const CudaModule module = needs.empty() ? CudaModule(driver) : CudaModule(driver, binary.image);
+  LoadedKernels loaded = LoadedKernels::of(module, needs);
   for (std::size_t i = 0; i < needs.size(); ++i) {
     const int local = loaded.kernels[i].local_bytes();
     if (local > kMaxLocalBytes) {
@@ -295,6 +320,7 @@ std::optional<Binary> Loader::make_binary(const Problem& problem, const Config& 
 
 Found Loader::compile(const Problem& problem, const Choice& choice, bool judge) {
   const auto request = problem.op().request(problem, choice.config, device_.arch());
+  if (!request.library.empty()) return load_stored(problem, choice);  // nothing to compile
   const Digest key = kernel_key(request, compiler()->version());
   if (is_blocked(key)) return nothing(choice.config.text() + " is on the block list");
   const std::shared_ptr<Slot> place = slot(key);

@@ -53,10 +53,12 @@ class Loader {
   std::optional<Digest> find_stored(const Problem& problem, const Choice& choice, std::string& why);
 
   bool may_compile() const { return may_compile_; }
-  // Why no kernel of `config` can be launched here, whoever compiles it, as Found says it.
+  // Why no plan of `config` can be launched here, whoever compiles its kernels, as Found says it.
   std::optional<std::string> cannot_launch(const Problem& problem, const Config& config) const;
   // The context that kernels are loaded into.
   const PrimaryContext& context() const { return context_; }
+  // What its plans call besides kernels.
+  Libraries& libraries() const { return libraries_; }
 
   // What was passed over may be looked at again: the databases have changed.
   void forgive();
@@ -86,6 +88,8 @@ class Loader {
   std::optional<Candidate> find(const Problem& problem, const Choice& choice,
                                 const CompileRequest& request, std::string& why);
   bool is_blocked(const Digest& key);
+  std::optional<Candidate> library_call(const Problem& problem, const Choice& choice,
+                                        const CompileRequest& request, std::string& why);
   void load(Slot& slot, const Problem& problem, const Config& config, const Binary& binary,
             bool compiled_now);
   Found put_on_device(Slot& place, const Problem& problem, const Config& config,
@@ -109,6 +113,7 @@ class Loader {
   Databases& databases_;
   const bool may_compile_;
   const LogSink log_sink_;
+  mutable Libraries libraries_;
 
   std::mutex mutex_;  // guards slots_ and rejected_keys_
   std::map<Digest, std::shared_ptr<Slot>> slots_;

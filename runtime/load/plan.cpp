@@ -12,12 +12,12 @@ double Plan::call_us(Objective objective) const {
 }
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device, Choice choice,
-                                std::shared_ptr<const LoadedKernel> kernel) {
+                                std::shared_ptr<const LoadedKernel> kernel, Libraries& libraries) {
   auto plan = std::make_unique<Plan>();
   plan->outcome = choice.outcome;
   const LoadedKernels& loaded = kernel->kernels;
   plan->launch.emplace(problem.op().plan(problem, choice.config, device, loaded.resident),
-                       loaded.kernels);
+                       loaded.kernels, &libraries);
   plan->footprint = footprint_of(problem);
   plan->kernel = std::move(kernel);
   plan->choice = std::move(choice);

@@ -51,9 +51,10 @@ struct alignas(64) Plan {
   double call_us(Objective objective) const;
 };
 
-// The plan that launches `kernel`, which was made for (`problem`, choice.config).
+// The plan that launches `kernel`, which was made for (`problem`, choice.config). Throws as
+// PreparedPlan does.
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device, Choice choice,
-                                std::shared_ptr<const LoadedKernel> kernel);
+                                std::shared_ptr<const LoadedKernel> kernel, Libraries& libraries);
 
 // The plan of a problem that cannot be served.
 std::unique_ptr<Plan> make_refusal(const Problem& problem, vitune_status status,

@@ -28,6 +28,15 @@ LoadedKernel* kernel_of(CuFunctionTag* function) {
 LoadedModule* module_of(CuModuleTag* module) { return reinterpret_cast<LoadedModule*>(module); }
 Stream* stream_of(CuStreamTag* stream) { return reinterpret_cast<Stream*>(stream); }
 
+// Runs it, or keeps it for the graph that is being captured.
+void enqueue(Launch launch, CuStreamTag* stream) {
+  if (stream != nullptr && stream_of(stream)->capture) {
+    stream_of(stream)->capture->launches.push_back(std::move(launch));
+  } else {
+    execute(launch);
+  }
+}
+
 CuResult launch_grid(CuFunctionTag* function, const Grid& grid, CuStreamTag* stream,
                      void** parameters) {
   return guarded([&] {
@@ -36,16 +45,14 @@ CuResult launch_grid(CuFunctionTag* function, const Grid& grid, CuStreamTag* str
     const unsigned long long threads = 1ull * grid.block.x * grid.block.y * grid.block.z;
     if (gx == 0 || gy == 0 || gz == 0 || threads == 0 || threads > 1024) return kInvalidValue;
     if (gy > 65535 || gz > 65535 || grid.shared_bytes > kernel->shared_limit) return kInvalidValue;
-    Launch launch{kernel, grid, {}};
+    Launch launch;
+    launch.kernel = kernel;
+    launch.grid = grid;
     for (unsigned i = 0; i < kernel->code->parameter_count; ++i) {
       const char* bytes = static_cast<const char*>(parameters[i]);
       launch.parameters.emplace_back(bytes, bytes + kernel->code->parameter_bytes[i]);
     }
-    if (stream != nullptr && stream_of(stream)->capture) {
-      stream_of(stream)->capture->launches.push_back(std::move(launch));
-      return kCuSuccess;
-    }
-    execute(launch);
+    enqueue(std::move(launch), stream);
     return kCuSuccess;
   });
 }
@@ -53,6 +60,20 @@ CuResult launch_grid(CuFunctionTag* function, const Grid& grid, CuStreamTag* str
 }  // namespace
 
 extern "C" {
+
+// Work of a library that a test puts in another's place (tests/generator/fake_cublaslt.cpp), in the
+// stream's order: `work` on a copy of `bytes` bytes of `data`.
+CuResult vitune_emulated_host_call(CuStreamTag* stream, void (*work)(const void* data),
+                                   const void* data, std::size_t bytes, double us) {
+  return guarded([&] {
+    const char* const from = static_cast<const char*>(data);
+    Launch launch;
+    launch.host = [work, copy = std::vector<char>(from, from + bytes)] { work(copy.data()); };
+    launch.host_us = us;
+    enqueue(std::move(launch), stream);
+    return kCuSuccess;
+  });
+}
 
 CuResult cuInit(unsigned) { return kCuSuccess; }
 CuResult cuDriverGetVersion(int* version) { return *version = 12080, kCuSuccess; }

@@ -110,6 +110,12 @@ void run_postponed() {
 
 void execute(Launch& launch) {
   Device& d = device();
+  if (launch.kernel == nullptr) {
+    run_postponed();
+    if (d.fault == kSuccess) launch.host();
+    d.now_us += launch.host_us * noise();
+    return;
+  }
   if (const auto us = time_passer_us(launch)) {
     d.now_us += *us * noise();
     return;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -44,7 +45,9 @@ struct LoadedKernel {
 };
 
 struct Launch {
-  LoadedKernel* kernel = nullptr;
+  LoadedKernel* kernel = nullptr;  // null: `host`, which takes so many microseconds, is run instead
+  std::function<void()> host = {};
+  double host_us = 0;
   Grid grid;
   std::vector<std::vector<char>> parameters;
 };

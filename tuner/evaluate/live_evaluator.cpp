@@ -40,7 +40,7 @@ TrialStatus trial_status(CompileStatus status) {
 
 SearchSpace LiveEvaluator::space(const ProblemPtr& problem) {
   const ParameterSpace space = problem->op().space(*problem, device_);
-  SearchSpace configs(space);
+  SearchSpace configs(space, proposals(*problem));
   configs.preset = configs.find(default_config(*problem, device_, space));
   return configs;
 }
@@ -202,6 +202,7 @@ void LiveEvaluator::launch(Flight flight, std::size_t client) {
 
 void LiveEvaluator::land(std::size_t client, const BenchResult& result) {
   if (result.race) raced_ = result.race;
+  if (result.proposals) proposed_ = result.proposals;
   if (!result.trial || !flying_[client]) return;
   Flight flight = std::move(*flying_[client]);
   flying_[client].reset();

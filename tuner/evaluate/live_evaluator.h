@@ -71,6 +71,8 @@ class LiveEvaluator : public Evaluator {
   void keep_one_kind();
   void install_support_kernels();
   void await(BenchClient::State state);
+  // What a library on the device proposes for `problem`; a failure is a warning.
+  std::vector<Config> proposals(const Problem& problem);
   CompileRequest request(const Config& config) const;
   void advance();
   void take_compiled();
@@ -110,6 +112,7 @@ class LiveEvaluator : public Evaluator {
   std::deque<Flight> ready_;                        // awaiting a device
   std::vector<std::optional<Flight>> flying_;       // per client
   std::optional<RaceReply> raced_;                  // of the race that ended last
+  std::optional<ProposeReply> proposed_;            // the last answer
   std::deque<std::pair<std::size_t, Trial>> done_;
 };
 

@@ -1,11 +1,12 @@
-// tuner/evaluate/live_race.cpp -- What a live evaluator does one at a time: races, and the winner's
-// kernel.
+// tuner/evaluate/live_race.cpp -- What a live evaluator does one at a time: asking for proposals,
+// races, and the winner's kernel.
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/operator.h"
 #include "tuner/evaluate/live_evaluator.h"
 
 namespace vitune {
@@ -15,6 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kSlice{20};     // between two looks at the stop flag
 constexpr milliseconds kPerRound{50};  // of one contestant, generously
+constexpr milliseconds kLibraryOpens{20000};  // half a gigabyte, from a slow disk
 
 }  // namespace
 
@@ -68,6 +70,26 @@ milliseconds LiveEvaluator::race_deadline(int rounds, std::size_t contestants) c
   return std::min(options_.base_deadline + work, options_.race_limit);
 }
 
+std::vector<Config> LiveEvaluator::proposals(const Problem& problem) {
+  if (!problem.op().has_proposals(problem, device_)) return {};
+  proposed_.reset();
+  while (!proposed_) {
+    // More than once only if a device is lost meanwhile.
+    BenchClient& client = idle_client();
+    client.submit(ProposeJob{problem.text()}, options_.base_deadline + kLibraryOpens);
+    while (!proposed_ && !client.lost()) {
+      check_stop();
+      advance();
+      if (!proposed_) poll_workers(kSlice);
+    }
+  }
+  if (proposed_->status == TrialStatus::kOk) return proposed_->configs;
+  log(log_sink_, LogLevel::kWarning,
+      formatted("'{}' is tuned without a library's algorithms: {}", problem.text(),
+                proposed_->reason));
+  return {};
+}
+
 RaceResult LiveEvaluator::race(const std::vector<Config>& configs, int rounds) {
   RaceJob job;
   job.problem = problem_text_;
@@ -98,7 +120,7 @@ std::optional<Binary> LiveEvaluator::binary(const Config& config) {
   const Variant variant = compile_now(config);
   if (variant->status != CompileStatus::kOk) return std::nullopt;
   const CompileRequest wanted = request(config);
-  return Binary{key(config),  wanted.arch,    compiler_version_,
+  return Binary{key(config),  wanted.arch,    made_by(wanted, compiler_version_),
                 wanted.entry, variant->facts, variant->cubin};
 }
 

@@ -127,7 +127,7 @@ std::optional<Binary> ReplayEvaluator::binary(const Config& config) {
     }
     return Binary{kernel_key(request, compiler_version_),
                   request.arch,
-                  compiler_version_,
+                  made_by(request, compiler_version_),
                   request.entry,
                   compiled.facts,
                   compiled.cubin};

@@ -155,7 +155,8 @@ Verifier::Case::Answer& Verifier::answer_of(Case& subject, const std::string& dr
 
 BoundPlan Verifier::launch_of(const CudaModule& kernels, const Config& config, Case& subject) {
   Workload& workload = subject.workload;
-  return workload.bind(prepare_plan(kernels, workload.problem(), config, tools_.device));
+  return workload.bind(
+      prepare_plan(kernels, workload.problem(), config, tools_.device, tools_.libraries));
 }
 
 LaunchRecord Verifier::take_record() {

@@ -63,6 +63,7 @@ class Verifier {
   // problem's cases have: for tools that make each launch slow.
   Verdict verify_once(const CudaModule& kernels, const Config& config, std::string draw = {});
 
+  const Problem& problem() const { return *problem_; }
   // The full problem's tensors, holding normal inputs: what timing runs on.
   Workload& timing_workload();
 

@@ -45,6 +45,7 @@ struct GpuTools {
   const CudaStream& stream;
   const SupportKernels& support;
   const DeviceInfo& device;
+  Libraries* libraries = nullptr;  // for plans that call one
 };
 
 // Throws CudaError(out of memory) unless `bytes` more fit with some room to spare.

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "db/sqlite.h"
+#include "generator/operator.h"
 #include "tuner/evaluate/open_evaluator.h"
 #include "tuner/loop/candidate_runner.h"
 #include "tuner/loop/final_race.h"
@@ -73,6 +74,7 @@ class ProblemRun {
   std::vector<RaceEntry> contestants() const;
   bool confirm(std::size_t index);
   std::optional<Winner> decide();
+  void keep_without_library(const Config& winner);
   void promote(Winner winner);
   void give_up(const std::string& why);
   void update_progress(bool force = false) {
@@ -159,6 +161,7 @@ void ProblemRun::gather_seeds(const std::vector<Config>& similar) {
   std::vector<Config> seeds;
   if (default_) seeds.push_back(*default_);
   if (previous_) seeds.push_back(*previous_);
+  for (const std::size_t index : space_.proposed) seeds.push_back(space_.configs[index]);
   seeds.insert(seeds.end(), similar.begin(), similar.end());
   for (const Config& config : seeds) {
     const auto index = space_.find(config);
@@ -310,10 +313,26 @@ std::optional<Winner> ProblemRun::decide() {
   }
 }
 
+// Where the winner calls a library, the best kernels that do without are stored too: they serve
+// where it is not there, or of another version.
+void ProblemRun::keep_without_library(const Config& winner) {
+  const Operator& op = problem_.problem->op();
+  if (op.library_version(winner) == 0) return;
+  for (const std::size_t index : book_.ranking(session_.options.objective)) {
+    if (op.library_version(space_.configs[index]) != 0) continue;
+    if (const auto binary = evaluator_.binary(space_.configs[index])) {
+      session_.store.user().put_binary(*binary);
+    }
+    return;
+  }
+}
+
 void ProblemRun::promote(Winner winner) {
   if (session_.stop) stop_here();
   book_.flush();
   const std::optional<Binary> binary = evaluator_.binary(winner.config);
+  if (binary) winner.compiler_version = binary->compiler_version;
+  keep_without_library(winner.config);
   const SearchRecord search{winner.kernel_key, searched_.seconds, searched_.ended};
   const bool stored = session_.store.user().promote(evaluator_.device(), key_, winner,
                                                     binary ? &*binary : nullptr, search);

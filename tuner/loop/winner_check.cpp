@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/operator.h"
 #include "tuner/evaluate/open_evaluator.h"
 #include "tuner/loop/candidate_runner.h"
 #include "tuner/loop/stored_config.h"
@@ -48,8 +49,11 @@ class WinnerCheck {
       runner.run({0}, MeasureEffort{}, true, measure, [] {});
       if (stop_) throw Error(ErrorCode::kInterrupted, "interrupted");
       const Trial trial = *book.find(0);
-      // Too little memory says nothing of the kernel.
-      const bool no_room = trial.status == TrialStatus::kOutOfMemory;
+      // Too little memory says nothing of the kernel, nor does a library that is not there or is of
+      // another version.
+      const bool no_library = trial.status == TrialStatus::kInvalidLaunch &&
+                              problem.problem->op().library_version(winner.config) != 0;
+      const bool no_room = trial.status == TrialStatus::kOutOfMemory || no_library;
       // Verifying alone leaves no timing: the trial stored before stays.
       if (no_room ? stored.has_value() : !measure && trial.status == TrialStatus::kOk) {
         store_.user().put_trial(evaluator_.device(), key, *stored);
@@ -87,6 +91,7 @@ class WinnerCheck {
     winner.driver_version = evaluator_.device().driver_version;
     winner.compiler_version = evaluator_.compiler_version();
     const std::optional<Binary> binary = evaluator_.binary(winner.config);
+    if (binary) winner.compiler_version = binary->compiler_version;
     store_.user().promote(evaluator_.device(), key, winner, binary ? &*binary : nullptr);
   }
 

@@ -39,8 +39,13 @@ void SweepRecorder::add(const std::string& name, const TrialBook& book, const Se
   RecordedProblem problem;
   problem.name = name;
   problem.text = book.problem().text;
-  for (const Parameter& parameter : space.parameters) problem.parameters.push_back(parameter.name);
-  for (const auto& [index, trial] : book.trials()) problem.trials.push_back(trial);
+  // What a library proposed is of that library, and nothing here would name it again.
+  for (const Parameter& parameter : space.parameters) {
+    if (!parameter.open) problem.parameters.push_back(parameter.name);
+  }
+  for (const auto& [index, trial] : book.trials()) {
+    if (std::ranges::count(space.proposed, index) == 0) problem.trials.push_back(trial);
+  }
   recording_.put(std::move(problem));
   recording_.template_digest = recorded_templates(recording_);
   recording_.created = iso_utc_now();

@@ -75,6 +75,11 @@ void BenchClient::submit(RaceJob job, milliseconds deadline) {
   start_job(MessageType::kRace, encode(job), JobKind::kRace, deadline);
 }
 
+void BenchClient::submit(const ProposeJob& job, milliseconds deadline) {
+  sent_.clear();
+  start_job(MessageType::kPropose, encode(job), JobKind::kPropose, deadline);
+}
+
 void BenchClient::start_job(MessageType type, std::string payload, JobKind kind,
                             milliseconds deadline) {
   if (!idle()) throw Error(ErrorCode::kFailure, "a bench worker was given a job while not idle");
@@ -204,6 +209,11 @@ void BenchClient::take_result(const Frame& frame) {
     result.race = decode_race_reply(frame.payload);
     check_reply(*result.race, contestants_, rounds_);
     context_lost = result.race->context_lost;
+  } else if (job_ == JobKind::kPropose &&
+             frame.type == static_cast<std::uint32_t>(MessageType::kProposals)) {
+    result.proposals = decode_propose_reply(frame.payload);
+    check_reply(*result.proposals);
+    context_lost = result.proposals->context_lost;
   } else {
     throw Error(ErrorCode::kFailure, "answered with the wrong kind of result");
   }
@@ -218,8 +228,9 @@ void BenchClient::finish(BenchResult result, bool context_lost) {
     if (!lost()) schedule_spawn();
     return;
   }
-  const auto status = result.trial ? result.trial->status : result.race->status;
-  if (status == TrialStatus::kOk) known_.insert(sent_.begin(), sent_.end());
+  const bool failed = (result.trial && result.trial->status != TrialStatus::kOk) ||
+                      (result.race && result.race->status != TrialStatus::kOk);
+  if (!failed) known_.insert(sent_.begin(), sent_.end());
   ready_ = std::move(result);
   state_ = State::kIdle;
 }
@@ -250,6 +261,10 @@ void BenchClient::hold_failure(TrialStatus status, const std::string& reason) {
     held_->trial.emplace();
     held_->trial->status = status;
     held_->trial->reason = reason;
+  } else if (job_ == JobKind::kPropose) {
+    held_->proposals.emplace();
+    held_->proposals->status = status;
+    held_->proposals->reason = reason;
   } else {
     held_->race.emplace();
     held_->race->status = status;

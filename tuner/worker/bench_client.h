@@ -40,10 +40,11 @@ struct BenchClientOptions {
   std::chrono::milliseconds recycle_age{600000};
 };
 
-// What became of a job: exactly one of the two.
+// What became of a job: exactly one of these.
 struct BenchResult {
   std::optional<TrialReply> trial;
   std::optional<RaceReply> race;
+  std::optional<ProposeReply> proposals;
 };
 
 class BenchClient {
@@ -77,6 +78,7 @@ class BenchClient {
   // Starts a job on an idle worker. Cubins that this worker has run before are left out.
   void submit(TrialJob job, std::chrono::milliseconds deadline);
   void submit(RaceJob job, std::chrono::milliseconds deadline);
+  void submit(const ProposeJob& job, std::chrono::milliseconds deadline);
   // Does what is due, and hands out the result of a job that ended.
   std::optional<BenchResult> step();
   // Replaces an idle worker that is due for it.
@@ -84,7 +86,7 @@ class BenchClient {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class JobKind { kNone, kTrial, kRace };
+  enum class JobKind { kNone, kTrial, kRace, kPropose };
 
   void spawn();
   void start_job(MessageType type, std::string payload, JobKind kind,

@@ -60,8 +60,11 @@ class BenchWorker {
   void set_up(const SetupJob& job);
   void run_trial(const TrialJob& job, std::uint64_t id, TrialReply& reply);
   void run_race(const RaceJob& job, std::uint64_t id, RaceReply& reply);
+  void propose(const ProposeJob& job, std::uint64_t id, ProposeReply& reply);
   Verifier& verifier_for(const std::string& problem);
-  GpuTools tools() const { return {context_, stream_, *support_, device_}; }
+  // The kernels of `ref`; none where its config only calls a library.
+  std::shared_ptr<const CudaModule> kernels_of(const Problem& problem, const KernelRef& ref);
+  GpuTools tools() { return {context_, stream_, *support_, device_, &libraries_}; }
   // Runs `work` and notes in `reply` how it failed, if it does.
   template <class Reply, class Work>
   void guarded(Reply& reply, Work&& work);
@@ -73,6 +76,7 @@ class BenchWorker {
   std::unique_ptr<SupportKernels> support_;
   std::unique_ptr<GpuTimer> timer_;
   KernelStore kernels_;
+  Libraries libraries_{read_environment()};
   std::unique_ptr<Verifier> verifier_;
   std::string problem_text_;
   std::filesystem::path lock_path_;
@@ -126,10 +130,22 @@ Verifier& BenchWorker::verifier_for(const std::string& problem) {
   return *verifier_;
 }
 
+std::shared_ptr<const CudaModule> BenchWorker::kernels_of(const Problem& problem,
+                                                          const KernelRef& ref) {
+  if (!problem.op().kernels(problem, ref.config).empty()) return kernels_.load(ref);
+  return std::make_shared<const CudaModule>(*driver_);
+}
+
+void BenchWorker::propose(const ProposeJob& job, std::uint64_t id, ProposeReply& reply) {
+  phase(id, "propose");
+  const ProblemPtr problem = parse_problem(job.problem);
+  reply.configs = problem->op().proposals(*problem, device_, libraries_);
+}
+
 void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& reply) {
   phase(id, "load");
   Verifier& verifier = verifier_for(job.problem);
-  const std::shared_ptr<const CudaModule> kernels = kernels_.load(job.kernel);
+  const std::shared_ptr<const CudaModule> kernels = kernels_of(verifier.problem(), job.kernel);
   if (job.verify) {
     phase(id, "verify");
     Verdict verdict = verifier.verify(*kernels, job.kernel.config);
@@ -142,7 +158,8 @@ void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& r
   phase(id, "measure");
   Workload& workload = verifier.timing_workload();
   const BoundPlan launch =
-      workload.bind(prepare_plan(*kernels, workload.problem(), job.kernel.config, device_));
+      workload.bind(prepare_plan(*kernels, workload.problem(), job.kernel.config, device_,
+                                 &libraries_));
   const GpuLock lock(lock_path_, kGpuLockPatience);
   reply.measurement = measure(
       *timer_, [&] { launch(stream_); }, job.effort);
@@ -156,7 +173,8 @@ void BenchWorker::run_race(const RaceJob& job, std::uint64_t id, RaceReply& repl
   Workload& workload = verifier.timing_workload();
   for (const KernelRef& ref : job.contestants) {
     const BoundPlan launch =
-        workload.bind(prepare_plan(*kernels_.load(ref), workload.problem(), ref.config, device_));
+        workload.bind(prepare_plan(*kernels_of(workload.problem(), ref), workload.problem(),
+                                   ref.config, device_, &libraries_));
     launches.push_back([this, launch] { launch(stream_); });
   }
   phase(id, "measure");
@@ -175,6 +193,13 @@ bool BenchWorker::handle(const Frame& frame) {
     RaceReply reply;
     guarded(reply, [&] { run_race(job, frame.id, reply); });
     send(MessageType::kRaceResult, frame.id, encode(reply));
+    return !reply.context_lost;
+  }
+  if (frame.type == static_cast<std::uint32_t>(MessageType::kPropose)) {
+    const ProposeJob job = decode_propose_job(frame.payload);
+    ProposeReply reply;
+    guarded(reply, [&] { propose(job, frame.id, reply); });
+    send(MessageType::kProposals, frame.id, encode(reply));
     return !reply.context_lost;
   }
   TrialReply reply;

@@ -19,6 +19,7 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxText = 1 << 16;
 constexpr std::size_t kMaxContestants = 256;
+constexpr std::size_t kMaxProposals = 64;
 constexpr std::int64_t kMaxRounds = 100000;
 constexpr std::int64_t kInt = std::numeric_limits<int>::max();
 constexpr std::int64_t kInt64 = std::numeric_limits<std::int64_t>::max();
@@ -153,13 +154,17 @@ json pack_kernel(const KernelRef& k) {
       {"config", k.config.text()}, {"kernel_key", k.kernel_key.hex()}, {"cubin", binary(k.cubin)}};
 }
 
-KernelRef unpack_kernel(const Fields& f) {
-  KernelRef k;
+Config unpack_config(const Fields& f) {
   try {
-    k.config = Config::parse(f.text("config"));
+    return Config::parse(f.text("config"));
   } catch (const Error& error) {
     Fields::fail("config", std::string("a config: ") + error.what());
   }
+}
+
+KernelRef unpack_kernel(const Fields& f) {
+  KernelRef k;
+  k.config = unpack_config(f);
   const auto key = Digest::from_hex(f.text("kernel_key"));
   if (!key) Fields::fail("kernel_key", "a digest");
   k.kernel_key = *key;
@@ -290,6 +295,31 @@ RaceReply decode_race_reply(std::string_view bytes) {
   m.cold_us = unpack_samples(f, "cold_us");
   m.warm_us = unpack_samples(f, "warm_us");
   m.low_confidence = f.flag("low_confidence");
+  m.context_lost = f.flag("context_lost");
+  return m;
+}
+
+std::string encode(const ProposeJob& m) { return pack({{"problem", m.problem}}); }
+
+ProposeJob decode_propose_job(std::string_view bytes) { return {parse(bytes).text("problem")}; }
+
+std::string encode(const ProposeReply& m) {
+  json configs = json::array();
+  for (const Config& config : m.configs) configs.push_back({{"config", config.text()}});
+  return pack({{"status", pack_status(m.status)},
+               {"reason", m.reason},
+               {"configs", std::move(configs)},
+               {"context_lost", m.context_lost}});
+}
+
+ProposeReply decode_propose_reply(std::string_view bytes) {
+  const Fields f = parse(bytes);
+  ProposeReply m;
+  m.status = status_of(f);
+  m.reason = f.text("reason");
+  for (const json& config : f.list("configs", kMaxProposals)) {
+    m.configs.push_back(unpack_config(Fields(config)));
+  }
   m.context_lost = f.flag("context_lost");
   return m;
 }

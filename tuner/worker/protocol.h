@@ -25,9 +25,11 @@ enum class MessageType : std::uint32_t {
   kPhase = 5,   // worker -> parent: heartbeat, the payload names the phase
   kResult = 6,  // worker -> parent: TrialReply
   kRaceResult = 7,
+  kPropose = 8,    // parent -> worker: ProposeJob
+  kProposals = 9,  // worker -> parent: ProposeReply
 };
 
-inline constexpr int kProtocolVersion = 3;
+inline constexpr int kProtocolVersion = 4;
 
 // The phase in which a worker makes the judge's right answers, once per problem and worker. No
 // candidate runs meanwhile and none is to blame for how long it takes. The next phase ends it.
@@ -57,7 +59,8 @@ struct MeasureEffort {
 struct KernelRef {
   Config config;
   Digest kernel_key;
-  std::vector<std::byte> cubin;  // empty where the worker was sent this kernel key before
+  // Empty where the worker was sent this kernel key before, and where the config has no kernels.
+  std::vector<std::byte> cubin;
 };
 
 struct TrialJob {
@@ -95,12 +98,26 @@ struct RaceReply {
   bool context_lost = false;
 };
 
+// What a library on the device proposes for a problem: Operator::proposals().
+struct ProposeJob {
+  std::string problem;  // canonical text
+};
+
+struct ProposeReply {
+  TrialStatus status = TrialStatus::kOk;
+  std::string reason;
+  std::vector<Config> configs;
+  bool context_lost = false;
+};
+
 std::string encode(const HelloReply& message);
 std::string encode(const SetupJob& message);
 std::string encode(const TrialJob& message);
 std::string encode(const TrialReply& message);
 std::string encode(const RaceJob& message);
 std::string encode(const RaceReply& message);
+std::string encode(const ProposeJob& message);
+std::string encode(const ProposeReply& message);
 
 // Each throws Error(kFailure) for bytes that are not such a message.
 HelloReply decode_hello(std::string_view bytes);
@@ -109,5 +126,7 @@ TrialJob decode_trial_job(std::string_view bytes);
 TrialReply decode_trial_reply(std::string_view bytes);
 RaceJob decode_race_job(std::string_view bytes);
 RaceReply decode_race_reply(std::string_view bytes);
+ProposeJob decode_propose_job(std::string_view bytes);
+ProposeReply decode_propose_reply(std::string_view bytes);
 
 }  // namespace vitune

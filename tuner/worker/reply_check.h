@@ -12,5 +12,6 @@ namespace vitune {
 // bench worker cannot give, or for a success without sound figures.
 void check_reply(const TrialReply& reply);
 void check_reply(const RaceReply& reply, std::size_t contestants, std::size_t rounds);
+void check_reply(const ProposeReply& reply);
 
 }  // namespace vitune
