@@ -215,6 +215,27 @@ TEST(ParameterSpace, ARuleThatReadsMoreThanItDeclaresFailsLoudly) {
   EXPECT_THROW(space.enumerate(), Error);
 }
 
+TEST(ParameterSpace, AnOpenParameterTakesAnyValueAndListsNone) {
+  Parameter open{"kOpen", {0}, ""};
+  open.open = true;
+  const ParameterSpace space(
+      {{"kA", {1, 2}, ""}, open},
+      {{"kOpen with kA = 2 alone",
+        [](const Config& config) -> std::optional<std::string> {
+          if ((config.find("kOpen").value_or(0) != 0) == (config.at("kA") == 2)) return std::nullopt;
+          return "no";
+        },
+        {"kA", "kOpen"}}});
+  EXPECT_EQ(space.enumerate(), std::vector<Config>{Config({{"kA", 1}})});
+  EXPECT_FALSE(space.explain(Config{{"kA", 2}, {"kOpen", -77}}));
+  EXPECT_TRUE(space.explain(Config{{"kA", 1}, {"kOpen", -77}}));
+  EXPECT_TRUE(space.explain(Config{{"kA", 2}}));
+  EXPECT_EQ(space.completed(Config{{"kA", 1}}), (Config{{"kA", 1}}));
+  EXPECT_TRUE(space.neighbours(Config{{"kA", 2}, {"kOpen", 5}}).empty());
+  open.values = {0, 1};
+  EXPECT_THROW(ParameterSpace({open}, {}), Error);
+}
+
 TEST(ParameterSpace, TheSizeOfAnEndlessProductIsTheLargestNumber) {
   std::vector<Parameter> parameters;
   for (int i = 0; i < 70; ++i) parameters.push_back({"k" + std::to_string(i), {0, 1}, ""});

@@ -75,6 +75,27 @@ TEST(SearchSpace, RefusesConfigsThatAreNotOfItsParameters) {
   EXPECT_THROW(SearchSpace({parameter}, {Config{{"kB", 1}}}), Error);
 }
 
+TEST(SearchSpace, HoldsTheProposalsThatAreInTheSpace) {
+  Parameter open{"kOpen", {0}, ""};
+  open.open = true;
+  const ParameterSpace parameters(
+      {{"kA", {1, 2}, ""}, open},
+      {{"kOpen with kA = 2 alone",
+        [](const Config& config) -> std::optional<std::string> {
+          if ((config.find("kOpen").value_or(0) != 0) == (config.at("kA") == 2)) return std::nullopt;
+          return "no";
+        },
+        {"kA", "kOpen"}}});
+  const Config good{{"kA", 2}, {"kOpen", 9}}, better{{"kA", 2}, {"kOpen", -4}};
+  const SearchSpace space(parameters, {good, {{"kA", 1}, {"kOpen", 9}}, better, good});
+  ASSERT_EQ(space.size(), 3u);
+  ASSERT_EQ(space.proposed.size(), 2u);
+  EXPECT_EQ(space.configs[space.proposed[0]], good);
+  EXPECT_EQ(space.configs[space.proposed[1]], better);
+  EXPECT_TRUE(space.find(Config{{"kA", 1}}));
+  EXPECT_EQ(neighbours_of(space, good), std::set<Config>{better});
+}
+
 TEST(Search, EveryStrategyProposesEachConfigOnce) {
   const SearchSpace space = grid();
   for (int which = 0; which < 3; ++which) {
