@@ -133,19 +133,15 @@ double microseconds(std::uint64_t algorithm) {
 // The device's own, if it is the emulated one.
 template <class Function>
 Function of_device(const char* name) {
-  return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name) != nullptr
-                                        ? dlsym(RTLD_DEFAULT, name)
-                                        : [&]() -> void* {
-                                            void* const cuda =
-                                                dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-                                            return cuda != nullptr ? dlsym(cuda, name) : nullptr;
-                                          }());
+  void* const cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<Function>(cuda != nullptr ? dlsym(cuda, name) : nullptr);
 }
 
 int enqueue(const Work& work, vitune::CuStreamTag* stream) {
   using HostCall = int (*)(vitune::CuStreamTag*, void (*)(const void*), const void*, std::size_t,
                            double);
-  if (const auto call = of_device<HostCall>("vitune_emulated_host_call")) {
+  static const auto call = of_device<HostCall>("vitune_emulated_host_call");
+  if (call != nullptr) {
     const int result = call(stream, multiply, &work, sizeof(work), microseconds(work.algorithm));
     return result == 0 ? Api::kSuccess : kExecutionFailed;
   }

@@ -9,6 +9,7 @@
 #include "generator/attention/operator.h"
 #include "runtime/load/plan.h"
 #include "tests/generator/twice_operator.h"
+#include "tests/runtime/libc_counters.h"
 #include "tests/runtime/runtime_fixture.h"
 
 namespace vitune::test {
@@ -131,7 +132,8 @@ TEST_F(PreparedPlanTest, PlansOfOtherProblemsAreStepsOfACall) {
   choice.config = kernel_.config;
   const auto kernels = std::make_shared<const LoadedKernel>(
       LoadedKernel{loaded(), kernel_.binary.kernel_key, false});
-  const auto served = make_plan(*problem, mock_device(), choice, kernels);
+  Libraries libraries{Environment()};
+  const auto served = make_plan(*problem, mock_device(), choice, kernels, libraries);
   const std::int64_t out = twice.tensors(*problem)[kTensorOut].bytes();
   for (const PreparedPlan* prepared :
        std::array<const PreparedPlan*, 2>{&judged, &*served->launch}) {
@@ -189,6 +191,38 @@ TEST_F(PreparedPlanTest, PartsWithoutAPlaceForATensorAreRefused) {
   append(whole, part, 256);
   EXPECT_EQ(whole.kernels.size(), 1u);
   EXPECT_EQ(whole.scratch_bytes, 0);
+}
+
+// Of ours: the library's own functions are stood in for.
+TEST(PreparedProduct, ACallAllocatesNothingAndTakesNoLock) {
+  if (!counting_works()) GTEST_SKIP() << "a sanitizer has taken the place of malloc";
+  Environment environment;
+  environment.cublaslt = VITUNE_FAKE_CUBLASLT "/same/libcublasLt.so.13";
+  Libraries libraries(environment);
+  MatmulCall call;
+  call.transpose_a = true;
+  int tensor = 0;
+  for (MatrixSlot* slot : {&call.a, &call.b, &call.d}) {
+    slot->tensor = tensor++;
+    slot->type = ElementType::kFp32;
+    slot->rows = slot->columns = slot->stride = 2;
+  }
+  call.bias = call.d;
+  call.bias->columns = 1;
+  call.algorithm = proposed_algorithms(call, *libraries.cublaslt(), 8).at(0);
+  LaunchPlan plan;
+  plan.matmuls.push_back(call);
+  const PreparedPlan prepared(plan, {}, &libraries);
+  const float a[] = {1, 2, 3, 4}, b[] = {5, 6, 7, 8};
+  float d[4] = {1, 2, 0, 0};
+  const auto at = [](const float* data) { return reinterpret_cast<std::uintptr_t>(data); };
+  const std::array addresses = {at(a), at(b), at(d)};
+  prepared.check(prepared.launch(addresses, 0, nullptr));
+  start_counting();
+  const LaunchResult launched = prepared.launch(addresses, 0, nullptr);
+  const CallCounts counts = stop_counting();
+  EXPECT_EQ(launched.result, 0);
+  EXPECT_EQ(counts.total(), 0u);
 }
 
 }  // namespace
