@@ -51,6 +51,7 @@ ONLY_IN = [
     Only("inline assembly", r"\basm\b\s*(?:volatile|__volatile__)?\s*[({]", r"templates/primitives/"),
     Only("sqlite3_", r"\bsqlite3_\w+", r"db/sqlite(_open)?\.(cpp|h)$"),
     Only("an NVRTC call", r"\bnvrtc[A-Z]\w*", r"generator/(compiler\.cpp|nvrtc_api\.(h|cpp))$"),
+    Only("a cuBLASLt call", r"\bcublasLt[A-Z]\w*\s*\(", r"generator/cublaslt(_api)?\.(cpp|h)$"),
     Only("getenv", r"\b(?:secure_)?getenv\s*\(|\benviron\b", r"core/env\.cpp$"),
     Only("fmt::format", r"\bfmt::v?format\b", r"core/format\.(cpp|h)$"),
     Only("CREATE TABLE", r"\bcreate\s+table\b", r"db/schema/[^/]+\.sql$", CODE | {".sql"}, re.I),

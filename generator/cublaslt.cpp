@@ -75,9 +75,10 @@ CublasLt CublasLt::open(const Environment& environment) {
       if (!try_open(path, 0, library)) return library;
     }
   }
-  throw Error(ErrorCode::kUnsupported,
-              "no libcublasLt.so.13 or .so.12 was found; set VITUNE_CUBLASLT to its path, or install "
-              "the CUDA toolkit");
+  throw Error(
+      ErrorCode::kUnsupported,
+      "no libcublasLt.so.13 or .so.12 was found; set VITUNE_CUBLASLT to its path, or install "
+      "the CUDA toolkit");
 }
 
 std::string cublaslt_name(std::int64_t version) {

@@ -1,7 +1,7 @@
 // generator/cublaslt.h -- cuBLASLt, opened with dlopen when a plan first calls it.
 //
-// It is optional: 0.5 GB that PyTorch and the toolkit bring along. A plan names the version that its
-// algorithm was measured with, and no other may run it. Stays loaded until the process ends.
+// It is optional: 0.5 GB that PyTorch and the toolkit bring along. A plan names the version that
+// its algorithm was measured with, and no other may run it. Stays loaded until the process ends.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

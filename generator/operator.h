@@ -131,7 +131,8 @@ class Operator {
 
   // ---- What a call does
 
-  // The version of cuBLASLt that the config's plan calls, as the library tells it; 0: it calls none.
+  // The version of cuBLASLt that the config's plan calls, as the library tells it; 0: it calls
+  // none.
   virtual std::int64_t library_version(const Config&) const { return 0; }
   // The kernels of the config, entries of one translation unit; none if its plan only calls a
   // library: then the request has no compiler's work.

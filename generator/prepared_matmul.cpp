@@ -15,6 +15,8 @@ using Api = CublasLtApi;
 // What caller's memory a call may ask for; cuBLAS's own default on Hopper.
 constexpr std::size_t kMostWorkspaceBytes = std::size_t{32} << 20;
 
+constexpr std::uintptr_t kNoAddress = 4096;
+
 int library_type(ElementType type) {
   switch (type) {
     case ElementType::kFp16:
@@ -49,7 +51,11 @@ struct Description {
     if (call.activation == MatmulCall::Activation::kRelu) epilogue += Api::kRelu;
     if (call.activation == MatmulCall::Activation::kGeluTanh) epilogue += Api::kGelu;
     set(Api::kEpilogue, epilogue == 0 ? Api::kPlain : epilogue);
-    if (call.bias) set(Api::kBiasType, std::int32_t{library_type(call.bias->type)});
+    if (call.bias) {
+      set(Api::kBiasType, std::int32_t{library_type(call.bias->type)});
+      // Of a vector to come; only its alignment counts.
+      set(Api::kBiasPointer, kNoAddress + static_cast<std::uintptr_t>(call.bias->alignment));
+    }
     lay_out(a, call.a);
     lay_out(b, call.b);
     lay_out(c, call.c.value_or(call.d));

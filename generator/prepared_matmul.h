@@ -1,6 +1,5 @@
-// generator/prepared_matmul.h -- Products by cuBLASLt: what it proposes, and one that is ready to be
-// called any number of times.
-// SPDX-License-Identifier: Apache-2.0
+// generator/prepared_matmul.h -- Products by cuBLASLt: what it proposes, and one that is ready to
+// be called any number of times. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

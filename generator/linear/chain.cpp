@@ -41,7 +41,7 @@ class LinearChain final : public LinearFamily {
                                      const DeviceInfo& device) const override {
     if (!linear_cublaslt().refusal(p, device)) return "one call of cuBLASLt does it all";
     if (sum_bytes(p) > kMostSumBytes) return formatted("{} bytes of sums", sum_bytes(p));
-    return library_refusal(p);
+    return std::nullopt;
   }
   std::vector<Parameter> parameters() const override { return library_parameters(); }
   std::vector<Constraint> rules(const LinearProblem&, const DeviceInfo&) const override {

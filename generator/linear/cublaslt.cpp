@@ -1,5 +1,5 @@
-// generator/linear/cublaslt.cpp -- The family cublaslt: one call of cuBLASLt with an epilogue of its
-// own.
+// generator/linear/cublaslt.cpp -- The family cublaslt: one call of cuBLASLt with an epilogue of
+// its own.
 //
 // It has bias, ReLU, GELU by tanh and, without these two, a residual; all in fp32, rounded once.
 // SPDX-License-Identifier: Apache-2.0
@@ -62,8 +62,7 @@ class LinearCublasLt final : public LinearFamily {
  public:
   std::string_view name() const override { return "cublaslt"; }
   std::optional<std::string> refusal(const LinearProblem& p, const DeviceInfo&) const override {
-    if (auto lack = lacks_epilogue(p)) return lack;
-    return library_refusal(p);
+    return lacks_epilogue(p);
   }
   std::vector<Parameter> parameters() const override { return library_parameters(); }
   std::vector<Constraint> rules(const LinearProblem&, const DeviceInfo&) const override {

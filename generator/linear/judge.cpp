@@ -158,7 +158,8 @@ LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
 
 std::vector<JudgeCase> linear_cases(const LinearProblem& p, const LinearBlock& block) {
   std::vector<JudgeCase> cases;
-  for (const LinearProblem& edge : block.rows > 0 ? edges(p, block) : std::vector<LinearProblem>()) {
+  for (const LinearProblem& edge :
+       block.rows > 0 ? edges(p, block) : std::vector<LinearProblem>()) {
     const ProblemPtr small = edge;
     for (const char* const draw : {kWhole, kNormalDraw}) cases.push_back({small, draw});
   }

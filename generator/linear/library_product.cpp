@@ -94,13 +94,6 @@ MatmulCall library_product(const LinearProblem& p, const MatrixSlot& d) {
   return call;
 }
 
-// Its sizes are 32 bits wide in most of its kernels.
-std::optional<std::string> library_refusal(const LinearProblem& p) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  if (p.m * std::max(p.x_row, p.n) < kMost && p.w_rows() * p.w_row < kMost) return std::nullopt;
-  return "a matrix of 2^31 elements or more";
-}
-
 std::vector<Config> library_proposals(const MatmulCall& call, Libraries& libraries, int most) {
   std::vector<Config> configs;
   std::vector<MatmulAlgorithm> algorithms;

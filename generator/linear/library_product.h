@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +27,6 @@ std::string library_text(const Config& config);
 // x W^T as the product of two matrices whose elements lie column by column: the transposed result
 // is W x^T. `d` is where it goes: n rows, m columns.
 MatmulCall library_product(const LinearProblem& problem, const MatrixSlot& d);
-// Why cuBLASLt cannot be asked for the product, or nothing.
-std::optional<std::string> library_refusal(const LinearProblem& problem);
 
 // Configs of a family's own tunables for what the library proposes for `call`, at most `most`; none
 // where there is no library.

@@ -75,9 +75,9 @@ Resolver::Search Resolver::search(const ProblemPtr& problem, MissPolicy policy) 
 void Resolver::add_behind_winner(Search& search, MissPolicy policy) {
   if (!std::exchange(search.winner_is_alone, false)) return;
   if (!allows(policy, LookupOutcome::kDefault)) return;
-  const bool is_library =
-      search.problem->op().library_version(search.choices.front().config) != 0;
-  for (Choice& choice : is_library ? other_choices(search) : dispatcher_.behind_winner(search.problem)) {
+  const bool is_library = search.problem->op().library_version(search.choices.front().config) != 0;
+  for (Choice& choice :
+       is_library ? other_choices(search) : dispatcher_.behind_winner(search.problem)) {
     if (allows(policy, choice.outcome)) search.choices.push_back(std::move(choice));
   }
 }

@@ -79,7 +79,7 @@ struct Ours<cublasLtMatmulAlgo_t> {
   using type = Api::Algorithm;
 };
 
-#define EXPECT_SAME_SIGNATURE(member, function)                                  \
+#define EXPECT_SAME_SIGNATURE(member, function)                                      \
   static_assert(std::is_same_v<std::remove_pointer_t<decltype(CublasLtApi::member)>, \
                                Ours<decltype(function)>::type>)
 
@@ -199,7 +199,8 @@ TEST(CublasLt, WithoutANameTheOneThatTheProcessHasIsTaken) {
   ASSERT_NE(dlopen(fake("other").c_str(), RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
   // Other tests of this process may have loaded another one before.
   EXPECT_THAT(CublasLt::open(Environment()).path, HasSubstr("libcublasLt.so.13"));
-  EXPECT_THAT(CublasLt::open(Environment()).version, ::testing::AnyOf(130101, 130200, ::testing::Ge(120000)));
+  EXPECT_THAT(CublasLt::open(Environment()).version,
+              ::testing::AnyOf(130101, 130200, ::testing::Ge(120000)));
 }
 
 TEST(CublasLt, WhatAPlanLacksIsSaidWithWhatToDo) {

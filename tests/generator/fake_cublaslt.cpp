@@ -1,8 +1,8 @@
 // tests/generator/fake_cublaslt.cpp -- A libcublasLt.so whose products are plain loops on the host,
 // for tests without a GPU.
 //
-// On the emulated device its work takes its place in the stream, graphs included; else it is done at
-// once on host memory. VITUNE_FAKE_VERSION is the version it says it has. It proposes, in this
+// On the emulated device its work takes its place in the stream, graphs included; else it is done
+// at once on host memory. VITUNE_FAKE_VERSION is the version it says it has. It proposes, in this
 // order: a slow algorithm; a fast one that needs a workspace, which it fills; the fastest, which is
 // wrong in each row's last element; and one that its own state declares impossible. With
 // VITUNE_FAKE_REFUSES it takes none of them back.
@@ -109,13 +109,14 @@ void multiply(const void* data) {
     for (std::int64_t row = 0; row < rows; ++row) {
       double sum = 0;
       for (std::int64_t k = 0; k < depth; ++k) {
-        const std::int64_t a_at = w.product.transpose_a != 0 ? k + row * w.a_layout.stride
-                                                             : row + k * w.a_layout.stride;
+        const std::int64_t a_at =
+            w.product.transpose_a != 0 ? k + row * w.a_layout.stride : row + k * w.a_layout.stride;
         sum += element(w.a, w.a_layout.type, a_at) *
                element(w.b, w.b_layout.type, k + column * w.b_layout.stride);
       }
       sum *= w.alpha;
-      if (w.beta != 0) sum += w.beta * element(w.c, w.c_layout.type, row + column * w.c_layout.stride);
+      if (w.beta != 0)
+        sum += w.beta * element(w.c, w.c_layout.type, row + column * w.c_layout.stride);
       if ((w.product.epilogue & Api::kBias) != 0) {
         sum += element(reinterpret_cast<const void*>(w.product.bias), w.product.bias_type, row);
       }
@@ -138,8 +139,8 @@ Function of_device(const char* name) {
 }
 
 int enqueue(const Work& work, vitune::CuStreamTag* stream) {
-  using HostCall = int (*)(vitune::CuStreamTag*, void (*)(const void*), const void*, std::size_t,
-                           double);
+  using HostCall =
+      int (*)(vitune::CuStreamTag*, void (*)(const void*), const void*, std::size_t, double);
   static const auto call = of_device<HostCall>("vitune_emulated_host_call");
   if (call != nullptr) {
     const int result = call(stream, multiply, &work, sizeof(work), microseconds(work.algorithm));
@@ -254,10 +255,9 @@ int cublasLtMatmulAlgoGetHeuristic(Api::Handle, Api::Operation* operation, Api::
             read<Matrix>(d))) {
     return Api::kNotSupported;
   }
-  const Api::Proposal all[] = {proposal(kSlow, 0, Api::kSuccess),
-                               proposal(kFast, kWorkspaceBytes, Api::kSuccess),
-                               proposal(kWrong, 0, Api::kSuccess),
-                               proposal(kImpossible, 0, Api::kNotSupported)};
+  const Api::Proposal all[] = {
+      proposal(kSlow, 0, Api::kSuccess), proposal(kFast, kWorkspaceBytes, Api::kSuccess),
+      proposal(kWrong, 0, Api::kSuccess), proposal(kImpossible, 0, Api::kNotSupported)};
   for (const Api::Proposal& each : all) {
     if (*count < most && each.workspace_bytes <= wishes.workspace) found[(*count)++] = each;
   }

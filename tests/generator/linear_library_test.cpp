@@ -50,8 +50,9 @@ TEST(LinearLibrary, WhatCublasLtHasAnEpilogueForIsOneCallAndTheRestIsAChain) {
   }
   for (const char* const text :
        {"linear bf16 m=64 n=64 k=64 bias act=gelu", "linear bf16 m=64 n=64 k=64 scale",
-        "linear bf16 m=64 n=64 k=64 act=relu residual", "linear bf16 m=64 n=64 k=64 norm=layer bias",
-        "linear bf16 m=64 n=64 k=64 bias aux", "linear bf16 m=64 n=64 k=64 bias params=fp32",
+        "linear bf16 m=64 n=64 k=64 act=relu residual",
+        "linear bf16 m=64 n=64 k=64 norm=layer bias", "linear bf16 m=64 n=64 k=64 bias aux",
+        "linear bf16 m=64 n=64 k=64 bias params=fp32",
         "linear bf16 m=64 n=64 k=64 residual period=32"}) {
     EXPECT_EQ(families(text), chain) << text;
   }

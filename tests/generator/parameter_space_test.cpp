@@ -222,7 +222,8 @@ TEST(ParameterSpace, AnOpenParameterTakesAnyValueAndListsNone) {
       {{"kA", {1, 2}, ""}, open},
       {{"kOpen with kA = 2 alone",
         [](const Config& config) -> std::optional<std::string> {
-          if ((config.find("kOpen").value_or(0) != 0) == (config.at("kA") == 2)) return std::nullopt;
+          if ((config.find("kOpen").value_or(0) != 0) == (config.at("kA") == 2))
+            return std::nullopt;
           return "no";
         },
         {"kA", "kOpen"}}});

@@ -1,5 +1,5 @@
-// tests/runtime/cublaslt_gpu_test.cpp -- libvitune serves winners that call cuBLASLt: their answers,
-// in a graph, and what serves where the library is another one, absent or refuses.
+// tests/runtime/cublaslt_gpu_test.cpp -- libvitune serves winners that call cuBLASLt: their
+// answers, in a graph, and what serves where the library is another one, absent or refuses.
 //
 // On a GPU with the cuBLASLt that is installed; on the emulated device with the stand-ins of
 // tests/generator/fake_cublaslt.cpp.
@@ -46,7 +46,8 @@ class LinearCall {
       addresses_.push_back(nullptr);
       if (tensor.given == 0) continue;
       for (std::int64_t i = 0; i < tensor.bytes / 2; ++i) {
-        values.push_back(bf16(static_cast<float>((i * 5 + static_cast<std::int64_t>(place)) % 9 - 4) / 4));
+        values.push_back(
+            bf16(static_cast<float>((i * 5 + static_cast<std::int64_t>(place)) % 9 - 4) / 4));
       }
       buffers_.emplace_back(driver, values.size() * 2);
       buffers_.back().upload(std::as_bytes(std::span(values)));
@@ -130,8 +131,12 @@ class CublasLtLibraryGpuTest : public LibraryGpuTest {
     const auto proposed = problem->op().proposals(*problem, device_, libraries_);
     const Config config = proposed.at(std::min(rank, proposed.size() - 1));
     const CompileRequest request = problem->op().request(*problem, config, device_.arch());
-    Binary binary{kernel_key(request, compiler_->version()), request.arch,
-                  made_by(request, compiler_->version()), request.entry, {}, {}};
+    Binary binary{kernel_key(request, compiler_->version()),
+                  request.arch,
+                  made_by(request, compiler_->version()),
+                  request.entry,
+                  {},
+                  {}};
     if (request.library.empty()) binary.image = compiler_->compile(request).cubin;
     Winner winner;
     winner.config = config;
@@ -151,8 +156,11 @@ class CublasLtLibraryGpuTest : public LibraryGpuTest {
     const Config config = default_config(*problem, device_);
     const CompileRequest request = problem->op().request(*problem, config, device_.arch());
     const auto store = Store::open(database_text_, Access::kReadWrite);
-    store->put_binary({kernel_key(request, compiler_->version()), request.arch,
-                       compiler_->version(), request.entry, {},
+    store->put_binary({kernel_key(request, compiler_->version()),
+                       request.arch,
+                       compiler_->version(),
+                       request.entry,
+                       {},
                        compiler_->compile(request).cubin});
     return config;
   }

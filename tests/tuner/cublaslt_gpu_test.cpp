@@ -1,5 +1,5 @@
-// tests/tuner/cublaslt_gpu_test.cpp -- Linear layers by cuBLASLt against the fp64 judge, and in CUDA
-// graphs: every epilogue of the library, and of ours behind its products.
+// tests/tuner/cublaslt_gpu_test.cpp -- Linear layers by cuBLASLt against the fp64 judge, and in
+// CUDA graphs: every epilogue of the library, and of ours behind its products.
 //
 // On a GPU with the cuBLASLt that is installed; on the emulated device with the stand-in of
 // tests/generator/fake_cublaslt.cpp, one of whose algorithms is wrong on purpose.
@@ -52,8 +52,7 @@ const LibraryCase kCases[] = {
      "linear bf16 m=788 n=3072 k=768 bias act=gelu", "chain"},
     {"ChainOfScaleAndResidual", "linear bf16 m=24 n=40 k=48 bias scale residual",
      "linear bf16 m=788 n=768 k=3072 bias scale residual", "chain"},
-    {"ChainOfEverything",
-     "linear fp16 m=24 n=40 k=48 bias act=gelu scale params=fp32 residual aux",
+    {"ChainOfEverything", "linear fp16 m=24 n=40 k=48 bias act=gelu scale params=fp32 residual aux",
      "linear fp16 m=788 n=768 k=768 bias act=gelu scale params=fp32 residual aux", "chain"},
     {"ChainOfLayerNorm", "linear bf16 m=24 n=40 k=48 norm=layer bias act=gelu",
      "linear bf16 m=788 n=3072 k=768 norm=layer bias act=gelu", "chain"},
@@ -144,8 +143,8 @@ INSTANTIATE_TEST_SUITE_P(All, CublasLtEpiloguesGpuTest, testing::ValuesIn(kCases
 
 // Another problem of the same class: the algorithm may serve it or not, but never wrongly.
 TEST_F(CublasLtGpuTest, AnAlgorithmOnAnotherProblemIsRightOrRefused) {
-  const ProblemPtr from =
-      parse_problem(emulated_ ? "linear bf16 m=24 n=40 k=48 bias" : "linear bf16 m=788 n=768 k=768 bias");
+  const ProblemPtr from = parse_problem(emulated_ ? "linear bf16 m=24 n=40 k=48 bias"
+                                                  : "linear bf16 m=788 n=768 k=768 bias");
   for (const char* const text :
        {"linear bf16 m=8 n=16 k=16 bias", "linear bf16 m=40 n=64 k=96 bias"}) {
     const ProblemPtr to = parse_problem(text);

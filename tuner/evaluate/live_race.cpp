@@ -14,8 +14,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSlice{20};     // between two looks at the stop flag
-constexpr milliseconds kPerRound{50};  // of one contestant, generously
+constexpr milliseconds kSlice{20};            // between two looks at the stop flag
+constexpr milliseconds kPerRound{50};         // of one contestant, generously
 constexpr milliseconds kLibraryOpens{20000};  // half a gigabyte, from a slow disk
 
 }  // namespace

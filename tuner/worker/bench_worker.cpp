@@ -157,9 +157,8 @@ void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& r
   if (!job.measure) return;
   phase(id, "measure");
   Workload& workload = verifier.timing_workload();
-  const BoundPlan launch =
-      workload.bind(prepare_plan(*kernels, workload.problem(), job.kernel.config, device_,
-                                 &libraries_));
+  const BoundPlan launch = workload.bind(
+      prepare_plan(*kernels, workload.problem(), job.kernel.config, device_, &libraries_));
   const GpuLock lock(lock_path_, kGpuLockPatience);
   reply.measurement = measure(
       *timer_, [&] { launch(stream_); }, job.effort);
