@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(Scripts, BenchClientStart,
                                            Start{"hello and die", "exit status 0"},
                                            Start{"bad probe", "the probe gave nonsense"},
                                            Start{"no device", "no CUDA-capable device"},
-                                           Start{"other protocol", "version 3"}),
+                                           Start{"other protocol", "version 4"}),
                          [](const auto& script) {
                            std::string name = script.param.script;
                            for (char& c : name) c = c == ' ' ? '_' : c;

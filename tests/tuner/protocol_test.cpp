@@ -115,6 +115,21 @@ TEST(Protocol, ARaceReplyComesBackAsItWas) {
   EXPECT_FALSE(back.context_lost);
 }
 
+TEST(Protocol, ProposalsComeBackAsTheyWere) {
+  EXPECT_EQ(decode_propose_job(encode(ProposeJob{"linear bf16 m=1 n=8 k=8"})).problem,
+            "linear bf16 m=1 n=8 k=8");
+  ProposeReply reply;
+  reply.configs = {Config{{"kLibrary", 130101}, {"kAlgorithm5", -81985529216486896}}, Config()};
+  reply.reason = "none";
+  const ProposeReply back = decode_propose_reply(encode(reply));
+  EXPECT_EQ(back.status, TrialStatus::kOk);
+  EXPECT_EQ(back.configs, reply.configs);
+  EXPECT_EQ(back.reason, "none");
+  EXPECT_FALSE(back.context_lost);
+  reply.configs.assign(65, Config{{"kA", 1}});
+  EXPECT_THROW(decode_propose_reply(encode(reply)), Error) << "a flood";
+}
+
 struct Codec {
   const char* name;
   std::string good;
@@ -129,6 +144,8 @@ std::vector<Codec> codecs() {
   job.contestants = {some_kernel(5)};
   RaceReply race;
   race.cold_us = race.warm_us = {{1.5, 2.5}};
+  ProposeReply proposals;
+  proposals.configs = {Config{{"kA", 1}}};
   return {
       {"hello", encode(HelloReply{1, 2, some_device()}), [](auto b) { decode_hello(b); }},
       {"setup", encode(SetupJob{{std::byte{1}}}), [](auto b) { decode_setup(b); }},
@@ -136,6 +153,8 @@ std::vector<Codec> codecs() {
       {"trial reply", encode(some_reply()), [](auto b) { decode_trial_reply(b); }},
       {"race job", encode(job), [](auto b) { decode_race_job(b); }},
       {"race reply", encode(race), [](auto b) { decode_race_reply(b); }},
+      {"propose job", encode(ProposeJob{"p"}), [](auto b) { decode_propose_job(b); }},
+      {"propose reply", encode(proposals), [](auto b) { decode_propose_reply(b); }},
   };
 }
 
