@@ -27,9 +27,9 @@ __version__ = ".".join(map(str, VERSION))
 __all__ = [
     "BF16", "BOOL", "FP16", "FP32", "NONE", "AttentionDesc", "CommandError", "Context", "ContextStats",
     "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "TorchNotFound",
-    "Unsupported", "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "group_norm",
-    "layer_norm", "library_version", "linear", "packed_strides", "prepare", "problem_text", "refresh", "report", "rms_norm", "tune",
-    "use_library",
+    "Unsupported", "VituneError", "attention", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "fold_norm",
+    "group_norm", "layer_norm", "library_version", "linear", "packed_strides", "prepare", "problem_text", "refresh", "report",
+    "rms_norm", "tune", "use_library",
 ]
 
 _op: Any = None  # vitune._torch_op, once PyTorch is needed
@@ -135,9 +135,17 @@ def group_norm(x: "Tensor", num_groups: int, weight: Optional["Tensor"] = None, 
     return _group_norm.group_norm(x, num_groups, weight, bias, eps, activation)
 
 
+def _load_linear() -> Any:
+    global _linear
+    _load_norm()
+    _linear = importlib.import_module("._torch_linear", __name__)
+    return _linear
+
+
 def linear(x: "Tensor", weight: "Tensor", bias: Optional["Tensor"] = None, *, activation: Optional[str] = None,
            scale: Optional["Tensor"] = None, residual: Optional["Tensor"] = None, return_preactivation: bool = False,
-           out_dtype: Any = None) -> Any:
+           out_dtype: Any = None, mean: Optional["Tensor"] = None, rstd: Optional["Tensor"] = None,
+           weight_sums: Optional["Tensor"] = None) -> Any:
     """residual + scale * activation(torch.nn.functional.linear(x, weight, bias)), on CUDA tensors, as one kernel's epilogue.
 
     x: [..., in_features], weight: [out_features, in_features], bfloat16 or float16, of one type; sums are fp32 and only the
@@ -145,15 +153,27 @@ def linear(x: "Tensor", weight: "Tensor", bias: Optional["Tensor"] = None, *, ac
     (by erf), "gelu_tanh", "quick_gelu" or "silu". bias, scale (LayerScale): [out_features] of one type. residual: of the
     result's type, its shape that of the result or the end of it: [197, 768] is added to each image (a position embedding).
     out_dtype: x's, or float32.
+    mean, rstd: fp32, x's shape without its last extent: the layer is of (x - mean) * rstd, a LayerNorm's result that is never
+    written; its weight and bias are in weight and bias, and weight_sums is given too, as fold_norm() makes all three. rstd alone: of
+    x * rstd, an RMSNorm.
 
     Returns the result; with return_preactivation also the linear layer's, of x's type, before its activation, as a tuple.
     Contiguous. Inference only. Raises as layer_norm().
     """
-    global _linear
-    if _linear is None:
-        _load_norm()
-        _linear = importlib.import_module("._torch_linear", __name__)
-    return _linear.linear(x, weight, bias, activation, scale, residual, return_preactivation, out_dtype)
+    module = _linear or _load_linear()
+    return module.linear(x, weight, bias, activation, scale, residual, return_preactivation, out_dtype,
+                         module.Norm(mean, rstd, weight_sums))
+
+
+def fold_norm(weight: "Tensor", bias: Optional["Tensor"] = None, norm_weight: Optional["Tensor"] = None,
+              norm_bias: Optional["Tensor"] = None, *, dtype: Any = None) -> Any:
+    """(weight, bias, weight_sums) of one linear layer in the place of a norm and the layer after it, as linear() takes them.
+
+    weight: [out_features, in_features]; bias: [out_features]; norm_weight, norm_bias: [in_features], of one type. Computed in
+    fp64 on weight's device: weight * norm_weight rounded to `dtype` (weight's if None), bias + weight norm_bias in fp32, and the
+    sums of the rounded rows in fp32. They are made of what the parameters hold now. Raises InvalidArgument, Unsupported.
+    """
+    return (_linear or _load_linear()).fold_norm(weight, bias, norm_weight, norm_bias, dtype)
 
 
 def _load_compile() -> Any:
@@ -165,18 +185,21 @@ def _load_compile() -> Any:
 
 
 def compile(model: Any, *, mode: Optional[str] = None, dynamic: Optional[bool] = None, fullgraph: bool = False,
-            options: Optional[dict[str, Any]] = None, replace: Optional[Iterable[str]] = None) -> Any:
+            options: Optional[dict[str, Any]] = None, replace: Optional[Iterable[str]] = None, prepared_weights: bool = True) -> Any:
     """torch.compile of a model or function, with vitune's operators where their winners are known to be faster; the rest is
     Inductor's.
 
     mode, dynamic, fullgraph, options: as of torch.compile ("reduce-overhead" and "max-autotune" replay CUDA graphs); mode and
     options may be given together. replace: the operators that may be put in, as they are named; None: those known to be faster than
-    what Inductor makes, which is attention (the others are norm and group_norm), and only calls that are not slower than PyTorch's
-    own when both are timed on the GPU as the model is compiled. A call is replaced where a tuned kernel serves it and nothing
-    wants a gradient of it; all else stays as it is: nothing is refused. report() says what was done. Raises InvalidArgument for
-    an operator that does not exist.
+    what Inductor makes, which are attention and linear (the others are norm and group_norm), and only calls that are not slower than
+    PyTorch's own when both are timed on the GPU as the model is compiled. A call is replaced where a tuned kernel serves it and
+    nothing wants a gradient of it; all else stays as it is: nothing is refused. report() says what was done.
+    prepared_weights: norms may be folded into the layers after them, whose weights are then kept in a second form. It is made anew
+    where a parameter was changed in place or replaced, before the next call; a change through ``.data`` is not seen: call
+    refresh(compiled) after it, or say False.
+    Raises InvalidArgument for an operator that does not exist.
     """
-    return _load_compile().compile(model, mode, dynamic, fullgraph, options, replace)
+    return _load_compile().compile(model, mode, dynamic, fullgraph, options, replace, prepared_weights)
 
 
 def report(compiled: Any) -> Any:
@@ -222,8 +245,14 @@ def prepare(model: Any, sample: Any = None, **keywords: Any) -> Any:
     return done
 
 
-def refresh() -> int:
-    """Takes over what was tuned since; returns the number of problems that are now served by another kernel."""
+def refresh(compiled: Any = None) -> int:
+    """Takes over what was tuned since; returns the number of problems that are now served by another kernel.
+
+    compiled: what compile() returned: what it prepared of its weights is made anew, in place. Changes in place and new parameters are
+    seen without it, at the next call; those through ``.data``, and before a CUDA graph of your own is replayed, are not.
+    """
+    if compiled is not None:
+        _load_compile().refresh(compiled)
     if _group_norm is not None:
         _group_norm.forget_workspaces()
     return 0 if _op is None else sum(context.refresh() for context in _op.contexts())

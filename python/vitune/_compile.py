@@ -16,8 +16,10 @@ from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.utils._pytree import tree_leaves
 
-from . import _compile_attention, _compile_group_norm, _compile_heads, _compile_norm, _torch_op
-from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, module_of, value_of
+from . import (_compile_attention, _compile_group_norm, _compile_heads, _compile_linear, _compile_norm, _compile_patches,
+               _compile_region, _torch_op)
+from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, copied, module_of, value_of
+from ._compile_prepared import Prepared, Store
 from ._compile_race import Times
 from ._compile_report import Call, Graph, Report
 from ._context import Selection
@@ -26,7 +28,8 @@ from ._structs import VERSION
 
 #: An operator adds its patterns in a file of its own, and a word here.
 OPERATORS: tuple[Operator, ...] = (_compile_attention.attention, _compile_attention.written_out, _compile_heads.heads,
-                                   _compile_norm.norm, _compile_group_norm.group_norm)
+                                   _compile_linear.linear, _compile_patches.patches, _compile_norm.norm,
+                                   _compile_group_norm.group_norm)
 
 _times: dict[Any, Optional[Times]] = {}  # of this process, for all models
 _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
@@ -58,76 +61,94 @@ class Backend:
     __name__ = "vitune"
 
     def __init__(self, mode: Optional[str], dynamic: Optional[bool], options: Optional[dict[str, Any]],
-                 replace: Optional[Iterable[str]]) -> None:
+                 replace: Optional[Iterable[str]], prepared_weights: bool) -> None:
         self._inductor = torch._TorchCompileInductorWrapper(mode, options, dynamic)
         self._wanted, self._as_told = _wanted(replace), replace is not None
         self.graphs: list[Graph] = []
+        self.store = Store(prepared_weights)
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        graph = self._rewritten(module)
+        module.graph = copied(module.graph)  # Dynamo goes on with its own, whose inputs must stay what they are
+        prepared = Prepared(self.store, module.graph, inputs)
+        with _compile_region.compiled_with(self._inductor.config):
+            graph = self._rewritten(module, prepared)
         patches = dict(self._inductor.config)
         served = [call.selection for call in graph.calls if call.replaced]
         if served:
             name = "post_grad_custom_post_pass"
             patches[name] = Winners(served, patches.get(name) or getattr(inductor_config, name))
-        compiled = compile_fx(module, inputs, config_patches=patches)  # it may ask Dynamo to trace once more
+        compiled = compile_fx(module, [*inputs, *prepared.fakes()], config_patches=patches)  # it may ask Dynamo to trace once more
         self.graphs.append(graph)
-        return compiled
+        return prepared.served(compiled)
 
-    def _rewritten(self, module: fx.GraphModule) -> Graph:
-        rewrite = Rewrite(module.graph)
-        calls, error = tuple(self._calls(module.graph, rewrite)), ""
+    def _rewritten(self, module: fx.GraphModule, prepared: Prepared) -> Graph:
+        rewrite = Rewrite(module.graph, prepared.nodes)
+        calls, error = tuple(self._calls(module.graph, rewrite, prepared)), ""
         if rewrite.ours:
             try:
                 Layouts(module).check(rewrite.ours)
                 rewrite.finish()
             except Exception as failure:  # whatever PyTorch raises: the graph is Inductor's as it was
                 rewrite.undo()
+                prepared.forget()
                 error = f"with vitune's operators it cannot be traced: {type(failure).__name__}: {failure}"
                 calls = tuple(dataclasses.replace(call, replaced=False, reason="the whole graph is") for call in calls)
             module.recompile()
         given = (value_of(node) for node in module.graph.nodes if node.op == "placeholder" and not node.name.startswith("l_self_"))
         return Graph(", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor)), calls, error)
 
-    def _calls(self, graph: fx.Graph, rewrite: Rewrite) -> Iterable[Call]:
+    def _calls(self, graph: fx.Graph, rewrite: Rewrite, prepared: Prepared) -> Iterable[Call]:
         for node in list(graph.nodes):
             for operator in OPERATORS:
                 try:
-                    call = self._call(operator, node, rewrite)
+                    call = self._call(operator, node, rewrite, prepared)
                 except Exception as failure:  # patterns meet every program there is: none may keep it from being compiled
                     call = Call(module_of(node), operator.name, str(node), False, f"{type(failure).__name__}: {failure}", None)
                 if call is not None:
                     yield call
                     break
 
-    def _call(self, operator: Operator, node: fx.Node, rewrite: Rewrite) -> Optional[Call]:
-        """What is made of a node, if the operator knows it."""
-        place = operator.place(node)
-        if place is None:
-            return None
-        reason, selection = self._decide(operator, place, node)
+    def _call(self, operator: Operator, node: fx.Node, rewrite: Rewrite, prepared: Prepared) -> Optional[Call]:
+        """What is made of a node, if the operator knows it: of the largest place that can be replaced."""
+        tried: list[Call] = []
+        for place in operator.places(node):
+            tried.append(self._try(operator, place, node, prepared))
+            if tried[-1].replaced:
+                rewrite.put(place)
+                *tried, replaced = tried
+                return dataclasses.replace(replaced, tried=tuple(tried))
+        return dataclasses.replace(tried[0], tried=tuple(tried[1:])) if tried else None
+
+    def _try(self, operator: Operator, place: Place | Refusal, node: fx.Node, prepared: Prepared) -> Call:
+        reason, selection = self._decide(operator, place, node, prepared)
         times = None if reason else self._times(place, selection)
-        if times is not None and times.lost:
-            reason = "PyTorch's was faster when both were timed here"
-        if not reason:
-            rewrite.put(place)
+        # What was not known to be faster before is put in where it is; what was needs no luck of the clock.
+        if times is not None and (times.lost or operator.only_if_timed and times.ours_us > times.theirs_us):
+            reason = f"{times.rival} was faster when both were timed here"
+        elif times is None and not reason and operator.only_if_timed and not self._as_told:
+            reason = f"it could not be timed beside PyTorch's here; replace=[..., '{operator.name}'] puts it in all the same"
         return Call(module_of(node), operator.name, place.call, not reason, reason, selection, times)
 
     def _times(self, place: Place, selection: Selection) -> Optional[Times]:
         """Of a call that would be replaced, once for each problem; not of operators that were asked for by name."""
         if self._as_told:
             return None
-        key = (place.call, selection.problem, selection.config, selection.kernel_key)
+        key = (place.call, selection.problem, selection.config, selection.kernel_key, _compile_region.options_key())
         if key not in _times:
             _times[key] = place.race()
         return _times[key]
 
-    def _decide(self, operator: Operator, place: Place | Refusal, node: fx.Node) -> tuple[str, Optional[Selection]]:
+    def _decide(self, operator: Operator, place: Place | Refusal, node: fx.Node,
+                prepared: Prepared) -> tuple[str, Optional[Selection]]:
         """Why a call stays Inductor's, "" if it does not; and the kernel that serves it or would."""
-        if any(getattr(value, "requires_grad", False) for value in tree_leaves(value_of(node))):
+        results = [node] if isinstance(place, Refusal) else [node, *place.nodes]
+        if any(getattr(value, "requires_grad", False) for result in results for value in tree_leaves(value_of(result))):
             return "a gradient is wanted of it", None
         if isinstance(place, Refusal):
             return place.reason, None
+        why_not = prepared.why_not(place.recipes)
+        if why_not:
+            return why_not, None
         reason, selection = "", None
         try:
             selection = place.ask()
@@ -158,20 +179,29 @@ def _wanted(replace: Optional[Iterable[str]]) -> frozenset[str]:
 
 
 def compile(model: Any, mode: Optional[str], dynamic: Optional[bool], fullgraph: bool, options: Optional[dict[str, Any]],
-            replace: Optional[Iterable[str]]) -> Any:
+            replace: Optional[Iterable[str]], prepared_weights: bool) -> Any:
     """See vitune.compile()."""
     inductors = dict(options or {})
     # Dynamo's own, which torch.compile takes out of Inductor's options.
     dynamos = {name: inductors.pop(name) for name in ("guard_filter_fn",) if name in inductors}
-    backend = Backend(mode, dynamic, inductors or None, replace)
+    backend = Backend(mode, dynamic, inductors or None, replace, prepared_weights)
     compiled = torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=dynamos or None)
     _backends[compiled] = backend
     return compiled
 
 
-def report(compiled: Any) -> Report:
-    """See vitune.report()."""
+def _backend_of(compiled: Any, asked: str) -> Backend:
     backend = _backends.get(compiled)
     if backend is None:
-        raise InvalidArgument("report() takes what vitune.compile() returned")
-    return Report(tuple(backend.graphs))
+        raise InvalidArgument(f"{asked}() takes what vitune.compile() returned")
+    return backend
+
+
+def report(compiled: Any) -> Report:
+    """See vitune.report()."""
+    return Report(tuple(_backend_of(compiled, "report").graphs))
+
+
+def refresh(compiled: Any) -> None:
+    """See vitune.refresh()."""
+    _backend_of(compiled, "refresh").store.refresh()

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, fx
 
 from . import _torch_op, _torch_sdpa, _torch_window  # noqa: F401  (the operators)
-from ._compile_graph import Operator, Place, Refusal, arguments, as_compiled, constant, is_call, is_method, value_of
+from ._compile_graph import (Operator, Place, Refusal, arguments, as_compiled, constant, is_call, is_cast, is_changed_between,
+                             is_idle_dropout, is_method, value_of)
 from ._compile_race import Run, Times, measured, sample
 from ._context import Selection
 from ._errors import Unsupported
@@ -168,7 +169,7 @@ class WrittenOut(Operator):
         if any(len(step.users) > 1 for step in (*scores.steps, node, *after)):
             return Refusal(call, "its weights or scores are used elsewhere")
         attend = Attend(last, scores.q, scores.k, Operand.of(last.args[1]), scores.mask, scale=scores.scale).of_type()
-        if _is_changed_between(scores.first, last, [*scores.steps, last]):
+        if is_changed_between(scores.first, last, [*scores.steps, last]):
             return Refusal(call, "something between the products changes a tensor that they take")
         why_not = attend.why_not(0.0)
         if why_not is not None:
@@ -188,22 +189,11 @@ def _product_after(softmax: fx.Node) -> tuple[Optional[fx.Node], list[fx.Node]]:
         product = next((user for user in at.users if _is_product(user) and user.args[0] is at and user.args[1] is not at), None)
         if product is not None:
             return product, steps
-        at = next((user for user in at.users if _is_cast(user) or _is_idle_dropout(user)), None)
+        at = next((user for user in at.users if is_cast(user) or is_idle_dropout(user)), None)
         if at is None:
             break
         steps.append(at)
     return None, steps
-
-
-def _is_cast(node: fx.Node) -> bool:
-    return is_method(node, "to", "type_as", "float", "half", "bfloat16") and isinstance(value_of(node), Tensor)
-
-
-def _is_idle_dropout(node: fx.Node) -> bool:
-    if not is_call(node, frozenset((F.dropout,))):
-        return False
-    _, p, training, _ = arguments(node, input=None, p=0.5, training=True, inplace=False)
-    return training is False or p == 0.0
 
 
 class _Scores(NamedTuple):
@@ -284,29 +274,6 @@ def _is_per_head(product: fx.Node) -> bool:
     """scores * a factor for each head: as well q's."""
     scores, factor = map(value_of, product.args)
     return isinstance(factor, Tensor) and scores.shape == value_of(product).shape and tuple(factor.shape[-2:]) == (1, 1)
-
-
-def _is_changed_between(first: fx.Node, last: fx.Node, steps: Sequence[fx.Node]) -> bool:
-    """Whether memory that the steps read is written before the last one: ours reads all of it there."""
-    read = {_memory(tensor) for step in steps for tensor in step.all_input_nodes if tensor not in steps}
-    at = first.next
-    while at is not last:
-        if at not in steps and _writes(at) and any(_memory(tensor) in read for tensor in at.all_input_nodes):
-            return True
-        at = at.next
-    return False
-
-
-def _memory(node: fx.Node) -> Any:
-    value = value_of(node)
-    return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
-
-
-def _writes(node: fx.Node) -> bool:
-    """Whether it may change one of its arguments."""
-    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
-    in_place = name in ("iadd", "isub", "imul", "itruediv", "setitem", "__setitem__")
-    return in_place or bool(node.kwargs.get("inplace")) or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
 
 
 attention = Attention()

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor, fx
@@ -22,6 +23,19 @@ from ._context import Selection
 from ._errors import Unsupported
 
 
+class Recipe(NamedTuple):
+    """Tensors that are made of parameters of a graph before it runs."""
+
+    make: Callable[..., tuple[Tensor, ...]]  #: of the sources' values, in this order; one function for all graphs
+    words: tuple[Any, ...]  #: further arguments
+    sources: tuple[Optional[fx.Node], ...]
+
+    def fakes(self) -> tuple[Tensor, ...]:
+        """The results as a compiler sees them."""
+        with torch.no_grad():
+            return self.make(*map(value_of, self.sources), *self.words)
+
+
 @dataclasses.dataclass
 class Place:
     """Nodes of a graph that one call of an operator can stand for."""
@@ -30,11 +44,13 @@ class Place:
     #: The first is replaced by what `build` gives first, the second by the second ...; all come after their arguments.
     nodes: Sequence[fx.Node]
     at: fx.Node  #: `build` inserts before it
-    build: Callable[[fx.Graph], Sequence[fx.Node]]
+    build: Callable[..., Sequence[fx.Node]]
     ask: Callable[[], Selection]  #: which kernel would serve; raises VituneError
     covered: Sequence[fx.Node] = ()  #: what is of no use afterwards, in the order of the graph
     #: Times beside what the model calls without us; None where nobody can tell.
     race: Callable[[], Optional[Times]] = lambda: None
+    #: What `build` is given after the graph: the nodes of their results (_compile_prepared.py).
+    recipes: Sequence[Recipe] = ()
 
 
 @dataclasses.dataclass
@@ -51,10 +67,17 @@ class Operator(abc.ABC):
     name: str  #: of the operator, as problems' texts begin
     #: Whether its winners are known to be faster than what Inductor makes of the same places.
     wins: bool
+    #: Whether a call stays as it is where nobody could time it beside PyTorch's.
+    only_if_timed = False
 
     @abc.abstractmethod
     def place(self, node: fx.Node) -> Place | Refusal | None:
         """What begins at this node; None: nothing of this operator's."""
+
+    def places(self, node: fx.Node) -> Iterable[Place | Refusal]:
+        """What may begin at this node, the largest first: the first that can be put in is."""
+        found = self.place(node)
+        return () if found is None else (found,)
 
 
 def value_of(node: Any) -> Any:
@@ -78,6 +101,17 @@ def arguments(node: fx.Node, **names: Any) -> list[Any]:
     return [given.get(name, default) for name, default in names.items()]
 
 
+def is_cast(node: fx.Node) -> bool:
+    return is_method(node, "to", "type_as", "float", "half", "bfloat16") and isinstance(value_of(node), Tensor)
+
+
+def is_idle_dropout(node: fx.Node) -> bool:
+    if not is_call(node, frozenset((torch.nn.functional.dropout,))):
+        return False
+    _, p, training, _ = arguments(node, input=None, p=0.5, training=True, inplace=False)
+    return training is False or p == 0.0
+
+
 def constant(argument: Any) -> Any:
     """A number or None as it stands in the graph. Raises Unsupported for one that is only known when the model runs."""
     if argument is not None and not isinstance(argument, (bool, int, float)):
@@ -85,13 +119,13 @@ def constant(argument: Any) -> Any:
     return argument
 
 
-def _hint(size: Any) -> int:
+def hint(size: Any) -> int:
     if isinstance(size, int):
         return size
-    hint = size.node.hint
-    if hint is None:
+    known = size.node.hint
+    if known is None:
         raise Unsupported(f"a size is only known when the model runs: {size}")
-    return int(hint)
+    return int(known)
 
 
 def as_compiled(node: fx.Node | Tensor | None) -> Optional[Tensor]:
@@ -99,7 +133,7 @@ def as_compiled(node: fx.Node | Tensor | None) -> Optional[Tensor]:
     if node is None:
         return None
     value = value_of(node)
-    return torch.empty_strided([_hint(size) for size in value.shape], [_hint(step) for step in value.stride()], dtype=value.dtype,
+    return torch.empty_strided([hint(size) for size in value.shape], [hint(step) for step in value.stride()], dtype=value.dtype,
                                device="meta")
 
 
@@ -110,6 +144,31 @@ def outside(x: Tensor) -> str:
     return "" if _torch_op.is_on_gpu(x) else f"device {x.device.type}"
 
 
+def is_changed_between(first: fx.Node, last: fx.Node, steps: Sequence[fx.Node]) -> bool:
+    """Whether memory that the steps read is written before the last one: ours reads all of it there."""
+    if first is last:
+        return False
+    read = {memory_of(tensor) for step in steps for tensor in step.all_input_nodes if tensor not in steps}
+    at = first.next
+    while at is not last:
+        if at not in steps and writes(at) and any(memory_of(tensor) in read for tensor in at.all_input_nodes):
+            return True
+        at = at.next
+    return False
+
+
+def memory_of(node: fx.Node) -> Any:
+    value = value_of(node)
+    return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
+
+
+def writes(node: fx.Node) -> bool:
+    """Whether it may change one of its arguments."""
+    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
+    in_place = name in ("iadd", "isub", "imul", "itruediv", "setitem", "__setitem__")
+    return in_place or bool(node.kwargs.get("inplace")) or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
+
+
 def module_of(node: fx.Node) -> str:
     """Where in the model it was called: "blocks.0.attn"."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
@@ -117,11 +176,20 @@ def module_of(node: fx.Node) -> str:
     return path.removeprefix("L['self']").removeprefix(".").replace("._modules", "")
 
 
+def copied(graph: fx.Graph) -> fx.Graph:
+    """A graph of the same nodes, with the same values and with what AOT looks for at inputs."""
+    copy_of = copy.deepcopy(graph)  # of the nodes alone
+    for node, theirs in zip(copy_of.find_nodes(op="placeholder"), graph.find_nodes(op="placeholder")):
+        if hasattr(theirs, "_dynamo_source"):
+            node._dynamo_source = theirs._dynamo_source
+    return copy_of
+
+
 class Rewrite:
     """Calls of ours in the place of a graph's own, which stay beside them until finish() or undo()."""
 
-    def __init__(self, graph: fx.Graph) -> None:
-        self._graph = graph
+    def __init__(self, graph: fx.Graph, prepared: Callable[[Recipe], Sequence[fx.Node]]) -> None:
+        self._graph, self._prepared = graph, prepared
         self._theirs = set(graph.nodes)
         self._made: list[tuple[fx.Node, fx.Node]] = []  # theirs, ours
         self._covered: list[fx.Node] = []
@@ -131,8 +199,9 @@ class Rewrite:
         return set(self._graph.nodes) - self._theirs
 
     def put(self, place: Place) -> None:
+        given = [node for recipe in place.recipes for node in self._prepared(recipe)]
         with self._graph.inserting_before(place.at):
-            made = place.build(self._graph)
+            made = place.build(self._graph, *given)
         for node, new in zip(place.nodes, made):
             new.meta = dict(node.meta)
             node.replace_all_uses_with(new)
@@ -178,7 +247,7 @@ class Layouts(fx.Interpreter):
                 before = self.env[node] = value_of(node)
                 if node.op == "get_attr" and before is None:
                     self.env[node] = self.run_node(node)
-                elif node in ours or node.op != "output" and any(n in changed for n in node.all_input_nodes):
+                elif node in ours and node.op != "placeholder" or node.op != "output" and any(n in changed for n in node.all_input_nodes):
                     after = self.env[node] = node.meta["example_value"] = self.run_node(node)
                     if not _same_layout(before, after):
                         changed.add(node)

@@ -13,13 +13,13 @@ from typing import NamedTuple, Optional
 import torch
 from torch import fx
 
-from . import _torch_norm, _torch_op
+from . import _torch_layer_norm, _torch_norm, _torch_op
 from ._compile_graph import Operator, Place, Refusal, arguments, as_compiled, constant, is_call, outside, value_of
 from ._context import Problem, Selection
 from ._errors import Unsupported
 
-_LAYER_NORMS = frozenset((torch.nn.functional.layer_norm, torch.layer_norm))
-_RMS_NORMS = frozenset((torch.rms_norm, torch.nn.functional.rms_norm) if hasattr(torch, "rms_norm") else ())
+LAYER_NORMS = frozenset((_torch_layer_norm.original, torch.layer_norm))
+RMS_NORMS = frozenset((torch.rms_norm, torch.nn.functional.rms_norm) if hasattr(torch, "rms_norm") else ())
 _SUMS = frozenset((operator.add, torch.add))
 
 
@@ -61,8 +61,8 @@ class Norm(Operator):
     wins = False
 
     def place(self, node: fx.Node) -> Place | Refusal | None:
-        rms = is_call(node, _RMS_NORMS)
-        if not rms and not is_call(node, _LAYER_NORMS):
+        rms = is_call(node, RMS_NORMS)
+        if not rms and not is_call(node, LAYER_NORMS):
             return None
         call = "rms_norm" if rms else "layer_norm"
         try:

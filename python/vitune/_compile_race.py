@@ -24,13 +24,14 @@ class Times(NamedTuple):
 
     ours_us: float
     theirs_us: float
+    rival: str = "PyTorch's"
 
     @property
     def lost(self) -> bool:
         return self.ours_us > MARGIN * self.theirs_us
 
     def __str__(self) -> str:
-        return f"{self.ours_us:.1f} us here, PyTorch's {self.theirs_us:.1f}"
+        return f"{self.ours_us:.1f} us here, {self.rival} {self.theirs_us:.1f}"
 
 
 def can_race(device: torch.device) -> bool:

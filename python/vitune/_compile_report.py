@@ -15,14 +15,26 @@ class Call:
     """One call of a model that an operator of vitune knows."""
 
     module: str  #: where in the model: "blocks.0.attn"
-    operator: str  #: "attention", "norm", "group_norm"
+    operator: str  #: "attention", "linear", "norm", "group_norm"
     call: str  #: as the model makes it: "layer_norm of a sum"
     replaced: bool  #: by vitune's operator; False: it is left to Inductor
     reason: str  #: why it was left; empty if it was replaced
     selection: Optional[Selection]  #: the kernel that serves it, or would; None: not asked, or none can
     times: Optional[Times] = None  #: of it beside PyTorch's, measured as the model was compiled; None: not measured
+    tried: tuple["Call", ...] = ()  #: larger ones around the same call that were left, or smaller ones where all were
+
+    @property
+    def untuned(self) -> Optional[str]:
+        """The largest problem that no winner serves, of those that were tried."""
+        by_size = (*self.tried, self) if self.replaced else (self, *self.tried)
+        return next((call.selection.problem for call in by_size
+                     if call.selection is not None and call.selection.outcome == "default"), None)
 
     def __str__(self) -> str:
+        return "\n      ".join([self._line(), *(f"{'' if self.replaced else 'nor '}{call._line()}".replace("\n", "\n   ")
+                                               for call in self.tried)])
+
+    def _line(self) -> str:
         made = "replaced" if self.replaced else f"left as it is: {self.reason}"
         if self.selection is None:
             return f"{self.call}: {made}"
@@ -66,9 +78,10 @@ class Report:
 
     @property
     def untuned(self) -> tuple[str, ...]:
-        """The problems that no winner serves: ``vitune.tune(*report.untuned)``."""
-        return tuple(dict.fromkeys(call.selection.problem for call in self.calls
-                                   if call.selection is not None and call.selection.outcome == "default"))
+        """The problems that no winner serves: ``vitune.tune(*report.untuned)``. Of a call that was tried in several sizes the
+        largest; when that was tuned and is not worth it, the next."""
+        found = (call.untuned for call in self.calls)
+        return tuple(dict.fromkeys(problem for problem in found if problem))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.graphs)) or "nothing was compiled yet: call the model once"

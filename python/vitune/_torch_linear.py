@@ -1,20 +1,38 @@
 # python/vitune/_torch_linear.py -- Linear layers with what follows them on PyTorch's tensors: the operator vitune::linear.
 # SPDX-License-Identifier: Apache-2.0
-"""Plans as in _torch_norm.py; where k is split over CTAs a call needs scratch memory, as group norms do."""
+"""Plans as in _torch_norm.py; where k is split over CTAs a call needs scratch memory, as group norms do.
+
+A norm before the layer costs no pass over its result: its weight and bias are folded into the layer's (fold_norm), and the
+kernel takes mean and 1 / standard deviation of each row."""
 from __future__ import annotations
 
 import os
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from . import _torch_group_norm, _torch_norm, _torch_op
 from ._context import Problem
-from ._errors import InvalidArgument, Unsupported
+from ._counters import counters
+from ._errors import InvalidArgument, Unsupported, VituneError
 
 ACTIVATIONS = (None, "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")
 _NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+class Norm(NamedTuple):
+    """What a kernel is given of the norm before a layer, fp32 all: none; rstd alone (RMSNorm); or all three (LayerNorm)."""
+
+    mean: Optional[Tensor] = None  #: [...], x's shape without its last extent
+    rstd: Optional[Tensor] = None  #: the same: 1 / sqrt(variance + eps), or 1 / sqrt(mean square + eps)
+    weight_sums: Optional[Tensor] = None  #: [out_features]: the sums of weight's rows
+
+    @property
+    def kind(self) -> Optional[str]:
+        return None if self.rstd is None else "rms" if self.mean is None else "layer"
+
 
 _plans: dict[Any, Problem] = {}
 os.register_at_fork(after_in_child=_plans.clear)
@@ -53,6 +71,19 @@ def _check_residual(x: Tensor, weight: Tensor, residual: Tensor, dtype: torch.dt
         raise InvalidArgument(f"residual of {residual.dtype}: it must be of the result's type, {dtype}")
 
 
+def _check_norm(x: Tensor, weight: Tensor, norm: Norm) -> None:
+    if (norm.mean is None) != (norm.weight_sums is None) or (norm.mean is not None and norm.rstd is None):
+        raise InvalidArgument("a norm before the layer is rstd (RMSNorm), or mean, rstd and weight_sums (LayerNorm)")
+    for name, tensor, shape in (("mean", norm.mean, x.shape[:-1]), ("rstd", norm.rstd, x.shape[:-1]),
+                                ("weight_sums", norm.weight_sums, weight.shape[:1])):
+        if tensor is None:
+            continue
+        if tensor.shape != shape or tensor.dtype != torch.float32:
+            raise InvalidArgument(f"{name} of {tuple(tensor.shape)}, {tensor.dtype}: it must be {tuple(shape)} of torch.float32")
+        if tensor.device != x.device:
+            raise InvalidArgument(f"{name} is on {tensor.device} and x on {x.device}: they must be on one GPU")
+
+
 def _rows(tensor: Tensor) -> Tensor:
     """[m, columns] with contiguous rows that do not overlap: a view where strides allow one."""
     flat = _torch_norm.rows(tensor)
@@ -69,11 +100,13 @@ def _weight(weight: Tensor) -> tuple[Tensor, bool]:
 
 def problem_text(x: Tensor, weight: Tensor, transposed: bool, bias: Optional[Tensor], scale: Optional[Tensor],
                  residual: Optional[Tensor], activation: Optional[str], return_preactivation: bool,
-                 out_dtype: torch.dtype, alignment: int) -> str:
+                 out_dtype: torch.dtype, alignment: int, norm: Optional[str] = None) -> str:
     """The problem of rows of x, as text (docs/problems.md). x, weight, residual: matrices, the last stride 1."""
     m, k = x.shape
     n = weight.shape[1 if transposed else 0]
     words = [f"linear {_NAMES[x.dtype]} m={m} n={n} k={k}"]
+    if norm is not None:
+        words.append(f"norm={norm}")
     if bias is not None:
         words.append("bias")
     if activation is not None:
@@ -115,14 +148,15 @@ def _empty_results(x: Tensor, weight: Tensor, return_preactivation: bool, out_dt
 
 
 def _problem_of(tensors: tuple[Optional[Tensor], ...], transposed: bool, activation: Optional[str],
-                return_preactivation: bool, out_dtype: torch.dtype) -> Problem:
-    alignment = _torch_norm.alignment_of(tensors)
+                return_preactivation: bool, out_dtype: torch.dtype, norm: Norm) -> Problem:
+    alignment = _torch_norm.alignment_of((*tensors, *norm))
     key = (*[None if t is None else (t.shape, t.stride(), t.dtype) for t in tensors], transposed, activation,
-           return_preactivation, out_dtype, alignment)
+           return_preactivation, out_dtype, alignment, norm.kind)
     problem = _plans.get(key)
     if problem is None:
         x, weight, bias, scale, residual = tensors
-        text = problem_text(x, weight, transposed, bias, scale, residual, activation, return_preactivation, out_dtype, alignment)
+        text = problem_text(x, weight, transposed, bias, scale, residual, activation, return_preactivation, out_dtype, alignment,
+                            norm.kind)
         if len(_plans) >= _torch_norm.MAX_PLANS:
             _plans.clear()
         problem = _plans[key] = Problem(text)
@@ -130,47 +164,99 @@ def _problem_of(tensors: tuple[Optional[Tensor], ...], transposed: bool, activat
 
 
 def run(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
-        activation: Optional[str], return_preactivation: bool, out_dtype: Optional[torch.dtype]) -> list[Tensor]:
+        activation: Optional[str], return_preactivation: bool, out_dtype: Optional[torch.dtype], norm: Norm = Norm()) -> list[Tensor]:
     """The operator. Raises as vitune.linear()."""
     _check(x, weight, bias, scale, residual, activation, out_dtype)
+    _check_norm(x, weight, norm)
     results = _empty_results(x, weight, return_preactivation, out_dtype)
     if results[0].numel() == 0:
         return results
     matrix, transposed = _weight(weight)
     bias, scale = (None if t is None else t.contiguous() for t in (bias, scale))
+    norm = Norm(*(None if t is None else t.contiguous() for t in norm))
     tensors = (_rows(x), matrix, bias, scale, None if residual is None else _rows(residual))
-    problem = _problem_of(tensors, transposed, activation, return_preactivation, out_dtype or x.dtype)
-    launch(problem, (*tensors, results[0], results[1] if return_preactivation else None, None, None, None))  # no norm before it
+    problem = _problem_of(tensors, transposed, activation, return_preactivation, out_dtype or x.dtype, norm)
+    launch(problem, (*tensors, results[0], results[1] if return_preactivation else None, *norm))
     return results
+
+
+_ACTIVATE = {None: lambda y: y, "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda y: F.gelu(y, approximate="tanh"),
+             "quick_gelu": lambda y: y * torch.sigmoid(1.702 * y), "silu": F.silu}
+
+
+def by_torch(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
+             activation: Optional[str], out_dtype: Optional[torch.dtype], norm: Norm) -> Tensor:
+    """What the operator computes, by PyTorch's operators: for a compiled model that meets a call without a kernel."""
+    rows = x
+    if norm.rstd is not None:
+        centred = x.float() if norm.mean is None else x.float() - norm.mean.unsqueeze(-1)
+        rows = (centred * norm.rstd.unsqueeze(-1)).to(x.dtype)
+    y = F.linear(rows, weight).float()
+    y = _ACTIVATE[activation](y if bias is None else y + bias)
+    y = y if scale is None else y * scale
+    return (y if residual is None else y + residual).to(out_dtype or x.dtype)
 
 
 @torch.library.custom_op("vitune::linear", mutates_args=(), device_types="cuda")
 def linear_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
-              activation: Optional[str], return_preactivation: bool, out_dtype: Optional[torch.dtype]) -> list[Tensor]:
-    return run(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype)
+              activation: Optional[str], return_preactivation: bool, out_dtype: Optional[torch.dtype],
+              mean: Optional[Tensor] = None, rstd: Optional[Tensor] = None, weight_sums: Optional[Tensor] = None) -> list[Tensor]:
+    return run(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype, Norm(mean, rstd, weight_sums))
 
 
 @torch.library.register_fake("vitune::linear")
-def _(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype):
+def _(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype, mean=None, rstd=None, weight_sums=None):
     return _empty_results(x, weight, return_preactivation, out_dtype)
+
+
+@torch.library.custom_op("vitune::linear_or_torch", mutates_args=(), device_types="cuda")
+def linear_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
+                       activation: Optional[str], out_dtype: Optional[torch.dtype], mean: Optional[Tensor],
+                       rstd: Optional[Tensor], weight_sums: Optional[Tensor]) -> Tensor:
+    norm = Norm(mean, rstd, weight_sums)
+    try:
+        return run(x, weight, bias, scale, residual, activation, False, out_dtype, norm)[0]
+    except VituneError as error:
+        counters.fall_back(_torch_op.reason_of(error))
+    return by_torch(x, weight, bias, scale, residual, activation, out_dtype, norm)
+
+
+@torch.library.register_fake("vitune::linear_or_torch")
+def _(x, weight, bias, scale, residual, activation, out_dtype, mean, rstd, weight_sums):
+    return _empty_results(x, weight, False, out_dtype)[0]
 
 
 def text_of(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, scale: Optional[Tensor] = None,
             residual: Optional[Tensor] = None, activation: Optional[str] = None, return_preactivation: bool = False,
-            out_dtype: Optional[torch.dtype] = None) -> str:
-    """The problem that such a call asks, of tensors on any device, meta included. Raises as vitune.linear()."""
+            out_dtype: Optional[torch.dtype] = None, norm: Optional[str] = None) -> str:
+    """The problem that such a call asks, of tensors on any device, meta included. norm: "layer", "rms" or None, of which kind
+    the norm before it is. Raises as vitune.linear()."""
     _check(x, weight, bias, scale, residual, activation, out_dtype)
     matrix, transposed = _weight(weight)
     return problem_text(_rows(x), matrix, transposed, bias, scale, None if residual is None else _rows(residual), activation,
-                        return_preactivation, out_dtype or x.dtype, 16)
+                        return_preactivation, out_dtype or x.dtype, 16, norm)
+
+
+def fold_norm(weight: Tensor, bias: Optional[Tensor], norm_weight: Optional[Tensor], norm_bias: Optional[Tensor],
+              dtype: Optional[torch.dtype] = None) -> tuple[Tensor, Tensor, Tensor]:
+    """See vitune.fold_norm()."""
+    if weight.dim() != 2:
+        raise InvalidArgument(f"weight of {tuple(weight.shape)}: it must be [out_features, in_features]")
+    _torch_norm.check_parameters(weight, weight.shape[1], norm_weight, norm_bias)
+    wide = weight.double()
+    folded = (wide if norm_weight is None else wide * norm_weight.double()).to(dtype or weight.dtype)
+    total = wide.new_zeros(weight.shape[0]) if bias is None else bias.double()
+    if norm_bias is not None:
+        total = total + wide @ norm_bias.double()
+    # Of what the kernel multiplies by, rounded as it is: only then the mean goes out exactly.
+    return folded, total.float(), folded.double().sum(1).float()
 
 
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor], activation: Optional[str], scale: Optional[Tensor],
-           residual: Optional[Tensor], return_preactivation: bool, out_dtype: Optional[torch.dtype]) -> Any:
+           residual: Optional[Tensor], return_preactivation: bool, out_dtype: Optional[torch.dtype], norm: Norm) -> Any:
     """See vitune.linear()."""
-    given = (x, weight, bias, scale, residual)
+    given = (x, weight, bias, scale, residual, *norm)
     _torch_norm.check_call(*given, what="linear layers")
     arguments = (x, weight, bias, scale, residual, activation, return_preactivation, out_dtype)
-    results = run(*arguments) if _torch_norm.may_run_directly(*given) else linear_op(*arguments)
+    results = run(*arguments, norm) if _torch_norm.may_run_directly(*given) else linear_op(*arguments, *norm)
     return results[0] if len(results) == 1 else tuple(results)
-

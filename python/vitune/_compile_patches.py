@@ -1,0 +1,102 @@
+# python/vitune/_compile_patches.py -- The pattern of patch embeddings in Dynamo's graph: a convolution without overlap as a linear layer.
+# SPDX-License-Identifier: Apache-2.0
+"""conv2d whose kernel is its stride is x, patch by patch, times a matrix: with the position embedding after it, if that is
+added to the patches alone. Patches are laid out as rows by a copy, which counts in the race."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch import Tensor, fx
+
+from . import _compile_linear
+from ._compile_graph import Operator, Place, Refusal, arguments, is_call, is_method, outside, value_of
+from ._compile_linear import End, Fusion, ends, largest_first
+from ._errors import Unsupported
+
+_CONVOLUTIONS = frozenset((torch.conv2d, torch.nn.functional.conv2d))
+
+
+class _Patches(NamedTuple):
+    """Extents of an image and its patches."""
+
+    channels: int
+    down: int  # patches
+    across: int
+    height: int  # of a patch
+    width: int
+
+    def rows(self, x: Any) -> Any:
+        """[images, channels, height, width] -> [images, patches, in_features]."""
+        tiles = x.reshape(-1, self.channels, self.down, self.height, self.across, self.width).permute(0, 2, 4, 1, 3, 5)
+        return tiles.reshape(-1, self.down * self.across, self.channels * self.height * self.width)
+
+    def pixels(self, tokens: Any) -> Any:
+        """[images, patches, out_features] -> as the convolution's result."""
+        return tokens.unflatten(1, (self.down, self.across)).permute(0, 3, 1, 2)
+
+
+def _matrix(weight: Any) -> Any:
+    return weight.flatten(1)
+
+
+class Patches(Operator):
+    name = "linear"
+    wins = True
+    only_if_timed = True
+
+    def place(self, node: fx.Node) -> Place | Refusal | None:
+        return next(iter(self.places(node)), None)
+
+    def places(self, node: fx.Node) -> Iterator[Place | Refusal]:
+        if not is_call(node, _CONVOLUTIONS):
+            return
+        try:
+            x, weight, bias, *rest = arguments(node, input=None, weight=None, bias=None, stride=1, padding=0, dilation=1, groups=1)
+        except Unsupported:
+            return
+        patches = _patches(value_of(x), value_of(weight), *rest)
+        if patches is None:
+            return  # a convolution as others are
+        dtype = value_of(node).dtype
+        fusion = Fusion(x, weight, bias, End((node,)), dtype, None, "patch embedding", patches.rows, _matrix)
+        why_not = _compile_linear.why_not_type(dtype) or outside(value_of(x)) or outside(value_of(weight))
+        if why_not:
+            yield Refusal("patch embedding", why_not)
+            return
+        tokens = _as_tokens(node)
+        if tokens:
+            yield from largest_first(fusion, ends((node, *tokens)))
+        else:
+            yield from largest_first(fusion._replace(back=patches.pixels), [End((node,))])
+
+
+def _patches(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Optional[_Patches]:
+    if not isinstance(x, Tensor) or x.dim() != 4 or groups != 1:
+        return None
+    _, channels, height, width = x.shape
+    kernel = tuple(weight.shape[2:])
+    if _pair(stride) != kernel or _pair(padding) != (0, 0) or _pair(dilation) != (1, 1) or kernel == (1, 1):
+        return None
+    if not all(isinstance(extent, int) for extent in (channels, height, width)) or height % kernel[0] or width % kernel[1]:
+        return None
+    return _Patches(channels, height // kernel[0], width // kernel[1], *kernel)
+
+
+def _pair(argument: Any) -> Any:
+    return (argument, argument) if isinstance(argument, int) else tuple(argument) if isinstance(argument, (tuple, list)) else argument
+
+
+def _as_tokens(node: fx.Node) -> tuple[fx.Node, ...]:
+    """flatten(2) and transpose(1, 2), which make rows of the convolution's result; (): something else follows."""
+    flat = next(iter(node.users)) if len(node.users) == 1 else None
+    if not is_method(flat, "flatten") or flat.args[1:] != (2,) or flat.kwargs or len(flat.users) != 1:
+        return ()
+    turned = next(iter(flat.users))
+    is_turned = (is_method(turned, "transpose") and tuple(turned.args[1:]) in ((1, 2), (2, 1)) and not turned.kwargs
+                 or is_method(turned, "permute") and tuple(turned.args[1:]) in ((0, 2, 1), ((0, 2, 1),)) and not turned.kwargs)
+    return (flat, turned) if is_turned else ()
+
+
+patches = Patches()

@@ -1,0 +1,122 @@
+# python/vitune/_compile_region.py -- A few nodes of a graph beside what would replace them, both as Inductor compiles them.
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's operators one by one are no fair rival of a fused kernel: Inductor makes one kernel of what stands around a matrix
+product. So both sides go through it, on tensors made up, with the model's own options."""
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch import Tensor, fx
+from torch._guards import tracing
+from torch._inductor.compile_fx import compile_fx
+
+from . import _compile_race
+from ._compile_graph import as_compiled, hint, value_of
+from ._compile_race import Run, Times
+
+_options: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("options", default={})
+#: The race captures CUDA graphs itself; these would be captured inside of them.
+_WITHOUT_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False}
+
+
+@contextlib.contextmanager
+def compiled_with(options: Mapping[str, Any]) -> Iterator[None]:
+    """Those of Inductor that regions are compiled with meanwhile."""
+    token = _options.set(options)
+    try:
+        yield
+    finally:
+        _options.reset(token)
+
+
+def options_key() -> str:
+    """The same for options that compile alike."""
+    return repr(sorted((name, str(value)) for name, value in _options.get().items()))
+
+
+class Region(NamedTuple):
+    """Nodes of a graph, in its order, of which one call of ours would be."""
+
+    nodes: Sequence[fx.Node]
+    result: fx.Node  #: the last one's
+    #: Uses of the result that Inductor may compute together with it, and does apart from ours: in the race on both sides.
+    after: Sequence[fx.Node]
+    autocast: Optional[torch.dtype]  #: the type that it casts to, where it is on
+
+    def outside(self) -> list[fx.Node]:
+        """What the nodes take from elsewhere."""
+        inside = {*self.nodes, *self.after}
+        return list(dict.fromkeys(taken for node in (*self.nodes, *self.after) for taken in node.all_input_nodes
+                                  if taken not in inside))
+
+
+Build = Callable[[fx.Graph, Callable[[fx.Node], fx.Node], Sequence[fx.Node]], fx.Node]
+
+
+def program(region: Region, inputs: Sequence[fx.Node], made_of: Callable[[fx.Graph, dict[fx.Node, fx.Node]], fx.Node]) -> fx.GraphModule:
+    """A program of `inputs`, and what `made_of` adds, that gives the region's results."""
+    graph = fx.Graph()
+    made = {node: graph.placeholder(node.name) for node in inputs}
+    result = made_of(graph, made)
+    with _autocast(graph, region) if region.after else contextlib.nullcontext():
+        after = [graph.node_copy(node, {**made, region.result: result}.__getitem__) for node in region.after]
+    graph.output((result, *after))
+    return fx.GraphModule({}, graph)
+
+
+@contextlib.contextmanager
+def _autocast(graph: fx.Graph, region: Region) -> Iterator[None]:
+    if region.autocast is None:
+        yield
+        return
+    kind = value_of(region.result).device.type
+    entered = graph.call_function(torch.amp.autocast_mode._enter_autocast, (kind, region.autocast, True, True))
+    yield
+    graph.call_function(torch.amp.autocast_mode._exit_autocast, (entered,))
+
+
+def _theirs(region: Region, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> fx.Node:
+    with _autocast(graph, region):
+        for node in region.nodes:
+            made[node] = graph.node_copy(node, made.__getitem__)
+    return made[region.result]
+
+
+def _made_up(node: fx.Node, device: torch.device) -> Any:
+    value = value_of(node)
+    return _compile_race.sample(as_compiled(value), device) if isinstance(value, Tensor) else hint(value)
+
+
+def _run(module: fx.GraphModule, inputs: Sequence[Any]) -> Run:
+    if sum(node.op.startswith("call_") for node in module.graph.nodes) > 1:  # nothing becomes of a single call
+        with tracing(None):  # not the graph that is being compiled
+            module = compile_fx(module, list(inputs), config_patches={**_options.get(), **_WITHOUT_GRAPHS})
+    return functools.partial(module, *inputs)
+
+
+def raced(region: Region, operands: Sequence[fx.Node], given: Sequence[Tensor], build: Build) -> Optional[Times]:
+    """Times of what `build` makes beside those of a region; None where they cannot be had.
+
+    build: of a graph, what stands in it for one of `operands`, and the nodes of `given`, which are fake.
+    """
+    device = value_of(region.result).device
+
+    def calls() -> tuple[Run, Run]:
+        outside = region.outside()
+        tensors = {node: _made_up(node, device) for node in dict.fromkeys([*outside, *operands])}
+        others = [taken for node in region.after for taken in node.all_input_nodes if taken is not region.result]
+        needed = list(dict.fromkeys([*operands, *others]))
+        prepared = [_compile_race.sample(as_compiled(fake), device) for fake in given]
+
+        def of_ours(graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> fx.Node:
+            return build(graph, made.__getitem__, [graph.placeholder(f"prepared_{i}") for i in range(len(given))])
+        ours = program(region, needed, of_ours)
+        theirs = program(region, outside, functools.partial(_theirs, region))
+        return _run(ours, [*(tensors[node] for node in needed), *prepared]), _run(theirs, [tensors[node] for node in outside])
+    times = _compile_race.measured(calls, device)
+    return None if times is None else times._replace(rival="Inductor's")
