@@ -195,8 +195,8 @@ def compile(model: Any, *, mode: Optional[str] = None, dynamic: Optional[bool] =
     PyTorch's own when both are timed on the GPU as the model is compiled. A call is replaced where a tuned kernel serves it and
     nothing wants a gradient of it; all else stays as it is: nothing is refused. report() says what was done.
     prepared_weights: norms may be folded into the layers after them, whose weights are then kept in a second form. It is made anew
-    where a parameter was changed in place or replaced, before the next call; a change through ``.data`` is not seen: call
-    refresh(compiled) after it, or say False.
+    where a parameter was changed in place or replaced, before the next call; changes that PyTorch does not count (through ``.data``,
+    by collectives) are not seen: call refresh(compiled) after them, or say False.
     Raises InvalidArgument for an operator that does not exist.
     """
     return _load_compile().compile(model, mode, dynamic, fullgraph, options, replace, prepared_weights)
@@ -249,7 +249,7 @@ def refresh(compiled: Any = None) -> int:
     """Takes over what was tuned since; returns the number of problems that are now served by another kernel.
 
     compiled: what compile() returned: what it prepared of its weights is made anew, in place. Changes in place and new parameters are
-    seen without it, at the next call; those through ``.data``, and before a CUDA graph of your own is replayed, are not.
+    seen without it, at the next call; those through ``.data`` or by collectives, and before a CUDA graph of your own is replayed, are not.
     """
     if compiled is not None:
         _load_compile().refresh(compiled)

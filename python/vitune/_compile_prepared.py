@@ -1,10 +1,11 @@
 # python/vitune/_compile_prepared.py -- Tensors that a compiled graph is given beside its inputs: made of parameters, anew when these change.
 # SPDX-License-Identifier: Apache-2.0
 """Each is an input of the graph that Dynamo knows nothing of, static as parameters are. Before each call, outside of CUDA graphs, the
-parameters are compared with those that it was made of: the object, the address and the version, which every change in place
-counts up. What differs is computed again into the same memory, so that graphs that were captured stay right.
+parameters are compared with those that it was made of: the object, the address and the version, which changes in place count
+up. Optimizers are watched besides, because fused ones count nothing up. What differs is computed again into the same memory, so
+that graphs that were captured stay right.
 
-A change through `.data` counts nothing up: vitune.refresh(model) is for it.
+A change through `.data`, a collective or somebody's kernel counts nothing up: vitune.refresh(model) is for these.
 """
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _torch_op
 from ._compile_graph import Recipe, memory_of, value_of, writes
@@ -25,6 +27,32 @@ from ._errors import NotPrepared
 Make = Callable[..., tuple[Tensor, ...]]
 
 
+def _forget_with(parameter: Tensor, known: dict[Any, Any], key: Any) -> None:
+    weakref.finalize(parameter, known.pop, key, None).atexit = False
+
+
+class _Steps:
+    """Counts the steps that optimizers of any kind take on parameters of which something is kept."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._watched: dict[int, None] = {}
+        self._hook: Any = None
+
+    def watch(self, parameters: Sequence[Tensor]) -> None:
+        if self._hook is None:
+            self._hook = register_optimizer_step_post_hook(self._after)
+        for parameter in parameters:
+            if id(parameter) not in self._watched:
+                self._watched[id(parameter)] = None
+                _forget_with(parameter, self._watched, id(parameter))
+
+    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if any(id(parameter) in self._watched for group in optimizer.param_groups for parameter in group["params"]):
+            self.taken += 1
+
+
+_steps = _Steps()
 _is_freed = torch.UntypedStorage._expired
 
 
@@ -32,6 +60,8 @@ class _Stamp:
     """What a parameter's content is known by. The storage's own address says nothing once it was freed: another may lie there."""
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
+        _steps.watch(parameters)
+        self._steps = _steps.taken
         self._same = [weakref.ref(parameter) for parameter in parameters]
         self._versions = [parameter._version for parameter in parameters]
         self._addresses = [parameter.data_ptr() for parameter in parameters]
@@ -40,7 +70,7 @@ class _Stamp:
 
     def fits(self, parameters: Sequence[Tensor]) -> bool:
         """At every call: some tens of microseconds for a hundred parameters."""
-        return (all([ref() is parameter for ref, parameter in zip(self._same, parameters)])
+        return (self._steps == _steps.taken and all([ref() is parameter for ref, parameter in zip(self._same, parameters)])
                 and [parameter._version for parameter in parameters] == self._versions
                 and [parameter.data_ptr() for parameter in parameters] == self._addresses
                 and not any([_is_freed(handle) for handle in self._handles]))
@@ -87,10 +117,6 @@ class _Made:
                 self.tensors = made
             _wait(device)  # and read what is there now
         self._stamp = stamp
-
-
-def _forget_with(parameter: Tensor, known: dict[Any, Any], key: Any) -> None:
-    weakref.finalize(parameter, known.pop, key, None).atexit = False
 
 
 class Store:
