@@ -94,7 +94,7 @@ class Backend:
                 error = f"with vitune's operators it cannot be traced: {type(failure).__name__}: {failure}"
                 calls = tuple(dataclasses.replace(call, replaced=False, reason="the whole graph is") for call in calls)
             module.recompile()
-        given = (value_of(node) for node in module.graph.nodes if node.op == "placeholder" and not node.name.startswith("l_self_"))
+        given = (value_of(node) for node in prepared.inputs if not node.name.startswith("l_self_"))
         return Graph(", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor)), calls, error)
 
     def _calls(self, graph: fx.Graph, rewrite: Rewrite, prepared: Prepared) -> Iterable[Call]:

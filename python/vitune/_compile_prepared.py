@@ -150,7 +150,8 @@ class Prepared:
 
     def __init__(self, store: Store, graph: fx.Graph, inputs: Sequence[Any]) -> None:
         self._store, self._graph = store, graph
-        self._inputs = dict(zip(graph.find_nodes(op="placeholder"), inputs))
+        #: The graph's own.
+        self.inputs = dict(zip(graph.find_nodes(op="placeholder"), inputs))
         self._recipes: dict[Recipe, list[fx.Node]] = {}
         self._written = {memory_of(tensor) for node in graph.nodes if writes(node) for tensor in node.all_input_nodes}
         #: By the first parameter: one graph may serve all blocks of a model.
@@ -161,7 +162,7 @@ class Prepared:
         if recipes and not self._store.allowed:
             return "its weights would be prepared, and prepared_weights=False"
         for node in {source for recipe in recipes for source in recipe.sources if source is not None}:
-            given = self._inputs.get(node)
+            given = self.inputs.get(node)
             if not isinstance(given, torch.nn.Parameter) or type(given) not in _torch_op.PLAIN or isinstance(given, FakeTensor):
                 return "its weights are no parameters of the model"
             if given.is_inference():
@@ -197,11 +198,11 @@ class Prepared:
         """`compiled`, called without them."""
         if not self._recipes:
             return compiled
-        order = {node: place for place, node in enumerate(self._inputs)}
+        order = {node: place for place, node in enumerate(self.inputs)}
         recipes = [(recipe.make, recipe.words, [None if source is None else order[source] for source in recipe.sources])
                    for recipe in self._recipes]
         places = sorted({place for _, _, sources in recipes for place in sources if place is not None})
-        self._inputs, self._graph = {}, None  # the model's, which may go
+        self.inputs, self._graph = {}, None  # the model's, which may go
 
         def call(*inputs: Any) -> Any:
             parameters = [inputs[place] for place in places]
