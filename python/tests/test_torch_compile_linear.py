@@ -130,10 +130,10 @@ class PatternTest(LinearCase):
             def forward(self, x, r):
                 x = x + 0
                 y = self.layer(x)
-                x.mul_(3)
+                self.after(x)
                 return F.gelu(y) + x.sum() * 0
-        calls = self.calls(Changed(None), bf16(4, 24), bf16(4, 40))
-        self.assertEqual(calls, [("linear", True)])
+        for change in (lambda x: x.mul_(3), lambda x: F.relu(x, True), lambda x: F.silu(x, inplace=True), lambda x: x[1:].zero_()):
+            self.assertEqual(self.calls(Changed(change), bf16(4, 24), bf16(4, 40)), [("linear", True)])
 
     def test_products_that_addmm_writes(self):
         across, bias = bf16(24, 40, scale=0.2), bf16(40)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import abc
 import copy
 import dataclasses
+import functools
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Optional
@@ -166,7 +168,19 @@ def writes(node: fx.Node) -> bool:
     """Whether it may change one of its arguments."""
     name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
     in_place = name in ("iadd", "isub", "imul", "itruediv", "setitem", "__setitem__")
-    return in_place or bool(node.kwargs.get("inplace")) or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
+    place = _place_of_inplace(node.target) if node.op == "call_function" else None
+    said = bool(node.kwargs.get("inplace")) or place is not None and bool(node.args[place:place + 1] and node.args[place])
+    return in_place or said or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
+
+
+@functools.cache
+def _place_of_inplace(function: Any) -> Optional[int]:
+    """Which argument of F.relu, F.dropout ... it is."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # a builtin, which says nothing
+        return None
+    return names.index("inplace") if "inplace" in names else None
 
 
 def module_of(node: fx.Node) -> str:
