@@ -277,37 +277,6 @@ TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
   EXPECT_THROW(linear_family(unknown), Error);
 }
 
-// A config that was stored before there were families is of the first one.
-TEST(LinearFamilyTest, ConfigsWithoutAFamilyAreOfTheFirst) {
-  const DeviceInfo device = testing_support::h200_device();
-  const ProblemPtr problem = parse_problem("linear bf16 m=197 n=768 k=3072 bias");
-  const ParameterSpace space = linear().space(*problem, device);
-  const Config old = Config::parse(
-      "kBlockK=64 kBlockM=64 kBlockN=64 kRaster=1 kSplits=2 kStages=3 kWarpM=32 kWarpN=32");
-  EXPECT_EQ(linear().family(old), "sm80");
-  const Config whole = space.completed(old);
-  EXPECT_EQ(space.explain(whole), std::nullopt);
-  EXPECT_EQ(whole.at("kFamily"), 0);
-  EXPECT_EQ(linear().source(*problem, whole), linear().source(*problem, old));
-  EXPECT_FALSE(space.completed(Config{{"kFamily", 0}}).find("kWarpM"));
-}
-
-TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
-  const DeviceInfo device = testing_support::h200_device();
-  const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=768 bias");
-  std::set<std::string> families;
-  for (const Config& config : linear_space(p, device).enumerate()) {
-    const LinearFamily& family = linear_family(config);
-    families.emplace(family.name());
-    std::set<std::string> own = {"kFamily"};
-    for (const Parameter& parameter : family.parameters()) own.insert(parameter.name);
-    for (const auto& [name, value] : config) EXPECT_TRUE(value == 0 || own.contains(name)) << name;
-  }
-  EXPECT_TRUE(families.contains("sm80"));
-  Config unknown{{"kFamily", 99}};
-  EXPECT_THROW(linear_family(unknown), Error);
-}
-
 TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {
   const DeviceInfo device = testing_support::h200_device();
   const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=3001 bias");
