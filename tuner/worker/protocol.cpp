@@ -299,9 +299,11 @@ RaceReply decode_race_reply(std::string_view bytes) {
   return m;
 }
 
-std::string encode(const ProposeJob& m) { return pack({{"problem", m.problem}}); }
+std::string encode(const ProposeJob& m) { return pack({{"proposals_for", m.problem}}); }
 
-ProposeJob decode_propose_job(std::string_view bytes) { return {parse(bytes).text("problem")}; }
+ProposeJob decode_propose_job(std::string_view bytes) {
+  return {parse(bytes).text("proposals_for")};
+}
 
 std::string encode(const ProposeReply& m) {
   json configs = json::array();
