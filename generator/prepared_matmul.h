@@ -1,5 +1,6 @@
 // generator/prepared_matmul.h -- Products by cuBLASLt: what it proposes, and one that is ready to
-// be called any number of times. SPDX-License-Identifier: Apache-2.0
+// be called any number of times.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

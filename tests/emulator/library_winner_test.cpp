@@ -1,6 +1,7 @@
 // tests/emulator/library_winner_test.cpp -- Winners that call cuBLASLt, from `vitune tune` to
 // another process: stored without an image, moved between databases, refused where the library is
-// another. SPDX-License-Identifier: Apache-2.0
+// another.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
