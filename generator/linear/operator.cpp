@@ -101,16 +101,12 @@ class Linear final : public Operator {
     return std::string(linear_family(config).name());
   }
   ConfigWords words(const Problem&, const Config& config) const override {
-    const LinearFamily& own = linear_family(config);
-    ConfigWords words = own.words(config);
-    words.told.emplace_back("kFamily");
-    const std::vector<Parameter> parameters = own.parameters();
-    // Of those that are other families' it has none.
-    for (const LinearFamily* family : linear_families()) {
-      for (const Parameter& other : family->parameters()) {
-        const bool is_own = std::ranges::count(parameters, other.name, &Parameter::name) > 0;
-        if (!is_own) words.told.push_back(other.name);
-      }
+    const LinearFamily& family = linear_family(config);
+    ConfigWords words = family.words(config);
+    // The family's name tells which tunables are 0.
+    const std::vector<Parameter> own = family.parameters();
+    for (const auto& [name, value] : config) {
+      if (std::ranges::find(own, name, &Parameter::name) == own.end()) words.told.push_back(name);
     }
     return words;
   }

@@ -175,5 +175,19 @@ TEST_F(RacesTest, ABarrierIsUsedAfterItsInitialisationIsKnown) {
   races_.arrive(1, 4112);
 }
 
+TEST_F(RacesTest, ABulkStoreReadsUntilItsGroupIsWaitedFor) {
+  races_.write(1, 32, 4);
+  races_.store_reads(1, 32, 4);
+  races_.commit_stores(1);
+  races_.store_reads(1, 48, 4);
+  races_.commit_stores(1);
+  expect_race([&] { races_.write(1, 32, 4); }, "that a bulk store of thread 1 read");
+  races_.wait_for_stores(1, 1);
+  races_.write(1, 32, 4);
+  expect_race([&] { races_.write(1, 48, 4); }, "that a bulk store of thread 1 read");
+  races_.wait_for_stores(1, 0);
+  races_.write(1, 48, 4);
+}
+
 }  // namespace
 }  // namespace vitune_emulator
