@@ -270,14 +270,12 @@ TEST_F(LinearActivationsGpuTest, OfEveryNumberAreTheNearestOnesButForAUnit) {
 TEST_F(LinearGpuTest, AResultMayLieOnItsResidual) {
   const ProblemPtr problem =
       parse_problem("linear bf16 m=75 n=72 k=264 bias scale residual=@80 out=@80");
-  const ParameterSpace space = linear().space(*problem, device_);
   for (const char* const text :
        {kMistaken,
         "kBlockM=32 kBlockN=64 kBlockK=32 kWarpM=16 kWarpN=32 kStages=3 kSplits=2 kRaster=1", kSm90,
         kSm90Splits}) {
     const Config config = Config::parse(text);
     if (device_.cc_major != 9 && linear().family(config) == "sm90") continue;
-    ASSERT_EQ(space.explain(space.completed(config)), std::nullopt);
     const CudaModule module(*driver_, compiled(*problem, config));
     Workload workload({*context_, *stream_, *kernels_, device_}, problem);
     const auto run = [&](int place) {

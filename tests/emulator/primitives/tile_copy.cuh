@@ -23,7 +23,9 @@ inline void store_tile(u32 from, const void* map, int column, int row) {
   auto& machine = *vitune_emulator::machine;
   walk_box(from, map, 2, column, row, 0, 0, [&](u32 place, const char* to, u32 bytes) {
     if (to == nullptr) return;
-    machine.store_bulk(machine, const_cast<char*>(to), shared_at(place, 2), bytes);
+    // Seen on an H200: where the columns end within sixteen bytes, all sixteen are written.
+    if (bytes < 16) machine.check_global(machine, to, 16, 16);
+    machine.store_bulk(machine, const_cast<char*>(to), shared_at(place, 16), 16);
   });
   machine.commit_stores(machine);
 }
