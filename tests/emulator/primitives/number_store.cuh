@@ -1,5 +1,5 @@
-// tests/emulator/primitives/number_store.cuh -- Stands in for
-// templates/primitives/number_store.cuh. SPDX-License-Identifier: Apache-2.0
+// tests/emulator/primitives/number_store.cuh -- Stands in for the templates' file of this name.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "primitives/copy.cuh"
