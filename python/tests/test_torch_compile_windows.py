@@ -7,7 +7,7 @@ from unittest import mock
 
 import vitune
 
-from .support import FOLDER, needs_device, needs_torch, torch
+from .support import FOLDER, OPERATORS, needs_device, needs_torch, torch
 from .test_torch_host import TorchTest
 
 if torch is not None:
@@ -15,8 +15,10 @@ if torch is not None:
     from torch import nn
     from torch._dynamo.backends.debugging import aot_eager
 
-    from vitune import _compile, _compile_attention, _compile_race, _compile_windows, _torch_image_windows, _torch_op
+    from vitune import (_compile, _compile_attention, _compile_linear, _compile_race, _compile_windows, _torch_image_windows, _torch_linear,
+                        _torch_op)
 
+    from .test_torch_linear import launch_staged as launch_linear_staged
     from .test_torch_windows import launch_windows_staged
 
 try:
@@ -246,6 +248,34 @@ class CompileWindowsTest(TorchTest):
         with mock.patch.object(_compile_windows, "selected", never), mock.patch.object(_compile_attention, "selected", served_by_nearest):
             calls = self.expect_left(Block(), x, "never tuned")
         self.assertEqual([(call.operator, call.replaced) for call in calls], [("window_attention", False), ("attention", True)])
+
+    @unittest.skipIf(OPERATORS, "linear layers are not the operators' library's")
+    def test_linear_layers_do_not_take_the_projections_of_windows(self):
+        op = _torch_linear.linear_or_torch_op
+        op.register_kernel("cpu")(op._init_fn)
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.block, self.fc = Block(), nn.Linear(32, 32)
+
+            def forward(self, x):
+                return F.gelu(self.fc(self.block(x)))
+
+        def nearest(problem, device):
+            return served_by_nearest(problem if isinstance(problem, str) else problem.text, device)
+        x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
+        model = Layer()
+        with mock.patch.object(_torch_linear, "launch", launch_linear_staged), mock.patch.object(_compile_linear, "selected", nearest):
+            with torch.inference_mode():
+                want = model.float()(x.float())
+                compiled = vitune.compile(model.bfloat16(), fullgraph=True, replace=["window_attention", "linear"])
+                got = compiled(x)
+        self.assertLess((got.float() - want).abs().max().item(), 0.03 * max(1.0, want.abs().max().item()))
+        calls = [(call.operator, call.call) for call in vitune.report(compiled).calls if call.replaced]
+        self.assertEqual([operator for operator, _ in calls], ["window_attention", "linear"])
+        self.assertEqual(calls[1][1], "linear and gelu")
+        self.assertEqual((self.left("roll"), self.left("linear")), (0, 2))
 
     def test_it_is_raced_against_attention_alone(self):
         raced, x = [], torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)

@@ -83,7 +83,7 @@ class Backend:
 
     def _rewritten(self, module: fx.GraphModule, prepared: Prepared) -> Graph:
         rewrite = Rewrite(module.graph, prepared.nodes)
-        calls, error = tuple(self._calls(module.graph, rewrite, prepared)), ""
+        calls, error = tuple(self._calls(rewrite, prepared)), ""
         if rewrite.ours:
             try:
                 Layouts(module).check(rewrite.ours)
@@ -97,17 +97,22 @@ class Backend:
         given = (value_of(node) for node in prepared.inputs if not node.name.startswith("l_self_"))
         return Graph(", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor)), calls, error)
 
-    def _calls(self, graph: fx.Graph, rewrite: Rewrite, prepared: Prepared) -> Iterable[Call]:
-        for node in list(graph.nodes):
-            for operator in OPERATORS:
-                try:
-                    call = self._call(operator, node, rewrite, prepared)
-                except Exception as failure:  # patterns meet every program there is: none may keep it from being compiled
-                    call = Call(module_of(node), operator.name, str(node), False, f"{type(failure).__name__}: {failure}", None)
-                if call is not None:
-                    yield call
-                    if call.replaced:
-                        break  # else another operator may serve a part of it
+    def _calls(self, rewrite: Rewrite, prepared: Prepared) -> Iterable[Call]:
+        # Places of several operators' calls first: what they are made of is not to be found there once it is replaced.
+        for operators in (tuple(each for each in OPERATORS if each.spans), tuple(each for each in OPERATORS if not each.spans)):
+            for node in rewrite.left():
+                yield from self._calls_at(node, operators, rewrite, prepared)
+
+    def _calls_at(self, node: fx.Node, operators: Sequence[Operator], rewrite: Rewrite, prepared: Prepared) -> Iterable[Call]:
+        for operator in operators:
+            try:
+                call = self._call(operator, node, rewrite, prepared)
+            except Exception as failure:  # patterns meet every program there is: none may keep it from being compiled
+                call = Call(module_of(node), operator.name, str(node), False, f"{type(failure).__name__}: {failure}", None)
+            if call is not None:
+                yield call
+                if call.replaced:
+                    break  # else another operator may serve a part of it
 
     def _call(self, operator: Operator, node: fx.Node, rewrite: Rewrite, prepared: Prepared) -> Optional[Call]:
         """What is made of a node, if the operator knows it: of the largest place that can be replaced."""

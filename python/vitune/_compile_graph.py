@@ -71,6 +71,8 @@ class Operator(abc.ABC):
     wins: bool
     #: Whether a call stays as it is where nobody could time it beside PyTorch's.
     only_if_timed = False
+    #: Whether its places hold calls that other operators know too.
+    spans = False
 
     @abc.abstractmethod
     def place(self, node: fx.Node) -> Place | Refusal | None:
@@ -211,6 +213,11 @@ class Rewrite:
     @property
     def ours(self) -> set[fx.Node]:
         return set(self._graph.nodes) - self._theirs
+
+    def left(self) -> list[fx.Node]:
+        """The graph's own nodes that nothing of ours is in the place of."""
+        gone = {node for node, _ in self._made}.union(self._covered)
+        return [node for node in self._graph.nodes if node in self._theirs and node not in gone]
 
     def put(self, place: Place) -> None:
         given = [node for recipe in place.recipes for node in self._prepared(recipe)]

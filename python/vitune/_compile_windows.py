@@ -60,6 +60,7 @@ class _Return(NamedTuple):
 class WindowsInPlace(Operator):
     name = "window_attention"
     wins = True  # where it is tuned, and not slower than attention alone
+    spans = True
 
     def place(self, node: fx.Node) -> Place | Refusal | None:
         found = attention.find(node) or written_out.find(node)
