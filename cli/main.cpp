@@ -271,7 +271,11 @@ int report(const char* message, int status) {
 
 }  // namespace vitune
 
+#ifdef VITUNE_ONE_LIBRARY  // cli/start.cpp calls it
+extern "C" __attribute__((visibility("default"))) int vitune_command(int argc, char** argv) {
+#else
 int main(int argc, char** argv) {
+#endif
   using namespace vitune;
   std::set_terminate(end_of_program);
   std::set_new_handler(note_refused_memory);
