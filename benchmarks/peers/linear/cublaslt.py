@@ -59,7 +59,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cublasLtMatmulPreferenceDestroy": (_P,),
     "cublasLtMatmulAlgoGetHeuristic": (*(_P,) * 7, _I, _P, _P),
     "cublasLtMatmulAlgoConfigGetAttribute": (_P, _I, _P, _Z, _P),
-    "cublasLtMatmul": (*(_P,) * 13, _Z, _P),
+    "cublasLtMatmul": (*(_P,) * 14, _Z, _P),
 }
 
 
@@ -83,6 +83,8 @@ class Library:
 
     def call(self, name: str, *arguments: Any) -> None:
         """One entry point."""
+        if len(arguments) != len(_SIGNATURES[name]):  # ctypes would pass what is over as 32 bits
+            raise TypeError(f"{name} takes {len(_SIGNATURES[name])} arguments, not {len(arguments)}")
         status = getattr(self._library, name)(*arguments)
         if status:
             raise Failed(f"{name}: status {status}")

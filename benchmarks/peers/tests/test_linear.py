@@ -467,6 +467,27 @@ class CublasLtTest(unittest.TestCase):
         with self.assertRaisesRegex(cublaslt.Failed, "cublasLtMatrixLayoutGetAttribute: status"):
             self.library().call("cublasLtMatrixLayoutGetAttribute", None, 0, None, 0, None)
 
+    def test_a_launch_hands_every_argument_over_whole(self):
+        library, seen = self.library(), []
+        problem, t = operands_of("linear bf16 m=8 n=16 k=12 bias residual x=@16")
+        product = cublaslt.Product(library, cublaslt.form_of(problem), t)
+        pointer, size, stream = ctypes.c_void_p, ctypes.c_size_t, (1 << 40) + 8
+        # As cublasLt.h declares it: fourteen pointers, a size, a stream.
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, *[pointer] * 14, size, pointer)
+        launch = kind(lambda *arguments: seen.append(arguments) or 0)
+        launch.argtypes = cublaslt._SIGNATURES["cublasLtMatmul"]
+        workspace = torch.empty(16, dtype=torch.uint8)
+        current = mock.Mock(cuda_stream=stream)
+        with (
+            mock.patch.object(library._library, "cublasLtMatmul", launch),
+            mock.patch("torch.cuda.current_stream", return_value=current),
+        ):
+            product.run(None, cublaslt._Algorithm(), workspace)
+        self.assertEqual(seen[0][3], t.weight.data_ptr())
+        self.assertEqual(seen[0][13:], (workspace.data_ptr(), cublaslt.WORKSPACE, stream))
+        with self.assertRaisesRegex(TypeError, "takes 16 arguments, not 2"):
+            library.call("cublasLtMatmul", None, None)
+
     def test_structures_have_the_sizes_of_the_headers(self):
         self.assertEqual(ctypes.sizeof(cublaslt._Algorithm), 64)
         self.assertEqual(ctypes.sizeof(cublaslt._Heuristic), 96)
