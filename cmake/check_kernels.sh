@@ -58,6 +58,16 @@ if grep -v ',sm_90,ok,[0-9]*,0,' "$list" >&2; then
   exit 1
 fi
 echo "kernels: $(wc -l <"$list") forms of linear layers of the family sm90 compile without a spill"
+# Windows in place: Swin's two, padding, MaxViT's grid, head sizes that are no power of two.
+if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=3 d=32 bias=bf16:1x3x49x49" \
+    "window_attention bf16 b=8 image=24 window=12 shift=6 h=4 d=32 bias=bf16:4x4x144x144" \
+    "window_attention fp16 b=2 image=9x5 window=4 shift=2 h=2 d=24 padding bias=fp32:6x2x16x16" \
+    "window_attention bf16 b=8 image=56 window=7 h=2 d=32 grid layout=interleaved" >"$list"; then
+  echo "kernels: some of windows do not compile:" >&2
+  grep -v ',ok,' "$list" >&2 || true
+  exit 1
+fi
+echo "kernels: $(($(wc -l <"$list") - 1)) combinations of windows and architecture compile"
 if ! "$vitune" compile -q --csv --probes >"$list"; then
   echo "kernels: some probes or kernels of the ladder do not compile:" >&2
   grep -v ',ok,' "$list" >&2 || true
