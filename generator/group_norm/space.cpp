@@ -7,6 +7,7 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/fit.h"
 #include "generator/group_norm/kernel_spec.h"
 
 namespace vitune {
@@ -209,19 +210,8 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
 
 std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,
                                             const CompileFacts& facts, const DeviceInfo& device) {
-  constexpr int kHarmlessSpillBytes = 32;  // stores and loads together, per thread
-  if (facts.spill_bytes > kHarmlessSpillBytes) {
-    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
-  }
-  for (const KernelNeeds& needs : group_norm_kernels(problem, config)) {
-    if (resident_ctas(device, needs.threads, facts.registers, needs.shared_bytes) == 0 ||
-        needs.shared_bytes > device.shared_per_block) {
-      return formatted(
-          "does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
-          needs.threads, facts.registers, needs.shared_bytes);
-    }
-  }
-  return std::nullopt;
+  constexpr int kHarmlessSpillBytes = 32;
+  return misfit(facts, group_norm_kernels(problem, config), device, kHarmlessSpillBytes);
 }
 
 }  // namespace vitune

@@ -34,7 +34,7 @@ MatmulCall call_of(const LinearProblem& p) {
   return library_product(p, sums);
 }
 
-class LinearChain final : public LinearFamily {
+class LinearChain final : public LinearLibraryFamily {
  public:
   std::string_view name() const override { return "chain"; }
   std::optional<std::string> refusal(const LinearProblem& p,
@@ -43,15 +43,6 @@ class LinearChain final : public LinearFamily {
     if (sum_bytes(p) > kMostSumBytes) return formatted("{} bytes of sums", sum_bytes(p));
     return std::nullopt;
   }
-  std::vector<Parameter> parameters() const override { return library_parameters(); }
-  std::vector<Constraint> rules(const LinearProblem&, const DeviceInfo&) const override {
-    return library_rules();
-  }
-  std::vector<Config> defaults(const LinearProblem&, const DeviceInfo&,
-                               const ParameterSpace&) const override {
-    return {};
-  }
-  ConfigWords words(const Config& config) const override { return library_words("chain", config); }
   std::string source(const LinearProblem& p, const Config& config) const override {
     return library_text(config) + "namespace vitune {\nstruct Config {\n" + linear_facts_text(p) +
            "};\n}  // namespace vitune\n\n" + templates() +
@@ -61,25 +52,15 @@ class LinearChain final : public LinearFamily {
                "  vitune::linear_split_sum<vitune::Config>(params);\n}}\n",
                kThreads);
   }
-  std::optional<std::string> prune(const LinearProblem&, const Config&, const CompileFacts&,
-                                   const DeviceInfo&) const override {
-    return std::nullopt;
-  }
   std::vector<KernelNeeds> kernels(const LinearProblem&, const Config&) const override {
     return {{"vitune_linear_epilogue", kThreads, 0}};
   }
   LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
-  LinearBlock block(const Config&) const override { return {}; }
   // The sum of one split.
   std::string templates() const override { return "#include \"linear/split_sum.cuh\"\n"; }
-
-  bool calls_library() const override { return true; }
   std::vector<Config> proposals(const LinearProblem& p, Libraries& libraries) const override {
     return library_proposals(call_of(p), libraries, kMostProposals);
-  }
-  std::int64_t library_version(const Config& config) const override {
-    return library_algorithm(config).version;
   }
 };
 

@@ -58,30 +58,14 @@ MatmulCall call_of(const LinearProblem& p) {
   return call;
 }
 
-class LinearCublasLt final : public LinearFamily {
+class LinearCublasLt final : public LinearLibraryFamily {
  public:
   std::string_view name() const override { return "cublaslt"; }
   std::optional<std::string> refusal(const LinearProblem& p, const DeviceInfo&) const override {
     return lacks_epilogue(p);
   }
-  std::vector<Parameter> parameters() const override { return library_parameters(); }
-  std::vector<Constraint> rules(const LinearProblem&, const DeviceInfo&) const override {
-    return library_rules();
-  }
-  // Which algorithms there are the device alone can say.
-  std::vector<Config> defaults(const LinearProblem&, const DeviceInfo&,
-                               const ParameterSpace&) const override {
-    return {};
-  }
-  ConfigWords words(const Config& config) const override {
-    return library_words("cublaslt", config);
-  }
   std::string source(const LinearProblem& p, const Config& config) const override {
     return linear_facts_text(p) + library_text(config);
-  }
-  std::optional<std::string> prune(const LinearProblem&, const Config&, const CompileFacts&,
-                                   const DeviceInfo&) const override {
-    return std::nullopt;
   }
   std::vector<KernelNeeds> kernels(const LinearProblem&, const Config&) const override {
     return {};
@@ -94,15 +78,9 @@ class LinearCublasLt final : public LinearFamily {
     plan.scratch_bytes = call.algorithm.workspace_bytes;
     return plan;
   }
-  LinearBlock block(const Config&) const override { return {}; }
   std::string templates() const override { return {}; }
-
-  bool calls_library() const override { return true; }
   std::vector<Config> proposals(const LinearProblem& p, Libraries& libraries) const override {
     return library_proposals(call_of(p), libraries, kMostProposals);
-  }
-  std::int64_t library_version(const Config& config) const override {
-    return library_algorithm(config).version;
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/fit.h"
 #include "generator/linear/kernel_spec.h"
 
 namespace vitune {
@@ -88,16 +89,8 @@ std::string LinearSm80::source(const LinearProblem& p, const Config& config) con
 std::optional<std::string> LinearSm80::prune(const LinearProblem& p, const Config& config,
                                              const CompileFacts& facts,
                                              const DeviceInfo& device) const {
-  constexpr int kHarmlessSpillBytes = 32;  // stores and loads together, per thread
-  if (facts.spill_bytes > kHarmlessSpillBytes) {
-    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
-  }
-  for (const KernelNeeds& needs : kernels(p, config)) {
-    if (resident_ctas(device, needs.threads, facts.registers, needs.shared_bytes) > 0) continue;
-    return formatted("does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
-                     needs.threads, facts.registers, needs.shared_bytes);
-  }
-  return std::nullopt;
+  constexpr int kHarmlessSpillBytes = 32;
+  return misfit(facts, kernels(p, config), device, kHarmlessSpillBytes);
 }
 
 // A second kernel adds splits.

@@ -8,6 +8,7 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/fit.h"
 #include "generator/linear/kernel_spec.h"
 #include "templates/linear/sm90_params.cuh"
 
@@ -94,16 +95,8 @@ std::string LinearSm90::source(const LinearProblem& p, const Config& config) con
 std::optional<std::string> LinearSm90::prune(const LinearProblem& p, const Config& config,
                                              const CompileFacts& facts,
                                              const DeviceInfo& device) const {
-  constexpr int kHarmlessSpillBytes = 16;  // stores and loads together, per thread
-  if (facts.spill_bytes > kHarmlessSpillBytes) {
-    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
-  }
-  for (const KernelNeeds& needs : kernels(p, config)) {
-    if (resident_ctas(device, needs.threads, facts.registers, needs.shared_bytes) > 0) continue;
-    return formatted("does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
-                     needs.threads, facts.registers, needs.shared_bytes);
-  }
-  return std::nullopt;
+  constexpr int kHarmlessSpillBytes = 16;
+  return misfit(facts, kernels(p, config), device, kHarmlessSpillBytes);
 }
 
 // A second kernel adds splits.

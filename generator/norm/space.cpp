@@ -5,6 +5,7 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/fit.h"
 #include "generator/norm/kernel_spec.h"
 
 namespace vitune {
@@ -133,16 +134,9 @@ std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& 
 
 std::optional<std::string> norm_prune(const NormProblem&, const Config& config,
                                       const CompileFacts& facts, const DeviceInfo& device) {
-  constexpr int kHarmlessSpillBytes = 32;  // stores and loads together, per thread
-  if (facts.spill_bytes > kHarmlessSpillBytes) {
-    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
-  }
+  constexpr int kHarmlessSpillBytes = 32;
   const KernelNeeds needs = norm_kernel(config);
-  if (resident_ctas(device, needs.threads, facts.registers, needs.shared_bytes) > 0) {
-    return std::nullopt;
-  }
-  return formatted("does not fit on an SM: {} threads of {} registers", needs.threads,
-                   facts.registers);
+  return misfit(facts, {&needs, 1}, device, kHarmlessSpillBytes);
 }
 
 }  // namespace vitune

@@ -5,6 +5,7 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/fit.h"
 #include "generator/window_attention/kernel_spec.h"
 
 namespace vitune {
@@ -168,15 +169,8 @@ std::vector<Config> window_attention_defaults(const WindowAttentionProblem& prob
 std::optional<std::string> window_attention_prune(const WindowAttentionProblem& problem,
                                                   const Config& config, const CompileFacts& facts,
                                                   const DeviceInfo& device) {
-  constexpr int kHarmlessSpillBytes = 32;  // stores and loads together, per thread
-  if (facts.spill_bytes > kHarmlessSpillBytes) {
-    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
-  }
-  const WindowTiling t = window_tiling(problem, config);
-  const int threads = static_cast<int>(t.threads());
-  if (resident_ctas(device, threads, facts.registers, t.shared_bytes()) > 0) return std::nullopt;
-  return formatted("does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
-                   threads, facts.registers, t.shared_bytes());
+  constexpr int kHarmlessSpillBytes = 32;
+  return misfit(facts, window_attention_kernels(problem, config), device, kHarmlessSpillBytes);
 }
 
 }  // namespace vitune
