@@ -36,7 +36,7 @@ const Parameter& parameter_of(std::string_view written, const ParameterSpace& sp
 }
 
 void check_value(const Parameter& parameter, std::int64_t value) {
-  if (std::ranges::find(parameter.values, value) != parameter.values.end()) return;
+  if (parameter.open || std::ranges::count(parameter.values, value) > 0) return;
   refuse(formatted("{} = {} is not one of its values here: {}", parameter.name, value,
                    fmt::join(parameter.values, " ")));
 }

@@ -76,6 +76,18 @@ TEST_P(ConfigWordsTest, ATypoGetsTheNearestNameAndItsValues) {
   EXPECT_THAT(refusal("what is this"), HasSubstr("Name=value"));
 }
 
+// An algorithm of a library's is none of the space's values: any number may be meant.
+TEST(ConfigWordsOfLibrariesTest, AnAlgorithmMayBeWrittenDownWhole) {
+  const DeviceInfo device = testing_support::h200_device("H200");
+  const ProblemPtr problem = parse_problem("linear bf16 m=197 n=2304 k=768 bias");
+  const ParameterSpace space = problem->op().space(*problem, device);
+  const std::string text =
+      "kAlgorithm0=1361504632898 kBlockK=0 kBlockM=0 kBlockN=0 kFamily=2 kGroups=0 kLead=0 "
+      "kLibrary=130100 kPair=0 kRaster=0 kSchedule=0 kSplits=0 kStages=0 kWarpM=0 kWarpN=0";
+  EXPECT_EQ(read_config(text, *problem, space, default_config(*problem, device)),
+            Config::parse(text));
+}
+
 INSTANTIATE_TEST_SUITE_P(Problems, ConfigWordsTest,
                          ::testing::Values("bf16 b=32 h=12 n=197 d=64 layout=packed",
                                            "norm bf16 m=6304 d=768 weight bias",
