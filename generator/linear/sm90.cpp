@@ -17,6 +17,8 @@ namespace {
 
 constexpr PointerSlot kPartials = {PointerSlot::kScratch, offsetof(LinearParams, partials)};
 constexpr int kSumThreads = 256;
+constexpr char kGemm[] = "#include \"linear/gemm_sm90.cuh\"\n",
+               kGemmNorm[] = "#include \"linear/gemm_norm_sm90.cuh\"\n";
 
 class LinearSm90 final : public LinearFamily {
  public:
@@ -48,7 +50,7 @@ class LinearSm90 final : public LinearFamily {
     const std::int64_t steps = std::max<std::int64_t>(config.at("kSplits"), is_in_halves ? 3 : 1);
     return {config.at("kBlockM"), config.at("kBlockN"), LinearSm90Shape::kBlockK * steps};
   }
-  std::string templates() const override { return "#include \"linear/gemm_sm90.cuh\"\n"; }
+  std::string templates() const override { return formatted("{}{}", kGemm, kGemmNorm); }
   bool is_of_one_architecture() const override { return true; }
   bool reads_tensor_maps() const override { return true; }
 };
@@ -75,15 +77,15 @@ std::string LinearSm90::source(const LinearProblem& p, const Config& config) con
   }
   text += linear_flag("kSplit", shape.splits > 1) + linear_number("kCtaThreads", shape.threads()) +
           linear_number("kSharedBytes", shape.shared_bytes()) + "};\n}  // namespace vitune\n\n" +
-          templates();
+          (p.eps > 0 ? kGemmNorm : kGemm);
   // The size of its clusters is a fact of the kernel: an ordinary launch has them too.
   const std::string cluster = shape.pair > 0 ? "__cluster_dims__(2, 1, 1) " : "";
   text += formatted(
       "\nextern \"C\" __global__ void {}__launch_bounds__({}, 1)\n"
       "{}(const __grid_constant__ vitune::LinearParams params,\n"
       "   const __grid_constant__ vitune::LinearTensorMaps maps) {{\n"
-      "  vitune::linear_gemm_sm90<vitune::Config>(params, maps);\n}}\n",
-      cluster, entries[0].threads, entries[0].entry);
+      "  vitune::linear_gemm{}_sm90<vitune::Config>(params, maps);\n}}\n",
+      cluster, entries[0].threads, entries[0].entry, p.eps > 0 ? "_norm" : "");
   if (entries.size() == 1) return text;
   return text + formatted(
                     "\nextern \"C\" __global__ void __launch_bounds__({})\n"
