@@ -18,7 +18,7 @@ if torch is not None:
     from torch._dynamo.backends.debugging import aot_eager
     from torch._dynamo.utils import counters
 
-    from vitune import _compile, _compile_attention, _compile_race, _torch_group_norm, _torch_norm, _torch_op, _torch_window
+    from vitune import _compile, _compile_attention, _compile_race, _torch_group_norm, _torch_norm, _torch_op, _torch_repeating_mask
 
     from .test_torch_norm import launch_groups_staged
     from .test_torch_norm import launch_staged as launch_norm_staged
@@ -51,7 +51,7 @@ class CompileCase(TorchTest):
             vitune.tune(*TUNED, budget=1, jobs=1, database=DATABASE, quiet=True)
         cls.tuned = vitune.Context(0, database=DATABASE, shipped_database="")
         cls.untuned = vitune.Context(0, database=FOLDER / "empty.db", shipped_database="")
-        for op in (_torch_norm.norm_op, _torch_group_norm.group_norm_op, _torch_window.window_attention_op):
+        for op in (_torch_norm.norm_op, _torch_group_norm.group_norm_op, _torch_repeating_mask.attention_repeating_mask_op):
             op.register_kernel("cpu")(op._init_fn)
 
     @classmethod
@@ -390,7 +390,7 @@ class RewriteTest(CompileCase):
         refused = mock.patch.object(_torch_op, "run", side_effect=vitune.Unsupported("of the test"))
         with torch.no_grad(), refused, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            out = torch.ops.vitune.window_attention(q, k, v, mask, None)
+            out = torch.ops.vitune.attention_repeating_mask(q, k, v, mask, None)
         self.expect_close(out, want)
         self.assertEqual((out.stride(), vitune.torch.stats().reasons), (_torch_op.fake_output(q, k, v).stride(), {"of the test": 1}))
 

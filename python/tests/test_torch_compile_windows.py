@@ -1,8 +1,10 @@
 # python/tests/test_torch_compile_windows.py -- vitune.compile() on models that attend in windows: what is left of their copies.
 # SPDX-License-Identifier: Apache-2.0
 """Launches go to the emulated device; aot_eager stands in for Inductor, which is not what is tested."""
+import collections
 import dataclasses
 import unittest
+import warnings
 from unittest import mock
 
 import vitune
@@ -15,8 +17,8 @@ if torch is not None:
     from torch import nn
     from torch._dynamo.backends.debugging import aot_eager
 
-    from vitune import (_compile, _compile_attention, _compile_linear, _compile_race, _compile_windows, _torch_image_windows, _torch_linear,
-                        _torch_op)
+    from vitune import (_compile, _compile_attention, _compile_linear, _compile_race, _compile_windows, _torch_linear, _torch_op,
+                        _torch_repeating_mask, _torch_window_attention)
 
     from .test_torch_linear import launch_staged as launch_linear_staged
     from .test_torch_windows import launch_windows_staged
@@ -62,6 +64,9 @@ if torch is not None:
         def mask(self, batch):
             return self.bias
 
+        def split(self, qkv):
+            return qkv.reshape(-1, self.size ** 2, 3, 2, 16).permute(2, 0, 3, 1, 4).unbind(0)
+
         def forward(self, x):
             rows, columns = x.shape[1:3]
             pads = (0, 0, 0, -columns % self.size, 0, -rows % self.size)
@@ -70,7 +75,7 @@ if torch is not None:
             for move in "pr" if self.pads_first else "rp":
                 moved = F.pad(moved, pads) if move == "p" else torch.roll(moved, (-self.shift, -self.shift), (1, 2))
             windows = self.between(x, partition(moved, self.size))
-            q, k, v = self.qkv(windows).reshape(-1, self.size ** 2, 3, 2, 16).permute(2, 0, 3, 1, 4).unbind(0)
+            q, k, v = self.split(self.qkv(windows))
             out = F.scaled_dot_product_attention(q, k, v, self.mask(q.shape[0]))
             out = self.proj(out.transpose(1, 2).reshape(windows.shape))
             out = reverse(out, self.size, rows + pads[5], columns + pads[3])
@@ -81,12 +86,12 @@ if torch is not None:
 
 @needs_device
 @needs_torch
-class CompileWindowsTest(TorchTest):
+class CompileWindowsCase(TorchTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.context = vitune.Context(0, database=FOLDER / "no_winners.db", shipped_database="")
-        op = _torch_image_windows.image_windows_op
+        op = _torch_window_attention.window_attention_op
         op.register_kernel("cpu")(op._init_fn)
 
     @classmethod
@@ -98,7 +103,7 @@ class CompileWindowsTest(TorchTest):
         torch._dynamo.reset()
         self.graphs = []
         for module, name, value in (
-                (_torch_op, "context_of", lambda device: self.context), (_torch_image_windows, "launch", launch_windows_staged),
+                (_torch_op, "context_of", lambda device: self.context), (_torch_window_attention, "launch", launch_windows_staged),
                 (_compile_windows, "selected", served_by_nearest), (_compile, "compile_fx", self.without_inductor)):
             patch = mock.patch.object(module, name, value)
             patch.start()
@@ -124,18 +129,26 @@ class CompileWindowsTest(TorchTest):
         self.assertEqual(report.graphs[0].error, "")
         return [call for call in report.calls if call.operator in ("attention", "window_attention")]
 
+    def expect_no_copy(self, patches=0):
+        """Of windows; patch embeddings, `patches` of them, move pixels as the partition into a grid does."""
+        for name in ("roll", "scaled_dot_product_attention", "softmax"):
+            self.assertEqual(self.left(name), 0, name)
+        moves = (_compile_windows._BLOCK, _compile_windows._GRID, _compile_windows._GRID_BACK)
+        found = [node for node in self.graphs[-1] if _compile_windows._order_of(node) in moves]
+        embeds = [node for node in found if all(next(iter(user.users)).target is torch.ops.vitune.linear_or_torch.default for user in node.users)]
+        self.assertEqual((len(found), len(embeds)), (patches, patches), found)
+
     def expect_windows(self, model, x, problems, **keywords):
         """Expects that each of these attends in place, and that no copy is left."""
         calls = self.compiled(model, x, **keywords)
         self.assertEqual([(call.operator, call.replaced, call.reason) for call in calls], [("window_attention", True, "")] * len(problems))
         served = [call.selection.problem.removeprefix("window_attention bf16 ") for call in calls]
         self.assertEqual(served, problems)
-        for name in ("roll", "scaled_dot_product_attention", "softmax"):
-            self.assertEqual(self.left(name), 0, name)
-        moves = (_compile_windows._BLOCK, _compile_windows._GRID, _compile_windows._GRID_BACK)
-        self.assertFalse([node for node in self.graphs[-1] if _compile_windows._order_of(node) in moves])
+        self.expect_no_copy()
         self.assertEqual(vitune.torch.stats().served, len(problems))
 
+
+class CompileWindowsTest(CompileWindowsCase):
     @unittest.skipIf(timm is None, "timm is not installed")
     def test_swin_keeps_no_copy_of_its_windows(self):
         problems = ["b=2 image=14x14 window=7x7 h=1 d=32 bias=bf16:1x1x49x49",
@@ -195,7 +208,7 @@ class CompileWindowsTest(TorchTest):
         self.assertEqual([call.replaced for call in windows], [False] * bool(reason))
         if reason:
             self.assertRegex(windows[0].reason, reason)
-        self.assertEqual((self.left("roll"), self.left("image_windows.default")), (2, 0))
+        self.assertEqual((self.left("roll"), self.left("window_attention.default")), (2, 0))
         return calls
 
     def test_what_cannot_be_in_place_is_left_with_the_reason(self):
@@ -235,8 +248,18 @@ class CompileWindowsTest(TorchTest):
         class Mixed(Block):  # a norm over what is next to each other in a window
             def between(self, x, windows):
                 return windows - windows.mean(1, keepdim=True)
+
+        class Normed(Block):  # SwinV2's
+            def split(self, qkv):
+                q, k, v = super().split(qkv)
+                return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v
+
+        class Mixing(Block):
+            def split(self, qkv):
+                return super().split(qkv)[::-1]
         for model, reason in ((Used(), "used elsewhere"), (Bool(), "of bool"), (EachImage(), "not one for all images"),
-                              (Changed(), "changes a tensor"), (Other(), ""), (Mixed(), "")):
+                              (Changed(), "changes a tensor"), (Other(), "does not go back"), (Mixed(), ""), (Normed(), "no views"),
+                              (Mixing(), "not \\[3, heads, d\\]")):
             with self.subTest(type(model).__name__):
                 torch._dynamo.reset()
                 self.expect_left(model, x, reason)
@@ -249,34 +272,6 @@ class CompileWindowsTest(TorchTest):
             calls = self.expect_left(Block(), x, "never tuned")
         self.assertEqual([(call.operator, call.replaced) for call in calls], [("window_attention", False), ("attention", True)])
 
-    @unittest.skipIf(OPERATORS, "linear layers are not the operators' library's")
-    def test_linear_layers_do_not_take_the_projections_of_windows(self):
-        op = _torch_linear.linear_or_torch_op
-        op.register_kernel("cpu")(op._init_fn)
-
-        class Layer(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.block, self.fc = Block(), nn.Linear(32, 32)
-
-            def forward(self, x):
-                return F.gelu(self.fc(self.block(x)))
-
-        def nearest(problem, device):
-            return served_by_nearest(problem if isinstance(problem, str) else problem.text, device)
-        x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
-        model = Layer()
-        with mock.patch.object(_torch_linear, "launch", launch_linear_staged), mock.patch.object(_compile_linear, "selected", nearest):
-            with torch.inference_mode():
-                want = model.float()(x.float())
-                compiled = vitune.compile(model.bfloat16(), fullgraph=True, replace=["window_attention", "linear"])
-                got = compiled(x)
-        self.assertLess((got.float() - want).abs().max().item(), 0.03 * max(1.0, want.abs().max().item()))
-        calls = [(call.operator, call.call) for call in vitune.report(compiled).calls if call.replaced]
-        self.assertEqual([operator for operator, _ in calls], ["window_attention", "linear"])
-        self.assertEqual(calls[1][1], "linear and gelu")
-        self.assertEqual((self.left("roll"), self.left("linear")), (0, 2))
-
     def test_it_is_raced_against_attention_alone(self):
         raced, x = [], torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
 
@@ -288,6 +283,166 @@ class CompileWindowsTest(TorchTest):
         ours, theirs = raced[0]
         self.assertEqual((tuple(ours.shape), tuple(theirs.shape)), ((2, 4, 6, 2, 16), (12, 2, 4, 16)))
         self.assertTrue(ours.isfinite().all() and ours.std() > 0.05)
+
+
+if torch is not None:
+    class Encoder(Block):
+        """A block as models have it: a norm before attention, the residual behind it, and a part of the feed-forward network."""
+
+        def __init__(self, is_sequence=False, **keywords):
+            super().__init__(**keywords)
+            self.norm1, self.norm2, self.fc = nn.LayerNorm(32), nn.LayerNorm(32), nn.Linear(32, 48)
+            self.is_sequence = is_sequence
+            for norm in (self.norm1, self.norm2):
+                nn.init.normal_(norm.weight, 1.0, 0.3)
+
+        def forward(self, x):
+            if not self.is_sequence:
+                x = x + super().forward(self.norm1(x))
+            else:  # Twins and DaViT keep [B, N, C]
+                shape, x = x.shape, x.flatten(1, 2)
+                x = x + super().forward(self.norm1(x).view(shape)).reshape(x.shape)
+            return F.gelu(self.fc(self.norm2(x)))
+
+
+@unittest.skipIf(OPERATORS, "linear layers are not the operators' library's: once is enough")
+class LayersCase(CompileWindowsCase):
+    """What the patterns of linear layers find once windows are in place."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for op in (_torch_linear.linear_or_torch_op, _torch_repeating_mask.attention_repeating_mask_op):
+            op.register_kernel("cpu")(op._init_fn)
+
+    def setUp(self):
+        super().setUp()
+        for module, name, value in ((_torch_linear, "launch", launch_linear_staged), (_compile_linear, "selected", served_by_nearest),
+                                    (_compile_attention, "selected", served_by_nearest)):
+            patch = mock.patch.object(module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def report(self, model, x, bound=0.03, **keywords):
+        """That of a compiled model, after its answers were compared with those in fp32."""
+        model = model.eval()
+        with torch.inference_mode():
+            want = model(x.float())
+        model.bfloat16()
+        with torch.inference_mode():
+            compiled = vitune.compile(model, fullgraph=True, replace=["attention", "window_attention", "linear"], **keywords)
+            got = compiled(x)
+        self.assertLess((got.float() - want).abs().max().item(), bound * max(1.0, want.abs().max().item()))
+        report = vitune.report(compiled)
+        self.assertEqual([graph.error for graph in report.graphs], [""])
+        return report
+
+    @staticmethod
+    def replaced(report):
+        return [(call.module, call.call) for call in report.calls if call.replaced]
+
+
+class LayersAroundWindowsTest(LayersCase):
+    def test_norm_and_residual_around_a_window_are_taken(self):
+        wanted = [("qkv", "layer_norm and linear"), ("proj", "linear and residual"), ("fc", "layer_norm, linear and gelu")]
+        for words in ({}, {"is_sequence": True}, {"size": 3}, {"size": 4, "pads_first": True}):
+            for is_dynamic in (False, True):
+                with self.subTest(is_dynamic=is_dynamic, **words):
+                    torch._dynamo.reset()
+                    vitune.torch.reset_stats()
+                    x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
+                    if is_dynamic:
+                        torch._dynamo.mark_dynamic(x, 0)
+                    report = self.report(Encoder(**words), x)
+                    attends, *layers = self.replaced(report)
+                    self.assertEqual(attends[1], "scaled_dot_product_attention in windows of an image")
+                    self.assertEqual(layers, wanted)
+                    self.assertEqual((self.left("linear"), self.left("layer_norm"), self.left("linear_or_torch.default")), (0, 0, 3))
+                    self.expect_no_copy()
+                    self.assertEqual(vitune.torch.stats().fallbacks, 0)
+
+    def test_layers_are_looked_at_where_windows_stay(self):
+        def refused(text, device):
+            raise vitune.Unsupported("of the test")
+        x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
+        with mock.patch.object(_compile_windows, "selected", refused):
+            report = self.report(Encoder(), x)
+        self.assertEqual([call for _, call in self.replaced(report)],
+                         ["linear", "scaled_dot_product_attention", "linear", "layer_norm, linear and gelu"])
+        self.assertEqual(self.left("roll"), 2)
+
+    def test_layers_that_cannot_be_traced_leave_windows_in_place(self):
+        x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
+        check = _compile.Layouts.check
+
+        def second_fails(layouts, ours):
+            check(layouts, ours)
+            if any(node.target is torch.ops.vitune.linear_or_torch.default for node in ours):
+                raise RuntimeError("of the test")
+        model = Encoder().eval().bfloat16()
+        with torch.inference_mode(), mock.patch.object(_compile.Layouts, "check", second_fails):
+            compiled = vitune.compile(model, fullgraph=True, replace=["window_attention", "linear"])
+            got = compiled(x)
+            self.assertLess((got.float() - model(x).float()).abs().max().item(), 0.1)
+        report = vitune.report(compiled)
+        self.assertEqual([call.operator for call in report.calls if call.replaced], ["window_attention"])
+        self.assertIn("RuntimeError: of the test", report.graphs[0].error)
+        self.assertEqual((self.left("roll"), self.left("linear"), self.left("linear_or_torch.default")), (0, 3, 0))
+        self.assertIn("cannot be traced", [call.reason for call in report.calls if call.operator == "linear"][0])
+
+
+@unittest.skipIf(timm is None, "timm is not installed")
+class WholeModelsTest(LayersCase):
+    """Models of timm as they are. No kernel is launched: PyTorch answers each call, as it does where none serves."""
+
+    def setUp(self):
+        super().setUp()
+        for module, name in ((_torch_linear, "launch"), (_torch_window_attention, "launch"), (_torch_op, "run")):
+            patch = mock.patch.object(module, name, side_effect=vitune.Unsupported("of the test"))
+            patch.start()
+            self.addCleanup(patch.stop)
+        warnings.simplefilter("ignore", vitune.torch.FallbackWarning)
+        self.addCleanup(warnings.resetwarnings)
+
+    def taken(self, name, size=224):
+        """How often each call is replaced; nothing is left but norms on their own, or for a reason that is returned too."""
+        report = self.report(timm.create_model(name), torch.randn(2, 3, size, size, dtype=torch.bfloat16))
+        left = {(call.call, call.reason) for call in report.calls if not call.replaced and call.operator != "norm"}
+        return collections.Counter(call for _, call in self.replaced(report)), left
+
+    def test_all_of_swin_t(self):
+        for fused, attends in ((True, "scaled_dot_product_attention"), (False, "softmax between two products")):
+            with self.subTest(fused=fused), mock.patch("timm.models.swin_transformer.use_fused_attn", lambda experimental: fused):
+                torch._dynamo.reset()
+                taken, left = self.taken("swin_tiny_patch4_window7_224")
+                self.assertEqual((taken, left), ({
+                    f"{attends} in windows of an image": 12, "patch embedding": 1,
+                    "layer_norm and linear": 12 + 3,  # q, k and v, and the reductions of merged patches
+                    "linear and residual": 12 + 12, "layer_norm, linear and gelu": 12, "linear": 1}, set()))
+                self.expect_no_copy(patches=1)
+                self.assertEqual([self.left(name) for name in ("window_attention.default", "linear_or_torch.default", "linear", "conv2d", "gelu",
+                                                               "layer_norm")], [12, 53, 0, 0, 0, 2])
+
+    def test_all_of_maxvit(self):
+        taken, left = self.taken("maxvit_tiny_tf_224")
+        self.assertEqual((taken, left), ({
+            "scaled_dot_product_attention in windows of an image": 22, "layer_norm and linear": 22, "linear and residual": 44,
+            "layer_norm, linear and gelu_tanh": 22, "linear": 2}, set()))
+        self.expect_no_copy()
+        self.assertEqual((self.left("window_attention.default"), self.left("linear")), (22, 0))
+
+    def test_all_of_twins(self):
+        taken, left = self.taken("twins_svt_small")
+        self.assertEqual(left, set())
+        self.assertEqual((taken["scaled_dot_product_attention in windows of an image"], taken["scaled_dot_product_attention"]), (9, 9))
+        self.assertEqual(taken["layer_norm and linear"], 9 + 7)  # with windows; keys and values of fewer rows
+        self.expect_no_copy(patches=4 + 7)  # of stages, and of keys and values
+
+    def test_swin_v2_says_why_its_windows_are_copied(self):
+        taken, left = self.taken("swinv2_tiny_window8_256", 256)
+        self.assertEqual(left, {("softmax between two products in windows of an image",
+                                 "q, k and v are no views of one layer's result: they are of several, or are changed on the way")})
+        self.assertEqual((taken["softmax between two products"], self.left("roll")), (12, 2 * 5))
 
 
 if __name__ == "__main__":

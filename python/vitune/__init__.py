@@ -36,7 +36,7 @@ _op: Any = None  # vitune._torch_op, once PyTorch is needed
 _norm: Any = None  # vitune._torch_norm and _torch_group_norm, once a norm is
 _group_norm: Any = None
 _linear: Any = None  # vitune._torch_linear, once a linear layer is
-_windows: Any = None  # vitune._torch_image_windows, once windows are
+_windows: Any = None  # vitune._torch_window_attention, once windows are
 
 
 def _load_op() -> Any:
@@ -195,7 +195,7 @@ def window_attention(qkv: "Tensor", window: Any, *, shift: Any = 0, bias: Option
     global _windows
     if _windows is None:
         _load_norm()
-        _windows = importlib.import_module("._torch_image_windows", __name__)
+        _windows = importlib.import_module("._torch_window_attention", __name__)
     return _windows.window_attention(qkv, window, shift, bias, padding, scale, interleaved, grid, pads_first)
 
 

@@ -14,11 +14,10 @@ from torch import fx
 from torch._inductor import config as inductor_config
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
-from torch.utils._pytree import tree_leaves
 
 from . import (_compile_attention, _compile_group_norm, _compile_heads, _compile_linear, _compile_norm, _compile_patches,
                _compile_region, _compile_windows, _torch_op)
-from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, copied, module_of, value_of
+from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, copied, module_of, value_of, wants_gradient
 from ._compile_prepared import Prepared, Store
 from ._compile_race import Times
 from ._compile_report import Call, Graph, Report
@@ -82,26 +81,35 @@ class Backend:
         return prepared.served(compiled)
 
     def _rewritten(self, module: fx.GraphModule, prepared: Prepared) -> Graph:
-        rewrite = Rewrite(module.graph, prepared.nodes)
-        calls, error = tuple(self._calls(rewrite, prepared)), ""
-        if rewrite.ours:
-            try:
-                Layouts(module).check(rewrite.ours)
-                rewrite.finish()
-            except Exception as failure:  # whatever PyTorch raises: the graph is Inductor's as it was
-                rewrite.undo()
-                prepared.forget()
-                error = f"with vitune's operators it cannot be traced: {type(failure).__name__}: {failure}"
-                calls = tuple(dataclasses.replace(call, replaced=False, reason="the whole graph is") for call in calls)
-            module.recompile()
-        given = (value_of(node) for node in prepared.inputs if not node.name.startswith("l_self_"))
-        return Graph(", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor)), calls, error)
-
-    def _calls(self, rewrite: Rewrite, prepared: Prepared) -> Iterable[Call]:
-        # Places of several operators' calls first: what they are made of is not to be found there once it is replaced.
+        """Places of several operators' calls first: their nodes are gone once such a call is replaced, and what they leave (the
+        layers around windows) is looked at in the graph as it is then."""
+        calls, errors = [], []
         for operators in (tuple(each for each in OPERATORS if each.spans), tuple(each for each in OPERATORS if not each.spans)):
-            for node in rewrite.left():
-                yield from self._calls_at(node, operators, rewrite, prepared)
+            made, error = self._pass(operators, module, prepared)
+            calls += made
+            errors += [error] if error else []
+        given = (value_of(node) for node in prepared.inputs if not node.name.startswith("l_self_"))
+        shapes = ", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor))
+        return Graph(shapes, tuple(calls), "; ".join(errors))
+
+    def _pass(self, operators: Sequence[Operator], module: fx.GraphModule, prepared: Prepared) -> tuple[list[Call], str]:
+        """Puts in what these operators find, all of it or, with the error, nothing."""
+        rewrite = Rewrite(module.graph, prepared.nodes)
+        calls = [call for node in rewrite.left() for call in self._calls_at(node, operators, rewrite, prepared)]
+        if not rewrite.ours:
+            return calls, ""
+        error = ""
+        try:
+            Layouts(module).check(rewrite.ours)
+            rewrite.finish()
+        except Exception as failure:  # whatever PyTorch raises: the graph is as it was
+            rewrite.undo()
+            prepared.forget_erased()
+            error = f"with vitune's operators it cannot be traced: {type(failure).__name__}: {failure}"
+            calls = [dataclasses.replace(call, replaced=False, reason="with what would be replaced the graph cannot be traced")
+                     if call.replaced else call for call in calls]
+        module.recompile()
+        return calls, error
 
     def _calls_at(self, node: fx.Node, operators: Sequence[Operator], rewrite: Rewrite, prepared: Prepared) -> Iterable[Call]:
         for operator in operators:
@@ -148,7 +156,7 @@ class Backend:
                 prepared: Prepared) -> tuple[str, Optional[Selection]]:
         """Why a call stays Inductor's, "" if it does not; and the kernel that serves it or would."""
         results = [node] if isinstance(place, Refusal) else [node, *place.nodes]
-        if any(getattr(value, "requires_grad", False) for result in results for value in tree_leaves(value_of(result))):
+        if any(wants_gradient(value_of(result)) for result in results):
             return "a gradient is wanted of it", None
         if isinstance(place, Refusal):
             return place.reason, None

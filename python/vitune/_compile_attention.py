@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
-from . import _torch_op, _torch_sdpa, _torch_window  # noqa: F401  (the operators)
+from . import _torch_op, _torch_repeating_mask, _torch_sdpa  # noqa: F401  (the operators)
 from ._compile_graph import (Operator, Place, Refusal, arguments, as_compiled, constant, is_call, is_cast, is_changed_between,
                              is_idle_dropout, is_method, value_of)
 from ._compile_race import Run, Times, measured, sample
@@ -76,22 +76,22 @@ class Attend(NamedTuple):
     def calls(self, device: torch.device) -> tuple[Run, Run]:
         """Ours and PyTorch's, of tensors made up. What is in q's place before the operator (a cast, a factor) is in neither."""
         q, k, v, mask = (None if x is None else sample(as_compiled(x.value), device) for x in self[1:5])
-        if self._has_windows():
+        if self._repeats_mask():
             every = mask.repeat(q.shape[0] // mask.shape[0], 1, 1, 1)
-            return (functools.partial(torch.ops.vitune.window_attention.default, q, k, v, mask, self.scale),
+            return (functools.partial(torch.ops.vitune.attention_repeating_mask.default, q, k, v, mask, self.scale),
                     functools.partial(_torch_sdpa.original, q, k, v, every.to(q.dtype), scale=self.scale))
         theirs = functools.partial(_torch_sdpa.original, q, k, v, mask, 0.0, self.is_causal, scale=self.scale,
                                    enable_gqa=self.enable_gqa)
         return functools.partial(torch.ops.vitune.attention.default, q, k, v, mask, self.is_causal, self.scale,
                                  self.enable_gqa, True), theirs
 
-    def _has_windows(self) -> bool:
+    def _repeats_mask(self) -> bool:
         return self.mask is not None and self.mask.value.dim() == 4 and self.mask.value.shape[0] not in (1, self.q.value.shape[0])
 
     def build(self, graph: fx.Graph) -> Sequence[fx.Node]:
         q, k, v, mask = (None if x is None else x.make(graph) for x in self[1:5])
-        if self._has_windows():
-            return [graph.call_function(torch.ops.vitune.window_attention.default, (q, k, v, mask, self.scale))]
+        if self._repeats_mask():
+            return [graph.call_function(torch.ops.vitune.attention_repeating_mask.default, (q, k, v, mask, self.scale))]
         return [graph.call_function(torch.ops.vitune.attention.default,
                                     (q, k, v, mask, self.is_causal, self.scale, self.enable_gqa, True))]
 

@@ -18,6 +18,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_leaves
 
 from . import _torch_op
 from ._compile_race import Times
@@ -87,6 +88,11 @@ class Operator(abc.ABC):
 def value_of(node: Any) -> Any:
     """What stood for it while the model was traced; a constant itself."""
     return node.meta.get("example_value") if isinstance(node, fx.Node) else node
+
+
+def wants_gradient(value: Any) -> bool:
+    """Whether a gradient is wanted of a tensor, or of one of several."""
+    return any(getattr(leaf, "requires_grad", False) for leaf in tree_leaves(value))
 
 
 def is_call(node: Any, targets: frozenset) -> bool:
@@ -224,7 +230,7 @@ class Rewrite:
         with self._graph.inserting_before(place.at):
             made = place.build(self._graph, *given)
         for node, new in zip(place.nodes, made):
-            new.meta = dict(node.meta)
+            new.meta = {**node.meta, **new.meta}
             node.replace_all_uses_with(new)
             self._made.append((node, new))
         self._covered += place.covered
@@ -252,23 +258,51 @@ def _same_layout(a: Any, b: Any) -> bool:
         statically_known_true(x == y) for x, y in zip((*a.shape, *a.stride()), (*b.shape, *b.stride())))
 
 
+_ENTERS = frozenset((torch.amp.autocast_mode._enter_autocast,))
+_EXITS = frozenset((torch.amp.autocast_mode._exit_autocast,))
+
+
 class Layouts(fx.Interpreter):
     """Runs a graph on its fake tensors, from our nodes on and as far as strides differ from before: a view that was possible
     then need not be now. Raises what PyTorch raises."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module, garbage_collect_values=False)
+        self._changed: set[fx.Node] = set()
 
     def check(self, ours: set[fx.Node]) -> None:
+        """Afterwards our nodes have their values, and so has what differs because of them."""
         nodes = self.module.graph.nodes
-        changed: set[fx.Node] = set()
         modes = (value.fake_mode for value in map(value_of, nodes) if isinstance(value, FakeTensor))
+        entered: dict[fx.Node, Any] = {}
         with next(modes, nullcontext()), enable_python_dispatcher():
-            for node in nodes:
-                before = self.env[node] = value_of(node)
-                if node.op == "get_attr" and before is None:
-                    self.env[node] = self.run_node(node)
-                elif node in ours and node.op != "placeholder" or node.op != "output" and any(n in changed for n in node.all_input_nodes):
-                    after = self.env[node] = node.meta["example_value"] = self.run_node(node)
-                    if not _same_layout(before, after):
-                        changed.add(node)
+            try:
+                for node in nodes:
+                    self._step(node, node in ours, entered)
+            finally:
+                for mode in reversed(entered.values()):
+                    torch.amp.autocast_mode._exit_autocast(mode)
+        for node in self._changed:  # only now: what cannot be traced stays as it was
+            node.meta["example_value"] = self.env[node]
+
+    def _step(self, node: fx.Node, is_ours: bool, entered: dict[fx.Node, Any]) -> None:
+        before = self.env[node] = value_of(node)
+        if node.op == "get_attr" and before is None:
+            self.env[node] = self.run_node(node)
+        elif is_call(node, _ENTERS):
+            self.env[node] = entered[node] = self.run_node(node)
+        elif is_call(node, _EXITS):
+            self.run_node(node)
+            del entered[node.args[0]]
+        elif is_ours and node.op != "placeholder" or node.op != "output" and not self._changed.isdisjoint(node.all_input_nodes):
+            with torch.set_grad_enabled(wants_gradient(before)):  # as it was there: of ours none is wanted
+                after = self.run_node(node)
+            if not self._is_as_before(node, before, after):
+                self._changed.add(node)
+                self.env[node] = after
+
+    def _is_as_before(self, node: fx.Node, before: Any, after: Any) -> bool:
+        """Whether whoever takes it may take what stood there before, which shares its memory with the same tensors."""
+        inputs = (self.env[taken] for taken in node.all_input_nodes if taken in self._changed)
+        return _same_layout(before, after) and after.untyped_storage()._cdata not in [
+            taken.untyped_storage()._cdata for taken in inputs if isinstance(taken, Tensor)]

@@ -186,9 +186,10 @@ class Prepared:
             self._recipes[recipe] = found
         return found
 
-    def forget(self) -> None:
-        """Its nodes were taken out of the graph again."""
-        self._recipes.clear()
+    def forget_erased(self) -> None:
+        """Some of its nodes may have been taken out of the graph again."""
+        there = set(self._graph.nodes)
+        self._recipes = {recipe: nodes for recipe, nodes in self._recipes.items() if there.issuperset(nodes)}
 
     def fakes(self) -> list[Tensor]:
         """What to compile the graph with, after its own inputs."""

@@ -55,12 +55,12 @@ class Graph:
 
     inputs: str  #: shapes of what the model was called with
     calls: tuple[Call, ...]
-    error: str = ""  #: why all of it was left to Inductor
+    error: str = ""  #: why calls that would have been replaced were left to Inductor, all together
 
     def __str__(self) -> str:
         lines = [f"graph of {self.inputs}: {sum(call.replaced for call in self.calls)} of {len(self.calls)} known calls replaced"]
         if self.error:
-            lines.append(f"   all left to Inductor: {self.error}")
+            lines.append(f"   left to Inductor together: {self.error}")
         lines += [f"{count:4d} x {text}" for text, count in Counter(str(call) for call in self.calls).items()]
         return "\n".join(lines)
 

@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from . import _torch_image_windows, _torch_op
+from . import _torch_window_attention, _torch_op
 from ._compile_attention import FACTORS, Attend, Found, Operand, attention, written_out
 from ._compile_graph import (Operator, Place, Refusal, arguments, as_compiled, is_call, is_changed_between,
                              is_idle_dropout, is_method, memory_of, value_of)
 from ._compile_race import Times, measured, sample
 from ._context import Problem, Selection
 from ._errors import Unsupported, VituneError
-from ._torch_image_windows import Windows
+from ._torch_window_attention import Windows
 
 _LINEARS = frozenset((F.linear,))
 _PADS = frozenset((F.pad, torch._C._nn.pad))  # the latter is what the former calls
@@ -53,7 +53,7 @@ class _Projection(NamedTuple):
 class _Return(NamedTuple):
     """How the result gets back into the image."""
 
-    last: fx.Node
+    last: fx.Node  # [B, H, W, channels], or a view of it whose rows are the same
     layers: Sequence[fx.Node]  # made of each pixel alone, on the way
 
 
@@ -63,35 +63,47 @@ class WindowsInPlace(Operator):
     spans = True
 
     def place(self, node: fx.Node) -> Place | Refusal | None:
+        found = self.find(node)
+        return found.place() if isinstance(found, WindowsCall) else found
+
+    def find(self, node: fx.Node) -> WindowsCall | Refusal | None:
+        """As place()."""
         found = attention.find(node) or written_out.find(node)
         if not isinstance(found, Found):
             return None
-        projection = _projection_of(found.attend)
-        partition = None if projection is None else _partition_of(projection.layer.args[0])
-        back = None if partition is None else _return_of(found.attend.node, partition)
-        if back is None:
-            return None
+        layer = _layer_before(found.attend.v.node)
         call = f"{found.call} in windows of an image"
         try:
-            return _Call(call, found.attend, projection, partition, back).place()
+            partition = None if layer is None else _partition_of(layer.args[0])
+            if partition is None:
+                return None
+            projection, back = _projection_of(found.attend, layer), _return_of(found.attend.node, partition)
+            if back is None:
+                return Refusal(call, "its result does not go back to where the queries came from")
+            return WindowsCall(call, found.attend, projection, partition, back)
         except Unsupported as reason:
             return Refusal(call, str(reason))
 
 
 @dataclasses.dataclass
-class _Call:
+class WindowsCall:
+    """Attention in windows that can be in place. Raises Unsupported where it cannot."""
+
     call: str
     attend: Attend
     projection: _Projection
     partition: _Partition
     back: _Return
 
-    def place(self) -> Place:
-        region = _region(self.partition.first, self.back.last)
-        if is_changed_between(self.partition.first, self.back.last, region):
+    def __post_init__(self) -> None:
+        self.region = _region(self.partition.first, self.back.last)
+        if is_changed_between(self.partition.first, self.back.last, self.region):
             raise Unsupported("something on the way changes a tensor that is read")
         self.bias, self.padding = self._bias(), self._padding()
-        return Place(self.call, [self.back.last], self.back.last, self.build, self.ask, region, self.race)
+
+    def place(self) -> Place:
+        covered = [*_views_before(self.partition.x)[1:], *self.region]
+        return Place(self.call, [self.back.last], self.back.last, self.build, self.ask, covered, self.race)
 
     @property
     def heads(self) -> tuple[int, int]:
@@ -131,16 +143,17 @@ class _Call:
         return padding.called("transpose", 0, 1) if self.projection.interleaved else padding
 
     def build(self, graph: fx.Graph) -> Sequence[fx.Node]:
-        layer, windows = self.projection.layer, self.partition.windows
-        qkv = graph.call_function(layer.target, (self.partition.x, *layer.args[1:]), layer.kwargs)
-        qkv = graph.call_method("unflatten", (qkv, -1, self.split))
+        windows, image = self.partition.windows, value_of(self.partition.x).shape[1:3]
+        qkv = _layer_of(graph, self.projection.layer, _views_before(self.partition.x)[0])
+        qkv = graph.call_method("reshape", (qkv, -1, *image, *self.split))
         bias, padding = (None if x is None else x.make(graph) for x in (self.bias, self.padding))
-        made = graph.call_function(torch.ops.vitune.image_windows.default, (
+        made = graph.call_function(torch.ops.vitune.window_attention.default, (
             qkv, list(windows.window), list(windows.shift), bias, padding, self.projection.scale, self.projection.interleaved,
             windows.grid, windows.pads_first, True))
-        made = graph.call_method("flatten", (made, -2))
+        heads, d = self.heads
+        made = graph.call_method("reshape", (made, -1, *value_of(self.back.last).shape[1:-1], heads * d))
         for layer in self.back.layers:
-            made = graph.call_function(layer.target, (made, *layer.args[1:]), layer.kwargs)
+            made = _layer_of(graph, layer, made)
         return [made]
 
     def _tensors(self) -> tuple:
@@ -150,11 +163,13 @@ class _Call:
         bias, padding = (None if x is None else as_compiled(x.value) for x in (self.bias, self.padding))
         return qkv, bias, padding
 
-    def ask(self) -> Selection:
+    def problem(self) -> str:
         qkv, bias, padding = self._tensors()
         projection = self.projection
-        text = _torch_image_windows.text_of(qkv, self.partition.windows, bias, padding, projection.scale, projection.interleaved)
-        return selected(text, self.attend.q.value.device.index)
+        return _torch_window_attention.text_of(qkv, self.partition.windows, bias, padding, projection.scale, projection.interleaved)
+
+    def ask(self) -> Selection:
+        return selected(self.problem(), self.attend.q.value.device.index)
 
     def race(self) -> Optional[Times]:
         """Beside what attends without it, vitune's or PyTorch's, in windows that are there already."""
@@ -167,11 +182,30 @@ class _Call:
         def calls():
             qkv, bias, padding = (None if x is None else sample(x, device) for x in self._tensors())
             windows, projection = self.partition.windows, self.projection
-            return lambda: torch.ops.vitune.image_windows.default(
+            return lambda: torch.ops.vitune.window_attention.default(
                 qkv, list(windows.window), list(windows.shift), bias, padding, projection.scale, projection.interleaved, windows.grid,
                 windows.pads_first, False), self.attend.calls(device)[theirs]
         times = measured(calls, device)
         return None if times is None else times._replace(rival="attention alone")
+
+
+def _layer_of(graph: fx.Graph, layer: fx.Node, x: fx.Node) -> fx.Node:
+    """The same layer of another tensor."""
+    made = graph.call_function(layer.target, (x, *layer.args[1:]), layer.kwargs)
+    made.meta = {key: value for key, value in layer.meta.items() if key != "example_value"}
+    return made
+
+
+def _views_before(x: fx.Node) -> list[fx.Node]:
+    """The node that x is a view of with the same rows, and the views after it up to x: a layer of these rows is a layer of x, and
+    the norm that made them stands right before it."""
+    nodes = [x]
+    while is_method(nodes[0], "view", "reshape", "flatten", "unflatten"):
+        source = nodes[0].args[0]
+        if not value_of(source).is_contiguous() or not statically_known_true(value_of(source).shape[-1] == value_of(x).shape[-1]):
+            break
+        nodes.insert(0, source)
+    return nodes
 
 
 def selected(text: str, device: Optional[int]) -> Selection:
@@ -201,32 +235,36 @@ def _is_view(node: Any) -> bool:
     return is_method(node, "view", "reshape", "flatten", "unflatten", "contiguous")
 
 
-def _projection_of(attend: Attend) -> Optional[_Projection]:
+def _layer_before(node: Optional[fx.Node]) -> Optional[fx.Node]:
+    """The linear layer that it is made of, if nothing has several inputs on the way."""
+    while node is not None and not is_call(node, _LINEARS):
+        source = node.args[0] if node.args else None
+        node = source if isinstance(source, fx.Node) and node.op in ("call_function", "call_method") else None
+    return node if node is not None and node.args and isinstance(node.args[0], fx.Node) else None
+
+
+def _projection_of(attend: Attend, layer: fx.Node) -> _Projection:
+    """Raises Unsupported where q, k and v are no views of the layer's result, or the kernels know no such order."""
     q, scale = attend.q, attend.scale
     if q.node is not None and is_call(q.node, FACTORS) and len(q.node.args) == 2 and isinstance(q.node.args[1], float):
         scale = q.node.args[1] * (q.value.shape[-1] ** -0.5 if scale is None else scale)
         q = Operand.of(q.node.args[0])
-    layer = attend.v.node
-    while layer is not None and not is_call(layer, _LINEARS):
-        source = layer.args[0] if layer.args else None
-        layer = source if isinstance(source, fx.Node) and layer.op in ("call_function", "call_method") else None
-    if layer is None or not layer.args or not isinstance(layer.args[0], fx.Node) or attend.is_causal or attend.enable_gqa:
-        return None
+    if attend.is_causal or attend.enable_gqa:
+        raise Unsupported("it is causal, or its heads share keys")
     parts, (heads, n, d) = [part.value for part in (q, attend.k, attend.v)], q.value.shape[-3:]
+    if any(part.untyped_storage()._cdata != memory_of(layer) for part in parts):
+        raise Unsupported("q, k and v are no views of one layer's result: they are of several, or are changed on the way")
     width = 3 * heads * d
-    if any(part.untyped_storage()._cdata != memory_of(layer) or not _is_alike(part, parts[0]) for part in parts):
-        return None
-    if not value_of(layer).is_contiguous() or value_of(layer).shape[-1] != width:
-        return None
     # [images, windows, heads, n, d], or both are one.
     folded = parts[0].dim() == 4 or (
         parts[0].dim() == 5 and statically_known_true(parts[0].stride(0) == parts[0].shape[1] * parts[0].stride(1)))
-    offsets = [part.storage_offset() for part in parts]
-    for interleaved, step, first in ((False, d, heads * d), (True, 3 * d, d)):
-        steps = (n * width, step if heads > 1 else parts[0].stride(-3), width, 1)
-        if folded and tuple(parts[0].stride()[-4:]) == steps and offsets == [0, first, 2 * first]:
-            return _Projection(layer, interleaved, scale)
-    return None
+    if value_of(layer).is_contiguous() and value_of(layer).shape[-1] == width and folded and all(_is_alike(part, parts[0]) for part in parts):
+        offsets = [part.storage_offset() for part in parts]
+        for interleaved, step, first in ((False, d, heads * d), (True, 3 * d, d)):
+            steps = (n * width, step if heads > 1 else parts[0].stride(-3), width, 1)
+            if tuple(parts[0].stride()[-4:]) == steps and offsets == [0, first, 2 * first]:
+                return _Projection(layer, interleaved, scale)
+    raise Unsupported("q, k and v are not [3, heads, d] or [heads, 3, d] for each pixel")
 
 
 def _is_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -338,7 +376,18 @@ def _return_of(out: fx.Node, partition: _Partition) -> Optional[_Return]:
     if (_order_of(at), tuple(value_of(at.args[0]).shape[1:])) != wanted:
         return None
     last = _image_again(at, partition, channels)
-    return None if last is None else _Return(last, layers)
+    return None if last is None else _Return(_with_views(last), layers)
+
+
+def _with_views(image: fx.Node) -> fx.Node:
+    """The last view of an image with the same rows: what is added to it then stands right behind the layer."""
+    wanted = (value_of(image).shape[-1], value_of(image).dtype)
+    while _is_view(user := _only_user(image)):
+        value = value_of(user)
+        if (value.shape[-1], value.dtype) != wanted or not all(isinstance(extent, int) for extent in value.shape[1:]):
+            break
+        image = user
+    return image
 
 
 def _image_again(at: fx.Node, partition: _Partition, channels: int) -> Optional[fx.Node]:

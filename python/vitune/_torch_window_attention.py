@@ -1,4 +1,4 @@
-# python/vitune/_torch_image_windows.py -- Attention in the windows of images, in place: the operator vitune::image_windows.
+# python/vitune/_torch_window_attention.py -- Attention in the windows of images, in place: the operator vitune::window_attention.
 # SPDX-License-Identifier: Apache-2.0
 """Plans as in _torch_norm.py. A compiled model's call that no kernel serves is answered by PyTorch, with the copies spared here."""
 from __future__ import annotations
@@ -80,8 +80,8 @@ def text_of(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padding: Opti
     check(qkv, windows, bias, padding, interleaved)
     heads, d = qkv.shape[3 if interleaved else 4], qkv.shape[5]
     pair = lambda two: "x".join(map(str, two))  # noqa: E731
-    words = [f"window_attention {_TYPES[qkv.dtype]} b={qkv.shape[0]} image={pair(qkv.shape[1:3])} window={pair(windows.window)}"
-             f" shift={pair(windows.shift)} h={heads} d={d}"]
+    words = [f"window_attention {_TYPES[qkv.dtype]} b={qkv.shape[0]} image={pair(qkv.shape[1:3])} window={pair(windows.window)}",
+             *([f"shift={pair(windows.shift)}"] if any(windows.shift) else []), f"h={heads} d={d}"]
     words += [word for word, there in (("layout=interleaved", interleaved), ("grid", windows.grid),
                                        ("padding", padding is not None), ("pad_first", windows.pads_first)) if there]
     if scale is not None:
@@ -176,9 +176,9 @@ def torch_windows(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padding
 
 # --- the operator
 
-@torch.library.custom_op("vitune::image_windows", mutates_args=(), device_types="cuda")
-def image_windows_op(qkv: Tensor, window: Sequence[int], shift: Sequence[int], bias: Optional[Tensor], padding: Optional[Tensor],
-                     scale: Optional[float], interleaved: bool, grid: bool, pads_first: bool, fall_back: bool) -> Tensor:
+@torch.library.custom_op("vitune::window_attention", mutates_args=(), device_types="cuda")
+def window_attention_op(qkv: Tensor, window: Sequence[int], shift: Sequence[int], bias: Optional[Tensor], padding: Optional[Tensor],
+                        scale: Optional[float], interleaved: bool, grid: bool, pads_first: bool, fall_back: bool) -> Tensor:
     arguments = (qkv, Windows(window, shift, grid, pads_first), bias, padding, scale, interleaved)
     if not fall_back:
         return run(*arguments)
@@ -196,7 +196,7 @@ def fake_output(qkv: Tensor, interleaved: bool) -> Tensor:
     return qkv.new_empty(*qkv.shape[:3], qkv.shape[3 if interleaved else 4], qkv.shape[5])
 
 
-@torch.library.register_fake("vitune::image_windows")
+@torch.library.register_fake("vitune::window_attention")
 def _(qkv, window, shift, bias, padding, scale, interleaved, grid, pads_first, fall_back):
     return fake_output(qkv, interleaved)
 
@@ -212,4 +212,4 @@ def window_attention(qkv: Tensor, window: Any, shift: Any, bias: Optional[Tensor
     windows = Windows(_pair(window), _pair(shift), grid, pads_first)
     if _torch_norm.may_run_directly(qkv, bias, padding):
         return run(qkv, windows, bias, padding, scale, interleaved)
-    return image_windows_op(qkv, *windows[:2], bias, padding, scale, interleaved, grid, pads_first, False)
+    return window_attention_op(qkv, *windows[:2], bias, padding, scale, interleaved, grid, pads_first, False)

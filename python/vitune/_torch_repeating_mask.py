@@ -1,7 +1,7 @@
-# python/vitune/_torch_window.py -- Attention whose mask has an entry per window: the operator vitune::window_attention.
+# python/vitune/_torch_repeating_mask.py -- Attention whose mask repeats over the batch: the operator vitune::attention_repeating_mask.
 # SPDX-License-Identifier: Apache-2.0
-"""What vitune.compile() puts where a model repeats the masks of its windows for every image: entry i % w of the mask belongs to
-batch entry i."""
+"""What vitune.compile() puts where a model repeats the masks of its windows for every image, and the windows lie there already:
+entry i % w of the mask belongs to batch entry i."""
 from __future__ import annotations
 
 from typing import Optional
@@ -14,8 +14,8 @@ from ._counters import counters
 from ._errors import VituneError
 
 
-@torch.library.custom_op("vitune::window_attention", mutates_args=(), device_types="cuda")
-def window_attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor, scale: Optional[float]) -> Tensor:
+@torch.library.custom_op("vitune::attention_repeating_mask", mutates_args=(), device_types="cuda")
+def attention_repeating_mask_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor, scale: Optional[float]) -> Tensor:
     try:
         if not _torch_op.math_alone():
             return _torch_op.run(q, k, v, attn_mask, False, scale, False, False, True)[0]
@@ -27,6 +27,6 @@ def window_attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor, scal
     return _torch_op.fake_output(q, k, v).copy_(out)
 
 
-@torch.library.register_fake("vitune::window_attention")
+@torch.library.register_fake("vitune::attention_repeating_mask")
 def _(q, k, v, attn_mask, scale):
     return _torch_op.fake_output(q, k, v)
