@@ -18,6 +18,7 @@
 
 #include "cli/arguments/device_probe.h"
 #include "cli/arguments/session.h"
+#include "cli/output/lines.h"
 #include "cli/output/text.h"
 #include "cli/signals.h"
 #include "cli/verbs/man_page.h"
@@ -262,7 +263,8 @@ std::atomic<bool> memory_was_refused = false;
 
 // One line for people; the message already says what was tried and what to do next.
 int report(const char* message, int status) {
-  const std::string line = formatted("vitune: error: {}\n", terminal_safe(message, true));
+  constexpr std::string_view kHead = "vitune: error: ";
+  const std::string line = formatted("{}{}\n", kHead, shown_message(message, kHead.size()));
   std::fputs(line.c_str(), stderr);
   return status;
 }

@@ -103,7 +103,8 @@ class Operator {
   virtual Config carried(const Config& config, const Problem& from, const Problem& to,
                          const ParameterSpace& space) const;
   // The family of its kernel, tile, warps and stages; nothing told if there are no words for it.
-  // With the values of the tunables that are not told, the text means one config.
+  // With the values of the tunables that are not told, the text means one config; of those that no
+  // space can list (open parameters), one of all that are stored.
   virtual ConfigWords words(const Problem& problem, const Config& config) const;
   // Equal for problems from which `config` is carried alike, as far as it is the same one.
   virtual std::int64_t carried_class(const Config&, const Problem&, const ParameterSpace&) const {

@@ -113,7 +113,10 @@ int show_misses(Session& session) {
   const std::set<std::string> wanted = wanted_texts(session);
   LayeredStore store = open_layered_store(session, Access::kReadOnly);
   Table table;
-  table.column("problem").column("calls", Align::kRight).column("total ms", Align::kRight);
+  table.column("problem")
+      .heading()
+      .column("calls", Align::kRight)
+      .column("total ms", Align::kRight);
   table.column("us per call", Align::kRight);
   ordered_json document = new_document("show");
   document["misses"] = ordered_json::array();

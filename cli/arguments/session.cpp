@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/arguments/options.h"
+#include "cli/output/lines.h"
 #include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
@@ -144,6 +145,26 @@ ConsoleOptions console_options(const po::variables_map& values, const Environmen
   return options;
 }
 
+// Prose is filled, whatever its lines were; lines that are indented are examples and keep theirs.
+std::string filled_notes(const std::string& notes, std::size_t width) {
+  std::string text, prose;
+  const auto end_prose = [&] {
+    if (!prose.empty()) text += fill_text(prose, width);
+    prose.clear();
+  };
+  std::istringstream lines(notes);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  ")) {
+      end_prose();
+      text += fill_text(line, width, 4);
+    } else {
+      prose += (prose.empty() ? "" : " ") + line;
+    }
+  }
+  end_prose();
+  return text;
+}
+
 }  // namespace
 
 bool Session::has(const std::string& option) const {
@@ -182,7 +203,7 @@ std::string verb_help(const Verb& verb) {
   if (!options.own.options().empty()) help << "\n" << options.own;
   help << "\n" << options.common;
   std::string text = usual_notation(help.str());
-  if (!verb.notes.empty()) text += "\n" + fill_text(verb.notes, width, 2);
+  if (!verb.notes.empty()) text += "\n" + filled_notes(verb.notes, width);
   return text;
 }
 

@@ -139,6 +139,26 @@ LayeredStore open_layered_store(Session& session, Access access) {
   return layered_store_over(session, open_user_store(session, access));
 }
 
+std::vector<Config> stored_configs(Session& session, const Problem& problem) {
+  LayeredStore layers = open_layered_store(session, Access::kReadOnly);
+  std::vector<Store*> stores = {&layers.user()};
+  for (const LayeredStore::Lower& lower : layers.lower()) stores.push_back(lower.store.get());
+  const ProblemKey key{problem.operator_name(), problem.text()};
+  std::vector<Config> configs;
+  for (Store* const store : stores) {
+    for (const DeviceInfo& device : store->devices()) {
+      for (const Trial& trial : store->trials(device, key)) configs.push_back(trial.config);
+      for (const Objective objective : {Objective::kCold, Objective::kWarm}) {
+        const auto winner = store->find_winner(device, key, objective);
+        if (!winner) continue;
+        configs.push_back(winner->config);
+        if (winner->runner_up) configs.push_back(*winner->runner_up);
+      }
+    }
+  }
+  return configs;
+}
+
 LayeredStore layered_store_over(Session& session, std::unique_ptr<Store> user) {
   std::vector<std::unique_ptr<Store>> sites = open_site_stores(session);
   std::unique_ptr<Store> shipped;

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cli/arguments/session.h"
 #include "db/store.h"
+#include "generator/problem.h"
 
 namespace vitune {
 
@@ -37,7 +39,9 @@ std::unique_ptr<Store> open_existing_store(Session& session, Access access);
 // file that cannot be read is left out with a warning, and so is a layer of VITUNE_DB that is not
 // there; one that is there and cannot be read is Error(kDatabase).
 LayeredStore open_layered_store(Session& session, Access access);
-// The same over `user`, whatever --db says.
+// All configs that are stored of the problem, of winners and trials, of any layer and device.
+std::vector<Config> stored_configs(Session& session, const Problem& problem);
+// open_layered_store() over `user`, whatever --db says.
 LayeredStore layered_store_over(Session& session, std::unique_ptr<Store> user);
 
 }  // namespace vitune

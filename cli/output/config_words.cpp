@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -50,7 +51,7 @@ struct WrittenConfig {
 WrittenConfig parse(std::string_view text, const ParameterSpace& space) {
   WrittenConfig written;
   while (!text.empty()) {
-    const std::size_t space_at = std::min(text.find(' '), text.size());
+    const std::size_t space_at = std::min(text.find_first_of(" \t\r\n"), text.size());
     const std::string_view word = text.substr(0, space_at);
     text.remove_prefix(std::min(space_at + 1, text.size()));
     if (word.empty()) continue;
@@ -76,9 +77,30 @@ Config with(Config config, const Config& changes) {
   return config;
 }
 
+// The stored config that has these words, or nothing; what else is written must be as it has it.
+std::optional<Config> stored_config(const WrittenConfig& written, const Problem& problem,
+                                    const ParameterSpace& space,
+                                    const std::function<std::vector<Config>()>& stored) {
+  std::optional<Config> found;
+  for (const Config& config : stored()) {
+    if (problem.op().words(problem, config).text != written.words) continue;
+    if (with(config, written.entries) != config) continue;
+    if (found && space.completed(config) == space.completed(*found)) continue;
+    if (found) {
+      refuse(
+          formatted("'{}' describes several configs that are stored for this problem; give the "
+                    "whole one, as 'vitune show -v' and 'vitune show --trials -v' print it",
+                    written.words));
+    }
+    found = config;
+  }
+  return found;
+}
+
 // The config of the space that has these words, and all that they do not tell as in `wanted`.
 Config config_of_words(const WrittenConfig& written, const Problem& problem,
-                       const ParameterSpace& space, const Config& wanted) {
+                       const ParameterSpace& space, const Config& wanted,
+                       const std::function<std::vector<Config>()>& stored) {
   for (const auto& [name, value] : written.entries) check_value(parameter_of(name, space), value);
   std::set<std::string> all;
   for (const Config& config : space.enumerate()) {
@@ -98,7 +120,17 @@ Config config_of_words(const WrittenConfig& written, const Problem& problem,
                   "other tunables too, as Name=value",
                   written.words));
   }
+  if (const auto config = stored_config(written, problem, space, stored)) return *config;
   const auto nearest = nearest_name(written.words, std::vector(all.begin(), all.end()));
+  const bool is_open = std::ranges::any_of(space.parameters(), &Parameter::open);
+  if (!nearest && is_open) {
+    refuse(
+        formatted("'{}' describes no config of this problem, neither of its space nor among those "
+                  "stored for it; the short name of a library's algorithm is known where the "
+                  "database has it: name that one with --db, or give the whole config, which "
+                  "'vitune show -v' and 'vitune show --trials -v' print there",
+                  written.words));
+  }
   refuse(
       formatted("'{}' describes no config of this problem{}; give a config as it is printed, or "
                 "tunables as Name=value",
@@ -127,14 +159,14 @@ std::string config_words(const Problem& problem, const Config& config, const Con
 }
 
 Config read_config(std::string_view text, const Problem& problem, const ParameterSpace& space,
-                   const Config& base) {
+                   const Config& base, const std::function<std::vector<Config>()>& stored) {
   WrittenConfig written = parse(text, space);
   constexpr std::string_view kDefault = "default";
   if (written.words.starts_with(kDefault)) {
     written.words.erase(0, std::min(written.words.size(), kDefault.size() + 1));
   }
   Config wanted = with(base, written.entries);
-  if (!written.words.empty()) wanted = config_of_words(written, problem, space, wanted);
+  if (!written.words.empty()) wanted = config_of_words(written, problem, space, wanted, stored);
   if (written.family.empty()) return wanted;
   return config_from_text(problem.op(), "family=" + written.family + " " + wanted.text());
 }

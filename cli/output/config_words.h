@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/config.h"
 #include "generator/parameter_space.h"
@@ -19,11 +21,12 @@ std::string_view short_tunable(std::string_view name);
 std::string config_words(const Problem& problem, const Config& config, const Config& preset);
 
 // The config that a text means: what config_words() printed, or entries such as "Warps=12" or
-// "kWarps=12"; what it does not say is as in `base`. Throws Error(kUsage) for a name or a word that
-// is none of the space (with the nearest one), and for words that no config of the space has. A
-// value that its tunable does not have is left to ParameterSpace::explain(), which lists the
-// others.
+// "kWarps=12"; what it does not say is as in `base`. `stored`, asked if the space has none with
+// these words, gives the configs that are stored of the problem: what a library told (open
+// parameters) no space lists. Throws Error(kUsage) for a name or a word that is none of the space
+// (with the nearest one), and for words that no config of the space has, nor a stored one. A value
+// that its tunable does not have is left to ParameterSpace::explain(), which lists the others.
 Config read_config(std::string_view text, const Problem& problem, const ParameterSpace& space,
-                   const Config& base);
+                   const Config& base, const std::function<std::vector<Config>()>& stored);
 
 }  // namespace vitune

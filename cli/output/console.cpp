@@ -14,6 +14,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "cli/output/lines.h"
 #include "core/format.h"
 
 namespace vitune {
@@ -31,16 +32,6 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
       break;
   }
   return spdlog::level::err;
-}
-
-// The longest start of `text` that has at most `columns` characters; never cuts one in two.
-std::string cut_to_columns(std::string_view text, std::size_t columns) {
-  std::size_t width = 0, end = 0;
-  while (end < text.size()) {
-    if ((static_cast<unsigned char>(text[end]) & 0xc0) != 0x80 && ++width > columns) break;
-    ++end;
-  }
-  return std::string(text.substr(0, end));
 }
 
 // Progress that nobody can read (a full disk, a reader that is gone) is no reason to stop.
@@ -62,6 +53,14 @@ std::size_t help_columns() {
   return std::clamp<std::size_t>(terminal_columns(STDOUT_FILENO), 40, 100);
 }
 
+std::string shown_message(std::string_view text, std::size_t head) {
+  std::string safe = terminal_safe(text, true);
+  if (isatty(STDERR_FILENO) != 1) return safe;
+  const std::string filled =
+      fill_text(std::string(head, ' ') + safe, terminal_columns(STDERR_FILENO), 2);
+  return filled.substr(head, filled.size() - head - 1);
+}
+
 Console::Console(const ConsoleOptions& options)
     : options_(options), terminal_(!options.dumb && isatty(STDERR_FILENO) == 1) {
   auto sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_st>(
@@ -73,6 +72,15 @@ Console::Console(const ConsoleOptions& options)
 
 Console::~Console() = default;
 Console::Console(Console&&) noexcept = default;
+
+std::size_t Console::columns() const {
+  if (isatty(STDOUT_FILENO) != 1 || verbose()) return Table::kAnyWidth;
+  return terminal_columns(STDOUT_FILENO);
+}
+
+std::string Console::fitted(std::string_view text, std::size_t indent) const {
+  return columns() == Table::kAnyWidth ? std::string(text) : fill_text(text, columns(), indent);
+}
 
 void Console::print(std::string_view text) {
   if (write_error_ != 0) return;
@@ -101,20 +109,22 @@ void Console::show(const Table& table, const nlohmann::ordered_json& document,
   }
   if (format() == Format::kCsv) return print(table.csv());
   if (format() == Format::kMarkdown) return print(table.markdown());
-  const bool fit = isatty(STDOUT_FILENO) == 1 && !verbose();
-  const std::size_t width = fit ? terminal_columns(STDOUT_FILENO) : Table::kAnyWidth;
-  print(table.text(width, options_.color_results));
-  const auto left_out = table.left_out(width);
+  print(table.text(columns(), options_.color_results));
+  const auto left_out = table.left_out(columns());
   if (left_out.empty()) return;
   std::fflush(stdout);  // before what is said of it
-  log(LogLevel::kInfo, formatted("no room for {}: -v shows all", fmt::join(left_out, ", ")));
+  log(LogLevel::kInfo, formatted("-v shows all: no room for {}", fmt::join(left_out, ", ")));
 }
 
 void Console::log(LogLevel level, std::string_view message) {
   if (level < options_.level) return;
   end_progress();
-  logger_->set_pattern(level >= LogLevel::kWarning ? "vitune: %^%l%$: %v" : "%v");
-  logger_->log(spdlog_level(level), "{}", terminal_safe(message, true));
+  constexpr std::string_view kError = "vitune: error: ", kWarning = "vitune: warning: ";
+  const std::size_t head = level == LogLevel::kError     ? kError.size()
+                           : level == LogLevel::kWarning ? kWarning.size()
+                                                         : 0;
+  logger_->set_pattern(head > 0 ? "vitune: %^%l%$: %v" : "%v");
+  logger_->log(spdlog_level(level), "{}", shown_message(message, head));
 }
 
 LogSink Console::sink() {
@@ -126,7 +136,7 @@ void Console::progress(std::string_view line) {
   const std::string safe = terminal_safe(line);
   if (terminal_) {
     write_to_stderr(
-        formatted("\r{}\x1b[K", cut_to_columns(safe, terminal_columns(STDERR_FILENO) - 1)));
+        formatted("\r{}\x1b[K", first_columns(safe, terminal_columns(STDERR_FILENO) - 1)));
     line_open_ = true;
   } else {
     write_to_stderr(safe + "\n");

@@ -27,6 +27,10 @@ std::size_t terminal_columns(int descriptor);
 // For help: those of the terminal behind stdout, 40 to 100; 100 where it is none.
 std::size_t help_columns();
 
+// A message made terminal-safe; where stderr is a terminal with lines broken between words. `head`
+// columns of the first line are taken by what is written before it.
+std::string shown_message(std::string_view text, std::size_t head);
+
 struct ConsoleOptions {
   Format format = Format::kText;
   bool color = false;                // of what goes to stderr
@@ -51,14 +55,19 @@ class Console {
   }
   bool progress_is_rewritten() const { return terminal_; }
 
+  // `text` with its lines broken between words where stdout is a terminal that they are too wide
+  // for, unless -v; what is carried over begins `indent` columns in.
+  std::string fitted(std::string_view text, std::size_t indent) const;
   // Writes to stdout as it is.
   void print(std::string_view text);
   // Prints `document` on one line, at once: its reader need not wait for the next.
   void print_line(const nlohmann::ordered_json& document);
   // Prints the table, or `document` with --json; an empty table prints `if_empty` to stderr instead
-  // of a lone header. On a terminal that is too narrow columns are left out, and named, unless -v.
+  // of a lone header. On a terminal that is too narrow, unless -v, words are wrapped and columns
+  // left out, which are named.
   void show(const Table& table, const nlohmann::ordered_json& document, std::string_view if_empty);
-  // A message on stderr, made terminal-safe, if its level is shown.
+  // A message on stderr, made terminal-safe and on a terminal broken between words, if its level is
+  // shown.
   void log(LogLevel level, std::string_view message);
   // log() as a sink to hand down; valid as long as this object.
   LogSink sink();
@@ -71,8 +80,11 @@ class Console {
   int finish();
 
  private:
+  // Of what is printed: Table::kAnyWidth where it may be as wide as it is.
+  std::size_t columns() const;
+
   ConsoleOptions options_;
-  bool terminal_ = false;   // stderr is one
+  bool terminal_ = false;   // stderr is one that understands escapes
   bool line_open_ = false;  // a progress line is on the terminal
   int write_error_ = 0;     // errno of the first failed write to stdout
   std::unique_ptr<spdlog::logger> logger_;

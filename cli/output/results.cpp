@@ -171,7 +171,7 @@ std::string device_text(const DeviceInfo& device) {
 Table winner_table() {
   Table table;
   const Align right = Align::kRight;
-  table.column("problem").column("cold us [95 %]", right, timing_titles("cold"));
+  table.column("problem").heading().column("cold us [95 %]", right, timing_titles("cold"));
   table.column("warm us", right, timing_titles("warm")).if_room();
   table.column("vs default", right, {"vs_default"}).if_room();
   table.column("of floor", right, {"floor_share"}).if_room();
@@ -188,6 +188,8 @@ void add_winner_row(Table& table, const std::string& name, const Winner& winner,
   const auto floor = floor_of(problem, device, winner.objective);
   std::string origin = origin_name(winner.origin);
   if (!winner.verified) origin += ", unverified";
+  // A problem may have a winner by each objective: their rows are told apart without a column.
+  if (winner.objective == Objective::kWarm) origin += ", warm";
   if (measured.low_confidence) origin += ", unsteady";
   const auto share = floor && best > 0 ? std::optional(floor->us / best) : std::nullopt;
   const bool raced = winner.runner_up.has_value();

@@ -48,13 +48,20 @@ class Table {
   // The column added last is left out where a text would be wider than asked for; of several the
   // last one first.
   Table& if_room();
+  // The first column, just added, is of long texts: where the table would be wider than asked for
+  // and they take much of it, each stands on a line of its own above its rows, once for all that
+  // follow each other.
+  Table& heading();
   // Adds a row; a short one is filled with empty cells. Throws std::logic_error if it is too long,
   // or if a cell has not one value per CSV title.
   void row(std::vector<Cell> cells);
   bool empty() const { return rows_.empty(); }
 
   // Columns padded to their widest cell, two spaces between them, no space at the end of a line.
-  // With `color` the titles and the cells that have a tone stand between its escapes.
+  // Where that is wider than `width`, columns of words that are not left out are wrapped: nothing
+  // of a cell that is printed is lost, and from 80 on no line is wider unless there are too many
+  // columns of figures. With `color` the titles and the cells that have a tone stand between its
+  // escapes.
   std::string text(std::size_t width = kAnyWidth, bool color = false) const;
   // Titles that text(width) leaves out.
   std::vector<std::string> left_out(std::size_t width) const;
@@ -72,10 +79,26 @@ class Table {
     std::vector<std::string> csv_titles;
     bool if_room = false;
     std::size_t width = 0;  // of the widest cell, title included
+    std::size_t word = 0;   // of the longest word, or the title
   };
-  // Which columns text(width) prints.
-  std::vector<bool> fitting(std::size_t width) const;
+  // How text() prints at a width.
+  struct Layout {
+    std::vector<std::size_t> widths;  // of the columns; 0: left out, or the heading
+    bool heads = false;               // the first column stands above its rows
+  };
+  static constexpr std::size_t kGap = 2;    // spaces between columns
+  static constexpr std::size_t kLeast = 1;  // characters of a column
 
+  static std::size_t total(const std::vector<std::size_t>& widths);
+  static void narrow(std::vector<std::size_t>& widths, std::size_t room,
+                     const std::vector<std::size_t>& least);
+  static void add_heading(std::string& out, const Cell& cell, std::size_t width, bool color);
+  bool is_wrapped(std::size_t column) const;
+  Layout layout(std::size_t width) const;
+  void add_lines(std::string& out, const std::vector<Cell>& row, const Layout& chosen,
+                 bool color) const;
+
+  bool has_heading_ = false;
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
 };

@@ -73,27 +73,6 @@ Budget parse_effort(std::string_view text) {
               formatted("--effort '{}' is not one of quick, normal, thorough", text));
 }
 
-std::string fill_text(std::string_view text, std::size_t width, std::size_t indent) {
-  std::string filled;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    std::size_t room = width;
-    while (line.size() > room) {
-      const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
-      std::size_t space = line.rfind(' ', room);
-      if (space == std::string_view::npos || space <= begin) space = line.find(' ', begin);
-      if (space == std::string_view::npos) break;
-      filled += std::string(line.substr(0, space)) + "\n" + std::string(indent, ' ');
-      line.remove_prefix(std::min(line.find_first_not_of(' ', space), line.size()));
-      room = width > indent ? width - indent : 1;
-    }
-    filled += std::string(line) + "\n";
-  }
-  return filled;
-}
-
 std::string first_few(const std::vector<std::string>& names) {
   constexpr std::size_t kFew = 5;
   const std::size_t shown = names.size() > kFew ? kFew : names.size();

@@ -33,10 +33,6 @@ std::int64_t parse_integer(std::string_view text, std::int64_t low, std::int64_t
 // "--effort": quick, normal or thorough as a budget per problem. Throws Error(kUsage).
 Budget parse_effort(std::string_view text);
 
-// `text` with its lines broken between words, so that none has more than `width` characters unless
-// a word has; what is carried over begins `indent` columns in.
-std::string fill_text(std::string_view text, std::size_t width, std::size_t indent = 0);
-
 // "a, b", and of more than five "a, b, c, d, e and 431 more".
 std::string first_few(const std::vector<std::string>& names);
 

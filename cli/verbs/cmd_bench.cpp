@@ -47,7 +47,7 @@ const PeerTime* best_peer(const NamedProblem& problem, Objective objective) {
 Table bench_table() {
   const Align right = Align::kRight;
   Table table;
-  table.column("problem").column("cold us [95 %]", right, timing_titles("cold"));
+  table.column("problem").heading().column("cold us [95 %]", right, timing_titles("cold"));
   table.column("origin").column("warm us", right, {"warm_us"}).if_room();
   table.column("vs default", right, {"vs_default"}).if_room();
   table.column("of floor", right, {"floor_share"}).if_room().column("limit").if_room();

@@ -110,7 +110,7 @@ void add_unpaired(Table& table, const std::vector<TimedRow>& rows, bool in_a) {
 Table comparison_table(const Comparison& comparison, bool with_unpaired) {
   const Align right = Align::kRight;
   Table table;
-  table.column("problem").column("kind").column("A us", right, {"a_us"});
+  table.column("problem").heading().column("kind").column("A us", right, {"a_us"});
   table.column("B us", right, {"b_us"}).column("B / A", right, {"ratio"});
   table.column("95 %", Align::kLeft, {"low", "high"}).column("method").if_room();
   table.column("verdict");

@@ -14,6 +14,7 @@
 #include "cli/arguments/inputs.h"
 #include "cli/arguments/options.h"
 #include "cli/arguments/session.h"
+#include "cli/arguments/stores.h"
 #include "cli/output/config_words.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
@@ -85,14 +86,15 @@ std::vector<std::string> chosen_architectures(const Session& session) {
   return chosen;
 }
 
-std::vector<Config> chosen_configs(const Session& session, const Problem& problem,
+std::vector<Config> chosen_configs(Session& session, const Problem& problem,
                                    const DeviceInfo& device, const ParameterSpace& space) {
   const int modes = session.has("config") + session.has("all") + session.has("sample");
   if (modes > 1) throw Error(ErrorCode::kUsage, "choose one of --config, --all and --sample");
   if (modes == 0) return {default_config(problem, device, space)};
   if (session.has("config")) {
     return {read_config(session.text("config"), problem, space,
-                        default_config(problem, device, space))};
+                        default_config(problem, device, space),
+                        [&] { return stored_configs(session, problem); })};
   }
   std::vector<Config> configs = space.enumerate();
   if (session.has("all")) return configs;
@@ -105,7 +107,7 @@ std::vector<Config> chosen_configs(const Session& session, const Problem& proble
   return sample;
 }
 
-std::vector<Job> plan(const Session& session, const std::vector<NamedProblem>& problems,
+std::vector<Job> plan(Session& session, const std::vector<NamedProblem>& problems,
                       const std::vector<std::string>& architectures,
                       const std::string& compiler_version) {
   std::vector<Job> jobs;
@@ -275,7 +277,7 @@ int show(Session& session, const std::vector<Job>& jobs,
          const std::string& compiler) {
   Listing listing;
   const bool whole = session.console.verbose();
-  listing.table.column("problem").column("arch").column("status");
+  listing.table.column("problem").heading().column("arch").column("status");
   listing.table.column("registers", Align::kRight).if_room();
   listing.table.column("spills", Align::kRight).if_room();
   listing.table.column("shared", Align::kRight).if_room().column("ms", Align::kRight).if_room();

@@ -119,7 +119,7 @@ int run_contents(Session& session) {
   const auto store = open_existing_store(session, Access::kReadOnly);
   const auto seal = store->pack_seal();
   Table table;
-  table.column("GPU").column("operator").column("problems", Align::kRight);
+  table.column("GPU").column("operator").column("problems", Align::kRight).if_room();
   table.column("winners", Align::kRight).column("unverified", Align::kRight).column("origin");
   table.column("tuned").column("CUDA driver").if_room().column("compiler").if_room();
   ordered_json document = new_document("db contents");

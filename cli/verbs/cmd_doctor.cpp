@@ -18,6 +18,7 @@
 #include "db/file_guard.h"
 #include "db/sqlite.h"
 #include "generator/compile_pool.h"
+#include "generator/cublaslt.h"
 #include "generator/operator.h"
 
 namespace vitune {
@@ -66,6 +67,21 @@ Finding check_compiler(const Session& session) {
             ""};
   } catch (const Error& error) {
     return {"NVRTC", Verdict::kWarn, error.what(), "needed to tune and compile; replays need none"};
+  }
+}
+
+// Optional: 0.5 GB that not every machine has.
+Finding check_cublaslt(const Session& session) {
+  try {
+    const CublasLt library = CublasLt::open(session.environment);
+    return {"cuBLASLt", Verdict::kOk,
+            formatted("{} at {}{}", cublaslt_name(library.version), library.path,
+                      session.environment.cublaslt ? ", which VITUNE_CUBLASLT names" : ""),
+            ""};
+  } catch (const Error& error) {
+    return {"cuBLASLt", Verdict::kWarn, error.what(),
+            "optional: without it none of its algorithms is tried, and a winner that calls it is "
+            "passed over for the next choice"};
   }
 }
 
@@ -248,10 +264,13 @@ Finding check_shipped_winners(const Session& session) {
 std::string listing(const Console& console, const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    text +=
-        console.toned(formatted("{:<5}", verdict_name(finding.verdict)), tone_of(finding.verdict));
-    text += formatted(" {}: {}\n", finding.what, terminal_safe(finding.detail));
-    if (!finding.advice.empty()) text += formatted("      -> {}\n", finding.advice);
+    const std::string verdict = formatted("{:<5}", verdict_name(finding.verdict));
+    const std::string line = console.fitted(
+        formatted("{} {}: {}\n", verdict, finding.what, terminal_safe(finding.detail)), 6);
+    text += console.toned(verdict, tone_of(finding.verdict)) + line.substr(verdict.size());
+    if (!finding.advice.empty()) {
+      text += console.fitted(formatted("      -> {}\n", finding.advice), 9);
+    }
   }
   return text;
 }
@@ -282,6 +301,7 @@ int run(Session& session) {
   const bool has_compiler = findings.back().verdict == Verdict::kOk;
   if (has_compiler) findings.push_back(check_trial_compile(session));
   const bool compiles = has_compiler && findings.back().verdict == Verdict::kOk;
+  findings.push_back(check_cublaslt(session));
   findings.push_back(check_recording(session));
   const bool replays = findings.back().verdict == Verdict::kOk;
   findings.push_back(check_shipped_winners(session));

@@ -116,7 +116,7 @@ class Explanation {
 
   int show() {
     if (session_.console.format() == Format::kText) {
-      session_.console.print(text_);
+      session_.console.print(session_.console.fitted(text_, 10));
     } else {
       session_.console.show(table_, document_, "");
     }

@@ -97,7 +97,7 @@ int show_models(const Session& session, const std::vector<const Model*>& models,
   Table table;
   table.column("model").column("problems", Align::kRight).column("layers", Align::kRight);
   table.column("tokens", Align::kRight).column("head size", Align::kRight);
-  table.column("outside", Align::kRight);
+  table.column("outside", Align::kRight).if_room();
   document["models"] = ordered_json::array();
   for (const Model* model : models) {
     const Summary summary = summary_of(*model);
@@ -131,7 +131,7 @@ int show_problems(const Session& session, const std::vector<const Model*>& model
                   ordered_json document) {
   const ModelInput input = model_input(session);
   Table table;
-  table.column("model").column("batch", Align::kRight).column("calls", Align::kRight);
+  table.column("model").heading().column("batch", Align::kRight).column("calls", Align::kRight);
   table.column("share", Align::kRight).column("problem");
   document["problems"] = ordered_json::array();
   for (const Model* model : models) {

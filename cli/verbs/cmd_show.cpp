@@ -188,8 +188,8 @@ int show_trials(Session& session) {
   const ShownNames shown_name(session, names);
   const auto store = open_user_store(session, Access::kReadOnly);
   Table table;
-  table.column("problem").column("status").column("cold us [95 %]", Align::kRight,
-                                                  timing_titles("cold"));
+  table.column("problem").heading().column("status");
+  table.column("cold us [95 %]", Align::kRight, timing_titles("cold"));
   table.column("warm us", Align::kRight, {"warm_us"}).if_room();
   table.column("registers", Align::kRight).if_room();
   table.column("spills", Align::kRight).if_room().column("origin");
@@ -211,7 +211,8 @@ int show_trials(Session& session) {
 int show_blocks(Session& session) {
   const auto store = open_user_store(session, Access::kReadOnly);
   Table table;
-  table.column("kernel").column("status").column("driver").column("device").column("reason");
+  table.column("kernel").column("status").column("driver");
+  table.column("device").if_room().column("reason");
   ordered_json document = new_document("show");
   document["blocks"] = ordered_json::array();
   for (const BlockEntry& entry : store->blocks()) {

@@ -69,7 +69,7 @@ int run(Session& session) {
   const VerifyReport report =
       verify_winners(options, objectives, store, session.console.sink(), session.stop);
   Table table;
-  table.column("problem").column("objective").column("verdict");
+  table.column("problem").heading().column("objective").column("verdict");
   ordered_json document = new_document("verify");
   document["checked"] = report.judged;
   document["failed"] = ordered_json::array();

@@ -40,6 +40,7 @@ NamedProblem only_problem(const Session& session, const char* option) {
 }
 
 std::string values_text(const Parameter& parameter) {
+  if (parameter.open) return "any";
   return formatted("{}", fmt::join(parameter.values, " "));
 }
 
@@ -87,10 +88,13 @@ int show_space(Session& session) {
   document["default"] = config_json(preset);
   document["parameters"] = ordered_json::array();
   for (const Parameter& parameter : space.parameters()) {
-    table.row({parameter.name, formatted("{}", preset.at(parameter.name)), values_text(parameter),
+    const auto value = preset.find(parameter.name);
+    table.row({parameter.name, value ? formatted("{}", *value) : "-", values_text(parameter),
                parameter.doc});
-    document["parameters"].push_back(
-        {{"name", parameter.name}, {"values", parameter.values}, {"doc", parameter.doc}});
+    document["parameters"].push_back({{"name", parameter.name},
+                                      {"values", parameter.values},
+                                      {"open", parameter.open},
+                                      {"doc", parameter.doc}});
   }
   document["constraints"] = ordered_json::array();
   std::string rules = "\nRules:\n";
@@ -99,7 +103,8 @@ int show_space(Session& session) {
     document["constraints"].push_back(constraint.rule);
   }
   session.console.show(table, document, "");
-  if (session.console.format() == Format::kText) session.console.print(rules);
+  if (session.console.format() == Format::kText)
+    session.console.print(session.console.fitted(rules, 4));
   session.console.log(LogLevel::kInfo,
                       formatted("{} on {}: {} of {} configs obey the rules", problem.name,
                                 device_text(device), size, space.cartesian_size()));
@@ -111,11 +116,14 @@ int show_explanation(Session& session) {
   const DeviceInfo device = space_device(session);
   const ParameterSpace space = problem.problem->op().space(*problem.problem, device);
   const Config preset = default_config(*problem.problem, device, space);
-  const Config config = read_config(session.text("explain"), *problem.problem, space, preset);
+  const Config config = read_config(session.text("explain"), *problem.problem, space, preset,
+                                    [&] { return stored_configs(session, *problem.problem); });
   const auto violation = space.explain(config);
   Table table;
   table.column("problem")
+      .heading()
       .column("device")
+      .if_room()
       .column("config")
       .column("in the space")
       .column("why not");

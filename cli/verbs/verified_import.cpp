@@ -161,7 +161,7 @@ void note_taken(Store& target, const DeviceInfo& device, std::vector<Contributio
 
 void show(Session& session, const DeviceInfo& device, const std::vector<Contribution>& all) {
   Table table;
-  table.column("problem").column("objective").column("claimed us", Align::kRight);
+  table.column("problem").heading().column("objective").column("claimed us", Align::kRight);
   table.column("measured us", Align::kRight).column("verdict").column("why");
   ordered_json document = new_document("db import");
   document["device"] = device_json(device);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/linear/library_product.h"
 
+#include "core/digest.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/linear/kernel_spec.h"
@@ -75,7 +76,13 @@ MatmulAlgorithm library_algorithm(const Config& config) {
 }
 
 ConfigWords library_words(const std::string& family, const Config& config) {
-  return {formatted("{} {}", family, cublaslt_name(library_algorithm(config).version)), {kLibrary}};
+  // Of all that tells the call from others: no two that are stored of a problem shall look alike.
+  constexpr std::size_t kDigits = 8;
+  const std::string digest = sha256(library_text(config)).hex().substr(0, kDigits);
+  ConfigWords words{
+      formatted("{} {} {}", family, cublaslt_name(library_algorithm(config).version), digest), {}};
+  for (const Parameter& parameter : library_parameters()) words.told.push_back(parameter.name);
+  return words;
 }
 
 std::string library_text(const Config& config) {

@@ -22,6 +22,7 @@ namespace vitune {
 std::vector<Parameter> library_parameters();
 std::vector<Constraint> library_rules();
 MatmulAlgorithm library_algorithm(const Config& config);
+// "cublaslt cuBLASLt 13.1.0 7d0a1c9e": the last word is the short name of its algorithm.
 ConfigWords library_words(const std::string& family, const Config& config);
 // What the algorithm adds to a source, as a comment.
 std::string library_text(const Config& config);

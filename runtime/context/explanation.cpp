@@ -4,6 +4,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
 #include "core/format.h"
 #include "generator/operator.h"
 
@@ -14,11 +18,11 @@ std::string line(const char* head, const std::string& text) {
   return formatted("{:<9} {}\n", head, text);
 }
 
-std::string tensor_line(const TensorSpec& tensor) {
-  return formatted("  {:<6} {:<6} {} [{}], strides [{}], {} bytes, aligned to {}\n", tensor.name,
-                   tensor.role == Role::kInput ? "input" : "output", element_name(tensor.type),
-                   fmt::join(tensor.extents, ", "), fmt::join(tensor.strides, ", "), tensor.bytes(),
-                   tensor.alignment);
+std::string tensor_line(const TensorSpec& tensor, std::size_t width) {
+  return formatted("  {:<{}} {:<6} {} [{}], strides [{}], {} bytes, aligned to {}\n", tensor.name,
+                   width, tensor.role == Role::kInput ? "input" : "output",
+                   element_name(tensor.type), fmt::join(tensor.extents, ", "),
+                   fmt::join(tensor.strides, ", "), tensor.bytes(), tensor.alignment);
 }
 
 std::string served_text(const vitune_selection& selection) {
@@ -45,8 +49,13 @@ std::string describe_problem(const Problem& problem, const DeviceInfo& device,
     text += line("floor", formatted("{:.2f} us ({})", floor->us, hardware_unit_name(floor->unit)));
   }
   text += "tensors\n";
-  for (const TensorSpec& tensor : op.tensors(problem)) {
-    if (tensor.given) text += tensor_line(tensor);
+  const std::vector<TensorSpec> tensors = op.tensors(problem);
+  std::size_t width = 6;
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.given) width = std::max(width, std::string_view(tensor.name).size());
+  }
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.given) text += tensor_line(tensor, width);
   }
   return text;
 }

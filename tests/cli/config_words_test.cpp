@@ -4,9 +4,13 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
 #include <random>
+#include <set>
 
+#include "cli/output/text.h"
 #include "core/error.h"
+#include "db/store.h"
 #include "generator/operator.h"
 #include "tests/devices.h"
 
@@ -22,7 +26,9 @@ class ConfigWordsTest : public ::testing::TestWithParam<const char*> {
   const ParameterSpace space = problem->op().space(*problem, device);
   const Config preset = default_config(*problem, device);
 
-  Config read(const std::string& text) const { return read_config(text, *problem, space, preset); }
+  Config read(const std::string& text) const {
+    return read_config(text, *problem, space, preset, [] { return std::vector<Config>(); });
+  }
   std::string refusal(const std::string& text) const {
     try {
       read(text);
@@ -77,15 +83,103 @@ TEST_P(ConfigWordsTest, ATypoGetsTheNearestNameAndItsValues) {
 }
 
 // An algorithm of a library's is none of the space's values: any number may be meant.
-TEST(ConfigWordsOfLibrariesTest, AnAlgorithmMayBeWrittenDownWhole) {
+class ConfigWordsOfLibrariesTest : public ::testing::Test {
+ protected:
   const DeviceInfo device = testing_support::h200_device("H200");
   const ProblemPtr problem = parse_problem("linear bf16 m=197 n=2304 k=768 bias");
   const ParameterSpace space = problem->op().space(*problem, device);
-  const std::string text =
-      "kAlgorithm0=1361504632898 kBlockK=0 kBlockM=0 kBlockN=0 kFamily=2 kGroups=0 kLead=0 "
-      "kLibrary=130100 kPair=0 kRaster=0 kSchedule=0 kSplits=0 kStages=0 kWarpM=0 kWarpN=0";
-  EXPECT_EQ(read_config(text, *problem, space, default_config(*problem, device)),
-            Config::parse(text));
+  const Config preset = default_config(*problem, device);
+  const Config one = algorithm("kAlgorithm0=1361504632898");
+  std::vector<Config> stored;
+
+  static Config algorithm(const std::string& words) {
+    return Config::parse(words +
+                         " kBlockK=0 kBlockM=0 kBlockN=0 kFamily=2 kGroups=0 kLead=0 "
+                         "kLibrary=130100 kPair=0 kRaster=0 kSchedule=0 kSplits=0 kStages=0 "
+                         "kWarpM=0 kWarpN=0");
+  }
+  std::string printed(const Config& config) const { return config_words(*problem, config, preset); }
+  Config read(const std::string& text) const {
+    return read_config(text, *problem, space, preset, [&] { return stored; });
+  }
+  std::string refusal(const std::string& text) const {
+    try {
+      return "read as " + read(text).text();
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+};
+
+TEST_F(ConfigWordsOfLibrariesTest, AnAlgorithmMayBeWrittenDownWhole) {
+  EXPECT_EQ(read(one.text()), one);
+  EXPECT_EQ(read(compact_config(one)), one);
+}
+
+TEST_F(ConfigWordsOfLibrariesTest, AnAlgorithmHasAShortNameThatIsReadBackFromWhatIsStored) {
+  const std::vector<Config> different = {one, algorithm("kAlgorithm0=1361504632899"),
+                                         algorithm("kAlgorithm0=1361504632898 kAlgorithm7=1"),
+                                         algorithm("kAlgorithm1=1361504632898"),
+                                         algorithm("kAlgorithm0=1361504632898 kWorkspace=1024")};
+  stored = different;
+  stored.push_back(preset);
+  std::set<std::string> names;
+  for (const Config& config : different) {
+    const std::string words = printed(config);
+    EXPECT_THAT(words, ::testing::MatchesRegex("cublaslt cuBLASLt 13\\.1\\.0 [0-9a-f]{8}"));
+    EXPECT_EQ(read(words), config);
+    EXPECT_EQ(read("  " + words.substr(0, 9) + "\n  " + words.substr(9)), config)
+        << "as a terminal breaks it";
+    names.insert(words);
+  }
+  EXPECT_EQ(names.size(), different.size());
+  stored.push_back(one);  // of another device, or of a winner
+  EXPECT_EQ(read(printed(one)), one);
+}
+
+TEST_F(ConfigWordsOfLibrariesTest, OneThatIsNotStoredIsRefusedWithTheWayToGiveIt) {
+  const std::string why = refusal(printed(one));
+  EXPECT_THAT(why, HasSubstr("'" + printed(one) + "' describes no config of this problem"));
+  EXPECT_THAT(why, HasSubstr("--db"));
+  EXPECT_THAT(why, HasSubstr("'vitune show --trials -v'"));
+  stored = {one};
+  EXPECT_THAT(refusal(printed(algorithm("kAlgorithm0=5"))), HasSubstr("describes no config"));
+  EXPECT_THAT(refusal(printed(one) + " Library=130101"), HasSubstr("describes no config"));
+  EXPECT_EQ(read(printed(one) + " Library=130100"), one);
+}
+
+TEST_F(ConfigWordsOfLibrariesTest, WordsOfSeveralStoredConfigsAreNotGuessedAt) {
+  Config other = one;
+  other.set("kLead", 1);
+  stored = {one, other};
+  EXPECT_THAT(refusal(printed(one)), HasSubstr("several configs that are stored"));
+}
+
+// What the command prints of the shipped winners and their trials.
+TEST_F(ConfigWordsOfLibrariesTest, AllThatIsShippedIsPrintedApartAndReadBack) {
+  const auto store =
+      Store::open(std::string(VITUNE_SOURCE_DIR) + "/data/h200.db", Access::kReadOnly);
+  std::map<std::string, std::vector<Config>> tried;
+  for (const TrialEntry& entry : store->all_trials()) {
+    if (entry.problem.operator_name == "linear") {
+      tried[entry.problem.text].push_back(entry.trial.config);
+    }
+  }
+  std::size_t read_back = 0;
+  for (const auto& [text, configs] : tried) {
+    const ProblemPtr each = parse_problem(text);
+    const ParameterSpace whole = each->op().space(*each, device);
+    const Config base = default_config(*each, device, whole);
+    std::set<std::string> names;
+    for (const Config& config : configs) {
+      const std::string words = config_words(*each, config, base);
+      EXPECT_TRUE(names.insert(words).second) << text << ": two are called " << words;
+      if (each->op().library_version(config) == 0) continue;
+      EXPECT_EQ(read_config(words, *each, whole, base, [&] { return configs; }), config) << words;
+      ++read_back;
+    }
+  }
+  EXPECT_GT(read_back, 20u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Problems, ConfigWordsTest,

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "tests/cli/command_fixture.h"
 
 namespace vitune::testing {
@@ -37,6 +39,19 @@ class DoctorTest : public CommandTest {
     return run({"db", "merge", from, "--db", path.string()}).status;
   }
 };
+
+TEST_F(DoctorTest, ALibraryThatIsNamedAndMissingIsSaidToBe) {
+  CommandOptions options;
+  options.environment["VITUNE_CUBLASLT"] = "/nowhere/libcublasLt.so.13";
+  const auto document = run({"doctor", "--json"}, options).json();
+  const auto found = std::ranges::find_if(
+      document["checks"], [](const auto& check) { return check["check"] == "cuBLASLt"; });
+  ASSERT_NE(found, document["checks"].end()) << document;
+  EXPECT_EQ((*found)["verdict"], "warn");
+  EXPECT_THAT((*found)["detail"].get<std::string>(), HasSubstr("VITUNE_CUBLASLT cannot be opened"));
+  EXPECT_THAT((*found)["detail"].get<std::string>(), HasSubstr("/nowhere/libcublasLt.so.13"));
+  EXPECT_THAT((*found)["advice"].get<std::string>(), HasSubstr("optional"));
+}
 
 TEST_F(DoctorTest, AFolderThatOthersMayWriteInIsAsGoodAsTheDatabaseSaysItIs) {
   const struct {

@@ -91,6 +91,65 @@ TEST(TableTest, WhatHasNoRoomIsLeftOutFromTheBackAndNamed) {
   EXPECT_EQ(table.text(1), "name            time\na     9.0 [8.9, 9.1]\n");
 }
 
+Table table_of_words() {
+  Table table;
+  table.column("problem").heading().column("us", Align::kRight).column("why");
+  table.row({"linear m=1 n=2 k=3 bias", "9.01", "the first of two"});
+  table.row({"linear m=1 n=2 k=3 bias", "8.5", "the second"});
+  table.row({"norm m=1 d=2", "7.5", ""});
+  return table;
+}
+
+TEST(TableTest, ALongFirstColumnStandsAboveItsRowsOnce) {
+  const std::string text = table_of_words().text(28);
+  EXPECT_EQ(text,
+            "problem\n"
+            "    us  why\n"
+            "linear m=1 n=2 k=3 bias\n"
+            "  9.01  the first of two\n"
+            "   8.5  the second\n"
+            "norm m=1 d=2\n"
+            "   7.5\n");
+  EXPECT_TRUE(table_of_words().left_out(28).empty());
+  EXPECT_EQ(table_of_words().text(47), table_of_words().text());
+}
+
+TEST(TableTest, WordsAreWrappedRatherThanCut) {
+  EXPECT_EQ(table_of_words().text(20),
+            "problem\n"
+            "    us  why\n"
+            "linear m=1 n=2 k=3\n"
+            "    bias\n"
+            "  9.01  the first of\n"
+            "        two\n"
+            "   8.5  the second\n"
+            "norm m=1 d=2\n"
+            "   7.5\n");
+}
+
+TEST(TableTest, AShortFirstColumnStaysBesideItsRowsAndOthersAreWrapped) {
+  Table table;
+  table.column("kernel").heading().column("reason").column("n", Align::kRight);
+  table.row({"a", "the kernel wrote beside its elements", "1"});
+  table.row({"b", "wrong", "2"});
+  EXPECT_EQ(table.text(30),
+            "kernel  reason               n\n"
+            "a       the kernel wrote     1\n"
+            "        beside its elements\n"
+            "b       wrong                2\n");
+  EXPECT_THROW(table.heading(), std::logic_error);
+}
+
+TEST(TableTest, ColorsAreOfEachLineOfACell) {
+  Table table;
+  table.column("verdict");
+  Cell bad = "much slower";
+  bad.tone = Tone::kBad;
+  table.row({bad});
+  EXPECT_EQ(table.text(8, true),
+            "\x1b[1mverdict\x1b[0m\n\x1b[31mmuch\x1b[0m\n\x1b[31mslower\x1b[0m\n");
+}
+
 TEST(TableTest, CsvHasTheFiguresBehindACellAndAllColumns) {
   EXPECT_EQ(table_with_room().csv(),
             "name,us,low_us,high_us,origin,config\na,9.01,8.9,9.1,here,many words\n");

@@ -69,13 +69,6 @@ TEST(BytesTest, UnitsFitTheSize) {
   EXPECT_EQ(bytes_text(150'000'000'000), "150.0 GB");
 }
 
-TEST(FillTextTest, LinesAreBrokenBetweenWords) {
-  EXPECT_EQ(fill_text("one two three\nfour\n", 8, 2), "one two\n  three\nfour\n");
-  EXPECT_EQ(fill_text("  a bbbbbbbbbbbb c", 6), "  a\nbbbbbbbbbbbb\nc\n");
-  EXPECT_EQ(fill_text("fits\n", 4), "fits\n");
-  EXPECT_EQ(fill_text("", 4), "");
-}
-
 TEST(ArchitectureNameTest, TakesTheUsualSpellings) {
   for (const char* text : {"sm_90", "sm90", "90", "9.0"})
     EXPECT_EQ(architecture_name(text), "sm_90");

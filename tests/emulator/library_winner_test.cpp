@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "tests/cli/command_fixture.h"
 
@@ -61,6 +64,36 @@ TEST_F(LibraryWinnerTest, AChainIsJudgedAsOneCall) {
   const CommandResult trials = run({"show", "--trials", kChained});
   EXPECT_THAT(trials.out, HasSubstr("chain cuBLASLt 13.1.1"));
   EXPECT_EQ(tuned.json()["results"][0]["failed"], 1);
+}
+
+TEST_F(LibraryWinnerTest, TheShortNamesOfItsAlgorithmsArePastedBack) {
+  for (const auto& [problem, family] : {std::pair(kProblem, "cublaslt"), {kChained, "chain"}}) {
+    ASSERT_EQ(tune(problem, library("same")).status, 0);
+    const std::string trials = run({"show", "--trials", problem}).out;
+    const std::regex printed(std::string(family) + " cuBLASLt 13\\.1\\.1 [0-9a-f]{8}");
+    std::set<std::string> names, configs;
+    for (std::sregex_iterator at(trials.begin(), trials.end(), printed), end; at != end; ++at) {
+      names.insert(at->str());
+    }
+    ASSERT_GE(names.size(), 2u) << trials;
+    for (const std::string& name : names) {
+      const CommandResult read = run({"show", "--explain", name, problem, "--json"});
+      ASSERT_EQ(read.status, 0) << read.err;
+      configs.insert(read.json()["config"].dump());
+      EXPECT_EQ(run({"compile", "--arch", "sm_90", "--config", name, problem}).status, 0) << name;
+    }
+    EXPECT_EQ(configs.size(), names.size());
+    const CommandResult strange =
+        run({"show", "--explain", std::string(family) + " cuBLASLt 13.1.1 00000000", problem});
+    EXPECT_EQ(strange.status, 2);
+    EXPECT_THAT(strange.err, HasSubstr("describes no config"));
+  }
+}
+
+TEST_F(LibraryWinnerTest, TheDoctorNamesTheLibrary) {
+  const auto checks = with(library("same"), {"doctor", "--csv"}).out;
+  EXPECT_THAT(checks, HasSubstr("\ncuBLASLt,ok,\"cuBLASLt 13.1.1 at " + library("same") +
+                                ", which VITUNE_CUBLASLT names\""));
 }
 
 TEST_F(LibraryWinnerTest, WhereItIsAnotherLibraryTheWinnerIsNotJudgedNorTakenBack) {

@@ -104,7 +104,9 @@ TEST(LinearLibrary, AConfigSaysWhichAlgorithmOfWhichVersion) {
   EXPECT_EQ(static_cast<std::uint64_t>(algorithm.words[5]), 0xfedcba9876543210);
   EXPECT_EQ(algorithm.workspace_bytes, 1000);
   EXPECT_EQ(linear().library_version(fast), 130101);
-  EXPECT_EQ(linear().words(*problem, fast).text, "cublaslt cuBLASLt 13.1.1");
+  const std::string words = linear().words(*problem, fast).text;
+  EXPECT_THAT(words, ::testing::MatchesRegex("cublaslt cuBLASLt 13\\.1\\.1 [0-9a-f]{8}"));
+  EXPECT_NE(linear().words(*problem, proposals(problem).front()).text, words);
 }
 
 TEST(LinearLibrary, OneCallHasNoKernelAndAKeyOfItsAlgorithmAndVersion) {
