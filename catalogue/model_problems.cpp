@@ -102,10 +102,11 @@ struct LeftOut {
 }  // namespace
 
 std::string call_text(const OtherCall& call, std::int64_t images, ElementType dtype) {
-  constexpr std::string_view kImages = "*images", kType = " dtype ";
+  constexpr std::string_view kImages = "*images", kType = "dtype";
   std::string text = call.text;
-  if (const auto at = text.find(kType); at != std::string::npos) {
-    text.replace(at + 1, kType.size() - 2, element_name(dtype));
+  // A word of its own, and a bias' type ("bias=dtype:1x3x49x49").
+  for (auto at = text.find(kType); at != std::string::npos; at = text.find(kType, at + 1)) {
+    text.replace(at, kType.size(), element_name(dtype));
   }
   for (auto end = text.find(kImages); end != std::string::npos; end = text.find(kImages)) {
     auto begin = text.find_last_not_of("0123456789", end - 1);

@@ -5,7 +5,8 @@
 #
 # Needs timm and PyTorch, no GPU and no weights: models are built on the meta device, in bf16. Each runs for two and for
 # three images; a number that grows in proportion is written as so many times the images, and any other difference is
-# an error. What comes out is described in docs/problems.md. The same versions and names give the same output, byte for
+# an error. Attention in windows is what vitune.compile() would put in place, found by its own pattern. What comes out is described in
+# docs/problems.md. The same versions and names give the same output, byte for
 # byte.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -18,7 +19,11 @@ import warnings
 
 import timm
 import torch
+from forward_graph import ForwardGraph
 from torch.overrides import TorchFunctionMode
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+from vitune import _compile_windows, _torch_op  # noqa: E402  (the pattern; no library is loaded)
 
 F = torch.nn.functional
 FEWER, MORE = 2, 3  # images of the two passes
@@ -26,7 +31,7 @@ NOTE = (
     "Calls beside attention of models of timm: each text is what is asked (docs/problems.md), dtype the type of the model and"
     " N*images the number that grows with the images. A model's calls are pairs: how often one forward pass asks it, and the"
     " place of the text in \"texts\", from 0. A norm behind an addition is asked with it (residual), with the sum where that"
-    " is used again."
+    " is used again. Attention in windows in place stands behind the others: it is another form of calls of timm_models.json."
 )
 ADDITIONS = (torch.add, torch.Tensor.add, torch.Tensor.add_, torch.Tensor.__add__, torch.Tensor.__radd__,
              torch.Tensor.__iadd__)
@@ -200,6 +205,13 @@ class Log(TorchFunctionMode):
                 for call, arguments, total in self.calls]
 
 
+def window_texts(graph):
+    """What attends in windows of an image and can do so in place."""
+    found = [_compile_windows.windows.find(node) for node in graph.nodes]
+    texts = [each.problem() for each in found if isinstance(each, _compile_windows.WindowsCall)]
+    return [text.replace(" bf16 ", " dtype ").replace("=bf16:", "=dtype:") for text in texts]
+
+
 def scaled(fewer, more):
     """The text for any number of images, of those for FEWER and MORE."""
     number = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
@@ -219,11 +231,14 @@ def calls_of(name, attention):
     size = model.pretrained_cfg.get("input_size", (3, 224, 224))
     passes = []
     for images in (FEWER, MORE):
+        x = torch.empty(images, *size, device="meta", dtype=torch.bfloat16)
         with torch.no_grad(), Log() as log:
-            model(torch.empty(images, *size, device="meta", dtype=torch.bfloat16))
+            model(x)
+        with torch.no_grad(), ForwardGraph() as forward:
+            model(x)
         if log.attention != attention:
             raise ValueError(f"{log.attention} attention calls, and timm_models.json has {attention}")
-        passes.append(log.texts())
+        passes.append(log.texts() + window_texts(forward.graph))
     counts = {}
     for fewer, more in zip(*passes, strict=True):
         text = scaled(fewer, more)
@@ -252,6 +267,7 @@ def main():
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     timm.layers.set_fused_attn(True, experimental=True)
+    _torch_op.is_on_gpu = lambda tensor: True  # as those on the meta device would be
     data = pathlib.Path(__file__).resolve().parent.parent / "data" / "timm_models.json"
     catalogue = {model["name"]: sum(call["calls"] for call in model["attention"])
                  for model in json.loads(data.read_text(encoding="utf-8"))["models"]}

@@ -17,7 +17,7 @@ if torch is not None:
     from torch import nn
     from torch._dynamo.backends.debugging import aot_eager
 
-    from vitune import (_compile, _compile_attention, _compile_linear, _compile_race, _compile_windows, _torch_linear, _torch_op,
+    from vitune import (_command, _compile, _compile_attention, _compile_linear, _compile_race, _compile_windows, _torch_linear, _torch_op,
                         _torch_repeating_mask, _torch_window_attention)
 
     from .test_torch_linear import launch_staged as launch_linear_staged
@@ -361,6 +361,28 @@ class LayersAroundWindowsTest(LayersCase):
                     self.expect_no_copy()
                     self.assertEqual(vitune.torch.stats().fallbacks, 0)
 
+    def test_autocast_of_a_part_of_the_model(self):
+        class Cast(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder = Encoder()
+
+            def forward(self, x):
+                with torch.autocast("cpu", torch.bfloat16):
+                    return self.encoder(x)
+        model, x = Cast().eval(), torch.randn(2, 4, 6, 32)
+        with torch.inference_mode():
+            want = model(x)
+            compiled = vitune.compile(model, fullgraph=True, replace=["window_attention", "linear"])
+            got = compiled(x)
+        self.assertEqual(got.dtype, want.dtype)
+        self.assertLess((got.float() - want.float()).abs().max().item(), 0.06)
+        report = vitune.report(compiled)
+        self.assertEqual(report.graphs[0].error, "")
+        self.assertEqual(self.replaced(report)[1:], [
+            ("encoder.qkv", "linear (autocast)"), ("encoder.proj", "linear and residual (autocast)"), ("encoder.fc", "linear and gelu (autocast)")])
+        self.assertEqual((self.left("roll"), self.left("linear")), (0, 0))
+
     def test_layers_are_looked_at_where_windows_stay(self):
         def refused(text, device):
             raise vitune.Unsupported("of the test")
@@ -405,8 +427,14 @@ class WholeModelsTest(LayersCase):
         self.addCleanup(warnings.resetwarnings)
 
     def taken(self, name, size=224):
-        """How often each call is replaced; nothing is left but norms on their own, or for a reason that is returned too."""
+        """How often each call is replaced; which are left, but for norms on their own, and why. Expects that --model takes what is
+        asked of windows."""
         report = self.report(timm.create_model(name), torch.randn(2, 3, size, size, dtype=torch.bfloat16))
+        asked = collections.Counter(call.selection.problem for call in report.calls if call.operator == "window_attention" and call.replaced)
+        if asked:
+            command = ["models", "--problems", name, "--batch", "2", "--operator", "window_attention"]
+            known = _command.run_json(command, True)["problems"]
+            self.assertEqual({entry["problem"]: entry["calls"] for entry in known}, asked)
         left = {(call.call, call.reason) for call in report.calls if not call.replaced and call.operator != "norm"}
         return collections.Counter(call for _, call in self.replaced(report)), left
 

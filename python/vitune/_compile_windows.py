@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from . import _torch_window_attention, _torch_op
+from . import _torch_op, _torch_window_attention
 from ._compile_attention import FACTORS, Attend, Found, Operand, attention, written_out
 from ._compile_graph import (Operator, Place, Refusal, arguments, as_compiled, is_call, is_changed_between,
                              is_idle_dropout, is_method, memory_of, value_of)
@@ -201,10 +201,10 @@ def _views_before(x: fx.Node) -> list[fx.Node]:
     the norm that made them stands right before it."""
     nodes = [x]
     while is_method(nodes[0], "view", "reshape", "flatten", "unflatten"):
-        source = nodes[0].args[0]
-        if not value_of(source).is_contiguous() or not statically_known_true(value_of(source).shape[-1] == value_of(x).shape[-1]):
+        source, value = value_of(nodes[0].args[0]), value_of(x)
+        if not source.is_contiguous() or source.dtype != value.dtype or not statically_known_true(source.shape[-1] == value.shape[-1]):
             break
-        nodes.insert(0, source)
+        nodes.insert(0, nodes[0].args[0])
     return nodes
 
 

@@ -87,6 +87,33 @@ TEST(ModelProblemsTest, WindowsCountAsBatchAndASharedBiasStaysShared) {
             "2x attention fp16 b=32 h=24 nq=49 nk=49 d=32 layout=packed bias=fp16:1x24x49x49");
 }
 
+TEST(ModelProblemsTest, WindowsInPlaceAreAskedToo) {
+  EXPECT_THAT(
+      texts("swin_tiny_patch4_window7_224", 32, ElementType::kFp16, "window_attention"),
+      ElementsAre("1x window_attention fp16 b=32 image=56x56 window=7x7 h=3 d=32 "
+                  "bias=fp16:1x3x49x49",
+                  "1x window_attention fp16 b=32 image=56x56 window=7x7 shift=3x3 h=3 d=32 "
+                  "bias=fp16:64x3x49x49",
+                  "1x window_attention fp16 b=32 image=28x28 window=7x7 h=6 d=32 "
+                  "bias=fp16:1x6x49x49",
+                  "1x window_attention fp16 b=32 image=28x28 window=7x7 shift=3x3 h=6 d=32 "
+                  "bias=fp16:16x6x49x49",
+                  "3x window_attention fp16 b=32 image=14x14 window=7x7 h=12 d=32 "
+                  "bias=fp16:1x12x49x49",
+                  "3x window_attention fp16 b=32 image=14x14 window=7x7 shift=3x3 h=12 d=32 "
+                  "bias=fp16:4x12x49x49",
+                  "2x window_attention fp16 b=32 image=7x7 window=7x7 h=24 d=32 "
+                  "bias=fp16:1x24x49x49"));
+  // A grid of one window is a block of one.
+  const auto maxvit = texts("maxvit_tiny_tf_224", 8, ElementType::kBf16, "window_attention");
+  EXPECT_THAT(maxvit, Contains("2x window_attention bf16 b=8 image=28x28 window=7x7 h=4 d=32 grid "
+                               "bias=bf16:1x4x49x49"));
+  EXPECT_THAT(maxvit, Contains("4x window_attention bf16 b=8 image=7x7 window=7x7 h=16 d=32 "
+                               "bias=bf16:1x16x49x49"));
+  // Windows that are cut out once for a whole stage.
+  EXPECT_THAT(texts("nest_tiny", 8, ElementType::kBf16, "window_attention"), SizeIs(0));
+}
+
 TEST(ModelProblemsTest, HeadsThatWereFoldedIntoTheBatchScaleTogether) {
   EXPECT_THAT(texts("samvit_base_patch16", 3),
               ElementsAre("8x attention bf16 b=900 h=1 nq=196 nk=196 d=64 layout=bnhd "
@@ -194,6 +221,8 @@ TEST(ModelProblemsTest, CallsOfOtherOperatorsScaleToo) {
 TEST(ModelProblemsTest, NumbersThatGrowAreReplacedWhereverTheyStand) {
   const OtherCall call{1, "linear dtype m=197*images n=768 k=2*imagesx3"};
   EXPECT_EQ(call_text(call, 4, ElementType::kFp16), "linear fp16 m=788 n=768 k=8x3");
+  EXPECT_EQ(call_text({1, "windows dtype bias=dtype:1x3"}, 4, ElementType::kFp16),
+            "windows fp16 bias=fp16:1x3");
   EXPECT_EQ(call_text({1, "linear m=225"}, 4, ElementType::kFp16), "linear m=225");
   EXPECT_EQ(call.operator_name(), "linear");
   failure([&] { call_text(call, std::int64_t{1} << 60, ElementType::kBf16); },
@@ -240,19 +269,21 @@ TEST(ModelProblemsTest, EveryCallOfEveryModelIsTakenOrRefusedWithAReason) {
       EXPECT_THAT(calls_without_operator({&model}), HasSubstr(" of " + call.operator_name()));
     }
   }
-  std::int64_t attention = 0, norms = 0, group_norms = 0, linears = 0;
+  std::int64_t attention = 0, norms = 0, group_norms = 0, linears = 0, windows = 0;
   for (const Model& model : catalogue().models()) {
     attention += model.layers();
     for (const OtherCall& call : model.others) {
       norms += call.operator_name() == "norm" ? call.calls : 0;
       group_norms += call.operator_name() == "group_norm" ? call.calls : 0;
       linears += call.operator_name() == "linear" ? call.calls : 0;
+      windows += call.operator_name() == "window_attention" ? call.calls : 0;
     }
   }
   EXPECT_EQ(taken["attention"] + refused["attention"], attention);
   EXPECT_EQ(taken["norm"], norms);
   EXPECT_EQ(taken["group_norm"], group_norms);
   EXPECT_EQ(taken["linear"], linears);
+  EXPECT_EQ(taken["window_attention"], windows);
   EXPECT_EQ(refused["attention"], 465);
 }
 

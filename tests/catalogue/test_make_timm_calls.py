@@ -16,7 +16,7 @@ except ImportError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed")
 
 F = torch.nn.functional
-MODELS = ("mobilevit_xxs", "deit_tiny_patch16_224")
+MODELS = ("mobilevit_xxs", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "twins_svt_small")
 
 
 def calls(document, name):
@@ -56,6 +56,15 @@ class DocumentTest(unittest.TestCase):
             "linear dtype m=1*images n=1000 k=192 bias": 1,
         })
 
+    def test_attention_in_windows_is_written_as_it_would_be_in_place(self):
+        found = {name: {text: count for text, count in calls(self.made, name).items() if text.startswith("window_attention ")}
+                 for name in MODELS}
+        self.assertEqual(found["deit_tiny_patch16_224"], {})
+        self.assertEqual(len(found["swin_tiny_patch4_window7_224"]), 7)
+        self.assertEqual(found["swin_tiny_patch4_window7_224"][
+            "window_attention dtype b=1*images image=14x14 window=7x7 shift=3x3 h=12 d=32 bias=dtype:4x12x49x49"], 3)
+        self.assertEqual(found["twins_svt_small"]["window_attention dtype b=1*images image=14x14 window=7x7 h=8 d=32"], 5)
+
     def test_it_is_what_is_shipped(self):
         if self.made["source"] != self.shipped["source"]:
             self.skipTest(f"{self.made['source']} here, and the data are of {self.shipped['source']}")
@@ -80,6 +89,33 @@ class ScalingTest(unittest.TestCase):
         for fewer, more in (("m=2", "m=4"), ("m=5", "m=5 rms"), ("m=3", "m=5"), ("d=1", "m=1")):
             with self.assertRaises(ValueError):
                 script.scaled(fewer, more)
+
+
+class ForwardGraphTest(unittest.TestCase):
+    def test_a_pass_is_written_with_the_names_that_dynamo_uses(self):
+        def run(x, y):
+            a, b = (x * 2).view(2, -1).chunk(2, -1)
+            a = F.softmax(a @ b.transpose(0, 1) + y[:, :2], -1)
+            a += b
+            return torch.roll(a, 1, 0).contiguous().mean(-1)
+        given = torch.randn(2, 4), torch.randn(2, 4)
+        with torch.no_grad(), script.ForwardGraph() as recorded:
+            run(*given)
+        graphs = []
+
+        def backend(module, inputs):
+            graphs.append(module.graph)
+            return module.forward
+        torch._dynamo.reset()
+        with torch.no_grad():
+            torch.compile(run, backend=backend, fullgraph=True)(*given)
+
+        def steps(graph):
+            """Each call with what its arguments are made of."""
+            order = {node: place for place, node in enumerate(node for node in graph.nodes if node.op.startswith("call_"))}
+            return [(node.op, str(getattr(node.target, "__name__", node.target)), [order.get(taken, "given") for taken in node.all_input_nodes],
+                     tuple(node.meta["example_value"].shape)) for node in order if isinstance(node.meta.get("example_value"), torch.Tensor)]
+        self.assertEqual(steps(recorded.graph), steps(graphs[0]))
 
 
 class ResidualTest(unittest.TestCase):

@@ -84,7 +84,7 @@ TEST_F(ModelsTest, ProblemsAreThoseOfTheBatchAndType) {
   const auto document = run({"models", "--problems", "--json", "swin_tiny_patch4_window7_224",
                              "--batch", "2,8", "--dtype", "fp16"})
                             .json();
-  ASSERT_EQ(document["problems"].size(), 78u);
+  ASSERT_EQ(document["problems"].size(), 92u);
   std::set<std::string> problems;
   for (const auto& entry : document["problems"]) {
     if (entry["batch"] == 8) problems.insert(entry["problem"]);
@@ -92,6 +92,8 @@ TEST_F(ModelsTest, ProblemsAreThoseOfTheBatchAndType) {
   EXPECT_THAT(problems, Contains("attention fp16 b=512 h=3 nq=49 nk=49 d=32 layout=packed "
                                  "bias=fp16:512x3x49x49"));
   EXPECT_THAT(problems, Contains("norm fp16 m=25088 d=96 weight bias residual sum"));
+  EXPECT_THAT(problems, Contains("window_attention fp16 b=8 image=56x56 window=7x7 shift=3x3 h=3 "
+                                 "d=32 bias=fp16:64x3x49x49"));
 }
 
 TEST_F(ModelsTest, TheProblemsOfAPassAreThoseOfAllOperatorsByTheirShareOfTheTime) {
