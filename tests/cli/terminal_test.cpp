@@ -163,7 +163,7 @@ TEST_F(TerminalTableTest, WhatIsSaidOfAProblemFits) {
 }
 
 TEST_F(TerminalTableTest, RunsFit) {
-  const std::vector<std::string> recorded = {"--device", "replay:h200", "--preset", "recorded"};
+  const std::vector<std::string> recorded = {"--device", "replay:h200", "--preset", "vit-b16"};
   std::vector<std::string> tune = {"tune", "--budget", "20"}, bench = {"bench"};
   tune.insert(tune.end(), recorded.begin(), recorded.end());
   bench.insert(bench.end(), recorded.begin(), recorded.end());
