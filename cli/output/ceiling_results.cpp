@@ -46,6 +46,7 @@ Table ceiling_table(const Ceilings& ceilings, const DeviceInfo& device) {
   Table table;
   table.column("ceiling").column("median", Align::kRight).column("lowest", Align::kRight);
   table.column("highest", Align::kRight).column("unit").column("clock MHz", Align::kRight);
+  table.if_room();
   table.column("per clock and SM", Align::kRight);
   for (const CeilingFigure& each : ceilings.figures) {
     const Words& words = words_of(each.name);

@@ -40,7 +40,7 @@ int list(Session& session, const DeviceProbe& probe) {
   table.column("memory", Align::kRight)
       .column("L2", Align::kRight)
       .column("shared/CTA", Align::kRight);
-  table.column("driver").column("key");
+  table.column("driver").column("key").if_room();
   ordered_json document = new_document("devices");
   document["reason"] = probe.reason;
   document["devices"] = ordered_json::array();

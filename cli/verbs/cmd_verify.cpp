@@ -9,6 +9,7 @@
 #include "cli/arguments/session.h"
 #include "cli/arguments/stores.h"
 #include "cli/output/results.h"
+#include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/operator.h"
@@ -79,6 +80,10 @@ int run(Session& session) {
                                   {"problem", problem.problem->text()},
                                   {"objective", objective_name(objective)},
                                   {"why", why}});
+  }
+  if (!report.without_winner.empty()) {
+    session.console.log(LogLevel::kInfo, formatted("{}: no winner is stored for this device",
+                                                   first_few(report.without_winner)));
   }
   document["interrupted"] = session.stop.load();
   session.console.show(table, document, formatted("{} winners judged, none failed", report.judged));

@@ -99,6 +99,7 @@ struct VerifyReport {
   };
   std::int64_t judged = 0;
   std::vector<Failure> failed;
+  std::vector<std::string> without_winner;  // names of problems that this device has none of
 };
 
 // Verifies the stored winners of options.problems by each of `objectives` again on the device

@@ -125,9 +125,7 @@ VerifyReport verify_winners(const TuneOptions& options, const std::vector<Object
           formatted("{}, {}: {}", problem.name, objective_name(objective),
                     failure ? "FAILED, " + *failure : "verified"));
     }
-    if (report.judged == before) {
-      log(log_sink, LogLevel::kInfo, problem.name + ": no winner is stored for this device");
-    }
+    if (report.judged == before) report.without_winner.push_back(problem.name);
   }
   return report;
 }
