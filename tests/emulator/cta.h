@@ -11,6 +11,7 @@
 #include <boost/context/pooled_fixedsize_stack.hpp>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -115,6 +116,8 @@ class Cta {
   void arrive_when_copied(const void* at);
   void expect(const void* barrier, unsigned bytes);
   void copy_bulk(const void* barrier, const Copy& copy);
+  void store_async(const void* barrier, const Copy& copy);
+  void send(const void* barrier, const Copy& copy);
   void deliver(const void* barrier);
   void land(const void* at, unsigned bytes);
   void complete_if_done(const void* at, PhaseBarrier& barrier);
@@ -159,6 +162,7 @@ class Cta {
   };
   std::map<unsigned, Barrier> barriers_;
   std::map<const void*, PhaseBarrier> phase_barriers_;
+  std::deque<std::array<char, 8>> sent_;  // by asynchronous stores
   std::exception_ptr fault_;
   unsigned current_ = 0;
   std::size_t undelivered_ = 0;  // of all threads

@@ -66,6 +66,9 @@ struct Machine {
   // loads have read, the thread that copies has to have fenced since.
   void (*copy_bulk)(Machine&, const void* barrier, void* to, const void* from,
                     unsigned bytes) = nullptr;
+  // Stores `bytes` (8 at most) of `from` as a bulk copy does, but needs no fence.
+  void (*store_async)(Machine&, const void* barrier, void* to, const void* from,
+                      unsigned bytes) = nullptr;
   void (*mbarrier_wait)(Machine&, const void* at, unsigned parity) = nullptr;
   // A part of this thread's open group of bulk stores: reads shared memory at the latest when all
   // but the `pending` newest groups are waited for.

@@ -71,16 +71,29 @@ void Cta::require_running(const void* at) const {
 }
 
 void Cta::copy_bulk(const void* at, const Copy& copy) {
-  Thread& thread = current();
-  const PhaseBarrier& barrier = phase_barrier(at);
-  require_running(at);
+  const Thread& thread = current();
   if (read_at_.empty()) read_at_.resize(writers_.size() / 16 + 1);
   const auto first = static_cast<std::size_t>(shared_offset(copy.to));
   for (std::size_t i = first / 16; i <= (first + copy.bytes - 1) / 16; ++i) {
     if (read_at_[i] <= thread.fenced_at) continue;
     machine_.fail(machine_, "a bulk copy to what loads have read, without fence.proxy.async");
   }
-  races_.copy_bulk(me(), place(at), first, copy.bytes);
+  send(at, copy);
+}
+
+void Cta::store_async(const void* at, const Copy& copy) {
+  sent_.emplace_back();
+  if (copy.bytes > sent_.back().size()) machine_.fail(machine_, "too many words of one store");
+  std::memcpy(sent_.back().data(), copy.from, copy.bytes);
+  send(at, {copy.to, sent_.back().data(), copy.bytes});
+}
+
+// A copy that lands at once, or when its barrier is waited for.
+void Cta::send(const void* at, const Copy& copy) {
+  Thread& thread = current();
+  const PhaseBarrier& barrier = phase_barrier(at);
+  require_running(at);
+  races_.copy_bulk(me(), place(at), place(copy.to), copy.bytes);
   if (machine_.eager || !barrier.waiting.empty()) {
     perform(copy);
     return land(at, copy.bytes);

@@ -62,6 +62,10 @@ void Cta::bind(Machine& machine) {
     self().require_waited_for_earlier();
     self().copy_bulk(barrier, {to, from, bytes});
   };
+  machine.store_async = [](Machine&, const void* barrier, void* to, const void* from,
+                           unsigned bytes) {
+    self().store_async(barrier, {to, from, bytes});
+  };
   machine.store_bulk = [](Machine&, void* to, const void* from, unsigned bytes) {
     self().store_bulk({to, from, bytes});
   };

@@ -16,15 +16,23 @@ inline void* global_at(const void* at) {
 }
 
 template <int kBytes>
-inline void copy_chunk(u32 to, const void* from, bool valid) {
+inline void cp_async(u32 to, const void* from, bool valid) {
   auto& machine = *vitune_emulator::machine;
+  const void* bytes = valid ? global_at<kBytes>(from) : nullptr;
+  machine.copy_async(machine, shared_at(to, kBytes), bytes, kBytes);
+}
+
+template <int kBytes>
+inline void copy_chunk(u32 to, const void* from, bool valid) {
   const char* source = static_cast<const char*>(from);
   for (u32 i = 0; i < 16; i += kBytes) {
-    char* target = kBytes >= 4 ? shared_at(to + i, kBytes) : shared_target(to + i, kBytes);
-    const void* bytes = valid ? global_at<kBytes>(source + i) : nullptr;
     if (kBytes >= 4) {
-      machine.copy_async(machine, target, bytes, kBytes);
-    } else if (valid) {
+      cp_async<kBytes>(to + i, source + i, valid);
+      continue;
+    }
+    char* target = shared_target(to + i, kBytes);
+    const void* bytes = valid ? global_at<kBytes>(source + i) : nullptr;
+    if (valid) {
       std::memcpy(target, bytes, kBytes);
     } else {
       std::memset(target, 0, kBytes);
