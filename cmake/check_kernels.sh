@@ -68,6 +68,26 @@ if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=
   exit 1
 fi
 echo "kernels: $(($(wc -l <"$list") - 1)) combinations of windows and architecture compile"
+# Group norms by clusters of CTAs: both layouts, slices of groups that straddle vectors, few and many threads.
+: >"$list"
+for form in "kChunks=16 kGroups=1 kThreads=512 kPieces=4 kTurns=4 kAhead=3;group_norm bf16 n=1 c=512 l=65536 g=32 weight bias silu" \
+  "kChunks=16 kGroups=1 kThreads=1024 kPieces=2 kTurns=5 kAhead=3;group_norm bf16 n=1 c=512 l=65536 g=32 weight bias silu" \
+  "kChunks=16 kGroups=1 kThreads=512 kPieces=4 kTurns=4 kAhead=3;group_norm bf16 n=1 c=512 l=65536 g=32 nhwc weight bias silu" \
+  "kChunks=16 kGroups=1 kThreads=1024 kPieces=1 kTurns=4 kAhead=6;group_norm bf16 n=1 c=512 l=65536 g=32 nhwc weight bias silu" \
+  "kChunks=2 kGroups=1 kThreads=256 kPieces=4 kTurns=1 kAhead=0;group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu" \
+  "kChunks=8 kGroups=4 kThreads=320 kPieces=2 kTurns=1 kAhead=0;group_norm bf16 n=2 c=320 l=4096 g=32 nhwc weight bias mish"; do
+  if ! "$vitune" compile -q --csv --arch sm_90,sm_100 --config "kCluster=1 kEarlyStart=0 kStreaming=1 ${form%;*}" \
+    "${form#*;}" | tail -n 2 >>"$list"; then
+    echo "kernels: a group norm by clusters does not compile:" >&2
+    tail -n 2 "$list" >&2
+    exit 1
+  fi
+done
+if grep -v ',sm_[0-9]*,ok,[0-9]*,0,' "$list" >&2; then
+  echo "kernels: group norms by clusters spill" >&2
+  exit 1
+fi
+echo "kernels: $(wc -l <"$list") forms of group norms by clusters compile without a spill"
 if ! "$vitune" compile -q --csv --probes >"$list"; then
   echo "kernels: some probes or kernels of the ladder do not compile:" >&2
   grep -v ',ok,' "$list" >&2 || true

@@ -43,15 +43,34 @@ struct GroupNormTiling {
   std::int64_t steps = 0, pieces = 0;
   std::int64_t piece_registers = 0, column_registers = 0;  // of vectors, of parameters and means
   std::int64_t slots = 0, slot_stride = 0;
+  // The chunks are the CTAs of a cluster, which reads its tiles once, `turns` one after the other;
+  // of those to come `ahead` pieces lie in shared memory with the tile_pieces of the present one.
+  bool cluster = false;
+  std::int64_t ahead = 0, turns = 1, tile_pieces = 0, vector_bytes = 0;
 
   std::int64_t chunk_vectors() const { return chunk_rows * row_vectors; }
   // Registers that a thread has use for, and that it can do with.
   std::int64_t registers() const { return piece_registers + column_registers + 56; }
-  std::int64_t least_registers() const { return piece_registers + column_registers + 46; }
+  std::int64_t least_registers() const {
+    return piece_registers + column_registers + (cluster ? 34 : 46);
+  }
+  // Shared memory that moments pass through, and all of a cluster's CTA with so many pieces ahead.
+  std::int64_t moment_bytes() const;
+  std::int64_t cluster_bytes(std::int64_t pieces_ahead) const;
 };
 GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config& config);
 
 ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device);
+// The rules of clusters, for configs of theirs; and the config of clusters to try first, if any.
+std::vector<Constraint> group_norm_cluster_rules(const GroupNormProblem& problem,
+                                                 const DeviceInfo& device);
+std::optional<Config> group_norm_cluster_default(const GroupNormProblem& problem,
+                                                 const DeviceInfo& device,
+                                                 const std::vector<Config>& configs);
+// Groups, or slices of them, that one CTA or cluster works on at a time.
+std::int64_t group_norm_tiles(const GroupNormProblem& problem, std::int64_t groups);
+std::int64_t group_norm_clusters(const GroupNormProblem& problem, const GroupNormTiling& tiling);
+
 std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device,
                                         const ParameterSpace& space);
 

@@ -101,6 +101,10 @@ class GroupNorm final : public Operator {
     return group_norm_defaults(group_norm_of(problem), device, space);
   }
 
+  std::string family(const Config& config) const override {
+    return config.find("kCluster").value_or(0) != 0 ? "cluster" : std::string(name());
+  }
+
   std::string source(const Problem& problem, const Config& config) const override {
     return group_norm_source(group_norm_of(problem), config);
   }
@@ -112,7 +116,9 @@ class GroupNorm final : public Operator {
     request.entry = kernels(problem, config).front().entry;
     return request;
   }
-  Source templates() const override { return assemble("#include \"group_norm/groups.cuh\"\n"); }
+  Source templates() const override {
+    return assemble("#include \"group_norm/groups.cuh\"\n#include \"group_norm/clusters.cuh\"\n");
+  }
   std::optional<std::string> prune(const Problem& problem, const Config& config,
                                    const CompileFacts& facts,
                                    const DeviceInfo& device) const override {

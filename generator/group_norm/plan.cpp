@@ -15,12 +15,6 @@ constexpr PointerSlot kBias = {kGroupNormBias, offsetof(GroupNormParams, bias)};
 constexpr PointerSlot kOut = {kGroupNormOut, offsetof(GroupNormParams, out)};
 constexpr PointerSlot kPartials = {PointerSlot::kScratch, offsetof(GroupNormParams, partials)};
 
-// What the moments pass through (templates/group_norm/statistics.cuh).
-std::int64_t moment_bytes(const GroupNormTiling& t) {
-  if (t.sliced) return 8 * t.slots * t.slot_stride;
-  return t.tile_threads > 32 ? 12 * (t.threads / 32) : 0;
-}
-
 // The mean and the deviation of each group.
 std::int64_t scale_bytes(const GroupNormTiling& t) { return 8 * t.groups; }
 
@@ -29,10 +23,14 @@ std::int64_t scale_bytes(const GroupNormTiling& t) { return 8 * t.groups; }
 std::vector<KernelNeeds> group_norm_kernels(const GroupNormProblem& p, const Config& config) {
   const GroupNormTiling t = group_norm_tiling(p, config);
   const int threads = static_cast<int>(t.threads);
-  if (t.chunks == 1) {
-    return {{"vitune_group_norm", threads, moment_bytes(t) + (t.sliced ? scale_bytes(t) : 0)}};
+  if (t.cluster) {
+    return {{"vitune_group_norm_cluster", threads, t.cluster_bytes(t.ahead),
+             static_cast<int>(t.chunks)}};
   }
-  return {{"vitune_group_norm_statistics", threads, moment_bytes(t)},
+  if (t.chunks == 1) {
+    return {{"vitune_group_norm", threads, t.moment_bytes() + (t.sliced ? scale_bytes(t) : 0)}};
+  }
+  return {{"vitune_group_norm_statistics", threads, t.moment_bytes()},
           {"vitune_group_norm_apply", threads, scale_bytes(t)}};
 }
 
@@ -41,6 +39,8 @@ LaunchPlan group_norm_plan(const GroupNormProblem& p, const Config& config,
   const GroupNormTiling t = group_norm_tiling(p, config);
   const std::vector<KernelNeeds> kernels = group_norm_kernels(p, config);
   const std::int64_t groups = p.images * p.groups;
+  const std::int64_t tiles = t.cluster ? group_norm_clusters(p, t) : group_norm_tiles(p, t.groups);
+  const bool has_scratch = t.chunks > 1 && !t.cluster;
   GroupNormParams params = {};
   params.groups = groups;
   params.eps = static_cast<float>(p.eps);
@@ -50,15 +50,15 @@ LaunchPlan group_norm_plan(const GroupNormProblem& p, const Config& config,
     launch.kernel = i;
     // wait_for_earlier_grids() in templates.
     launch.shape.waits_for_earlier = device.cc_major >= 9 && config.at("kEarlyStart") != 0;
-    launch.shape.grid[0] = static_cast<std::uint32_t>(ceil_div(groups, t.groups) * t.chunks);
+    launch.shape.grid[0] = static_cast<std::uint32_t>(tiles * t.chunks);
     launch.shape.block[0] = static_cast<std::uint32_t>(t.threads);
     launch.shape.shared_bytes = static_cast<std::uint32_t>(kernels[i].shared_bytes);
     launch.params = parameter_bytes(params);
     launch.pointers = {kX, kWeight, kBias, kOut};
-    if (t.chunks > 1) launch.pointers.push_back(kPartials);
+    if (has_scratch) launch.pointers.push_back(kPartials);
     plan.kernels.push_back(std::move(launch));
   }
-  if (t.chunks > 1) plan.scratch_bytes = 8 * groups * t.chunks;
+  if (has_scratch) plan.scratch_bytes = 8 * groups * t.chunks;
   return plan;
 }
 

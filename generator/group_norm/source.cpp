@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "core/checked.h"
 #include "core/format.h"
 #include "generator/group_norm/kernel_spec.h"
 
@@ -12,18 +13,21 @@ std::string entry_text(const KernelNeeds& kernel, std::int64_t resident) {
   constexpr std::string_view kPrefix = "vitune_";
   const std::string_view name = std::string_view(kernel.entry).substr(kPrefix.size());
   const std::string_view function = name == "group_norm" ? "group_norm_whole" : name;
+  const std::string cluster =
+      kernel.cluster > 1 ? formatted("__cluster_dims__({}, 1, 1) ", kernel.cluster) : "";
   return formatted(
-      "\nextern \"C\" __global__ void __launch_bounds__({}, {})\n"
+      "\nextern \"C\" __global__ void {}__launch_bounds__({}, {})\n"
       "{}(const __grid_constant__ vitune::GroupNormParams params) {{\n"
       "  vitune::{}<vitune::Config>(params);\n}}\n",
-      kernel.threads, resident, kernel.entry, function);
+      cluster, kernel.threads, resident, kernel.entry, function);
 }
 
 // CTAs that are to share an SM: left to itself the compiler spills a word to fit one more, and told
 // nothing of them it takes twice the registers.
 std::int64_t wanted_ctas(const GroupNormTiling& t) {
-  constexpr std::int64_t kEnoughThreads = 1024;
-  const std::int64_t most = std::max<std::int64_t>(kEnoughThreads / t.threads, 1);
+  constexpr std::int64_t kEnoughThreads = 1024, kSmShared = 232448;
+  std::int64_t most = std::max<std::int64_t>(kEnoughThreads / t.threads, 1);
+  if (t.cluster) most = std::clamp<std::int64_t>(kSmShared / t.cluster_bytes(t.ahead), 1, most);
   return std::clamp<std::int64_t>(kSmRegisters / (t.threads * t.registers()), 1, most);
 }
 
@@ -60,7 +64,12 @@ std::string group_norm_source(const GroupNormProblem& p, const Config& config) {
   number("kRowStride", t.row_stride);
   number("kChunkRows", t.chunk_rows);
   number("kSlotStride", t.slot_stride);
-  text += "};\n}  // namespace vitune\n\n#include \"group_norm/groups.cuh\"\n";
+  if (t.cluster) {
+    number("kAhead", t.ahead);
+    number("kMomentBytes", round_up(t.moment_bytes(), std::int64_t{8}));
+  }
+  text += formatted("}};\n}}  // namespace vitune\n\n#include \"group_norm/{}.cuh\"\n",
+                    t.cluster ? "clusters" : "groups");
   for (const KernelNeeds& kernel : group_norm_kernels(p, config)) {
     text += entry_text(kernel, wanted_ctas(t));
   }

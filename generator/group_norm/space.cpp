@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMostValues = 64, kWarp = 32, kMostCtas = 2147483647;
 constexpr std::int64_t kCtasOfAnSm = 16, kLeastChunk = 4096;
+constexpr std::int64_t kMostClusterCtas = 16;
 constexpr std::int64_t kThreads[] = {32,  64,  96,  128, 160, 192, 256, 320,
                                      384, 480, 512, 640, 768, 960, 1024};
 
@@ -28,10 +29,6 @@ std::vector<std::int64_t> group_counts(const GroupNormProblem& p) {
     if (p.groups % i == 0) divisors.push_back(i);
   }
   return divisors;
-}
-
-std::int64_t tiles(const GroupNormProblem& p, std::int64_t groups) {
-  return p.nhwc ? p.images * (p.groups / groups) : ceil_div(p.images * p.groups, groups);
 }
 
 Rule check_threads(const GroupNormTiling& t) {
@@ -69,7 +66,7 @@ Rule check_work(const GroupNormTiling& t) {
     if ((t.chunks - 1) * t.chunk_rows >= t.rows) return formatted("{} rows", t.rows);
     const std::int64_t elements = t.chunk_vectors() * t.vector;
     if (elements < kLeastChunk) return formatted("{} elements of a chunk", elements);
-    const bool full = t.pieces == 1 ? t.steps == 1 : t.steps >= t.pieces;
+    const bool full = t.pieces == 1 && !t.cluster ? t.steps == 1 : t.steps >= t.pieces;
     if (full && t.chunk_vectors() >= t.busy) return std::nullopt;
     return formatted("{} vectors of a chunk for {} threads", t.chunk_vectors(), t.threads);
   }
@@ -79,7 +76,10 @@ Rule check_work(const GroupNormTiling& t) {
 }
 
 Rule check_family(const GroupNormProblem& p, const Config& c) {
-  const bool whole = c.at("kChunks") == 1;
+  const bool whole = c.at("kChunks") == 1, cluster = c.find("kCluster").value_or(0) != 0;
+  if (cluster && (whole || c.at("kChunks") > kMostClusterCtas)) {
+    return formatted("a cluster of {} CTAs", c.at("kChunks"));
+  }
   if (whole != (c.at("kPieces") == 0)) {
     return formatted("{} chunks, {} pieces", c.at("kChunks"), c.at("kPieces"));
   }
@@ -123,13 +123,15 @@ std::int64_t enough_ctas(const DeviceInfo& device) {
   return device.sm_count > 0 ? kCtasOfAnSm * device.sm_count : kMostCtas;
 }
 
-}  // namespace
-
-ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device) {
-  std::vector<Parameter> parameters = {
+std::vector<Parameter> tunables(const GroupNormProblem& problem) {
+  return {
+      {"kCluster",
+       {0, 1},
+       "1: the CTAs that a group is spread over are a cluster and read it once",
+       true},
       {"kChunks",
        {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
-       "CTAs that a group is spread over, in two kernels; 1: whole groups, in one",
+       "CTAs that a group is spread over, in two kernels or a cluster; 1: whole groups, in one",
        false,
        true},
       {"kGroups", group_counts(problem), "groups that a CTA works on", false, true},
@@ -145,20 +147,31 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
        "L2 need not keep: nothing, the result, what is read for the last time too",
        true,
        true},
+      {"kTurns",
+       {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16},
+       "groups that a cluster works on, one after the other"},
+      {"kAhead",
+       {0, 1, 2, 3, 4, 5, 6, 7, 8},
+       "pieces of a cluster's next groups that are on their way while it normalises one"},
   };
+}
+
+}  // namespace
+
+ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device) {
   const auto tiled = [problem](auto check) {
     return [problem, check](const Config& c) { return check(group_norm_tiling(problem, c)); };
   };
-  const std::vector<std::string> all = {"kChunks", "kGroups", "kThreads", "kPieces"};
+  const std::vector<std::string> all = {"kCluster", "kChunks", "kGroups", "kThreads", "kPieces"};
   std::vector<Constraint> rules = {
       {"families: whole groups, as many as there are, are read at once; chunks, of one group in "
        "NCHW, in pieces",
        [problem](const Config& c) { return check_family(problem, c); },
-       {"kChunks", "kGroups", "kPieces"}},
+       {"kCluster", "kChunks", "kGroups", "kPieces"}},
       {"grid: no more chunks than give each SM 16 CTAs, and at most 2^31 - 1 CTAs",
        [problem, enough = enough_ctas(device)](const Config& c) -> Rule {
          const std::int64_t chunks = c.at("kChunks");
-         const std::int64_t ctas = tiles(problem, c.at("kGroups")) * chunks;
+         const std::int64_t ctas = group_norm_tiles(problem, c.at("kGroups")) * chunks;
          const bool is_idle = chunks > 2 && ctas >= 2 * enough;
          if (ctas <= kMostCtas && !is_idle) return std::nullopt;
          return formatted("{} CTAs", ctas);
@@ -177,7 +190,10 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
       {"registers: at most 64 values of a thread, and 65536 registers of a CTA",
        tiled(check_registers), all},
   };
-  return {std::move(parameters), std::move(rules)};
+  for (Constraint& rule : group_norm_cluster_rules(problem, device)) {
+    rules.push_back(std::move(rule));
+  }
+  return {tunables(problem), std::move(rules)};
 }
 
 std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device,
@@ -187,15 +203,17 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
   const double sms = std::max(device.sm_count, 1);
   std::optional<Config> best;
   double least = 0;
-  for (const Config& config : space.enumerate()) {
+  const std::vector<Config> configs = space.enumerate();
+  for (const Config& config : configs) {
     if (config.at("kEarlyStart") != 0 || config.at("kStreaming") != 0) continue;
+    if (config.at("kCluster") != 0) continue;
     const GroupNormTiling t = group_norm_tiling(problem, config);
     std::int64_t shared = 0;
     for (const KernelNeeds& needs : group_norm_kernels(problem, config)) {
       shared = std::max(shared, needs.shared_bytes);
     }
     if (shared > device.shared_per_block) continue;
-    const double ctas = static_cast<double>(tiles(problem, t.groups) * t.chunks);
+    const double ctas = static_cast<double>(group_norm_tiles(problem, t.groups) * t.chunks);
     const double threads = std::min(ctas * static_cast<double>(t.threads), 1024.0 * sms);
     const double vectors = static_cast<double>(problem.elements()) / static_cast<double>(t.vector);
     const double steps = vectors / threads + static_cast<double>(t.threads) / 512;
@@ -205,7 +223,11 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
     least = cost;
   }
   if (!best) return {};
-  return {*best};
+  std::vector<Config> chosen = {*best};
+  if (best->at("kChunks") > 1) {
+    if (auto other = group_norm_cluster_default(problem, device, configs)) chosen.push_back(*other);
+  }
+  return chosen;
 }
 
 std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,

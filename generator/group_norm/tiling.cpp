@@ -57,7 +57,33 @@ GroupNormTiling group_norm_tiling(const GroupNormProblem& p, const Config& confi
   t.column_registers = (p.nhwc ? 2 * t.vector : 0) + (t.slots > 1 ? 2 * t.vector : 0);
   // Elements of neighbouring channels fall into different banks.
   t.slot_stride = round_up(t.busy, kWarp) + 4;
+  t.cluster = config.find("kCluster").value_or(0) != 0;
+  t.ahead = config.find("kAhead").value_or(0);
+  t.turns = config.find("kTurns").value_or(1);
+  t.tile_pieces = t.pieces > 0 ? ceil_div(t.steps, t.pieces) : 0;
+  t.vector_bytes = t.vector * element_bytes(p.type);
   return t;
+}
+
+std::int64_t GroupNormTiling::moment_bytes() const {
+  if (sliced) return 8 * slots * slot_stride;
+  return tile_threads > kWarp ? 12 * (threads / kWarp) : 0;
+}
+
+std::int64_t GroupNormTiling::cluster_bytes(std::int64_t pieces_ahead) const {
+  constexpr std::int64_t kBarriers = 16;
+  const std::int64_t ring = (tile_pieces + pieces_ahead) * pieces * threads * vector_bytes;
+  // Scales; words of all CTAs, twice; this CTA's own.
+  const std::int64_t words = 8 * groups * (1 + 2 * chunks + 1);
+  return ring + round_up(moment_bytes(), std::int64_t{8}) + words + kBarriers;
+}
+
+std::int64_t group_norm_tiles(const GroupNormProblem& p, std::int64_t groups) {
+  return p.nhwc ? p.images * (p.groups / groups) : ceil_div(p.images * p.groups, groups);
+}
+
+std::int64_t group_norm_clusters(const GroupNormProblem& p, const GroupNormTiling& t) {
+  return ceil_div(group_norm_tiles(p, t.groups), t.turns);
 }
 
 }  // namespace vitune

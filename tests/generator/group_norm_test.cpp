@@ -135,9 +135,14 @@ TEST(GroupNormTest, EveryProblemHasConfigsThatCoverIt) {
     const std::vector<Config> configs = group_norm_space(p, device).enumerate();
     EXPECT_GE(configs.size(), 1u) << text;
     EXPECT_LE(configs.size(), 6000u) << text;
-    EXPECT_EQ(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << text;
+    EXPECT_GE(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << text;
     for (const Config& config : configs) {
       const GroupNormTiling t = group_norm_tiling(p, config);
+      if (t.cluster) {
+        ASSERT_GE(t.tile_pieces * t.pieces, t.steps) << text << ' ' << config.text();
+        ASSERT_LE(dynamic_shared_bytes(*ProblemPtr(p), config), device.shared_per_block)
+            << text << ' ' << config.text();
+      }
       ASSERT_GE(t.chunks * t.chunk_rows, t.rows) << text << ' ' << config.text();
       ASSERT_LT((t.chunks - 1) * t.chunk_rows, t.rows) << text << ' ' << config.text();
       ASSERT_GE(t.steps * t.busy, t.chunk_vectors()) << text << ' ' << config.text();
@@ -170,7 +175,7 @@ TEST(GroupNormTest, NoProblemIsWithoutAConfig) {
     p.eps = kGroupNormEps;
     p = p.canonical();
     p.validate();
-    EXPECT_EQ(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << p.text();
+    EXPECT_GE(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << p.text();
   }
 }
 
@@ -211,7 +216,8 @@ TEST(GroupNormTest, ChunksAreTwoLaunchesWithTheirMomentsBetween) {
   const auto p = GroupNormProblem::parse("bf16 n=3 c=320 l=4096 g=32 nhwc weight bias");
   const Config config =
       Config::parse("kChunks=16 kGroups=4 kThreads=320 kPieces=4 kEarlyStart=1 kStreaming=1");
-  ASSERT_EQ(group_norm_space(p, testing_support::h200_device()).explain(config), std::nullopt);
+  const ParameterSpace space = group_norm_space(p, testing_support::h200_device());
+  ASSERT_EQ(space.explain(space.completed(config)), std::nullopt);
   const LaunchPlan plan = group_norm_plan(p, config, testing_support::h200_device());
   ASSERT_EQ(plan.kernels.size(), 2u);
   EXPECT_EQ(plan.scratch_bytes, 3 * 32 * 16 * 8);
@@ -226,6 +232,62 @@ TEST(GroupNormTest, ChunksAreTwoLaunchesWithTheirMomentsBetween) {
   const auto kernels = group_norm_kernels(p, config);
   EXPECT_EQ(kernels[0].entry, "vitune_group_norm_statistics");
   EXPECT_EQ(kernels[1].entry, "vitune_group_norm_apply");
+}
+
+TEST(GroupNormTest, ClustersAreOneLaunchOfWholeClustersWithoutScratch) {
+  const auto p = GroupNormProblem::parse("bf16 n=1 c=512 l=65536 g=32 weight bias silu");
+  const DeviceInfo device = testing_support::h200_device();
+  const Config config = Config::parse(
+      "kAhead=3 kChunks=16 kCluster=1 kEarlyStart=0 kGroups=1 kPieces=4 kStreaming=1 kThreads=512 "
+      "kTurns=5");
+  ASSERT_EQ(group_norm_space(p, device).explain(config), std::nullopt);
+  const auto kernels = group_norm_kernels(p, config);
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(kernels[0].entry, "vitune_group_norm_cluster");
+  EXPECT_EQ(kernels[0].cluster, 16);
+  // A chunk of 131,072 bytes, and three pieces of 32 KiB; sums, scales and words of 16 warps or
+  // CTAs.
+  EXPECT_EQ(kernels[0].shared_bytes, 131072 + 3 * 32768 + 192 + 8 + 256 + 8 + 16);
+  const LaunchPlan plan = group_norm_plan(p, config, device);
+  ASSERT_EQ(plan.kernels.size(), 1u);
+  EXPECT_EQ(plan.scratch_bytes, 0);
+  EXPECT_EQ(plan.kernels[0].shape.grid[0], 7u * 16);  // 32 groups, five to a cluster
+  EXPECT_EQ(params_of(plan.kernels[0]).groups, 32);
+  EXPECT_EQ(group_norm().family(config), "cluster");
+  const std::string source = group_norm_source(p, config);
+  EXPECT_THAT(source, HasSubstr("__cluster_dims__(16, 1, 1)"));
+  EXPECT_THAT(source, HasSubstr("group_norm/clusters.cuh"));
+}
+
+// A config of before there were clusters has none, and its kernel's text is what it was.
+TEST(GroupNormTest, ConfigsOfBeforeClustersAreReadAsTheyWere) {
+  const auto p = GroupNormProblem::parse("bf16 n=1 c=512 l=65536 g=32 weight bias silu");
+  const Config old =
+      Config::parse("kChunks=64 kEarlyStart=0 kGroups=1 kPieces=4 kStreaming=1 kThreads=512");
+  const ParameterSpace space = group_norm_space(p, testing_support::h200_device());
+  const Config whole = space.completed(old);
+  EXPECT_EQ(space.explain(whole), std::nullopt);
+  EXPECT_EQ(whole.at("kCluster"), 0);
+  EXPECT_EQ(group_norm().family(old), "group_norm");
+  EXPECT_EQ(group_norm_source(p, whole), group_norm_source(p, old));
+  EXPECT_EQ(group_norm_source(p, old).find("kAhead"), std::string::npos);
+}
+
+TEST(GroupNormTest, ClustersAreTriedAfterChunksWhereDevicesHaveThem) {
+  const auto p = GroupNormProblem::parse("bf16 n=1 c=512 l=65536 g=32 nhwc weight bias silu");
+  DeviceInfo device = testing_support::h200_device();
+  const auto defaults = [&] { return group_norm_defaults(p, device, group_norm_space(p, device)); };
+  ASSERT_EQ(defaults().size(), 2u);
+  EXPECT_EQ(defaults()[0].at("kCluster"), 0);
+  EXPECT_EQ(defaults()[1].at("kCluster"), 1);
+  EXPECT_EQ(
+      defaults()[1].at("kChunks") * group_norm_clusters(p, group_norm_tiling(p, defaults()[1])),
+      128);
+  device.cc_major = 8;
+  ASSERT_EQ(defaults().size(), 1u);
+  for (const Config& config : group_norm_space(p, device).enumerate()) {
+    ASSERT_EQ(config.at("kCluster"), 0);
+  }
 }
 
 // Only the number of images may differ between problems that share their kernels.
