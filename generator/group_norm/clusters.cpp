@@ -1,8 +1,5 @@
-// generator/group_norm/clusters.cpp -- Group norms by clusters of CTAs: rules, and a first config.
+// generator/group_norm/clusters.cpp -- Group norms by clusters of CTAs: rules of their tunables.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <tuple>
-
 #include "core/checked.h"
 #include "core/format.h"
 #include "generator/group_norm/kernel_spec.h"
@@ -96,32 +93,6 @@ std::vector<Constraint> group_norm_cluster_rules(const GroupNormProblem& problem
       {"shared memory: a chunk, and of those to come what fits, or half of that",
        of_clusters([shared](const GroupNormTiling& t) { return check_shared(t, shared); }), all},
   };
-}
-
-std::optional<Config> group_norm_cluster_default(const GroupNormProblem& problem,
-                                                 const DeviceInfo& device,
-                                                 const std::vector<Config>& configs) {
-  constexpr std::int64_t kExchange = 16384;  // bytes that pass while the CTAs wait for each other
-  constexpr std::int64_t kThreads = 512, kPieces = 4;
-  const std::int64_t sms = sms_of(device);
-  // Rounds of the device, each with its turns, few rounds; then as much ahead as can be.
-  const auto order = [&](const Config& c) {
-    const GroupNormTiling t = group_norm_tiling(problem, c);
-    const std::int64_t at_once = std::max<std::int64_t>(sms / t.chunks, 1);
-    const std::int64_t rounds = ceil_div(group_norm_clusters(problem, t), at_once);
-    const std::int64_t chunk = t.chunk_vectors() * t.vector_bytes;
-    return std::tuple(rounds * t.turns * (chunk + kExchange), rounds,
-                      -t.ahead * t.pieces * t.threads, std::abs(t.threads - kThreads),
-                      std::abs(t.pieces - kPieces));
-  };
-  std::optional<Config> best;
-  for (const Config& config : configs) {
-    if (!is_cluster(config) || config.at("kEarlyStart") != 0 || config.at("kStreaming") != 0) {
-      continue;
-    }
-    if (!best || order(config) < order(*best)) best = config;
-  }
-  return best;
 }
 
 }  // namespace vitune

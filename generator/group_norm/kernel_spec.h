@@ -61,12 +61,9 @@ struct GroupNormTiling {
 GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config& config);
 
 ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device);
-// The rules of clusters, for configs of theirs; and the config of clusters to try first, if any.
+// The rules of clusters, for configs of theirs.
 std::vector<Constraint> group_norm_cluster_rules(const GroupNormProblem& problem,
                                                  const DeviceInfo& device);
-std::optional<Config> group_norm_cluster_default(const GroupNormProblem& problem,
-                                                 const DeviceInfo& device,
-                                                 const std::vector<Config>& configs);
 // Groups, or slices of them, that one CTA or cluster works on at a time.
 std::int64_t group_norm_tiles(const GroupNormProblem& problem, std::int64_t groups);
 std::int64_t group_norm_clusters(const GroupNormProblem& problem, const GroupNormTiling& tiling);

@@ -76,8 +76,9 @@ std::string LinearSm90::source(const LinearProblem& p, const Config& config) con
     text += linear_number(name, config.at(name));
   }
   text += linear_flag("kSplit", shape.splits > 1) + linear_number("kCtaThreads", shape.threads()) +
-          linear_number("kSharedBytes", shape.shared_bytes()) + "};\n}  // namespace vitune\n\n" +
-          (p.eps > 0 ? kGemmNorm : kGemm);
+          linear_number("kSharedBytes", shape.shared_bytes() - shape.statistics_bytes()) +
+          (p.eps > 0 ? linear_number("kNormSharedBytes", shape.shared_bytes()) : "") +
+          "};\n}  // namespace vitune\n\n" + (p.eps > 0 ? kGemmNorm : kGemm);
   // The size of its clusters is a fact of the kernel: an ordinary launch has them too.
   const std::string cluster = shape.pair > 0 ? "__cluster_dims__(2, 1, 1) " : "";
   text += formatted(
@@ -178,11 +179,16 @@ std::int64_t LinearSm90Shape::other_bytes() const {
 }
 
 std::int64_t LinearSm90Shape::shared_bytes() const {
-  return stages * stage_bytes() + other_bytes() + 8 * (2 * stages + groups);
+  return stages * stage_bytes() + other_bytes() + 8 * (2 * stages + groups) + statistics_bytes();
+}
+
+std::int64_t LinearSm90Shape::statistics_bytes() const {
+  constexpr std::int64_t kBuffers = 2;
+  return problem_.eps > 0 ? kBuffers * (8 * block_m + 16) : 0;
 }
 
 std::int64_t LinearSm90Shape::most_stages(std::int64_t shared) const {
-  return (shared - other_bytes() - 8 * groups) / (stage_bytes() + 16);
+  return (shared - other_bytes() - 8 * groups - statistics_bytes()) / (stage_bytes() + 16);
 }
 
 std::int64_t LinearSm90Shape::units() const {

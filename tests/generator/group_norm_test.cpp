@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -135,7 +136,7 @@ TEST(GroupNormTest, EveryProblemHasConfigsThatCoverIt) {
     const std::vector<Config> configs = group_norm_space(p, device).enumerate();
     EXPECT_GE(configs.size(), 1u) << text;
     EXPECT_LE(configs.size(), 6000u) << text;
-    EXPECT_GE(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << text;
+    EXPECT_EQ(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << text;
     for (const Config& config : configs) {
       const GroupNormTiling t = group_norm_tiling(p, config);
       if (t.cluster) {
@@ -175,7 +176,7 @@ TEST(GroupNormTest, NoProblemIsWithoutAConfig) {
     p.eps = kGroupNormEps;
     p = p.canonical();
     p.validate();
-    EXPECT_GE(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << p.text();
+    EXPECT_EQ(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << p.text();
   }
 }
 
@@ -273,21 +274,16 @@ TEST(GroupNormTest, ConfigsOfBeforeClustersAreReadAsTheyWere) {
   EXPECT_EQ(group_norm_source(p, old).find("kAhead"), std::string::npos);
 }
 
-TEST(GroupNormTest, ClustersAreTriedAfterChunksWhereDevicesHaveThem) {
+TEST(GroupNormTest, ClustersAreOfDevicesThatHaveThem) {
   const auto p = GroupNormProblem::parse("bf16 n=1 c=512 l=65536 g=32 nhwc weight bias silu");
   DeviceInfo device = testing_support::h200_device();
-  const auto defaults = [&] { return group_norm_defaults(p, device, group_norm_space(p, device)); };
-  ASSERT_EQ(defaults().size(), 2u);
-  EXPECT_EQ(defaults()[0].at("kCluster"), 0);
-  EXPECT_EQ(defaults()[1].at("kCluster"), 1);
-  EXPECT_EQ(
-      defaults()[1].at("kChunks") * group_norm_clusters(p, group_norm_tiling(p, defaults()[1])),
-      128);
+  const auto clusters = [&] {
+    const std::vector<Config> configs = group_norm_space(p, device).enumerate();
+    return std::ranges::count_if(configs, [](const Config& c) { return c.at("kCluster") != 0; });
+  };
+  EXPECT_GT(clusters(), 0);
   device.cc_major = 8;
-  ASSERT_EQ(defaults().size(), 1u);
-  for (const Config& config : group_norm_space(p, device).enumerate()) {
-    ASSERT_EQ(config.at("kCluster"), 0);
-  }
+  EXPECT_EQ(clusters(), 0);
 }
 
 // Only the number of images may differ between problems that share their kernels.

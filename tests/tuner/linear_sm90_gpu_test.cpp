@@ -118,14 +118,14 @@ constexpr Mistake kMistakes[] = {
 // Of a kernel that computes statistics itself.
 constexpr Tile kMistakenNorm = {128, 64, 3, 1, 2, 0, 1, 0};
 constexpr Mistake kNormMistakes[] = {
-    {kNorm, "4 * (half ^ (at & 1))", "4 * (at & 1)"},
-    {kNorm, "i % 2 * 8 + lane / 4", "lane / 4"},
+    {kNorm, "4 * (half ^ turn)", "4 * turn"},
+    {kNorm, "slot + row(i) * kBlockK", "slot + (row(i) ^ 1) * kBlockK"},
+    {kNorm, "epilogue.block_row(block) + 8 * half", "epilogue.block_row(block)"},
     {kNorm, "fmaf(zeros, shift_[i], ", "fmaf(0.f, shift_[i], "},
     {kNorm, "fmaf(-zeros * shift_[i], shift_[i], ", "fmaf(0.f, shift_[i], "},
     {kNorm, "x += __shfl_xor_sync(0xffffffffu, x, 1);", ""},
     {kNorm, "+ T::kEps", ""},
     {kNorm, "step == 0);", "false);"},
-    {kNorm, "epilogue.block_row(0)", "0"},
 };
 
 // What orders accesses, left out, and the words of the fault that it makes.
@@ -179,14 +179,26 @@ constexpr UnorderedSm90 kUnordered[] = {
      328,
      true},
     {"SlotsWithStatisticsStillRead",
-     {kNorm, "if (step > 0) shared.give_back(before);", "shared.give_back(at.slot);"},
+     {kNorm, "statistics.add(shared.x(at.slot), step == 0);\n      shared.give_back(at.slot);",
+      "shared.give_back(at.slot);\n      statistics.add(shared.x(at.slot), step == 0);"},
      "a race",
      328,
      true},
     {"SlotsWithStatisticsNotWaitedFor",
-     {kNorm, "mbarrier_wait(shared.full(at.slot), at.parity);", ""},
+     {kNorm, "mbarrier_wait(shared.full(at.slot), at.parity);\n      statistics.add",
+      "statistics.add"},
      "a race",
      328,
+     true},
+    {"StatisticsNotWaitedFor",
+     {kNorm, "mbarrier_wait(from.ready(at.slot), at.parity);", ""},
+     "a race|never ends",
+     328,
+     true},
+    {"StatisticsStillRead",
+     {kNorm, "mbarrier_wait(to.freed(buffer.slot), buffer.parity ^ 1);", ""},
+     "a race",
+     24,
      true},
 };
 
