@@ -203,8 +203,7 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
   const double sms = std::max(device.sm_count, 1);
   std::optional<Config> best;
   double least = 0;
-  const std::vector<Config> configs = space.enumerate();
-  for (const Config& config : configs) {
+  for (const Config& config : space.enumerate()) {
     if (config.at("kEarlyStart") != 0 || config.at("kStreaming") != 0) continue;
     if (config.at("kCluster") != 0) continue;
     const GroupNormTiling t = group_norm_tiling(problem, config);
@@ -223,11 +222,7 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
     least = cost;
   }
   if (!best) return {};
-  std::vector<Config> chosen = {*best};
-  if (best->at("kChunks") > 1) {
-    if (auto other = group_norm_cluster_default(problem, device, configs)) chosen.push_back(*other);
-  }
-  return chosen;
+  return {*best};
 }
 
 std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,
