@@ -514,6 +514,25 @@ class ModelTest(LinearCase):
         self.assertFalse({F.linear, F.gelu, torch.conv2d} & set(without_inductor.calls))
         self.assertEqual(without_inductor.calls.count(F.layer_norm), 1)  # before the head, of class tokens alone
 
+    def test_tokens_without_a_class_are_laid_out_once(self):
+        model = vit(class_token=False, global_pool="avg").bfloat16()
+        modules = []
+
+        def keep(module, inputs, config_patches=None):
+            modules.append(module)
+            return without_inductor(module, inputs, config_patches)
+        with mock.patch.object(_compile, "compile_fx", keep):
+            calls = self.fused(model, bf16(2, 3, 32, 32), bound=0.06)
+        self.assertTrue(all(call.replaced for call in calls), calls)
+        ours = [node for node in modules[0].graph.nodes if node.target is torch.ops.vitune.linear_or_torch.default]
+        operands = [_compile_graph.value_of(operand) for node in ours for operand in (node.args[0], node.args[4]) if operand is not None]
+        self.assertGreater(len(operands), len(ours))
+        self.assertEqual({value.stride(-1) for value in operands}, {1})
+        with mock.patch.object(_compile, "compile_fx", keep), torch.no_grad():
+            torch._dynamo.reset()
+            self.compiled(model, bf16(2, 3, 32, 32), replace=[])
+        self.assertNotIn("contiguous", [node.target for node in modules[1].graph.nodes])
+
     def test_dinov2_has_layer_scale(self):
         model = timm.create_model("vit_small_patch14_dinov2", img_size=28, depth=2, init_values=0.5).eval()
         found = self.count(model.bfloat16(), bf16(2, 3, 28, 28))

@@ -16,7 +16,7 @@ from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from . import (_compile_attention, _compile_group_norm, _compile_heads, _compile_linear, _compile_norm, _compile_patches,
-               _compile_region, _compile_windows, _torch_op)
+               _compile_region, _compile_tokens, _compile_windows, _torch_op)
 from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, copied, module_of, value_of, wants_gradient
 from ._compile_prepared import Prepared, Store
 from ._compile_race import Times
@@ -84,10 +84,13 @@ class Backend:
         """Places of several operators' calls first: their nodes are gone once such a call is replaced, and what they leave (the
         layers around windows) is looked at in the graph as it is then."""
         calls, errors = [], []
+        copies = _compile_tokens.lay_out(module)
         for operators in (tuple(each for each in OPERATORS if each.spans), tuple(each for each in OPERATORS if not each.spans)):
             made, error = self._pass(operators, module, prepared)
             calls += made
             errors += [error] if error else []
+        if not any(call.replaced for call in calls):
+            _compile_tokens.take_out(module, copies)
         given = (value_of(node) for node in prepared.inputs if not node.name.startswith("l_self_"))
         shapes = ", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor))
         return Graph(shapes, tuple(calls), "; ".join(errors))

@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from . import _compile_linear
 from ._compile_graph import Operator, Place, Refusal, arguments, is_call, is_method, outside, value_of
 from ._compile_linear import End, Fusion, ends, largest_first
+from ._compile_tokens import is_turned
 from ._errors import Unsupported
 
 _CONVOLUTIONS = frozenset((torch.conv2d, torch.nn.functional.conv2d))
@@ -89,14 +90,16 @@ def _pair(argument: Any) -> Any:
 
 
 def _as_tokens(node: fx.Node) -> tuple[fx.Node, ...]:
-    """flatten(2) and transpose(1, 2), which make rows of the convolution's result; (): something else follows."""
+    """flatten(2) and transpose(1, 2), which make rows of the convolution's result, and the copy of these that may follow; ():
+    something else follows."""
     flat = next(iter(node.users)) if len(node.users) == 1 else None
     if not is_method(flat, "flatten") or flat.args[1:] != (2,) or flat.kwargs or len(flat.users) != 1:
         return ()
     turned = next(iter(flat.users))
-    is_turned = (is_method(turned, "transpose") and tuple(turned.args[1:]) in ((1, 2), (2, 1)) and not turned.kwargs
-                 or is_method(turned, "permute") and tuple(turned.args[1:]) in ((0, 2, 1), ((0, 2, 1),)) and not turned.kwargs)
-    return (flat, turned) if is_turned else ()
+    if not is_turned(turned):
+        return ()
+    copy = next(iter(turned.users)) if len(turned.users) == 1 else None
+    return (flat, turned, copy) if is_method(copy, "contiguous") else (flat, turned)
 
 
 patches = Patches()
