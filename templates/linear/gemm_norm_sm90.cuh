@@ -272,7 +272,11 @@ __device__ __forceinline__ void linear_gemm_norm_sm90(const LinearParams& p,
                                                       const LinearTensorMaps& maps) {
   using T = LinearTraits<Config>;
   // The warps that compute statistics take part in what copying leaves of the registers.
-  constexpr int kComputing = T::kGroups == 3 ? 144 : 216, kOthers = 80;
+  constexpr int kComputing = T::kGroups == 3 ? 144 : 208, kOthers = 80;
+  // What a CTA is launched with; beyond it a warpgroup would wait forever.
+  static_assert(!T::kTradesRegisters || T::kGroups * kComputing + kOthers <=
+                                            65536 / T::kThreads / 8 * 8 * (T::kGroups + 1),
+                "a CTA has fewer registers");
   extern __shared__ __align__(1024) char shared_memory[];
   const LinearShared<T> shared{shared_address(shared_memory)};
   const LinearStatistics<T> statistics{shared};
