@@ -39,7 +39,6 @@ class LinearChain final : public LinearLibraryFamily {
   std::string_view name() const override { return "chain"; }
   std::optional<std::string> refusal(const LinearProblem& p,
                                      const DeviceInfo& device) const override {
-    if (p.eps > 0) return kNoStatistics;
     if (!linear_cublaslt().refusal(p, device)) return "one call of cuBLASLt does it all";
     if (sum_bytes(p) > kMostSumBytes) return formatted("{} bytes of sums", sum_bytes(p));
     return std::nullopt;

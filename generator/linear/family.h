@@ -75,10 +75,6 @@ class LinearFamily {
   virtual std::int64_t library_version(const Config&) const { return 0; }
 };
 
-// Why most families refuse a norm whose statistics are not given.
-inline constexpr char kNoStatistics[] =
-    "statistics of rows must be given (leave eps= out): sm90 alone computes them itself";
-
 // All of them, by their number in kFamily.
 std::span<const LinearFamily* const> linear_families();
 // The one that `config` is of. Throws Error(kFailure) for a number that none has.

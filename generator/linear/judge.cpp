@@ -9,12 +9,11 @@
 #include "generator/linear/kernel_spec.h"
 #include "templates/linear/params.cuh"
 #include "templates/reference/linear_judge_params.cuh"
-#include "templates/reference/linear_statistics_params.cuh"
 
 namespace vitune {
 namespace {
 
-constexpr char kWhole[] = "whole", kLarge[] = "large", kShifted[] = "shifted";
+constexpr char kWhole[] = "whole", kLarge[] = "large";
 
 constexpr std::uint64_t kSeed = 0x6c696e656172;
 
@@ -23,9 +22,8 @@ constexpr std::uint64_t kSeed = 0x6c696e656172;
 //   large   sums that take the activation to both its ends
 //   whole   small whole numbers: all sums are exact in fp32 and, but for an activation, the
 //           results in the problem's type, so that only what is right in every bit is in bounds
-//   shifted rows whose mean is 100 times their deviation, for kernels that compute both
 struct DrawSpec {
-  double x = 1, x_mean = 0, w = 1, bias = 0.5, scale = 0.5, scale_mean = 1, residual = 1, unit = 0;
+  double x = 1, w = 1, bias = 0.5, scale = 0.5, scale_mean = 1, residual = 1, unit = 0;
   double mean = 1, rstd = 0.2, rstd_mean = 1, weight_sums = 1;
   std::uint64_t seed = 0;
 };
@@ -49,9 +47,6 @@ DrawSpec draw_spec(const LinearProblem& p, const std::string& draw) {
   const double k = static_cast<double>(p.k), width = 1 / std::sqrt(k);
   if (draw == kNormalDraw) return {.w = width, .seed = kSeed};
   if (draw == kLarge) return {.w = 8 * width, .bias = 4, .seed = kSeed + 1};
-  if (draw == kShifted) {
-    return {.x_mean = 100, .w = width / 100, .weight_sums = 0.01, .seed = kSeed + 3};
-  }
   if (draw == kWhole) {
     // bf16 has all whole numbers up to 256. A scale is 1 or 2, 1 / deviation too.
     const bool has_norm = p.norm != LinearNorm::kNone;
@@ -127,40 +122,10 @@ std::vector<LinearProblem> edges(const LinearProblem& p, const LinearBlock& bloc
   return found;
 }
 
-// The statistics of x, by a kernel ahead of `answer`, which reads them in scratch memory: mean,
-// then rstd.
-void add_statistics(const LinearProblem& p, LaunchPlan& plan, KernelLaunch& answer) {
-  constexpr std::size_t kMean = at_call(offsetof(LinearParams, mean)),
-                        kRstd = at_call(offsetof(LinearParams, rstd));
-  constexpr std::int64_t kThreads = 256, kMostCtas = 65535;
-  LinearStatisticsParams params = {};
-  params.x_row = p.x_row;
-  params.m = static_cast<int>(p.m);
-  params.k = static_cast<int>(p.k);
-  params.type = judge_type(p.type);
-  params.rms = p.norm == LinearNorm::kRms ? 1 : 0;
-  params.eps = p.eps;
-  KernelLaunch launch;
-  launch.kernel = 2;
-  launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(ceil_div(p.m, kThreads), kMostCtas));
-  launch.shape.block[0] = kThreads;
-  launch.params = parameter_bytes(params);
-  const std::int64_t rstd_at = round_up(4 * p.m, std::int64_t{256});
-  launch.pointers = {{kLinearX, offsetof(LinearStatisticsParams, x)},
-                     {PointerSlot::kScratch, offsetof(LinearStatisticsParams, mean)},
-                     {PointerSlot::kScratch, offsetof(LinearStatisticsParams, rstd), rstd_at}};
-  plan.kernels.push_back(std::move(launch));
-  plan.scratch_bytes = 2 * rstd_at;
-  std::erase_if(answer.pointers,
-                [&](const PointerSlot& slot) { return slot.at == kMean || slot.at == kRstd; });
-  if (p.norm == LinearNorm::kLayer) answer.pointers.push_back({PointerSlot::kScratch, kMean});
-  answer.pointers.push_back({PointerSlot::kScratch, kRstd, rstd_at});
-}
-
 }  // namespace
 
 std::vector<std::string> linear_judge_entries() {
-  return {"vitune_linear_reference", "vitune_linear_plain", "vitune_linear_statistics"};
+  return {"vitune_linear_reference", "vitune_linear_plain"};
 }
 
 LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
@@ -187,22 +152,19 @@ LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
   launch.params = parameter_bytes(judge_params(p));
   launch.pointers.assign(std::begin(kSlots), std::end(kSlots));
   LaunchPlan plan;
-  if (p.eps > 0) add_statistics(p, plan, launch);
   plan.kernels.push_back(std::move(launch));
   return plan;
 }
 
 std::vector<JudgeCase> linear_cases(const LinearProblem& p, const LinearBlock& block) {
   std::vector<JudgeCase> cases;
-  // Statistics of whole numbers are none.
-  const char* const exact = p.eps > 0 ? kShifted : kWhole;
   for (const LinearProblem& edge :
        block.rows > 0 ? edges(p, block) : std::vector<LinearProblem>()) {
     const ProblemPtr small = edge;
-    for (const char* const draw : {exact, kNormalDraw}) cases.push_back({small, draw});
+    for (const char* const draw : {kWhole, kNormalDraw}) cases.push_back({small, draw});
   }
   const ProblemPtr full = p;
-  for (const char* const draw : {exact, kLarge, kNormalDraw}) cases.push_back({full, draw});
+  for (const char* const draw : {kWhole, kLarge, kNormalDraw}) cases.push_back({full, draw});
   return cases;
 }
 
@@ -222,7 +184,7 @@ std::vector<Fill> linear_inputs(const LinearProblem& p, const std::string& draw)
     whole.unit = spec.unit;
     fills.push_back(whole);
   };
-  fill(kLinearX, spec.x_mean, spec.x);
+  fill(kLinearX, 0, spec.x);
   fill(kLinearW, 0, spec.w);
   fill(kLinearBias, 0, spec.bias);
   fill(kLinearScale, spec.scale_mean, spec.scale);

@@ -30,8 +30,8 @@ std::int64_t plain_tiles(const LinearProblem& p) {
 }
 
 auto kernel_order(const LinearProblem& p) {
-  return std::tuple(p.type, p.out, p.transposed, p.activation, p.norm, p.eps, p.bias, p.scale,
-                    p.residual, p.aux, p.n, p.k, p.m);
+  return std::tuple(p.type, p.out, p.transposed, p.activation, p.norm, p.bias, p.scale, p.residual,
+                    p.aux, p.n, p.k, p.m);
 }
 
 double ratio(std::int64_t a, std::int64_t b) {
@@ -154,8 +154,7 @@ class Linear final : public Operator {
   }
 
   std::string judge_source() const override {
-    return "#include \"reference/linear_entries.cuh\"\n"
-           "#include \"reference/linear_statistics_entries.cuh\"\n";
+    return "#include \"reference/linear_entries.cuh\"\n";
   }
   std::vector<std::string> judge_entries() const override { return linear_judge_entries(); }
   LaunchPlan answer(const Problem& problem, Precision precision) const override {

@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::int64_t kMostRows = 1 << 30, kMostColumns = 1 << 24;  // kernels count them in int
 constexpr std::int64_t kMostResults = std::int64_t{1} << 40;
-constexpr double kLeastEps = 1e-30, kMostEps = 1e30;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;  // exclusive, per tensor
 
 [[noreturn]] void refuse(ErrorCode code, const std::string& what) { throw Error(code, what); }
@@ -94,12 +93,6 @@ void LinearProblem::validate() const {
   if (has_fp32 && alignment < 4) {
     refuse(ErrorCode::kUsage, "align=2: elements of fp32 are aligned to 4 bytes");
   }
-  if (norm == LinearNorm::kNone && eps != 0) {
-    refuse(ErrorCode::kUsage, "eps= is a norm's: say which one, norm=layer or norm=rms");
-  }
-  if (eps != 0 && !(eps >= kLeastEps && eps <= kMostEps)) {
-    refuse(ErrorCode::kUsage, formatted("eps={}: it must be from 1e-30 to 1e30", eps));
-  }
   check_periods(*this);
   check_matrix("x", m, k, x_row, type);
   check_matrix("w", w_rows(), w_columns(), w_row, type);
@@ -138,8 +131,8 @@ double LinearProblem::min_bytes() const {
   double bytes = (rows + columns) * depth * bytes_of(type) + results * bytes_of(out);
   if (residual) bytes += static_cast<double>(residual_rows()) * columns * bytes_of(out);
   if (aux) bytes += results * bytes_of(type);
-  if (statistics_are_given()) bytes += 4 * rows * (norm == LinearNorm::kLayer ? 2 : 1);
-  if (norm == LinearNorm::kLayer) bytes += 4 * columns;
+  if (norm != LinearNorm::kNone) bytes += 4 * rows;
+  if (norm == LinearNorm::kLayer) bytes += 4 * (rows + columns);
   const double parameter_count = (bias ? 1.0 : 0.0) + (scale ? 1.0 : 0.0);
   return bytes + parameter_count * columns * bytes_of(parameters);
 }

@@ -4,9 +4,9 @@
 //   y = residual + scale * act(norm(x) W^T + bias)
 //
 // x is [m, k], W [n, k] or, transposed, [k, n]; bias and scale have n elements. norm(x) is x, or
-// (x - mean) * rstd with statistics of each row, given or, with an eps, the kernel's own: then the
-// sums of W over k are given too, and norm(x) W^T is rstd * (x W^T - mean * sums). All arithmetic
-// is fp32, and the result is rounded once.
+// (x - mean) * rstd with statistics of each row that are given: then the sums of W over k are given
+// too, and norm(x) W^T is rstd * (x W^T - mean * sums). All arithmetic is fp32, and the result is
+// rounded once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +22,7 @@ namespace vitune {
 // In the order of templates/linear/activation.cuh.
 enum class LinearActivation { kNone, kRelu, kGelu, kGeluTanh, kQuickGelu, kSilu };
 
-// By which statistics rows are normalised: none, mean and rstd, or rstd alone.
+// Which statistics are given: none, mean and rstd, or rstd alone.
 enum class LinearNorm { kNone, kLayer, kRms };
 
 struct LinearProblem {
@@ -35,9 +35,6 @@ struct LinearProblem {
   bool aux = false;  // norm(x) W^T + bias is written too, before the activation
   LinearActivation activation = LinearActivation::kNone;
   LinearNorm norm = LinearNorm::kNone;
-  // Added to the variance, or the mean square, by a kernel that computes the statistics of x
-  // itself; 0: they are given.
-  double eps = 0;
   // From a row to the next, in elements; 0 where the tensor is not there.
   std::int64_t x_row = 0, w_row = 0, residual_row = 0, out_row = 0, aux_row = 0;
   // Rows after which the residual repeats; 0: it has a row for each of the result's.
@@ -59,7 +56,6 @@ struct LinearProblem {
   // Elements of a row of W.
   std::int64_t w_columns() const { return transposed ? n : k; }
   std::int64_t w_rows() const { return transposed ? k : n; }
-  bool statistics_are_given() const { return norm != LinearNorm::kNone && eps == 0; }
   // Rows of the residual.
   std::int64_t residual_rows() const { return residual_period > 0 ? residual_period : m; }
   // What the kernels call the period; 0: neither tensor has one.

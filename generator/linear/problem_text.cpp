@@ -12,9 +12,9 @@ namespace vitune {
 namespace {
 
 constexpr std::string_view kFlags[] = {"bf16", "fp16", "bias", "scale", "residual", "aux", "wt"};
-constexpr std::string_view kKeys[] = {"norm",   "eps",  "m",   "n",    "k",        "act",
-                                      "params", "x",    "w",   "wt",   "residual", "period",
-                                      "out",    "rows", "aux", "align"};
+constexpr std::string_view kKeys[] = {"norm",   "m",   "n",    "k",   "act",
+                                      "params", "x",   "w",    "wt",  "residual",
+                                      "period", "out", "rows", "aux", "align"};
 constexpr ProblemGrammar kGrammar = {"linear", kFlags, kKeys, "bf16 or fp16",
                                      "linear bf16 m=6304 n=3072 k=768 bias act=gelu"};
 
@@ -50,12 +50,6 @@ LinearNorm norm_of(std::string_view name) {
     if (word == name) return norm;
   }
   malformed(formatted("norm={}: use none, layer or rms", in_quotes(name)));
-}
-
-double read_eps(std::string_view word) {
-  const double eps = number_word(word, "eps");
-  if (eps != 0) return eps;
-  malformed("eps=0: leave it out where statistics are given; a kernel's own need one above 0");
 }
 
 ElementType type_word(std::string_view name, std::string_view key) {
@@ -139,7 +133,6 @@ LinearProblem LinearProblem::parse(std::string_view text) {
   if (p.transposed && words.find("w")) malformed("w= and wt are given: w is [n, k], wt [k, n]");
   if (const auto name = words.find("act")) p.activation = activation_of(*name);
   if (const auto name = words.find("norm")) p.norm = norm_of(*name);
-  if (const auto eps = words.find("eps")) p.eps = read_eps(*eps);
   if (const auto type = words.find("params")) p.parameters = type_word(*type, "params");
   p.x_row = read_row(words, "x", p.k);
   p.w_row = read_row(words, p.transposed ? "wt" : "w", p.w_columns());
@@ -159,7 +152,6 @@ std::string LinearProblem::text() const {
   std::string text = formatted("linear {} m={} n={} k={}", element_name(p.type), p.m, p.n, p.k);
   if (p.norm != LinearNorm::kNone) {
     text += formatted(" norm={}", kNorms[static_cast<std::size_t>(p.norm)].first);
-    if (p.eps > 0) text += " eps=" + shortest(p.eps);
   }
   if (p.bias) text += " bias";
   if (p.activation != LinearActivation::kNone) {

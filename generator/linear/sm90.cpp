@@ -17,8 +17,6 @@ namespace {
 
 constexpr PointerSlot kPartials = {PointerSlot::kScratch, offsetof(LinearParams, partials)};
 constexpr int kSumThreads = 256;
-constexpr char kGemm[] = "#include \"linear/gemm_sm90.cuh\"\n",
-               kGemmNorm[] = "#include \"linear/gemm_norm_sm90.cuh\"\n";
 
 class LinearSm90 final : public LinearFamily {
  public:
@@ -50,7 +48,7 @@ class LinearSm90 final : public LinearFamily {
     const std::int64_t steps = std::max<std::int64_t>(config.at("kSplits"), is_in_halves ? 3 : 1);
     return {config.at("kBlockM"), config.at("kBlockN"), LinearSm90Shape::kBlockK * steps};
   }
-  std::string templates() const override { return formatted("{}{}", kGemm, kGemmNorm); }
+  std::string templates() const override { return "#include \"linear/gemm_sm90.cuh\"\n"; }
   bool is_of_one_architecture() const override { return true; }
   bool reads_tensor_maps() const override { return true; }
 };
@@ -76,17 +74,16 @@ std::string LinearSm90::source(const LinearProblem& p, const Config& config) con
     text += linear_number(name, config.at(name));
   }
   text += linear_flag("kSplit", shape.splits > 1) + linear_number("kCtaThreads", shape.threads()) +
-          linear_number("kSharedBytes", shape.shared_bytes() - shape.statistics_bytes()) +
-          (p.eps > 0 ? linear_number("kNormSharedBytes", shape.shared_bytes()) : "") +
-          "};\n}  // namespace vitune\n\n" + (p.eps > 0 ? kGemmNorm : kGemm);
+          linear_number("kSharedBytes", shape.shared_bytes()) + "};\n}  // namespace vitune\n\n" +
+          templates();
   // The size of its clusters is a fact of the kernel: an ordinary launch has them too.
   const std::string cluster = shape.pair > 0 ? "__cluster_dims__(2, 1, 1) " : "";
   text += formatted(
       "\nextern \"C\" __global__ void {}__launch_bounds__({}, 1)\n"
       "{}(const __grid_constant__ vitune::LinearParams params,\n"
       "   const __grid_constant__ vitune::LinearTensorMaps maps) {{\n"
-      "  vitune::linear_gemm{}_sm90<vitune::Config>(params, maps);\n}}\n",
-      cluster, entries[0].threads, entries[0].entry, p.eps > 0 ? "_norm" : "");
+      "  vitune::linear_gemm_sm90<vitune::Config>(params, maps);\n}}\n",
+      cluster, entries[0].threads, entries[0].entry);
   if (entries.size() == 1) return text;
   return text + formatted(
                     "\nextern \"C\" __global__ void __launch_bounds__({})\n"
@@ -179,16 +176,11 @@ std::int64_t LinearSm90Shape::other_bytes() const {
 }
 
 std::int64_t LinearSm90Shape::shared_bytes() const {
-  return stages * stage_bytes() + other_bytes() + 8 * (2 * stages + groups) + statistics_bytes();
-}
-
-std::int64_t LinearSm90Shape::statistics_bytes() const {
-  constexpr std::int64_t kBuffers = 2;
-  return problem_.eps > 0 ? kBuffers * (8 * block_m + 16) : 0;
+  return stages * stage_bytes() + other_bytes() + 8 * (2 * stages + groups);
 }
 
 std::int64_t LinearSm90Shape::most_stages(std::int64_t shared) const {
-  return (shared - other_bytes() - 8 * groups - statistics_bytes()) / (stage_bytes() + 16);
+  return (shared - other_bytes() - 8 * groups) / (stage_bytes() + 16);
 }
 
 std::int64_t LinearSm90Shape::units() const {

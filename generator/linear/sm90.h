@@ -33,8 +33,6 @@ class LinearSm90Shape {
   std::int64_t store_columns() const;
   std::int64_t stage_bytes() const { return (block_m + block_n) * kBlockK * 2; }
   std::int64_t other_bytes() const;  // of shared memory, beside the ring and its barriers
-  // Of rows, where the kernel computes them itself.
-  std::int64_t statistics_bytes() const;
   std::int64_t shared_bytes() const;
   std::int64_t most_stages(std::int64_t shared) const;
   // Tiles or pairs of tiles of a split.

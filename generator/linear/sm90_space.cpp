@@ -75,16 +75,6 @@ Rule check_lead(const LinearProblem& p, const Config& c) {
   return std::nullopt;
 }
 
-// Each warpgroup sees whole rows of x, step by step.
-Rule check_statistics(const LinearProblem& p, const Config& c) {
-  const Shape shape = shape_of(p, c);
-  if (p.eps == 0) return std::nullopt;
-  if (shape.splits > 1) return std::string("a part of k has a part of each row alone");
-  if (shape.lead > 0) return std::string("the kernel knows no lead");
-  if (shape.schedule == Shape::kHalves) return std::string("the kernel knows no halves");
-  return std::nullopt;
-}
-
 Rule check_splits(const LinearProblem& p, const Config& c, std::int64_t sms) {
   constexpr std::int64_t kLeastSteps = 2;
   const Shape shape = shape_of(p, c);
@@ -154,15 +144,14 @@ constexpr Form kForms[] = {
     {64, 48, 1, Shape::kShared, 0, 0},     {64, 32, 1, Shape::kShared, 0, 0},
 };
 
-Config config_of(const Form& form, std::int64_t pair, std::int64_t stages, std::int64_t splits,
-                 bool has_lead) {
+Config config_of(const Form& form, std::int64_t pair, std::int64_t stages, std::int64_t splits) {
   return {{"kBlockM", form.m},
           {"kBlockN", form.n},
           {"kStages", stages},
           {"kGroups", form.groups},
           {"kPair", pair},
           {"kSchedule", form.schedule},
-          {"kLead", has_lead ? form.lead : 0},
+          {"kLead", splits > 1 ? 0 : form.lead},
           {"kSplits", splits}};
 }
 
@@ -179,9 +168,6 @@ std::optional<std::string> linear_sm90_refusal(const LinearProblem& p, const Dev
   if (p.transposed) return std::string("w is [k, n]: its tiles would lie the other way round");
   if (p.out != p.type) return std::string("results of fp32 are not staged");
   if (p.aux) return std::string("there is no place for a second result");
-  if (p.eps > 0 && p.residual) {
-    return std::string("a kernel that computes the rows' statistics adds no residual");
-  }
   // Seen on an H200: a store by a tensor map writes the whole sixteen bytes that its last column is
   // in, and so what lies behind the row.
   if (p.n % 8 != 0) return formatted("{} columns: results are stored in a multiple of 8", p.n);
@@ -238,9 +224,6 @@ std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const De
       {"splits: two steps or more each, for SMs without a tile, at most two CTAs per SM",
        [p, sms](const Config& c) { return check_splits(p, c, sms); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kPair", "kSplits"}},
-      {"statistics of its own: of an undivided k, no lead, no halves",
-       [p](const Config& c) { return check_statistics(p, c); },
-       {"kSchedule", "kLead", "kSplits"}},
       {"stages: as many as fit, 8 at most, or one less",
        [p, shared](const Config& c) { return check_stages(p, c, shared); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kSplits"}},
@@ -260,8 +243,7 @@ std::vector<Config> linear_sm90_defaults(const LinearProblem& problem, const Dev
     std::optional<Choice> best;  // of this form
     for (const std::int64_t splits : {1, 2, 3, 4, 6}) {
       for (const std::int64_t pair : {form.pair, std::int64_t{0}}) {
-        const bool has_lead = splits == 1 && problem.eps == 0;
-        Config config = config_of(form, pair, 0, splits, has_lead);
+        Config config = config_of(form, pair, 0, splits);
         const Shape shape(problem, config);
         const std::int64_t fit = shape.most_stages(device.shared_per_block);
         config.set("kStages", std::min(fit, kMostStages));

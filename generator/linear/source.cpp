@@ -15,9 +15,7 @@ std::string linear_flag(std::string_view name, bool value) {
 
 std::string linear_facts_text(const LinearProblem& p) {
   const LinearAccesses accesses = linear_accesses(p);
-  const std::string own =
-      p.eps > 0 ? formatted("  static constexpr float kEps = {:.9e}f;\n", p.eps) : "";
-  return own + linear_number("kElement", judge_type(p.type)) +
+  return linear_number("kElement", judge_type(p.type)) +
          linear_number("kOutput", judge_type(p.out)) +
          linear_number("kParameters", judge_type(p.parameters)) +
          linear_number("kActivation", static_cast<int>(p.activation)) +

@@ -74,8 +74,8 @@ std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
   specs[kLinearAux] = p.aux ? matrix("aux", p, Role::kOutput, p.type, p.m, p.n, p.aux_row)
                             : absent("aux", Role::kOutput);
   const bool is_layer = p.norm == LinearNorm::kLayer;
-  specs[kLinearMean] = statistic("mean", p, is_layer && p.statistics_are_given(), p.m, 1);
-  specs[kLinearRstd] = statistic("rstd", p, p.statistics_are_given(), p.m, 1);
+  specs[kLinearMean] = statistic("mean", p, is_layer, p.m, 1);
+  specs[kLinearRstd] = statistic("rstd", p, p.norm != LinearNorm::kNone, p.m, 1);
   specs[kLinearWeightSums] = statistic("weight_sums", p, is_layer, 1, p.n);
   // Each element is read by the thread that writes it, before.
   const TensorSpec& residual = specs[kLinearResidual];

@@ -127,7 +127,7 @@ class LinearTest(unittest.TestCase):
 @needs_torch
 class NormBeforeTest(unittest.TestCase):
     def test_a_layer_norm_far_from_zero_is_folded_by_its_statistics(self):
-        """By the problem's text, mean and deviation given and the kernel's own: x a hundred times as far from 0 as it is wide, and the norm's weight and bias in w and b."""
+        """By the problem's text: x a hundred times as far from 0 as it is wide, and the norm's weight and bias in w and b."""
         torch.manual_seed(6)
         m, n, k = 13, 40, 96
         x = (100 + torch.randn(m, k)).to(torch.float16)
@@ -139,14 +139,10 @@ class NormBeforeTest(unittest.TestCase):
         out = torch.empty(m, n, dtype=torch.float16)
         problem = vitune.Problem(f"linear fp16 m={m} n={n} k={k} norm=layer bias params=fp32")
         launch_staged(problem, (x, folded, bias, None, None, out, None, mean.float(), rstd.float(), sums))
-        own = torch.empty(m, n, dtype=torch.float16)
-        problem = vitune.Problem(f"linear fp16 m={m} n={n} k={k} norm=layer eps=1e-06 bias params=fp32")
-        launch_staged(problem, (x, folded, bias, None, None, own, None, None, None, sums))
         normed = (wide - mean[:, None]) * rstd[:, None]
         right = F.linear(normed, folded.double(), bias.double())
         # Sums of 1e4 in fp32, and a mean that is known to 2**-18, before rstd makes them what is left.
-        for got in (out, own):
-            self.assertLessEqual((got.double() - right).abs().max().item(), 2**-8 * right.abs().max().item())
+        self.assertLessEqual((out.double() - right).abs().max().item(), 2**-8 * right.abs().max().item())
         unfolded = F.linear(F.layer_norm(wide, (k,), gamma.double(), beta.double(), 1e-6), w.double(), b.double())
         self.assertLessEqual((out.double() - unfolded).abs().max().item(), 2**-6 * unfolded.abs().max().item())
 

@@ -146,7 +146,7 @@ def _load_linear() -> Any:
 def linear(x: "Tensor", weight: "Tensor", bias: Optional["Tensor"] = None, *, activation: Optional[str] = None,
            scale: Optional["Tensor"] = None, residual: Optional["Tensor"] = None, return_preactivation: bool = False,
            out_dtype: Any = None, mean: Optional["Tensor"] = None, rstd: Optional["Tensor"] = None,
-           weight_sums: Optional["Tensor"] = None, eps: Optional[float] = None) -> Any:
+           weight_sums: Optional["Tensor"] = None) -> Any:
     """residual + scale * activation(torch.nn.functional.linear(x, weight, bias)), on CUDA tensors, as one kernel's epilogue.
 
     x: [..., in_features], weight: [out_features, in_features], bfloat16 or float16, of one type; sums are fp32 and only the
@@ -156,15 +156,14 @@ def linear(x: "Tensor", weight: "Tensor", bias: Optional["Tensor"] = None, *, ac
     out_dtype: x's, or float32.
     mean, rstd: fp32, x's shape without its last extent: the layer is of (x - mean) * rstd, a LayerNorm's result that is never
     written; its weight and bias are in weight and bias, and weight_sums is given too, as fold_norm() makes all three. rstd alone: of
-    x * rstd, an RMSNorm. eps in the place of mean and rstd: the kernel computes them itself, weight_sums still given for a
-    LayerNorm's (on GPUs of compute capability 9.0, without a residual).
+    x * rstd, an RMSNorm.
 
     Returns the result; with return_preactivation also the linear layer's, of x's type, before its activation, as a tuple.
     Contiguous. Inference only. Raises as layer_norm().
     """
     module = _linear or _load_linear()
     return module.linear(x, weight, bias, activation, scale, residual, return_preactivation, out_dtype,
-                         module.Norm(mean, rstd, weight_sums, eps))
+                         module.Norm(mean, rstd, weight_sums))
 
 
 def fold_norm(weight: "Tensor", bias: Optional["Tensor"] = None, norm_weight: Optional["Tensor"] = None,

@@ -98,8 +98,7 @@ class Backend:
     def _pass(self, operators: Sequence[Operator], module: fx.GraphModule, prepared: Prepared) -> tuple[list[Call], str]:
         """Puts in what these operators find, all of it or, with the error, nothing."""
         rewrite = Rewrite(module.graph, prepared.nodes)
-        found = [list(self._calls_at(node, operators, rewrite, prepared)) for node in rewrite.left()]
-        calls = [call for at_node in reversed(found) for call in at_node]
+        calls = [call for node in rewrite.left() for call in self._calls_at(node, operators, rewrite, prepared)]
         if not rewrite.ours:
             return calls, ""
         error = ""
@@ -127,23 +126,14 @@ class Backend:
                     break  # else another operator may serve a part of it
 
     def _call(self, operator: Operator, node: fx.Node, rewrite: Rewrite, prepared: Prepared) -> Optional[Call]:
-        """What is made of a node, if the operator knows it: of the largest place that can be replaced, in its fastest form."""
+        """What is made of a node, if the operator knows it: of the largest place that can be replaced."""
         tried: list[Call] = []
-        best: Optional[tuple[Place, Call]] = None
         for place in operator.places(node):
-            if best is not None and not (isinstance(place, Place) and place.stands_for(best[0])):
-                break
-            call = self._try(operator, place, node, prepared)
-            if not call.replaced:
-                tried.append(call)
-            elif best is None:
-                best = place, call
-            else:
-                slower, best = sorted(((place, call), best), key=lambda form: _speed(form[1]))
-                tried.append(dataclasses.replace(slower[1], replaced=False, reason="the other form is faster"))
-        if best is not None:
-            rewrite.put(best[0])
-            return dataclasses.replace(best[1], tried=tuple(tried))
+            tried.append(self._try(operator, place, node, prepared))
+            if tried[-1].replaced:
+                rewrite.put(place)
+                *tried, replaced = tried
+                return dataclasses.replace(replaced, tried=tuple(tried))
         return dataclasses.replace(tried[0], tried=tuple(tried[1:])) if tried else None
 
     def _try(self, operator: Operator, place: Place | Refusal, node: fx.Node, prepared: Prepared) -> Call:
@@ -160,7 +150,7 @@ class Backend:
         """Of a call that would be replaced, once for each problem; not of operators that were asked for by name."""
         if self._as_told:
             return None
-        key = (place.call, place.beside, selection.problem, selection.config, selection.kernel_key, _compile_region.options_key())
+        key = (place.call, selection.problem, selection.config, selection.kernel_key, _compile_region.options_key())
         if key not in _times:
             _times[key] = place.race()
         return _times[key]
@@ -194,11 +184,6 @@ class Backend:
     def reset(self) -> None:
         """Asked by torch._dynamo.reset()."""
         self._inductor.reset()
-
-
-def _speed(call: Call) -> float:
-    """The less, the slower; forms that nobody timed are alike."""
-    return 0.0 if call.times is None else -call.times.ours_us
 
 
 def _wanted(replace: Optional[Iterable[str]]) -> frozenset[str]:

@@ -8,7 +8,7 @@ import copy
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Optional
 
@@ -54,11 +54,6 @@ class Place:
     race: Callable[[], Optional[Times]] = lambda: None
     #: What `build` is given after the graph: the nodes of their results (_compile_prepared.py).
     recipes: Sequence[Recipe] = ()
-    beside: Any = None  #: what races of one problem differ in
-
-    def stands_for(self, other: "Place") -> bool:
-        """Whether it is another form of the same nodes."""
-        return list(self.nodes) == list(other.nodes) and list(self.covered) == list(other.covered)
 
 
 @dataclasses.dataclass
@@ -85,8 +80,7 @@ class Operator(abc.ABC):
         """What begins at this node; None: nothing of this operator's."""
 
     def places(self, node: fx.Node) -> Iterable[Place | Refusal]:
-        """What may begin at this node, the largest first: the first that can be put in is, or the fastest that stands for the same
-        nodes."""
+        """What may begin at this node, the largest first: the first that can be put in is."""
         found = self.place(node)
         return () if found is None else (found,)
 
@@ -220,17 +214,16 @@ class Rewrite:
         self._graph, self._prepared = graph, prepared
         self._theirs = set(graph.nodes)
         self._made: list[tuple[fx.Node, fx.Node]] = []  # theirs, ours
-        self._gone: set[fx.Node] = set()  # what ours stand for
+        self._covered: list[fx.Node] = []
 
     @property
     def ours(self) -> set[fx.Node]:
         return set(self._graph.nodes) - self._theirs
 
-    def left(self) -> Iterator[fx.Node]:
-        """The graph's own nodes that nothing of ours is in the place of, the last first: what is made of a result is known then."""
-        for node in reversed(list(self._graph.nodes)):
-            if node in self._theirs and node not in self._gone:
-                yield node
+    def left(self) -> list[fx.Node]:
+        """The graph's own nodes that nothing of ours is in the place of."""
+        gone = {node for node, _ in self._made}.union(self._covered)
+        return [node for node in self._graph.nodes if node in self._theirs and node not in gone]
 
     def put(self, place: Place) -> None:
         given = [node for recipe in place.recipes for node in self._prepared(recipe)]
@@ -240,12 +233,13 @@ class Rewrite:
             new.meta = {**node.meta, **new.meta}
             node.replace_all_uses_with(new)
             self._made.append((node, new))
-        self._gone.update(place.nodes, place.covered)
+        self._covered += place.covered
 
     def finish(self) -> None:
         """Takes out what is of no use any more."""
+        useless = {node for node, _ in self._made} | set(self._covered)
         for node in reversed(list(self._graph.nodes)):
-            if node in self._gone and not node.users:
+            if node in useless and not node.users:
                 self._graph.erase_node(node)
 
     def undo(self) -> None:

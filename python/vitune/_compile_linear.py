@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """norm -> linear -> activation -> LayerScale -> sum with the residual: as much of it as stands together, the most first.
 
-A norm is folded: its weight and bias go into the layer's, prepared beside the graph, and only its statistics are left: Inductor
-computes them in one kernel with the sum before them, or the layer's kernel does it itself, whichever is faster. Weights that autocast casts at every call are prepared in its type.
+A norm is folded: its weight and bias go into the layer's, prepared beside the graph, and only its statistics are left, which
+Inductor computes in one kernel with the sum before them. Weights that autocast casts at every call are prepared in its type.
 """
 from __future__ import annotations
 
@@ -72,7 +72,6 @@ class Fusion(NamedTuple):
     rows: Callable[[Any], Any] = same  # of x
     matrix: Callable[[Any], Any] = same  # of the weight
     back: Callable[[Any], Any] = same  # of the result
-    computes_statistics: bool = False  # of the norm, in the layer's kernel
 
     @property
     def call(self) -> str:
@@ -130,11 +129,9 @@ class Fusion(NamedTuple):
             weight, bias, *sums = given
             if self._loose_bias is not None:
                 bias = bias + of(self._loose_bias)
-            norm = _torch_linear.Norm(weight_sums=sums[0] if sums else None)
-            norm = norm._replace(**({"eps": self.norm.eps} if self.computes_statistics
-                                    else _torch_linear.statistics(x, self.norm.eps, self.norm.rms)))
+            norm = (*_statistics(x, self.norm.eps, self.norm.rms), *(sums or [None]))
         else:
-            x, bias, norm = of(self.x), maybe(self.bias), _torch_linear.Norm()
+            x, bias, norm = of(self.x), maybe(self.bias), (None, None, None)
             weight = self.matrix(given[0] if given else self._cast(self.weight, of(self.weight)))
             x = self._cast(self.x, self.rows(x))
         if bias is not None and scale is not None:  # they must have one type
@@ -154,28 +151,24 @@ class Fusion(NamedTuple):
 
     def problem(self) -> str:
         given = [as_compiled(fake) for recipe in self.recipes for fake in recipe.fakes()]
-        x, weight, bias, scale, residual, activation, out_dtype, *norm = self.arguments(as_compiled, given)
-        return _torch_linear.text_of(x, weight, bias, scale, residual, activation, False, out_dtype, _torch_linear.Norm(*norm).kind)
+        x, weight, bias, scale, residual, activation, out_dtype, mean, rstd, _ = self.arguments(as_compiled, given)
+        kind = None if rstd is None else "rms" if mean is None else "layer"
+        return _torch_linear.text_of(x, weight, bias, scale, residual, activation, False, out_dtype, kind)
 
     def ask(self) -> Selection:
         return selected(self.problem(), value_of(self.x).device.index)
 
     def race(self) -> Optional[Times]:
         fakes = [fake for recipe in self.recipes for fake in recipe.fakes()]
-        region = _compile_region.Region(self.nodes, self.end.last, self._norms(), self.autocast)
+        # Inductor adds and normalises in one kernel, ours adds before it: that is not forgotten.
+        norms = [user for user in self.end.last.users if is_call(user, LAYER_NORMS | RMS_NORMS)]
+        region = _compile_region.Region(self.nodes, self.end.last, norms, self.autocast)
         return _compile_region.raced(region, self.operands, fakes, self.build)
-
-    def _norms(self) -> list[fx.Node]:
-        """Those of the result. Inductor adds and normalises in one kernel, ours adds before it: that is not forgotten. But none where
-        the next layer's kernel, which is there before this one, computes the statistics itself."""
-        if any(user.target is torch.ops.vitune.linear_or_torch.default and user.args[-1] is not None for user in self.end.last.users):
-            return []
-        return [user for user in self.end.last.users if is_call(user, LAYER_NORMS | RMS_NORMS)]
 
     def place(self) -> Place:
         return Place(self.call, [self.end.last], self.end.last,
                      lambda graph, *given: [self.build(graph, lambda node: node, given)], self.ask, self.nodes[:-1], self.race,
-                     self.recipes, len(self._norms()))
+                     self.recipes)
 
 
 def selected(problem: str, device: Optional[int]) -> Selection:
@@ -191,6 +184,15 @@ def _folded(weight: Tensor, bias: Optional[Tensor], norm_weight: Optional[Tensor
 
 def _cast(weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
     return (weight.to(dtype),)
+
+
+def _statistics(x: Any, eps: float, rms: bool) -> tuple[Any, Any]:
+    """Mean and 1 / standard deviation of rows, fp32: of tensors or proxies."""
+    wide = x.float()
+    if rms:
+        return None, torch.rsqrt((wide * wide).mean(-1) + eps)
+    variance_and_mean = torch.var_mean(wide, -1, correction=0)
+    return variance_and_mean[1], torch.rsqrt(variance_and_mean[0] + eps)
 
 
 def _alike(a: Sequence[Any], b: Sequence[Any]) -> bool:
@@ -341,14 +343,11 @@ class Linear(Operator):
 
 
 def largest_first(fusion: Fusion, every: Sequence[End], norm: Optional[Norm] = None) -> Iterator[Place]:
-    """Places of a layer with its ends, each with the norm before it where that can be folded, its statistics given or the kernel's
-    own, then without."""
+    """Places of a layer with its ends, each with the norm before it where that can be folded, then without."""
     foldable = norm is not None and value_of(norm.x).dtype == fusion.dtype and fusion.autocast is None
     for end in reversed(every):
-        # The kernels that compute statistics add no residual.
-        forms = [(norm, False), *([(norm, True)] if end.residual is None else [])] if foldable else []
-        for before, computes in (*forms, (None, False)):
-            found = fusion._replace(end=end, norm=before, computes_statistics=computes)
+        for before in (norm, None) if foldable else (None,):
+            found = fusion._replace(end=end, norm=before)
             if not is_changed_between(found.nodes[0], end.last, found.nodes):
                 yield found.place()
 

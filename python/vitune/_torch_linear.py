@@ -3,7 +3,7 @@
 """Plans as in _torch_norm.py; where k is split over CTAs a call needs scratch memory, as group norms do.
 
 A norm before the layer costs no pass over its result: its weight and bias are folded into the layer's (fold_norm), and the
-kernel takes mean and 1 / standard deviation of each row, or computes them itself."""
+kernel takes mean and 1 / standard deviation of each row."""
 from __future__ import annotations
 
 import os
@@ -23,24 +23,15 @@ _NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 class Norm(NamedTuple):
-    """What a kernel is given of the norm before a layer, fp32 all: none; rstd alone (RMSNorm); or all three (LayerNorm). With eps
-    it computes mean and rstd itself, and is given none of them."""
+    """What a kernel is given of the norm before a layer, fp32 all: none; rstd alone (RMSNorm); or all three (LayerNorm)."""
 
     mean: Optional[Tensor] = None  #: [...], x's shape without its last extent
     rstd: Optional[Tensor] = None  #: the same: 1 / sqrt(variance + eps), or 1 / sqrt(mean square + eps)
     weight_sums: Optional[Tensor] = None  #: [out_features]: the sums of weight's rows
-    eps: Optional[float] = None  #: added to the variance, or with no weight_sums to the mean square
 
     @property
     def kind(self) -> Optional[str]:
-        """As the problem's text says it."""
-        if self.eps is None:
-            return None if self.rstd is None else "rms" if self.mean is None else "layer"
-        return f"{'rms' if self.weight_sums is None else 'layer'} eps={self.eps!r}"
-
-    @property
-    def tensors(self) -> tuple[Optional[Tensor], ...]:
-        return self.mean, self.rstd, self.weight_sums
+        return None if self.rstd is None else "rms" if self.mean is None else "layer"
 
 
 _plans: dict[Any, Problem] = {}
@@ -81,13 +72,8 @@ def _check_residual(x: Tensor, weight: Tensor, residual: Tensor, dtype: torch.dt
 
 
 def _check_norm(x: Tensor, weight: Tensor, norm: Norm) -> None:
-    if norm.eps is not None and not (norm.mean is None and norm.rstd is None):
-        raise InvalidArgument("eps is given, with which the kernel computes mean and rstd: leave these out")
-    if norm.eps is not None and not norm.eps > 0:
-        raise InvalidArgument(f"eps {norm.eps}: it must be above 0")
-    if norm.eps is None and ((norm.mean is None) != (norm.weight_sums is None) or (norm.mean is not None and norm.rstd is None)):
-        raise InvalidArgument("a norm before the layer is rstd (RMSNorm), or mean, rstd and weight_sums (LayerNorm), or eps in the"
-                              " place of mean and rstd")
+    if (norm.mean is None) != (norm.weight_sums is None) or (norm.mean is not None and norm.rstd is None):
+        raise InvalidArgument("a norm before the layer is rstd (RMSNorm), or mean, rstd and weight_sums (LayerNorm)")
     for name, tensor, shape in (("mean", norm.mean, x.shape[:-1]), ("rstd", norm.rstd, x.shape[:-1]),
                                 ("weight_sums", norm.weight_sums, weight.shape[:1])):
         if tensor is None:
@@ -163,7 +149,7 @@ def _empty_results(x: Tensor, weight: Tensor, return_preactivation: bool, out_dt
 
 def _problem_of(tensors: tuple[Optional[Tensor], ...], transposed: bool, activation: Optional[str],
                 return_preactivation: bool, out_dtype: torch.dtype, norm: Norm) -> Problem:
-    alignment = _torch_norm.alignment_of((*tensors, *norm.tensors))
+    alignment = _torch_norm.alignment_of((*tensors, *norm))
     key = (*[None if t is None else (t.shape, t.stride(), t.dtype) for t in tensors], transposed, activation,
            return_preactivation, out_dtype, alignment, norm.kind)
     problem = _plans.get(key)
@@ -187,10 +173,10 @@ def run(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tenso
         return results
     matrix, transposed = _weight(weight)
     bias, scale = (None if t is None else t.contiguous() for t in (bias, scale))
-    norm = Norm(*(None if t is None else t.contiguous() for t in norm.tensors), norm.eps)
+    norm = Norm(*(None if t is None else t.contiguous() for t in norm))
     tensors = (_rows(x), matrix, bias, scale, None if residual is None else _rows(residual))
     problem = _problem_of(tensors, transposed, activation, return_preactivation, out_dtype or x.dtype, norm)
-    launch(problem, (*tensors, results[0], results[1] if return_preactivation else None, *norm.tensors))
+    launch(problem, (*tensors, results[0], results[1] if return_preactivation else None, *norm))
     return results
 
 
@@ -202,8 +188,6 @@ def by_torch(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[
              activation: Optional[str], out_dtype: Optional[torch.dtype], norm: Norm) -> Tensor:
     """What the operator computes, by PyTorch's operators: for a compiled model that meets a call without a kernel."""
     rows = x
-    if norm.eps is not None:
-        norm = norm._replace(**statistics(x, norm.eps, norm.weight_sums is None))
     if norm.rstd is not None:
         centred = x.float() if norm.mean is None else x.float() - norm.mean.unsqueeze(-1)
         rows = (centred * norm.rstd.unsqueeze(-1)).to(x.dtype)
@@ -213,33 +197,23 @@ def by_torch(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[
     return (y if residual is None else y + residual).to(out_dtype or x.dtype)
 
 
-def statistics(x: Any, eps: float, rms: bool) -> dict[str, Any]:
-    """mean and rstd of rows, fp32, as Norm has them: of tensors or proxies."""
-    wide = x.float()
-    if rms:
-        return {"mean": None, "rstd": torch.rsqrt((wide * wide).mean(-1) + eps)}
-    variance_and_mean = torch.var_mean(wide, -1, correction=0)
-    return {"mean": variance_and_mean[1], "rstd": torch.rsqrt(variance_and_mean[0] + eps)}
-
-
 @torch.library.custom_op("vitune::linear", mutates_args=(), device_types="cuda")
 def linear_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
               activation: Optional[str], return_preactivation: bool, out_dtype: Optional[torch.dtype],
-              mean: Optional[Tensor] = None, rstd: Optional[Tensor] = None, weight_sums: Optional[Tensor] = None,
-              eps: Optional[float] = None) -> list[Tensor]:
-    return run(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype, Norm(mean, rstd, weight_sums, eps))
+              mean: Optional[Tensor] = None, rstd: Optional[Tensor] = None, weight_sums: Optional[Tensor] = None) -> list[Tensor]:
+    return run(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype, Norm(mean, rstd, weight_sums))
 
 
 @torch.library.register_fake("vitune::linear")
-def _(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype, mean=None, rstd=None, weight_sums=None, eps=None):
+def _(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype, mean=None, rstd=None, weight_sums=None):
     return _empty_results(x, weight, return_preactivation, out_dtype)
 
 
 @torch.library.custom_op("vitune::linear_or_torch", mutates_args=(), device_types="cuda")
 def linear_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
                        activation: Optional[str], out_dtype: Optional[torch.dtype], mean: Optional[Tensor],
-                       rstd: Optional[Tensor], weight_sums: Optional[Tensor], eps: Optional[float] = None) -> Tensor:
-    norm = Norm(mean, rstd, weight_sums, eps)
+                       rstd: Optional[Tensor], weight_sums: Optional[Tensor]) -> Tensor:
+    norm = Norm(mean, rstd, weight_sums)
     try:
         return run(x, weight, bias, scale, residual, activation, False, out_dtype, norm)[0]
     except VituneError as error:
@@ -248,15 +222,15 @@ def linear_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale:
 
 
 @torch.library.register_fake("vitune::linear_or_torch")
-def _(x, weight, bias, scale, residual, activation, out_dtype, mean, rstd, weight_sums, eps=None):
+def _(x, weight, bias, scale, residual, activation, out_dtype, mean, rstd, weight_sums):
     return _empty_results(x, weight, False, out_dtype)[0]
 
 
 def text_of(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, scale: Optional[Tensor] = None,
             residual: Optional[Tensor] = None, activation: Optional[str] = None, return_preactivation: bool = False,
             out_dtype: Optional[torch.dtype] = None, norm: Optional[str] = None) -> str:
-    """The problem that such a call asks, of tensors on any device, meta included. norm: Norm.kind: "layer", "rms" or None, of
-    which kind the norm before it is, and " eps=1e-06" behind it where the kernel computes its statistics. Raises as vitune.linear()."""
+    """The problem that such a call asks, of tensors on any device, meta included. norm: "layer", "rms" or None, of which kind
+    the norm before it is. Raises as vitune.linear()."""
     _check(x, weight, bias, scale, residual, activation, out_dtype)
     matrix, transposed = _weight(weight)
     return problem_text(_rows(x), matrix, transposed, bias, scale, None if residual is None else _rows(residual), activation,
@@ -281,7 +255,7 @@ def fold_norm(weight: Tensor, bias: Optional[Tensor], norm_weight: Optional[Tens
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor], activation: Optional[str], scale: Optional[Tensor],
            residual: Optional[Tensor], return_preactivation: bool, out_dtype: Optional[torch.dtype], norm: Norm) -> Any:
     """See vitune.linear()."""
-    given = (x, weight, bias, scale, residual, *norm.tensors)
+    given = (x, weight, bias, scale, residual, *norm)
     _torch_norm.check_call(*given, what="linear layers")
     arguments = (x, weight, bias, scale, residual, activation, return_preactivation, out_dtype)
     results = run(*arguments, norm) if _torch_norm.may_run_directly(*given) else linear_op(*arguments, *norm)

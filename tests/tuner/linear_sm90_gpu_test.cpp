@@ -84,22 +84,9 @@ const Sm90Case kCases[] = {
      {64, 64, 3, 3, 1, 0, 0, 0}},
     {"SplitsOfAPair", "linear fp16 m=260 n=72 k=584 bias", {128, 64, 3, 4, 2, 0, 2, 0}},
     {"OneRow", "linear bf16 m=1 n=248 k=192 bias out=@256", {64, 64, 3, 1, 1, 0, 1, 0}},
-    {"OwnStatistics",
-     "linear bf16 m=390 n=200 k=328 norm=layer eps=1e-05 bias act=gelu params=fp32",
-     {192, 64, 3, 1, 3, 0, 1, 0}},
-    {"OwnStatisticsInPingPong",
-     "linear fp16 m=600 n=104 k=200 norm=layer eps=1e-06 scale out=@112",
-     {128, 96, 3, 1, 2, 1, 2, 0}},
-    {"OwnMeanSquaresOfTwoBlocks",
-     "linear bf16 m=300 n=72 k=136 norm=rms eps=1e-06 bias act=silu",
-     {256, 64, 3, 1, 2, 0, 0, 0}},
-    {"OwnStatisticsOfFewColumns",
-     "linear bf16 m=130 n=40 k=24 norm=layer eps=0.5 rows=65+2",
-     {64, 48, 3, 1, 1, 0, 0, 0}},
 };
 
-constexpr char kGemm[] = "linear/gemm_sm90.cuh", kNorm[] = "linear/gemm_norm_sm90.cuh",
-               kEpilogue[] = "linear/epilogue_sm90.cuh";
+constexpr char kGemm[] = "linear/gemm_sm90.cuh", kEpilogue[] = "linear/epilogue_sm90.cuh";
 constexpr Tile kMistaken = {128, 64, 3, 1, 2, 0, 1, 1};
 constexpr Mistake kMistakes[] = {
     {kGemm, "maps.x, full, k, tile.row() + half", "maps.x, full, k, tile.row()"},
@@ -115,26 +102,12 @@ constexpr Mistake kMistakes[] = {
     {"linear/tiles_sm90.cuh", "n * 2 + rank_", "n * 2"},
 };
 
-// Of a kernel that computes statistics itself.
-constexpr Tile kMistakenNorm = {128, 64, 3, 1, 2, 0, 1, 0};
-constexpr Mistake kNormMistakes[] = {
-    {kNorm, "4 * (half ^ turn)", "4 * turn"},
-    {kNorm, "slot + row(i) * kBlockK", "slot + (row(i) ^ 1) * kBlockK"},
-    {kNorm, "epilogue.block_row(block) + 8 * half", "epilogue.block_row(block)"},
-    {kNorm, "fmaf(zeros, shift_[i], ", "fmaf(0.f, shift_[i], "},
-    {kNorm, "fmaf(-zeros * shift_[i], shift_[i], ", "fmaf(0.f, shift_[i], "},
-    {kNorm, "x += __shfl_xor_sync(0xffffffffu, x, 1);", ""},
-    {kNorm, "+ T::kEps", ""},
-    {kNorm, "step == 0);", "false);"},
-};
-
 // What orders accesses, left out, and the words of the fault that it makes.
 struct UnorderedSm90 {
   const char* name;
   Mistake mistake;
   const char* fault;
   int k = 72;  // two slots of x and w and one of the residual, for a ring of three
-  bool computes_statistics = false;
 };
 
 void PrintTo(const UnorderedSm90& each, std::ostream* out) { *out << each.mistake.words; }
@@ -173,33 +146,6 @@ constexpr UnorderedSm90 kUnordered[] = {
     {"PeersNotWaitedFor",
      {kGemm, "T::kCluster > 1 && i < T::kStages", "false"},
      "a CTA that has ended"},
-    {"SlotsWithStatisticsWithoutAFence",
-     {kNorm, "fence_proxy_async();", ""},
-     "without fence.proxy.async",
-     328,
-     true},
-    {"SlotsWithStatisticsStillRead",
-     {kNorm, "statistics.add(shared.x(at.slot), step == 0);\n      shared.give_back(at.slot);",
-      "shared.give_back(at.slot);\n      statistics.add(shared.x(at.slot), step == 0);"},
-     "a race",
-     328,
-     true},
-    {"SlotsWithStatisticsNotWaitedFor",
-     {kNorm, "mbarrier_wait(shared.full(at.slot), at.parity);\n      statistics.add",
-      "statistics.add"},
-     "a race",
-     328,
-     true},
-    {"StatisticsNotWaitedFor",
-     {kNorm, "mbarrier_wait(from.ready(at.slot), at.parity);", ""},
-     "a race|never ends",
-     328,
-     true},
-    {"StatisticsStillRead",
-     {kNorm, "mbarrier_wait(to.freed(buffer.slot), buffer.parity ^ 1);", ""},
-     "a race",
-     24,
-     true},
 };
 
 class LinearSm90GpuTest : public JudgedKernelsTest {
@@ -236,17 +182,6 @@ TEST_F(LinearSm90GpuTest, MistakesAreSeen) {
   }
 }
 
-TEST_F(LinearSm90GpuTest, MistakesInStatisticsAreSeen) {
-  const ProblemPtr problem =
-      parse_problem("linear fp16 m=270 n=136 k=152 norm=layer eps=0.125 bias act=gelu");
-  const Config config = config_of(kMistakenNorm);
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kNormMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.words;
-  }
-}
-
 // A fault ends a process's use of the device: each launches in a process of its own.
 class LinearSm90UnorderedGpuTest : public LinearSm90GpuTest,
                                    public testing::WithParamInterface<UnorderedSm90> {};
@@ -254,9 +189,8 @@ class LinearSm90UnorderedGpuTest : public LinearSm90GpuTest,
 TEST_P(LinearSm90UnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
   if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
   const ProblemPtr problem =
-      parse_problem("linear bf16 m=520 n=264 k=" + std::to_string(GetParam().k) +
-                    (GetParam().computes_statistics ? " norm=layer eps=1e-06" : " bias residual"));
-  const Config config = config_of(GetParam().computes_statistics ? kMistakenNorm : kMistaken);
+      parse_problem("linear bf16 m=520 n=264 k=" + std::to_string(GetParam().k) + " bias residual");
+  const Config config = config_of(kMistaken);
   Verifier verifier = verifier_of(problem);
   const auto launch = [&] {
     std::fputs(verdict(verifier, *problem, config, &GetParam().mistake).c_str(), stderr);
@@ -271,7 +205,6 @@ INSTANTIATE_TEST_SUITE_P(EachWait, LinearSm90UnorderedGpuTest, testing::ValuesIn
 // What tuning begins with.
 TEST_F(LinearSm90GpuTest, DefaultsMatchTheReference) {
   for (const char* const text : {"linear bf16 m=394 n=200 k=392 bias act=gelu norm=layer",
-                                 "linear bf16 m=394 n=200 k=392 bias norm=layer eps=1e-06",
                                  "linear bf16 m=197 n=96 k=776 bias scale residual"}) {
     const ProblemPtr problem = parse_problem(text);
     const ParameterSpace space = linear().space(*problem, device_);
