@@ -712,6 +712,13 @@ class RaceTest(LinearCase):
         call = self.race_of(Mlp(), bf16(2, 5, 32), lost=(1, 2, 3, 4))
         self.assertEqual((call.call, call.replaced, len(call.tried)), ("layer_norm, linear and gelu", False, 3))
 
+    def test_what_is_as_fast_is_not_worth_a_change(self):
+        for ours, replaced, said in ((9.6, True, ""), (9.8, False, "Inductor's was as fast"), (10.1, False, "Inductor's was faster")):
+            with mock.patch.object(_compile_race, "race", lambda *runs, us=ours: _compile_race.Times(us, 10.0)):
+                call = self.race_of(Tail(lambda y, r, g: F.gelu(y)), bf16(2, 24), bf16(2, 40))
+            self.assertEqual((call.call, call.replaced), ("linear and gelu", replaced))
+            self.assertIn(said, call.reason)
+
     @unittest.skipIf(timm is None, "timm is not installed")
     def test_every_layer_of_a_model_can_be_raced(self):
         models = {"vit": (vit(), bf16(2, 3, 32, 32)), "autocast": (vit(), torch.randn(2, 3, 32, 32)),

@@ -139,9 +139,10 @@ class Backend:
     def _try(self, operator: Operator, place: Place | Refusal, node: fx.Node, prepared: Prepared) -> Call:
         reason, selection = self._decide(operator, place, node, prepared)
         times = None if reason else self._times(place, selection)
-        # What was not known to be faster before is put in where it is; what was needs no luck of the clock.
-        if times is not None and (times.lost or operator.only_if_timed and times.ours_us > times.theirs_us):
-            reason = f"{times.rival} was faster when both were timed here"
+        # What was not known to be faster before is put in where it is, by more than a race can be wrong by; what was needs no luck
+        # of the clock.
+        if times is not None and (times.lost or operator.only_if_timed and not times.won):
+            reason = f"{times.rival} was {'faster' if times.ours_us > times.theirs_us else 'as fast'} when both were timed here"
         elif times is None and not reason and operator.only_if_timed and not self._as_told:
             reason = f"it could not be timed beside PyTorch's here; replace=[..., '{operator.name}'] puts it in all the same"
         return Call(module_of(node), operator.name, place.call, not reason, reason, selection, times)

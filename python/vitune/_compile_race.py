@@ -30,6 +30,10 @@ class Times(NamedTuple):
     def lost(self) -> bool:
         return self.ours_us > MARGIN * self.theirs_us
 
+    @property
+    def won(self) -> bool:
+        return MARGIN * self.ours_us < self.theirs_us
+
     def __str__(self) -> str:
         return f"{self.ours_us:.1f} us here, {self.rival} {self.theirs_us:.1f}"
 
