@@ -43,7 +43,7 @@ class PackCommandTest : public CommandTest {
 TEST_F(PackCommandTest, PacksTheShippedWinnersAndSaysWhatThePackIs) {
   const CommandResult packed = pack({"--label", "site A", "--gpu", "h200"});
   ASSERT_EQ(packed.status, 0) << packed.err;
-  EXPECT_EQ(packed.json()["winners"], 115) << "every shipped winner is one that can be served";
+  EXPECT_EQ(packed.json()["winners"], 144) << "every shipped winner is one that can be served";
   EXPECT_EQ(packed.json()["devices"], 1);
   EXPECT_EQ(packed.json()["stale"], 0);
   EXPECT_THAT(packed.err, HasSubstr("VITUNE_DB=:" + pack_file().string()));
