@@ -248,7 +248,8 @@ class Store {
   // schema does not allow, if there is any.
   void require_whole();
   // Deletes trials of problems that have a winner (all but the `keep` best of each), binaries that
-  // no winner names, and returns how many rows went. Compacts the file. Throws Error(kUsage) if
+  // neither a winner names nor, where it calls a library, one of those trials, and returns how many
+  // rows went. Compacts the file. Throws Error(kUsage) if
   // `keep` is negative.
   std::int64_t prune(std::int64_t keep);
   // A number that changes when another connection has committed something to this file.

@@ -54,9 +54,13 @@ struct Store::State {
   void end_attempt(const Row& key);
 
   // Inside a write transaction: deletes the trials of one problem that are not among the `keep`
-  // best by any of the objectives, or the binaries that are not `named`. Gives how many rows went.
+  // best by any of the objectives, or the binaries that are not `named`. Gives how many rows went,
+  // and adds the kernels of the trials that stay to `kernels`.
   std::int64_t prune_trials(const Blob& device, const Blob& problem,
-                            const std::vector<Objective>& objectives, std::int64_t keep);
+                            const std::vector<Objective>& objectives, std::int64_t keep,
+                            std::set<Blob>& kernels);
+  // Those of winners that call a library.
+  std::set<Blob> kernels_without_image();
   std::int64_t prune_binaries(const std::set<Blob>& named);
 
   // Inside a write transaction: adds a row found by scan_pages(); false if it was there already.

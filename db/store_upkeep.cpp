@@ -125,8 +125,8 @@ CheckReport Store::check() {
 }
 
 std::int64_t Store::State::prune_trials(const Blob& device, const Blob& problem,
-                                        const std::vector<Objective>& objectives,
-                                        std::int64_t keep) {
+                                        const std::vector<Objective>& objectives, std::int64_t keep,
+                                        std::set<Blob>& kernels) {
   std::vector<Trial> found;
   trials.scan({device, problem}, [&](const Row& row) {
     auto trial = decoded(trials, row, trial_from_row);
@@ -136,11 +136,24 @@ std::int64_t Store::State::prune_trials(const Blob& device, const Blob& problem,
   for (const Objective objective : objectives) add_best(found, objective, keep, kept);
   std::int64_t removed = 0;
   for (const Trial& trial : found) {
-    if (kept.contains(trial.config.text())) continue;
+    if (kept.contains(trial.config.text())) {
+      kernels.insert(to_blob(trial.kernel_key));
+      continue;
+    }
     trials.erase(trial_key(device, problem, trial.config));
     ++removed;
   }
   return removed;
+}
+
+std::set<Blob> Store::State::kernels_without_image() {
+  std::set<Blob> keys;
+  Query query = connection->query("SELECT kernel_key FROM binary WHERE image_bytes = 0");
+  while (query.step()) {
+    const Value key = query.column(0);
+    if (const auto* blob = std::get_if<Blob>(&key)) keys.insert(*blob);
+  }
+  return keys;
 }
 
 std::int64_t Store::State::prune_binaries(const std::set<Blob>& named) {
@@ -163,18 +176,29 @@ std::int64_t Store::prune(std::int64_t keep) {
                 "pruning: " + std::to_string(keep) + " trials cannot be kept; give 0 or more");
   }
   Transaction transaction(*state_->connection);
-  std::map<std::pair<Blob, Blob>, std::vector<Objective>> decided;
+  struct Decided {
+    std::vector<Objective> objectives;
+    bool calls_library = false;
+  };
+  const std::set<Blob> libraries = state_->kernels_without_image();
+  std::map<std::pair<Blob, Blob>, Decided> decided;
   std::set<Blob> named;
   state_->winners.scan({}, [&](const Row& row) {
     const auto winner = state_->decoded(state_->winners, row, winner_from_row);
     if (!winner) return;
-    decided[{std::get<Blob>(row[0]), std::get<Blob>(row[1])}].push_back(winner->objective);
+    Decided& here = decided[{std::get<Blob>(row[0]), std::get<Blob>(row[1])}];
+    here.objectives.push_back(winner->objective);
+    here.calls_library |= libraries.contains(to_blob(winner->kernel_key));
     named.insert(to_blob(winner->kernel_key));
   });
-  std::int64_t removed = state_->prune_binaries(named);
-  for (const auto& [where, objectives] : decided) {
-    removed += state_->prune_trials(where.first, where.second, objectives, keep);
+  std::int64_t removed = 0;
+  for (const auto& [where, here] : decided) {
+    std::set<Blob> kept;
+    removed += state_->prune_trials(where.first, where.second, here.objectives, keep, kept);
+    // What serves in the winner's place where the library is not there.
+    if (here.calls_library) named.merge(kept);
   }
+  removed += state_->prune_binaries(named);
   transaction.commit();
   try {
     state_->connection->compact();

@@ -297,6 +297,29 @@ TEST_F(StoreTest, PruneKeepsTheBestTrialsOfDecidedProblemsAndAllOfTheOthers) {
   EXPECT_THROW(store_->prune(-1), Error);
 }
 
+// Where the library is not there, one of the others serves.
+TEST_F(StoreTest, PruneKeepsKernelsBehindAWinnerThatCallsALibrary) {
+  const auto key = [](int n) { return sample_trial(n).kernel_key; };
+  std::vector<Trial> tried;
+  for (int n = 1; n <= 3; ++n) tried.push_back(sample_trial(n));
+  store_->put_trials(sample_device(), sample_problem(), tried);
+  for (int n = 2; n <= 3; ++n) {
+    Binary kernel = sample_binary(static_cast<std::uint64_t>(n));
+    kernel.kernel_key = key(n);
+    store_->put_binary(kernel);
+  }
+  Binary call = sample_binary(1);
+  call.kernel_key = key(1);
+  call.image.clear();
+  Winner winner = sample_winner(1);
+  winner.kernel_key = key(1);
+  ASSERT_TRUE(store_->promote(sample_device(), sample_problem(), winner, &call));
+  EXPECT_EQ(store_->prune(2), 2);  // the third trial and its kernel
+  EXPECT_TRUE(store_->has_binary(key(1)));
+  EXPECT_TRUE(store_->has_binary(key(2)));
+  EXPECT_FALSE(store_->has_binary(key(3)));
+}
+
 TEST_F(StoreTest, PruneKeepsNoTrialWithoutTimesForTheBest) {
   Trial untimed = sample_trial(2);
   untimed.measurement = {};
