@@ -68,15 +68,13 @@ if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=
   exit 1
 fi
 echo "kernels: $(($(wc -l <"$list") - 1)) combinations of windows and architecture compile"
-# Group norms by clusters of CTAs: both layouts, slices of groups that straddle vectors, few and many threads.
+# Group norms by clusters of CTAs: few and many CTAs and threads, tails.
 : >"$list"
-for form in "kChunks=16 kGroups=1 kThreads=512 kPieces=4 kTurns=4 kAhead=3;group_norm bf16 n=1 c=512 l=65536 g=32 weight bias silu" \
-  "kChunks=16 kGroups=1 kThreads=1024 kPieces=2 kTurns=5 kAhead=3;group_norm bf16 n=1 c=512 l=65536 g=32 weight bias silu" \
-  "kChunks=16 kGroups=1 kThreads=512 kPieces=4 kTurns=4 kAhead=3;group_norm bf16 n=1 c=512 l=65536 g=32 nhwc weight bias silu" \
-  "kChunks=16 kGroups=1 kThreads=1024 kPieces=1 kTurns=4 kAhead=6;group_norm bf16 n=1 c=512 l=65536 g=32 nhwc weight bias silu" \
-  "kChunks=2 kGroups=1 kThreads=256 kPieces=4 kTurns=1 kAhead=0;group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu" \
-  "kChunks=8 kGroups=4 kThreads=320 kPieces=2 kTurns=1 kAhead=0;group_norm bf16 n=2 c=320 l=4096 g=32 nhwc weight bias mish"; do
-  if ! "$vitune" compile -q --csv --arch sm_90,sm_100 --config "kCluster=1 kEarlyStart=0 kStreaming=1 ${form%;*}" \
+for form in "kChunks=2 kThreads=640 kPieces=2;group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu" \
+  "kChunks=2 kThreads=512 kPieces=1;group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu" \
+  "kChunks=8 kThreads=128 kPieces=1;group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu" \
+  "kChunks=4 kThreads=128 kPieces=4;group_norm bf16 n=2 c=20 l=4100 g=2 weight bias mish"; do
+  if ! "$vitune" compile -q --csv --arch sm_90,sm_100 --config "kCluster=1 kGroups=1 kEarlyStart=1 kStreaming=1 ${form%;*}" \
     "${form#*;}" | tail -n 2 >>"$list"; then
     echo "kernels: a group norm by clusters does not compile:" >&2
     tail -n 2 "$list" >&2

@@ -173,8 +173,6 @@ class CudaKernel {
   // keeps more than sums there: L1 holds the loads that are on their way, so one that is cut to its
   // least bounds the bandwidth of a kernel that loads through it.
   void reserve_shared(std::uint32_t bytes) const;
-  // Clusters of more than the 8 CTAs that every device has; the driver refuses where it has not.
-  void allow_large_clusters() const;
   int registers() const;
   // Bytes of local memory per thread: spills and stack.
   int local_bytes() const;

@@ -34,7 +34,6 @@ enum CuFunctionAttribute : int {
   kCuNumRegs = 4,
   kCuMaxDynamicSharedSizeBytes = 8,
   kCuPreferredSharedMemoryCarveout = 9,
-  kCuNonPortableClusterSizeAllowed = 14,
 };
 
 // What a pointer may point to (CUmemorytype).

@@ -49,11 +49,6 @@ void CudaKernel::reserve_shared(std::uint32_t bytes) const {
                  "cuFuncSetAttribute of the shared memory carveout");
 }
 
-void CudaKernel::allow_large_clusters() const {
-  driver_->check(driver_->api().func_set_attribute(function_, kCuNonPortableClusterSizeAllowed, 1),
-                 "cuFuncSetAttribute of clusters of more than 8 CTAs");
-}
-
 int CudaKernel::attribute(int which) const {
   int value = 0;
   driver_->check(

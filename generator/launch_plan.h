@@ -118,7 +118,6 @@ struct KernelNeeds {
   std::string entry;              // name of the extern "C" function
   int threads = 0;                // of a CTA
   std::int64_t shared_bytes = 0;  // dynamic
-  int cluster = 1;                // CTAs of a cluster, a fact of the kernel
 };
 
 // The parameters `params` as a plan holds them.

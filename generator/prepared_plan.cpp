@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::uint32_t kRank = TensorMapSlot::kRank;
 constexpr std::int64_t kElementBytes = 2;    // of fp16 and bf16, which are moved alike
-constexpr int kPortableCluster = 8;          // CTAs that every device has room for
 constexpr std::uintptr_t kNoAddress = 4096;  // of a tensor to come; only its alignment counts
 constexpr CuResult kInvalidValue = 1, kNotSupported = 801;
 constexpr char kReplaceCall[] = "cuTensorMapReplaceAddress";
@@ -64,7 +63,6 @@ LoadedKernels LoadedKernels::of(const CudaModule& module, const std::vector<Kern
     const CudaKernel& kernel = loaded.kernels.emplace_back(module.kernel(each.entry));
     const auto shared = static_cast<std::uint32_t>(each.shared_bytes);
     kernel.reserve_shared(shared);
-    if (each.cluster > kPortableCluster) kernel.allow_large_clusters();
     loaded.resident.push_back(kernel.resident_ctas(each.threads, shared));
   }
   return loaded;

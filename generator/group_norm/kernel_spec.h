@@ -43,20 +43,17 @@ struct GroupNormTiling {
   std::int64_t steps = 0, pieces = 0;
   std::int64_t piece_registers = 0, column_registers = 0;  // of vectors, of parameters and means
   std::int64_t slots = 0, slot_stride = 0;
-  // The chunks are the CTAs of a cluster, which reads its tiles once, `turns` one after the other;
-  // of those to come `ahead` pieces lie in shared memory with the tile_pieces of the present one.
-  bool cluster = false;
-  std::int64_t ahead = 0, turns = 1, tile_pieces = 0, vector_bytes = 0;
+  bool even = false;     // no thread looks whether its vectors are there
+  bool cluster = false;  // the chunks are a cluster's CTAs, which hold them in shared memory
+  std::int64_t vector_bytes = 0;
 
   std::int64_t chunk_vectors() const { return chunk_rows * row_vectors; }
   // Registers that a thread has use for, and that it can do with.
   std::int64_t registers() const { return piece_registers + column_registers + 56; }
-  std::int64_t least_registers() const {
-    return piece_registers + column_registers + (cluster ? 34 : 46);
-  }
-  // Shared memory that moments pass through, and all of a cluster's CTA with so many pieces ahead.
+  std::int64_t least_registers() const { return piece_registers + column_registers + 46; }
+  // Shared memory that moments pass through, and all of a cluster's CTA.
   std::int64_t moment_bytes() const;
-  std::int64_t cluster_bytes(std::int64_t pieces_ahead) const;
+  std::int64_t cluster_bytes() const;
 };
 GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config& config);
 
@@ -64,9 +61,8 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
 // The rules of clusters, for configs of theirs.
 std::vector<Constraint> group_norm_cluster_rules(const GroupNormProblem& problem,
                                                  const DeviceInfo& device);
-// Groups, or slices of them, that one CTA or cluster works on at a time.
+// Groups, or slices of them, that one CTA or all chunks' work on.
 std::int64_t group_norm_tiles(const GroupNormProblem& problem, std::int64_t groups);
-std::int64_t group_norm_clusters(const GroupNormProblem& problem, const GroupNormTiling& tiling);
 
 std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device,
                                         const ParameterSpace& space);

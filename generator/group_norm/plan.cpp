@@ -24,8 +24,7 @@ std::vector<KernelNeeds> group_norm_kernels(const GroupNormProblem& p, const Con
   const GroupNormTiling t = group_norm_tiling(p, config);
   const int threads = static_cast<int>(t.threads);
   if (t.cluster) {
-    return {{"vitune_group_norm_cluster", threads, t.cluster_bytes(t.ahead),
-             static_cast<int>(t.chunks)}};
+    return {{"vitune_group_norm_cluster", threads, t.cluster_bytes()}};
   }
   if (t.chunks == 1) {
     return {{"vitune_group_norm", threads, t.moment_bytes() + (t.sliced ? scale_bytes(t) : 0)}};
@@ -39,7 +38,7 @@ LaunchPlan group_norm_plan(const GroupNormProblem& p, const Config& config,
   const GroupNormTiling t = group_norm_tiling(p, config);
   const std::vector<KernelNeeds> kernels = group_norm_kernels(p, config);
   const std::int64_t groups = p.images * p.groups;
-  const std::int64_t tiles = t.cluster ? group_norm_clusters(p, t) : group_norm_tiles(p, t.groups);
+  const std::int64_t tiles = group_norm_tiles(p, t.groups);
   const bool has_scratch = t.chunks > 1 && !t.cluster;
   GroupNormParams params = {};
   params.groups = groups;

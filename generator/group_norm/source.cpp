@@ -9,12 +9,11 @@
 namespace vitune {
 namespace {
 
-std::string entry_text(const KernelNeeds& kernel, std::int64_t resident) {
+std::string entry_text(const KernelNeeds& kernel, const GroupNormTiling& t, std::int64_t resident) {
   constexpr std::string_view kPrefix = "vitune_";
   const std::string_view name = std::string_view(kernel.entry).substr(kPrefix.size());
   const std::string_view function = name == "group_norm" ? "group_norm_whole" : name;
-  const std::string cluster =
-      kernel.cluster > 1 ? formatted("__cluster_dims__({}, 1, 1) ", kernel.cluster) : "";
+  const std::string cluster = t.cluster ? formatted("__cluster_dims__({}, 1, 1) ", t.chunks) : "";
   return formatted(
       "\nextern \"C\" __global__ void {}__launch_bounds__({}, {})\n"
       "{}(const __grid_constant__ vitune::GroupNormParams params) {{\n"
@@ -27,7 +26,7 @@ std::string entry_text(const KernelNeeds& kernel, std::int64_t resident) {
 std::int64_t wanted_ctas(const GroupNormTiling& t) {
   constexpr std::int64_t kEnoughThreads = 1024, kSmShared = 232448;
   std::int64_t most = std::max<std::int64_t>(kEnoughThreads / t.threads, 1);
-  if (t.cluster) most = std::clamp<std::int64_t>(kSmShared / t.cluster_bytes(t.ahead), 1, most);
+  if (t.cluster) most = std::clamp<std::int64_t>(kSmShared / t.cluster_bytes(), 1, most);
   return std::clamp<std::int64_t>(kSmRegisters / (t.threads * t.registers()), 1, most);
 }
 
@@ -64,14 +63,10 @@ std::string group_norm_source(const GroupNormProblem& p, const Config& config) {
   number("kRowStride", t.row_stride);
   number("kChunkRows", t.chunk_rows);
   number("kSlotStride", t.slot_stride);
-  if (t.cluster) {
-    number("kAhead", t.ahead);
-    number("kMomentBytes", round_up(t.moment_bytes(), std::int64_t{8}));
-  }
   text += formatted("}};\n}}  // namespace vitune\n\n#include \"group_norm/{}.cuh\"\n",
                     t.cluster ? "clusters" : "groups");
   for (const KernelNeeds& kernel : group_norm_kernels(p, config)) {
-    text += entry_text(kernel, wanted_ctas(t));
+    text += entry_text(kernel, t, wanted_ctas(t));
   }
   return text;
 }

@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::int64_t kMostValues = 64, kWarp = 32, kMostCtas = 2147483647;
 constexpr std::int64_t kCtasOfAnSm = 16, kLeastChunk = 4096;
-constexpr std::int64_t kMostClusterCtas = 16;
 constexpr std::int64_t kThreads[] = {32,  64,  96,  128, 160, 192, 256, 320,
                                      384, 480, 512, 640, 768, 960, 1024};
 
@@ -76,10 +75,7 @@ Rule check_work(const GroupNormTiling& t) {
 }
 
 Rule check_family(const GroupNormProblem& p, const Config& c) {
-  const bool whole = c.at("kChunks") == 1, cluster = c.find("kCluster").value_or(0) != 0;
-  if (cluster && (whole || c.at("kChunks") > kMostClusterCtas)) {
-    return formatted("a cluster of {} CTAs", c.at("kChunks"));
-  }
+  const bool whole = c.at("kChunks") == 1;
   if (whole != (c.at("kPieces") == 0)) {
     return formatted("{} chunks, {} pieces", c.at("kChunks"), c.at("kPieces"));
   }
@@ -147,12 +143,6 @@ std::vector<Parameter> tunables(const GroupNormProblem& problem) {
        "L2 need not keep: nothing, the result, what is read for the last time too",
        true,
        true},
-      {"kTurns",
-       {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16},
-       "groups that a cluster works on, one after the other"},
-      {"kAhead",
-       {0, 1, 2, 3, 4, 5, 6, 7, 8},
-       "pieces of a cluster's next groups that are on their way while it normalises one"},
   };
 }
 
@@ -167,7 +157,7 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
       {"families: whole groups, as many as there are, are read at once; chunks, of one group in "
        "NCHW, in pieces",
        [problem](const Config& c) { return check_family(problem, c); },
-       {"kCluster", "kChunks", "kGroups", "kPieces"}},
+       {"kChunks", "kGroups", "kPieces"}},
       {"grid: no more chunks than give each SM 16 CTAs, and at most 2^31 - 1 CTAs",
        [problem, enough = enough_ctas(device)](const Config& c) -> Rule {
          const std::int64_t chunks = c.at("kChunks");
@@ -187,6 +177,12 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
        tiled(check_threads), all},
       {"slices: a thread for each column, few idle", tiled(check_columns), all},
       {"work: each thread has vectors, and a chunk 4096 elements", tiled(check_work), all},
+      {"pieces: whole ones, where no thread looks whether its vectors are there",
+       tiled([](const GroupNormTiling& t) -> Rule {
+         if (!t.even || t.pieces == 0 || t.steps % t.pieces == 0) return std::nullopt;
+         return formatted("{} vectors of a thread, {} to a piece", t.steps, t.pieces);
+       }),
+       all},
       {"registers: at most 64 values of a thread, and 65536 registers of a CTA",
        tiled(check_registers), all},
   };

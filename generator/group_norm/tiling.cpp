@@ -58,9 +58,9 @@ GroupNormTiling group_norm_tiling(const GroupNormProblem& p, const Config& confi
   // Elements of neighbouring channels fall into different banks.
   t.slot_stride = round_up(t.busy, kWarp) + 4;
   t.cluster = config.find("kCluster").value_or(0) != 0;
-  t.ahead = config.find("kAhead").value_or(0);
-  t.turns = config.find("kTurns").value_or(1);
-  t.tile_pieces = t.pieces > 0 ? ceil_div(t.steps, t.pieces) : 0;
+  // kEven in templates/group_norm/tile.cuh.
+  t.even = (p.nhwc || t.groups == 1) && t.busy == t.tile_threads &&
+           t.rows == t.chunks * t.chunk_rows && t.steps * t.busy == t.chunk_vectors();
   t.vector_bytes = t.vector * element_bytes(p.type);
   return t;
 }
@@ -70,20 +70,13 @@ std::int64_t GroupNormTiling::moment_bytes() const {
   return tile_threads > kWarp ? 12 * (threads / kWarp) : 0;
 }
 
-std::int64_t GroupNormTiling::cluster_bytes(std::int64_t pieces_ahead) const {
-  constexpr std::int64_t kBarriers = 16;
-  const std::int64_t ring = (tile_pieces + pieces_ahead) * pieces * threads * vector_bytes;
-  // Scales; words of all CTAs, twice; this CTA's own.
-  const std::int64_t words = 8 * groups * (1 + 2 * chunks + 1);
-  return ring + round_up(moment_bytes(), std::int64_t{8}) + words + kBarriers;
+std::int64_t GroupNormTiling::cluster_bytes() const {
+  constexpr std::int64_t kBarrier = 8, kWords = 8;  // of each CTA
+  return steps * threads * vector_bytes + kWords * chunks + kBarrier + moment_bytes();
 }
 
 std::int64_t group_norm_tiles(const GroupNormProblem& p, std::int64_t groups) {
   return p.nhwc ? p.images * (p.groups / groups) : ceil_div(p.images * p.groups, groups);
-}
-
-std::int64_t group_norm_clusters(const GroupNormProblem& p, const GroupNormTiling& t) {
-  return ceil_div(group_norm_tiles(p, t.groups), t.turns);
 }
 
 }  // namespace vitune

@@ -188,7 +188,6 @@ TEST(CudaAbiTest, ConstantsAreThoseOfTheToolkit) {
       {kCuNumRegs, CU_FUNC_ATTRIBUTE_NUM_REGS},
       {kCuMaxDynamicSharedSizeBytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES},
       {kCuPreferredSharedMemoryCarveout, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT},
-      {kCuNonPortableClusterSizeAllowed, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED},
       {kCuSuccess, CUDA_SUCCESS},
       {kCuErrorNoDevice, CUDA_ERROR_NO_DEVICE},
       {kCuStreamNonBlocking, CU_STREAM_NON_BLOCKING},

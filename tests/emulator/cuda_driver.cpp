@@ -43,8 +43,7 @@ CuResult launch_grid(CuFunctionTag* function, const Grid& grid, CuStreamTag* str
     LoadedKernel* kernel = kernel_of(function);
     const auto& [gx, gy, gz] = grid.grid;
     const unsigned long long threads = 1ull * grid.block.x * grid.block.y * grid.block.z;
-    if (gx % kernel->code->cluster != 0) return kInvalidValue;
-    if (kernel->code->cluster > 8 && !kernel->large_clusters) return kInvalidValue;
+    if (kernel->code->cluster > 8 || gx % kernel->code->cluster != 0) return kInvalidValue;
     if (gx == 0 || gy == 0 || gz == 0 || threads == 0 || threads > 1024) return kInvalidValue;
     if (gy > 65535 || gz > 65535 || grid.shared_bytes > kernel->shared_limit) return kInvalidValue;
     Launch launch;
@@ -340,9 +339,6 @@ CuResult cuFuncGetAttribute(int* value, CuFunctionAttribute attribute, CuFunctio
 }
 CuResult cuFuncSetAttribute(CuFunctionTag* function, CuFunctionAttribute attribute, int value) {
   return guarded([&] {
-    if (attribute == kCuNonPortableClusterSizeAllowed) {
-      kernel_of(function)->large_clusters = value != 0;
-    }
     if (attribute != kCuMaxDynamicSharedSizeBytes) return kCuSuccess;
     if (value < 0 || value > 232448) return kInvalidValue;
     kernel_of(function)->shared_limit = static_cast<unsigned>(value);

@@ -42,7 +42,6 @@ struct LoadedKernel {
   const Kernel* code = nullptr;
   std::string name;
   unsigned shared_limit = 48 << 10;
-  bool large_clusters = false;  // more than 8 CTAs are allowed
 };
 
 struct Launch {

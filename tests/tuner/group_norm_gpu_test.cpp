@@ -39,6 +39,7 @@ constexpr GroupNormCase kCases[] = {
     {"ManyColumns", "group_norm fp32 n=1 c=1400 l=3 g=1 nhwc weight bias"},
     {"Chunks", "group_norm bf16 n=2 c=10 l=2050 g=2 weight bias silu"},
     {"ChunksOfOddRows", "group_norm fp16 n=1 c=9 l=3001 g=3 weight bias mish"},
+    {"ChunksOfFiveRounds", "group_norm bf16 n=1 c=10 l=2048 g=1 weight bias silu"},
     {"ChunksFp32", "group_norm fp32 n=1 c=8 l=4100 g=2 weight silu"},
     {"ChunksNhwc", "group_norm bf16 n=2 c=40 l=413 g=4 nhwc weight bias silu"},
     {"ChunksNhwcFp32", "group_norm fp32 n=1 c=12 l=2900 g=3 nhwc weight bias mish"},
