@@ -20,9 +20,10 @@ std::optional<Digest> key_today(const DeviceInfo& device, const std::string& pro
   try {
     const ProblemPtr asked = parse_problem(problem);
     // A source is made of sound configs only; this one may be anything.
-    if (asked->op().space(*asked, device).explain(winner.config)) return std::nullopt;
-    return kernel_key(asked->op().request(*asked, winner.config, device.arch()),
-                      winner.compiler_version);
+    const ParameterSpace space = asked->op().space(*asked, device);
+    const Config config = space.completed(winner.config);
+    if (space.explain(config)) return std::nullopt;
+    return kernel_key(asked->op().request(*asked, config, device.arch()), winner.compiler_version);
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -54,7 +54,7 @@ TEST_F(PackCommandTest, PacksTheShippedWinnersAndSaysWhatThePackIs) {
   EXPECT_EQ(document["pack"]["digest"], packed.json()["digest"]);
   ASSERT_EQ(document["contents"].size(), 5U);
   EXPECT_EQ(document["contents"][0]["operator"], "attention");
-  EXPECT_EQ(document["contents"][0]["winners"], 40);
+  EXPECT_EQ(document["contents"][0]["winners"], 42);
   EXPECT_EQ(document["contents"][0]["device"]["name"], "NVIDIA H200");
   EXPECT_EQ(run({"db", "check", "--db", pack_file().string()}).status, 0);
   EXPECT_EQ(run({"db", "digest", "--json", "--db", pack_file().string()}).json()["digest"],
@@ -154,7 +154,7 @@ TEST_F(PackCommandTest, AnExportOfOneGpuHasNothingOfOthers) {
   ASSERT_EQ(other.status, 0) << other.err;
   EXPECT_EQ(all.json()["devices"].size(), 2U);
   EXPECT_EQ(h200.json()["devices"].size(), 1U);
-  EXPECT_EQ(h200.json()["winners"].size(), 115U);
+  EXPECT_EQ(h200.json()["winners"].size(), 144U);
   EXPECT_EQ(h200.json()["requests"].size(), 0U);
   EXPECT_EQ(h200.json()["problems"].size(), all.json()["problems"].size() - 1);
   EXPECT_EQ(other.json()["winners"].size(), 1U);
