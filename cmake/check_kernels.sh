@@ -15,6 +15,22 @@ if [[ $checks != *$'\nNVRTC,ok,'* ]]; then
 fi
 list=$(mktemp)
 trap 'rm -f "$list"' EXIT
+# compile_form WHAT COUNT ARCHITECTURES CONFIG PROBLEM: adds its rows, one for each of COUNT architectures, to the list.
+compile_form() {
+  if ! "$vitune" compile -q --csv --arch "$3" --config "$4" "$5" | tail -n "$2" >>"$list"; then
+    echo "kernels: $1 does not compile:" >&2
+    tail -n "$2" "$list" >&2
+    exit 1
+  fi
+}
+# expect_no_spill WHAT: of all rows of the list.
+expect_no_spill() {
+  if grep -v ',sm_[0-9]*,ok,[0-9]*,0,' "$list" >&2; then
+    echo "kernels: $1 spill" >&2
+    exit 1
+  fi
+  echo "kernels: $(wc -l <"$list") forms of $1 compile without a spill"
+}
 norms=$(dirname "${BASH_SOURCE[0]}")/../data/norm_problems.json
 if ! "$vitune" compile -q --csv --preset bench --from "$norms" >"$list"; then
   echo "kernels: some do not compile:" >&2
@@ -45,19 +61,11 @@ for form in "$layer;192 192 3 0 1 1 1 4" "$layer;192 192 3 2 1 0 1 4" "$layer;12
     "linear bf16 m=197 n=768 k=3072 bias residual;64 48 1 0 0 0 3 8" \
     "linear fp16 m=392 n=768 k=592 bias act=silu residual period=196 rows=196+1;64 80 1 0 1 0 1 8"; do
   read -r m n groups schedule pair lead splits stages <<<"${form#*;}"
-  if ! "$vitune" compile -q --csv --arch sm_90 --config "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups \
+  compile_form "a linear layer of the family sm90" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups \
 kSchedule=$schedule kPair=$pair kLead=$lead kSplits=$splits kStages=$stages kBlockK=0 kWarpM=0 kWarpN=0 \
-kRaster=0" "${form%;*}" | tail -n 1 >>"$list"; then
-    echo "kernels: a linear layer of the family sm90 does not compile:" >&2
-    tail -n 1 "$list" >&2
-    exit 1
-  fi
+kRaster=0" "${form%;*}"
 done
-if grep -v ',sm_90,ok,[0-9]*,0,' "$list" >&2; then
-  echo "kernels: linear layers of the family sm90 spill" >&2
-  exit 1
-fi
-echo "kernels: $(wc -l <"$list") forms of linear layers of the family sm90 compile without a spill"
+expect_no_spill "linear layers of the family sm90"
 # Windows in place: Swin's two, padding, MaxViT's grid, head sizes that are no power of two.
 if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=3 d=32 bias=bf16:1x3x49x49" \
     "window_attention bf16 b=8 image=24 window=12 shift=6 h=4 d=32 bias=bf16:4x4x144x144" \
@@ -74,18 +82,9 @@ for form in "kChunks=2 kThreads=640 kPieces=2;group_norm bf16 n=2 c=320 l=4096 g
   "kChunks=2 kThreads=512 kPieces=1;group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu" \
   "kChunks=8 kThreads=128 kPieces=1;group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu" \
   "kChunks=4 kThreads=128 kPieces=4;group_norm bf16 n=2 c=20 l=4100 g=2 weight bias mish"; do
-  if ! "$vitune" compile -q --csv --arch sm_90,sm_100 --config "kCluster=1 kGroups=1 kEarlyStart=1 kStreaming=1 ${form%;*}" \
-    "${form#*;}" | tail -n 2 >>"$list"; then
-    echo "kernels: a group norm by clusters does not compile:" >&2
-    tail -n 2 "$list" >&2
-    exit 1
-  fi
+  compile_form "a group norm by clusters" 2 sm_90,sm_100 "kCluster=1 kGroups=1 kEarlyStart=1 kStreaming=1 ${form%;*}" "${form#*;}"
 done
-if grep -v ',sm_[0-9]*,ok,[0-9]*,0,' "$list" >&2; then
-  echo "kernels: group norms by clusters spill" >&2
-  exit 1
-fi
-echo "kernels: $(wc -l <"$list") forms of group norms by clusters compile without a spill"
+expect_no_spill "group norms by clusters"
 if ! "$vitune" compile -q --csv --probes >"$list"; then
   echo "kernels: some probes or kernels of the ladder do not compile:" >&2
   grep -v ',ok,' "$list" >&2 || true
