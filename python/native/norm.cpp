@@ -46,7 +46,7 @@ const char* type_word(int32_t dtype) {
 }
 
 // Elements from a row of x to the next, its rows one after the other; nothing if they do not lie
-// so, or their elements are apart.
+// so, or their elements are apart (tokens that a convolution made).
 std::optional<int64_t> row_stride(const View& view) {
   const auto last = static_cast<std::size_t>(view.rank - 1);
   if (view.strides[last] != 1 && view.shape[last] != 1) {
@@ -66,6 +66,11 @@ std::optional<int64_t> row_stride(const View& view) {
     next = view.strides[i] * view.shape[i];
   }
   return first.value_or(view.shape[last]);
+}
+
+// Whether no kernel can read it as it lies.
+bool has_rows_apart(const View& view) {
+  return view.rank >= 1 && view.rank <= kMaxRank && !row_stride(view);
 }
 
 int64_t rows_of(const View& view) {
@@ -174,7 +179,7 @@ Tensor torch_layer_norm(AtenTensorHandle x, AtenTensorHandle weight, AtenTensorH
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-// PyTorch's result is contiguous, whatever x is.
+// PyTorch's result is contiguous, whatever x is; so is what it reads, copied where x is not.
 View dense(const View& x) {
   View view{x.rank, x.shape, {}};
   int64_t step = 1;
@@ -210,7 +215,12 @@ void launch_norm_on_gpu(const NormPlan& plan, const NormTensors& tensors) {
 Held run_layer_norm_or_torch(AtenTensorHandle x, AtenTensorHandle weight, AtenTensorHandle bias,
                              double eps, LaunchNorm launch) {
   try {
-    Call call{operand_of(x), {}, {}, eps, alignment_of(x, weight, bias)};
+    Call call{operand_of(x), {}, {}, eps, 0};
+    const bool is_copied = has_rows_apart(call.x.view);
+    if (is_copied) {
+      call.x.view = dense(call.x.view);
+    }
+    call.alignment = alignment_of(is_copied ? nullptr : x, weight, bias);
     if (weight != nullptr) {
       call.weight = operand_of(weight);
     }
@@ -218,9 +228,13 @@ Held run_layer_norm_or_torch(AtenTensorHandle x, AtenTensorHandle weight, AtenTe
       call.bias = operand_of(bias);
     }
     if (const auto plan = plan_of(call); plan->problem != nullptr) {
-      Held out = empty(dense(call.x.view), call.x.dtype, x);
+      Held out = empty(dense(call.x.view), call.x.dtype, x), copy;
+      if (is_copied) {
+        copy = empty(call.x.view, call.x.dtype, x);
+        TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(copy.get(), x, 0));
+      }
       NormTensors tensors{};
-      tensors[kNormX] = x;
+      tensors[kNormX] = is_copied ? copy.get() : x;
       tensors[kNormWeight] = weight;
       tensors[kNormBias] = bias;
       tensors[kNormOut] = out.get();

@@ -697,6 +697,23 @@ class RaceTest(LinearCase):
         self.assertEqual([F.layer_norm in graph for graph in graphs], [True, True])
         torch.testing.assert_close(*self.raced[0], atol=0.1, rtol=0.1)
 
+    def test_a_sum_before_a_folded_norm_is_in_the_race_on_both_sides(self):
+        class After(Mlp):
+            def forward(self, x, r):
+                total = torch.add(x, r)
+                return total, super().forward(total), super().forward(x)
+        graphs = []
+
+        def compile_fx(module, *arguments, **keywords):
+            graphs.append([node.target for node in module.graph.nodes if node.op == "call_function"])
+            return without_inductor(module, *arguments, **keywords)
+        self.race_of(After(), bf16(2, 5, 32), bf16(2, 5, 32), compile_fx=compile_fx)
+        # The same layer twice: what stands before its norm makes two races of it.
+        self.assertEqual([torch.add in graph for graph in graphs], [True, True, False, False])
+        self.assertEqual(len(self.raced), 2)
+        ours, theirs = self.raced[0]
+        self.assertEqual((ours.shape, ours.dtype, bool(ours.isfinite().all())), (theirs.shape, theirs.dtype, True))
+
     def test_a_folded_norm_is_raced_with_its_statistics(self):
         call = self.race_of(Mlp(), bf16(2, 5, 32))
         self.assertEqual((call.call, call.replaced), ("layer_norm, linear and gelu", True))

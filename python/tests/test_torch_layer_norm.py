@@ -58,6 +58,20 @@ class LayerNormTest(TorchTest):
         self._is_right(lambda: F.layer_norm(x[:, 0], (64,)))  # a class token
         self._is_right(lambda: F.layer_norm(x[..., 1:34], (33,)))  # rows aligned to 2 bytes
 
+    def test_what_lies_otherwise_is_copied_first_as_by_pytorch(self):
+        x = torch.randn(4, 6, 9, dtype=torch.bfloat16)
+        tokens = torch.randn(2, 24, 5, 3, dtype=torch.float16).flatten(2).transpose(1, 2)  # of a convolution
+        for name, at in {"columns apart": x.transpose(1, 2), "rows in no order": x.permute(1, 0, 2), "tokens": tokens,
+                         "a view": x[1:, :, 1:].transpose(1, 2), "channels last": tokens[None].permute(0, 2, 3, 1)}.items():
+            with self.subTest(name):
+                before = at.clone()
+                weight = torch.randn(at.shape[-1], dtype=at.dtype)
+                self._is_right(lambda: F.layer_norm(at, tuple(at.shape[-1:]), weight))
+                self.assertTrue(torch.equal(at, before))
+        with torch.no_grad(), vitune.torch.enabled():
+            aside = F.layer_norm(x.transpose(1, 2).double(), (6,))  # what is not served is not copied
+        self.assertEqual(aside.dtype, torch.float64)
+
     def test_modules_are_served(self):
         norm = torch.nn.LayerNorm(48, eps=1e-6).bfloat16()
         norm.weight.data.normal_()
@@ -68,11 +82,9 @@ class LayerNormTest(TorchTest):
 
     def test_what_the_kernels_do_not_take_is_pytorchs_and_not_counted(self):
         x = torch.randn(4, 6, 8, dtype=torch.bfloat16)
-        across, wide = x.transpose(1, 2), torch.randn(2, 8200, dtype=torch.bfloat16)
+        wide = torch.randn(2, 8200, dtype=torch.bfloat16)
         cases = {
             "two dimensions": lambda: F.layer_norm(x, (6, 8)),
-            "columns apart": lambda: F.layer_norm(across, (6,)),
-            "rows in no order": lambda: F.layer_norm(x.permute(1, 0, 2), (8,)),
             "fp64": lambda: F.layer_norm(x.double(), (8,)),
             "no row": lambda: F.layer_norm(x[:0], (8,)),
             "too many columns": lambda: F.layer_norm(wide, (8200,)),

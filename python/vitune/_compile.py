@@ -151,7 +151,7 @@ class Backend:
         """Of a call that would be replaced, once for each problem; not of operators that were asked for by name."""
         if self._as_told:
             return None
-        key = (place.call, selection.problem, selection.config, selection.kernel_key, _compile_region.options_key())
+        key = (place.call, selection.problem, selection.config, selection.kernel_key, place.surroundings, _compile_region.options_key())
         if key not in _times:
             _times[key] = place.race()
         return _times[key]

@@ -54,6 +54,8 @@ class Place:
     race: Callable[[], Optional[Times]] = lambda: None
     #: What `build` is given after the graph: the nodes of their results (_compile_prepared.py).
     recipes: Sequence[Recipe] = ()
+    #: What else its race depends on.
+    surroundings: str = ""
 
 
 @dataclasses.dataclass

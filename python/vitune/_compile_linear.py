@@ -158,17 +158,22 @@ class Fusion(NamedTuple):
     def ask(self) -> Selection:
         return selected(self.problem(), value_of(self.x).device.index)
 
-    def race(self) -> Optional[Times]:
-        fakes = [fake for recipe in self.recipes for fake in recipe.fakes()]
-        # Inductor adds and normalises in one kernel, ours adds before it: that is not forgotten.
+    def region(self) -> _compile_region.Region:
+        # Inductor adds and normalises in one kernel. Of a sum before the norm ours makes one with the statistics, and its own sums
+        # stand before the next norm: neither is forgotten.
+        sums = [self.norm.x] if self.norm is not None and is_call(self.norm.x, _SUMS) else []
         norms = [user for user in self.end.last.users if is_call(user, LAYER_NORMS | RMS_NORMS)]
-        region = _compile_region.Region(self.nodes, self.end.last, norms, self.autocast)
-        return _compile_region.raced(region, self.operands, fakes, self.build)
+        return _compile_region.Region(self.nodes, self.end.last, sums, norms, self.autocast)
 
     def place(self) -> Place:
+        region = self.region()
+
+        def race() -> Optional[Times]:
+            fakes = [fake for recipe in self.recipes for fake in recipe.fakes()]
+            return _compile_region.raced(region, self.operands, fakes, self.build)
         return Place(self.call, [self.end.last], self.end.last,
-                     lambda graph, *given: [self.build(graph, lambda node: node, given)], self.ask, self.nodes[:-1], self.race,
-                     self.recipes)
+                     lambda graph, *given: [self.build(graph, lambda node: node, given)], self.ask, self.nodes[:-1], race,
+                     self.recipes, region.surroundings())
 
 
 def selected(problem: str, device: Optional[int]) -> Selection:

@@ -44,29 +44,41 @@ class Region(NamedTuple):
 
     nodes: Sequence[fx.Node]
     result: fx.Node  #: the last one's
-    #: Uses of the result that Inductor may compute together with it, and does apart from ours: in the race on both sides.
+    #: What Inductor may compute together with a region: what it starts from, and uses of its result. In the race on both sides.
+    before: Sequence[fx.Node]
     after: Sequence[fx.Node]
     autocast: Optional[torch.dtype]  #: the type that it casts to, where it is on
 
+    def surroundings(self) -> str:
+        """The same for regions among alike neighbours."""
+        shapes = lambda node: [tuple(getattr(value_of(taken), "shape", ())) for taken in node.all_input_nodes]  # noqa: E731
+        return "; ".join(f"{node.target} of {shapes(node)}" for node in (*self.before, *self.after))
+
     def outside(self) -> list[fx.Node]:
         """What the nodes take from elsewhere."""
-        inside = {*self.nodes, *self.after}
-        return list(dict.fromkeys(taken for node in (*self.nodes, *self.after) for taken in node.all_input_nodes
-                                  if taken not in inside))
+        every = (*self.before, *self.nodes, *self.after)
+        return list(dict.fromkeys(taken for node in every for taken in node.all_input_nodes if taken not in every))
 
 
 Build = Callable[[fx.Graph, Callable[[fx.Node], fx.Node], Sequence[fx.Node]], fx.Node]
 
 
-def program(region: Region, inputs: Sequence[fx.Node], made_of: Callable[[fx.Graph, dict[fx.Node, fx.Node]], fx.Node]) -> fx.GraphModule:
-    """A program of `inputs`, and what `made_of` adds, that gives the region's results."""
+def program(region: Region, inputs: Sequence[fx.Node], result_of: Callable[..., fx.Node], given: int = 0) -> fx.GraphModule:
+    """A program of `inputs`, and of so many tensors more, that gives the region's result and those of what stands around it."""
     graph = fx.Graph()
     made = {node: graph.placeholder(node.name) for node in inputs}
-    result = made_of(graph, made)
-    with _autocast(graph, region) if region.after else contextlib.nullcontext():
-        after = [graph.node_copy(node, {**made, region.result: result}.__getitem__) for node in region.after]
-    graph.output((result, *after))
+    more = [graph.placeholder(f"given_{i}") for i in range(given)]
+    _copy(region.before, region, graph, made)
+    made[region.result] = result_of(graph, made, *more)
+    _copy(region.after, region, graph, made)
+    graph.output(tuple(made[node] for node in (region.result, *region.before, *region.after)))
     return fx.GraphModule({}, graph)
+
+
+def _copy(nodes: Sequence[fx.Node], region: Region, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> None:
+    with _autocast(graph, region) if nodes else contextlib.nullcontext():
+        for node in nodes:
+            made[node] = graph.node_copy(node, made.__getitem__)
 
 
 @contextlib.contextmanager
@@ -81,9 +93,7 @@ def _autocast(graph: fx.Graph, region: Region) -> Iterator[None]:
 
 
 def _theirs(region: Region, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> fx.Node:
-    with _autocast(graph, region):
-        for node in region.nodes:
-            made[node] = graph.node_copy(node, made.__getitem__)
+    _copy(region.nodes, region, graph, made)
     return made[region.result]
 
 
@@ -109,13 +119,13 @@ def raced(region: Region, operands: Sequence[fx.Node], given: Sequence[Tensor], 
     def calls() -> tuple[Run, Run]:
         outside = region.outside()
         tensors = {node: _made_up(node, device) for node in dict.fromkeys([*outside, *operands])}
-        others = [taken for node in region.after for taken in node.all_input_nodes if taken is not region.result]
-        needed = list(dict.fromkeys([*operands, *others]))
+        others = [taken for node in (*region.before, *region.after) for taken in node.all_input_nodes]
+        needed = [node for node in dict.fromkeys([*operands, *others]) if node is not region.result and node not in region.before]
         prepared = [_compile_race.sample(as_compiled(fake), device) for fake in given]
 
-        def of_ours(graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> fx.Node:
-            return build(graph, made.__getitem__, [graph.placeholder(f"prepared_{i}") for i in range(len(given))])
-        ours = program(region, needed, of_ours)
+        def of_ours(graph: fx.Graph, made: dict[fx.Node, fx.Node], *more: fx.Node) -> fx.Node:
+            return build(graph, made.__getitem__, more)
+        ours = program(region, needed, of_ours, len(prepared))
         theirs = program(region, outside, functools.partial(_theirs, region))
         return _run(ours, [*(tensors[node] for node in needed), *prepared]), _run(theirs, [tensors[node] for node in outside])
     times = _compile_race.measured(calls, device)
