@@ -609,6 +609,24 @@ class RaceTimesTest(unittest.TestCase):
         self.assertFalse(times.lost)
         self.assertEqual((len(fast.calls), len(slow.calls)), (3 + 28, 3 + 1))  # a graph of a millisecond, by the time with the host's
 
+    def test_what_is_slow_until_the_gpu_has_its_clocks_does_not_count(self):
+        slow, replays = [], 0
+        inner = self.gpu.stands_in["CUDAGraph"]
+
+        class Graph(inner):
+            def replay(graph):
+                nonlocal replays
+                replays += 1
+                super().replay()
+                if replays <= 16:
+                    self.gpu.now += 5.0
+                    slow.append(replays)
+        with mock.patch.object(torch.cuda, "CUDAGraph", Graph):
+            times = _compile_race.race(self.gpu.call(5.0), self.gpu.call(8.0), torch.device("cuda:0"))
+        self.assertEqual(len(slow), 16)
+        self.assertAlmostEqual(times.ours_us, 5.0)
+        self.assertAlmostEqual(times.theirs_us, 8.0)
+
     def test_a_call_that_cannot_be_captured_ends_its_capture(self):
         def refused():
             if self.gpu.graph is not None:

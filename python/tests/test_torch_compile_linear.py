@@ -714,6 +714,14 @@ class RaceTest(LinearCase):
         ours, theirs = self.raced[0]
         self.assertEqual((ours.shape, ours.dtype, bool(ours.isfinite().all())), (theirs.shape, theirs.dtype, True))
 
+    def test_weights_come_in_turn_so_that_l2_has_none_of_them(self):
+        x, weight, size = bf16(4, 64), bf16(32, 64), 32 * 64 * 2
+        for l2_bytes, count in ((0, 1), (size, 3), (100 * size, _compile_race.MOST_CALLS)):
+            found = _compile_region.turns([x, weight, 7], [False, True, False], l2_bytes)
+            self.assertEqual(len({taken[1].data_ptr() for taken in found}), count)
+            self.assertTrue(all(taken[0] is x and torch.equal(taken[1], weight) and taken[2] == 7 for taken in found))
+        self.assertEqual(len(_compile_region.turns([x], [False], size)), 1)
+
     def test_a_folded_norm_is_raced_with_its_statistics(self):
         call = self.race_of(Mlp(), bf16(2, 5, 32))
         self.assertEqual((call.call, call.replaced), ("layer_norm, linear and gelu", True))

@@ -149,6 +149,10 @@ def as_compiled(node: fx.Node | Tensor | None) -> Optional[Tensor]:
                                device="meta")
 
 
+def is_parameter(node: Optional[fx.Node]) -> bool:
+    return node is not None and node.op == "placeholder" and isinstance(value_of(node), torch.nn.Parameter)
+
+
 def outside(x: Tensor) -> str:
     """Why kernels cannot reach a tensor of this kind; "": they can."""
     if type(x) is not Tensor and is_traceable_wrapper_subclass(x):

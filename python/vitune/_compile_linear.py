@@ -18,7 +18,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import _compile_region, _torch_linear, _torch_norm, _torch_op
 from ._compile_graph import (Operator, Place, Recipe, Refusal, arguments, as_compiled, constant, is_call, is_changed_between,
-                             is_idle_dropout, is_method, outside, value_of)
+                             is_idle_dropout, is_method, is_parameter, outside, value_of)
 from ._compile_norm import LAYER_NORMS, RMS_NORMS
 from ._compile_race import Times
 from ._context import Problem, Selection
@@ -53,10 +53,6 @@ class End(NamedTuple):
 
 def same(tensor: Any) -> Any:
     return tensor
-
-
-def is_parameter(node: Optional[fx.Node]) -> bool:
-    return node is not None and node.op == "placeholder" and isinstance(value_of(node), torch.nn.Parameter)
 
 
 class Fusion(NamedTuple):

@@ -15,8 +15,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 Run = Callable[[], Any]
 
 MARGIN = 1.03  #: times that differ less are alike: a choice that changes from run to run would compile models anew
-_ROUNDS = 7
+_FIRST_ROUNDS, _ROUNDS = 10, 7  # those that bring the GPU to its clocks, and those that count
 _ROUND_US = 1000.0  # of calls in a row
+MOST_CALLS = 32  #: of one side in a row
 
 
 class Times(NamedTuple):
@@ -61,6 +62,11 @@ def sample(like: Tensor, device: torch.device) -> Tensor:
     return flat.as_strided(like.shape, like.stride())
 
 
+def l2_bytes(device: torch.device) -> int:
+    """0: nothing is known of it."""
+    return torch.cuda.get_device_properties(device).L2_cache_size if device.type == "cuda" else 0
+
+
 def race(ours: Run, theirs: Run, device: torch.device) -> Times:
     """Medians of rounds in turn, on a CUDA device, inside of apart(). Raises what the calls raise."""
     with torch.cuda.device(device):
@@ -69,11 +75,11 @@ def race(ours: Run, theirs: Run, device: torch.device) -> Times:
         with torch.cuda.stream(stream):
             replays = [_replay(run, stream) for run in (ours, theirs)]
             samples: list[list[float]] = [[], []]
-            for _ in range(_ROUNDS):
+            for _ in range(_FIRST_ROUNDS + _ROUNDS):
                 for found, (replay, calls) in zip(samples, replays):
                     found.append(_us(replay, stream) / calls)
         torch.cuda.current_stream().wait_stream(stream)
-    return Times(*(sorted(found)[_ROUNDS // 2] for found in samples))
+    return Times(*(sorted(found[_FIRST_ROUNDS:])[_ROUNDS // 2] for found in samples))
 
 
 def _us(run: Run, stream: torch.cuda.Stream) -> float:
@@ -86,10 +92,10 @@ def _us(run: Run, stream: torch.cuda.Stream) -> float:
 
 
 def _replay(run: Run, stream: torch.cuda.Stream) -> tuple[Run, int]:
-    """A graph of so many calls."""
+    """A graph of so many calls, at most MOST_CALLS."""
     run()  # what is made at the first call
     once = min(_us(run, stream) for _ in range(2))
-    calls = max(1, min(32, int(_ROUND_US / max(once, 1.0))))
+    calls = max(1, min(MOST_CALLS, int(_ROUND_US / max(once, 1.0))))
     graph = torch.cuda.CUDAGraph()
     graph.capture_begin(capture_error_mode="thread_local")  # torch.cuda.graph() collects garbage first: seconds in all
     try:
