@@ -25,6 +25,8 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("models.json"), metavar="FILE")
     parser.add_argument("--limit", type=float, default=520, metavar="SECONDS", help="of the whole call")
     parser.add_argument("--resume", action="store_true", help="go on with what FILE lacks")
+    parser.add_argument("--merge", nargs="+", type=pathlib.Path, metavar="FILE", help="no run: writes the rows of these into one, "
+                        "the last one's where several have a row")  # fmt: skip
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: for trying it out")
     parser.add_argument("--rows", metavar="REGEX", help="of the usual ones, those whose name matches: see --list")
     parser.add_argument("--models", metavar="LIST", help="MODEL:BATCH,compiled/MODEL:BATCH,plain/MODEL:BATCH,calls")
@@ -65,8 +67,28 @@ def main(words: list[str] | None = None) -> int:
     if arguments.list:
         print(*tasks, sep="\n")
         return 0
+    if arguments.merge:
+        return _merge(arguments, tasks)
     until = began + arguments.limit
     return _work(arguments, tasks, until) if arguments.worker else _watch(arguments, tasks, words, until)
+
+
+def _merge(arguments: argparse.Namespace, tasks: list[Task]) -> int:
+    try:
+        result = document.merged([document.read(path) for path in arguments.merge])
+    except document.BadDocument as reason:
+        print(f"models: {reason}", file=sys.stderr)
+        return 1
+    return _say(result, tasks, arguments.json)
+
+
+def _say(result: dict, tasks: list[Task], path: pathlib.Path) -> int:
+    """What is there and what is left; the latter is written down."""
+    left = [task for task in tasks if not document.done(result, task)]
+    result["unfinished"] = [str(task) for task in left]
+    document.write(result, path)
+    print(f"{len(result['rows'])} rows in {path}, {len(left)} tasks unfinished{': --resume' if left else ''}")
+    return WRONG if document.ours_failed(result) else 0
 
 
 def _watch(arguments: argparse.Namespace, tasks: list[Task], words: list[str], until: float) -> int:
@@ -84,9 +106,7 @@ def _watch(arguments: argparse.Namespace, tasks: list[Task], words: list[str], u
     except document.BadDocument as reason:
         print(f"models: {reason}", file=sys.stderr)
         return 1
-    left = [task for task in tasks if not document.done(result, task)]
-    print(f"{len(result['rows'])} rows in {arguments.json}, {len(left)} tasks unfinished{': --resume' if left else ''}")
-    return WRONG if document.ours_failed(result) else 0
+    return _say(result, tasks, arguments.json)
 
 
 def _trim(arguments: argparse.Namespace) -> None:

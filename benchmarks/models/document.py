@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 from peers.engine.document import BadDocument, write
 
 from .roster import Task
 
-__all__ = ["BadDocument", "add", "done", "new", "ours_failed", "read", "write"]
+__all__ = ["BadDocument", "add", "done", "failed", "merged", "new", "ours_failed", "read", "write"]
 
 SCHEMA = 1
 _LISTS = ("rows", "plain", "calls", "unfinished")
@@ -40,6 +41,27 @@ def add(document: dict[str, Any], task: Task, rows: list[dict[str, Any]]) -> Non
     """What a task gave, under its name."""
     name = {"model": task.model, "batch": task.batch} if task.model else {}
     document[_list_of(task)] += [name | row for row in rows]
+
+
+def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One of several runs on alike machines: of a row that more than one has, the last one's. Raises BadDocument."""
+    result = dict(documents[0], at_work=None, tries={}, unfinished=[])
+    for other in documents[1:]:
+        for name in ("name", "driver"):
+            if other["device"].get(name) != result["device"].get(name):
+                raise BadDocument(f"rows of another GPU or driver ({other['device'].get(name)}) are no part of the same document")
+        if (other["versions"], other.get("ceilings")) != (result["versions"], result.get("ceilings")):
+            raise BadDocument("rows of other versions are no part of the same document")
+        for name in ("rows", "plain"):
+            new = {_row_key(row) for row in other[name]}
+            result[name] = [row for row in result[name] if _row_key(row) not in new] + other[name]
+        result["calls"] = other["calls"] or result["calls"]
+        result["date"] = max(result["date"], other["date"])
+    return result
+
+
+def _row_key(row: dict[str, Any]) -> tuple[str, int, str]:
+    return row["model"], row["batch"], row["mode"]
 
 
 def failed(task: Task, reason: str) -> dict[str, Any]:

@@ -21,15 +21,15 @@ from peers.engine.samples import geometric_mean  # noqa: E402
 
 _INTRO = """# Whole models: what a user gains
 
-vitune serves attention; a model also has linear layers, normalisations and more. This page says what is
-left of the gain per forward pass. Written by `benchmarks/models/page.py`; do not edit.
+The drop-in serves attention and norms, `vitune.compile` windows and linear layers too; a model has more than
+these. This page says what is left of the gain per forward pass. Written by `benchmarks/models/page.py`; do not edit.
 
 A row's *gain* is the time of the better of PyTorch's ways (its own choice of kernels, or cuDNN preferred)
 over that with vitune, in brackets the 95 % interval of the median. Above 1.00 vitune is faster. *eager* is
 a model as it is called from Python, the host's time included; *graph* the replay of a CUDA graph of it.
 
 Models run here as they are; those of transformers with `attn_implementation="vitune"`.
-[`vitune.compile`](python.md#compiled-models) compiles one, with attention by vitune and all else by Inductor;
+[`vitune.compile`](python.md#compiled-models) compiles one, with what is faster by vitune and all else by Inductor;
 `vitune.report` says which calls of it are served, by which kernel, or why not.
 """
 _GAINS = "![The better of PyTorch's ways over vitune, for each model](figures/models.svg)"

@@ -1,5 +1,7 @@
 # benchmarks/models/tests/test_document.py -- What is done is not done again; foreign files are refused.
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
+import io
 import json
 import pathlib
 import tempfile
@@ -7,7 +9,7 @@ import unittest
 
 from .support import result, row
 
-from models import document
+from models import cli, document
 from models.roster import TASKS, Task, tasks_of
 
 
@@ -50,6 +52,31 @@ class DocumentTest(unittest.TestCase):
         self.assertTrue(document.done(made, compiled))
         self.assertEqual((made["rows"][1]["mode"], made["rows"][1]["failed"]), ("compiled", {"": "it hung"}))
         self.assertFalse(document.done(result(made["rows"][1]), Task("rows", "a", 1)))
+
+    def test_runs_on_alike_machines_become_one_with_the_last_of_each_row(self):
+        first = result(row("a", 1, "eager", 1.0), row("a", 1, "graph", 1.0), row("b", 8, "eager", 1.0))
+        second = result(row("a", 1, "eager", 2.0), row("c", 1, "eager", 2.0)) | {"date": "2027", "at_work": "c b1"}
+        second["calls"] = [{"grad": "no_grad"}]
+        made = document.merged([first, second])
+        found = {(each["model"], each["mode"]): each["ms"]["torch"]["ms"] for each in made["rows"]}
+        self.assertEqual(found, {("a", "graph"): 1.0, ("b", "eager"): 1.0, ("a", "eager"): 2.0, ("c", "eager"): 2.0})
+        self.assertEqual((made["date"], made["calls"], made["at_work"], len(first["rows"])), ("2027", second["calls"], None, 3))
+        for other in (second | {"versions": {}}, second | {"ceilings": {"tflops": 1.0}}, second | {"device": {"name": "another"}}):
+            with self.assertRaises(document.BadDocument):
+                document.merged([first, other])
+
+    def test_files_are_merged_from_the_command_line(self):
+        paths = [self.path.with_name(f"{i}.json") for i in range(2)]
+        for path, batch in zip(paths, (1, 32)):
+            document.write(result(row("vit_base_patch16_224", batch, "eager", 1.0)), path)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(cli.main(["--json", str(self.path), "--merge", *map(str, paths)]), 0)
+        self.assertIn(f"2 rows in {self.path}, {len(TASKS) - 2} tasks unfinished", said.getvalue())
+        self.assertEqual(len(document.read(self.path)["rows"]), 2)
+        paths[1].write_text("[]")
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(cli.main(["--json", str(self.path), "--merge", *map(str, paths)]), 1)
+        self.assertIn("1.json is no result", said.getvalue())
 
     def test_older_documents_are_read(self):
         made = result()

@@ -20,6 +20,19 @@ TOLD = {
 }
 
 
+#: What README says of compiled models.
+TOLD_COMPILED = {
+    ("vit_base_patch16_224", 1): "{} times as long for ViT-B/16 at batch 1",
+    ("vit_base_patch16_224", 8): "{} at batch 8",
+    ("vit_base_patch16_224", 32): "{} at 32",
+    ("vit_base_patch16_224", 128): "{} at 128",
+    ("swin_tiny_patch4_window7_224", 32): "{} for Swin-T",
+    ("beit_base_patch16_224", 32): "{} for BEiT-B",
+    ("vit_large_patch14_reg4_dinov2", 8): "{} for DINOv2-L at 518 pixels",
+    ("vit_so400m_patch14_siglip_384", 32): "{} for SigLIP So400m",
+}
+
+
 class PageTest(unittest.TestCase):
     def test_a_row_per_model_and_batch_with_both_gains(self):
         text = page(result(row("a", 1, "eager", 2.0, 2.4, 1.0), row("a", 1, "graph", 3.0, 1.5, 1.0)))
@@ -111,3 +124,12 @@ class CommittedTest(unittest.TestCase):
         if slower:
             told += f", by less than {100 * (1 - min(slower)) // 1 + 1:.0f} %"
         self.assertIn(told, readme)
+        slower = [gain["times"] for key, gain in gains.items() if key[2] == "eager" and gain["high"] < 1]
+        self.assertIn(f"{len(slower)} of the eager ones are, by {100 * (1 - min(slower)):.0f} % at most", readme)
+
+    def test_the_readme_tells_the_gains_of_compiled_models(self):
+        compiled = {(r["model"], r["batch"]): r["gain"]["times"] for r in self.found["rows"] if r["mode"] == "compiled"}
+        readme = " ".join((ROOT / "README.md").read_text().split())
+        self.assertEqual(len(compiled), len(TOLD_COMPILED))
+        for key, words in TOLD_COMPILED.items():
+            self.assertIn(words.format(f"{compiled[key]:.2f}"), readme)
