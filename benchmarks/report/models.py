@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import documents, model_time
@@ -13,6 +14,7 @@ from .picture import Picture
 from .times import geometric_mean
 
 _WAYS = ("torch", "cudnn", "vitune")
+_USUAL_BATCH = 32
 _COMPILED = ("compile_default", "compile_reduce", "compile_max", "vitune_compile")
 
 
@@ -41,6 +43,22 @@ def _by_model(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
         if documents.text(row, "mode") != "compiled":
             found.setdefault(_name(row), {})[documents.text(row, "mode")] = row
     return found
+
+
+def _batch(modes: dict[str, dict[str, Any]]) -> float:
+    """How far from the usual one."""
+    batch = next(iter(modes.values())).get("batch")
+    return abs(math.log2(batch / _USUAL_BATCH)) if isinstance(batch, int) and batch > 0 else math.inf
+
+
+def _pictured(by_model: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """One batch of each model, the nearest to the usual one: all of them are in the table."""
+    nearest: dict[str, str] = {}
+    for name, modes in by_model.items():
+        model = documents.text(next(iter(modes.values())), "model")
+        if model not in nearest or _batch(modes) < _batch(by_model[nearest[model]]):
+            nearest[model] = name
+    return list(nearest.values())
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -79,7 +97,7 @@ def tiles(document: dict[str, Any]) -> list[tuple[str, str]]:
 def section(document: dict[str, Any], source: str) -> Section | None:
     """None where no model has a gain."""
     by_model = _by_model(document)
-    bars = [_bar(document, name, modes) for name, modes in by_model.items()]
+    bars = [_bar(document, name, by_model[name]) for name in _pictured(by_model)]
     bars = sorted((bar for bar in bars if bar.bar or bar.ring), key=lambda bar: -(bar.bar or bar.ring or 0))
     if not bars:
         return None
@@ -97,7 +115,7 @@ def section(document: dict[str, Any], source: str) -> Section | None:
     notes = [f"Without a figure in some mode, PyTorch's ways included or not: {', '.join(failed[:8])}; docs/models.md "
              "has the reasons."] if failed else []
     caption = ("Time of a forward pass with the better of PyTorch's ways, named at the right (its own choice of kernels, or "
-               "cuDNN preferred), over that with vitune's attention. Bars: called from Python; rings: replay of a CUDA graph. Right of the line vitune is faster.")
+               "cuDNN preferred), over that with vitune's, of one batch of each model. Bars: called from Python; rings: replay of a CUDA graph. Right of the line vitune is faster.")
     pictures = [drawn, model_time.picture(document)]
     tables = [Table("", head, table), _compiled(document), model_time.table(document)]
     return Section("models", "Whole models", caption, source, [one for one in pictures if one], [one for one in tables if one],

@@ -50,9 +50,20 @@ class ModelTime(Program):
 
     def test_documents_without_it_have_neither(self):
         figures = self.folder / "figures"
-        text = self.made("--results", RESULTS, "--figures", figures)
+        text = self.made("--models", self.models(row("vit", 32, "graph", {}, {}, "torch", {"torch": 2.0, "vitune": 1.7})),
+                         "--figures", figures)
         self.assertNotIn("Kernels by kind", text)
-        self.assertEqual((figures / "model-time.svg").exists(), "kinds_us" in (RESULTS / "models.json").read_text())
+        self.assertTrue((figures / "models.svg").exists())
+        self.assertFalse((figures / "model-time.svg").exists())
+
+    def test_one_batch_of_a_model_is_drawn_and_all_are_in_the_table(self):
+        rows = [row(model, batch, "eager", {}, {}, "torch", {"torch": 2.0, "vitune": 1.7})
+                for model, batches in (("vit", (1, 32, 128)), ("sam", (1, 4))) for batch in batches]
+        text = self.made("--models", self.models(*rows), "--figures", self.folder / "figures")
+        words = said((self.folder / "figures" / "models.svg").read_text())
+        for name, drawn in (("vit b1", False), ("vit b32", True), ("vit b128", False), ("sam b1", False), ("sam b4", True)):
+            self.assertEqual(name in words, drawn, name)
+            self.assertIn(f"<th>{name}</th>", text)
 
     def test_a_figure_that_cannot_be_is_told(self):
         wrong = row("vit", 32, "graph", {"vitune": {"gemm": -1.0}}, {}, "torch", {"vitune": 1.0})
