@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -18,7 +17,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "core/checked.h"
@@ -30,6 +28,7 @@
 #include "tests/generator/random_problem.h"
 #include "tests/tuner/attention_features.h"
 #include "tests/tuner/gpu_fixture.h"
+#include "tests/tuner/on_all_cores.h"
 #include "tests/tuner/unordered_accesses.h"
 #include "tuner/judge/reference.h"
 #include "tuner/judge/support_kernels.h"
@@ -102,18 +101,6 @@ class AttentionGpuTest : public testing::Test {
       make_edit(request.source.headers, changes.edits[i], texts[i]);
     }
     candidate.compiled = compiler_->compile(request);
-  }
-  // On all cores: NVRTC is thread safe.
-  template <class Work>
-  static void for_each(std::vector<Candidate>& candidates, Work&& work) {
-    std::atomic<std::size_t> next = 0;
-    std::vector<std::thread> threads;
-    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
-      threads.emplace_back([&] {
-        for (std::size_t at = next++; at < candidates.size(); at = next++) work(candidates[at], at);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
   }
   // On the emulated device, which has few SMs: only as many heads as give each CTA several.
   AttentionProblem shortened(AttentionProblem problem) const {
@@ -302,7 +289,8 @@ TEST_F(AttentionGpuTest, AThousandRandomProblemsMatchTheReference) {
         default_scale(candidate.problem.d) * (0.25 + double(random() % 8) / 4);
     candidates.push_back(std::move(candidate));
   }
-  for_each(candidates, [&](Candidate& candidate, std::size_t number) {
+  testing_support::on_all_cores(candidates.size(), [&](std::size_t number) {
+    Candidate& candidate = candidates[number];
     std::mt19937_64 choice(seed + 7919 * number);
     candidate.config = random_config(candidate.problem, device_, choice);
     compile(candidate);
