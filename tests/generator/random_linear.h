@@ -50,12 +50,13 @@ class RandomLinear {
     p.scale = chance(4);
     p.residual = chance(2);
     p.aux = chance(8);
-    p.activation = chance(2) ? LinearActivation::kNone
-                             : static_cast<LinearActivation>(uniform(1, 5));
+    p.activation =
+        chance(2) ? LinearActivation::kNone : static_cast<LinearActivation>(uniform(1, 5));
     p.norm = chance(3) ? static_cast<LinearNorm>(uniform(1, 2)) : LinearNorm::kNone;
-    p.parameters = chance(2) ? p.type
-                             : std::array{ElementType::kFp32, ElementType::kFp16,
-                                          ElementType::kBf16}[static_cast<std::size_t>(uniform(0, 2))];
+    p.parameters = chance(2)
+                       ? p.type
+                       : std::array{ElementType::kFp32, ElementType::kFp16,
+                                    ElementType::kBf16}[static_cast<std::size_t>(uniform(0, 2))];
     periods(p);
     p.x_row = row(p.k, unit);
     p.w_row = row(p.w_columns(), unit);

@@ -1,6 +1,5 @@
-// tests/tuner/linear_random_gpu_test.cpp -- A thousand random linear layers, each by a random config
-// of a random family, against the fp64 judge.
-// SPDX-License-Identifier: Apache-2.0
+// tests/tuner/linear_random_gpu_test.cpp -- A thousand random linear layers, each by a random
+// config of a random family, against the fp64 judge. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -28,7 +27,8 @@ struct Candidate {
   CompileResult compiled;
 };
 
-// Of a family first: the largest would else have nearly all configs. One in three times the default.
+// Of a family first: the largest would else have nearly all configs. One in three times the
+// default.
 Config random_config(const Problem& problem, const DeviceInfo& device, std::mt19937_64& random) {
   const ParameterSpace space = linear().space(problem, device);
   if (random() % 3 == 0) return default_config(problem, device, space);
@@ -56,8 +56,8 @@ class LinearRandomGpuTest : public JudgedKernelsTest {
       Candidate& candidate = candidates[i];
       std::mt19937_64 random(seed + 7919 * i);
       candidate.config = random_config(*candidate.problem, device_, random);
-      candidate.compiled =
-          compiler_->compile(linear().request(*candidate.problem, candidate.config, device_.arch()));
+      candidate.compiled = compiler_->compile(
+          linear().request(*candidate.problem, candidate.config, device_.arch()));
     });
     return candidates;
   }
