@@ -1,5 +1,6 @@
 // tests/tuner/linear_random_gpu_test.cpp -- A thousand random linear layers, each by a random
-// config of a random family, against the fp64 judge. SPDX-License-Identifier: Apache-2.0
+// config of a random family, against the fp64 judge.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cstddef>
