@@ -64,7 +64,7 @@ def sample(like: Tensor, device: torch.device) -> Tensor:
 
 def l2_bytes(device: torch.device) -> int:
     """0: nothing is known of it."""
-    return torch.cuda.get_device_properties(device).L2_cache_size if device.type == "cuda" else 0
+    return getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0) if device.type == "cuda" else 0
 
 
 def race(ours: Run, theirs: Run, device: torch.device) -> Times:
