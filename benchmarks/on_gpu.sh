@@ -18,7 +18,7 @@
 # a problem (default 3s; none: not at all), at most LINEARS_TUNE_LIMIT seconds (default 290), and gives its peers LINEARS_BUDGET
 # seconds (default 260) and LINEARS_ARGS: with peers_linear.json of an earlier call in RESUME it measures the rows that are not
 # in it, so call it again until none is unfinished; SEEDS (default five numbers) say which
-# problems random draws, RANDOM_TESTS (a gtest filter, default all) of which operators; TOOLS (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS
+# problems random draws, RANDOM_OF (default AttentionGpuTest; LinearRandomGpuTest) of which operator; TOOLS (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS
 # processes (default one more than CPUs), and CASES (a gtest filter, default all features of attention) its cases, of
 # which racecheck looks at the kernels with KERNELS (default vitune_attention) in their names. random and
 # sanitize use all visible GPUs. Where LOGS names another folder, logs go there and OUT has them all in one file,
@@ -61,7 +61,8 @@ run_tests() {
   step gpu_worker 150 "$BUILD/tests/vitune_tuner_test" --gtest_brief=1 \
     --gtest_filter='*Gpu*:-*AttentionFeatureGpu*:*HeldReference*:*AttentionLargeGpu*:*AttentionGpu*:*LinearRandomGpu*'
   step gpu_probe 60 "$BUILD/tests/vitune_probe_test" --gtest_filter='*Gpu*' --gtest_brief=1
-  step gpu_random 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpu*:LinearRandomGpu*' --gtest_brief=1
+  step gpu_random 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpu*' --gtest_brief=1
+  step gpu_linear 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='LinearRandomGpu*' --gtest_brief=1
 }
 
 # The GPUs to be used, in the array gpus.
@@ -74,14 +75,14 @@ find_gpus() {
   [ ${#gpus[@]} -ge 1 ] || gpus=(0)
 }
 
-# Five thousand random problems of each operator that draws some, a thousand of each per process: at most 550 s.
+# Five thousand random problems, a thousand per process: at most 550 s.
 random() {
   local began=$SECONDS seeds gpus i
   find_gpus
   read -ra seeds <<< "${SEEDS:-31 32 33 34 35}"
   for i in "${!seeds[@]}"; do
     CUDA_VISIBLE_DEVICES=${gpus[i % ${#gpus[@]}]} \
-      timeout -k 5 540 "$BUILD/tests/vitune_tuner_test" --gtest_filter="${RANDOM_TESTS:-*.AThousandRandomProblems*}" \
+      timeout -k 5 540 "$BUILD/tests/vitune_tuner_test" --gtest_filter="${RANDOM_OF:-AttentionGpuTest}.AThousand*" \
       --gtest_shuffle --gtest_random_seed="${seeds[i]}" > "$LOGS/random.$i.log" 2>&1 &
   done
   wait

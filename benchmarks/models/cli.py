@@ -26,7 +26,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=520, metavar="SECONDS", help="of the whole call")
     parser.add_argument("--resume", action="store_true", help="go on with what FILE lacks")
     parser.add_argument("--merge", nargs="+", type=pathlib.Path, metavar="FILE", help="no run: writes the rows of these into one, "
-                        "the last one's where several have a row")  # fmt: skip
+                        "the last one's where several measured the same")  # fmt: skip
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: for trying it out")
     parser.add_argument("--rows", metavar="REGEX", help="of the usual ones, those whose name matches: see --list")
     parser.add_argument("--models", metavar="LIST", help="MODEL:BATCH,compiled/MODEL:BATCH,plain/MODEL:BATCH,calls")
@@ -75,11 +75,10 @@ def main(words: list[str] | None = None) -> int:
 
 def _merge(arguments: argparse.Namespace, tasks: list[Task]) -> int:
     try:
-        result = document.merged([document.read(path) for path in arguments.merge])
-    except document.BadDocument as reason:
+        return _say(document.merged([document.read(path) for path in arguments.merge]), tasks, arguments.json)
+    except (document.BadDocument, OSError) as reason:
         print(f"models: {reason}", file=sys.stderr)
         return 1
-    return _say(result, tasks, arguments.json)
 
 
 def _say(result: dict, tasks: list[Task], path: pathlib.Path) -> int:

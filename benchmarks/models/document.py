@@ -31,8 +31,10 @@ def read(path: pathlib.Path) -> dict[str, Any]:
         raise BadDocument(f"cannot read {path}: {reason}") from None
     if not isinstance(found, dict) or (found.get("schema"), found.get("command")) != (SCHEMA, "models"):
         raise BadDocument(f"{path} is no result of benchmarks/models of schema {SCHEMA}")
-    if not all(isinstance(found.get(name), list) for name in _LISTS):
-        raise BadDocument(f"{path} lacks one of {', '.join(_LISTS)}")
+    for names, kind in ((_LISTS, list), (("device", "versions"), dict), (("date",), str)):
+        missing = [name for name in names if not isinstance(found.get(name), kind)]
+        if missing:
+            raise BadDocument(f"{path} lacks {', '.join(missing)}")
     found.setdefault("tries", {})  # older ones
     return found
 
@@ -44,7 +46,7 @@ def add(document: dict[str, Any], task: Task, rows: list[dict[str, Any]]) -> Non
 
 
 def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One of several runs on alike machines: of a row that more than one has, the last one's. Raises BadDocument."""
+    """One of several runs on alike machines: of what more than one measured, the last one's rows. Raises BadDocument."""
     result = dict(documents[0], at_work=None, tries={}, unfinished=[])
     for other in documents[1:]:
         for name in ("name", "driver"):
@@ -53,15 +55,16 @@ def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if (other["versions"], other.get("ceilings")) != (result["versions"], result.get("ceilings")):
             raise BadDocument("rows of other versions are no part of the same document")
         for name in ("rows", "plain"):
-            new = {_row_key(row) for row in other[name]}
-            result[name] = [row for row in result[name] if _row_key(row) not in new] + other[name]
+            again = {_task_of(row) for row in other[name]}
+            result[name] = [row for row in result[name] if _task_of(row) not in again] + other[name]
         result["calls"] = other["calls"] or result["calls"]
         result["date"] = max(result["date"], other["date"])
     return result
 
 
-def _row_key(row: dict[str, Any]) -> tuple[str, int, str]:
-    return row["model"], row["batch"], row["mode"]
+def _task_of(row: dict[str, Any]) -> tuple[str, int, bool]:
+    """What it is a row of: a model at a batch, compiled or in all other modes."""
+    return row["model"], row["batch"], row["mode"] == "compiled"
 
 
 def failed(task: Task, reason: str) -> dict[str, Any]:
@@ -78,11 +81,8 @@ def _list_of(task: Task) -> str:
 def done(document: dict[str, Any], task: Task) -> bool:
     """Whether it is in there, failed or not."""
     rows = document[_list_of(task)]
-    return bool(rows) if not task.model else any(
-        (row["model"], row["batch"]) == (task.model, task.batch)
-        and (row["mode"] == "compiled") == (task.kind == "compiled")
-        for row in rows
-    )
+    wanted = (task.model, task.batch, task.kind == "compiled")
+    return bool(rows) if not task.model else any(_task_of(row) == wanted for row in rows)
 
 
 def ours_failed(document: dict[str, Any]) -> list[str]:

@@ -45,8 +45,8 @@ def _by_model(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
     return found
 
 
-def _batch(modes: dict[str, dict[str, Any]]) -> float:
-    """How far from the usual one."""
+def _from_usual(modes: dict[str, dict[str, Any]]) -> float:
+    """How far its batch is from the usual one."""
     batch = next(iter(modes.values())).get("batch")
     return abs(math.log2(batch / _USUAL_BATCH)) if isinstance(batch, int) and batch > 0 else math.inf
 
@@ -56,7 +56,7 @@ def _pictured(by_model: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
     nearest: dict[str, str] = {}
     for name, modes in by_model.items():
         model = documents.text(next(iter(modes.values())), "model")
-        if model not in nearest or _batch(modes) < _batch(by_model[nearest[model]]):
+        if model not in nearest or _from_usual(modes) < _from_usual(by_model[nearest[model]]):
             nearest[model] = name
     return list(nearest.values())
 

@@ -69,7 +69,7 @@ std::optional<int64_t> row_stride(const View& view) {
 }
 
 // Whether no kernel can read it as it lies.
-bool has_rows_apart(const View& view) {
+bool must_be_copied(const View& view) {
   return view.rank >= 1 && view.rank <= kMaxRank && !row_stride(view);
 }
 
@@ -216,7 +216,7 @@ Held run_layer_norm_or_torch(AtenTensorHandle x, AtenTensorHandle weight, AtenTe
                              double eps, LaunchNorm launch) {
   try {
     Call call{operand_of(x), {}, {}, eps, 0};
-    const bool is_copied = has_rows_apart(call.x.view);
+    const bool is_copied = must_be_copied(call.x.view);
     if (is_copied) {
       call.x.view = dense(call.x.view);
     }

@@ -139,9 +139,9 @@ def raced(region: Region, operands: Sequence[fx.Node], given: Sequence[Tensor], 
             return build(graph, made.__getitem__, more)
         ours = program(region, needed, of_ours, len(prepared))
         theirs = program(region, outside, functools.partial(_theirs, region))
-        turns_of_ours = turns([*(tensors[node] for node in needed), *prepared], [*map(is_parameter, needed), *(True for _ in prepared)],
-                              _compile_race.l2_bytes(device))
-        turns_of_theirs = turns([tensors[node] for node in outside], [*map(is_parameter, outside)], _compile_race.l2_bytes(device))
-        return _run(ours, turns_of_ours), _run(theirs, turns_of_theirs)
+        l2_bytes = _compile_race.l2_bytes(device)
+        weights = [*map(is_parameter, needed), *(True for _ in prepared)]
+        return (_run(ours, turns([*(tensors[node] for node in needed), *prepared], weights, l2_bytes)),
+                _run(theirs, turns([tensors[node] for node in outside], [*map(is_parameter, outside)], l2_bytes)))
     times = _compile_race.measured(calls, device)
     return None if times is None else times._replace(rival="Inductor's")

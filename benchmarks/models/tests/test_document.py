@@ -26,7 +26,7 @@ class DocumentTest(unittest.TestCase):
 
     def test_foreign_files_are_refused(self):
         foreign = [[], {"schema": 1, "command": "peers"}, {"schema": 2, "command": "models"}]
-        foreign.append({key: value for key, value in result().items() if key != "plain"})
+        foreign += [{key: value for key, value in result().items() if key != gone} for gone in ("plain", "device", "versions", "date")]
         for found in foreign:
             self.path.write_text(json.dumps(found))
             with self.assertRaises(document.BadDocument):
@@ -55,11 +55,11 @@ class DocumentTest(unittest.TestCase):
 
     def test_runs_on_alike_machines_become_one_with_the_last_of_each_row(self):
         first = result(row("a", 1, "eager", 1.0), row("a", 1, "graph", 1.0), row("b", 8, "eager", 1.0))
-        second = result(row("a", 1, "eager", 2.0), row("c", 1, "eager", 2.0)) | {"date": "2027", "at_work": "c b1"}
+        second = result(row("a", 1, "eager", 2.0), row("b", 8, "compiled", 2.0)) | {"date": "2027", "at_work": "c b1"}
         second["calls"] = [{"grad": "no_grad"}]
         made = document.merged([first, second])
         found = {(each["model"], each["mode"]): each["ms"]["torch"]["ms"] for each in made["rows"]}
-        self.assertEqual(found, {("a", "graph"): 1.0, ("b", "eager"): 1.0, ("a", "eager"): 2.0, ("c", "eager"): 2.0})
+        self.assertEqual(found, {("b", "eager"): 1.0, ("a", "eager"): 2.0, ("b", "compiled"): 2.0})  # no graph of another run
         self.assertEqual((made["date"], made["calls"], made["at_work"], len(first["rows"])), ("2027", second["calls"], None, 3))
         for other in (second | {"versions": {}}, second | {"ceilings": {"tflops": 1.0}}, second | {"device": {"name": "another"}}):
             with self.assertRaises(document.BadDocument):
@@ -77,6 +77,9 @@ class DocumentTest(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertEqual(cli.main(["--json", str(self.path), "--merge", *map(str, paths)]), 1)
         self.assertIn("1.json is no result", said.getvalue())
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(cli.main(["--json", "/dev/null/models.json", "--merge", str(paths[0])]), 1)
+        self.assertIn("/dev/null", said.getvalue())
 
     def test_older_documents_are_read(self):
         made = result()
