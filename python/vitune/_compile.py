@@ -15,8 +15,8 @@ from torch._inductor import config as inductor_config
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from . import (_compile_attention, _compile_group_norm, _compile_heads, _compile_linear, _compile_norm, _compile_patches,
-               _compile_region, _compile_tokens, _compile_windows, _torch_op)
+from . import (_compile_attention, _compile_group_norm, _compile_heads, _compile_inputs, _compile_linear, _compile_norm,
+               _compile_patches, _compile_region, _compile_tokens, _compile_windows, _torch_op)
 from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, copied, module_of, value_of, wants_gradient
 from ._compile_prepared import Prepared, Store
 from ._compile_race import Times
@@ -65,6 +65,7 @@ class Backend:
         self._wanted, self._as_told = _wanted(replace), replace is not None
         self.graphs: list[Graph] = []
         self.store = Store(prepared_weights)
+        self._results = _compile_inputs.Results()
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
         module.graph = copied(module.graph)  # Dynamo goes on with its own, whose inputs must stay what they are
@@ -76,9 +77,13 @@ class Backend:
         if served:
             name = "post_grad_custom_post_pass"
             patches[name] = Winners(served, patches.get(name) or getattr(inductor_config, name))
+        still = _compile_inputs.Inputs(module.graph, inputs, self._results) if _compile_inputs.are_graphs(patches) else None
         compiled = compile_fx(module, [*inputs, *prepared.fakes()], config_patches=patches)  # it may ask Dynamo to trace once more
+        if still is not None and still.are_others():
+            compiled = compile_fx(module, [*inputs, *prepared.fakes()], config_patches=patches)
         self.graphs.append(graph)
-        return prepared.served(compiled)
+        served = prepared.served(compiled)
+        return served if still is None else still.served(served)
 
     def _rewritten(self, module: fx.GraphModule, prepared: Prepared) -> Graph:
         """Places of several operators' calls first: their nodes are gone once such a call is replaced, and what they leave (the

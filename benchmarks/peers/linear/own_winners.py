@@ -42,6 +42,11 @@ def is_own(config: str) -> bool:
     return family_of(config) not in LIBRARIES
 
 
+def _calls_library(config: dict[str, int]) -> bool:
+    """Of a config as exports have it: the families that call a library store its version."""
+    return config.get("kLibrary", 0) > 0
+
+
 def _replaced(winner: dict[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
     """The winner's row with another kernel and its evidence; nothing was raced against it."""
     return {
@@ -57,7 +62,7 @@ def own(export: dict[str, Any], objective: str) -> tuple[dict[str, Any], list[st
     problems, found, missing = export["problems"], [], []
     best: dict[tuple[int, int], dict[str, Any]] = {}
     for trial in export.get("trials", []):
-        if trial["status"] != "ok" or trial["config"].get("family", "") in LIBRARIES:
+        if trial["status"] != "ok" or _calls_library(trial["config"]):
             continue
         key, us = (trial["device"], trial["problem"]), trial[objective]["median_us"]
         if us > 0 and (key not in best or us < best[key][objective]["median_us"]):
@@ -66,7 +71,7 @@ def own(export: dict[str, Any], objective: str) -> tuple[dict[str, Any], list[st
         problem = problems[winner["problem"]]
         if problem["operator"] != "linear" or winner["objective"] != objective:
             continue
-        if winner["config"].get("family", "") not in LIBRARIES:
+        if not _calls_library(winner["config"]):
             continue
         if trial := best.get((winner["device"], winner["problem"])):
             found.append(_replaced(winner, trial))

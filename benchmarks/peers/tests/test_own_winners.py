@@ -38,7 +38,10 @@ def winner(problem, config, objective="warm"):
     }
 
 
-LT, CHAIN, SM80 = {"family": "cublaslt", "kTile": 1}, {"family": "chain", "kTile": 2}, {"kBlockM": 64}
+# As `vitune db export` writes them: families by number, 0 for tunables of others.
+LT = {"kFamily": 2, "kBlockM": 0, "kLibrary": 130100, "kAlgorithm0": 1361504632898}
+CHAIN = {"kFamily": 3, "kBlockM": 0, "kLibrary": 130100, "kAlgorithm0": 4294967331}
+SM80 = {"kBlockM": 64}
 
 
 def export(winners, trials):

@@ -1,0 +1,127 @@
+# python/vitune/_compile_inputs.py -- Inputs of a graph that is replayed as a CUDA graph: each copied to where that reads it by a copy of its own.
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch copies what is no parameter by one kernel for all inputs, whose blocks take 65,536 elements each: one photo is work for
+three of an H200's 132 multiprocessors, 15 us where a copy takes 2. So inputs are static for PyTorch, as parameters are: memory of
+ours at one address, into which each call copies what it was given."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._functorch._aot_autograd.schemas import OutputType
+from torch._inductor import config as inductor_config
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._pytree import tree_leaves
+
+from . import _torch_op
+from ._compile_graph import memory_of, value_of, wants_gradient, writes
+
+_STATIC = "_dynamo_static_input_type"  # Dynamo's word for it, in what a placeholder knows of its tensor
+_OF_INPUTS = (OutputType.alias_of_input, OutputType.is_input)
+_ALIGNED = 16  # bytes; Inductor compiles for what it sees
+
+
+def are_graphs(options: Mapping[str, Any]) -> bool:
+    """Whether Inductor replays CUDA graphs with these options."""
+    return bool(options.get("triton.cudagraphs", inductor_config.triton.cudagraphs))
+
+
+class Results:
+    """The memory of what the graphs of a model gave at their first call: where there are several, PyTorch knows that the next one's
+    inputs lie still, and copies none of them."""
+
+    def __init__(self) -> None:
+        self._memory: list[StorageWeakRef] = []
+
+    def add(self, results: Any) -> None:
+        self._memory = [each for each in self._memory if not each.expired()]
+        self._memory += [StorageWeakRef(each.untyped_storage()) for each in tree_leaves(results) if isinstance(each, Tensor)]
+
+    def has(self, tensor: Tensor) -> bool:
+        return tensor.untyped_storage()._cdata in [each.cdata for each in self._memory if not each.expired()]
+
+
+class Inputs:
+    """Those of one graph."""
+
+    def __init__(self, graph: fx.Graph, given: Sequence[Any], results: Results) -> None:
+        """Makes those static that can be. given: what the graph is compiled with; later calls have the same sizes and strides."""
+        self._results, self._nodes = results, graph.find_nodes(op="placeholder")
+        kept = _kept(graph)  # placeholders of prepared weights come after those that are given
+        self._places = [place for place, (node, each) in enumerate(zip(self._nodes, given)) if self._can_be_static(node, each, kept)]
+        self._mark("unguarded")
+        self._alike = [(_alike(given[place]), given[place].device) for place in self._places]
+        self._of_thread = threading.local()  # as PyTorch's CUDA graphs are
+
+    def _can_be_static(self, node: fx.Node, given: Any, kept: set[Any]) -> bool:
+        if type(given) is not Tensor or isinstance(given, FakeTensor) or not _torch_op.is_on_gpu(given):
+            return False
+        if node.meta.get("tensor_dict", {}).get(_STATIC) or memory_of(node) in kept or wants_gradient(value_of(node)):
+            return False
+        sizes = (*value_of(node).shape, *value_of(node).stride())
+        return (all(isinstance(size, int) for size in sizes) and _alike(given).stride() == given.stride()
+                and given.data_ptr() % _ALIGNED == 0 and not self._results.has(given))
+
+    def _mark(self, word: str) -> None:
+        for node in (self._nodes[place] for place in self._places):
+            node.meta["tensor_dict"] = {**node.meta.get("tensor_dict", {}), _STATIC: word}
+
+    def are_others(self) -> bool:
+        """Of a graph that is compiled: whether an operator that only PyTorch knows writes to one or gives it back. Then none is static
+        any more, and the graph has to be compiled again."""
+        context = torch._guards.TracingContext.try_get()
+        known = context.fw_metadata if context else None
+        if known is None or not self._places:
+            return False
+        first = len(known.input_info) - len(self._nodes)  # after parameters that are no placeholders
+        inputs = {first + place for place in self._places}
+        if (not any(known.input_info[i].mutates_data or known.input_info[i].mutates_metadata for i in inputs)
+                and inputs.isdisjoint(result.base_idx for result in known.output_info if result.output_type in _OF_INPUTS)):
+            return False
+        self._mark("")
+        self._places, self._alike = [], []
+        return True
+
+    def _memory(self) -> list[Tensor]:
+        """Of this thread."""
+        found = getattr(self._of_thread, "memory", None)
+        if found is None:
+            with torch.inference_mode(False):
+                found = [torch.empty_like(like, device=device) for like, device in self._alike]
+            self._of_thread.memory = found
+        return found
+
+    def served(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """`compiled`, which reads the static inputs where they lie still."""
+        is_first, self._nodes = True, []  # the model's, which may go
+
+        def call(*given: Any) -> Any:
+            nonlocal is_first
+            taken = list(given)
+            for place, still in zip(self._places, self._memory()):
+                taken[place] = still.copy_(taken[place])
+            results = compiled(*taken)
+            if is_first:
+                is_first = False
+                self._results.add(results)
+            return results
+        return call
+
+
+def _alike(given: Tensor) -> Tensor:
+    """On no device; of the same strides, unless elements lie apart or several at one place."""
+    return torch.empty_like(given, device="meta")
+
+
+def _kept(graph: fx.Graph) -> set[Any]:
+    """Memory that others see after the call: what is written, and what results lie in. All of it in a graph for training, whose
+    backward pass reads inputs later."""
+    results = graph.output_node().all_input_nodes
+    if any(wants_gradient(value_of(result)) for result in results):
+        return {memory_of(node) for node in graph.nodes}
+    written = {memory_of(tensor) for node in graph.nodes if writes(node) for tensor in node.all_input_nodes}
+    return written | {memory_of(result) for result in results}
