@@ -548,47 +548,60 @@ class RaceTest(CompileCase):
 
 
 class _Gpu:
-    """A clock that calls advance, and CUDA graphs of them: what _compile_race.race() asks of torch.cuda."""
+    """A host that queues work and a GPU that does it: what _compile_race.race() asks of torch.cuda. All in milliseconds."""
 
     def __init__(self):
-        self.now, self.graph, gpu = 0.0, None, self
+        self.host, self.free, self.graph, gpu = 0.0, 0.0, None, self  # free: when all that is queued is done
 
         class Event:
             def __init__(self, enable_timing):
                 pass
 
             def record(self, stream):
-                self.at = gpu.now
+                self.at = gpu.queued(0.0)
 
             def synchronize(self):
-                pass
+                gpu.host = max(gpu.host, self.at)
+
+            def query(self):
+                return self.at <= gpu.host
 
             def elapsed_time(self, end):
                 return end.at - self.at
 
         class Graph:
             def capture_begin(self, capture_error_mode):
-                gpu.graph, self.calls = self, []
+                gpu.graph, self.calls, self.launch = self, [], 0.0
 
             def capture_end(self):
                 gpu.graph = None
 
             def replay(self):
+                gpu.host += self.launch
                 for ms in self.calls:
-                    gpu.now += ms
+                    gpu.queued(ms)
         self.stands_in = {"Event": Event, "CUDAGraph": Graph, "Stream": mock.MagicMock(), "current_stream": mock.MagicMock(),
-                          "stream": contextlib.nullcontext, "device": contextlib.nullcontext}
+                          "stream": contextlib.nullcontext, "device": contextlib.nullcontext,
+                          "_sleep": lambda cycles: self.queued(cycles / 2e6)}
 
-    def call(self, us, first_ms=0.0):
-        """A kernel of so many microseconds; its first call takes longer, and cannot be captured."""
+    def queued(self, ms):
+        """When what the host queues now is done."""
+        self.free = max(self.free, self.host) + ms
+        return self.free
+
+    def call(self, us, first_ms=0.0, launch_us=0.0):
+        """A kernel of so many microseconds, and the host's for its launch in a graph; its first call takes longer, and cannot be
+        captured."""
         calls = []
 
         def run():
             calls.append(us)
             if self.graph is not None:
                 self.graph.calls.append(us / 1e3)
+                self.graph.launch += launch_us / 1e3
             else:
-                self.now += us / 1e3 + (first_ms if len(calls) == 1 else 0.03)  # the host's time
+                self.host += first_ms if len(calls) == 1 else 0.03
+                self.queued(us / 1e3)
         run.calls = calls
         return run
 
@@ -607,7 +620,14 @@ class RaceTimesTest(unittest.TestCase):
         self.assertAlmostEqual(times.ours_us, 5.0)
         self.assertAlmostEqual(times.theirs_us, 2000.0)
         self.assertFalse(times.lost)
-        self.assertEqual((len(fast.calls), len(slow.calls)), (3 + 28, 3 + 1))  # a graph of a millisecond, by the time with the host's
+        self.assertEqual((len(fast.calls), len(slow.calls)), (3 + 32, 3 + 1))  # a graph of a millisecond, by the time with the host's
+
+    def test_what_the_host_takes_to_launch_a_graph_is_hidden_as_in_a_model(self):
+        for launch_us in (3.0, 60.0):
+            ours, theirs = self.gpu.call(5.0, launch_us=launch_us), self.gpu.call(6.0, launch_us=1.0)
+            times = _compile_race.race(ours, theirs, torch.device("cuda:0"))
+            self.assertAlmostEqual(times.ours_us, 5.0)
+            self.assertAlmostEqual(times.theirs_us, 6.0)
 
     def test_what_is_slow_until_the_gpu_has_its_clocks_does_not_count(self):
         slow, replays = [], 0
@@ -619,7 +639,7 @@ class RaceTimesTest(unittest.TestCase):
                 replays += 1
                 super().replay()
                 if replays <= 16:
-                    self.gpu.now += 5.0
+                    self.gpu.queued(5.0)
                     slow.append(replays)
         with mock.patch.object(torch.cuda, "CUDAGraph", Graph):
             times = _compile_race.race(self.gpu.call(5.0), self.gpu.call(8.0), torch.device("cuda:0"))
