@@ -238,6 +238,9 @@ class LinearActivationsGpuTest : public LinearGpuTest {
         out(*driver_, 2 * x.size());
     in.upload(std::as_bytes(std::span(x)));
     weights.upload(std::as_bytes(std::span(w)));
+    // NaN, so that what is not written shows; and initcheck sees no stores by tensor maps.
+    const std::vector<std::uint16_t> poison(x.size(), 0xffff);
+    out.upload(std::as_bytes(std::span(poison)));
     const std::vector<std::uintptr_t> addresses = {
         in.address(), weights.address(), 0, 0, 0, out.address(), 0, 0, 0, 0};
     const BoundPlan launch(prepare_plan(module, problem, config, device_), addresses, 0);
