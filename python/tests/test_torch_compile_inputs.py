@@ -10,6 +10,7 @@ from .support import needs_device, needs_torch, torch
 from .test_torch_host import TorchTest
 
 if torch is not None:
+    import torch.nn.functional as F
     from torch import nn
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
@@ -96,17 +97,46 @@ class InputsTest(TorchTest):
         self.assertNotEqual(place, x.data_ptr())
         self.assertEqual(other, y.data_ptr())
 
-    def test_operators_that_only_pytorch_knows_change_the_callers(self):
+    def test_operators_of_others_change_the_callers(self):
         @torch.library.custom_op("vitune_test::count_up", mutates_args={"x"})
         def count_up(x: torch.Tensor) -> None:
             x += 1
+        library = torch.library.Library("vitune_test_raw", "DEF")
+        self.addCleanup(library._destroy)
+        library.define("count_up(Tensor(a!) x) -> ()")
+        library.impl("count_up", lambda x: None if x.add_(1) is x else None, "CompositeExplicitAutograd")
+        for count in (count_up, torch.ops.vitune_test.count_up, torch.ops.vitune_test.count_up.default,
+                      torch.ops.vitune_test_raw.count_up):
+            self.setUp()
+            self.expect_the_callers(lambda x, count=count: count(x) or x * 2, torch.zeros(4))
+        self.setUp()
+        x, mean, variance = torch.randn(3, 4), torch.zeros(4), torch.ones(4)
+        self.called(lambda *given: F.batch_norm(*given, training=True) * 2, (x, mean, variance))
+        (place, *others), = self.seen
+        self.assertNotEqual(place, x.data_ptr())
+        self.assertEqual(others, [mean.data_ptr(), variance.data_ptr()])
+
+    def test_what_runs_graphs_of_its_own_may_do_anything(self):
+        def either(x):
+            return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,))
+        self.expect_the_callers(either, torch.randn(4))
+
+    def test_a_cached_graph_changes_the_callers_too(self):
         x, want = torch.zeros(4), torch.zeros(4)
-        with mock.patch.object(_compile, "compile_fx", compile_fx), torch.no_grad():
-            compiled = vitune.compile(lambda x: count_up(x) or x * 2, mode="reduce-overhead")
+        with mock.patch.object(_compile, "compile_fx", compile_fx), torch.no_grad(), torch._inductor.utils.fresh_cache():
             for _ in range(2):
-                answer = compiled(x)
-                want += 1
-                self.assertTrue(torch.equal(x, want) and torch.equal(answer, want * 2))
+                torch._dynamo.reset()
+                compiled = vitune.compile(lambda x: x.add_(1) * 2, mode="reduce-overhead")
+                for _ in range(2):
+                    answer = compiled(x)
+                    want += 1
+                    self.assertTrue(torch.equal(x, want) and torch.equal(answer, want * 2))
+
+    def test_a_tensor_that_was_written_before_is_static_all_the_same(self):
+        x = torch.randn(4)
+        x.add_(1).mul_(2)
+        self.called(lambda x: x * 2, (x,))
+        self.assertEqual(self.static, [True])
 
     def test_a_training_steps_are_the_callers(self):
         layer, x = nn.Linear(4, 3), torch.randn(2, 4)

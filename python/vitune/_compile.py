@@ -79,8 +79,6 @@ class Backend:
             patches[name] = Winners(served, patches.get(name) or getattr(inductor_config, name))
         still = _compile_inputs.Inputs(module.graph, inputs, self._results) if _compile_inputs.are_graphs(patches) else None
         compiled = compile_fx(module, [*inputs, *prepared.fakes()], config_patches=patches)  # it may ask Dynamo to trace once more
-        if still is not None and still.are_others():
-            compiled = compile_fx(module, [*inputs, *prepared.fakes()], config_patches=patches)
         self.graphs.append(graph)
         served = prepared.served(compiled)
         return served if still is None else still.served(served)

@@ -184,7 +184,15 @@ def writes(node: fx.Node) -> bool:
     in_place = name in ("iadd", "isub", "imul", "itruediv", "setitem", "__setitem__")
     place = _place_of_inplace(node.target) if node.op == "call_function" else None
     said = bool(node.kwargs.get("inplace")) or place is not None and bool(node.args[place:place + 1] and node.args[place])
-    return in_place or said or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
+    return (in_place or said or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
+            or _may_write(node.target))
+
+
+def _may_write(target: Any) -> bool:
+    """Of operators with a schema what that says; others of higher order (Triton kernels, loops) may do anything."""
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return any(getattr(target, name)._schema.is_mutable for name in target.overloads())
+    return target._schema.is_mutable if isinstance(target, torch._ops.OpOverload) else isinstance(target, torch._ops.HigherOrderOperator)
 
 
 @functools.cache

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, fx
-from torch._functorch._aot_autograd.schemas import OutputType
 from torch._inductor import config as inductor_config
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
@@ -21,7 +20,8 @@ from . import _torch_op
 from ._compile_graph import memory_of, value_of, wants_gradient, writes
 
 _STATIC = "_dynamo_static_input_type"  # Dynamo's word for it, in what a placeholder knows of its tensor
-_OF_INPUTS = (OutputType.alias_of_input, OutputType.is_input)
+#: Statistics of the batches, and weights of a greatest norm, are changed where arguments say so, and no version counts it.
+_WRITE_LATER_ONES = frozenset((F.batch_norm, F.instance_norm, F.embedding, F.embedding_bag, torch.batch_norm, torch.instance_norm))
 _ALIGNED = 16  # bytes; Inductor compiles for what it sees
 
 
@@ -50,41 +50,23 @@ class Inputs:
 
     def __init__(self, graph: fx.Graph, given: Sequence[Any], results: Results) -> None:
         """Makes those static that can be. given: what the graph is compiled with; later calls have the same sizes and strides."""
-        self._results, self._nodes = results, graph.find_nodes(op="placeholder")
+        self._results, nodes = results, graph.find_nodes(op="placeholder")
         kept = _kept(graph)  # placeholders of prepared weights come after those that are given
-        self._places = [place for place, (node, each) in enumerate(zip(self._nodes, given)) if self._can_be_static(node, each, kept)]
-        self._mark("unguarded")
+        self._places = [place for place, (node, each) in enumerate(zip(nodes, given)) if self._can_be_static(node, each, kept)]
+        for node in (nodes[place] for place in self._places):
+            node.meta["tensor_dict"] = {**node.meta.get("tensor_dict", {}), _STATIC: "unguarded"}
         self._alike = [(_alike(given[place]), given[place].device) for place in self._places]
         self._of_thread = threading.local()  # as PyTorch's CUDA graphs are
 
     def _can_be_static(self, node: fx.Node, given: Any, kept: set[Any]) -> bool:
-        if type(given) is not Tensor or isinstance(given, FakeTensor) or not _torch_op.is_on_gpu(given):
+        seen = value_of(node)
+        if type(given) is not Tensor or not isinstance(seen, Tensor) or not _torch_op.is_on_gpu(given):
             return False
-        if node.meta.get("tensor_dict", {}).get(_STATIC) or memory_of(node) in kept or wants_gradient(value_of(node)):
-            return False
-        sizes = (*value_of(node).shape, *value_of(node).stride())
+        if node.meta.get("tensor_dict", {}).get(_STATIC) or memory_of(node) in kept or wants_gradient(seen) or seen._version:
+            return False  # Dynamo ran the graph on what it saw: whatever wrote to it counted a version up
+        sizes = (*seen.shape, *seen.stride())
         return (all(isinstance(size, int) for size in sizes) and _alike(given).stride() == given.stride()
                 and given.data_ptr() % _ALIGNED == 0 and not self._results.has(given))
-
-    def _mark(self, word: str) -> None:
-        for node in (self._nodes[place] for place in self._places):
-            node.meta["tensor_dict"] = {**node.meta.get("tensor_dict", {}), _STATIC: word}
-
-    def are_others(self) -> bool:
-        """Of a graph that is compiled: whether an operator that only PyTorch knows writes to one or gives it back. Then none is static
-        any more, and the graph has to be compiled again."""
-        context = torch._guards.TracingContext.try_get()
-        known = context.fw_metadata if context else None
-        if known is None or not self._places:
-            return False
-        first = len(known.input_info) - len(self._nodes)  # after parameters that are no placeholders
-        inputs = {first + place for place in self._places}
-        if (not any(known.input_info[i].mutates_data or known.input_info[i].mutates_metadata for i in inputs)
-                and inputs.isdisjoint(result.base_idx for result in known.output_info if result.output_type in _OF_INPUTS)):
-            return False
-        self._mark("")
-        self._places, self._alike = [], []
-        return True
 
     def _memory(self) -> list[Tensor]:
         """Of this thread."""
@@ -97,7 +79,7 @@ class Inputs:
 
     def served(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """`compiled`, which reads the static inputs where they lie still."""
-        is_first, self._nodes = True, []  # the model's, which may go
+        is_first = True
 
         def call(*given: Any) -> Any:
             nonlocal is_first
@@ -120,8 +102,9 @@ def _alike(given: Tensor) -> Tensor:
 def _kept(graph: fx.Graph) -> set[Any]:
     """Memory that others see after the call: what is written, and what results lie in. All of it in a graph for training, whose
     backward pass reads inputs later."""
-    results = graph.output_node().all_input_nodes
+    results = graph.find_nodes(op="output")[0].all_input_nodes
     if any(wants_gradient(value_of(result)) for result in results):
         return {memory_of(node) for node in graph.nodes}
-    written = {memory_of(tensor) for node in graph.nodes if writes(node) for tensor in node.all_input_nodes}
-    return written | {memory_of(result) for result in results}
+    written = [tensor for node in graph.nodes if writes(node) for tensor in node.all_input_nodes]
+    written += [tensor for node in graph.nodes if node.target in _WRITE_LATER_ONES for tensor in node.all_input_nodes[1:]]
+    return {memory_of(tensor) for tensor in (*written, *results)}
