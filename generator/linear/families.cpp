@@ -15,8 +15,9 @@ namespace {
 constexpr char kFamily[] = "kFamily";
 
 // By their number in kFamily, which is in stored configs: new ones come last.
-std::array<const LinearFamily*, 4> all_families() {
-  return {&linear_sm80(), &linear_sm90(), &linear_cublaslt(), &linear_chain()};
+std::array<const LinearFamily*, 5> all_families() {
+  return {&linear_sm80(), &linear_sm90(), &linear_cublaslt(), &linear_chain(),
+          &linear_sm90_parts()};
 }
 
 // Which families' configs to try first without tuning.

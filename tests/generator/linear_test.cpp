@@ -126,7 +126,8 @@ TEST(LinearSpaceTest, DefaultsFillTheDevice) {
   DeviceInfo a100 = *architecture_limits("sm_80");
   a100.sm_count = 108;
   for (const LinearFamily* const family : linear_families()) {
-    if (family->calls_library()) continue;  // it is asked what is good
+    if (family->calls_library()) continue;         // it is asked what is good
+    if (family == &linear_sm90_parts()) continue;  // never without tuning
     const DeviceInfo& device = family == &linear_sm80() ? a100 : h200;
     const auto first = [&](const char* text) {
       const LinearProblem p = LinearProblem::parse(text);
@@ -213,7 +214,7 @@ TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
     for (const Parameter& parameter : family.parameters()) own.insert(parameter.name);
     for (const auto& [name, value] : config) EXPECT_TRUE(value == 0 || own.contains(name)) << name;
   }
-  EXPECT_EQ(families, (std::set<std::string>{"sm80", "sm90"}));
+  EXPECT_EQ(families, (std::set<std::string>{"sm80", "sm90", "sm90_parts"}));
   Config unknown{{"kFamily", 99}};
   EXPECT_THROW(linear_family(unknown), Error);
 }
@@ -245,6 +246,41 @@ TEST(LinearPlanTest, Sm90LaunchesWholeClustersWithMapsOfWhatItReads) {
     }
   }
   EXPECT_GT(seen, 100u);
+}
+
+// A cluster to a tile, for layers whose tiles leave SMs idle.
+TEST(LinearPlanTest, Sm90PartsLaunchAClusterForEachTileWhereTilesAreFew) {
+  const DeviceInfo device = testing_support::h200_device();
+  const LinearFamily& parts = linear_sm90_parts();
+  const auto configs = [&](const LinearProblem& p) {
+    std::vector<Config> found;
+    for (Config& config : linear_space(p, device).enumerate()) {
+      if (&linear_family(config) == &parts) found.push_back(std::move(config));
+    }
+    return found;
+  };
+  const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=3072 bias residual");
+  const std::vector<int> resident = {1};
+  std::set<std::int64_t> stages;
+  for (const Config& config : configs(p)) {
+    const LaunchPlan plan = parts.plan(p, config, device, resident);
+    ASSERT_EQ(plan.kernels.size(), 1u);
+    EXPECT_EQ(plan.scratch_bytes, 0);
+    const KernelLaunch& kernel = plan.kernels.front();
+    const std::int64_t columns = config.at("kBlockN"), across = (768 + columns - 1) / columns;
+    EXPECT_EQ(kernel.shape.grid[0], 4 * across * config.at("kSplits")) << config.text();
+    EXPECT_LE(kernel.shape.grid[0], 264u);
+    EXPECT_LE(kernel.shape.shared_bytes, device.shared_per_block);
+    EXPECT_EQ(kernel.maps.size(), 4u);
+    EXPECT_TRUE(kernel.shape.waits_for_earlier);
+    stages.insert(config.at("kStages"));
+  }
+  EXPECT_GT(stages.size(), 2u);
+  EXPECT_TRUE(configs(LinearProblem::parse("linear bf16 m=6304 n=3072 k=768 bias")).empty());
+  EXPECT_TRUE(configs(LinearProblem::parse("linear bf16 m=197 n=768 k=192 bias")).empty());
+  for (const Config& config : configs(LinearProblem::parse("linear bf16 m=64 n=64 k=448"))) {
+    EXPECT_EQ(config.at("kSplits"), 2) << "seven steps are not four parts of two";
+  }
 }
 
 TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {

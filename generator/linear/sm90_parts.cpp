@@ -1,0 +1,193 @@
+// generator/linear/sm90_parts.cpp -- The family sm90_parts: as sm90, k in parts that a cluster
+// adds; for layers of too few tiles for the device. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+
+#include "core/checked.h"
+#include "core/format.h"
+#include "generator/fit.h"
+#include "generator/linear/kernel_spec.h"
+#include "generator/linear/sm90.h"
+#include "templates/linear/sm90_params.cuh"
+
+namespace vitune {
+namespace {
+
+constexpr std::int64_t kRows = 64;  // of a tile: one warpgroup's
+constexpr std::int64_t kLeastSteps = 2;
+constexpr std::int64_t kMostStages = 8;
+
+// As sm90 would have a part.
+Config whole_config(const Config& config) {
+  return {{"kBlockM", kRows},
+          {"kBlockN", config.at("kBlockN")},
+          {"kStages", config.find("kStages").value_or(0)},
+          {"kSplits", 1},
+          {"kGroups", 1},
+          {"kSchedule", LinearSm90Shape::kShared},
+          {"kPair", 0},
+          {"kLead", 0}};
+}
+
+// As templates/linear/parts_sm90.cuh has it.
+struct Parts {
+  Parts(const LinearProblem& problem, const Config& config)
+      : parts(config.find("kSplits").value_or(1)), whole(problem, whole_config(config)) {}
+
+  std::int64_t sum_bytes() const { return kRows * whole.block_n * 4; }
+  std::int64_t shared_bytes() const {
+    return ceil_div(whole.shared_bytes() + 8, std::int64_t{16}) * 16 + sum_bytes();
+  }
+  std::int64_t most_stages(std::int64_t shared) const {
+    return std::min(whole.most_stages(shared - sum_bytes() - 24), kMostStages);
+  }
+  std::int64_t steps() const { return ceil_div(whole.steps(), parts); }  // of a CTA, at most
+  std::int64_t ctas() const { return whole.units() * parts; }
+
+  std::int64_t parts;
+  LinearSm90Shape whole;
+};
+
+class LinearSm90Parts final : public LinearFamily {
+ public:
+  std::string_view name() const override { return "sm90_parts"; }
+  std::optional<std::string> refusal(const LinearProblem& p,
+                                     const DeviceInfo& device) const override {
+    if (auto refused = linear_sm90_refusal(p, device)) return refused;
+    const std::int64_t steps = ceil_div(p.k, LinearSm90Shape::kBlockK);
+    if (steps >= 2 * kLeastSteps) return std::nullopt;
+    return formatted("{} steps of k are not divided", steps);
+  }
+  std::vector<Parameter> parameters() const override {
+    return {
+        {"kBlockN", {32, 48, 64, 80, 96, 128}, "columns of a tile", false, true},
+        {"kStages", {2, 3, 4, 5, 6, 7, 8}, "steps in shared memory or on their way", false, true},
+        {"kSplits", {2, 4}, "parts of k, which a cluster adds", false, true}};
+  }
+  std::vector<Constraint> rules(const LinearProblem& problem,
+                                const DeviceInfo& device) const override;
+  // Never without tuning.
+  std::vector<Config> defaults(const LinearProblem&, const DeviceInfo&,
+                               const ParameterSpace&) const override {
+    return {};
+  }
+  ConfigWords words(const Config& config) const override {
+    const auto value = [&](const char* name) { return config.find(name).value_or(0); };
+    return {formatted("sm90_parts {}x{} {}p s{}", kRows, value("kBlockN"), value("kSplits"),
+                      value("kStages")),
+            {"kBlockN", "kSplits", "kStages"}};
+  }
+  std::string source(const LinearProblem& p, const Config& config) const override;
+  std::optional<std::string> prune(const LinearProblem& p, const Config& config,
+                                   const CompileFacts& facts,
+                                   const DeviceInfo& device) const override {
+    constexpr int kHarmlessSpillBytes = 16;
+    return misfit(facts, kernels(p, config), device, kHarmlessSpillBytes);
+  }
+  std::vector<KernelNeeds> kernels(const LinearProblem& p, const Config& config) const override {
+    const Parts parts(p, config);
+    return {{"vitune_linear_parts", static_cast<int>(parts.whole.threads()), parts.shared_bytes()}};
+  }
+  LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
+                  std::span<const int> resident) const override;
+  LinearBlock block(const Config& config) const override {
+    return {kRows, config.at("kBlockN"),
+            LinearSm90Shape::kBlockK * kLeastSteps * config.at("kSplits")};
+  }
+  std::string templates() const override { return "#include \"linear/parts_sm90.cuh\"\n"; }
+  bool is_of_one_architecture() const override { return true; }
+  bool reads_tensor_maps() const override { return true; }
+};
+
+std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
+                                               const DeviceInfo& device) const {
+  constexpr std::int64_t kUnknown = 132;
+  const std::int64_t sms = device.sm_count > 0 ? device.sm_count : kUnknown,
+                     shared = device.shared_per_block;
+  const LinearProblem& p = problem;
+  return {
+      {"kBlockN: fewer than twice the columns there are, or 64",
+       [p](const Config& c) -> std::optional<std::string> {
+         const std::int64_t block = c.at("kBlockN");
+         if (block <= 64 || block < 2 * p.n) return std::nullopt;
+         return formatted("a block of {} for {}", block, p.n);
+       },
+       {"kBlockN"}},
+      {"splits: two steps or more each, for SMs without a tile, at most two CTAs per SM",
+       [p, sms](const Config& c) -> std::optional<std::string> {
+         const Parts parts(p, c);
+         if (parts.whole.steps() < kLeastSteps * parts.parts) {
+           return formatted("{} parts of {} steps", parts.parts, parts.whole.steps());
+         }
+         if (parts.whole.units() <= sms && parts.ctas() <= 2 * sms) return std::nullopt;
+         return formatted("{} CTAs", parts.ctas());
+       },
+       {"kBlockN", "kSplits"}},
+      {"stages: as many as a part has steps or as fit, 8 at most, or one less; half of it for two "
+       "CTAs per SM",
+       [p, shared](const Config& c) -> std::optional<std::string> {
+         const Parts parts(p, c);
+         const std::int64_t stages = c.at("kStages"), fit = parts.most_stages(shared);
+         const std::int64_t most = std::min(fit, std::max<std::int64_t>(parts.steps(), 2));
+         if (stages > most) return formatted("{} stages, {} are of use", stages, most);
+         if (stages >= most - 1 || stages == most / 2) return std::nullopt;
+         return formatted("{} stages, {} are of use", stages, most);
+       },
+       {"kBlockN", "kSplits", "kStages"}},
+  };
+}
+
+std::string LinearSm90Parts::source(const LinearProblem& p, const Config& config) const {
+  const Parts parts(p, config);
+  const KernelNeeds entry = kernels(p, config).front();
+  std::string text = "namespace vitune {\nstruct Config {\n" + linear_facts_text(p) +
+                     linear_flag("kRowMap", p.out_period > 0);
+  const Config whole = whole_config(config);
+  for (const char* const name :
+       {"kBlockM", "kBlockN", "kStages", "kGroups", "kSchedule", "kPair", "kLead"}) {
+    text += linear_number(name, whole.at(name));
+  }
+  text += linear_flag("kSplit", false) + linear_number("kParts", parts.parts) +
+          linear_number("kCtaThreads", entry.threads) +
+          linear_number("kSharedBytes", parts.whole.shared_bytes()) +
+          linear_number("kAllBytes", entry.shared_bytes) + "};\n}  // namespace vitune\n\n" +
+          templates();
+  return text +
+         formatted(
+             "\nextern \"C\" __global__ void __cluster_dims__({}, 1, 1) __launch_bounds__({}, 1)\n"
+             "{}(const __grid_constant__ vitune::LinearParams params,\n"
+             "   const __grid_constant__ vitune::LinearTensorMaps maps) {{\n"
+             "  vitune::linear_parts_sm90<vitune::Config>(params, maps);\n}}\n",
+             parts.parts, entry.threads, entry.entry);
+}
+
+LaunchPlan LinearSm90Parts::plan(const LinearProblem& p, const Config& config, const DeviceInfo&,
+                                 std::span<const int>) const {
+  const Parts parts(p, config);
+  const KernelNeeds entry = kernels(p, config).front();
+  KernelLaunch launch;
+  launch.kernel = 0;
+  launch.shape.block[0] = static_cast<std::uint32_t>(entry.threads);
+  launch.shape.grid[0] = static_cast<std::uint32_t>(parts.ctas());
+  launch.shape.shared_bytes = static_cast<std::uint32_t>(entry.shared_bytes);
+  launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
+  LinearParams params = linear_params(p);
+  params.splits = 1;
+  launch.params = parameter_bytes(params);
+  const auto pointers = linear_pointers();
+  launch.pointers.assign(pointers.begin(), pointers.end());
+  launch.map_bytes = sizeof(LinearTensorMaps);
+  launch.maps = parts.whole.maps();
+  LaunchPlan plan;
+  plan.kernels.push_back(std::move(launch));
+  return plan;
+}
+
+}  // namespace
+
+const LinearFamily& linear_sm90_parts() {
+  static const LinearSm90Parts instance;
+  return instance;
+}
+
+}  // namespace vitune

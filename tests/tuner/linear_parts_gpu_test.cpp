@@ -1,0 +1,124 @@
+// tests/tuner/linear_parts_gpu_test.cpp -- The family sm90_parts of linear layers against the fp64
+// judge: every fact of a problem, and mistakes and missing waits that must be seen.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "generator/linear/operator.h"
+#include "tests/tuner/judged_kernels.h"
+
+namespace vitune {
+namespace {
+
+Config config_of(std::int64_t columns, std::int64_t parts, std::int64_t stages) {
+  return {{"kFamily", 4}, {"kBlockN", columns}, {"kStages", stages}, {"kSplits", parts}};
+}
+
+struct PartsCase {
+  const char* name;
+  const char* problem;
+  std::int64_t columns, parts, stages;
+};
+
+void PrintTo(const PartsCase& each, std::ostream* out) { *out << each.problem; }
+
+// Ragged in all extents; parts of as many steps as slots, of more, and of different numbers.
+const PartsCase kCases[] = {
+    {"Plain", "linear bf16 m=150 n=136 k=520", 64, 2, 3},
+    {"FourParts", "linear bf16 m=197 n=104 k=1100 bias act=gelu x=@1104 w=@1104", 64, 4, 2},
+    {"WideTiles", "linear fp16 m=70 n=264 k=648 bias scale residual", 128, 4, 2},
+    {"NarrowPanels", "linear bf16 m=90 n=88 k=264 bias residual act=relu", 48, 2, 2},
+    {"OddColumns", "linear bf16 m=65 n=248 k=776 bias residual=@256 out=@256 params=fp32", 80, 4,
+     3},
+    {"Norm", "linear bf16 m=100 n=72 k=584 norm=layer bias act=gelu scale residual", 32, 4, 2},
+    {"RmsNorm", "linear fp16 m=64 n=96 k=512 norm=rms act=silu", 96, 2, 4},
+    {"RepeatedResidual", "linear fp16 m=98 n=40 k=392 scale residual=@43 period=49", 64, 2, 3},
+    {"Gaps", "linear bf16 m=130 n=40 k=280 bias rows=65+2", 32, 2, 2},
+    {"OneRow", "linear bf16 m=1 n=248 k=512 bias out=@256", 64, 4, 2},
+};
+
+constexpr char kParts[] = "linear/parts_sm90.cuh";
+constexpr Mistake kMistakes[] = {
+    {kParts, "warp / T::kRowWarps);", "3 - warp / T::kRowWarps);"},
+    {kParts, "part < T::kParts; ++part", "part < T::kParts - 1; ++part"},
+    {kParts, "part_ * steps_ / C::kParts;", "part_ * steps_ / C::kParts + part_;"},
+    {kParts, "(part_ + 1) * steps_", "part_ * steps_ + 1"},
+    {kParts, "__float_as_uint(d[2 * pair + 1])", "__float_as_uint(d[2 * pair])"},
+    {kParts, "step > 0);\n    wgmma_wait", "false);\n    wgmma_wait"},
+    {kParts, "tile - m_ * across", "tile"},
+};
+
+// What orders accesses, left out, and the words of the fault that it makes.
+struct UnorderedParts {
+  const char* name;
+  Mistake mistake;
+  const char* fault;
+};
+
+void PrintTo(const UnorderedParts& each, std::ostream* out) { *out << each.mistake.words; }
+
+constexpr UnorderedParts kUnordered[] = {
+    {"SumsNotWaitedFor", {kParts, "mbarrier_wait(barrier(), 0);", ""}, "a race"},
+    {"SlotsNotWaitedFor",
+     {kParts, "mbarrier_wait(shared.full(at.slot), at.parity);", ""},
+     "a race"},
+    {"SlotsStillRead", {kParts, "    wgmma_wait<1>();\n", "    wgmma_wait<2>();\n"}, "a race"},
+    {"PeersNotMet", {kParts, "cluster_barrier();  // now", "// now"}, "cluster|barrier|a race"},
+};
+
+class LinearPartsGpuTest : public JudgedKernelsTest {
+ protected:
+  void SetUp() override {
+    JudgedKernelsTest::SetUp();
+    if (device_.cc_major != 9) GTEST_SKIP() << "sm90_parts is for compute capability 9.0";
+  }
+};
+
+class LinearPartsCasesGpuTest : public LinearPartsGpuTest,
+                                public testing::WithParamInterface<PartsCase> {};
+
+TEST_P(LinearPartsCasesGpuTest, TilesMatchTheReference) {
+  const ProblemPtr problem = parse_problem(GetParam().problem);
+  Verifier verifier = verifier_of(problem);
+  const Config config = config_of(GetParam().columns, GetParam().parts, GetParam().stages);
+  EXPECT_EQ(verdict(verifier, *problem, config), "") << config.text();
+}
+
+INSTANTIATE_TEST_SUITE_P(SmallProblems, LinearPartsCasesGpuTest, testing::ValuesIn(kCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(LinearPartsGpuTest, MistakesAreSeen) {
+  const ProblemPtr problem =
+      parse_problem("linear bf16 m=100 n=136 k=648 norm=layer bias act=gelu scale residual");
+  const Config config = config_of(64, 4, 2);
+  Verifier verifier = verifier_of(problem);
+  ASSERT_EQ(verdict(verifier, *problem, config), "");
+  for (const Mistake& mistake : kMistakes) {
+    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
+  }
+}
+
+// A fault ends a process's use of the device: each launches in a process of its own.
+class LinearPartsUnorderedGpuTest : public LinearPartsGpuTest,
+                                    public testing::WithParamInterface<UnorderedParts> {};
+
+TEST_P(LinearPartsUnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
+  if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
+  const ProblemPtr problem = parse_problem("linear bf16 m=130 n=136 k=648 bias residual");
+  Verifier verifier = verifier_of(problem);
+  const auto launch = [&] {
+    std::fputs(verdict(verifier, *problem, config_of(64, 2, 3), &GetParam().mistake).c_str(),
+               stderr);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(launch(), testing::ExitedWithCode(0), GetParam().fault);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachWait, LinearPartsUnorderedGpuTest, testing::ValuesIn(kUnordered),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace vitune
