@@ -20,8 +20,10 @@ std::array<const LinearFamily*, 5> all_families() {
           &linear_sm90_parts()};
 }
 
-// Which families' configs to try first without tuning.
-std::vector<const LinearFamily*> by_preference() { return {&linear_sm90(), &linear_sm80()}; }
+// Which families' configs to try first, without tuning and in a search.
+std::vector<const LinearFamily*> by_preference() {
+  return {&linear_sm90(), &linear_sm80(), &linear_sm90_parts()};
+}
 
 std::int64_t number_of(const LinearFamily& family) {
   const auto all = linear_families();

@@ -1,5 +1,6 @@
 // generator/linear/sm90_parts.cpp -- The family sm90_parts: as sm90, k in parts that a cluster
-// adds; for layers of too few tiles for the device. SPDX-License-Identifier: Apache-2.0
+// adds; for layers of too few tiles for the device.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
 
@@ -16,6 +17,11 @@ namespace {
 constexpr std::int64_t kRows = 64;  // of a tile: one warpgroup's
 constexpr std::int64_t kLeastSteps = 2;
 constexpr std::int64_t kMostStages = 8;
+
+std::int64_t sms_of(const DeviceInfo& device) {
+  constexpr std::int64_t kUnknown = 132;
+  return device.sm_count > 0 ? device.sm_count : kUnknown;
+}
 
 // As sm90 would have a part.
 Config whole_config(const Config& config) {
@@ -66,11 +72,8 @@ class LinearSm90Parts final : public LinearFamily {
   }
   std::vector<Constraint> rules(const LinearProblem& problem,
                                 const DeviceInfo& device) const override;
-  // Never without tuning.
-  std::vector<Config> defaults(const LinearProblem&, const DeviceInfo&,
-                               const ParameterSpace&) const override {
-    return {};
-  }
+  std::vector<Config> defaults(const LinearProblem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override;
   ConfigWords words(const Config& config) const override {
     const auto value = [&](const char* name) { return config.find(name).value_or(0); };
     return {formatted("sm90_parts {}x{} {}p s{}", kRows, value("kBlockN"), value("kSplits"),
@@ -101,9 +104,7 @@ class LinearSm90Parts final : public LinearFamily {
 
 std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
                                                const DeviceInfo& device) const {
-  constexpr std::int64_t kUnknown = 132;
-  const std::int64_t sms = device.sm_count > 0 ? device.sm_count : kUnknown,
-                     shared = device.shared_per_block;
+  const std::int64_t sms = sms_of(device), shared = device.shared_per_block;
   const LinearProblem& p = problem;
   return {
       {"kBlockN: fewer than twice the columns there are, or 64",
@@ -135,6 +136,26 @@ std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
        },
        {"kBlockN", "kSplits", "kStages"}},
   };
+}
+
+// Of each number of parts the narrowest tiles of which no SM gets a second one.
+std::vector<Config> LinearSm90Parts::defaults(const LinearProblem& problem,
+                                              const DeviceInfo& device,
+                                              const ParameterSpace& space) const {
+  std::vector<Config> configs;
+  for (const std::int64_t parts : {4, 2}) {
+    for (const std::int64_t columns : parameters().front().values) {
+      Config config = {{"kBlockN", columns}, {"kSplits", parts}};
+      const Parts shape(problem, config);
+      const std::int64_t of_use = std::max<std::int64_t>(shape.steps(), 2);
+      config.set("kStages", std::min(shape.most_stages(device.shared_per_block), of_use));
+      if (shape.ctas() > sms_of(device)) continue;
+      if (space.explain(whole_linear_config(*this, config, space))) continue;
+      configs.push_back(config);
+      break;
+    }
+  }
+  return configs;
 }
 
 std::string LinearSm90Parts::source(const LinearProblem& p, const Config& config) const {

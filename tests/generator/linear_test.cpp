@@ -127,7 +127,7 @@ TEST(LinearSpaceTest, DefaultsFillTheDevice) {
   a100.sm_count = 108;
   for (const LinearFamily* const family : linear_families()) {
     if (family->calls_library()) continue;         // it is asked what is good
-    if (family == &linear_sm90_parts()) continue;  // never without tuning
+    if (family == &linear_sm90_parts()) continue;  // last of all
     const DeviceInfo& device = family == &linear_sm80() ? a100 : h200;
     const auto first = [&](const char* text) {
       const LinearProblem p = LinearProblem::parse(text);
@@ -276,6 +276,10 @@ TEST(LinearPlanTest, Sm90PartsLaunchAClusterForEachTileWhereTilesAreFew) {
     stages.insert(config.at("kStages"));
   }
   EXPECT_GT(stages.size(), 2u);
+  const std::vector<Config> first = parts.defaults(p, device, linear_space(p, device));
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].text(), "kBlockN=96 kSplits=4 kStages=7");  // 4 x 8 tiles, 128 CTAs
+  EXPECT_EQ(first[1].text(), "kBlockN=48 kSplits=2 kStages=8");
   EXPECT_TRUE(configs(LinearProblem::parse("linear bf16 m=6304 n=3072 k=768 bias")).empty());
   EXPECT_TRUE(configs(LinearProblem::parse("linear bf16 m=197 n=768 k=192 bias")).empty());
   for (const Config& config : configs(LinearProblem::parse("linear bf16 m=64 n=64 k=448"))) {

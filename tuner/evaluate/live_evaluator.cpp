@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <set>
 
 #include "core/error.h"
 #include "generator/compile_log.h"
@@ -42,6 +43,13 @@ SearchSpace LiveEvaluator::space(const ProblemPtr& problem) {
   const ParameterSpace space = problem->op().space(*problem, device_);
   SearchSpace configs(space, proposals(*problem));
   configs.preset = configs.find(default_config(*problem, device_, space));
+  std::set<std::string> families;
+  for (const Config& config : problem->op().defaults(*problem, device_, space)) {
+    const auto index = configs.find(config);
+    if (families.insert(problem->op().family(config)).second && index && index != configs.preset) {
+      configs.of_families.push_back(*index);
+    }
+  }
   return configs;
 }
 

@@ -162,6 +162,7 @@ void ProblemRun::gather_seeds(const std::vector<Config>& similar) {
   if (default_) seeds.push_back(*default_);
   if (previous_) seeds.push_back(*previous_);
   for (const std::size_t index : space_.proposed) seeds.push_back(space_.configs[index]);
+  for (const std::size_t index : space_.of_families) seeds.push_back(space_.configs[index]);
   seeds.insert(seeds.end(), similar.begin(), similar.end());
   for (const Config& config : seeds) {
     const auto index = space_.find(config);

@@ -41,6 +41,9 @@ struct SearchSpace {
   std::optional<std::size_t> preset;
   // Those that a library proposed: each is to be tried.
   std::vector<std::size_t> proposed;
+  // What is good without tuning of each further family: else a small one among thousands of
+  // another's configs would not be met.
+  std::vector<std::size_t> of_families;
 
   // All configs of the space, and `proposals`, of which those outside it are left out.
   explicit SearchSpace(const ParameterSpace& space, const std::vector<Config>& proposals = {});
