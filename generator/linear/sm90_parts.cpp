@@ -142,9 +142,10 @@ std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
 std::vector<Config> LinearSm90Parts::defaults(const LinearProblem& problem,
                                               const DeviceInfo& device,
                                               const ParameterSpace& space) const {
+  const std::vector<std::int64_t> widths = parameters().front().values;
   std::vector<Config> configs;
   for (const std::int64_t parts : {4, 2}) {
-    for (const std::int64_t columns : parameters().front().values) {
+    for (const std::int64_t columns : widths) {
       Config config = {{"kBlockN", columns}, {"kSplits", parts}};
       const Parts shape(problem, config);
       const std::int64_t of_use = std::max<std::int64_t>(shape.steps(), 2);

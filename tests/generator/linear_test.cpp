@@ -278,7 +278,7 @@ TEST(LinearPlanTest, Sm90PartsLaunchAClusterForEachTileWhereTilesAreFew) {
   EXPECT_GT(stages.size(), 2u);
   const std::vector<Config> first = parts.defaults(p, device, linear_space(p, device));
   ASSERT_EQ(first.size(), 2u);
-  EXPECT_EQ(first[0].text(), "kBlockN=96 kSplits=4 kStages=7");  // 4 x 8 tiles, 128 CTAs
+  EXPECT_EQ(first[0].text(), "kBlockN=96 kSplits=4 kStages=8");  // 4 x 8 tiles, 128 CTAs
   EXPECT_EQ(first[1].text(), "kBlockN=48 kSplits=2 kStages=8");
   EXPECT_TRUE(configs(LinearProblem::parse("linear bf16 m=6304 n=3072 k=768 bias")).empty());
   EXPECT_TRUE(configs(LinearProblem::parse("linear bf16 m=197 n=768 k=192 bias")).empty());
