@@ -61,10 +61,10 @@ struct UnorderedParts {
 void PrintTo(const UnorderedParts& each, std::ostream* out) { *out << each.mistake.words; }
 
 constexpr UnorderedParts kUnordered[] = {
-    {"SumsNotWaitedFor", {kParts, "mbarrier_wait(barrier(), 0);", ""}, "a race"},
+    {"SumsNotWaitedFor", {kParts, "mbarrier_wait(barrier(), 0);", ""}, "a race|has ended"},
     {"SlotsNotWaitedFor",
      {kParts, "mbarrier_wait(shared.full(at.slot), at.parity);", ""},
-     "a race"},
+     "a race|never ends"},
     {"SlotsStillRead", {kParts, "    wgmma_wait<1>();\n", "    wgmma_wait<2>();\n"}, "a race"},
     {"PeersNotMet", {kParts, "cluster_barrier();  // now", "// now"}, "cluster|barrier|a race"},
 };
