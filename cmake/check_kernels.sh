@@ -68,10 +68,10 @@ done
 for form in "linear bf16 m=197 n=768 k=3072 bias residual;96 4 7" "linear fp16 m=197 n=1536 k=768 norm=layer bias act=gelu scale;64 2 6" \
     "linear bf16 m=392 n=768 k=592 bias residual period=196 rows=196+1;128 2 5" "linear fp16 m=1 n=768 k=4304 act=silu;32 4 8"; do
   read -r n parts stages <<<"${form#*;}"
-  compile_form "a linear layer of the family sm90_parts" 1 sm_90 "kFamily=4 kBlockN=$n kSplits=$parts kStages=$stages \
+  compile_form "a linear layer of the family sm90_split_k" 1 sm_90 "kFamily=4 kBlockN=$n kSplits=$parts kStages=$stages \
 kBlockM=0 kGroups=0 kSchedule=0 kPair=0 kLead=0 kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0" "${form%;*}"
 done
-expect_no_spill "linear layers of the families sm90 and sm90_parts"
+expect_no_spill "linear layers of the families sm90 and sm90_split_k"
 # Windows in place: Swin's two, padding, MaxViT's grid, head sizes that are no power of two.
 if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=3 d=32 bias=bf16:1x3x49x49" \
     "window_attention bf16 b=8 image=24 window=12 shift=6 h=4 d=32 bias=bf16:4x4x144x144" \

@@ -17,12 +17,12 @@ constexpr char kFamily[] = "kFamily";
 // By their number in kFamily, which is in stored configs: new ones come last.
 std::array<const LinearFamily*, 5> all_families() {
   return {&linear_sm80(), &linear_sm90(), &linear_cublaslt(), &linear_chain(),
-          &linear_sm90_parts()};
+          &linear_sm90_split_k()};
 }
 
 // Which families' configs to try first, without tuning and in a search.
 std::vector<const LinearFamily*> by_preference() {
-  return {&linear_sm90(), &linear_sm80(), &linear_sm90_parts()};
+  return {&linear_sm90(), &linear_sm80(), &linear_sm90_split_k()};
 }
 
 std::int64_t number_of(const LinearFamily& family) {

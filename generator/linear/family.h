@@ -85,8 +85,8 @@ const LinearFamily& linear_family(const Config& config);
 const LinearFamily& linear_sm80();
 // wgmma (sm90.cpp): compute capability 9.0, what tensor maps can describe.
 const LinearFamily& linear_sm90();
-// wgmma with k in parts that a cluster adds (sm90_parts.cpp): layers of few tiles.
-const LinearFamily& linear_sm90_parts();
+// wgmma with k in parts that a cluster adds (sm90_split_k.cpp): layers of few tiles.
+const LinearFamily& linear_sm90_split_k();
 // cuBLASLt with an epilogue of its own (cublaslt.cpp).
 const LinearFamily& linear_cublaslt();
 // cuBLASLt's product, then our epilogue (chain.cpp): what cuBLASLt has no epilogue for.

@@ -45,6 +45,11 @@ class LinearSm90Shape {
   const LinearProblem& problem_;
 };
 
+// An H200's where the device does not say.
+std::int64_t linear_sm90_sms(const DeviceInfo& device);
+// Why tiles of `block` for `extent` rows or columns would be mostly empty, or nothing.
+std::optional<std::string> check_linear_block(std::int64_t block, std::int64_t extent);
+
 // Why the family cannot answer the problem on the device, or nothing.
 std::optional<std::string> linear_sm90_refusal(const LinearProblem& problem,
                                                const DeviceInfo& device);

@@ -22,11 +22,6 @@ constexpr std::int64_t kMostStages = 8;
 // A config of some of the family's tunables, as far as rules have them.
 Shape shape_of(const LinearProblem& p, const Config& c) { return {p, c}; }
 
-Rule check_block(std::int64_t block, std::int64_t least, std::int64_t extent) {
-  if (block <= least || block < 2 * extent) return std::nullopt;
-  return formatted("a block of {} for {}", block, extent);
-}
-
 Rule check_groups(const LinearProblem& p, const Config& c) {
   const Shape shape = shape_of(p, c);
   if (shape.schedule != Shape::kShared && shape.groups == 1) {
@@ -100,11 +95,6 @@ Rule check_stages(const LinearProblem& p, const Config& c, std::int64_t shared) 
   return formatted("{} stages, {} fit", shape.stages, most);
 }
 
-std::int64_t sms_of(const DeviceInfo& device) {
-  constexpr std::int64_t kUnknown = 132;
-  return device.sm_count > 0 ? device.sm_count : kUnknown;
-}
-
 // Clocks, roughly: rounds of the device, each as long as a tile's products or its operands take,
 // what is left of its epilogue, and what a split costs on top.
 double cost_of(const LinearProblem& p, const Config& c, double sms) {
@@ -157,6 +147,17 @@ Config config_of(const Form& form, std::int64_t pair, std::int64_t stages, std::
 
 }  // namespace
 
+std::int64_t linear_sm90_sms(const DeviceInfo& device) {
+  constexpr std::int64_t kUnknown = 132;
+  return device.sm_count > 0 ? device.sm_count : kUnknown;
+}
+
+std::optional<std::string> check_linear_block(std::int64_t block, std::int64_t extent) {
+  constexpr std::int64_t kLeast = 64;
+  if (block <= kLeast || block < 2 * extent) return std::nullopt;
+  return formatted("a block of {} for {}", block, extent);
+}
+
 std::optional<std::string> linear_sm90_refusal(const LinearProblem& p, const DeviceInfo& device) {
   const std::int64_t size = element_bytes(p.type);
   const auto fits = [&](std::int64_t rows, std::int64_t stride) {
@@ -200,14 +201,14 @@ std::vector<Parameter> linear_sm90_parameters() {
 }
 
 std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const DeviceInfo& device) {
-  const std::int64_t sms = sms_of(device), shared = device.shared_per_block;
+  const std::int64_t sms = linear_sm90_sms(device), shared = device.shared_per_block;
   const LinearProblem& p = problem;
   return {
       {"kBlockM: fewer than twice the rows there are, or 64",
-       [p](const Config& c) { return check_block(c.at("kBlockM"), 64, p.m); },
+       [p](const Config& c) { return check_linear_block(c.at("kBlockM"), p.m); },
        {"kBlockM"}},
       {"kBlockN: fewer than twice the columns there are, or 64",
-       [p](const Config& c) { return check_block(c.at("kBlockN"), 64, p.n); },
+       [p](const Config& c) { return check_linear_block(c.at("kBlockN"), p.n); },
        {"kBlockN"}},
       {"warpgroups: multiples of 64 rows, at most 192 sums of a thread, 96 where there are three",
        [p](const Config& c) { return check_groups(p, c); },
@@ -237,7 +238,7 @@ std::vector<Config> linear_sm90_defaults(const LinearProblem& problem, const Dev
     Config config;
   };
   constexpr std::size_t kMost = 3;
-  const double sms = static_cast<double>(sms_of(device));
+  const double sms = static_cast<double>(linear_sm90_sms(device));
   std::vector<Choice> choices;
   for (const Form& form : kForms) {
     std::optional<Choice> best;  // of this form

@@ -83,35 +83,33 @@ def race(ours: Run, theirs: Run, device: torch.device) -> Times:
     return Times(*(sorted(found[_FIRST_ROUNDS:])[_ROUNDS // 2] for found in samples))
 
 
-def _us(run: Run, stream: torch.cuda.Stream) -> float:
+def _us(run: Run, stream: torch.cuda.Stream, hold_cycles: int = 0) -> tuple[float, bool]:
+    """Its time, and whether all was queued before the GPU began, which is held for so long."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    if hold_cycles:
+        torch.cuda._sleep(hold_cycles)
     begin.record(stream)
     run()
     end.record(stream)
+    held = not begin.query()
     end.synchronize()
-    return begin.elapsed_time(end) * 1e3
+    return begin.elapsed_time(end) * 1e3, held
 
 
 def _held_us(run: Run, stream: torch.cuda.Stream) -> float:
-    """The GPU waits until all is queued: launching a graph of 32 kernels takes the host 100 us, three times as long for some kernels
-    as for others, and models are launched while the GPU is at work on the pass before."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    """Without the host's time: launching a graph of 32 kernels takes it 100 us, three times as long for some kernels as for others,
+    and models are launched while the GPU is at work on the pass before."""
     for hold in range(_MOST_HOLDS):
-        torch.cuda._sleep(_HOLD_CYCLES << hold)
-        begin.record(stream)
-        run()
-        end.record(stream)
-        held = not begin.query()
-        end.synchronize()
+        us, held = _us(run, stream, _HOLD_CYCLES << hold)
         if held:
             break
-    return begin.elapsed_time(end) * 1e3
+    return us
 
 
 def _replay(run: Run, stream: torch.cuda.Stream) -> tuple[Run, int]:
     """A graph of so many calls, at most MOST_CALLS."""
     run()  # what is made at the first call
-    once = min(_us(run, stream) for _ in range(2))
+    once = min(_us(run, stream)[0] for _ in range(2))
     calls = max(1, min(MOST_CALLS, int(_ROUND_US / max(once, 1.0))))
     graph = torch.cuda.CUDAGraph()
     graph.capture_begin(capture_error_mode="thread_local")  # torch.cuda.graph() collects garbage first: seconds in all

@@ -126,8 +126,8 @@ TEST(LinearSpaceTest, DefaultsFillTheDevice) {
   DeviceInfo a100 = *architecture_limits("sm_80");
   a100.sm_count = 108;
   for (const LinearFamily* const family : linear_families()) {
-    if (family->calls_library()) continue;         // it is asked what is good
-    if (family == &linear_sm90_parts()) continue;  // last of all
+    if (family->calls_library()) continue;           // it is asked what is good
+    if (family == &linear_sm90_split_k()) continue;  // last of all
     const DeviceInfo& device = family == &linear_sm80() ? a100 : h200;
     const auto first = [&](const char* text) {
       const LinearProblem p = LinearProblem::parse(text);
@@ -214,7 +214,7 @@ TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
     for (const Parameter& parameter : family.parameters()) own.insert(parameter.name);
     for (const auto& [name, value] : config) EXPECT_TRUE(value == 0 || own.contains(name)) << name;
   }
-  EXPECT_EQ(families, (std::set<std::string>{"sm80", "sm90", "sm90_parts"}));
+  EXPECT_EQ(families, (std::set<std::string>{"sm80", "sm90", "sm90_split_k"}));
   Config unknown{{"kFamily", 99}};
   EXPECT_THROW(linear_family(unknown), Error);
 }
@@ -251,7 +251,7 @@ TEST(LinearPlanTest, Sm90LaunchesWholeClustersWithMapsOfWhatItReads) {
 // A cluster to a tile, for layers whose tiles leave SMs idle.
 TEST(LinearPlanTest, Sm90PartsLaunchAClusterForEachTileWhereTilesAreFew) {
   const DeviceInfo device = testing_support::h200_device();
-  const LinearFamily& parts = linear_sm90_parts();
+  const LinearFamily& parts = linear_sm90_split_k();
   const auto configs = [&](const LinearProblem& p) {
     std::vector<Config> found;
     for (Config& config : linear_space(p, device).enumerate()) {

@@ -1,5 +1,5 @@
-// templates/linear/parts_sm90.cuh -- A linear layer of few tiles on wgmma: a cluster to a tile, a
-// part of k to each of its CTAs.
+// templates/linear/split_k_sm90.cuh -- A linear layer of few tiles on wgmma, split-K: a cluster to
+// a tile, a part of k to each of its CTAs.
 //
 // As gemm_sm90.cuh with one warpgroup, over the CTA's own steps. Then each warp sends the sums of
 // its 16 rows to the CTA that finishes these rows, by stores that its barrier counts; there the
@@ -137,8 +137,8 @@ __device__ __forceinline__ void consume_part(const LinearParams& p, const Linear
 }
 
 template <class Config>
-__device__ __forceinline__ void linear_parts_sm90(const LinearParams& p,
-                                                  const LinearTensorMaps& maps) {
+__device__ __forceinline__ void linear_split_k_sm90(const LinearParams& p,
+                                                    const LinearTensorMaps& maps) {
   using T = LinearPartsTraits<Config>;
   extern __shared__ __align__(1024) char shared_memory[];
   const LinearShared<T> shared{shared_address(shared_memory)};

@@ -1,4 +1,4 @@
-// generator/linear/sm90_parts.cpp -- The family sm90_parts: as sm90, k in parts that a cluster
+// generator/linear/sm90_split_k.cpp -- The family sm90_split_k: as sm90, k in parts that a cluster
 // adds; for layers of too few tiles for the device.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
@@ -18,11 +18,6 @@ constexpr std::int64_t kRows = 64;  // of a tile: one warpgroup's
 constexpr std::int64_t kLeastSteps = 2;
 constexpr std::int64_t kMostStages = 8;
 
-std::int64_t sms_of(const DeviceInfo& device) {
-  constexpr std::int64_t kUnknown = 132;
-  return device.sm_count > 0 ? device.sm_count : kUnknown;
-}
-
 // As sm90 would have a part.
 Config whole_config(const Config& config) {
   return {{"kBlockM", kRows},
@@ -35,7 +30,7 @@ Config whole_config(const Config& config) {
           {"kLead", 0}};
 }
 
-// As templates/linear/parts_sm90.cuh has it.
+// As templates/linear/split_k_sm90.cuh has it.
 struct Parts {
   Parts(const LinearProblem& problem, const Config& config)
       : parts(config.find("kSplits").value_or(1)), whole(problem, whole_config(config)) {}
@@ -56,7 +51,7 @@ struct Parts {
 
 class LinearSm90Parts final : public LinearFamily {
  public:
-  std::string_view name() const override { return "sm90_parts"; }
+  std::string_view name() const override { return "sm90_split_k"; }
   std::optional<std::string> refusal(const LinearProblem& p,
                                      const DeviceInfo& device) const override {
     if (auto refused = linear_sm90_refusal(p, device)) return refused;
@@ -76,7 +71,7 @@ class LinearSm90Parts final : public LinearFamily {
                                const ParameterSpace& space) const override;
   ConfigWords words(const Config& config) const override {
     const auto value = [&](const char* name) { return config.find(name).value_or(0); };
-    return {formatted("sm90_parts {}x{} {}p s{}", kRows, value("kBlockN"), value("kSplits"),
+    return {formatted("sm90_split_k {}x{} {}p s{}", kRows, value("kBlockN"), value("kSplits"),
                       value("kStages")),
             {"kBlockN", "kSplits", "kStages"}};
   }
@@ -89,7 +84,8 @@ class LinearSm90Parts final : public LinearFamily {
   }
   std::vector<KernelNeeds> kernels(const LinearProblem& p, const Config& config) const override {
     const Parts parts(p, config);
-    return {{"vitune_linear_parts", static_cast<int>(parts.whole.threads()), parts.shared_bytes()}};
+    return {
+        {"vitune_linear_split_k", static_cast<int>(parts.whole.threads()), parts.shared_bytes()}};
   }
   LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
@@ -97,22 +93,18 @@ class LinearSm90Parts final : public LinearFamily {
     return {kRows, config.at("kBlockN"),
             LinearSm90Shape::kBlockK * kLeastSteps * config.at("kSplits")};
   }
-  std::string templates() const override { return "#include \"linear/parts_sm90.cuh\"\n"; }
+  std::string templates() const override { return "#include \"linear/split_k_sm90.cuh\"\n"; }
   bool is_of_one_architecture() const override { return true; }
   bool reads_tensor_maps() const override { return true; }
 };
 
 std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
                                                const DeviceInfo& device) const {
-  const std::int64_t sms = sms_of(device), shared = device.shared_per_block;
+  const std::int64_t sms = linear_sm90_sms(device), shared = device.shared_per_block;
   const LinearProblem& p = problem;
   return {
       {"kBlockN: fewer than twice the columns there are, or 64",
-       [p](const Config& c) -> std::optional<std::string> {
-         const std::int64_t block = c.at("kBlockN");
-         if (block <= 64 || block < 2 * p.n) return std::nullopt;
-         return formatted("a block of {} for {}", block, p.n);
-       },
+       [p](const Config& c) { return check_linear_block(c.at("kBlockN"), p.n); },
        {"kBlockN"}},
       {"splits: two steps or more each, for SMs without a tile, at most two CTAs per SM",
        [p, sms](const Config& c) -> std::optional<std::string> {
@@ -150,7 +142,7 @@ std::vector<Config> LinearSm90Parts::defaults(const LinearProblem& problem,
       const Parts shape(problem, config);
       const std::int64_t of_use = std::max<std::int64_t>(shape.steps(), 2);
       config.set("kStages", std::min(shape.most_stages(device.shared_per_block), of_use));
-      if (shape.ctas() > sms_of(device)) continue;
+      if (shape.ctas() > linear_sm90_sms(device)) continue;
       if (space.explain(whole_linear_config(*this, config, space))) continue;
       configs.push_back(config);
       break;
@@ -179,7 +171,7 @@ std::string LinearSm90Parts::source(const LinearProblem& p, const Config& config
              "\nextern \"C\" __global__ void __cluster_dims__({}, 1, 1) __launch_bounds__({}, 1)\n"
              "{}(const __grid_constant__ vitune::LinearParams params,\n"
              "   const __grid_constant__ vitune::LinearTensorMaps maps) {{\n"
-             "  vitune::linear_parts_sm90<vitune::Config>(params, maps);\n}}\n",
+             "  vitune::linear_split_k_sm90<vitune::Config>(params, maps);\n}}\n",
              parts.parts, entry.threads, entry.entry);
 }
 
@@ -207,7 +199,7 @@ LaunchPlan LinearSm90Parts::plan(const LinearProblem& p, const Config& config, c
 
 }  // namespace
 
-const LinearFamily& linear_sm90_parts() {
+const LinearFamily& linear_sm90_split_k() {
   static const LinearSm90Parts instance;
   return instance;
 }

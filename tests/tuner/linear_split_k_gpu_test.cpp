@@ -1,5 +1,5 @@
-// tests/tuner/linear_parts_gpu_test.cpp -- The family sm90_parts of linear layers against the fp64
-// judge: every fact of a problem, and mistakes and missing waits that must be seen.
+// tests/tuner/linear_split_k_gpu_test.cpp -- The family sm90_split_k of linear layers against the
+// fp64 judge: every fact of a problem, and mistakes and missing waits that must be seen.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ const PartsCase kCases[] = {
     {"OneRow", "linear bf16 m=1 n=248 k=512 bias out=@256", 64, 4, 2},
 };
 
-constexpr char kParts[] = "linear/parts_sm90.cuh";
+constexpr char kParts[] = "linear/split_k_sm90.cuh";
 constexpr Mistake kMistakes[] = {
     {kParts, "warp / T::kRowWarps);", "3 - warp / T::kRowWarps);"},
     {kParts, "part < T::kParts; ++part", "part < T::kParts - 1; ++part"},
@@ -73,7 +73,7 @@ class LinearPartsGpuTest : public JudgedKernelsTest {
  protected:
   void SetUp() override {
     JudgedKernelsTest::SetUp();
-    if (device_.cc_major != 9) GTEST_SKIP() << "sm90_parts is for compute capability 9.0";
+    if (device_.cc_major != 9) GTEST_SKIP() << "sm90_split_k is for compute capability 9.0";
   }
 };
 
