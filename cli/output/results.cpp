@@ -181,8 +181,8 @@ Table winner_table() {
   return table;
 }
 
-void add_winner_row(Table& table, const std::string& name, const Winner& winner,
-                    const Problem& problem, const DeviceInfo& device, bool whole) {
+std::vector<Cell> winner_row(const std::string& name, const Winner& winner, const Problem& problem,
+                             const DeviceInfo& device, bool whole) {
   const Measurement& measured = winner.measurement;
   const double best = measured.by(winner.objective).median_us;
   const auto floor = floor_of(problem, device, winner.objective);
@@ -195,19 +195,19 @@ void add_winner_row(Table& table, const std::string& name, const Winner& winner,
   const bool raced = winner.runner_up.has_value();
   Cell warm = timing_cell(measured.warm);
   warm.shown = microseconds_cell(measured.warm.median_us).shown;
-  table.row({name,
-             timing_cell(measured.cold),
-             warm,
-             ratio_cell(winner.default_us.value_or(0), best),
-             share_cell(share),
-             {origin,
-              {origin_name(winner.origin), winner.verified ? "1" : "0",
-               measured.low_confidence ? "1" : "0"}},
-             config_cell(problem, winner.config, preset_of(problem, device), whole),
-             {raced ? formatted("{:.1f} %", winner.lead_percent) : "-",
-              {raced ? formatted("{:.2f}", winner.lead_percent) : ""}},
-             formatted("{}", winner.trials),
-             objective_name(winner.objective)});
+  return {name,
+          timing_cell(measured.cold),
+          warm,
+          ratio_cell(winner.default_us.value_or(0), best),
+          share_cell(share),
+          {origin,
+           {origin_name(winner.origin), winner.verified ? "1" : "0",
+            measured.low_confidence ? "1" : "0"}},
+          config_cell(problem, winner.config, preset_of(problem, device), whole),
+          {raced ? formatted("{:.1f} %", winner.lead_percent) : "-",
+           {raced ? formatted("{:.2f}", winner.lead_percent) : ""}},
+          formatted("{}", winner.trials),
+          objective_name(winner.objective)};
 }
 
 }  // namespace vitune

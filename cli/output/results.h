@@ -49,9 +49,10 @@ Cell config_cell(const Problem& problem, const Config& config, const Config& pre
 // "NVIDIA H200 (sm_90, 132 SMs)"
 std::string device_text(const DeviceInfo& device);
 
-// Columns of the table of winners, and one row of it; whole configs if `whole`.
+// Columns of the table of winners, and one row of it; whole configs if `whole`. The table may get
+// columns of its own after them.
 Table winner_table();
-void add_winner_row(Table& table, const std::string& name, const Winner& winner,
-                    const Problem& problem, const DeviceInfo& device, bool whole);
+std::vector<Cell> winner_row(const std::string& name, const Winner& winner, const Problem& problem,
+                             const DeviceInfo& device, bool whole);
 
 }  // namespace vitune

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -89,19 +90,34 @@ ProblemPtr read_problem(Session& session, const std::string& text) {
   }
 }
 
+// By GPU, operator and problem, numbers in its text as numbers.
+bool is_shown_before(const WinnerEntry& a, const WinnerEntry& b) {
+  if (a.device.key() != b.device.key()) return a.device.key() < b.device.key();
+  if (a.problem.operator_name != b.problem.operator_name)
+    return a.problem.operator_name < b.problem.operator_name;
+  return strverscmp(a.problem.text.c_str(), b.problem.text.c_str()) < 0;
+}
+
 int show_winners(Session& session) {
   const auto names = wanted_names(session);
   const ShownNames shown_name(session, names);
   LayeredStore store = open_layered_store(session, Access::kReadOnly);
+  std::vector<WinnerEntry> winners = store.winners();
+  std::erase_if(winners, [&](const WinnerEntry& entry) { return !is_wanted(names, entry.problem); });
+  std::stable_sort(winners.begin(), winners.end(), is_shown_before);
   Table table = winner_table();
+  table.column("GPU", Align::kLeft, {"gpu"});
+  const bool of_one = winners.empty() || winners.front().device.key() == winners.back().device.key();
+  if (of_one) table.if_room();
   ordered_json document = new_document("show");
   document["winners"] = ordered_json::array();
-  for (const WinnerEntry& entry : store.winners()) {
-    if (!is_wanted(names, entry.problem)) continue;
+  for (const WinnerEntry& entry : winners) {
     const auto problem = read_problem(session, entry.problem.text);
     if (!problem) continue;
     const std::string name = shown_name(entry.problem.text);
-    add_winner_row(table, name, entry.winner, *problem, entry.device, session.console.verbose());
+    auto row = winner_row(name, entry.winner, *problem, entry.device, session.console.verbose());
+    row.emplace_back(entry.device.name);
+    table.row(std::move(row));
     document["winners"].push_back({{"name", name},
                                    {"problem", entry.problem.text},
                                    {"device", device_json(entry.device)},

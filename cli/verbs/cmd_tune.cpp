@@ -194,8 +194,8 @@ void show_report(Session& session, const TuneReport& report) {
   Table table = winner_table();
   for (const TuneOutcome& outcome : report.outcomes) {
     if (!outcome.winner) continue;
-    add_winner_row(table, outcome.problem.name, *outcome.winner, *outcome.problem.problem,
-                   report.device, session.console.verbose());
+    table.row(winner_row(outcome.problem.name, *outcome.winner, *outcome.problem.problem,
+                         report.device, session.console.verbose()));
   }
   const std::size_t missing = tell_of_missing(session, report);
   if (!session.has("jsonl")) {

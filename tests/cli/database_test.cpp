@@ -270,9 +270,9 @@ TEST_F(DatabaseTest, ShowTellsColdFromWarmWinners) {
   warm.objective = Objective::kWarm;
   store->promote(device(), {"attention", AttentionProblem::parse(kProblem).text()}, warm, nullptr);
   const std::string table = run({"show", "--csv", "--data-dir", directory().string()}).out;
-  EXPECT_THAT(table, HasSubstr(",trials,objective\n"));
-  EXPECT_THAT(table, HasSubstr(",2,cold\n"));
-  EXPECT_THAT(table, HasSubstr(",2,warm\n"));
+  EXPECT_THAT(table, HasSubstr(",trials,objective,gpu\n"));
+  EXPECT_THAT(table, HasSubstr(",2,cold,"));
+  EXPECT_THAT(table, HasSubstr(",2,warm,"));
 }
 
 TEST_F(DatabaseTest, AMissingFileIsNamedAndNotMade) {

@@ -161,6 +161,34 @@ TEST_F(PackCommandTest, AnExportOfOneGpuHasNothingOfOthers) {
   EXPECT_EQ(other.json()["problems"].size(), 1U);
 }
 
+TEST_F(PackCommandTest, WinnersOfSeveralGpusAreToldApart) {
+  const fs::path both = home() / "both.db";
+  const std::string problem = "linear bf16 m=64 n=64 k=64";
+  {
+    const auto store = Store::open(both, Access::kReadWrite);
+    store->merge(*Store::open(shipped(), Access::kReadOnly));
+    WinnerEntry one;
+    for (const WinnerEntry& each : store->winners()) {
+      if (each.problem.operator_name == "linear") one = each;
+    }
+    one.device.sm_count = 78;
+    one.device.name = "Another GPU";
+    store->promote(one.device, {"linear", problem}, one.winner, nullptr);
+  }
+  const auto lines = [&](const fs::path& database) {
+    return run({"show", "--csv", "--data-dir", (directory() / "no_data").string()},
+               with_databases(database.string()))
+        .out;
+  };
+  EXPECT_THAT(lines(both), AllOf(HasSubstr(",Another GPU\n"), HasSubstr(",NVIDIA H200\n")));
+  // In order of GPUs, operators, then problems, whose numbers count.
+  const std::string one = lines(shipped());
+  const auto first = one.find("linear bf16 m=32 "), second = one.find("linear bf16 m=197 ");
+  ASSERT_NE(second, std::string::npos) << one;
+  EXPECT_LT(first, second);
+  EXPECT_LT(second, one.find("\nnorm bf16 "));
+}
+
 TEST_F(PackCommandTest, VerifyingNeedsAGpuOfThatKind) {
   if (has_gpu()) GTEST_SKIP() << "this machine has a GPU";
   const fs::path json = home() / "winners.json";

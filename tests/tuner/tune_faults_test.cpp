@@ -36,7 +36,22 @@ TEST_F(Tune, PrunedAndFailedCandidatesAreRowsAndNeverWin) {
   // Of four wrong ones the first is told of.
   const std::size_t told = messages.find("a candidate gave a wrong result and is not used: ");
   ASSERT_NE(told, std::string::npos) << messages;
+  EXPECT_THAT(messages, HasSubstr("The kernels or this GPU are at fault"));
   EXPECT_EQ(messages.find("a candidate gave", told + 1), std::string::npos) << messages;
+}
+
+TEST_F(Tune, ALibrarysWrongAlgorithmIsNotTheKernelsFault) {
+  constexpr std::int64_t kCublasLt = 2;  // of families of linear layers
+  options.problems = {problem("linear bf16 m=64 n=64 k=64")};
+  evaluator.preferred.reset();
+  evaluator.make_space = [] {
+    return SearchSpace(ParameterSpace(
+        {{"kFamily", {kCublasLt}, ""}, {"kLibrary", {130101}, ""}, {"kBlockN", {16, 32}, ""}}, {}));
+  };
+  evaluator.judge = [](const Config&) { return std::pair(TrialStatus::kWrong, 0.0); };
+  EXPECT_FALSE(run().outcomes[0].winner);
+  EXPECT_THAT(messages, HasSubstr("The library that it calls or this GPU are at fault"));
+  EXPECT_THAT(messages, ::testing::Not(HasSubstr("The kernels")));
 }
 
 TEST_F(Tune, ABlockedKernelIsNotLaunchedAgain) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/format.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -27,7 +28,7 @@ CandidateRunner::CandidateRunner(Evaluator& evaluator, const ProblemPtr& problem
       space_(space),
       book_(book),
       log_sink_(log_sink),
-      problem_(problem->text()),
+      problem_(problem),
       stop_(stop) {
   EvaluationContext context;
   context.problem = problem;
@@ -73,18 +74,21 @@ std::optional<std::size_t> CandidateRunner::collect() {
   return index;
 }
 
-// Of a candidate that ran on a device. No kernel of the templates should be wrong on any device, so
-// the first of a problem is told of; that it is blocked saves this user, not the next one.
+// Of a candidate that ran on a device. No kernel of the templates and no library's algorithm should
+// be wrong on any device, so the first of a problem is told of; that it is blocked saves this user,
+// not the next one.
 void CandidateRunner::note_end(const Trial& trial) {
   faults_.push_back(is_fault(trial.status));
   if (faults_.size() > kFaultWindow) faults_.pop_front();
   if (trial.status != TrialStatus::kWrong || told_of_wrong_) return;
   told_of_wrong_ = true;
+  const bool is_library = problem_->op().library_version(trial.config) != 0;
   log(log_sink_, LogLevel::kWarning,
-      formatted("{}: a candidate gave a wrong result and is not used: {} ({}). The kernels or this "
-                "GPU are at fault: `vitune doctor` tests the GPU, `vitune show --trials` lists all "
-                "such candidates; please report them",
-                problem_, trial.config.text(), trial.reason));
+      formatted("{}: a candidate gave a wrong result and is not used: {} ({}). {} or this GPU are at "
+                "fault: `vitune doctor` tests the GPU, `vitune show --trials` lists all such "
+                "candidates; please report them",
+                problem_->text(), trial.config.text(), trial.reason,
+                is_library ? "The library that it calls" : "The kernels"));
 }
 
 void CandidateRunner::run(const std::vector<std::size_t>& indices, const MeasureEffort& effort,

@@ -54,7 +54,7 @@ class CandidateRunner {
   const SearchSpace& space_;
   TrialBook& book_;
   const LogSink& log_sink_;
-  const std::string problem_;
+  const ProblemPtr problem_;
   const std::atomic<bool>& stop_;
   std::map<std::size_t, Step> flying_;
   std::set<Config> launched_;  // on a device now
