@@ -103,11 +103,13 @@ int show_winners(Session& session) {
   const ShownNames shown_name(session, names);
   LayeredStore store = open_layered_store(session, Access::kReadOnly);
   std::vector<WinnerEntry> winners = store.winners();
-  std::erase_if(winners, [&](const WinnerEntry& entry) { return !is_wanted(names, entry.problem); });
+  std::erase_if(winners,
+                [&](const WinnerEntry& entry) { return !is_wanted(names, entry.problem); });
   std::stable_sort(winners.begin(), winners.end(), is_shown_before);
   Table table = winner_table();
   table.column("GPU", Align::kLeft, {"gpu"});
-  const bool of_one = winners.empty() || winners.front().device.key() == winners.back().device.key();
+  const bool of_one =
+      winners.empty() || winners.front().device.key() == winners.back().device.key();
   if (of_one) table.if_room();
   ordered_json document = new_document("show");
   document["winners"] = ordered_json::array();

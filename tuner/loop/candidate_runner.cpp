@@ -84,11 +84,12 @@ void CandidateRunner::note_end(const Trial& trial) {
   told_of_wrong_ = true;
   const bool is_library = problem_->op().library_version(trial.config) != 0;
   log(log_sink_, LogLevel::kWarning,
-      formatted("{}: a candidate gave a wrong result and is not used: {} ({}). {} or this GPU are at "
-                "fault: `vitune doctor` tests the GPU, `vitune show --trials` lists all such "
-                "candidates; please report them",
-                problem_->text(), trial.config.text(), trial.reason,
-                is_library ? "The library that it calls" : "The kernels"));
+      formatted(
+          "{}: a candidate gave a wrong result and is not used: {} ({}). {} or this GPU are at "
+          "fault: `vitune doctor` tests the GPU, `vitune show --trials` lists all such "
+          "candidates; please report them",
+          problem_->text(), trial.config.text(), trial.reason,
+          is_library ? "The library that it calls" : "The kernels"));
 }
 
 void CandidateRunner::run(const std::vector<std::size_t>& indices, const MeasureEffort& effort,
