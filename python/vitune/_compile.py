@@ -61,11 +61,16 @@ class Backend:
 
     def __init__(self, mode: Optional[str], dynamic: Optional[bool], options: Optional[dict[str, Any]],
                  replace: Optional[Iterable[str]], prepared_weights: bool) -> None:
+        self._asked = (mode, dynamic, options, replace if replace is None or isinstance(replace, str) else tuple(replace), prepared_weights)
         self._inductor = torch._TorchCompileInductorWrapper(mode, options, dynamic)
-        self._wanted, self._as_told = _wanted(replace), replace is not None
+        self._wanted, self._as_told = _wanted(self._asked[3]), replace is not None
         self.graphs: list[Graph] = []
         self.store = Store(prepared_weights)
         self._results = _compile_inputs.Results()
+
+    def __reduce__(self) -> Any:
+        """A copy of a compiled model compiles for itself."""
+        return Backend, self._asked
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
         module.graph = copied(module.graph)  # Dynamo goes on with its own, whose inputs must stay what they are
@@ -188,6 +193,7 @@ class Backend:
     def reset(self) -> None:
         """Asked by torch._dynamo.reset()."""
         self._inductor.reset()
+        self.graphs.clear()
 
 
 def _wanted(replace: Optional[Iterable[str]]) -> frozenset[str]:
@@ -213,6 +219,10 @@ def compile(model: Any, mode: Optional[str], dynamic: Optional[bool], fullgraph:
 
 def _backend_of(compiled: Any, asked: str) -> Backend:
     backend = _backends.get(compiled)
+    if backend is None:  # a copy, or what was loaded again
+        backend = getattr(getattr(compiled, "dynamo_ctx", None), "callback", None)
+        while backend is not None and not isinstance(backend, Backend):
+            backend = getattr(backend, "_torchdynamo_orig_backend", None)
     if backend is None:
         raise InvalidArgument(f"{asked}() takes what vitune.compile() returned")
     return backend

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import _torch_op, _torch_repeating_mask, _torch_sdpa  # noqa: F401  (the operators)
 from ._compile_graph import (Operator, Place, Refusal, arguments, as_compiled, constant, is_call, is_cast, is_changed_between,
@@ -86,7 +87,12 @@ class Attend(NamedTuple):
                                  self.enable_gqa, True), theirs
 
     def _repeats_mask(self) -> bool:
-        return self.mask is not None and self.mask.value.dim() == 4 and self.mask.value.shape[0] not in (1, self.q.value.shape[0])
+        """Whether the mask has fewer entries than images: one for each window, again and again."""
+        if self.mask is None or self.mask.value.dim() != 4 or self.enable_gqa:
+            return False
+        entries, images = self.mask.value.shape[0], self.q.value.shape[0]
+        return not statically_known_true(entries == 1) and statically_known_true(entries < images) and statically_known_true(
+            images % entries == 0)
 
     def build(self, graph: fx.Graph) -> Sequence[fx.Node]:
         q, k, v, mask = (None if x is None else x.make(graph) for x in self[1:5])
@@ -133,7 +139,8 @@ def selected(desc: Any, device: Optional[int]) -> Selection:
 _CALLS = frozenset((_torch_sdpa.original, torch.ops.aten.scaled_dot_product_attention.default))
 #: What the drop-in (vitune.torch) and the function put there.
 _OURS = frozenset((torch.ops.vitune.attention.default, torch.ops.vitune.attention_lse.default))
-_SUMS = frozenset((operator.add, operator.iadd, torch.add))
+_NEW_SUMS = frozenset((operator.add, torch.add))
+_SUMS = _NEW_SUMS | {operator.iadd}
 
 
 class Attention(Finder):
@@ -149,7 +156,7 @@ class Attention(Finder):
             dropout_p, *rest = map(constant, given[4:])
         except Unsupported as reason:
             return Refusal(call, str(reason))
-        mask = None if given[3] is None else _without_copies(given[3]) or Operand.of(given[3])
+        mask = None if given[3] is None else _without_copies(given[3], node) or Operand.of(given[3])
         attend = Attend(node, *map(Operand.of, given[:3]), mask, *rest).of_type()
         why_not = attend.why_not(dropout_p)
         if why_not is not None:
@@ -157,9 +164,9 @@ class Attention(Finder):
         return Found(call, attend)
 
 
-def _without_copies(mask: fx.Node) -> Optional[Operand]:
-    """bias + windows' masks, where these were repeated for every image before (Swin): with one entry per window."""
-    if not is_call(mask, _SUMS) or mask.kwargs or len(mask.args) != 2 or value_of(mask).dim() != 4:
+def _without_copies(mask: fx.Node, last: fx.Node) -> Optional[Operand]:
+    """bias + windows' masks, where these were repeated for every image before (Swin): with one entry per window, added before `last`."""
+    if not is_call(mask, _NEW_SUMS) or mask.kwargs or len(mask.args) != 2 or value_of(mask).dim() != 4:
         return None
     for bias, copies in (mask.args, mask.args[::-1]):
         repeated = copies.args[0] if is_method(copies, "reshape", "view") else None
@@ -168,7 +175,8 @@ def _without_copies(mask: fx.Node) -> Optional[Operand]:
         windows = repeated.args[0]
         shape, bias_shape, whole = value_of(windows).shape, value_of(bias).shape, value_of(repeated).shape
         if (len(shape) == 5 and shape[0] == 1 and shape[1:2] == whole[1:2] and value_of(copies).shape[1:] == whole[2:]
-                and len(bias_shape) == 4 and bias_shape[0] == 1):
+                and len(bias_shape) == 4 and bias_shape[0] == 1
+                and not is_changed_between(repeated, last, [repeated, copies, mask])):
             return Operand.of(bias).called(torch.add, Operand.of(windows).called("squeeze", 0))
     return None
 
@@ -192,6 +200,8 @@ class WrittenOut(Finder):
         if any(len(step.users) > 1 for step in (*scores.steps, node, *after)):
             return Refusal(call, "its weights or scores are used elsewhere")
         attend = Attend(last, scores.q, scores.k, Operand.of(last.args[1]), scores.mask, scale=scores.scale).of_type()
+        if not scores.are_of_type(value_of(last).dtype):
+            return Refusal(call, "its scores are made of tensors of a wider type than its result's")
         if is_changed_between(scores.first, last, [*scores.steps, last]):
             return Refusal(call, "something between the products changes a tensor that they take")
         why_not = attend.why_not(0.0)
@@ -228,6 +238,23 @@ class _Scores(NamedTuple):
     k: Operand
     scale: float
     mask: Optional[Operand]
+    product: fx.Node
+
+    def are_of_type(self, dtype: torch.dtype) -> bool:
+        """Whether q and k had the type, or were cast up from it, which loses nothing."""
+        return value_of(self.product).dtype == dtype or all(
+            x.node is not None and _type_cast_from(x.node) == dtype for x in (self.q, Operand.of(self.keys)))
+
+    @property
+    def keys(self) -> fx.Node:
+        return self.product.args[1]
+
+
+def _type_cast_from(node: Any) -> Optional[torch.dtype]:
+    """Of the tensor that it is a cast or a view of a cast of, or its own."""
+    while is_method(node, "transpose", "permute", "view", "reshape", "contiguous", "flatten", "unflatten", "squeeze", "unsqueeze", "expand"):
+        node = node.args[0]
+    return value_of(node.args[0] if is_cast(node) else node).dtype
 
 
 def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
@@ -241,21 +268,22 @@ def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
         steps += passed
         at = passed[-1].args[0]
     q_factor, scale = None, 1.0
-    while is_call(at, FACTORS) and len(at.args) == 2:
-        if isinstance(at.args[1], fx.Node):
+    while is_call(at, FACTORS) and len(at.args) == 2 and not at.kwargs:
+        scores, factor = at.args if isinstance(at.args[0], fx.Node) else at.args[::-1]
+        if isinstance(factor, fx.Node):
             if q_factor is not None or not _is_per_head(at):
                 return None
-            q_factor = Operand.of(at.args[1])
-        elif isinstance(at.args[1], (int, float)):
-            scale *= at.args[1]
+            q_factor = Operand.of(factor)
+        elif isinstance(factor, (int, float)):
+            scale *= factor
         else:
             return None
         steps.append(at)
-        at = at.args[0]
+        at = scores
     if not _is_product(at) or value_of(at).shape != value_of(softmax).shape:
         return None
     steps.append(at)
-    keys = at.args[1]
+    product, keys = at, at.args[1]
     if is_method(keys, "contiguous"):  # a copy for the product's sake
         steps.append(keys)
         keys = keys.args[0]
@@ -265,7 +293,7 @@ def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
     mask = None
     for each in reversed(added):
         mask = each if mask is None else mask.called(torch.add, each)
-    return _Scores(steps[-1], steps, q, k, scale, mask)
+    return _Scores(steps[-1], steps, q, k, scale, mask, product)
 
 
 def _mask_added(total: fx.Node) -> Optional[tuple[Operand, list[fx.Node]]]:

@@ -8,11 +8,12 @@ import copy
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Optional
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor
@@ -162,15 +163,17 @@ def outside(x: Tensor) -> str:
 
 def is_changed_between(first: fx.Node, last: fx.Node, steps: Sequence[fx.Node]) -> bool:
     """Whether memory that the steps read is written before the last one: ours reads all of it there."""
-    if first is last:
-        return False
-    read = {memory_of(tensor) for step in steps for tensor in step.all_input_nodes if tensor not in steps}
-    at = first.next
+    inside = set(steps)
+    read = {memory for step in steps for tensor in step.all_input_nodes if tensor not in inside for memory in memories_of(tensor)}
+    return any(not read.isdisjoint(memories_written_by(node)) for node in _between(first, last))
+
+
+def _between(first: fx.Node, last: fx.Node) -> Iterator[fx.Node]:
+    """The nodes after the first and before the last; none where they are one."""
+    at = last if first is last else first.next
     while at is not last:
-        if at not in steps and writes(at) and any(memory_of(tensor) in read for tensor in at.all_input_nodes):
-            return True
+        yield at
         at = at.next
-    return False
 
 
 def memory_of(node: fx.Node) -> Any:
@@ -178,21 +181,86 @@ def memory_of(node: fx.Node) -> Any:
     return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
 
 
-def writes(node: fx.Node) -> bool:
-    """Whether it may change one of its arguments."""
-    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
-    in_place = name in ("iadd", "isub", "imul", "itruediv", "setitem", "__setitem__")
-    place = _place_of_inplace(node.target) if node.op == "call_function" else None
-    said = bool(node.kwargs.get("inplace")) or place is not None and bool(node.args[place:place + 1] and node.args[place])
-    return (in_place or said or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
-            or _may_write(node.target))
+def memories_in(value: Any) -> set[Any]:
+    """Those of the tensors of a value, which may be several. Sparse ones have none that others share."""
+    tensors = (leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor) and leaf.layout is torch.strided)
+    return {tensor.untyped_storage()._cdata for tensor in tensors}
+
+
+def memories_of(node: fx.Node) -> set[Any]:
+    return memories_in(value_of(node))
+
+
+def memories_written_by(node: fx.Node) -> set[Any]:
+    return {memory for tensor in written_by(node) for memory in memories_of(tensor)}
+
+
+#: Operators on two operands whose first is changed: operator.iadd, Tensor.__iadd__ ...
+_IN_PLACE = frozenset(f"i{name}" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+                                              "lshift", "rshift"))
+#: What changes tensors after its first where an argument says so, which no version counts: (its name, its place, its default).
+#: Statistics of the batches; weights of a greatest norm.
+_CHANGES_LATER_ONES = {F.batch_norm: ("training", 5, False), torch.batch_norm: ("training", 5, False),
+                       F.instance_norm: ("use_input_stats", 5, True), torch.instance_norm: ("use_input_stats", 5, True),
+                       F.embedding: ("max_norm", 3, None), F.embedding_bag: ("max_norm", 4, None)}
+#: Modules of functions that change nothing but what their names, arguments or schemas say.
+_PURE = frozenset(("torch", "_operator", "operator", "math", "builtins", "einops", "vitune"))
+
+
+def written_by(node: fx.Node) -> list[fx.Node]:
+    """Which of its arguments it may change."""
+    if node.op not in ("call_function", "call_method"):
+        return list(node.all_input_nodes) if node.op == "call_module" else []
+    first = _nodes_in(node.args[:1]) or list(node.all_input_nodes)
+    if node.op == "call_method":
+        return first if _is_in_place(node.target) else []
+    if isinstance(node.target, torch._ops.OpOverload):
+        return _written_by_schema(node)
+    if _may_write(node.target):
+        return list(node.all_input_nodes)
+    said = _CHANGES_LATER_ONES.get(node.target)
+    if said is not None and _is_said(_argument(node, *said)):
+        return [tensor for tensor in node.all_input_nodes if tensor not in first]
+    place = _place_of_inplace(node.target)
+    in_place = place is not None and _is_said(_argument(node, "inplace", place, False))
+    written = _nodes_in(node.kwargs.get("out"))
+    return written + first if in_place or _is_in_place(getattr(node.target, "__name__", "")) else written
+
+
+def _is_said(value: Any) -> bool:
+    return value is not None and value is not False  # 0.0 is a greatest norm
+
+
+def _nodes_in(argument: Any) -> list[fx.Node]:
+    return [leaf for leaf in tree_leaves(argument) if isinstance(leaf, fx.Node)]
+
+
+def _argument(node: fx.Node, name: str, place: int, default: Any) -> Any:
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
+
+
+def _is_in_place(name: str) -> bool:
+    """Whether a function or method of that name changes its first argument."""
+    plain = name[2:-2] if name.startswith("__") and name.endswith("__") else name
+    return plain in _IN_PLACE or plain == "setitem" or plain.endswith("_")
+
+
+def _written_by_schema(node: fx.Node) -> list[fx.Node]:
+    written: list[fx.Node] = []
+    for place, argument in enumerate(node.target._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written += _nodes_in(_argument(node, argument.name, place, None))
+    return written
 
 
 def _may_write(target: Any) -> bool:
-    """Of operators with a schema what that says; others of higher order (Triton kernels, loops) may do anything."""
+    """Of operators with a schema what that says; operators of higher order (Triton kernels, loops) and functions that Dynamo was told not
+    to look into may do anything."""
     if isinstance(target, torch._ops.OpOverloadPacket):
         return any(getattr(target, name)._schema.is_mutable for name in target.overloads())
-    return target._schema.is_mutable if isinstance(target, torch._ops.OpOverload) else isinstance(target, torch._ops.HigherOrderOperator)
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return True
+    return inspect.isfunction(target) and (target.__module__ or "").partition(".")[0] not in _PURE
 
 
 @functools.cache
@@ -265,27 +333,44 @@ class Rewrite:
                 self._graph.erase_node(node)
 
 
-def _same_layout(a: Any, b: Any) -> bool:
-    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+def _same_layout(a: Any, b: Any, but_ones: bool = False) -> bool:
+    """Whether types, sizes and strides are the same; but_ones: strides over a single element may differ."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or a.dtype != b.dtype or a.dim() != b.dim():
         return False
-    return a.dtype == b.dtype and a.dim() == b.dim() and all(
-        statically_known_true(x == y) for x, y in zip((*a.shape, *a.stride()), (*b.shape, *b.stride())))
+    return all(statically_known_true(m == n) and (statically_known_true(x == y) or but_ones and statically_known_true(m == 1))
+               for m, n, x, y in zip(a.shape, b.shape, a.stride(), b.stride()))
 
 
 _ENTERS = frozenset((torch.amp.autocast_mode._enter_autocast,))
 _EXITS = frozenset((torch.amp.autocast_mode._exit_autocast,))
 
 
+def _is_as_strided(node: fx.Node) -> bool:
+    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
+    return name.partition(".")[0].startswith("as_strided")
+
+
+def _is_foreign(node: fx.Node) -> bool:
+    """Whether nobody can tell if its result depends on its arguments' strides: somebody's kernel."""
+    if isinstance(node.target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        name = node.target._name if isinstance(node.target, torch._ops.OpOverload) else node.target._qualified_op_name
+        return name.partition("::")[0] not in ("aten", "prims", "vitune")
+    return node.op == "call_module" or node.op == "call_function" and _may_write(node.target)
+
+
 class Layouts(fx.Interpreter):
     """Runs a graph on its fake tensors, from our nodes on and as far as strides differ from before: a view that was possible
-    then need not be now. Raises what PyTorch raises."""
+    then need not be now, and what leaves the graph must lie as it did. Raises Unsupported, and what PyTorch raises."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module, garbage_collect_values=False)
         self._changed: set[fx.Node] = set()
+        #: Memory of results that are views now and were copies, or the other way round.
+        self._turned: set[Any] = set()
 
-    def check(self, ours: set[fx.Node]) -> None:
-        """Afterwards our nodes have their values, and so has what differs because of them."""
+    def check(self, ours: set[fx.Node]) -> list[fx.Node]:
+        """Afterwards our nodes have their values, and so has what differs because of them. Returns what it put behind the graph's results,
+        so that they have the strides that they had."""
         nodes = self.module.graph.nodes
         modes = (value.fake_mode for value in map(value_of, nodes) if isinstance(value, FakeTensor))
         entered: dict[fx.Node, Any] = {}
@@ -296,8 +381,11 @@ class Layouts(fx.Interpreter):
             finally:
                 for mode in reversed(entered.values()):
                     torch.amp.autocast_mode._exit_autocast(mode)
+            self._expect_no_turned_view_matters()
+            restored = self._restored_results()
         for node in self._changed:  # only now: what cannot be traced stays as it was
             node.meta["example_value"] = self.env[node]
+        return restored
 
     def _step(self, node: fx.Node, is_ours: bool, entered: dict[fx.Node, Any]) -> None:
         before = self.env[node] = value_of(node)
@@ -309,8 +397,12 @@ class Layouts(fx.Interpreter):
             self.run_node(node)
             del entered[node.args[0]]
         elif is_ours and node.op != "placeholder" or node.op != "output" and not self._changed.isdisjoint(node.all_input_nodes):
+            if not is_ours and (_is_as_strided(node) or _is_foreign(node) and self._has_other_strides(node)):
+                raise Unsupported(f"it may depend on strides, which would differ: {node}")
             with torch.set_grad_enabled(wants_gradient(before)):  # as it was there: of ours none is wanted
                 after = self.run_node(node)
+            if not is_ours and self._is_turned(node, before, after):
+                self._turned |= memories_in(before) | memories_in(after)
             if not self._is_as_before(node, before, after):
                 self._changed.add(node)
                 self.env[node] = after
@@ -320,3 +412,55 @@ class Layouts(fx.Interpreter):
         inputs = (self.env[taken] for taken in node.all_input_nodes if taken in self._changed)
         return _same_layout(before, after) and after.untyped_storage()._cdata not in [
             taken.untyped_storage()._cdata for taken in inputs if isinstance(taken, Tensor)]
+
+    def _is_turned(self, node: fx.Node, before: Any, after: Any) -> bool:
+        """Whether it shares its memory with an argument now and did not before, or the other way round."""
+        return any(memories_in(before).isdisjoint(memories_of(taken)) != memories_in(after).isdisjoint(memories_in(self.env[taken]))
+                   for taken in node.all_input_nodes)
+
+    def _has_other_strides(self, node: fx.Node) -> bool:
+        return not all(_same_layout(value_of(taken), self.env[taken]) for taken in node.all_input_nodes if taken in self._changed)
+
+    def _expect_no_turned_view_matters(self) -> None:
+        """Raises Unsupported where such memory is written, or seen twice from outside."""
+        nodes = self.module.graph.nodes
+        written = [taken for node in nodes for taken in written_by(node)]
+        outside = [*self.module.graph.find_nodes(op="placeholder"), *self._output().all_input_nodes]
+        for memories in (memories_of, lambda node: memories_in(self.env[node])):
+            seen = [memory for node in outside for memory in memories(node)]
+            twice = {memory for memory in seen if seen.count(memory) > 1}
+            if not self._turned.isdisjoint(twice.union(*map(memories, written))):
+                raise Unsupported("a view would become a copy, or a copy a view, of memory that is written or leaves the graph twice")
+
+    def _output(self) -> fx.Node:
+        return self.module.graph.find_nodes(op="output")[0]
+
+    def _restored_results(self) -> list[fx.Node]:
+        """Copies behind results whose strides differ. Raises Unsupported where no copy lies so."""
+        output = self._output()
+        differ = [node for node in output.all_input_nodes
+                  if node in self._changed and not _same_layout(value_of(node), self.env[node], but_ones=True)]
+        orders = {node: self._order_before(node) for node in differ}  # of all, before the graph changes
+        return [made for node, order in orders.items() for made in self._restore(output, node, order)]
+
+    def _order_before(self, node: fx.Node) -> list[int]:
+        before, after = value_of(node), self.env[node]
+        if isinstance(before, Tensor):
+            order = sorted(range(before.dim()), key=lambda dim: (-hint(before.stride(dim)), -hint(before.shape[dim])))
+            if _same_layout(before, after.permute(order).contiguous().permute(_inverse(order)), but_ones=True):
+                return order
+        raise Unsupported(f"a result would have other strides: {node}")
+
+    def _restore(self, output: fx.Node, node: fx.Node, order: list[int]) -> list[fx.Node]:
+        made = [node]
+        with self.module.graph.inserting_before(output):
+            for method, words in (("permute", (order,)), ("contiguous", ()), ("permute", (_inverse(order),))):
+                made.append(self.module.graph.call_method(method, (made[-1], *words)))
+                made[-1].meta["example_value"] = getattr(self.env[made[-2]], method)(*words)
+                self.env[made[-1]] = value_of(made[-1])
+        output.replace_input_with(node, made[-1])
+        return made[1:]
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return [order.index(dim) for dim in range(len(order))]

@@ -10,18 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx
 from torch._inductor import config as inductor_config
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from . import _torch_op
-from ._compile_graph import memory_of, value_of, wants_gradient, writes
+from ._compile_graph import memories_of, memories_written_by, memory_of, value_of, wants_gradient
 
 _STATIC = "_dynamo_static_input_type"  # Dynamo's word for it, in what a placeholder knows of its tensor
-#: Statistics of the batches, and weights of a greatest norm, are changed where arguments say so, and no version counts it.
-_WRITE_LATER_ONES = frozenset((F.batch_norm, F.instance_norm, F.embedding, F.embedding_bag, torch.batch_norm, torch.instance_norm))
 _ALIGNED = 16  # bytes; Inductor compiles for what it sees
 
 
@@ -104,7 +101,5 @@ def _kept(graph: fx.Graph) -> set[Any]:
     backward pass reads inputs later."""
     results = graph.find_nodes(op="output")[0].all_input_nodes
     if any(wants_gradient(value_of(result)) for result in results):
-        return {memory_of(node) for node in graph.nodes}
-    written = [tensor for node in graph.nodes if writes(node) for tensor in node.all_input_nodes]
-    written += [tensor for node in graph.nodes if node.target in _WRITE_LATER_ONES for tensor in node.all_input_nodes[1:]]
-    return {memory_of(tensor) for tensor in (*written, *results)}
+        return set().union(*map(memories_of, graph.nodes))
+    return set().union(*map(memories_of, results), *map(memories_written_by, graph.nodes))

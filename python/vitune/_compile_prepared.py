@@ -1,8 +1,8 @@
 # python/vitune/_compile_prepared.py -- Tensors that a compiled graph is given beside its inputs: made of parameters, anew when these change.
 # SPDX-License-Identifier: Apache-2.0
 """Each is an input of the graph that Dynamo knows nothing of, static as parameters are. Before each call, outside of CUDA graphs, the
-parameters are compared with those that it was made of: the object, the address and the version, which changes in place count
-up. Optimizers are watched besides, because fused ones count nothing up. What differs is computed again into the same memory, so
+parameters are compared with those that it was made of: the object, the address, the strides and the version, which changes in place
+count up. Optimizers are watched besides, because fused ones count nothing up. What differs is computed again into the same memory, so
 that graphs that were captured stay right.
 
 A change through `.data`, a collective or somebody's kernel counts nothing up: vitune.refresh(model) is for these.
@@ -21,7 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _torch_op
-from ._compile_graph import Recipe, memory_of, value_of, writes
+from ._compile_graph import Recipe, memories_written_by, memory_of, value_of
 from ._errors import NotPrepared
 
 Make = Callable[..., tuple[Tensor, ...]]
@@ -65,6 +65,7 @@ class _Stamp:
         self._same = [weakref.ref(parameter) for parameter in parameters]
         self._versions = [parameter._version for parameter in parameters]
         self._addresses = [parameter.data_ptr() for parameter in parameters]
+        self._strides = [parameter.stride() for parameter in parameters]
         self._storages = [StorageWeakRef(parameter.untyped_storage()) for parameter in parameters]
         self._handles = [storage.cdata for storage in self._storages]
 
@@ -73,6 +74,7 @@ class _Stamp:
         return (self._steps == _steps.taken and all([ref() is parameter for ref, parameter in zip(self._same, parameters)])
                 and [parameter._version for parameter in parameters] == self._versions
                 and [parameter.data_ptr() for parameter in parameters] == self._addresses
+                and [parameter.stride() for parameter in parameters] == self._strides
                 and not any([_is_freed(handle) for handle in self._handles]))
 
 
@@ -153,7 +155,7 @@ class Prepared:
         #: The graph's own.
         self.inputs = dict(zip(graph.find_nodes(op="placeholder"), inputs))
         self._recipes: dict[Recipe, list[fx.Node]] = {}
-        self._written = {memory_of(tensor) for node in graph.nodes if writes(node) for tensor in node.all_input_nodes}
+        self._written = {memory for node in graph.nodes for memory in memories_written_by(node)}
         #: By the first parameter: one graph may serve all blocks of a model.
         self._last: dict[int, tuple[_Stamp, tuple[Tensor, ...]]] = {}
 

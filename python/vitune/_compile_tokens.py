@@ -9,15 +9,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ._compile_graph import Layouts, is_method, value_of
+from ._compile_graph import Layouts, is_method, memories_of, memories_written_by, value_of
 
 
 def lay_out(module: fx.GraphModule) -> list[fx.Node]:
     """Puts copies behind such tokens, after which all values are those of the new strides; what it put in."""
     made = []
-    for node in list(module.graph.nodes):
-        if _lie_apart(node):
+    nodes = list(module.graph.nodes)
+    written = set().union(*map(memories_written_by, nodes))
+    for node in nodes:
+        if _lie_apart(node) and written.isdisjoint(memories_of(node)):  # what is written may be seen through other views of it
             with module.graph.inserting_after(node):
                 copy = module.graph.call_method("contiguous", (node,))
             copy.meta = {name: value for name, value in node.meta.items() if name != "example_value"}
@@ -25,7 +28,7 @@ def lay_out(module: fx.GraphModule) -> list[fx.Node]:
             made.append(copy)
     if made:
         try:
-            Layouts(module).check(set(made))
+            made += Layouts(module).check(set(made))
         except Exception:  # whatever PyTorch raises: a view that needs the strides as they were
             take_out(module, made)
             return []
@@ -49,4 +52,5 @@ def _lie_apart(node: fx.Node) -> bool:
     value = value_of(node)
     if not is_turned(node) or not is_method(node.args[0], "flatten") or not isinstance(value, Tensor) or value.dim() != 3:
         return False
-    return value.stride(-1) != 1 and not all(is_method(user, "contiguous") for user in node.users)
+    lies_close = statically_known_true(value.stride(-1) == 1)
+    return not lies_close and not all(is_method(user, "contiguous") for user in node.users)

@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from . import _torch_op, _torch_window_attention
 from ._compile_attention import FACTORS, Attend, Found, Operand, attention, written_out
 from ._compile_graph import (Operator, Place, Refusal, arguments, as_compiled, is_call, is_changed_between,
-                             is_idle_dropout, is_method, memory_of, value_of)
+                             is_idle_dropout, is_method, memory_of, value_of, written_by)
 from ._compile_race import Times, measured, sample
 from ._context import Problem, Selection
 from ._errors import Unsupported, VituneError
@@ -48,6 +48,7 @@ class _Projection(NamedTuple):
     layer: fx.Node
     interleaved: bool
     scale: Optional[float]
+    factor: Optional[fx.Node]  # the product of q with the scale, where it is one
 
 
 class _Return(NamedTuple):
@@ -80,7 +81,7 @@ class WindowsInPlace(Operator):
             projection, back = _projection_of(found.attend, layer), _return_of(found.attend.node, partition)
             if back is None:
                 return Refusal(call, "its result does not go back to where the queries came from")
-            return WindowsCall(call, found.attend, projection, partition, back)
+            return WindowsCall(call, found, projection, partition, back)
         except Unsupported as reason:
             return Refusal(call, str(reason))
 
@@ -90,13 +91,16 @@ class WindowsCall:
     """Attention in windows that can be in place. Raises Unsupported where it cannot."""
 
     call: str
-    attend: Attend
+    found: Found
     projection: _Projection
     partition: _Partition
     back: _Return
 
     def __post_init__(self) -> None:
         self.region = _region(self.partition.first, self.back.last)
+        known = {*self.found.covered, self.projection.factor}  # scores += mask, q *= scale: the call does as much
+        if any(written_by(node) for node in self.region if node not in known):
+            raise Unsupported("something on the way through the windows is changed in place")
         if is_changed_between(self.partition.first, self.back.last, self.region):
             raise Unsupported("something on the way changes a tensor that is read")
         self.bias, self.padding = self._bias(), self._padding()
@@ -104,6 +108,10 @@ class WindowsCall:
     def place(self) -> Place:
         covered = [*_views_before(self.partition.x)[1:], *self.region]
         return Place(self.call, [self.back.last], self.back.last, self.build, self.ask, covered, self.race)
+
+    @property
+    def attend(self) -> Attend:
+        return self.found.attend
 
     @property
     def heads(self) -> tuple[int, int]:
@@ -245,10 +253,10 @@ def _layer_before(node: Optional[fx.Node]) -> Optional[fx.Node]:
 
 def _projection_of(attend: Attend, layer: fx.Node) -> _Projection:
     """Raises Unsupported where q, k and v are no views of the layer's result, or the kernels know no such order."""
-    q, scale = attend.q, attend.scale
+    q, scale, factor = attend.q, attend.scale, None
     if q.node is not None and is_call(q.node, FACTORS) and len(q.node.args) == 2 and isinstance(q.node.args[1], float):
         scale = q.node.args[1] * (q.value.shape[-1] ** -0.5 if scale is None else scale)
-        q = Operand.of(q.node.args[0])
+        factor, q = q.node, Operand.of(q.node.args[0])
     if attend.is_causal or attend.enable_gqa:
         raise Unsupported("it is causal, or its heads share keys")
     parts, (heads, n, d) = [part.value for part in (q, attend.k, attend.v)], q.value.shape[-3:]
@@ -263,7 +271,7 @@ def _projection_of(attend: Attend, layer: fx.Node) -> _Projection:
         for interleaved, step, first in ((False, d, heads * d), (True, 3 * d, d)):
             steps = (n * width, step if heads > 1 else parts[0].stride(-3), width, 1)
             if tuple(parts[0].stride()[-4:]) == steps and offsets == [0, first, 2 * first]:
-                return _Projection(layer, interleaved, scale)
+                return _Projection(layer, interleaved, scale, factor)
     raise Unsupported("q, k and v are not [3, heads, d] or [heads, 3, d] for each pixel")
 
 

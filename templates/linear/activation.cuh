@@ -2,7 +2,7 @@
 //
 // GELU is one exponential, or erf where the result is fp32; the others but ReLU are x times the
 // logistic function of a polynomial: one exponential and one quotient. Right for every finite x:
-// what overflows is on the side where the result is 0.
+// what overflows is on the side where the result is 0. NaN stays NaN.
 #pragma once
 
 #include "primitives/math.cuh"
@@ -58,7 +58,7 @@ template <int kKind, int kType>
 __device__ __forceinline__ float linear_activation(float x) {
   static_assert(kKind >= kActNone && kKind <= kActSilu, "kActivation must be 0 to 5");
   if constexpr (kKind == kActRelu) {
-    return fmaxf(x, 0.f);
+    return x < 0.f ? 0.f : x;  // a NaN stays one, which fmaxf would hide
   } else if constexpr (kKind == kActGelu) {
     if constexpr (kType == 2) {
       return gelu_by_erf(x);

@@ -15,8 +15,6 @@ inline constexpr int kLinearSide = 16;
 
 __device__ inline double linear_exp(double x) { return exp(x); }
 __device__ inline float linear_exp(float x) { return expf(x); }
-__device__ inline double linear_tanh(double x) { return tanh(x); }
-__device__ inline float linear_tanh(float x) { return tanhf(x); }
 // Twice the distribution function of a normal number. As double by erfc: 1 + erf has nothing left
 // where x is far below 0.
 __device__ inline double linear_normal(double x) { return erfc(-x * 0.70710678118654752440); }
@@ -25,11 +23,11 @@ __device__ inline float linear_normal(float x) { return 1.f + erff(x * 0.7071067
 template <class Scalar>
 __device__ inline Scalar linear_active(Scalar x, int kind) {
   const Scalar one = Scalar(1), half = Scalar(0.5);
-  if (kind == 1) return x > Scalar(0) ? x : Scalar(0);
+  if (kind == 1) return x < Scalar(0) ? Scalar(0) : x;
   if (kind == 2) return half * x * linear_normal(x);
   if (kind == 3) {
     const Scalar inner = Scalar(0.79788456080286535588) * (x + Scalar(0.044715) * x * x * x);
-    return half * x * (one + linear_tanh(inner));
+    return x / (one + linear_exp(Scalar(-2) * inner));  // x (1 + tanh) / 2, which has nothing left there
   }
   if (kind == 4) return x / (one + linear_exp(Scalar(-1.702) * x));
   if (kind == 5) return x / (one + linear_exp(-x));

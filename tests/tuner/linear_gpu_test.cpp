@@ -59,6 +59,8 @@ const LinearCase kCases[] = {
      "linear bf16 m=17 n=68 k=424 bias act=quick_gelu residual",
      {"kBlockM=32 kBlockN=64 kBlockK=64 kWarpM=16 kWarpN=32 kStages=3 kSplits=3 kRaster=1",
       "kBlockM=16 kBlockN=64 kBlockK=32 kWarpM=16 kWarpN=16 kStages=4 kSplits=2 kRaster=1"}},
+    // Far below 0 the reference must not lose what is left of tanh.
+    {"TailOfTanh", "linear bf16 m=1 n=1 k=38 norm=layer act=gelu_tanh out=@5 aux", {}},
     {"Bands",
      "linear bf16 m=330 n=75 k=32",
      {"kBlockM=32 kBlockN=32 kBlockK=32 kWarpM=16 kWarpN=16 kStages=2 kSplits=1 kRaster=8"}},
@@ -173,6 +175,8 @@ double activated(const std::string& name, double x) {
   return x / (1 + std::exp(name == "silu" ? -x : -1.702 * x));
 }
 
+constexpr char kSm80[] =
+    "kBlockM=256 kBlockN=32 kBlockK=32 kWarpM=64 kWarpN=32 kStages=2 kSplits=1 kRaster=1";
 constexpr char kSm90[] =
     "kBlockM=64 kBlockN=64 kFamily=1 kGroups=1 kLead=0 kPair=0 kSchedule=0 kSplits=1 kStages=8";
 constexpr char kSm90Splits[] =
@@ -196,11 +200,12 @@ struct SmallFloat {
 
 class LinearActivationsGpuTest : public LinearGpuTest {
  protected:
+  static constexpr std::size_t kColumns = 8;
+
   // Every number of the type goes through the function; `unlike_gelu` counts results that are not
   // those of GELU by erf.
   void try_all(const SmallFloat& type, const std::string& name, const std::string& config_text,
                int& unlike_gelu) const {
-    constexpr std::size_t kColumns = 8;
     std::vector<std::uint16_t> numbers;
     for (unsigned bits = 0; bits < 65536; ++bits) {
       if (std::abs(type.number(bits)) <= 8) numbers.push_back(static_cast<std::uint16_t>(bits));
@@ -229,7 +234,6 @@ class LinearActivationsGpuTest : public LinearGpuTest {
     EXPECT_LT(differ, type.tried / 100) << problem->text();
   }
 
- private:
   std::vector<std::uint16_t> computed(const Problem& problem, const Config& config,
                                       const std::vector<std::uint16_t>& x,
                                       const std::vector<std::uint16_t>& w) const {
@@ -256,17 +260,36 @@ class LinearActivationsGpuTest : public LinearGpuTest {
 // tanh in the place of erf is beyond neither bound of the judge: it is off here by a hundred units.
 TEST_F(LinearActivationsGpuTest, OfEveryNumberAreTheNearestOnesButForAUnit) {
   const SmallFloat bf16{"bf16", 8, -133, 33282}, fp16{"fp16", 11, -24, 36866};
-  const std::string sm80 =
-      "kBlockM=256 kBlockN=32 kBlockK=32 kWarpM=64 kWarpN=32 kStages=2 kSplits=1 kRaster=1";
   int unlike = 0;
   for (const char* const name : {"gelu", "gelu_tanh", "quick_gelu", "silu"}) {
     unlike = 0;
-    try_all(bf16, name, sm80, unlike);
+    try_all(bf16, name, kSm80, unlike);
     // So the grid does tell them apart.
     EXPECT_GT(unlike, std::string(name) == "gelu_tanh" ? 100 : -1);
   }
-  try_all(fp16, "gelu", sm80, unlike);
+  try_all(fp16, "gelu", kSm80, unlike);
   if (device_.cc_major == 9) try_all(bf16, "gelu", kSm90, unlike);
+}
+
+// A layer before it went wrong: no activation may hide that.
+TEST_F(LinearActivationsGpuTest, ANotANumberStaysOne) {
+  const std::vector<std::uint16_t> x = {0x3f80, 0x7fc0, 0, 0, 0, 0, 0, 0,
+                                        0x3f80, 0,      0, 0, 0, 0, 0, 0};
+  std::vector<std::uint16_t> w(kColumns * kColumns);
+  for (std::size_t i = 0; i < kColumns; ++i) w[i * kColumns + i] = 0x3f80;
+  const auto is_nan = [](std::uint16_t bits) { return (bits & 0x7fff) > 0x7f80; };
+  for (const std::string name : {"none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu"}) {
+    const ProblemPtr problem =
+        parse_problem("linear bf16 m=2 n=8 k=8" + (name == "none" ? "" : " act=" + name));
+    for (const char* const config : {kSm80, kSm90}) {
+      if (config == kSm90 && device_.cc_major != 9) continue;
+      const std::vector<std::uint16_t> results = computed(*problem, Config::parse(config), x, w);
+      for (std::size_t i = 0; i < kColumns; ++i) {
+        EXPECT_TRUE(is_nan(results[i])) << problem->text() << ' ' << config << ' ' << i;
+        EXPECT_FALSE(is_nan(results[kColumns + i])) << problem->text() << ' ' << config << ' ' << i;
+      }
+    }
+  }
 }
 
 // The residual's memory is the result's.
