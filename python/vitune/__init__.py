@@ -207,10 +207,10 @@ def _load_compile() -> Any:
         raise TorchNotFound(f"vitune.compile needs a newer PyTorch, whose Inductor takes passes of others: {reason}") from reason
 
 
-def compile(model: Any, *, mode: Optional[str] = None, dynamic: Optional[bool] = None, fullgraph: bool = False,
+def compile(model: Any = None, *, mode: Optional[str] = None, dynamic: Optional[bool] = None, fullgraph: bool = False,
             options: Optional[dict[str, Any]] = None, replace: Optional[Iterable[str]] = None, prepared_weights: bool = True) -> Any:
     """torch.compile of a model or function, with vitune's operators where their winners are known to be faster; the rest is
-    Inductor's.
+    Inductor's. Without a model it is a decorator.
 
     mode, dynamic, fullgraph, options: as of torch.compile ("reduce-overhead" and "max-autotune" replay CUDA graphs); mode and
     options may be given together. replace: the operators that may be put in, as they are named; None: those known to be faster than
@@ -222,6 +222,9 @@ def compile(model: Any, *, mode: Optional[str] = None, dynamic: Optional[bool] =
     by collectives) are not seen: call refresh(compiled) after them, or say False.
     Raises InvalidArgument for an operator that does not exist.
     """
+    if model is None:
+        return lambda function: compile(function, mode=mode, dynamic=dynamic, fullgraph=fullgraph, options=options, replace=replace,
+                                        prepared_weights=prepared_weights)
     return _load_compile().compile(model, mode, dynamic, fullgraph, options, replace, prepared_weights)
 
 

@@ -222,7 +222,7 @@ def _backend_of(compiled: Any, asked: str) -> Backend:
     if backend is None:  # a copy, or what was loaded again
         backend = getattr(getattr(compiled, "dynamo_ctx", None), "callback", None)
         while backend is not None and not isinstance(backend, Backend):
-            backend = getattr(backend, "_torchdynamo_orig_backend", None)
+            backend = getattr(backend, "_torchdynamo_orig_backend", None) or getattr(backend, "compiler_fn", None)
     if backend is None:
         raise InvalidArgument(f"{asked}() takes what vitune.compile() returned")
     return backend
