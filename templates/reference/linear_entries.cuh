@@ -27,7 +27,7 @@ __device__ inline Scalar linear_active(Scalar x, int kind) {
   if (kind == 2) return half * x * linear_normal(x);
   if (kind == 3) {
     const Scalar inner = Scalar(0.79788456080286535588) * (x + Scalar(0.044715) * x * x * x);
-    return x / (one + linear_exp(Scalar(-2) * inner));  // x (1 + tanh) / 2, which has nothing left there
+    return x / (one + linear_exp(Scalar(-2) * inner));  // x (1 + tanh) / 2 far below 0 too
   }
   if (kind == 4) return x / (one + linear_exp(Scalar(-1.702) * x));
   if (kind == 5) return x / (one + linear_exp(-x));
