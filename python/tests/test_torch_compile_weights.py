@@ -126,6 +126,14 @@ class ChangedWeightsTest(LinearCase):
         gc.collect()
         self.expect_right()
 
+    def test_the_same_memory_by_other_strides_is_not_the_same(self):
+        self.model, self.x = Mlp(n=32), bf16(2, 5, 32)
+        self.compiled_model = vitune.compile(self.model, fullgraph=True, replace="linear")
+        self.expect_right()
+        weight = self.model.layer.weight
+        weight.data = weight.data.t()
+        self.expect_right()
+
     def test_memory_at_the_same_address_is_not_the_same(self):
         weight = self.model.layer.weight
         stamp = _compile_prepared._Stamp([weight])
