@@ -19,7 +19,7 @@ if torch is None:
 import torch.nn.functional as F
 from torch import nn
 
-from vitune import _compile, _compile_attention, _compile_graph
+from vitune import _compile_attention, _compile_graph
 
 from .torch_cases import packed
 
