@@ -9,9 +9,7 @@ from unittest import mock
 
 import vitune
 
-from .support import needs_torch, torch
-from .test_torch_compile import CompileCase, served_by_nearest, without_inductor
-from .test_torch_compile_windows import Block, CompileWindowsCase
+from .support import torch
 
 if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
@@ -21,6 +19,8 @@ from torch import nn
 
 from vitune import _compile_attention, _compile_graph
 
+from .test_torch_compile import CompileCase, served_by_nearest, without_inductor
+from .test_torch_compile_windows import Block, CompileWindowsCase
 from .torch_cases import packed
 
 
@@ -40,7 +40,6 @@ def written(call, *inputs):
     return sorted(node.name.removeprefix("l_").removesuffix("_") for node in given)
 
 
-@needs_torch
 class WrittenByTest(unittest.TestCase):
     """Every way that Dynamo's graphs have to change a tensor."""
 
