@@ -17,7 +17,8 @@ if torch is None:
 import torch.nn.functional as F
 from torch import nn
 
-from vitune import _compile_attention, _compile_graph
+from vitune import _compile_attention
+from vitune._compile_writes import storages_of, storages_written_by
 
 from .test_torch_compile import CompileCase, served_by_nearest, without_inductor
 from .test_torch_compile_windows import Block, CompileWindowsCase
@@ -35,8 +36,8 @@ def written(call, *inputs):
     with torch.no_grad():
         torch.compile(call, backend=keep, fullgraph=True)(*inputs)
     (graph,) = graphs
-    memories = set().union(*map(_compile_graph.memories_written_by, graph.nodes))
-    given = [node for node in graph.find_nodes(op="placeholder") if not memories.isdisjoint(_compile_graph.memories_of(node))]
+    storages = set().union(*map(storages_written_by, graph.nodes))
+    given = [node for node in graph.find_nodes(op="placeholder") if not storages.isdisjoint(storages_of(node))]
     return sorted(node.name.removeprefix("l_").removesuffix("_") for node in given)
 
 
@@ -102,7 +103,8 @@ class WrittenByTest(unittest.TestCase):
     def test_what_changes_nothing(self):
         x, y, index = torch.rand(3, 4), torch.rand(4), torch.tensor([1, 2])
         for call in (lambda x, y, i: F.batch_norm(x, y, y), lambda x, y, i: F.embedding(i, x), lambda x, y, i: F.dropout(x, 0.5, False),
-                     lambda x, y, i: F.relu(x) + y, lambda x, y, i: torch.ops.aten.add.Tensor(x, y), lambda x, y, i: x.__add__(y)):
+                     lambda x, y, i: F.relu(x) + y, lambda x, y, i: torch.ops.aten.add.Tensor(x, y), lambda x, y, i: x.__add__(y),
+                     lambda x, y, i: (x > y) & (y > 0) | (x < 0)):
             self.assertEqual(written(call, x, y, index), [])
 
     def test_functions_that_dynamo_does_not_look_into_may_do_anything(self):
@@ -364,7 +366,7 @@ class ObjectsTest(EffectsCase):
             image = x.expand(n, 3, 8, 12).flatten(2).transpose(1, 2)
             return image.float().sum((1, 2)) + x.new_zeros(n).float()
         x, count = torch.randn(1, 3, 8, 12, dtype=torch.bfloat16), torch.tensor(3)
-        with torch.no_grad(), mock.patch.object(torch._dynamo.config, "capture_scalar_outputs", True):
+        with torch.no_grad(), torch._dynamo.config.patch(capture_scalar_outputs=True):
             self.expect_close(vitune.compile(call, fullgraph=True)(x, count), call(x, count), 0.5)
 
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch._dynamo.utils import counters
 
-from vitune import _compile, _compile_graph, _compile_linear, _torch_linear, _torch_op
+from vitune import _compile, _compile_graph, _compile_layouts, _compile_linear, _torch_linear, _torch_op
 
 try:
     import timm
@@ -182,7 +182,7 @@ class NormTest(LinearCase):
 
     def test_a_graph_that_cannot_be_traced_has_nothing_prepared(self):
         model, x = Mlp(), bf16(3, 32)
-        with torch.no_grad(), mock.patch.object(_compile_graph.Layouts, "check", side_effect=RuntimeError("of the test")):
+        with torch.no_grad(), mock.patch.object(_compile_layouts.Layouts, "check", side_effect=RuntimeError("of the test")):
             compiled = vitune.compile(model, fullgraph=True, replace="linear")
             self.expect_close(compiled(x), model(x))
         graph, = vitune.report(compiled).graphs

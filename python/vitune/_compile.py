@@ -17,7 +17,8 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from . import (_compile_attention, _compile_group_norm, _compile_heads, _compile_inputs, _compile_linear, _compile_norm,
                _compile_patches, _compile_region, _compile_tokens, _compile_windows, _torch_op)
-from ._compile_graph import Layouts, Operator, Place, Refusal, Rewrite, copied, module_of, value_of, wants_gradient
+from ._compile_graph import Operator, Place, Refusal, Rewrite, copied, module_of, value_of, wants_gradient
+from ._compile_layouts import Layouts
 from ._compile_prepared import Prepared, Store
 from ._compile_race import Times
 from ._compile_report import Call, Graph, Report

@@ -15,9 +15,10 @@ from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import _torch_op, _torch_repeating_mask, _torch_sdpa  # noqa: F401  (the operators)
-from ._compile_graph import (Operator, Place, Refusal, arguments, as_compiled, constant, is_call, is_cast, is_changed_between,
+from ._compile_graph import (Operator, Place, Refusal, arguments, as_compiled, constant, is_call, is_cast,
                              is_idle_dropout, is_method, value_of)
 from ._compile_race import Run, Times, measured, sample
+from ._compile_writes import is_changed_between
 from ._context import Selection
 from ._errors import Unsupported
 
@@ -243,11 +244,7 @@ class _Scores(NamedTuple):
     def are_of_type(self, dtype: torch.dtype) -> bool:
         """Whether q and k had the type, or were cast up from it, which loses nothing."""
         return value_of(self.product).dtype == dtype or all(
-            x.node is not None and _type_cast_from(x.node) == dtype for x in (self.q, Operand.of(self.keys)))
-
-    @property
-    def keys(self) -> fx.Node:
-        return self.product.args[1]
+            node is not None and _type_cast_from(node) == dtype for node in (self.q.node, self.product.args[1]))
 
 
 def _type_cast_from(node: Any) -> Optional[torch.dtype]:

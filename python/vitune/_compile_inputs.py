@@ -16,7 +16,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from . import _torch_op
-from ._compile_graph import memories_of, memories_written_by, memory_of, value_of, wants_gradient
+from ._compile_graph import value_of, wants_gradient
+from ._compile_writes import storage_of, storages_of, storages_written_by
 
 _STATIC = "_dynamo_static_input_type"  # Dynamo's word for it, in what a placeholder knows of its tensor
 _ALIGNED = 16  # bytes; Inductor compiles for what it sees
@@ -59,7 +60,7 @@ class Inputs:
         seen = value_of(node)
         if type(given) is not Tensor or not isinstance(seen, Tensor) or not _torch_op.is_on_gpu(given):
             return False
-        if node.meta.get("tensor_dict", {}).get(_STATIC) or memory_of(node) in kept or wants_gradient(seen) or seen._version:
+        if node.meta.get("tensor_dict", {}).get(_STATIC) or storage_of(node) in kept or wants_gradient(seen) or seen._version:
             return False  # Dynamo ran the graph on what it saw: whatever wrote to it counted a version up
         sizes = (*seen.shape, *seen.stride())
         return (all(isinstance(size, int) for size in sizes) and _alike(given).stride() == given.stride()
@@ -101,5 +102,5 @@ def _kept(graph: fx.Graph) -> set[Any]:
     backward pass reads inputs later."""
     results = graph.find_nodes(op="output")[0].all_input_nodes
     if any(wants_gradient(value_of(result)) for result in results):
-        return set().union(*map(memories_of, graph.nodes))
-    return set().union(*map(memories_of, results), *map(memories_written_by, graph.nodes))
+        return set().union(*map(storages_of, graph.nodes))
+    return set().union(*map(storages_of, results), *map(storages_written_by, graph.nodes))

@@ -17,10 +17,11 @@ from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import _compile_region, _torch_linear, _torch_norm, _torch_op
-from ._compile_graph import (Operator, Place, Recipe, Refusal, arguments, as_compiled, constant, is_call, is_changed_between,
-                             is_idle_dropout, is_method, is_parameter, outside, value_of)
+from ._compile_graph import (Operator, Place, Recipe, Refusal, arguments, as_compiled, constant, is_call, is_idle_dropout,
+                             is_method, is_parameter, outside, value_of)
 from ._compile_norm import LAYER_NORMS, RMS_NORMS
 from ._compile_race import Times
+from ._compile_writes import is_changed_between
 from ._context import Problem, Selection
 from ._errors import Unsupported
 

@@ -21,7 +21,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _torch_op
-from ._compile_graph import Recipe, memories_written_by, memory_of, value_of
+from ._compile_graph import Recipe, value_of
+from ._compile_writes import storage_of, storages_written_by
 from ._errors import NotPrepared
 
 Make = Callable[..., tuple[Tensor, ...]]
@@ -155,7 +156,7 @@ class Prepared:
         #: The graph's own.
         self.inputs = dict(zip(graph.find_nodes(op="placeholder"), inputs))
         self._recipes: dict[Recipe, list[fx.Node]] = {}
-        self._written = {memory for node in graph.nodes for memory in memories_written_by(node)}
+        self._written = {storage for node in graph.nodes for storage in storages_written_by(node)}
         #: By the first parameter: one graph may serve all blocks of a model.
         self._last: dict[int, tuple[_Stamp, tuple[Tensor, ...]]] = {}
 
@@ -169,7 +170,7 @@ class Prepared:
                 return "its weights are no parameters of the model"
             if given.is_inference():
                 return "its parameters were made in inference mode, where nothing tells whether they change"
-            if memory_of(node) in self._written:
+            if storage_of(node) in self._written:
                 return "the model changes its parameters while it runs"
         return ""
 

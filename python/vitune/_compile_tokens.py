@@ -11,16 +11,18 @@ from typing import Any
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ._compile_graph import Layouts, is_method, memories_of, memories_written_by, value_of
+from ._compile_graph import is_method, value_of
+from ._compile_layouts import Layouts
+from ._compile_writes import storages_of, storages_written_by
 
 
 def lay_out(module: fx.GraphModule) -> list[fx.Node]:
     """Puts copies behind such tokens, after which all values are those of the new strides; what it put in."""
     made = []
     nodes = list(module.graph.nodes)
-    written = set().union(*map(memories_written_by, nodes))
+    written = set().union(*map(storages_written_by, nodes))
     for node in nodes:
-        if _lie_apart(node) and written.isdisjoint(memories_of(node)):  # what is written may be seen through other views of it
+        if _lie_apart(node) and written.isdisjoint(storages_of(node)):  # what is written may be seen through other views of it
             with module.graph.inserting_after(node):
                 copy = module.graph.call_method("contiguous", (node,))
             copy.meta = {name: value for name, value in node.meta.items() if name != "example_value"}

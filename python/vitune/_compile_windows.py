@@ -18,9 +18,9 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import _torch_op, _torch_window_attention
 from ._compile_attention import FACTORS, Attend, Found, Operand, attention, written_out
-from ._compile_graph import (Operator, Place, Refusal, arguments, as_compiled, is_call, is_changed_between,
-                             is_idle_dropout, is_method, memory_of, value_of, written_by)
+from ._compile_graph import Operator, Place, Refusal, arguments, as_compiled, is_call, is_idle_dropout, is_method, value_of
 from ._compile_race import Times, measured, sample
+from ._compile_writes import is_changed_between, storage_of, written_by
 from ._context import Problem, Selection
 from ._errors import Unsupported, VituneError
 from ._torch_window_attention import Windows
@@ -260,7 +260,7 @@ def _projection_of(attend: Attend, layer: fx.Node) -> _Projection:
     if attend.is_causal or attend.enable_gqa:
         raise Unsupported("it is causal, or its heads share keys")
     parts, (heads, n, d) = [part.value for part in (q, attend.k, attend.v)], q.value.shape[-3:]
-    if any(part.untyped_storage()._cdata != memory_of(layer) for part in parts):
+    if any(part.untyped_storage()._cdata != storage_of(layer) for part in parts):
         raise Unsupported("q, k and v are no views of one layer's result: they are of several, or are changed on the way")
     width = 3 * heads * d
     # [images, windows, heads, n, d], or both are one.
