@@ -132,8 +132,8 @@ models: $(BUILD)/build.ninja  ## measure whole models, eager, as CUDA graphs and
 models-test:          ## test that program without a GPU; PYTHON=... one with torch and timm tests more
 	@$(PYTHON) -m unittest discover -s benchmarks/models/tests -t benchmarks
 
-models-page:          ## write docs/models.md from benchmarks/results/h200/models.json
-	@$(PYTHON) benchmarks/models/page.py benchmarks/results/h200/models.json > build/models.md
+models-page:          ## write docs/models.md from models.json in benchmarks/results/h200 and h100
+	@$(PYTHON) benchmarks/models/page.py benchmarks/results/h200/models.json benchmarks/results/h100/models.json > build/models.md
 	@mv build/models.md docs/models.md
 
 peers-test: $(BUILD)/build.ninja  ## test the peers' program without a GPU; PYTHON=... one with torch tests more

@@ -143,7 +143,7 @@ tune() {  # the 40 benchmark problems: winners, their cubins and figures
 }
 
 # The winners of this call, else the shipped ones.
-winners() { [ -f "$OUT/h200.db" ] && echo "$OUT/h200.db" || echo data/h200.db; }
+winners() { [ -f "$OUT/h200.db" ] && echo "$OUT/h200.db" || echo data/winners.db; }
 
 # The loader asks for this name; a link may have been lost on the way.
 link_library() {
@@ -162,7 +162,7 @@ peers() {  # every peer beside vitune
 
 norms() {  # norms and group norms, tuned for warm calls into the call's database, then every peer beside vitune
   link_library
-  [ -f "$OUT/h200.db" ] || cp data/h200.db "$OUT/h200.db"
+  [ -f "$OUT/h200.db" ] || cp data/winners.db "$OUT/h200.db"
   step norms_tune 270 "$BUILD/vitune" tune --from data/norm_problems.json --device 0 --db "$OUT/h200.db" \
     --objective warm --budget 3s
   step norms 290 python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$OUT/h200.db" \
@@ -189,7 +189,7 @@ linears() {  # linear layers, tuned for warm calls into the call's database, the
   local -x VITUNE_CUBLASLT=${VITUNE_CUBLASLT:-$(python3 -c 'import torch
 print(next((line.split()[-1] for line in open("/proc/self/maps") if "libcublasLt.so" in line), ""))')}
   link_library
-  [ -f "$OUT/h200.db" ] || cp data/h200.db "$OUT/h200.db"
+  [ -f "$OUT/h200.db" ] || cp data/winners.db "$OUT/h200.db"
   if [ "${LINEARS_TUNE:-3s}" != none ]; then
     step linears_tune "$limit" "$BUILD/vitune" tune --from data/linear_problems.json --device 0 \
       --db "$OUT/h200.db" --objective warm --budget "${LINEARS_TUNE:-3s}"

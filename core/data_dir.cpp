@@ -49,6 +49,6 @@ std::optional<fs::path> find_data_dir_near(const fs::path& program) {
   return std::nullopt;
 }
 
-fs::path shipped_database(const fs::path& data_dir) { return data_dir / "h200.db"; }
+fs::path shipped_database(const fs::path& data_dir) { return data_dir / "winners.db"; }
 
 }  // namespace vitune

@@ -18,6 +18,6 @@ std::vector<std::filesystem::path> data_dir_candidates(const std::filesystem::pa
 std::optional<std::filesystem::path> find_data_dir_near(const std::filesystem::path& program);
 
 // The database of shipped winners in a data folder.
-std::filesystem::path shipped_database(const std::filesystem::path& data_dir);  // h200.db
+std::filesystem::path shipped_database(const std::filesystem::path& data_dir);  // winners.db
 
 }  // namespace vitune

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # benchmarks/models/page.py -- Writes docs/models.md from models.json: what a user gains per model.
 # SPDX-License-Identifier: Apache-2.0
-"""page.py models.json > docs/models.md. Needs the standard library only."""
+"""page.py models.json [THE-SAME-OF-ANOTHER-GPU.json ...] > docs/models.md. Needs the standard library only."""
 
 from __future__ import annotations
 
@@ -105,11 +105,9 @@ def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _compiled(rows: Sequence[dict[str, Any]]) -> list[str]:
-    if not rows:
-        return []
+def _compiled_table(rows: Sequence[dict[str, Any]]) -> list[str]:
     ways = ("compile_default", "compile_reduce", "compile_max", "vitune_compile")
-    lines = [_COMPILED, "| model | batch | default | reduce-overhead | max-autotune | vitune.compile | gain | its mode | calls replaced |"]
+    lines = ["| model | batch | default | reduce-overhead | max-autotune | vitune.compile | gain | its mode | calls replaced |"]
     lines.append("|--|--:|--:|--:|--:|--:|--|--|--|")
     for row in rows:
         replaced = row.get("replaced")
@@ -117,6 +115,20 @@ def _compiled(rows: Sequence[dict[str, Any]]) -> list[str]:
         cells += [row.get("vitune_mode", "-"), f"{replaced['replaced']} of {replaced['known']}" if replaced else "-"]
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, "", *_means(rows)]
+
+
+def _of(rows: Sequence[dict[str, Any]], compiled: bool) -> list[dict[str, Any]]:
+    return [row for row in rows if (row["mode"] == "compiled") == compiled]
+
+
+def _compiled(result: dict[str, Any], others: Sequence[dict[str, Any]]) -> list[str]:
+    """Of the result's GPU, then of the others'."""
+    lines = []
+    for each in (result, *others):
+        if rows := _of(_in_order(each["rows"]), True):
+            where = "" if each is result else f"\n### On an {each['device']['name'].removeprefix('NVIDIA ')}, {each['date'][:10]}\n"
+            lines += [where or _COMPILED, *_compiled_table(rows)]
+    return lines
 
 
 def _memory(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -159,8 +171,8 @@ def _calls(rows: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def page(result: dict[str, Any]) -> str:
-    """The whole page."""
+def page(result: dict[str, Any], others: Sequence[dict[str, Any]] = ()) -> str:
+    """The whole page; others: results on other GPUs, of which the compiled models are told."""
     failed = [
         f"- `{row['model']}` b{row['batch']} {row['mode']}, {name or 'all'}: {reason}"
         for row in result["rows"] + result["plain"]
@@ -168,9 +180,9 @@ def page(result: dict[str, Any]) -> str:
     ]
     versions = ", ".join(f"{name} {value}" for name, value in result["versions"].items() if value)
     every = _in_order(result["rows"])
-    rows, compiled = ([row for row in every if (row["mode"] == "compiled") == of] for of in (False, True))
+    rows = _of(every, False)
     lines = [_INTRO, *([_GAINS, ""] if any(row.get("gain") for row in rows) else []), *_table(rows), "", *_means(rows)]
-    lines += _compiled(compiled) + time_section(every)
+    lines += _compiled(result, others) + time_section(every)
     lines += ["", _TIMES] if profiled(result["rows"]) else []
     lines += _memory(result["rows"])
     lines += _plain(result["plain"]) + _calls(result["calls"])
@@ -185,11 +197,12 @@ def page(result: dict[str, Any]) -> str:
 
 def main() -> int:
     """0, 1 for a file that is no result, 2 without one."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        sys.stdout.write(page(document.read(pathlib.Path(sys.argv[1]))))
+        result, *others = (document.read(pathlib.Path(name)) for name in sys.argv[1:])
+        sys.stdout.write(page(result, others))
     except document.BadDocument as reason:
         print(f"page.py: {reason}", file=sys.stderr)
         return 1

@@ -248,7 +248,7 @@ Finding check_shipped_winners(const Session& session) {
   const auto data_dir = find_data_dir(session);
   std::error_code ignored;
   if (!data_dir || !fs::exists(shipped_database(*data_dir), ignored)) {
-    return {"shipped winners", Verdict::kWarn, "h200.db is missing",
+    return {"shipped winners", Verdict::kWarn, "winners.db is missing",
             "problems then need a tune of their own"};
   }
   try {

@@ -144,7 +144,7 @@ class CheckWheelTest(InFolder):
     def test_names_what_is_wrong(self):
         cases = [
             ({"name": "vitune-0.1.0-py3-none-linux_x86_64.whl"}, "not named for a manylinux"),
-            ({"leave_out": "vitune/_lib/share/vitune/h200.db"}, "there is no vitune/_lib/share/vitune/h200.db"),
+            ({"leave_out": "vitune/_lib/share/vitune/winners.db"}, "there is no vitune/_lib/share/vitune/winners.db"),
             ({"leave_out": "vitune-0.1.0.dist-info/licenses/THIRD_PARTY_NOTICES.md"}, "there is no .*THIRD_PARTY"),
             ({"command": self.binary("-g")}, "vitune/_lib/vitune is not stripped"),
             ({"command": self.binary("-s", "-Wl,-rpath,/somewhere")}, "remembers a folder"),

@@ -177,6 +177,9 @@ class TimmGpuTest(unittest.TestCase):
                 self.assertLessEqual((ours - exact).abs().max(), 2 * (torchs - exact).abs().max())
 
     def test_compiled_models_replace_attention_in_every_mode(self):
+        with vitune.Context(0) as context:  # of a GPU without shipped winners no call is replaced
+            problem = vitune.Problem("attention bf16 b=32 h=12 n=197 d=64 layout=packed")
+            shipped = context.query(problem).outcome == "exact"
         for name, mode in (("vit_base_patch16_224", None), ("vit_base_patch16_224", "reduce-overhead"),
                            ("swin_tiny_patch4_window7_224", "reduce-overhead")):
             with self.subTest(name, mode=mode), torch.inference_mode():
@@ -195,7 +198,7 @@ class TimmGpuTest(unittest.TestCase):
                              if call.operator == "attention" or (call.operator == "window_attention" and call.replaced)]
                 self.assertEqual(len(attention), 12)
                 for call in attention:  # the shipped winners have the ViT's very problem
-                    untuned = "swin" in name and "never tuned" in call.reason
+                    untuned = "never tuned" in call.reason and not (shipped and name.startswith("vit"))
                     self.assertTrue(untuned or call.times is not None, call)
                     self.assertEqual(call.replaced, not untuned and not call.times.lost, call)
 

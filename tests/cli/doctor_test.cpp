@@ -35,7 +35,7 @@ class DoctorTest : public CommandTest {
   }
   // Makes a database with the shipped winners; the exit status.
   int make_database(const fs::path& path) const {
-    const std::string from = (fs::path(VITUNE_SOURCE_DIR) / "data" / "h200.db").string();
+    const std::string from = (fs::path(VITUNE_SOURCE_DIR) / "data" / "winners.db").string();
     return run({"db", "merge", from, "--db", path.string()}).status;
   }
 };

@@ -37,7 +37,7 @@ TEST_F(LittleMemory, ARecordingOfAFewKilobytesTakesNoGigabyte) {
 // Whatever it is that finds no memory: a value being copied, one being destroyed, the message.
 TEST_F(LittleMemory, NoCommandIsEndedByASignal) {
   const fs::path data = fs::path(VITUNE_SOURCE_DIR) / "data";
-  const std::string shipped = (data / "h200.db").string();
+  const std::string shipped = (data / "winners.db").string();
   const std::vector<std::vector<std::string>> commands = {
       {"show", "--json", "--db", shipped},
       {"db", "export", "--json", "--db", shipped},

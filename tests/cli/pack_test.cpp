@@ -14,7 +14,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const fs::path& shipped() {
-  static const fs::path file = fs::path(VITUNE_SOURCE_DIR) / "data" / "h200.db";
+  static const fs::path file = fs::path(VITUNE_SOURCE_DIR) / "data" / "winners.db";
   return file;
 }
 
@@ -152,7 +152,7 @@ TEST_F(PackCommandTest, AnExportOfOneGpuHasNothingOfOthers) {
   const CommandResult other =
       run({"db", "export", "--gpu", "another", "--winners-only", "--db", both.string()});
   ASSERT_EQ(other.status, 0) << other.err;
-  EXPECT_EQ(all.json()["devices"].size(), 2U);
+  EXPECT_EQ(all.json()["devices"].size(), 3U);
   EXPECT_EQ(h200.json()["devices"].size(), 1U);
   EXPECT_EQ(h200.json()["winners"].size(), 178U);
   EXPECT_EQ(h200.json()["requests"].size(), 0U);

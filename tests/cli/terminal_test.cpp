@@ -83,8 +83,8 @@ constexpr char kGroupNorm[] = "group_norm bf16 n=2 c=1280 l=256 g=32 nhwc weight
 // Each verb's tables, with the longest texts that they may hold.
 class TerminalTableTest : public TerminalTest {
  protected:
-  TerminalTableTest() : copy_((directory() / "h200.db").string()) {
-    fs::copy_file(fs::path(VITUNE_SOURCE_DIR) / "data" / "h200.db", copy_);
+  TerminalTableTest() : copy_((directory() / "winners.db").string()) {
+    fs::copy_file(fs::path(VITUNE_SOURCE_DIR) / "data" / "winners.db", copy_);
     fs::permissions(copy_, fs::perms::owner_read | fs::perms::owner_write);
   }
 

@@ -315,7 +315,7 @@ TEST_F(TuneTest, BenchMeasuresTheUsersWinnerAndNotAShippedOne) {
   const std::filesystem::path data = directory() / "shipped", bare = directory() / "bare";
   std::filesystem::create_directories(data);
   std::filesystem::create_directories(bare);
-  const std::string better = (data / "h200.db").string();
+  const std::string better = (data / "winners.db").string();
   ASSERT_EQ(run(tune({"--budget", "400", "-q", "--db", better})).status, 0);
   ASSERT_EQ(run(tune({"--budget", "2", "-q"})).status, 0);
   const auto measured = [&](const std::filesystem::path& folder, std::vector<std::string> more) {

@@ -258,7 +258,7 @@ TEST_F(UsageTest, ResultsThatCannotBeWrittenAreAFailure) {
 
 // Nothing that the command opens may come to stand where the results go.
 TEST_F(UsageTest, AClosedStandardOutputIsNamed) {
-  const std::string shipped = (fs::path(VITUNE_SOURCE_DIR) / "data" / "h200.db").string();
+  const std::string shipped = (fs::path(VITUNE_SOURCE_DIR) / "data" / "winners.db").string();
   const std::string database = (directory() / "x.db").string();
   const std::vector<std::string> cases[] = {
       {"help"},

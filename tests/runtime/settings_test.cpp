@@ -89,8 +89,8 @@ TEST(Settings, TheShippedLayerIsLookedForBesideTheLibrary) {
   std::ofstream(data / "bench_problems.json") << "{}";
   vitune_context_options options = VITUNE_CONTEXT_OPTIONS_INIT;
   EXPECT_FALSE(read_settings(&options, at_home(), library).places.shipped) << "no file yet";
-  std::ofstream(data / "h200.db") << "x";
-  EXPECT_EQ(read_settings(&options, at_home(), library).places.shipped, data / "h200.db");
+  std::ofstream(data / "winners.db") << "x";
+  EXPECT_EQ(read_settings(&options, at_home(), library).places.shipped, data / "winners.db");
   fs::permissions(data, fs::perms::others_write, fs::perm_options::add);
   EXPECT_FALSE(read_settings(&options, at_home(), library).places.shipped) << "others may write it";
   options.shipped_database = "";

@@ -15,7 +15,7 @@ class ShippedKernelsTest : public RealCompilerTest {};
 // Whatever a config's text says beside its tunables, and whichever compiler is at hand.
 TEST(ShippedKernelKeysTest, AreThoseOfTheWinnersThatTheyStandFor) {
   const auto shipped =
-      Store::open(std::string(VITUNE_SOURCE_DIR) + "/data/h200.db", Access::kReadOnly);
+      Store::open(std::string(VITUNE_SOURCE_DIR) + "/data/winners.db", Access::kReadOnly);
   const std::vector<WinnerEntry> winners = shipped->winners();
   ASSERT_GE(winners.size(), 40u);
   for (const WinnerEntry& entry : winners) {
@@ -30,7 +30,7 @@ TEST(ShippedKernelKeysTest, AreThoseOfTheWinnersThatTheyStandFor) {
 
 TEST_F(ShippedKernelsTest, AreRebuiltBitForBit) {
   const auto shipped =
-      Store::open(std::string(VITUNE_SOURCE_DIR) + "/data/h200.db", Access::kReadOnly);
+      Store::open(std::string(VITUNE_SOURCE_DIR) + "/data/winners.db", Access::kReadOnly);
   const std::vector<WinnerEntry> winners = shipped->winners();
   ASSERT_GE(winners.size(), 40u);
   std::set<Digest> seen;

@@ -76,6 +76,11 @@ class PageTest(unittest.TestCase):
         self.assertIn("- compiled: 2.000 (geometric mean of 1 rows); slower with vitune, by the whole interval: none.", text)
         self.assertIn("| `a` | 8 | 2 / 2 / 1 |", text)  # and not among models as they are
         self.assertIn("- `a` b8 compiled, compile_max: RuntimeError: no", text)
+        other = result(compiled | {"model": "b"}) | {"device": {"name": "Another GPU"}}
+        text = page(result(row("a", 8, "eager", 2.0, 2.0, 1.0)), [other])
+        self.assertEqual(text.count("## Compiled models"), 0)
+        self.assertIn("\n### On an Another GPU, ", text)
+        self.assertIn("| `b` | 8 | 3 | 2 | - | 1 | 2.00 [1.90, 2.10] | reduce-overhead | 12 of 37 |", text)
 
     def test_where_the_time_goes_beside_its_floor_and_what_to_do_next(self):
         graph = row("a", 1, "graph", 2.0, 3.0, 1.0) | {
@@ -98,10 +103,11 @@ class PageTest(unittest.TestCase):
 
 class CommittedTest(unittest.TestCase):
     def setUp(self):
-        self.found = document.read(ROOT / "benchmarks/results/h200/models.json")
+        self.found, other = (document.read(ROOT / f"benchmarks/results/{gpu}/models.json") for gpu in ("h200", "h100"))
+        self.others = [other]
 
     def test_the_page_is_that_of_the_committed_results(self):
-        self.assertEqual((ROOT / "docs/models.md").read_text(), page(self.found))
+        self.assertEqual((ROOT / "docs/models.md").read_text(), page(self.found, self.others))
 
     def test_the_readme_tells_the_figures_of_the_committed_results(self):
         gains = {(r["model"], r["batch"], r["mode"]): r["gain"] for r in self.found["rows"] if r.get("gain")}

@@ -375,7 +375,7 @@ class PeersTest(unittest.TestCase):
 
         AskedContext.made.clear()
         problem, t = operands_of("linear bf16 m=4 n=16 k=8 bias")
-        tuned, own = ROOT / "data/h200.db", ROOT / "data/bench_problems.json"  # any two files
+        tuned, own = ROOT / "data/winners.db", ROOT / "data/bench_problems.json"  # any two files
         for config, provider in (
             ("family=sm80 kBlockM=64", "vitune"),
             ("family=cublaslt kTile=20", "vitune's cublaslt"),
