@@ -62,7 +62,8 @@ TEST_F(IgnoredOptionsTest, WhatIsLookedAtIsStillTaken) {
       {"show", "--misses", kProblem},
       {"models", "--problems", "--batch", "4", "vit_base_patch16_224"},
       {"models", "--names", "-q"},
-      {"db", "export", "--json", "--db", (fs::path(VITUNE_SOURCE_DIR) / "data/winners.db").string()},
+      {"db", "export", "--json", "--db",
+       (fs::path(VITUNE_SOURCE_DIR) / "data/winners.db").string()},
   };
   for (const auto& arguments : cases) {
     const CommandResult result = run(arguments);
