@@ -91,15 +91,6 @@ for form in "kChunks=2 kThreads=640 kPieces=2;group_norm bf16 n=2 c=320 l=4096 g
   compile_form "a group norm by clusters" 2 sm_90,sm_100 "kCluster=1 kGroups=1 kEarlyStart=1 kStreaming=1 ${form%;*}" "${form#*;}"
 done
 expect_no_spill "group norms by clusters"
-# Group norms by all CTAs of the device: most and fewest vectors in registers, both layouts, all in shared memory.
-: >"$list"
-large="c=512 l=65536 g=32 weight bias"
-for form in "kChunks=4 kGroups=1 kKept=28 kHeld=20;group_norm bf16 n=1 $large silu" "kChunks=4 kGroups=1 kKept=28 kHeld=8;group_norm fp16 n=1 $large mish" \
-  "kChunks=128 kGroups=32 kKept=26 kHeld=20;group_norm bf16 n=1 $large nhwc silu" "kChunks=128 kGroups=32 kKept=26 kHeld=12;group_norm fp16 n=1 $large nhwc" \
-  "kChunks=64 kGroups=32 kKept=16 kHeld=0;group_norm bf16 n=2 c=512 l=8192 g=32 nhwc weight bias silu"; do
-  compile_form "a group norm by a whole grid" 1 sm_90 "kCluster=0 kThreads=512 kPieces=2 kEarlyStart=1 kStreaming=1 ${form%;*}" "${form#*;}"
-done
-expect_no_spill "group norms by whole grids"
 if ! "$vitune" compile -q --csv --probes >"$list"; then
   echo "kernels: some probes or kernels of the ladder do not compile:" >&2
   grep -v ',ok,' "$list" >&2 || true

@@ -94,7 +94,6 @@ void resolve_module_functions(void* library, DriverApi& api) {
   resolve(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", api.occupancy_max_active_blocks);
   resolve(library, "cuLaunchKernel", api.launch_kernel);
   find(library, "cuLaunchKernelEx", api.launch_kernel_ex);
-  find(library, "cuLaunchCooperativeKernel", api.launch_cooperative_kernel);
   find(library, "cuTensorMapEncodeTiled", api.tensor_map_encode_tiled);
   find(library, "cuTensorMapReplaceAddress", api.tensor_map_replace_address);
 }

@@ -48,7 +48,6 @@ enum CuPointerAttribute : int {
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuErrorOutOfMemory = 2;
 inline constexpr CuResult kCuErrorNoDevice = 100;
-inline constexpr CuResult kCuErrorNotSupported = 801;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
 inline constexpr unsigned kCuEventDefault = 0;
 inline constexpr int kCuStreamCaptureModeThreadLocal = 1;
@@ -151,11 +150,6 @@ struct DriverApi {
   // Null in a driver that is too old for it, or to capture what it launches.
   CuResult (*launch_kernel_ex)(const CuLaunchConfig* config, CuFunctionTag* function,
                                void** parameters, void** extra);
-  // All CTAs of the grid on the device at once, or none and an error.
-  CuResult (*launch_cooperative_kernel)(CuFunctionTag* function, unsigned grid_x, unsigned grid_y,
-                                        unsigned grid_z, unsigned block_x, unsigned block_y,
-                                        unsigned block_z, unsigned shared_bytes,
-                                        CuStreamTag* stream, void** parameters);
 
   // Null in a driver that is too old for tensor maps (before CUDA 12.0).
   CuResult (*tensor_map_encode_tiled)(CuTensorMap* map, int type, std::uint32_t rank, void* address,

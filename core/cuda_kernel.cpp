@@ -74,12 +74,6 @@ CuResult CudaKernel::try_launch(const LaunchShape& shape, const void* params, Cu
   // The driver reads as many parameters as the kernel has during the call but declares them
   // writable.
   void* parameters[] = {const_cast<void*>(params), const_cast<void*>(second)};
-  if (shape.is_cooperative) {
-    const auto launch = driver_->api().launch_cooperative_kernel;
-    if (launch == nullptr) return kCuErrorNotSupported;
-    return launch(function_, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
-                  shape.block[1], shape.block[2], shape.shared_bytes, stream, parameters);
-  }
   if (shape.waits_for_earlier && driver_->api().launch_kernel_ex != nullptr) {
     CuLaunchAttribute attribute{kCuLaunchProgrammaticSerialization, 1, {}};
     const CuLaunchConfig config{{shape.grid[0], shape.grid[1], shape.grid[2]},

@@ -46,20 +46,14 @@ struct GroupNormTiling {
   bool even = false;     // no thread looks whether its vectors are there
   bool cluster = false;  // the chunks are a cluster's CTAs, which hold them in shared memory
   std::int64_t vector_bytes = 0;
-  // Of all CTAs of a grid that run at once: a thread's steps in shared memory, and in registers.
-  std::int64_t kept = 0, held = 0;
 
-  bool grid() const { return kept > 0; }  // the chunks are all CTAs on the device
   std::int64_t chunk_vectors() const { return chunk_rows * row_vectors; }
   // Registers that a thread has use for, and that it can do with.
   std::int64_t registers() const { return piece_registers + column_registers + 56; }
   std::int64_t least_registers() const { return piece_registers + column_registers + 46; }
-  // Shared memory that moments pass through, that means and deviations of the groups do, and all of
-  // a cluster's CTA and of a grid's.
+  // Shared memory that moments pass through, and all of a cluster's CTA.
   std::int64_t moment_bytes() const;
-  std::int64_t scale_bytes() const { return 8 * groups; }
   std::int64_t cluster_bytes() const;
-  std::int64_t grid_bytes() const;
 };
 GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config& config);
 
@@ -67,9 +61,6 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
 // The rules of clusters, for configs of theirs.
 std::vector<Constraint> group_norm_cluster_rules(const GroupNormProblem& problem,
                                                  const DeviceInfo& device);
-// Those of grids whose CTAs run at once.
-std::vector<Constraint> group_norm_grid_rules(const GroupNormProblem& problem,
-                                              const DeviceInfo& device);
 // Groups, or slices of them, that one CTA or all chunks' work on.
 std::int64_t group_norm_tiles(const GroupNormProblem& problem, std::int64_t groups);
 

@@ -143,11 +143,6 @@ std::vector<Parameter> tunables(const GroupNormProblem& problem) {
        "L2 need not keep: nothing, the result, what is read for the last time too",
        true,
        true},
-      {"kKept",
-       {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28},
-       "vectors of a chunk that a thread keeps in shared memory, while all CTAs of the device wait "
-       "for each other's moments; 0: a group is read twice, or by a CTA or a cluster"},
-      {"kHeld", {0, 8, 12, 16, 20}, "with kKept: vectors that a thread keeps in registers"},
   };
 }
 
@@ -194,9 +189,6 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
   for (Constraint& rule : group_norm_cluster_rules(problem, device)) {
     rules.push_back(std::move(rule));
   }
-  for (Constraint& rule : group_norm_grid_rules(problem, device)) {
-    rules.push_back(std::move(rule));
-  }
   return {tunables(problem), std::move(rules)};
 }
 
@@ -205,13 +197,10 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
   // Steps of the device with a thousand threads on each SM, as many as the grid fills; a second
   // kernel and a second pass have their price, narrow accesses theirs.
   const double sms = std::max(device.sm_count, 1);
-  std::optional<Config> best, grid;
+  std::optional<Config> best;
   double least = 0;
   for (const Config& config : space.enumerate()) {
-    if (config.at("kEarlyStart") != 0) continue;
-    // For a search to begin with: the last one, of the most threads, with registers to spare.
-    if (config.at("kKept") != 0 && config.at("kHeld") <= 12) grid = config;
-    if (config.at("kStreaming") != 0 || config.at("kKept") != 0) continue;
+    if (config.at("kEarlyStart") != 0 || config.at("kStreaming") != 0) continue;
     if (config.at("kCluster") != 0) continue;
     const GroupNormTiling t = group_norm_tiling(problem, config);
     std::int64_t shared = 0;
@@ -228,11 +217,8 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
     best = config;
     least = cost;
   }
-  std::vector<Config> defaults;
-  for (const auto& each : {best, grid}) {
-    if (each) defaults.push_back(*each);
-  }
-  return defaults;
+  if (!best) return {};
+  return {*best};
 }
 
 std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,

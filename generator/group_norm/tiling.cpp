@@ -62,8 +62,6 @@ GroupNormTiling group_norm_tiling(const GroupNormProblem& p, const Config& confi
   t.even = (p.nhwc || t.groups == 1) && t.busy == t.tile_threads &&
            t.rows == t.chunks * t.chunk_rows && t.steps * t.busy == t.chunk_vectors();
   t.vector_bytes = t.vector * element_bytes(p.type);
-  t.kept = config.find("kKept").value_or(0);
-  t.held = config.find("kHeld").value_or(0);
   return t;
 }
 
@@ -75,10 +73,6 @@ std::int64_t GroupNormTiling::moment_bytes() const {
 std::int64_t GroupNormTiling::cluster_bytes() const {
   constexpr std::int64_t kBarrier = 8, kWords = 8;  // of each CTA
   return steps * threads * vector_bytes + kWords * chunks + kBarrier + moment_bytes();
-}
-
-std::int64_t GroupNormTiling::grid_bytes() const {
-  return kept * threads * vector_bytes + moment_bytes() + scale_bytes();
 }
 
 std::int64_t group_norm_tiles(const GroupNormProblem& p, std::int64_t groups) {

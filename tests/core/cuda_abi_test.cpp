@@ -146,7 +146,6 @@ EXPECT_SAME_SIGNATURE(func_set_attribute, cuFuncSetAttribute);
 EXPECT_SAME_SIGNATURE(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor);
 EXPECT_SAME_SIGNATURE(launch_kernel, cuLaunchKernel);
 EXPECT_SAME_SIGNATURE(launch_kernel_ex, cuLaunchKernelEx);
-EXPECT_SAME_SIGNATURE(launch_cooperative_kernel, cuLaunchCooperativeKernel);
 EXPECT_SAME_SIGNATURE(tensor_map_encode_tiled, cuTensorMapEncodeTiled);
 EXPECT_SAME_SIGNATURE(tensor_map_replace_address, cuTensorMapReplaceAddress);
 EXPECT_SAME_SIGNATURE(graph_instantiate, cuGraphInstantiateWithFlags);
@@ -154,7 +153,7 @@ EXPECT_SAME_SIGNATURE(graph_launch, cuGraphLaunch);
 EXPECT_SAME_SIGNATURE(graph_destroy, cuGraphDestroy);
 EXPECT_SAME_SIGNATURE(graph_exec_destroy, cuGraphExecDestroy);
 // No member is missing above.
-static_assert(sizeof(DriverApi) == 53 * sizeof(void*));
+static_assert(sizeof(DriverApi) == 52 * sizeof(void*));
 
 static_assert(sizeof(CuResult) == sizeof(CUresult) && sizeof(CuDevice) == sizeof(CUdevice));
 static_assert(sizeof(CuPointer) == sizeof(CUdeviceptr) && sizeof(CuUuid) == sizeof(CUuuid));
@@ -191,7 +190,6 @@ TEST(CudaAbiTest, ConstantsAreThoseOfTheToolkit) {
       {kCuPreferredSharedMemoryCarveout, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT},
       {kCuSuccess, CUDA_SUCCESS},
       {kCuErrorNoDevice, CUDA_ERROR_NO_DEVICE},
-      {kCuErrorNotSupported, CUDA_ERROR_NOT_SUPPORTED},
       {kCuStreamNonBlocking, CU_STREAM_NON_BLOCKING},
       {kCuEventDefault, CU_EVENT_DEFAULT},
       {kCuStreamCaptureModeThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL},

@@ -178,7 +178,7 @@ CuResult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CuFunctionTag*
 CuResult cuLaunchKernel(CuFunctionTag*, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                         unsigned by, unsigned bz, unsigned shared, CuStreamTag*, void** parameters,
                         void**) {
-  state.programmatic = state.cooperative = false;
+  state.programmatic = false;
   const unsigned shape[7] = {gx, gy, gz, bx, by, bz, shared};
   std::memcpy(state.launch, shape, sizeof(shape));
   record_launch(state.entry, parameters);
@@ -192,15 +192,6 @@ CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function,
                                          config->stream, parameters, extra);
   state.programmatic = config->attribute_count == 1 && config->attributes->allowed == 1 &&
                        config->attributes->id == kCuLaunchProgrammaticSerialization;
-  return result;
-}
-
-CuResult cuLaunchCooperativeKernel(CuFunctionTag* function, unsigned gx, unsigned gy, unsigned gz,
-                                   unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                                   CuStreamTag* stream, void** parameters) {
-  const CuResult result =
-      cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, nullptr);
-  state.cooperative = true;
   return result;
 }
 

@@ -1,5 +1,5 @@
-// tests/emulator/cta.h -- One CTA of an emulated kernel, or those of a cluster or of a cooperative
-// launch: threads, barriers and copies.
+// tests/emulator/cta.h -- One CTA of an emulated kernel, or those of a cluster: threads, barriers
+// and copies.
 //
 // simt.cpp runs it; phase_barriers.cpp has the barriers that count arrivals by phases; races.cpp
 // knows what they order.
@@ -81,11 +81,6 @@ struct Meeting {
   std::vector<unsigned> waiting;
 };
 
-// Those that run at a time, along x.
-inline unsigned ctas_together(const Kernel& kernel, const Grid& grid) {
-  return grid.is_cooperative ? grid.grid.x : kernel.cluster;
-}
-
 class Cta {
  public:
   Cta(const Module& module, const Kernel& kernel, void** parameters, const Grid& grid,
@@ -132,7 +127,6 @@ class Cta {
   void wait_for_phase(const void* at, unsigned parity);
   void note(const void* at, unsigned bytes);
   void note_read(const void* at, unsigned bytes, unsigned reader);
-  unsigned long long wait_for_word(const void* at);
   void fence();
   void require_waited_for_earlier();
   void pause();
@@ -168,7 +162,6 @@ class Cta {
   };
   std::map<unsigned, Barrier> barriers_;
   std::map<const void*, PhaseBarrier> phase_barriers_;
-  std::map<const void*, std::vector<unsigned>> word_waiters_;
   std::deque<std::array<char, 8>> sent_;  // by asynchronous stores
   std::exception_ptr fault_;
   unsigned current_ = 0;

@@ -90,8 +90,6 @@ CuResult cuGetErrorName(CuResult error, const char** name) {
       return *name = "CUDA_ERROR_MISALIGNED_ADDRESS", kCuSuccess;
     case kLaunchFailed:
       return *name = "CUDA_ERROR_LAUNCH_FAILED", kCuSuccess;
-    case kCooperativeTooLarge:
-      return *name = "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", kCuSuccess;
     case kNotFound:
       return *name = "CUDA_ERROR_NOT_FOUND", kCuSuccess;
     default:
@@ -357,20 +355,6 @@ CuResult cuLaunchKernel(CuFunctionTag* function, unsigned gx, unsigned gy, unsig
                         unsigned by, unsigned bz, unsigned shared, CuStreamTag* stream,
                         void** parameters, void**) {
   return launch_grid(function, {{gx, gy, gz}, {bx, by, bz}, shared}, stream, parameters);
-}
-CuResult cuLaunchCooperativeKernel(CuFunctionTag* function, unsigned gx, unsigned gy, unsigned gz,
-                                   unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                                   CuStreamTag* stream, void** parameters) {
-  int resident = 0;
-  cuOccupancyMaxActiveBlocksPerMultiprocessor(&resident, function, static_cast<int>(bx * by * bz),
-                                              shared);
-  if (1ull * gx * gy * gz > 1ull * kSmCount * static_cast<unsigned>(resident)) {
-    return kCooperativeTooLarge;
-  }
-  constexpr unsigned kMostCtas = 40;  // that a module has shared memory for (cuda_language.h)
-  if (gx > kMostCtas || gy != 1 || gz != 1) return kInvalidValue;
-  const Grid grid{{gx, gy, gz}, {bx, by, bz}, shared, false, true};
-  return launch_grid(function, grid, stream, parameters);
 }
 CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function, void** parameters,
                           void**) {

@@ -160,7 +160,6 @@ using std::min;
 
 namespace vitune {
 // Dynamic shared memory: the templates declare it inside a function.
-inline constexpr unsigned kSharedCapacity = 227 << 10;
-inline constexpr unsigned kMostCtas = 40;  // that run together
+inline constexpr unsigned kSharedCapacity = 227 << 10, kMostCluster = 8;
 extern __attribute__((aligned(1024))) char shared_memory[];
 }  // namespace vitune

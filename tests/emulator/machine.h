@@ -2,8 +2,7 @@
 //
 // A kernel is compiled for the host into a module of its own; everything that needs more than one
 // thread (warp collectives, barriers, asynchronous copies) or a look at the device's memory goes
-// through this table. One CTA, the CTAs of one cluster, or all of a cooperative launch run at a
-// time, on one host thread.
+// through this table. One CTA, or the CTAs of one cluster, run at a time, on one host thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,8 +15,8 @@ struct Index3 {
 // The CUDA thread that runs now.
 struct ThreadView {
   Index3 thread_index{0, 0, 0}, block_index{0, 0, 0}, block_size, grid_size;
-  unsigned linear = 0;  // among those that run together: a CTA's come behind those of lower rank
-  unsigned rank = 0;    // of its CTA in the cluster, or the cooperative launch
+  unsigned linear = 0;  // within its cluster: that of a CTA comes behind the one of lower rank
+  unsigned rank = 0;    // of its CTA in the cluster
 };
 
 // What the emulated driver makes of a tensor map: 16-bit elements in four dimensions, of those that
@@ -78,10 +77,6 @@ struct Machine {
   void (*wait_for_stores)(Machine&, unsigned pending) = nullptr;
   // Faults unless the bytes lie in one allocation of the device, aligned to `alignment`.
   void (*check_global)(Machine&, const void* at, unsigned bytes, unsigned alignment) = nullptr;
-  // A word of global memory that one thread posts and others wait for, in a cooperative launch from
-  // CTA to CTA; 0 is none. check_global() comes first.
-  void (*post_word)(Machine&, void* at, unsigned long long word) = nullptr;
-  unsigned long long (*wait_for_word)(Machine&, const void* at) = nullptr;
   // Shared memory written by this thread that products have not been told of (fence.proxy.async).
   void (*note_write)(Machine&, const void* at, unsigned bytes) = nullptr;
   void (*note_read)(Machine&, const void* at, unsigned bytes, unsigned reader) = nullptr;
