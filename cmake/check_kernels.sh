@@ -71,6 +71,18 @@ for form in "linear bf16 m=197 n=768 k=3072 bias residual;96 4 7" "linear fp16 m
   compile_form "a linear layer of the family sm90_split_k" 1 sm_90 "kFamily=4 kBlockN=$n kSplits=$parts kStages=$stages \
 kBlockM=0 kGroups=0 kSchedule=0 kPair=0 kLead=0 kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0" "${form%;*}"
 done
+# Moments of rows, written and taken: pairs, turns, halves, three warpgroups, parts of k.
+for form in "linear bf16 m=6304 n=768 k=3072 bias scale residual moments=192;192 192 3 0 1 1 4" \
+  "linear bf16 m=25216 n=1024 k=768 bias residual moments=128;256 128 2 0 1 1 4" "linear fp16 m=197 n=768 k=768 bias residual moments=32;64 32 1 0 0 0 8" \
+  "linear bf16 m=6304 n=3072 k=768 norm=moments:192 bias act=gelu params=fp32;192 192 3 2 1 0 4" \
+  "linear bf16 m=6304 n=2304 k=768 norm=moments:192 bias params=fp32;256 128 2 0 1 1 4"; do
+  read -r m n groups schedule pair lead stages <<<"${form#*;}"
+  compile_form "a linear layer with moments of rows" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups \
+kSchedule=$schedule kPair=$pair kLead=$lead kSplits=1 kStages=$stages kBlockK=0 kWarpM=0 kWarpN=0 \
+kRaster=0" "${form%;*}"
+done
+compile_form "a linear layer with moments of rows by parts of k" 1 sm_90 "kFamily=4 kBlockN=96 kSplits=4 kStages=7 kBlockM=0 \
+kGroups=0 kSchedule=0 kPair=0 kLead=0 kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0" "linear bf16 m=197 n=768 k=3072 bias residual moments=32"
 expect_no_spill "linear layers of the families sm90 and sm90_split_k"
 # Windows in place: Swin's two, padding, MaxViT's grid, head sizes that are no power of two.
 if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=3 d=32 bias=bf16:1x3x49x49" \

@@ -40,6 +40,7 @@ class LinearChain final : public LinearLibraryFamily {
   std::optional<std::string> refusal(const LinearProblem& p,
                                      const DeviceInfo& device) const override {
     if (!linear_cublaslt().refusal(p, device)) return "one call of cuBLASLt does it all";
+    if (p.reads_or_writes_moments()) return "moments of rows are sm90's";
     if (sum_bytes(p) > kMostSumBytes) return formatted("{} bytes of sums", sum_bytes(p));
     return std::nullopt;
   }
@@ -79,7 +80,7 @@ LaunchPlan LinearChain::plan(const LinearProblem& p, const Config& config, const
       static_cast<std::uint32_t>(std::min(ceil_div(groups, std::int64_t{kThreads}), kMostCtas));
   epilogue.shape.block[0] = kThreads;
   epilogue.params = parameter_bytes(linear_params(p));
-  epilogue.pointers.assign(linear_pointers().begin(), linear_pointers().end());
+  epilogue.pointers = linear_pointers(p);
   epilogue.pointers.push_back(kSums);
   return plan;
 }

@@ -25,7 +25,7 @@ std::optional<std::string> lacks_epilogue(const LinearProblem& p) {
   if (!is_known) return "an activation that cuBLASLt does not have";
   if (p.norm != LinearNorm::kNone) return "rows that are normalised";
   if (p.scale) return "a scale";
-  if (p.aux) return "a second result";
+  if (p.aux || p.moments > 0) return "a second result";
   if (p.residual && !is_plain) return "a residual behind an activation";
   if (p.period() > 0) return "rows in periods";
   if (p.bias && p.parameters != p.out) return "a bias of another type than the result";

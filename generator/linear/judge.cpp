@@ -88,6 +88,9 @@ LinearJudgeParams judge_params(const LinearProblem& p) {
   params.transposed = p.transposed ? 1 : 0;
   params.activation = static_cast<int>(p.activation);
   params.periodic_residual = p.residual_period > 0 ? 1 : 0;
+  params.eps = p.eps;
+  params.given_columns = static_cast<int>(p.given_moments);
+  params.written_columns = static_cast<int>(p.moments);
   return params;
 }
 
@@ -106,10 +109,14 @@ LinearProblem with_sizes(const LinearProblem& p, std::int64_t m, std::int64_t n,
 }
 
 // Smaller problems, with tails of every extent. Columns that are as many modulo 8 as in `p` are
-// aligned alike.
+// aligned alike; moments are of whole blocks of them.
 std::vector<LinearProblem> edges(const LinearProblem& p, const LinearBlock& block) {
-  const auto tail = [](std::int64_t extent) { return extent % 8 == 0 ? 8 : extent % 8; };
-  const std::int64_t n = block.columns + tail(p.n), k = block.k + tail(p.k);
+  const auto beyond = [](std::int64_t tile, std::int64_t extent, std::int64_t moments) {
+    if (moments > 0) return round_up(tile + 1, moments);
+    return tile + (extent % 8 == 0 ? 8 : extent % 8);
+  };
+  const std::int64_t n = beyond(block.columns, p.n, p.moments),
+                     k = beyond(block.k, p.k, p.given_moments);
   const std::int64_t few_n = std::min(n, p.n), few_k = std::min(k, p.k);
   // Where there are periods two of them at least: one alone would be none, for another kernel.
   const std::int64_t period = p.period(), rows = block.rows + 1;
@@ -125,7 +132,8 @@ std::vector<LinearProblem> edges(const LinearProblem& p, const LinearBlock& bloc
 }  // namespace
 
 std::vector<std::string> linear_judge_entries() {
-  return {"vitune_linear_reference", "vitune_linear_plain"};
+  return {"vitune_linear_reference", "vitune_linear_plain", "vitune_linear_reference_moments",
+          "vitune_linear_plain_moments"};
 }
 
 LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
@@ -143,6 +151,9 @@ LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
       {kLinearWeightSums, at_call(offsetof(LinearParams, weight_sums))},
       {kLinearTensors + kLinearOut, offsetof(LinearJudgeParams, out)},
       {kLinearTensors + kLinearAux, offsetof(LinearJudgeParams, aux)},
+      {kLinearTensors + kLinearOutMoments, offsetof(LinearJudgeParams, moments)},
+      {kLinearMoments, offsetof(LinearJudgeParams, given_moments)},
+      {kLinearOutMoments, offsetof(LinearJudgeParams, out_moments)},
   };
   KernelLaunch launch;
   launch.kernel = precision == Precision::kExact ? 0 : 1;
@@ -152,7 +163,11 @@ LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
   launch.params = parameter_bytes(judge_params(p));
   launch.pointers.assign(std::begin(kSlots), std::end(kSlots));
   LaunchPlan plan;
-  plan.kernels.push_back(std::move(launch));
+  plan.kernels.push_back(launch);
+  if (p.moments > 0) {
+    launch.kernel += 2;
+    plan.kernels.push_back(std::move(launch));
+  }
   return plan;
 }
 
@@ -192,6 +207,8 @@ std::vector<Fill> linear_inputs(const LinearProblem& p, const std::string& draw)
   fill(kLinearMean, 0, spec.mean);
   fill(kLinearRstd, spec.rstd_mean, spec.rstd);
   fill(kLinearWeightSums, 0, spec.weight_sums);
+  // Means that differ from block to block, and squares of about as much: above 0.
+  fill(kLinearMoments, 4, 0.5);
   return fills;
 }
 

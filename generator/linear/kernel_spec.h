@@ -34,6 +34,8 @@ enum LinearTensor {
   kLinearMean,
   kLinearRstd,
   kLinearWeightSums,
+  kLinearMoments,
+  kLinearOutMoments,
   kLinearTensors
 };
 std::vector<TensorSpec> linear_tensors(const LinearProblem& problem);
@@ -65,7 +67,7 @@ std::string linear_facts_text(const LinearProblem& problem);
 
 // What kernels are handed, in one split, and where the call's tensors go in there.
 LinearParams linear_params(const LinearProblem& problem);
-std::span<const PointerSlot> linear_pointers();
+std::vector<PointerSlot> linear_pointers(const LinearProblem& problem);
 
 Demand linear_demand(const LinearProblem& problem);
 

@@ -23,7 +23,15 @@ constexpr PointerSlot kPointers[] = {
 
 }  // namespace
 
-std::span<const PointerSlot> linear_pointers() { return kPointers; }
+// Moments are in the place of what no kernel with them is handed.
+std::vector<PointerSlot> linear_pointers(const LinearProblem& p) {
+  std::vector<PointerSlot> pointers(std::begin(kPointers), std::end(kPointers));
+  if (p.norm == LinearNorm::kMoments) {
+    pointers[kLinearMean] = {kLinearMoments, offsetof(LinearParams, mean)};
+  }
+  if (p.moments > 0) pointers.push_back({kLinearOutMoments, offsetof(LinearParams, partials)});
+  return pointers;
+}
 
 LinearParams linear_params(const LinearProblem& p) {
   LinearParams params = {};

@@ -73,6 +73,25 @@ void check_periods(const LinearProblem& p) {
   }
 }
 
+void check_moments(const LinearProblem& p) {
+  const auto check_blocks = [](std::int64_t block, std::int64_t columns) {
+    if (block % LinearProblem::kMomentColumns == 0 && columns % block == 0) return;
+    refuse(ErrorCode::kUnsupported,
+           formatted("moments of {} columns each, of rows of {}: blocks are multiples of 32 that "
+                     "divide a row",
+                     block, columns));
+  };
+  if (p.moments > 0) check_blocks(p.moments, p.n);
+  if (p.moments > 0 && p.out != p.type) {
+    refuse(ErrorCode::kUnsupported, "moments are of a result of the type of x");
+  }
+  if (p.norm != LinearNorm::kMoments) return;
+  check_blocks(p.given_moments, p.k);
+  if (!(p.eps >= 1e-30 && p.eps <= 1e30)) {
+    refuse(ErrorCode::kUsage, formatted("eps={}: it must be from 1e-30 to 1e30", p.eps));
+  }
+}
+
 double bytes_of(ElementType type) { return static_cast<double>(element_bytes(type)); }
 
 }  // namespace
@@ -88,12 +107,13 @@ void LinearProblem::validate() const {
   if (alignment != 2 && alignment != 4 && alignment != 8 && alignment != 16) {
     refuse(ErrorCode::kUsage, formatted("align={}: use 2, 4, 8 or 16", alignment));
   }
-  const bool has_fp32 =
-      out == ElementType::kFp32 || parameters == ElementType::kFp32 || norm != LinearNorm::kNone;
+  const bool has_fp32 = out == ElementType::kFp32 || parameters == ElementType::kFp32 ||
+                        norm != LinearNorm::kNone || moments;
   if (has_fp32 && alignment < 4) {
     refuse(ErrorCode::kUsage, "align=2: elements of fp32 are aligned to 4 bytes");
   }
   check_periods(*this);
+  check_moments(*this);
   check_matrix("x", m, k, x_row, type);
   check_matrix("w", w_rows(), w_columns(), w_row, type);
   if (residual) check_matrix("residual", residual_rows(), n, residual_row, out);
@@ -117,6 +137,7 @@ LinearProblem LinearProblem::canonical() const {
   if (!residual) p.residual_row = p.residual_period = 0;
   if (!aux) p.aux_row = 0;
   if (!bias && !scale) p.parameters = type;
+  if (norm != LinearNorm::kMoments) p.eps = 0, p.given_moments = 0;
   return p;
 }
 
@@ -131,8 +152,12 @@ double LinearProblem::min_bytes() const {
   double bytes = (rows + columns) * depth * bytes_of(type) + results * bytes_of(out);
   if (residual) bytes += static_cast<double>(residual_rows()) * columns * bytes_of(out);
   if (aux) bytes += results * bytes_of(type);
-  if (norm != LinearNorm::kNone) bytes += 4 * rows;
-  if (norm == LinearNorm::kLayer) bytes += 4 * (rows + columns);
+  if (norm == LinearNorm::kLayer || norm == LinearNorm::kRms) bytes += 4 * rows;
+  if (norm == LinearNorm::kLayer) bytes += 4 * rows;
+  if (has_mean()) bytes += 4 * columns;
+  constexpr double kBlockBytes = 8;
+  if (given_moments > 0) bytes += kBlockBytes * rows * depth / static_cast<double>(given_moments);
+  if (moments > 0) bytes += kBlockBytes * results / static_cast<double>(moments);
   const double parameter_count = (bias ? 1.0 : 0.0) + (scale ? 1.0 : 0.0);
   return bytes + parameter_count * columns * bytes_of(parameters);
 }

@@ -7,6 +7,10 @@
 // (x - mean) * rstd with statistics of each row that are given: then the sums of W over k are given
 // too, and norm(x) W^T is rstd * (x W^T - mean * sums). All arithmetic is fp32, and the result is
 // rounded once.
+//
+// Moments of rows are another form of these statistics, which a layer may write of its result for
+// the norm of the next one: of every so many columns of a row, as they are stored, the mean and the
+// sum of squared distances from it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,8 +26,9 @@ namespace vitune {
 // In the order of templates/linear/activation.cuh.
 enum class LinearActivation { kNone, kRelu, kGelu, kGeluTanh, kQuickGelu, kSilu };
 
-// Which statistics are given: none, mean and rstd, or rstd alone.
-enum class LinearNorm { kNone, kLayer, kRms };
+// Which statistics are given: none, mean and rstd, rstd alone, or moments in the place of mean and
+// rstd.
+enum class LinearNorm { kNone, kLayer, kRms, kMoments };
 
 struct LinearProblem {
   ElementType type = ElementType::kBf16;        // of x, W and aux: bf16 or fp16
@@ -33,8 +38,12 @@ struct LinearProblem {
   bool transposed = false;  // W is [k, n]
   bool bias = false, scale = false, residual = false;
   bool aux = false;  // norm(x) W^T + bias is written too, before the activation
+  // Columns of a block of the moments that are written of the result's rows, and of x's that are
+  // given: multiples of kMomentColumns, 0 where there are none.
+  std::int64_t moments = 0, given_moments = 0;
   LinearActivation activation = LinearActivation::kNone;
   LinearNorm norm = LinearNorm::kNone;
+  double eps = 0;  // with moments given: above 0, what is added to the variance
   // From a row to the next, in elements; 0 where the tensor is not there.
   std::int64_t x_row = 0, w_row = 0, residual_row = 0, out_row = 0, aux_row = 0;
   // Rows after which the residual repeats; 0: it has a row for each of the result's.
@@ -58,6 +67,10 @@ struct LinearProblem {
   std::int64_t w_rows() const { return transposed ? k : n; }
   // Rows of the residual.
   std::int64_t residual_rows() const { return residual_period > 0 ? residual_period : m; }
+  // Whether rows are shifted by their mean, which needs the sums of W.
+  bool has_mean() const { return norm == LinearNorm::kLayer || norm == LinearNorm::kMoments; }
+  bool reads_or_writes_moments() const { return moments > 0 || norm == LinearNorm::kMoments; }
+  static constexpr std::int64_t kMomentColumns = 32;
   // What the kernels call the period; 0: neither tensor has one.
   std::int64_t period() const { return residual_period > 0 ? residual_period : out_period; }
 

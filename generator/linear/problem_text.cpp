@@ -12,9 +12,10 @@ namespace vitune {
 namespace {
 
 constexpr std::string_view kFlags[] = {"bf16", "fp16", "bias", "scale", "residual", "aux", "wt"};
-constexpr std::string_view kKeys[] = {"norm",   "m",   "n",    "k",   "act",
-                                      "params", "x",   "w",    "wt",  "residual",
-                                      "period", "out", "rows", "aux", "align"};
+constexpr std::string_view kKeys[] = {"norm", "m",   "n",     "k",        "act",    "params",
+                                      "x",    "w",   "wt",    "residual", "period", "out",
+                                      "rows", "aux", "align", "eps",      "moments"};
+constexpr double kDefaultEps = 1e-5;  // LayerNorm's
 constexpr ProblemGrammar kGrammar = {"linear", kFlags, kKeys, "bf16 or fp16",
                                      "linear bf16 m=6304 n=3072 k=768 bias act=gelu"};
 
@@ -39,17 +40,18 @@ std::string_view activation_name(LinearActivation activation) {
   return kActivations[static_cast<std::size_t>(activation)].first;
 }
 
-constexpr std::array<std::pair<std::string_view, LinearNorm>, 3> kNorms = {{
+constexpr std::array<std::pair<std::string_view, LinearNorm>, 4> kNorms = {{
     {"none", LinearNorm::kNone},
     {"layer", LinearNorm::kLayer},
     {"rms", LinearNorm::kRms},
+    {"moments", LinearNorm::kMoments},
 }};
 
 LinearNorm norm_of(std::string_view name) {
   for (const auto& [word, norm] : kNorms) {
     if (word == name) return norm;
   }
-  malformed(formatted("norm={}: use none, layer or rms", in_quotes(name)));
+  malformed(formatted("norm={}: use none, layer, rms or moments:32", in_quotes(name)));
 }
 
 ElementType type_word(std::string_view name, std::string_view key) {
@@ -86,6 +88,26 @@ void read_out(const ProblemWords& words, LinearProblem& p) {
   const std::size_t at = std::min(given.find('@'), given.size());
   if (at > 0) p.out = type_word(given.substr(0, at), "out");
   p.out_row = at < given.size() ? integer_word(given.substr(at + 1), "out") : p.n;
+}
+
+// Columns of a block of moments.
+std::int64_t block_word(std::string_view word, std::string_view key) {
+  const std::int64_t columns = integer_word(word, key);
+  if (columns > 0) return columns;
+  malformed(formatted("{}={}: give the columns of a block, a multiple of 32", key, columns));
+}
+
+// "layer", or "moments:192": of blocks of 192 columns.
+void read_norm(const ProblemWords& words, LinearProblem& p) {
+  const auto name = words.find("norm");
+  if (!name) return;
+  const std::size_t colon = std::min(name->find(':'), name->size());
+  p.norm = norm_of(name->substr(0, colon));
+  const bool has_block = colon < name->size();
+  if (has_block != (p.norm == LinearNorm::kMoments)) {
+    malformed("norm=moments:192 has the columns of a block of the moments, no other norm has");
+  }
+  if (has_block) p.given_moments = block_word(name->substr(colon + 1), "norm=moments");
 }
 
 // "196+1": runs of 196 rows, with one row between them.
@@ -132,7 +154,14 @@ LinearProblem LinearProblem::parse(std::string_view text) {
   p.transposed = is_given(words, "wt");
   if (p.transposed && words.find("w")) malformed("w= and wt are given: w is [n, k], wt [k, n]");
   if (const auto name = words.find("act")) p.activation = activation_of(*name);
-  if (const auto name = words.find("norm")) p.norm = norm_of(*name);
+  read_norm(words, p);
+  if (const auto columns = words.find("moments")) p.moments = block_word(*columns, "moments");
+  if (const auto eps = words.find("eps")) {
+    if (p.norm != LinearNorm::kMoments) malformed("eps= is for norm=moments");
+    p.eps = number_word(*eps, "eps");
+  } else if (p.norm == LinearNorm::kMoments) {
+    p.eps = kDefaultEps;
+  }
   if (const auto type = words.find("params")) p.parameters = type_word(*type, "params");
   p.x_row = read_row(words, "x", p.k);
   p.w_row = read_row(words, p.transposed ? "wt" : "w", p.w_columns());
@@ -152,7 +181,9 @@ std::string LinearProblem::text() const {
   std::string text = formatted("linear {} m={} n={} k={}", element_name(p.type), p.m, p.n, p.k);
   if (p.norm != LinearNorm::kNone) {
     text += formatted(" norm={}", kNorms[static_cast<std::size_t>(p.norm)].first);
+    if (p.given_moments > 0) text += formatted(":{}", p.given_moments);
   }
+  if (p.norm == LinearNorm::kMoments && p.eps != kDefaultEps) text += " eps=" + shortest(p.eps);
   if (p.bias) text += " bias";
   if (p.activation != LinearActivation::kNone) {
     text += formatted(" act={}", activation_name(p.activation));
@@ -169,6 +200,7 @@ std::string LinearProblem::text() const {
   }
   if (p.out_period > 0) text += formatted(" rows={}+{}", p.out_period, p.out_spread - p.out_period);
   if (p.aux) text += given_text("aux", p.aux_row, p.n);
+  if (p.moments > 0) text += formatted(" moments={}", p.moments);
   if (p.alignment != 16) text += formatted(" align={}", p.alignment);
   return text;
 }

@@ -39,6 +39,7 @@ class LinearSm80 final : public LinearFamily {
   std::optional<std::string> refusal(const LinearProblem& problem,
                                      const DeviceInfo& device) const override {
     constexpr std::int64_t kManyRows = 1024;
+    if (problem.reads_or_writes_moments()) return "moments of rows are sm90's";
     if (problem.m < kManyRows || linear_sm90().refusal(problem, device)) return std::nullopt;
     return formatted("sm90 serves it, and {} rows are too many to be faster here", problem.m);
   }
@@ -118,7 +119,7 @@ LaunchPlan LinearSm80::plan(const LinearProblem& p, const Config& config, const 
     launch.shape.block[0] = static_cast<std::uint32_t>(entries[i].threads);
     launch.shape.shared_bytes = static_cast<std::uint32_t>(entries[i].shared_bytes);
     launch.params = parameter_bytes(params_of(p, config));
-    const auto pointers = linear_pointers();
+    const auto pointers = linear_pointers(p);
     launch.pointers.assign(pointers.begin(), pointers.end());
     if (splits > 1) launch.pointers.push_back(kPartials);
     plan.kernels.push_back(std::move(launch));

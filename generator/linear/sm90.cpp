@@ -48,7 +48,9 @@ class LinearSm90 final : public LinearFamily {
     const std::int64_t steps = std::max<std::int64_t>(config.at("kSplits"), is_in_halves ? 3 : 1);
     return {config.at("kBlockM"), config.at("kBlockN"), LinearSm90Shape::kBlockK * steps};
   }
-  std::string templates() const override { return "#include \"linear/gemm_sm90.cuh\"\n"; }
+  std::string templates() const override {
+    return "#include \"linear/gemm_sm90.cuh\"\n#include \"linear/moments_sm90.cuh\"\n";
+  }
   bool is_of_one_architecture() const override { return true; }
   bool reads_tensor_maps() const override { return true; }
 };
@@ -75,7 +77,7 @@ std::string LinearSm90::source(const LinearProblem& p, const Config& config) con
   }
   text += linear_flag("kSplit", shape.splits > 1) + linear_number("kCtaThreads", shape.threads()) +
           linear_number("kSharedBytes", shape.shared_bytes()) + "};\n}  // namespace vitune\n\n" +
-          templates();
+          linear_sm90_includes(p, "gemm_sm90");
   // The size of its clusters is a fact of the kernel: an ordinary launch has them too.
   const std::string cluster = shape.pair > 0 ? "__cluster_dims__(2, 1, 1) " : "";
   text += formatted(
@@ -121,7 +123,7 @@ LaunchPlan LinearSm90::plan(const LinearProblem& p, const Config& config, const 
     LinearParams params = linear_params(p);
     params.splits = static_cast<int>(shape.splits);
     launch.params = parameter_bytes(params);
-    const auto pointers = linear_pointers();
+    const auto pointers = linear_pointers(p);
     launch.pointers.assign(pointers.begin(), pointers.end());
     if (shape.splits > 1) launch.pointers.push_back(kPartials);
     if (i == 0) {
@@ -170,8 +172,8 @@ std::int64_t LinearSm90Shape::other_bytes() const {
   if (splits > 1) return 0;
   constexpr std::int64_t kStoreBuffers = 2, kWarps = 4;
   const std::int64_t staging = kWarps * kStoreBuffers * 16 * store_columns() * 2;
-  const std::int64_t arrays = (problem_.norm == LinearNorm::kLayer ? 1 : 0) +
-                              (problem_.bias ? 1 : 0) + (problem_.scale ? 1 : 0);
+  const std::int64_t arrays =
+      (problem_.has_mean() ? 1 : 0) + (problem_.bias ? 1 : 0) + (problem_.scale ? 1 : 0);
   return groups * (staging + block_n * 4 * arrays);
 }
 
@@ -219,6 +221,12 @@ std::vector<TensorMapSlot> LinearSm90Shape::maps() const {
                            p.residual_row, store_columns(), block_m));
   }
   return slots;
+}
+
+std::string linear_sm90_includes(const LinearProblem& problem, std::string_view kernels) {
+  std::string text = formatted("#include \"linear/{}.cuh\"\n", kernels);
+  if (problem.reads_or_writes_moments()) text += "#include \"linear/moments_sm90.cuh\"\n";
+  return text;
 }
 
 const LinearFamily& linear_sm90() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/config.h"
@@ -49,6 +50,11 @@ class LinearSm90Shape {
 std::int64_t linear_sm90_sms(const DeviceInfo& device);
 // Why tiles of `block` for `extent` rows or columns would be mostly empty, or nothing.
 std::optional<std::string> check_linear_block(std::int64_t block, std::int64_t extent);
+
+// The templates of its kernels for a problem: #include lines.
+std::string linear_sm90_includes(const LinearProblem& problem, std::string_view kernels);
+// Why a tile of so many columns cannot write moments of its rows, or nothing.
+std::optional<std::string> check_linear_moments(const LinearProblem& problem, std::int64_t columns);
 
 // Why the family cannot answer the problem on the device, or nothing.
 std::optional<std::string> linear_sm90_refusal(const LinearProblem& problem,

@@ -95,6 +95,17 @@ Rule check_stages(const LinearProblem& p, const Config& c, std::int64_t shared) 
   return formatted("{} stages, {} fit", shape.stages, most);
 }
 
+// A panel is staged as a whole before its rows' moments are taken; sums of a part have none.
+Rule check_moments(const LinearProblem& p, const Config& c) {
+  const Shape shape = shape_of(p, c);
+  if (!p.reads_or_writes_moments()) return std::nullopt;
+  if (shape.splits > 1) return std::string("a second kernel adds the parts");
+  if (p.moments == 0) return std::nullopt;
+  if (shape.schedule == Shape::kHalves) return std::string("halves of tiles");
+  if (shape.group_rows() > 128) return formatted("{} rows of a warpgroup", shape.group_rows());
+  return check_linear_moments(p, shape.block_n);
+}
+
 // Clocks, roughly: rounds of the device, each as long as a tile's products or its operands take,
 // what is left of its epilogue, and what a split costs on top.
 double cost_of(const LinearProblem& p, const Config& c, double sms) {
@@ -156,6 +167,11 @@ std::optional<std::string> check_linear_block(std::int64_t block, std::int64_t e
   constexpr std::int64_t kLeast = 64;
   if (block <= kLeast || block < 2 * extent) return std::nullopt;
   return formatted("a block of {} for {}", block, extent);
+}
+
+std::optional<std::string> check_linear_moments(const LinearProblem& p, std::int64_t columns) {
+  if (p.moments == 0 || columns % p.moments == 0) return std::nullopt;
+  return formatted("{} columns of a tile, moments are of {}", columns, p.moments);
 }
 
 std::optional<std::string> linear_sm90_refusal(const LinearProblem& p, const DeviceInfo& device) {
@@ -225,6 +241,11 @@ std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const De
       {"splits: two steps or more each, for SMs without a tile, at most two CTAs per SM",
        [p, sms](const Config& c) { return check_splits(p, c, sms); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kPair", "kSplits"}},
+      {"moments: an undivided k; where they are written whole blocks of columns, no halves, 128 "
+       "rows of a "
+       "warpgroup at most",
+       [p](const Config& c) { return check_moments(p, c); },
+       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kSplits"}},
       {"stages: as many as fit, 8 at most, or one less",
        [p, shared](const Config& c) { return check_stages(p, c, shared); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kSplits"}},

@@ -106,6 +106,9 @@ std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
       {"kBlockN: fewer than twice the columns there are, or 64",
        [p](const Config& c) { return check_linear_block(c.at("kBlockN"), p.n); },
        {"kBlockN"}},
+      {"moments: whole blocks of a tile's columns",
+       [p](const Config& c) { return check_linear_moments(p, c.at("kBlockN")); },
+       {"kBlockN"}},
       {"splits: two steps or more each, for SMs without a tile, at most two CTAs per SM",
        [p, sms](const Config& c) -> std::optional<std::string> {
          const Parts parts(p, c);
@@ -165,7 +168,7 @@ std::string LinearSm90Parts::source(const LinearProblem& p, const Config& config
           linear_number("kCtaThreads", entry.threads) +
           linear_number("kSharedBytes", parts.whole.shared_bytes()) +
           linear_number("kAllBytes", entry.shared_bytes) + "};\n}  // namespace vitune\n\n" +
-          templates();
+          linear_sm90_includes(p, "split_k_sm90");
   return text +
          formatted(
              "\nextern \"C\" __global__ void __cluster_dims__({}, 1, 1) __launch_bounds__({}, 1)\n"
@@ -188,7 +191,7 @@ LaunchPlan LinearSm90Parts::plan(const LinearProblem& p, const Config& config, c
   LinearParams params = linear_params(p);
   params.splits = 1;
   launch.params = parameter_bytes(params);
-  const auto pointers = linear_pointers();
+  const auto pointers = linear_pointers(p);
   launch.pointers.assign(pointers.begin(), pointers.end());
   launch.map_bytes = sizeof(LinearTensorMaps);
   launch.maps = parts.whole.maps();

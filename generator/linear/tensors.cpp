@@ -74,9 +74,21 @@ std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
   specs[kLinearAux] = p.aux ? matrix("aux", p, Role::kOutput, p.type, p.m, p.n, p.aux_row)
                             : absent("aux", Role::kOutput);
   const bool is_layer = p.norm == LinearNorm::kLayer;
+  const bool has_rstd = is_layer || p.norm == LinearNorm::kRms;
   specs[kLinearMean] = statistic("mean", p, is_layer, p.m, 1);
-  specs[kLinearRstd] = statistic("rstd", p, p.norm != LinearNorm::kNone, p.m, 1);
-  specs[kLinearWeightSums] = statistic("weight_sums", p, is_layer, 1, p.n);
+  specs[kLinearRstd] = statistic("rstd", p, has_rstd, p.m, 1);
+  specs[kLinearWeightSums] = statistic("weight_sums", p, p.has_mean(), 1, p.n);
+  // Two numbers for each block.
+  const auto moments = [](std::int64_t columns, std::int64_t block) { return columns / block * 2; };
+  const bool is_given = p.norm == LinearNorm::kMoments;
+  specs[kLinearMoments] =
+      statistic("moments", p, is_given, p.m, is_given ? moments(p.k, p.given_moments) : 0);
+  specs[kLinearOutMoments] = absent("out_moments", Role::kOutput);
+  if (p.moments > 0) {
+    const std::int64_t columns = moments(p.n, p.moments);
+    specs[kLinearOutMoments] =
+        matrix("out_moments", p, Role::kOutput, ElementType::kFp32, p.m, columns, columns);
+  }
   // Each element is read by the thread that writes it, before.
   const TensorSpec& residual = specs[kLinearResidual];
   TensorSpec& written = specs[kLinearOut];
@@ -100,7 +112,7 @@ LinearAccesses linear_accesses(const LinearProblem& p) {
   // Of the type with the smallest elements the pointers' alignment allows the most.
   std::int64_t largest = std::max(element_bytes(p.out), p.aux ? size : 0);
   if (p.bias || p.scale) largest = std::max(largest, element_bytes(p.parameters));
-  if (p.norm == LinearNorm::kLayer) largest = 4;
+  if (p.has_mean()) largest = 4;
   while (widest.vector > 1 && p.alignment % std::min<std::int64_t>(16, widest.vector * largest)) {
     widest.vector /= 2;
   }

@@ -9,7 +9,7 @@ from unittest import mock
 import vitune
 
 from .support import OPERATORS, torch
-from .test_torch_compile import CompileCase, served_by_nearest
+from .test_torch_compile import CompileCase, served_by_nearest, without_inductor
 
 if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
@@ -17,7 +17,7 @@ if torch is None:
 import torch.nn.functional as F
 from torch import nn
 
-from vitune import _compile_linear, _torch_linear
+from vitune import _compile, _compile_linear, _compile_race, _compile_region, _torch_linear, _torch_linear_moments
 
 from .test_torch_linear import launch_staged
 
@@ -27,7 +27,8 @@ class LinearCase(CompileCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for op in (_torch_linear.linear_op, _torch_linear.linear_or_torch_op):
+        for op in (_torch_linear.linear_op, _torch_linear.linear_or_torch_op,
+                   _torch_linear_moments.linear_with_moments_or_torch_op, _torch_linear_moments.linear_by_moments_or_torch_op):
             op.register_kernel("cpu")(op._init_fn)
 
     def setUp(self):
@@ -56,6 +57,35 @@ class LinearCase(CompileCase):
 
     def calls(self, *arguments, **keywords):
         return [(call.call, call.replaced) for call in self.fused(*arguments, **keywords)]
+
+
+class RaceCase(LinearCase):
+    """A race that would be on a GPU, with times of the test's own."""
+
+    def setUp(self):
+        super().setUp()
+        self.raced, self.lost = [], set()
+        for module, name, value in ((_compile_race, "can_race", lambda device: True), (_compile_race, "race", self.race),
+                                    (_compile, "_times", {})):
+            patch = mock.patch.object(module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def race(self, ours, theirs, device):
+        self.raced.append(tuple(result if isinstance(result, torch.Tensor) else result[0] for result in (ours(), theirs())))
+        return _compile_race.Times(20.0 if len(self.raced) in self.lost else 5.0, 10.0)
+
+    def report_of_race(self, model, *arguments, lost=(), compile_fx=None):
+        torch._dynamo.reset()
+        self.raced.clear()
+        _compile._times.clear()
+        self.lost = set(lost)
+        with torch.no_grad(), mock.patch.object(_compile_region, "compile_fx", compile_fx or without_inductor):
+            return self.compiled(model, *arguments)[1]
+
+    def race_of(self, *arguments, **keywords):
+        """The first call of a linear layer."""
+        return next(call for call in self.report_of_race(*arguments, **keywords).calls if call.operator == "linear")
 
 
 def bf16(*shape, scale=1.0):

@@ -18,11 +18,15 @@ if torch is not None:
     from torch._dynamo.backends.debugging import aot_eager
     from torch._dynamo.utils import counters
 
-    from vitune import _compile, _compile_attention, _compile_race, _torch_group_norm, _torch_norm, _torch_op, _torch_repeating_mask
+    from vitune import (_compile, _compile_attention, _compile_linear_pair, _compile_race, _torch_group_norm, _torch_norm,
+                        _torch_op, _torch_repeating_mask)
 
     from .test_torch_norm import launch_groups_staged
     from .test_torch_norm import launch_staged as launch_norm_staged
     from .torch_cases import packed
+
+    #: Layers one by one: pairs of them have tests of their own.
+    ONE_BY_ONE = tuple(each for each in _compile.OPERATORS if each is not _compile_linear_pair.linear_pair)
 
 try:
     import timm
@@ -65,7 +69,8 @@ class CompileCase(TorchTest):
         self.context = self.tuned
         for module, name, value in (
                 (_torch_op, "context_of", lambda device: self.context), (_torch_norm, "launch", launch_norm_staged),
-                (_torch_group_norm, "launch", launch_groups_staged), (_compile, "compile_fx", without_inductor)):
+                (_torch_group_norm, "launch", launch_groups_staged), (_compile, "compile_fx", without_inductor),
+                (_compile, "OPERATORS", ONE_BY_ONE)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)

@@ -86,6 +86,22 @@ class PatternTest(LinearCase):
             return torch.addmm(bias.to(x.dtype), x, across.to(x.dtype), alpha=2)
         self.assertEqual(self.calls(scaled, bf16(6, 24), bound=0.06), [("linear", False)])
 
+    def test_a_norm_goes_into_the_matrix_that_addmm_multiplies_by(self):
+        class Turned(nn.Module):
+            """transformers' Conv1D behind a norm; of a square matrix both ways round have its shape."""
+
+            def __init__(self, out):
+                super().__init__()
+                self.norm = nn.LayerNorm(24).bfloat16()
+                self.across, self.bias = nn.Parameter(bf16(24, out, scale=0.2)), nn.Parameter(bf16(out))
+                nn.init.uniform_(self.norm.weight, 0.5, 2)
+
+            def forward(self, x):
+                return F.gelu(torch.addmm(self.bias, self.norm(x), self.across))
+        for out in (24, 40):
+            with self.subTest(out):
+                self.assertEqual(self.calls(Turned(out), bf16(6, 24)), [("layer_norm, linear and gelu", True)])
+
     def test_types_and_devices_without_kernels_are_told(self):
         tail = Tail(lambda y, r, g: y).float()
         self.assertIn("type float32", self.fused(tail, torch.randn(2, 24), torch.randn(2, 40))[0].reason)

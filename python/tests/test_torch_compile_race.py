@@ -5,7 +5,7 @@ from unittest import mock
 
 import vitune
 
-from .linear_cases import LinearCase, Mlp, Tail, bf16
+from .linear_cases import Mlp, RaceCase, Tail, bf16
 from .support import needs_device, needs_torch, torch
 from .test_torch_compile import served_by_nearest, vit, without_inductor
 
@@ -22,31 +22,7 @@ except ImportError:
 
 @needs_device
 @needs_torch
-class RaceTest(LinearCase):
-    """A race that would be on a GPU, with times of the test's own."""
-
-    def setUp(self):
-        super().setUp()
-        self.raced, self.lost = [], set()
-        for module, name, value in ((_compile_race, "can_race", lambda device: True), (_compile_race, "race", self.race),
-                                    (_compile, "_times", {})):
-            patch = mock.patch.object(module, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
-
-    def race(self, ours, theirs, device):
-        self.raced.append(tuple(result if isinstance(result, torch.Tensor) else result[0] for result in (ours(), theirs())))
-        return _compile_race.Times(20.0 if len(self.raced) in self.lost else 5.0, 10.0)
-
-    def race_of(self, model, *arguments, lost=(), compile_fx=None):
-        torch._dynamo.reset()
-        self.raced.clear()
-        _compile._times.clear()
-        self.lost = set(lost)
-        with torch.no_grad(), mock.patch.object(_compile_region, "compile_fx", compile_fx or without_inductor):
-            _, report = self.compiled(model, *arguments)
-        return next(call for call in report.calls if call.operator == "linear")
-
+class RaceTest(RaceCase):
     def test_both_sides_are_the_same_function_of_finite_numbers(self):
         cases = {"epilogue": (Tail(lambda y, r, g: r + F.gelu(y) * g), bf16(2, 5, 24), bf16(2, 5, 40)),
                  "positions": (Tail(lambda y, r, g: r + y), bf16(2, 5, 24), bf16(1, 5, 40)), "plain": (Tail(lambda y, r, g: y * 1),

@@ -20,6 +20,7 @@ if torch is not None:
     from vitune import (_command, _compile, _compile_attention, _compile_linear, _compile_race, _compile_windows, _torch_linear, _torch_op,
                         _torch_repeating_mask, _torch_window_attention)
 
+    from .test_torch_compile import ONE_BY_ONE
     from .test_torch_linear import launch_staged as launch_linear_staged
     from .test_torch_windows import launch_windows_staged
 
@@ -104,7 +105,8 @@ class CompileWindowsCase(TorchTest):
         self.graphs = []
         for module, name, value in (
                 (_torch_op, "context_of", lambda device: self.context), (_torch_window_attention, "launch", launch_windows_staged),
-                (_compile_windows, "selected", served_by_nearest), (_compile, "compile_fx", self.without_inductor)):
+                (_compile_windows, "selected", served_by_nearest), (_compile, "compile_fx", self.without_inductor),
+                (_compile, "OPERATORS", ONE_BY_ONE)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)

@@ -138,7 +138,7 @@ class NormBeforeTest(unittest.TestCase):
         sums, bias = folded.double().sum(-1).float(), (b.double() + w.double() @ beta.double()).float()
         out = torch.empty(m, n, dtype=torch.float16)
         problem = vitune.Problem(f"linear fp16 m={m} n={n} k={k} norm=layer bias params=fp32")
-        launch_staged(problem, (x, folded, bias, None, None, out, None, mean.float(), rstd.float(), sums))
+        launch_staged(problem, (x, folded, bias, None, None, out, None, mean.float(), rstd.float(), sums, None, None))
         normed = (wide - mean[:, None]) * rstd[:, None]
         right = F.linear(normed, folded.double(), bias.double())
         # Sums of 1e4 in fp32, and a mean that is known to 2**-18, before rstd makes them what is left.

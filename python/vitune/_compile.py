@@ -15,8 +15,8 @@ from torch._inductor import config as inductor_config
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from . import (_compile_attention, _compile_group_norm, _compile_heads, _compile_inputs, _compile_linear, _compile_norm,
-               _compile_patches, _compile_region, _compile_tokens, _compile_windows, _torch_op)
+from . import (_compile_attention, _compile_group_norm, _compile_heads, _compile_inputs, _compile_linear, _compile_linear_pair,
+               _compile_norm, _compile_patches, _compile_region, _compile_tokens, _compile_windows, _torch_op)
 from ._compile_graph import Operator, Place, Refusal, Rewrite, copied, module_of, value_of, wants_gradient
 from ._compile_layouts import Layouts
 from ._compile_prepared import Prepared, Store
@@ -28,8 +28,8 @@ from ._structs import VERSION
 
 #: An operator adds its patterns in a file of its own, and a word here.
 OPERATORS: tuple[Operator, ...] = (_compile_windows.windows, _compile_attention.attention, _compile_attention.written_out,
-                                   _compile_heads.heads, _compile_linear.linear, _compile_patches.patches, _compile_norm.norm,
-                                   _compile_group_norm.group_norm)
+                                   _compile_heads.heads, _compile_linear_pair.linear_pair, _compile_linear.linear,
+                                   _compile_patches.patches, _compile_norm.norm, _compile_group_norm.group_norm)
 
 _times: dict[Any, Optional[Times]] = {}  # of this process, for all models
 _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
@@ -79,7 +79,7 @@ class Backend:
         with _compile_region.compiled_with(self._inductor.config):
             graph = self._rewritten(module, prepared)
         patches = dict(self._inductor.config)
-        served = [call.selection for call in graph.calls if call.replaced]
+        served = [found for call in graph.calls if call.replaced for found in call.selections]
         if served:
             name = "post_grad_custom_post_pass"
             patches[name] = Winners(served, patches.get(name) or getattr(inductor_config, name))
@@ -146,46 +146,48 @@ class Backend:
         return dataclasses.replace(tried[0], tried=tuple(tried[1:])) if tried else None
 
     def _try(self, operator: Operator, place: Place | Refusal, node: fx.Node, prepared: Prepared) -> Call:
-        reason, selection = self._decide(operator, place, node, prepared)
-        times = None if reason else self._times(place, selection)
+        reason, selections = self._decide(operator, place, node, prepared)
+        times = None if reason else self._times(place, selections)
         # What was not known to be faster before is put in where it is, by more than a race can be wrong by; what was needs no luck
         # of the clock.
         if times is not None and (times.lost or operator.only_if_timed and not times.won):
             reason = f"{times.rival} was {'faster' if times.ours_us > times.theirs_us else 'as fast'} when both were timed here"
         elif times is None and not reason and operator.only_if_timed and not self._as_told:
             reason = f"it could not be timed beside PyTorch's here; replace=[..., '{operator.name}'] puts it in all the same"
-        return Call(module_of(node), operator.name, place.call, not reason, reason, selection, times)
+        selection, *further = selections or [None]
+        return Call(module_of(node), operator.name, place.call, not reason, reason, selection, times, further=tuple(further))
 
-    def _times(self, place: Place, selection: Selection) -> Optional[Times]:
+    def _times(self, place: Place, selections: Sequence[Selection]) -> Optional[Times]:
         """Of a call that would be replaced, once for each problem; not of operators that were asked for by name."""
         if self._as_told:
             return None
-        key = (place.call, selection.problem, selection.config, selection.kernel_key, place.surroundings, _compile_region.options_key())
+        served = tuple((found.problem, found.config, found.kernel_key) for found in selections)
+        key = (place.call, served, place.surroundings, _compile_region.options_key())
         if key not in _times:
             _times[key] = place.race()
         return _times[key]
 
     def _decide(self, operator: Operator, place: Place | Refusal, node: fx.Node,
-                prepared: Prepared) -> tuple[str, Optional[Selection]]:
-        """Why a call stays Inductor's, "" if it does not; and the kernel that serves it or would."""
+                prepared: Prepared) -> tuple[str, Sequence[Selection]]:
+        """Why a call stays Inductor's, "" if it does not; and the kernels that serve it or would."""
         results = [node] if isinstance(place, Refusal) else [node, *place.nodes]
         if any(wants_gradient(value_of(result)) for result in results):
-            return "a gradient is wanted of it", None
+            return "a gradient is wanted of it", ()
         if isinstance(place, Refusal):
-            return place.reason, None
+            return place.reason, ()
         why_not = prepared.why_not(place.recipes)
         if why_not:
-            return why_not, None
-        reason, selection = "", None
+            return why_not, ()
+        reason, selections = "", []
         try:
-            selection = place.ask()
-            if selection.outcome == "default":
+            selections = [ask() for ask in (place.ask, *place.ask_further)]
+            if any(found.outcome == "default" for found in selections):
                 reason = "it was never tuned: `vitune tune` takes the problem below"
         except VituneError as error:
             reason = _torch_op.reason_of(error)
         if operator.name not in self._wanted:
             reason = f"not known to be faster than Inductor's; replace=[..., '{operator.name}'] puts it in"
-        return reason, selection
+        return reason, selections
 
     def get_compiler_config(self) -> dict[str, Any]:
         """Asked by torch.compile."""

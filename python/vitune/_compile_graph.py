@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -50,6 +50,8 @@ class Place:
     recipes: Sequence[Recipe] = ()
     #: What else its race depends on.
     surroundings: str = ""
+    #: As `ask`, of the further calls that `build` makes.
+    ask_further: Sequence[Callable[[], Selection]] = ()
 
 
 @dataclasses.dataclass
@@ -177,16 +179,17 @@ class Rewrite:
         self._graph, self._prepared = graph, prepared
         self._theirs = set(graph.nodes)
         self._made: list[tuple[fx.Node, fx.Node]] = []  # theirs, ours
-        self._covered: list[fx.Node] = []
+        self._gone: set[fx.Node] = set()  # theirs, and what is covered
 
     @property
     def ours(self) -> set[fx.Node]:
         return set(self._graph.nodes) - self._theirs
 
-    def left(self) -> list[fx.Node]:
-        """The graph's own nodes that nothing of ours is in the place of."""
-        gone = {node for node, _ in self._made}.union(self._covered)
-        return [node for node in self._graph.nodes if node in self._theirs and node not in gone]
+    def left(self) -> Iterator[fx.Node]:
+        """The graph's own nodes that nothing of ours is in the place of when they are reached."""
+        for node in list(self._graph.nodes):
+            if node in self._theirs and node not in self._gone:
+                yield node
 
     def put(self, place: Place) -> None:
         given = [node for recipe in place.recipes for node in self._prepared(recipe)]
@@ -196,13 +199,12 @@ class Rewrite:
             new.meta = {**node.meta, **new.meta}
             node.replace_all_uses_with(new)
             self._made.append((node, new))
-        self._covered += place.covered
+        self._gone.update(place.nodes, place.covered)
 
     def finish(self) -> None:
         """Takes out what is of no use any more."""
-        useless = {node for node, _ in self._made} | set(self._covered)
         for node in reversed(list(self._graph.nodes)):
-            if node in useless and not node.users:
+            if node in self._gone and not node.users:
                 self._graph.erase_node(node)
 
     def undo(self) -> None:

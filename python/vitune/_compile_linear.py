@@ -106,13 +106,19 @@ class Fusion(NamedTuple):
     def recipes(self) -> tuple[Recipe, ...]:
         if self.norm is not None:
             bias = self.bias if is_parameter(self.bias) else None
-            return (Recipe(_folded, (self.dtype, self.norm.rms), (self.weight, bias, self.norm.weight, self.norm.bias)),)
+            return (Recipe(_folded, (self.dtype, self.norm.rms, self.matrix), (self.weight, bias, self.norm.weight, self.norm.bias)),)
         if self.autocast is not None and is_parameter(self.weight):
             return (Recipe(_cast, (self.dtype,), (self.weight,)),)
         return ()
 
     def arguments(self, of: Callable[[fx.Node], Any], given: Sequence[Any]) -> tuple[Any, ...]:
         """Those of vitune::linear_or_torch. of: a tensor or proxy for each operand; given: for what is prepared."""
+        *others, sums = self.without_statistics(of, given)
+        statistics = (None, None) if self.norm is None else _statistics(others[0], self.norm.eps, self.norm.rms)
+        return (*others, *statistics, sums)
+
+    def without_statistics(self, of: Callable[[fx.Node], Any], given: Sequence[Any]) -> tuple[Any, ...]:
+        """The same without the mean and 1 / standard deviation of x's rows."""
         maybe = lambda node: None if node is None else of(node)  # noqa: E731
         scale, residual = maybe(self.end.scale), maybe(self.end.residual)
         if scale is not None:
@@ -120,21 +126,20 @@ class Fusion(NamedTuple):
         if residual is not None:
             for _ in range(_leading_ones(value_of(self.end.residual).shape, value_of(self.end.last).shape)):
                 residual = residual.squeeze(0)
-        out_dtype = value_of(self.end.last).dtype
+        out_dtype, sums = value_of(self.end.last).dtype, None
         if self.norm is not None:
             x = of(self.norm.x)
-            weight, bias, *sums = given
+            weight, bias, sums = given if len(given) == 3 else (*given, None)
             if self._loose_bias is not None:
                 bias = bias + of(self._loose_bias)
-            norm = (*_statistics(x, self.norm.eps, self.norm.rms), *(sums or [None]))
         else:
-            x, bias, norm = of(self.x), maybe(self.bias), (None, None, None)
+            x, bias = of(self.x), maybe(self.bias)
             weight = self.matrix(given[0] if given else self._cast(self.weight, of(self.weight)))
             x = self._cast(self.x, self.rows(x))
         if bias is not None and scale is not None:  # they must have one type
             types = {torch.float32 if self.norm is not None else value_of(self.bias).dtype, value_of(self.end.scale).dtype}
             bias, scale = (bias, scale) if len(types) == 1 else (bias.float(), scale.float())
-        return (x, weight, bias, scale, residual, self.end.activation, None if out_dtype == self.dtype else out_dtype, *norm)
+        return (x, weight, bias, scale, residual, self.end.activation, None if out_dtype == self.dtype else out_dtype, sums)
 
     def _cast(self, node: fx.Node, tensor: Any) -> Any:
         return tensor if value_of(node).dtype == self.dtype else tensor.to(self.dtype)
@@ -159,17 +164,19 @@ class Fusion(NamedTuple):
         # Inductor adds and normalises in one kernel. Of a sum before the norm ours makes one with the statistics, and its own sums
         # stand before the next norm: neither is forgotten.
         sums = [self.norm.x] if self.norm is not None and is_call(self.norm.x, _SUMS) else []
-        norms = [user for user in self.end.last.users if is_call(user, LAYER_NORMS | RMS_NORMS)]
-        return _compile_region.Region(self.nodes, self.end.last, sums, norms, self.autocast)
+        return _compile_region.Region(self.nodes, [self.end.last], sums, norms_after(self.end.last), self.autocast)
 
     def place(self) -> Place:
         region = self.region()
 
+        def build(graph: fx.Graph, of: Callable[[fx.Node], fx.Node], given: Sequence[fx.Node]) -> Sequence[fx.Node]:
+            return [self.build(graph, of, given)]
+
         def race() -> Optional[Times]:
             fakes = [fake for recipe in self.recipes for fake in recipe.fakes()]
-            return _compile_region.raced(region, self.operands, fakes, self.build)
+            return _compile_region.raced(region, self.operands, fakes, build)
         return Place(self.call, [self.end.last], self.end.last,
-                     lambda graph, *given: [self.build(graph, lambda node: node, given)], self.ask, self.nodes[:-1], race,
+                     lambda graph, *given: build(graph, lambda node: node, given), self.ask, self.nodes[:-1], race,
                      self.recipes, region.surroundings())
 
 
@@ -179,8 +186,8 @@ def selected(problem: str, device: Optional[int]) -> Selection:
 
 
 def _folded(weight: Tensor, bias: Optional[Tensor], norm_weight: Optional[Tensor], norm_bias: Optional[Tensor], dtype: torch.dtype,
-            rms: bool) -> tuple[Tensor, ...]:
-    folded = _torch_linear.fold_norm(weight, bias, norm_weight, norm_bias, dtype)
+            rms: bool, matrix: Callable[[Any], Any]) -> tuple[Tensor, ...]:
+    folded = _torch_linear.fold_norm(matrix(weight).contiguous(), bias, norm_weight, norm_bias, dtype)
     return folded[:2] if rms else folded
 
 
@@ -317,6 +324,10 @@ def norm_before(x: Any) -> Optional[Norm]:
     return Norm(x, source, given["weight"], given.get("bias"), _torch_norm.RMS_EPS if eps is None else eps, rms)
 
 
+def norms_after(result: fx.Node) -> list[fx.Node]:
+    return [user for user in result.users if is_call(user, LAYER_NORMS | RMS_NORMS)]
+
+
 # --- the operator
 
 _LINEARS, _ADDMMS = frozenset((F.linear,)), frozenset((torch.addmm,))
@@ -334,8 +345,8 @@ class Linear(Operator):
         if not is_call(node, _LINEARS | _ADDMMS):
             return
         try:
-            fusion = _fusion_of(node)
-            why_not = _why_not(fusion)
+            fusion = fusion_of(node)
+            why_not = why_no_kernel(fusion)
         except Unsupported as reason:
             why_not = str(reason)
         if why_not:
@@ -354,7 +365,7 @@ def largest_first(fusion: Fusion, every: Sequence[End], norm: Optional[Norm] = N
                 yield found.place()
 
 
-def _fusion_of(node: fx.Node) -> Fusion:
+def fusion_of(node: fx.Node) -> Fusion:
     if is_call(node, _LINEARS):
         x, weight, bias = arguments(node, input=None, weight=None, bias=None)
         return Fusion(x, weight, bias, End((node,)), value_of(node).dtype)
@@ -372,7 +383,7 @@ def why_not_type(dtype: torch.dtype) -> str:
     return "" if dtype in _TYPES else f"type {str(dtype).removeprefix('torch.')}: the kernels take bfloat16 and float16"
 
 
-def _why_not(fusion: Fusion) -> str:
+def why_no_kernel(fusion: Fusion) -> str:
     weight = value_of(fusion.weight)
     if weight.dim() != 2:
         return "its weight is no matrix"

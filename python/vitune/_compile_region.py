@@ -41,11 +41,11 @@ def options_key() -> str:
 
 
 class Region(NamedTuple):
-    """Nodes of a graph, in its order, of which one call of ours would be."""
+    """Nodes of a graph, in its order, of which calls of ours would be."""
 
     nodes: Sequence[fx.Node]
-    result: fx.Node  #: the last one's
-    #: What Inductor may compute together with a region: what it starts from, and uses of its result. In the race on both sides.
+    results: Sequence[fx.Node]  #: those of them that are seen elsewhere
+    #: What Inductor may compute together with it: what it starts from, and uses of its results. In the race on both sides.
     before: Sequence[fx.Node]
     after: Sequence[fx.Node]
     autocast: Optional[torch.dtype]  #: the type that it casts to, where it is on
@@ -61,18 +61,19 @@ class Region(NamedTuple):
         return list(dict.fromkeys(taken for node in every for taken in node.all_input_nodes if taken not in every))
 
 
-Build = Callable[[fx.Graph, Callable[[fx.Node], fx.Node], Sequence[fx.Node]], fx.Node]
+Build = Callable[[fx.Graph, Callable[[fx.Node], fx.Node], Sequence[fx.Node]], Sequence[fx.Node]]
 
 
-def program(region: Region, inputs: Sequence[fx.Node], result_of: Callable[..., fx.Node], given: int = 0) -> fx.GraphModule:
-    """A program of `inputs`, and of so many tensors more, that gives the region's result and those of what stands around it."""
+def program(region: Region, inputs: Sequence[fx.Node], results_of: Callable[..., Sequence[fx.Node]],
+            given: int = 0) -> fx.GraphModule:
+    """A program of `inputs`, and of so many tensors more, that gives the results of the region and of what stands around it."""
     graph = fx.Graph()
     made = {node: graph.placeholder(node.name) for node in inputs}
     more = [graph.placeholder(f"given_{i}") for i in range(given)]
     _copy(region.before, region, graph, made)
-    made[region.result] = result_of(graph, made, *more)
+    made.update(zip(region.results, results_of(graph, made, *more)))
     _copy(region.after, region, graph, made)
-    graph.output(tuple(made[node] for node in (region.result, *region.before, *region.after)))
+    graph.output(tuple(made[node] for node in (*region.results, *region.before, *region.after)))
     return fx.GraphModule({}, graph)
 
 
@@ -87,15 +88,15 @@ def _autocast(graph: fx.Graph, region: Region) -> Iterator[None]:
     if region.autocast is None:
         yield
         return
-    kind = value_of(region.result).device.type
+    kind = value_of(region.results[0]).device.type
     entered = graph.call_function(torch.amp.autocast_mode._enter_autocast, (kind, region.autocast, True, True))
     yield
     graph.call_function(torch.amp.autocast_mode._exit_autocast, (entered,))
 
 
-def _theirs(region: Region, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> fx.Node:
+def _theirs(region: Region, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> Sequence[fx.Node]:
     _copy(region.nodes, region, graph, made)
-    return made[region.result]
+    return [made[node] for node in region.results]
 
 
 def _made_up(node: fx.Node, device: torch.device) -> Any:
@@ -126,16 +127,16 @@ def raced(region: Region, operands: Sequence[fx.Node], given: Sequence[Tensor], 
 
     build: of a graph, what stands in it for one of `operands`, and the nodes of `given`, which are fake.
     """
-    device = value_of(region.result).device
+    device = value_of(region.results[0]).device
 
     def calls() -> tuple[Run, Run]:
         outside = region.outside()
         tensors = {node: _made_up(node, device) for node in dict.fromkeys([*outside, *operands])}
         others = [taken for node in (*region.before, *region.after) for taken in node.all_input_nodes]
-        needed = [node for node in dict.fromkeys([*operands, *others]) if node is not region.result and node not in region.before]
+        needed = [node for node in dict.fromkeys([*operands, *others]) if node not in (*region.results, *region.before)]
         prepared = [_compile_race.sample(as_compiled(fake), device) for fake in given]
 
-        def of_ours(graph: fx.Graph, made: dict[fx.Node, fx.Node], *more: fx.Node) -> fx.Node:
+        def of_ours(graph: fx.Graph, made: dict[fx.Node, fx.Node], *more: fx.Node) -> Sequence[fx.Node]:
             return build(graph, made.__getitem__, more)
         ours = program(region, needed, of_ours, len(prepared))
         theirs = program(region, outside, functools.partial(_theirs, region))

@@ -22,13 +22,18 @@ class Call:
     selection: Optional[Selection]  #: the kernel that serves it, or would; None: not asked, or none can
     times: Optional[Times] = None  #: of it beside PyTorch's, measured as the model was compiled; None: not measured
     tried: tuple["Call", ...] = ()  #: larger ones around the same call that were left, or smaller ones where all were
+    further: tuple[Selection, ...] = ()  #: as `selection`, where one call of vitune's is not enough
 
     @property
-    def untuned(self) -> Optional[str]:
-        """The largest problem that no winner serves, of those that were tried."""
+    def selections(self) -> tuple[Selection, ...]:
+        return () if self.selection is None else (self.selection, *self.further)
+
+    @property
+    def untuned(self) -> tuple[str, ...]:
+        """The problems that no winner serves of the largest call that has some, of those that were tried."""
         by_size = (*self.tried, self) if self.replaced else (self, *self.tried)
-        return next((call.selection.problem for call in by_size
-                     if call.selection is not None and call.selection.outcome == "default"), None)
+        found = (tuple(each.problem for each in call.selections if each.outcome == "default") for call in by_size)
+        return next(filter(None, found), ())
 
     def __str__(self) -> str:
         return "\n      ".join([self._line(), *(f"{'' if self.replaced else 'nor '}{call._line()}".replace("\n", "\n   ")
@@ -39,7 +44,8 @@ class Call:
         if self.selection is None:
             return f"{self.call}: {made}"
         measured = "" if self.times is None else f"{self.times}; "
-        return f"{self.call}: {made}\n      {measured}{_timed(self.selection)}{self.selection.problem}"
+        served = "\n      ".join(f"{_timed(each)}{each.problem}" for each in self.selections)
+        return f"{self.call}: {made}\n      {measured}{served}"
 
 
 def _timed(found: Selection) -> str:
@@ -80,8 +86,7 @@ class Report:
     def untuned(self) -> tuple[str, ...]:
         """The problems that no winner serves: ``vitune.tune(*report.untuned)``. Of a call that was tried in several sizes the
         largest; when that was tuned and is not worth it, the next."""
-        found = (call.untuned for call in self.calls)
-        return tuple(dict.fromkeys(problem for problem in found if problem))
+        return tuple(dict.fromkeys(problem for call in self.calls for problem in call.untuned))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.graphs)) or "nothing was compiled yet: call the model once"

@@ -80,13 +80,39 @@ __device__ inline void linear_write(const LinearJudgeParams& p, long long row, i
   if (call.aux != nullptr) linear_put(call.aux, row * call.aux_row + column, before, p.type);
 }
 
+// What rows are shifted and multiplied by.
+template <class Scalar>
+struct LinearRow {
+  Scalar mean, rstd;
+};
+
+template <class Scalar>
+__device__ inline LinearRow<Scalar> linear_row(const LinearJudgeParams& p, long long row) {
+  const LinearParams& call = p.call;
+  if (p.given_moments == nullptr) {
+    return {call.mean == nullptr ? Scalar(0) : Scalar(call.mean[row]),
+            call.rstd == nullptr ? Scalar(1) : Scalar(call.rstd[row])};
+  }
+  const int columns = p.given_columns, blocks = call.k / columns;
+  const float* const of_row = p.given_moments + row * blocks * 2;
+  Scalar sum = 0, squares = 0;
+  for (int i = 0; i < blocks; ++i) sum += Scalar(of_row[2 * i]);
+  const Scalar mean = sum / Scalar(blocks);
+  for (int i = 0; i < blocks; ++i) {
+    const Scalar distance = Scalar(of_row[2 * i]) - mean;
+    squares += Scalar(of_row[2 * i + 1]) + Scalar(columns) * distance * distance;
+  }
+  return {mean, Scalar(1) / Scalar(sqrt(squares / Scalar(call.k) + Scalar(p.eps)))};
+}
+
 template <class Scalar>
 __device__ inline void linear_end(const LinearJudgeParams& p, long long row, int column,
                                   Scalar sum) {
   const LinearParams& call = p.call;
   if (row >= call.m || column >= call.n) return;
-  if (call.mean != nullptr) sum -= Scalar(call.mean[row]) * Scalar(call.weight_sums[column]);
-  if (call.rstd != nullptr) sum *= Scalar(call.rstd[row]);
+  const LinearRow<Scalar> of_row = linear_row<Scalar>(p, row);
+  if (call.weight_sums != nullptr) sum -= of_row.mean * Scalar(call.weight_sums[column]);
+  sum *= of_row.rstd;
   if (call.bias != nullptr) sum += Scalar(element_value(call.bias, column, p.parameters));
   Scalar y = linear_rounded(linear_active(linear_rounded(sum, p.output), p.activation), p.output);
   if (call.scale != nullptr) {
@@ -120,6 +146,39 @@ __device__ inline void linear_reference(const LinearJudgeParams& p) {
   }
 }
 
+// The result as it is stored, of the answer before it or of the yardstick.
+__device__ inline double linear_stored(const LinearJudgeParams& p, long long row, int column,
+                                       double) {
+  return linear_rounded(p.out[row * p.call.n + column], p.output);
+}
+__device__ inline float linear_stored(const LinearJudgeParams& p, long long row, int column,
+                                      float) {
+  const long long at = linear_out_row(p.call, row) * p.call.out_row + column;
+  return element_value(p.call.out, at, p.output);
+}
+
+// Behind the result: a thread for a block of a row's columns.
+template <class Scalar>
+__device__ inline void linear_moments(const LinearJudgeParams& p, float* to) {
+  const int columns = p.written_columns, blocks = p.call.n / columns;
+  const long long all = (long long)(p.call.m) * blocks;
+  for (long long i = blockIdx.x * (long long)(blockDim.x) + threadIdx.x; i < all;
+       i += (long long)(gridDim.x) * blockDim.x) {
+    const long long row = i / blocks;
+    const int column = int(i % blocks) * columns;
+    Scalar mean = 0, squares = 0;
+    for (int j = 0; j < columns; ++j) {
+      mean += linear_stored(p, row, column + j, Scalar(0)) / Scalar(columns);
+    }
+    for (int j = 0; j < columns; ++j) {
+      const Scalar distance = linear_stored(p, row, column + j, Scalar(0)) - mean;
+      squares += distance * distance;
+    }
+    to[2 * i] = float(mean);
+    to[2 * i + 1] = float(squares);
+  }
+}
+
 }  // namespace vitune
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -130,4 +189,14 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     vitune_linear_plain(const __grid_constant__ vitune::LinearJudgeParams params) {
   vitune::linear_reference<float>(params);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    vitune_linear_reference_moments(const __grid_constant__ vitune::LinearJudgeParams params) {
+  vitune::linear_moments<double>(params, params.moments);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    vitune_linear_plain_moments(const __grid_constant__ vitune::LinearJudgeParams params) {
+  vitune::linear_moments<float>(params, params.out_moments);
 }

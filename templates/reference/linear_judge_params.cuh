@@ -10,11 +10,15 @@ namespace vitune {
 // The judge writes its answers dense, in fp32; the yardstick writes call's outputs like any kernel.
 struct LinearJudgeParams {
   LinearParams call;
-  float *out, *aux;              // null where there is no such output
+  float *out, *aux, *moments;    // null where there is no such output
   int type, output, parameters;  // SupportType
   int transposed;                // w is [k, n]
   int activation;                // 0 none, 1 relu, 2 gelu, 3 gelu_tanh, 4 quick_gelu, 5 silu
   int periodic_residual;
+  const float* given_moments;          // of x's rows: in the place of call's mean and rstd
+  double eps;                          // what their variance is added
+  float* out_moments;                  // call's
+  int given_columns, written_columns;  // of a block of moments
 };
 
 }  // namespace vitune

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <random>
 
+#include "core/checked.h"
 #include "core/error.h"
 #include "generator/linear/problem.h"
 
@@ -16,6 +17,7 @@ namespace vitune::testing_support {
 // Largest extents of a random layer.
 struct LinearLimits {
   std::int64_t m = 2000, n = 1500, k = 1500;
+  bool moments = false;  // whether some write moments of rows, or take them
 };
 
 class RandomLinear {
@@ -64,6 +66,31 @@ class RandomLinear {
     p.out_row = row(p.n, unit);
     p.aux_row = p.aux ? row(p.n, unit) : 0;
     p.alignment = chance(4) ? std::int64_t{1} << uniform(1, 4) : 16;
+    return limits_.moments && chance(6) ? with_moments(p) : p;
+  }
+  // Written, taken or both, of what the kernels that know of them take.
+  LinearProblem with_moments(LinearProblem p) {
+    constexpr std::int64_t kColumns = LinearProblem::kMomentColumns;
+    p.out = p.type;
+    p.transposed = p.aux = false;
+    p.alignment = 16;
+    p.n = ceil_div(p.n, kColumns) * kColumns;
+    p.k = ceil_div(p.k, kColumns) * kColumns;
+    p.x_row = row(p.k, 8);
+    p.w_row = row(p.k, 8);
+    p.residual_row = p.residual ? row(p.n, 8) : 0;
+    p.out_row = row(p.n, 8);
+    p.aux_row = 0;
+    const auto block = [&](std::int64_t columns) {
+      const std::int64_t wide = kColumns * uniform(1, 6);
+      return columns % wide == 0 ? wide : kColumns;
+    };
+    p.moments = chance(2) ? block(p.n) : 0;
+    if (p.moments == 0 || chance(2)) {
+      p.norm = LinearNorm::kMoments;
+      p.given_moments = block(p.k);
+      p.eps = chance(2) ? 1e-5 : 1e-6;
+    }
     return p;
   }
   // Rows of a residual that repeat, runs of the result's rows with gaps between them, or both.

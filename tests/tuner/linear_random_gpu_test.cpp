@@ -50,7 +50,9 @@ class LinearRandomGpuTest : public JudgedKernelsTest {
   std::vector<Candidate> drawn(std::uint64_t seed) const {
     using testing_support::LinearLimits;
     testing_support::RandomLinear layers(
-        seed, is_emulated() ? LinearLimits{.m = 150, .n = 120, .k = 120} : LinearLimits{});
+        seed, is_emulated()
+                  ? LinearLimits{.m = 150, .n = 120, .k = 120, .moments = device_.cc_major == 9}
+                  : LinearLimits{.moments = device_.cc_major == 9});
     std::vector<Candidate> candidates(is_emulated() ? kEmulatedProblems : kRandomProblems);
     for (Candidate& candidate : candidates) candidate.problem = layers.next();
     testing_support::on_all_cores(candidates.size(), [&](std::size_t i) {

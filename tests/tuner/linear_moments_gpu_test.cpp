@@ -1,0 +1,133 @@
+// tests/tuner/linear_moments_gpu_test.cpp -- Moments of rows that a linear layer writes and the
+// next one takes for its norm, against the fp64 judge; mistakes and a race that must be seen.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include "generator/linear/operator.h"
+#include "tests/tuner/judged_kernels.h"
+
+namespace vitune {
+namespace {
+
+struct MomentsCase {
+  const char* name;
+  const char* problem;
+  const char* config;
+};
+
+void PrintTo(const MomentsCase& each, std::ostream* out) { *out << each.problem; }
+
+const MomentsCase kCases[] = {
+    {"WrittenByAPair", "linear bf16 m=410 n=224 k=200 bias residual moments=32",
+     "kFamily=1 kBlockM=128 kBlockN=96 kStages=3 kSplits=1 kGroups=2 kSchedule=0 kPair=1 kLead=1"},
+    {"WrittenByThreeWarpgroups", "linear fp16 m=390 n=384 k=72 bias scale residual moments=192",
+     "kFamily=1 kBlockM=192 kBlockN=192 kStages=3 kSplits=1 kGroups=3 kSchedule=0 kPair=1 kLead=1"},
+    {"WrittenInTurns", "linear bf16 m=300 n=160 k=200 scale residual out=@168 moments=32",
+     "kFamily=1 kBlockM=64 kBlockN=96 kStages=3 kSplits=1 kGroups=2 kSchedule=1 kPair=0 kLead=0"},
+    {"WrittenOfTwoBlocks", "linear bf16 m=520 n=192 k=200 bias residual params=fp32 moments=64",
+     "kFamily=1 kBlockM=256 kBlockN=64 kStages=3 kSplits=1 kGroups=2 kSchedule=0 kPair=2 kLead=1"},
+    {"WrittenOfGelu", "linear bf16 m=70 n=64 k=40 bias act=gelu moments=32",
+     "kFamily=1 kBlockM=64 kBlockN=32 kStages=3 kSplits=1 kGroups=1 kSchedule=0 kPair=0 kLead=0"},
+    {"WrittenWithGaps", "linear bf16 m=130 n=32 k=24 bias rows=65+2 moments=32",
+     "kFamily=1 kBlockM=128 kBlockN=64 kStages=3 kSplits=1 kGroups=2 kSchedule=1 kPair=0 kLead=0"},
+    {"WrittenByParts", "linear bf16 m=150 n=128 k=600 bias residual moments=64",
+     "kFamily=4 kBlockN=64 kStages=3 kSplits=2"},
+    {"WrittenByFourParts", "linear fp16 m=70 n=64 k=1024 bias scale residual moments=32",
+     "kFamily=4 kBlockN=32 kStages=4 kSplits=4"},
+    {"TakenByAPair", "linear bf16 m=410 n=200 k=224 norm=moments:32 bias act=gelu",
+     "kFamily=1 kBlockM=128 kBlockN=96 kStages=3 kSplits=1 kGroups=2 kSchedule=0 kPair=1 kLead=1"},
+    {"TakenByHalves", "linear fp16 m=400 n=200 k=288 norm=moments:96 eps=0.01 bias act=gelu",
+     "kFamily=1 kBlockM=128 kBlockN=64 kStages=4 kSplits=1 kGroups=2 kSchedule=2 kPair=1 kLead=0"},
+    {"TakenInTurns", "linear bf16 m=650 n=136 k=160 norm=moments:160 bias",
+     "kFamily=1 kBlockM=128 kBlockN=64 kStages=3 kSplits=1 kGroups=2 kSchedule=1 kPair=2 kLead=0"},
+    {"TakenByParts", "linear bf16 m=70 n=72 k=608 norm=moments:32 bias act=gelu",
+     "kFamily=4 kBlockN=64 kStages=3 kSplits=2"},
+    {"TakenAndWritten", "linear bf16 m=200 n=128 k=160 norm=moments:32 bias residual moments=64",
+     "kFamily=1 kBlockM=64 kBlockN=64 kStages=3 kSplits=1 kGroups=1 kSchedule=0 kPair=1 kLead=0"},
+    {"OneRow", "linear bf16 m=1 n=96 k=32 norm=moments:32 bias moments=32",
+     "kFamily=1 kBlockM=64 kBlockN=32 kStages=3 kSplits=1 kGroups=1 kSchedule=0 kPair=1 kLead=0"},
+};
+
+constexpr char kMoments[] = "linear/moments_sm90.cuh";
+// Without a norm before it whole numbers are exact, and so are the bounds of what is written.
+constexpr char kWriting[] = "linear bf16 m=270 n=128 k=160 bias residual moments=64";
+constexpr char kTaking[] = "linear bf16 m=270 n=128 k=160 norm=moments:32 bias";
+constexpr char kConfig[] =
+    "kFamily=1 kBlockM=64 kBlockN=64 kStages=3 kSplits=1 kGroups=1 kSchedule=0 kPair=0 kLead=0";
+constexpr Mistake kOfTaking[] = {
+    {kMoments, "block_row(block) + 8 * half + lane / 4", "block_row(block) + lane / 4"},
+    {kMoments, "from + 2 * at", "from"},
+    {kMoments, "mean = pivot + from_pivot", "mean = pivot"},
+    {kMoments, "fmaf(-from_pivot, from_pivot, ", "fmaf(0.f, from_pivot, "},
+    {kMoments, "fmaf(distance * T::kMomentsGiven, distance,", "fmaf(distance, distance,"},
+    {kMoments, "mask <= 2; mask *= 2", "mask <= 1; mask *= 2"},
+};
+constexpr Mistake kOfWriting[] = {
+    {kMoments, "kPanel * kPanelSums + i", "i"},
+    {kMoments, "lane % 2 * 2 + i", "lane % 2 + i"},
+    {kMoments, "own + __shfl_xor_sync(0xffffffffu, own, 1)", "own * 1.9f"},
+    {kMoments, "value - mean, value - mean", "value, value"},
+    {kMoments, "fmaf(distance, kShare, all_mean)", "mean"},
+    {kMoments, "distance * (kPanelColumns * kBefore * kShare)", "distance * kPanelColumns"},
+    {kMoments, "+ first) * 2", ") * 2"},
+    {kMoments, "(kPanel * T::kRowBlocks + block)", "(kPanel * T::kRowBlocks + block + 1)"},
+};
+
+class LinearMomentsGpuTest : public JudgedKernelsTest {
+ protected:
+  void SetUp() override {
+    JudgedKernelsTest::SetUp();
+    if (device_.cc_major != 9) GTEST_SKIP() << "sm90 is for compute capability 9.0";
+  }
+};
+
+class LinearMomentsCasesGpuTest : public LinearMomentsGpuTest,
+                                  public testing::WithParamInterface<MomentsCase> {};
+
+TEST_P(LinearMomentsCasesGpuTest, MatchTheReference) {
+  const ProblemPtr problem = parse_problem(GetParam().problem);
+  Verifier verifier = verifier_of(problem);
+  const Config config = Config::parse(GetParam().config);
+  EXPECT_EQ(verdict(verifier, *problem, config), "") << config.text();
+}
+
+INSTANTIATE_TEST_SUITE_P(SmallProblems, LinearMomentsCasesGpuTest, testing::ValuesIn(kCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(LinearMomentsGpuTest, MistakesAreSeen) {
+  const Config config = Config::parse(kConfig);
+  const auto expect_seen = [&](const char* text, std::span<const Mistake> mistakes) {
+    const ProblemPtr problem = parse_problem(text);
+    Verifier verifier = verifier_of(problem);
+    ASSERT_EQ(verdict(verifier, *problem, config), "");
+    for (const Mistake& mistake : mistakes) {
+      EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
+    }
+  };
+  expect_seen(kTaking, kOfTaking);
+  expect_seen(kWriting, kOfWriting);
+}
+
+// What is staged is read once more, for the moments, before the next panel comes: the rows of a
+// panel must be there, and must stay.
+TEST_F(LinearMomentsGpuTest, RowsThatAreStillWrittenAreSeen) {
+  if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
+  const ProblemPtr problem = parse_problem(kWriting);
+  const Config config = Config::parse(kConfig);
+  const Mistake mistake = {"linear/epilogue_sm90.cuh", "fence_proxy_async();\n      __syncwarp();",
+                           "fence_proxy_async();"};
+  Verifier verifier = verifier_of(problem);
+  const auto launch = [&] {
+    std::fputs(verdict(verifier, *problem, config, &mistake).c_str(), stderr);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(launch(), testing::ExitedWithCode(0), "a race");
+}
+
+}  // namespace
+}  // namespace vitune
