@@ -18,6 +18,7 @@ using Shape = LinearSm90Shape;
 constexpr std::int64_t kMostBoxStride = std::int64_t{1} << 40;  // bytes, exclusive
 constexpr std::int64_t kFewerStages = 1;  // than fit: more are never left unused
 constexpr std::int64_t kMostStages = 8;
+constexpr std::int64_t kWidestTile = 256;
 
 // A config of some of the family's tunables, as far as rules have them.
 Shape shape_of(const LinearProblem& p, const Config& c) { return {p, c}; }
@@ -185,6 +186,9 @@ std::optional<std::string> linear_sm90_refusal(const LinearProblem& p, const Dev
   if (p.transposed) return std::string("w is [k, n]: its tiles would lie the other way round");
   if (p.out != p.type) return std::string("results of fp32 are not staged");
   if (p.aux) return std::string("there is no place for a second result");
+  if (p.moments > kWidestTile) {
+    return formatted("moments of {} columns: a tile has {} at most", p.moments, kWidestTile);
+  }
   // Seen on an H200: a store by a tensor map writes the whole sixteen bytes that its last column is
   // in, and so what lies behind the row.
   if (p.n % 8 != 0) return formatted("{} columns: results are stored in a multiple of 8", p.n);
@@ -241,9 +245,7 @@ std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const De
       {"splits: two steps or more each, for SMs without a tile, at most two CTAs per SM",
        [p, sms](const Config& c) { return check_splits(p, c, sms); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kPair", "kSplits"}},
-      {"moments: an undivided k; where they are written whole blocks of columns, no halves, 128 "
-       "rows of a "
-       "warpgroup at most",
+      {"moments: an undivided k; to be written, whole blocks, no halves, 128 rows of a warpgroup",
        [p](const Config& c) { return check_moments(p, c); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kSplits"}},
       {"stages: as many as fit, 8 at most, or one less",
@@ -261,7 +263,7 @@ std::vector<Config> linear_sm90_defaults(const LinearProblem& problem, const Dev
   constexpr std::size_t kMost = 3;
   const double sms = static_cast<double>(linear_sm90_sms(device));
   std::vector<Choice> choices;
-  for (const Form& form : kForms) {
+  const auto weigh = [&](const Form& form) {
     std::optional<Choice> best;  // of this form
     for (const std::int64_t splits : {1, 2, 3, 4, 6}) {
       for (const std::int64_t pair : {form.pair, std::int64_t{0}}) {
@@ -276,7 +278,10 @@ std::vector<Config> linear_sm90_defaults(const LinearProblem& problem, const Dev
       }
     }
     if (best) choices.push_back(*best);
-  }
+  };
+  for (const Form& form : kForms) weigh(form);
+  // Few rows with wide blocks of moments, which no form's tile has whole.
+  if (choices.empty() && problem.moments > 0) weigh({64, problem.moments, 1, Shape::kShared, 0, 0});
   std::ranges::stable_sort(choices, {}, &Choice::cost);
   std::vector<Config> configs;
   for (const Choice& choice : choices) {

@@ -244,13 +244,14 @@ class PairRaceTest(RaceCase):
             graphs[-1].append(len(module.graph.find_nodes(op="output")[0].all_input_nodes))
             return without_inductor(module, *arguments, **keywords)
         call, = self.linear_calls(model=After(), compile_fx=compile_fx)
-        self.assertEqual((call.call, call.replaced, call.times.theirs_us, len(self.raced)), (PAIR, True, 10.0, 1))
-        ours, theirs = self.raced[0]
-        torch.testing.assert_close(ours, theirs, atol=0.1, rtol=0.1)  # of the first layer; the second's weights are made up
+        self.assertEqual((call.call, call.replaced, call.times.theirs_us, len(self.raced)), (PAIR, True, 10.0, 2))
+        for ours, theirs in self.raced:
+            torch.testing.assert_close(ours, theirs, atol=0.1, rtol=0.1)  # of the first layer; the second's weights are made up
         ops = torch.ops.vitune
         self.assertEqual(graphs[0], [ops.linear_with_moments_or_torch.default, operator.getitem, operator.getitem,
                                      ops.linear_by_moments_or_torch.default, F.layer_norm, 3])
         self.assertEqual((graphs[1].count(F.linear), graphs[1].count(F.layer_norm), graphs[1][-1]), (2, 2, 3))
+        self.assertEqual([node for node in graphs[3] if node is ops.linear_or_torch.default], [ops.linear_or_torch.default] * 2)
         self.assertIn(call.further[0].problem, str(call))
 
     def test_layers_of_a_pair_that_loses_are_raced_one_by_one(self):
@@ -259,6 +260,22 @@ class PairRaceTest(RaceCase):
                          (PAIR, False, ["linear and residual; layer_norm and linear"]))
         self.assertIn("Inductor's was faster when both were timed here", pair.reason)
         self.assertEqual([(call.call, call.replaced) for call in layers], [(name, True) for name in ONE_BY_ONE])
+
+    def test_a_pair_that_its_layers_own_calls_beat_is_none(self):
+        layers = self.linear_calls(2, 4)  # the second race of each pair is the one beside them
+        self.assertEqual([(call.call, call.replaced) for call in layers[1:]], [(name, True) for name in ONE_BY_ONE])
+        self.assertIn("a call for each layer was faster when both were timed here", layers[0].reason)
+        self.assertEqual([each.replaced for each in layers[0].tried], [False])
+
+    def test_layers_that_were_never_tuned_alone_are_no_rival(self):
+        nearest = _compile_linear.selected
+
+        def selected(problem, device):
+            found = nearest(problem, device)
+            return found if "moments" in problem else dataclasses.replace(found, outcome="default")
+        with mock.patch.object(_compile_linear, "selected", selected):
+            call, = self.linear_calls()
+        self.assertEqual((call.call, call.replaced, len(self.raced)), (PAIR, True, 1))
 
     def test_the_next_smaller_one_is_tried_first(self):
         pair, = self.linear_calls(1)
@@ -296,8 +313,9 @@ class PairRaceTest(RaceCase):
     def test_inductor_compiles_both_sides_inside_of_a_compilation(self):
         from torch._inductor.compile_fx import compile_fx
         call, = self.linear_calls(compile_fx=compile_fx)
-        self.assertEqual((call.call, call.replaced, len(self.raced)), (PAIR, True, 1))
-        torch.testing.assert_close(*self.raced[0], atol=0.1, rtol=0.1)
+        self.assertEqual((call.call, call.replaced, len(self.raced)), (PAIR, True, 2))
+        for both in self.raced:
+            torch.testing.assert_close(*both, atol=0.1, rtol=0.1)
 
     @unittest.skipIf(timm is None, "timm is not installed")
     def test_every_pair_of_a_model_can_be_raced(self):

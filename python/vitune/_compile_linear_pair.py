@@ -82,6 +82,17 @@ class Pair(NamedTuple):
         norm = moments, self.columns, float(self.second.norm.eps), sums
         return [out, called(ops.linear_by_moments_or_torch.default, *second, *norm)]
 
+    def build_apart(self, graph: fx.Graph, of: Callable[[fx.Node], fx.Node], given: Sequence[fx.Node]) -> list[fx.Node]:
+        """The same by each layer's own call, between which Inductor computes the norm's statistics."""
+        out = self.first.build(graph, of, [])
+        return [out, self.second.build(graph, lambda node: out if node is self.between else of(node), given)]
+
+    def are_tuned_apart(self) -> bool:
+        try:
+            return all(layer.ask().outcome != "default" for layer in (self.first, self.second))
+        except VituneError:
+            return False
+
     def first_problem(self) -> str:
         *before, out_dtype, _ = self.first.without_statistics(as_compiled, [])
         return _torch_linear.text_of(*before, False, out_dtype, moments_columns=self.columns)
@@ -110,7 +121,14 @@ class Pair(NamedTuple):
         region = _compile_region.Region(self.nodes, self.results, [], norms_after(self.results[1]), None)
 
         def race() -> Optional[Times]:
-            return _compile_region.raced(region, self.operands, self._fakes(), self.build)
+            """Beside Inductor's; and where that is won beside the layers' own calls, which would be put in otherwise."""
+            times = _compile_region.raced(region, self.operands, self._fakes(), self.build)
+            if times is None or not times.won or not self.are_tuned_apart():
+                return times
+            apart = _compile_region.raced(region, self.operands, self._fakes(), self.build, self.build_apart)
+            if apart is None or apart.ours_us > apart.theirs_us:
+                return None if apart is None else apart._replace(rival="a call for each layer")
+            return times
         return Place(self.call, self.results, self.results[1],
                      lambda graph, *given: self.build(graph, lambda node: node, given), self.ask_first,
                      [node for node in self.nodes if node not in self.results], race, self.recipes, region.surroundings(),

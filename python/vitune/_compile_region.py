@@ -122,10 +122,11 @@ def turns(inputs: Sequence[Any], weights: Sequence[bool], l2_bytes: int) -> list
                             for _ in range(copies - 1))]
 
 
-def raced(region: Region, operands: Sequence[fx.Node], given: Sequence[Tensor], build: Build) -> Optional[Times]:
-    """Times of what `build` makes beside those of a region; None where they cannot be had.
+def raced(region: Region, operands: Sequence[fx.Node], given: Sequence[Tensor], build: Build,
+          rival: Optional[Build] = None) -> Optional[Times]:
+    """Times of what `build` makes beside those of a region, or of what `rival` makes of it; None where they cannot be had.
 
-    build: of a graph, what stands in it for one of `operands`, and the nodes of `given`, which are fake.
+    build, rival: of a graph, what stands in it for one of `operands`, and the nodes of `given`, which are fake.
     """
     device = value_of(region.results[0]).device
 
@@ -136,13 +137,17 @@ def raced(region: Region, operands: Sequence[fx.Node], given: Sequence[Tensor], 
         needed = [node for node in dict.fromkeys([*operands, *others]) if node not in (*region.results, *region.before)]
         prepared = [_compile_race.sample(as_compiled(fake), device) for fake in given]
 
-        def of_ours(graph: fx.Graph, made: dict[fx.Node, fx.Node], *more: fx.Node) -> Sequence[fx.Node]:
-            return build(graph, made.__getitem__, more)
-        ours = program(region, needed, of_ours, len(prepared))
-        theirs = program(region, outside, functools.partial(_theirs, region))
         l2_bytes = _compile_race.l2_bytes(device)
-        weights = [*map(is_parameter, needed), *(True for _ in prepared)]
-        return (_run(ours, turns([*(tensors[node] for node in needed), *prepared], weights, l2_bytes)),
-                _run(theirs, turns([tensors[node] for node in outside], [*map(is_parameter, outside)], l2_bytes)))
+
+        def built(by: Build) -> Run:
+            def results_of(graph: fx.Graph, made: dict[fx.Node, fx.Node], *more: fx.Node) -> Sequence[fx.Node]:
+                return by(graph, made.__getitem__, more)
+            weights = [*map(is_parameter, needed), *(True for _ in prepared)]
+            return _run(program(region, needed, results_of, len(prepared)),
+                        turns([*(tensors[node] for node in needed), *prepared], weights, l2_bytes))
+        if rival is not None:
+            return built(build), built(rival)
+        theirs = program(region, outside, functools.partial(_theirs, region))
+        return built(build), _run(theirs, turns([tensors[node] for node in outside], [*map(is_parameter, outside)], l2_bytes))
     times = _compile_race.measured(calls, device)
     return None if times is None else times._replace(rival="Inductor's")

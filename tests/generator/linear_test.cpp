@@ -40,6 +40,8 @@ TEST(LinearProblemTest, WordsThatSayNothingNewAreLeftOut) {
   EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 residual period=6 rows=6+0"),
             "linear bf16 m=6 n=9 k=8 residual");
   EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 rows=6+1"), "linear bf16 m=6 n=9 k=8");
+  EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=64 eps=1e-5 norm=moments:64"),
+            "linear bf16 m=6 n=9 k=64 norm=moments:64");
 }
 
 TEST(LinearProblemTest, EveryWordReadsBack) {
@@ -49,6 +51,8 @@ TEST(LinearProblemTest, EveryWordReadsBack) {
         "linear fp16 m=6304 n=768 k=3072 bias scale wt residual aux",
         "linear fp16 m=6304 n=768 k=3072 norm=rms",
         "linear bf16 m=6304 n=768 k=3072 norm=layer bias",
+        "linear bf16 m=197 n=768 k=3072 bias residual moments=32",
+        "linear bf16 m=6304 n=3072 k=768 norm=moments:192 eps=1e-06 bias act=gelu moments=96",
         "linear bf16 m=2 n=768 k=3072 act=quick_gelu wt=@1024"}) {
     EXPECT_EQ(canonical(text), text);
   }
@@ -60,8 +64,19 @@ TEST(LinearProblemTest, WhatIsWrongIsSaid) {
   };
   EXPECT_NE(usage("fp16").find("two types"), std::string::npos);
   EXPECT_NE(usage("act=tanh").find("gelu_tanh, quick_gelu"), std::string::npos);
-  EXPECT_NE(usage("norm=batch").find("none, layer or rms"), std::string::npos);
+  EXPECT_NE(usage("norm=batch").find("none, layer, rms or moments:32"), std::string::npos);
   EXPECT_NE(usage("norm=rms align=2").find("4 bytes"), std::string::npos);
+  EXPECT_NE(usage("norm=moments").find("columns of a block"), std::string::npos);
+  EXPECT_NE(usage("norm=layer:32").find("no other norm"), std::string::npos);
+  EXPECT_NE(usage("norm=moments:x").find("norm=moments"), std::string::npos);
+  EXPECT_NE(usage("eps=1e-6").find("eps= is for norm=moments"), std::string::npos);
+  EXPECT_NE(usage("moments=0").find("a multiple of 32"), std::string::npos);
+  EXPECT_NE(usage("moments=-32").find("a multiple of 32"), std::string::npos);
+  refusal("linear bf16 m=4 n=64 k=64 norm=moments:32 eps=0", ErrorCode::kUsage);
+  refusal("linear bf16 m=4 n=64 k=64 norm=moments:48", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=4 n=64 k=96 norm=moments:64", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=4 n=96 k=64 moments=64", ErrorCode::kUnsupported);
+  refusal("linear bf16 m=4 n=64 k=64 moments=32 out=fp32", ErrorCode::kUnsupported);
   EXPECT_NE(usage("x=@8").find("overlap"), std::string::npos);
   EXPECT_NE(usage("x=16").find("x=@16"), std::string::npos);
   EXPECT_NE(usage("wt=@4").find("w: rows of 8 elements overlap"), std::string::npos);
@@ -189,6 +204,34 @@ TEST(LinearFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
 }
 
 // A config that was stored before there were families is of the first one.
+// Blocks that a tile holds have defaults, however few the rows, and other families have none.
+TEST(LinearFamilyTest, MomentsAreOfTheKernelsForNinePointZero) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (std::int64_t columns = 32; columns <= 256; columns += 32) {
+    for (const std::int64_t m : {1, 197, 6304}) {
+      LinearProblem p = LinearProblem::parse("linear bf16 m=4 n=96 k=64 bias residual");
+      p.m = m;
+      p.n = p.out_row = p.residual_row = 4 * columns;
+      p.moments = columns;
+      const ProblemPtr problem = p;
+      const ParameterSpace space = linear().space(*problem, device);
+      const std::vector<Config> configs = linear().defaults(*problem, device, space);
+      ASSERT_FALSE(configs.empty()) << problem->text();
+      for (const Config& config : configs) {
+        EXPECT_EQ(linear().family(config).substr(0, 4), "sm90") << problem->text();
+        EXPECT_EQ(config.at("kBlockN") % columns, 0) << problem->text();
+      }
+    }
+  }
+  const ProblemPtr wide = parse_problem("linear bf16 m=4 n=576 k=64 moments=288");
+  EXPECT_TRUE(linear().space(*wide, device).enumerate().empty());
+  const ProblemPtr taken = parse_problem("linear bf16 m=4 n=64 k=64 norm=moments:32");
+  DeviceInfo older = device;
+  older.cc_major = 8;
+  EXPECT_TRUE(linear().space(*taken, older).enumerate().empty());
+  EXPECT_FALSE(linear().space(*taken, device).enumerate().empty());
+}
+
 TEST(LinearFamilyTest, ConfigsWithoutAFamilyAreOfTheFirst) {
   const DeviceInfo device = testing_support::h200_device();
   const ProblemPtr problem = parse_problem("linear bf16 m=197 n=768 k=3072 bias");
