@@ -40,7 +40,7 @@ class LinearChain final : public LinearLibraryFamily {
   std::optional<std::string> refusal(const LinearProblem& p,
                                      const DeviceInfo& device) const override {
     if (!linear_cublaslt().refusal(p, device)) return "one call of cuBLASLt does it all";
-    if (p.reads_or_writes_moments()) return "moments of rows are sm90's";
+    if (p.has_moments()) return "moments of rows are sm90's";
     if (sum_bytes(p) > kMostSumBytes) return formatted("{} bytes of sums", sum_bytes(p));
     return std::nullopt;
   }

@@ -153,6 +153,12 @@ std::vector<Config> linear_defaults(const LinearProblem& problem, const DeviceIn
       configs.push_back(whole_linear_config(*family, config, space));
     }
   }
+  if (configs.empty() && problem.has_moments()) {
+    const auto why = linear_sm90().refusal(problem, device);
+    throw Error(ErrorCode::kUnsupported,
+                formatted("'{}': moments of rows are of the kernels for 9.0{}{}", problem.text(),
+                          why ? "; " : "", why.value_or("")));
+  }
   return configs;
 }
 

@@ -48,7 +48,7 @@ struct LinearAccesses {
 };
 LinearAccesses linear_accesses(const LinearProblem& problem);
 
-// Of all families (families.cpp).
+// Of all families (families.cpp). Defaults: Error(kUnsupported) where none takes moments of rows.
 ParameterSpace linear_space(const LinearProblem& problem, const DeviceInfo& device);
 std::vector<Config> linear_defaults(const LinearProblem& problem, const DeviceInfo& device,
                                     const ParameterSpace& space);

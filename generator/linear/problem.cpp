@@ -108,7 +108,7 @@ void LinearProblem::validate() const {
     refuse(ErrorCode::kUsage, formatted("align={}: use 2, 4, 8 or 16", alignment));
   }
   const bool has_fp32 = out == ElementType::kFp32 || parameters == ElementType::kFp32 ||
-                        norm != LinearNorm::kNone || moments;
+                        norm != LinearNorm::kNone || moments > 0;
   if (has_fp32 && alignment < 4) {
     refuse(ErrorCode::kUsage, "align=2: elements of fp32 are aligned to 4 bytes");
   }
@@ -137,7 +137,10 @@ LinearProblem LinearProblem::canonical() const {
   if (!residual) p.residual_row = p.residual_period = 0;
   if (!aux) p.aux_row = 0;
   if (!bias && !scale) p.parameters = type;
-  if (norm != LinearNorm::kMoments) p.eps = 0, p.given_moments = 0;
+  if (norm != LinearNorm::kMoments) {
+    p.eps = 0;
+    p.given_moments = 0;
+  }
   return p;
 }
 
@@ -152,7 +155,7 @@ double LinearProblem::min_bytes() const {
   double bytes = (rows + columns) * depth * bytes_of(type) + results * bytes_of(out);
   if (residual) bytes += static_cast<double>(residual_rows()) * columns * bytes_of(out);
   if (aux) bytes += results * bytes_of(type);
-  if (norm == LinearNorm::kLayer || norm == LinearNorm::kRms) bytes += 4 * rows;
+  if (has_rstd()) bytes += 4 * rows;
   if (norm == LinearNorm::kLayer) bytes += 4 * rows;
   if (has_mean()) bytes += 4 * columns;
   constexpr double kBlockBytes = 8;

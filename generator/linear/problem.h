@@ -69,7 +69,8 @@ struct LinearProblem {
   std::int64_t residual_rows() const { return residual_period > 0 ? residual_period : m; }
   // Whether rows are shifted by their mean, which needs the sums of W.
   bool has_mean() const { return norm == LinearNorm::kLayer || norm == LinearNorm::kMoments; }
-  bool reads_or_writes_moments() const { return moments > 0 || norm == LinearNorm::kMoments; }
+  bool has_rstd() const { return norm == LinearNorm::kLayer || norm == LinearNorm::kRms; }
+  bool has_moments() const { return moments > 0 || norm == LinearNorm::kMoments; }
   static constexpr std::int64_t kMomentColumns = 32;
   // What the kernels call the period; 0: neither tensor has one.
   std::int64_t period() const { return residual_period > 0 ? residual_period : out_period; }

@@ -39,7 +39,7 @@ class LinearSm80 final : public LinearFamily {
   std::optional<std::string> refusal(const LinearProblem& problem,
                                      const DeviceInfo& device) const override {
     constexpr std::int64_t kManyRows = 1024;
-    if (problem.reads_or_writes_moments()) return "moments of rows are sm90's";
+    if (problem.has_moments()) return "moments of rows are sm90's";
     if (problem.m < kManyRows || linear_sm90().refusal(problem, device)) return std::nullopt;
     return formatted("sm90 serves it, and {} rows are too many to be faster here", problem.m);
   }

@@ -225,7 +225,7 @@ std::vector<TensorMapSlot> LinearSm90Shape::maps() const {
 
 std::string linear_sm90_includes(const LinearProblem& problem, std::string_view kernels) {
   std::string text = formatted("#include \"linear/{}.cuh\"\n", kernels);
-  if (problem.reads_or_writes_moments()) text += "#include \"linear/moments_sm90.cuh\"\n";
+  if (problem.has_moments()) text += "#include \"linear/moments_sm90.cuh\"\n";
   return text;
 }
 

@@ -99,7 +99,7 @@ Rule check_stages(const LinearProblem& p, const Config& c, std::int64_t shared) 
 // A panel is staged as a whole before its rows' moments are taken; sums of a part have none.
 Rule check_moments(const LinearProblem& p, const Config& c) {
   const Shape shape = shape_of(p, c);
-  if (!p.reads_or_writes_moments()) return std::nullopt;
+  if (!p.has_moments()) return std::nullopt;
   if (shape.splits > 1) return std::string("a second kernel adds the parts");
   if (p.moments == 0) return std::nullopt;
   if (shape.schedule == Shape::kHalves) return std::string("halves of tiles");

@@ -17,7 +17,7 @@ namespace {
 
 // Nothing where there are none, so that other kernels' sources do not know of them.
 std::string moments_text(const LinearProblem& p) {
-  if (!p.reads_or_writes_moments()) return {};
+  if (!p.has_moments()) return {};
   const bool given = p.norm == LinearNorm::kMoments;
   return linear_number("kMomentsWritten", p.moments) +
          linear_number("kMomentsGiven", p.given_moments) +

@@ -74,9 +74,8 @@ std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
   specs[kLinearAux] = p.aux ? matrix("aux", p, Role::kOutput, p.type, p.m, p.n, p.aux_row)
                             : absent("aux", Role::kOutput);
   const bool is_layer = p.norm == LinearNorm::kLayer;
-  const bool has_rstd = is_layer || p.norm == LinearNorm::kRms;
   specs[kLinearMean] = statistic("mean", p, is_layer, p.m, 1);
-  specs[kLinearRstd] = statistic("rstd", p, has_rstd, p.m, 1);
+  specs[kLinearRstd] = statistic("rstd", p, p.has_rstd(), p.m, 1);
   specs[kLinearWeightSums] = statistic("weight_sums", p, p.has_mean(), 1, p.n);
   // Two numbers for each block.
   const auto moments = [](std::int64_t columns, std::int64_t block) { return columns / block * 2; };

@@ -4,7 +4,7 @@
 
 A norm before the layer costs no pass over its result: its weight and bias are folded into the layer's (fold_norm), and the
 kernel takes mean and 1 / standard deviation of each row, or the moments that the layer before wrote beside its result: of each
-32 columns the mean, and the sum of squared distances from it."""
+so many columns the mean, and the sum of squared distances from it."""
 from __future__ import annotations
 
 import os

@@ -228,7 +228,16 @@ TEST(LinearFamilyTest, MomentsAreOfTheKernelsForNinePointZero) {
   const ProblemPtr taken = parse_problem("linear bf16 m=4 n=64 k=64 norm=moments:32");
   DeviceInfo older = device;
   older.cc_major = 8;
-  EXPECT_TRUE(linear().space(*taken, older).enumerate().empty());
+  const ParameterSpace none = linear().space(*taken, older);
+  EXPECT_TRUE(none.enumerate().empty());
+  try {
+    linear().defaults(*taken, older, none);
+    ADD_FAILURE() << "a device without wgmma has none";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("wgmma is of compute capability 9.0"),
+              std::string::npos);
+  }
   EXPECT_FALSE(linear().space(*taken, device).enumerate().empty());
 }
 
