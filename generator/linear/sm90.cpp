@@ -49,7 +49,7 @@ class LinearSm90 final : public LinearFamily {
     return {config.at("kBlockM"), config.at("kBlockN"), LinearSm90Shape::kBlockK * steps};
   }
   std::string templates() const override {
-    return "#include \"linear/gemm_sm90.cuh\"\n#include \"linear/moments_sm90.cuh\"\n";
+    return "#include \"linear/gemm_sm90.cuh\"\n";
   }
   bool is_of_one_architecture() const override { return true; }
   bool reads_tensor_maps() const override { return true; }
@@ -69,15 +69,15 @@ ConfigWords LinearSm90::words(const Config& config) const {
 std::string LinearSm90::source(const LinearProblem& p, const Config& config) const {
   const LinearSm90Shape shape(p, config);
   const std::vector<KernelNeeds> entries = kernels(p, config);
-  std::string text = "namespace vitune {\nstruct Config {\n" + linear_facts_text(p) +
-                     linear_flag("kRowMap", p.out_period > 0);
+  std::string text = "namespace vitune {\nstruct Config {\n" + linear_sm90_facts_text(p);
   for (const char* const name :
        {"kBlockM", "kBlockN", "kStages", "kGroups", "kSchedule", "kPair", "kLead"}) {
     text += linear_number(name, config.at(name));
   }
   text += linear_flag("kSplit", shape.splits > 1) + linear_number("kCtaThreads", shape.threads()) +
-          linear_number("kSharedBytes", shape.shared_bytes()) + "};\n}  // namespace vitune\n\n" +
-          linear_sm90_includes(p, "gemm_sm90");
+          linear_number("kStoreBuffers", shape.store_buffers()) +
+          linear_number("kSharedBytes", shape.shared_bytes()) +
+          "};\n}  // namespace vitune\n\n#include \"linear/gemm_sm90.cuh\"\n";
   // The size of its clusters is a fact of the kernel: an ordinary launch has them too.
   const std::string cluster = shape.pair > 0 ? "__cluster_dims__(2, 1, 1) " : "";
   text += formatted(
@@ -168,21 +168,49 @@ std::int64_t LinearSm90Shape::store_columns() const {
   return block_n % (schedule == kHalves ? 64 : 32) == 0 ? 32 : 16;
 }
 
-std::int64_t LinearSm90Shape::other_bytes() const {
-  if (splits > 1) return 0;
-  constexpr std::int64_t kStoreBuffers = 2, kWarps = 4;
-  const std::int64_t staging = kWarps * kStoreBuffers * 16 * store_columns() * 2;
-  const std::int64_t arrays =
-      (problem_.has_mean() ? 1 : 0) + (problem_.bias ? 1 : 0) + (problem_.scale ? 1 : 0);
-  return groups * (staging + block_n * 4 * arrays);
+bool LinearSm90Shape::copies_residual() const {
+  return problem_.residual && problem_.residual_period == 0 && splits == 1;
 }
 
-std::int64_t LinearSm90Shape::shared_bytes() const {
-  return stages * stage_bytes() + other_bytes() + 8 * (2 * stages + groups);
+bool LinearSm90Shape::stages_residual() const {
+  return copies_residual() && (schedule == kPingPong || stores() == 1);
+}
+
+std::int64_t LinearSm90Shape::least_store_buffers() const {
+  if (splits > 1) return 0;
+  return stages_residual() ? std::min<std::int64_t>(stores(), 2) : 2;
+}
+
+std::int64_t LinearSm90Shape::store_buffers() const {
+  constexpr std::int64_t kMost = 8;  // residuals on their way
+  const std::int64_t least = least_store_buffers();
+  if (!stages_residual()) return least;
+  const std::int64_t room = kSharedBytes - shared_after - bytes_with(least);
+  return std::clamp(least + room / (4 * groups * buffer_bytes()), least,
+                    std::max(least, std::min(stores(), kMost)));
+}
+
+// A warp's, with its barrier.
+std::int64_t LinearSm90Shape::buffer_bytes() const {
+  return 16 * store_columns() * 2 + (stages_residual() ? 8 : 0);
+}
+
+std::int64_t LinearSm90Shape::bytes_with(std::int64_t buffers) const {
+  return stages * (stage_bytes() + 16) + other_bytes(buffers);
+}
+
+std::int64_t LinearSm90Shape::other_bytes(std::int64_t buffers) const {
+  if (splits > 1) return 8 * groups;
+  const std::int64_t arrays =
+      (problem_.has_mean() ? 1 : 0) + (problem_.bias ? 1 : 0) + (problem_.scale ? 1 : 0);
+  constexpr std::int64_t kMerged = 2;
+  const bool is_merged = problem_.norm == LinearNorm::kMoments;
+  return groups * (4 * buffers * buffer_bytes() + block_n * 4 * arrays + 8) +
+         (is_merged ? kMerged * (block_m * 8 + 16) : 0);
 }
 
 std::int64_t LinearSm90Shape::most_stages(std::int64_t shared) const {
-  return (shared - other_bytes() - 8 * groups) / (stage_bytes() + 16);
+  return (shared - other_bytes(least_store_buffers())) / (stage_bytes() + 16);
 }
 
 std::int64_t LinearSm90Shape::units() const {
@@ -216,17 +244,20 @@ std::vector<TensorMapSlot> LinearSm90Shape::maps() const {
     slots.push_back(matrix(kLinearOut, offsetof(LinearTensorMaps, out), p.n, p.m, p.out_row,
                            store_columns(), 16));
   }
-  if (p.residual && p.residual_period == 0) {
+  if (copies_residual()) {
     slots.push_back(matrix(kLinearResidual, offsetof(LinearTensorMaps, residual), p.n, p.m,
-                           p.residual_row, store_columns(), block_m));
+                           p.residual_row, store_columns(), stages_residual() ? 16 : block_m));
   }
   return slots;
 }
 
-std::string linear_sm90_includes(const LinearProblem& problem, std::string_view kernels) {
-  std::string text = formatted("#include \"linear/{}.cuh\"\n", kernels);
-  if (problem.has_moments()) text += "#include \"linear/moments_sm90.cuh\"\n";
-  return text;
+std::string linear_sm90_facts_text(const LinearProblem& p) {
+  std::string text = linear_facts_text(p) + linear_flag("kRowMap", p.out_period > 0) +
+                     linear_number("kMomentsWritten", p.moments) +
+                     linear_number("kMomentsGiven", p.given_moments);
+  if (p.norm != LinearNorm::kMoments) return text;
+  return text + linear_number("kMostGiven", p.k / p.given_moments) +
+         formatted("  static constexpr float kEps = {:.9g}f;\n", static_cast<float>(p.eps));
 }
 
 const LinearFamily& linear_sm90() {

@@ -25,6 +25,7 @@ class LinearSm90Shape {
   static constexpr std::int64_t kBlockK = 64;
 
   std::int64_t block_m, block_n, stages, groups, schedule, pair, lead, splits;
+  std::int64_t shared_after = 0;  // bytes of shared memory that others need behind these
 
   std::int64_t threads() const { return 128 * (groups + 1); }
   std::int64_t cluster() const { return pair > 0 ? 2 : 1; }
@@ -32,9 +33,11 @@ class LinearSm90Shape {
   std::int64_t sums() const { return group_rows() / 64 * block_n / 2; }  // of a thread
   std::int64_t ahead() const;
   std::int64_t store_columns() const;
+  std::int64_t stores() const { return group_rows() / 64 * (block_n / store_columns()); }
+  // In which a warp stages what it stores: two, and where residuals come there as many as fit.
+  std::int64_t store_buffers() const;
   std::int64_t stage_bytes() const { return (block_m + block_n) * kBlockK * 2; }
-  std::int64_t other_bytes() const;  // of shared memory, beside the ring and its barriers
-  std::int64_t shared_bytes() const;
+  std::int64_t shared_bytes() const { return bytes_with(store_buffers()); }
   std::int64_t most_stages(std::int64_t shared) const;
   // Tiles or pairs of tiles of a split.
   std::int64_t units() const;
@@ -43,6 +46,15 @@ class LinearSm90Shape {
   std::vector<TensorMapSlot> maps() const;
 
  private:
+  static constexpr std::int64_t kSharedBytes = 232448;  // that a CTA can have, on 9.0
+
+  bool copies_residual() const;
+  bool stages_residual() const;  // rather than by the ring
+  std::int64_t least_store_buffers() const;
+  std::int64_t buffer_bytes() const;
+  std::int64_t bytes_with(std::int64_t buffers) const;
+  std::int64_t other_bytes(std::int64_t buffers) const;  // beside the ring and its barriers
+
   const LinearProblem& problem_;
 };
 
@@ -51,8 +63,8 @@ std::int64_t linear_sm90_sms(const DeviceInfo& device);
 // Why tiles of `block` for `extent` rows or columns would be mostly empty, or nothing.
 std::optional<std::string> check_linear_block(std::int64_t block, std::int64_t extent);
 
-// The templates of its kernels for a problem: #include lines.
-std::string linear_sm90_includes(const LinearProblem& problem, std::string_view kernels);
+// Members of a generated Config: the facts of a problem.
+std::string linear_sm90_facts_text(const LinearProblem& problem);
 // Why a tile of so many columns cannot write moments of its rows, or nothing.
 std::optional<std::string> check_linear_moments(const LinearProblem& problem, std::int64_t columns);
 

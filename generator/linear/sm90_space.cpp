@@ -89,7 +89,7 @@ Rule check_stages(const LinearProblem& p, const Config& c, std::int64_t shared) 
   const Shape shape = shape_of(p, c);
   const std::int64_t most = shape.most_stages(shared);
   if (shape.stages > most) {
-    return formatted("{} bytes, {} there are", shape.shared_bytes(), shared);
+    return formatted("{} stages, {} fit", shape.stages, most);
   }
   const std::int64_t wanted = std::min(most, kMostStages) - kFewerStages;
   if (shape.stages >= wanted) return std::nullopt;
@@ -103,7 +103,6 @@ Rule check_moments(const LinearProblem& p, const Config& c) {
   if (shape.splits > 1) return std::string("a second kernel adds the parts");
   if (p.moments == 0) return std::nullopt;
   if (shape.schedule == Shape::kHalves) return std::string("halves of tiles");
-  if (shape.group_rows() > 128) return formatted("{} rows of a warpgroup", shape.group_rows());
   return check_linear_moments(p, shape.block_n);
 }
 
@@ -245,7 +244,7 @@ std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const De
       {"splits: two steps or more each, for SMs without a tile, at most two CTAs per SM",
        [p, sms](const Config& c) { return check_splits(p, c, sms); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kPair", "kSplits"}},
-      {"moments: an undivided k; to be written, whole blocks, no halves, 128 rows of a warpgroup",
+      {"moments: an undivided k; to be written, whole blocks and no halves",
        [p](const Config& c) { return check_moments(p, c); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kSplits"}},
       {"stages: as many as fit, 8 at most, or one less",

@@ -17,6 +17,7 @@ namespace {
 constexpr std::int64_t kRows = 64;  // of a tile: one warpgroup's
 constexpr std::int64_t kLeastSteps = 2;
 constexpr std::int64_t kMostStages = 8;
+constexpr std::int64_t kSumAlignment = 24;  // bytes, at most: the sums' barrier, up to 16
 
 // As sm90 would have a part.
 Config whole_config(const Config& config) {
@@ -33,14 +34,16 @@ Config whole_config(const Config& config) {
 // As templates/linear/split_k_sm90.cuh has it.
 struct Parts {
   Parts(const LinearProblem& problem, const Config& config)
-      : parts(config.find("kSplits").value_or(1)), whole(problem, whole_config(config)) {}
+      : parts(config.find("kSplits").value_or(1)), whole(problem, whole_config(config)) {
+    whole.shared_after = kSumAlignment + sum_bytes();
+  }
 
   std::int64_t sum_bytes() const { return kRows * whole.block_n * 4; }
   std::int64_t shared_bytes() const {
     return ceil_div(whole.shared_bytes() + 8, std::int64_t{16}) * 16 + sum_bytes();
   }
   std::int64_t most_stages(std::int64_t shared) const {
-    return std::min(whole.most_stages(shared - sum_bytes() - 24), kMostStages);
+    return std::min(whole.most_stages(shared - whole.shared_after), kMostStages);
   }
   std::int64_t steps() const { return ceil_div(whole.steps(), parts); }  // of a CTA, at most
   std::int64_t ctas() const { return whole.units() * parts; }
@@ -157,8 +160,7 @@ std::vector<Config> LinearSm90Parts::defaults(const LinearProblem& problem,
 std::string LinearSm90Parts::source(const LinearProblem& p, const Config& config) const {
   const Parts parts(p, config);
   const KernelNeeds entry = kernels(p, config).front();
-  std::string text = "namespace vitune {\nstruct Config {\n" + linear_facts_text(p) +
-                     linear_flag("kRowMap", p.out_period > 0);
+  std::string text = "namespace vitune {\nstruct Config {\n" + linear_sm90_facts_text(p);
   const Config whole = whole_config(config);
   for (const char* const name :
        {"kBlockM", "kBlockN", "kStages", "kGroups", "kSchedule", "kPair", "kLead"}) {
@@ -166,9 +168,10 @@ std::string LinearSm90Parts::source(const LinearProblem& p, const Config& config
   }
   text += linear_flag("kSplit", false) + linear_number("kParts", parts.parts) +
           linear_number("kCtaThreads", entry.threads) +
+          linear_number("kStoreBuffers", parts.whole.store_buffers()) +
           linear_number("kSharedBytes", parts.whole.shared_bytes()) +
-          linear_number("kAllBytes", entry.shared_bytes) + "};\n}  // namespace vitune\n\n" +
-          linear_sm90_includes(p, "split_k_sm90");
+          linear_number("kAllBytes", entry.shared_bytes) +
+          "};\n}  // namespace vitune\n\n#include \"linear/split_k_sm90.cuh\"\n";
   return text +
          formatted(
              "\nextern \"C\" __global__ void __cluster_dims__({}, 1, 1) __launch_bounds__({}, 1)\n"

@@ -13,21 +13,6 @@ std::string linear_flag(std::string_view name, bool value) {
   return formatted("  static constexpr bool {} = {};\n", name, value ? "true" : "false");
 }
 
-namespace {
-
-// Nothing where there are none, so that other kernels' sources do not know of them.
-std::string moments_text(const LinearProblem& p) {
-  if (!p.has_moments()) return {};
-  const bool given = p.norm == LinearNorm::kMoments;
-  return linear_number("kMomentsWritten", p.moments) +
-         linear_number("kMomentsGiven", p.given_moments) +
-         linear_number("kMostGiven", given ? p.k / p.given_moments : 0) +
-         (given ? formatted("  static constexpr float kEps = {:.9g}f;\n", static_cast<float>(p.eps))
-                : std::string());
-}
-
-}  // namespace
-
 std::string linear_facts_text(const LinearProblem& p) {
   const LinearAccesses accesses = linear_accesses(p);
   const LinearNorm norm = p.has_mean() ? LinearNorm::kLayer : p.norm;
@@ -40,8 +25,7 @@ std::string linear_facts_text(const LinearProblem& p) {
          linear_flag("kAux", p.aux) + linear_flag("kPeriodic", p.period() > 0) +
          linear_flag("kPeriodicResidual", p.residual_period > 0) +
          linear_flag("kTransposed", p.transposed) + linear_number("kCopyX", accesses.x_bytes) +
-         linear_number("kCopyW", accesses.w_bytes) + linear_number("kVector", accesses.vector) +
-         moments_text(p);
+         linear_number("kCopyW", accesses.w_bytes) + linear_number("kVector", accesses.vector);
 }
 
 }  // namespace vitune

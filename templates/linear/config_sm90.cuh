@@ -3,6 +3,10 @@
 //
 // Facts of the problem: those of config_sm80.cuh, and
 //   kRowMap      the result's rows lie in periods with gaps between them
+//   kMomentsWritten  columns of a block of the result, whose moments are written; 0 = none
+//   kMomentsGiven    of x, where they stand for kNorm's means and deviations; 0 = none
+//   kMostGiven       blocks of a row of x, at most
+//   kEps             where they are given: what the variance is added
 // Tunables:
 //   kBlockM, kBlockN  tile of the result
 //   kStages      slots of the ring that x and w pass through, 64 of k in each
@@ -17,8 +21,9 @@
 //   kLead        steps of 64 by which a warpgroup begins a shared tile before the next one does,
 //                so that one's epilogue falls in the products of the others; 0 = all at once
 //   kSplit       parts of k are added up by a second kernel
-// and kCtaThreads and kSharedBytes, the host's idea of the threads of a CTA and of its dynamic
-// shared memory, checked against the layout.
+// and kStoreBuffers, in which a warp stages what it stores (and finds what is added to it), and
+// kCtaThreads and kSharedBytes, the host's idea of the threads of a CTA and of its dynamic shared
+// memory, checked against the layout.
 #pragma once
 
 #include "linear/params.cuh"
@@ -41,21 +46,26 @@ struct LinearTraits : C {
   static constexpr int kGroupRows = kPingPong ? C::kBlockM : C::kBlockM / C::kGroups;
   static constexpr int kRowBlocks = kGroupRows / 64;  // products of a warpgroup per 16 of k
 
-  // A residual has a row for each of the result's and comes by the ring, or its rows repeat and are
-  // read where they are added.
-  static constexpr bool kRingResidual = C::kResidual && !C::kPeriodicResidual && !C::kSplit;
+  // A residual's rows repeat and are read where they are added, or there is one for each of the
+  // result's. Then each warp copies what it adds to where it stages the sum: in ping-pong, whose
+  // ring belongs to the other warpgroup's tile meanwhile, and where a tile is one panel, which is
+  // asked for before its products. Else it comes by the ring, which has nothing else to do behind
+  // a tile's last step.
+  static constexpr bool kCopiedResidual = C::kResidual && !C::kPeriodicResidual && !C::kSplit;
   static constexpr bool kReadResidual = C::kResidual && C::kPeriodicResidual && !C::kSplit;
 
   // A slot: rows of x, then rows of w.
   static constexpr int kXBytes = C::kBlockM * kBlockK * 2;
   static constexpr int kStageBytes = kXBytes + C::kBlockN * kBlockK * 2;
   static constexpr int kRingBytes = C::kStages * kStageBytes;
-  // Columns that a warp stages and stores at once. The residual passes through the ring in panels
-  // of as many columns by kBlockM rows.
+  // Columns that a warp stages and stores at once, and how often it does so in a tile. In the ring
+  // a residual has panels of as many columns by kBlockM rows.
   static constexpr int kStoreColumns =
       C::kBlockN % 32 == 0 && !(kHalves && C::kBlockN % 64) ? 32 : 16;
-  static constexpr int kStoreBuffers = 2;
   static constexpr int kPanels = C::kBlockN / kStoreColumns;
+  static constexpr int kStores = kPanels * kRowBlocks;
+  static constexpr bool kStagedResidual = kCopiedResidual && (kPingPong || kStores == 1);
+  static constexpr bool kRingResidual = kCopiedResidual && !kStagedResidual;
   static constexpr int kPanelBytes = C::kBlockM * kStoreColumns * 2;
   static constexpr int kSlotPanels = min_of(kStageBytes / kPanelBytes, kPanels);
   static constexpr int kResidualSlots = kRingResidual ? ceil_div(kPanels, kSlotPanels) : 0;
@@ -70,18 +80,27 @@ struct LinearTraits : C {
   static constexpr int kColumnBytes = C::kBlockN * 4 * kColumnArrays;
   // A warp's staging: 16 rows of kStoreColumns columns, swizzled by their width.
   static constexpr int kStoreBytes = 16 * kStoreColumns * 2;
-  static constexpr int kStagingBytes = C::kSplit ? 0 : kStoreBuffers * kStoreBytes;
+  static constexpr int kStagingBytes = C::kSplit ? 0 : C::kStoreBuffers * kStoreBytes;
+  // Means and deviations of a tile's rows, merged from moments, for this tile and the next.
+  static constexpr int kMerged = C::kMomentsGiven > 0 ? 2 : 0;
+  static constexpr int kMergedBytes = kMerged * C::kBlockM * 8;
 
   static constexpr int kStagingOffset = kRingBytes;
   static constexpr int kColumnOffset = kStagingOffset + C::kGroups * 4 * kStagingBytes;
-  static constexpr int kBarrierOffset = kColumnOffset + C::kGroups * kColumnBytes;
-  static constexpr int kBarriers = 2 * C::kStages + C::kGroups;
+  static constexpr int kMergedOffset = kColumnOffset + C::kGroups * kColumnBytes;
+  static constexpr int kBarrierOffset = kMergedOffset + kMergedBytes;
+  static constexpr int kResidualBarriers = kStagedResidual ? C::kGroups * 4 * C::kStoreBuffers : 0;
+  static constexpr int kBarriers =
+      2 * C::kStages + C::kGroups + 2 * kMerged + kResidualBarriers;
   static constexpr int kBytes = kBarrierOffset + 8 * kBarriers;
 
-  // 65,536 registers of an SM, dealt out by warpgroups.
+  // 65,536 registers of an SM, dealt out to threads by eights and then again by warpgroups.
   static constexpr bool kTradesRegisters = C::kGroups > 1;
   static constexpr int kComputeRegisters = C::kGroups == 3 ? 160 : 240;
   static constexpr int kCopyRegisters = C::kGroups == 3 ? 32 : 24;
+  static_assert(!kTradesRegisters || C::kGroups * kComputeRegisters + kCopyRegisters <=
+                                         (C::kGroups + 1) * (65536 / kThreads / 8 * 8),
+                "warpgroups ask for more registers than a CTA is given, and would wait for ever");
 
   static_assert(C::kElement == 0 || C::kElement == 1, "kElement must be 0 (fp16) or 1 (bf16)");
   static_assert(C::kOutput == C::kElement, "the result must be of the type of x");
@@ -104,8 +123,12 @@ struct LinearTraits : C {
   static_assert(!kHalves || (C::kLead == 0 && !C::kResidual && !C::kSplit && kRowBlocks == 1 &&
                              C::kStages >= 3 && C::kBlockN % (2 * kStoreColumns) == 0),
                 "halves are for warpgroups that share tiles, 64 rows each, without a residual");
+  static_assert(!kRingResidual || kSlotPanels >= 1, "a slot must hold a panel of the residual");
+  static_assert(C::kSplit || (C::kStoreBuffers >= min_of(2, kStores) && C::kStoreBuffers <= 32),
+                "kStoreBuffers must be 2 to 32, or 1 for one store");
+  static_assert(C::kMomentsGiven == 0 || (C::kNorm == 1 && !C::kSplit),
+                "kMomentsGiven: moments are for a LayerNorm, of a whole k");
   static_assert(C::kLead == 0 || C::kGroups > 1, "kLead needs several warpgroups");
-  static_assert(kSlotPanels >= 1, "a slot must hold a panel of the residual");
   static_assert(C::kCtaThreads == kThreads,
                 "kCtaThreads differs from the kernel's threads: the launch plan is out of step");
   static_assert(C::kSharedBytes == kBytes,

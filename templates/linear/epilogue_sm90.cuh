@@ -2,12 +2,15 @@
 //
 // By panels of kStoreColumns columns: sums become elements, go through the warp's own staging and
 // leave by the tensor memory accelerator while the warp goes on; where the result's rows have gaps,
-// by ordinary stores. Nothing here waits for another warp but once for the columns' constants, so
-// that a warpgroup's epilogue runs beside the products of the others. The function is that of
-// epilogue.cuh.
+// by ordinary stores. A residual comes by the ring, or to the very place that its sums are staged
+// at: the first kStoreBuffers panels before the tile's products, each further one when an earlier
+// panel has left its place. Nothing here waits for another warp but once for the columns'
+// constants, so that a warpgroup's epilogue runs beside the products of the others. The function is
+// that of epilogue.cuh.
 #pragma once
 
 #include "linear/activation.cuh"
+#include "linear/moments_sm90.cuh"
 #include "linear/ring_sm90.cuh"
 #include "linear/tiles_sm90.cuh"
 #include "primitives/element.cuh"
@@ -16,6 +19,7 @@
 #include "primitives/shared_pair.cuh"
 #include "primitives/stmatrix.cuh"
 #include "primitives/sync.cuh"
+#include "primitives/tensor_copy.cuh"
 #include "primitives/tile_copy.cuh"
 #include "primitives/vector.cuh"
 #include "primitives/wgmma.cuh"
@@ -112,6 +116,8 @@ struct LinearEpilogue {
   int group, warp, lane;
   Columns columns;
   float rstd[T::kRowBlocks][2], shift[T::kRowBlocks][2];  // with kNorm: of this lane's rows
+  PipelineState<2> merged;                                // whose means are next
+  u32 residual_parities = 0;                              // of what comes next, a bit to a buffer
 
   __device__ __forceinline__ LinearEpilogue(const LinearParams& params,
                                             const LinearTensorMaps& tensor_maps,
@@ -121,7 +127,9 @@ struct LinearEpilogue {
         shared(shared_memory),
         group(int(threadIdx.x) / kGroupThreads),
         warp(int(threadIdx.x) / kWarpSize % 4),
-        lane(int(threadIdx.x) % kWarpSize) {}
+        lane(int(threadIdx.x) % kWarpSize) {
+    if constexpr (T::kPingPong && T::kMerged > 0) merged.skip(group);
+  }
 
   // Of this warp's first row of a block among those of the tile.
   __device__ __forceinline__ int block_row(int block) const {
@@ -131,7 +139,7 @@ struct LinearEpilogue {
   // Before the products of a tile: starts to fetch what belongs to its columns and rows.
   __device__ __forceinline__ void begin(int row0, int column0) {
     columns.fetch(p, column0, int(threadIdx.x) % kGroupThreads);
-    if constexpr (T::kNorm != 0 && !T::kSplit) {
+    if constexpr (T::kNorm != 0 && !T::kSplit && T::kMomentsGiven == 0) {
 #pragma unroll
       for (int block = 0; block < T::kRowBlocks; ++block) {
 #pragma unroll
@@ -144,8 +152,20 @@ struct LinearEpilogue {
     }
   }
 
-  // After them: all threads of the warpgroup see the columns.
-  __device__ __forceinline__ void columns_ready() const {
+  // Before the products too, where residuals are staged: asks for the first ones.
+  __device__ __forceinline__ void ask_for_residuals(int row0, int column0) {
+    __syncwarp();
+    if (lane != 0) return;
+    staging_is_free<0>();
+#pragma unroll
+    for (int number = 0; number < min_of(T::kStoreBuffers, T::kStores); ++number) {
+      ask_for_residual(number, row0, column0);
+    }
+  }
+
+  // After them: all threads of the warpgroup see the columns, and each its rows' means.
+  __device__ __forceinline__ void columns_ready() {
+    if constexpr (T::kMomentsGiven > 0) take_merged();
     if constexpr (T::kColumnArrays == 0) return;
     group_barrier<T::kGroups, kGroupThreads>(group);  // those of the tile before are read
     columns.put(shared.columns(group), int(threadIdx.x) % kGroupThreads);
@@ -202,6 +222,59 @@ struct LinearEpilogue {
     }
   }
 
+  // The staging buffer of this warp for a tile's store `number`.
+  __device__ __forceinline__ u32 staging(int number) const {
+    return shared.staging(int(threadIdx.x) / kWarpSize) + number % T::kStoreBuffers * T::kStoreBytes;
+  }
+  __device__ __forceinline__ u32 residual_barrier(int number) const {
+    return shared.residual(int(threadIdx.x) / kWarpSize, number % T::kStoreBuffers);
+  }
+
+  // By one lane, when all have read what they had staged: until all but kPending stores have too.
+  template <int kPending>
+  __device__ __forceinline__ void staging_is_free() const {
+    if (T::kRowMap || T::kMomentsWritten > 0) fence_proxy_async();
+    if (!T::kRowMap) store_wait_read<kPending>();
+  }
+  // What store `number` adds, to where it is staged; by one lane, when that place is free.
+  __device__ __forceinline__ void ask_for_residual(int number, int row0, int column0) const {
+    const u32 barrier = residual_barrier(number);
+    mbarrier_expect(barrier, T::kStoreBytes);
+    copy_tile(staging(number), maps.residual, barrier,
+              column0 + number / T::kRowBlocks * T::kStoreColumns,
+              row0 + block_row(number % T::kRowBlocks));
+  }
+  // For the one that follows where the store before this one was staged.
+  __device__ __forceinline__ void ask_for_next_residual(int number, int row0, int column0) const {
+    const int next = number - 1 + T::kStoreBuffers;
+    if (number == 0 || next >= T::kStores || lane != 0) return;
+    staging_is_free<1>();
+    ask_for_residual(next, row0, column0);
+  }
+  __device__ __forceinline__ void wait_for_residual(int number) {
+    const int buffer = number % T::kStoreBuffers;
+    mbarrier_wait(residual_barrier(number), residual_parities >> buffer & 1);
+    residual_parities ^= 1u << buffer;
+  }
+
+  // Of this lane's rows, what the warps beside the copying one have merged.
+  __device__ __forceinline__ void take_merged() {
+    mbarrier_wait(shared.merged_full(merged.slot), merged.parity);
+#pragma unroll
+    for (int block = 0; block < T::kRowBlocks; ++block) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint2 v =
+            load_shared_8(shared.merged(merged.slot, block_row(block) + 8 * half + lane / 4));
+        shift[block][half] = __uint_as_float(v.x);
+        rstd[block][half] = __uint_as_float(v.y);
+      }
+    }
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(shared.merged_empty(merged.slot));
+    merged.skip(T::kPingPong ? T::kGroups : 1);
+  }
+
   // Two columns of a residual whose rows repeat: the result's row and first column.
   __device__ __forceinline__ u32 read_residual(int row, int column) const {
     const i64 at = i64(row % p.period) * p.residual_row + column;
@@ -212,11 +285,12 @@ struct LinearEpilogue {
     return load_piece<2>(from).words[0] | high << 16;
   }
 
-  // Sixteen columns of sixteen rows, from the sums of chunk `chunk` of a panel on.
+  // Sixteen columns of sixteen rows to `to`, from the sums of their first chunk on and what is at
+  // `residual`.
   __device__ __forceinline__ void stage(const float* sums, int block, int column, u32 pairs,
-                                        int row, u32 staging, u32 residual) const {
+                                        int row, u32 to, u32 residual) const {
     u32 added[4] = {}, words[4];
-    if constexpr (T::kRingResidual) ldmatrix_x4(added, residual);
+    if constexpr (T::kCopiedResidual) ldmatrix_x4(added, residual);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int chunk = i / 2, half = i % 2;
@@ -227,22 +301,22 @@ struct LinearEpilogue {
       const float two[2] = {sums[4 * chunk + 2 * half], sums[4 * chunk + 2 * half + 1]};
       words[i] = finish(two, block, half, pair, added[i]);
     }
-    stmatrix_x4(staging, words);
+    stmatrix_x4(to, words);
   }
 
-  // The sixteen rows of a panel from `staging`: row by row where the result's rows have gaps.
-  __device__ __forceinline__ void store_rows(u32 staging, int row0, int column0) const {
+  // The sixteen rows of a panel `from` their staging: row by row where the result's have gaps.
+  __device__ __forceinline__ void store_rows(u32 from, int row0, int column0) const {
     if constexpr (!T::kRowMap) {
       fence_proxy_async();
       __syncwarp();
-      if (lane == 0) store_tile(staging, maps.out, column0, row0);
+      if (lane == 0) store_tile(from, maps.out, column0, row0);
     } else {
       __syncwarp();
 #pragma unroll
       for (int i = lane; i < 16 * kChunks; i += kWarpSize) {
         const int r = i / kChunks, chunk = i % kChunks, row = row0 + r,
                   column = column0 + 8 * chunk;
-        const uint4 v = load_shared_16(staging + r * T::kStoreColumns * 2 + (chunk ^ turn(r)) * 16);
+        const uint4 v = load_shared_16(from + r * T::kStoreColumns * 2 + (chunk ^ turn(r)) * 16);
         if (row >= p.m || column >= p.n) continue;
         const int period = row / p.period;
         const i64 out_row = i64(period) * p.spread + (row - period * p.period);
@@ -255,9 +329,10 @@ struct LinearEpilogue {
   // kCount panels from kFirst on; `d` begins with the first one's sums.
   template <int kFirst, int kCount, int kSums>
   __device__ __forceinline__ void run(const float (&d)[T::kRowBlocks][kSums], int row0, int column0,
-                                      PipelineState<T::kStages>& at) const {
+                                      PipelineState<T::kStages>& at) {
     static_assert(kSums == kCount * T::kStoreColumns / 2, "these are not the sums of the panels");
     const u32 offset = lane_offset();
+    LinearRowMoments<T> moments;
 #pragma unroll
     for (int panel = kFirst; panel < kFirst + kCount; ++panel) {
       if (T::kRingResidual && panel % T::kSlotPanels == 0) {
@@ -266,26 +341,41 @@ struct LinearEpilogue {
 #pragma unroll
       for (int block = 0; block < T::kRowBlocks; ++block) {
         const int number = panel * T::kRowBlocks + block, row = row0 + block_row(block);
-        const u32 staging = shared.staging(int(threadIdx.x) / kWarpSize) +
-                            number % T::kStoreBuffers * T::kStoreBytes;
-        if (lane == 0) wait_for_staging(number);
-        __syncwarp();
-        const u32 residual = shared.x(at.slot) + panel % T::kSlotPanels * T::kPanelBytes +
-                             block_row(block) * T::kStoreColumns * 2;
+        const u32 to = staging(number);
+        if constexpr (T::kStagedResidual) {
+          wait_for_residual(number);
+        } else {
+          if (lane == 0) wait_for_staging(number);
+          __syncwarp();
+        }
+        const u32 residual = T::kStagedResidual
+                                 ? to
+                                 : shared.x(at.slot) + panel % T::kSlotPanels * T::kPanelBytes +
+                                       block_row(block) * T::kStoreColumns * 2;
 #pragma unroll
         for (int chunk = 0; chunk < kChunks; chunk += 2) {
           const u32 place = offset ^ (chunk * 16);
           const int first = panel * kChunks + chunk;
           const u32 pairs = shared.columns(group) + (4 * first + lane % 4) * 8 * T::kColumnArrays;
           stage(&d[block][4 * (first - kFirst * kChunks)], block, column0 + 8 * first, pairs, row,
-                staging + place, residual + place);
+                to + place, residual + place);
         }
-        store_rows(staging, row, column0 + panel * T::kStoreColumns);
+        store_rows(to, row, column0 + panel * T::kStoreColumns);
+        if constexpr (T::kStagedResidual) ask_for_next_residual(number, row0, column0);
+        if constexpr (T::kMomentsWritten > 0) {
+          moments.add_panel(to + lane / 2 * T::kStoreColumns * 2, turn(lane / 2), panel, block);
+        }
       }
       if (T::kRingResidual &&
           (panel % T::kSlotPanels == T::kSlotPanels - 1 || panel == T::kPanels - 1)) {
         shared.give_back(at.slot);
         at.advance();
+      }
+    }
+    if constexpr (T::kMomentsWritten > 0) {
+#pragma unroll
+      for (int block = 0; block < T::kRowBlocks; ++block) {
+        moments.store(p, block, row0 + block_row(block) + lane / 2, column0);
       }
     }
   }

@@ -41,7 +41,7 @@ __device__ __forceinline__ void copy_step(const LinearTensorMaps& maps,
   }
 }
 
-// All copies, by one thread.
+// All copies to the ring, by one thread.
 template <class T>
 __device__ __forceinline__ void produce(const LinearParams& p, const LinearTensorMaps& maps,
                                         const LinearShared<T>& shared) {
@@ -107,7 +107,7 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
   PipelineState<T::kStages> at;
   u32 turn_parity = 0;
   TileOrder<T> tile(p, T::kPingPong ? group : 0, T::kPingPong ? T::kGroups : 1);
-  if constexpr (T::kPingPong) at.skip(group * (tile.steps() + T::kResidualSlots));
+  if constexpr (T::kPingPong) at.skip(group * tile.steps());
   float d[T::kRowBlocks][kSums];
 #pragma unroll
   for (int block = 0; block < T::kRowBlocks; ++block) {
@@ -120,6 +120,7 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
     // A warpgroup that leads by more than the ring is long would be two phases ahead.
     const int lead = T::kLead > 0 && steps >= T::kStages ? T::kLead : 0;
     epilogue.begin(tile.row(), tile.column());
+    if constexpr (T::kStagedResidual) epilogue.ask_for_residuals(tile.row(), tile.column());
     if (T::kPingPong || (T::kLead > 0 && lead > 0 && group > 0)) {
       mbarrier_wait(shared.turn(group), turn_parity);
       turn_parity ^= 1;
@@ -137,15 +138,7 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
       before = at.slot;
       at.advance();
     }
-    if constexpr (T::kPingPong) {
-      // Also the residual's phases are over before the next warpgroup waits for later ones.
-      PipelineState<T::kStages> residual = at;
-#pragma unroll 1
-      for (int i = 0; i < T::kResidualSlots; ++i, residual.advance()) {
-        mbarrier_wait(shared.full(residual.slot), residual.parity);
-      }
-      shared.pass_turn(group + 1 == T::kGroups ? 0 : group + 1);
-    }
+    if constexpr (T::kPingPong) shared.pass_turn(group + 1 == T::kGroups ? 0 : group + 1);
     wgmma_wait<0>();
     shared.give_back(before);
     if constexpr (T::kSplit) {
@@ -154,7 +147,7 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
       epilogue.columns_ready();
       epilogue.template run<0, T::kPanels>(d, tile.row(), tile.column(), at);
     }
-    if constexpr (T::kPingPong) at.skip((T::kGroups - 1) * (steps + T::kResidualSlots));
+    if constexpr (T::kPingPong) at.skip((T::kGroups - 1) * steps);
   }
   if (!T::kSplit && !T::kRowMap && threadIdx.x % kWarpSize == 0) store_wait_read<0>();
 }
@@ -226,7 +219,7 @@ __device__ __forceinline__ void linear_gemm_sm90(const LinearParams& p,
     prefetch_map(maps.x);
     prefetch_map(maps.w);
     if constexpr (!T::kSplit && !T::kRowMap) prefetch_map(maps.out);
-    if constexpr (T::kRingResidual) prefetch_map(maps.residual);
+    if constexpr (T::kCopiedResidual) prefetch_map(maps.residual);
   }
   if (threadIdx.x == 0) shared.init();
   meet_peers<T>();
@@ -234,6 +227,7 @@ __device__ __forceinline__ void linear_gemm_sm90(const LinearParams& p,
   if (threadIdx.x >= T::kGroups * kGroupThreads) {
     if constexpr (T::kTradesRegisters) fewer_registers<T::kCopyRegisters>();
     if (threadIdx.x == T::kGroups * kGroupThreads) produce(p, maps, shared);
+    if constexpr (T::kMomentsGiven > 0) merge_moments(p, shared);
   } else {
     if constexpr (T::kTradesRegisters) more_registers<T::kComputeRegisters>();
     if constexpr (T::kHalves) {

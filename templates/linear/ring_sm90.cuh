@@ -54,15 +54,34 @@ struct LinearShared {
   // Of a shared tile: when the warpgroup before this one is kLead steps in. In ping-pong: this
   // warpgroup's turn.
   __device__ __forceinline__ u32 turn(int group) const { return barrier(2 * T::kStages + group); }
+  // The mean and 1 / deviation of a tile's row, 8 bytes, and the barriers of these.
+  __device__ __forceinline__ u32 merged(int slot, int row) const {
+    return base + T::kMergedOffset + (slot * T::kBlockM + row) * 8;
+  }
+  __device__ __forceinline__ u32 merged_full(int slot) const {
+    return barrier(2 * T::kStages + T::kGroups + slot);
+  }
+  __device__ __forceinline__ u32 merged_empty(int slot) const {
+    return merged_full(T::kMerged + slot);
+  }
+  // When a warp's staging buffer holds what is to be added.
+  __device__ __forceinline__ u32 residual(int warp, int buffer) const {
+    return merged_full(2 * T::kMerged + warp * T::kStoreBuffers + buffer);
+  }
 
   // By one thread, before any other of the cluster uses a barrier.
   __device__ __forceinline__ void init() const {
-    constexpr int kReaders = 4 * (T::kPingPong ? 1 : T::kGroups) * T::kCluster;
+    constexpr int kTileWarps = 4 * (T::kPingPong ? 1 : T::kGroups);
     for (int slot = 0; slot < T::kStages; ++slot) {
       mbarrier_init(full(slot), 1);
-      mbarrier_init(empty(slot), kReaders);
+      mbarrier_init(empty(slot), kTileWarps * T::kCluster);
     }
     for (int group = 0; group < T::kGroups; ++group) mbarrier_init(turn(group), 4);
+    for (int slot = 0; slot < T::kMerged; ++slot) {
+      mbarrier_init(merged_full(slot), 3);  // the warps beside the copying one
+      mbarrier_init(merged_empty(slot), kTileWarps);
+    }
+    for (int i = 0; i < T::kResidualBarriers; ++i) mbarrier_init(residual(0, i), 1);
     if constexpr (T::kPingPong) {
       for (int i = 0; i < 4; ++i) mbarrier_arrive(turn(0));  // whose turn it is at first
     }

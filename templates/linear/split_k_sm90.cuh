@@ -112,6 +112,10 @@ __device__ __forceinline__ void consume_part(const LinearParams& p, const Linear
 #pragma unroll
   for (int i = 0; i < T::kBlockN / 2; ++i) d[0][i] = 0.f;
   epilogue.begin(tile.row(), tile.column());
+  if constexpr (T::kStagedResidual) {
+    const bool finishes = int(threadIdx.x) / kWarpSize / T::kRowWarps == tile.rank();
+    if (finishes) epilogue.ask_for_residuals(tile.row(), tile.column());
+  }
   int before = 0;  // the slot of the step before
 #pragma unroll 1
   for (int step = 0; step < tile.steps(); ++step) {
@@ -147,7 +151,7 @@ __device__ __forceinline__ void linear_split_k_sm90(const LinearParams& p,
     prefetch_map(maps.x);
     prefetch_map(maps.w);
     if constexpr (!T::kRowMap) prefetch_map(maps.out);
-    if constexpr (T::kRingResidual) prefetch_map(maps.residual);
+    if constexpr (T::kCopiedResidual) prefetch_map(maps.residual);
   }
   if (threadIdx.x == 0) {
     mbarrier_init(sums.barrier(), 1);
@@ -161,6 +165,8 @@ __device__ __forceinline__ void linear_split_k_sm90(const LinearParams& p,
     produce(p, maps, shared);
   } else if (threadIdx.x < kGroupThreads) {
     consume_part(p, maps, shared, sums);
+  } else if constexpr (T::kMomentsGiven > 0) {
+    merge_moments(p, shared);
   }
 }
 

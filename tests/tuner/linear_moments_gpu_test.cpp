@@ -31,6 +31,8 @@ const MomentsCase kCases[] = {
      "kFamily=1 kBlockM=64 kBlockN=96 kStages=3 kSplits=1 kGroups=2 kSchedule=1 kPair=0 kLead=0"},
     {"WrittenOfTwoBlocks", "linear bf16 m=520 n=192 k=200 bias residual params=fp32 moments=64",
      "kFamily=1 kBlockM=256 kBlockN=64 kStages=3 kSplits=1 kGroups=2 kSchedule=0 kPair=2 kLead=1"},
+    {"WrittenOfThreeBlocksInTurns", "linear bf16 m=400 n=192 k=72 bias residual moments=64",
+     "kFamily=1 kBlockM=192 kBlockN=128 kStages=4 kSplits=1 kGroups=2 kSchedule=1 kPair=0 kLead=0"},
     {"WrittenOfGelu", "linear bf16 m=70 n=64 k=40 bias act=gelu moments=32",
      "kFamily=1 kBlockM=64 kBlockN=32 kStages=3 kSplits=1 kGroups=1 kSchedule=0 kPair=0 kLead=0"},
     {"WrittenWithGaps", "linear bf16 m=130 n=32 k=24 bias rows=65+2 moments=32",
@@ -53,29 +55,40 @@ const MomentsCase kCases[] = {
      "kFamily=1 kBlockM=64 kBlockN=32 kStages=3 kSplits=1 kGroups=1 kSchedule=0 kPair=1 kLead=0"},
 };
 
-constexpr char kMoments[] = "linear/moments_sm90.cuh";
+constexpr char kMoments[] = "linear/moments_sm90.cuh", kEpilogue[] = "linear/epilogue_sm90.cuh";
 // Without a norm before it whole numbers are exact, and so are the bounds of what is written.
 constexpr char kWriting[] = "linear bf16 m=270 n=128 k=160 bias residual moments=64";
-constexpr char kTaking[] = "linear bf16 m=270 n=128 k=160 norm=moments:32 bias";
-constexpr char kConfig[] =
+constexpr char kTaking[] = "linear bf16 m=650 n=200 k=160 norm=moments:32 bias";
+constexpr char kWritingConfig[] =
     "kFamily=1 kBlockM=64 kBlockN=64 kStages=3 kSplits=1 kGroups=1 kSchedule=0 kPair=0 kLead=0";
+// More rows of a tile than lanes that merge, and blocks one after the other.
+constexpr char kTakingConfig[] =
+    "kFamily=1 kBlockM=128 kBlockN=64 kStages=3 kSplits=1 kGroups=2 kSchedule=0 kPair=0 kLead=0";
 constexpr Mistake kOfTaking[] = {
-    {kMoments, "block_row(block) + 8 * half + lane / 4", "block_row(block) + lane / 4"},
-    {kMoments, "from + 2 * at", "from"},
-    {kMoments, "mean = pivot + from_pivot", "mean = pivot"},
+    {kEpilogue, "block_row(block) + 8 * half + lane / 4));", "block_row(block) + lane / 4));"},
+    {kMoments, "from + 2 * block", "from"},
+    {kMoments, "{pivot + from_pivot,", "{pivot,"},
     {kMoments, "fmaf(-from_pivot, from_pivot, ", "fmaf(0.f, from_pivot, "},
     {kMoments, "fmaf(distance * T::kMomentsGiven, distance,", "fmaf(distance, distance,"},
-    {kMoments, "mask <= 2; mask *= 2", "mask <= 1; mask *= 2"},
+    {kMoments, "tile.row() + first", "first"},
+    {kMoments, "round0 < kRounds;", "round0 < 1;"},
 };
 constexpr Mistake kOfWriting[] = {
-    {kMoments, "kPanel * kPanelSums + i", "i"},
     {kMoments, "lane % 2 * 2 + i", "lane % 2 + i"},
     {kMoments, "own + __shfl_xor_sync(0xffffffffu, own, 1)", "own * 1.9f"},
-    {kMoments, "value - mean, value - mean", "value, value"},
-    {kMoments, "fmaf(distance, kShare, all_mean)", "mean"},
-    {kMoments, "distance * (kPanelColumns * kBefore * kShare)", "distance * kPanelColumns"},
+    {kMoments, "value - center, value - center", "value, value"},
+    {kMoments, "fmaf(distance, share, all_mean)", "center"},
+    {kMoments, "(float(kPanelColumns * before) * share)", "kPanelColumns"},
     {kMoments, "+ first) * 2", ") * 2"},
-    {kMoments, "(kPanel * T::kRowBlocks + block)", "(kPanel * T::kRowBlocks + block + 1)"},
+    {kEpilogue, "add_panel(to + lane / 2", "add_panel(to + lane % 2"},
+};
+// What orders accesses, left out.
+constexpr Mistake kUnorderedTaking[] = {
+    {kEpilogue, "mbarrier_wait(shared.merged_full(merged.slot), merged.parity);", ""},
+    {kMoments, "mbarrier_wait(shared.merged_empty(at.slot), at.parity ^ 1);", ""},
+};
+constexpr Mistake kUnorderedWriting[] = {
+    {kEpilogue, "fence_proxy_async();\n      __syncwarp();", "fence_proxy_async();"},
 };
 
 class LinearMomentsGpuTest : public JudgedKernelsTest {
@@ -100,33 +113,39 @@ INSTANTIATE_TEST_SUITE_P(SmallProblems, LinearMomentsCasesGpuTest, testing::Valu
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(LinearMomentsGpuTest, MistakesAreSeen) {
-  const Config config = Config::parse(kConfig);
-  const auto expect_seen = [&](const char* text, std::span<const Mistake> mistakes) {
+  const auto expect_seen = [&](const char* text, const char* tile,
+                               std::span<const Mistake> mistakes) {
     const ProblemPtr problem = parse_problem(text);
+    const Config config = Config::parse(tile);
     Verifier verifier = verifier_of(problem);
     ASSERT_EQ(verdict(verifier, *problem, config), "");
     for (const Mistake& mistake : mistakes) {
       EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
     }
   };
-  expect_seen(kTaking, kOfTaking);
-  expect_seen(kWriting, kOfWriting);
+  expect_seen(kTaking, kTakingConfig, kOfTaking);
+  expect_seen(kWriting, kWritingConfig, kOfWriting);
 }
 
-// What is staged is read once more, for the moments, before the next panel comes: the rows of a
-// panel must be there, and must stay.
-TEST_F(LinearMomentsGpuTest, RowsThatAreStillWrittenAreSeen) {
+// Of what is staged, which is read once more for the moments, and of what other warps have merged:
+// it must be there, and must stay.
+TEST_F(LinearMomentsGpuTest, MissingWaitsAreSeen) {
   if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
-  const ProblemPtr problem = parse_problem(kWriting);
-  const Config config = Config::parse(kConfig);
-  const Mistake mistake = {"linear/epilogue_sm90.cuh", "fence_proxy_async();\n      __syncwarp();",
-                           "fence_proxy_async();"};
-  Verifier verifier = verifier_of(problem);
-  const auto launch = [&] {
-    std::fputs(verdict(verifier, *problem, config, &mistake).c_str(), stderr);
-    std::_Exit(0);
+  const auto expect_race = [&](const char* text, const char* tile,
+                               std::span<const Mistake> mistakes) {
+    const ProblemPtr problem = parse_problem(text);
+    const Config config = Config::parse(tile);
+    for (const Mistake& mistake : mistakes) {
+      Verifier verifier = verifier_of(problem);
+      const auto launch = [&] {
+        std::fputs(verdict(verifier, *problem, config, &mistake).c_str(), stderr);
+        std::_Exit(0);
+      };
+      EXPECT_EXIT(launch(), testing::ExitedWithCode(0), "a race|never ends") << mistake.words;
+    }
   };
-  EXPECT_EXIT(launch(), testing::ExitedWithCode(0), "a race");
+  expect_race(kTaking, kTakingConfig, kUnorderedTaking);
+  expect_race(kWriting, kWritingConfig, kUnorderedWriting);
 }
 
 }  // namespace

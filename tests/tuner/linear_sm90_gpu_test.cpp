@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 
 #include "generator/linear/operator.h"
@@ -60,6 +61,15 @@ const Sm90Case kCases[] = {
     {"HalvesOfFewStagesAlongM",
      "linear fp16 m=300 n=200 k=200 norm=rms act=silu",
      {128, 96, 3, 1, 2, 2, 2, 0}},
+    {"ResidualsByTheWay",
+     "linear bf16 m=1300 n=408 k=200 bias residual",
+     {128, 192, 5, 1, 2, 1, 0, 0}},
+    {"ResidualsAndGaps",
+     "linear bf16 m=520 n=408 k=72 bias residual rows=65+2",
+     {128, 192, 5, 1, 2, 1, 0, 0}},
+    {"ResidualsOfOnePanel",
+     "linear bf16 m=300 n=104 k=136 bias residual",
+     {64, 32, 3, 1, 1, 0, 0, 0}},
     {"TwoBlocksOfRows",
      "linear bf16 m=520 n=72 k=200 bias residual params=fp32",
      {256, 64, 3, 1, 2, 0, 2, 1}},
@@ -102,11 +112,20 @@ constexpr Mistake kMistakes[] = {
     {"linear/tiles_sm90.cuh", "n * 2 + rank_", "n * 2"},
 };
 
+// In ping-pong, with room for all of a tile's residuals; twelve of a warp and room for three.
+constexpr Tile kStaged = {128, 64, 3, 1, 2, 1, 0, 0}, kByTheWay = {128, 192, 5, 1, 2, 1, 0, 0};
+constexpr Mistake kStagedMistakes[] = {
+    {kEpilogue, "number / T::kRowBlocks * T::kStoreColumns", "T::kStoreColumns"},
+    {kEpilogue, "row0 + block_row(number % T::kRowBlocks)", "row0 + block_row(0)"},
+};
+
 // What orders accesses, left out, and the words of the fault that it makes.
 struct UnorderedSm90 {
   const char* name;
   Mistake mistake;
   const char* fault;
+  const char* asks = "bias residual";
+  Tile tile = kMistaken;
   int k = 72;  // two slots of x and w and one of the residual, for a ring of three
 };
 
@@ -127,12 +146,36 @@ constexpr UnorderedSm90 kUnordered[] = {
     {"ResidualWithoutAFence",
      {kGemm, "if (T::kRingResidual) fence_proxy_async();", ""},
      "without fence.proxy.async",
+     "bias residual",
+     kMistaken,
      136},
+    {"StagedResidualNotWaitedFor",
+     {kEpilogue, "wait_for_residual(number);\n        } else", "} else"},
+     "a race",
+     "bias residual",
+     kStaged},
+    {"ResidualsOverStagingStillStored",
+     {kEpilogue, "staging_is_free<0>();", ""},
+     "a race",
+     "bias residual",
+     kStaged},
+    {"NextResidualsOverStagingStillStored",
+     {kEpilogue, "staging_is_free<1>();", ""},
+     "a race",
+     "bias residual",
+     kByTheWay},
+    {"ResidualsOverStagingWithoutAFence",
+     {kEpilogue, "if (T::kRowMap || T::kMomentsWritten > 0) fence_proxy_async();", ""},
+     "without fence.proxy.async",
+     "bias residual rows=65+2",
+     kStaged},
     {"StagingStillRead", {kEpilogue, "if (lane == 0) wait_for_staging(number);", ""}, "a race"},
     {"StagingNotWaitedFor",
      {kEpilogue, "fence_proxy_async();\n      __syncwarp();", "fence_proxy_async();"},
      "a race"},
-    {"StagingWithoutAFence", {kEpilogue, "fence_proxy_async();", ""}, "without fence.proxy.async"},
+    {"StagingWithoutAFence",
+     {kEpilogue, "fence_proxy_async();\n      __syncwarp();", "__syncwarp();"},
+     "without fence.proxy.async"},
     {"ColumnsNotWaitedFor",
      {kEpilogue, "% kGroupThreads);\n    group_barrier<T::kGroups, kGroupThreads>(group);\n  }",
       "% kGroupThreads);\n  }"},
@@ -145,7 +188,9 @@ constexpr UnorderedSm90 kUnordered[] = {
      "still read ends"},
     {"PeersNotWaitedFor",
      {kGemm, "T::kCluster > 1 && i < T::kStages", "false"},
-     "a CTA that has ended"},
+     "a CTA that has ended",
+     "bias",
+     {128, 64, 3, 2, 2, 0, 1, 0}},
 };
 
 class LinearSm90GpuTest : public JudgedKernelsTest {
@@ -174,12 +219,16 @@ TEST_F(LinearSm90GpuTest, MistakesAreSeen) {
   const std::string rows = device_.sm_count < 16 ? "270" : "27000";
   const ProblemPtr problem = parse_problem("linear bf16 m=" + rows +
                                            " n=136 k=152 norm=layer bias act=gelu scale residual");
-  const Config config = config_of(kMistaken);
   Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  const auto expect_seen = [&](const Tile& tile, std::span<const Mistake> mistakes) {
+    const Config config = config_of(tile);
+    ASSERT_EQ(verdict(verifier, *problem, config), "");
+    for (const Mistake& mistake : mistakes) {
+      EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
+    }
+  };
+  expect_seen(kMistaken, kMistakes);
+  expect_seen(kStaged, kStagedMistakes);
 }
 
 // A fault ends a process's use of the device: each launches in a process of its own.
@@ -189,8 +238,9 @@ class LinearSm90UnorderedGpuTest : public LinearSm90GpuTest,
 TEST_P(LinearSm90UnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
   if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
   const ProblemPtr problem =
-      parse_problem("linear bf16 m=520 n=264 k=" + std::to_string(GetParam().k) + " bias residual");
-  const Config config = config_of(kMistaken);
+      parse_problem("linear bf16 m=520 n=264 k=" + std::to_string(GetParam().k) +
+                                            " " + GetParam().asks);
+  const Config config = config_of(GetParam().tile);
   Verifier verifier = verifier_of(problem);
   const auto launch = [&] {
     std::fputs(verdict(verifier, *problem, config, &GetParam().mistake).c_str(), stderr);

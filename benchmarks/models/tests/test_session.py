@@ -101,7 +101,7 @@ class SessionTest(unittest.TestCase):
         made = self.run_tasks(ROWS)
         self.assertEqual([r["floor_us"] for r in made["rows"]], [{"gemm": 2.0 * 48 * 8 * batch} for batch in (1, 2)])
 
-    def test_a_model_is_compiled_in_all_modes_and_by_vitune_in_the_fastest(self):
+    def test_a_model_is_compiled_in_all_modes_and_by_vitune_in_the_faster_one_with_a_graph(self):
         ms = {"default": 3.0, "reduce-overhead": 1.0, "max-autotune": 2.0}
         asked = []
 
@@ -140,6 +140,11 @@ class SessionTest(unittest.TestCase):
             found = self.run_tasks([Task("compiled", "one", 1)])["rows"][0]
             self.assertEqual(found["failed"], {"compile_reduce": "RuntimeError: no Triton"})
             self.assertEqual((found["vitune_mode"], found["gain"]["over"]), ("max-autotune", "compile_max"))
+            self.broken = None
+            ms["default"] = 0.25
+            found = self.run_tasks([Task("compiled", "one", 1)])["rows"][0]
+            self.assertEqual((found["vitune_mode"], found["gain"]["over"], found["gain"]["times"]),
+                             ("reduce-overhead", "compile_default", 0.5))  # fmt: skip
 
     def test_a_lost_device_is_noted_before_another_process_goes_on(self):
         with (
