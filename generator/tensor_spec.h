@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct TensorSpec {
   // Of outputs. An answer of -inf in this tensor says that the row of the same number, counted over
   // the first three dimensions here and over all of them there, is exactly 0 here; -1: none does.
   int empty_rows = -1;
+  // Of outputs. What this one is computed from has been rounded to that type, and errs by it: a
+  // value that two correct kernels round differently moves it more than all of its own arithmetic.
+  std::optional<ElementType> rounded_before = {};
 
   // Elements, each entry of each dimension counted.
   std::int64_t elements() const { return extents[0] * extents[1] * extents[2] * extents[3]; }

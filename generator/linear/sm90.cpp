@@ -48,9 +48,7 @@ class LinearSm90 final : public LinearFamily {
     const std::int64_t steps = std::max<std::int64_t>(config.at("kSplits"), is_in_halves ? 3 : 1);
     return {config.at("kBlockM"), config.at("kBlockN"), LinearSm90Shape::kBlockK * steps};
   }
-  std::string templates() const override {
-    return "#include \"linear/gemm_sm90.cuh\"\n";
-  }
+  std::string templates() const override { return "#include \"linear/gemm_sm90.cuh\"\n"; }
   bool is_of_one_architecture() const override { return true; }
   bool reads_tensor_maps() const override { return true; }
 };

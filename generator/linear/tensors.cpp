@@ -87,6 +87,7 @@ std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
     const std::int64_t columns = moments(p.n, p.moments);
     specs[kLinearOutMoments] =
         matrix("out_moments", p, Role::kOutput, ElementType::kFp32, p.m, columns, columns);
+    specs[kLinearOutMoments].rounded_before = p.out;
   }
   // Each element is read by the thread that writes it, before.
   const TensorSpec& residual = specs[kLinearResidual];

@@ -90,8 +90,7 @@ struct LinearTraits : C {
   static constexpr int kMergedOffset = kColumnOffset + C::kGroups * kColumnBytes;
   static constexpr int kBarrierOffset = kMergedOffset + kMergedBytes;
   static constexpr int kResidualBarriers = kStagedResidual ? C::kGroups * 4 * C::kStoreBuffers : 0;
-  static constexpr int kBarriers =
-      2 * C::kStages + C::kGroups + 2 * kMerged + kResidualBarriers;
+  static constexpr int kBarriers = 2 * C::kStages + C::kGroups + 2 * kMerged + kResidualBarriers;
   static constexpr int kBytes = kBarrierOffset + 8 * kBarriers;
 
   // 65,536 registers of an SM, dealt out to threads by eights and then again by warpgroups.

@@ -224,7 +224,8 @@ struct LinearEpilogue {
 
   // The staging buffer of this warp for a tile's store `number`.
   __device__ __forceinline__ u32 staging(int number) const {
-    return shared.staging(int(threadIdx.x) / kWarpSize) + number % T::kStoreBuffers * T::kStoreBytes;
+    return shared.staging(int(threadIdx.x) / kWarpSize) +
+           number % T::kStoreBuffers * T::kStoreBytes;
   }
   __device__ __forceinline__ u32 residual_barrier(int number) const {
     return shared.residual(int(threadIdx.x) / kWarpSize, number % T::kStoreBuffers);

@@ -54,7 +54,7 @@ struct LinearRowMoments {
     });
     const float spread = both_halves(distances);
 
-    const int at = panel * kPanelColumns / kColumns;              // the block that it is of
+    const int at = panel * kPanelColumns / kColumns;             // the block that it is of
     const int before = panel - at * (kColumns / kPanelColumns);  // its panels
     float &all_mean = mean[block][at], &all_squares = squares[block][at];
     if (before == 0) {

@@ -237,9 +237,8 @@ class LinearSm90UnorderedGpuTest : public LinearSm90GpuTest,
 
 TEST_P(LinearSm90UnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
   if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
-  const ProblemPtr problem =
-      parse_problem("linear bf16 m=520 n=264 k=" + std::to_string(GetParam().k) +
-                                            " " + GetParam().asks);
+  const ProblemPtr problem = parse_problem(
+      "linear bf16 m=520 n=264 k=" + std::to_string(GetParam().k) + " " + GetParam().asks);
   const Config config = config_of(GetParam().tile);
   Verifier verifier = verifier_of(problem);
   const auto launch = [&] {

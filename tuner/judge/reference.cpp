@@ -147,8 +147,8 @@ void Reference::derive_from_plain(const Workload& workload) {
               "': the device or its driver is at fault, or a candidate has damaged the inputs");
     }
     const TensorSpec& tensor = workload.tensors()[static_cast<std::size_t>(place)];
-    bounds_.push_back(
-        derive_bounds(output_error(findings, tensor.elements()), tensor.type, tensor.rows()));
+    bounds_.push_back(derive_bounds(output_error(findings, tensor.elements()),
+                                    tensor.rounded_before.value_or(tensor.type), tensor.rows()));
   }
 }
 

@@ -37,8 +37,8 @@ struct ErrorBounds {
   double rms_error = 0;
 };
 
-// The allowance for an output of type `type` with `rows` rows, given what the plain implementation
-// makes of the same inputs.
+// The allowance for an output of type `type`, or of values rounded to it, with `rows` rows, given
+// what the plain implementation makes of the same inputs.
 ErrorBounds derive_bounds(const OutputError& plain, ElementType type, std::int64_t rows);
 
 // The tensors of a problem that are judged, by their places; those of each comparison's findings.
