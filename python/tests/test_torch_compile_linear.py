@@ -266,6 +266,12 @@ class ModelTest(LinearCase):
         self.assertEqual(found, {"patch embedding": 1, "layer_norm and linear": 2, "linear, LayerScale and residual": 4,
                                  "layer_norm, linear and gelu": 2})
 
+    def test_images_that_are_no_whole_number_of_patches(self):
+        model = timm.create_model("vit_small_patch14_dinov2", img_size=(33, 30), depth=1).eval()
+        found = self.count(model.bfloat16(), bf16(2, 3, 33, 30))
+        self.assertEqual(found["patch embedding"], 1)
+        self.assertNotIn(torch.conv2d, without_inductor.calls)
+
     def test_a_position_embedding_of_the_patches_alone(self):
         model = timm.create_model("deit3_small_patch16_224", img_size=32, depth=1).eval()
         found = self.count(model.bfloat16(), bf16(2, 3, 32, 32))

@@ -27,9 +27,12 @@ class _Patches(NamedTuple):
     across: int
     height: int  # of a patch
     width: int
+    is_cut: bool  # the image has pixels behind the last patch
 
     def rows(self, x: Any) -> Any:
         """[images, channels, height, width] -> [images, patches, in_features]."""
+        if self.is_cut:
+            x = x.narrow(2, 0, self.down * self.height).narrow(3, 0, self.across * self.width)
         tiles = x.reshape(-1, self.channels, self.down, self.height, self.across, self.width).permute(0, 2, 4, 1, 3, 5)
         return tiles.reshape(-1, self.down * self.across, self.channels * self.height * self.width)
 
@@ -80,9 +83,10 @@ def _patches(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, grou
     kernel = tuple(weight.shape[2:])
     if _pair(stride) != kernel or _pair(padding) != (0, 0) or _pair(dilation) != (1, 1) or kernel == (1, 1):
         return None
-    if not all(isinstance(extent, int) for extent in (channels, height, width)) or height % kernel[0] or width % kernel[1]:
+    if not all(isinstance(extent, int) for extent in (channels, height, width)):
         return None
-    return _Patches(channels, height // kernel[0], width // kernel[1], *kernel)
+    is_cut = height % kernel[0] != 0 or width % kernel[1] != 0
+    return _Patches(channels, height // kernel[0], width // kernel[1], *kernel, is_cut)
 
 
 def _pair(argument: Any) -> Any:
