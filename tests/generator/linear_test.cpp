@@ -10,6 +10,7 @@
 #include "generator/linear/kernel_spec.h"
 #include "generator/linear/operator.h"
 #include "generator/linear/sm80.h"
+#include "generator/linear/sm90.h"
 #include "templates/linear/params.cuh"
 #include "tests/devices.h"
 
@@ -203,7 +204,6 @@ TEST(LinearFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
   EXPECT_NE(space.explain(config).value_or("").find("w is [k, n]"), std::string::npos);
 }
 
-// A config that was stored before there were families is of the first one.
 // Blocks that a tile holds have defaults, however few the rows, and other families have none.
 TEST(LinearFamilyTest, MomentsAreOfTheKernelsForNinePointZero) {
   const DeviceInfo device = testing_support::h200_device();
@@ -241,6 +241,45 @@ TEST(LinearFamilyTest, MomentsAreOfTheKernelsForNinePointZero) {
   EXPECT_FALSE(linear().space(*taken, device).enumerate().empty());
 }
 
+// Of an H200's shared memory: as many staging buffers as fit take none from anything else.
+TEST(LinearFamilyTest, WhatIsStagedFitsBesideTheRing) {
+  const DeviceInfo device = testing_support::h200_device();
+  std::set<std::int64_t> buffers;
+  for (const char* const text :
+       {"linear bf16 m=23328 n=1152 k=1152 bias residual",
+        "linear bf16 m=6304 n=768 k=768 norm=moments:32 bias scale residual moments=64",
+        "linear fp16 m=195 n=320 k=768 bias residual rows=65+2"}) {
+    const LinearProblem p = LinearProblem::parse(text);
+    for (const Config& config : linear().space(*ProblemPtr(p), device).enumerate()) {
+      if (linear().family(config) != "sm90" || config.at("kSplits") != 1) continue;
+      const LinearSm90Shape shape(p, config);
+      const bool is_staged = shape.schedule == LinearSm90Shape::kPingPong || shape.stores() == 1;
+      ASSERT_LE(shape.shared_bytes(), device.shared_per_block) << config.text();
+      EXPECT_EQ(shape.maps().back().rows, is_staged ? 16 : shape.block_m) << config.text();
+      if (is_staged) {
+        buffers.insert(shape.store_buffers());
+      } else {
+        EXPECT_EQ(shape.store_buffers(), 2) << config.text();
+      }
+    }
+  }
+  EXPECT_EQ(*buffers.begin(), 1);
+  EXPECT_EQ(*buffers.rbegin(), 8);
+}
+
+// Of what is rounded before it goes into moments a judge must know.
+TEST(LinearFamilyTest, MomentsAreOfRoundedValues) {
+  const auto out_moments = [](const char* text) {
+    return linear_tensors(LinearProblem::parse(text))[kLinearOutMoments];
+  };
+  EXPECT_EQ(out_moments("linear fp16 m=4 n=64 k=64 moments=32").rounded_before, ElementType::kFp16);
+  EXPECT_FALSE(out_moments("linear fp16 m=4 n=64 k=64").rounded_before);
+  EXPECT_FALSE(
+      linear_tensors(LinearProblem::parse("linear bf16 m=4 n=64 k=64 moments=32"))[kLinearOut]
+          .rounded_before);
+}
+
+// A config that was stored before there were families is of the first one.
 TEST(LinearFamilyTest, ConfigsWithoutAFamilyAreOfTheFirst) {
   const DeviceInfo device = testing_support::h200_device();
   const ProblemPtr problem = parse_problem("linear bf16 m=197 n=768 k=3072 bias");

@@ -47,6 +47,17 @@ OutputError output_error(const Findings& findings, std::int64_t elements) {
   return error;
 }
 
+namespace {
+
+// Of sums in fp32, beside what the plain implementation's own error says.
+double fp32_allowance(const OutputError& plain) {
+  return 0x1p-15 * std::max(1.0, plain.largest_reference);
+}
+
+bool is_within_fp32(const OutputError& plain) { return plain.max_error <= fp32_allowance(plain); }
+
+}  // namespace
+
 ErrorBounds derive_bounds(const OutputError& plain, ElementType type, std::int64_t rows) {
   ErrorBounds bounds;
   if (type == ElementType::kFp32) {
@@ -54,7 +65,7 @@ ErrorBounds derive_bounds(const OutputError& plain, ElementType type, std::int64
     // score per 16 columns (8 times 2^-23 for 128); base-2 exponentials, logarithms and factors add
     // a few 2^-22 relative each. 2^-15 relative covers their sum four times; the plain kernel's own
     // error scales with sums that cancel.
-    bounds.max_error = 8.0 * plain.max_error + 0x1p-15 * std::max(1.0, plain.largest_reference);
+    bounds.max_error = 8.0 * plain.max_error + fp32_allowance(plain);
     bounds.rms_error = bounds.max_error;
     return bounds;
   }
@@ -147,8 +158,11 @@ void Reference::derive_from_plain(const Workload& workload) {
               "': the device or its driver is at fault, or a candidate has damaged the inputs");
     }
     const TensorSpec& tensor = workload.tensors()[static_cast<std::size_t>(place)];
-    bounds_.push_back(derive_bounds(output_error(findings, tensor.elements()),
-                                    tensor.rounded_before.value_or(tensor.type), tensor.rows()));
+    const OutputError plain = output_error(findings, tensor.elements());
+    // Exact sums are rounded alike by all.
+    const bool is_exact = workload.holds_whole_numbers() && is_within_fp32(plain);
+    const ElementType type = is_exact ? tensor.type : tensor.rounded_before.value_or(tensor.type);
+    bounds_.push_back(derive_bounds(plain, type, tensor.rows()));
   }
 }
 

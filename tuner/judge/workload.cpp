@@ -135,7 +135,9 @@ void Workload::fill_inputs(const std::string& draw) {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (!is_output(i)) tools_.stream.fill8(buffers_[i].address(), kPoisonByte, buffers_[i].size());
   }
-  for (const Fill& part : problem_->op().inputs(*problem_, draw)) fill(part);
+  const std::vector<Fill> parts = problem_->op().inputs(*problem_, draw);
+  for (const Fill& part : parts) fill(part);
+  holds_whole_numbers_ = std::ranges::all_of(parts, [](const Fill& part) { return part.unit > 0; });
   filled_ = draw;
 }
 

@@ -62,6 +62,8 @@ class Workload {
   std::vector<std::uintptr_t> addresses() const;
   // Fills the inputs unless they hold this draw already.
   void fill_inputs(const std::string& draw);
+  // Whether all inputs are multiples of a unit, so that sums of products are exact in any order.
+  bool holds_whole_numbers() const { return holds_whole_numbers_; }
   // The next fill_inputs() fills again.
   void forget_inputs() { filled_.clear(); }
   void poison_outputs();
@@ -91,6 +93,7 @@ class Workload {
   std::vector<DeviceBuffer> buffers_;
   std::vector<DeviceBuffer> scratch_;  // the last is the largest; plans may hold the others
   std::string filled_;                 // the draw that the inputs hold; empty: none
+  bool holds_whole_numbers_ = false;
 };
 
 }  // namespace vitune
