@@ -123,9 +123,10 @@ template <class T>
 __device__ __forceinline__ void merge_moments(const LinearParams& p,
                                               const LinearShared<T>& shared) {
   constexpr int kFirst = T::kGroups * kGroupThreads + kWarpSize;
-  // Lanes to a row, so that a warp's loads are of neighbouring sectors; rows at once.
-  constexpr int kLanes = T::kMostGiven > 8 ? 4 : 1, kRows = 3 * kWarpSize / kLanes;
-  // Asked for at once: all of a tile, or a block where copying threads have few registers.
+  // Lanes to a row, so that a warp's loads are of neighbouring sectors; rows at once. Asked for at
+  // once: all of a tile, or a block where copying threads have few registers.
+  constexpr int kLanes = !T::kTradesRegisters && T::kMostGiven > 8 ? 4 : 1;
+  constexpr int kRows = 3 * kWarpSize / kLanes;
   constexpr int kRounds = ceil_div(T::kBlockM, kRows), kEach = ceil_div(T::kMostGiven, kLanes);
   constexpr int kRoundsAtOnce = T::kTradesRegisters ? 1 : kRounds;
   constexpr int kAtOnce = T::kTradesRegisters ? 1 : kEach;
