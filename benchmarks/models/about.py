@@ -12,7 +12,8 @@ METHOD = {
     "host_ms": "until the calls of one pass had returned, the GPU idle before",
     "gain": "the best of PyTorch's ways over vitune, paired round by round; median and interval",
     "compiled": "torch.compile in its modes default, reduce-overhead and max-autotune, and vitune.compile in that one of the "
-    "two that record a graph which was faster (vitune_mode), batches static; compile_s until the first pass had returned, with what the caches had",
+    "two that record a graph which was faster (vitune_mode), batches static; compile_s until the first pass had returned, "
+    "with what the caches had",
     "kinds_us": "kernels of a pass by what their names say they do, of three passes under a profiler, microseconds",
     "floor_us": "the same kinds of operators, each reading its operands and writing its result once and multiplying at the "
     "rates of `ceilings`",

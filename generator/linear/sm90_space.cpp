@@ -88,11 +88,8 @@ Rule check_splits(const LinearProblem& p, const Config& c, std::int64_t sms) {
 Rule check_stages(const LinearProblem& p, const Config& c, std::int64_t shared) {
   const Shape shape = shape_of(p, c);
   const std::int64_t most = shape.most_stages(shared);
-  if (shape.stages > most) {
-    return formatted("{} stages, {} fit", shape.stages, most);
-  }
   const std::int64_t wanted = std::min(most, kMostStages) - kFewerStages;
-  if (shape.stages >= wanted) return std::nullopt;
+  if (shape.stages >= wanted && shape.stages <= most) return std::nullopt;
   return formatted("{} stages, {} fit", shape.stages, most);
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kRows = 64;  // of a tile: one warpgroup's
 constexpr std::int64_t kLeastSteps = 2;
 constexpr std::int64_t kMostStages = 8;
-constexpr std::int64_t kSumAlignment = 24;  // bytes, at most: the sums' barrier, up to 16
+constexpr std::int64_t kBeforeSums = 24;  // bytes, at most: their barrier, then up to 16
 
 // As sm90 would have a part.
 Config whole_config(const Config& config) {
@@ -35,7 +35,7 @@ Config whole_config(const Config& config) {
 struct Parts {
   Parts(const LinearProblem& problem, const Config& config)
       : parts(config.find("kSplits").value_or(1)), whole(problem, whole_config(config)) {
-    whole.shared_after = kSumAlignment + sum_bytes();
+    whole.shared_after = kBeforeSums + sum_bytes();
   }
 
   std::int64_t sum_bytes() const { return kRows * whole.block_n * 4; }
