@@ -72,7 +72,8 @@ std::string LinearSm90::source(const LinearProblem& p, const Config& config) con
        {"kBlockM", "kBlockN", "kStages", "kGroups", "kSchedule", "kPair", "kLead"}) {
     text += linear_number(name, config.at(name));
   }
-  text += linear_flag("kSplit", shape.splits > 1) + linear_number("kCtaThreads", shape.threads()) +
+  text += linear_flag("kSplit", shape.splits > 1) + linear_number("kParts", shape.parts) +
+          linear_number("kCtaThreads", shape.threads()) +
           linear_number("kStoreBuffers", shape.store_buffers()) +
           linear_number("kSharedBytes", shape.shared_bytes()) +
           "};\n}  // namespace vitune\n\n#include \"linear/gemm_sm90.cuh\"\n";
@@ -171,7 +172,7 @@ bool LinearSm90Shape::copies_residual() const {
 }
 
 bool LinearSm90Shape::stages_residual() const {
-  return copies_residual() && (schedule == kPingPong || stores() == 1);
+  return copies_residual() && (schedule == kPingPong || parts > 1 || stores() == 1);
 }
 
 std::int64_t LinearSm90Shape::least_store_buffers() const {

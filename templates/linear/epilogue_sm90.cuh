@@ -156,7 +156,7 @@ struct LinearEpilogue {
   __device__ __forceinline__ void ask_for_residuals(int row0, int column0) {
     __syncwarp();
     if (lane != 0) return;
-    staging_is_free<0>();
+    wait_for_free_staging<0>();
 #pragma unroll
     for (int number = 0; number < min_of(T::kStoreBuffers, T::kStores); ++number) {
       ask_for_residual(number, row0, column0);
@@ -233,7 +233,7 @@ struct LinearEpilogue {
 
   // By one lane, when all have read what they had staged: until all but kPending stores have too.
   template <int kPending>
-  __device__ __forceinline__ void staging_is_free() const {
+  __device__ __forceinline__ void wait_for_free_staging() const {
     if (T::kRowMap || T::kMomentsWritten > 0) fence_proxy_async();
     if (!T::kRowMap) store_wait_read<kPending>();
   }
@@ -249,7 +249,7 @@ struct LinearEpilogue {
   __device__ __forceinline__ void ask_for_next_residual(int number, int row0, int column0) const {
     const int next = number - 1 + T::kStoreBuffers;
     if (number == 0 || next >= T::kStores || lane != 0) return;
-    staging_is_free<1>();
+    wait_for_free_staging<1>();
     ask_for_residual(next, row0, column0);
   }
   __device__ __forceinline__ void wait_for_residual(int number) {

@@ -18,15 +18,13 @@ namespace vitune {
 
 // Of each block of the columns of a warp's rows, two lanes to a row. They go to
 // LinearParams::partials.
-template <class T>
+template <class T, bool kWritten = (T::kMomentsWritten > 0)>
 struct LinearRowMoments {
-  static constexpr int kPanelColumns = 32, kColumns = max_of(T::kMomentsWritten, 1);
-  static constexpr int kBlocks = T::kMomentsWritten > 0 ? T::kBlockN / kColumns : 1;
-  static_assert(T::kMomentsWritten == 0 ||
-                    (T::kStoreColumns == kPanelColumns && !T::kHalves && !T::kSplit),
+  static constexpr int kPanelColumns = 32, kColumns = T::kMomentsWritten;
+  static constexpr int kBlocks = T::kBlockN / kColumns;
+  static_assert(T::kStoreColumns == kPanelColumns && !T::kHalves && !T::kSplit,
                 "kMomentsWritten: a panel is staged as a whole, 32 columns of each row");
-  static_assert(T::kMomentsWritten == 0 ||
-                    (T::kMomentsWritten % kPanelColumns == 0 && T::kBlockN % kColumns == 0),
+  static_assert(kColumns % kPanelColumns == 0 && T::kBlockN % kColumns == 0,
                 "kMomentsWritten: blocks are whole panels, and a tile whole blocks");
 
   float mean[T::kRowBlocks][kBlocks], squares[T::kRowBlocks][kBlocks];
@@ -86,6 +84,9 @@ struct LinearRowMoments {
     return own + __shfl_xor_sync(0xffffffffu, own, 1);
   }
 };
+
+template <class T>
+struct LinearRowMoments<T, false> {};
 
 // Of a row of x, from the moments of its blocks as they come.
 template <class T>

@@ -180,8 +180,13 @@ struct WgmmaQueue {
   int groups = 0, calls = 0;
   WgmmaCall call[64];
 };
-inline WgmmaQueue wgmma_queues[1024];
-inline WgmmaQueue& wgmma_queue() { return wgmma_queues[vitune_emulator::machine->thread->linear]; }
+inline WgmmaQueue wgmma_queues[kMostCluster * 512];
+inline WgmmaQueue& wgmma_queue() {
+  auto& machine = *vitune_emulator::machine;
+  const unsigned thread = machine.thread->linear;
+  if (thread >= kMostCluster * 512) machine.fail(machine, "too many threads with wgmma");
+  return wgmma_queues[thread];
+}
 
 inline void issue_wgmma(const WgmmaCall& call) {
   WgmmaCall mine = call;
