@@ -58,19 +58,20 @@ layer="linear bf16 m=6304 n=768 k=768 norm=layer bias act=gelu"
 for form in "$layer;192 192 3 0 1 1 1 4" "$layer;192 192 3 2 1 0 1 4" "$layer;128 192 2 1 2 0 1 5" \
     "linear fp16 m=1576 n=3072 k=768 bias scale residual;256 176 2 0 1 1 1 4" \
     "linear bf16 m=197 n=768 k=3072 bias residual;128 64 2 0 2 0 4 8" \
+    "$layer;192 192 3 0 1 1 1 3 1" "$layer;128 256 2 2 1 0 1 3 1" "linear bf16 m=25216 n=768 k=3072 bias residual;128 192 2 1 0 0 1 4 1" \
+    "linear fp16 m=1576 n=3072 k=768 bias scale residual;256 128 2 0 1 1 1 4 1" \
     "linear bf16 m=197 n=768 k=3072 bias residual;64 48 1 0 0 0 3 8" \
     "linear fp16 m=392 n=768 k=592 bias act=silu residual period=196 rows=196+1;64 80 1 0 1 0 1 8"; do
-  read -r m n groups schedule pair lead splits stages <<<"${form#*;}"
+  read -r m n groups schedule pair lead splits stages wide <<<"${form#*;}"
   compile_form "a linear layer of the family sm90" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups \
-kSchedule=$schedule kPair=$pair kLead=$lead kSplits=$splits kStages=$stages kBlockK=0 kWarpM=0 kWarpN=0 \
+kSchedule=$schedule kPair=$pair kLead=$lead kSplits=$splits kStages=$stages kWidePanels=${wide:-0} kBlockK=0 kWarpM=0 kWarpN=0 \
 kRaster=0" "${form%;*}"
 done
-for form in "linear bf16 m=197 n=768 k=3072 bias residual;64 96 4 7" "linear fp16 m=197 n=1536 k=768 norm=layer bias act=gelu scale;64 64 2 6" \
-    "linear bf16 m=392 n=768 k=592 bias residual period=196 rows=196+1;64 128 2 5" "linear fp16 m=1 n=768 k=4304 act=silu;64 32 4 8" \
-    "linear bf16 m=197 n=1024 k=4096 bias scale residual;128 128 8 4" "linear fp16 m=197 n=1536 k=768 norm=layer bias act=gelu residual;128 96 4 3"; do
-  read -r m n parts stages <<<"${form#*;}"
-  compile_form "a linear layer of the family sm90_split_k" 1 sm_90 "kFamily=4 kBlockM=$m kBlockN=$n kSplits=$parts kStages=$stages \
-kGroups=0 kSchedule=0 kPair=0 kLead=0 kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0" "${form%;*}"
+for form in "linear bf16 m=197 n=768 k=3072 bias residual;96 4 7" "linear fp16 m=197 n=1536 k=768 norm=layer bias act=gelu scale;64 2 6" \
+    "linear bf16 m=392 n=768 k=592 bias residual period=196 rows=196+1;128 2 5" "linear fp16 m=1 n=768 k=4304 act=silu;32 4 8"; do
+  read -r n parts stages <<<"${form#*;}"
+  compile_form "a linear layer of the family sm90_split_k" 1 sm_90 "kFamily=4 kBlockN=$n kSplits=$parts kStages=$stages \
+kBlockM=0 kGroups=0 kSchedule=0 kPair=0 kLead=0 kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0" "${form%;*}"
 done
 # Moments of rows, written and taken: pairs, turns, halves, three warpgroups, parts of k.
 for form in "linear bf16 m=6304 n=768 k=3072 bias scale residual moments=192;192 192 3 0 1 1 4" \
@@ -82,7 +83,7 @@ for form in "linear bf16 m=6304 n=768 k=3072 bias scale residual moments=192;192
 kSchedule=$schedule kPair=$pair kLead=$lead kSplits=1 kStages=$stages kBlockK=0 kWarpM=0 kWarpN=0 \
 kRaster=0" "${form%;*}"
 done
-compile_form "a linear layer with moments of rows by parts of k" 1 sm_90 "kFamily=4 kBlockM=64 kBlockN=96 kSplits=4 kStages=7 \
+compile_form "a linear layer with moments of rows by parts of k" 1 sm_90 "kFamily=4 kBlockN=96 kSplits=4 kStages=7 kBlockM=0 \
 kGroups=0 kSchedule=0 kPair=0 kLead=0 kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0" "linear bf16 m=197 n=768 k=3072 bias residual moments=32"
 expect_no_spill "linear layers of the families sm90 and sm90_split_k"
 # Two computing warpgroups leave 24 registers to the warps that merge moments beside the products.

@@ -45,6 +45,8 @@ struct TensorSpec {
   // Of outputs. What this one is computed from has been rounded to that type, and errs by it: a
   // value that two correct kernels round differently moves it more than all of its own arithmetic.
   std::optional<ElementType> rounded_before = {};
+  // Of such outputs: from inputs of whole numbers those values are exact, and rounded alike by all.
+  bool exact_from_whole_numbers = false;
 
   // Elements, each entry of each dimension counted.
   std::int64_t elements() const { return extents[0] * extents[1] * extents[2] * extents[3]; }

@@ -72,8 +72,8 @@ std::string LinearSm90::source(const LinearProblem& p, const Config& config) con
        {"kBlockM", "kBlockN", "kStages", "kGroups", "kSchedule", "kPair", "kLead"}) {
     text += linear_number(name, config.at(name));
   }
-  text += linear_flag("kSplit", shape.splits > 1) + linear_number("kParts", shape.parts) +
-          linear_number("kCtaThreads", shape.threads()) +
+  text += linear_flag("kSplit", shape.splits > 1) + linear_number("kCtaThreads", shape.threads()) +
+          linear_flag("kWidePanels", shape.has_wide_panels) +
           linear_number("kStoreBuffers", shape.store_buffers()) +
           linear_number("kSharedBytes", shape.shared_bytes()) +
           "};\n}  // namespace vitune\n\n#include \"linear/gemm_sm90.cuh\"\n";
@@ -157,6 +157,7 @@ LinearSm90Shape::LinearSm90Shape(const LinearProblem& problem, const Config& con
       pair(config.find("kPair").value_or(0)),
       lead(config.find("kLead").value_or(0)),
       splits(config.find("kSplits").value_or(1)),
+      has_wide_panels(config.find("kWidePanels").value_or(0) != 0),
       problem_(problem) {}
 
 std::int64_t LinearSm90Shape::ahead() const {
@@ -164,6 +165,7 @@ std::int64_t LinearSm90Shape::ahead() const {
 }
 
 std::int64_t LinearSm90Shape::store_columns() const {
+  if (has_wide_panels) return 64;
   return block_n % (schedule == kHalves ? 64 : 32) == 0 ? 32 : 16;
 }
 
@@ -172,7 +174,7 @@ bool LinearSm90Shape::copies_residual() const {
 }
 
 bool LinearSm90Shape::stages_residual() const {
-  return copies_residual() && (schedule == kPingPong || parts > 1 || stores() == 1);
+  return copies_residual() && (schedule == kPingPong || stores() == 1);
 }
 
 std::int64_t LinearSm90Shape::least_store_buffers() const {

@@ -25,7 +25,7 @@ class LinearSm90Shape {
   static constexpr std::int64_t kBlockK = 64;
 
   std::int64_t block_m, block_n, stages, groups, schedule, pair, lead, splits;
-  std::int64_t parts = 1;         // CTAs of a cluster that have a part of k each
+  bool has_wide_panels;
   std::int64_t shared_after = 0;  // bytes of shared memory that others need behind these
 
   std::int64_t threads() const { return 128 * (groups + 1); }

@@ -51,6 +51,15 @@ Rule check_halves(const LinearProblem& p, const Config& c) {
   return std::nullopt;
 }
 
+Rule check_panels(const LinearProblem& p, const Config& c) {
+  const Shape shape = shape_of(p, c);
+  if (!shape.has_wide_panels) return std::nullopt;
+  if (shape.splits > 1) return std::string("a part's sums are stored as they are");
+  if (p.moments > 0) return std::string("moments are of panels of 32 columns");
+  if (shape.block_n % (shape.schedule == Shape::kHalves ? 128 : 64) == 0) return std::nullopt;
+  return formatted("{} columns of a tile", shape.block_n);
+}
+
 Rule check_pair(const LinearProblem& p, const Config& c) {
   const std::int64_t pair = c.at("kPair");
   const bool has_two = pair == 0 || (pair == 1 ? p.n > c.at("kBlockN") : p.m > c.at("kBlockM"));
@@ -87,6 +96,9 @@ Rule check_splits(const LinearProblem& p, const Config& c, std::int64_t sms) {
 
 Rule check_stages(const LinearProblem& p, const Config& c, std::int64_t shared) {
   const Shape shape = shape_of(p, c);
+  if (shape.schedule == Shape::kHalves && shape.stages < 3) {
+    return formatted("{} stages of halves", shape.stages);
+  }
   const std::int64_t most = shape.most_stages(shared);
   const std::int64_t wanted = std::min(most, kMostStages) - kFewerStages;
   if (shape.stages >= wanted && shape.stages <= most) return std::nullopt;
@@ -143,13 +155,10 @@ constexpr Form kForms[] = {
 };
 
 Config config_of(const Form& form, std::int64_t pair, std::int64_t stages, std::int64_t splits) {
-  return {{"kBlockM", form.m},
-          {"kBlockN", form.n},
-          {"kStages", stages},
-          {"kGroups", form.groups},
-          {"kPair", pair},
-          {"kSchedule", form.schedule},
-          {"kLead", splits > 1 ? 0 : form.lead},
+  return {{"kBlockM", form.m}, {"kBlockN", form.n},
+          {"kStages", stages}, {"kGroups", form.groups},
+          {"kPair", pair},     {"kSchedule", form.schedule},
+          {"kWidePanels", 0},  {"kLead", splits > 1 ? 0 : form.lead},
           {"kSplits", splits}};
 }
 
@@ -212,6 +221,7 @@ std::vector<Parameter> linear_sm90_parameters() {
       {"kGroups", {1, 2, 3}, "warpgroups that compute", false, true},
       {"kSchedule", {0, 1, 2}, "0 shared tiles, 1 ping-pong, 2 halves of tiles", true, true},
       {"kPair", {0, 1, 2}, "two CTAs share x (1) or w (2)", true, true},
+      {"kWidePanels", {0, 1}, "64 columns are staged and stored at once, not 32", true, false},
       {"kLead", {0, 1, 2}, "steps by which a warpgroup leads the next one", false, true},
   };
 }
@@ -232,6 +242,9 @@ std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const De
       {"halves: 64 rows of a warpgroup, columns in steps of 32, three steps of k, no residual",
        [p](const Config& c) { return check_halves(p, c); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule"}},
+      {"panels: wide ones of whole tiles, where no moments are written",
+       [p](const Config& c) { return check_panels(p, c); },
+       {"kBlockN", "kSchedule", "kSplits", "kWidePanels"}},
       {"pair: two tiles side by side",
        [p](const Config& c) { return check_pair(p, c); },
        {"kBlockM", "kBlockN", "kPair"}},
@@ -244,9 +257,9 @@ std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const De
       {"moments: an undivided k; to be written, whole blocks and no halves",
        [p](const Config& c) { return check_moments(p, c); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kSplits"}},
-      {"stages: as many as fit, 8 at most, or one less",
+      {"stages: as many as fit, 8 at most, or one less; three of halves",
        [p, shared](const Config& c) { return check_stages(p, c, shared); },
-       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kSplits"}},
+       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kSplits", "kWidePanels"}},
   };
 }
 

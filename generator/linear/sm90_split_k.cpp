@@ -14,24 +14,18 @@
 namespace vitune {
 namespace {
 
-constexpr std::int64_t kGroupRows = 64;  // of a tile, for each warpgroup
+constexpr std::int64_t kRows = 64;  // of a tile: one warpgroup's
 constexpr std::int64_t kLeastSteps = 2;
 constexpr std::int64_t kMostStages = 8;
 constexpr std::int64_t kBeforeSums = 24;  // bytes, at most: their barrier, then up to 16
 
-// Of a tile; configs of earlier versions have no number of them.
-std::int64_t rows_of(const Config& config) {
-  return std::max(config.find("kBlockM").value_or(0), kGroupRows);
-}
-
 // As sm90 would have a part.
 Config whole_config(const Config& config) {
-  const std::int64_t rows = rows_of(config);
-  return {{"kBlockM", rows},
+  return {{"kBlockM", kRows},
           {"kBlockN", config.at("kBlockN")},
           {"kStages", config.find("kStages").value_or(0)},
           {"kSplits", 1},
-          {"kGroups", rows / kGroupRows},
+          {"kGroups", 1},
           {"kSchedule", LinearSm90Shape::kShared},
           {"kPair", 0},
           {"kLead", 0}};
@@ -40,12 +34,11 @@ Config whole_config(const Config& config) {
 // As templates/linear/split_k_sm90.cuh has it.
 struct Parts {
   Parts(const LinearProblem& problem, const Config& config)
-      : parts(config.find("kSplits").value_or(2)), whole(problem, whole_config(config)) {
-    whole.parts = parts;
+      : parts(config.find("kSplits").value_or(1)), whole(problem, whole_config(config)) {
     whole.shared_after = kBeforeSums + sum_bytes();
   }
 
-  std::int64_t sum_bytes() const { return whole.block_m * whole.block_n * 4; }
+  std::int64_t sum_bytes() const { return kRows * whole.block_n * 4; }
   std::int64_t shared_bytes() const {
     return ceil_div(whole.shared_bytes() + 8, std::int64_t{16}) * 16 + sum_bytes();
   }
@@ -71,10 +64,9 @@ class LinearSm90Parts final : public LinearFamily {
   }
   std::vector<Parameter> parameters() const override {
     return {
-        {"kBlockM", {64, 128}, "rows of a tile", false, true},
         {"kBlockN", {32, 48, 64, 80, 96, 128}, "columns of a tile", false, true},
         {"kStages", {2, 3, 4, 5, 6, 7, 8}, "steps in shared memory or on their way", false, true},
-        {"kSplits", {2, 4, 8}, "parts of k, which a cluster adds", false, true}};
+        {"kSplits", {2, 4}, "parts of k, which a cluster adds", false, true}};
   }
   std::vector<Constraint> rules(const LinearProblem& problem,
                                 const DeviceInfo& device) const override;
@@ -82,9 +74,9 @@ class LinearSm90Parts final : public LinearFamily {
                                const ParameterSpace& space) const override;
   ConfigWords words(const Config& config) const override {
     const auto value = [&](const char* name) { return config.find(name).value_or(0); };
-    return {formatted("sm90_split_k {}x{} {}p s{}", rows_of(config), value("kBlockN"),
-                      value("kSplits"), value("kStages")),
-            {"kBlockM", "kBlockN", "kSplits", "kStages"}};
+    return {formatted("sm90_split_k {}x{} {}p s{}", kRows, value("kBlockN"), value("kSplits"),
+                      value("kStages")),
+            {"kBlockN", "kSplits", "kStages"}};
   }
   std::string source(const LinearProblem& p, const Config& config) const override;
   std::optional<std::string> prune(const LinearProblem& p, const Config& config,
@@ -101,7 +93,7 @@ class LinearSm90Parts final : public LinearFamily {
   LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
   LinearBlock block(const Config& config) const override {
-    return {rows_of(config), config.at("kBlockN"),
+    return {kRows, config.at("kBlockN"),
             LinearSm90Shape::kBlockK * kLeastSteps * config.at("kSplits")};
   }
   std::string templates() const override { return "#include \"linear/split_k_sm90.cuh\"\n"; }
@@ -114,21 +106,12 @@ std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
   const std::int64_t sms = linear_sm90_sms(device), shared = device.shared_per_block;
   const LinearProblem& p = problem;
   return {
-      {"kBlockM: fewer than twice the rows there are, or 64",
-       [p](const Config& c) { return check_linear_block(c.at("kBlockM"), p.m); },
-       {"kBlockM"}},
       {"kBlockN: fewer than twice the columns there are, or 64",
        [p](const Config& c) { return check_linear_block(c.at("kBlockN"), p.n); },
        {"kBlockN"}},
       {"moments: whole blocks of a tile's columns",
        [p](const Config& c) { return check_linear_moments(p, c.at("kBlockN")); },
        {"kBlockN"}},
-      {"splits: each CTA of a cluster has 16 rows or more to finish",
-       [](const Config& c) -> std::optional<std::string> {
-         if (16 * c.at("kSplits") <= c.at("kBlockM")) return std::nullopt;
-         return formatted("{} rows for {} CTAs", c.at("kBlockM"), c.at("kSplits"));
-       },
-       {"kBlockM", "kSplits"}},
       {"splits: two steps or more each, for SMs without a tile, at most two CTAs per SM",
        [p, sms](const Config& c) -> std::optional<std::string> {
          const Parts parts(p, c);
@@ -138,7 +121,7 @@ std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
          if (parts.whole.units() <= sms && parts.ctas() <= 2 * sms) return std::nullopt;
          return formatted("{} CTAs", parts.ctas());
        },
-       {"kBlockM", "kBlockN", "kSplits"}},
+       {"kBlockN", "kSplits"}},
       {"stages: as many as a part has steps or as fit, 8 at most, or one less; half of it for two "
        "CTAs per SM",
        [p, shared](const Config& c) -> std::optional<std::string> {
@@ -149,23 +132,19 @@ std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
          if (stages >= most - 1 || stages == most / 2) return std::nullopt;
          return formatted("{} stages, {} are of use", stages, most);
        },
-       {"kBlockM", "kBlockN", "kSplits", "kStages"}},
+       {"kBlockN", "kSplits", "kStages"}},
   };
 }
 
-// Of rows and parts the narrowest tiles of which no SM gets a second one.
+// Of each number of parts the narrowest tiles of which no SM gets a second one.
 std::vector<Config> LinearSm90Parts::defaults(const LinearProblem& problem,
                                               const DeviceInfo& device,
                                               const ParameterSpace& space) const {
-  struct Form {
-    std::int64_t rows, parts;
-  };
-  constexpr Form kForms[] = {{64, 4}, {64, 2}, {128, 8}, {128, 4}};
-  const std::vector<std::int64_t> widths = parameters()[1].values;
+  const std::vector<std::int64_t> widths = parameters().front().values;
   std::vector<Config> configs;
-  for (const Form& form : kForms) {
+  for (const std::int64_t parts : {4, 2}) {
     for (const std::int64_t columns : widths) {
-      Config config = {{"kBlockM", form.rows}, {"kBlockN", columns}, {"kSplits", form.parts}};
+      Config config = {{"kBlockN", columns}, {"kSplits", parts}};
       const Parts shape(problem, config);
       const std::int64_t of_use = std::max<std::int64_t>(shape.steps(), 2);
       config.set("kStages", std::min(shape.most_stages(device.shared_per_block), of_use));
@@ -188,7 +167,7 @@ std::string LinearSm90Parts::source(const LinearProblem& p, const Config& config
     text += linear_number(name, whole.at(name));
   }
   text += linear_flag("kSplit", false) + linear_number("kParts", parts.parts) +
-          linear_number("kCtaThreads", entry.threads) +
+          linear_flag("kWidePanels", false) + linear_number("kCtaThreads", entry.threads) +
           linear_number("kStoreBuffers", parts.whole.store_buffers()) +
           linear_number("kSharedBytes", parts.whole.shared_bytes()) +
           linear_number("kAllBytes", entry.shared_bytes) +

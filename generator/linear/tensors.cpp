@@ -88,6 +88,9 @@ std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
     specs[kLinearOutMoments] =
         matrix("out_moments", p, Role::kOutput, ElementType::kFp32, p.m, columns, columns);
     specs[kLinearOutMoments].rounded_before = p.out;
+    const bool is_exact =
+        p.activation == LinearActivation::kNone || p.activation == LinearActivation::kRelu;
+    specs[kLinearOutMoments].exact_from_whole_numbers = is_exact && p.norm == LinearNorm::kNone;
   }
   // Each element is read by the thread that writes it, before.
   const TensorSpec& residual = specs[kLinearResidual];

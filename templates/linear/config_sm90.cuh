@@ -18,10 +18,11 @@
 //                     products of the next tile's first half run beside the second half's epilogue
 //   kPair        1, 2 = two CTAs of a cluster work on neighbouring tiles and share an operand:
 //                neighbours along n share x, along m share w; 0 = no clusters
+//   kWidePanels  64 columns are staged and stored at once: whole lines of 128 bytes, half as many
+//                fences, more shared memory; else 32, or 16
 //   kLead        steps of 64 by which a warpgroup begins a shared tile before the next one does,
 //                so that one's epilogue falls in the products of the others; 0 = all at once
 //   kSplit       parts of k are added up by a second kernel
-//   kParts       CTAs of a cluster that have a part of k each (split_k_sm90.cuh); 1 = none
 // and kStoreBuffers, in which a warp stages what it stores (and finds what is added to it), and
 // kCtaThreads and kSharedBytes, the host's idea of the threads of a CTA and of its dynamic shared
 // memory, checked against the layout.
@@ -49,9 +50,9 @@ struct LinearTraits : C {
 
   // A residual's rows repeat and are read where they are added, or there is one for each of the
   // result's. Then each warp copies what it adds to where it stages the sum: in ping-pong, whose
-  // ring belongs to the other warpgroup's tile meanwhile, where parts are added, as a CTA has few
-  // of a tile's rows then, and where a tile is one panel, which is asked for before its products.
-  // Else it comes by the ring, which has nothing else to do behind a tile's last step.
+  // ring belongs to the other warpgroup's tile meanwhile, and where a tile is one panel, which is
+  // asked for before its products. Else it comes by the ring, which has nothing else to do behind
+  // a tile's last step.
   static constexpr bool kCopiedResidual = C::kResidual && !C::kPeriodicResidual && !C::kSplit;
   static constexpr bool kReadResidual = C::kResidual && C::kPeriodicResidual && !C::kSplit;
 
@@ -61,12 +62,12 @@ struct LinearTraits : C {
   static constexpr int kRingBytes = C::kStages * kStageBytes;
   // Columns that a warp stages and stores at once, and how often it does so in a tile. In the ring
   // a residual has panels of as many columns by kBlockM rows.
-  static constexpr int kStoreColumns =
-      C::kBlockN % 32 == 0 && !(kHalves && C::kBlockN % 64) ? 32 : 16;
+  static constexpr int kStoreColumns = C::kWidePanels                          ? 64
+                                       : C::kBlockN % (kHalves ? 64 : 32) == 0 ? 32
+                                                                               : 16;
   static constexpr int kPanels = C::kBlockN / kStoreColumns;
   static constexpr int kStores = kPanels * kRowBlocks;
-  static constexpr bool kStagedResidual =
-      kCopiedResidual && (kPingPong || C::kParts > 1 || kStores == 1);
+  static constexpr bool kStagedResidual = kCopiedResidual && (kPingPong || kStores == 1);
   static constexpr bool kRingResidual = kCopiedResidual && !kStagedResidual;
   static constexpr int kPanelBytes = C::kBlockM * kStoreColumns * 2;
   static constexpr int kSlotPanels = min_of(kStageBytes / kPanelBytes, kPanels);
@@ -96,7 +97,7 @@ struct LinearTraits : C {
   static constexpr int kBytes = kBarrierOffset + 8 * kBarriers;
 
   // 65,536 registers of an SM, dealt out to threads by eights and then again by warpgroups.
-  static constexpr bool kTradesRegisters = C::kGroups > 1 && C::kParts == 1;
+  static constexpr bool kTradesRegisters = C::kGroups > 1;
   static constexpr int kComputeRegisters = C::kGroups == 3 ? 160 : 240;
   static constexpr int kCopyRegisters = C::kGroups == 3 ? 32 : 24;
   static_assert(!kTradesRegisters || C::kGroups * kComputeRegisters + kCopyRegisters <=
@@ -116,6 +117,7 @@ struct LinearTraits : C {
                 "kBlockN must be 16 to 256 in steps of 16");
   static_assert(kRowBlocks * C::kBlockN <= (C::kGroups == 3 ? 192 : 384),
                 "a thread has at most 192 sums, 96 where three warpgroups compute");
+  static_assert(C::kBlockN % kStoreColumns == 0, "kWidePanels: a tile must be whole panels");
   static_assert(C::kStages >= 2, "kStages must be at least 2");
   static_assert(C::kLead >= 0 && C::kLead < C::kStages, "kLead must be less than kStages");
   static_assert(kXBoxRows % 8 == 0 && kWBoxRows % 8 == 0, "halves must be multiples of 8 rows");

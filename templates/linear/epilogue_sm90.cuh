@@ -207,7 +207,7 @@ struct LinearEpilogue {
   }
   // What the places of a row's chunks are combined with, by the swizzle of a panel's width.
   static __device__ __forceinline__ int turn(int row) {
-    return T::kStoreColumns == 32 ? row >> 1 & 3 : row >> 2 & 1;
+    return T::kStoreColumns == 64 ? row & 7 : T::kStoreColumns == 32 ? row >> 1 & 3 : row >> 2 & 1;
   }
 
   // Until the store that used the staging of a tile's store `number` has read it: the one before

@@ -1,11 +1,13 @@
 // templates/linear/split_k_sm90.cuh -- A linear layer of few tiles on wgmma, split-K: a cluster to
 // a tile, a part of k to each of its CTAs.
 //
-// As gemm_sm90.cuh with shared tiles, over the CTA's own steps. Then each warp sends the sums of
+// As gemm_sm90.cuh with one warpgroup, over the CTA's own steps. Then each warp sends the sums of
 // its 16 rows to the CTA that finishes these rows, by stores that its barrier counts; there the
 // parts are added in the order of their CTAs, so that the same bits come out each time, and go
-// through the epilogue. A second kernel and memory between are not needed. kAllBytes of its Config
-// is the host's idea of the dynamic shared memory, with the parts' sums.
+// through the epilogue. A second kernel and memory between are not needed. Beside the tunables of
+// config_sm90.cuh:
+//   kParts      of k, and CTAs of a cluster: 2 or 4
+//   kAllBytes   the host's idea of the dynamic shared memory, with the parts' sums
 #pragma once
 
 #include "linear/gemm_sm90.cuh"
@@ -17,18 +19,18 @@ namespace vitune {
 template <class C>
 struct LinearPartsTraits : LinearTraits<C> {
   using Whole = LinearTraits<C>;
-  static constexpr int kRowWarps = 4 * C::kGroups / C::kParts;  // whose rows a CTA finishes
+  static constexpr int kRowWarps = 4 / C::kParts;  // whose rows a CTA finishes
   // Behind the ring and what belongs to it: the barrier of the sums, then the sums of all parts.
   static constexpr int kSumBarrierOffset = Whole::kBytes;
   static constexpr int kSumOffset = ceil_div(Whole::kBytes + 8, 16) * 16;
-  static constexpr int kChunks = C::kBlockN / 8;  // of a row; two numbers of each, of two rows
-  static constexpr int kSumBytes = C::kParts * kRowWarps * kChunks * kWarpSize * 16;
+  static constexpr int kWarpSums = C::kBlockN / 4;  // pairs of a thread
+  static constexpr int kSumBytes = C::kParts * kRowWarps * kWarpSums * kWarpSize * 8;
 
-  static_assert(C::kParts == 2 || C::kParts == 4 || (C::kParts == 8 && C::kGroups == 2),
-                "kParts must be 2 or 4, or 8 where a tile has 128 rows");
-  static_assert(C::kGroups <= 2 && C::kBlockM == 64 * C::kGroups && C::kSchedule == 0,
-                "parts are of tiles of 64 rows for each warpgroup, one or two");
-  static_assert(!C::kSplit && C::kLead == 0 && C::kPair == 0, "parts are added in the kernel");
+  static_assert(C::kParts == 2 || C::kParts == 4, "kParts must be 2 or 4");
+  static_assert(C::kBlockM == 64 && C::kGroups == 1 && C::kSchedule == 0 && C::kPair == 0,
+                "parts are of tiles of 64 rows, which one warpgroup computes");
+  static_assert(!C::kSplit && C::kLead == 0, "parts are added in the kernel");
+  static_assert(Whole::kResidualSlots <= 1, "not all warps give a residual's slot back");
   static_assert(C::kAllBytes == kSumOffset + kSumBytes,
                 "kAllBytes differs from the kernel's layout: the launch plan is out of step");
 };
@@ -64,40 +66,36 @@ struct LinearPartSums {
   u32 base;  // of shared memory
 
   __device__ __forceinline__ u32 barrier() const { return base + T::kSumBarrierOffset; }
-  // Of what this lane has of a chunk of columns of the sums of `part`, row warp `warp`.
-  __device__ __forceinline__ u32 place(int part, int warp, int chunk) const {
+  // Of this lane's pair `pair` of the sums of `part`, row warp `warp`.
+  __device__ __forceinline__ u32 place(int part, int warp, int pair) const {
     const int lane = int(threadIdx.x) % kWarpSize;
     return base + T::kSumOffset +
-           (((part * T::kRowWarps + warp) * T::kChunks + chunk) * kWarpSize + lane) * 16;
+           (((part * T::kRowWarps + warp) * T::kWarpSums + pair) * kWarpSize + lane) * 8;
   }
   // This warp's, to the CTA of rank `to`.
   __device__ __forceinline__ void send(const float (&d)[T::kBlockN / 2], int part, int warp,
                                        int to) const {
     const u32 there = peer_address(barrier(), to);
 #pragma unroll
-    for (int chunk = 0; chunk < T::kChunks; ++chunk) {
-      const float* const sums = d + 4 * chunk;
-      store_async_16(peer_address(place(part, warp, chunk), to),
-                     uint4{__float_as_uint(sums[0]), __float_as_uint(sums[1]),
-                           __float_as_uint(sums[2]), __float_as_uint(sums[3])},
-                     there);
+    for (int pair = 0; pair < T::kWarpSums; ++pair) {
+      store_async_8(peer_address(place(part, warp, pair), to), __float_as_uint(d[2 * pair]),
+                    __float_as_uint(d[2 * pair + 1]), there);
     }
   }
   // When all have come.
   __device__ __forceinline__ void add(float (&whole)[T::kBlockN / 2], int warp) const {
     mbarrier_wait(barrier(), 0);
 #pragma unroll
-    for (int chunk = 0; chunk < T::kChunks; ++chunk) {
-      float* const sums = whole + 4 * chunk;
-      sums[0] = sums[1] = sums[2] = sums[3] = 0.f;
+    for (int pair = 0; pair < T::kWarpSums; ++pair) {
+      float low = 0.f, high = 0.f;
 #pragma unroll
       for (int part = 0; part < T::kParts; ++part) {
-        const uint4 more = load_shared_16(place(part, warp, chunk));
-        sums[0] += __uint_as_float(more.x);
-        sums[1] += __uint_as_float(more.y);
-        sums[2] += __uint_as_float(more.z);
-        sums[3] += __uint_as_float(more.w);
+        const uint2 more = load_shared_8(place(part, warp, pair));
+        low += __uint_as_float(more.x);
+        high += __uint_as_float(more.y);
       }
+      whole[2 * pair] = low;
+      whole[2 * pair + 1] = high;
     }
   }
 };
@@ -149,8 +147,7 @@ __device__ __forceinline__ void linear_split_k_sm90(const LinearParams& p,
   extern __shared__ __align__(1024) char shared_memory[];
   const LinearShared<T> shared{shared_address(shared_memory)};
   const LinearPartSums<T> sums{shared.base};
-  constexpr int kComputing = T::kGroups * kGroupThreads;
-  if (threadIdx.x == kComputing) {
+  if (threadIdx.x == kGroupThreads) {
     prefetch_map(maps.x);
     prefetch_map(maps.w);
     if constexpr (!T::kRowMap) prefetch_map(maps.out);
@@ -164,9 +161,9 @@ __device__ __forceinline__ void linear_split_k_sm90(const LinearParams& p,
   __syncthreads();
   cluster_barrier();  // now every CTA of it has begun, and counts what comes
   wait_for_earlier_grids();
-  if (threadIdx.x == kComputing) {
+  if (threadIdx.x == kGroupThreads) {
     produce(p, maps, shared);
-  } else if (threadIdx.x < kComputing) {
+  } else if (threadIdx.x < kGroupThreads) {
     consume_part(p, maps, shared, sums);
   } else if constexpr (T::kMomentsGiven > 0) {
     merge_moments(p, shared);

@@ -8,16 +8,6 @@
 
 namespace vitune {
 
-// Stores four words at `to` (aligned to 16), of which the barrier counts 16 bytes; both are
-// addresses within the cluster in the same CTA (cluster.cuh).
-__device__ __forceinline__ void store_async_16(u32 to, const uint4& words, u32 barrier) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1,%2,%3,%4}, "
-      "[%5];" ::"r"(to),
-      "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w), "r"(barrier)
-      : "memory");
-}
-
 // Stores two words at `to` (aligned to 8), of which the barrier counts 8 bytes; both are addresses
 // within the cluster in the same CTA (cluster.cuh).
 __device__ __forceinline__ void store_async_8(u32 to, u32 first, u32 second, u32 barrier) {

@@ -162,7 +162,7 @@ class Cta {
   };
   std::map<unsigned, Barrier> barriers_;
   std::map<const void*, PhaseBarrier> phase_barriers_;
-  std::deque<std::array<char, 16>> sent_;  // by asynchronous stores
+  std::deque<std::array<char, 8>> sent_;  // by asynchronous stores
   std::exception_ptr fault_;
   unsigned current_ = 0;
   std::size_t undelivered_ = 0;  // of all threads

@@ -10,7 +10,7 @@
 namespace vitune_emulator {
 namespace {
 
-constexpr unsigned kPiece = 16, kWarp = 32, kWarpgroup = 128, kMaxBarriers = 512;
+constexpr unsigned kPiece = 16, kWarp = 32, kWarpgroup = 128, kMaxBarriers = 256;
 
 // Most of the time goes into these loops: wide instructions where the CPU has them.
 #if defined(__x86_64__) && !defined(__clang__)

@@ -17,6 +17,7 @@ namespace {
 // Tunables in the order of linear_sm90_parameters().
 struct Tile {
   std::int64_t m, n, stages, splits, groups, schedule, pair, lead;
+  std::int64_t wide_panels = 0;
 };
 
 Config config_of(const Tile& t) {
@@ -28,7 +29,8 @@ Config config_of(const Tile& t) {
           {"kGroups", t.groups},
           {"kSchedule", t.schedule},
           {"kPair", t.pair},
-          {"kLead", t.lead}};
+          {"kLead", t.lead},
+          {"kWidePanels", t.wide_panels}};
 }
 
 struct Sm90Case {
@@ -93,6 +95,22 @@ const Sm90Case kCases[] = {
      "linear bf16 m=150 n=72 k=584 norm=layer bias act=gelu scale residual",
      {64, 64, 3, 3, 1, 0, 0, 0}},
     {"SplitsOfAPair", "linear fp16 m=260 n=72 k=584 bias", {128, 64, 3, 4, 2, 0, 2, 0}},
+    {"WidePanels",
+     "linear bf16 m=390 n=392 k=72 norm=layer bias act=gelu",
+     {192, 192, 3, 1, 3, 0, 1, 1, 1}},
+    {"WidePanelsInTurns", "linear fp16 m=650 n=136 k=136 bias", {128, 64, 3, 1, 2, 1, 2, 0, 1}},
+    {"WidePanelsByTheWay",
+     "linear bf16 m=1300 n=408 k=200 bias residual",
+     {128, 128, 4, 1, 2, 1, 0, 0, 1}},
+    {"WidePanelsOfHalves",
+     "linear bf16 m=400 n=264 k=264 bias act=gelu",
+     {128, 128, 3, 1, 2, 2, 1, 0, 1}},
+    {"WidePanelsWithAResidual",
+     "linear bf16 m=520 n=136 k=200 bias residual params=fp32",
+     {256, 128, 3, 1, 2, 0, 2, 1, 1}},
+    {"WidePanelsAndGaps",
+     "linear bf16 m=294 n=72 k=72 bias residual period=98 rows=98+1",
+     {128, 64, 3, 1, 2, 0, 1, 1, 1}},
     {"OneRow", "linear bf16 m=1 n=248 k=192 bias out=@256", {64, 64, 3, 1, 1, 0, 1, 0}},
 };
 
@@ -103,7 +121,7 @@ constexpr Mistake kMistakes[] = {
     {kGemm, "descriptor_at(w, 32 * i)", "descriptor_at(w, 0)"},
     {kGemm, "accumulate || i > 0", "true"},
     {kGemm, "(panel + i) * T::kStoreColumns", "panel * T::kStoreColumns"},
-    {kEpilogue, "row >> 1 & 3", "row & 3"},
+    {kEpilogue, "row >> 1 & 3", "row >> 2 & 3"},
     {kEpilogue, "block * 64 + warp * 16", "block * 64 + warp * 8"},
     {kEpilogue, "4 * chunk + 2 * half + 1", "4 * chunk + 2 * half"},
     {kEpilogue, "fmaf(-shift[block][half]", "fmaf(-0.9f * shift[block][half]"},

@@ -159,8 +159,8 @@ void Reference::derive_from_plain(const Workload& workload) {
     }
     const TensorSpec& tensor = workload.tensors()[static_cast<std::size_t>(place)];
     const OutputError plain = output_error(findings, tensor.elements());
-    // Exact sums are rounded alike by all.
-    const bool is_exact = workload.holds_whole_numbers() && is_within_fp32(plain);
+    const bool is_exact =
+        tensor.exact_from_whole_numbers && workload.holds_whole_numbers() && is_within_fp32(plain);
     const ElementType type = is_exact ? tensor.type : tensor.rounded_before.value_or(tensor.type);
     bounds_.push_back(derive_bounds(plain, type, tensor.rows()));
   }
