@@ -271,6 +271,7 @@ class ModelTest(LinearCase):
         found = self.count(model.bfloat16(), bf16(2, 3, 33, 30))
         self.assertEqual(found["patch embedding"], 1)
         self.assertNotIn(torch.conv2d, without_inductor.calls)
+        self.assertIn("linear bf16 m=8 n=384 k=592 bias", self.launched)  # 588 pixels, rows of 16 bytes
 
     def test_a_position_embedding_of_the_patches_alone(self):
         model = timm.create_model("deit3_small_patch16_224", img_size=32, depth=1).eval()

@@ -1,7 +1,8 @@
 # python/vitune/_compile_patches.py -- The pattern of patch embeddings in Dynamo's graph: a convolution without overlap as a linear layer.
 # SPDX-License-Identifier: Apache-2.0
 """conv2d whose kernel is its stride is x, patch by patch, times a matrix: with the position embedding after it, if that is
-added to the patches alone. Patches are laid out as rows by a copy, which counts in the race."""
+added to the patches alone. Patches are laid out as rows by a copy, which counts in the race; rows of a number of pixels that is no
+multiple of 8 end in zeros, as kernels for the tensor cores copy rows by 16 bytes."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -34,15 +35,23 @@ class _Patches(NamedTuple):
         if self.is_cut:
             x = x.narrow(2, 0, self.down * self.height).narrow(3, 0, self.across * self.width)
         tiles = x.reshape(-1, self.channels, self.down, self.height, self.across, self.width).permute(0, 2, 4, 1, 3, 5)
-        return tiles.reshape(-1, self.down * self.across, self.channels * self.height * self.width)
+        return _padded(tiles.reshape(-1, self.down * self.across, self.channels * self.height * self.width), self._spare)
+
+    def matrix(self, weight: Any) -> Any:
+        """[out_features, channels, height, width] -> [out_features, in_features]."""
+        return _padded(weight.flatten(1), self._spare)
+
+    @property
+    def _spare(self) -> int:
+        return -(self.channels * self.height * self.width) % 8
 
     def pixels(self, tokens: Any) -> Any:
         """[images, patches, out_features] -> as the convolution's result."""
         return tokens.unflatten(1, (self.down, self.across)).permute(0, 3, 1, 2)
 
 
-def _matrix(weight: Any) -> Any:
-    return weight.flatten(1)
+def _padded(matrix: Any, columns: int) -> Any:
+    return torch.nn.functional.pad(matrix, (0, columns)) if columns else matrix
 
 
 class Patches(Operator):
@@ -64,7 +73,7 @@ class Patches(Operator):
         if patches is None:
             return  # a convolution as others are
         dtype = value_of(node).dtype
-        fusion = Fusion(x, weight, bias, End((node,)), dtype, None, "patch embedding", patches.rows, _matrix)
+        fusion = Fusion(x, weight, bias, End((node,)), dtype, None, "patch embedding", patches.rows, patches.matrix)
         why_not = _compile_linear.why_not_type(dtype) or outside(value_of(x)) or outside(value_of(weight))
         if why_not:
             yield Refusal("patch embedding", why_not)
