@@ -184,8 +184,9 @@ int run_import(Session& session) {
   const bool verify = session.has("verify");
   if (!verify) session.refuse({"device", "devices", "jobs"}, "goes with --verify");
   const std::string content = read_import(name);
-  const auto store = open_to_write(session);
   try {
+    Store::in_memory()->import_json(content);  // a file that is refused makes no database
+    const auto store = open_to_write(session);
     if (verify) return import_verified(session, content, *store);
     const MergeReport report = store->import_json(content);
     session.console.log(LogLevel::kInfo,

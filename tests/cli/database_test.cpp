@@ -261,6 +261,7 @@ TEST_F(DatabaseTest, WhatCannotBeReadSaysWhichVerbCan) {
   const CommandResult broken = run({"db", "import", text.string()});
   EXPECT_EQ(broken.status, 2);
   EXPECT_THAT(broken.err, HasSubstr("'" + text.string() + "': import: "));
+  EXPECT_FALSE(fs::exists(database()));  // a file that is refused makes none
 }
 
 TEST_F(DatabaseTest, ShowTellsColdFromWarmWinners) {
