@@ -57,11 +57,12 @@ ConfigWords LinearSm90::words(const Config& config) const {
   constexpr const char* kSchedules[] = {"coop", "ping", "half"};
   constexpr const char* kPairs[] = {"", " pair", " pair_m"};
   const auto value = [&](const char* name) { return config.find(name).value_or(0); };
-  return {formatted("sm90 {} {}x{} {}g s{}{}",
+  return {formatted("sm90 {} {}x{} {}g s{}{}{}",
                     kSchedules[std::clamp<std::int64_t>(value("kSchedule"), 0, 2)],
                     value("kBlockM"), value("kBlockN"), value("kGroups"), value("kStages"),
-                    kPairs[std::clamp<std::int64_t>(value("kPair"), 0, 2)]),
-          {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kPair"}};
+                    kPairs[std::clamp<std::int64_t>(value("kPair"), 0, 2)],
+                    value("kWidePanels") == 0 ? "" : " wide"),
+          {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kPair", "kWidePanels"}};
 }
 
 std::string LinearSm90::source(const LinearProblem& p, const Config& config) const {
