@@ -97,7 +97,7 @@ class ConfigWordsOfLibrariesTest : public ::testing::Test {
     return Config::parse(words +
                          " kBlockK=0 kBlockM=0 kBlockN=0 kFamily=2 kGroups=0 kLead=0 "
                          "kLibrary=130100 kPair=0 kRaster=0 kSchedule=0 kSplits=0 kStages=0 "
-                         "kWarpM=0 kWarpN=0");
+                         "kWarpM=0 kWarpN=0 kWidePanels=0");
   }
   std::string printed(const Config& config) const { return config_words(*problem, config, preset); }
   Config read(const std::string& text) const {
