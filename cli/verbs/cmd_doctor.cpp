@@ -1,9 +1,11 @@
 // cli/verbs/cmd_doctor.cpp -- vitune doctor: is all in place, and if not, what to do.
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "catalogue/problem_set.h"
@@ -15,6 +17,7 @@
 #include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "core/unique_fd.h"
 #include "db/file_guard.h"
 #include "db/sqlite.h"
 #include "generator/compile_pool.h"
@@ -134,9 +137,16 @@ std::string place_problem(const fs::path& path) {
   return "";
 }
 
+// Permissions are not enough: /proc has them for root, and a file system may be out of files.
+bool takes_files(const fs::path& folder) {
+  std::string name = (folder / ".vitune-doctor-XXXXXX").string();
+  const UniqueFd file(mkostemp(name.data(), O_CLOEXEC));
+  return file.valid() && unlink(name.c_str()) == 0;
+}
+
 Finding check_future_database(const fs::path& path) {
   const fs::path folder = folder_above(path);
-  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+  if (!takes_files(folder)) {
     return {"database", Verdict::kWarn,
             formatted("{} cannot be made: {} is not writable", path.string(), folder.string()),
             "name a writable file with --db or VITUNE_DB, or results end with the command"};

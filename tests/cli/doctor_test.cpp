@@ -96,6 +96,12 @@ TEST_F(DoctorTest, AFileThatOthersMayWriteFailsAndTheAdviceLeavesTheFolderAlone)
   EXPECT_EQ(database_check(path)["verdict"], "ok");
 }
 
+TEST_F(DoctorTest, AFolderThatTakesNoFilesIsNotPromised) {
+  const auto check = database_check("/proc/vitune.db");  // which root may write in
+  EXPECT_EQ(check["verdict"], "warn");
+  EXPECT_THAT(check["detail"].get<std::string>(), HasSubstr("/proc is not writable"));
+}
+
 TEST_F(DoctorTest, APathThatNamesNoFileIsNotPromised) {
   const auto check = database_check("");
   EXPECT_EQ(check["verdict"], "warn");
