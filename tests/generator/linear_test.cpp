@@ -277,6 +277,16 @@ TEST(LinearFamilyTest, MomentsAreOfRoundedValues) {
   EXPECT_FALSE(
       linear_tensors(LinearProblem::parse("linear bf16 m=4 n=64 k=64 moments=32"))[kLinearOut]
           .rounded_before);
+  const auto is_exact = [&](const std::string& words) {
+    return out_moments(("linear bf16 m=4 n=64 k=64 moments=32" + words).c_str())
+        .exact_from_whole_numbers;
+  };
+  for (const char* const sums : {"", " bias scale residual", " bias act=relu"}) {
+    EXPECT_TRUE(is_exact(sums)) << sums;
+  }
+  for (const char* const others : {" act=gelu", " norm=layer", " norm=rms", " norm=moments:32"}) {
+    EXPECT_FALSE(is_exact(others)) << others;
+  }
 }
 
 // A config that was stored before there were families is of the first one.

@@ -180,11 +180,12 @@ struct WgmmaQueue {
   int groups = 0, calls = 0;
   WgmmaCall call[64];
 };
-inline WgmmaQueue wgmma_queues[kMostCluster * 512];
+inline constexpr unsigned kMostWgmmaThreads = 1024;  // of a cluster
+inline WgmmaQueue wgmma_queues[kMostWgmmaThreads];
 inline WgmmaQueue& wgmma_queue() {
   auto& machine = *vitune_emulator::machine;
   const unsigned thread = machine.thread->linear;
-  if (thread >= kMostCluster * 512) machine.fail(machine, "too many threads with wgmma");
+  if (thread >= kMostWgmmaThreads) machine.fail(machine, "too many threads with wgmma");
   return wgmma_queues[thread];
 }
 
