@@ -1,5 +1,4 @@
-// generator/linear/sm90.cpp -- The family sm90: wgmma, copies by tensor maps, one launch, or two
-// and memory between.
+// generator/linear/sm90.cpp -- The family sm90: wgmma, copies by tensor maps, one launch.
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/linear/sm90.h"
 
@@ -14,9 +13,6 @@
 
 namespace vitune {
 namespace {
-
-constexpr PointerSlot kPartials = {PointerSlot::kScratch, offsetof(LinearParams, partials)};
-constexpr int kSumThreads = 256;
 
 class LinearSm90 final : public LinearFamily {
  public:
@@ -42,11 +38,8 @@ class LinearSm90 final : public LinearFamily {
   std::vector<KernelNeeds> kernels(const LinearProblem& p, const Config& config) const override;
   LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
-  // The judge's smaller problems have as many steps as a kernel must have.
   LinearBlock block(const Config& config) const override {
-    const bool is_in_halves = config.at("kSchedule") == LinearSm90Shape::kHalves;
-    const std::int64_t steps = std::max<std::int64_t>(config.at("kSplits"), is_in_halves ? 3 : 1);
-    return {config.at("kBlockM"), config.at("kBlockN"), LinearSm90Shape::kBlockK * steps};
+    return {config.at("kBlockM"), config.at("kBlockN"), LinearSm90Shape::kBlockK};
   }
   std::string templates() const override { return "#include \"linear/gemm_sm90.cuh\"\n"; }
   bool is_of_one_architecture() const override { return true; }
@@ -54,44 +47,44 @@ class LinearSm90 final : public LinearFamily {
 };
 
 ConfigWords LinearSm90::words(const Config& config) const {
-  constexpr const char* kSchedules[] = {"coop", "ping", "half"};
+  constexpr const char* kSchedules[] = {"coop ", "ping "};
   constexpr const char* kPairs[] = {"", " pair", " pair_m"};
   const auto value = [&](const char* name) { return config.find(name).value_or(0); };
-  return {formatted("sm90 {} {}x{} {}g s{}{}{}",
-                    kSchedules[std::clamp<std::int64_t>(value("kSchedule"), 0, 2)],
-                    value("kBlockM"), value("kBlockN"), value("kGroups"), value("kStages"),
-                    kPairs[std::clamp<std::int64_t>(value("kPair"), 0, 2)],
-                    value("kWidePanels") == 0 ? "" : " wide"),
-          {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kPair", "kWidePanels"}};
+  // Trials of older versions may have another one, which has no word.
+  const std::int64_t schedule = value("kSchedule");
+  const bool is_known =
+      schedule == LinearSm90Shape::kShared || schedule == LinearSm90Shape::kPingPong;
+  ConfigWords words = {
+      formatted("sm90 {}{}x{} {}g s{}{}{}", is_known ? kSchedules[schedule] : "", value("kBlockM"),
+                value("kBlockN"), value("kGroups"), value("kStages"),
+                kPairs[std::clamp<std::int64_t>(value("kPair"), 0, 2)],
+                value("kWidePanels") == 0 ? "" : " wide"),
+      {"kBlockM", "kBlockN", "kGroups", "kStages", "kPair", "kWidePanels"}};
+  if (is_known) words.told.emplace_back("kSchedule");
+  return words;
 }
 
 std::string LinearSm90::source(const LinearProblem& p, const Config& config) const {
   const LinearSm90Shape shape(p, config);
-  const std::vector<KernelNeeds> entries = kernels(p, config);
+  const KernelNeeds entry = kernels(p, config).front();
   std::string text = "namespace vitune {\nstruct Config {\n" + linear_sm90_facts_text(p);
   for (const char* const name :
        {"kBlockM", "kBlockN", "kStages", "kGroups", "kSchedule", "kPair", "kLead"}) {
     text += linear_number(name, config.at(name));
   }
-  text += linear_flag("kSplit", shape.splits > 1) + linear_number("kCtaThreads", shape.threads()) +
+  text += linear_number("kCtaThreads", shape.threads()) +
           linear_flag("kWidePanels", shape.has_wide_panels) +
           linear_number("kStoreBuffers", shape.store_buffers()) +
           linear_number("kSharedBytes", shape.shared_bytes()) +
           "};\n}  // namespace vitune\n\n#include \"linear/gemm_sm90.cuh\"\n";
   // The size of its clusters is a fact of the kernel: an ordinary launch has them too.
   const std::string cluster = shape.pair > 0 ? "__cluster_dims__(2, 1, 1) " : "";
-  text += formatted(
-      "\nextern \"C\" __global__ void {}__launch_bounds__({}, 1)\n"
-      "{}(const __grid_constant__ vitune::LinearParams params,\n"
-      "   const __grid_constant__ vitune::LinearTensorMaps maps) {{\n"
-      "  vitune::linear_gemm_sm90<vitune::Config>(params, maps);\n}}\n",
-      cluster, entries[0].threads, entries[0].entry);
-  if (entries.size() == 1) return text;
   return text + formatted(
-                    "\nextern \"C\" __global__ void __launch_bounds__({})\n"
-                    "{}(const __grid_constant__ vitune::LinearParams params) {{\n"
-                    "  vitune::linear_split_sum<vitune::Config>(params);\n}}\n",
-                    entries[1].threads, entries[1].entry);
+                    "\nextern \"C\" __global__ void {}__launch_bounds__({}, 1)\n"
+                    "{}(const __grid_constant__ vitune::LinearParams params,\n"
+                    "   const __grid_constant__ vitune::LinearTensorMaps maps) {{\n"
+                    "  vitune::linear_gemm_sm90<vitune::Config>(params, maps);\n}}\n",
+                    cluster, entry.threads, entry.entry);
 }
 
 std::optional<std::string> LinearSm90::prune(const LinearProblem& p, const Config& config,
@@ -101,49 +94,31 @@ std::optional<std::string> LinearSm90::prune(const LinearProblem& p, const Confi
   return misfit(facts, kernels(p, config), device, kHarmlessSpillBytes);
 }
 
-// A second kernel adds splits.
 std::vector<KernelNeeds> LinearSm90::kernels(const LinearProblem& p, const Config& config) const {
   const LinearSm90Shape shape(p, config);
-  std::vector<KernelNeeds> kernels = {
-      {"vitune_linear", static_cast<int>(shape.threads()), shape.shared_bytes()}};
-  if (shape.splits > 1) kernels.push_back({"vitune_linear_split_sum", kSumThreads, 0});
-  return kernels;
+  return {{"vitune_linear", static_cast<int>(shape.threads()), shape.shared_bytes()}};
 }
 
 LaunchPlan LinearSm90::plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
                             std::span<const int> resident) const {
   const LinearSm90Shape shape(p, config);
-  const std::vector<KernelNeeds> entries = kernels(p, config);
+  const KernelNeeds entry = kernels(p, config).front();
+  KernelLaunch launch;
+  launch.kernel = 0;
+  // Clusters that stay: as many as the device holds at once.
+  const std::int64_t room = std::max(device.sm_count, 1) * std::max(resident.front(), 1);
+  const std::int64_t clusters = std::max<std::int64_t>(room / shape.cluster(), 1);
+  launch.shape.grid[0] =
+      static_cast<std::uint32_t>(std::min(shape.units(), clusters) * shape.cluster());
+  launch.shape.block[0] = static_cast<std::uint32_t>(entry.threads);
+  launch.shape.shared_bytes = static_cast<std::uint32_t>(entry.shared_bytes);
+  launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
+  launch.params = parameter_bytes(linear_params(p));
+  launch.pointers = linear_pointers(p);
+  launch.map_bytes = sizeof(LinearTensorMaps);
+  launch.maps = shape.maps();
   LaunchPlan plan;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    KernelLaunch launch;
-    launch.kernel = i;
-    launch.shape.block[0] = static_cast<std::uint32_t>(entries[i].threads);
-    launch.shape.shared_bytes = static_cast<std::uint32_t>(entries[i].shared_bytes);
-    LinearParams params = linear_params(p);
-    params.splits = static_cast<int>(shape.splits);
-    launch.params = parameter_bytes(params);
-    const auto pointers = linear_pointers(p);
-    launch.pointers.assign(pointers.begin(), pointers.end());
-    if (shape.splits > 1) launch.pointers.push_back(kPartials);
-    if (i == 0) {
-      // Clusters that stay: as many as the device holds at once.
-      const std::int64_t room = std::max(device.sm_count, 1) * std::max(resident.front(), 1);
-      const std::int64_t clusters = std::max<std::int64_t>(room / shape.cluster(), 1);
-      launch.shape.grid[0] = static_cast<std::uint32_t>(
-          std::min(shape.units() * shape.splits, clusters) * shape.cluster());
-      launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
-      launch.map_bytes = sizeof(LinearTensorMaps);
-      launch.maps = shape.maps();
-    } else {
-      // Its threads go on to further results where these are too few.
-      constexpr std::int64_t kMostSumCtas = 65535;
-      launch.shape.grid[0] =
-          static_cast<std::uint32_t>(std::min(ceil_div(p.m * p.n, kSumThreads), kMostSumCtas));
-    }
-    plan.kernels.push_back(std::move(launch));
-  }
-  if (shape.splits > 1) plan.scratch_bytes = 4 * shape.splits * p.m * p.n;
+  plan.kernels.push_back(std::move(launch));
   return plan;
 }
 
@@ -157,21 +132,16 @@ LinearSm90Shape::LinearSm90Shape(const LinearProblem& problem, const Config& con
       schedule(config.at("kSchedule")),
       pair(config.find("kPair").value_or(0)),
       lead(config.find("kLead").value_or(0)),
-      splits(config.find("kSplits").value_or(1)),
       has_wide_panels(config.find("kWidePanels").value_or(0) != 0),
       problem_(problem) {}
 
-std::int64_t LinearSm90Shape::ahead() const {
-  return schedule == kHalves ? std::min<std::int64_t>(3, stages - 1) : 0;
-}
-
 std::int64_t LinearSm90Shape::store_columns() const {
   if (has_wide_panels) return 64;
-  return block_n % (schedule == kHalves ? 64 : 32) == 0 ? 32 : 16;
+  return block_n % 32 == 0 ? 32 : 16;
 }
 
 bool LinearSm90Shape::copies_residual() const {
-  return problem_.residual && problem_.residual_period == 0 && splits == 1;
+  return problem_.residual && problem_.residual_period == 0;
 }
 
 bool LinearSm90Shape::stages_residual() const {
@@ -179,7 +149,6 @@ bool LinearSm90Shape::stages_residual() const {
 }
 
 std::int64_t LinearSm90Shape::least_store_buffers() const {
-  if (splits > 1) return 0;
   return stages_residual() ? std::min<std::int64_t>(stores(), 2) : 2;
 }
 
@@ -202,7 +171,6 @@ std::int64_t LinearSm90Shape::bytes_with(std::int64_t buffers) const {
 }
 
 std::int64_t LinearSm90Shape::other_bytes(std::int64_t buffers) const {
-  if (splits > 1) return 8 * groups;
   const std::int64_t arrays =
       (problem_.has_mean() ? 1 : 0) + (problem_.bias ? 1 : 0) + (problem_.scale ? 1 : 0);
   constexpr std::int64_t kMerged = 2;
@@ -241,7 +209,6 @@ std::vector<TensorMapSlot> LinearSm90Shape::maps() const {
                                              p.x_row, kBlockK, block_m / (pair == 1 ? 2 : 1)),
                                       matrix(kLinearW, offsetof(LinearTensorMaps, w), p.k, p.n,
                                              p.w_row, kBlockK, block_n / (pair == 2 ? 2 : 1))};
-  if (splits > 1) return slots;
   if (p.out_period == 0) {
     slots.push_back(matrix(kLinearOut, offsetof(LinearTensorMaps, out), p.n, p.m, p.out_row,
                            store_columns(), 16));

@@ -21,10 +21,10 @@ class LinearSm90Shape {
  public:
   LinearSm90Shape(const LinearProblem& problem, const Config& config);
 
-  enum Schedule : std::int64_t { kShared = 0, kPingPong = 1, kHalves = 2 };
+  enum Schedule : std::int64_t { kShared = 0, kPingPong = 1 };
   static constexpr std::int64_t kBlockK = 64;
 
-  std::int64_t block_m, block_n, stages, groups, schedule, pair, lead, splits;
+  std::int64_t block_m, block_n, stages, groups, schedule, pair, lead;
   bool has_wide_panels;
   std::int64_t shared_after = 0;  // bytes of shared memory that others need behind these
 
@@ -32,7 +32,6 @@ class LinearSm90Shape {
   std::int64_t cluster() const { return pair > 0 ? 2 : 1; }
   std::int64_t group_rows() const { return schedule == kPingPong ? block_m : block_m / groups; }
   std::int64_t sums() const { return group_rows() / 64 * block_n / 2; }  // of a thread
-  std::int64_t ahead() const;
   std::int64_t store_columns() const;
   std::int64_t stores() const { return group_rows() / 64 * (block_n / store_columns()); }
   // In which a warp stages what it stores: two, and where residuals come there as many as fit.
@@ -40,8 +39,7 @@ class LinearSm90Shape {
   std::int64_t stage_bytes() const { return (block_m + block_n) * kBlockK * 2; }
   std::int64_t shared_bytes() const { return bytes_with(store_buffers()); }
   std::int64_t most_stages(std::int64_t shared) const;
-  // Tiles or pairs of tiles of a split.
-  std::int64_t units() const;
+  std::int64_t units() const;  // tiles or pairs of tiles
   std::int64_t steps() const;  // of all of k
 
   std::vector<TensorMapSlot> maps() const;

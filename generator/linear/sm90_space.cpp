@@ -25,8 +25,8 @@ Shape shape_of(const LinearProblem& p, const Config& c) { return {p, c}; }
 
 Rule check_groups(const LinearProblem& p, const Config& c) {
   const Shape shape = shape_of(p, c);
-  if (shape.schedule != Shape::kShared && shape.groups == 1) {
-    return std::string("one warpgroup has nobody to take turns or share with");
+  if (shape.schedule == Shape::kPingPong && shape.groups == 1) {
+    return std::string("one warpgroup has nobody to take turns with");
   }
   if (shape.schedule == Shape::kPingPong && shape.groups > 2) {
     return formatted("{} warpgroups take turns", shape.groups);
@@ -40,24 +40,11 @@ Rule check_groups(const LinearProblem& p, const Config& c) {
   return std::nullopt;
 }
 
-Rule check_halves(const LinearProblem& p, const Config& c) {
-  const Shape shape = shape_of(p, c);
-  if (shape.schedule != Shape::kHalves) return std::nullopt;
-  if (p.residual) return std::string("the residual's slots are not known to the next tile");
-  if (shape.group_rows() != 64 || shape.block_n % 32 != 0 || shape.block_n < 64) {
-    return formatted("{} rows and {} columns of a warpgroup", shape.group_rows(), shape.block_n);
-  }
-  if (shape.steps() < 3) return formatted("{} steps", shape.steps());
-  return std::nullopt;
-}
-
 Rule check_panels(const LinearProblem& p, const Config& c) {
-  const Shape shape = shape_of(p, c);
-  if (!shape.has_wide_panels) return std::nullopt;
-  if (shape.splits > 1) return std::string("a part's sums are stored as they are");
+  if (c.find("kWidePanels").value_or(0) == 0) return std::nullopt;
   if (p.moments > 0) return std::string("moments are of panels of 32 columns");
-  if (shape.block_n % (shape.schedule == Shape::kHalves ? 128 : 64) == 0) return std::nullopt;
-  return formatted("{} columns of a tile", shape.block_n);
+  if (c.at("kBlockN") % 64 == 0) return std::nullopt;
+  return formatted("{} columns of a tile", c.at("kBlockN"));
 }
 
 Rule check_pair(const LinearProblem& p, const Config& c) {
@@ -73,68 +60,34 @@ Rule check_lead(const LinearProblem& p, const Config& c) {
   if (shape.schedule != Shape::kShared || shape.groups == 1) {
     return std::string("these warpgroups do not share the steps of a tile");
   }
-  if (shape.splits > 1) return std::string("a part's sums are stored as they are");
   if (shape.lead >= c.at("kStages")) {
     return formatted("a lead of {} steps in {} stages", shape.lead, c.at("kStages"));
   }
   return std::nullopt;
 }
 
-Rule check_splits(const LinearProblem& p, const Config& c, std::int64_t sms) {
-  constexpr std::int64_t kLeastSteps = 2;
-  const Shape shape = shape_of(p, c);
-  if (shape.splits == 1) return std::nullopt;
-  if (shape.schedule != Shape::kShared) return std::string("a tile's steps are not always as many");
-  if (shape.steps() < kLeastSteps * shape.splits) {
-    return formatted("{} parts of {} steps", shape.splits, shape.steps());
-  }
-  const std::int64_t ctas = shape.units() * shape.cluster() * shape.splits;
-  // Parts are for SMs that would have no tile.
-  if (shape.units() * shape.cluster() <= sms && ctas <= 2 * sms) return std::nullopt;
-  return formatted("{} CTAs", ctas);
-}
-
 Rule check_stages(const LinearProblem& p, const Config& c, std::int64_t shared) {
   const Shape shape = shape_of(p, c);
-  if (shape.schedule == Shape::kHalves && shape.stages < 3) {
-    return formatted("{} stages of halves", shape.stages);
-  }
   const std::int64_t most = shape.most_stages(shared);
   const std::int64_t wanted = std::min(most, kMostStages) - kFewerStages;
   if (shape.stages >= wanted && shape.stages <= most) return std::nullopt;
   return formatted("{} stages, {} fit", shape.stages, most);
 }
 
-// A panel is staged as a whole before its rows' moments are taken; sums of a part have none.
-Rule check_moments(const LinearProblem& p, const Config& c) {
-  const Shape shape = shape_of(p, c);
-  if (!p.has_moments()) return std::nullopt;
-  if (shape.splits > 1) return std::string("a second kernel adds the parts");
-  if (p.moments == 0) return std::nullopt;
-  if (shape.schedule == Shape::kHalves) return std::string("halves of tiles");
-  return check_linear_moments(p, shape.block_n);
-}
-
 // Clocks, roughly: rounds of the device, each as long as a tile's products or its operands take,
-// what is left of its epilogue, and what a split costs on top.
+// and what is left of its epilogue.
 double cost_of(const LinearProblem& p, const Config& c, double sms) {
   constexpr double kL2Bytes = 35, kStart = 2500, kResults = 24;
   const Shape shape(p, c);
   const double m = static_cast<double>(shape.block_m), n = static_cast<double>(shape.block_n);
   const double x = shape.pair == 1 ? m / 2 : m, w = shape.pair == 2 ? n / 2 : n;
-  const double steps =
-      std::ceil(static_cast<double>(shape.steps()) / static_cast<double>(shape.splits));
+  const double steps = static_cast<double>(shape.steps());
   // 64 rows take as long as a whole instruction of their columns.
   const double step = std::max(m * n / 32, (x + w) * 128 / kL2Bytes);
   const double hidden = shape.schedule == Shape::kShared && shape.lead == 0 ? 1 : 0.6;
-  const double tiles = static_cast<double>(shape.units() * shape.cluster() * shape.splits);
+  const double tiles = static_cast<double>(shape.units() * shape.cluster());
   const double rounds = std::ceil(tiles / sms);
-  double cost = kStart + rounds * (steps * step + hidden * m * n / kResults);
-  if (shape.splits > 1) {
-    const double parts = static_cast<double>(p.m * p.n * (shape.splits + 1));
-    cost += 2 * kStart + 4 * parts / sms / kL2Bytes;
-  }
-  return cost;
+  return kStart + rounds * (steps * step + hidden * m * n / kResults);
 }
 
 // Forms worth weighing, each with as many stages as fit.
@@ -142,24 +95,22 @@ struct Form {
   std::int64_t m, n, groups, schedule, pair, lead;
 };
 constexpr Form kForms[] = {
-    {192, 192, 3, Shape::kShared, 1, 1},   {192, 192, 3, Shape::kHalves, 1, 0},
-    {128, 192, 2, Shape::kPingPong, 2, 0}, {128, 256, 2, Shape::kShared, 2, 1},
-    {256, 176, 2, Shape::kShared, 1, 1},   {256, 128, 2, Shape::kShared, 1, 1},
-    {128, 240, 2, Shape::kShared, 2, 1},   {128, 160, 2, Shape::kShared, 1, 1},
-    {128, 128, 2, Shape::kShared, 1, 1},   {128, 96, 2, Shape::kShared, 1, 1},
-    {128, 80, 2, Shape::kShared, 1, 1},    {128, 64, 2, Shape::kShared, 1, 0},
-    {64, 256, 1, Shape::kShared, 0, 0},    {64, 160, 1, Shape::kShared, 0, 0},
-    {64, 128, 1, Shape::kShared, 0, 0},    {64, 96, 1, Shape::kShared, 0, 0},
-    {64, 80, 1, Shape::kShared, 0, 0},     {64, 64, 1, Shape::kShared, 0, 0},
-    {64, 48, 1, Shape::kShared, 0, 0},     {64, 32, 1, Shape::kShared, 0, 0},
+    {192, 192, 3, Shape::kShared, 1, 1}, {128, 192, 2, Shape::kPingPong, 2, 0},
+    {128, 256, 2, Shape::kShared, 2, 1}, {256, 176, 2, Shape::kShared, 1, 1},
+    {256, 128, 2, Shape::kShared, 1, 1}, {128, 240, 2, Shape::kShared, 2, 1},
+    {128, 160, 2, Shape::kShared, 1, 1}, {128, 128, 2, Shape::kShared, 1, 1},
+    {128, 96, 2, Shape::kShared, 1, 1},  {128, 80, 2, Shape::kShared, 1, 1},
+    {128, 64, 2, Shape::kShared, 1, 0},  {64, 256, 1, Shape::kShared, 0, 0},
+    {64, 160, 1, Shape::kShared, 0, 0},  {64, 128, 1, Shape::kShared, 0, 0},
+    {64, 96, 1, Shape::kShared, 0, 0},   {64, 80, 1, Shape::kShared, 0, 0},
+    {64, 64, 1, Shape::kShared, 0, 0},   {64, 48, 1, Shape::kShared, 0, 0},
+    {64, 32, 1, Shape::kShared, 0, 0},
 };
 
-Config config_of(const Form& form, std::int64_t pair, std::int64_t stages, std::int64_t splits) {
-  return {{"kBlockM", form.m}, {"kBlockN", form.n},
-          {"kStages", stages}, {"kGroups", form.groups},
-          {"kPair", pair},     {"kSchedule", form.schedule},
-          {"kWidePanels", 0},  {"kLead", splits > 1 ? 0 : form.lead},
-          {"kSplits", splits}};
+Config config_of(const Form& form, std::int64_t pair, std::int64_t stages) {
+  return {{"kBlockM", form.m},      {"kBlockN", form.n},  {"kStages", stages},
+          {"kGroups", form.groups}, {"kPair", pair},      {"kSchedule", form.schedule},
+          {"kWidePanels", 0},       {"kLead", form.lead}, {"kSplits", 1}};
 }
 
 }  // namespace
@@ -217,9 +168,10 @@ std::vector<Parameter> linear_sm90_parameters() {
        false,
        true},
       {"kStages", {2, 3, 4, 5, 6, 7, 8}, "steps in shared memory or on their way", false, true},
-      {"kSplits", {1, 2, 3, 4, 6, 8}, "parts of k, which a second kernel adds", false, true},
+      // One value: configs that are stored have it.
+      {"kSplits", {1}, "parts of k", false, true},
       {"kGroups", {1, 2, 3}, "warpgroups that compute", false, true},
-      {"kSchedule", {0, 1, 2}, "0 shared tiles, 1 ping-pong, 2 halves of tiles", true, true},
+      {"kSchedule", {0, 1}, "0 shared tiles, 1 ping-pong", true, true},
       {"kPair", {0, 1, 2}, "two CTAs share x (1) or w (2)", true, true},
       {"kWidePanels", {0, 1}, "64 columns are staged and stored at once, not 32", true, false},
       {"kLead", {0, 1, 2}, "steps by which a warpgroup leads the next one", false, true},
@@ -227,7 +179,7 @@ std::vector<Parameter> linear_sm90_parameters() {
 }
 
 std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const DeviceInfo& device) {
-  const std::int64_t sms = linear_sm90_sms(device), shared = device.shared_per_block;
+  const std::int64_t shared = device.shared_per_block;
   const LinearProblem& p = problem;
   return {
       {"kBlockM: fewer than twice the rows there are, or 64",
@@ -239,27 +191,21 @@ std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const De
       {"warpgroups: multiples of 64 rows, at most 192 sums of a thread, 96 where there are three",
        [p](const Config& c) { return check_groups(p, c); },
        {"kBlockM", "kBlockN", "kGroups", "kSchedule"}},
-      {"halves: 64 rows of a warpgroup, columns in steps of 32, three steps of k, no residual",
-       [p](const Config& c) { return check_halves(p, c); },
-       {"kBlockM", "kBlockN", "kGroups", "kSchedule"}},
       {"panels: wide ones of whole tiles, where no moments are written",
        [p](const Config& c) { return check_panels(p, c); },
-       {"kBlockN", "kSchedule", "kSplits", "kWidePanels"}},
+       {"kBlockN", "kWidePanels"}},
       {"pair: two tiles side by side",
        [p](const Config& c) { return check_pair(p, c); },
        {"kBlockM", "kBlockN", "kPair"}},
-      {"lead: of warpgroups that share the tiles of an undivided k, less than the stages",
+      {"lead: of warpgroups that share tiles, less than the stages",
        [p](const Config& c) { return check_lead(p, c); },
-       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kLead", "kSplits", "kStages"}},
-      {"splits: two steps or more each, for SMs without a tile, at most two CTAs per SM",
-       [p, sms](const Config& c) { return check_splits(p, c, sms); },
-       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kPair", "kSplits"}},
-      {"moments: an undivided k; to be written, whole blocks and no halves",
-       [p](const Config& c) { return check_moments(p, c); },
-       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kSplits"}},
-      {"stages: as many as fit, 8 at most, or one less; three of halves",
+       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kLead", "kStages"}},
+      {"moments: whole blocks of a tile's columns",
+       [p](const Config& c) { return check_linear_moments(p, c.at("kBlockN")); },
+       {"kBlockN"}},
+      {"stages: as many as fit, 8 at most, or one less",
        [p, shared](const Config& c) { return check_stages(p, c, shared); },
-       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kSplits", "kWidePanels"}},
+       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kWidePanels"}},
   };
 }
 
@@ -273,20 +219,15 @@ std::vector<Config> linear_sm90_defaults(const LinearProblem& problem, const Dev
   const double sms = static_cast<double>(linear_sm90_sms(device));
   std::vector<Choice> choices;
   const auto weigh = [&](const Form& form) {
-    std::optional<Choice> best;  // of this form
-    for (const std::int64_t splits : {1, 2, 3, 4, 6}) {
-      for (const std::int64_t pair : {form.pair, std::int64_t{0}}) {
-        Config config = config_of(form, pair, 0, splits);
-        const Shape shape(problem, config);
-        const std::int64_t fit = shape.most_stages(device.shared_per_block);
-        config.set("kStages", std::min(fit, kMostStages));
-        if (space.explain(whole_linear_config(linear_sm90(), config, space))) continue;
-        const double cost = cost_of(problem, config, sms);
-        if (!best || cost < best->cost) best = Choice{cost, config};
-        break;
-      }
+    for (const std::int64_t pair : {form.pair, std::int64_t{0}}) {
+      Config config = config_of(form, pair, 0);
+      const Shape shape(problem, config);
+      const std::int64_t fit = shape.most_stages(device.shared_per_block);
+      config.set("kStages", std::min(fit, kMostStages));
+      if (space.explain(whole_linear_config(linear_sm90(), config, space))) continue;
+      choices.push_back({cost_of(problem, config, sms), config});
+      break;
     }
-    if (best) choices.push_back(*best);
   };
   for (const Form& form : kForms) weigh(form);
   // Few rows with wide blocks of moments, which no form's tile has whole.

@@ -24,7 +24,6 @@ Config whole_config(const Config& config) {
   return {{"kBlockM", kRows},
           {"kBlockN", config.at("kBlockN")},
           {"kStages", config.find("kStages").value_or(0)},
-          {"kSplits", 1},
           {"kGroups", 1},
           {"kSchedule", LinearSm90Shape::kShared},
           {"kPair", 0},
@@ -166,8 +165,8 @@ std::string LinearSm90Parts::source(const LinearProblem& p, const Config& config
        {"kBlockM", "kBlockN", "kStages", "kGroups", "kSchedule", "kPair", "kLead"}) {
     text += linear_number(name, whole.at(name));
   }
-  text += linear_flag("kSplit", false) + linear_number("kParts", parts.parts) +
-          linear_flag("kWidePanels", false) + linear_number("kCtaThreads", entry.threads) +
+  text += linear_number("kParts", parts.parts) + linear_flag("kWidePanels", false) +
+          linear_number("kCtaThreads", entry.threads) +
           linear_number("kStoreBuffers", parts.whole.store_buffers()) +
           linear_number("kSharedBytes", parts.whole.shared_bytes()) +
           linear_number("kAllBytes", entry.shared_bytes) +
@@ -191,11 +190,8 @@ LaunchPlan LinearSm90Parts::plan(const LinearProblem& p, const Config& config, c
   launch.shape.grid[0] = static_cast<std::uint32_t>(parts.ctas());
   launch.shape.shared_bytes = static_cast<std::uint32_t>(entry.shared_bytes);
   launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
-  LinearParams params = linear_params(p);
-  params.splits = 1;
-  launch.params = parameter_bytes(params);
-  const auto pointers = linear_pointers(p);
-  launch.pointers.assign(pointers.begin(), pointers.end());
+  launch.params = parameter_bytes(linear_params(p));
+  launch.pointers = linear_pointers(p);
   launch.map_bytes = sizeof(LinearTensorMaps);
   launch.maps = parts.whole.maps();
   LaunchPlan plan;

@@ -14,15 +14,12 @@
 //   kSchedule    how they share the work:
 //                  0  all share a tile's rows
 //                  1  ping-pong: each has tiles of its own and they take turns
-//                  2  halves: they share a tile's rows, its columns have two halves, and the first
-//                     products of the next tile's first half run beside the second half's epilogue
 //   kPair        1, 2 = two CTAs of a cluster work on neighbouring tiles and share an operand:
 //                neighbours along n share x, along m share w; 0 = no clusters
 //   kWidePanels  64 columns are staged and stored at once: whole lines of 128 bytes, half as many
 //                fences, more shared memory; else 32, or 16
 //   kLead        steps of 64 by which a warpgroup begins a shared tile before the next one does,
 //                so that one's epilogue falls in the products of the others; 0 = all at once
-//   kSplit       parts of k are added up by a second kernel
 // and kStoreBuffers, in which a warp stages what it stores (and finds what is added to it), and
 // kCtaThreads and kSharedBytes, the host's idea of the threads of a CTA and of its dynamic shared
 // memory, checked against the layout.
@@ -40,8 +37,7 @@ inline constexpr int kBlockK = 64;         // a swizzled panel of 128 bytes
 // Everything about a kernel that follows from its Config, with the rules it must obey.
 template <class C>
 struct LinearTraits : C {
-  static constexpr bool kPingPong = C::kSchedule == 1, kHalves = C::kSchedule == 2;
-  static constexpr int kAhead = kHalves ? min_of(3, C::kStages - 1) : 0;  // steps of a next tile
+  static constexpr bool kPingPong = C::kSchedule == 1;
   static constexpr int kCluster = C::kPair > 0 ? 2 : 1;
   static constexpr bool kPairAlongM = C::kPair == 2;
   static constexpr int kThreads = (C::kGroups + 1) * kGroupThreads;
@@ -53,8 +49,8 @@ struct LinearTraits : C {
   // ring belongs to the other warpgroup's tile meanwhile, and where a tile is one panel, which is
   // asked for before its products. Else it comes by the ring, which has nothing else to do behind
   // a tile's last step.
-  static constexpr bool kCopiedResidual = C::kResidual && !C::kPeriodicResidual && !C::kSplit;
-  static constexpr bool kReadResidual = C::kResidual && C::kPeriodicResidual && !C::kSplit;
+  static constexpr bool kCopiedResidual = C::kResidual && !C::kPeriodicResidual;
+  static constexpr bool kReadResidual = C::kResidual && C::kPeriodicResidual;
 
   // A slot: rows of x, then rows of w.
   static constexpr int kXBytes = C::kBlockM * kBlockK * 2;
@@ -62,9 +58,7 @@ struct LinearTraits : C {
   static constexpr int kRingBytes = C::kStages * kStageBytes;
   // Columns that a warp stages and stores at once, and how often it does so in a tile. In the ring
   // a residual has panels of as many columns by kBlockM rows.
-  static constexpr int kStoreColumns = C::kWidePanels                          ? 64
-                                       : C::kBlockN % (kHalves ? 64 : 32) == 0 ? 32
-                                                                               : 16;
+  static constexpr int kStoreColumns = C::kWidePanels ? 64 : C::kBlockN % 32 == 0 ? 32 : 16;
   static constexpr int kPanels = C::kBlockN / kStoreColumns;
   static constexpr int kStores = kPanels * kRowBlocks;
   static constexpr bool kStagedResidual = kCopiedResidual && (kPingPong || kStores == 1);
@@ -77,13 +71,12 @@ struct LinearTraits : C {
   static constexpr int kWBoxRows = C::kBlockN / (C::kPair == 2 ? 2 : 1);
 
   // What a tile's columns have of their own, in fp32, by pairs of columns: sums of w, bias, scale.
-  static constexpr bool kSums = C::kNorm == 1 && !C::kSplit, kBiases = C::kBias && !C::kSplit,
-                        kScales = C::kScale && !C::kSplit;
+  static constexpr bool kSums = C::kNorm == 1, kBiases = C::kBias, kScales = C::kScale;
   static constexpr int kColumnArrays = int(kSums) + int(kBiases) + int(kScales);
   static constexpr int kColumnBytes = C::kBlockN * 4 * kColumnArrays;
   // A warp's staging: 16 rows of kStoreColumns columns, swizzled by their width.
   static constexpr int kStoreBytes = 16 * kStoreColumns * 2;
-  static constexpr int kStagingBytes = C::kSplit ? 0 : C::kStoreBuffers * kStoreBytes;
+  static constexpr int kStagingBytes = C::kStoreBuffers * kStoreBytes;
   // Means and deviations of a tile's rows, merged from moments, for this tile and the next.
   static constexpr int kMerged = C::kMomentsGiven > 0 ? 2 : 0;
   static constexpr int kMergedBytes = kMerged * C::kBlockM * 8;
@@ -108,7 +101,7 @@ struct LinearTraits : C {
   static_assert(C::kOutput == C::kElement, "the result must be of the type of x");
   static_assert(!C::kTransposed && !C::kAux, "w must be [n, k], and there is no second result");
   static_assert(C::kGroups >= 1 && C::kGroups <= 3, "kGroups must be 1 to 3");
-  static_assert(C::kSchedule >= 0 && C::kSchedule <= 2, "kSchedule must be 0 to 2");
+  static_assert(C::kSchedule == 0 || C::kSchedule == 1, "kSchedule must be 0 or 1");
   static_assert(C::kPair >= 0 && C::kPair <= 2, "kPair must be 0 to 2");
   static_assert(kPingPong ? C::kBlockM % 64 == 0 : C::kBlockM % (64 * C::kGroups) == 0,
                 "kBlockM must be a multiple of 64 rows for each warpgroup that shares a tile");
@@ -121,16 +114,13 @@ struct LinearTraits : C {
   static_assert(C::kStages >= 2, "kStages must be at least 2");
   static_assert(C::kLead >= 0 && C::kLead < C::kStages, "kLead must be less than kStages");
   static_assert(kXBoxRows % 8 == 0 && kWBoxRows % 8 == 0, "halves must be multiples of 8 rows");
-  static_assert(!kPingPong || (C::kGroups > 1 && C::kLead == 0 && !C::kSplit),
+  static_assert(!kPingPong || (C::kGroups > 1 && C::kLead == 0),
                 "ping-pong needs several warpgroups, which begin when it is their turn");
-  static_assert(!kHalves || (C::kLead == 0 && !C::kResidual && !C::kSplit && kRowBlocks == 1 &&
-                             C::kStages >= 3 && C::kBlockN % (2 * kStoreColumns) == 0),
-                "halves are for warpgroups that share tiles, 64 rows each, without a residual");
   static_assert(!kRingResidual || kSlotPanels >= 1, "a slot must hold a panel of the residual");
-  static_assert(C::kSplit || (C::kStoreBuffers >= min_of(2, kStores) && C::kStoreBuffers <= 32),
+  static_assert(C::kStoreBuffers >= min_of(2, kStores) && C::kStoreBuffers <= 32,
                 "kStoreBuffers must be 2 to 32, or 1 for one store");
-  static_assert(C::kMomentsGiven == 0 || (C::kNorm == 1 && !C::kSplit),
-                "kMomentsGiven: moments are for a LayerNorm, of a whole k");
+  static_assert(C::kMomentsGiven == 0 || C::kNorm == 1,
+                "kMomentsGiven: moments are for a LayerNorm");
   static_assert(C::kLead == 0 || C::kGroups > 1, "kLead needs several warpgroups");
   static_assert(C::kCtaThreads == kThreads,
                 "kCtaThreads differs from the kernel's threads: the launch plan is out of step");

@@ -14,7 +14,6 @@
 #include "linear/ring_sm90.cuh"
 #include "linear/tiles_sm90.cuh"
 #include "primitives/element.cuh"
-#include "primitives/number_store.cuh"
 #include "primitives/shared.cuh"
 #include "primitives/shared_pair.cuh"
 #include "primitives/stmatrix.cuh"
@@ -139,7 +138,7 @@ struct LinearEpilogue {
   // Before the products of a tile: starts to fetch what belongs to its columns and rows.
   __device__ __forceinline__ void begin(int row0, int column0) {
     columns.fetch(p, column0, int(threadIdx.x) % kGroupThreads);
-    if constexpr (T::kNorm != 0 && !T::kSplit && T::kMomentsGiven == 0) {
+    if constexpr (T::kNorm != 0 && T::kMomentsGiven == 0) {
 #pragma unroll
       for (int block = 0; block < T::kRowBlocks; ++block) {
 #pragma unroll
@@ -327,15 +326,12 @@ struct LinearEpilogue {
     }
   }
 
-  // kCount panels from kFirst on; `d` begins with the first one's sums.
-  template <int kFirst, int kCount, int kSums>
-  __device__ __forceinline__ void run(const float (&d)[T::kRowBlocks][kSums], int row0, int column0,
-                                      PipelineState<T::kStages>& at) {
-    static_assert(kSums == kCount * T::kStoreColumns / 2, "these are not the sums of the panels");
+  __device__ __forceinline__ void run(const float (&d)[T::kRowBlocks][T::kBlockN / 2], int row0,
+                                      int column0, PipelineState<T::kStages>& at) {
     const u32 offset = lane_offset();
     LinearRowMoments<T> moments;
 #pragma unroll
-    for (int panel = kFirst; panel < kFirst + kCount; ++panel) {
+    for (int panel = 0; panel < T::kPanels; ++panel) {
       if (T::kRingResidual && panel % T::kSlotPanels == 0) {
         mbarrier_wait(shared.full(at.slot), at.parity);
       }
@@ -358,8 +354,8 @@ struct LinearEpilogue {
           const u32 place = offset ^ (chunk * 16);
           const int first = panel * kChunks + chunk;
           const u32 pairs = shared.columns(group) + (4 * first + lane % 4) * 8 * T::kColumnArrays;
-          stage(&d[block][4 * (first - kFirst * kChunks)], block, column0 + 8 * first, pairs, row,
-                to + place, residual + place);
+          stage(&d[block][4 * first], block, column0 + 8 * first, pairs, row, to + place,
+                residual + place);
         }
         store_rows(to, row, column0 + panel * T::kStoreColumns);
         if constexpr (T::kStagedResidual) ask_for_next_residual(number, row0, column0);
@@ -377,31 +373,6 @@ struct LinearEpilogue {
 #pragma unroll
       for (int block = 0; block < T::kRowBlocks; ++block) {
         moments.store(p, block, row0 + block_row(block) + lane / 2, column0);
-      }
-    }
-  }
-
-  // The sums of a split, as they are.
-  __device__ __forceinline__ void put_partials(const float (&d)[T::kRowBlocks][T::kBlockN / 2],
-                                               int row0, int column0, int split) const {
-#pragma unroll
-    for (int block = 0; block < T::kRowBlocks; ++block) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = row0 + block_row(block) + 8 * half + lane / 4;
-        float* const to = p.partials + (i64(split) * p.m + row) * p.n;
-        const int columns = row < p.m ? p.n : 0;
-#pragma unroll
-        for (int i = 0; i < T::kBlockN / 8; ++i) {
-          const int column = column0 + 8 * i + lane % 4 * 2;
-          const float low = d[block][4 * i + 2 * half], high = d[block][4 * i + 2 * half + 1];
-          if constexpr (T::kVector >= 2) {
-            if (column < columns) store_numbers(to + column, low, high);
-          } else {
-            if (column < columns) store_number(to + column, low);
-            if (column + 1 < columns) store_number(to + column + 1, high);
-          }
-        }
       }
     }
   }

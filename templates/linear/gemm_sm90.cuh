@@ -5,12 +5,10 @@
 // operand that they share into both. Epilogues run beside products:
 //   shared tiles  a warpgroup begins a tile kLead steps before the next one does. While it is in
 //                 its epilogue, the others have the tensor cores; the ring bounds how far they get.
-//   halves        half of a warpgroup's epilogue runs beside its own products of the next tile.
 //   ping-pong     a warpgroup's epilogue runs beside the products of the other's tile.
 #pragma once
 
 #include "linear/epilogue_sm90.cuh"
-#include "linear/split_sum.cuh"
 #include "primitives/swizzle.cuh"
 #include "primitives/sync.cuh"
 #include "primitives/tensor_copy.cuh"
@@ -76,22 +74,21 @@ __device__ __forceinline__ void produce(const LinearParams& p, const LinearTenso
   for (int i = 0; T::kCluster > 1 && i < T::kStages; ++i, at.advance()) shared.wait_for_empty(at);
 }
 
-// Issues the products of a step with kColumns columns of w from `column` on, as a group.
-template <class T, int kColumns>
-__device__ __forceinline__ void multiply(float (&d)[T::kRowBlocks][kColumns / 2],
-                                         const LinearShared<T>& shared, int slot, int column,
-                                         bool accumulate) {
+// Issues the products of a step, as a group.
+template <class T>
+__device__ __forceinline__ void multiply(float (&d)[T::kRowBlocks][T::kBlockN / 2],
+                                         const LinearShared<T>& shared, int slot, bool accumulate) {
   const int row = T::kPingPong ? 0 : int(threadIdx.x) / kGroupThreads * T::kGroupRows;
   const u64 x = descriptor_along_rows<128>(shared.x(slot) + row * kBlockK * 2);
-  const u64 w = descriptor_along_rows<128>(shared.w(slot) + column * kBlockK * 2);
+  const u64 w = descriptor_along_rows<128>(shared.w(slot));
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < kBlockK / 16; ++i) {
 #pragma unroll
     for (int block = 0; block < T::kRowBlocks; ++block) {
-      Wgmma<T::kElement, kColumns>::shared_a(d[block],
-                                             descriptor_at(x, 32 * i + block * 64 * kBlockK * 2),
-                                             descriptor_at(w, 32 * i), accumulate || i > 0);
+      Wgmma<T::kElement, T::kBlockN>::shared_a(d[block],
+                                               descriptor_at(x, 32 * i + block * 64 * kBlockK * 2),
+                                               descriptor_at(w, 32 * i), accumulate || i > 0);
     }
   }
   wgmma_commit();
@@ -129,7 +126,7 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       mbarrier_wait(shared.full(at.slot), at.parity);
-      multiply<T, T::kBlockN>(d, shared, at.slot, 0, step > 0);
+      multiply(d, shared, at.slot, step > 0);
       wgmma_wait<1>();
       if (step > 0) shared.give_back(before);
       if (T::kLead > 0 && lead > 0 && step == lead && group + 1 < T::kGroups) {
@@ -141,71 +138,10 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
     if constexpr (T::kPingPong) shared.pass_turn(group + 1 == T::kGroups ? 0 : group + 1);
     wgmma_wait<0>();
     shared.give_back(before);
-    if constexpr (T::kSplit) {
-      epilogue.put_partials(d, tile.row(), tile.column(), tile.split());
-    } else {
-      epilogue.columns_ready();
-      epilogue.template run<0, T::kPanels>(d, tile.row(), tile.column(), at);
-    }
+    epilogue.columns_ready();
+    epilogue.run(d, tile.row(), tile.column(), at);
     if constexpr (T::kPingPong) at.skip((T::kGroups - 1) * steps);
   }
-  if (!T::kSplit && !T::kRowMap && threadIdx.x % kWarpSize == 0) store_wait_read<0>();
-}
-
-// The same where a tile has two halves of columns, each with its sums: when a tile's products are
-// done, only its first half's epilogue is waited for. The second half's runs beside the first
-// products of the next tile, which fill the first half's sums; the second half's products of these
-// steps follow. Their slots are kept as long. Halves are arrays of their own, and what runs ahead
-// is unrolled: otherwise ptxas 13.0 takes the products one at a time.
-template <class T>
-__device__ __forceinline__ void consume_halves(const LinearParams& p, const LinearTensorMaps& maps,
-                                               const LinearShared<T>& shared) {
-  constexpr int kColumns = T::kBlockN / 2, kPanels = T::kPanels / 2, kSums = kColumns / 2;
-  const int steps = ceil_div(p.k, kBlockK);  // no fewer than kAhead
-  LinearEpilogue<T> epilogue(p, maps, shared);
-  PipelineState<T::kStages> at;
-  float low[1][kSums], high[1][kSums];
-#pragma unroll
-  for (int i = 0; i < kSums; ++i) low[0][i] = high[0][i] = 0.f;
-  int row0 = -1, column0 = 0;  // of the tile before
-#pragma unroll 1
-  for (TileOrder<T> tile(p, 0, 1); tile.any(); tile.next()) {
-    PipelineState<T::kStages> again = at;
-#pragma unroll
-    for (int step = 0; step < T::kAhead; ++step, at.advance()) {
-      mbarrier_wait(shared.full(at.slot), at.parity);
-      multiply<T, kColumns>(low, shared, at.slot, 0, step > 0);
-    }
-    wgmma_wait<T::kAhead>();  // for none of these: tells ptxas that `high` was done before
-    if (row0 >= 0) epilogue.template run<kPanels, kPanels>(high, row0, column0, at);
-    row0 = tile.row();
-    column0 = tile.column();
-    epilogue.begin(row0, column0);
-    int before = 0;  // the slot of the step before
-#pragma unroll
-    for (int step = 0; step < T::kAhead; ++step) {
-      multiply<T, kColumns>(high, shared, again.slot, kColumns, step > 0);
-      wgmma_wait<1>();
-      if (step > 0) shared.give_back(before);
-      before = again.slot;
-      again.advance();
-    }
-#pragma unroll 1
-    for (int step = T::kAhead; step < steps; ++step) {
-      mbarrier_wait(shared.full(at.slot), at.parity);
-      multiply<T, kColumns>(low, shared, at.slot, 0, true);
-      multiply<T, kColumns>(high, shared, at.slot, kColumns, true);
-      wgmma_wait<2>();
-      shared.give_back(before);
-      before = at.slot;
-      at.advance();
-    }
-    wgmma_wait<0>();
-    shared.give_back(before);
-    epilogue.columns_ready();
-    epilogue.template run<0, kPanels>(low, row0, column0, at);
-  }
-  if (row0 >= 0) epilogue.template run<kPanels, kPanels>(high, row0, column0, at);
   if (!T::kRowMap && threadIdx.x % kWarpSize == 0) store_wait_read<0>();
 }
 
@@ -218,7 +154,7 @@ __device__ __forceinline__ void linear_gemm_sm90(const LinearParams& p,
   if (threadIdx.x == T::kGroups * kGroupThreads) {
     prefetch_map(maps.x);
     prefetch_map(maps.w);
-    if constexpr (!T::kSplit && !T::kRowMap) prefetch_map(maps.out);
+    if constexpr (!T::kRowMap) prefetch_map(maps.out);
     if constexpr (T::kCopiedResidual) prefetch_map(maps.residual);
   }
   if (threadIdx.x == 0) shared.init();
@@ -230,11 +166,7 @@ __device__ __forceinline__ void linear_gemm_sm90(const LinearParams& p,
     if constexpr (T::kMomentsGiven > 0) merge_moments(p, shared);
   } else {
     if constexpr (T::kTradesRegisters) more_registers<T::kComputeRegisters>();
-    if constexpr (T::kHalves) {
-      consume_halves(p, maps, shared);
-    } else {
-      consume(p, maps, shared);
-    }
+    consume(p, maps, shared);
   }
 }
 

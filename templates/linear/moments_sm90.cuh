@@ -22,7 +22,7 @@ template <class T, bool kWritten = (T::kMomentsWritten > 0)>
 struct LinearRowMoments {
   static constexpr int kPanelColumns = 32, kColumns = T::kMomentsWritten;
   static constexpr int kBlocks = T::kBlockN / kColumns;
-  static_assert(T::kStoreColumns == kPanelColumns && !T::kHalves && !T::kSplit,
+  static_assert(T::kStoreColumns == kPanelColumns,
                 "kMomentsWritten: a panel is staged as a whole, 32 columns of each row");
   static_assert(kColumns % kPanelColumns == 0 && T::kBlockN % kColumns == 0,
                 "kMomentsWritten: blocks are whole panels, and a tile whole blocks");

@@ -29,7 +29,6 @@ struct LinearPartsTraits : LinearTraits<C> {
   static_assert(C::kParts == 2 || C::kParts == 4, "kParts must be 2 or 4");
   static_assert(C::kBlockM == 64 && C::kGroups == 1 && C::kSchedule == 0 && C::kPair == 0,
                 "parts are of tiles of 64 rows, which one warpgroup computes");
-  static_assert(!C::kSplit && C::kLead == 0, "parts are added in the kernel");
   static_assert(Whole::kResidualSlots <= 1, "not all warps give a residual's slot back");
   static_assert(C::kAllBytes == kSumOffset + kSumBytes,
                 "kAllBytes differs from the kernel's layout: the launch plan is out of step");
@@ -120,7 +119,7 @@ __device__ __forceinline__ void consume_part(const LinearParams& p, const Linear
 #pragma unroll 1
   for (int step = 0; step < tile.steps(); ++step) {
     mbarrier_wait(shared.full(at.slot), at.parity);
-    multiply<T, T::kBlockN>(d, shared, at.slot, 0, step > 0);
+    multiply(d, shared, at.slot, step > 0);
     wgmma_wait<1>();
     if (step > 0) shared.give_back(before);
     before = at.slot;
@@ -136,7 +135,7 @@ __device__ __forceinline__ void consume_part(const LinearParams& p, const Linear
   if (warp / T::kRowWarps != tile.rank()) return;
   float whole[1][T::kBlockN / 2];
   sums.add(whole[0], own);
-  epilogue.template run<0, T::kPanels>(whole, tile.row(), tile.column(), at);
+  epilogue.run(whole, tile.row(), tile.column(), at);
   if (!T::kRowMap && threadIdx.x % kWarpSize == 0) store_wait_read<0>();
 }
 

@@ -8,10 +8,6 @@
 
 namespace vitune {
 
-__device__ __forceinline__ void store_number(float* to, float value) {
-  asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
-}
-
 // Two, at a multiple of 8 bytes.
 __device__ __forceinline__ void store_numbers(float* to, float first, float second) {
   asm volatile("st.global.v2.f32 [%0], {%1,%2};" ::"l"(to), "f"(first), "f"(second) : "memory");

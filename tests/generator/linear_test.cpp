@@ -136,7 +136,7 @@ TEST(LinearSpaceTest, EveryProblemHasDefaultsOnEveryArchitecture) {
   }
 }
 
-// Few results of many products are split; many are not.
+// Few results of many products are split, or shared out in the narrowest tiles; many are not.
 TEST(LinearSpaceTest, DefaultsFillTheDevice) {
   const DeviceInfo h200 = testing_support::h200_device();
   DeviceInfo a100 = *architecture_limits("sm_80");
@@ -152,7 +152,12 @@ TEST(LinearSpaceTest, DefaultsFillTheDevice) {
     const Config wide = first("linear bf16 m=6304 n=3072 k=768 bias act=gelu");
     EXPECT_EQ(wide.at("kSplits"), 1) << family->name();
     EXPECT_GE(wide.at("kBlockM") * wide.at("kBlockN"), 128 * 128);
-    EXPECT_GT(first("linear bf16 m=64 n=768 k=3072 bias").at("kSplits"), 1) << family->name();
+    const Config narrow = first("linear bf16 m=64 n=768 k=3072 bias");
+    if (family == &linear_sm80()) {
+      EXPECT_GT(narrow.at("kSplits"), 1);
+    } else {
+      EXPECT_EQ(narrow.at("kBlockM") * narrow.at("kBlockN"), 64 * 32);
+    }
     const Config row = first("linear bf16 m=1 n=1000 k=768 bias");
     EXPECT_EQ(row.at("kBlockM"), family == &linear_sm80() ? 16 : 64);
   }
@@ -251,7 +256,7 @@ TEST(LinearFamilyTest, WhatIsStagedFitsBesideTheRing) {
         "linear fp16 m=195 n=320 k=768 bias residual rows=65+2"}) {
     const LinearProblem p = LinearProblem::parse(text);
     for (const Config& config : linear().space(*ProblemPtr(p), device).enumerate()) {
-      if (linear().family(config) != "sm90" || config.at("kSplits") != 1) continue;
+      if (linear().family(config) != "sm90") continue;
       const LinearSm90Shape shape(p, config);
       const bool is_staged = shape.schedule == LinearSm90Shape::kPingPong || shape.stores() == 1;
       ASSERT_LE(shape.shared_bytes(), device.shared_per_block) << config.text();
@@ -304,6 +309,26 @@ TEST(LinearFamilyTest, ConfigsWithoutAFamilyAreOfTheFirst) {
   EXPECT_FALSE(space.completed(Config{{"kFamily", 0}}).find("kWarpM"));
 }
 
+// What was stored before halves of tiles and a second kernel of sm90 went is named, never made.
+TEST(LinearFamilyTest, SchedulesAndSplitsThatSm90HadAreOutsideItsSpace) {
+  const DeviceInfo device = testing_support::h200_device();
+  const ProblemPtr problem = parse_problem("linear bf16 m=6304 n=768 k=768 bias");
+  const ParameterSpace space = linear().space(*problem, device);
+  const auto stored = [&](const std::string& tunables) {
+    return space.completed(Config::parse(
+        "kBlockM=128 kBlockN=128 kFamily=1 kGroups=2 kLead=0 kPair=0 kStages=6 kBlockK=0 "
+        "kWarpM=0 kWarpN=0 kRaster=0 " +
+        tunables));
+  };
+  EXPECT_EQ(space.explain(stored("kSchedule=0 kSplits=1")), std::nullopt);
+  const Config halves = stored("kSchedule=2 kSplits=1"), split = stored("kSchedule=0 kSplits=2");
+  EXPECT_NE(space.explain(halves).value_or("").find("kSchedule"), std::string::npos);
+  EXPECT_NE(space.explain(split).value_or("").find("2 of sm90"), std::string::npos);
+  const ConfigWords words = problem->op().words(*problem, halves);
+  EXPECT_EQ(words.text, "sm90 128x128 2g s6");
+  EXPECT_EQ(std::ranges::count(words.told, "kSchedule"), 0);
+}
+
 TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
   const DeviceInfo device = testing_support::h200_device();
   const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=768 bias");
@@ -329,15 +354,15 @@ TEST(LinearPlanTest, Sm90LaunchesWholeClustersWithMapsOfWhatItReads) {
   for (const Config& config : linear_space(p, device).enumerate()) {
     if (&linear_family(config) != &linear_sm90()) continue;
     ++seen;
-    const std::vector<int> resident = {1, 1};
+    const std::vector<int> resident = {1};
     const LaunchPlan plan = linear_sm90().plan(p, config, device, resident);
+    ASSERT_EQ(plan.kernels.size(), 1u);
+    EXPECT_EQ(plan.scratch_bytes, 0);
     const KernelLaunch& gemm = plan.kernels.front();
     EXPECT_EQ(gemm.shape.grid[0] % (config.at("kPair") > 0 ? 2 : 1), 0u) << config.text();
     EXPECT_LE(gemm.shape.grid[0], 132u);
     EXPECT_TRUE(gemm.shape.waits_for_earlier);
-    const bool is_split = config.at("kSplits") > 1;
-    EXPECT_EQ(gemm.maps.size(), is_split ? 2u : 4u) << config.text();
-    EXPECT_EQ(plan.kernels.size(), is_split ? 2u : 1u);
+    EXPECT_EQ(gemm.maps.size(), 4u) << config.text();
     for (const TensorMapSlot& map : gemm.maps) {
       EXPECT_EQ(map.rank, 2u);
       EXPECT_LE(map.rows, 256);

@@ -6,7 +6,6 @@
 
 namespace vitune {
 
-inline void store_number(float* to, float value) { std::memcpy(global_at<4>(to), &value, 4); }
 inline void store_numbers(float* to, float first, float second) {
   const float both[2] = {first, second};
   std::memcpy(global_at<8>(to), both, 8);
