@@ -21,6 +21,13 @@ std::int64_t values_of(const NormProblem& problem, const Config& config) {
   return ceil_div(problem.d, vector * config.at("kRowThreads")) * vector;
 }
 
+// Of a thread's values and of the weight and bias of their columns.
+std::int64_t registers_of(const NormProblem& problem, const Config& config) {
+  const std::int64_t vectors = (problem.weight ? 1 : 0) + (problem.bias ? 1 : 0);
+  const std::int64_t values = values_of(problem, config);
+  return values + values * vectors * element_bytes(problem.parameters) / 4;
+}
+
 // Whether some threads would have no columns although fewer could hold the row.
 bool is_idle(const NormProblem& problem, const Config& config) {
   const std::int64_t vectors = ceil_div(problem.d, config.at("kVector"));
@@ -110,10 +117,16 @@ ParameterSpace norm_space(const NormProblem& problem) {
 
 std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device,
                                   const ParameterSpace& space) {
-  // A warp has a row as long as there are rows for some warps on each SM; else a row has as many
-  // threads as it has accesses.
+  // A thread has many values as long as there are rows for some warps on each SM, fewer where a
+  // second row comes to them; else a row has as many threads as it has accesses. 32 warps to an SM,
+  // or what has room.
   const std::int64_t sms = std::max(device.sm_count, 1);
-  const std::int64_t wanted = problem.rows >= 16 * sms ? 24 : norm_vector(problem);
+  const std::int64_t many = problem.residual ? 16 : 24;
+  const std::int64_t wanted = problem.rows >= 16 * sms ? many : norm_vector(problem);
+  const auto warps = [&](const Config& config) {
+    constexpr std::int64_t kRoomy = 32, kRegisters = 65536 / kWarp / kRoomy;
+    return registers_of(problem, config) + kOtherRegisters <= kRegisters ? kRoomy : 8;
+  };
   std::optional<Config> best;
   std::int64_t least = 0;
   for (const Config& config : space.enumerate()) {
@@ -123,7 +136,8 @@ std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& 
     if (!is_plain) continue;
     const std::int64_t threads = config.at("kRowThreads") * config.at("kRows");
     const std::int64_t distance = 1000 * std::abs(values_of(problem, config) - wanted) +
-                                  std::abs(threads - 128) + std::abs(config.at("kSmWarps") - 32);
+                                  std::abs(threads - 128) +
+                                  std::abs(config.at("kSmWarps") - warps(config));
     if (best && distance >= least) continue;
     best = config;
     least = distance;

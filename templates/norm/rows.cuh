@@ -2,10 +2,11 @@
 //
 // kRowThreads threads hold a row: it is read once, its mean is taken, then the mean of the squared
 // distances from it (two passes over registers: no cancellation, however far the row is from 0),
-// and the result is written. All arithmetic is fp32. kRows rows are at work in a CTA at once. With
-// kPersistent a CTA goes on to further rows, for which it asks before it has written the last ones,
-// and keeps weight and bias in registers from before its first row; else they are read when they
-// are used. kStreaming: what L2 need not keep, nothing (0), the outputs (1), the inputs too (2).
+// and the result is written. All arithmetic is fp32. kRows rows are at work in a CTA at once. Weight
+// and bias are asked for behind the row, not when they are used: nobody waits for them between the
+// row's sums and its results. With kPersistent a CTA goes on to further rows, for which it asks
+// before it has written the last ones. kStreaming: what L2 need not keep, nothing (0), the outputs
+// (1), the inputs too (2).
 #pragma once
 
 #include "norm/params.cuh"
@@ -48,12 +49,11 @@ struct NormParameters {
 
   __device__ __forceinline__ void load(const NormParams& p) {
 #pragma unroll
-    for (int i = 0; i < Row::kPieces; ++i) load(p, i);
-  }
-  __device__ __forceinline__ void load(const NormParams& p, int piece) {
-    if (!Row::has(piece)) return;
-    if (C::kWeight) weight[piece] = at(p.weight, piece);
-    if (C::kBias) bias[piece] = at(p.bias, piece);
+    for (int i = 0; i < Row::kPieces; ++i) {
+      if (!Row::has(i)) continue;
+      if (C::kWeight) weight[i] = at(p.weight, i);
+      if (C::kBias) bias[i] = at(p.bias, i);
+    }
   }
   static __device__ __forceinline__ Raw at(const void* data, int piece) {
     return load_constant_piece<Row::Parameter::kBytes>(
@@ -110,7 +110,7 @@ struct NormStatistics {
 template <class C, int kPieces, int kVector>
 __device__ __forceinline__ NormStatistics norm_statistics(const float (&v)[kPieces][kVector],
                                                           float eps, u32 places) {
-  constexpr float kCount = C::kColumns;
+  constexpr float kShare = 1.f / C::kColumns;
   constexpr int kPlaceBytes = 4 * ceil_div(C::kRowThreads, kWarpSize);
   NormStatistics s = {0, 0};
   if constexpr (!C::kRms) {
@@ -120,7 +120,7 @@ __device__ __forceinline__ NormStatistics norm_statistics(const float (&v)[kPiec
 #pragma unroll
       for (int j = 0; j < kVector; ++j) sum += v[i][j];
     }
-    s.mean = row_sum<C::kRowThreads>(sum, places) / kCount;
+    s.mean = row_sum<C::kRowThreads>(sum, places) * kShare;
   }
   float squares = 0;
 #pragma unroll
@@ -133,20 +133,20 @@ __device__ __forceinline__ NormStatistics norm_statistics(const float (&v)[kPiec
     }
   }
   squares = row_sum<C::kRowThreads>(squares, places + kPlaceBytes);
-  s.rstd = 1.f / sqrtf(squares / kCount + eps);
+  s.rstd = rsqrtf(squares * kShare + eps);
   return s;
 }
 
 template <class C, int kPieces, int kVector>
 __device__ __forceinline__ void norm_store(const NormParams& p, i64 row,
                                            const float (&v)[kPieces][kVector],
-                                           const NormStatistics& s, NormParameters<C>& parameters) {
+                                           const NormStatistics& s,
+                                           const NormParameters<C>& parameters) {
   using Row = NormRow<C>;
   if (row >= p.rows) return;
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {
     if (!Row::has(i)) continue;
-    if (!C::kPersistent) parameters.load(p, i);
     const int column = Row::column(i);
     float y[kVector], factor[kVector];
 #pragma unroll
@@ -188,15 +188,15 @@ __device__ void norm_rows(const NormParams& p) {
   const int group = int(threadIdx.x) / C::kRowThreads;
   const u32 places = shared_address(shared_memory) + 4 * kPlaces * group;
   i64 row = i64(blockIdx.x) * C::kRows + group;
-  NormParameters<C> parameters;
   NormInput<C> input;
   input.load(p, row);
+  NormParameters<C> parameters;
+  parameters.load(p);
   float v[Row::kPieces][Row::kVector];
   if constexpr (!C::kPersistent) {
     input.values(v);
     norm_store<C>(p, row, v, norm_statistics<C>(v, p.eps, places), parameters);
   } else {
-    parameters.load(p);
     const i64 step = i64(gridDim.x) * C::kRows;
     // The same number of rounds for all groups of a CTA: they meet at barriers.
     for (i64 first = row - group; first < p.rows; first += step, row += step) {
