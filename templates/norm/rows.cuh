@@ -106,11 +106,19 @@ struct NormStatistics {
   float mean, rstd;
 };
 
+// sum / kCount, rounded as a division is: the mean of equal numbers is that number, and all
+// distances from it are 0.
+template <int kCount>
+__device__ __forceinline__ float mean_of(float sum) {
+  constexpr float kShare = 1.f / kCount;
+  const float near = sum * kShare;
+  return __fmaf_rn(__fmaf_rn(-near, float(kCount), sum), kShare, near);
+}
+
 // `places`: two of row_sum()'s.
 template <class C, int kPieces, int kVector>
 __device__ __forceinline__ NormStatistics norm_statistics(const float (&v)[kPieces][kVector],
                                                           float eps, u32 places) {
-  constexpr float kShare = 1.f / C::kColumns;
   constexpr int kPlaceBytes = 4 * ceil_div(C::kRowThreads, kWarpSize);
   NormStatistics s = {0, 0};
   if constexpr (!C::kRms) {
@@ -120,7 +128,7 @@ __device__ __forceinline__ NormStatistics norm_statistics(const float (&v)[kPiec
 #pragma unroll
       for (int j = 0; j < kVector; ++j) sum += v[i][j];
     }
-    s.mean = row_sum<C::kRowThreads>(sum, places) * kShare;
+    s.mean = mean_of<C::kColumns>(row_sum<C::kRowThreads>(sum, places));
   }
   float squares = 0;
 #pragma unroll
@@ -133,7 +141,7 @@ __device__ __forceinline__ NormStatistics norm_statistics(const float (&v)[kPiec
     }
   }
   squares = row_sum<C::kRowThreads>(squares, places + kPlaceBytes);
-  s.rstd = rsqrtf(squares * kShare + eps);
+  s.rstd = rsqrtf(squares * (1.f / C::kColumns) + eps);
   return s;
 }
 

@@ -32,8 +32,9 @@ constexpr std::size_t kConfigsEach = 5;
 constexpr Mistake kMistakes[] = {
     {"norm/rows.cuh", "const float distance = v[i][j] - s.mean;",
      "const float distance = v[i][j];"},
-    {"norm/rows.cuh", "squares / kCount + eps", "squares / kCount"},
-    {"norm/rows.cuh", "squares / kCount + eps", "squares / (kCount - 1.f) + eps"},
+    {"norm/rows.cuh", "squares * (1.f / C::kColumns) + eps", "squares * (1.f / C::kColumns)"},
+    {"norm/rows.cuh", "squares * (1.f / C::kColumns) + eps",
+     "squares * (1.f / (C::kColumns - 1)) + eps"},
     {"norm/rows.cuh", "y[j] += factor[j]", "y[j] += 0.9f * factor[j]"},
     {"norm/rows.cuh", "C::kColumns % kStep == 0 || column(piece) < C::kColumns", "true"},
     {"norm/rows.cuh", "if (row >= p.rows) return;\n#pragma unroll\n  for (int i = 0; i < kPieces",
@@ -74,6 +75,18 @@ TEST_F(NormGpuTest, MistakesAreSeen) {
   for (const Mistake& mistake : kMistakes) {
     EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
   }
+}
+
+// Of equal numbers all distances from the mean are 0. 255 c times a rounded 1 / 255 is not c, for
+// nearly all c of bf16.
+TEST_F(NormGpuTest, AMeanByARoundedReciprocalIsSeen) {
+  constexpr Mistake kRounded = {
+      "norm/rows.cuh", "__fmaf_rn(__fmaf_rn(-near, float(kCount), sum), kShare, near)", "near"};
+  const ProblemPtr problem = parse_problem("norm bf16 m=19 d=255 weight");
+  const Config config = default_config(*problem, device_);
+  Verifier verifier = verifier_of(problem);
+  EXPECT_EQ(verdict(verifier, *problem, config), "");
+  EXPECT_NE(verdict(verifier, *problem, config, &kRounded), "");
 }
 
 }  // namespace
