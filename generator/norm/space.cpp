@@ -21,6 +21,11 @@ std::int64_t values_of(const NormProblem& problem, const Config& config) {
   return ceil_div(problem.d, vector * config.at("kRowThreads")) * vector;
 }
 
+// That a thread can have where an SM has so many warps.
+std::int64_t thread_registers(std::int64_t warps) {
+  return std::min<std::int64_t>(255, 65536 / kWarp / warps);
+}
+
 // Of a thread's values and of the weight and bias of their columns.
 std::int64_t registers_of(const NormProblem& problem, const Config& config) {
   const std::int64_t vectors = (problem.weight ? 1 : 0) + (problem.bias ? 1 : 0);
@@ -94,7 +99,7 @@ std::vector<Constraint> rules_of(const NormProblem& problem) {
          if (cta_warps > warps || warps % cta_warps != 0) {
            return formatted("CTAs of {} warps for {} warps", cta_warps, warps);
          }
-         const std::int64_t registers = std::min<std::int64_t>(255, 65536 / kWarp / warps);
+         const std::int64_t registers = thread_registers(warps);
          const std::int64_t values = values_of(problem, c);
          if (values + kOtherRegisters <= registers) return std::nullopt;
          return formatted("{} values for {} registers", values, registers);
@@ -109,6 +114,36 @@ std::vector<Constraint> rules_of(const NormProblem& problem) {
   };
 }
 
+// What a default is chosen by was read off the trials of 27 problems on an H100 and an H200
+// (docs/lab/2026-11-23-norms.md).
+
+// Whether L2 has room for all tensors, but not for much beside them: what is written should go
+// first, and CTAs that stay hide one row's loads behind the row before.
+bool fills_l2(const NormProblem& problem, const DeviceInfo& device) {
+  const double l2 = static_cast<double>(device.l2_bytes), bytes = problem.min_bytes();
+  return bytes > l2 / 4 && bytes <= l2;
+}
+
+// A thread has many values as long as there are rows for some warps on each SM, fewer where a
+// second row comes to them; else a row has as many threads as it has accesses.
+std::int64_t wanted_values(const NormProblem& problem, const DeviceInfo& device) {
+  const std::int64_t sms = std::max(device.sm_count, 1);
+  const std::int64_t many = problem.residual ? 16 : 24;
+  return problem.rows >= 8 * sms ? many : norm_vector(problem);
+}
+
+// From a good config: registers for all that a thread holds, about the wanted values, rather fewer
+// than more, CTAs of 128 threads, 32 warps to an SM.
+std::int64_t distance_of(const NormProblem& problem, const Config& config, std::int64_t wanted) {
+  const std::int64_t needed = registers_of(problem, config) + kOtherRegisters;
+  const std::int64_t lacking =
+      std::max<std::int64_t>(needed - thread_registers(config.at("kSmWarps")), 0);
+  const std::int64_t over = values_of(problem, config) - wanted;
+  const std::int64_t threads = config.at("kRowThreads") * config.at("kRows");
+  return 1'000'000 * lacking + 1000 * std::max(3 * over, -over) + std::abs(threads - 128) +
+         std::abs(config.at("kSmWarps") - 32);
+}
+
 }  // namespace
 
 ParameterSpace norm_space(const NormProblem& problem) {
@@ -117,27 +152,17 @@ ParameterSpace norm_space(const NormProblem& problem) {
 
 std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device,
                                   const ParameterSpace& space) {
-  // A thread has many values as long as there are rows for some warps on each SM, fewer where a
-  // second row comes to them; else a row has as many threads as it has accesses. 32 warps to an SM,
-  // or what has room.
-  const std::int64_t sms = std::max(device.sm_count, 1);
-  const std::int64_t many = problem.residual ? 16 : 24;
-  const std::int64_t wanted = problem.rows >= 16 * sms ? many : norm_vector(problem);
-  const auto warps = [&](const Config& config) {
-    constexpr std::int64_t kRoomy = 32, kRegisters = 65536 / kWarp / kRoomy;
-    return registers_of(problem, config) + kOtherRegisters <= kRegisters ? kRoomy : 8;
-  };
+  const std::int64_t walks = fills_l2(problem, device) ? 1 : 0;
+  const std::int64_t starts_early = device.cc_major >= 9 ? 1 : 0;
+  const std::int64_t wanted = wanted_values(problem, device);
   std::optional<Config> best;
   std::int64_t least = 0;
   for (const Config& config : space.enumerate()) {
-    const bool is_plain = config.at("kPersistent") == 0 && config.at("kEarlyStart") == 0 &&
-                          config.at("kStreaming") == 0 &&
-                          config.at("kVector") == norm_vector(problem);
-    if (!is_plain) continue;
-    const std::int64_t threads = config.at("kRowThreads") * config.at("kRows");
-    const std::int64_t distance = 1000 * std::abs(values_of(problem, config) - wanted) +
-                                  std::abs(threads - 128) +
-                                  std::abs(config.at("kSmWarps") - warps(config));
+    const bool may_serve = config.at("kPersistent") == walks && config.at("kStreaming") == walks &&
+                           config.at("kEarlyStart") == starts_early &&
+                           config.at("kVector") == norm_vector(problem);
+    if (!may_serve) continue;
+    const std::int64_t distance = distance_of(problem, config, wanted);
     if (best && distance >= least) continue;
     best = config;
     least = distance;

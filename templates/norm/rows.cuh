@@ -2,11 +2,11 @@
 //
 // kRowThreads threads hold a row: it is read once, its mean is taken, then the mean of the squared
 // distances from it (two passes over registers: no cancellation, however far the row is from 0),
-// and the result is written. All arithmetic is fp32. kRows rows are at work in a CTA at once. Weight
-// and bias are asked for behind the row, not when they are used: nobody waits for them between the
-// row's sums and its results. With kPersistent a CTA goes on to further rows, for which it asks
-// before it has written the last ones. kStreaming: what L2 need not keep, nothing (0), the outputs
-// (1), the inputs too (2).
+// and the result is written. All arithmetic is fp32. kRows rows are at work in a CTA at once.
+// Weight and bias are asked for behind the row, not when they are used: nobody waits for them
+// between the row's sums and its results. With kPersistent a CTA goes on to further rows, for which
+// it asks before it has written the last ones. kStreaming: what L2 need not keep, nothing (0), the
+// outputs (1), the inputs too (2).
 #pragma once
 
 #include "norm/params.cuh"
