@@ -197,10 +197,11 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
   // Steps of the device with a thousand threads on each SM, as many as the grid fills; a second
   // kernel and a second pass have their price, narrow accesses theirs.
   const double sms = std::max(device.sm_count, 1);
+  const std::int64_t starts_early = device.cc_major >= 9 ? 1 : 0;
   std::optional<Config> best;
   double least = 0;
   for (const Config& config : space.enumerate()) {
-    if (config.at("kEarlyStart") != 0 || config.at("kStreaming") != 0) continue;
+    if (config.at("kEarlyStart") != starts_early || config.at("kStreaming") != 0) continue;
     if (config.at("kCluster") != 0) continue;
     const GroupNormTiling t = group_norm_tiling(problem, config);
     std::int64_t shared = 0;
