@@ -182,6 +182,16 @@ TEST(GroupNormTest, NoProblemIsWithoutAConfig) {
   }
 }
 
+TEST(GroupNormTest, ADefaultStartsEarlyWhereItCan) {
+  DeviceInfo device = testing_support::h200_device();
+  const GroupNormProblem p = GroupNormProblem::parse("bf16 n=1 c=512 l=16 g=8 weight bias mish");
+  for (const int major : {8, 9}) {
+    device.cc_major = major;
+    const Config config = group_norm_defaults(p, device, group_norm_space(p, device)).at(0);
+    EXPECT_EQ(config.at("kEarlyStart"), major >= 9 ? 1 : 0);
+  }
+}
+
 TEST(GroupNormTest, LargeGroupsAreChunkedAndSmallOnesWhole) {
   const DeviceInfo device = testing_support::h200_device();
   const auto chunks = [&](const char* text) {

@@ -109,6 +109,47 @@ TEST(NormOperatorTest, OutputsMayTakeThePlaceOfInputsOfTheSameForm) {
   EXPECT_TRUE(tensors("bf16 m=4 d=768 x=@0")[kNormOut].may_replace.empty());
 }
 
+// docs/lab/2026-11-23-norms.md, "A default, read off the trials".
+TEST(NormSpaceTest, ADefaultWalksWhereItsTensorsFillL2AndStartsEarlyWhereItCan) {
+  struct Expected {
+    const char* problem;
+    std::int64_t walks;
+  };
+  constexpr Expected kExpected[] = {
+      {"bf16 m=1576 d=768 weight bias", 0},            // 5 MB of 63
+      {"bf16 m=6304 d=768 weight bias", 1},            // 19 MB
+      {"bf16 m=8224 d=1280 weight bias", 1},           // 42 MB
+      {"bf16 m=25216 d=768 weight bias", 0},           // 77 MB
+      {"bf16 m=6304 d=768 weight bias residual", 1},   // 29 MB
+      {"bf16 m=25216 d=768 weight bias residual", 0},  // 116 MB
+  };
+  DeviceInfo h200 = testing_support::h200_device(), older = h200, unknown = h200;
+  h200.l2_bytes = older.l2_bytes = 62914560;
+  older.cc_major = 8;
+  unknown.l2_bytes = 0;
+  for (const Expected& each : kExpected) {
+    const NormProblem problem = NormProblem::parse(each.problem);
+    const auto config = [&](const DeviceInfo& device) {
+      return norm_defaults(problem, device, norm_space(problem)).at(0);
+    };
+    EXPECT_EQ(config(h200).at("kPersistent"), each.walks) << each.problem;
+    EXPECT_EQ(config(h200).at("kStreaming"), each.walks) << each.problem;
+    EXPECT_EQ(config(h200).at("kEarlyStart"), 1) << each.problem;
+    EXPECT_EQ(config(older).at("kEarlyStart"), 0) << each.problem;
+    EXPECT_EQ(config(unknown).at("kPersistent"), 0) << each.problem;
+  }
+}
+
+// Values, weight and bias of a thread, all of fp32: 24 of each would not fit where 12 warps are the
+// CTA.
+TEST(NormSpaceTest, ADefaultHasRegistersForWhatAThreadHolds) {
+  const DeviceInfo device = testing_support::h200_device();
+  const NormProblem problem = NormProblem::parse("fp32 m=4096 d=8192 weight bias");
+  const Config config = norm_defaults(problem, device, norm_space(problem)).at(0);
+  const std::int64_t values = 8192 / config.at("kRowThreads");
+  EXPECT_LE(3 * values + 16, 65536 / 32 / config.at("kSmWarps")) << config.text();
+}
+
 TEST(NormOperatorTest, PersistentCtasAreAsManyAsFit) {
   const DeviceInfo device = testing_support::h200_device();
   const NormProblem problem = NormProblem::parse("bf16 m=10000 d=768");
