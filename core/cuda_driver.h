@@ -53,6 +53,9 @@ struct LaunchShape {
   // brought onto the device while the last of them end: programmatic dependent launch, for compute
   // capability 9.0 and later. Only hints that; a driver that cannot launches in the ordinary way.
   bool waits_for_earlier = false;
+  // CTAs wait for each other, whichever they are: all of them come onto the device at once, or the
+  // launch is refused (cooperative launch).
+  bool is_cooperative = false;
 };
 
 // The function table of libcuda.so.1; see core/cuda_driver_api.h.

@@ -48,6 +48,7 @@ enum CuPointerAttribute : int {
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuErrorOutOfMemory = 2;
 inline constexpr CuResult kCuErrorNoDevice = 100;
+inline constexpr CuResult kCuErrorNotSupported = 801;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
 inline constexpr unsigned kCuEventDefault = 0;
 inline constexpr int kCuStreamCaptureModeThreadLocal = 1;
@@ -71,9 +72,9 @@ inline constexpr int kCuTensorMapSwizzleNone = 0, kCuTensorMapSwizzle32 = 1,
 inline constexpr int kCuTensorMapL2Promotion128 = 2;
 inline constexpr int kCuTensorMapFillZeros = 0;
 
-// As CUlaunchAttribute and CUlaunchConfig, with the one attribute that is used
-// (CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).
-inline constexpr int kCuLaunchProgrammaticSerialization = 6;
+// As CUlaunchAttribute and CUlaunchConfig, with the two attributes that are used
+// (CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).
+inline constexpr int kCuLaunchCooperative = 2, kCuLaunchProgrammaticSerialization = 6;
 struct CuLaunchAttribute {
   int id;
   alignas(8) int allowed;

@@ -74,15 +74,20 @@ CuResult CudaKernel::try_launch(const LaunchShape& shape, const void* params, Cu
   // The driver reads as many parameters as the kernel has during the call but declares them
   // writable.
   void* parameters[] = {const_cast<void*>(params), const_cast<void*>(second)};
-  if (shape.waits_for_earlier && driver_->api().launch_kernel_ex != nullptr) {
-    CuLaunchAttribute attribute{kCuLaunchProgrammaticSerialization, 1, {}};
+  const auto launch_ex = driver_->api().launch_kernel_ex;
+  if (shape.is_cooperative && launch_ex == nullptr) return kCuErrorNotSupported;
+  if (launch_ex != nullptr && (shape.is_cooperative || shape.waits_for_earlier)) {
+    std::array<CuLaunchAttribute, 2> attributes{};
+    unsigned count = 0;
+    if (shape.waits_for_earlier) attributes[count++] = {kCuLaunchProgrammaticSerialization, 1, {}};
+    if (shape.is_cooperative) attributes[count++] = {kCuLaunchCooperative, 1, {}};
     const CuLaunchConfig config{{shape.grid[0], shape.grid[1], shape.grid[2]},
                                 {shape.block[0], shape.block[1], shape.block[2]},
                                 shape.shared_bytes,
                                 stream,
-                                &attribute,
-                                1};
-    return driver_->api().launch_kernel_ex(&config, function_, parameters, nullptr);
+                                attributes.data(),
+                                count};
+    return launch_ex(&config, function_, parameters, nullptr);
   }
   return driver_->api().launch_kernel(function_, shape.grid[0], shape.grid[1], shape.grid[2],
                                       shape.block[0], shape.block[1], shape.block[2],

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kRank = TensorMapSlot::kRank;
 constexpr std::int64_t kElementBytes = 2;    // of fp16 and bf16, which are moved alike
 constexpr std::uintptr_t kNoAddress = 4096;  // of a tensor to come; only its alignment counts
-constexpr CuResult kInvalidValue = 1, kNotSupported = 801;
+constexpr CuResult kInvalidValue = 1;
 constexpr char kReplaceCall[] = "cuTensorMapReplaceAddress";
 
 int swizzle_code(std::int64_t bytes) {
@@ -130,7 +130,7 @@ PreparedPlan::Step PreparedPlan::prepared(const KernelLaunch& launch,
   step.blocks.resize(launch.map_bytes / sizeof(MapBlock));
   if (launch.maps.empty()) return step;
   if (const auto lack = driver_lacks_tensor_maps(kernel.driver())) {
-    throw CudaError(kNotSupported, "the kernel cannot be launched: " + *lack);
+    throw CudaError(kCuErrorNotSupported, "the kernel cannot be launched: " + *lack);
   }
   for (const TensorMapSlot& slot : launch.maps) {
     const auto block = static_cast<std::uint32_t>(slot.at / sizeof(MapBlock));

@@ -46,14 +46,21 @@ struct GroupNormTiling {
   bool even = false;     // no thread looks whether its vectors are there
   bool cluster = false;  // the chunks are a cluster's CTAs, which hold them in shared memory
   std::int64_t vector_bytes = 0;
+  // Turns in which all CTAs of a grid that run at once go through the tensor; a thread's vectors of
+  // odd ones that stay in registers.
+  std::int64_t turns = 1, held = 0;
 
+  bool grid() const { return turns > 1; }
   std::int64_t chunk_vectors() const { return chunk_rows * row_vectors; }
   // Registers that a thread has use for, and that it can do with.
   std::int64_t registers() const { return piece_registers + column_registers + 56; }
   std::int64_t least_registers() const { return piece_registers + column_registers + 46; }
-  // Shared memory that moments pass through, and all of a cluster's CTA.
+  // Shared memory that moments pass through, that means and deviations of the groups do, and all of
+  // a cluster's CTA and of a grid's.
   std::int64_t moment_bytes() const;
+  std::int64_t scale_bytes() const { return 8 * groups; }
   std::int64_t cluster_bytes() const;
+  std::int64_t grid_bytes() const;
 };
 GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config& config);
 
@@ -61,6 +68,9 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
 // The rules of clusters, for configs of theirs.
 std::vector<Constraint> group_norm_cluster_rules(const GroupNormProblem& problem,
                                                  const DeviceInfo& device);
+// Those of grids whose CTAs run at once.
+std::vector<Constraint> group_norm_grid_rules(const GroupNormProblem& problem,
+                                              const DeviceInfo& device);
 // Groups, or slices of them, that one CTA or all chunks' work on.
 std::int64_t group_norm_tiles(const GroupNormProblem& problem, std::int64_t groups);
 

@@ -102,6 +102,7 @@ class GroupNorm final : public Operator {
   }
 
   std::string family(const Config& config) const override {
+    if (config.find("kTurns").value_or(1) != 1) return "grid";
     return config.find("kCluster").value_or(0) != 0 ? "cluster" : std::string(name());
   }
 
@@ -117,7 +118,9 @@ class GroupNorm final : public Operator {
     return request;
   }
   Source templates() const override {
-    return assemble("#include \"group_norm/groups.cuh\"\n#include \"group_norm/clusters.cuh\"\n");
+    return assemble(
+        "#include \"group_norm/groups.cuh\"\n#include \"group_norm/clusters.cuh\"\n"
+        "#include \"group_norm/grid.cuh\"\n");
   }
   std::optional<std::string> prune(const Problem& problem, const Config& config,
                                    const CompileFacts& facts,

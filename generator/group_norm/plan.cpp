@@ -1,6 +1,7 @@
 // generator/group_norm/plan.cpp -- The launches of a group norm: one, or two and memory between.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <utility>
 
 #include "core/checked.h"
 #include "generator/group_norm/kernel_spec.h"
@@ -15,8 +16,15 @@ constexpr PointerSlot kBias = {kGroupNormBias, offsetof(GroupNormParams, bias)};
 constexpr PointerSlot kOut = {kGroupNormOut, offsetof(GroupNormParams, out)};
 constexpr PointerSlot kPartials = {PointerSlot::kScratch, offsetof(GroupNormParams, partials)};
 
-// The mean and the deviation of each group.
-std::int64_t scale_bytes(const GroupNormTiling& t) { return 8 * t.groups; }
+// The plan of the grid's kernel, of so many CTAs, and of the one that clears so many words: that
+// one comes first, and lets the other begin when all before both has ended.
+void clear_first(LaunchPlan& plan, std::int64_t ctas, std::int64_t words) {
+  KernelLaunch &grid = plan.kernels[0], &clear = plan.kernels[1];
+  grid.shape.grid[0] = static_cast<std::uint32_t>(ctas);
+  grid.shape.is_cooperative = true;
+  clear.shape.grid[0] = static_cast<std::uint32_t>(ceil_div(words, clear.shape.block[0]));
+  std::swap(grid, clear);
+}
 
 }  // namespace
 
@@ -26,11 +34,15 @@ std::vector<KernelNeeds> group_norm_kernels(const GroupNormProblem& p, const Con
   if (t.cluster) {
     return {{"vitune_group_norm_cluster", threads, t.cluster_bytes()}};
   }
+  if (t.grid()) {
+    return {{"vitune_group_norm_grid", threads, t.grid_bytes()},
+            {"vitune_group_norm_clear", threads, 0}};
+  }
   if (t.chunks == 1) {
-    return {{"vitune_group_norm", threads, t.moment_bytes() + (t.sliced ? scale_bytes(t) : 0)}};
+    return {{"vitune_group_norm", threads, t.moment_bytes() + (t.sliced ? t.scale_bytes() : 0)}};
   }
   return {{"vitune_group_norm_statistics", threads, t.moment_bytes()},
-          {"vitune_group_norm_apply", threads, scale_bytes(t)}};
+          {"vitune_group_norm_apply", threads, t.scale_bytes()}};
 }
 
 LaunchPlan group_norm_plan(const GroupNormProblem& p, const Config& config,
@@ -58,6 +70,7 @@ LaunchPlan group_norm_plan(const GroupNormProblem& p, const Config& config,
     plan.kernels.push_back(std::move(launch));
   }
   if (has_scratch) plan.scratch_bytes = 8 * groups * t.chunks;
+  if (t.grid()) clear_first(plan, tiles * t.chunks / t.turns, groups * t.chunks);
   return plan;
 }
 

@@ -26,6 +26,7 @@ std::string entry_text(const KernelNeeds& kernel, const GroupNormTiling& t, std:
 std::int64_t wanted_ctas(const GroupNormTiling& t) {
   constexpr std::int64_t kEnoughThreads = 1024, kSmShared = 232448;
   std::int64_t most = std::max<std::int64_t>(kEnoughThreads / t.threads, 1);
+  if (t.grid()) return 1;
   if (t.cluster) most = std::clamp<std::int64_t>(kSmShared / t.cluster_bytes(), 1, most);
   return std::clamp<std::int64_t>(kSmRegisters / (t.threads * t.registers()), 1, most);
 }
@@ -63,8 +64,12 @@ std::string group_norm_source(const GroupNormProblem& p, const Config& config) {
   number("kRowStride", t.row_stride);
   number("kChunkRows", t.chunk_rows);
   number("kSlotStride", t.slot_stride);
+  if (t.grid()) {
+    number("kTurns", t.turns);
+    number("kHeld", t.held);
+  }
   text += formatted("}};\n}}  // namespace vitune\n\n#include \"group_norm/{}.cuh\"\n",
-                    t.cluster ? "clusters" : "groups");
+                    t.grid() ? "grid" : (t.cluster ? "clusters" : "groups"));
   for (const KernelNeeds& kernel : group_norm_kernels(p, config)) {
     text += entry_text(kernel, t, wanted_ctas(t));
   }

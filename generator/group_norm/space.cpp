@@ -143,6 +143,10 @@ std::vector<Parameter> tunables(const GroupNormProblem& problem) {
        "L2 need not keep: nothing, the result, what is read for the last time too",
        true,
        true},
+      {"kTurns",
+       {1, 2, 4, 8, 16, 32},
+       "turns of whole groups in which all CTAs of the device, at once, go through the tensor and "
+       "read it once; 1: a group is read twice, or by a CTA or a cluster"},
   };
 }
 
@@ -189,6 +193,9 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
   for (Constraint& rule : group_norm_cluster_rules(problem, device)) {
     rules.push_back(std::move(rule));
   }
+  for (Constraint& rule : group_norm_grid_rules(problem, device)) {
+    rules.push_back(std::move(rule));
+  }
   return {tunables(problem), std::move(rules)};
 }
 
@@ -198,10 +205,13 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
   // kernel and a second pass have their price, narrow accesses theirs.
   const double sms = std::max(device.sm_count, 1);
   const std::int64_t starts_early = device.cc_major >= 9 ? 1 : 0;
-  std::optional<Config> best;
+  std::optional<Config> best, grid;
   double least = 0;
   for (const Config& config : space.enumerate()) {
-    if (config.at("kEarlyStart") != starts_early || config.at("kStreaming") != 0) continue;
+    if (config.at("kEarlyStart") != starts_early) continue;
+    // The last one, of the most threads.
+    if (config.at("kTurns") != 1 && config.at("kStreaming") == 2) grid = config;
+    if (config.at("kStreaming") != 0 || config.at("kTurns") != 1) continue;
     if (config.at("kCluster") != 0) continue;
     const GroupNormTiling t = group_norm_tiling(problem, config);
     std::int64_t shared = 0;
@@ -218,8 +228,11 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
     best = config;
     least = cost;
   }
-  if (!best) return {};
-  return {*best};
+  std::vector<Config> defaults;
+  for (const auto& each : {grid, best}) {
+    if (each) defaults.push_back(*each);
+  }
+  return defaults;
 }
 
 std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,

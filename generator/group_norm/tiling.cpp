@@ -31,6 +31,13 @@ std::int64_t widest_vector(const GroupNormProblem& p, std::int64_t run) {
   return vector;
 }
 
+// As few vectors in registers as shared memory, of devices that have clusters, leaves.
+void hold_what_lacks_room(GroupNormTiling& t) {
+  constexpr std::int64_t kShared = 232448;
+  while (t.held < t.steps && t.grid_bytes() > kShared)
+    t.held += std::max<std::int64_t>(t.pieces, 1);
+}
+
 }  // namespace
 
 GroupNormTiling group_norm_tiling(const GroupNormProblem& p, const Config& config) {
@@ -62,6 +69,8 @@ GroupNormTiling group_norm_tiling(const GroupNormProblem& p, const Config& confi
   t.even = (p.nhwc || t.groups == 1) && t.busy == t.tile_threads &&
            t.rows == t.chunks * t.chunk_rows && t.steps * t.busy == t.chunk_vectors();
   t.vector_bytes = t.vector * element_bytes(p.type);
+  t.turns = config.find("kTurns").value_or(1);
+  if (t.grid()) hold_what_lacks_room(t);
   return t;
 }
 
@@ -73,6 +82,11 @@ std::int64_t GroupNormTiling::moment_bytes() const {
 std::int64_t GroupNormTiling::cluster_bytes() const {
   constexpr std::int64_t kBarrier = 8, kWords = 8;  // of each CTA
   return steps * threads * vector_bytes + kWords * chunks + kBarrier + moment_bytes();
+}
+
+std::int64_t GroupNormTiling::grid_bytes() const {
+  const std::int64_t parts = 8 * groups * (threads / kWarp);
+  return (2 * steps - held) * threads * vector_bytes + 2 * (parts + scale_bytes());
 }
 
 std::int64_t group_norm_tiles(const GroupNormProblem& p, std::int64_t groups) {

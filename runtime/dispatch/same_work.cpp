@@ -15,6 +15,7 @@ bool same_shape(const KernelLaunch& a, const KernelLaunch& b) {
   const LaunchShape& one = a.shape;
   const LaunchShape& other = b.shape;
   return a.kernel == b.kernel && one.shared_bytes == other.shared_bytes &&
+         one.is_cooperative == other.is_cooperative &&
          std::equal(std::begin(one.grid), std::end(one.grid), std::begin(other.grid)) &&
          std::equal(std::begin(one.block), std::end(one.block), std::begin(other.block));
 }

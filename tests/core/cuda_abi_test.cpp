@@ -190,6 +190,7 @@ TEST(CudaAbiTest, ConstantsAreThoseOfTheToolkit) {
       {kCuPreferredSharedMemoryCarveout, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT},
       {kCuSuccess, CUDA_SUCCESS},
       {kCuErrorNoDevice, CUDA_ERROR_NO_DEVICE},
+      {kCuErrorNotSupported, CUDA_ERROR_NOT_SUPPORTED},
       {kCuStreamNonBlocking, CU_STREAM_NON_BLOCKING},
       {kCuEventDefault, CU_EVENT_DEFAULT},
       {kCuStreamCaptureModeThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL},

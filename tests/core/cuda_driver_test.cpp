@@ -217,6 +217,18 @@ TEST_F(FakeCudaTest, ALaunchPassesItsShapeAndArguments) {
   EXPECT_THAT(fake_->launch, testing::ElementsAre(2, 3, 4, 5, 6, 7, 9));
   EXPECT_TRUE(fake_->programmatic);
 
+  EXPECT_FALSE(fake_->cooperative);
+  LaunchShape together = shape;
+  together.is_cooperative = true;
+  single.launch(together, &value, stream);
+  EXPECT_THAT(fake_->launch, testing::ElementsAre(2, 3, 4, 5, 6, 7, 8));
+  EXPECT_TRUE(fake_->cooperative);
+  EXPECT_FALSE(fake_->programmatic);
+  together.waits_for_earlier = true;
+  single.launch(together, &value, stream);
+  EXPECT_TRUE(fake_->cooperative);
+  EXPECT_TRUE(fake_->programmatic);
+
   const CudaKernel pair(*driver, cubin, "pair");
   const int other = 43;
   const std::array<const void*, 2> arguments{&other, &value};

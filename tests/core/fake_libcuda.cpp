@@ -178,7 +178,7 @@ CuResult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CuFunctionTag*
 CuResult cuLaunchKernel(CuFunctionTag*, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                         unsigned by, unsigned bz, unsigned shared, CuStreamTag*, void** parameters,
                         void**) {
-  state.programmatic = false;
+  state.programmatic = state.cooperative = false;
   const unsigned shape[7] = {gx, gy, gz, bx, by, bz, shared};
   std::memcpy(state.launch, shape, sizeof(shape));
   record_launch(state.entry, parameters);
@@ -190,8 +190,12 @@ CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function,
   const auto& [bx, by, bz] = config->block;
   const CuResult result = cuLaunchKernel(function, gx, gy, gz, bx, by, bz, config->shared_bytes,
                                          config->stream, parameters, extra);
-  state.programmatic = config->attribute_count == 1 && config->attributes->allowed == 1 &&
-                       config->attributes->id == kCuLaunchProgrammaticSerialization;
+  for (unsigned i = 0; i < config->attribute_count; ++i) {
+    const CuLaunchAttribute& attribute = config->attributes[i];
+    const bool is_set = attribute.allowed == 1;
+    if (attribute.id == kCuLaunchProgrammaticSerialization) state.programmatic = is_set;
+    if (attribute.id == kCuLaunchCooperative) state.cooperative = is_set;
+  }
   return result;
 }
 

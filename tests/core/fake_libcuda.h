@@ -16,6 +16,7 @@ struct FakeCudaState {
   unsigned launch[7] = {};    // grid, block, shared memory of the last launch
   int arguments[2] = {};      // of the last launch
   bool programmatic = false;  // whether it might start early
+  bool cooperative = false;   // whether all its CTAs were to run at once
   int shared_limit = 0, carveout = 0;
 };
 

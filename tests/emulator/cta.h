@@ -1,5 +1,5 @@
-// tests/emulator/cta.h -- One CTA of an emulated kernel, or those of a cluster: threads, barriers
-// and copies.
+// tests/emulator/cta.h -- One CTA of an emulated kernel, or those of a cluster or of a cooperative
+// launch: threads, barriers and copies.
 //
 // simt.cpp runs it; phase_barriers.cpp has the barriers that count arrivals by phases; races.cpp
 // knows what they order.
@@ -57,6 +57,7 @@ struct Thread {
   ThreadView view;
   ctx::fiber fiber;  // of the thread while it does not run
   bool ended = false, waited_for_earlier = false;
+  bool begun_before_the_last = false;     // and has not waited since
   std::vector<std::vector<Copy>> groups;  // committed and not yet waited for
   std::vector<Copy> open;
   std::vector<std::pair<std::ptrdiff_t, unsigned>> writes;  // since its last fence: offset, bytes
@@ -80,6 +81,11 @@ struct Meeting {
   std::array<void*, kGroup> arguments{};
   std::vector<unsigned> waiting;
 };
+
+// Those that run at a time, along x.
+inline unsigned ctas_together(const Kernel& kernel, const Grid& grid) {
+  return grid.is_cooperative ? grid.grid.x : kernel.cluster;
+}
 
 class Cta {
  public:
@@ -127,6 +133,7 @@ class Cta {
   void wait_for_phase(const void* at, unsigned parity);
   void note(const void* at, unsigned bytes);
   void note_read(const void* at, unsigned bytes, unsigned reader);
+  unsigned long long wait_for_word(const void* at);
   void fence();
   void require_waited_for_earlier();
   void pause();
@@ -162,6 +169,7 @@ class Cta {
   };
   std::map<unsigned, Barrier> barriers_;
   std::map<const void*, PhaseBarrier> phase_barriers_;
+  std::map<const void*, std::vector<unsigned>> word_waiters_;
   std::deque<std::array<char, 8>> sent_;  // by asynchronous stores
   std::exception_ptr fault_;
   unsigned current_ = 0;

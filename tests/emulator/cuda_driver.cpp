@@ -90,6 +90,8 @@ CuResult cuGetErrorName(CuResult error, const char** name) {
       return *name = "CUDA_ERROR_MISALIGNED_ADDRESS", kCuSuccess;
     case kLaunchFailed:
       return *name = "CUDA_ERROR_LAUNCH_FAILED", kCuSuccess;
+    case kCooperativeTooLarge:
+      return *name = "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", kCuSuccess;
     case kNotFound:
       return *name = "CUDA_ERROR_NOT_FOUND", kCuSuccess;
     default:
@@ -360,9 +362,21 @@ CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function,
                           void**) {
   const unsigned *g = config->grid, *b = config->block;
   Grid grid{{g[0], g[1], g[2]}, {b[0], b[1], b[2]}, config->shared_bytes};
-  if (config->attribute_count != 1) return kInvalidValue;
-  const CuLaunchAttribute& only = *config->attributes;
-  grid.waits_for_earlier = only.id == kCuLaunchProgrammaticSerialization && only.allowed != 0;
+  for (unsigned i = 0; i < config->attribute_count; ++i) {
+    const CuLaunchAttribute& attribute = config->attributes[i];
+    const bool is_set = attribute.allowed != 0;
+    if (attribute.id == kCuLaunchProgrammaticSerialization) grid.waits_for_earlier = is_set;
+    if (attribute.id == kCuLaunchCooperative) grid.is_cooperative = is_set;
+  }
+  if (grid.is_cooperative) {
+    int resident = 0;
+    cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &resident, function, static_cast<int>(b[0] * b[1] * b[2]), config->shared_bytes);
+    const auto most = 1ull * kSmCount * static_cast<unsigned>(resident);
+    if (1ull * g[0] * g[1] * g[2] > most) return kCooperativeTooLarge;
+    constexpr unsigned kMostCtas = 64;  // that a module has shared memory for (cuda_language.h)
+    if (g[0] > kMostCtas || g[1] != 1 || g[2] != 1) return kInvalidValue;
+  }
   return launch_grid(function, grid, config->stream, parameters);
 }
 

@@ -161,6 +161,7 @@ using std::min;
 
 namespace vitune {
 // Dynamic shared memory: the templates declare it inside a function.
-inline constexpr unsigned kSharedCapacity = 227 << 10, kMostCluster = 8;
+inline constexpr unsigned kSharedCapacity = 227 << 10;
+inline constexpr unsigned kMostCtas = 64;  // that run together
 extern __attribute__((aligned(1024))) char shared_memory[];
 }  // namespace vitune

@@ -27,7 +27,7 @@ using vitune::CuResult;
 constexpr CuResult kSuccess = vitune::kCuSuccess;
 constexpr CuResult kInvalidValue = 1, kOutOfMemory = 2, kInvalidImage = 200, kNotFound = 500,
                    kIllegalAddress = 700, kMisaligned = 716, kLaunchFailed = 719,
-                   kCaptureInvalid = 901;
+                   kCooperativeTooLarge = 720, kCaptureInvalid = 901;
 constexpr std::size_t kTotalMemory = std::size_t{4} << 30;
 constexpr int kClockKhz = 1000000, kSmCount = 4;
 

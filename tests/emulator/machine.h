@@ -2,7 +2,8 @@
 //
 // A kernel is compiled for the host into a module of its own; everything that needs more than one
 // thread (warp collectives, barriers, asynchronous copies) or a look at the device's memory goes
-// through this table. One CTA, or the CTAs of one cluster, run at a time, on one host thread.
+// through this table. One CTA, the CTAs of one cluster, or all of a cooperative launch run at a
+// time, on one host thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,8 +16,8 @@ struct Index3 {
 // The CUDA thread that runs now.
 struct ThreadView {
   Index3 thread_index{0, 0, 0}, block_index{0, 0, 0}, block_size, grid_size;
-  unsigned linear = 0;  // within its cluster: that of a CTA comes behind the one of lower rank
-  unsigned rank = 0;    // of its CTA in the cluster
+  unsigned linear = 0;  // among those that run together: a CTA's come behind those of lower rank
+  unsigned rank = 0;    // of its CTA in the cluster, or the cooperative launch
 };
 
 // What the emulated driver makes of a tensor map: 16-bit elements in four dimensions, of those that
@@ -48,6 +49,9 @@ struct Machine {
   void (*order_warp)(Machine&) = nullptr;
   // This thread waits for the grids before; in a launch that leaves it to the kernel all have to.
   void (*wait_for_earlier)(Machine&) = nullptr;
+  // The last grid before waited so and let this one start: what came before it can be read now,
+  // words that it clears (below) only after the wait.
+  void (*begin_before_the_last)(Machine&) = nullptr;
   // Copies `bytes` from global to shared memory, zeros if `from` is null, when the group is waited
   // for at the latest; half of all CTAs copy at once, so that both orders are seen.
   void (*copy_async)(Machine&, void* to, const void* from, unsigned bytes) = nullptr;
@@ -77,6 +81,10 @@ struct Machine {
   void (*wait_for_stores)(Machine&, unsigned pending) = nullptr;
   // Faults unless the bytes lie in one allocation of the device, aligned to `alignment`.
   void (*check_global)(Machine&, const void* at, unsigned bytes, unsigned alignment) = nullptr;
+  // A word of global memory that one thread posts and others wait for, in a cooperative launch from
+  // CTA to CTA; 0 is none. check_global() comes first.
+  void (*post_word)(Machine&, void* at, unsigned long long word) = nullptr;
+  unsigned long long (*wait_for_word)(Machine&, const void* at) = nullptr;
   // Shared memory written by this thread that products have not been told of (fence.proxy.async).
   void (*note_write)(Machine&, const void* at, unsigned bytes) = nullptr;
   void (*note_read)(Machine&, const void* at, unsigned bytes, unsigned reader) = nullptr;

@@ -3,7 +3,7 @@
 #pragma once
 
 namespace vitune {
-__attribute__((aligned(1024))) char shared_memory[kMostCluster * kSharedCapacity];
+__attribute__((aligned(1024))) char shared_memory[kMostCtas * kSharedCapacity];
 }  // namespace vitune
 
 extern "C" __attribute__((visibility("default")))

@@ -17,7 +17,13 @@ void Cta::bind(Machine& machine) {
                           void* argument) { self().meet(threads, work, argument); };
   machine.barrier = [](Machine&, unsigned id, unsigned threads) { self().wait_at(id, threads); };
   machine.order_warp = [](Machine&) { self().races_.meet_warp(self().me() / kLanes * kLanes); };
-  machine.wait_for_earlier = [](Machine&) { self().current().waited_for_earlier = true; };
+  machine.wait_for_earlier = [](Machine&) {
+    self().current().waited_for_earlier = true;
+    self().current().begun_before_the_last = false;
+  };
+  machine.begin_before_the_last = [](Machine&) {
+    self().current().waited_for_earlier = self().current().begun_before_the_last = true;
+  };
   machine.copy_async = [](Machine& m, void* to, const void* from, unsigned bytes) {
     const Copy copy{to, from, bytes};
     self().note(to, bytes);
@@ -86,6 +92,13 @@ void Cta::bind(Machine& machine) {
       m.fail(m, "misaligned global access");
     if (!self().inside_(at, bytes)) m.fail(m, "global access outside every allocation");
   };
+  machine.post_word = [](Machine& m, void* at, unsigned long long word) {
+    if (self().current().begun_before_the_last) m.fail(m, "a word that may be cleared yet");
+    std::memcpy(at, &word, sizeof(word));
+    ++self().work_;
+    self().release(self().word_waiters_[at]);
+  };
+  machine.wait_for_word = [](Machine&, const void* at) { return self().wait_for_word(at); };
   machine.note_write = [](Machine&, const void* at, unsigned bytes) {
     self().races_.write(self().me(), self().place(at), bytes);
     self().note(at, bytes);
@@ -249,6 +262,15 @@ void Cta::wait_at(unsigned id, unsigned threads) {
   release(barrier.waiting);
 }
 
+unsigned long long Cta::wait_for_word(const void* at) {
+  for (unsigned long long word;;) {
+    std::memcpy(&word, at, sizeof(word));
+    if (word != 0) return word;
+    word_waiters_[at].push_back(me());
+    pause();
+  }
+}
+
 void Cta::require_waited_for_earlier() {
   if (!grid_.waits_for_earlier || current().waited_for_earlier) return;
   machine_.fail(machine_, "global access without a wait for the grids before");
@@ -291,10 +313,10 @@ void Cta::loop() {
   }
 }
 
-// Shared memory and threads of all CTAs of the cluster, of which the first is at `index`.
+// Shared memory and threads of all CTAs that run together, of which the first is at `index`.
 void Cta::prepare(Index3 index, unsigned turn) {
-  const unsigned cluster = kernel_.cluster, all = cluster * count();
-  const std::size_t bytes = std::size_t{cluster - 1} * module_.shared_capacity + grid_.shared_bytes;
+  const unsigned ctas = ctas_together(kernel_, grid_), all = ctas * count();
+  const std::size_t bytes = std::size_t{ctas - 1} * module_.shared_capacity + grid_.shared_bytes;
   // What nobody has written: NaNs in one launch, large numbers in the next.
   std::memset(module_.shared_memory, turn % 2 == 0 ? 0xff : 0x6b, bytes);
   writers_.assign(bytes, 0);
@@ -340,7 +362,7 @@ unsigned long long run_grid(const Module& module, const Kernel& kernel, void** p
   unsigned long long work = 0;
   for (unsigned z = 0; z < grid.grid.z; ++z) {
     for (unsigned y = 0; y < grid.grid.y; ++y) {
-      for (unsigned x = 0; x < grid.grid.x; x += kernel.cluster) {
+      for (unsigned x = 0; x < grid.grid.x; x += ctas_together(kernel, grid)) {
         Cta cta(module, kernel, parameters, grid, inside, stacks, races);
         work += cta.run({x, y, z}, turn + x);
       }

@@ -1,8 +1,9 @@
 // tests/emulator/simt.h -- Runs a grid of CUDA threads on one host thread, each as a fiber.
 //
-// CTAs, or clusters of them, run one after the other. Within one the order is chosen to expose
-// missing synchronisation: by turns a warp runs as far as it can before another one starts, or all
-// warps advance together. Shared memory is filled with NaN before each CTA.
+// CTAs, or clusters of them, run one after the other, those of a cooperative launch together.
+// Within one the order is chosen to expose missing synchronisation: by turns a warp runs as far as
+// it can before another one starts, or all warps advance together. Shared memory is filled with NaN
+// before each CTA.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,6 +30,8 @@ struct Grid {
   // The launch leaves it to the kernel to wait for the grids before it: every thread has to, before
   // its first access to global memory.
   bool waits_for_earlier = false;
+  // CTAs may wait for each other: all of them run together.
+  bool is_cooperative = false;
 };
 
 // Whether [at, at + bytes) lies in one allocation of the device.

@@ -72,7 +72,7 @@ constexpr UnorderedCluster kUnordered[] = {
     {"WordsNotWaitedFor", {kClusters, "mbarrier_wait(barrier, 0);", ""}, "a race"},
     {"NotAllWordsWaitedFor",
      {kClusters, "mbarrier_expect(barrier, kBytes)", "mbarrier_expect(barrier, kBytes - 8)"},
-     "a race"},
+     "a race|a CTA that has ended"},
     {"PeersNotBegun",
      {kClusters, "cluster_barrier();  // now", "// now"},
      "a barrier that was not initialised|a race"},
