@@ -1,5 +1,5 @@
-// generator/group_norm/grid.cpp -- Group norms by all CTAs of the device at once, in turns: rules
-// of their tunables. SPDX-License-Identifier: Apache-2.0
+// generator/group_norm/grid.cpp -- Group norms in turns by all CTAs at once: their rules.
+// SPDX-License-Identifier: Apache-2.0
 #include <bit>
 
 #include "core/checked.h"
