@@ -121,7 +121,7 @@ large="c=512 l=65536 g=32 weight bias"
 for form in "kChunks=16 kGroups=1 kPieces=2 kThreads=1024 kTurns=4;group_norm bf16 n=1 $large silu" "kChunks=16 kGroups=1 kPieces=4 kThreads=512 kTurns=4;group_norm fp16 n=1 $large mish" \
   "kChunks=128 kGroups=8 kPieces=4 kThreads=512 kTurns=4;group_norm bf16 n=1 $large nhwc silu" "kChunks=128 kGroups=8 kPieces=4 kThreads=512 kTurns=8;group_norm fp16 n=2 $large nhwc mish" \
   "kChunks=64 kGroups=1 kPieces=4 kThreads=512 kTurns=16;group_norm fp32 n=1 c=256 l=262144 g=32"; do
-  compile_form "a group norm in turns" 1 sm_90 "kCluster=0 kEarlyStart=1 kStreaming=1 ${form%;*}" "${form#*;}"
+  compile_form "a group norm in turns" 2 sm_90,sm_100 "kCluster=0 kEarlyStart=1 kStreaming=1 ${form%;*}" "${form#*;}"
 done
 expect_no_spill "group norms in turns"
 if ! "$vitune" compile -q --csv --probes >"$list"; then

@@ -119,6 +119,11 @@ PreparedPlan::Step PreparedPlan::prepared(const KernelLaunch& launch,
                           launch.params.size(), launch.map_bytes, kMostLines * sizeof(Line),
                           kMostMaps * sizeof(MapBlock)));
   }
+  if (launch.shape.is_cooperative && kernel.driver().api().launch_kernel_ex == nullptr) {
+    throw Error(ErrorCode::kUnsupported,
+                "the driver is too old for CTAs that run at once and start early: update it to "
+                "12.3 or later");
+  }
   Step step{kernel, launch.shape, std::vector<Line>(lines), {}, {}, {}, {}};
   std::memcpy(step.params.data(), launch.params.data(), launch.params.size());
   for (const PointerSlot& slot : launch.pointers) {

@@ -44,8 +44,8 @@ class PreparedPlan {
  public:
   // Kernels are counted by their place in `kernels`; `libraries` is asked by plans that call one,
   // with its context current. Throws CudaError if the driver does not take a tensor map,
-  // Error(kUnsupported) if the library is not there or does not take a product, Error(kFailure) for
-  // a plan that no launch can hold.
+  // Error(kUnsupported) if the library is not there or does not take a product, or if the driver is
+  // too old for a cooperative launch, Error(kFailure) for a plan that no launch can hold.
   PreparedPlan(const LaunchPlan& plan, std::span<const CudaKernel> kernels,
                Libraries* libraries = nullptr);
 

@@ -56,8 +56,8 @@ Rule check_ctas(const GroupNormProblem& p, const GroupNormTiling& t, std::int64_
   return formatted("{} CTAs, {} SMs", ctas, sms);
 }
 
-// Two turns on the chip, at most a quarter of the second in registers, and no turn of half as many
-// groups where this fits: 16 warps with four vectors on their way, or 32 with two.
+// Two turns on the chip, at most a quarter of the second in registers, and no more turns than that
+// takes. 16 warps have four vectors each on their way, or 32 have two.
 Rule check_room(const GroupNormTiling& t, std::int64_t shared) {
   const bool busy = t.threads == 512 || t.threads == 1024;
   if (!busy || t.pieces * t.threads != 2048) {

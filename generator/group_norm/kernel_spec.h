@@ -82,8 +82,10 @@ std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, con
                                             const CompileFacts& facts, const DeviceInfo& device);
 
 std::vector<KernelNeeds> group_norm_kernels(const GroupNormProblem& problem, const Config& config);
+// `resident`: CTAs of the first kernel that fit on an SM at once. Throws Error(kUnsupported) where
+// all CTAs of a grid have to run at once and the device holds fewer.
 LaunchPlan group_norm_plan(const GroupNormProblem& problem, const Config& config,
-                           const DeviceInfo& device);
+                           const DeviceInfo& device, int resident);
 
 Demand group_norm_demand(const GroupNormProblem& problem);
 

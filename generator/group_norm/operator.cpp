@@ -132,8 +132,8 @@ class GroupNorm final : public Operator {
     return group_norm_kernels(group_norm_of(problem), config);
   }
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
-                  std::span<const int>) const override {
-    return group_norm_plan(group_norm_of(problem), config, device);
+                  std::span<const int> resident) const override {
+    return group_norm_plan(group_norm_of(problem), config, device, resident.front());
   }
 
   std::string judge_source() const override {

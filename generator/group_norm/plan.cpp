@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "core/checked.h"
+#include "core/error.h"
+#include "core/format.h"
 #include "generator/group_norm/kernel_spec.h"
 #include "templates/group_norm/params.cuh"
 
@@ -26,6 +28,14 @@ void clear_first(LaunchPlan& plan, std::int64_t ctas, std::int64_t words) {
   std::swap(grid, clear);
 }
 
+// Of a device that shares its SMs with other processes a program may see a part.
+void require_room(std::int64_t ctas, const DeviceInfo& device, int resident) {
+  const std::int64_t room = std::int64_t{device.sm_count} * resident;
+  if (ctas <= room || device.sm_count == 0) return;
+  throw Error(ErrorCode::kUnsupported,
+              formatted("{} CTAs have to run at once, the device has room for {}", ctas, room));
+}
+
 }  // namespace
 
 std::vector<KernelNeeds> group_norm_kernels(const GroupNormProblem& p, const Config& config) {
@@ -46,7 +56,7 @@ std::vector<KernelNeeds> group_norm_kernels(const GroupNormProblem& p, const Con
 }
 
 LaunchPlan group_norm_plan(const GroupNormProblem& p, const Config& config,
-                           const DeviceInfo& device) {
+                           const DeviceInfo& device, int resident) {
   const GroupNormTiling t = group_norm_tiling(p, config);
   const std::vector<KernelNeeds> kernels = group_norm_kernels(p, config);
   const std::int64_t groups = p.images * p.groups;
@@ -70,7 +80,11 @@ LaunchPlan group_norm_plan(const GroupNormProblem& p, const Config& config,
     plan.kernels.push_back(std::move(launch));
   }
   if (has_scratch) plan.scratch_bytes = 8 * groups * t.chunks;
-  if (t.grid()) clear_first(plan, tiles * t.chunks / t.turns, groups * t.chunks);
+  if (t.grid()) {
+    const std::int64_t ctas = tiles * t.chunks / t.turns;
+    require_room(ctas, device, resident);
+    clear_first(plan, ctas, groups * t.chunks);
+  }
   return plan;
 }
 

@@ -217,7 +217,7 @@ TEST(GroupNormTest, WholeGroupsAreOneLaunchWithoutScratch) {
   const auto p = GroupNormProblem::parse("bf16 n=3 c=60 l=16 g=5 weight eps=0.25");
   const Config config =
       Config::parse("kChunks=1 kGroups=4 kThreads=128 kPieces=0 kEarlyStart=0 kStreaming=0");
-  const LaunchPlan plan = group_norm_plan(p, config, testing_support::h200_device());
+  const LaunchPlan plan = group_norm_plan(p, config, testing_support::h200_device(), 1);
   ASSERT_EQ(plan.kernels.size(), 1u);
   EXPECT_EQ(plan.scratch_bytes, 0);
   EXPECT_EQ(plan.kernels[0].shape.grid[0], 4u);  // 15 groups by 4
@@ -233,7 +233,7 @@ TEST(GroupNormTest, ChunksAreTwoLaunchesWithTheirMomentsBetween) {
       Config::parse("kChunks=16 kGroups=4 kThreads=320 kPieces=4 kEarlyStart=1 kStreaming=1");
   const ParameterSpace space = group_norm_space(p, testing_support::h200_device());
   ASSERT_EQ(space.explain(space.completed(config)), std::nullopt);
-  const LaunchPlan plan = group_norm_plan(p, config, testing_support::h200_device());
+  const LaunchPlan plan = group_norm_plan(p, config, testing_support::h200_device(), 1);
   ASSERT_EQ(plan.kernels.size(), 2u);
   EXPECT_EQ(plan.scratch_bytes, 3 * 32 * 16 * 8);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -261,7 +261,7 @@ TEST(GroupNormTest, ClustersAreOneLaunchOfWholeClustersWithoutScratch) {
   EXPECT_EQ(kernels[0].entry, "vitune_group_norm_cluster");
   // A chunk; words of two CTAs, a barrier, sums of 20 warps.
   EXPECT_EQ(kernels[0].shared_bytes, 40960 + 16 + 8 + 240);
-  const LaunchPlan plan = group_norm_plan(p, config, device);
+  const LaunchPlan plan = group_norm_plan(p, config, device, 1);
   ASSERT_EQ(plan.kernels.size(), 1u);
   EXPECT_EQ(plan.scratch_bytes, 0);
   EXPECT_EQ(plan.kernels[0].shape.grid[0], 64u * 2);
@@ -289,7 +289,7 @@ TEST(GroupNormTest, TurnsAreACooperativeLaunchBehindOneThatClearsItsWords) {
   // 28 vectors of each thread, and twice moments of 16 warps and mean and deviation of 8 groups.
   EXPECT_EQ(kernels[0].shared_bytes, 28 * 512 * 16 + 2 * 8 * (16 * 8 + 8));
   EXPECT_EQ(kernels[1].entry, "vitune_group_norm_clear");
-  const LaunchPlan plan = group_norm_plan(p, config, device);
+  const LaunchPlan plan = group_norm_plan(p, config, device, 1);
   ASSERT_EQ(plan.kernels.size(), 2u);
   EXPECT_EQ(plan.scratch_bytes, 8 * 32 * 128);
   const KernelLaunch &clear = plan.kernels[0], &grid = plan.kernels[1];
@@ -302,6 +302,11 @@ TEST(GroupNormTest, TurnsAreACooperativeLaunchBehindOneThatClearsItsWords) {
   EXPECT_TRUE(grid.shape.waits_for_earlier);
   EXPECT_TRUE(grid.shape.is_cooperative);
   EXPECT_THAT(group_norm_source(p, config), HasSubstr("group_norm/grid.cuh"));
+  // A part of a device, as a process may have that shares it.
+  DeviceInfo part = device;
+  part.sm_count = 100;
+  EXPECT_THAT([&] { group_norm_plan(p, config, part, 1); },
+              testing::ThrowsMessage<Error>(HasSubstr("128 CTAs have to run at once")));
 }
 
 std::vector<Config> turns_of(const std::string& text, const DeviceInfo& device) {

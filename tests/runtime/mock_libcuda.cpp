@@ -299,7 +299,11 @@ CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function,
   std::copy_n(config->grid, 3, shape.grid);
   std::copy_n(config->block, 3, shape.block);
   shape.shared_bytes = config->shared_bytes;
-  shape.waits_for_earlier = config->attribute_count == 1;
+  for (unsigned i = 0; i < config->attribute_count; ++i) {
+    const int id = config->attributes[i].id;
+    shape.waits_for_earlier |= id == kCuLaunchProgrammaticSerialization;
+    shape.is_cooperative |= id == kCuLaunchCooperative;
+  }
   return mock().launch(function, shape, config->stream, parameters);
 }
 

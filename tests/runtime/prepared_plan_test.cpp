@@ -66,6 +66,26 @@ LaunchPlan two_kernels(LaunchPlan plan) {
   return plan;
 }
 
+// Another choice serves then (Resolver::prepared()).
+TEST_F(PreparedPlanTest, CtasThatRunAtOnceAreUnsupportedByAnOldDriver) {
+  LaunchPlan together = plan();
+  together.kernels.front().shape.is_cooperative = true;
+  EXPECT_NO_THROW(PreparedPlan(together, loaded().kernels));
+  DeviceInfo device = mock_device();
+  device.driver_version = kCuVersionOfProgrammaticCapture - 10;
+  mock_->set_device(0, device);
+  const auto old = CudaDriver::open();
+  const CudaModule module(*old, kernel_.binary.image);
+  const LoadedKernels kernels =
+      LoadedKernels::of(module, attention().kernels(*ProblemPtr(kernel_.problem), kernel_.config));
+  try {
+    const PreparedPlan prepared(together, kernels.kernels);
+    ADD_FAILURE() << "it was prepared";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+  }
+}
+
 TEST_F(PreparedPlanTest, KernelsRunOneAfterTheOtherAndShareTheScratchMemory) {
   const LoadedKernels kernels = loaded();
   const PreparedPlan prepared(two_kernels(plan()), kernels.kernels);
