@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 
@@ -24,6 +25,10 @@ inline std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b) {
 // Smallest multiple of `unit` that is at least `value`; both positive and far below 2^62.
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
+}
+
+constexpr bool is_power_of_two(std::int64_t value) {
+  return value > 0 && std::has_single_bit(static_cast<std::uint64_t>(value));
 }
 
 // value / unit rounded up.

@@ -1,7 +1,5 @@
 // generator/group_norm/grid.cpp -- Group norms in turns by all CTAs at once: their rules.
 // SPDX-License-Identifier: Apache-2.0
-#include <bit>
-
 #include "core/checked.h"
 #include "core/format.h"
 #include "generator/group_norm/kernel_spec.h"
@@ -13,10 +11,6 @@ constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kClusterCtas = 8, kWholeNumbers = 65536;  // that read a group once
 
 using Rule = std::optional<std::string>;
-
-bool is_power_of_two(std::int64_t n) {
-  return n > 0 && std::has_single_bit(static_cast<std::uint64_t>(n));
-}
 
 // Groups that neither a cluster (NCHW) nor a CTA's registers (NHWC) hold.
 Rule check_group(const GroupNormProblem& p, const DeviceInfo& device) {
@@ -56,13 +50,15 @@ Rule check_ctas(const GroupNormProblem& p, const GroupNormTiling& t, std::int64_
   return formatted("{} CTAs, {} SMs", ctas, sms);
 }
 
-// Two turns on the chip, at most a quarter of the second in registers, and no more turns than that
-// takes. 16 warps have four vectors each on their way, or 32 have two.
-Rule check_room(const GroupNormTiling& t, std::int64_t shared) {
+Rule check_threads(const GroupNormTiling& t) {
   const bool busy = t.threads == 512 || t.threads == 1024;
-  if (!busy || t.pieces * t.threads != 2048) {
-    return formatted("{} threads, {} vectors on their way", t.threads, t.pieces);
-  }
+  if (busy && t.pieces * t.threads == 2048) return std::nullopt;
+  return formatted("{} threads, {} vectors to a piece", t.threads, t.pieces);
+}
+
+// Two turns on the chip, at most a quarter of the second in registers, and no more turns than that
+// takes.
+Rule check_room(const GroupNormTiling& t, std::int64_t shared) {
   if (t.grid_bytes() > shared) return formatted("{} bytes, {} there are", t.grid_bytes(), shared);
   if (4 * t.held > t.steps) return formatted("{} of {} vectors in registers", t.held, t.steps);
   const std::int64_t turn = t.steps * t.threads * t.vector_bytes, twice = 4 * turn - turn / 2;
@@ -102,6 +98,8 @@ std::vector<Constraint> group_norm_grid_rules(const GroupNormProblem& problem,
       {"turns: 16-byte vectors of one group, and threads, chunks and vectors that are powers of "
        "two",
        of_grids([problem](const GroupNormTiling& t) { return check_tiling(problem, t); }), tiling},
+      {"turns: 512 threads with 4 vectors to a piece, or 1024 with 2", of_grids(check_threads),
+       tiling},
       {"turns: of whole groups, a CTA for an SM, more than half of the SMs busy",
        of_grids([problem, sms = device.sm_count](const GroupNormTiling& t) {
          return check_ctas(problem, t, sms);

@@ -2,7 +2,6 @@
 // tuning.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <bit>
 #include <iterator>
 
 #include "core/checked.h"
@@ -32,7 +31,7 @@ std::vector<std::int64_t> group_counts(const GroupNormProblem& p) {
 
 Rule check_threads(const GroupNormTiling& t) {
   const bool even = t.busy == t.tile_threads && t.chunk_vectors() % t.busy == 0;
-  if (!std::has_single_bit(static_cast<std::uint64_t>(t.threads)) && !even) {
+  if (!is_power_of_two(t.threads) && !even) {
     return formatted("{} threads for {} vectors", t.threads, t.chunk_vectors());
   }
   if (t.tile_threads % kWarp == 0) return std::nullopt;

@@ -71,7 +71,10 @@ struct GroupNormGrid {
   __device__ __forceinline__ Piece kept(int from) const {
     Piece piece;
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i) piece.x[i] = load_shared_piece(place(from + i));
+    for (int i = 0; i < kPieces; ++i) {
+      const uint4 v = load_shared_16(place(from + i));
+      piece.x[i] = {{v.x, v.y, v.z, v.w}};
+    }
     return piece;
   }
   __device__ __forceinline__ void keep(const Piece& piece, int to) const {
@@ -146,19 +149,19 @@ struct GroupNormGrid {
   // Weight and bias of a turn; where they are asked for before its moments are there, nobody waits
   // for them.
   __device__ __forceinline__ GroupNormParameters<C> parameters(const Tile& tile) const {
-    GroupNormParameters<C> of;
-    of.load(p, tile.channel(0));
-    return of;
+    GroupNormParameters<C> weights;
+    weights.load(p, tile.channel(0));
+    return weights;
   }
   __device__ __forceinline__ void take(const Tile& tile, int turn,
-                                       const GroupNormParameters<C>& of) {
+                                       const GroupNormParameters<C>& weights) {
     constexpr float kScale = kActivationScale<C::kActivation>;
     const GroupNormScale<1> scale = exchange.scale(tile, turn);
     affine.mean = scale.mean[0];
 #pragma unroll
     for (int i = 0; i < C::kVectorChannels; ++i) {
-      affine.factor[i] = scale.rstd[0] * kScale * (C::kWeight ? of.weight[i] : 1.f);
-      affine.bias[i] = C::kBias ? kScale * of.bias[i] : 0.f;
+      affine.factor[i] = scale.rstd[0] * kScale * (C::kWeight ? weights.weight[i] : 1.f);
+      affine.bias[i] = C::kBias ? kScale * weights.bias[i] : 0.f;
     }
   }
 
@@ -191,9 +194,9 @@ struct GroupNormGrid {
       }
     }
     const Tile between = tile_of(turn + 1);
-    const GroupNormParameters<C> of = parameters(between);
+    const GroupNormParameters<C> weights = parameters(between);
     exchange.post(tile_of(turn + 2), turn + 2, sums.moments(float(kSteps * C::kVector)));
-    take(between, turn + 1, of);
+    take(between, turn + 1, weights);
   }
   template <bool kOdd>
   __device__ __forceinline__ void write_turn(int turn) const {
@@ -216,9 +219,9 @@ struct GroupNormGrid {
     wait_for_earlier_grids();  // the words are clear
     exchange.post(tile_of(0), 0, first);
     if (C::kTurns > 2) load(next, tile_of(2), 0);
-    const GroupNormParameters<C> of = parameters(tile_of(0));
+    const GroupNormParameters<C> weights = parameters(tile_of(0));
     exchange.post(tile_of(1), 1, copied_moments<true>());
-    take(tile_of(0), 0, of);
+    take(tile_of(0), 0, weights);
   }
   __device__ __forceinline__ void run() {
     begin();
@@ -228,9 +231,9 @@ struct GroupNormGrid {
       advance<true>(turn + 1);
     }
     const Tile last = tile_of(C::kTurns - 1);
-    const GroupNormParameters<C> of = parameters(last);
+    const GroupNormParameters<C> weights = parameters(last);
     write_turn<false>(C::kTurns - 2);
-    take(last, C::kTurns - 1, of);
+    take(last, C::kTurns - 1, weights);
     write_turn<true>(C::kTurns - 1);
   }
 };

@@ -37,19 +37,11 @@ __device__ __forceinline__ void cp_async_evict(u32 to, const void* from, u64 pol
                : "memory");
 }
 
-// Between registers and shared memory.
+// From registers to shared memory; load_shared_16() brings it back.
 __device__ __forceinline__ void store_shared_piece(u32 to, const Piece<16>& v) {
   asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.words[0]), "r"(v.words[1]),
                "r"(v.words[2]), "r"(v.words[3])
                : "memory");
-}
-__device__ __forceinline__ Piece<16> load_shared_piece(u32 from) {
-  Piece<16> v;
-  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.words[0]), "=r"(v.words[1]), "=r"(v.words[2]), "=r"(v.words[3])
-               : "r"(from)
-               : "memory");
-  return v;
 }
 
 }  // namespace vitune

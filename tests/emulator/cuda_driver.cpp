@@ -374,8 +374,8 @@ CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function,
         &resident, function, static_cast<int>(b[0] * b[1] * b[2]), config->shared_bytes);
     const auto most = 1ull * kSmCount * static_cast<unsigned>(resident);
     if (1ull * g[0] * g[1] * g[2] > most) return kCooperativeTooLarge;
-    constexpr unsigned kMostCtas = 64;  // that a module has shared memory for (cuda_language.h)
-    if (g[0] > kMostCtas || g[1] != 1 || g[2] != 1) return kInvalidValue;
+    const unsigned has_memory_for = kernel_of(function)->module->code->most_ctas;
+    if (g[0] > has_memory_for || g[1] != 1 || g[2] != 1) return kInvalidValue;
   }
   return launch_grid(function, grid, config->stream, parameters);
 }

@@ -106,7 +106,8 @@ struct Module {
   unsigned machine_bytes;  // sizeof(Machine) when it was compiled: a database may keep older ones
   void (*attach)(Machine*);
   char* shared_memory;
-  unsigned shared_capacity;  // of a CTA; those of a cluster are behind each other
+  unsigned shared_capacity;  // of a CTA; those of CTAs that run together are behind each other
+  unsigned most_ctas;        // that run together
 };
 
 // What a module exports for a kernel k as `vitune_kernel_k`.

@@ -10,7 +10,7 @@ extern "C" __attribute__((visibility("default")))
 const vitune_emulator::Module vitune_emulated_module = {
     sizeof(vitune_emulator::Machine),
     [](vitune_emulator::Machine* machine) { vitune_emulator::machine = machine; },
-    vitune::shared_memory, vitune::kSharedCapacity};
+    vitune::shared_memory, vitune::kSharedCapacity, vitune::kMostCtas};
 
 // Calls a kernel with the values that `parameters` point at.
 template <class... Args, unsigned long... kIndex>

@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "generator/group_norm/kernel_spec.h"
@@ -56,16 +54,7 @@ constexpr Mistake kMistakes[] = {
     {kClusters, "tile.offset(step)), true", "tile.offset(0)), true"},
 };
 
-// Waits and barriers, each left out, and what the emulated device says.
-struct UnorderedCluster {
-  const char* name;
-  Mistake mistake;
-  const char* fault;
-};
-
-void PrintTo(const UnorderedCluster& each, std::ostream* out) { *out << each.name; }
-
-constexpr UnorderedCluster kUnordered[] = {
+constexpr MissingWait kUnordered[] = {
     {"CopiesNotWaitedFor",
      {kClusters, "copy_wait<kPieces - 1 - kPiece>", "copy_wait<kPieces - kPiece>"},
      "a race"},
@@ -119,20 +108,13 @@ TEST_F(GroupNormClusterGpuTest, MistakesAreSeen) {
   }
 }
 
-// A fault ends a process's use of the device: each launches in a process of its own.
 class GroupNormUnorderedClusterGpuTest : public GroupNormClusterGpuTest,
-                                         public testing::WithParamInterface<UnorderedCluster> {};
+                                         public testing::WithParamInterface<MissingWait> {};
 
 TEST_P(GroupNormUnorderedClusterGpuTest, IsAFaultOnTheEmulatedDevice) {
-  if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
   const ProblemPtr problem = parse_problem(kMistakenProblem);
   const Config config = config_of(kMistakenConfig);
-  Verifier verifier = verifier_of(problem);
-  const auto launch = [&] {
-    std::fputs(verdict(verifier, *problem, config, &GetParam().mistake).c_str(), stderr);
-    std::_Exit(0);
-  };
-  EXPECT_EXIT(launch(), testing::ExitedWithCode(0), GetParam().fault);
+  expect_fault(problem, config, GetParam().mistake, GetParam().fault);
 }
 
 INSTANTIATE_TEST_SUITE_P(Waits, GroupNormUnorderedClusterGpuTest, testing::ValuesIn(kUnordered),

@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "generator/group_norm/kernel_spec.h"
@@ -69,16 +67,7 @@ constexpr Mistake kMistakes[] = {
     {"group_norm/activation_four.cuh", "of_first * under[1]", "of_first * under[0]"},
 };
 
-// Waits, each left out, and what the emulated device says.
-struct UnorderedGrid {
-  const char* name;
-  Mistake mistake;
-  const char* fault;
-};
-
-void PrintTo(const UnorderedGrid& each, std::ostream* out) { *out << each.name; }
-
-constexpr UnorderedGrid kUnordered[] = {
+constexpr MissingWait kUnordered[] = {
     {"CopiesNotWaitedFor",
      {kGrid, "copy_wait<kLater + 1>();", "copy_wait<kLater + 2>();"},
      "a race"},
@@ -163,20 +152,13 @@ TEST_F(GroupNormGridGpuTest, IsTimedAsOthersAre) {
   EXPECT_EQ(verifier.verify(module, config).status, TrialStatus::kOk);
 }
 
-// A fault ends a process's use of the device: each launches in a process of its own.
 class GroupNormUnorderedGridGpuTest : public GroupNormGridGpuTest,
-                                      public testing::WithParamInterface<UnorderedGrid> {};
+                                      public testing::WithParamInterface<MissingWait> {};
 
 TEST_P(GroupNormUnorderedGridGpuTest, IsAFaultOnTheEmulatedDevice) {
-  if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
   const ProblemPtr problem = parse_problem(kMistakenProblem);
   const Config config = config_of(kMistakenConfig);
-  Verifier verifier = verifier_of(problem);
-  const auto launch = [&] {
-    std::fputs(verdict(verifier, *problem, config, &GetParam().mistake).c_str(), stderr);
-    std::_Exit(0);
-  };
-  EXPECT_EXIT(launch(), testing::ExitedWithCode(0), GetParam().fault);
+  expect_fault(problem, config, GetParam().mistake, GetParam().fault);
 }
 
 INSTANTIATE_TEST_SUITE_P(Waits, GroupNormUnorderedGridGpuTest, testing::ValuesIn(kUnordered),

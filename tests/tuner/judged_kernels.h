@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <ostream>
 #include <string>
 
 #include "generator/operator.h"
@@ -20,6 +23,15 @@ struct Mistake {
   const char* words;
   const char* others;
 };
+
+// A wait that is left out, and what the emulated device says then (a regular expression).
+struct MissingWait {
+  const char* name;
+  Mistake mistake;
+  const char* fault;
+};
+
+inline void PrintTo(const MissingWait& each, std::ostream* out) { *out << each.name; }
 
 class JudgedKernelsTest : public GpuTest {
  protected:
@@ -59,6 +71,20 @@ class JudgedKernelsTest : public GpuTest {
     } catch (const Error& fault) {
       return fault.what();
     }
+  }
+
+  // A fault ends a process's use of the device: the kernel is launched in one of its own.
+  void expect_fault(const ProblemPtr& problem, const Config& config, const Mistake& mistake,
+                    const char* fault) const {
+    if (device_.name != "emulated device") {
+      GTEST_SKIP() << "only the emulated device looks for races";
+    }
+    Verifier verifier = verifier_of(problem);
+    const auto launch = [&] {
+      std::fputs(verdict(verifier, *problem, config, &mistake).c_str(), stderr);
+      std::_Exit(0);
+    };
+    EXPECT_EXIT(launch(), testing::ExitedWithCode(0), fault);
   }
 
   std::unique_ptr<CudaContext> context_;

@@ -3,8 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "generator/linear/operator.h"
@@ -53,16 +51,7 @@ constexpr Mistake kMistakes[] = {
     {kParts, "tile - m_ * across", "tile"},
 };
 
-// What orders accesses, left out, and the words of the fault that it makes.
-struct UnorderedParts {
-  const char* name;
-  Mistake mistake;
-  const char* fault;
-};
-
-void PrintTo(const UnorderedParts& each, std::ostream* out) { *out << each.mistake.words; }
-
-constexpr UnorderedParts kUnordered[] = {
+constexpr MissingWait kUnordered[] = {
     {"SumsNotWaitedFor", {kParts, "mbarrier_wait(barrier(), 0);", ""}, "a race|has ended"},
     {"SlotsNotWaitedFor",
      {kParts, "mbarrier_wait(shared.full(at.slot), at.parity);", ""},
@@ -103,20 +92,12 @@ TEST_F(LinearPartsGpuTest, MistakesAreSeen) {
   }
 }
 
-// A fault ends a process's use of the device: each launches in a process of its own.
 class LinearPartsUnorderedGpuTest : public LinearPartsGpuTest,
-                                    public testing::WithParamInterface<UnorderedParts> {};
+                                    public testing::WithParamInterface<MissingWait> {};
 
 TEST_P(LinearPartsUnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
-  if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";
   const ProblemPtr problem = parse_problem("linear bf16 m=130 n=136 k=648 bias residual");
-  Verifier verifier = verifier_of(problem);
-  const auto launch = [&] {
-    std::fputs(verdict(verifier, *problem, config_of(64, 2, 3), &GetParam().mistake).c_str(),
-               stderr);
-    std::_Exit(0);
-  };
-  EXPECT_EXIT(launch(), testing::ExitedWithCode(0), GetParam().fault);
+  expect_fault(problem, config_of(64, 2, 3), GetParam().mistake, GetParam().fault);
 }
 
 INSTANTIATE_TEST_SUITE_P(EachWait, LinearPartsUnorderedGpuTest, testing::ValuesIn(kUnordered),

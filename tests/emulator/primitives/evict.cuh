@@ -17,9 +17,5 @@ inline void cp_async_evict(u32 to, const void* from, u64) { cp_async<16>(to, fro
 inline void store_shared_piece(u32 to, const Piece<16>& v) {
   std::memcpy(shared_target(to, 16), v.words, 16);
 }
-inline Piece<16> load_shared_piece(u32 from) {
-  const uint4 v = load_shared_16(from);
-  return {{v.x, v.y, v.z, v.w}};
-}
 
 }  // namespace vitune
