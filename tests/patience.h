@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <thread>
 
 namespace vitune::test {
 
@@ -18,6 +19,17 @@ inline constexpr int kSlowness = 4;
 #else
 inline constexpr int kSlowness = 1;
 #endif
+
+// Whether `holds` becomes true in patience.
+template <class Condition>
+bool soon(Condition&& holds) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
 
 // Whether `action` takes less than `limit` in one of some tries: a stall spoils the others.
 template <class Action>

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 #include <thread>
 
@@ -12,6 +13,7 @@
 #include "db/store.h"
 #include "tests/cli/command_fixture.h"
 #include "tests/cli/synthetic_recording.h"
+#include "tests/patience.h"
 
 namespace vitune::testing {
 namespace {
@@ -113,10 +115,14 @@ TEST_F(ShardTest, WhatAKilledShardLeftOnLocalDiskTheNextOneRemoves) {
     return std::distance(fs::directory_iterator(temporary), fs::directory_iterator());
   };
   const auto lives = start(shard("0/2"), options);
-  while (fs::exists(temporary / "vitune-shard-killed")) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  while (count() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // A folder is its owner's from the lock on it on, and gets its database after that.
+  ASSERT_TRUE(test::soon([&] {
+    return !fs::exists(temporary / "vitune-shard-killed") &&
+           std::ranges::any_of(fs::directory_iterator(temporary), [](const auto& entry) {
+             return entry.path().filename().string().starts_with("vitune-shard-") &&
+                    !entry.is_symlink() && !fs::is_empty(entry.path());
+           });
+  }));
   lives->signal(SIGSTOP);
   ASSERT_EQ(run(shard("1/2"), options).status, 0);
   EXPECT_EQ(count(), 3);  // that of the living one stays

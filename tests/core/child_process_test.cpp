@@ -48,12 +48,6 @@ bool gone(int pid) {
   return text.substr(text.rfind(')') + 2, 1) == "Z";
 }
 
-bool gone_within(int pid, std::chrono::milliseconds limit) {
-  const auto deadline = steady_clock::now() + limit;
-  while (!gone(pid) && steady_clock::now() < deadline) std::this_thread::sleep_for(5ms);
-  return gone(pid);
-}
-
 std::size_t open_descriptors() {
   const std::filesystem::directory_iterator entries("/proc/self/fd");
   return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
@@ -227,7 +221,7 @@ TEST(ChildProcessTest, AGrandchildThatHoldsThePipesIsKilledToo) {
     ChildProcess child(fake({"grandchild"}));
     const int grandchild = std::stoi(next_payload(child));
     EXPECT_TRUE(child.kill());
-    EXPECT_TRUE(gone_within(grandchild, test::kPatience));
+    EXPECT_TRUE(test::soon([&] { return gone(grandchild); }));
   }));
 }
 
@@ -254,7 +248,7 @@ TEST(ChildProcessTest, MemoryAndProcessorLimitsHold) {
 TEST(ChildProcessTest, AChildDiesWithItsParent) {
   ChildProcess parent(fake({"orphan"}));
   const int orphan = std::stoi(next_payload(parent));
-  EXPECT_TRUE(gone_within(orphan, test::kPatience));
+  EXPECT_TRUE(test::soon([&] { return gone(orphan); }));
 }
 
 TEST(ChildProcessTest, WhatCannotBeStartedIsNamed) {

@@ -39,12 +39,7 @@ class CApiFlightTest : public RuntimeTest {
     return lock;
   }
   bool is_waited_for() {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (log_.count(VITUNE_LOG_DEBUG, "waiting for another process") == 0) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
+    return soon([this] { return log_.count(VITUNE_LOG_DEBUG, "waiting for another process") > 0; });
   }
 };
 

@@ -17,10 +17,7 @@ using namespace std::chrono_literals;
 class CApiThreadsTest : public RuntimeTest {
  protected:
   void wait_for_load() {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (mock_->loads_waiting() == 0 && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(1ms);
-    }
+    ASSERT_TRUE(soon([this] { return mock_->loads_waiting() > 0; }));
     ASSERT_EQ(mock_->loads_waiting(), 1);
   }
 };

@@ -96,12 +96,7 @@ TEST_F(TuneProcess, BadCandidatesAmongGoodOnesAreBlockedAndAWinnerIsFound) {
 
 // Waits until a tune gave its bench worker that many jobs; whether it did.
 bool gives_jobs(const std::filesystem::path& log, std::size_t jobs) {
-  const auto deadline = std::chrono::steady_clock::now() + test::kPatience;
-  while (testing::lines_of(log).size() < jobs) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  return true;
+  return test::soon([&] { return testing::lines_of(log).size() >= jobs; });
 }
 
 TEST_F(TuneProcess, SettingTheStopFlagEndsEverythingWithinTwoSeconds) {

@@ -76,18 +76,8 @@ class TuneTogether : public ::testing::Test {
     EXPECT_EQ(waitpid(pid, &status, 0), pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  // Whether `true_of` becomes true.
-  template <typename Condition>
-  static bool soon(Condition true_of) {
-    const auto deadline = std::chrono::steady_clock::now() + test::kPatience;
-    while (!true_of()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    return true;
-  }
   bool is_searching() const {
-    return soon([this] { return testing::lines_of(jobs()).size() >= 3; });
+    return test::soon([this] { return testing::lines_of(jobs()).size() >= 3; });
   }
   // tune() in this process; once it waits for another one, `when_waiting` is called.
   TuneReport run(const std::function<void()>& when_waiting) {
