@@ -138,8 +138,10 @@ class Operator {
   // The kernels of the config, entries of one translation unit; none if its plan only calls a
   // library: then the request has no compiler's work.
   virtual std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const = 0;
-  // Whether their launches copy by tensor maps, for which a driver may be too old.
+  // Whether their launches copy by tensor maps, or are of CTAs that run at once (a cooperative
+  // launch); a driver may be too old for either.
   virtual bool reads_tensor_maps(const Config&) const { return false; }
+  virtual bool runs_at_once(const Config&) const { return false; }
   // `resident`: of each of kernels(), how many CTAs fit on an SM at once, at least 1.
   virtual LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                           std::span<const int> resident) const = 0;

@@ -80,6 +80,17 @@ std::optional<std::string> driver_lacks_tensor_maps(const CudaDriver& driver) {
       version / 1000, version % 1000 / 10);
 }
 
+// Needs a launch that takes attributes, which early starts do in all.
+std::optional<std::string> driver_lacks_cooperative_launches(const CudaDriver& driver) {
+  if (driver.api().launch_kernel_ex != nullptr) return std::nullopt;
+  const int version = driver.version();
+  return formatted(
+      "its CTAs run at once and start early, which the driver (CUDA {}.{}) does not do; install "
+      "one "
+      "for CUDA 12.3 or newer",
+      version / 1000, version % 1000 / 10);
+}
+
 PreparedPlan::PreparedPlan(const LaunchPlan& plan, std::span<const CudaKernel> kernels,
                            Libraries* libraries)
     : scratch_bytes_(plan.scratch_bytes) {
@@ -119,10 +130,10 @@ PreparedPlan::Step PreparedPlan::prepared(const KernelLaunch& launch,
                           launch.params.size(), launch.map_bytes, kMostLines * sizeof(Line),
                           kMostMaps * sizeof(MapBlock)));
   }
-  if (launch.shape.is_cooperative && kernel.driver().api().launch_kernel_ex == nullptr) {
-    throw Error(ErrorCode::kUnsupported,
-                "the driver is too old for CTAs that run at once and start early: update it to "
-                "12.3 or later");
+  if (launch.shape.is_cooperative) {
+    if (const auto lack = driver_lacks_cooperative_launches(kernel.driver())) {
+      throw Error(ErrorCode::kUnsupported, "the kernel cannot be launched: " + *lack);
+    }
   }
   Step step{kernel, launch.shape, std::vector<Line>(lines), {}, {}, {}, {}};
   std::memcpy(step.params.data(), launch.params.data(), launch.params.size());

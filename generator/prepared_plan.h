@@ -28,8 +28,10 @@ struct LoadedKernels {
   static LoadedKernels of(const CudaModule& module, const std::vector<KernelNeeds>& needs);
 };
 
-// Why `driver` cannot launch kernels that copy by tensor maps, as a clause, or nothing.
+// Why `driver` cannot launch kernels that copy by tensor maps, or whose CTAs run at once, as a
+// clause, or nothing.
 std::optional<std::string> driver_lacks_tensor_maps(const CudaDriver& driver);
+std::optional<std::string> driver_lacks_cooperative_launches(const CudaDriver& driver);
 
 // How a launch ended: the driver's answer and the call that gave it.
 struct LaunchResult {

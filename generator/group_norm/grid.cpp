@@ -42,12 +42,13 @@ Rule check_tiling(const GroupNormProblem& p, const GroupNormTiling& t) {
 
 // One CTA on an SM, and more than half of the SMs busy; whole groups in a turn.
 Rule check_ctas(const GroupNormProblem& p, const GroupNormTiling& t, std::int64_t sms) {
-  const std::int64_t all = group_norm_tiles(p, t.groups) * t.chunks, ctas = all / t.turns;
-  if (all % t.turns != 0 || ctas % t.chunks != 0 || (p.nhwc && ctas != t.chunks)) {
-    return formatted("{} parts of groups by {} turns", all, t.turns);
+  const std::optional<std::int64_t> ctas = group_norm_grid_ctas(p, t);
+  if (!ctas) {
+    return formatted("{} parts of groups by {} turns", group_norm_tiles(p, t.groups) * t.chunks,
+                     t.turns);
   }
-  if (sms == 0 || (ctas <= sms && 2 * ctas > sms)) return std::nullopt;
-  return formatted("{} CTAs, {} SMs", ctas, sms);
+  if (sms == 0 || (*ctas <= sms && 2 * *ctas > sms)) return std::nullopt;
+  return formatted("{} CTAs, {} SMs", *ctas, sms);
 }
 
 Rule check_threads(const GroupNormTiling& t) {
@@ -67,6 +68,15 @@ Rule check_room(const GroupNormTiling& t, std::int64_t shared) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> group_norm_grid_ctas(const GroupNormProblem& p,
+                                                 const GroupNormTiling& t) {
+  const std::int64_t all = group_norm_tiles(p, t.groups) * t.chunks, ctas = all / t.turns;
+  if (all % t.turns != 0 || ctas % t.chunks != 0) return std::nullopt;
+  // A CTA of NHWC keeps to its rows of images: a turn is one slice.
+  if (p.nhwc && ctas != t.chunks) return std::nullopt;
+  return ctas;
+}
 
 std::vector<Constraint> group_norm_grid_rules(const GroupNormProblem& problem,
                                               const DeviceInfo& device) {

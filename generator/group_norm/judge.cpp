@@ -56,6 +56,18 @@ GroupNormJudgeParams judge_params(const GroupNormProblem& p) {
   return params;
 }
 
+// One image, and a CTA that lacks some of its groups. None of a grid: how often its CTAs go through
+// the tensor is compiled for the problem's own images.
+std::vector<std::int64_t> fewer_images(const GroupNormProblem& p, const Config& config) {
+  const GroupNormTiling t = group_norm_tiling(p, config);
+  std::vector<std::int64_t> fewer;
+  if (t.grid()) return fewer;
+  const std::int64_t some = t.groups / p.groups + 1;
+  if (1 < p.images) fewer.push_back(1);
+  if (1 < some && some < p.images) fewer.push_back(some);
+  return fewer;
+}
+
 GroupNormProblem with_images(const GroupNormProblem& p, std::int64_t images) {
   GroupNormProblem edge = p;
   edge.images = images;
@@ -90,10 +102,7 @@ LaunchPlan group_norm_answer(const GroupNormProblem& p, Precision precision) {
 
 std::vector<JudgeCase> group_norm_cases(const GroupNormProblem& p, const Config& config) {
   std::vector<JudgeCase> cases;
-  // One image; a CTA that lacks some of its groups.
-  const std::int64_t some = config.at("kGroups") / p.groups + 1;
-  for (const std::int64_t images : {std::int64_t{1}, some}) {
-    if (images >= p.images || (images == some && some == 1)) continue;
+  for (const std::int64_t images : fewer_images(p, config)) {
     for (const char* const draw : {kShifted, kNormalDraw}) {
       cases.push_back({with_images(p, images), draw});
     }

@@ -73,6 +73,9 @@ std::vector<Constraint> group_norm_grid_rules(const GroupNormProblem& problem,
                                               const DeviceInfo& device);
 // Groups, or slices of them, that one CTA or all chunks' work on.
 std::int64_t group_norm_tiles(const GroupNormProblem& problem, std::int64_t groups);
+// The CTAs of a grid: nothing unless each turn takes as many parts, of whole groups.
+std::optional<std::int64_t> group_norm_grid_ctas(const GroupNormProblem& problem,
+                                                 const GroupNormTiling& tiling);
 
 std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device,
                                         const ParameterSpace& space);
@@ -83,7 +86,8 @@ std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, con
 
 std::vector<KernelNeeds> group_norm_kernels(const GroupNormProblem& problem, const Config& config);
 // `resident`: CTAs of the first kernel that fit on an SM at once. Throws Error(kUnsupported) where
-// all CTAs of a grid have to run at once and the device holds fewer.
+// all CTAs of a grid have to run at once and the device holds fewer, Error(kFailure) where its
+// turns are none of the problem's.
 LaunchPlan group_norm_plan(const GroupNormProblem& problem, const Config& config,
                            const DeviceInfo& device, int resident);
 

@@ -131,6 +131,7 @@ class GroupNorm final : public Operator {
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
     return group_norm_kernels(group_norm_of(problem), config);
   }
+  bool runs_at_once(const Config& config) const override { return family(config) == "grid"; }
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override {
     return group_norm_plan(group_norm_of(problem), config, device, resident.front());

@@ -81,9 +81,13 @@ LaunchPlan group_norm_plan(const GroupNormProblem& p, const Config& config,
   }
   if (has_scratch) plan.scratch_bytes = 8 * groups * t.chunks;
   if (t.grid()) {
-    const std::int64_t ctas = tiles * t.chunks / t.turns;
-    require_room(ctas, device, resident);
-    clear_first(plan, ctas, groups * t.chunks);
+    const std::optional<std::int64_t> ctas = group_norm_grid_ctas(p, t);
+    if (!ctas) {
+      throw Error(ErrorCode::kFailure,
+                  formatted("{} turns are no whole groups of {}", t.turns, p.text()));
+    }
+    require_room(*ctas, device, resident);
+    clear_first(plan, *ctas, groups * t.chunks);
   }
   return plan;
 }

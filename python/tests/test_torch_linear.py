@@ -18,7 +18,7 @@ if torch is not None:
 
 
 def launch_staged(problem, tensors):
-    """What _torch_linear.launch() does, with tensors of the CPU."""
+    """What _torch_scratch.launch() does, with tensors of the CPU."""
     context = _torch_op.context_of(0)
     size = context.workspace_bytes(problem)
     scratch = DEVICE.upload(bytes(max(size, 1)))

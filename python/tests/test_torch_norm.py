@@ -23,7 +23,7 @@ def launch_staged(problem, tensors):
 
 
 def launch_groups_staged(problem, tensors):
-    """The same for _torch_group_norm.launch()."""
+    """What _torch_scratch.launch() does, with tensors of the CPU."""
     context = _torch_op.context_of(0)
     size = context.workspace_bytes(problem)
     scratch = DEVICE.upload(bytes(max(size, 1)))

@@ -129,7 +129,7 @@ def group_norm(x: "Tensor", num_groups: int, weight: Optional["Tensor"] = None, 
 
     x: [N, C, ...] of bfloat16, float16 or float32, contiguous or channels-last (others are copied first); weight, bias: [C] of
     one type, any of these. The result is not rounded before its activation. Returns x's shape in x's memory format.
-    Inference only. Raises as layer_norm().
+    Inference only. Raises as layer_norm(), but a problem that is new in a capture is prepared there.
     """
     if _group_norm is None:
         _load_norm()
@@ -159,7 +159,7 @@ def linear(x: "Tensor", weight: "Tensor", bias: Optional["Tensor"] = None, *, ac
     x * rstd, an RMSNorm.
 
     Returns the result; with return_preactivation also the linear layer's, of x's type, before its activation, as a tuple.
-    Contiguous. Inference only. Raises as layer_norm().
+    Contiguous. Inference only. Raises as layer_norm(), but a problem that is new in a capture is prepared there.
     """
     module = _linear or _load_linear()
     return module.linear(x, weight, bias, activation, scale, residual, return_preactivation, out_dtype,
@@ -279,8 +279,6 @@ def refresh(compiled: Any = None) -> int:
     """
     if compiled is not None:
         _load_compile().refresh(compiled)
-    if _group_norm is not None:
-        _group_norm.forget_workspaces()
     return 0 if _op is None else sum(context.refresh() for context in _op.contexts())
 
 

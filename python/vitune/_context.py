@@ -112,7 +112,7 @@ class ProblemTensor:
 
 
 class Problem:
-    """A problem of any operator, by its text (docs/problems.md). Belongs to no context; never changed.
+    """A problem of any operator, by its text (docs/problems.md). Belongs to no context.
 
     Raises InvalidArgument, Unsupported.
     """
@@ -127,6 +127,8 @@ class Problem:
         check(native.vitune_problem_tensors(self.handle, ctypes.byref(count)))
         self.tensors = tuple(self._tensor(native, place) for place in range(count.value))
         self.addresses = ctypes.c_void_p * count.value  #: the type of a call's addresses
+        #: what its calls need by GPU, as far as it was asked: refreshes of the context by then, bytes of scratch memory
+        self.workspaces: dict[int, tuple[int, int]] = {}
 
     def _tensor(self, native: ctypes.CDLL, place: int) -> ProblemTensor:
         found = _structs.TensorStruct(size=ctypes.sizeof(_structs.TensorStruct))
@@ -211,6 +213,8 @@ class Context:
         check(self._native.vitune_context_create(ctypes.byref(options), ctypes.byref(created)))
         #: The ordinal of the GPU.
         self.device = device
+        #: How often it took over new winners.
+        self.refreshes = 0
         self._handle = created.value
         self._forward = self._native.vitune_attention_forward
         # The callback must live as long as the handle: the finalizer holds it.
@@ -278,6 +282,7 @@ class Context:
         """Takes over new winners; returns the number of problems that are now served by another kernel."""
         changed = ctypes.c_int32()
         check(self._native.vitune_context_refresh(self._handle, ctypes.byref(changed)))
+        self.refreshes += 1
         return changed.value
 
     def flush(self) -> None:

@@ -9,22 +9,15 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from . import _torch_norm, _torch_op
+from . import _torch_norm
 from ._context import Problem
-from ._errors import InvalidArgument, Unsupported
+from ._errors import InvalidArgument
+from ._torch_scratch import launch
 
 ACTIVATIONS = (None, "silu", "mish")
 
 _plans: dict[Any, Problem] = {}
-_workspaces: dict[tuple[int, str], int] = {}  # bytes, by GPU and problem
-
-
-def forget_workspaces() -> None:
-    """New winners may need another size."""
-    _workspaces.clear()
-
-
-os.register_at_fork(after_in_child=lambda: (_plans.clear(), _workspaces.clear()))
+os.register_at_fork(after_in_child=_plans.clear)
 
 
 def _check(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], activation: Optional[str]) -> None:
@@ -66,18 +59,6 @@ def text_of(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], num_gro
 
 def _is_channels_last(x: Tensor) -> bool:
     return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
-
-
-def launch(problem: Problem, tensors: tuple[Optional[Tensor], ...]) -> None:
-    """Launches on x's device, on its current stream, with scratch memory of PyTorch's where the call needs some."""
-    device = tensors[0].get_device()
-    context, key = _torch_op.context_of(device), (device, problem.text)
-    size = _workspaces.get(key)
-    if size is None:
-        size = _workspaces[key] = context.workspace_bytes(problem)
-    scratch = torch.empty(size, dtype=torch.uint8, device=tensors[0].device) if size else None
-    context.run(problem, [0 if t is None else t.data_ptr() for t in tensors], stream=_torch_op._stream(device),
-                workspace=scratch.data_ptr() if scratch is not None else 0, workspace_bytes=size)
 
 
 def run(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], eps: float,

@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import _torch_group_norm, _torch_norm, _torch_op
+from . import _torch_norm, _torch_op
 from ._context import Problem
 from ._counters import counters
 from ._errors import InvalidArgument, Unsupported, VituneError
+from ._torch_scratch import launch
 
 ACTIVATIONS = (None, "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")
 _NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -161,11 +162,6 @@ def problem_text(x: Tensor, weight: Tensor, transposed: bool, bias: Optional[Ten
     if alignment != 16:
         words.append(f"align={alignment}")
     return " ".join(words)
-
-
-def launch(problem: Problem, tensors: tuple[Optional[Tensor], ...]) -> None:
-    """Launches on x's device, on its current stream, with scratch memory of PyTorch's where the call needs some."""
-    _torch_group_norm.launch(problem, tensors)
 
 
 def empty_results(x: Tensor, weight: Tensor, return_preactivation: bool, out_dtype: Optional[torch.dtype],

@@ -93,8 +93,11 @@ std::optional<std::string> Loader::cannot_launch(const Problem& problem,
   if (const std::int64_t version = problem.op().library_version(config)) {
     if (auto lack = libraries_.lacks_cublaslt(version)) return lack;
   }
-  if (!problem.op().reads_tensor_maps(config)) return std::nullopt;
-  return driver_lacks_tensor_maps(context_.driver());
+  if (problem.op().reads_tensor_maps(config)) {
+    if (auto lack = driver_lacks_tensor_maps(context_.driver())) return lack;
+  }
+  if (!problem.op().runs_at_once(config)) return std::nullopt;
+  return driver_lacks_cooperative_launches(context_.driver());
 }
 
 bool Loader::is_blocked(const Digest& key) {

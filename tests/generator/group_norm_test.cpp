@@ -273,6 +273,7 @@ TEST(GroupNormTest, ClustersAreOneLaunchOfWholeClustersWithoutScratch) {
 }
 
 constexpr char kLarge[] = "bf16 n=1 c=512 l=65536 g=32 weight bias silu";
+constexpr char kTwoImagesNhwc[] = "bf16 n=2 c=512 l=65536 g=32 nhwc weight bias mish";
 constexpr char kLargeNhwc[] = "bf16 n=1 c=512 l=65536 g=32 nhwc weight bias silu";
 
 TEST(GroupNormTest, TurnsAreACooperativeLaunchBehindOneThatClearsItsWords) {
@@ -324,11 +325,53 @@ std::vector<Config> turns_of(const std::string& text, const DeviceInfo& device) 
   return turns;
 }
 
+std::vector<std::int64_t> judged_images(const GroupNormProblem& p, const Config& config) {
+  const DeviceInfo device = testing_support::h200_device();
+  std::vector<std::int64_t> images;
+  const ProblemPtr problem = p;
+  for (const JudgeCase& each : problem->op().cases(*problem, config, device)) {
+    const GroupNormProblem& asked = group_norm_of(*each.problem);
+    if (images.empty() || images.back() != asked.images) images.push_back(asked.images);
+    EXPECT_FALSE(group_norm_plan(asked, config, device, 1).kernels.empty());
+  }
+  return images;
+}
+
+TEST(GroupNormTest, OneImageAndGroupsThatACtaLacksAreJudged) {
+  const auto images = [](const char* text, const char* config) {
+    return judged_images(GroupNormProblem::parse(text), Config::parse(config));
+  };
+  constexpr char kWhole[] = "kChunks=1 kGroups=8 kThreads=128 kPieces=1 kEarlyStart=0 kStreaming=0";
+  EXPECT_EQ(images("bf16 n=9 c=60 l=16 g=15 weight", kWhole), (std::vector<std::int64_t>{1, 9}));
+  EXPECT_EQ(images("bf16 n=9 c=60 l=16 g=5 weight", kWhole), (std::vector<std::int64_t>{1, 2, 9}));
+  EXPECT_EQ(images("bf16 n=1 c=60 l=16 g=5 weight", kWhole), (std::vector<std::int64_t>{1}));
+}
+
+// How often its CTAs go through the tensor is compiled in: with fewer images they would wait for
+// words that nobody posts, or read images that are not there.
+TEST(GroupNormTest, TurnsAreJudgedAndPlannedForTheImagesTheyWereMadeForAlone) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const char* const text :
+       {"bf16 n=4 c=128 l=65536 g=1", "bf16 n=2 c=256 l=32768 g=8 nhwc", kTwoImagesNhwc}) {
+    auto p = GroupNormProblem::parse(text);
+    const std::int64_t images = p.images;
+    const auto turns = turns_of(text, device);
+    EXPECT_FALSE(turns.empty()) << text;
+    for (const Config& config : turns) {
+      p.images = images;
+      EXPECT_EQ(judged_images(p, config), std::vector<std::int64_t>{images}) << config.text();
+      p.images = 1;
+      EXPECT_THAT([&] { group_norm_plan(p, config, device, 1); },
+                  testing::ThrowsMessage<Error>(HasSubstr("no whole groups")))
+          << text << ": " << config.text();
+    }
+  }
+}
+
 TEST(GroupNormTest, TurnsAreFewAndOfLargeGroupsThatDivideEvenly) {
   DeviceInfo device = testing_support::h200_device();
   for (const char* const text : {kLarge, kLargeNhwc, "fp32 n=1 c=256 l=65536 g=16 silu",
-                                 "bf16 n=1 c=256 l=262144 g=32 weight bias silu",
-                                 "bf16 n=2 c=512 l=65536 g=32 nhwc weight bias mish"}) {
+                                 "bf16 n=1 c=256 l=262144 g=32 weight bias silu", kTwoImagesNhwc}) {
     const std::size_t turns = turns_of(text, device).size();
     EXPECT_GE(turns, 1u) << text;
     EXPECT_LE(turns, 4u) << text;

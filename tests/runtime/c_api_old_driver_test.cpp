@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include "generator/attention/tensor_maps.h"
+#include "generator/operator.h"
 #include "tests/runtime/runtime_fixture.h"
 
 namespace vitune::test {
@@ -79,6 +80,22 @@ TEST_F(CApiOldDriverTest, WhatWouldBeCompiledNeedsNoTensorMaps) {
   ASSERT_TRUE(reads_tensor_maps(default_attention_config(problem, mock_device())));
   const vitune_selection found = query(context, describe(problem));
   EXPECT_FALSE(reads_tensor_maps(Config::parse(found.config)));
+}
+
+TEST_F(CApiOldDriverTest, GroupNormsAskForNoCtasThatRunAtOnce) {
+  constexpr char kLarge[] = "group_norm bf16 n=1 c=512 l=65536 g=32 weight bias silu";
+  const ProblemPtr problem = parse_problem(kLarge);
+  const Operator& op = problem->op();
+  const auto space = op.space(*problem, mock_device());
+  ASSERT_TRUE(op.runs_at_once(op.defaults(*problem, mock_device(), space).front()));
+  vitune_context_options chosen = options();
+  chosen.no_compile = 0;
+  const Context context(chosen);
+  vitune_selection found = {};
+  found.size = sizeof found;
+  ASSERT_STATUS(VITUNE_OK, vitune_query_text(context.get(), kLarge, &found));
+  EXPECT_EQ(found.outcome, VITUNE_DEFAULT);
+  EXPECT_FALSE(op.runs_at_once(Config::parse(found.config))) << found.config;
 }
 
 }  // namespace

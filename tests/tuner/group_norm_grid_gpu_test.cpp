@@ -43,6 +43,10 @@ constexpr GridCase kCases[] = {
      "kTurns=2 kChunks=8 kGroups=2 kPieces=2 kThreads=64"},
     {"NhwcFp32", "group_norm fp32 n=1 c=128 l=128 g=16 nhwc weight silu",
      "kTurns=4 kChunks=4 kGroups=4 kPieces=2 kThreads=128"},
+    {"ImagesOfOneGroup", "group_norm bf16 n=8 c=4 l=1024 g=1 weight bias silu",
+     "kTurns=4 kChunks=4 kGroups=1 kPieces=2 kThreads=64"},
+    {"NhwcOfWholeImages", "group_norm bf16 n=2 c=64 l=128 g=1 nhwc weight bias silu",
+     "kTurns=2 kChunks=4 kGroups=1 kPieces=2 kThreads=64"},
     {"NhwcOfOneGroup", "group_norm bf16 n=1 c=64 l=512 g=4 nhwc",
      "kTurns=4 kChunks=4 kGroups=1 kPieces=2 kThreads=64"},
 };
