@@ -5,13 +5,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
-from . import documents, picture
+from . import documents, output, picture
 from .assemble import Inputs, assemble
 from .documents import BadInput
 from .page import Page, render
@@ -28,6 +26,14 @@ _MADE_BY = {
     "peers_norm": ("peers", "'make peers'"),
     "peers_group_norm": ("peers", "'make peers'"),
 }
+
+
+class _ShowFailed(Exception):
+    """What the command that was asked for the database says, and how it ended."""
+
+    def __init__(self, done: subprocess.CompletedProcess) -> None:
+        super().__init__(done.stderr.rstrip() or f"vitune: error: {done.args[0]} show ended with {done.returncode}")
+        self.status = done.returncode if done.returncode > 0 else 1
 
 
 def _arguments() -> argparse.Namespace:
@@ -66,7 +72,7 @@ def _of_database(given: argparse.Namespace, stored: dict) -> object:
     except OSError as error:
         raise BadInput(f"{given.command} cannot be run: {error.strerror}") from None
     if done.returncode != 0:
-        raise BadInput(done.stderr.strip()[-400:] or f"{command[0]} show ended with {done.returncode}")
+        raise _ShowFailed(done)
     document = documents.parse(done.stdout, "vitune show --json")
     if not document.get("winners"):
         raise BadInput("the database holds no winner yet: run 'vitune tune', or give --results, --peers or --tune")
@@ -101,19 +107,9 @@ def _inputs(given: argparse.Namespace) -> Inputs:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-    """Whole or not at all: an older file stays where this fails."""
-    part = ""
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-            part = file.name
-            file.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(part, 0o666 & ~mask)
-        os.replace(part, path)
+        output.write(path, text)
     except OSError as error:
-        if part:
-            pathlib.Path(part).unlink(missing_ok=True)
         raise OSError(f"{path} cannot be written ({error.strerror}): check its folder, its permissions and the space "
                       "left, or name another with --output") from None
 
@@ -129,15 +125,18 @@ def _write_all(given: argparse.Namespace, page: Page) -> int:
 
 
 def main() -> int:
-    """0, 1 for what cannot be written, 2 for wrong input."""
+    """0, 1 for what cannot be written, 2 for wrong input, and what `vitune show` ended with where it failed."""
     given = _arguments()
     try:
         count = _write_all(given, assemble(_inputs(given)))
     except BadInput as error:
-        print(f"vitune: {error}", file=sys.stderr)
+        print(f"vitune: error: {error}", file=sys.stderr)
         return 2
+    except _ShowFailed as error:
+        print(error, file=sys.stderr)
+        return error.status
     except OSError as error:
-        print(f"vitune: {error}", file=sys.stderr)
+        print(f"vitune: error: {error}", file=sys.stderr)
         return 1
     if not given.quiet:
         print(f"{given.output}: {count} pictures; it opens in any browser, offline", file=sys.stderr)

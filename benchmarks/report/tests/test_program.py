@@ -176,6 +176,14 @@ class Pages(Program):
         self.assertEqual(done.returncode, 2)
         self.assertIn("run 'vitune tune'", done.stderr)
 
+    def test_a_database_that_cannot_be_read_ends_as_the_command_did(self):
+        command = self.folder / "vitune"
+        words = "vitune: error: database /x: " + "it is no database; " * 30 + "end"
+        command.write_text(f"#!/bin/sh\necho '{words}' >&2; exit 5\n")
+        command.chmod(0o755)
+        done = self.run_report("--command", command)
+        self.assertEqual((done.returncode, done.stderr), (5, words + "\n"))
+
     def test_a_refused_file_leaves_the_older_page(self):
         self.page.write_text("older")
         for arguments in (("--peers", self.tuned(winner(1.0))), ("--results", self.folder / "none"),
