@@ -136,6 +136,8 @@ std::vector<NamedProblem> read_document(const std::string& content, const std::s
 // One problem text or JSON object per line; "#" begins a comment line.
 std::vector<NamedProblem> read_lines(std::string_view content, const std::string& file) {
   constexpr char kExpected[] = "a JSON object with \"problem\" in each line";
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // of editors that write one
+  if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
   std::vector<NamedProblem> result;
   for (std::int64_t number = 1; !content.empty(); ++number) {
     const std::size_t end = std::min(content.find('\n'), content.size());

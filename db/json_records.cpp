@@ -144,6 +144,9 @@ Timing JsonRecord::timing(const char* name) {
   timing.low_us = record.real("low_us", 0, kMaxUs);
   timing.high_us = record.real("high_us", 0, kMaxUs);
   timing.samples = record.small_integer("samples");
+  if (timing.low_us > timing.median_us || timing.median_us > timing.high_us) {
+    refuse_import(where(name), "must have low_us <= median_us <= high_us");
+  }
   record.finish();
   return timing;
 }

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/problem_words.h"
 
 namespace vitune {
 namespace {
@@ -34,6 +35,17 @@ class FloorModel final : public CostModel {
   DeviceInfo device_;
   Residency residency_;
 };
+
+// Whether a text that begins with no operator's name has one elsewhere, or a word like one in
+// front.
+bool may_mean_another(std::string_view text) {
+  const std::vector<std::string_view> words = split_words(text, " \t\r\n", false);
+  if (words.empty()) return false;
+  const bool is_name = words[0].find('=') == words[0].npos && !element_type_of(words[0]);
+  return is_name || std::ranges::any_of(words, [](std::string_view word) {
+           return find_operator(word) != nullptr;
+         });
+}
 
 }  // namespace
 
@@ -86,7 +98,14 @@ ProblemPtr parse_problem(std::string_view text) {
     return named->parse(text);
   }
   // The first operator's parser says what is wrong with a text that names none.
-  return operators().front()->parse(text);
+  try {
+    return operators().front()->parse(text);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage || !may_mean_another(text)) throw;
+    throw Error(error.code(), formatted("{}; a text begins with its operator's name: {} (the first "
+                                        "may be left out)",
+                                        error.what(), fmt::join(operator_names(), ", ")));
+  }
 }
 
 std::int64_t dynamic_shared_bytes(const Problem& problem, const Config& config) {

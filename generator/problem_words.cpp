@@ -93,8 +93,13 @@ ProblemWords::ProblemWords(std::string_view text, const ProblemGrammar& grammar)
         formatted("the problem text has {} characters: {} are the most", text.size(), kMaxText));
   }
   std::vector<std::string_view> words = split_words(text, " \t\r\n\v\f", false);
-  if (!words.empty() && words[0] == grammar.name) words.erase(words.begin());
-  if (words.empty()) malformed(formatted("the problem text is empty: try '{}'", grammar.example));
+  const bool named = !words.empty() && words[0] == grammar.name;
+  if (named) words.erase(words.begin());
+  if (words.empty()) {
+    const std::string what =
+        named ? formatted("'{}' alone is no problem", grammar.name) : "the problem text is empty";
+    malformed(formatted("{}: try '{}'", what, grammar.example));
+  }
   for (const std::string_view word : words) add(word);
 }
 

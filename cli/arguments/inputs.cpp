@@ -152,7 +152,8 @@ void add_problem_options(po::options_description& options) {
       options, "preset", "NAME",
       formatted("the problems of a preset ({}); may be repeated", fmt::join(preset_names(), ", ")));
   add_list(options, "from", "FILE",
-           "the problems of a file, or of standard input (-), one in each line; may be repeated");
+           "the problems of a file (.txt or .jsonl: one in each line; .json), or of standard input "
+           "(-), one in each line; may be repeated");
   add_model_options(options);
 }
 

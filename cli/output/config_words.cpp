@@ -42,6 +42,9 @@ void check_value(const Parameter& parameter, std::int64_t value) {
                    fmt::join(parameter.values, " ")));
 }
 
+// Other values are explained by the rules they break; beyond this sizes no longer fit 64 bits.
+constexpr std::int64_t kMostValue = 1 << 16;
+
 struct WrittenConfig {
   std::string family;  // empty unless it is named
   std::string words;   // what is no entry, with one space between
@@ -66,6 +69,7 @@ WrittenConfig parse(std::string_view text, const ParameterSpace& space) {
     for (const auto& [name, value] : Config::parse(word)) {
       const Parameter& parameter = parameter_of(name, space);
       if (written.entries.find(parameter.name)) refuse(formatted("{} is there twice", name));
+      if (!parameter.open && std::abs(value) > kMostValue) check_value(parameter, value);
       written.entries.set(parameter.name, value);
     }
   }
@@ -132,9 +136,9 @@ Config config_of_words(const WrittenConfig& written, const Problem& problem,
                   written.words));
   }
   refuse(
-      formatted("'{}' describes no config of this problem{}; give a config as it is printed, or "
+      formatted("'{}' describes no config of this problem{} Give a config as it is printed, or "
                 "tunables as Name=value",
-                written.words, nearest ? formatted("; did you mean '{}'?", *nearest) : ""));
+                written.words, nearest ? formatted("; did you mean '{}'?", *nearest) : "."));
 }
 
 }  // namespace

@@ -47,11 +47,17 @@ DeviceInfo chosen_device(Session& session) {
   return space_device(session);
 }
 
+MissPolicy miss_policy(Session& session) {
+  const std::string name = session.environment.miss.value_or("nearest");
+  if (const auto policy = miss_policy_from_name(name)) return *policy;
+  session.console.log(LogLevel::kWarning, ignored_miss_policy(name));
+  return MissPolicy::kNearest;
+}
+
 // Why the library would not take this choice, or nothing: VITUNE_MISS says what it does without a
 // winner.
-std::optional<std::string> refusal(const Session& session, const Choice& choice) {
+std::optional<std::string> refusal(MissPolicy policy, const Choice& choice) {
   if (choice.outcome == LookupOutcome::kExact) return std::nullopt;
-  const auto policy = miss_policy_from_name(session.environment.miss.value_or("nearest"));
   if (policy == MissPolicy::kError) return "VITUNE_MISS=error serves problems with a winner only";
   if (policy == MissPolicy::kDefault && choice.outcome == LookupOutcome::kNearest) {
     return "VITUNE_MISS=default takes no other problem's config";
@@ -78,6 +84,7 @@ class Explanation {
       : session_(session),
         device_(std::move(device)),
         objective_(requested_objective(session)),
+        policy_(miss_policy(session)),
         store_(open_layered_store(session, Access::kReadOnly)),
         dispatcher_(device_, objective_) {
     document_["device"] = device_json(device_);
@@ -91,7 +98,7 @@ class Explanation {
     const Problem& problem = *named.problem;
     std::vector<Choice> choices = dispatcher_.choices(named.problem, store_);
     std::erase_if(choices, [&](const Choice& choice) {
-      const auto refused = refusal(session_, choice);
+      const auto refused = refusal(policy_, choice);
       if (refused) why_not_ = *refused;
       return refused.has_value();
     });
@@ -150,6 +157,7 @@ class Explanation {
   Session& session_;
   const DeviceInfo device_;
   const Objective objective_;
+  const MissPolicy policy_;
   LayeredStore store_;
   Dispatcher dispatcher_;
   Table table_;

@@ -85,7 +85,7 @@ ProblemPtr read_problem(Session& session, const std::string& text) {
     return parse_problem(text);
   } catch (const Error& error) {
     session.console.log(LogLevel::kWarning,
-                        formatted("a stored winner is left out: {}", error.what()));
+                        formatted("the stored winner of '{}' is left out: {}", text, error.what()));
     return nullptr;
   }
 }
@@ -125,7 +125,9 @@ int show_winners(Session& session) {
                                    {"device", device_json(entry.device)},
                                    {"winner", winner_json(entry.winner, *problem, entry.device)}});
   }
-  session.console.show(table, document, "no winner is stored; 'vitune tune' finds some");
+  session.console.show(table, document,
+                       names.empty() ? "no winner is stored; 'vitune tune' finds some"
+                                     : "no winner is stored for this; 'vitune tune' finds one");
   return 0;
 }
 

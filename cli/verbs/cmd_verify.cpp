@@ -39,8 +39,8 @@ std::vector<NamedProblem> stored_problems(Session& session, LayeredStore& store)
     try {
       named.problem = parse_problem(entry.problem.text);
     } catch (const Error& error) {
-      session.console.log(LogLevel::kWarning,
-                          formatted("a stored winner is left out: {}", error.what()));
+      session.console.log(LogLevel::kWarning, formatted("the stored winner of '{}' is left out: {}",
+                                                        entry.problem.text, error.what()));
       continue;
     }
     const auto same = [&](const NamedProblem& known) {

@@ -107,7 +107,7 @@ void read_norm(const ProblemWords& words, LinearProblem& p) {
   if (has_block != (p.norm == LinearNorm::kMoments)) {
     malformed("norm=moments:192 has the columns of a block of the moments, no other norm has");
   }
-  if (has_block) p.given_moments = block_word(name->substr(colon + 1), "norm=moments");
+  if (has_block) p.given_moments = block_word(name->substr(colon + 1), "norm=moments:");
 }
 
 // "196+1": runs of 196 rows, with one row between them.

@@ -240,8 +240,9 @@ VITUNE_API vitune_status vitune_workspace_bytes(vitune_context* context,
 // description asks for them. `out` and `lse` must not overlap anything else.
 //
 // `workspace` is scratch memory of the caller's, of at least vitune_workspace_bytes() and aligned
-// to 256 bytes; NULL and 0 where a call needs none. What it holds before does not matter, and calls
-// on one stream may share it.
+// to 256 bytes; NULL and 0 where a call needs none. What it holds before does not matter. Calls on
+// one stream may share it; two that run at the same time must not: kernels wait for each other's
+// CTAs through it, and might never end.
 //
 // The first call of a problem prepares it. While `stream` is being captured nothing is loaded: then
 // an unprepared problem is VITUNE_NOT_PREPARED, and the capture goes on.

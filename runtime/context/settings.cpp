@@ -68,9 +68,7 @@ MissPolicy policy_of(std::int32_t on_miss, Settings& settings) {
   if (!settings.environment.miss) return MissPolicy::kNearest;
   const auto named = miss_policy_from_name(*settings.environment.miss);
   if (!named) {
-    settings.warning =
-        formatted("VITUNE_MISS='{}' is ignored: it may be nearest, default, compile or error",
-                  *settings.environment.miss);
+    settings.warning = ignored_miss_policy(*settings.environment.miss);
   }
   return named.value_or(MissPolicy::kNearest);
 }

@@ -103,6 +103,11 @@ std::optional<MissPolicy> miss_policy_from_name(std::string_view name) {
   return std::nullopt;
 }
 
+std::string ignored_miss_policy(std::string_view name) {
+  return formatted("VITUNE_MISS='{}' is ignored: it may be nearest, default, compile or error",
+                   name);
+}
+
 template <class Fits>
 std::optional<LayeredStore::Found> Dispatcher::find_row(const Problem& problem, LayeredStore& store,
                                                         Fits&& fits) const {

@@ -73,6 +73,12 @@ TEST_F(ProblemSet, ATextFileHasOneProblemPerLine) {
   EXPECT_TRUE(problems[0].group.empty() && problems[0].peers.empty() && !problems[0].floor_us);
 }
 
+TEST_F(ProblemSet, AByteOrderMarkInFrontIsNoWord) {
+  const auto problems = load_problem_file(write("p.txt", "\xef\xbb\xbf" + kText + "\r\n"));
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_EQ(problems[0].problem->text(), kText);
+}
+
 TEST_F(ProblemSet, ALineMayBeAJsonObject) {
   const auto path = write("p.jsonl", "{\"name\":\"mine\",\"group\":\"g\",\"problem\":\"" + kText +
                                          "\",\"count\":7}\n{\"problem\":\"" + kText +

@@ -81,6 +81,7 @@ TEST_P(ConfigWordsTest, ATypoGetsTheNearestNameAndItsValues) {
   words.back() = 'x';
   EXPECT_THAT(refusal(words), HasSubstr("did you mean '" + right.substr(0, 4)));
   EXPECT_THAT(refusal("what is this"), HasSubstr("Name=value"));
+  EXPECT_THAT(refusal(name + "=2147483647"), HasSubstr("is not one of its values here: "));
 }
 
 // An algorithm of a library's is none of the space's values: any number may be meant.

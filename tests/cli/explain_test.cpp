@@ -60,6 +60,11 @@ TEST_F(ExplainTest, WhatTheLibraryWouldRefuseIsRefused) {
   EXPECT_EQ(explain({kShipped}, options).status, 0);
   options.environment = {{"VITUNE_MISS", "default"}};
   for (const auto& choice : choices(kNearShipped, options)) EXPECT_EQ(choice["outcome"], "default");
+  // As the library, which warns.
+  options.environment = {{"VITUNE_MISS", "defualt"}};
+  const CommandResult ignored = explain({kNearShipped}, options);
+  EXPECT_EQ(ignored.status, 0);
+  EXPECT_THAT(ignored.err, HasSubstr("VITUNE_MISS='defualt' is ignored: it may be nearest,"));
 }
 
 TEST_F(ExplainTest, WithoutAProblemAnExampleIsGiven) {

@@ -64,7 +64,7 @@ TEST(Import, OfAnExportGivesTheSameUpToOriginVerifiedAndReasons) {
   nan.config.set_family("chain");
   nan.status = TrialStatus::kWrong;
   nan.error.max_error = std::nan("");
-  nan.measurement.cold.median_us = 0.1 + 0.2;
+  nan.measurement.cold = {0.1 + 0.2, 0.1, 1, 40};
   from->put_trial(sample_device(), sample_problem(), nan);
   auto into = Store::in_memory();
   const MergeReport report = into->import_json(from->export_json());
@@ -105,7 +105,8 @@ TEST(Import, OfAnExportGivesTheSameUpToOriginVerifiedAndReasons) {
 TEST(Import, NeverTouchesWhatWasMeasuredAndVerifiedHere) {
   auto store = one_of_each();
   std::string text = store->export_json();
-  text = replaced(text, "\"median_us\":11.0", "\"median_us\":0.5");
+  text = replaced(text, "\"low_us\":10.", "\"low_us\":0.");
+  text = replaced(text, "\"median_us\":11.0", "\"median_us\":0.9");
   const std::string before = store->export_json();
   const MergeReport report = store->import_json(text);
   EXPECT_EQ(report.winners_added + report.winners_replaced + report.trials_added, 0);
@@ -205,6 +206,8 @@ std::vector<Hostile> hostile_imports() {
       {"verified as number", "\"verified\":true", "\"verified\":1", "verified"},
       {"a negative time", "\"median_us\":11.0", "\"median_us\":-11.0", "median_us"},
       {"an absurd time", "\"median_us\":11.0", "\"median_us\":1e300", "median_us"},
+      {"an interval beside its median", "\"median_us\":11.0", "\"median_us\":99.0",
+       "low_us <= median_us <= high_us"},
       {"a null time", "\"median_us\":11.0", "\"median_us\":null", "median_us"},
       {"a foreign field in a timing", "\"median_us\":11.0", "\"median_us\":11.0,\"p99\":1", "p99"},
       {"a device that is not there", "\"device\":0", "\"device\":1", "names place 1"},

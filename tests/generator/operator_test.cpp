@@ -68,6 +68,29 @@ TEST(OperatorTest, TextsNameTheirOperatorAndParseBack) {
   EXPECT_THROW(parse_problem("convolution b=1"), Error);
 }
 
+TEST(OperatorTest, ATextOfNoOperatorIsToldWhichThereAre) {
+  const auto said = [](const char* text) {
+    try {
+      parse_problem(text);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  constexpr char kNames[] = "begins with its operator's name: attention, ";
+  for (const char* const text : {"layer_norm bf16 m=100 d=768", "conv", "bf16 norm m=100 d=768"}) {
+    EXPECT_THAT(said(text), testing::HasSubstr(kNames)) << text;
+  }
+  for (const char* const text : {"bf16 b=1 h=1 n=0 d=64", "b=1 h=1 n=8", "norm bf16 m=1", ""}) {
+    EXPECT_THAT(said(text), testing::Not(testing::HasSubstr(kNames))) << text;
+    EXPECT_NE(said(text), "");
+  }
+  for (const Operator* each : operators()) {
+    const std::string name(each->name());
+    EXPECT_THAT(said(name.c_str()), testing::StartsWith("'" + name + "' alone is no problem"));
+  }
+}
+
 TEST(OperatorTest, AProblemIsLikeItself) {
   const DeviceInfo device = testing_support::h200_device();
   for (const ProblemPtr& problem : all_problems()) {
