@@ -3,8 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/attention_bench.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>

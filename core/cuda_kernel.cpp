@@ -101,6 +101,9 @@ void CudaKernel::launch(const LaunchShape& shape, const void* params,
 
 void CudaKernel::launch(const LaunchShape& shape, std::span<const void* const> arguments,
                         const CudaStream& stream) const {
+  if (shape.is_cooperative || shape.waits_for_earlier) {
+    throw Error(ErrorCode::kFailure, "a launch with attributes takes its parameters as one block");
+  }
   // The driver reads the arguments during the call but declares them writable; a fixed array keeps
   // allocation out of the launch path.
   std::array<void*, kMaxArguments> pointers{};

@@ -1,10 +1,10 @@
 // generator/operator.h -- Operator: all that the rest of vitune knows of attention and its like.
 //
-// An operator is one folder here with the same file names as the others', one folder in templates/,
-// and one line in operators.cpp. The tuner, the runtime and the command know problems, tensors,
-// configs and plans through this interface only. Objects are constants: no state; any thread.
-// Problems and configs that a function is handed are its own operator's; a problem of another one
-// is Error(kFailure).
+// An operator is one folder here (operator, problem, problem_text, tensors, space, source, plan,
+// judge; files of its own beside them), one folder in templates/, and one line in operators.cpp.
+// The tuner, the runtime and the command know problems, tensors, configs and plans through this
+// interface only. Objects are constants: no state; any thread. Problems and configs that a function
+// is handed are its own operator's; a problem of another one is Error(kFailure).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -7,7 +7,6 @@
 namespace vitune {
 namespace {
 
-constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kClusterCtas = 8, kWholeNumbers = 65536;  // that read a group once
 
 using Rule = std::optional<std::string>;

@@ -30,7 +30,9 @@ enum GroupNormTensor {
 };
 std::vector<TensorSpec> group_norm_tensors(const GroupNormProblem& problem);
 
+inline constexpr std::int64_t kWarp = 32;
 inline constexpr std::int64_t kSmRegisters = 65536;  // and so the most of a CTA
+inline constexpr std::int64_t kCtaShared = 232448;   // of compute capability 9.0 and 10.0
 
 // The kernels' tiles (templates/group_norm/tile.cuh has the words). Any numbers for a config
 // outside the space.

@@ -24,10 +24,10 @@ std::string entry_text(const KernelNeeds& kernel, const GroupNormTiling& t, std:
 // CTAs that are to share an SM: left to itself the compiler spills a word to fit one more, and told
 // nothing of them it takes twice the registers.
 std::int64_t wanted_ctas(const GroupNormTiling& t) {
-  constexpr std::int64_t kEnoughThreads = 1024, kSmShared = 232448;
+  constexpr std::int64_t kEnoughThreads = 1024;
   std::int64_t most = std::max<std::int64_t>(kEnoughThreads / t.threads, 1);
   if (t.grid()) return 1;
-  if (t.cluster) most = std::clamp<std::int64_t>(kSmShared / t.cluster_bytes(), 1, most);
+  if (t.cluster) most = std::clamp<std::int64_t>(kCtaShared / t.cluster_bytes(), 1, most);
   return std::clamp<std::int64_t>(kSmRegisters / (t.threads * t.registers()), 1, most);
 }
 

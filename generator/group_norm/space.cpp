@@ -12,7 +12,7 @@
 namespace vitune {
 namespace {
 
-constexpr std::int64_t kMostValues = 64, kWarp = 32, kMostCtas = 2147483647;
+constexpr std::int64_t kMostValues = 64, kMostCtas = 2147483647;
 constexpr std::int64_t kCtasOfAnSm = 16, kLeastChunk = 4096;
 constexpr std::int64_t kThreads[] = {32,  64,  96,  128, 160, 192, 256, 320,
                                      384, 480, 512, 640, 768, 960, 1024};
@@ -126,7 +126,9 @@ std::vector<Parameter> tunables(const GroupNormProblem& problem) {
        true},
       {"kChunks",
        {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
-       "CTAs that a group is spread over, in two kernels or a cluster; 1: whole groups, in one",
+       "CTAs that a group is spread over, in two kernels, a cluster, or turns of all CTAs; 1: "
+       "whole "
+       "groups, in one",
        false,
        true},
       {"kGroups", group_counts(problem), "groups that a CTA works on", false, true},

@@ -8,7 +8,7 @@
 namespace vitune {
 namespace {
 
-constexpr std::int64_t kWarp = 32, kMostAccess = 16;
+constexpr std::int64_t kMostAccess = 16;
 
 // Whether accesses of `vector` elements divide the tile's rows, are aligned and, of channels that
 // lie one after the other, have whole ones or a part of one.
@@ -33,8 +33,7 @@ std::int64_t widest_vector(const GroupNormProblem& p, std::int64_t run) {
 
 // As few vectors in registers as shared memory, of devices that have clusters, leaves.
 void hold_what_lacks_room(GroupNormTiling& t) {
-  constexpr std::int64_t kShared = 232448;
-  while (t.held < t.steps && t.grid_bytes() > kShared)
+  while (t.held < t.steps && t.grid_bytes() > kCtaShared)
     t.held += std::max<std::int64_t>(t.pieces, 1);
 }
 

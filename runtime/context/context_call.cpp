@@ -110,8 +110,9 @@ bool RuntimeContext::is_capturing(CuStreamTag* stream) const {
 
 // Asks the driver whose memory the pointers are; once per problem unless the options want more.
 vitune_status RuntimeContext::check_pointers(Entry& entry, const Plan& plan, const Call& call) {
-  const auto status =
-      check_with_driver(primary_.driver(), settings_.device, plan.footprint, call.tensors);
+  const bool has_scratch = plan.launch && plan.launch->scratch_bytes() > 0;
+  const auto status = check_with_driver(primary_.driver(), settings_.device, plan.footprint,
+                                        call.tensors, has_scratch ? call.workspace : 0);
   if (status != VITUNE_OK) return status;
   const std::lock_guard lock(mutex_);
   if (!std::exchange(entry.pointers_checked, true)) entry.tell_calls();

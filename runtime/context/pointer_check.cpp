@@ -43,14 +43,15 @@ vitune_status check_overlap(const Footprint& footprint,
 }
 
 vitune_status check_with_driver(const CudaDriver& driver, int device, const Footprint& footprint,
-                                std::span<const std::uintptr_t> addresses) noexcept {
+                                std::span<const std::uintptr_t> addresses,
+                                std::uintptr_t workspace) noexcept {
   try {
     for (std::size_t i = 0; i < addresses.size(); ++i) {
       if (addresses[i] == 0) continue;
       const char* const name = footprint.names[i].c_str();
       if (const auto status = check_pointer(driver, device, name, addresses[i])) return status;
     }
-    return VITUNE_OK;
+    return workspace != 0 ? check_pointer(driver, device, "the workspace", workspace) : VITUNE_OK;
   } catch (...) {
     return fail_with_current_exception();
   }

@@ -18,8 +18,10 @@ namespace vitune {
 vitune_status check_overlap(const Footprint& footprint,
                             std::span<const std::uintptr_t> addresses) noexcept;
 
-// Asks the driver whose memory each pointer is; the device's context must be current.
+// Asks the driver whose memory each pointer is, and the workspace unless that is 0; the device's
+// context must be current.
 vitune_status check_with_driver(const CudaDriver& driver, int device, const Footprint& footprint,
-                                std::span<const std::uintptr_t> addresses) noexcept;
+                                std::span<const std::uintptr_t> addresses,
+                                std::uintptr_t workspace) noexcept;
 
 }  // namespace vitune

@@ -88,6 +88,11 @@ class RunningCommand {
   RunningCommand& operator=(const RunningCommand&) = delete;
 
   void signal(int number) const { kill(pid_, number); }
+  bool has_ended() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == pid_;
+  }
 
   // Waits for the end; after `limit` the command is killed and the status is 128 + SIGKILL.
   CommandResult finish(std::chrono::milliseconds limit = std::chrono::seconds(120)) {

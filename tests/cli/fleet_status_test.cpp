@@ -12,6 +12,7 @@
 namespace vitune::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -127,11 +128,12 @@ TEST_F(FleetStatusTest, WaitingEndsWithTheLastShardOrWhenNothingChanges) {
   const auto waits = start({"fleet", "status", "--wait", "60s", out().string()});
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   publish(1);
-  EXPECT_EQ(waits->finish(std::chrono::seconds(40)).status, 0);
+  EXPECT_EQ(waits->finish().status, 0);
   const auto stopped = start({"fleet", "status", "--wait", "60s", (directory() / "no").string()});
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   stopped->signal(SIGINT);
-  EXPECT_NE(stopped->finish(std::chrono::seconds(20)).status, 128 + SIGKILL);
+  // As a folder without a plan, unless the signal came before anything did.
+  EXPECT_THAT(stopped->finish().status, AnyOf(2, 128 + SIGINT));
 }
 
 TEST(ArrayNotationTest, IsWhatSbatchTakes) {

@@ -80,27 +80,30 @@ class TuneTest : public CommandTest {
     return rows;
   }
 
-  // Waits until the command writes to its database: its journal has something in it. One that has
-  // ended meanwhile is no fault of it.
-  void wait_until_it_writes() const {
+  // Waits until the command writes to its database: its journal has something in it. Or until it
+  // has ended, so that this was missed.
+  void wait_until_it_writes(const RunningCommand& command) const {
     const fs::path journal = database().string() + "-journal";
-    test::soon([&] {
+    EXPECT_TRUE(test::soon([&] {
       std::error_code ignored;
       const auto size = fs::file_size(journal, ignored);
-      return !ignored && size > 0;
-    });
+      return (!ignored && size > 0) || command.has_ended();
+    }));
   }
 
   // Waits until it has committed `times`, as the file's change counter says (SQLite's file format,
   // 1.3.7).
-  void wait_until_it_commits(int times) const {
+  void wait_until_it_commits(int times, const RunningCommand& command) const {
     const auto counter = [&] {
       std::ifstream file(database(), std::ios::binary);
       std::array<unsigned char, 28> header{};
       file.read(reinterpret_cast<char*>(header.data()), header.size());
       return header[26] << 8 | header[27];
     };
-    for (; times > 0; --times) test::soon([&, before = counter()] { return counter() != before; });
+    for (; times > 0; --times) {
+      EXPECT_TRUE(test::soon(
+          [&, before = counter()] { return counter() != before || command.has_ended(); }));
+    }
   }
 
  private:
@@ -381,7 +384,7 @@ TEST_F(TuneTest, AnInterruptSavesAndTheSameCommandResumes) {
   for (int round = 0; round < kInterrupts; ++round) {
     const auto command = start(tune({"--strategy", "exhaustive", "--fresh", "--json"},
                                     static_cast<std::size_t>(round) % 3));
-    wait_until_it_writes();
+    wait_until_it_writes(*command);
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
     const auto signalled = std::chrono::steady_clock::now();
     command->signal(round % 2 == 0 ? SIGINT : SIGTERM);
@@ -414,9 +417,9 @@ TEST_F(TuneTest, AKillNeverLosesACommittedRow) {
         tune({"--strategy", "exhaustive", "--fresh", "-q"}, static_cast<std::size_t>(round) % 3));
     // Most kills fall into the first transaction, every fourth into a later one.
     if (round % 4 == 0) {
-      wait_until_it_commits(1 + static_cast<int>(random() % 3));
+      wait_until_it_commits(1 + static_cast<int>(random() % 3), *command);
     } else {
-      wait_until_it_writes();
+      wait_until_it_writes(*command);
     }
     std::this_thread::sleep_for(std::chrono::microseconds(random() % kKillSoon));
     command->signal(SIGKILL);

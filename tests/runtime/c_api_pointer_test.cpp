@@ -4,6 +4,7 @@
 #include <array>
 
 #include "generator/attention/facts.h"
+#include "runtime/context/pointer_check.h"
 #include "tests/runtime/runtime_fixture.h"
 
 namespace vitune::test {
@@ -286,6 +287,19 @@ TEST_F(CApiPointerTest, AFirstCallWithAPointerOfAnotherDeviceOrOfTheHostIsRefuse
         << "a bad pointer is a fault of the call, not of the problem";
     mock_->clear_log();
   }
+}
+
+TEST_F(CApiPointerTest, AWorkspaceIsAskedAboutAsTensorsAre) {
+  const auto driver = CudaDriver::open();
+  const Footprint no_tensors;
+  const auto check = [&](const void* at) {
+    return check_with_driver(*driver, 0, no_tensors, {}, reinterpret_cast<std::uintptr_t>(at));
+  };
+  char on_host[64];
+  EXPECT_EQ(check(nullptr), VITUNE_OK);
+  EXPECT_EQ(check(buffer(1 << 20)), VITUNE_OK);
+  EXPECT_EQ(check(on_host), VITUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(check(buffer(1 << 20, 1)), VITUNE_NO_DEVICE);
 }
 
 TEST_F(CApiPointerTest, CheckedPointersAreAskedAboutOnEveryCall) {

@@ -67,7 +67,7 @@ TEST_F(CApiThreadsTest, AHitDoesNotWaitForALoadThatHangs) {
     return vitune_prepare(context.get(), std::array{desc_of(kVitB)}.data()) == VITUNE_OK &&
            stats(context).exact_calls >= 1000;
   });
-  const bool done = hits.wait_for(20s) == std::future_status::ready;
+  const bool done = hits.wait_for(kPatience) == std::future_status::ready;
   mock_->hold_loads(false);
   EXPECT_TRUE(done) << "a hit waited for another problem's load";
   EXPECT_TRUE(hits.get());
@@ -91,7 +91,7 @@ TEST_F(CApiThreadsTest, WhileOneLoadsTheOthersAreServedByTheDefaultIfAsked) {
   wait_for_load();
   mock_->clear_log();
   auto served = std::async(std::launch::async, [&] { return forward(context, desc_of(kVitB), t); });
-  const bool done = served.wait_for(20s) == std::future_status::ready;
+  const bool done = served.wait_for(kPatience) == std::future_status::ready;
   const auto meanwhile = mock_->launches();
   mock_->hold_loads(false);
   EXPECT_TRUE(done) << "waited although it was told not to";

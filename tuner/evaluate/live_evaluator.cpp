@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/evaluate/live_evaluator.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
