@@ -178,6 +178,16 @@ bool LayeredStore::is_blocked(const Digest& kernel_key, const DeviceInfo& device
          });
 }
 
+std::vector<BlockEntry> LayeredStore::blocks() {
+  std::vector<BlockEntry> all;
+  if (user_) all = user_->blocks();
+  for (const Lower& lower : lower_) {
+    const std::vector<BlockEntry> more = lower.store->blocks();
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
 std::vector<WinnerEntry> LayeredStore::winners() {
   std::vector<WinnerEntry> all;
   if (user_) all = user_->winners();

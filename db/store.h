@@ -322,8 +322,9 @@ class LayeredStore {
   std::optional<Binary> find_binary(const Digest& kernel_key,
                                     const std::optional<Digest>& image = std::nullopt);
   bool has_binary(const Digest& kernel_key);
-  // Whether any layer has the kernel on its block list.
+  // Whether any layer has the kernel on its block list, and all lists, the user's first.
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
+  std::vector<BlockEntry> blocks();
   // The union, the upper layer's row where several have one.
   std::vector<WinnerEntry> winners();
   // Calls `visit` with each winner of one device, layer by layer, so that a problem and objective

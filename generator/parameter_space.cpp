@@ -1,4 +1,4 @@
-// generator/parameter_space.cpp -- Enumeration, neighbours and explanations of a constrained space.
+// generator/parameter_space.cpp -- Enumeration and explanations of a constrained space.
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/parameter_space.h"
 
@@ -31,7 +31,6 @@ ParameterSpace::ParameterSpace(std::vector<Parameter> parameters,
                                std::vector<Constraint> constraints)
     : parameters_(std::move(parameters)), constraints_(std::move(constraints)) {
   validate_parameters();
-  read_by_.resize(parameters_.size());
   decidable_.resize(parameters_.size());
   for (std::size_t c = 0; c < constraints_.size(); ++c) {
     const Constraint& constraint = constraints_[c];
@@ -43,13 +42,7 @@ ParameterSpace::ParameterSpace(std::vector<Parameter> parameters,
                "', which is repeated or not a parameter");
       }
     }
-    if (reads.empty()) {
-      for (std::size_t p = 0; p < parameters_.size(); ++p) reads.insert(p);
-    }
-    reads_.emplace_back(reads.begin(), reads.end());
-    for (const std::size_t p : reads) read_by_[p].push_back(c);
-    decidable_[*reads.rbegin()].push_back(c);
-    all_.push_back(c);
+    decidable_[reads.empty() ? parameters_.size() - 1 : *reads.rbegin()].push_back(c);
   }
 }
 
@@ -78,13 +71,6 @@ std::size_t ParameterSpace::index_of(std::string_view name) const {
   return static_cast<std::size_t>(found - parameters_.begin());
 }
 
-std::size_t ParameterSpace::first_broken(const Config& config, const Indices& constraints) const {
-  for (const std::size_t c : constraints) {
-    if (constraints_[c].violation(config)) return c;
-  }
-  return constraints_.size();
-}
-
 std::size_t ParameterSpace::cartesian_size() const {
   std::size_t size = 1;
   for (const Parameter& parameter : parameters_) {
@@ -108,7 +94,10 @@ void ParameterSpace::enumerate_from(const Config& prefix, std::size_t depth,
   Config config = prefix;
   for (const std::int64_t value : parameters_[depth].values) {
     if (!parameters_[depth].open) config.set(parameters_[depth].name, value);
-    if (first_broken(config, decidable_[depth]) != constraints_.size()) continue;
+    const bool broken = std::ranges::any_of(decidable_[depth], [&](std::size_t c) {
+      return constraints_[c].violation(config).has_value();
+    });
+    if (broken) continue;
     if (depth + 1 == parameters_.size()) {
       found.push_back(config);
     } else {
@@ -149,63 +138,6 @@ std::optional<std::string> ParameterSpace::explain(const Config& config) const {
     if (const auto how = constraint.violation(config)) return constraint.rule + ": " + *how;
   }
   return std::nullopt;
-}
-
-std::vector<std::int64_t> ParameterSpace::steps(std::size_t parameter, std::int64_t value) const {
-  const std::vector<std::int64_t>& values = parameters_[parameter].values;
-  const auto at = std::find(values.begin(), values.end(), value);
-  std::vector<std::int64_t> result;
-  if (parameters_[parameter].categorical) {
-    std::remove_copy(values.begin(), values.end(), std::back_inserter(result), value);
-    return result;
-  }
-  if (at != values.begin()) result.push_back(*std::prev(at));
-  if (std::next(at) != values.end()) result.push_back(*std::next(at));
-  return result;
-}
-
-void ParameterSpace::add_mended(const Move& move, Config moved, std::size_t broken,
-                                std::vector<Config>& found) const {
-  // Only a parameter that the broken rule reads can mend it.
-  for (const std::size_t other : reads_[broken]) {
-    if (other == move.parameter || parameters_[other].open) continue;
-    const std::string& name = parameters_[other].name;
-    const std::int64_t here = moved.at(name);
-    for (const std::int64_t step : steps(other, here)) {
-      moved.set(name, step);
-      const bool mended = !constraints_[broken].violation(moved) &&
-                          first_broken(moved, rules_of(move)) == constraints_.size() &&
-                          first_broken(moved, rules_of({other, move.obeys})) == constraints_.size();
-      if (mended) found.push_back(moved);
-    }
-    moved.set(name, here);
-  }
-}
-
-std::vector<Config> ParameterSpace::neighbours(const Config& config) const {
-  if (const auto problem = explain_values(config)) reject("no neighbours of a config: " + *problem);
-  const bool obeys = first_broken(config, all_) == constraints_.size();
-  std::vector<Config> found;
-  Config moved = config;
-  for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    if (parameters_[p].open) continue;
-    const Move move{p, obeys};
-    const std::string& name = parameters_[p].name;
-    const std::int64_t here = config.at(name);
-    for (const std::int64_t step : steps(p, here)) {
-      moved.set(name, step);
-      const std::size_t broken = first_broken(moved, rules_of(move));
-      if (broken == constraints_.size()) {
-        found.push_back(moved);
-      } else {
-        add_mended(move, moved, broken, found);
-      }
-    }
-    moved.set(name, here);
-  }
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
-  return found;
 }
 
 }  // namespace vitune

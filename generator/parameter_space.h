@@ -1,7 +1,7 @@
 // generator/parameter_space.h -- Tunable parameters, their values and the rules between them.
 //
 // Operator-neutral: an operator builds a ParameterSpace for one problem on one device; search
-// strategies only see the configs and their neighbours.
+// strategies only see the configs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -57,45 +57,18 @@ class ParameterSpace {
   Config completed(const Config& config) const;
   // Nothing if the config is in the space; else which rule it breaks and how.
   std::optional<std::string> explain(const Config& config) const;
-  // Configs of the space that differ from `config` in one parameter by one step (by any value if it
-  // is categorical); and where such a step breaks a constraint, those that obey again after one
-  // step of one other parameter that this constraint reads (twice the warps, half the rows of
-  // each). Sorted, without repetition, without `config` itself. `config` may break constraints but
-  // must have a value of the space for each parameter, else Error(kFailure).
-  std::vector<Config> neighbours(const Config& config) const;
 
  private:
-  using Indices = std::vector<std::size_t>;
-
   void validate_parameters() const;
   // Position of a parameter; the number of parameters if there is none of that name.
   std::size_t index_of(std::string_view name) const;
   std::optional<std::string> explain_values(const Config& config) const;
-  // The first of `constraints` that the config breaks, or the number of all constraints.
-  std::size_t first_broken(const Config& config, const Indices& constraints) const;
   void enumerate_from(const Config& prefix, std::size_t depth, std::vector<Config>& found) const;
-  // A step of one parameter, away from a config that obeys all constraints or not.
-  struct Move {
-    std::size_t parameter;
-    bool obeys;
-  };
-  // The constraints a move can break: around a config that obeys, only those that read the
-  // parameter.
-  const Indices& rules_of(const Move& move) const {
-    return move.obeys ? read_by_[move.parameter] : all_;
-  }
-  // Adds what obeys after one further step that undoes the violation of constraint `broken`.
-  void add_mended(const Move& move, Config moved, std::size_t broken,
-                  std::vector<Config>& found) const;
-  // The values one step away from `value`.
-  std::vector<std::int64_t> steps(std::size_t parameter, std::int64_t value) const;
 
   std::vector<Parameter> parameters_;
   std::vector<Constraint> constraints_;
-  Indices all_;                     // every constraint
-  std::vector<Indices> read_by_;    // per parameter: the constraints that read it
-  std::vector<Indices> decidable_;  // per parameter: those of which it is the last one read
-  std::vector<Indices> reads_;      // per constraint: the parameters it reads
+  // Per parameter: the constraints of which it is the last one read.
+  std::vector<std::vector<std::size_t>> decidable_;
 };
 
 }  // namespace vitune

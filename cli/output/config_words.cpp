@@ -81,13 +81,25 @@ Config with(Config config, const Config& changes) {
   return config;
 }
 
+// Of a stored config that a version with other tunables wrote: all of it, as it stands.
+ConfigWords words_of(const Problem& problem, const Config& config) {
+  try {
+    return problem.op().words(problem, config);
+  } catch (const Error&) {
+    ConfigWords words;
+    words.text = config.text();
+    for (const auto& [name, value] : config) words.told.push_back(name);
+    return words;
+  }
+}
+
 // The stored config that has these words, or nothing; what else is written must be as it has it.
 std::optional<Config> stored_config(const WrittenConfig& written, const Problem& problem,
                                     const ParameterSpace& space,
                                     const std::function<std::vector<Config>()>& stored) {
   std::optional<Config> found;
   for (const Config& config : stored()) {
-    if (problem.op().words(problem, config).text != written.words) continue;
+    if (words_of(problem, config).text != written.words) continue;
     if (with(config, written.entries) != config) continue;
     if (found && space.completed(config) == space.completed(*found)) continue;
     if (found) {
@@ -149,7 +161,7 @@ std::string_view short_tunable(std::string_view name) {
 }
 
 std::string config_words(const Problem& problem, const Config& config, const Config& preset) {
-  const ConfigWords words = problem.op().words(problem, config);
+  const ConfigWords words = words_of(problem, config);
   std::string text = config == preset ? "default" : "";
   const auto add = [&](const std::string& word) {
     if (!word.empty()) text += (text.empty() ? "" : " ") + word;

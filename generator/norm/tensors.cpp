@@ -1,5 +1,7 @@
 // generator/norm/tensors.cpp -- The tensors of a norm.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "generator/norm/kernel_spec.h"
 
 namespace vitune {
@@ -17,7 +19,7 @@ TensorSpec matrix(std::string name, const NormProblem& p, bool given, ElementTyp
   spec.extents = {1, 1, stride == 0 ? 1 : p.rows, p.d};
   spec.strides = {0, 0, stride, 1};
   spec.axes = {"", "", "row", ""};
-  spec.alignment = p.alignment;
+  spec.alignment = std::max<std::int64_t>(p.alignment, element_bytes(type));
   return spec;
 }
 

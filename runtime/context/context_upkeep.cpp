@@ -61,8 +61,8 @@ std::int32_t RuntimeContext::refresh() {
   for (Entry* entry : all_entries()) {
     try {
       changed += renew(*entry, everything) ? 1 : 0;
-    } catch (const CudaError& error) {
-      // The device is lost or full: the calls will say so themselves.
+    } catch (const Error& error) {
+      // The device is lost or full, say: the calls will say so themselves, and others go on.
       messages_.log(LogLevel::kWarning, "refreshing '" + entry->text() + "': " + error.what());
     }
   }

@@ -99,7 +99,11 @@ const IndexedWinner* WinnerIndex::find_same_work(const ProblemPtr& problem) cons
   for (auto it = begin; it != end; ++it) {
     const IndexedWinner& entry = winners_[it->second];
     if (best != nullptr && rank(*best) <= rank(entry)) continue;
-    if (is_same_work(problem, entry.problem, *entry.config, device_)) best = &entry;
+    try {
+      if (is_same_work(problem, entry.problem, *entry.config, device_)) best = &entry;
+    } catch (const Error&) {
+      continue;  // a config of a version with other tunables: no space of this one has it
+    }
   }
   return best;
 }

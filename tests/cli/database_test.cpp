@@ -68,6 +68,20 @@ class DatabaseTest : public CommandTest {
   }
 };
 
+TEST_F(DatabaseTest, AWinnerOfAVersionWithOtherFamiliesHidesNoOther) {
+  fill(database());
+  {
+    Winner newer = winner(trial(64, 10));
+    newer.config = Config::parse("kFamily=9 kNew=1");
+    Store::open(database(), Access::kReadWrite)
+        ->promote(device(), {"linear", "linear bf16 m=33 n=40 k=24 bias"}, newer, nullptr);
+  }
+  const CommandResult shown = run({"show", "-v"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_NE(shown.out.find("Family=9 New=1"), std::string::npos);
+  EXPECT_NE(shown.out.find("BlockN=64 Warps=4"), std::string::npos);
+}
+
 TEST_F(DatabaseTest, StatsCountWhatIsThere) {
   fill(database());
   const CommandResult result = run({"db", "stats", "--json"});

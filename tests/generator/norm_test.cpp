@@ -69,6 +69,15 @@ TEST(NormSpaceTest, AccessesDivideRowsAndAreAligned) {
   EXPECT_EQ(vector("bf16 m=4 d=198"), 2);
 }
 
+TEST(NormSpaceTest, TensorsOfFp32LieAtMultiplesOfTheirElements) {
+  const auto p = NormProblem::parse("bf16 m=4 d=768 residual weight params=fp32 out=fp32 align=2");
+  const std::vector<TensorSpec> tensors = norm_tensors(p);
+  EXPECT_EQ(tensors[kNormX].alignment, 2);
+  EXPECT_EQ(tensors[kNormResidual].alignment, 2);
+  EXPECT_EQ(tensors[kNormWeight].alignment, 4);
+  EXPECT_EQ(tensors[kNormOut].alignment, 4);
+}
+
 TEST(NormSpaceTest, EveryProblemHasADefaultThatHoldsItsRow) {
   const DeviceInfo device = testing_support::h200_device();
   for (const std::int64_t d : {1, 7, 96, 197, 768, 1152, 4096, 8191, 8192}) {

@@ -1,5 +1,4 @@
-// tests/generator/parameter_space_test.cpp -- Enumeration, neighbours and explanations against
-// brute force.
+// tests/generator/parameter_space_test.cpp -- Enumeration and explanations against brute force.
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/parameter_space.h"
 
@@ -18,7 +17,6 @@
 namespace vitune {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int kRandomSpaces = 500;
@@ -81,36 +79,6 @@ bool obeys(const ParameterSpace& space, const Config& config) {
   return std::none_of(space.constraints().begin(), space.constraints().end(), broken);
 }
 
-// Parameters in which two configs differ, or nothing if some difference is more than one step.
-std::optional<std::vector<const Parameter*>> steps_between(const ParameterSpace& space,
-                                                           const Config& a, const Config& b) {
-  std::vector<const Parameter*> changed;
-  for (const Parameter& parameter : space.parameters()) {
-    const auto position = [&](const Config& config) {
-      const auto& values = parameter.values;
-      return std::find(values.begin(), values.end(), config.at(parameter.name)) - values.begin();
-    };
-    const auto distance = std::abs(position(a) - position(b));
-    if (distance == 0) continue;
-    if (distance > 1 && !parameter.categorical) return std::nullopt;
-    changed.push_back(&parameter);
-  }
-  return changed;
-}
-
-// The definition of a neighbour, read off the header's sentence.
-bool is_neighbour(const ParameterSpace& space, const Config& from, const Config& to) {
-  if (!obeys(space, to)) return false;
-  const auto changed = steps_between(space, from, to);
-  if (!changed || changed->empty() || changed->size() > 2) return false;
-  if (changed->size() == 1) return true;
-  return std::any_of(changed->begin(), changed->end(), [&](const Parameter* first) {
-    Config half = from;
-    half.set(first->name, to.at(first->name));
-    return !obeys(space, half);
-  });
-}
-
 TEST(ParameterSpace, EnumerationIsTheFilteredProductInOrder) {
   std::mt19937_64 random(7);
   for (int i = 0; i < kRandomSpaces; ++i) {
@@ -132,39 +100,6 @@ TEST(ParameterSpace, AConfigIsExplainedExactlyIfItIsNotEnumerated) {
   }
 }
 
-TEST(ParameterSpace, NeighboursAreThoseOfTheDefinition) {
-  std::mt19937_64 random(9);
-  int two_steps = 0;
-  for (int i = 0; i < kRandomSpaces; ++i) {
-    const ParameterSpace space = random_space(random);
-    const std::vector<Config> all = cartesian(space);
-    for (std::size_t from = 0; from < all.size(); ++from) {
-      std::vector<Config> expected;
-      for (const Config& to : all) {
-        if (!is_neighbour(space, all[from], to)) continue;
-        expected.push_back(to);
-        two_steps += steps_between(space, all[from], to)->size() == 2 ? 1 : 0;
-      }
-      std::sort(expected.begin(), expected.end());
-      EXPECT_EQ(space.neighbours(all[from]), expected) << all[from].text() << " in space " << i;
-    }
-  }
-  EXPECT_GT(two_steps, 100) << "the random spaces hardly ever need a second step";
-}
-
-TEST(ParameterSpace, TwiceTheWarpsWithHalfTheRowsIsANeighbour) {
-  const ParameterSpace space({{"kRows", {1, 2, 4}, ""}, {"kWarps", {1, 2, 4}, ""}},
-                             {{"block of 4",
-                               [](const Config& c) -> std::optional<std::string> {
-                                 if (c.at("kRows") * c.at("kWarps") == 4) return std::nullopt;
-                                 return "is not 4";
-                               },
-                               {"kRows", "kWarps"}}});
-  EXPECT_THAT(
-      space.neighbours({{"kRows", 2}, {"kWarps", 2}}),
-      ElementsAre(Config{{"kRows", 1}, {"kWarps", 4}}, Config{{"kRows", 4}, {"kWarps", 1}}));
-}
-
 TEST(ParameterSpace, ExplanationsSayWhatIsWrongWithFigures) {
   const ParameterSpace space({{"kBlockN", {32, 64}, ""}, {"kStages", {1, 2}, ""}},
                              {linear("kBlockN", "kStages", 1, 10, 80, true)});
@@ -181,7 +116,6 @@ TEST(ParameterSpace, ExplanationsSayWhatIsWrongWithFigures) {
     EXPECT_THAT(space.explain(config).value_or("nothing"), HasSubstr(part)) << config.text();
   }
   EXPECT_EQ(space.explain({{"kBlockN", 64}, {"kStages", 1}}), std::nullopt);
-  EXPECT_THROW(space.neighbours({{"kBlockN", 48}, {"kStages", 1}}), Error);
 }
 
 TEST(ParameterSpace, MalformedSpacesAreRejected) {
@@ -232,7 +166,6 @@ TEST(ParameterSpace, AnOpenParameterTakesAnyValueAndListsNone) {
   EXPECT_TRUE(space.explain(Config{{"kA", 1}, {"kOpen", -77}}));
   EXPECT_TRUE(space.explain(Config{{"kA", 2}}));
   EXPECT_EQ(space.completed(Config{{"kA", 1}}), (Config{{"kA", 1}}));
-  EXPECT_TRUE(space.neighbours(Config{{"kA", 2}, {"kOpen", 5}}).empty());
   open.values = {0, 1};
   EXPECT_THROW(ParameterSpace({open}, {}), Error);
 }
@@ -281,7 +214,7 @@ ParameterSpace large_space() {
            {"one pass", one_pass, {"kOnePass", "kStages"}}}};
 }
 
-TEST(ParameterSpace, LargeSpacesAreEnumeratedAndSteppedThroughQuickly) {
+TEST(ParameterSpace, LargeSpacesAreEnumeratedQuickly) {
   // Far from the times of an optimised build (see the report of the test), so that only a change of
   // complexity fails on a loaded machine or under a sanitizer.
   constexpr std::chrono::seconds kLimit{20};
@@ -289,22 +222,14 @@ TEST(ParameterSpace, LargeSpacesAreEnumeratedAndSteppedThroughQuickly) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<Config> all = space.enumerate();
   const auto enumerated = std::chrono::steady_clock::now();
-  std::size_t neighbours = 0;
-  for (std::size_t i = 0; i < 5000; ++i) {
-    neighbours += space.neighbours(all[i * 7919 % all.size()]).size();
-  }
-  const auto stepped = std::chrono::steady_clock::now();
 
   EXPECT_EQ(space.cartesian_size(), 760320u);
   EXPECT_GT(all.size(), 100000u);
-  EXPECT_GT(neighbours, 5000u * 10);
   EXPECT_LT(enumerated - start, kLimit);
-  EXPECT_LT(stepped - enumerated, kLimit);
   const auto milliseconds = [](auto duration) {
     return static_cast<int>(std::chrono::duration<double, std::milli>(duration).count());
   };
   RecordProperty("enumerate_ms", milliseconds(enumerated - start));
-  RecordProperty("neighbours_of_5000_ms", milliseconds(stepped - enumerated));
   RecordProperty("configs", static_cast<int>(all.size()));
 }
 

@@ -54,6 +54,26 @@ TEST_F(DispatcherTest, AWinnerAmongEqualsIsNotSaidToBeBehind) {
   EXPECT_THAT(choices(kVit)[0].reason, HasSubstr("24.7 us cold, level with the next"));
 }
 
+// In a database that a newer version shares, say: it has families and tunables of its own.
+TEST_F(DispatcherTest, AWinnerThatThisVersionCannotExpressIsPassedOver) {
+  Config family = Config::parse("kFamily=9 kNew=1"), lacking = Config::parse("kRows=1");
+  for (const auto& [text, other, config] :
+       {std::tuple("linear bf16 m=33 n=40 k=24 bias", "linear bf16 m=34 n=40 k=24 bias", family),
+        std::tuple("norm bf16 m=40 d=64 weight", "norm bf16 m=40 d=64 weight eps=0.001", lacking),
+        std::tuple("group_norm bf16 n=2 c=64 l=64 g=4", "group_norm bf16 n=3 c=64 l=64 g=4",
+                   Config::parse("kTurns=9"))}) {
+    SCOPED_TRACE(text);
+    user().promote(device_, {parse_problem(text)->operator_name(), parse_problem(text)->text()},
+                   winner(config, 24.7), nullptr);
+    for (const char* const asked : {text, other}) {
+      const auto found =
+          Dispatcher(device_, Objective::kCold).choices(parse_problem(asked), store_);
+      ASSERT_FALSE(found.empty());
+      EXPECT_EQ(found[0].outcome, LookupOutcome::kDefault);
+    }
+  }
+}
+
 TEST_F(DispatcherTest, TheSpaceOfAProblemIsBuiltOnceForALookUp) {
   const testing_support::TwiceOperator twice;
   const ProblemPtr problem = twice.parse("twice " + AttentionProblem::parse(kVit).text());

@@ -9,6 +9,7 @@
 
 #include "db/binary_table.h"
 #include "db/table.h"
+#include "tests/generator/near_configs.h"
 #include "tests/runtime/library_gpu_fixture.h"
 
 namespace vitune::test {
@@ -27,7 +28,7 @@ class LibraryDamageGpuTest : public LibraryGpuTest {
     const ParameterSpace space = attention_space(problem(), device_);
     std::vector<Config> found;
     for (const Config& config : defaults) {
-      for (Config& near : space.neighbours(config)) {
+      for (Config& near : test::configs_near(space, config)) {
         const bool known = std::find(defaults.begin(), defaults.end(), near) != defaults.end();
         if (!known && near.at("kSwizzle") == 0) found.push_back(std::move(near));
       }

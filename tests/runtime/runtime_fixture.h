@@ -20,6 +20,7 @@
 #include "generator/attention/kernel_spec.h"
 #include "tests/db/test_support.h"
 #include "tests/generator/elf_image.h"
+#include "tests/generator/near_configs.h"
 #include "tests/runtime/descriptor_fuzzer.h"
 #include "tests/runtime/libc_counters.h"
 #include "tests/runtime/mock_image.h"
@@ -67,7 +68,7 @@ inline StoredKernel make_kernel(const AttentionProblem& problem, const Config& c
 // A config of the space that is not the default one; `which` chooses among them.
 inline Config other_config(const AttentionProblem& problem, std::size_t which = 0) {
   const Config standard = default_attention_config(problem, mock_device());
-  const auto near = attention_space(problem, mock_device()).neighbours(standard);
+  const auto near = configs_near(attention_space(problem, mock_device()), standard);
   return near.at(which % near.size());
 }
 

@@ -25,6 +25,7 @@ constexpr const char* kProblems[] = {
     "norm bf16 m=3 d=1152 bias out=fp32 align=4",
     "norm fp32 m=2 d=8192 rms weight stats",
     "norm fp16 m=1 d=1 weight bias",
+    "norm bf16 m=5 d=24 weight bias params=fp32 out=fp32 stats align=2",
     "norm bf16 m=33 d=8 x=@0",
 };
 constexpr std::size_t kConfigsEach = 5;

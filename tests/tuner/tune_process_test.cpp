@@ -228,6 +228,48 @@ TEST_F(TuneProcess, AnImportedWinnerIsVerifiedMeasuredAndGetsItsBinary) {
   EXPECT_TRUE(other.user().find_binary(winner->kernel_key));
 }
 
+// What a stranger, or other kernels, were timed at says nothing of this kernel here.
+TEST_F(TuneProcess, AVerifiedWinnerOfElsewhereOrOfOtherKernelsIsTimedAndDoesNotEndTheNextSearch) {
+  const Winner good = *run().outcomes[0].winner;
+  const DeviceInfo device = testing::fake_device();
+  for (const bool imported : {true, false}) {
+    SCOPED_TRACE(imported);
+    LayeredStore other(Store::in_memory(), nullptr);
+    Winner winner = good;
+    winner.trials = 5000;
+    winner.measurement.cold = {1e-3, 1e-3, 1e-3, 1000};
+    winner.origin = imported ? Origin::kImported : Origin::kMeasured;
+    winner.verified = !imported;
+    if (!imported) winner.kernel_key = sha256("kernels of before");
+    other.user().promote(device, key(), winner, nullptr);
+    EXPECT_TRUE(verify(other).failed.empty()) << messages;
+    const Winner now = *other.user().find_winner(device, key(), Objective::kCold);
+    EXPECT_EQ(now.kernel_key, good.kernel_key);
+    EXPECT_GT(now.measurement.cold.median_us, 1e-3);
+    EXPECT_EQ(now.trials, 0);
+    EXPECT_FALSE(now.default_us || now.runner_up);
+    const TuneReport again = tune(options, other, {}, {}, stop);
+    EXPECT_FALSE(again.outcomes[0].resumed);
+  }
+}
+
+TEST_F(TuneProcess, WhatAnyLayerBlocksIsNotLaunched) {
+  const Winner good = *run().outcomes[0].winner;
+  const DeviceInfo device = testing::fake_device();
+  auto site = Store::in_memory();
+  site->block(
+      {good.kernel_key, device.key(), device.driver_version, TrialStatus::kTimeout, "hung"});
+  std::vector<std::unique_ptr<Store>> sites;
+  sites.push_back(std::move(site));
+  LayeredStore layers(Store::open(directory / "vitune.db", Access::kReadWrite), nullptr, false,
+                      std::move(sites));
+  EXPECT_EQ(verify(layers).failed.size(), 1u);
+  EXPECT_THAT(messages, HasSubstr("hung"));
+  const TuneReport again = tune(options, layers, {}, {}, stop);
+  ASSERT_TRUE(again.outcomes[0].winner);
+  EXPECT_NE(again.outcomes[0].winner->kernel_key, good.kernel_key);
+}
+
 TEST_F(TuneProcess, AnImportOutsideTheSpaceFailsUncompiledAndTheNextImportTakesItsPlace) {
   const Winner good = *run().outcomes[0].winner;
   const std::string json = open().user().export_json(false);

@@ -116,10 +116,10 @@ TEST_F(TuneTogether, OfThreeOneSearchesAndTheOthersFindItsWinner) {
 }
 
 TEST_F(TuneTogether, WhereTheOneThatSearchesIsKilledAnotherGoesOnWithItsTrials) {
-  options.budget.trials = 60;
+  options.budget.trials = 100000;  // that it comes to no end before it is waited for
   const pid_t first = spawn();
   ASSERT_TRUE(is_searching());
-  kill(first, SIGSTOP);  // so that it holds its lock, and comes to no end, until it is waited for
+  options.budget.trials = 60;
   const TuneReport report = run([&] { EXPECT_EQ(end(first, SIGKILL), 128 + SIGKILL); });
   EXPECT_EQ(waits_, 1) << messages_;
   ASSERT_TRUE(report.outcomes[0].winner) << messages_;

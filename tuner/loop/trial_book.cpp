@@ -25,10 +25,14 @@ bool may_be_the_machine(TrialStatus status) {
 
 }  // namespace
 
-TrialBook::TrialBook(Store& store, const DeviceInfo& device, ProblemKey problem,
+TrialBook::TrialBook(LayeredStore& store, const DeviceInfo& device, ProblemKey problem,
                      const SearchSpace& space, Origin origin)
-    : store_(store), device_(device), problem_(std::move(problem)), space_(space), origin_(origin) {
-  load_blocks();
+    : store_(store.user()),
+      device_(device),
+      problem_(std::move(problem)),
+      space_(space),
+      origin_(origin) {
+  load_blocks(store.blocks());
 }
 
 TrialBook::~TrialBook() {
@@ -39,8 +43,8 @@ TrialBook::~TrialBook() {
   }
 }
 
-void TrialBook::load_blocks() {
-  for (const BlockEntry& entry : store_.blocks()) {
+void TrialBook::load_blocks(const std::vector<BlockEntry>& blocks) {
+  for (const BlockEntry& entry : blocks) {
     if (entry.device_key != device_.key() || entry.driver_version != device_.driver_version)
       continue;
     blocks_[entry.kernel_key] = {entry.status, entry.reason};

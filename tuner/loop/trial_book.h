@@ -24,9 +24,10 @@ namespace vitune {
 
 class TrialBook {
  public:
-  // `device` is the one being tuned for, `origin` that of the trials to come.
-  TrialBook(Store& store, const DeviceInfo& device, ProblemKey problem, const SearchSpace& space,
-            Origin origin);
+  // `device` is the one being tuned for, `origin` that of the trials to come. They are put in the
+  // user's store; kernels on the block list of any layer count as failed.
+  TrialBook(LayeredStore& store, const DeviceInfo& device, ProblemKey problem,
+            const SearchSpace& space, Origin origin);
   ~TrialBook();
   TrialBook(const TrialBook&) = delete;
   TrialBook& operator=(const TrialBook&) = delete;
@@ -63,7 +64,7 @@ class TrialBook {
   void note(std::size_t index, const Trial& trial);
   void count(const Trial& trial, int by);
   void block(const Trial& trial);
-  void load_blocks();
+  void load_blocks(const std::vector<BlockEntry>& blocks);
   Trial unless_blocked(Trial trial) const;
 
   Store& store_;

@@ -52,7 +52,7 @@ class ProblemRun {
         problem_(problem),
         key_{problem.problem->operator_name(), problem.problem->text()},
         space_(evaluator_.space(problem.problem)),
-        book_(session.store.user(), evaluator_.device(), key_, space_, evaluator_.origin()),
+        book_(session.store, evaluator_.device(), key_, space_, evaluator_.origin()),
         runner_(evaluator_, problem.problem, space_, book_, session.log_sink, session.stop) {}
 
   // `similar`: configs that won problems like this one.

@@ -25,6 +25,10 @@ bool has_times(const std::optional<Trial>& trial) {
          trial->measurement.cold.median_us > 0;
 }
 
+bool is_own_measurement(const Winner& winner, const Digest& kernel_key) {
+  return winner.origin == Origin::kMeasured && winner.kernel_key == kernel_key;
+}
+
 // Judges one winner; nothing if it is right, else what is wrong. Its binary is stored where the
 // kernels have changed since or none was there (an import).
 class WinnerCheck {
@@ -39,13 +43,14 @@ class WinnerCheck {
       return "not in the space: " + *why;
     }
     const SearchSpace space = space_of(winner.config);
-    TrialBook book(store_.user(), evaluator_.device(), key, space, evaluator_.origin());
+    TrialBook book(store_, evaluator_.device(), key, space, evaluator_.origin());
     CandidateRunner runner(evaluator_, problem.problem, space, book, quiet_, stop_);
     const auto stored = store_.user().find_trial(evaluator_.device(), key, winner.config);
     try {
-      // Measured as well where no measurement of this device backs the winner, or its trial is
-      // gone.
-      const bool measure = winner.origin != Origin::kMeasured || !has_times(stored);
+      // Measured as well where no measurement of this device and this kernel backs the winner, or
+      // its trial is gone.
+      const bool is_own = is_own_measurement(winner, evaluator_.key(winner.config));
+      const bool measure = !is_own || !has_times(stored);
       runner.run({0}, MeasureEffort{}, true, measure, [] {});
       if (stop_) throw Error(ErrorCode::kInterrupted, "interrupted");
       const Trial trial = *book.find(0);
@@ -82,7 +87,15 @@ class WinnerCheck {
   }
 
   void accept(const ProblemKey& key, Winner winner, const Trial& trial) {
-    if (winner.origin != Origin::kMeasured) winner.measurement = trial.measurement;
+    // Neither times nor a search of elsewhere, or of other kernels, stand for this one: the next
+    // tune searches.
+    if (!is_own_measurement(winner, trial.kernel_key)) {
+      winner.measurement = trial.measurement;
+      winner.trials = 0;
+      winner.runner_up.reset();
+      winner.default_us.reset();
+      winner.lead_percent = winner.lead_low_percent = winner.lead_high_percent = 0;
+    }
     winner.origin = evaluator_.origin();
     winner.verified = true;
     winner.error = trial.error;
