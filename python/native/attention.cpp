@@ -63,15 +63,37 @@ AttentionResult run(const AttentionArguments& arguments, bool window_masks,
   return made;
 }
 
+// A bias of another type than q, as autocast leaves it, in q's: not every kernel of PyTorch's takes
+// another. Null where the mask may stay as it is.
+Held bias_of_q(const AttentionArguments& arguments) {
+  if (arguments.mask == nullptr) {
+    return {};
+  }
+  const int32_t type = dtype_of(arguments.mask);
+  View view = view_of(arguments.mask);
+  if (type == aoti_torch_dtype_bool() || type == dtype_of(arguments.q) || view.rank > kMaxRank) {
+    return {};
+  }
+  int64_t stride = 1;
+  for (auto i = static_cast<std::size_t>(view.rank); i-- > 0; stride *= view.shape[i]) {
+    view.strides[i] = stride;
+  }
+  Held bias = empty(view, dtype_of(arguments.q), arguments.q);
+  Tensor filled = shared(bias.get());
+  torch::stable::copy_(filled, shared(arguments.mask));
+  return bias;
+}
+
 // PyTorch's own answer.
 Tensor torch_attention(const AttentionArguments& arguments) {
+  const Held bias = bias_of_q(arguments);
+  const AtenTensorHandle mask = bias ? bias.get() : arguments.mask;
   using torch::stable::detail::from;
   std::array<StableIValue, 8> stack = {
       from(shared(arguments.q)),
       from(shared(arguments.k)),
       from(shared(arguments.v)),
-      from(arguments.mask != nullptr ? std::optional<Tensor>(shared(arguments.mask))
-                                     : std::nullopt),
+      from(mask != nullptr ? std::optional<Tensor>(shared(mask)) : std::nullopt),
       from(0.0),
       from(arguments.is_causal),
       from(arguments.scale),
@@ -104,7 +126,7 @@ bool is_same(const View& a, const View& b) {
   return a.rank == b.rank && a.shape == b.shape && a.strides == b.strides;
 }
 
-// A text that is the same for all calls that fail alike.
+// A text that is the same for all calls that fail alike, but for the problem in it.
 std::string reason_of(const Refusal& refusal) {
   const vitune_status status = refusal.status();
   if (status == VITUNE_INVALID_ARGUMENT || status == VITUNE_UNSUPPORTED) {
@@ -120,7 +142,9 @@ Held fallen_back(const AttentionArguments& arguments) {
     return held(out);
   }
   const View wanted = promised(q, view_of(arguments.k), view_of(arguments.v));
-  if (is_same(wanted, view_of(out.get()))) {
+  const View given = view_of(out.get());
+  // Of operands of several ranks nothing is promised: no compiler sees such a call.
+  if (is_same(wanted, given) || given.rank != wanted.rank || given.shape != wanted.shape) {
     return held(out);
   }
   Held copy = empty(wanted, dtype_of(arguments.q), arguments.q);

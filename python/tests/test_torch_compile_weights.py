@@ -208,6 +208,36 @@ class ChangedWeightsTest(LinearCase):
             gc.collect()
         self.assertIsNone(gone())
 
+    def test_a_compiled_model_that_goes_takes_it_along(self):
+        store = _compile._backends[self.compiled_model].store
+        prepared = [weakref.ref(tensor) for made in store._made.values() for tensor in made.tensors]
+        self.assertTrue(prepared)
+        del store
+        self.compiled_model = None
+        torch._dynamo.reset()
+        gc.collect()
+        self.assertEqual([ref for ref in prepared if ref() is not None], [])  # the model itself stays
+
+    def test_another_device_gets_tensors_of_its_own(self):
+        devices = ["meta", "cpu"]  # of one model before and after .to()
+
+        def make(weight):
+            return (weight.detach().to(devices.pop(0)),)
+        made = _compile_prepared._Made(make, (), [self.model.layer.weight])
+        made.renew(False)
+        made.renew(True)
+        self.assertEqual(made.tensors[0].device.type, "cpu")
+
+    def test_weights_beyond_float16_with_the_norms_in_them_are_not_folded(self):
+        model = Mlp().half().eval()
+        with torch.no_grad():
+            model.norm.weight[3], model.layer.weight[:, 3] = 3000, 30
+            x = torch.randn(2, 5, 32).half()
+            x[..., 3] = x.float().mean(-1).half()  # so that the product itself is small
+            self.assertTrue(model(x).isfinite().all())
+            compiled = vitune.compile(model, fullgraph=True, replace="linear")
+            torch.testing.assert_close(compiled(x), model(x), atol=8, rtol=0.02)
+
     def test_a_capture_is_refused_what_it_would_keep_uncomputed(self):
         with torch.no_grad():
             self.model.layer.weight.mul_(2)

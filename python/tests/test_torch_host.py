@@ -38,6 +38,18 @@ class TorchTest(unittest.TestCase):
         _torch_op._plans.clear()
 
 
+@needs_torch
+class CountersTest(TorchTest):
+    def test_a_reason_is_one_whichever_the_problem(self):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for tokens in (15, 16, 17):
+                _torch_op.counters.fall_back(f"not prepared: 'linear bf16 m={tokens} n=8 k=8' has no winner")
+        self.assertEqual(vitune.torch.stats().reasons, {"not prepared: '...' has no winner": 3})
+        self.assertEqual(len(caught), 1)
+        self.assertIn("m=15", str(caught[0].message))
+
+
 @needs_library
 @needs_torch
 class FakeTensorTest(unittest.TestCase):

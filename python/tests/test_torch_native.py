@@ -126,6 +126,55 @@ class NativeTest(TorchTest):
                 self.assertTrue(all(torch.equal(out, wanted) for out in outs))
                 self.assertEqual((done.served, done.fallbacks, len(done.reasons)), (0, 2, 1))
 
+    def test_operands_of_several_ranks_are_torchs_by_the_drop_in(self):
+        attend = torch.nn.functional.scaled_dot_product_attention
+        for of_q, of_kv in (((3, 5, 16), (2, 3, 7, 16)), ((2, 1, 5, 16), (3, 7, 16)), ((3, 5, 16), (1, 3, 7, 16)),
+                            ((2, 1, 5, 136), (3, 7, 136)), ((2, 1, 3, 5, 16), (1, 2, 4, 3, 7, 16)),
+                            ((1, 2, 4, 3, 5, 16), (2, 4, 3, 7, 16))):
+            q, k, v = (torch.randn(*shape, dtype=torch.bfloat16) for shape in (of_q, of_kv, of_kv))
+            with self.subTest(q=of_q, k=of_kv), torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                want = attend(q, k, v)
+                with vitune.torch.enabled():
+                    torch.testing.assert_close(torch.nn.functional.scaled_dot_product_attention(q, k, v), want)
+
+    def test_a_bias_that_autocast_left_wide_falls_back_in_the_type_of_q(self):
+        q, k, v = (torch.randn(2, 3, 5, 136, dtype=torch.bfloat16) for _ in range(3))  # no kernel takes 136
+        bias = torch.randn(1, 3, 5, 5).expand(2, 3, 5, 5)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got = torch.ops.vitune.attention(q, k, v, bias, False, None, False, True)
+            want = torch.nn.functional.scaled_dot_product_attention(q, k, v, bias.bfloat16())
+        torch.testing.assert_close(got, want)
+
+    def test_modes_and_subclasses_that_watch_pytorchs_calls_see_them(self):
+        class Watch(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, function, types, args=(), kwargs=None):
+                seen.append(function)
+                return function(*args, **(kwargs or {}))
+
+        class Marked(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                seen.append(function)
+                return super().__torch_function__(function, types, args, kwargs or {})
+        functional, seen = torch.nn.functional, []
+        attend = functional.scaled_dot_product_attention
+        q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
+        with torch.no_grad(), vitune.torch.enabled():
+            with Watch():
+                functional.scaled_dot_product_attention(q, k, v)
+                functional.layer_norm(q, (16,))
+            self.assertIn(attend, seen)
+            self.assertIn("layer_norm", [function.__name__ for function in seen])  # the one that stands at its name
+            seen.clear()
+            functional.scaled_dot_product_attention(q.as_subclass(Marked), k, v)
+            self.assertIn(attend, seen)
+            vitune.torch.reset_stats()
+            with torch.device("cpu"):  # a mode too, that changes what makes tensors alone
+                functional.scaled_dot_product_attention(q, k, v)
+        self.assertEqual(vitune.torch.stats().served, 1)
+
     def test_the_operators_of_the_usual_call_pass_opcheck(self):
         q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
         for op in (torch.ops.vitune.attend.default, torch.ops.vitune.attend_or_torch.default):

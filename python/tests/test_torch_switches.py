@@ -173,6 +173,18 @@ class FlashTest(TorchTest):
         self.addCleanup(handle.remove)
         return asked
 
+    def test_a_compiled_training_graph_has_what_its_backward_pass_reads(self):
+        self.handle()
+
+        def attend(q, k, v):
+            out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, False)
+            return out * 1.0, lse
+        q, k, v = (torch.randn(2, 3, 9, 16, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+        out, lse = torch.compile(attend, backend="aot_eager", fullgraph=True)(q, k, v)
+        self.assertTrue(out.requires_grad)
+        _, want = reference(q.detach(), k.detach(), v.detach())
+        torch.testing.assert_close(lse.detach(), want.float(), atol=1e-3, rtol=1e-3)
+
     def test_the_operator_gives_what_a_backward_pass_and_compilers_expect(self):
         asked = self.handle()
         operator = torch.ops.aten._scaled_dot_product_flash_attention

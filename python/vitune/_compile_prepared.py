@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -28,8 +28,18 @@ from ._errors import NotPrepared
 Make = Callable[..., tuple[Tensor, ...]]
 
 
-def _forget_with(parameter: Tensor, known: dict[Any, Any], key: Any) -> None:
-    weakref.finalize(parameter, known.pop, key, None).atexit = False
+class _Known(dict):
+    """What is kept of parameters, which may outlive it."""
+
+
+def _forget(known: "weakref.ref[_Known]", key: Any) -> None:
+    held = known()
+    if held is not None:
+        held.pop(key, None)
+
+
+def _forget_with(parameter: Tensor, known: _Known, key: Any) -> None:
+    weakref.finalize(parameter, _forget, weakref.ref(known), key).atexit = False
 
 
 class _Steps:
@@ -37,7 +47,7 @@ class _Steps:
 
     def __init__(self) -> None:
         self.taken = 0
-        self._watched: dict[int, None] = {}
+        self._watched: dict[int, None] = _Known()
         self._hook: Any = None
 
     def watch(self, parameters: Sequence[Tensor]) -> None:
@@ -79,6 +89,10 @@ class _Stamp:
                 and not any([_is_freed(handle) for handle in self._handles]))
 
 
+def _forms(tensors: Sequence[Tensor]) -> list[Any]:
+    return [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
+
+
 def _is_capturing(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
@@ -113,7 +127,7 @@ class _Made:
         with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
             made = self._make(*sources, *self._words)
             _wait(device)  # other streams may still read what was there
-            if [tensor.shape for tensor in made] == [tensor.shape for tensor in self.tensors]:
+            if _forms(made) == _forms(self.tensors):
                 for tensor, new in zip(self.tensors, made):
                     tensor.copy_(new)
             else:
@@ -128,7 +142,7 @@ class Store:
     def __init__(self, allowed: bool) -> None:
         self.allowed = allowed
         self.lock = threading.RLock()
-        self._made: dict[Any, _Made] = {}
+        self._made: dict[Any, _Made] = _Known()
 
     def made(self, make: Make, words: tuple[Any, ...], sources: Sequence[Optional[Tensor]]) -> _Made:
         """That of these very parameters, which need not be up to date. With the lock held."""
@@ -158,7 +172,7 @@ class Prepared:
         self._recipes: dict[Recipe, list[fx.Node]] = {}
         self._written = {storage for node in graph.nodes for storage in storages_written_by(node)}
         #: By the first parameter: one graph may serve all blocks of a model.
-        self._last: dict[int, tuple[_Stamp, tuple[Tensor, ...]]] = {}
+        self._last: dict[int, tuple[_Stamp, tuple[Tensor, ...]]] = _Known()
 
     def why_not(self, recipes: Sequence[Recipe]) -> str:
         """Why something cannot be made of what a graph is given; "": it can."""
@@ -172,7 +186,17 @@ class Prepared:
                 return "its parameters were made in inference mode, where nothing tells whether they change"
             if storage_of(node) in self._written:
                 return "the model changes its parameters while it runs"
+        if not all(map(self._fits_half, recipes)):
+            return "its weights with the norm's in them are beyond float16"
         return ""
+
+    def _fits_half(self, recipe: Recipe) -> bool:
+        """Whether what is made is finite. fp32 and bfloat16 have room for the product of two of their like as models have them."""
+        if all(fake.dtype is not torch.float16 for fake in recipe.fakes()):
+            return True
+        sources = [None if source is None else self.inputs[source] for source in recipe.sources]
+        with unset_fake_temporarily(), torch.inference_mode(False), torch.no_grad():
+            return all(bool(tensor.isfinite().all()) for tensor in recipe.make(*sources, *recipe.words))
 
     def nodes(self, recipe: Recipe) -> list[fx.Node]:
         """The inputs of the graph that stand for a recipe's results."""

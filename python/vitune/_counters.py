@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import warnings
 from collections.abc import Callable
 
 
+_A_PROBLEM = re.compile(r"'(?:attention|norm|group_norm|linear|window_attention) [^']*'")
+
+
 class FallbackWarning(UserWarning):
-    """An attention call that vitune was to serve went to PyTorch, given once per reason; or a model made none."""
+    """A call that vitune was to serve went to PyTorch, given once per reason; or a model made none."""
 
 
 class Counters:
@@ -37,13 +41,14 @@ class Counters:
             self._served += 1
 
     def fall_back(self, reason: str) -> None:
-        """Counts, and warns the first time that this reason is met."""
+        """Counts, and warns the first time that this reason is met, whichever the problem: a server may have thousands."""
+        of_any = _A_PROBLEM.sub("'...'", reason)
         with self._lock:
-            self.fallbacks[reason] = self.fallbacks.get(reason, 0) + 1
-            first = reason not in self.warned
-            self.warned.add(reason)
+            self.fallbacks[of_any] = self.fallbacks.get(of_any, 0) + 1
+            first = of_any not in self.warned
+            self.warned.add(of_any)
         if first:
-            warnings.warn(f"vitune does not serve an attention call, PyTorch does: {reason}", FallbackWarning, stacklevel=4)
+            warnings.warn(f"vitune does not serve a call, PyTorch does: {reason}", FallbackWarning, stacklevel=4)
 
     def reset(self) -> None:
         with self._lock:

@@ -43,8 +43,9 @@ class Handle:
 
 def attend(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: Optional[float]) -> tuple:
     """What aten::_scaled_dot_product_flash_attention gives, by vitune. Raises VituneError."""
+    # The forward pass of a compiled training graph runs without grad mode, as inference does: only inference mode tells them apart.
     out, lse = _torch_op.run(query, key, value, None, is_causal, scale, query.shape[1] != key.shape[1],
-                             torch.is_grad_enabled(), False)
+                             not torch.is_inference_mode_enabled(), False)
     promised = torch.empty_like(query)  # its strides are what compilers are told
     if out.stride() != promised.stride():
         out = promised.copy_(out)

@@ -69,10 +69,12 @@ class Guarded:
 
     def bind(self) -> None:
         self._before = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(1 if self._before else False)
+        self._ours = 1 if self._before else False
+        torch.backends.mha.set_fastpath_enabled(self._ours)
 
     def release(self) -> None:
-        torch.backends.mha.set_fastpath_enabled(self._before)
+        if torch.backends.mha.get_fastpath_enabled() is self._ours:  # else somebody switched it meanwhile
+            torch.backends.mha.set_fastpath_enabled(self._before)
 
 
 class Served:

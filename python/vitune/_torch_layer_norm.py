@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _torch_op
+from . import _torch_op, _torch_sdpa
 
 original: Any = torch.nn.functional.layer_norm
 #: See _torch_sdpa.serving.
@@ -22,6 +22,7 @@ _PARAMETERS = frozenset((Tensor, torch.nn.Parameter, type(None)))
 _is_tracing = torch.compiler.is_dynamo_compiling
 _is_grad_enabled = torch.is_grad_enabled
 _is_any_autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)
+_modes = torch._C._len_torch_function_stack
 _transforms = torch._C._functorch.peek_interpreter_stack
 #: Whether the operators' library is there.
 can_serve = _torch_op.library is not None
@@ -35,7 +36,7 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[
             and (input.is_cuda or _torch_op.is_on_gpu(input)) and input.dtype in _SERVED and not _is_grad_enabled()
             and forward_ad._current_level < 0 and type(weight) in _PARAMETERS and type(bias) in _PARAMETERS
             and not _is_any_autocast_enabled() and _transforms() is None and not input.is_nested
-            and input.shape[-1:] == normalized_shape):
+            and input.shape[-1:] == normalized_shape and (not _modes() or not _torch_sdpa.is_overridden())):
         try:
             return _call(input, weight, bias, eps)
         except RuntimeError:

@@ -242,12 +242,14 @@ _sdpa = torch.ops.aten.scaled_dot_product_attention.default  # not what vitune.t
 
 def torch_attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
                     enable_gqa: bool) -> Tensor:
-    """PyTorch's own answer."""
+    """PyTorch's own answer. A bias that autocast left in fp32 is taken as it would take it: not every kernel of PyTorch's can."""
+    if mask is not None and mask.is_floating_point() and mask.dtype != q.dtype:
+        mask = mask.to(q.dtype)
     return _sdpa(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
 def reason_of(error: VituneError) -> str:
-    """A text that is the same for all calls that fail alike."""
+    """A text that is the same for all calls that fail alike, but for the problem in it."""
     return str(error) if type(error) in (InvalidArgument, Unsupported) else f"{error.status_name}: {error}"
 
 

@@ -8,6 +8,8 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.overrides import has_torch_function
+from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import _torch_op
@@ -69,6 +71,20 @@ def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
+_modes = torch._C._len_torch_function_stack
+_mode_at = torch._C._get_function_stack_at
+
+
+def is_overridden(*tensors: Any) -> bool:
+    """Whether a torch_function mode of somebody's, or a subclass of Tensor, is to see this call as PyTorch's."""
+    if torch.compiler.is_compiling():  # whose own modes these are
+        return False
+    # A default device is a mode too, which changes what makes tensors alone.
+    if any(type(_mode_at(place)) is not DeviceContext for place in range(_modes())):
+        return True
+    return has_torch_function(tensors)
+
+
 _SERVED = frozenset((torch.bfloat16, torch.float16))
 _PLAIN = _torch_op.PLAIN
 _is_tracing = torch.compiler.is_dynamo_compiling  # all other compilers bring tensors of other classes
@@ -96,13 +112,15 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
             and _call_attend_or_torch is not None and not _is_tracing() and (query.is_cuda or _torch_op.is_on_gpu(query))
             and query.dtype in _SERVED and not _is_grad_enabled() and forward_ad._current_level < 0 and not dropout_p
             and not _is_any_autocast_enabled() and _transforms() is None
-            and (_flash_allowed() or not _torch_op.math_alone()) and not query.is_nested):
+            and (_flash_allowed() or not _torch_op.math_alone()) and not query.is_nested
+            and (not _modes() or not is_overridden())):
         if scale is None and not is_causal and not enable_gqa:
             if attn_mask is None:
                 return _call_attend_or_torch(query, key, value)
             return _call_attend_or_torch(query, key, value, attn_mask)
         return _torch_op.call_operator(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
-    if not serving or not isinstance(query, Tensor):  # a proxy of torch.fx, for example
+    if (not serving or not isinstance(query, Tensor)  # a proxy of torch.fx, for example
+            or is_overridden(query, key, value, attn_mask)):
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
