@@ -80,14 +80,13 @@ std::optional<std::string> driver_lacks_tensor_maps(const CudaDriver& driver) {
       version / 1000, version % 1000 / 10);
 }
 
-// Needs a launch that takes attributes, which early starts do in all.
+// The call that takes attributes of launches is used from the driver on that captures early starts.
 std::optional<std::string> driver_lacks_cooperative_launches(const CudaDriver& driver) {
   if (driver.api().launch_kernel_ex != nullptr) return std::nullopt;
   const int version = driver.version();
   return formatted(
       "its CTAs run at once and start early, which the driver (CUDA {}.{}) does not do; install "
-      "one "
-      "for CUDA 12.3 or newer",
+      "one for CUDA 12.3 or newer",
       version / 1000, version % 1000 / 10);
 }
 

@@ -69,7 +69,8 @@ WrittenConfig parse(std::string_view text, const ParameterSpace& space) {
     for (const auto& [name, value] : Config::parse(word)) {
       const Parameter& parameter = parameter_of(name, space);
       if (written.entries.find(parameter.name)) refuse(formatted("{} is there twice", name));
-      if (!parameter.open && std::abs(value) > kMostValue) check_value(parameter, value);
+      const bool is_huge = value > kMostValue || value < -kMostValue;
+      if (is_huge && !parameter.open) check_value(parameter, value);
       written.entries.set(parameter.name, value);
     }
   }

@@ -127,8 +127,7 @@ std::vector<Parameter> tunables(const GroupNormProblem& problem) {
       {"kChunks",
        {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
        "CTAs that a group is spread over, in two kernels, a cluster, or turns of all CTAs; 1: "
-       "whole "
-       "groups, in one",
+       "whole groups, in one",
        false,
        true},
       {"kGroups", group_counts(problem), "groups that a CTA works on", false, true},
