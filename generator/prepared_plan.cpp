@@ -55,6 +55,13 @@ void encode(const CudaDriver& driver, CuTensorMap* map, const TensorMapSlot& ten
             "tensor maps: tune the problem again with this driver");
 }
 
+std::string lack(const CudaDriver& driver, const char* what, const char* since) {
+  const int version = driver.version();
+  return formatted(
+      "{}, which the driver (CUDA {}.{}) does not have; install one for CUDA {} or newer", what,
+      version / 1000, version % 1000 / 10, since);
+}
+
 }  // namespace
 
 LoadedKernels LoadedKernels::of(const CudaModule& module, const std::vector<KernelNeeds>& needs) {
@@ -73,21 +80,13 @@ std::optional<std::string> driver_lacks_tensor_maps(const CudaDriver& driver) {
   if (api.tensor_map_encode_tiled != nullptr && api.tensor_map_replace_address != nullptr) {
     return std::nullopt;
   }
-  const int version = driver.version();
-  return formatted(
-      "it copies by tensor maps, which the driver (CUDA {}.{}) does not have; install one for CUDA "
-      "12.0 or newer",
-      version / 1000, version % 1000 / 10);
+  return lack(driver, "it copies by tensor maps", "12.0");
 }
 
 // The call that takes attributes of launches is used from the driver on that captures early starts.
 std::optional<std::string> driver_lacks_cooperative_launches(const CudaDriver& driver) {
   if (driver.api().launch_kernel_ex != nullptr) return std::nullopt;
-  const int version = driver.version();
-  return formatted(
-      "its CTAs run at once and start early, which the driver (CUDA {}.{}) does not do; install "
-      "one for CUDA 12.3 or newer",
-      version / 1000, version % 1000 / 10);
+  return lack(driver, "it launches CTAs that run at once and start early", "12.3");
 }
 
 PreparedPlan::PreparedPlan(const LaunchPlan& plan, std::span<const CudaKernel> kernels,

@@ -23,7 +23,7 @@ def attention_repeating_mask_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tens
     except VituneError as error:
         counters.fall_back(_torch_op.reason_of(error))
     every = attn_mask.repeat(q.shape[0] // attn_mask.shape[0], 1, 1, 1)
-    out = _torch_op.torch_attention(q, k, v, every.to(q.dtype), False, scale, False)
+    out = _torch_op.torch_attention(q, k, v, every, False, scale, False)
     return _torch_op.fake_output(q, k, v).copy_(out)
 
 
