@@ -178,6 +178,18 @@ bool LayeredStore::is_blocked(const Digest& kernel_key, const DeviceInfo& device
          });
 }
 
+std::vector<std::string> LayeredStore::compiler_versions() {
+  std::set<std::string> all;
+  const auto add = [&](const std::vector<std::string>& versions) {
+    all.insert(versions.begin(), versions.end());
+  };
+  if (user_) add(user_->compiler_versions());
+  for (const Lower& lower : lower_) {
+    add(or_nothing<std::vector<std::string>>([&] { return lower.store->compiler_versions(); }));
+  }
+  return {all.begin(), all.end()};
+}
+
 std::vector<BlockEntry> LayeredStore::blocks() {
   std::vector<BlockEntry> all;
   if (user_) all = user_->blocks();

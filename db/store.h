@@ -322,6 +322,7 @@ class LayeredStore {
   std::optional<Binary> find_binary(const Digest& kernel_key,
                                     const std::optional<Digest>& image = std::nullopt);
   bool has_binary(const Digest& kernel_key);
+  std::vector<std::string> compiler_versions();  // each once
   // Whether any layer has the kernel on its block list, and all lists, the user's first.
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
   std::vector<BlockEntry> blocks();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -85,6 +86,18 @@ std::vector<Config> ParameterSpace::enumerate() const {
   std::vector<Config> found;
   enumerate_from(Config(), 0, found);
   return found;
+}
+
+std::vector<Config> ParameterSpace::cheapest(
+    std::size_t most, const std::function<std::optional<double>(const Config&)>& cost) const {
+  std::vector<std::pair<double, Config>> found;
+  for (Config& config : enumerate()) {
+    if (const auto its = cost(config)) found.emplace_back(*its, std::move(config));
+  }
+  std::ranges::stable_sort(found, {}, &std::pair<double, Config>::first);
+  std::vector<Config> best;
+  for (auto& [its, config] : found | std::views::take(most)) best.push_back(std::move(config));
+  return best;
 }
 
 void ParameterSpace::enumerate_from(const Config& prefix, std::size_t depth,

@@ -1,6 +1,7 @@
 // cli/verbs/cmd_explain.cpp -- vitune explain: what would serve a problem, and why.
 // SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments/device_probe.h"
@@ -14,8 +15,11 @@
 #include "cli/verbs/show_space.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/compiler.h"
+#include "generator/operator.h"
 #include "runtime/context/explanation.h"
 #include "runtime/dispatch/dispatcher.h"
+#include "runtime/dispatch/passed_over.h"
 #include "tuner/recording/recording.h"
 
 namespace vitune {
@@ -65,6 +69,26 @@ std::optional<std::string> refusal(MissPolicy policy, const Choice& choice) {
   return std::nullopt;
 }
 
+// Why the library would pass over this choice, or nothing: its kernel is on a block list, whichever
+// compiler of the stored ones made it.
+std::optional<std::string> blocked(LayeredStore& store, const Problem& problem,
+                                   const DeviceInfo& device, const Choice& choice) {
+  const auto is_on_list = [&](const Digest& key) { return store.is_blocked(key, device); };
+  bool is_blocked = false;
+  if (choice.outcome == LookupOutcome::kExact) {
+    is_blocked = is_on_list(choice.row->winner.kernel_key);
+  } else {
+    const auto request = problem.op().request(problem, choice.config, device.arch());
+    std::vector<std::string> made_by{request.library};
+    if (request.library.empty()) made_by = store.compiler_versions();
+    is_blocked = !made_by.empty() && std::ranges::all_of(made_by, [&](const std::string& version) {
+      return is_on_list(kernel_key(request, version));
+    });
+  }
+  if (!is_blocked) return std::nullopt;
+  return "its kernel is on the block list";
+}
+
 ordered_json choice_json(const Choice& choice) {
   ordered_json entry = {{"outcome", lookup_outcome_name(choice.outcome)},
                         {"config", config_json(choice.config)},
@@ -96,11 +120,19 @@ class Explanation {
 
   void add(const NamedProblem& named) {
     const Problem& problem = *named.problem;
+    std::string why_not = "no kernel fits this device";
+    PassedOver passed_over;
     std::vector<Choice> choices = dispatcher_.choices(named.problem, store_);
     std::erase_if(choices, [&](const Choice& choice) {
-      const auto refused = refusal(policy_, choice);
-      if (refused) why_not_ = *refused;
-      return refused.has_value();
+      if (auto refused = refusal(policy_, choice)) {
+        why_not = std::move(*refused);
+        return true;
+      }
+      auto why = blocked(store_, problem, device_, choice);
+      if (!why) return false;
+      why_not = "all kernels that would serve are on the block list";
+      passed_over.add(choice, std::move(*why));
+      return true;
     });
     ordered_json entry = {{"name", named.name}, {"problem", problem.text()}};
     entry["choices"] = ordered_json::array();
@@ -110,12 +142,12 @@ class Explanation {
     text_ += formatted("device    {}\n", terminal_safe(device_text(device_)));
     if (choices.empty()) {
       refused_ = true;
-      const std::string why = why_not_.empty() ? "no kernel fits this device" : why_not_;
-      text_ += describe_refusal(why);
-      table_.row({named.name, "refused", "-", {"-", {""}}, why});
+      text_ += describe_refusal(why_not) + describe_passed_over(passed_over);
+      table_.row({named.name, "refused", "-", {"-", {""}}, why_not});
       return;
     }
     add_choice(named, choices.front());
+    text_ += describe_passed_over(passed_over);
     for (std::size_t i = 1; i < std::min(choices.size(), kNext + 1); ++i) {
       text_ += formatted("{:<9} {}\n", i == 1 ? "next" : "", words(problem, choices[i]));
     }
@@ -163,7 +195,6 @@ class Explanation {
   Table table_;
   ordered_json document_ = new_document("explain");
   std::string text_;
-  std::string why_not_;  // of the last choice that VITUNE_MISS rules out
   bool refused_ = false;
 };
 

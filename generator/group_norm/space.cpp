@@ -205,33 +205,27 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
   // kernel and a second pass have their price, narrow accesses theirs.
   const double sms = std::max(device.sm_count, 1);
   const std::int64_t starts_early = device.cc_major >= 9 ? 1 : 0;
-  std::optional<Config> best, grid;
-  double least = 0;
-  for (const Config& config : space.enumerate()) {
-    if (config.at("kEarlyStart") != starts_early) continue;
+  std::optional<Config> grid;
+  const auto cost = [&](const Config& config) -> std::optional<double> {
+    if (config.at("kEarlyStart") != starts_early) return std::nullopt;
     // The last one, of the most threads.
     if (config.at("kTurns") != 1 && config.at("kStreaming") == 2) grid = config;
-    if (config.at("kStreaming") != 0 || config.at("kTurns") != 1) continue;
-    if (config.at("kCluster") != 0) continue;
+    if (config.at("kStreaming") != 0 || config.at("kTurns") != 1) return std::nullopt;
+    if (config.at("kCluster") != 0) return std::nullopt;
     const GroupNormTiling t = group_norm_tiling(problem, config);
     std::int64_t shared = 0;
     for (const KernelNeeds& needs : group_norm_kernels(problem, config)) {
       shared = std::max(shared, needs.shared_bytes);
     }
-    if (shared > device.shared_per_block) continue;
+    if (shared > device.shared_per_block) return std::nullopt;
     const double ctas = static_cast<double>(group_norm_tiles(problem, t.groups) * t.chunks);
     const double threads = std::min(ctas * static_cast<double>(t.threads), 1024.0 * sms);
     const double vectors = static_cast<double>(problem.elements()) / static_cast<double>(t.vector);
     const double steps = vectors / threads + static_cast<double>(t.threads) / 512;
-    const double cost = t.chunks == 1 ? steps : 1.5 * steps + 6;
-    if (best && cost >= least) continue;
-    best = config;
-    least = cost;
-  }
-  std::vector<Config> defaults;
-  for (const auto& each : {grid, best}) {
-    if (each) defaults.push_back(*each);
-  }
+    return t.chunks == 1 ? steps : 1.5 * steps + 6;
+  };
+  std::vector<Config> defaults = space.cheapest(2, cost);
+  if (grid) defaults.insert(defaults.begin(), *grid);
   return defaults;
 }
 

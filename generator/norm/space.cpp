@@ -155,20 +155,13 @@ std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& 
   const std::int64_t walks = fills_l2(problem, device) ? 1 : 0;
   const std::int64_t starts_early = device.cc_major >= 9 ? 1 : 0;
   const std::int64_t wanted = wanted_values(problem, device);
-  std::optional<Config> best;
-  std::int64_t least = 0;
-  for (const Config& config : space.enumerate()) {
+  return space.cheapest(2, [&](const Config& config) -> std::optional<double> {
     const bool may_serve = config.at("kPersistent") == walks && config.at("kStreaming") == walks &&
                            config.at("kEarlyStart") == starts_early &&
                            config.at("kVector") == norm_vector(problem);
-    if (!may_serve) continue;
-    const std::int64_t distance = distance_of(problem, config, wanted);
-    if (best && distance >= least) continue;
-    best = config;
-    least = distance;
-  }
-  if (!best) return {};
-  return {*best};
+    if (!may_serve) return std::nullopt;
+    return static_cast<double>(distance_of(problem, config, wanted));
+  });
 }
 
 std::optional<std::string> norm_prune(const NormProblem&, const Config& config,

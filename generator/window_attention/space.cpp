@@ -144,9 +144,7 @@ std::vector<Config> window_attention_defaults(const WindowAttentionProblem& prob
   // A tile of rows for each warp, all keys in one step, sixteen warps on an SM, no spills: as near
   // as the space comes to that.
   constexpr std::int64_t kUsualRegisters = 32;  // beside the least
-  std::optional<Config> best;
-  double least = 0;
-  for (const Config& config : space.enumerate()) {
+  return space.cheapest(2, [&](const Config& config) -> std::optional<double> {
     const WindowTiling t = window_tiling(problem, config);
     const double warps = static_cast<double>(t.heads_per_cta * t.row_warps);
     const double resident = warps * static_cast<double>(config.at("kMinCtas"));
@@ -158,12 +156,8 @@ std::vector<Config> window_attention_defaults(const WindowAttentionProblem& prob
     cost += config.at("kBuffers") == 2 ? 0.25 : 0;
     cost += keeps != may_keep ? 0.25 : 0;
     cost += least_registers(problem, config) + kUsualRegisters > register_room(config) ? 4 : 0;
-    if (best && cost >= least) continue;
-    best = config;
-    least = cost;
-  }
-  if (!best) return {};
-  return {*best};
+    return cost;
+  });
 }
 
 std::optional<std::string> window_attention_prune(const WindowAttentionProblem& problem,

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include "core/device_info.h"
+#include "db/store.h"
+#include "generator/compiler.h"
+#include "generator/operator.h"
 #include "tests/cli/command_fixture.h"
 
 namespace vitune::testing {
@@ -65,6 +69,60 @@ TEST_F(ExplainTest, WhatTheLibraryWouldRefuseIsRefused) {
   const CommandResult ignored = explain({kNearShipped}, options);
   EXPECT_EQ(ignored.status, 0);
   EXPECT_THAT(ignored.err, HasSubstr("VITUNE_MISS='defualt' is ignored: it may be nearest,"));
+}
+
+class BlockedKernelTest : public ExplainTest {
+ protected:
+  BlockedKernelTest() { fs::create_directories(database().parent_path()); }
+  // The recorded H200, as explain takes it.
+  static DeviceInfo recorded_device() { return h200_facts(); }
+  void block(const std::vector<Digest>& keys) const {
+    const auto store = Store::open(database(), Access::kReadWrite);
+    const DeviceInfo device = recorded_device();
+    for (const Digest& key : keys) {
+      store->block({key, device.key(), device.driver_version, TrialStatus::kWrong, "wrong"});
+    }
+  }
+  static std::unique_ptr<Store> shipped() {
+    return Store::open(std::string(VITUNE_SOURCE_DIR) + "/data/winners.db", Access::kReadOnly);
+  }
+};
+
+TEST_F(BlockedKernelTest, OfAWinnerIsPassedOver) {
+  const std::string text = parse_problem(kShipped)->text();
+  const auto winner =
+      shipped()->find_winner(recorded_device(), {"attention", text}, Objective::kCold);
+  ASSERT_TRUE(winner);
+  block({winner->kernel_key});
+  for (const auto& choice : choices(kShipped)) EXPECT_NE(choice["outcome"], "exact");
+  const CommandResult result = explain({kShipped});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, HasSubstr("passed    exact "));
+  EXPECT_THAT(result.out, HasSubstr(": its kernel is on the block list"));
+}
+
+TEST_F(BlockedKernelTest, OfADefaultLeavesTheNext) {
+  constexpr const char* kUntuned = "norm fp32 m=77 d=778 weight bias";
+  const auto all = choices(kUntuned);
+  ASSERT_EQ(all.size(), 2u);
+  const ProblemPtr problem = parse_problem(kUntuned);
+  const auto keys_of = [&](const nlohmann::json& choice) {
+    Config config;
+    for (const auto& [name, value] : choice["config"].items()) config.set(name, value);
+    const auto request = problem->op().request(*problem, config, recorded_device().arch());
+    std::vector<Digest> keys;
+    for (const std::string& compiler : shipped()->compiler_versions()) {
+      keys.push_back(kernel_key(request, compiler));
+    }
+    return keys;
+  };
+  block(keys_of(all[0]));
+  EXPECT_EQ(choices(kUntuned), nlohmann::json::array({all[1]}));
+  block(keys_of(all[1]));
+  const CommandResult result = explain({kUntuned});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out,
+              HasSubstr("refused   all kernels that would serve are on the block list"));
 }
 
 TEST_F(ExplainTest, WithoutAProblemAnExampleIsGiven) {
