@@ -178,15 +178,18 @@ bool LayeredStore::is_blocked(const Digest& kernel_key, const DeviceInfo& device
          });
 }
 
-std::vector<std::string> LayeredStore::compiler_versions() {
+std::vector<std::string> LayeredStore::compiler_versions(
+    const std::function<void(const Error&)>& unreadable) {
   std::set<std::string> all;
-  const auto add = [&](const std::vector<std::string>& versions) {
-    all.insert(versions.begin(), versions.end());
+  const auto add = [&](Store& store) {
+    try {
+      for (std::string& version : store.compiler_versions()) all.insert(std::move(version));
+    } catch (const Error& error) {
+      unreadable(error);
+    }
   };
-  if (user_) add(user_->compiler_versions());
-  for (const Lower& lower : lower_) {
-    add(or_nothing<std::vector<std::string>>([&] { return lower.store->compiler_versions(); }));
-  }
+  if (user_was_given_) add(*user_);
+  for (const Lower& lower : lower_) add(*lower.store);
   return {all.begin(), all.end()};
 }
 

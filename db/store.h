@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.h"
 #include "core/log.h"
 #include "db/file_guard.h"
 #include "db/records.h"
@@ -322,7 +323,8 @@ class LayeredStore {
   std::optional<Binary> find_binary(const Digest& kernel_key,
                                     const std::optional<Digest>& image = std::nullopt);
   bool has_binary(const Digest& kernel_key);
-  std::vector<std::string> compiler_versions();  // each once
+  // Each once, sorted; `unreadable` is told of layers that cannot be read.
+  std::vector<std::string> compiler_versions(const std::function<void(const Error&)>& unreadable);
   // Whether any layer has the kernel on its block list, and all lists, the user's first.
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
   std::vector<BlockEntry> blocks();

@@ -88,18 +88,6 @@ std::vector<Config> ParameterSpace::enumerate() const {
   return found;
 }
 
-std::vector<Config> ParameterSpace::cheapest(
-    std::size_t most, const std::function<std::optional<double>(const Config&)>& cost) const {
-  std::vector<std::pair<double, Config>> found;
-  for (Config& config : enumerate()) {
-    if (const auto its = cost(config)) found.emplace_back(*its, std::move(config));
-  }
-  std::ranges::stable_sort(found, {}, &std::pair<double, Config>::first);
-  std::vector<Config> best;
-  for (auto& [its, config] : found | std::views::take(most)) best.push_back(std::move(config));
-  return best;
-}
-
 void ParameterSpace::enumerate_from(const Config& prefix, std::size_t depth,
                                     std::vector<Config>& found) const {
   // Each level has a config of its own that holds only what is set so far: a rule that reads more
@@ -151,6 +139,18 @@ std::optional<std::string> ParameterSpace::explain(const Config& config) const {
     if (const auto how = constraint.violation(config)) return constraint.rule + ": " + *how;
   }
   return std::nullopt;
+}
+
+std::vector<Config> cheapest(const std::vector<Config>& configs, std::size_t most,
+                             const std::function<std::optional<double>(const Config&)>& cost) {
+  std::vector<std::pair<double, const Config*>> found;
+  for (const Config& config : configs) {
+    if (const auto its = cost(config)) found.emplace_back(*its, &config);
+  }
+  std::ranges::stable_sort(found, {}, &std::pair<double, const Config*>::first);
+  std::vector<Config> best;
+  for (const auto& [its, config] : found | std::views::take(most)) best.push_back(*config);
+  return best;
 }
 
 }  // namespace vitune

@@ -50,10 +50,6 @@ class ParameterSpace {
   // Every config that obeys all constraints, in lexicographic order: the first parameter varies
   // slowest, each in the order of its values.
   std::vector<Config> enumerate() const;
-  // Of those that have a cost, the `most` of the least, the least first; of equal ones the first
-  // that enumerate() has.
-  std::vector<Config> cheapest(
-      std::size_t most, const std::function<std::optional<double>(const Config&)>& cost) const;
   // Number of configs before constraints; the largest size_t if it exceeds that.
   std::size_t cartesian_size() const;
   // A config stored before a tunable existed does without it: `config` with the first value of each
@@ -74,5 +70,10 @@ class ParameterSpace {
   // Per parameter: the constraints of which it is the last one read.
   std::vector<std::vector<std::size_t>> decidable_;
 };
+
+// Of the configs that have a cost, the `most` of the least, the least first; equal ones in their
+// order.
+std::vector<Config> cheapest(const std::vector<Config>& configs, std::size_t most,
+                             const std::function<std::optional<double>(const Config&)>& cost);
 
 }  // namespace vitune

@@ -69,26 +69,6 @@ std::optional<std::string> refusal(MissPolicy policy, const Choice& choice) {
   return std::nullopt;
 }
 
-// Why the library would pass over this choice, or nothing: its kernel is on a block list, whichever
-// compiler of the stored ones made it.
-std::optional<std::string> blocked(LayeredStore& store, const Problem& problem,
-                                   const DeviceInfo& device, const Choice& choice) {
-  const auto is_on_list = [&](const Digest& key) { return store.is_blocked(key, device); };
-  bool is_blocked = false;
-  if (choice.outcome == LookupOutcome::kExact) {
-    is_blocked = is_on_list(choice.row->winner.kernel_key);
-  } else {
-    const auto request = problem.op().request(problem, choice.config, device.arch());
-    std::vector<std::string> made_by{request.library};
-    if (request.library.empty()) made_by = store.compiler_versions();
-    is_blocked = !made_by.empty() && std::ranges::all_of(made_by, [&](const std::string& version) {
-      return is_on_list(kernel_key(request, version));
-    });
-  }
-  if (!is_blocked) return std::nullopt;
-  return "its kernel is on the block list";
-}
-
 ordered_json choice_json(const Choice& choice) {
   ordered_json entry = {{"outcome", lookup_outcome_name(choice.outcome)},
                         {"config", config_json(choice.config)},
@@ -110,6 +90,7 @@ class Explanation {
         objective_(requested_objective(session)),
         policy_(miss_policy(session)),
         store_(open_layered_store(session, Access::kReadOnly)),
+        compilers_(store_.compiler_versions([](const Error&) {})),
         dispatcher_(device_, objective_) {
     document_["device"] = device_json(device_);
     document_["problems"] = ordered_json::array();
@@ -128,10 +109,9 @@ class Explanation {
         why_not = std::move(*refused);
         return true;
       }
-      auto why = blocked(store_, problem, device_, choice);
-      if (!why) return false;
+      if (!is_blocked(problem, choice)) return false;
       why_not = "all kernels that would serve are on the block list";
-      passed_over.add(choice, std::move(*why));
+      passed_over.add(choice, "its kernel is on the block list");
       return true;
     });
     ordered_json entry = {{"name", named.name}, {"problem", problem.text()}};
@@ -165,6 +145,17 @@ class Explanation {
  private:
   static constexpr std::size_t kNext = 3;
 
+  // Whichever compiler of the stored ones made its kernel.
+  bool is_blocked(const Problem& problem, const Choice& choice) {
+    const auto is_on_list = [&](const Digest& key) { return store_.is_blocked(key, device_); };
+    if (choice.outcome == LookupOutcome::kExact) return is_on_list(choice.row->winner.kernel_key);
+    const auto request = problem.op().request(problem, choice.config, device_.arch());
+    if (!request.library.empty()) return is_on_list(kernel_key(request, request.library));
+    return !compilers_.empty() && std::ranges::all_of(compilers_, [&](const std::string& compiler) {
+      return is_on_list(kernel_key(request, compiler));
+    });
+  }
+
   std::string words(const Problem& problem, const Choice& choice) const {
     return config_cell(problem, choice.config, preset_of(problem, device_),
                        session_.console.verbose())
@@ -191,6 +182,7 @@ class Explanation {
   const Objective objective_;
   const MissPolicy policy_;
   LayeredStore store_;
+  const std::vector<std::string> compilers_;  // of the stored kernels
   Dispatcher dispatcher_;
   Table table_;
   ordered_json document_ = new_document("explain");

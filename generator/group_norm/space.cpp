@@ -205,11 +205,8 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
   // kernel and a second pass have their price, narrow accesses theirs.
   const double sms = std::max(device.sm_count, 1);
   const std::int64_t starts_early = device.cc_major >= 9 ? 1 : 0;
-  std::optional<Config> grid;
   const auto cost = [&](const Config& config) -> std::optional<double> {
     if (config.at("kEarlyStart") != starts_early) return std::nullopt;
-    // The last one, of the most threads.
-    if (config.at("kTurns") != 1 && config.at("kStreaming") == 2) grid = config;
     if (config.at("kStreaming") != 0 || config.at("kTurns") != 1) return std::nullopt;
     if (config.at("kCluster") != 0) return std::nullopt;
     const GroupNormTiling t = group_norm_tiling(problem, config);
@@ -224,8 +221,14 @@ std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const D
     const double steps = vectors / threads + static_cast<double>(t.threads) / 512;
     return t.chunks == 1 ? steps : 1.5 * steps + 6;
   };
-  std::vector<Config> defaults = space.cheapest(2, cost);
-  if (grid) defaults.insert(defaults.begin(), *grid);
+  const std::vector<Config> configs = space.enumerate();
+  std::vector<Config> defaults = cheapest(configs, 2, cost);
+  // In turns, where they serve, comes before: the last one has the most threads.
+  const auto in_turns = std::find_if(configs.rbegin(), configs.rend(), [&](const Config& config) {
+    return config.at("kEarlyStart") == starts_early && config.at("kTurns") != 1 &&
+           config.at("kStreaming") == 2;
+  });
+  if (in_turns != configs.rend()) defaults.insert(defaults.begin(), *in_turns);
   return defaults;
 }
 

@@ -155,7 +155,7 @@ std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& 
   const std::int64_t walks = fills_l2(problem, device) ? 1 : 0;
   const std::int64_t starts_early = device.cc_major >= 9 ? 1 : 0;
   const std::int64_t wanted = wanted_values(problem, device);
-  return space.cheapest(2, [&](const Config& config) -> std::optional<double> {
+  return cheapest(space.enumerate(), 2, [&](const Config& config) -> std::optional<double> {
     const bool may_serve = config.at("kPersistent") == walks && config.at("kStreaming") == walks &&
                            config.at("kEarlyStart") == starts_early &&
                            config.at("kVector") == norm_vector(problem);

@@ -144,7 +144,7 @@ std::vector<Config> window_attention_defaults(const WindowAttentionProblem& prob
   // A tile of rows for each warp, all keys in one step, sixteen warps on an SM, no spills: as near
   // as the space comes to that.
   constexpr std::int64_t kUsualRegisters = 32;  // beside the least
-  return space.cheapest(2, [&](const Config& config) -> std::optional<double> {
+  return cheapest(space.enumerate(), 2, [&](const Config& config) -> std::optional<double> {
     const WindowTiling t = window_tiling(problem, config);
     const double warps = static_cast<double>(t.heads_per_cta * t.row_warps);
     const double resident = warps * static_cast<double>(config.at("kMinCtas"));

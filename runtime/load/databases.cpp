@@ -179,19 +179,10 @@ bool Databases::refresh() {
 std::vector<std::string> Databases::compiler_versions() {
   const std::lock_guard lock(reading_);
   if (compiler_versions_) return *compiler_versions_;
-  std::vector<std::string> all;
-  const auto add = [&](Store& store) {
-    try {
-      for (std::string& version : store.compiler_versions()) all.push_back(std::move(version));
-    } catch (const Error& error) {
-      warn_once("read", formatted("stored kernels are not looked for: {}", error.what()));
-    }
-  };
-  if (Store* user = layers_->given_user()) add(*user);
-  for (const LayeredStore::Lower& lower : layers_->lower()) add(*lower.store);
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  return *(compiler_versions_ = std::move(all));
+  compiler_versions_ = layers_->compiler_versions([this](const Error& error) {
+    warn_once("read", formatted("stored kernels are not looked for: {}", error.what()));
+  });
+  return *compiler_versions_;
 }
 
 std::optional<std::string> Databases::write(const std::string& what,

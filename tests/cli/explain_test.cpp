@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <fstream>
+
 #include "core/device_info.h"
+#include "db/sqlite.h"
 #include "db/store.h"
 #include "generator/compiler.h"
 #include "generator/operator.h"
@@ -123,6 +126,25 @@ TEST_F(BlockedKernelTest, OfADefaultLeavesTheNext) {
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.out,
               HasSubstr("refused   all kernels that would serve are on the block list"));
+}
+
+TEST_F(BlockedKernelTest, IsLookedForWhereStoredKernelsCannotBeRead) {
+  block({sha256("another")});
+  std::int64_t page = 0;
+  {
+    Connection connection(database(), Connection::Mode::kReadWrite);
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+    Query query = connection.query("SELECT rootpage FROM sqlite_master WHERE name = 'binary'");
+    ASSERT_TRUE(query.step());
+    page = std::get<std::int64_t>(query.column(0));
+  }
+  constexpr std::streamoff kPage = 4096;
+  std::fstream(database(), std::ios::in | std::ios::out | std::ios::binary)
+      .seekp((page - 1) * kPage)
+      .write(std::string(kPage, '\x5a').data(), kPage);
+  const CommandResult result = explain({kNearShipped});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("served    "));
 }
 
 TEST_F(ExplainTest, WithoutAProblemAnExampleIsGiven) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "generator/operator.h"
 #include "tests/runtime/runtime_fixture.h"
 
 namespace vitune::test {
@@ -45,6 +46,41 @@ TEST_F(CApiTextTest, WhatIsPreparedByTextServesTheCallThatDescribesIt) {
   EXPECT_EQ(mock_->live().modules, modules) << "the call loaded a kernel of its own";
   ASSERT_EQ(mock_->launches().size(), 1u);
   EXPECT_EQ(mock_->launches()[0].image, kernel.image_id());
+}
+
+TEST_F(CApiTextTest, WhereTheFirstDefaultIsBlockedTheNextServes) {
+  for (const char* const text :
+       {"attention bf16 b=2 h=12 n=197 d=64", "norm bf16 m=77 d=776 weight bias",
+        "group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu", "linear bf16 m=300 n=200 k=264",
+        "window_attention bf16 b=2 image=28x28 window=7x7 h=3 d=32"}) {
+    SCOPED_TRACE(text);
+    const ProblemPtr problem = parse_problem(text);
+    const Operator& op = problem->op();
+    const auto defaults = op.defaults(*problem, mock_device(), op.space(*problem, mock_device()));
+    ASSERT_GE(defaults.size(), 2u);
+    const auto key_of_default = [&](std::size_t place) {
+      return kernel_key(op.request(*problem, defaults[place], mock_device().arch()),
+                        kCompilerVersion);
+    };
+    const auto store = Store::open(database(), Access::kReadWrite);
+    store->block({key_of_default(0), mock_device().key(), mock_device().driver_version,
+                  TrialStatus::kWrong, "wrong"});
+    for (const std::size_t place : {0u, 1u}) {
+      const auto request = op.request(*problem, defaults[place], mock_device().arch());
+      store->put_binary({key_of_default(place),
+                         request.arch,
+                         kCompilerVersion,
+                         request.entry,
+                         {32, 0, 0, 100},
+                         image_of(7)});
+    }
+    const Context context = make_context();
+    ASSERT_STATUS(VITUNE_OK, vitune_prepare_text(context.get(), text));
+    const vitune_selection found = query_text(context, text);
+    EXPECT_EQ(found.outcome, VITUNE_DEFAULT);
+    EXPECT_EQ(found.kernel_key, key_of_default(1).hex());
+    EXPECT_THAT(std::string(found.reason), HasSubstr("block list"));
+  }
 }
 
 TEST_F(CApiTextTest, AQueryByTextSaysTheSameAsOneByDescription) {
