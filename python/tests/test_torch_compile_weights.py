@@ -13,9 +13,8 @@ from .linear_cases import LinearCase, Mlp, bf16
 from .support import torch
 
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 
-from vitune import _compile, _compile_prepared, _torch_linear
+from vitune import _compile, _compile_prepared, _compile_watch
 
 
 class ChangedWeightsTest(LinearCase):
@@ -26,13 +25,12 @@ class ChangedWeightsTest(LinearCase):
         self.model, self.x = Mlp(), bf16(2, 5, 32)
         self.compiled_model = vitune.compile(self.model, fullgraph=True, replace="linear")
         self.made = []
-        fold = _torch_linear.fold_norm
+        put = _compile_prepared._Made._put
 
-        def counted(weight, *others):
-            if not isinstance(weight, FakeTensor):
-                self.made.append(weight)
-            return fold(weight, *others)
-        patch = mock.patch.object(_torch_linear, "fold_norm", counted)
+        def counted(made, *given):
+            self.made.append(id(made))
+            put(made, *given)
+        patch = mock.patch.object(_compile_prepared._Made, "_put", counted)
         patch.start()
         self.addCleanup(patch.stop)
         self.expect_right()
@@ -136,7 +134,7 @@ class ChangedWeightsTest(LinearCase):
 
     def test_memory_at_the_same_address_is_not_the_same(self):
         weight = self.model.layer.weight
-        stamp = _compile_prepared._Stamp([weight])
+        stamp = _compile_watch.Stamp([weight])
         self.assertTrue(stamp.fits([weight]))
         address, version = weight.data_ptr(), weight._version
         weight.data = bf16(48, 32)  # and what was there is freed
@@ -144,9 +142,9 @@ class ChangedWeightsTest(LinearCase):
             self.assertEqual(weight._version, version)
             self.assertFalse(stamp.fits([weight]))
 
-    def test_what_counts_nothing_up_is_for_refresh(self):
+    def test_refresh_makes_everything_anew(self):
         before = self.prepared()
-        self.model.layer.weight.data.mul_(-2)
+        self.model.layer.weight.detach().view(torch.int16).numpy()[...] ^= -32768  # of which nothing tells
         vitune.refresh(self.compiled_model)
         self.expect_right()
         self.assertEqual((self.prepared(), len(self.made)), (before, 1))
@@ -200,8 +198,8 @@ class ChangedWeightsTest(LinearCase):
             for model in models:
                 compiled(model, self.x)
             store = _compile._backends[compiled].store
-            gone = weakref.ref(next(made for made in store._made.values() if made.is_of([
-                models[0].layer.weight, models[0].layer.bias, models[0].norm.weight, models[0].norm.bias])).tensors[0])
+            storage = models[0].layer.weight.untyped_storage()._cdata
+            gone = weakref.ref(next(made for made in store._made.values() if made._given()[0].storage.cdata == storage).tensors[0])
             del models[0], model
             gc.collect()
             compiled(Mlp(), self.x)
@@ -219,11 +217,14 @@ class ChangedWeightsTest(LinearCase):
         self.assertEqual([ref for ref in prepared if ref() is not None], [])  # the model itself stays
 
     def test_another_device_gets_tensors_of_its_own(self):
-        devices = ["meta", "cpu"]  # of one model before and after .to()
+        class Moved:  # of one model before and after .to()
+            devices = ["meta", "cpu"]
 
-        def make(weight):
-            return (weight.detach().to(devices.pop(0)),)
-        made = _compile_prepared._Made(make, (), [self.model.layer.weight])
+            def make(self, weight):
+                return (weight.detach().to(self.devices.pop(0)),)
+        weight = self.model.layer.weight
+        _compile_watch.Stamp([weight])
+        made = _compile_prepared._Made(Moved(), [_compile_prepared._Source.of(weight)])
         made.renew(False)
         made.renew(True)
         self.assertEqual(made.tensors[0].device.type, "cpu")

@@ -87,6 +87,8 @@ class Backend:
         compiled = compile_fx(module, [*inputs, *prepared.fakes()], config_patches=patches)  # it may ask Dynamo to trace once more
         self.graphs.append(graph)
         served = prepared.served(compiled)
+        for node in module.graph.nodes:  # as Dynamo does with its own: what fake tensors know of parameters refers weakly to them
+            node.meta.pop("example_value", None), node.meta.pop("grapharg", None)
         return served if still is None else still.served(served)
 
     def _rewritten(self, module: fx.GraphModule, prepared: Prepared) -> Graph:

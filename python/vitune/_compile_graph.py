@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
 from . import _torch_op
+from ._compile_forms import Cast, Folded
 from ._compile_race import Times
 from ._context import Selection
 from ._errors import Unsupported
@@ -23,14 +24,13 @@ from ._errors import Unsupported
 class Recipe(NamedTuple):
     """Tensors that are made of parameters of a graph before it runs."""
 
-    make: Callable[..., tuple[Tensor, ...]]  #: of the sources' values, in this order; one function for all graphs
-    words: tuple[Any, ...]  #: further arguments
+    kind: Folded | Cast
     sources: tuple[Optional[fx.Node], ...]
 
     def fakes(self) -> tuple[Tensor, ...]:
         """The results as a compiler sees them."""
         with torch.no_grad():
-            return self.make(*map(value_of, self.sources), *self.words)
+            return self.kind.make(*map(value_of, self.sources))
 
 
 @dataclasses.dataclass

@@ -17,6 +17,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import _compile_region, _torch_linear, _torch_norm, _torch_op
+from ._compile_forms import Cast, Folded
 from ._compile_graph import (Operator, Place, Recipe, Refusal, arguments, as_compiled, constant, is_call, is_idle_dropout,
                              is_method, is_parameter, outside, value_of)
 from ._compile_norm import LAYER_NORMS, RMS_NORMS
@@ -106,9 +107,9 @@ class Fusion(NamedTuple):
     def recipes(self) -> tuple[Recipe, ...]:
         if self.norm is not None:
             bias = self.bias if is_parameter(self.bias) else None
-            return (Recipe(_folded, (self.dtype, self.norm.rms, self.matrix), (self.weight, bias, self.norm.weight, self.norm.bias)),)
+            return (Recipe(Folded(self.dtype, self.norm.rms, self.matrix), (self.weight, bias, self.norm.weight, self.norm.bias)),)
         if self.autocast is not None and is_parameter(self.weight):
-            return (Recipe(_cast, (self.dtype,), (self.weight,)),)
+            return (Recipe(Cast(self.dtype), (self.weight,)),)
         return ()
 
     def arguments(self, of: Callable[[fx.Node], Any], given: Sequence[Any]) -> tuple[Any, ...]:
@@ -183,16 +184,6 @@ class Fusion(NamedTuple):
 def selected(problem: str, device: Optional[int]) -> Selection:
     """Which kernel would serve a problem."""
     return _torch_op.context_of(device).query(Problem(problem))
-
-
-def _folded(weight: Tensor, bias: Optional[Tensor], norm_weight: Optional[Tensor], norm_bias: Optional[Tensor], dtype: torch.dtype,
-            rms: bool, matrix: Callable[[Any], Any]) -> tuple[Tensor, ...]:
-    folded = _torch_linear.fold_norm(matrix(weight).contiguous(), bias, norm_weight, norm_bias, dtype)
-    return folded[:2] if rms else folded
-
-
-def _cast(weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    return (weight.to(dtype),)
 
 
 def _statistics(x: Any, eps: float, rms: bool) -> tuple[Any, Any]:

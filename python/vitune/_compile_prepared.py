@@ -1,92 +1,50 @@
 # python/vitune/_compile_prepared.py -- Tensors that a compiled graph is given beside its inputs: made of parameters, anew when these change.
 # SPDX-License-Identifier: Apache-2.0
 """Each is an input of the graph that Dynamo knows nothing of, static as parameters are. Before each call, outside of CUDA graphs, the
-parameters are compared with those that it was made of: the object, the address, the strides and the version, which changes in place
-count up. Optimizers are watched besides, because fused ones count nothing up. What differs is computed again into the same memory, so
-that graphs that were captured stay right.
-
-A change through `.data`, a collective or somebody's kernel counts nothing up: vitune.refresh(model) is for these.
+parameters are compared with those that it was made of: their memory, and whether anything wrote there (_compile_watch.py). What differs
+is computed again into the same memory, so that graphs that were captured stay right. What nothing tells of is found on the GPU in the
+pass itself (_compile_renewal.py).
 """
 from __future__ import annotations
 
+import contextlib
 import threading
-import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _torch_op
+from ._compile_forms import TYPES, Cast, Folded, Form
 from ._compile_graph import Recipe, value_of
+from ._compile_watch import Stamp, watch
 from ._compile_writes import storage_of, storages_written_by
 from ._errors import NotPrepared
 
-Make = Callable[..., tuple[Tensor, ...]]
+Kind = Folded | Cast
 
 
-class _Known(dict):
-    """What is kept of parameters, which may outlive it."""
+class _Source(NamedTuple):
+    """Where a parameter lies, which may go: a weak reference to its object would keep torch.utils.swap_tensors from it."""
 
+    key: tuple[Any, ...]
+    storage: StorageWeakRef
+    device: torch.device
 
-def _forget(known: "weakref.ref[_Known]", key: Any) -> None:
-    held = known()
-    if held is not None:
-        held.pop(key, None)
+    @staticmethod
+    def of(parameter: Tensor) -> "_Source":
+        storage = StorageWeakRef(parameter.untyped_storage())
+        place = (storage.cdata, parameter.dtype, parameter.storage_offset(), parameter.shape, parameter.stride())
+        return _Source(place, storage, parameter.device)
 
-
-def _forget_with(parameter: Tensor, known: _Known, key: Any) -> None:
-    weakref.finalize(parameter, _forget, weakref.ref(known), key).atexit = False
-
-
-class _Steps:
-    """Counts the steps that optimizers of any kind take on parameters of which something is kept."""
-
-    def __init__(self) -> None:
-        self.taken = 0
-        self._watched: dict[int, None] = _Known()
-        self._hook: Any = None
-
-    def watch(self, parameters: Sequence[Tensor]) -> None:
-        if self._hook is None:
-            self._hook = register_optimizer_step_post_hook(self._after)
-        for parameter in parameters:
-            if id(parameter) not in self._watched:
-                self._watched[id(parameter)] = None
-                _forget_with(parameter, self._watched, id(parameter))
-
-    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if any(id(parameter) in self._watched for group in optimizer.param_groups for parameter in group["params"]):
-            self.taken += 1
-
-
-_steps = _Steps()
-_is_freed = torch.UntypedStorage._expired
-
-
-class _Stamp:
-    """What a parameter's content is known by. The storage's own address says nothing once it was freed: another may lie there."""
-
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
-        _steps.watch(parameters)
-        self._steps = _steps.taken
-        self._same = [weakref.ref(parameter) for parameter in parameters]
-        self._versions = [parameter._version for parameter in parameters]
-        self._addresses = [parameter.data_ptr() for parameter in parameters]
-        self._strides = [parameter.stride() for parameter in parameters]
-        self._storages = [StorageWeakRef(parameter.untyped_storage()) for parameter in parameters]
-        self._handles = [storage.cdata for storage in self._storages]
-
-    def fits(self, parameters: Sequence[Tensor]) -> bool:
-        """At every call: some tens of microseconds for a hundred parameters."""
-        return (self._steps == _steps.taken and all([ref() is parameter for ref, parameter in zip(self._same, parameters)])
-                and [parameter._version for parameter in parameters] == self._versions
-                and [parameter.data_ptr() for parameter in parameters] == self._addresses
-                and [parameter.stride() for parameter in parameters] == self._strides
-                and not any([_is_freed(handle) for handle in self._handles]))
+    def tensor(self) -> Optional[Tensor]:
+        """None once its memory was freed."""
+        _, dtype, *place = self.key
+        storage = None if self.storage.expired() else torch.UntypedStorage._new_with_weak_ptr(self.storage.cdata)
+        return None if storage is None else torch.empty(0, dtype=dtype, device=self.device).set_(storage, *place)
 
 
 def _forms(tensors: Sequence[Tensor]) -> list[Any]:
@@ -102,38 +60,60 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def _quiet(device: torch.device) -> Any:
+    """Without gradients, autocast or inference tensors."""
+    stack = contextlib.ExitStack()
+    for context in (torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False)):
+        stack.enter_context(context)
+    return stack
+
+
 class _Made:
     """The results of one recipe for one set of parameters."""
 
-    def __init__(self, make: Make, words: tuple[Any, ...], sources: Sequence[Optional[Tensor]]) -> None:
-        self._make, self._words = make, words
-        self._sources = [None if source is None else weakref.ref(source) for source in sources]
-        self._stamp: Optional[_Stamp] = None
+    def __init__(self, kind: Kind, sources: Sequence[Optional[_Source]]) -> None:
+        self._kind, self._sources = kind, sources
+        self._writes: Optional[list[int]] = None
         self.tensors: tuple[Tensor, ...] = ()
+        self.seen: Optional[Tensor] = None  #: kept by the kernel that compares them
 
-    def is_of(self, sources: Sequence[Optional[Tensor]]) -> bool:
-        return all((None if ref is None else ref()) is source for ref, source in zip(self._sources, sources))
+    def is_alive(self) -> bool:
+        return not any(source.storage.expired() for source in self._given())
 
-    def renew(self, whatever: bool) -> None:
-        """Makes them where the parameters changed, or in any case. Raises NotPrepared while the stream is captured."""
-        sources = [None if ref is None else ref() for ref in self._sources]
-        given = [source for source in sources if source is not None]
-        if not whatever and self._stamp is not None and self._stamp.fits(given):
-            return
-        device = given[0].device
-        if _is_capturing(device):
-            raise NotPrepared("weights of the compiled model are new or were changed: call it once before you capture it")
-        stamp = _Stamp(given)
-        with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
-            made = self._make(*sources, *self._words)
-            _wait(device)  # other streams may still read what was there
-            if _forms(made) == _forms(self.tensors):
-                for tensor, new in zip(self.tensors, made):
-                    tensor.copy_(new)
-            else:
-                self.tensors = made
-            _wait(device)  # and read what is there now
-        self._stamp = stamp
+    def _given(self) -> list[_Source]:
+        return [source for source in self._sources if source is not None]
+
+    def _values(self) -> list[Optional[Tensor]]:
+        return [None if source is None else source.tensor() for source in self._sources]
+
+    def form(self) -> Form:
+        with _quiet(self._given()[0].device):
+            return self._kind.form(self._values(), self.tensors)
+
+    def is_right(self) -> bool:
+        """Whether they are what would be made now."""
+        with _quiet(self._given()[0].device):
+            return all(map(torch.equal, self._kind.make(*self._values()), self.tensors))
+
+    def renew(self, whatever: bool) -> bool:
+        """Makes them where the parameters changed, or in any case; whether it did."""
+        writes = watch.writes_of(source.storage for source in self._given())
+        if not whatever and writes == self._writes:
+            return False
+        device = self._given()[0].device
+        with _quiet(device):
+            self._put(self._kind.make(*self._values()), device)
+        self._writes = writes
+        return True
+
+    def _put(self, made: tuple[Tensor, ...], device: torch.device) -> None:
+        _wait(device)  # other streams may still read what was there
+        if _forms(made) == _forms(self.tensors):
+            for tensor, new in zip(self.tensors, made):
+                tensor.copy_(new)
+        else:
+            self.tensors, self.seen = made, None
+        _wait(device)  # and read what is there now
 
 
 class Store:
@@ -142,24 +122,57 @@ class Store:
     def __init__(self, allowed: bool) -> None:
         self.allowed = allowed
         self.lock = threading.RLock()
-        self._made: dict[Any, _Made] = _Known()
+        self._made: dict[Any, _Made] = {}
+        self._requests: dict[torch.device, Tensor] = {}
 
-    def made(self, make: Make, words: tuple[Any, ...], sources: Sequence[Optional[Tensor]]) -> _Made:
+    def made(self, kind: Kind, sources: Sequence[Optional[Tensor]]) -> _Made:
         """That of these very parameters, which need not be up to date. With the lock held."""
-        key = (make, words, *map(id, sources))
+        places = [None if source is None else _Source.of(source) for source in sources]
+        key = (kind, *(None if place is None else place.key for place in places))
         found = self._made.get(key)
-        if found is None or not found.is_of(sources):
-            found = self._made[key] = _Made(make, words, sources)
-            for source in sources:
-                if source is not None:
-                    _forget_with(source, self._made, key)
+        if found is None:
+            self._made = {key: made for key, made in self._made.items() if made.is_alive()}
+            found = self._made[key] = _Made(kind, places)
         return found
 
+    def checks(self, made: Sequence[_Made], device: torch.device, has_changed: bool) -> Callable[[], None]:
+        """What compares these with the parameters before each pass. With the lock held."""
+        if device.type != "cuda":
+            return lambda: self._compare(made)
+        from . import _compile_renewal  # Triton comes with PyTorch for GPUs alone
+        with _quiet(device):
+            requests = self._requests.get(device)
+            if requests is None:
+                requests = self._requests[device] = _compile_renewal.new_requests(device)
+            elif has_changed:
+                requests.add_(1)  # so that what the kernel keeps is of the new ones
+            forms = [each.form() for each in made]
+            for each, form in zip(made, forms):
+                each.seen = _compile_renewal.new_seen(form) if each.seen is None else each.seen
+            return _compile_renewal.Renewal([(form, each.seen) for each, form in zip(made, forms)], requests)
+
+    def _compare(self, made: Sequence[_Made]) -> None:
+        for each in made:
+            if not each.is_right():
+                with self.lock:
+                    each.renew(True)
+
     def refresh(self) -> None:
-        """Makes everything anew, whatever the versions say."""
+        """Makes everything anew, whatever is known of writes."""
         with self.lock:
-            for made in list(self._made.values()):
+            for made in [made for made in self._made.values() if made.is_alive()]:
                 made.renew(True)
+            for device, requests in self._requests.items():
+                with _quiet(device):
+                    requests.add_(1)
+
+
+class _Last(NamedTuple):
+    """What a graph was given for one set of parameters."""
+
+    stamp: Stamp
+    tensors: tuple[Tensor, ...]
+    check: Callable[[], None]
 
 
 class Prepared:
@@ -171,8 +184,8 @@ class Prepared:
         self.inputs = dict(zip(graph.find_nodes(op="placeholder"), inputs))
         self._recipes: dict[Recipe, list[fx.Node]] = {}
         self._written = {storage for node in graph.nodes for storage in storages_written_by(node)}
-        #: By the first parameter: one graph may serve all blocks of a model.
-        self._last: dict[int, tuple[_Stamp, tuple[Tensor, ...]]] = _Known()
+        #: By the first parameter's address: one graph may serve all blocks of a model.
+        self._last: dict[int, _Last] = {}
 
     def why_not(self, recipes: Sequence[Recipe]) -> str:
         """Why something cannot be made of what a graph is given; "": it can."""
@@ -182,6 +195,8 @@ class Prepared:
             given = self.inputs.get(node)
             if not isinstance(given, torch.nn.Parameter) or type(given) not in _torch_op.PLAIN or isinstance(given, FakeTensor):
                 return "its weights are no parameters of the model"
+            if given.dtype not in TYPES:
+                return f"its weights are of type {str(given.dtype).removeprefix('torch.')}"
             if given.is_inference():
                 return "its parameters were made in inference mode, where nothing tells whether they change"
             if storage_of(node) in self._written:
@@ -196,7 +211,7 @@ class Prepared:
             return True
         sources = [None if source is None else self.inputs[source] for source in recipe.sources]
         with unset_fake_temporarily(), torch.inference_mode(False), torch.no_grad():
-            return all(bool(tensor.isfinite().all()) for tensor in recipe.make(*sources, *recipe.words))
+            return all(bool(tensor.isfinite().all()) for tensor in recipe.kind.make(*sources))
 
     def nodes(self, recipe: Recipe) -> list[fx.Node]:
         """The inputs of the graph that stand for a recipe's results."""
@@ -227,28 +242,28 @@ class Prepared:
         if not self._recipes:
             return compiled
         order = {node: place for place, node in enumerate(self.inputs)}
-        recipes = [(recipe.make, recipe.words, [None if source is None else order[source] for source in recipe.sources])
-                   for recipe in self._recipes]
-        places = sorted({place for _, _, sources in recipes for place in sources if place is not None})
-        self.inputs, self._graph = {}, None  # the model's, which may go
+        recipes = [(recipe.kind, [None if source is None else order[source] for source in recipe.sources]) for recipe in self._recipes]
+        places = sorted({place for _, sources in recipes for place in sources if place is not None})
+        self.inputs, self._recipes, self._graph = {}, {}, None  # the model's and the compiler's, which may go
 
         def call(*inputs: Any) -> Any:
             parameters = [inputs[place] for place in places]
-            last = self._last.get(id(parameters[0]))
-            if last is None or not last[0].fits(parameters):
+            last = self._last.get(parameters[0].data_ptr())
+            if last is None or not last.stamp.fits(parameters):
                 last = self._renewed(recipes, parameters, inputs)
-            return compiled(*inputs, *last[1])
+            last.check()
+            return compiled(*inputs, *last.tensors)
         return call
 
-    def _renewed(self, recipes: Sequence[Any], parameters: Sequence[Tensor], inputs: Sequence[Any]) -> tuple:
+    def _renewed(self, recipes: Sequence[Any], parameters: Sequence[Tensor], inputs: Sequence[Any]) -> _Last:
+        if _is_capturing(parameters[0].device):
+            raise NotPrepared("weights of the compiled model are new or were changed: call it once before you capture it")
         with self._store.lock:
-            stamp, tensors = _Stamp(parameters), []
-            for make, words, sources in recipes:
-                made = self._store.made(make, words, [None if place is None else inputs[place] for place in sources])
-                made.renew(False)
-                tensors += made.tensors
-            key = id(parameters[0])
-            if key not in self._last:
-                _forget_with(parameters[0], self._last, key)
-            self._last[key] = (stamp, tuple(tensors))
-            return self._last[key]
+            stamp = Stamp(parameters)  # of before they are read
+            made = [self._store.made(kind, [None if place is None else inputs[place] for place in sources]) for kind, sources in recipes]
+            has_changed = any([each.renew(False) for each in made])
+            check = self._store.checks(made, parameters[0].device, has_changed)
+            last = _Last(stamp, tuple(tensor for each in made for tensor in each.tensors), check)
+            self._last = {address: last for address, last in self._last.items() if last.stamp.is_alive()}
+            self._last[parameters[0].data_ptr()] = last
+            return last
