@@ -75,6 +75,7 @@ class Backend:
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
         module.graph = copied(module.graph)  # Dynamo goes on with its own, whose inputs must stay what they are
+        before = list(module.graph.nodes)
         prepared = Prepared(self.store, module.graph, inputs)
         with _compile_region.compiled_with(self._inductor.config):
             graph = self._rewritten(module, prepared)
@@ -87,7 +88,8 @@ class Backend:
         compiled = compile_fx(module, [*inputs, *prepared.fakes()], config_patches=patches)  # it may ask Dynamo to trace once more
         self.graphs.append(graph)
         served = prepared.served(compiled)
-        for node in module.graph.nodes:  # as Dynamo does with its own: what fake tensors know of parameters refers weakly to them
+        # As Dynamo does with its own: fake tensors refer weakly to parameters, and torch.utils.swap_tensors refuses these then.
+        for node in (*before, *module.graph.nodes):
             node.meta.pop("example_value", None), node.meta.pop("grapharg", None)
         return served if still is None else still.served(served)
 

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
 from . import _torch_op
-from ._compile_forms import Cast, Folded
+from ._compile_forms import Folded
 from ._compile_race import Times
 from ._context import Selection
 from ._errors import Unsupported
@@ -24,7 +24,7 @@ from ._errors import Unsupported
 class Recipe(NamedTuple):
     """Tensors that are made of parameters of a graph before it runs."""
 
-    kind: Folded | Cast
+    kind: Folded
     sources: tuple[Optional[fx.Node], ...]
 
     def fakes(self) -> tuple[Tensor, ...]:

@@ -3,7 +3,7 @@
 """norm -> linear -> activation -> LayerScale -> sum with the residual: as much of it as stands together, the most first.
 
 A norm is folded: its weight and bias go into the layer's, prepared beside the graph, and only its statistics are left, which
-Inductor computes in one kernel with the sum before them. Weights that autocast casts at every call are prepared in its type.
+Inductor computes in one kernel with the sum before them.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import _compile_region, _torch_linear, _torch_norm, _torch_op
-from ._compile_forms import Cast, Folded
+from ._compile_forms import Folded
 from ._compile_graph import (Operator, Place, Recipe, Refusal, arguments, as_compiled, constant, is_call, is_idle_dropout,
                              is_method, is_parameter, outside, value_of)
 from ._compile_norm import LAYER_NORMS, RMS_NORMS
@@ -27,6 +27,7 @@ from ._context import Problem, Selection
 from ._errors import Unsupported
 
 _TYPES = (torch.bfloat16, torch.float16)
+_MOST_FOLDED = 2048  #: rows of a layer with the norm's weight in its own
 
 
 class Norm(NamedTuple):
@@ -85,6 +86,11 @@ class Fusion(NamedTuple):
         """The type that it casts to, where it is on."""
         return None if value_of(self.weight).dtype == self.dtype else self.dtype
 
+    def may_fold(self, norm: Norm) -> bool:
+        """Of more rows a norm costs less in front of the layer than its statistics do in what follows the product."""
+        rows = as_compiled(self.x).numel() // value_of(self.weight).shape[-1]
+        return value_of(norm.x).dtype == self.dtype and self.autocast is None and self.matrix is same and rows <= _MOST_FOLDED
+
     @property
     def nodes(self) -> list[fx.Node]:
         return [*([self.norm.node] if self.norm is not None else []), *self.end.steps]
@@ -107,9 +113,7 @@ class Fusion(NamedTuple):
     def recipes(self) -> tuple[Recipe, ...]:
         if self.norm is not None:
             bias = self.bias if is_parameter(self.bias) else None
-            return (Recipe(Folded(self.dtype, self.norm.rms, self.matrix), (self.weight, bias, self.norm.weight, self.norm.bias)),)
-        if self.autocast is not None and is_parameter(self.weight):
-            return (Recipe(Cast(self.dtype), (self.weight,)),)
+            return (Recipe(Folded(self.dtype, self.norm.rms), (self.weight, bias, self.norm.weight, self.norm.bias)),)
         return ()
 
     def arguments(self, of: Callable[[fx.Node], Any], given: Sequence[Any]) -> tuple[Any, ...]:
@@ -135,7 +139,7 @@ class Fusion(NamedTuple):
                 bias = bias + of(self._loose_bias)
         else:
             x, bias = of(self.x), maybe(self.bias)
-            weight = self.matrix(given[0] if given else self._cast(self.weight, of(self.weight)))
+            weight = self.matrix(self._cast(self.weight, of(self.weight)))
             x = self._cast(self.x, self.rows(x))
         if bias is not None and scale is not None:  # they must have one type
             types = {torch.float32 if self.norm is not None else value_of(self.bias).dtype, value_of(self.end.scale).dtype}
@@ -348,7 +352,7 @@ class Linear(Operator):
 
 def largest_first(fusion: Fusion, every: Sequence[End], norm: Optional[Norm] = None) -> Iterator[Place]:
     """Places of a layer with its ends, each with the norm before it where that can be folded, then without."""
-    foldable = norm is not None and value_of(norm.x).dtype == fusion.dtype and fusion.autocast is None
+    foldable = norm is not None and fusion.may_fold(norm)
     for end in reversed(every):
         for before in (norm, None) if foldable else (None,):
             found = fusion._replace(end=end, norm=before)

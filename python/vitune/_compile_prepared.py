@@ -18,13 +18,11 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import _torch_op
-from ._compile_forms import TYPES, Cast, Folded, Form
+from ._compile_forms import Folded, Form
 from ._compile_graph import Recipe, value_of
 from ._compile_watch import Stamp, watch
 from ._compile_writes import storage_of, storages_written_by
 from ._errors import NotPrepared
-
-Kind = Folded | Cast
 
 
 class _Source(NamedTuple):
@@ -45,6 +43,9 @@ class _Source(NamedTuple):
         _, dtype, *place = self.key
         storage = None if self.storage.expired() else torch.UntypedStorage._new_with_weak_ptr(self.storage.cdata)
         return None if storage is None else torch.empty(0, dtype=dtype, device=self.device).set_(storage, *place)
+
+
+_captured: list[Any] = []  #: what graphs of users read for as long as they are replayed, which nobody tells
 
 
 def _forms(tensors: Sequence[Tensor]) -> list[Any]:
@@ -71,11 +72,10 @@ def _quiet(device: torch.device) -> Any:
 class _Made:
     """The results of one recipe for one set of parameters."""
 
-    def __init__(self, kind: Kind, sources: Sequence[Optional[_Source]]) -> None:
+    def __init__(self, kind: Folded, sources: Sequence[Optional[_Source]]) -> None:
         self._kind, self._sources = kind, sources
         self._writes: Optional[list[int]] = None
         self.tensors: tuple[Tensor, ...] = ()
-        self.seen: Optional[Tensor] = None  #: kept by the kernel that compares them
 
     def is_alive(self) -> bool:
         return not any(source.storage.expired() for source in self._given())
@@ -89,6 +89,9 @@ class _Made:
     def form(self) -> Form:
         with _quiet(self._given()[0].device):
             return self._kind.form(self._values(), self.tensors)
+
+    def why_not(self) -> str:
+        return self._kind.why_not(*self._values())
 
     def is_right(self) -> bool:
         """Whether they are what would be made now."""
@@ -112,7 +115,7 @@ class _Made:
             for tensor, new in zip(self.tensors, made):
                 tensor.copy_(new)
         else:
-            self.tensors, self.seen = made, None
+            self.tensors = made
         _wait(device)  # and read what is there now
 
 
@@ -125,7 +128,7 @@ class Store:
         self._made: dict[Any, _Made] = {}
         self._requests: dict[torch.device, Tensor] = {}
 
-    def made(self, kind: Kind, sources: Sequence[Optional[Tensor]]) -> _Made:
+    def made(self, kind: Folded, sources: Sequence[Optional[Tensor]]) -> _Made:
         """That of these very parameters, which need not be up to date. With the lock held."""
         places = [None if source is None else _Source.of(source) for source in sources]
         key = (kind, *(None if place is None else place.key for place in places))
@@ -135,23 +138,21 @@ class Store:
             found = self._made[key] = _Made(kind, places)
         return found
 
-    def checks(self, made: Sequence[_Made], device: torch.device, has_changed: bool) -> Callable[[], None]:
-        """What compares these with the parameters before each pass. With the lock held."""
-        if device.type != "cuda":
-            return lambda: self._compare(made)
-        from . import _compile_renewal  # Triton comes with PyTorch for GPUs alone
-        with _quiet(device):
-            requests = self._requests.get(device)
-            if requests is None:
-                requests = self._requests[device] = _compile_renewal.new_requests(device)
-            elif has_changed:
-                requests.add_(1)  # so that what the kernel keeps is of the new ones
-            forms = [each.form() for each in made]
-            for each, form in zip(made, forms):
-                each.seen = _compile_renewal.new_seen(form) if each.seen is None else each.seen
-            return _compile_renewal.Renewal([(form, each.seen) for each, form in zip(made, forms)], requests)
+    def requests_of(self, device: torch.device) -> Tensor:
+        """How often all forms on a GPU were to be made anew by the kernel that compares them."""
+        found = self._requests.get(device)
+        if found is None:
+            with _quiet(device):
+                found = self._requests[device] = torch.ones(1, dtype=torch.int64, device=device)
+        return found
 
-    def _compare(self, made: Sequence[_Made]) -> None:
+    def request(self, device: torch.device) -> None:
+        """Makes that kernel take nothing for known that it saw before."""
+        with _quiet(device):
+            self.requests_of(device).add_(1)
+
+    def compare(self, made: Sequence[_Made]) -> None:
+        """On a CPU, whose memory others write to as well."""
         for each in made:
             if not each.is_right():
                 with self.lock:
@@ -162,17 +163,17 @@ class Store:
         with self.lock:
             for made in [made for made in self._made.values() if made.is_alive()]:
                 made.renew(True)
-            for device, requests in self._requests.items():
-                with _quiet(device):
-                    requests.add_(1)
+            for device in self._requests:
+                self.request(device)
 
 
 class _Last(NamedTuple):
     """What a graph was given for one set of parameters."""
 
     stamp: Stamp
+    made: list[_Made]
     tensors: tuple[Tensor, ...]
-    check: Callable[[], None]
+    renewal: Any  #: that of a GPU
 
 
 class Prepared:
@@ -186,6 +187,8 @@ class Prepared:
         self._written = {storage for node in graph.nodes for storage in storages_written_by(node)}
         #: By the first parameter's address: one graph may serve all blocks of a model.
         self._last: dict[int, _Last] = {}
+        #: By the addresses that they compare: graphs that were captured go on with theirs.
+        self._renewals: dict[tuple[int, ...], Any] = {}
 
     def why_not(self, recipes: Sequence[Recipe]) -> str:
         """Why something cannot be made of what a graph is given; "": it can."""
@@ -195,12 +198,14 @@ class Prepared:
             given = self.inputs.get(node)
             if not isinstance(given, torch.nn.Parameter) or type(given) not in _torch_op.PLAIN or isinstance(given, FakeTensor):
                 return "its weights are no parameters of the model"
-            if given.dtype not in TYPES:
-                return f"its weights are of type {str(given.dtype).removeprefix('torch.')}"
             if given.is_inference():
                 return "its parameters were made in inference mode, where nothing tells whether they change"
             if storage_of(node) in self._written:
                 return "the model changes its parameters while it runs"
+        for recipe in recipes:
+            reason = recipe.kind.why_not(*(None if source is None else self.inputs[source] for source in recipe.sources))
+            if reason:
+                return reason
         if not all(map(self._fits_half, recipes)):
             return "its weights with the norm's in them are beyond float16"
         return ""
@@ -251,19 +256,41 @@ class Prepared:
             last = self._last.get(parameters[0].data_ptr())
             if last is None or not last.stamp.fits(parameters):
                 last = self._renewed(recipes, parameters, inputs)
-            last.check()
-            return compiled(*inputs, *last.tensors)
+            if last.renewal is None:
+                self._store.compare(last.made)
+                return compiled(*inputs, *last.tensors)
+            if _is_capturing(last.renewal.device):
+                _captured.append(last)
+            with last.renewal.beside():
+                return compiled(*inputs, *last.tensors)
         return call
 
     def _renewed(self, recipes: Sequence[Any], parameters: Sequence[Tensor], inputs: Sequence[Any]) -> _Last:
-        if _is_capturing(parameters[0].device):
+        device = parameters[0].device
+        if _is_capturing(device):
             raise NotPrepared("weights of the compiled model are new or were changed: call it once before you capture it")
         with self._store.lock:
             stamp = Stamp(parameters)  # of before they are read
             made = [self._store.made(kind, [None if place is None else inputs[place] for place in sources]) for kind, sources in recipes]
             has_changed = any([each.renew(False) for each in made])
-            check = self._store.checks(made, parameters[0].device, has_changed)
-            last = _Last(stamp, tuple(tensor for each in made for tensor in each.tensors), check)
+            renewal = None
+            if device.type == "cuda":
+                renewal = self._renewal(made, parameters)
+                if has_changed:
+                    self._store.request(device)
+            last = _Last(stamp, made, tuple(tensor for each in made for tensor in each.tensors), renewal)
             self._last = {address: last for address, last in self._last.items() if last.stamp.is_alive()}
             self._last[parameters[0].data_ptr()] = last
             return last
+
+    def _renewal(self, made: Sequence[_Made], parameters: Sequence[Tensor]) -> Any:
+        from . import _compile_renewal  # Triton comes with PyTorch for GPUs alone
+        key = tuple(each.data_ptr() for each in (*parameters, *(tensor for each in made for tensor in each.tensors)))
+        found = self._renewals.get(key)
+        if found is None:
+            # Parameters that were given other strides since are compared by nobody: what PyTorch writes to them is known all the same.
+            forms = [each.form() for each in made if not each.why_not()]
+            with _quiet(parameters[0].device):
+                requests = self._store.requests_of(parameters[0].device)
+                found = self._renewals[key] = _compile_renewal.Renewal(forms, requests)
+        return found

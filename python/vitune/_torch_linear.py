@@ -8,6 +8,8 @@ so many columns the mean, and the sum of squared distances from it."""
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -249,6 +251,16 @@ def _statistics(moments: Tensor, columns: int, eps: float) -> tuple[Tensor, Tens
     return mean, torch.rsqrt(distance / (columns * means.shape[-1]) + eps)
 
 
+class Pass(threading.local):
+    """What a pass of a compiled model has to do beside its calls, in this thread: see _compile_renewal.py."""
+
+    #: Told of the weight of each call of a linear layer before it is launched.
+    reaches: Optional[Callable[[Tensor], None]] = None
+
+
+current = Pass()
+
+
 @torch.library.custom_op("vitune::linear", mutates_args=(), device_types="cuda")
 def linear_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
               activation: Optional[str], return_preactivation: bool, out_dtype: Optional[torch.dtype],
@@ -265,6 +277,8 @@ def _(x, weight, bias, scale, residual, activation, return_preactivation, out_dt
 def linear_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
                        activation: Optional[str], out_dtype: Optional[torch.dtype], mean: Optional[Tensor],
                        rstd: Optional[Tensor], weight_sums: Optional[Tensor]) -> Tensor:
+    if current.reaches is not None:
+        current.reaches(weight)
     norm = Norm(mean, rstd, weight_sums)
     try:
         return run(x, weight, bias, scale, residual, activation, False, out_dtype, norm)[0]

@@ -18,6 +18,8 @@ from ._torch_linear import Norm
 @torch.library.custom_op("vitune::linear_with_moments_or_torch", mutates_args=(), device_types="cuda")
 def linear_with_moments_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor],
                                     residual: Optional[Tensor], activation: Optional[str], columns: int) -> tuple[Tensor, Tensor]:
+    if _torch_linear.current.reaches is not None:
+        _torch_linear.current.reaches(weight)
     try:
         out, moments = _torch_linear.run(x, weight, bias, scale, residual, activation, False, None, moments_columns=columns)
         return out, moments
@@ -36,6 +38,8 @@ def _(x, weight, bias, scale, residual, activation, columns):
 def linear_by_moments_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor],
                                   residual: Optional[Tensor], activation: Optional[str], out_dtype: Optional[torch.dtype],
                                   moments: Tensor, columns: int, eps: float, weight_sums: Tensor) -> Tensor:
+    if _torch_linear.current.reaches is not None:
+        _torch_linear.current.reaches(weight)
     norm = Norm(weight_sums=weight_sums, moments=moments, eps=eps, columns=columns)
     try:
         return _torch_linear.run(x, weight, bias, scale, residual, activation, False, out_dtype, norm)[0]
