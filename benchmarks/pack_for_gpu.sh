@@ -23,6 +23,7 @@ for program in "${programs[@]}" libvitune.so.0.* libvitune_torch.so; do
   done
 done
 ln -sf "$(basename "$to"/libvitune.so.0.*)" "$to/libvitune.so.0"
+ln -s ../../data "$to/data"  # of the source tree, whether here or in build/default there
 ldd "${programs[@]/#/$build/}" | awk '/=> \// {print $3}' | sort -u |
   grep -E 'boost|crypto|sqlite|zstd|xxhash|fmt|libbenchmark|stdc\+\+|gcc_s' | xargs -r cp -Lt "$to/lib"
 attention=${CUDNN_BUILD:-$build}/benchmarks/vitune_bench_attention

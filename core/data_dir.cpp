@@ -1,9 +1,11 @@
-// core/data_dir.cpp -- Walks up from a program or library to its data.
+// core/data_dir.cpp -- Data beside a program or library, and whether it may be used.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/data_dir.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
+#include <limits>
+#include <utility>
+
+#include "core/error.h"
 
 namespace vitune {
 namespace {
@@ -12,43 +14,55 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMarker = "bench_problems.json";  // every data folder has it
 
-// What is in the folder decides which stored kernels are trusted, so it must be somebody's we trust
-// already: ours, root's, or the one's who owns the program itself.
-bool is_trusted_folder(const fs::path& folder, const fs::path& program) {
-  struct stat owner {
-  }, info{};
-  if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return false;
-  if ((info.st_mode & S_IWOTH) != 0) return false;
-  if (info.st_uid == 0 || info.st_uid == geteuid()) return true;
-  return stat(program.c_str(), &owner) == 0 && owner.st_uid == info.st_uid;
-}
-
 }  // namespace
 
+// No further up: the folder above /usr/local is one where others may put a folder of the same name.
 std::vector<fs::path> data_dir_candidates(const fs::path& program) {
-  constexpr int kLevels =
-      4;  // build/<preset>/vitune is two below the source tree, bin/vitune one below
+  const fs::path own = program.parent_path();
   std::vector<fs::path> candidates;
-  fs::path folder = program.parent_path();
-  for (int level = 0; level < kLevels; ++level) {
+  for (const fs::path& folder : {own, own.parent_path()}) {
     candidates.push_back(folder / "share" / "vitune");
     candidates.push_back(folder / "data");
-    if (folder == folder.root_path()) break;
-    folder = folder.parent_path();
   }
+  // Debian has libraries in lib/x86_64-linux-gnu.
+  const fs::path above = own.parent_path();
+  if (above.filename() == "lib") candidates.push_back(above.parent_path() / "share" / "vitune");
   return candidates;
 }
 
-std::optional<fs::path> find_data_dir_near(const fs::path& program) {
-  std::error_code ignored;
+std::optional<fs::path> find_data_dir_near(const fs::path& program,
+                                           const std::function<void(const std::string&)>& refused) {
   for (const fs::path& candidate : data_dir_candidates(program)) {
-    if (fs::exists(candidate / kMarker, ignored) && is_trusted_folder(candidate, program)) {
-      return candidate;
-    }
+    std::error_code error;
+    if (!fs::exists(candidate / kMarker, error)) continue;
+    const fs::path folder = fs::canonical(candidate, error);
+    if (error) continue;
+    const auto doubt = doubt_of_tree(folder, trust_of_program(program), 1);
+    if (!doubt) return folder;
+    if (refused) refused(text_of(*doubt));
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> find_report_program(const fs::path& program, const fs::path& data_dir) {
+  for (const fs::path& folder :
+       {data_dir / "report", data_dir.parent_path() / "benchmarks/report"}) {
+    std::error_code ignored;
+    if (!fs::exists(folder / "run.py", ignored)) continue;
+    const auto doubt =
+        doubt_of_tree(folder, trust_of_program(program), std::numeric_limits<int>::max());
+    if (!doubt) return folder / "run.py";
+    throw Error(ErrorCode::kFailure, "the report's program is not run: " + text_of(*doubt));
   }
   return std::nullopt;
 }
 
 fs::path shipped_database(const fs::path& data_dir) { return data_dir / "winners.db"; }
+
+Trust trust_of_shipped(const fs::path& program, Trust trust) {
+  trust = trust_of_program(program, std::move(trust));
+  trust.second_names = true;
+  return trust;
+}
 
 }  // namespace vitune

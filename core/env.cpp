@@ -91,7 +91,7 @@ Environment read_environment() {
   if (!environment.home) environment.home = password_home();
   environment.cuda_home = read_absolute("CUDA_HOME");
   if (!environment.cuda_home) environment.cuda_home = read_absolute("CUDA_PATH");
-  environment.cublaslt = read_absolute("VITUNE_CUBLASLT");
+  environment.cublaslt = read("VITUNE_CUBLASLT");
   environment.path = read("PATH");
   environment.miss = read("VITUNE_MISS");
   environment.capture = read("VITUNE_CAPTURE");

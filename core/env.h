@@ -8,8 +8,8 @@
 
 namespace vitune {
 
-// Every variable the project reads; see docs/environment.md. None can switch verification or
-// digests off, and VITUNE_CUBLASLT alone names code to load. Ignored (empty) in a set-uid process.
+// Every variable the project reads; see docs/environment.md, also on which of them name code to
+// load. None can switch verification or digests off. Ignored (empty) in a set-uid process.
 struct Environment {
   std::optional<std::string> database;        // VITUNE_DB, up to its first colon
   std::vector<std::string> site_databases;    // VITUNE_DB, what comes behind colons
@@ -31,8 +31,8 @@ struct Environment {
   bool dumb_terminal = false;            // TERM is "dumb": no escapes are understood
 };
 
-// Empty values count as unset; a relative XDG_CACHE_HOME, CUDA_HOME or
-// VITUNE_CUBLASLT is ignored.
+// Empty values count as unset; a relative XDG_CACHE_HOME, HOME or CUDA_HOME is ignored, and a
+// relative VITUNE_CUBLASLT is refused where it would be opened.
 Environment read_environment();
 
 // The variables a worker process inherits, as "NAME=value": search paths, locale, device selection

@@ -8,7 +8,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -39,44 +38,28 @@ DatabaseFault fault_of(int error) {
          fault_of(error));
 }
 
-bool is_trusted(uid_t owner, const Trust& trust) {
-  return owner == 0 || owner == ::geteuid() ||
-         std::find(trust.owners.begin(), trust.owners.end(), owner) != trust.owners.end();
-}
-
-// A group of the owner's own (same number) has nobody else in it.
-bool others_may_write(const struct ::stat& info) {
-  if ((info.st_mode & S_IWOTH) != 0) return true;
-  return (info.st_mode & S_IWGRP) != 0 && info.st_gid != info.st_uid;
-}
-
-bool is_shared_sticky(const struct ::stat& info) {
-  return others_may_write(info) && (info.st_mode & S_ISVTX) != 0;
-}
-
-void guard_directory(const fs::path& directory, const Trust& trust) {
-  struct ::stat info {};
-  if (::lstat(directory.c_str(), &info) != 0) refuse_errno(directory, "looking at its directory");
-  if (!S_ISDIR(info.st_mode)) refuse(directory, "is not a directory; give another file with --db");
-  // Root may use anyone's directory: containers mount their users' trees that way.
-  if (!is_trusted(info.st_uid, trust) && ::geteuid() != 0) {
-    refuse(directory, "this directory belongs to another user (uid " + std::to_string(info.st_uid) +
-                          "), who could replace the database; use a directory of your own");
-  }
-  // In a sticky directory only the owner of a file may rename or remove it.
-  if (others_may_write(info) && !is_shared_sticky(info)) {
-    refuse(
-        directory,
-        "other users may write to this directory and could replace the database; use a directory "
-        "of your own, or `chmod go-w` it");
-  }
+bool is_shared_sticky(const fs::path& directory, const struct ::stat& info) {
+  return (info.st_mode & S_ISVTX) != 0 && others_may_write(directory, info, {});
 }
 
 void guard_ancestors(const fs::path& directory, const Trust& trust) {
-  fs::path prefix;
-  for (const fs::path& part : directory) {
-    prefix /= part;
-    guard_directory(prefix, trust);
+  const auto doubt = doubt_of_way(directory, trust);
+  if (!doubt) return;
+  switch (doubt->reason) {
+    case Doubt::Reason::kUnseen:
+      errno = doubt->error;
+      refuse_errno(doubt->path, "looking at its directory");
+    case Doubt::Reason::kKind:
+      refuse(doubt->path, "is not a directory; give another file with --db");
+    case Doubt::Reason::kOwner:
+      refuse(doubt->path, "this directory belongs to another user (uid " +
+                              std::to_string(doubt->owner) +
+                              "), who could replace the database; use a directory of your own");
+    case Doubt::Reason::kWritable:
+      refuse(doubt->path,
+             "other users may write to this directory and could replace the database; use a "
+             "directory of your own, or close it to them: `chmod go-w`, and `setfacl -b` if it has "
+             "an access control list");
   }
 }
 
@@ -94,15 +77,20 @@ void make_directories(const fs::path& directory) {
 // Throws unless `info` is of a regular file that nobody but those trusted could have written.
 void guard_status(const fs::path& path, const struct ::stat& info, const Trust& trust) {
   if (S_ISLNK(info.st_mode)) refuse(path, "is a symbolic link; give the file it points to");
-  if (!S_ISREG(info.st_mode)) refuse(path, "is not a regular file; give another file with --db");
-  if (!is_trusted(info.st_uid, trust)) {
+  if (const auto doubt = doubt_of_file(path, info, trust)) {
+    if (doubt->reason == Doubt::Reason::kKind)
+      refuse(path, "is not a regular file; give another file with --db");
+    if (doubt->reason == Doubt::Reason::kWritable) {
+      refuse(path,
+             "may be written by other users; `chmod go-w` it, and `setfacl -b` it if it has "
+             "an access control list");
+    }
     refuse(path, "belongs to another user (uid " + std::to_string(info.st_uid) +
                      "), whose kernels would run on your GPU; give a file of your own with --db, "
                      "or trust that user with --trust-owner " +
                      std::to_string(info.st_uid));
   }
-  if (others_may_write(info)) refuse(path, "may be written by other users; `chmod go-w` it");
-  if (info.st_nlink > 1 && info.st_nlink != 1 + kept_names(path, info))
+  if (info.st_nlink > 1 && !trust.second_names && info.st_nlink != 1 + kept_names(path, info))
     refuse(path, "has a second name (hard link); copy it and give the copy");
 }
 
@@ -122,7 +110,7 @@ void guard_sticky_directory(const fs::path& path, uid_t owner) {
   struct ::stat info {};
   if (::stat(path.parent_path().c_str(), &info) != 0)
     refuse_errno(path, "looking at its directory");
-  if (!is_shared_sticky(info) || owner == ::geteuid()) return;
+  if (!is_shared_sticky(path.parent_path(), info) || owner == ::geteuid()) return;
   refuse(path, "it belongs to another user (uid " + std::to_string(owner) +
                    ") in a directory that everybody may write to; give a file in a directory of "
                    "its owner's");
@@ -148,7 +136,7 @@ void guard_journal(const fs::path& path, bool for_writing, const Trust& trust) {
   struct ::stat info {};
   if (::stat(path.parent_path().c_str(), &info) != 0)
     refuse_errno(path, "looking at its directory");
-  if (!others_may_write(info)) return;
+  if (!others_may_write(path.parent_path(), info, {})) return;
   const fs::path journal = with_suffix(path, "-journal");
   if (guard_file(journal, trust)) return;
   create_private_file(journal);
@@ -156,6 +144,12 @@ void guard_journal(const fs::path& path, bool for_writing, const Trust& trust) {
 }
 
 }  // namespace
+
+bool is_absent(const fs::path& path) {
+  struct ::stat info {};
+  if (::stat(path.c_str(), &info) != 0) return errno == ENOENT || errno == ENOTDIR;
+  return S_ISREG(info.st_mode) && info.st_size == 0;
+}
 
 fs::path resolve_database_path(const fs::path& path, bool for_writing) {
   if (path.empty() || !path.has_filename() || path.filename() == "." || path.filename() == "..") {

@@ -11,16 +11,16 @@
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <vector>
 
+#include "core/file_trust.h"
 #include "core/log.h"
 
 namespace vitune {
 
-// Whose files are used beside this user's own and root's, who can replace the program itself.
-struct Trust {
-  std::vector<uid_t> owners;
-};
+// Whether there is nothing at `path`, or an empty file, which holds no rows either. A path that
+// cannot be looked at, whatever the reason, is not absent: it may hold rows, a block list among
+// them.
+bool is_absent(const std::filesystem::path& path);
 
 // `path` with its directory resolved; for writers missing directories are made (mode 0700).
 std::filesystem::path resolve_database_path(const std::filesystem::path& path, bool for_writing);

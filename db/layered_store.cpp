@@ -18,7 +18,7 @@ Result or_nothing(Read&& read) {
   try {
     return read();
   } catch (const DatabaseError& error) {
-    if (error.fault() == DatabaseFault::kLocked) throw;
+    if (error.fault() == DatabaseFault::kLocked || error.fault() == DatabaseFault::kNoLocks) throw;
     return Result{};
   }
 }

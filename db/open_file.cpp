@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/open_file.h"
 
-#include <sys/stat.h>
-
 #include <utility>
 
 namespace vitune {
@@ -23,11 +21,19 @@ std::int64_t file_bytes(Connection& connection) {
 }
 
 bool has_pending_journal(const fs::path& path) {
-  for (const char* suffix : {"-journal", "-wal"}) {
-    struct ::stat info {};
-    if (::lstat((path.string() + suffix).c_str(), &info) == 0 && info.st_size > 0) return true;
-  }
-  return false;
+  return !is_absent(path.string() + "-journal") || !is_absent(path.string() + "-wal");
+}
+
+constexpr const char* kRollBack =
+    "run any vitune command that writes to it, such as `vitune tune`, as its owner";
+constexpr const char* kNoLocksHere =
+    "its file system has no locks here, so that is for a vitune command on a machine where it has";
+
+[[noreturn]] void refuse_journal(const fs::path& path, DatabaseFault fault, const char* advice) {
+  throw DatabaseError(fault, "database " + path.string() +
+                                 ": a process died while it wrote, and what it left (the -journal "
+                                 "file) must be undone first; " +
+                                 advice);
 }
 
 // What is read, before it is asked anything.
@@ -114,28 +120,28 @@ void require_believable_size(Connection& connection) {
 
 OpenedFile open_for_reading(const fs::path& path, const std::vector<MigrationStep>& steps,
                             const LogSink& log_sink,
-                            std::optional<std::chrono::milliseconds> patience, const Trust& trust) {
+                            std::optional<std::chrono::milliseconds> patience,
+                            const std::atomic<bool>* stop, const Trust& trust) {
   const fs::path resolved = resolve_database_path(path, false);
   guard_database_file(resolved, false, log_sink, trust);
   const auto opened = [&](Connection::Mode mode) {
-    return as_current(open_guarded(resolved, mode, patience, trust), steps);
+    return as_current(open_guarded(resolved, mode, patience, trust, stop), steps);
   };
   try {
     return opened(Connection::Mode::kReadOnly);
   } catch (const DatabaseError& error) {
-    const bool pending = has_pending_journal(resolved);
-    if (error.fault() == DatabaseFault::kReadOnly && pending) {
-      throw DatabaseError(
-          DatabaseFault::kReadOnly,
-          "database " + resolved.string() +
-              ": a process died while it wrote, and what it left (the -journal file) "
-              "must be undone first; run any vitune command that writes to it, such "
-              "as `vitune tune`, as its owner");
-    }
-    // Media without locks (a read-only image, some network mounts) can still be read as frozen.
-    if (error.fault() != DatabaseFault::kOther || pending) throw;
+    if (error.fault() == DatabaseFault::kReadOnly && has_pending_journal(resolved))
+      refuse_journal(resolved, DatabaseFault::kReadOnly, kRollBack);
+    if (error.fault() != DatabaseFault::kNoLocks) throw;
   }
-  return opened(Connection::Mode::kImmutable);
+  // Who cannot lock it cannot write it: it is read as it stands, unless somebody died on it, or
+  // writes it from where locks work. A writer has a journal until its last byte is written.
+  if (has_pending_journal(resolved))
+    refuse_journal(resolved, DatabaseFault::kNoLocks, kNoLocksHere);
+  OpenedFile frozen = opened(Connection::Mode::kImmutable);
+  if (has_pending_journal(resolved))
+    refuse_journal(resolved, DatabaseFault::kNoLocks, kNoLocksHere);
+  return frozen;
 }
 
 std::unique_ptr<Connection> open_for_writing(const fs::path& path,

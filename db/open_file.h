@@ -23,11 +23,13 @@ struct OpenedFile {
 };
 
 // A connection that cannot write, to a file whose schema is the current one; of an older file, one
-// to a migrated copy in memory. Waits `patience` for a lock (nothing: 250 ms).
+// to a migrated copy in memory. Waits `patience` for a lock (nothing: 250 ms) and hears `stop`
+// meanwhile. Where the file system has no locks, the file is read as it stands, if nothing was left
+// half written.
 OpenedFile open_for_reading(const std::filesystem::path& path,
                             const std::vector<MigrationStep>& steps, const LogSink& log_sink,
                             std::optional<std::chrono::milliseconds> patience = std::nullopt,
-                            const Trust& trust = {});
+                            const std::atomic<bool>* stop = nullptr, const Trust& trust = {});
 
 // A connection that can write, to a file that was created or migrated if need be, and that waits
 // `patience` for a lock (nothing: 60 s) and hears `stop` meanwhile. Foreign, newer and damaged

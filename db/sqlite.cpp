@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <utility>
 
 namespace vitune {
@@ -19,6 +20,10 @@ DatabaseFault fault_of(int code) {
     return DatabaseFault::kFull;
   }
   if (code == SQLITE_READONLY_DBMOVED) return DatabaseFault::kMoved;
+  if (code == SQLITE_IOERR_LOCK || code == SQLITE_IOERR_RDLOCK || code == SQLITE_IOERR_UNLOCK ||
+      code == SQLITE_IOERR_CHECKRESERVEDLOCK) {
+    return DatabaseFault::kNoLocks;
+  }
   switch (code & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -45,6 +50,10 @@ std::string advice(DatabaseFault fault, std::chrono::milliseconds timeout) {
     case DatabaseFault::kLocked:
       return "locked by another process for more than " + std::to_string(timeout.count()) +
              " ms; wait until that process ends, or find it with `fuser`, and try again";
+    case DatabaseFault::kNoLocks:
+      return "its file system has no locks, without which it cannot be shared or written; give a "
+             "file on another one with --db, such as a local disk, or have locks switched on where "
+             "it is mounted";
     case DatabaseFault::kDamaged:
       return std::string("the file is damaged; ") + kSalvageAdvice;
     case DatabaseFault::kFull:
@@ -164,12 +173,19 @@ void Connection::check_process() const {
                           "again in the child");
 }
 
+// Why SQLite refused, in words.
+std::string Connection::detail_of(int code, DatabaseFault fault) const {
+  const int error = lock_error_ != 0 ? lock_error_ : sqlite3_system_errno(handle_);
+  if (fault == DatabaseFault::kNoLocks && error != 0) return std::strerror(error);
+  const bool is_last = handle_ != nullptr && sqlite3_extended_errcode(handle_) == code;
+  return is_last ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
+}
+
 void Connection::fail(int code, const std::string& tried) const {
-  const std::string detail = handle_ != nullptr && sqlite3_extended_errcode(handle_) == code
-                                 ? sqlite3_errmsg(handle_)
-                                 : sqlite3_errstr(code);
-  const std::string where = "database " + name_ + ": " + tried + ": " + detail + " (SQLite code " +
-                            std::to_string(code) + ")";
+  DatabaseFault fault = fault_of(code);
+  if (fault == DatabaseFault::kLocked && lock_error_ != 0) fault = DatabaseFault::kNoLocks;
+  const std::string where = "database " + name_ + ": " + tried + ": " + detail_of(code, fault) +
+                            " (SQLite code " + std::to_string(code) + ")";
   if ((code & 0xff) == SQLITE_NOMEM) throw std::bad_alloc();
   if ((code & 0xff) == SQLITE_CONSTRAINT || (code & 0xff) == SQLITE_TOOBIG ||
       (code & 0xff) == SQLITE_MISMATCH) {
@@ -177,7 +193,6 @@ void Connection::fail(int code, const std::string& tried) const {
                                          "; a value is outside what the schema allows, nothing "
                                          "was stored");
   }
-  const DatabaseFault fault = fault_of(code);
   if (fault == DatabaseFault::kLocked && stop_ != nullptr && *stop_ && wait_stopped_) {
     throw InterruptedWait(where +
                           "; interrupted while another process held its lock, so this was "

@@ -24,6 +24,7 @@
 #include "db/row.h"
 
 struct sqlite3;
+struct sqlite3_file;
 struct sqlite3_stmt;
 
 namespace vitune {
@@ -31,6 +32,7 @@ namespace vitune {
 // Why the database refused; each is an Error(kDatabase) for callers that do not care.
 enum class DatabaseFault {
   kLocked,
+  kNoLocks,  // its file system refuses them to everybody
   kDamaged,
   kForeign,
   kNewer,
@@ -101,8 +103,9 @@ class Connection {
   // Opens `path` (no component of it may be a symbolic link) with the settings of
   // docs/cache_format.md; reads nothing but what those settings need. Whatever happens to the path
   // meanwhile, the file in use is the one that opened() tells of. `patience`: waits that long
-  // for a lock instead, from the first read on. `stop`: once it is true, such a wait ends after
-  // half a second with InterruptedWait, time enough for another process to end its transaction.
+  // for a lock instead, from the first read on; not at all where the file system has none. `stop`:
+  // once it is true, such a wait ends after half a second with InterruptedWait, time enough for
+  // another process to end its transaction.
   Connection(const std::filesystem::path& path, Mode mode,
              std::optional<std::chrono::milliseconds> patience = std::nullopt,
              const std::atomic<bool>* stop = nullptr);
@@ -146,8 +149,10 @@ class Connection {
                  const std::atomic<bool>* stop);
   void set_patience(std::chrono::milliseconds timeout, const std::atomic<bool>* stop);
   static int wait_for_lock(void* connection, int tries);
+  int error_of_locks();
   void check_process() const;
   void close() noexcept;
+  std::string detail_of(int code, DatabaseFault fault) const;
   [[noreturn]] void fail(int code, const std::string& tried) const;
 
   std::string name_;
@@ -156,6 +161,7 @@ class Connection {
   int process_ = 0;
   std::chrono::milliseconds timeout_{0};
   const std::atomic<bool>* stop_ = nullptr;
+  int lock_error_ = 0;  // errno that the file system gives to everybody who asks for a lock
   std::chrono::steady_clock::time_point wait_begin_;
   bool wait_stopped_ = false;  // the last wait for a lock
   std::map<std::string, Prepared, std::less<>> statements_;

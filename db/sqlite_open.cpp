@@ -130,18 +130,32 @@ void Connection::configure(Mode mode, std::optional<std::chrono::milliseconds> p
 void Connection::set_patience(std::chrono::milliseconds timeout, const std::atomic<bool>* stop) {
   timeout_ = timeout;
   stop_ = stop;
-  const int code = stop == nullptr
-                       ? sqlite3_busy_timeout(handle_, static_cast<int>(timeout.count()))
-                       : sqlite3_busy_handler(handle_, &Connection::wait_for_lock, this);
+  const int code = sqlite3_busy_handler(handle_, &Connection::wait_for_lock, this);
   if (code != SQLITE_OK) fail(code, "setting how it waits for locks");
+}
+
+// SQLite takes EACCES and ENOLCK for the lock of another process. Where locks work it can tell
+// whether there is one; where they do not, that fails as well, by this errno. 0: they work.
+int Connection::error_of_locks() {
+  sqlite3_file* file = nullptr;
+  sqlite3_file_control(handle_, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  if (file == nullptr || file->pMethods == nullptr) return 0;
+  int is_locked = 0, error = 0;
+  if (file->pMethods->xCheckReservedLock(file, &is_locked) == SQLITE_OK) return 0;
+  file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error);
+  return error;
 }
 
 // SQLite asks whether to try again, `tries` from 0 on in each wait.
 int Connection::wait_for_lock(void* connection, int tries) {
   auto& self = *static_cast<Connection*>(connection);
   const auto now = std::chrono::steady_clock::now();
-  if (tries == 0) self.wait_begin_ = now;
-  self.wait_stopped_ = *self.stop_;
+  if (tries == 0) {
+    self.wait_begin_ = now;
+    self.lock_error_ = self.error_of_locks();
+  }
+  if (self.lock_error_ != 0) return 0;  // nobody will ever give it back
+  self.wait_stopped_ = self.stop_ != nullptr && *self.stop_;
   const auto limit = self.wait_stopped_ ? std::min(self.timeout_, kStoppedPatience) : self.timeout_;
   const auto left = limit - (now - self.wait_begin_);
   if (left <= left.zero()) return 0;

@@ -24,7 +24,7 @@ std::unique_ptr<Store> Store::open(const std::filesystem::path& path, Access acc
                                    const std::atomic<bool>* stop, const Trust& trust) {
   OpenedFile opened;
   if (access == Access::kReadOnly) {
-    opened = open_for_reading(path, built_in_steps(), log_sink, patience, trust);
+    opened = open_for_reading(path, built_in_steps(), log_sink, patience, stop, trust);
   } else {
     opened.connection = open_for_writing(path, built_in_steps(), log_sink, patience, stop, trust);
   }

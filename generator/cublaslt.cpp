@@ -62,6 +62,13 @@ std::optional<std::string> try_open(const std::string& name, int flags, CublasLt
 CublasLt CublasLt::open(const Environment& environment) {
   CublasLt library;
   if (environment.cublaslt) {
+    // It would be another file in every working directory, and a mere name whichever comes first.
+    if (environment.cublaslt->front() != '/') {
+      throw Error(ErrorCode::kUnsupported,
+                  formatted("VITUNE_CUBLASLT is '{}', which is no absolute path; give that of the "
+                            "file, or unset it",
+                            *environment.cublaslt));
+    }
     const auto why = try_open(*environment.cublaslt, 0, library);
     if (!why) return library;
     throw Error(ErrorCode::kUnsupported, "VITUNE_CUBLASLT cannot be opened: " + *why);

@@ -20,12 +20,18 @@ std::optional<fs::path> find_data_dir(const Session& session) {
   return find_data_dir_near(session.program);
 }
 
+std::string missing_data(const Session& session) {
+  std::string why;
+  find_data_dir_near(session.program, [&](const std::string& doubt) { why += "; " + doubt; });
+  return formatted("the shipped data was not found beside {}{}", session.program.string(), why);
+}
+
 fs::path require_data_dir(const Session& session) {
   if (auto found = find_data_dir(session)) return *found;
   throw Error(ErrorCode::kFailure,
-              formatted("the shipped data was not found beside {}; name its folder with --data-dir "
-                        "(data/ in the source tree, share/vitune where it is installed)",
-                        session.program.string()));
+              formatted("{}; name its folder with --data-dir (data/ in the source tree, "
+                        "share/vitune where it is installed)",
+                        missing_data(session)));
 }
 
 fs::path shipped_recording(const fs::path& data_dir) { return data_dir / "h200.recording"; }

@@ -11,11 +11,13 @@
 
 namespace vitune {
 
-// --data-dir, else the folder that belongs to the program: share/vitune beside an installed one,
-// data/ of the source tree above a built one. A folder that others may write, or that neither root,
-// the program's owner nor the user owns, is not taken. Nothing if there is none; Error(kUsage) if
-// --data-dir is not a folder.
+// --data-dir, else what find_data_dir_near() gives for the program. Nothing if there is none;
+// Error(kUsage) if --data-dir is not a folder.
 std::optional<std::filesystem::path> find_data_dir(const Session& session);
+
+// Where there is none: that it was not found, and which folder was not taken because of another
+// user.
+std::string missing_data(const Session& session);
 
 // find_data_dir(), or Error(kFailure) that says where it was looked for.
 std::filesystem::path require_data_dir(const Session& session);

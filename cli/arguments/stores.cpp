@@ -3,15 +3,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/stores.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 
 #include "cli/arguments/data_files.h"
 #include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "db/file_guard.h"
 #include "db/sqlite.h"
 
 namespace vitune {
@@ -19,8 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// For another process that holds the database's lock.
-constexpr std::chrono::seconds kPatience{60};
+// For another process that holds the database's lock. A person who reads waits rather than asks
+// again; the library, which must not stand still, does not.
+constexpr std::chrono::seconds kWriterPatience{60};
+constexpr std::chrono::seconds kReaderPatience{10};
 
 std::unique_ptr<Store> fall_back_to_memory(Session& session, const std::string& reason) {
   session.console.log(
@@ -31,52 +34,48 @@ std::unique_ptr<Store> fall_back_to_memory(Session& session, const std::string& 
   return Store::in_memory();
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  const bool there = fs::exists(path, error);
-  return there || error == std::errc::permission_denied;
-}
-
 [[noreturn]] void throw_missing(const fs::path& path) {
+  std::error_code ignored;
   throw Error(ErrorCode::kDatabase,
-              formatted("there is no database at {} yet; 'vitune tune' makes one, "
-                        "--db names another",
-                        path.string()));
+              formatted("there is no database at {} yet{}; 'vitune tune' makes one, --db names "
+                        "another",
+                        path.string(), fs::exists(path, ignored) ? " (the file is empty)" : ""));
 }
 
 // The layers that VITUNE_DB names behind the first: never written to.
 std::vector<std::unique_ptr<Store>> open_site_stores(Session& session) {
   std::vector<std::unique_ptr<Store>> stores;
   for (const std::string& path : session.environment.site_databases) {
-    if (!is_there(path)) {
+    if (is_absent(path)) {
       session.console.log(LogLevel::kWarning,
-                          formatted("VITUNE_DB names {}, which is not there", path));
+                          formatted("VITUNE_DB names {}, which is not there or empty", path));
       stores.push_back(nullptr);
       continue;
     }
-    stores.push_back(Store::open(path, Access::kReadOnly, session.console.sink(), {}, &session.stop,
-                                 trusted_owners(session)));
+    stores.push_back(open_to_read(session, path, trusted_owners(session), session.console.sink()));
   }
   return stores;
 }
 
 }  // namespace
 
+std::unique_ptr<Store> open_to_read(const Session& session, const fs::path& path,
+                                    const Trust& trust, const LogSink& log_sink) {
+  return Store::open(path, Access::kReadOnly, log_sink, kReaderPatience, &session.stop, trust);
+}
+
 // A writer that died leaves a journal whose half transaction must be undone before anybody reads.
 // That takes a writer: opening the file for writing does it.
 std::unique_ptr<Store> open_store(Session& session, const fs::path& path, Access access) {
-  const std::string journal = path.string() + "-journal";
-  std::error_code ignored;
+  const LogSink log_sink = session.console.sink();
+  const Trust trust = trusted_owners(session);
+  const auto open_to_write = [&] {
+    return Store::open(path, Access::kReadWrite, log_sink, kWriterPatience, &session.stop, trust);
+  };
+  if (access == Access::kReadWrite) return open_to_write();
   const bool writable = ::access(path.c_str(), W_OK) == 0;
-  if (access == Access::kReadOnly && writable && fs::exists(journal, ignored) &&
-      fs::file_size(journal, ignored) > 0) {
-    Store::open(path, Access::kReadWrite, session.console.sink(), kPatience, &session.stop,
-                trusted_owners(session));
-  }
-  std::optional<std::chrono::milliseconds> patience;
-  if (access == Access::kReadWrite) patience = kPatience;
-  return Store::open(path, access, session.console.sink(), patience, &session.stop,
-                     trusted_owners(session));
+  if (writable && !is_absent(path.string() + "-journal")) open_to_write();
+  return open_to_read(session, path, trust, log_sink);
 }
 
 Trust trusted_owners(const Session& session) {
@@ -89,10 +88,7 @@ Trust trusted_owners(const Session& session) {
 }
 
 Trust shipped_trust(const Session& session) {
-  Trust trust = trusted_owners(session);
-  struct ::stat info {};
-  if (::stat(session.program.c_str(), &info) == 0) trust.owners.push_back(info.st_uid);
-  return trust;
+  return trust_of_shipped(session.program, trusted_owners(session));
 }
 
 std::optional<fs::path> database_path(const Session& session) {
@@ -108,15 +104,17 @@ std::unique_ptr<Store> open_user_store(Session& session, Access access) {
     return fall_back_to_memory(
         session, "neither VITUNE_DB, VITUNE_CACHE_DIR, XDG_CACHE_HOME nor HOME names a place");
   }
-  const bool there = is_there(*path);
-  if (!there && access == Access::kReadOnly) {
+  const bool absent = is_absent(*path);
+  if (absent && access == Access::kReadOnly) {
     if (session.has("db")) throw_missing(*path);
     return Store::in_memory();
   }
-  // Only the default place may be replaced silently; a file that exists is data somebody relies on.
-  const bool writable = !there || ::access(path->c_str(), W_OK) == 0;
+  // Only the default place may be replaced silently; a file that exists is data somebody relies on,
+  // and so is one that an error keeps from being looked at.
+  const bool is_closed =
+      ::access(path->c_str(), W_OK) != 0 && (errno == EACCES || errno == EPERM || errno == EROFS);
   const bool may_fall_back =
-      !session.has("db") && access == Access::kReadWrite && (!there || !writable);
+      !session.has("db") && access == Access::kReadWrite && (absent || is_closed);
   try {
     return open_store(session, *path, access);
   } catch (const Error& error) {
@@ -131,7 +129,7 @@ std::unique_ptr<Store> open_existing_store(Session& session, Access access) {
     throw Error(ErrorCode::kDatabase,
                 "no place for a database: set VITUNE_DB or HOME, or name the file with --db");
   }
-  if (!is_there(*path)) throw_missing(*path);
+  if (is_absent(*path)) throw_missing(*path);
   return open_store(session, *path, access);
 }
 
@@ -163,10 +161,10 @@ LayeredStore layered_store_over(Session& session, std::unique_ptr<Store> user) {
   std::vector<std::unique_ptr<Store>> sites = open_site_stores(session);
   std::unique_ptr<Store> shipped;
   const auto data_dir = find_data_dir(session);
-  if (data_dir && is_there(shipped_database(*data_dir))) {
+  if (data_dir && !is_absent(shipped_database(*data_dir))) {
     try {
-      shipped = Store::open(shipped_database(*data_dir), Access::kReadOnly, session.console.sink(),
-                            {}, nullptr, shipped_trust(session));
+      shipped = open_to_read(session, shipped_database(*data_dir), shipped_trust(session),
+                             session.console.sink());
     } catch (const Error& error) {
       session.console.log(LogLevel::kWarning,
                           formatted("the shipped winners are left out: {}", error.what()));

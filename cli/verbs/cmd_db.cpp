@@ -21,6 +21,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "core/output_file.h"
+#include "db/file_guard.h"
 #include "db/sqlite.h"
 
 namespace vitune {
@@ -206,7 +207,7 @@ void require_other_files(const Session& session, const fs::path& target) {
   if (session.operands.empty()) throw Error(ErrorCode::kUsage, "give the databases to take over");
   std::error_code error;
   for (const std::string& file : session.operands) {
-    if (!fs::exists(fs::symlink_status(file, error))) {
+    if (fs::symlink_status(file, error).type() == fs::file_type::not_found) {
       throw Error(ErrorCode::kUsage, formatted("there is no database '{}'", file));
     }
     if (fs::equivalent(target, file, error)) {
@@ -288,8 +289,7 @@ int run_prune(Session& session) {
 
 int run_salvage(Session& session) {
   const auto path = database_path(session);
-  std::error_code error;
-  if (!path || !fs::exists(*path, error)) {
+  if (!path || is_absent(*path)) {
     throw Error(ErrorCode::kDatabase,
                 formatted("there is no database{} to salvage; name it with --db",
                           path ? " at " + path->string() : ""));

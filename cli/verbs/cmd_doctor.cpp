@@ -164,11 +164,9 @@ Finding check_database(Session& session) {
     return {"database", Verdict::kWarn, "no place for one: no VITUNE_DB, XDG_CACHE_HOME or HOME",
             "name a file with --db or VITUNE_DB, or results end with the command"};
   }
-  std::error_code ignored;
-  if (!fs::exists(*path, ignored)) return check_future_database(*path);
+  if (is_absent(*path)) return check_future_database(*path);
   try {
-    const auto store =
-        Store::open(*path, Access::kReadOnly, {}, {}, nullptr, trusted_owners(session));
+    const auto store = open_to_read(session, *path, trusted_owners(session));
     const StoreStats stats = store->stats();
     const std::string detail = formatted("{}: {} winners, {} trials, {}", path->string(),
                                          stats.winners, stats.trials, bytes_text(stats.file_bytes));
@@ -183,18 +181,16 @@ Finding check_database(Session& session) {
 }
 
 // What VITUNE_DB names behind the first: read only.
-std::vector<Finding> check_site_databases(const Session& session) {
+std::vector<Finding> check_site_databases(Session& session) {
   std::vector<Finding> findings;
-  std::error_code ignored;
   for (const std::string& path : session.environment.site_databases) {
-    if (!fs::exists(path, ignored)) {
-      findings.push_back({"site database", Verdict::kWarn, path + " is not there",
+    if (is_absent(path)) {
+      findings.push_back({"site database", Verdict::kWarn, path + " is not there, or is empty",
                           "it is read once it is; VITUNE_DB names it"});
       continue;
     }
     try {
-      const auto store =
-          Store::open(path, Access::kReadOnly, {}, {}, nullptr, trusted_owners(session));
+      const auto store = open_to_read(session, path, trusted_owners(session));
       const bool whole = store->block_list_is_whole();
       const std::string detail = formatted("{}: {} winners", path, store->stats().winners);
       findings.push_back({"site database", whole ? Verdict::kOk : Verdict::kFail, detail,
@@ -226,9 +222,7 @@ Finding check_space(const Session& session) {
 Finding check_data(const Session& session) {
   const auto data_dir = find_data_dir(session);
   if (!data_dir) {
-    return {"data", Verdict::kFail,
-            "the shipped data was not found beside " + session.program.string(),
-            "name its folder with --data-dir"};
+    return {"data", Verdict::kFail, missing_data(session), "name its folder with --data-dir"};
   }
   try {
     return {"data", Verdict::kOk,
@@ -254,16 +248,14 @@ Finding check_recording(const Session& session) {
           "needed only to replay without a GPU"};
 }
 
-Finding check_shipped_winners(const Session& session) {
+Finding check_shipped_winners(Session& session) {
   const auto data_dir = find_data_dir(session);
-  std::error_code ignored;
-  if (!data_dir || !fs::exists(shipped_database(*data_dir), ignored)) {
+  if (!data_dir || is_absent(shipped_database(*data_dir))) {
     return {"shipped winners", Verdict::kWarn, "winners.db is missing",
             "problems then need a tune of their own"};
   }
   try {
-    const auto store = Store::open(shipped_database(*data_dir), Access::kReadOnly, {}, {}, nullptr,
-                                   shipped_trust(session));
+    const auto store = open_to_read(session, shipped_database(*data_dir), shipped_trust(session));
     return {"shipped winners", Verdict::kOk, formatted("{} winners", store->stats().winners), ""};
   } catch (const Error& error) {
     return {"shipped winners", Verdict::kWarn, error.what(), "install the data again"};

@@ -62,15 +62,12 @@ fs::path require_python(const Session& session) {
 // which is for data alone.
 fs::path require_program(const Session& session) {
   if (const auto data = find_data_dir_near(session.program)) {
-    std::error_code ignored;
-    for (const fs::path& folder : {*data / "report", data->parent_path() / "benchmarks/report"}) {
-      if (fs::is_regular_file(folder / "run.py", ignored)) return folder / "run.py";
-    }
+    if (const auto found = find_report_program(session.program, *data)) return *found;
   }
   throw Error(ErrorCode::kFailure,
-              formatted("the report's program was not found in share/vitune/report beside {}; "
-                        "install vitune again",
-                        session.program.string()));
+              formatted("the report's program was not found in share/vitune/report ({}); install "
+                        "vitune again",
+                        missing_data(session)));
 }
 
 // Returns only if it failed.

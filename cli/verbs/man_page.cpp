@@ -131,8 +131,9 @@ Pairs variables() {
        "it."},
       {"VITUNE_DISABLE", "For libvitune: if set, every call is refused."},
       {"XDG_CACHE_HOME, HOME", "Where the database is by default."},
-      {"VITUNE_CUBLASLT", "The file of libcublasLt that plans call, and no other."},
-      {"CUDA_HOME, CUDA_PATH", "A toolkit whose lib64 or lib has libnvrtc."},
+      {"VITUNE_CUBLASLT",
+       "The file of libcublasLt that plans call, and no other: an absolute path."},
+      {"CUDA_HOME, CUDA_PATH", "A toolkit whose lib64 or lib has libnvrtc and libcublasLt."},
       {"NO_COLOR", "If set, no colour on stderr."},
   };
 }

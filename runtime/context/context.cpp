@@ -23,7 +23,7 @@ RuntimeContext::RuntimeContext(const Settings& settings)
       device_query_(primary_.driver(), settings.device),
       databases_(settings.places, messages_.sink()),
       device_(device_query_.answer()) {
-  if (!settings_.warning.empty()) messages_.log(LogLevel::kWarning, settings_.warning);
+  for (const std::string& warning : settings_.warnings) messages_.log(LogLevel::kWarning, warning);
   loader_.emplace(primary_, device_, settings_.environment, databases_, settings_.may_compile,
                   messages_.sink());
   resolver_.emplace(device_, settings_.objective, settings_.on_miss, databases_, *loader_,

@@ -3,7 +3,6 @@
 #include "runtime/context/settings.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include "core/data_dir.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "db/file_guard.h"
 #include "runtime/api/descriptor.h"
 
 namespace vitune {
@@ -68,25 +68,20 @@ MissPolicy policy_of(std::int32_t on_miss, Settings& settings) {
   if (!settings.environment.miss) return MissPolicy::kNearest;
   const auto named = miss_policy_from_name(*settings.environment.miss);
   if (!named) {
-    settings.warning = ignored_miss_policy(*settings.environment.miss);
+    settings.warnings.push_back(ignored_miss_policy(*settings.environment.miss));
   }
   return named.value_or(MissPolicy::kNearest);
 }
 
-std::optional<fs::path> shipped_place(const char* given, const fs::path& library) {
+std::optional<fs::path> shipped_place(const char* given, const fs::path& library,
+                                      std::vector<std::string>& warnings) {
   if (given != nullptr) return *given == '\0' ? std::nullopt : std::optional<fs::path>(given);
   if (library.empty()) return std::nullopt;
-  const auto folder = find_data_dir_near(library);
-  std::error_code ignored;
-  if (!folder || !fs::exists(shipped_database(*folder), ignored)) return std::nullopt;
+  const auto folder = find_data_dir_near(library, [&](const std::string& doubt) {
+    warnings.push_back("serving without the shipped winners: " + doubt);
+  });
+  if (!folder || is_absent(shipped_database(*folder))) return std::nullopt;
   return shipped_database(*folder);
-}
-
-// Who owns the library can replace it, and so may bring its winners along.
-std::optional<uid_t> owner_of(const fs::path& library) {
-  struct ::stat info {};
-  if (library.empty() || ::stat(library.c_str(), &info) != 0) return std::nullopt;
-  return info.st_uid;
 }
 
 // The program may go to another folder later.
@@ -126,13 +121,12 @@ Settings read_settings(const vitune_context_options* given, Environment environm
     make_absolute(site);
     settings.places.sites.push_back(*site);
   }
-  settings.places.shipped = shipped_place(options.shipped_database, library);
+  settings.places.shipped = shipped_place(options.shipped_database, library, settings.warnings);
   if (options.lock_wait_ms > 0) {
     settings.places.patience = std::chrono::milliseconds(options.lock_wait_ms);
   }
   if (options.trust_owner > 0) settings.places.trust.owners.push_back(options.trust_owner);
-  settings.places.shipped_trust = settings.places.trust;
-  if (const auto owner = owner_of(library)) settings.places.shipped_trust.owners.push_back(*owner);
+  settings.places.shipped_trust = trust_of_shipped(library, settings.places.trust);
   make_absolute(settings.places.user);
   make_absolute(settings.places.shipped);
   make_absolute(settings.environment.capture);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/env.h"
 #include "db/records.h"
@@ -27,7 +28,7 @@ struct Settings {
   vitune_log_callback log = nullptr;
   void* log_user = nullptr;
   Environment environment;
-  std::string warning;  // about the environment; empty if there is none
+  std::vector<std::string> warnings;  // about the environment and the installed data
 };
 
 // Reads the options (null: all defaults) and the environment. `library` is the file whose

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 
 #include "core/error.h"
 #include "core/format.h"
+#include "db/file_guard.h"
 #include "db/sqlite.h"
 
 namespace vitune {
@@ -17,15 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error) || error == std::errc::permission_denied;
-}
-
 // What a writer that died has left must be undone by a writer before anybody reads.
-bool has_journal(const fs::path& path) {
-  struct stat info {};
-  return ::stat((path.string() + "-journal").c_str(), &info) == 0 && info.st_size > 0;
+bool has_journal(const fs::path& path) { return !is_absent(path.string() + "-journal"); }
+
+std::int64_t nanoseconds(const timespec& time) {
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 }  // namespace
@@ -45,7 +43,7 @@ void Databases::warn_once(const std::string& what, const std::string& message) {
 }
 
 std::unique_ptr<Store> Databases::open_user() {
-  if (!places_.user || !is_there(*places_.user)) return nullptr;
+  if (!places_.user || is_absent(*places_.user)) return nullptr;
   try {
     if (!places_.read_only && has_journal(*places_.user) &&
         ::access(places_.user->c_str(), W_OK) == 0) {
@@ -62,10 +60,11 @@ std::unique_ptr<Store> Databases::open_user() {
 
 // Never written to, not even to undo what a writer that died has left.
 std::unique_ptr<Store> Databases::open_site(const fs::path& path) {
-  if (!is_there(path)) {
-    warn_once(
-        "missing " + path.string(),
-        formatted("VITUNE_DB names {}, which is not there; it is read once it is", path.string()));
+  if (is_absent(path)) {
+    warn_once("missing " + path.string(),
+              formatted("VITUNE_DB names {}, which is not there or empty; it is read once it holds "
+                        "something",
+                        path.string()));
     return nullptr;
   }
   try {
@@ -135,8 +134,9 @@ void Databases::open_layers() {
 std::vector<Databases::State> Databases::look() const {
   const auto state_of = [](const std::optional<fs::path>& path) {
     struct stat info {};
-    if (!path || ::stat(path->c_str(), &info) != 0) return State();
-    return State{info.st_dev, info.st_ino, 0};
+    if (!path) return State();
+    if (::stat(path->c_str(), &info) != 0) return State{0, 0, errno};
+    return State{info.st_dev, info.st_ino, 0, info.st_size, nanoseconds(info.st_mtim)};
   };
   std::vector<State> states{state_of(places_.user)};
   for (const fs::path& path : places_.sites) states.push_back(state_of(path));

@@ -2,8 +2,9 @@
 // uses them.
 //
 // A database may only help: one that cannot be opened, read or written is one warning, and the
-// library goes on without it; one of the user's or the site's that is there and cannot be read
-// takes its block list along, so that default kernels are all that is served until it can be.
+// library goes on without it; one of the user's or the site's that is there and cannot be read, or
+// that cannot even be looked at, takes its block list along, so that default kernels are all that
+// is served until it can be. An empty file is none.
 // Reading is for one thread at a time (see read()); writing opens a connection of its own, waits
 // Places::patience for a lock and closes it again, so that no lock is held between calls.
 // SPDX-License-Identifier: Apache-2.0
@@ -73,10 +74,14 @@ class Databases {
   std::vector<std::string> compiler_versions();
 
  private:
-  // Which file it is and what was committed to it.
+  // Which file it is and what was committed to it. Size and time tell of commits where a file
+  // system has no locks, and the file that is open cannot.
   struct State {
     dev_t device = 0;
-    ino_t file = 0;  // 0: there is none
+    ino_t file = 0;  // 0: there is none, or it cannot be looked at
+    int error = 0;   // errno: why not
+    off_t bytes = 0;
+    std::int64_t written = 0;  // when, in nanoseconds
     std::int64_t version = 0;
     bool operator==(const State&) const = default;
   };

@@ -59,8 +59,7 @@ WorkLock turn_to_compile(const std::optional<fs::path>& database, const Digest& 
 
 std::optional<Binary> stored_meanwhile(const std::optional<fs::path>& database, const Digest& key,
                                        const DeviceInfo& device, const LogSink& log_sink) {
-  std::error_code ignored;
-  if (!database || !fs::exists(*database, ignored)) return std::nullopt;
+  if (!database || is_absent(*database)) return std::nullopt;
   try {
     const auto store = Store::open(*database, Access::kReadOnly, log_sink);
     if (store->is_blocked(key, device)) return std::nullopt;

@@ -132,6 +132,7 @@ pack() { "$root/benchmarks/pack_for_gpu.sh" "$folder/build" "$folder/packed" > "
 attention=$folder/packed/benchmarks/vitune_bench_attention
 pack || fail "packing: $(cat "$folder/pack.txt")"
 [ -x "$folder/packed/vitune" ] && [ ! -e "$attention" ] || fail "not packed as it is"
+[ "$(readlink "$folder/packed/data")" = ../../data ] || fail "the programs would not find their data"
 CUDNN_BUILD=$folder/cudnn pack || fail "packing with cuDNN: $(cat "$folder/pack.txt")"
 "$attention" && fail "the program with cuDNN was not taken from CUDNN_BUILD"
 CUDNN_BUILD=$folder/nowhere pack && fail "a program with cuDNN that is not there was packed"

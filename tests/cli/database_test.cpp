@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "db/sqlite.h"
 #include "db/store.h"
@@ -405,6 +407,52 @@ TEST_F(DatabaseTest, TheEnvironmentNamesTheFileAndTheOptionWins) {
   };
   EXPECT_EQ(block({"show", "--json"}), 64);
   EXPECT_EQ(block({"show", "--json", "--db", by_option.string()}), 128);
+}
+
+// A tune that was killed in its first transaction leaves one.
+TEST_F(DatabaseTest, AnEmptyFileIsAnAbsentOne) {
+  fs::create_directories(database().parent_path());
+  std::ofstream(database()).close();
+  EXPECT_EQ(run({"show"}).status, 0);
+  const CommandResult named = run({"show", "--db", database().string()});
+  EXPECT_EQ(named.status, 5);
+  EXPECT_THAT(named.err, HasSubstr("there is no database at"));
+  EXPECT_THAT(named.err, HasSubstr("(the file is empty)"));
+  EXPECT_THAT(run({"doctor", "--csv"}).out, HasSubstr("made by the first tune"));
+  CommandOptions with_site;
+  with_site.environment["VITUNE_DB"] = ":" + database().string();
+  with_site.environment["VITUNE_CACHE_DIR"] = (directory() / "cache").string();
+  const CommandResult site = run({"show"}, with_site);
+  EXPECT_EQ(site.status, 0) << site.err;
+  EXPECT_THAT(site.err, HasSubstr("not there or empty"));
+  const CommandResult tune = run({"tune", "-q", "--device", "replay:h200", "--budget", "1",
+                                  "--problem", "bf16 b=1 h=12 n=197 d=64"});
+  EXPECT_EQ(tune.status, 0) << tune.err;
+  EXPECT_GT(Store::open(database(), Access::kReadOnly)->stats().trials, 0);
+}
+
+TEST_F(DatabaseTest, ACommandThatReadsWaitsForAWriter) {
+  fs::create_directories(database().parent_path());
+  fill(database());
+  Connection writer(fs::canonical(database()), Connection::Mode::kReadWrite);
+  writer.execute("BEGIN EXCLUSIVE");
+  const auto reading = start({"db", "stats"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // the library gives up after 250
+  EXPECT_FALSE(reading->has_ended());
+  writer.execute("COMMIT");
+  const CommandResult result = reading->finish();
+  EXPECT_EQ(result.status, 0) << result.err;
+}
+
+TEST_F(DatabaseTest, ACommandThatWaitsToReadEndsSoonAfterAnInterrupt) {
+  fs::create_directories(database().parent_path());
+  fill(database());
+  Connection writer(fs::canonical(database()), Connection::Mode::kReadWrite);
+  writer.execute("BEGIN EXCLUSIVE");
+  const auto reading = start({"db", "stats"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  reading->signal(SIGINT);
+  EXPECT_EQ(reading->finish().status, 130);
 }
 
 }  // namespace

@@ -53,6 +53,13 @@ TEST_F(DoctorTest, ALibraryThatIsNamedAndMissingIsSaidToBe) {
   EXPECT_THAT((*found)["advice"].get<std::string>(), HasSubstr("optional"));
 }
 
+TEST_F(DoctorTest, ARelativeNameOfALibraryIsRefusedInsteadOfPassedOver) {
+  CommandOptions options;
+  options.environment["VITUNE_CUBLASLT"] = "lib/libcublasLt.so.13";
+  EXPECT_THAT(run({"doctor", "--csv"}, options).out,
+              HasSubstr("VITUNE_CUBLASLT is 'lib/libcublasLt.so.13', which is no absolute path"));
+}
+
 TEST_F(DoctorTest, AFolderThatOthersMayWriteInIsAsGoodAsTheDatabaseSaysItIs) {
   const struct {
     const char* name;

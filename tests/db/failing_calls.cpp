@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdarg>
 
 namespace vitune::test {
 namespace {
@@ -23,6 +24,8 @@ struct Fault {
 
 Fault fault;
 bool can_exchange = true;
+int lock_error = 0;
+bool lock_answers = false;
 
 bool fails(Call call) {
   if (fault.first == 0 || fault.call != call) return false;
@@ -31,6 +34,17 @@ bool fails(Call call) {
   if (fault.error == 0) ::kill(::getpid(), SIGKILL);
   errno = fault.error;
   return true;
+}
+
+int control(int fd, int command, void* argument) {
+  const bool asks = command == F_GETLK || command == F_OFD_GETLK;
+  const bool locks = asks || command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK ||
+                     command == F_OFD_SETLKW;
+  if (lock_error != 0 && locks && !(asks && lock_answers)) {
+    errno = lock_error;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fcntl, fd, command, argument));
 }
 
 }  // namespace
@@ -43,6 +57,12 @@ bool FailingCall::happened() const { return fault.calls >= fault.first; }
 
 NoExchange::NoExchange() { can_exchange = false; }
 NoExchange::~NoExchange() { can_exchange = true; }
+
+FailingLocks::FailingLocks(int error, bool answers) {
+  lock_error = error;
+  lock_answers = answers;
+}
+FailingLocks::~FailingLocks() { lock_error = 0; }
 
 }  // namespace vitune::test
 
@@ -72,6 +92,22 @@ int renameat2(int from_fd, const char* from, int to_fd, const char* to, unsigned
 int link(const char* from, const char* to) noexcept {
   if (fails(Call::kLink)) return -1;
   return static_cast<int>(::syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+int fcntl(int fd, int command, ...) {
+  va_list list;
+  va_start(list, command);
+  void* const argument = va_arg(list, void*);
+  va_end(list);
+  return vitune::test::control(fd, command, argument);
+}
+
+int fcntl64(int fd, int command, ...) {
+  va_list list;
+  va_start(list, command);
+  void* const argument = va_arg(list, void*);
+  va_end(list);
+  return vitune::test::control(fd, command, argument);
 }
 
 int fsync(int fd) { return fails(Call::kFsync) ? -1 : static_cast<int>(::syscall(SYS_fsync, fd)); }

@@ -29,4 +29,14 @@ class NoExchange {
   NoExchange& operator=(const NoExchange&) = delete;
 };
 
+// While it lives every lock of a file by fcntl() fails with `error`, and so does asking who has
+// one, as where a file system has no locks; `answers`: asking tells that nobody has.
+class FailingLocks {
+ public:
+  explicit FailingLocks(int error, bool answers = false);
+  ~FailingLocks();
+  FailingLocks(const FailingLocks&) = delete;
+  FailingLocks& operator=(const FailingLocks&) = delete;
+};
+
 }  // namespace vitune::test

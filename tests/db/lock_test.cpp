@@ -1,10 +1,15 @@
 // tests/db/lock_test.cpp -- Waits for the lock of another process, here of another connection.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
+#include "tests/db/failing_calls.h"
 #include "tests/db/test_support.h"
+#include "tests/faked_looks.h"
+#include "tests/patience.h"
 
 namespace vitune {
 namespace {
@@ -85,6 +90,102 @@ TEST_F(Locks, AWaitThatIsNotToStopOutlastsAShortLock) {
   });
   store->put_trial(sample_device(), sample_problem(), sample_trial(1));
   later.join();
+}
+
+// --- file systems without locks
+
+// The text of the DatabaseError(kNoLocks) that `action` throws.
+template <typename Action>
+std::string refusal(Action&& action) {
+  try {
+    action();
+  } catch (const DatabaseError& error) {
+    EXPECT_EQ(error.fault(), DatabaseFault::kNoLocks) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "not refused";
+  return "";
+}
+
+constexpr int kLockErrors[] = {ENOLCK, EACCES, EIO, EINVAL, ENOSYS};
+
+TEST_F(Locks, WhereThereAreNoneAFileIsReadAsItStands) {
+  for (const int error : kLockErrors) {
+    const test::FailingLocks none(error);
+    const auto reader = Store::open(file_, Access::kReadOnly);
+    EXPECT_EQ(reader->winners().size(), 6U) << ::strerrorname_np(error);
+    EXPECT_TRUE(reader->block_list_is_whole());
+    EXPECT_TRUE(reader->check().integrity_ok);
+  }
+}
+
+TEST_F(Locks, WhereThereAreNoneAWriterSaysSoAtOnce) {
+  for (const int error : kLockErrors) {
+    const test::FailingLocks none(error);
+    std::string text;
+    const auto open = [&] {
+      text = refusal([&] { Store::open(file_, Access::kReadWrite, {}, std::chrono::hours(1)); });
+    };
+    EXPECT_TRUE(test::is_prompt(std::chrono::seconds(5), open)) << ::strerrorname_np(error);
+    EXPECT_NE(text.find("has no locks"), std::string::npos) << text;
+    EXPECT_NE(text.find(std::strerror(error)), std::string::npos) << text;
+    EXPECT_EQ(text.find("fuser"), std::string::npos) << text;
+  }
+}
+
+TEST_F(Locks, WhereTheyEndAReaderSaysSoAtOnce) {
+  const auto reader = Store::open(file_, Access::kReadOnly, {}, std::chrono::hours(1));
+  for (const int error : kLockErrors) {
+    const test::FailingLocks none(error);
+    refusal([&] { reader->winners(); });
+  }
+  EXPECT_EQ(reader->winners().size(), 6U);
+}
+
+// Some network file systems say EACCES of another's lock; they can say who has one.
+TEST_F(Locks, ALockThatIsDeniedIsWaitedForWhereThereAreLocks) {
+  for (const int error : {EACCES, EAGAIN}) {
+    const test::FailingLocks held(error, true);
+    for (const Access access : {Access::kReadOnly, Access::kReadWrite}) {
+      try {
+        Store::open(file_, access, {}, std::chrono::milliseconds(50));
+        ADD_FAILURE() << "opened under another's lock";
+      } catch (const DatabaseError& refused) {
+        EXPECT_EQ(refused.fault(), DatabaseFault::kLocked) << refused.what();
+      }
+    }
+  }
+}
+
+TEST_F(Locks, WithoutThemNothingThatIsHalfWrittenIsRead) {
+  for (const char* suffix : {"-journal", "-wal"}) {
+    const test::fs::path journal = file_.string() + suffix;
+    test::write_bytes(journal, std::string(600, 'x'));
+    for (const int error : kLockErrors) {
+      const test::FailingLocks none(error);
+      const std::string text = refusal([&] { Store::open(file_, Access::kReadOnly); });
+      EXPECT_NE(text.find("must be undone first"), std::string::npos) << text;
+    }
+    test::fs::remove(journal);
+  }
+}
+
+TEST_F(Locks, AJournalThatCannotBeLookedAtMayBeThere) {
+  const test::FailingLocks none(ENOLCK);
+  const test::FailingLook lost(file_.string() + "-journal", EIO);
+  EXPECT_THROW(Store::open(file_, Access::kReadOnly), DatabaseError);
+}
+
+TEST_F(Locks, AReaderThatWaitsHearsThatTheRunIsToStop) {
+  const std::atomic<bool> stop{true};
+  Connection writer(file_, Connection::Mode::kReadWrite);
+  writer.execute("BEGIN EXCLUSIVE");
+  try {
+    Store::open(file_, Access::kReadOnly, {}, std::chrono::hours(1), &stop);
+    ADD_FAILURE() << "read under an exclusive lock";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInterrupted) << error.what();
+  }
 }
 
 }  // namespace

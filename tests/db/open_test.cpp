@@ -3,9 +3,13 @@
 #include <grp.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "db/migrate.h"
 #include "db/open_file.h"
 #include "tests/db/test_support.h"
+#include "tests/faked_looks.h"
 
 namespace vitune {
 namespace {
@@ -20,9 +24,9 @@ using test::fs::path;
 constexpr uid_t kNobody = 65534;
 
 // The text of the Error(kDatabase) that opening throws, or "" if it opens.
-std::string refusal(const path& file, Access access) {
+std::string refusal(const path& file, Access access, const Trust& trust = {}) {
   try {
-    Store::open(file, access);
+    Store::open(file, access, {}, {}, nullptr, trust);
     return "";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDatabase) << error.what();
@@ -71,6 +75,41 @@ TEST_F(Opening, AnEmptyFileIsFilledByAWriterAndRefusedByAReader) {
   EXPECT_NE(refusal(file_, Access::kReadOnly).find("empty"), std::string::npos);
   EXPECT_EQ(refusal(file_, Access::kReadWrite), "");
   EXPECT_EQ(refusal(file_, Access::kReadOnly), "");
+}
+
+TEST_F(Opening, OnlyWhatIsNotThereOrEmptyIsAbsent) {
+  EXPECT_TRUE(is_absent(file_));
+  test::write_bytes(file_, "");
+  EXPECT_TRUE(is_absent(file_));
+  test::write_bytes(file_, "x");
+  EXPECT_FALSE(is_absent(file_));
+  EXPECT_TRUE(is_absent(file_ / "below.db")) << "a file is no directory";
+  EXPECT_FALSE(is_absent("/dev/null")) << "no regular file";
+  for (const int error : {EIO, ESTALE, ENOTCONN, ETIMEDOUT, ENOMEM, ELOOP, EHOSTDOWN, EACCES,
+                          EOVERFLOW, ENAMETOOLONG}) {
+    const test::FailingLook failing(file_, error);
+    EXPECT_FALSE(is_absent(file_)) << ::strerrorname_np(error);
+  }
+}
+
+TEST_F(Opening, AnAccessControlListThatLetsOthersWriteIsRefused) {
+  make();
+  // Of uid 1001, as the kernel gives it: user, named user, group, mask, others.
+  const std::string list(
+      "\2\0\0\0\1\0\6\0\xff\xff\xff\xff\2\0\6\0\xe9\3\0\0\4\0\4\0\xff\xff\xff\xff"
+      "\x10\0\6\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff",
+      44);
+  {
+    ASSERT_EQ(::chmod(file_.c_str(), 0660), 0);
+    const test::FakedAccessList faked(file_, list);
+    expect_refused(file_, "may be written by other users");
+    EXPECT_EQ(refusal(file_, Access::kReadOnly, {{1001}}), "") << "who is trusted may write";
+  }
+  ASSERT_EQ(::chmod(file_.c_str(), 0600), 0);
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0770), 0);
+  const test::FakedAccessList faked(dir_.path(), list);
+  EXPECT_NE(refusal(file_, Access::kReadOnly).find("other users may write to this directory"),
+            std::string::npos);
 }
 
 TEST_F(Opening, AMissingFileIsAnErrorForAReaderAndIsNotCreated) {
@@ -166,6 +205,7 @@ TEST_F(Opening, AFileWithASecondNameIsRefused) {
   make();
   test::fs::create_hard_link(file_, dir_ / "second.db");
   expect_refused(file_, "hard link");
+  EXPECT_EQ(refusal(file_, Access::kReadOnly, {{}, {}, true}), "") << "as package managers install";
 }
 
 TEST_F(Opening, ADirectoryThatOthersMayWriteToIsRefused) {

@@ -30,6 +30,7 @@ int log_fd = -1;
 std::uint32_t spoil_at = 0;
 int kind = 0;
 bool for_ever = false;
+char only[16];
 bool plain = false;
 Descriptor descriptors[kMostFds];
 pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
@@ -62,6 +63,7 @@ __attribute__((constructor)) void start() {
   kind = ::atoi(variable("FAULTS_KIND"));
   for_ever = variable("FAULTS_FOR_EVER")[0] != '\0';
   plain = variable("FAULTS_PLAIN")[0] != '\0';
+  std::strncpy(only, variable("FAULTS_ONLY"), sizeof only - 1);
   record_in(variable("FAULTS_LOG"));
   state = static_cast<State*>(shared);
   folder_length = length;
@@ -121,7 +123,9 @@ CountedCall::CountedCall(Call call, bool creates) : call_(call) {
   ::pthread_mutex_lock(&one_at_a_time);
   const std::uint32_t number = ++state->calls;
   const bool is_due = spoil_at != 0 && number >= spoil_at && (for_ever || state->spoilt == 0);
-  is_spoilt_ = is_due && can_befall(call, kind, creates);
+  const char* const name = kCallNames[static_cast<int>(call)];
+  is_spoilt_ =
+      is_due && (only[0] != '\0' ? std::strcmp(only, name) == 0 : can_befall(call, kind, creates));
   if (!is_spoilt_) return;
   if (state->spoilt++ == 0) {
     state->first = number;

@@ -4,6 +4,7 @@
 // It is told by environment variables: FAULTS_FOLDER (only calls on what lies below it count),
 // FAULTS_STATE (a file of sizeof(State), shared), FAULTS_LOG (where to record the calls; optional),
 // FAULTS_AT (the call to spoil, counted from 1; 0: none), FAULTS_KIND, FAULTS_FOR_EVER.
+// FAULTS_ONLY: the name of the one kind of call that is spoilt, whatever else can befall.
 // FAULTS_PLAIN: the file system can neither exchange two names nor make a file without one, as NFS.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

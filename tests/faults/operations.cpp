@@ -197,6 +197,7 @@ void Operation::prepare(const fs::path& folder) const {
   for (const char* name : {"db", "in", "out", "home"}) fs::create_directories(folder / name);
   fs::permissions(folder, fs::perms::owner_all);
   for (const auto& [name, bytes] : spec_.files) {
+    fs::create_directories((folder / name).parent_path());
     test::write_bytes(folder / name, bytes);
     fs::permissions(folder / name, fs::perms::owner_read | fs::perms::owner_write);
   }

@@ -94,6 +94,7 @@ Ended SpoiltRun::run(const Fault& fault) {
   variables["FAULTS_AT"] = std::to_string(fault.at);
   variables["FAULTS_KIND"] = std::to_string(fault.kind);
   if (fault.for_ever) variables["FAULTS_FOR_EVER"] = "1";
+  if (fault.only) variables["FAULTS_ONLY"] = kCallNames[static_cast<int>(*fault.only)];
   return operation_.run(folder(), variables);
 }
 

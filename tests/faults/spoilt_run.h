@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Fault {
   std::uint32_t at = 0;
   int kind = 0;
   bool for_ever = false;
+  std::optional<Call> only = {};  // no other kind of call
 };
 std::string text_of(const Fault& fault);
 

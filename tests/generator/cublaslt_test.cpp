@@ -195,6 +195,19 @@ TEST(CublasLt, TheNamedFileIsOpenedAndNoOther) {
   }
 }
 
+TEST(CublasLt, ARelativeNameIsRefusedInsteadOfAnother) {
+  for (const char* const relative : {"libcublasLt.so.13", "./libcublasLt.so.13"}) {
+    try {
+      CublasLt::open(named(relative));
+      ADD_FAILURE() << "opened for " << relative;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_THAT(error.what(), HasSubstr(std::string("VITUNE_CUBLASLT is '") + relative +
+                                          "', which is no absolute path"));
+    }
+  }
+}
+
 TEST(CublasLt, WithoutANameTheOneThatTheProcessHasIsTaken) {
   ASSERT_NE(dlopen(fake("other").c_str(), RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
   // Other tests of this process may have loaded another one before.

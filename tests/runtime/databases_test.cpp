@@ -6,14 +6,20 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "db/sqlite.h"
+#include "tests/db/failing_calls.h"
 #include "tests/db/test_support.h"
+#include "tests/faked_looks.h"
 #include "tests/patience.h"
 
 namespace vitune::test {
@@ -136,7 +142,7 @@ TEST_F(DatabasesTest, AUsersFileThatCannotBeReadLeavesDefaultsOnlyUntilItCan) {
     Connection(user(), Connection::Mode::kReadWrite).execute("PRAGMA user_version = 999");
     return read_bytes(user());
   }();
-  for (const std::string& unreadable : {whole.substr(0, whole.size() / 2), newer, std::string()}) {
+  for (const std::string& unreadable : {whole.substr(0, whole.size() / 2), newer}) {
     write_bytes(user(), unreadable);
     warnings_.clear();
     Databases databases({user(), shipped(), false}, sink());
@@ -149,6 +155,128 @@ TEST_F(DatabasesTest, AUsersFileThatCannotBeReadLeavesDefaultsOnlyUntilItCan) {
     EXPECT_TRUE(databases.refresh());
     EXPECT_EQ(winners(databases), 2U);
     EXPECT_EQ(databases.openings_without_blocks(), 1U);
+  }
+}
+
+constexpr int kLookErrors[] = {EIO,   ESTALE,    ENOTCONN, ETIMEDOUT, ENOMEM,
+                               ELOOP, EHOSTDOWN, EACCES,   EOVERFLOW};
+
+// A user's file with a block list and no winner, above a shipped one with a winner.
+class LostLookTest : public DatabasesTest {
+ protected:
+  void SetUp() override {
+    Store::open(user(), Access::kReadWrite)->block(sample_block(1));
+    fill(*Store::open(shipped(), Access::kReadWrite));
+  }
+  Databases::Places places() const { return {user(), shipped(), false}; }
+  static std::size_t winners(Databases& databases) {
+    return databases.read([](LayeredStore& s) {
+      return s.find_winners(sample_device(), sample_problem(), Objective::kCold).size();
+    });
+  }
+};
+
+TEST_F(LostLookTest, AFileThatCannotBeLookedAtLeavesDefaultsOnlyUntilItCan) {
+  for (const int error : kLookErrors) {
+    SCOPED_TRACE(::strerrorname_np(error));
+    warnings_.clear();
+    std::optional<FailingLook> lost(std::in_place, user(), error);
+    Databases databases(places(), sink());
+    EXPECT_EQ(winners(databases), 0U) << "nothing says what is blocked";
+    EXPECT_FALSE(databases.refresh()) << "it is as it was";
+    EXPECT_EQ(winners(databases), 0U);
+    EXPECT_GE(databases.openings_without_blocks(), 1U);
+    ASSERT_THAT(warnings_, testing::SizeIs(1)) << "said once";
+    EXPECT_THAT(warnings_[0], HasSubstr("default kernels only"));
+    lost.reset();
+    EXPECT_TRUE(databases.refresh());
+    EXPECT_EQ(winners(databases), 1U);
+  }
+}
+
+TEST_F(LostLookTest, AFileThatCannotBeLookedAtAtARefreshLeavesDefaultsOnly) {
+  for (const int error : kLookErrors) {
+    SCOPED_TRACE(::strerrorname_np(error));
+    warnings_.clear();
+    Databases databases(places(), sink());
+    EXPECT_EQ(winners(databases), 1U);
+    EXPECT_EQ(databases.openings_without_blocks(), 0U);
+    const FailingLook lost(user(), error);
+    EXPECT_TRUE(databases.refresh());
+    EXPECT_EQ(winners(databases), 0U) << "a server must not unblock a kernel by a hiccup";
+    EXPECT_EQ(databases.openings_without_blocks(), 1U);
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("default kernels only")));
+  }
+}
+
+// From absent to lost nothing else changes.
+TEST_F(LostLookTest, APlaceThatWasEmptyAndCannotBeLookedAtAnyMoreIsLost) {
+  fs::remove(user());
+  Databases databases(places(), sink());
+  EXPECT_EQ(winners(databases), 1U);
+  const FailingLook lost(user(), ESTALE);
+  EXPECT_TRUE(databases.refresh());
+  EXPECT_EQ(winners(databases), 0U);
+}
+
+TEST_F(LostLookTest, ALayerOfTheSitesThatCannotBeLookedAtLeavesDefaultsOnly) {
+  Databases::Places of_site{directory_ / "none.db", shipped(), false};
+  of_site.sites = {user()};
+  for (const int error : kLookErrors) {
+    warnings_.clear();
+    Databases databases(of_site, sink());
+    EXPECT_EQ(winners(databases), 1U);
+    const FailingLook lost(user(), error);
+    EXPECT_TRUE(databases.refresh());
+    EXPECT_EQ(winners(databases), 0U) << ::strerrorname_np(error);
+    Databases later(of_site, sink());
+    EXPECT_EQ(winners(later), 0U) << ::strerrorname_np(error);
+    EXPECT_EQ(later.openings_without_blocks(), 1U);
+  }
+}
+
+TEST_F(LostLookTest, AnEmptyFileIsAnAbsentOne) {
+  write_bytes(user(), "");
+  Databases databases(places(), sink());
+  EXPECT_EQ(winners(databases), 1U) << "it holds no block list";
+  EXPECT_EQ(databases.openings_without_blocks(), 0U);
+  EXPECT_THAT(warnings_, IsEmpty());
+  EXPECT_FALSE(databases.write("a block", [](Store& s) { s.block(sample_block(1)); }))
+      << "a writer fills it";
+  EXPECT_TRUE(databases.refresh());
+  EXPECT_EQ(databases.read([](LayeredStore& s) { return s.user().blocks().size(); }), 1U);
+}
+
+TEST_F(LostLookTest, AnEmptyLayerOfTheSitesIsNamedAsAMissingOne) {
+  Databases::Places of_site{user(), shipped(), false};
+  of_site.sites = {directory_ / "empty.pack"};
+  write_bytes(of_site.sites[0], "");
+  Databases databases(of_site, sink());
+  EXPECT_EQ(winners(databases), 1U);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("empty.pack, which is not there or empty")));
+}
+
+// --- file systems without locks
+
+TEST_F(DatabasesTest, WithoutLocksAFileIsReadAndItsCommitsAreNoticed) {
+  for (const int error : {ENOLCK, EACCES, EIO, EINVAL, ENOSYS}) {
+    SCOPED_TRACE(::strerrorname_np(error));
+    fs::remove(user());
+    warnings_.clear();
+    add_request(user());
+    std::optional<FailingLocks> none(std::in_place, error);
+    Databases databases({user(), std::nullopt, false}, sink());
+    const auto blocks = [](LayeredStore& s) { return s.blocks().size(); };
+    EXPECT_EQ(databases.read([](LayeredStore& s) { return s.user().requests().size(); }), 1U);
+    EXPECT_FALSE(databases.refresh());
+    EXPECT_TRUE(databases.write("a block", [](Store& s) { s.block(sample_block(1)); }));
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("has no locks")));
+    none.reset();  // as on another machine
+    Store::open(user(), Access::kReadWrite)->block(sample_block(1));
+    none.emplace(error);
+    EXPECT_TRUE(databases.refresh());
+    EXPECT_EQ(databases.read(blocks), 1U);
+    EXPECT_EQ(databases.openings_without_blocks(), 0U);
   }
 }
 
@@ -210,8 +338,7 @@ TEST_F(SiteDatabasesTest, ALayerThatCannotBeReadLeavesDefaultsOnlyUntilItCan) {
   write_pack(1);
   const std::string whole = read_bytes(pack());
   const fs::path spoilt = directory_ / "spoilt";
-  for (const std::string& content :
-       {whole.substr(0, whole.size() / 2), std::string("no pack"), std::string()}) {
+  for (const std::string& content : {whole.substr(0, whole.size() / 2), std::string("no pack")}) {
     write_bytes(spoilt, content);
     fs::rename(spoilt, pack());
     warnings_.clear();

@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
 #include "core/error.h"
 #include "tests/db/test_support.h"
+#include "tests/faked_looks.h"
 
 namespace vitune::test {
 namespace {
@@ -39,7 +41,7 @@ TEST(Settings, TheOptionDecidesThenTheEnvironmentThenNearest) {
     if (c.variable != nullptr) environment.miss = c.variable;
     const Settings settings = read_settings(&options, environment, {});
     EXPECT_EQ(settings.on_miss, c.expected) << c.option << " " << environment.miss.value_or("-");
-    EXPECT_EQ(!settings.warning.empty(), c.warned) << environment.miss.value_or("-");
+    EXPECT_EQ(!settings.warnings.empty(), c.warned) << environment.miss.value_or("-");
   }
 }
 
@@ -86,13 +88,26 @@ TEST(Settings, TheShippedLayerIsLookedForBesideTheLibrary) {
   const fs::path library = directory / "lib" / "libvitune.so.0";
   const fs::path data = directory / "share" / "vitune";
   fs::create_directories(data);
+  fs::create_directories(library.parent_path());
+  std::ofstream(library) << "a library";
   std::ofstream(data / "bench_problems.json") << "{}";
   vitune_context_options options = VITUNE_CONTEXT_OPTIONS_INIT;
   EXPECT_FALSE(read_settings(&options, at_home(), library).places.shipped) << "no file yet";
   std::ofstream(data / "winners.db") << "x";
   EXPECT_EQ(read_settings(&options, at_home(), library).places.shipped, data / "winners.db");
   fs::permissions(data, fs::perms::others_write, fs::perm_options::add);
-  EXPECT_FALSE(read_settings(&options, at_home(), library).places.shipped) << "others may write it";
+  const Settings refusing = read_settings(&options, at_home(), library);
+  EXPECT_FALSE(refusing.places.shipped) << "others may write it";
+  ASSERT_EQ(refusing.warnings.size(), 1U);
+  EXPECT_NE(refusing.warnings[0].find("without the shipped winners"), std::string::npos);
+  fs::permissions(data, fs::perms::others_write, fs::perm_options::remove);
+  {
+    const FailingLook lost(data / "winners.db", EIO);
+    const Settings lacking = read_settings(&options, at_home(), library);
+    EXPECT_FALSE(lacking.places.shipped);
+    ASSERT_EQ(lacking.warnings.size(), 1U) << "it is not left out in silence";
+    EXPECT_NE(lacking.warnings[0].find("winners.db cannot be looked at"), std::string::npos);
+  }
   options.shipped_database = "";
   EXPECT_FALSE(read_settings(&options, at_home(), library).places.shipped);
   options.shipped_database = "/given.db";
