@@ -48,8 +48,7 @@ struct CommandOptions {
   std::string program = VITUNE_COMMAND;
 };
 
-// For a whole command, which may compile on a machine that has much else to do; shorter than ctest's
-// own limit.
+// For a whole command, which may compile on a loaded machine; less than ctest gives a test.
 inline constexpr std::chrono::minutes kCommandPatience{8};
 
 // A started command. Its output is collected by finish().
