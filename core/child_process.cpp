@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -176,6 +177,14 @@ std::optional<ChildEnd> ChildProcess::kill() {
 std::string ChildProcess::output() {
   drain_output();
   return captured_;
+}
+
+std::optional<std::chrono::nanoseconds> ChildProcess::processor_time() const {
+  clockid_t clock{};
+  timespec used{};
+  if (end_ || pid_ < 0 || clock_getcpuclockid(pid_, &clock) != 0) return std::nullopt;
+  if (clock_gettime(clock, &used) != 0) return std::nullopt;
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
 std::string last_line(const std::string& output) {

@@ -66,6 +66,9 @@ class ChildProcess {
   std::optional<ChildEnd> kill();
   // The last 4 KiB that it wrote to stdout and stderr, as raw bytes.
   std::string output();
+  // The processor time that it has used so far; nothing once it is gone. It stands still while the
+  // child is stopped or waits for a processor.
+  std::optional<std::chrono::nanoseconds> processor_time() const;
 
  private:
   using Deadline = std::chrono::steady_clock::time_point;

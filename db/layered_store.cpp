@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -170,12 +171,37 @@ bool LayeredStore::has_binary(const Digest& kernel_key) {
          });
 }
 
+std::vector<Store*> LayeredStore::all_layers() {
+  std::vector<Store*> layers;
+  if (user_) layers.push_back(user_.get());
+  for (const Lower& lower : lower_) layers.push_back(lower.store.get());
+  return layers;
+}
+
 // A block list that cannot be read is an error in any layer: it must not let a kernel run.
+std::optional<BlockEntry> LayeredStore::deciding_block(const Digest& kernel_key,
+                                                       const DeviceInfo& device) {
+  std::optional<BlockEntry> lift;
+  for (Store* layer : all_layers()) {
+    auto entry = layer->find_block(kernel_key, device);
+    if (!entry) continue;
+    if (!entry->lifts()) {
+      if (!lift || entry->created >= lift->created) return entry;
+    } else if (!defaults_only_ && (!lift || entry->created > lift->created)) {
+      lift = std::move(entry);
+    }
+  }
+  return lift;
+}
+
 bool LayeredStore::is_blocked(const Digest& kernel_key, const DeviceInfo& device) {
-  return (user_ && user_->is_blocked(kernel_key, device)) ||
-         std::ranges::any_of(lower_, [&](const Lower& lower) {
-           return lower.store->is_blocked(kernel_key, device);
-         });
+  const auto entry = deciding_block(kernel_key, device);
+  return entry && !entry->lifts();
+}
+
+bool LayeredStore::did_not_end(const DeviceInfo& device, const ProblemKey& problem,
+                               const Config& config, const Digest& kernel_key) {
+  return user_ && user_->did_not_end(device, problem, config, kernel_key);
 }
 
 std::vector<std::string> LayeredStore::compiler_versions(
@@ -195,10 +221,18 @@ std::vector<std::string> LayeredStore::compiler_versions(
 
 std::vector<BlockEntry> LayeredStore::blocks() {
   std::vector<BlockEntry> all;
-  if (user_) all = user_->blocks();
-  for (const Lower& lower : lower_) {
-    const std::vector<BlockEntry> more = lower.store->blocks();
-    all.insert(all.end(), more.begin(), more.end());
+  std::map<std::tuple<Digest, std::string, int>, std::int64_t> lifted;
+  for (Store* layer : all_layers()) {
+    for (BlockEntry& entry : layer->block_rows()) {
+      const std::tuple key(entry.kernel_key, entry.device_key, entry.driver_version);
+      const auto lift = lifted.find(key);
+      if (!entry.lifts()) {
+        if (lift == lifted.end() || entry.created >= lift->second) all.push_back(std::move(entry));
+      } else if (!defaults_only_) {
+        std::int64_t& until = lifted.try_emplace(key, entry.created).first->second;
+        until = std::max(until, entry.created);
+      }
+    }
   }
   return all;
 }

@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/ledger_tables.h"
 
+#include <limits>
+#include <tuple>
+
 #include "db/device_table.h"
 #include "db/row_codec.h"
+#include "db/tables.h"
 
 namespace vitune {
 
@@ -27,8 +31,23 @@ std::optional<BlockEntry> block_from_row(const Row& row) {
     entry.driver_version = reader.small_integer();
     entry.status = reader.status();
     entry.reason = reader.text();
+    entry.created = reader.integer(std::numeric_limits<std::int64_t>::min());
     return entry;
   });
+}
+
+bool later_block(const Row& a, const Row& b) {
+  const auto rank = [](const Row& row) {
+    const BlockEntry entry = block_from_row(row).value_or(BlockEntry{});
+    // No number is the negative of the smallest.
+    return std::tuple(~entry.created, entry.lifts(), row_digest(kBlockTable.name, row));
+  };
+  return rank(a) < rank(b);
+}
+
+bool is_for_others(const Row& block) {
+  const auto entry = block_from_row(block);
+  return entry && !entry->lifts() && entry->status != TrialStatus::kTimeout;
 }
 
 Row attempt_row(const Row& key, std::int64_t count, const AttemptOwner& owner) {

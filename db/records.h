@@ -33,6 +33,12 @@ enum class TrialStatus {
   kCrash,           // faulted the device or killed the worker
 };
 
+// Whether the candidate itself was at fault, on a device.
+constexpr bool is_fault(TrialStatus status) {
+  return status == TrialStatus::kWrong || status == TrialStatus::kTimeout ||
+         status == TrialStatus::kCrash;
+}
+
 // Where a figure comes from.
 enum class Origin {
   kMeasured,  // on this database's device
@@ -92,6 +98,11 @@ struct Trial {
 
   bool operator==(const Trial&) const = default;
 };
+
+// Whether the kernel did not end on this problem, here: it is not to be launched for it again.
+inline bool is_timeout(const Trial& trial) {
+  return trial.status == TrialStatus::kTimeout && trial.origin == Origin::kMeasured;
+}
 
 // Which config won a problem on a device, and the evidence for it.
 struct Winner {

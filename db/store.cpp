@@ -4,7 +4,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
+#include <limits>
 
 #include "core/checked.h"
 #include "db/block_seal.h"
@@ -301,28 +303,92 @@ void Store::block_all(const std::vector<BlockEntry>& entries) {
   if (entries.empty()) return;
   Transaction transaction(*state_->connection);
   const bool whole = is_sealed(state_->blocks, state_->seals);
-  for (const BlockEntry& entry : entries) {
-    state_->blocks.put(block_row(entry, std::time(nullptr)));
-  }
+  for (const BlockEntry& entry : entries) state_->put_block(entry, nullptr);
   // What was lost before stays told.
   if (whole) seal(state_->blocks, state_->seals);
   transaction.commit();
 }
 
-bool Store::is_blocked(const Digest& kernel_key, const DeviceInfo& device) {
+void Store::unblock_all(const std::vector<BlockEntry>& blocks) {
+  Transaction transaction(*state_->connection);
+  if (!is_sealed(state_->blocks, state_->seals)) {
+    throw DatabaseError(DatabaseFault::kDamaged,
+                        "database " + state_->connection->name() +
+                            ": its block list is damaged; nothing was lifted, " + kSalvageAdvice);
+  }
+  for (const BlockEntry& block : blocks) {
+    BlockEntry lift = block;
+    lift.status = TrialStatus::kOk;
+    state_->put_block(lift, &block);
+  }
+  seal(state_->blocks, state_->seals);
+  transaction.commit();
+}
+
+// It counts against `other` and against the row that is there, whatever the clocks of the machines
+// say.
+void Store::State::put_block(const BlockEntry& entry, const BlockEntry* other) {
+  const Row key = block_key(entry.kernel_key, entry.device_key, entry.driver_version);
+  const auto stored = decoded(blocks, blocks.find(key), block_from_row);
+  std::int64_t created = std::time(nullptr);
+  for (const BlockEntry* before : {other, stored ? &*stored : nullptr}) {
+    if (before == nullptr || (!before->lifts() && !entry.lifts())) continue;
+    const std::int64_t step = before->lifts() ? 0 : 1;
+    created = std::max(created, checked_add(before->created, step).value_or(before->created));
+  }
+  blocks.put(block_row(entry, created));
+}
+
+std::optional<BlockEntry> Store::find_block(const Digest& kernel_key, const DeviceInfo& device) {
   const Row key = block_key(kernel_key, device.key(), device.driver_version);
-  return state_->blocks.stored_digest(key).has_value();
+  if (!state_->blocks.stored_digest(key)) return std::nullopt;
+  const auto entry = state_->decoded(state_->blocks, state_->blocks.find(key), block_from_row);
+  if (entry) return entry;
+  return BlockEntry{
+      kernel_key,          device.key(),         device.driver_version,
+      TrialStatus::kWrong, "its row is damaged", std::numeric_limits<std::int64_t>::max()};
+}
+
+bool Store::is_blocked(const Digest& kernel_key, const DeviceInfo& device) {
+  const auto entry = find_block(kernel_key, device);
+  return entry && !entry->lifts();
 }
 
 bool Store::block_list_is_whole() { return is_sealed(state_->blocks, state_->seals); }
 
-std::vector<BlockEntry> Store::blocks() {
+std::vector<BlockEntry> Store::block_rows() {
   std::vector<BlockEntry> found;
   state_->blocks.scan({}, [&](const Row& row) {
     auto entry = state_->decoded(state_->blocks, row, block_from_row);
     if (entry) found.push_back(std::move(*entry));
   });
   return found;
+}
+
+std::vector<BlockEntry> Store::blocks() {
+  std::vector<BlockEntry> found = block_rows();
+  std::erase_if(found, [](const BlockEntry& entry) { return entry.lifts(); });
+  return found;
+}
+
+bool Store::did_not_end(const DeviceInfo& device, const ProblemKey& problem, const Config& config,
+                        const Digest& kernel_key) {
+  const auto trial = find_trial(device, problem, config);
+  return trial && is_timeout(*trial) && trial->kernel_key == kernel_key;
+}
+
+std::int64_t Store::forget_faults(const Digest& kernel_key) {
+  Transaction transaction(*state_->connection);
+  std::vector<Row> doomed;
+  state_->trials.scan({}, [&](const Row& row) {
+    const auto trial = state_->decoded(state_->trials, row, trial_from_row);
+    if (trial && is_fault(trial->status) && trial->kernel_key == kernel_key) {
+      doomed.push_back(state_->trials.key_of(row));
+    }
+  });
+  for (const Row& key : doomed) state_->trials.erase(key);
+  transaction.commit();
+  return std::ssize(doomed);
 }
 
 // --- requests

@@ -47,13 +47,17 @@ struct TrialEntry {
   Trial trial;
 };
 
-// Why a kernel must not be launched again: kept per (kernel key, device key, driver version).
+// Why a kernel must not be launched again, or that a person lifted that: one row per (kernel key,
+// device key, driver version). Of a block and a lift the later counts.
 struct BlockEntry {
   Digest kernel_key;
   std::string device_key;
   int driver_version = 0;
-  TrialStatus status = TrialStatus::kWrong;
-  std::string reason;
+  TrialStatus status = TrialStatus::kWrong;  // kOk: it lifts the block
+  std::string reason;                        // of a lift, that of the block
+  std::int64_t created = 0;                  // seconds since 1970; set as it is stored
+
+  bool lifts() const { return status == TrialStatus::kOk; }
 };
 
 // An attempt that was begun and not ended: its process or machine died meanwhile.
@@ -72,7 +76,8 @@ struct SearchRecord {
 
 struct StoreStats {
   std::int64_t devices = 0, problems = 0, trials = 0, winners = 0, unverified_winners = 0,
-               binaries = 0, blocks = 0, requests = 0, binary_bytes = 0, file_bytes = 0;
+               binaries = 0, blocks = 0, lifted_blocks = 0, requests = 0, binary_bytes = 0,
+               file_bytes = 0;
   int schema_version = 0;
 };
 
@@ -80,6 +85,7 @@ struct CheckReport {
   bool integrity_ok = false;
   std::int64_t rows = 0;
   std::int64_t bad_rows = 0;
+  std::int64_t lifted_blocks = 0;
   std::vector<std::string> problems;  // one line each
 };
 
@@ -205,9 +211,25 @@ class Store {
   void block(const BlockEntry& entry);
   // The same for many, in one transaction.
   void block_all(const std::vector<BlockEntry>& entries);
-  // Whether a row of that key is there, be it damaged.
+  // Lifts these blocks, of whatever layer: they are no longer blocked here and in layers below,
+  // until they are blocked anew. Neither merges nor packs take that along. Throws
+  // DatabaseError(kDamaged) if the list is not whole.
+  void unblock_all(const std::vector<BlockEntry>& blocks);
+  // The row of that key, a block or what lifts it. One that is damaged is a block that nothing
+  // lifts.
+  std::optional<BlockEntry> find_block(const Digest& kernel_key, const DeviceInfo& device);
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
+  // All rows, without those that are damaged.
+  std::vector<BlockEntry> block_rows();
+  // Those that block.
   std::vector<BlockEntry> blocks();
+  // Whether this kernel did not end on this problem: such a kernel is not launched for it again,
+  // and may be right for others.
+  bool did_not_end(const DeviceInfo& device, const ProblemKey& problem, const Config& config,
+                   const Digest& kernel_key);
+  // Deletes the trials in which a kernel did not end, crashed or was wrong, so that a search comes
+  // to it again; gives how many.
+  std::int64_t forget_faults(const Digest& kernel_key);
   // False: rows are damaged or lost, so that any kernel may be one that was blocked.
   bool block_list_is_whole();
 
@@ -230,8 +252,9 @@ class Store {
   // Takes over what `other` has and this has not. Of two winners of one problem the one whose
   // kernel is still made is kept (nothing given: that does not count), then the better by
   // better_winner(); of two other rows of one key a fixed one. So merging is commutative,
-  // associative and idempotent, of the same `makes_kernel`. Blocks are never lost, attempts not
-  // merged, damaged rows left out. Trials that replace a lesser one count as added.
+  // associative and idempotent, of the same `makes_kernel`. Blocks are never lost, but those by
+  // timeout and what lifts a block stay where they are (a pack has none of them either). Attempts
+  // are not merged, damaged rows left out. Trials that replace a lesser one count as added.
   MergeReport merge(Store& other, const MakesKernel& makes_kernel = {});
   // The same for two databases of the same content, however it came there: SHA-256 over the
   // digests of all whole rows, table by table in key order. Attempts, which are about processes of
@@ -250,8 +273,8 @@ class Store {
   void require_whole();
   // Deletes trials of problems that have a winner (all but the `keep` best of each), binaries that
   // neither a winner names nor, where it calls a library, one of those trials, and returns how many
-  // rows went. Compacts the file. Throws Error(kUsage) if
-  // `keep` is negative.
+  // rows went. Trials of kernels that did not end stay: they keep these from running again.
+  // Compacts the file. Throws Error(kUsage) if `keep` is negative.
   std::int64_t prune(std::int64_t keep);
   // A number that changes when another connection has committed something to this file.
   std::int64_t data_version();
@@ -325,9 +348,15 @@ class LayeredStore {
   bool has_binary(const Digest& kernel_key);
   // Each once, sorted; `unreadable` is told of layers that cannot be read.
   std::vector<std::string> compiler_versions(const std::function<void(const Error&)>& unreadable);
-  // Whether any layer has the kernel on its block list, and all lists, the user's first.
+  // Whether a layer has the kernel on its block list, and neither it nor one above has lifted that
+  // later; and all such blocks, the user's first. Where a list is not whole nothing is lifted.
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
   std::vector<BlockEntry> blocks();
+  // The block that counts, else what lifts the others; nothing: no layer knows the kernel.
+  std::optional<BlockEntry> deciding_block(const Digest& kernel_key, const DeviceInfo& device);
+  // As Store's, of what the user's own database says.
+  bool did_not_end(const DeviceInfo& device, const ProblemKey& problem, const Config& config,
+                   const Digest& kernel_key);
   // The union, the upper layer's row where several have one.
   std::vector<WinnerEntry> winners();
   // Calls `visit` with each winner of one device, layer by layer, so that a problem and objective
@@ -339,6 +368,8 @@ class LayeredStore {
 
  private:
   void note_damaged_list(Store& store);
+  // Every layer, the user's first.
+  std::vector<Store*> all_layers();
   std::unique_ptr<Store> user_;
   bool user_was_given_;
   std::vector<Lower> lower_;

@@ -88,6 +88,7 @@ struct Store::Snapshot {
     trials = known(usable(other.trials));
     winners = known(usable(other.winners));
     blocks = usable(other.blocks);
+    std::erase_if(blocks, [](const Row& row) { return !is_for_others(row); });
     requests = usable(other.requests);
     searches = known(usable(other.searches));
     blocks_are_whole = is_sealed(other.blocks, other.seals);
@@ -119,9 +120,7 @@ void Store::State::take_identities(const Snapshot& from) {
   for (const Row& row : from.problems) {
     take(problems, row, [](const Row&, const Row&) { return false; });
   }
-  for (const Row& row : from.blocks) {
-    take(blocks, row, [](const Row& a, const Row& b) { return smaller_digest(kBlockTable, a, b); });
-  }
+  for (const Row& row : from.blocks) take(blocks, row, later_block);
   for (const Row& row : from.requests) {
     const auto mine = requests.find(requests.key_of(row));
     const bool both = mine && makes_sense(kRequestTable, *mine);

@@ -96,7 +96,7 @@ void Store::State::take_for_pack(State& from, const PackOrder& order, PackReport
     ++report.devices;
     from.blocks.scan({}, [&, key = info.key()](const Row& row) {
       const auto entry = from.decoded(from.blocks, row, block_from_row);
-      if (!entry || entry->device_key != key) return;
+      if (!entry || entry->device_key != key || !is_for_others(row)) return;
       blocks.put(row);
       ++report.blocks;
     });

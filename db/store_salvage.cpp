@@ -83,6 +83,7 @@ bool Store::State::salvage_row(const TableSpec& spec, const Row& row) {
     const auto stored = table->find(table->key_of(row));
     const bool better = &spec == &kTrialTable    ? stored && better_trial(row, *stored)
                         : &spec == &kWinnerTable ? stored && better_winner(row, *stored)
+                        : &spec == &kBlockTable  ? stored && later_block(row, *stored)
                                                  : false;
     if (stored && !better) return false;
     table->put(row);

@@ -50,6 +50,8 @@ struct Store::State {
   Blob ensure_problem(const ProblemKey& problem);
   // Inside a write transaction: stores the trial unless it would replace a measured one.
   void store_trial(const Blob& device, const Blob& problem, const Trial& trial);
+  // Inside a write transaction, which then seals the list: adds or replaces the row.
+  void put_block(const BlockEntry& entry, const BlockEntry* other);
   // Inside a write transaction: this process is done with the attempt of that key.
   void end_attempt(const Row& key);
 

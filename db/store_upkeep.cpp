@@ -78,7 +78,8 @@ StoreStats Store::stats() {
   stats.winners = state_->winners.count();
   stats.unverified_winners = sum(connection, "SELECT count(*) FROM winner WHERE verified = 0");
   stats.binaries = state_->binaries.count();
-  stats.blocks = state_->blocks.count();
+  stats.lifted_blocks = sum(connection, "SELECT count(*) FROM block WHERE status = 'ok'");
+  stats.blocks = state_->blocks.count() - stats.lifted_blocks;
   stats.requests = state_->requests.count();
   stats.binary_bytes = sum(connection, "SELECT coalesce(sum(length(image)), 0) FROM binary");
   stats.file_bytes = sum(connection, "PRAGMA page_count") * sum(connection, "PRAGMA page_size");
@@ -98,6 +99,8 @@ CheckReport Store::check() {
     try {
       table.scan({}, [&](const Row& row) {
         ++report.rows;
+        const auto block = spec == &kBlockTable ? block_from_row(row) : std::nullopt;
+        report.lifted_blocks += block && block->lifts();
         if (makes_sense(*spec, row)) return;
         --report.rows;
         table.report(table.key_of(row), "holds values that make no sense");
@@ -136,6 +139,7 @@ std::int64_t Store::State::prune_trials(const Blob& device, const Blob& problem,
   for (const Objective objective : objectives) add_best(found, objective, keep, kept);
   std::int64_t removed = 0;
   for (const Trial& trial : found) {
+    if (is_timeout(trial)) continue;
     if (kept.contains(trial.config.text())) {
       kernels.insert(to_blob(trial.kernel_key));
       continue;

@@ -29,27 +29,36 @@ using Finished = std::pair<std::uint64_t, CompileResult>;
 constexpr milliseconds kSendLimit{2000};
 constexpr milliseconds kSlice{20};  // how long output of workers may wait to be taken in
 constexpr int kMaxFailedStarts = 3;
+constexpr int kTries = 2;          // of a compile whose worker stands still
 constexpr int kMaxCompiles = 500;  // then a worker is replaced: NVRTC's memory only grows
 
 struct Job {
   std::uint64_t id = 0;
   CompileRequest request;
+  int tries = 0;
 };
 
 struct Worker {
   enum class State { kStarting, kIdle, kBusy, kGone };
 
   Worker(const ChildOptions& options, milliseconds hello_limit)
-      : child(options), deadline(steady_clock::now() + hello_limit) {}
+      : child(options), wall_end(steady_clock::now() + hello_limit) {}
 
   ChildProcess child;
   State state = State::kStarting;
-  std::uint64_t job = 0;     // while busy: the caller's id
-  std::uint64_t serial = 0;  // while busy: the id of the job's frame; 0: none
-  TimePoint started;         // of the job
-  TimePoint deadline;        // of the hello or the job
+  Job job;                           // while busy
+  std::uint64_t serial = 0;          // while busy: the id of the job's frame; 0: none
+  TimePoint started;                 // of the job
+  TimePoint wall_end;                // of the hello or the job
+  std::chrono::nanoseconds used{0};  // processor time before the job
   int compiles = 0;
 };
+
+// Processor time that the job at hand has used; nothing is known of a process that has ended.
+milliseconds used_by_job(const Worker& worker) {
+  const auto now = worker.child.processor_time().value_or(worker.used);
+  return std::chrono::duration_cast<milliseconds>(now - worker.used);
+}
 
 milliseconds since(TimePoint start) {
   return std::chrono::duration_cast<milliseconds>(steady_clock::now() - start);
@@ -90,6 +99,8 @@ struct CompilePool::State {
   void fail_job(Worker& worker, CompileStatus status, const std::string& why);
   void fail_start(Worker& worker, const std::string& why);
   void lose(Worker& worker, const std::string& why);
+  void end_slow(Worker& worker);
+  void end_stalled(Worker& worker);
   void expire();
   void step();
   void pause(TimePoint end) const;
@@ -139,25 +150,25 @@ void CompilePool::State::dispatch() {
 }
 
 void CompilePool::State::assign(Worker& worker) {
-  const Job job = std::move(queue.front());
+  worker.job = std::move(queue.front());
   queue.pop_front();
+  ++worker.job.tries;
   worker.state = Worker::State::kBusy;
-  worker.job = job.id;
   worker.serial = ++last_serial;
   worker.started = steady_clock::now();
-  worker.deadline = worker.started + options.deadline;
-  const CompileRequest& request = job.request;
+  worker.wall_end = worker.started + options.wall_limit;
+  worker.used = worker.child.processor_time().value_or(std::chrono::nanoseconds(0));
+  const CompileRequest& request = worker.job.request;
   const CompileJob message{request.source.main, request.source.digest(), request.arch,
                            request.entry,       request.line_info,       options.deadline};
-  // If this fails the worker is dead, which receive() finds, or does not read: its deadline ends
-  // it.
+  // If this fails the worker is dead, which receive() finds, or does not read: its limit ends it.
   worker.child.send({kCompileJob, worker.serial, encode(message)},
                     std::min(kSendLimit, options.deadline));
 }
 
 void CompilePool::State::finish(Worker& worker, CompileResult result) {
-  pending.erase(worker.job);
-  finished.emplace_back(worker.job, std::move(result));
+  pending.erase(worker.job.id);
+  finished.emplace_back(worker.job.id, std::move(result));
 }
 
 void CompilePool::State::fail_job(Worker& worker, CompileStatus status, const std::string& why) {
@@ -250,18 +261,41 @@ void CompilePool::State::receive_all() {
   }
 }
 
+// The compile took the processor time that it may take: another try would too.
+void CompilePool::State::end_slow(Worker& worker) {
+  const std::string used = std::to_string(used_by_job(worker).count());
+  const bool ended = worker.child.kill().has_value();
+  fail_job(worker, CompileStatus::kTimeout,
+           "no result after " + used + " ms of processor time; the compile worker was killed" +
+               (ended ? "" : ", but does not end"));
+}
+
+// The machine gave the compile too little time, which says nothing of it.
+void CompilePool::State::end_stalled(Worker& worker) {
+  const std::string what = std::to_string(used_by_job(worker).count()) +
+                           " ms of processor time in " +
+                           std::to_string(since(worker.started).count()) + " ms";
+  worker.child.kill();
+  if (worker.job.tries < kTries) {
+    queue.push_front(std::move(worker.job));
+    worker.state = Worker::State::kGone;
+    return;
+  }
+  fail_job(worker, CompileStatus::kTimeout,
+           "the machine is too busy to compile, or stood still: the compile worker got " + what +
+               ", and no more the time before; nothing is said of the kernel, try again");
+}
+
 void CompilePool::State::expire() {
   const TimePoint now = steady_clock::now();
   for (const auto& worker : workers) {
-    if (worker->deadline > now) continue;
-    if (worker->state == Worker::State::kStarting) {
+    const bool is_late = worker->wall_end <= now;
+    if (worker->state == Worker::State::kStarting && is_late) {
       lose(*worker, "was not ready within " + std::to_string(options.hello_limit.count()) + " ms");
-    } else if (worker->state == Worker::State::kBusy) {
-      const auto elapsed = since(worker->started).count();
-      const bool ended = worker->child.kill().has_value();
-      fail_job(*worker, CompileStatus::kTimeout,
-               "no result after " + std::to_string(elapsed) + " ms; the compile worker was killed" +
-                   (ended ? "" : ", but does not end"));
+    } else if (worker->state == Worker::State::kBusy && used_by_job(*worker) >= options.deadline) {
+      end_slow(*worker);
+    } else if (worker->state == Worker::State::kBusy && is_late) {
+      end_stalled(*worker);
     }
   }
 }
@@ -284,7 +318,7 @@ void CompilePool::State::pause(TimePoint end) const {
   std::vector<pollfd> sockets;
   for (const auto& worker : workers) {
     sockets.push_back({worker->child.descriptor(), POLLIN, 0});
-    if (worker->state != Worker::State::kIdle) end = std::min(end, worker->deadline);
+    if (worker->state != Worker::State::kIdle) end = std::min(end, worker->wall_end);
   }
   const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now()).count();
   poll(sockets.data(), sockets.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
@@ -292,10 +326,10 @@ void CompilePool::State::pause(TimePoint end) const {
 
 CompilePool::CompilePool(CompilePoolOptions options) : state_(std::make_unique<State>()) {
   if (options.workers < 1 || options.deadline <= milliseconds(0) ||
-      options.worker_command.empty()) {
+      options.wall_limit <= milliseconds(0) || options.worker_command.empty()) {
     throw Error(ErrorCode::kFailure,
-                "a compile pool needs at least one worker, a deadline above 0 and the command line "
-                "of its workers");
+                "a compile pool needs at least one worker, limits above 0 and the command line of "
+                "its workers");
   }
   state_->options = std::move(options);
 }

@@ -1,8 +1,11 @@
 // generator/compile_pool.h -- Several supervised NVRTC processes; each compile has a deadline.
 //
-// A worker that hangs is killed (kTimeout), one that dies is replaced (kCrash); workers start as
-// work arrives. One thread drives it, and it makes progress only inside its own calls: call wait()
-// at least whenever one of descriptors() is readable, and every second or so for the deadlines.
+// A worker that compiles for too long is killed (kTimeout), one that dies is replaced (kCrash). The
+// deadline is one of processor time, so that a loaded machine fails nothing; a worker that gets
+// none for long is replaced too and its compile begun once more (kTimeout if that ends so as well).
+// Workers start as work arrives. One thread drives it, and it makes progress only inside its own
+// calls: call wait() at least whenever one of descriptors() is readable, and every second or so for
+// the deadlines.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,10 +20,17 @@
 
 namespace vitune {
 
+// Whether the result is what the compiler says of the source. Else the machine may be the reason
+// why there is none, and another try may end otherwise.
+constexpr bool is_answer(CompileStatus status) {
+  return status == CompileStatus::kOk || status == CompileStatus::kError;
+}
+
 struct CompilePoolOptions {
-  int workers = 2;                               // at most so many at once
-  std::chrono::milliseconds deadline{30000};     // of each compile, from its start in a worker
-  std::chrono::milliseconds hello_limit{20000};  // to start and load 100 MB of libnvrtc
+  int workers = 2;                                // at most so many at once
+  std::chrono::milliseconds deadline{30000};      // processor time of each compile
+  std::chrono::milliseconds wall_limit{600000};   // of each try, however little time it was given
+  std::chrono::milliseconds hello_limit{120000};  // to start and load 100 MB of libnvrtc
   std::int64_t memory_limit_bytes = std::int64_t{4} << 30;  // RLIMIT_AS of each worker
   // Command line of a worker; the command passes its own binary with --worker=compile.
   std::vector<std::string> worker_command;

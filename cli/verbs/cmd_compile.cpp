@@ -295,9 +295,11 @@ int show(Session& session, const std::vector<Job>& jobs,
     }
   }
   session.console.show(listing.table, listing.document, "nothing was compiled");
+  const auto compiled = std::ranges::count_if(
+      outcomes, [](const auto& entry) { return entry.second.status == "ok"; });
   session.console.log(LogLevel::kInfo,
-                      formatted("{}: {} kernels compiled, {} of {} combinations failed", compiler,
-                                outcomes.size(), listing.failed, jobs.size()));
+                      formatted("{}: {} of {} kernels compiled, {} of {} combinations failed",
+                                compiler, compiled, outcomes.size(), listing.failed, jobs.size()));
   if (session.stop) return exit_status(ErrorCode::kInterrupted);
   return listing.failed == 0 ? 0 : exit_status(ErrorCode::kFailure);
 }

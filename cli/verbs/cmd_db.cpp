@@ -16,6 +16,7 @@
 #include "cli/output/results.h"
 #include "cli/output/text.h"
 #include "cli/verbs/cmd_db_pack.h"
+#include "cli/verbs/cmd_db_unblock.h"
 #include "cli/verbs/made_today.h"
 #include "cli/verbs/verified_import.h"
 #include "core/error.h"
@@ -66,6 +67,7 @@ int run_stats(Session& session) {
                {"unverified_winners", stats.unverified_winners},
                {"binaries", stats.binaries},
                {"blocks", stats.blocks},
+               {"lifted_blocks", stats.lifted_blocks},
                {"requests", stats.requests},
                {"binary_bytes", stats.binary_bytes},
                {"file_bytes", stats.file_bytes}},
@@ -76,7 +78,10 @@ int run_stats(Session& session) {
 int run_check(Session& session) {
   const auto store = open_existing_store(session, Access::kReadOnly);
   const CheckReport report = store->check();
-  show_counts(session, "db check", {{"rows", report.rows}, {"bad_rows", report.bad_rows}},
+  show_counts(session, "db check",
+              {{"rows", report.rows},
+               {"bad_rows", report.bad_rows},
+               {"lifted_blocks", report.lifted_blocks}},
               {{"integrity_ok", report.integrity_ok}, {"problems", report.problems}});
   const std::size_t shown = std::min(report.problems.size(), kProblemsShown);
   for (std::size_t i = 0; i < shown; ++i) {
@@ -160,16 +165,6 @@ void show_merge(Session& session, const std::string& verb, const MergeReport& re
                {"binaries_added", report.binaries_added},
                {"skipped", report.skipped}},
               extra);
-}
-
-// Imports and merges write; a place in memory would lose what they bring.
-std::unique_ptr<Store> open_to_write(Session& session) {
-  const auto path = database_path(session);
-  if (!path) {
-    throw Error(ErrorCode::kDatabase,
-                "no place for a database: set VITUNE_DB or HOME, or name the file with --db");
-  }
-  return open_store(session, *path, Access::kReadWrite);
 }
 
 void describe_import(po::options_description& options) {
@@ -301,6 +296,16 @@ int run_salvage(Session& session) {
 
 }  // namespace
 
+// Imports, merges and lifts write; a place in memory would lose what they bring.
+std::unique_ptr<Store> open_to_write(Session& session) {
+  const auto path = database_path(session);
+  if (!path) {
+    throw Error(ErrorCode::kDatabase,
+                "no place for a database: set VITUNE_DB or HOME, or name the file with --db");
+  }
+  return open_store(session, *path, Access::kReadWrite);
+}
+
 std::vector<Verb> db_verbs() {
   std::vector<Verb> verbs = {
       {"db stats", "Count what the database holds", "", "", nullptr, run_stats},
@@ -324,6 +329,7 @@ std::vector<Verb> db_verbs() {
       {"db salvage", "Copy every sound row of a damaged database into a new one", "", "", nullptr,
        run_salvage},
   };
+  verbs.push_back(unblock_verb());
   for (Verb& verb : pack_verbs()) verbs.push_back(std::move(verb));
   return verbs;
 }

@@ -145,15 +145,32 @@ class Explanation {
  private:
   static constexpr std::size_t kNext = 3;
 
-  // Whichever compiler of the stored ones made its kernel.
-  bool is_blocked(const Problem& problem, const Choice& choice) {
-    const auto is_on_list = [&](const Digest& key) { return store_.is_blocked(key, device_); };
-    if (choice.outcome == LookupOutcome::kExact) return is_on_list(choice.row->winner.kernel_key);
+  // Its kernel, whichever compiler of the stored ones made it.
+  std::vector<Digest> kernels(const Problem& problem, const Choice& choice) const {
+    if (choice.outcome == LookupOutcome::kExact) return {choice.row->winner.kernel_key};
     const auto request = problem.op().request(problem, choice.config, device_.arch());
-    if (!request.library.empty()) return is_on_list(kernel_key(request, request.library));
-    return !compilers_.empty() && std::ranges::all_of(compilers_, [&](const std::string& compiler) {
-      return is_on_list(kernel_key(request, compiler));
+    if (!request.library.empty()) return {kernel_key(request, request.library)};
+    std::vector<Digest> keys;
+    for (const std::string& compiler : compilers_) keys.push_back(kernel_key(request, compiler));
+    return keys;
+  }
+
+  bool is_blocked(const Problem& problem, const Choice& choice) {
+    const ProblemKey asked{problem.operator_name(), problem.text()};
+    const std::vector<Digest> keys = kernels(problem, choice);
+    return !keys.empty() && std::ranges::all_of(keys, [&](const Digest& key) {
+      return store_.is_blocked(key, device_) ||
+             store_.did_not_end(device_, asked, choice.config, key);
     });
+  }
+
+  // That a person lifted a block of its kernel, if so.
+  std::string lifted(const Problem& problem, const Choice& choice) {
+    for (const Digest& key : kernels(problem, choice)) {
+      const auto entry = store_.deciding_block(key, device_);
+      if (entry && entry->lifts()) return "; its block was lifted by hand: " + entry->reason;
+    }
+    return "";
   }
 
   std::string words(const Problem& problem, const Choice& choice) const {
@@ -168,6 +185,7 @@ class Explanation {
     if (choice.row && choice.row->winner.origin != Origin::kMeasured) {
       why += formatted(" ({})", origin_name(choice.row->winner.origin));
     }
+    why += lifted(problem, choice);
     text_ +=
         formatted("{:<9} {}\n{:<9} {}\n{:<9} {}\n", "served", lookup_outcome_name(choice.outcome),
                   "why", terminal_safe(why), "config", words(problem, choice));

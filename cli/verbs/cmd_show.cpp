@@ -38,7 +38,7 @@ void describe(po::options_description& options) {
   add_switch(options, "source",
              "the CUDA source of a problem's winner, else of its default config");
   add_switch(options, "misses", "problems that programs asked for and no winner existed for");
-  add_switch(options, "blocks", "kernels that must not be launched again, and why");
+  add_switch(options, "blocks", "kernels that must not be launched again, and why, of all layers");
   add_value(
       options, "arch", "NAME",
       "for --space, --explain and --source: the limits of this architecture; default: the H200");
@@ -228,21 +228,51 @@ int show_trials(Session& session) {
   return 0;
 }
 
-int show_blocks(Session& session) {
-  const auto store = open_user_store(session, Access::kReadOnly);
-  Table table;
-  table.column("kernel").column("status").column("driver");
-  table.column("device").if_room().column("reason");
-  ordered_json document = new_document("show");
-  document["blocks"] = ordered_json::array();
-  for (const BlockEntry& entry : store->blocks()) {
-    table.row({entry.kernel_key.hex().substr(0, 16), trial_status_name(entry.status),
+// The blocks of a layer, and what lifts others.
+void add_blocks(Table& table, ordered_json& list, Store& store, Layer layer) {
+  for (const BlockEntry& entry : store.block_rows()) {
+    const std::string status = entry.lifts() ? "lifted" : trial_status_name(entry.status);
+    table.row({entry.kernel_key.hex().substr(0, 16), status, layer_name(layer), "all",
                formatted("{}", entry.driver_version), entry.device_key, entry.reason});
-    document["blocks"].push_back({{"kernel_key", entry.kernel_key.hex()},
-                                  {"device", entry.device_key},
-                                  {"driver_version", entry.driver_version},
-                                  {"status", trial_status_name(entry.status)},
-                                  {"reason", entry.reason}});
+    list.push_back({{"kernel_key", entry.kernel_key.hex()},
+                    {"status", status},
+                    {"layer", layer_name(layer)},
+                    {"problem", nullptr},
+                    {"device", entry.device_key},
+                    {"driver_version", entry.driver_version},
+                    {"reason", entry.reason}});
+  }
+}
+
+// Kernels that did not end, each on one problem.
+void add_timeouts(Table& table, ordered_json& list, Store& store) {
+  for (const TrialEntry& entry : store.all_trials()) {
+    const Trial& trial = entry.trial;
+    if (!is_timeout(trial)) continue;
+    table.row({trial.kernel_key.hex().substr(0, 16), trial_status_name(trial.status),
+               layer_name(Layer::kUser), entry.problem.text, "-", entry.device.key(),
+               trial.reason});
+    list.push_back({{"kernel_key", trial.kernel_key.hex()},
+                    {"status", trial_status_name(trial.status)},
+                    {"layer", layer_name(Layer::kUser)},
+                    {"problem", entry.problem.text},
+                    {"device", entry.device.key()},
+                    {"driver_version", nullptr},
+                    {"reason", trial.reason}});
+  }
+}
+
+int show_blocks(Session& session) {
+  LayeredStore stores = open_layered_store(session, Access::kReadOnly);
+  Table table;
+  table.column("kernel").column("status").column("layer").column("problem");
+  table.column("driver").if_room().column("device").if_room().column("reason");
+  ordered_json document = new_document("show");
+  ordered_json& list = document["blocks"] = ordered_json::array();
+  add_blocks(table, list, stores.user(), Layer::kUser);
+  add_timeouts(table, list, stores.user());
+  for (const LayeredStore::Lower& lower : stores.lower()) {
+    add_blocks(table, list, *lower.store, lower.layer);
   }
   session.console.show(table, document, "no kernel is blocked");
   return 0;

@@ -104,6 +104,15 @@ bool Loader::is_blocked(const Digest& key) {
   return databases_.read([&](LayeredStore& layers) { return layers.is_blocked(key, device_); });
 }
 
+std::optional<std::string> Loader::did_not_end(const Problem& problem, const Config& config,
+                                               const Digest& key) {
+  const ProblemKey asked{problem.operator_name(), problem.text()};
+  const bool hung = databases_.read(
+      [&](LayeredStore& layers) { return layers.did_not_end(device_, asked, config, key); });
+  if (!hung) return std::nullopt;
+  return formatted("the kernel {} did not end when it was tuned for this problem", short_name(key));
+}
+
 // Why the stored kernel must not run, if so.
 std::optional<std::string> Loader::bad_image(const Binary& binary, const CompileRequest& request) {
   const std::string name = short_name(binary.kernel_key);
@@ -168,6 +177,8 @@ std::optional<Loader::Candidate> Loader::library_call(const Problem& problem, co
     why = std::move(*other);
   } else if (is_blocked(key)) {
     why = choice.config.text() + " is on the block list";
+  } else if (auto hung = did_not_end(problem, choice.config, key)) {
+    why = std::move(*hung);
   } else if (auto prune = choice.outcome != LookupOutcome::kExact
                               ? problem.op().prune(problem, choice.config, {}, device_)
                               : std::nullopt) {
@@ -191,6 +202,10 @@ std::optional<Loader::Candidate> Loader::find(const Problem& problem, const Choi
     if (auto other = not_its_sources(choice, key)) {
       why = std::move(*other);
       return std::nullopt;
+    }
+    if (auto hung = did_not_end(problem, choice.config, key)) {
+      why = std::move(*hung);
+      continue;
     }
     if (is_loaded(key)) return Candidate{key, std::nullopt};
     auto binary = usable_binary(key, choice, request, why);
@@ -326,6 +341,7 @@ Found Loader::compile(const Problem& problem, const Choice& choice, bool judge) 
   if (!request.library.empty()) return load_stored(problem, choice);  // nothing to compile
   const Digest key = kernel_key(request, compiler()->version());
   if (is_blocked(key)) return nothing(choice.config.text() + " is on the block list");
+  if (auto hung = did_not_end(problem, choice.config, key)) return nothing(std::move(*hung));
   const std::shared_ptr<Slot> place = slot(key);
   const std::lock_guard lock(place->mutex);
   if (place->kernel) return {place->kernel, {}, false};

@@ -88,6 +88,9 @@ class Loader {
   std::optional<Candidate> find(const Problem& problem, const Choice& choice,
                                 const CompileRequest& request, std::string& why);
   bool is_blocked(const Digest& key);
+  // Why the kernel is not launched for this problem, if so: it did not end when it was.
+  std::optional<std::string> did_not_end(const Problem& problem, const Config& config,
+                                         const Digest& key);
   std::optional<Candidate> library_call(const Problem& problem, const Choice& choice,
                                         const CompileRequest& request, std::string& why);
   void load(Slot& slot, const Problem& problem, const Config& config, const Binary& binary,

@@ -48,6 +48,9 @@ struct CommandOptions {
   std::string program = VITUNE_COMMAND;
 };
 
+// For a whole command, which may compile on a loaded machine; less than ctest gives a test.
+inline constexpr std::chrono::minutes kCommandPatience{8};
+
 // A started command. Its output is collected by finish().
 class RunningCommand {
  public:
@@ -95,7 +98,7 @@ class RunningCommand {
   }
 
   // Waits for the end; after `limit` the command is killed and the status is 128 + SIGKILL.
-  CommandResult finish(std::chrono::milliseconds limit = std::chrono::seconds(120)) {
+  CommandResult finish(std::chrono::milliseconds limit = kCommandPatience) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     CommandResult result;
     std::array<pollfd, 2> waits{{{out_fd_, POLLIN, 0}, {err_fd_, POLLIN, 0}}};

@@ -104,6 +104,19 @@ TEST_F(BlockedKernelTest, OfAWinnerIsPassedOver) {
   EXPECT_THAT(result.out, HasSubstr(": its kernel is on the block list"));
 }
 
+TEST_F(BlockedKernelTest, OfAWinnerWhoseBlockWasLiftedServesAgainAndThatIsTold) {
+  const std::string text = parse_problem(kShipped)->text();
+  const auto winner =
+      shipped()->find_winner(recorded_device(), {"attention", text}, Objective::kCold);
+  ASSERT_TRUE(winner);
+  block({winner->kernel_key});
+  ASSERT_NE(choices(kShipped)[0]["outcome"], "exact");
+  ASSERT_EQ(run({"db", "unblock", winner->kernel_key.hex()}).status, 0);
+  const CommandResult result = explain({"--csv", kShipped});
+  EXPECT_THAT(result.out, HasSubstr("exact"));
+  EXPECT_THAT(result.out, HasSubstr("its block was lifted by hand: wrong"));
+}
+
 TEST_F(BlockedKernelTest, OfADefaultLeavesTheNext) {
   constexpr const char* kUntuned = "norm fp32 m=77 d=778 weight bias";
   const auto all = choices(kUntuned);

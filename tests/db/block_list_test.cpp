@@ -77,7 +77,7 @@ TEST_F(BlockList, ASealThatIsGoneIsNoEmptyList) {
 }
 
 TEST_F(BlockList, AShippedLayerWhoseListIsDamagedIsLeftOut) {
-  execute("DELETE FROM block WHERE status = 'timeout'");
+  execute("DELETE FROM block WHERE status = 'wrong'");
   LayeredStore layers(nullptr, Store::open(file_, Access::kReadOnly));
   EXPECT_TRUE(layers.shipped_left_out());
   EXPECT_FALSE(layers.serves_defaults_only());

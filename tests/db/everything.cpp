@@ -65,8 +65,10 @@ std::vector<std::string> everything(Store& store) {
     rows.push_back("trial " + e.device.key() + e.problem.text + text_of(e.trial));
     devices.emplace(e.device.key(), e.device);
   }
-  for (const BlockEntry& e : store.blocks())
-    rows.push_back("block " + e.kernel_key.hex() + e.device_key + e.reason);
+  for (const BlockEntry& e : store.block_rows()) {
+    rows.push_back("block " + e.kernel_key.hex() + e.device_key + trial_status_name(e.status) +
+                   e.reason);
+  }
   for (const ProblemRequest& e : store.requests())
     rows.push_back("request " + e.problem + std::to_string(e.calls));
   for (const auto& [key, device] : devices) {

@@ -45,7 +45,7 @@ TEST_F(Ledger, ABlockHoldsForItsKernelDeviceAndDriverOnly) {
   const auto blocks = store_->blocks();
   ASSERT_EQ(blocks.size(), 1U);
   EXPECT_EQ(blocks[0].reason, sample_block(1).reason);
-  EXPECT_EQ(blocks[0].status, TrialStatus::kTimeout);
+  EXPECT_EQ(blocks[0].status, TrialStatus::kWrong);
 }
 
 TEST_F(Ledger, RequestsAddUpAndDoNotOverflow) {

@@ -65,8 +65,9 @@ std::unique_ptr<Store> random_shard(const test::fs::path& path, unsigned seed) {
                      SearchRecord{winner.kernel_key, pick(3), pick(2) == 0});
     }
     BlockEntry block = test::sample_block(pick(8));
-    block.reason = pick(2) == 0 ? "wrong" : "too slow";
+    block.reason = pick(2) == 0 ? "wrong" : "illegal address";
     store->block(block);
+    if (pick(4) == 0) store->unblock_all({block});
   }
   if (seed % 4 == 0) {
     Connection raw(path, Connection::Mode::kReadWrite);

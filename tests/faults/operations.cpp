@@ -14,7 +14,6 @@
 #include "tests/db/everything.h"
 #include "tests/db/older_file.h"
 #include "tests/db/test_support.h"
-#include "tests/patience.h"
 
 namespace vitune::faults {
 namespace {
@@ -213,8 +212,8 @@ Ended Operation::run(const fs::path& folder, const Environment& environment) con
   for (const auto& [name, value] : environment) variables[name] = value;
   const auto start = std::chrono::steady_clock::now();
   testing::RunningCommand command(arguments, variables, {});
-  testing::CommandResult result = command.finish(test::kPatience);
-  return {result.status, std::chrono::steady_clock::now() - start >= test::kPatience,
+  testing::CommandResult result = command.finish(testing::kCommandPatience);
+  return {result.status, std::chrono::steady_clock::now() - start >= testing::kCommandPatience,
           std::move(result.err)};
 }
 

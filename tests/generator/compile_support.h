@@ -57,8 +57,8 @@ inline CompileRequest job(const std::string& what) {
   return {Source{what, {}}, "sm_80", "k", false};
 }
 
-// Whether the pool compiles; a brief deadline may pass while the machine stands still, so that it
-// may take some tries.
+// Whether the pool compiles; a brief limit may pass while the machine stands still, so that it may
+// take some tries.
 inline bool compiles(CompilePool& pool, const CompileRequest& request) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   for (;;) {

@@ -36,6 +36,10 @@ void write_raw(std::string_view bytes) {
   }
 }
 
+[[noreturn]] void burn_for_ever() {
+  for (volatile std::uint64_t turns = 0;;) turns = turns + 1;
+}
+
 CompileResult canned_result() {
   CompileResult result;
   result.status = CompileStatus::kOk;
@@ -82,6 +86,7 @@ void spread_to_grandchild() {
 // What to do with a job instead of a proper reply; false if it is to be answered after all.
 bool misbehave(const std::string& what, std::uint64_t id) {
   const std::string frame = encode_frame(reply(id, canned_result()));
+  if (what == "burn") burn_for_ever();
   if (what == "hang") sleep_for_ever();
   if (what == "stop") raise(SIGSTOP);
   if (what == "segv") raise(SIGSEGV);
@@ -123,6 +128,11 @@ int serve(const std::string& start, const std::string& argument) {
     const auto job = decode_job(frame->payload);
     if (!job) return 1;
     if (start == "meet") meet(argument, 2);
+    // The first worker stops at it; the next finds its mark.
+    if (job->main == "stop once" && !std::filesystem::exists(argument)) {
+      std::ofstream(argument) << "here";
+      raise(SIGSTOP);
+    }
     if (misbehave(job->main, frame->id)) continue;
     CompileResult result = canned_result();
     if (job->main == "error") result = {CompileStatus::kError, {}, {}, "k.cu(1): error: no"};

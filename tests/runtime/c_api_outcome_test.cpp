@@ -4,6 +4,7 @@
 #include <array>
 #include <random>
 
+#include "db/sqlite.h"
 #include "generator/attention/operator.h"
 #include "generator/config_family.h"
 #include "tests/runtime/runtime_fixture.h"
@@ -291,6 +292,41 @@ TEST_F(CApiOutcomeTest, ABlockedKernelIsPassedOver) {
   EXPECT_EQ(image_run(context, kVitB), standard.image_id());
   EXPECT_THAT(std::string(query(context, desc_of(kVitB)).reason), HasSubstr("block"))
       << "the reason says why the winner does not serve";
+}
+
+TEST_F(CApiOutcomeTest, ABlockThatWasLiftedHoldsNothingBackAndAForgedLiftDoes) {
+  const StoredKernel kernel = make_kernel(kVitB, 1), standard = default_kernel(kVitB, 2);
+  promote(database(), kernel);
+  put_binary(database(), standard);
+  const BlockEntry block{kernel.binary.kernel_key, mock_device().key(),
+                         mock_device().driver_version, TrialStatus::kWrong, "max error 0.5"};
+  Store::open(database(), Access::kReadWrite)->block(block);
+  Connection(database(), Connection::Mode::kReadWrite).execute("UPDATE block SET status = 'ok'");
+  EXPECT_EQ(image_run(make_context(), kVitB), standard.image_id());
+  Connection(database(), Connection::Mode::kReadWrite).execute("UPDATE block SET status = 'wrong'");
+  EXPECT_EQ(image_run(make_context(), kVitB), standard.image_id());
+  Store::open(database(), Access::kReadWrite)->unblock_all({block});
+  EXPECT_EQ(image_run(make_context(), kVitB), kernel.image_id());
+}
+
+TEST_F(CApiOutcomeTest, AKernelThatDidNotEndOnAProblemIsPassedOverForThatProblemAlone) {
+  const StoredKernel kernel = make_kernel(kVitB, 1), standard = default_kernel(kVitB, 2);
+  promote(database(), kernel);
+  put_binary(database(), standard);
+  Trial trial;
+  trial.config = winner_of(kernel, 20).config;
+  trial.kernel_key = kernel.binary.kernel_key;
+  trial.status = TrialStatus::kTimeout;
+  trial.reason = "did not finish";
+  ProblemKey other = key_of(kernel.problem);
+  other.text += " mask=causal";
+  Store::open(database(), Access::kReadWrite)->put_trial(mock_device(), other, trial);
+  EXPECT_EQ(image_run(make_context(), kVitB), kernel.image_id());
+  Store::open(database(), Access::kReadWrite)
+      ->put_trial(mock_device(), key_of(kernel.problem), trial);
+  const Context context = make_context();
+  EXPECT_EQ(image_run(context, kVitB), standard.image_id());
+  EXPECT_THAT(std::string(query(context, desc_of(kVitB)).reason), HasSubstr("did not end"));
 }
 
 TEST_F(CApiOutcomeTest, AWinnerWithoutItsBinaryIsPassedOver) {

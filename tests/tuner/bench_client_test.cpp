@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 
+#include <fstream>
 #include <thread>
 
 #include "tests/patience.h"
@@ -24,6 +26,8 @@ using ::testing::HasSubstr;
 using testing::open_descriptors;
 
 constexpr int kRounds = 3;  // of each script; a long run raises it
+// Of the scripts in which a worker stands still: longer than the machine should.
+constexpr milliseconds kStallLimit{3000};
 
 BenchClientOptions options_for(const std::vector<std::string>& worker) {
   BenchClientOptions options;
@@ -87,6 +91,7 @@ struct Fault {
   TrialStatus status;
   const char* reason;
   bool replaced;  // a new worker is needed
+  bool stalled = false;
 };
 
 class BenchClientFault : public ::testing::TestWithParam<Fault> {};
@@ -98,14 +103,19 @@ TEST_P(BenchClientFault, IsBlamedOnTheJobAndTheNextJobRuns) {
   const int children_before = children();
   const auto descriptors_before = open_descriptors();
   {
-    BenchClient client(options_for({std::string("do=") + fault.script, "match=bad"}), {});
+    BenchClientOptions options = options_for({std::string("do=") + fault.script, "match=bad"});
+    if (fault.stalled) options.stall_limit = kStallLimit;
+    BenchClient client(options, {});
     make_ready(client);
     ASSERT_TRUE(client.idle());
     auto fastest = steady_clock::duration::max();
     for (int round = 0; round < kRounds; ++round) {
       const int pid = client.pid();
-      const auto reply = run(client, "bad", deadline);
-      ASSERT_TRUE(reply) << client.problem();
+      client.submit(job("bad"), deadline);
+      const auto result = drive(client, [&] { return client.lost(); });
+      ASSERT_TRUE(result && result->trial) << client.problem();
+      const auto& reply = result->trial;
+      EXPECT_EQ(result->stalled, fault.stalled);
       EXPECT_EQ(reply->status, fault.status);
       EXPECT_THAT(reply->reason, HasSubstr(fault.reason));
       const auto since = steady_clock::now();
@@ -124,12 +134,12 @@ TEST_P(BenchClientFault, IsBlamedOnTheJobAndTheNextJobRuns) {
 INSTANTIATE_TEST_SUITE_P(
     Scripts, BenchClientFault,
     ::testing::Values(Fault{"hang", TrialStatus::kTimeout, "deadline", true},
-                      Fault{"stop", TrialStatus::kTimeout, "deadline", true},
+                      Fault{"stop", TrialStatus::kTimeout, "stood still", true, true},
                       Fault{"segv", TrialStatus::kCrash, "signal 11", true},
                       Fault{"exit 0", TrialStatus::kCrash, "exit status 0", true},
                       Fault{"exit 1", TrialStatus::kCrash, "exit status 1", true},
                       Fault{"half frame", TrialStatus::kCrash, "ended", true},
-                      Fault{"dribble", TrialStatus::kTimeout, "deadline", true},
+                      Fault{"dribble", TrialStatus::kTimeout, "stood still", true, true},
                       Fault{"garbage", TrialStatus::kCrash, "garbage", true},
                       Fault{"huge length", TrialStatus::kCrash, "garbage", true},
                       Fault{"wrong id", TrialStatus::kCrash, "not given", true},
@@ -188,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Scripts, BenchClientStart,
                                            Start{"hello and die", "exit status 0"},
                                            Start{"bad probe", "the probe gave nonsense"},
                                            Start{"no device", "no CUDA-capable device"},
-                                           Start{"other protocol", "version 4"}),
+                                           Start{"other protocol", "version 5"}),
                          [](const auto& script) {
                            std::string name = script.param.script;
                            for (char& c : name) c = c == ' ' ? '_' : c;
@@ -223,6 +233,58 @@ TEST(BenchClient, ADeviceThatFailsItsProbeAfterACrashIsLostAndTheJobIsNotBlamed)
   EXPECT_FALSE(run(client, "bad"));
   EXPECT_TRUE(client.lost());
   EXPECT_THAT(client.problem(), HasSubstr("probe"));
+}
+
+// Whether the process is stopped.
+bool is_stopped(int pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(stat, text);
+  return text.find(") T ") != std::string::npos;
+}
+
+TEST(BenchClient, AJobIsNotChargedForTheTimeInWhichItsWorkerIsStopped) {
+  BenchClient client(options_for({"do=stop", "match=bad"}), {});
+  make_ready(client);
+  client.submit(job("bad"), test::kBrief);
+  ASSERT_TRUE(test::soon([&] { return is_stopped(client.pid()); }));
+  const auto go_on = steady_clock::now() + 3 * test::kBrief;
+  EXPECT_FALSE(drive(client, [&] { return steady_clock::now() > go_on; }));
+  ASSERT_EQ(kill(client.pid(), SIGCONT), 0);
+  const auto result = drive(client, [&] { return client.lost(); });
+  ASSERT_TRUE(result && result->trial) << client.problem();
+  EXPECT_EQ(result->trial->status, TrialStatus::kOk) << result->trial->reason;
+}
+
+TEST(BenchClient, ADeviceWhoseWorkersStandStillThreeTimesInARowIsLost) {
+  BenchClientOptions options = options_for({"do=stop", "match=bad"});
+  options.stall_limit = test::kBrief;
+  BenchClient client(options, {});
+  make_ready(client);
+  int ended = 0;
+  for (; !client.lost(); ++ended) {
+    ASSERT_LT(ended, 3);
+    client.submit(job("bad"), test::kPatience);
+    const auto result = drive(client, [&] { return client.lost(); });
+    if (result) {
+      EXPECT_TRUE(result->stalled);
+    }
+    drive(client, [&] { return client.idle() || client.lost(); });
+  }
+  EXPECT_THAT(client.problem(), HasSubstr("stood still"));
+}
+
+TEST(BenchClient, AStoppedWorkerThatDoesNotTakeItsJobSaysNothingOfTheJob) {
+  BenchClient client(options_for({}), {});
+  make_ready(client);
+  ASSERT_EQ(kill(client.pid(), SIGSTOP), 0);
+  TrialJob large = job("good");
+  large.kernel.cubin.resize(16 << 20);  // more than a socket holds
+  client.submit(large, test::kPatience);
+  const auto result = drive(client, [&] { return client.lost(); });
+  ASSERT_TRUE(result && result->trial) << client.problem();
+  EXPECT_TRUE(result->stalled);
+  EXPECT_NE(result->trial->status, TrialStatus::kCrash);
 }
 
 TEST(BenchClient, AJobIsNotChargedForTheRightAnswersItIsJudgedBy) {

@@ -3,15 +3,20 @@
 // "compile": answers every compile with a small well-formed cubin; "real": the real compile worker.
 // "bench key=value... ORDINAL": speaks tuner/worker/protocol.h for a GPU that is not there.
 // start=... is how it begins; do=... is what it does with the jobs whose problem or config contains
-// match=...; log=FILE collects a line per job; count=FILE counts the workers started.
+// match=...; log=FILE collects a line per job; count=FILE counts the workers started; once=FILE: it
+// does it only as long as there is no such file, and makes it. "silent compile" never answers,
+// "dying compile" once.
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -23,6 +28,7 @@
 #include "tests/generator/elf_image.h"
 #include "tests/patience.h"
 #include "tests/tuner/fake_device.h"
+#include "tuner/worker/heartbeat.h"
 #include "tuner/worker/protocol.h"
 
 namespace vitune {
@@ -82,6 +88,7 @@ class FakeBench {
   int run() {
     const std::string start = options_["start"];
     const int born = count_start();
+    heart_.emplace(kSocket);
     if (start == "die") return 7;
     if (start == "no device") {
       const std::string words = "no CUDA-capable device is detected\n";
@@ -89,13 +96,13 @@ class FakeBench {
       return exit_status(ErrorCode::kNoDevice);
     }
     if (start == "silent") sleep_for_ever();
-    if (start == "babble") return write_raw("good morning, this is the worker speaking"), 0;
+    if (start == "babble") return say_raw("good morning, this is the worker speaking"), 0;
     HelloReply hello;
     hello.pid = getpid();
     hello.device = testing::fake_device();
     if (start == "other kind" && options_["ordinal"] != "0") hello.device.sm_count = 7;
     if (start == "other protocol") hello.protocol = kProtocolVersion + 1;
-    write_frame(kSocket, frame(MessageType::kHello, 0, encode(hello)));
+    say(frame(MessageType::kHello, 0, encode(hello)));
     if (start == "hello and die") return 0;
     probe_fails_ = start == "bad probe" || (start == "lost later" && born > 1);
     FrameParser parser;
@@ -119,18 +126,17 @@ class FakeBench {
       TrialReply reply;
       if (decode_setup(job.payload).cubin.empty()) return false;
       if (probe_fails_) reply = {TrialStatus::kCrash, "the probe gave nonsense", {}, {}, false};
-      write_frame(kSocket, frame(MessageType::kResult, job.id, encode(reply)));
+      say(frame(MessageType::kResult, job.id, encode(reply)));
       return true;
     }
-    write_frame(kSocket, frame(MessageType::kPhase, job.id, "verify"));
+    phase(job.id, "verify");
     if (job.type == static_cast<std::uint32_t>(MessageType::kRace)) return serve_race(job);
     const TrialJob trial = decode_trial_job(job.payload);
     note(trial.verify ? "verify " : "measure ", trial.kernel);
     const std::string text = trial.problem + " " + trial.kernel.config.text();
-    const bool match = text.find(options_["match"]) != std::string::npos;
+    const bool match = text.find(options_["match"]) != std::string::npos && is_first();
     if (match && !misbehave(options_["do"], job.id, trial)) return false;
-    if (!answered_)
-      write_frame(kSocket, frame(MessageType::kResult, job.id, encode(good_reply(trial))));
+    if (!answered_) say(frame(MessageType::kResult, job.id, encode(good_reply(trial))));
     answered_ = false;
     return true;
   }
@@ -141,13 +147,23 @@ class FakeBench {
     if (options_["do"] == "long calls") usleep(1'000'000);
     for (const KernelRef& kernel : race.contestants) {
       note("race ", kernel);
-      const bool match = kernel.config.text().find(options_["match"]) != std::string::npos;
+      const bool match = kernel.config.text().find(options_["match"]) != std::string::npos &&
+                         options_["do"].starts_with("race ") && is_first();
       if (options_["do"] == "race crash" && match) raise(SIGSEGV);
+      if (options_["do"] == "race stop" && match) raise(SIGSTOP);
+      if (options_["do"] == "race hang" && match) sleep_for_ever();
       if (options_["do"] == "race memory" && match)
         reply = {TrialStatus::kOutOfMemory, "full", {}, {}, false, false};
     }
-    write_frame(kSocket, frame(MessageType::kRaceResult, job.id, encode(reply)));
+    say(frame(MessageType::kRaceResult, job.id, encode(reply)));
     return true;
+  }
+
+  // Whether the script is to be followed, as once=... has it.
+  bool is_first() {
+    const std::string& marker = options_["once"];
+    if (marker.empty()) return true;
+    return !std::filesystem::exists(marker) && std::ofstream(marker).good();
   }
 
   void note(const char* what, const KernelRef& kernel) {
@@ -157,7 +173,7 @@ class FakeBench {
   }
 
   void answer(std::uint64_t id, const TrialReply& reply) {
-    write_frame(kSocket, frame(MessageType::kResult, id, encode(reply)));
+    say(frame(MessageType::kResult, id, encode(reply)));
     answered_ = true;
   }
 
@@ -176,30 +192,34 @@ class FakeBench {
     }
     if (what == "exit 0") _exit(0);
     if (what == "exit 1") _exit(1);
-    if (what == "half frame") return write_raw(good.substr(0, good.size() / 2)), false;
-    if (what == "dribble") write_raw(good.substr(0, 10)), sleep_for_ever();
-    if (what == "garbage") write_raw("this is no frame at all, is it?"), sleep_for_ever();
+    if (what == "half frame") return say_raw(good.substr(0, good.size() / 2)), false;
+    if (what == "dribble") say_raw(good.substr(0, 10)), sleep_for_ever();
+    if (what == "garbage") say_raw("this is no frame at all, is it?"), sleep_for_ever();
     if (what == "huge length") {
       std::string lie = good;
       lie[19] = '\x7f';
-      write_raw(lie);
+      say_raw(lie);
       sleep_for_ever();
     }
     if (what == "wrong id") answer(id + 1, good_reply(job)), sleep_for_ever();
     if (what == "not cbor") {
-      write_frame(kSocket, frame(MessageType::kResult, id, "\x9f\x9f\x9f"));
+      say(frame(MessageType::kResult, id, "\x9f\x9f\x9f"));
       sleep_for_ever();
     }
     if (what == "wrong type") {
-      write_frame(kSocket, frame(MessageType::kRaceResult, id, encode(good_race({}))));
+      say(frame(MessageType::kRaceResult, id, encode(good_race({}))));
       sleep_for_ever();
     }
-    if (what == "close") close(kSocket), sleep_for_ever();
+    if (what == "close") heart_.reset(), close(kSocket), sleep_for_ever();
     return misreport(what, id, job);
   }
 
-  void phase(std::uint64_t id, const char* name) {
-    write_frame(kSocket, frame(MessageType::kPhase, id, name));
+  void phase(std::uint64_t id, const char* name) { heart_->phase(id, name); }
+  void say(const Frame& frame) { heart_->send(frame); }
+  // Bytes that are no frame; from then on no beat comes between.
+  void say_raw(std::string_view bytes) {
+    heart_.reset();
+    write_raw(bytes);
   }
   // Longer than a job that is to meet its deadline may take.
   void make_answers(std::uint64_t id) {
@@ -216,7 +236,7 @@ class FakeBench {
       answer(id, good_reply(job));
     }
     if (what == "heartbeats") {
-      for (;;) write_frame(kSocket, frame(MessageType::kPhase, id, "time"));
+      for (;;) phase(id, "time");
     }
     if (what == "answers") make_answers(id);
     if (what == "answers then hang") make_answers(id), sleep_for_ever();
@@ -253,16 +273,22 @@ class FakeBench {
   }
 
   std::map<std::string, std::string> options_;
+  std::optional<Heartbeat> heart_;
   bool probe_fails_ = false;
   bool answered_ = false;
 };
 
-int run_fake_compiler() {
+// How many compiles it answers, and whether it then dies or falls silent.
+int run_fake_compiler(int answers, bool dies) {
   CompileHello hello;
   hello.compiler_version = "nvrtc 13.0 0123456789ab";
   write_frame(kSocket, {kCompileHello, 0, encode(hello)});
   FrameParser parser;
   while (const auto next = read_frame(kSocket, parser)) {
+    if (answers-- <= 0) {
+      if (dies) return 0;
+      continue;
+    }
     CompileResult result;
     result.status = CompileStatus::kOk;
     result.facts = {64, 0, 0, 1.5};
@@ -275,7 +301,9 @@ int run_fake_compiler() {
 int run(int argc, char** argv) {
   const std::string role = argc > 1 ? argv[1] : "";
   if (role == "real") return run_compile_worker();
-  if (role == "compile") return run_fake_compiler();
+  if (role == "compile") return run_fake_compiler(std::numeric_limits<int>::max(), false);
+  if (role == "silent compile") return run_fake_compiler(0, false);
+  if (role == "dying compile") return run_fake_compiler(1, true);
   std::map<std::string, std::string> options;
   for (int i = 2; i + 1 < argc; ++i) {
     const std::string argument = argv[i];

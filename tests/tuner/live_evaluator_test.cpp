@@ -159,6 +159,64 @@ TEST_F(Live, AHangingCandidateTimesOutAndTheOthersRun) {
   EXPECT_GE(ok, 1);
 }
 
+TEST_F(Live, ACandidateIsTriedTwiceBeforeItCountsAsOneThatDoesNotEnd) {
+  const auto log = directory / "log";
+  LiveOptions options = options_for({"do=hang", "log=" + log.string()});
+  options.base_deadline = options.trial_limit = test::kBrief;
+  open(options);
+  begin(problem());
+  evaluator->submit(0, {preset(), {}, true, true});
+  const Trial trial = collect(1).at(0);
+  EXPECT_EQ(trial.status, TrialStatus::kTimeout) << trial.reason;
+  EXPECT_EQ(testing::lines_of(log).size(), 2u);
+}
+
+TEST_F(Live, ACandidateWhoseWorkerFailedItOnceIsJudgedByTheNext) {
+  const auto log = directory / "log", marker = directory / "marker";
+  for (const char* script : {"hang", "stop"}) {
+    SCOPED_TRACE(script);
+    std::filesystem::remove(marker);
+    LiveOptions options = options_for(
+        {std::string("do=") + script, "once=" + marker.string(), "log=" + log.string()});
+    const bool hangs = std::string(script) == "hang";
+    if (hangs) options.base_deadline = options.trial_limit = 10 * test::kBrief;
+    if (!hangs) options.bench.stall_limit = 10 * test::kBrief;
+    open(options);
+    begin(problem());
+    evaluator->submit(0, {preset(), {}, true, true});
+    const Trial trial = collect(1).at(0);
+    EXPECT_EQ(trial.status, TrialStatus::kOk) << trial.reason;
+  }
+}
+
+TEST_F(Live, ARaceWhoseWorkerFailedItOnceIsHeldAgain) {
+  const auto marker = directory / "marker";
+  for (const char* script : {"race hang", "race stop"}) {
+    SCOPED_TRACE(script);
+    std::filesystem::remove(marker);
+    LiveOptions options = options_for({std::string("do=") + script, "once=" + marker.string()});
+    const bool hangs = std::string(script) == "race hang";
+    if (hangs) options.race_limit = 10 * test::kBrief;
+    if (!hangs) options.bench.stall_limit = 10 * test::kBrief;
+    open(options);
+    begin(problem());
+    const RaceResult result = evaluator->race({preset()}, 2);
+    EXPECT_EQ(result.status, TrialStatus::kOk) << result.reason;
+  }
+}
+
+TEST_F(Live, AKernelThatTheMachineDidNotGetToCompileIsNoWinnersAndIsAskedForAgain) {
+  LiveOptions options = options_for({});
+  open(options);
+  begin(problem());
+  evaluator->submit(0, {preset(), {}, true, true});
+  ASSERT_EQ(collect(1).at(0).status, TrialStatus::kOk);
+  options.compile.worker_command[1] = "silent compile";
+  options.compile.wall_limit = test::kBrief;
+  const Error error = error_of([&] { open(options); });
+  EXPECT_THAT(error.what(), HasSubstr("too busy to compile"));
+}
+
 TEST_F(Live, RacesGiveEveryContestantATimingAndSamples) {
   open(options_for({}));
   begin(problem());

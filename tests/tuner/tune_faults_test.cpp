@@ -67,6 +67,39 @@ TEST_F(Tune, ABlockedKernelIsNotLaunchedAgain) {
   EXPECT_THAT(evaluator.verified, ::testing::Not(::testing::Contains(bad)));
 }
 
+TEST_F(Tune, AKernelThatDidNotEndIsNotLaunchedForThatProblemAgainAndForOthersIs) {
+  options.problems.push_back(problem("attention fp16 b=1 h=12 nq=257 nk=257 d=80 layout=packed"));
+  const Config slow = fastest();
+  evaluator.judge = [&](const Config& config) {
+    return evaluator.begun == 1 && config == slow ? std::pair(TrialStatus::kTimeout, 0.0)
+                                                  : std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  const TuneReport report = run();
+  const bool first_is_slow = report.outcomes[0].failed == 1;
+  EXPECT_NE(report.outcomes[first_is_slow ? 0 : 1].winner->config, slow);
+  EXPECT_EQ(report.outcomes[first_is_slow ? 1 : 0].winner->config, slow);
+  EXPECT_TRUE(user().blocks().empty());
+  auto merged = Store::in_memory();
+  merged->merge(user());
+  EXPECT_TRUE(merged->blocks().empty());
+  EXPECT_EQ(merged->all_trials().size(), user().all_trials().size());
+}
+
+TEST_F(Tune, AKernelWhoseFaultsWereForgottenIsTriedAgain) {
+  const Config champion = fastest();
+  bool broken = true;
+  evaluator.judge = [&](const Config& config) {
+    return broken && config == champion ? std::pair(TrialStatus::kTimeout, 0.0)
+                                        : std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  EXPECT_NE(run().outcomes[0].winner->config, champion);
+  broken = false;
+  options.fresh = true;  // the winner holds for its trials
+  EXPECT_NE(run().outcomes[0].winner->config, champion);
+  EXPECT_EQ(user().forget_faults(evaluator.key(champion)), 1);
+  EXPECT_EQ(run().outcomes[0].winner->config, champion);
+}
+
 TEST_F(Tune, TooLittleMemoryIsTriedAgainAndNotBlocked) {
   bool full = true;
   evaluator.judge = [&](const Config& config) {

@@ -253,6 +253,19 @@ TEST_F(TuneProcess, AVerifiedWinnerOfElsewhereOrOfOtherKernelsIsTimedAndDoesNotE
   }
 }
 
+TEST_F(TuneProcess, AWinnerWhoseKernelCannotBeCompiledNowStaysWhatItIs) {
+  const Winner good = *run().outcomes[0].winner;
+  const DeviceInfo device = testing::fake_device();
+  const auto trial = open().user().find_trial(device, key(), good.config);
+  options.compile_worker_command[1] = "dying compile";
+  LayeredStore store = open();
+  const VerifyReport report = verify(store);
+  ASSERT_EQ(report.failed.size(), 1u);
+  EXPECT_THAT(report.failed[0].why, HasSubstr("compile_crash"));
+  EXPECT_EQ(store.find_winner(device, key(), good.objective), good);
+  EXPECT_EQ(store.user().find_trial(device, key(), good.config), trial);
+}
+
 TEST_F(TuneProcess, WhatAnyLayerBlocksIsNotLaunched) {
   const Winner good = *run().outcomes[0].winner;
   const DeviceInfo device = testing::fake_device();

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "generator/operator.h"
 #include "tests/patience.h"
 #include "tests/tuner/tune_fixture.h"
 #include "tuner/evaluate/replay_evaluator.h"
@@ -273,6 +274,41 @@ TEST_F(Tune, RecordsASweepThatReplaysToTheSameWinner) {
   const TuneReport over = tune_with(replay, again, store, {}, {}, stop);
   EXPECT_EQ(over.outcomes[0].winner->origin, Origin::kMeasured);
   EXPECT_EQ(over.outcomes[0].winner->config, measured.outcomes[0].winner->config);
+}
+
+// A recording of the default config of one problem.
+Recording small_recording(const NamedProblem& named) {
+  Recording recording;
+  recording.device = testing::fake_device();
+  recording.compiler_version = "nvrtc 13.0 0123456789ab";
+  Trial trial;
+  trial.config = default_config(*named.problem, recording.device);
+  trial.origin = Origin::kReplayed;
+  trial.measurement.cold = trial.measurement.warm = {10, 9.9, 10.1, 20};
+  RecordedProblem recorded{named.name, named.problem->text(), {}, {trial}};
+  for (const auto& [name, value] : trial.config) recorded.parameters.push_back(name);
+  recording.put(std::move(recorded));
+  return recording;
+}
+
+TEST_F(Tune, AReplayedWinnerWhoseKernelTheMachineDidNotGetToCompileIsNotStored) {
+  CompilePoolOptions compile;
+  compile.wall_limit = test::kBrief;
+  for (const bool stalls : {true, false}) {
+    SCOPED_TRACE(stalls);
+    compile.worker_command = testing::fake_compile_command();
+    if (stalls) compile.worker_command[1] = "silent compile";
+    if (!stalls) compile.wall_limit = test::kPatience;
+    ReplayEvaluator replay(small_recording(problem()), std::make_unique<CompilePool>(compile), {},
+                           stop);
+    LayeredStore fresh(Store::in_memory(), nullptr);
+    const TuneOutcome outcome = tune_with(replay, options, fresh, {}, {}, stop).outcomes[0];
+    const auto stored = fresh.find_winner(replay.device(), key(), Objective::kCold);
+    EXPECT_EQ(outcome.winner.has_value(), !stalls);
+    EXPECT_EQ(stored.has_value(), !stalls);
+    EXPECT_EQ(stored && fresh.find_binary(stored->kernel_key), !stalls);
+    EXPECT_EQ(outcome.message.find("run again") != std::string::npos, stalls) << outcome.message;
+  }
 }
 
 TEST_F(Tune, RecordingSweepsWhatAPruneTookAway) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "db/records.h"
 #include "generator/problem.h"
 #include "tuner/measure/race.h"
@@ -65,8 +66,17 @@ class Evaluator {
   virtual std::optional<std::pair<std::size_t, Trial>> wait(std::chrono::milliseconds timeout) = 0;
   // Times `configs`, all verified before, next to each other. Nothing may be under way.
   virtual RaceResult race(const std::vector<Config>& configs, int rounds) = 0;
-  // The compiled kernel of a config of the current problem; nothing if there is no compiler.
+  // The compiled kernel of a config of the current problem; nothing if there is no compiler, or if
+  // it refuses the kernel. Throws Error(kFailure) where only the machine kept it from an answer.
   virtual std::optional<Binary> binary(const Config& config) = 0;
 };
+
+// That the machine kept a winner's kernel from being compiled: a winner without its kernel would
+// look like one of a machine that has no compiler.
+inline Error not_compiled(const Config& config, const std::string& log) {
+  return Error(ErrorCode::kFailure,
+               "the kernel of " + config.text() +
+                   " could not be compiled now, so no winner is stored; run again: " + log);
+}
 
 }  // namespace vitune

@@ -153,7 +153,7 @@ void LiveEvaluator::take_compiled() {
     if (at == compiling_.end()) continue;
     const Digest key = at->second;
     compiling_.erase(at);
-    const Variant variant = cache_.add(key, std::move(compiled->second));
+    const Variant variant = keep(key, std::move(compiled->second));
     auto waiting = awaiting_.extract(key);
     if (waiting.empty()) continue;
     for (Flight& flight : waiting.mapped()) after_compile(std::move(flight), variant);
@@ -185,11 +185,11 @@ void LiveEvaluator::dispatch() {
   }
 }
 
-milliseconds LiveEvaluator::trial_deadline(const Candidate& candidate) const {
-  // The first candidate of a problem may be slow for good reasons.
-  if (best_us_ <= 0) return options_.trial_limit;
-  const double launches =
-      kLaunchesBesides + candidate.effort.max_samples + 20.0 * candidate.effort.warm_replays;
+milliseconds LiveEvaluator::trial_deadline(const Flight& flight) const {
+  // The first candidate of a problem may be slow for good reasons, and the second try decides.
+  if (best_us_ <= 0 || flight.timed_out) return options_.trial_limit;
+  const MeasureEffort& effort = flight.candidate.effort;
+  const double launches = kLaunchesBesides + effort.max_samples + 20.0 * effort.warm_replays;
   const milliseconds work(static_cast<std::int64_t>(20 * best_us_ * launches / 1000));
   return std::min(options_.base_deadline + work, options_.trial_limit);
 }
@@ -202,22 +202,37 @@ void LiveEvaluator::launch(Flight flight, std::size_t client) {
   job.verify = flight.candidate.verify;
   job.measure = flight.candidate.measure;
   job.effort = flight.candidate.effort;
-  const auto deadline = trial_deadline(flight.candidate);
+  const auto deadline = trial_deadline(flight);
   flying_[client] = std::move(flight);
   clients_[client]->submit(std::move(job), deadline);
 }
 
 void LiveEvaluator::land(std::size_t client, const BenchResult& result) {
-  if (result.race) raced_ = result.race;
-  if (result.proposals) proposed_ = result.proposals;
+  if (!result.trial) alone_ = result;
   if (!result.trial || !flying_[client]) return;
   Flight flight = std::move(*flying_[client]);
   flying_[client].reset();
+  if (goes_again(flight, result)) return ready_.push_front(std::move(flight));
   flight.trial.error = result.trial->error;
   flight.trial.measurement = result.trial->measurement;
   const double us = result.trial->measurement.cold.median_us;
   if (us > 0 && (best_us_ <= 0 || us < best_us_)) best_us_ = us;
   end(flight, result.trial->status, result.trial->reason);
+}
+
+bool LiveEvaluator::goes_again(Flight& flight, const BenchResult& result) const {
+  if (result.stalled) return true;
+  if (result.trial->status != TrialStatus::kTimeout || flight.timed_out) return false;
+  flight.timed_out = true;
+  log(log_sink_, LogLevel::kDebug,
+      flight.candidate.config.text() + " is tried once more: " + result.trial->reason);
+  return true;
+}
+
+// What the compiler did not get to say is asked again when it is next wanted.
+LiveEvaluator::Variant LiveEvaluator::keep(const Digest& key, CompileResult result) {
+  if (is_answer(result.status)) return cache_.add(key, std::move(result));
+  return std::make_shared<const CompileResult>(std::move(result));
 }
 
 std::vector<int> LiveEvaluator::worker_pids() const {

@@ -1,6 +1,8 @@
 // tuner/evaluate/live_evaluator.h -- Judges candidates for real: compiles them in parallel, prunes
 // by what the compiler says, verifies and measures the rest on the GPUs.
 //
+// A job that did not end is given to a fresh worker once more before that counts, and as often as
+// need be where its worker stood still.
 // One thread polls over all compile and bench workers. Compiled kernels are kept by key for the
 // whole run, so a kernel that serves several problems is compiled once.
 // SPDX-License-Identifier: Apache-2.0
@@ -65,6 +67,7 @@ class LiveEvaluator : public Evaluator {
     Digest key;
     Trial trial;
     Variant variant;
+    bool timed_out = false;  // once, so that this is its second try
   };
 
   void start_devices();
@@ -81,13 +84,17 @@ class LiveEvaluator : public Evaluator {
   void after_compile(Flight flight, const Variant& variant);
   void launch(Flight flight, std::size_t client);
   void land(std::size_t client, const BenchResult& result);
+  bool goes_again(Flight& flight, const BenchResult& result) const;
   void end(const Flight& flight, TrialStatus status, std::string reason);
   BenchClient& idle_client();
+  // Has a device do a job while nothing else is under way; `submit` gives it one.
+  BenchResult alone(const std::function<void(BenchClient&)>& submit);
   // `make_request` is asked only if nothing is known under `key`.
   Variant compile_now(const Digest& key, const std::function<CompileRequest()>& make_request);
   Variant compile_now(const Config& config);
   KernelRef kernel_ref(const Config& config);
-  std::chrono::milliseconds trial_deadline(const Candidate& candidate) const;
+  Variant keep(const Digest& key, CompileResult result);
+  std::chrono::milliseconds trial_deadline(const Flight& flight) const;
   std::chrono::milliseconds race_deadline(int rounds, std::size_t contestants) const;
   void poll_workers(std::chrono::milliseconds timeout);
   void check_stop() const;
@@ -111,8 +118,7 @@ class LiveEvaluator : public Evaluator {
   std::map<Digest, std::vector<Flight>> awaiting_;  // their kernel being compiled
   std::deque<Flight> ready_;                        // awaiting a device
   std::vector<std::optional<Flight>> flying_;       // per client
-  std::optional<RaceReply> raced_;                  // of the race that ended last
-  std::optional<ProposeReply> proposed_;            // the last answer
+  std::optional<BenchResult> alone_;                // of the job that runs alone, once it ended
   std::deque<std::pair<std::size_t, Trial>> done_;
 };
 

@@ -29,10 +29,10 @@ LiveEvaluator::Variant LiveEvaluator::compile_now(
     check_stop();
     auto compiled = pool_.wait(kSlice);
     if (!compiled) continue;
-    if (compiled->first == id) return cache_.add(key, std::move(compiled->second));
+    if (compiled->first == id) return keep(key, std::move(compiled->second));
     // Left over from an interrupted wait: worth keeping.
     const auto at = compiling_.find(compiled->first);
-    if (at != compiling_.end()) cache_.add(at->second, std::move(compiled->second));
+    if (at != compiling_.end()) keep(at->second, std::move(compiled->second));
   }
 }
 
@@ -70,23 +70,35 @@ milliseconds LiveEvaluator::race_deadline(int rounds, std::size_t contestants) c
   return std::min(options_.base_deadline + work, options_.race_limit);
 }
 
-std::vector<Config> LiveEvaluator::proposals(const Problem& problem) {
-  if (!problem.op().has_proposals(problem, device_)) return {};
-  proposed_.reset();
-  while (!proposed_) {
-    // More than once only if a device is lost meanwhile.
+BenchResult LiveEvaluator::alone(const std::function<void(BenchClient&)>& submit) {
+  bool timed_out = false;
+  while (true) {
     BenchClient& client = idle_client();
-    client.submit(ProposeJob{problem.text()}, options_.base_deadline + kLibraryOpens);
-    while (!proposed_ && !client.lost()) {
+    alone_.reset();
+    submit(client);
+    while (!alone_ && !client.lost()) {
       check_stop();
       advance();
-      if (!proposed_) poll_workers(kSlice);
+      if (!alone_) poll_workers(kSlice);
     }
+    // The device is lost, or its worker stood still.
+    if (!alone_ || alone_->stalled) continue;
+    const bool is_late = (alone_->race && alone_->race->status == TrialStatus::kTimeout) ||
+                         (alone_->proposals && alone_->proposals->status == TrialStatus::kTimeout);
+    if (!is_late || timed_out) return std::move(*alone_);
+    timed_out = true;
   }
-  if (proposed_->status == TrialStatus::kOk) return proposed_->configs;
+}
+
+std::vector<Config> LiveEvaluator::proposals(const Problem& problem) {
+  if (!problem.op().has_proposals(problem, device_)) return {};
+  const BenchResult result = alone([&](BenchClient& client) {
+    client.submit(ProposeJob{problem.text()}, options_.base_deadline + kLibraryOpens);
+  });
+  if (result.proposals->status == TrialStatus::kOk) return result.proposals->configs;
   log(log_sink_, LogLevel::kWarning,
       formatted("'{}' is tuned without a library's algorithms: {}", problem.text(),
-                proposed_->reason));
+                result.proposals->reason));
   return {};
 }
 
@@ -96,28 +108,19 @@ RaceResult LiveEvaluator::race(const std::vector<Config>& configs, int rounds) {
   job.rounds = rounds;
   for (const Config& config : configs) job.contestants.push_back(kernel_ref(config));
   const auto deadline = race_deadline(rounds, configs.size());
-  raced_.reset();
-  while (!raced_) {
-    // More than once only if a device is lost meanwhile.
-    BenchClient& client = idle_client();
-    client.submit(job, deadline);
-    while (!raced_ && !client.lost()) {
-      check_stop();
-      advance();
-      if (!raced_) poll_workers(kSlice);
-    }
-  }
+  const BenchResult ended = alone([&](BenchClient& client) { client.submit(job, deadline); });
   RaceResult result;
-  result.status = raced_->status;
-  result.reason = raced_->reason;
-  result.cold_us = raced_->cold_us;
-  result.warm_us = raced_->warm_us;
-  if (result.status == TrialStatus::kOk) summarise_rounds(result, raced_->low_confidence);
+  result.status = ended.race->status;
+  result.reason = ended.race->reason;
+  result.cold_us = ended.race->cold_us;
+  result.warm_us = ended.race->warm_us;
+  if (result.status == TrialStatus::kOk) summarise_rounds(result, ended.race->low_confidence);
   return result;
 }
 
 std::optional<Binary> LiveEvaluator::binary(const Config& config) {
   const Variant variant = compile_now(config);
+  if (!is_answer(variant->status)) throw not_compiled(config, variant->log);
   if (variant->status != CompileStatus::kOk) return std::nullopt;
   const CompileRequest wanted = request(config);
   return Binary{key(config),  wanted.arch,    made_by(wanted, compiler_version_),

@@ -33,6 +33,7 @@ void ReplayEvaluator::open_compiler() {
   try {
     compiler_version_ = pool_->compiler_version();
   } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNoCompiler) throw;
     pool_.reset();
     log(log_sink_, LogLevel::kInfo,
         formatted("replayed winners are stored without their kernels: {}", error.what()));
@@ -119,6 +120,7 @@ std::optional<Binary> ReplayEvaluator::binary(const Config& config) {
     const auto done = pool_->wait(std::chrono::milliseconds(50));
     if (!done) continue;
     const CompileResult& compiled = done->second;
+    if (!is_answer(compiled.status)) throw not_compiled(config, compiled.log);
     if (compiled.status != CompileStatus::kOk) {
       log(log_sink_, LogLevel::kWarning,
           formatted("the winner {} does not compile here and is stored without its kernel: {}",

@@ -12,12 +12,7 @@ namespace {
 
 constexpr std::size_t kFaultWindow = 20;
 constexpr std::chrono::milliseconds kWait{50};
-constexpr int kConfirmations = 3;  // tries while there is too little memory
-
-bool is_fault(TrialStatus status) {
-  return status == TrialStatus::kWrong || status == TrialStatus::kTimeout ||
-         status == TrialStatus::kCrash;
-}
+constexpr int kConfirmations = 3;  // tries while the machine keeps it from being judged
 
 }  // namespace
 
@@ -50,9 +45,8 @@ void CandidateRunner::submit(std::size_t index, const MeasureEffort& effort, boo
 Trial CandidateRunner::merged(std::size_t index, Trial trial, const Step& step) const {
   if (evaluator_.origin() == Origin::kReplayed) trial.kernel_key = evaluator_.key(trial.config);
   const Trial* before = book_.find(index);
-  // Too little memory says nothing of a candidate that is known to work.
-  if (before != nullptr && before->status == TrialStatus::kOk &&
-      trial.status == TrialStatus::kOutOfMemory) {
+  // The machine's state says nothing of a candidate that is known to work.
+  if (before != nullptr && before->status == TrialStatus::kOk && may_be_the_machine(trial.status)) {
     return *before;
   }
   if (before == nullptr || trial.status != TrialStatus::kOk) return trial;
@@ -67,7 +61,7 @@ std::optional<std::size_t> CandidateRunner::collect() {
   const std::size_t index = ended->first;
   const auto flight = flying_.extract(index);
   if (flight.empty()) return std::nullopt;
-  had_room_ = ended->second.status != TrialStatus::kOutOfMemory;
+  was_judged_ = !may_be_the_machine(ended->second.status);
   const Trial trial = merged(index, std::move(ended->second), flight.mapped());
   if (launched_.erase(trial.config) > 0) note_end(trial);
   book_.put(index, trial);
@@ -104,7 +98,7 @@ void CandidateRunner::run(const std::vector<std::size_t>& indices, const Measure
 std::optional<bool> CandidateRunner::confirm(std::size_t index) {
   for (int tries = 0; tries < kConfirmations; ++tries) {
     run({index}, MeasureEffort{}, true, false, [] {});
-    if (had_room_ || stop_) return book_.find(index)->status == TrialStatus::kOk;
+    if (was_judged_ || stop_) return book_.find(index)->status == TrialStatus::kOk;
   }
   return std::nullopt;
 }

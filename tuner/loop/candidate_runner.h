@@ -35,7 +35,7 @@ class CandidateRunner {
   void run(const std::vector<std::size_t>& indices, const MeasureEffort& effort, bool verify,
            bool measure, const std::function<void()>& ended);
   // Verifies a candidate that works once more, nothing else being under way: whether it is right,
-  // or nothing where too little memory is free for that.
+  // or nothing where the machine has no memory or no time for that.
   std::optional<bool> confirm(std::size_t index);
   // Whether more than half of the last candidates that ran hung, crashed or gave wrong results.
   bool hopeless() const;
@@ -58,7 +58,7 @@ class CandidateRunner {
   const std::atomic<bool>& stop_;
   std::map<std::size_t, Step> flying_;
   std::set<Config> launched_;  // on a device now
-  bool had_room_ = true;       // the last one that ended
+  bool was_judged_ = true;     // the candidate that ended last
   bool told_of_wrong_ = false;
   std::deque<bool> faults_;  // of the last candidates that ran on a device
 };

@@ -10,18 +10,8 @@ namespace {
 constexpr std::size_t kBatch = 128;
 constexpr std::chrono::milliseconds kBatchAge{200};
 
-// Whether a kernel that ended so must never be launched again.
-bool blocks(TrialStatus status) {
-  return status == TrialStatus::kWrong || status == TrialStatus::kTimeout ||
-         status == TrialStatus::kCrash;
-}
-
-// Whether the machine's state may be the reason rather than the candidate: it had too little
-// memory, or was too busy to compile in time. Such a candidate is tried again by the next run.
-bool may_be_the_machine(TrialStatus status) {
-  return status == TrialStatus::kOutOfMemory || status == TrialStatus::kCompileTimeout ||
-         status == TrialStatus::kCompileCrash;
-}
+// Whether a kernel that ended so must never be launched again, whatever the problem.
+bool blocks(TrialStatus status) { return is_fault(status) && status != TrialStatus::kTimeout; }
 
 }  // namespace
 
@@ -33,6 +23,7 @@ TrialBook::TrialBook(LayeredStore& store, const DeviceInfo& device, ProblemKey p
       space_(space),
       origin_(origin) {
   load_blocks(store.blocks());
+  load_timeouts();
 }
 
 TrialBook::~TrialBook() {
@@ -48,6 +39,12 @@ void TrialBook::load_blocks(const std::vector<BlockEntry>& blocks) {
     if (entry.device_key != device_.key() || entry.driver_version != device_.driver_version)
       continue;
     blocks_[entry.kernel_key] = {entry.status, entry.reason};
+  }
+}
+
+void TrialBook::load_timeouts() {
+  for (const Trial& trial : store_.trials(device_, problem_)) {
+    if (is_timeout(trial)) blocks_.try_emplace(trial.kernel_key, trial.status, trial.reason);
   }
 }
 
@@ -106,8 +103,9 @@ void TrialBook::note(std::size_t index, const Trial& trial) {
 void TrialBook::put(std::size_t index, const Trial& trial) {
   note(index, trial);
   suspects_.erase(index);
-  // First the block: a kernel that hangs must not run again even if we die in between.
+  // First the block: a kernel that crashes must not run again even if we die in between.
   if (origin_ == Origin::kMeasured && blocks(trial.status)) block(trial);
+  if (is_timeout(trial)) blocks_.try_emplace(trial.kernel_key, trial.status, trial.reason);
   const auto now = std::chrono::steady_clock::now();
   if (unsaved_.empty()) oldest_unsaved_ = now;
   unsaved_.push_back(trial);

@@ -2,8 +2,9 @@
 // this one.
 //
 // Every trial is committed as it ends; only those that cost no device time (pruned, replayed) may
-// wait a moment to share a transaction. Kernels that hung, crashed or gave wrong results go on the
-// block list. One thread.
+// wait a moment to share a transaction. Kernels that crashed or gave wrong results go on the block
+// list, for every problem. One that did not end is not launched again for this problem alone, which
+// its trial tells: on another problem, or beside less other work, it may be a good one. One thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,6 +22,14 @@
 #include "tuner/search/search.h"
 
 namespace vitune {
+
+// Whether the machine's state may be the reason rather than the candidate: it had too little
+// memory, or was too busy to compile in time. Such a candidate is tried again by the next run, and
+// nothing that is known of it is given up.
+constexpr bool may_be_the_machine(TrialStatus status) {
+  return status == TrialStatus::kOutOfMemory || status == TrialStatus::kCompileTimeout ||
+         status == TrialStatus::kCompileCrash;
+}
 
 class TrialBook {
  public:
@@ -65,6 +74,7 @@ class TrialBook {
   void count(const Trial& trial, int by);
   void block(const Trial& trial);
   void load_blocks(const std::vector<BlockEntry>& blocks);
+  void load_timeouts();
   Trial unless_blocked(Trial trial) const;
 
   Store& store_;

@@ -294,7 +294,10 @@ std::optional<Winner> ProblemRun::decide() {
   while (true) {
     const std::vector<RaceEntry> entries = contestants();
     if (entries.empty() && !crowded_out_.empty()) {
-      give_up("the device has too little free memory to judge a winner once more; try again later");
+      give_up(
+          "the device has too little free memory to judge a winner once more, or the machine no "
+          "time "
+          "to compile it; try again later");
       return std::nullopt;
     }
     if (entries.empty()) {
@@ -331,9 +334,15 @@ void ProblemRun::keep_without_library(const Config& winner) {
 void ProblemRun::promote(Winner winner) {
   if (session_.stop) stop_here();
   book_.flush();
-  const std::optional<Binary> binary = evaluator_.binary(winner.config);
+  std::optional<Binary> binary;
+  try {
+    binary = evaluator_.binary(winner.config);
+    keep_without_library(winner.config);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kFailure) throw;
+    return give_up(error.what());
+  }
   if (binary) winner.compiler_version = binary->compiler_version;
-  keep_without_library(winner.config);
   const SearchRecord search{winner.kernel_key, searched_.seconds, searched_.ended};
   const bool stored = session_.store.user().promote(evaluator_.device(), key_, winner,
                                                     binary ? &*binary : nullptr, search);

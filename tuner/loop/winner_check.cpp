@@ -54,17 +54,17 @@ class WinnerCheck {
       runner.run({0}, MeasureEffort{}, true, measure, [] {});
       if (stop_) throw Error(ErrorCode::kInterrupted, "interrupted");
       const Trial trial = *book.find(0);
-      // Too little memory says nothing of the kernel, nor does a library that is not there or is of
-      // another version.
+      // The machine's state says nothing of the kernel, nor does a library that is not there or is
+      // of another version.
       const bool no_library = trial.status == TrialStatus::kInvalidLaunch &&
                               problem.problem->op().library_version(winner.config) != 0;
-      const bool no_room = trial.status == TrialStatus::kOutOfMemory || no_library;
+      const bool not_judged = may_be_the_machine(trial.status) || no_library;
       // Verifying alone leaves no timing: the trial stored before stays.
-      if (no_room ? stored.has_value() : !measure && trial.status == TrialStatus::kOk) {
+      if (not_judged ? stored.has_value() : !measure && trial.status == TrialStatus::kOk) {
         store_.user().put_trial(evaluator_.device(), key, *stored);
       }
       if (trial.status != TrialStatus::kOk) {
-        if (!no_room) demote(key, std::move(winner));
+        if (!not_judged) demote(key, std::move(winner));
         return formatted("{}: {}", trial_status_name(trial.status), trial.reason);
       }
       accept(key, std::move(winner), trial);

@@ -14,6 +14,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSendLimit{2000};
+// What a sign of life may add to the worker's clock. Five beats, so that a loaded machine, on which
+// they come late, lengthens deadlines rather than meets them.
+constexpr milliseconds kMostPerSign{500};
+constexpr int kMostStalls = 3;
 constexpr int kFramesPerStep = 256;  // a flood of heartbeats must not hold up the other workers
 
 bool usable_device(const DeviceInfo& device) {
@@ -27,7 +31,7 @@ bool usable_device(const DeviceInfo& device) {
 BenchClient::BenchClient(BenchClientOptions options, LogSink log_sink)
     : options_(std::move(options)), log_sink_(std::move(log_sink)) {
   options_.command.push_back(std::to_string(options_.ordinal));
-  deadline_ = Clock::now();
+  next_start_ = Clock::now();
 }
 
 void BenchClient::spawn() {
@@ -42,7 +46,7 @@ void BenchClient::spawn() {
   known_.clear();
   jobs_ = 0;
   born_ = Clock::now();
-  deadline_ = born_ + options_.hello_deadline;
+  start_clock(options_.hello_deadline);
   state_ = State::kStarting;
 }
 
@@ -52,7 +56,7 @@ void BenchClient::set_support(std::vector<std::byte> cubin) {
   const Frame frame{static_cast<std::uint32_t>(MessageType::kSetup), ++id_,
                     encode(SetupJob{support_})};
   state_ = State::kProbing;
-  deadline_ = Clock::now() + options_.setup_deadline;
+  start_clock(options_.setup_deadline);
   if (!child_->send(frame, kSendLimit)) start_failed("it does not take its support kernels");
 }
 
@@ -87,15 +91,14 @@ void BenchClient::start_job(MessageType type, std::string payload, JobKind kind,
   phase_ = "load";
   ++jobs_;
   state_ = State::kBusy;
-  deadline_ = Clock::now() + deadline;
-  paused_.reset();
+  start_clock(deadline);
   reference_left_ = options_.reference_limit;
   const Frame frame{static_cast<std::uint32_t>(type), ++id_, std::move(payload)};
-  if (!child_->send(frame, kSendLimit)) fail(TrialStatus::kCrash, "does not take its job");
+  if (!child_->send(frame, kSendLimit)) end_unjudged("does not take its job");
 }
 
 std::optional<BenchResult> BenchClient::step() {
-  if (state_ == State::kBackingOff && Clock::now() >= deadline_) spawn();
+  if (state_ == State::kBackingOff && Clock::now() >= next_start_) spawn();
   if (child_) receive_frames();
   if (child_) check_deadline();
   std::optional<BenchResult> result = std::move(ready_);
@@ -123,6 +126,7 @@ void BenchClient::receive_frames() {
 }
 
 void BenchClient::take_frame(const Frame& frame) {
+  note_sign_of_life();
   try {
     if (frame.type == static_cast<std::uint32_t>(MessageType::kPhase)) return note_phase(frame);
     if (state_ == State::kStarting) return take_hello(frame);
@@ -143,23 +147,23 @@ void BenchClient::note_phase(const Frame& frame) {
       payload.size() <= 64 && std::all_of(payload.begin(), payload.end(),
                                           [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
   if (!plain) return;
+  if (state_ != State::kBusy || frame.id != id_) return;
   phase_ = payload;
-  if (state_ == State::kBusy && frame.id == id_) pause_deadline(payload == kReferencePhase);
+  // Right answers have a clock of their own, which runs over all of a job's, so that a worker
+  // cannot win time by naming phases in turn.
+  making_answers_ = payload == kReferencePhase;
 }
 
-// The job's clock stands still while right answers are made; these have a clock of their own, which
-// runs over all of a job's, so that a worker cannot win time by naming phases in turn.
-void BenchClient::pause_deadline(bool making_answers) {
-  if (making_answers == paused_.has_value()) return;
+void BenchClient::start_clock(milliseconds limit) {
+  heard_ = Clock::now();
+  left_ = limit;
+  making_answers_ = false;
+}
+
+void BenchClient::note_sign_of_life() {
   const auto now = Clock::now();
-  if (making_answers) {
-    paused_ = deadline_ - now;
-    deadline_ = now + reference_left_;
-  } else {
-    reference_left_ = std::max(deadline_ - now, Clock::duration::zero());
-    deadline_ = now + *paused_;
-    paused_.reset();
-  }
+  left() -= std::min<Clock::duration>(now - heard_, kMostPerSign);
+  heard_ = now;
 }
 
 void BenchClient::take_hello(const Frame& frame) {
@@ -179,7 +183,6 @@ void BenchClient::take_hello(const Frame& frame) {
   }
   device_ = hello.device;
   state_ = State::kAwaitingSupport;
-  deadline_ = Clock::time_point::max();
   if (!support_.empty()) set_support(std::move(support_));
 }
 
@@ -222,6 +225,7 @@ void BenchClient::take_result(const Frame& frame) {
 
 void BenchClient::finish(BenchResult result, bool context_lost) {
   job_ = JobKind::kNone;
+  stalls_ = 0;
   if (context_lost) {
     held_ = std::move(result);
     end_worker();
@@ -236,11 +240,38 @@ void BenchClient::finish(BenchResult result, bool context_lost) {
 }
 
 void BenchClient::check_deadline() {
-  if (Clock::now() < deadline_ || idle() || lost()) return;
-  if (state_ == State::kBusy && paused_) return answers_overdue();
-  if (state_ == State::kBusy) fail(TrialStatus::kTimeout, "did not finish before its deadline");
-  if (state_ == State::kStarting) start_failed("its worker did not say hello in time");
-  if (state_ == State::kProbing) start_failed("its worker did not finish the known-good probe");
+  const bool is_waited_for =
+      state_ == State::kBusy || state_ == State::kStarting || state_ == State::kProbing;
+  if (!is_waited_for) return;
+  if (left() <= Clock::duration::zero()) {
+    if (state_ == State::kStarting) return start_failed("its worker did not say hello in time");
+    if (state_ == State::kProbing) {
+      return start_failed("its worker did not finish the known-good probe");
+    }
+    if (making_answers_) return answers_overdue();
+    stalls_ = 0;
+    return fail(TrialStatus::kTimeout, "did not finish before its deadline");
+  }
+  if (Clock::now() - heard_ >= options_.stall_limit) stand_still();
+}
+
+// No sign of life for long: it was stopped or frozen, or the driver holds the whole process.
+void BenchClient::stand_still() {
+  const auto limit = std::chrono::ceil<std::chrono::seconds>(options_.stall_limit).count();
+  const std::string what = formatted("stood still for {} s", limit);
+  if (state_ != State::kBusy) return start_failed("its worker " + what);
+  end_unjudged(what);
+}
+
+// The job has not shown what it does.
+void BenchClient::end_unjudged(const std::string& what) {
+  if (++stalls_ >= kMostStalls) {
+    const std::string end = end_worker();
+    if (!lost()) lose(formatted("its worker {}, {} times in a row ({})", what, stalls_, end));
+    return;
+  }
+  fail(TrialStatus::kTimeout, what);
+  if (held_) held_->stalled = true;
 }
 
 void BenchClient::fail(TrialStatus status, const std::string& reason) {
@@ -274,7 +305,7 @@ void BenchClient::hold_failure(TrialStatus status, const std::string& reason) {
 }
 
 void BenchClient::schedule_spawn() {
-  deadline_ =
+  next_start_ =
       Clock::now() + options_.back_off[std::min(failed_starts_, options_.back_off.size() - 1)];
   state_ = State::kBackingOff;
 }
@@ -330,7 +361,7 @@ void BenchClient::recycle_if_due() {
   if (!idle() || !due) return;
   end_worker();
   if (lost()) return;
-  deadline_ = Clock::now();
+  next_start_ = Clock::now();
   state_ = State::kBackingOff;
 }
 

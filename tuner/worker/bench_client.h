@@ -4,7 +4,10 @@
 // A worker runs kernels that may hang, fault or lie, so nothing that it does may hurt this process
 // or be believed unchecked. A job that ends badly is reported only after the next worker has run
 // its known-good probe: if the probe fails too, the device is at fault and the job is not blamed.
-// Nor is a job charged for the time in which the worker makes the judge's right answers.
+// Deadlines go by the worker's own clock, which runs from one of its signs of life (heartbeat.h) to
+// the next and for half a second at most: a worker that the machine stops is late for nothing. One
+// that gives no sign for long is replaced, and its job is to be given again. Nor is a job charged
+// for the time in which the worker makes the judge's right answers.
 // One thread drives it by calling step(); nothing blocks for longer than a frame takes to send.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -31,6 +34,8 @@ struct BenchClientOptions {
   std::chrono::milliseconds setup_deadline{30000};
   // What a job may spend in kReferencePhase, beside its own deadline.
   std::chrono::milliseconds reference_limit{600000};
+  // A worker that gives no sign of life for so long has stood still.
+  std::chrono::milliseconds stall_limit{60000};
   // Before the next worker is started after 1, 2, ... of them failed to get ready in a row.
   std::array<std::chrono::milliseconds, 3> back_off{std::chrono::milliseconds(100),
                                                     std::chrono::milliseconds(1000),
@@ -45,6 +50,9 @@ struct BenchResult {
   std::optional<TrialReply> trial;
   std::optional<RaceReply> race;
   std::optional<ProposeReply> proposals;
+  // The worker stood still or did not take the job, which says nothing of it: it is to be given
+  // again. Comes with a kTimeout. A device whose workers do so three times in a row is lost.
+  bool stalled = false;
 };
 
 class BenchClient {
@@ -98,12 +106,16 @@ class BenchClient {
   void take_probe(const Frame& frame);
   void take_result(const Frame& frame);
   void note_phase(const Frame& frame);
-  void pause_deadline(bool making_answers);
+  void start_clock(std::chrono::milliseconds limit);
+  void note_sign_of_life();
+  Clock::duration& left() { return making_answers_ ? reference_left_ : left_; }
   void finish(BenchResult result, bool context_lost);
   void check_deadline();
   // The worker is at fault: ends it, and with it the job or the attempt to get ready.
   void fail(TrialStatus status, const std::string& reason);
   void hold_failure(TrialStatus status, const std::string& reason);
+  void stand_still();
+  void end_unjudged(const std::string& what);
   void start_failed(const std::string& reason);
   void answers_overdue();
   void lose(const std::string& reason);
@@ -118,10 +130,12 @@ class BenchClient {
   std::vector<std::byte> support_;
   std::string problem_;
   std::string phase_;
-  Clock::time_point deadline_;
-  // While the worker makes right answers: how long the job has left then.
-  std::optional<Clock::duration> paused_;
+  Clock::time_point next_start_;  // while backing off
+  Clock::time_point heard_;       // the worker's last sign of life
+  Clock::duration left_{};        // of the job, or of getting ready, by the worker's clock
   Clock::duration reference_left_{};
+  bool making_answers_ = false;
+  int stalls_ = 0;  // jobs in a row whose worker stood still
   Clock::time_point born_;
   JobKind job_ = JobKind::kNone;
   std::uint64_t id_ = 0;  // of the last job

@@ -25,6 +25,7 @@
 #include "tuner/measure/gpu_timer.h"
 #include "tuner/measure/measure.h"
 #include "tuner/worker/cuda_fault.h"
+#include "tuner/worker/heartbeat.h"
 #include "tuner/worker/kernel_store.h"
 #include "tuner/worker/protocol.h"
 
@@ -38,8 +39,9 @@ constexpr std::size_t kMaxReason = 1000;
 // Everything that lives on one device.
 class BenchWorker {
  public:
-  explicit BenchWorker(int ordinal)
-      : driver_(CudaDriver::open()),
+  BenchWorker(int ordinal, Heartbeat& heartbeat)
+      : heartbeat_(heartbeat),
+        driver_(CudaDriver::open()),
         device_(driver_->device_info(ordinal)),
         context_(driver_, ordinal),
         stream_(*driver_),
@@ -51,9 +53,9 @@ class BenchWorker {
 
  private:
   void send(MessageType type, std::uint64_t id, std::string payload) const {
-    write_frame(kSocket, {static_cast<std::uint32_t>(type), id, std::move(payload)});
+    heartbeat_.send({static_cast<std::uint32_t>(type), id, std::move(payload)});
   }
-  void phase(std::uint64_t id, const char* name) const { send(MessageType::kPhase, id, name); }
+  void phase(std::uint64_t id, const char* name) const { heartbeat_.phase(id, name); }
 
   // Handles a job and sends its reply; whether the context survived it.
   bool handle(const Frame& frame);
@@ -69,6 +71,7 @@ class BenchWorker {
   template <class Reply, class Work>
   void guarded(Reply& reply, Work&& work);
 
+  Heartbeat& heartbeat_;
   std::shared_ptr<const CudaDriver> driver_;
   DeviceInfo device_;
   CudaContext context_;
@@ -231,7 +234,8 @@ int run_bench_worker(int ordinal) {
   // A parent that is gone shows as a failed write.
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    auto worker = std::make_unique<BenchWorker>(ordinal);
+    Heartbeat heartbeat(kSocket);
+    auto worker = std::make_unique<BenchWorker>(ordinal, heartbeat);
     if (worker->serve()) return 0;
     // Nothing of a lost context can be freed, and trying may hang: the end of the process does it.
     static_cast<void>(worker.release());

@@ -22,14 +22,14 @@ enum class MessageType : std::uint32_t {
   kSetup = 2,   // parent -> worker, once: SetupJob; answered by kResult with a TrialReply
   kTrial = 3,   // parent -> worker: TrialJob
   kRace = 4,    // parent -> worker: RaceJob
-  kPhase = 5,   // worker -> parent: heartbeat, the payload names the phase
+  kPhase = 5,   // worker -> parent: a sign of life (Heartbeat), the payload names the phase
   kResult = 6,  // worker -> parent: TrialReply
   kRaceResult = 7,
   kPropose = 8,    // parent -> worker: ProposeJob
   kProposals = 9,  // worker -> parent: ProposeReply
 };
 
-inline constexpr int kProtocolVersion = 4;
+inline constexpr int kProtocolVersion = 5;
 
 // The phase in which a worker makes the judge's right answers, once per problem and worker. No
 // candidate runs meanwhile and none is to blame for how long it takes. The next phase ends it.
