@@ -3,11 +3,12 @@
 #include "catalogue/json_input.h"
 
 #include <algorithm>
-#include <fstream>
-#include <system_error>
+#include <utility>
 
 #include "core/error.h"
 #include "core/format.h"
+#include "core/input_file.h"
+#include "core/json_bounds.h"
 #include "core/json_fault.h"
 
 namespace vitune {
@@ -15,8 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kMaxValues = 4'000'000;  // JSON values in one file: bounds its memory
-constexpr int kMaxDepth = 8;
+constexpr JsonBounds kBounds{4'000'000, 8};  // of one file: they bound its memory
 
 }  // namespace
 
@@ -26,42 +26,26 @@ void Place::malformed(const std::string& what) const {
 
 std::string read_file(const std::filesystem::path& path) {
   const Place place{path.string()};
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) place.malformed("no such file");
-  if (!std::filesystem::is_regular_file(status)) {
-    place.malformed("is not a regular file; '-' reads standard input");
+  InputFile file = read_input_file(path, kMaxFileBytes);
+  if (!file.fault) return std::move(file.content);
+  switch (*file.fault) {
+    case InputFault::kMissing:
+      place.malformed("no such file");
+    case InputFault::kIrregular:
+      place.malformed("is not a regular file; '-' reads standard input");
+    case InputFault::kTooLarge:
+      place.malformed(formatted("has {} bytes: 64 MiB are the most; split it", file.bytes));
+    case InputFault::kUnreadable:
+      break;
   }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) place.malformed("cannot be opened: check its permissions");
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) place.malformed("its size cannot be read: " + error.message());
-  if (size > kMaxFileBytes) {
-    place.malformed(formatted("has {} bytes: 64 MiB are the most; split it", size));
-  }
-  // What was checked is what is read, even if the file grows meanwhile.
-  std::string content(static_cast<std::size_t>(size), '\0');
-  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
-  if (stream.bad()) place.malformed("cannot be read: input/output error");
-  content.resize(static_cast<std::size_t>(stream.gcount()));
-  return content;
+  place.malformed(formatted("cannot be read: {}; check its permissions", file.error.message()));
 }
 
 json parse_json(std::string_view text, const std::string& file, std::int64_t line,
                 const char* expected) {
-  std::int64_t values = 0;
-  const auto guard = [&](int depth, json::parse_event_t event, json&) {
-    if (depth > kMaxDepth) Place{file}.malformed("JSON is nested deeper than 8 levels");
-    const bool begins = event == json::parse_event_t::value ||
-                        event == json::parse_event_t::object_start ||
-                        event == json::parse_event_t::array_start;
-    if (begins && ++values > kMaxValues) {
-      Place{file}.malformed(formatted("holds more than {} JSON values; split it", kMaxValues));
-    }
-    return true;
-  };
+  require_bounds(text, kBounds, file);
   try {
-    return json::parse(text.begin(), text.end(), guard);
+    return json::parse(text.begin(), text.end());
   } catch (const json::parse_error& error) {
     const std::size_t at = std::min(error.byte, text.size());
     line += std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');

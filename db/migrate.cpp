@@ -104,35 +104,26 @@ class Backup {
   // what a second connection reads is what the migration will find.
   Backup(const Connection& connection, std::int64_t version) {
     if (connection.name() == ":memory:") return;
-    const fs::path copy =
-        free_name(connection.name() + ".v" + std::to_string(version) + "-" + utc_stamp());
-    create_private_file(copy);
-    try {
-      Connection target(copy, Connection::Mode::kReadWrite);
-      Connection(connection.name(), Connection::Mode::kReadOnly).copy_to(target);
-      sync_path(copy);
-    } catch (...) {
-      remove_with_journal(copy);
-      throw;
-    }
-    copy_ = copy;
-  }
-  ~Backup() {
-    if (!copy_.empty()) remove_with_journal(copy_);
+    const auto& copy = copy_.emplace(
+        free_name(connection.name() + ".v" + std::to_string(version) + "-" + utc_stamp()));
+    create_private_file(copy.path());
+    Connection target(copy.path(), Connection::Mode::kReadWrite);
+    Connection(connection.name(), Connection::Mode::kReadOnly).copy_to(target);
+    sync_path(copy.path());
   }
   Backup(const Backup&) = delete;
   Backup& operator=(const Backup&) = delete;
 
   void keep(const Connection& connection, const LogSink& log_sink) {
-    if (copy_.empty()) return;
+    if (!copy_) return;
     log(log_sink, LogLevel::kInfo,
-        "database " + connection.name() + ": copied to " + copy_.string() +
+        "database " + connection.name() + ": copied to " + copy_->path().string() +
             " before its migration");
-    copy_.clear();
+    copy_->keep();
   }
 
  private:
-  fs::path copy_;
+  std::optional<UnfinishedFile> copy_;
 };
 
 std::string formatted_now(const char* format) {

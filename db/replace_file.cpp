@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -27,6 +28,13 @@ namespace fs = std::filesystem;
 constexpr const char* kKept = ".corrupt-";
 constexpr const char* kUnfinished = ".salvage-";
 constexpr std::size_t kStampLength = 16;  // of utc_stamp()
+constexpr const char* kJournals[] = {"-journal", "-wal", "-shm"};
+
+// An empty journal is what a writer leaves that is done.
+bool holds_something(const std::string& journal) {
+  struct ::stat info {};
+  return ::lstat(journal.c_str(), &info) == 0 && info.st_size > 0;
+}
 
 // Steps back to where it began, the last first, unless keep() is called. It ends at one that fails:
 // those before it expect to find what that one should have left.
@@ -72,11 +80,9 @@ void rename_undoably(const fs::path& from, const fs::path& to, Undo& undo) {
 
 // A journal that could not be played back belongs to the old file and must not meet the new one.
 void move_journals(const fs::path& path, const fs::path& kept, Undo& undo) {
-  for (const char* suffix : {"-journal", "-wal", "-shm"}) {
+  for (const char* suffix : kJournals) {
     const std::string journal = path.string() + suffix;
-    struct ::stat info {};
-    if (::lstat(journal.c_str(), &info) == 0 && info.st_size > 0)
-      rename_undoably(journal, kept.string() + suffix, undo);
+    if (holds_something(journal)) rename_undoably(journal, kept.string() + suffix, undo);
   }
 }
 
@@ -127,14 +133,36 @@ std::int64_t salvaging_process(const std::string& name, const std::string& prefi
 std::string free_name(const std::string& wanted) {
   std::string name = wanted;
   const auto taken = [](const std::string& path) { return ::access(path.c_str(), F_OK) == 0; };
-  for (int i = 2; taken(name) || taken(name + "-journal"); ++i)
+  const auto journal_taken = [&](const char* suffix) { return taken(name + suffix); };
+  for (int i = 2; taken(name) || std::ranges::any_of(kJournals, journal_taken); ++i)
     name = wanted + "-" + std::to_string(i);
   return name;
 }
 
-void remove_with_journal(const fs::path& path) noexcept {
-  ::unlink(path.c_str());
-  ::unlink((path.string() + "-journal").c_str());
+void require_no_journal(const fs::path& path) {
+  for (const char* suffix : kJournals) {
+    const std::string journal = path.string() + suffix;
+    if (!holds_something(journal)) continue;
+    throw DatabaseError(
+        DatabaseFault::kUnsafe,
+        "database " + path.string() + ": " + journal +
+            " lies beside its place, and would be played back into it by the next "
+            "to open it; move that file away, or remove it if its database is gone");
+  }
+}
+
+UnfinishedFile::UnfinishedFile(const fs::path& path)
+    : path_(path), journal_(path.string() + "-journal") {}
+
+UnfinishedFile::~UnfinishedFile() {
+  if (kept_) return;
+  ::unlink(path_.c_str());
+  ::unlink(journal_.c_str());
+}
+
+void UnfinishedFile::keep() noexcept {
+  ::unlink(journal_.c_str());
+  kept_ = true;
 }
 
 fs::path replace_and_keep(const fs::path& path, const fs::path& fresh) {

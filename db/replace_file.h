@@ -13,11 +13,31 @@
 
 namespace vitune {
 
-// `wanted`, or that with -2, -3, ... behind it: what neither a file nor a journal has as a name.
+// `wanted`, or that with -2, -3, ... behind it: what neither a file nor a journal is named after.
 std::string free_name(const std::string& wanted);
 
-// Removes a file and its journal, as far as they are there.
-void remove_with_journal(const std::filesystem::path& path) noexcept;
+// Throws DatabaseError(kUnsafe) if a journal with something in it lies beside `path`: whoever
+// opened a new file of that name next would play the journal of another one back into it.
+void require_no_journal(const std::filesystem::path& path);
+
+// A file in the making: it and its journal are removed when this goes, unless keep() was called.
+// Where no memory is left too, since its names were made before.
+class UnfinishedFile {
+ public:
+  explicit UnfinishedFile(const std::filesystem::path& path);
+  ~UnfinishedFile();
+  UnfinishedFile(const UnfinishedFile&) = delete;
+  UnfinishedFile& operator=(const UnfinishedFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  // Its journal, empty by now, goes; the file has its place or another owner.
+  void keep() noexcept;
+
+ private:
+  std::filesystem::path path_;
+  std::string journal_;
+  bool kept_ = false;
+};
 
 // Puts `fresh`, which nobody has open, in the place of `path`, and gives the name under which the
 // old file stays. A journal with something in it goes with the old file. Whatever moment the

@@ -264,7 +264,7 @@ class Store {
   // Writes the verified winners of the wanted devices, with their kernels and these devices' block
   // list, into one file that is only read from then on (mode 0444). It appears at `path` whole, by
   // a rename, in the place of an older pack if there is one. The same rows and label make the same
-  // bytes. Throws DatabaseError, with `path` as it was: kUnsafe if what is there is no pack.
+  // bytes. Throws DatabaseError, with `path` as it was: kUnsafe if a journal or no pack is there.
   PackReport write_pack(const std::filesystem::path& path, const PackOrder& order);
   // What this file says as a pack; nothing: it is none.
   std::optional<PackSeal> pack_seal();

@@ -48,6 +48,7 @@ void require_pack_or_nothing(const fs::path& path) {
 void put_in_place(const fs::path& fresh, const fs::path& path) {
   if (::chmod(fresh.c_str(), 0444) != 0) fail(path, "making it read-only");
   sync_path(fresh);
+  require_no_journal(path);
   if (::rename(fresh.c_str(), path.c_str()) != 0) fail(path, "putting it in its place");
   sync_path(path.parent_path());
 }
@@ -117,12 +118,13 @@ PackReport Store::write_pack(const fs::path& path, const PackOrder& order) {
                             kSalvageAdvice);
   }
   const fs::path resolved = resolve_database_path(path, true);
+  require_no_journal(resolved);
   require_pack_or_nothing(resolved);
-  const fs::path fresh =
-      free_name(resolved.string() + ".new-" + utc_stamp() + "-" + std::to_string(::getpid()));
+  UnfinishedFile fresh(
+      free_name(resolved.string() + ".new-" + utc_stamp() + "-" + std::to_string(::getpid())));
   PackReport report;
-  try {
-    auto pack = open(fresh, Access::kReadWrite, state_->log_sink);
+  {
+    const auto pack = open(fresh.path(), Access::kReadWrite, state_->log_sink);
     State& state = *pack->state_;
     Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
     Transaction transaction(*state.connection);
@@ -133,13 +135,9 @@ PackReport Store::write_pack(const fs::path& path, const PackOrder& order) {
     snapshot.commit();
     report.content = content;
     state.connection->compact();
-    pack.reset();
-    ::unlink((fresh.string() + "-journal").c_str());
-    put_in_place(fresh, resolved);
-  } catch (...) {
-    remove_with_journal(fresh);
-    throw;
   }
+  put_in_place(fresh.path(), resolved);
+  fresh.keep();
   return report;
 }
 

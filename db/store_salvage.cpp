@@ -99,42 +99,37 @@ std::int64_t Store::salvage(const fs::path& path, const LogSink& log_sink) {
   refuse_newer(resolved);
   const auto lock = lock_out_others(resolved);
   remove_dead_salvages(resolved);
-  const fs::path fresh =
-      free_name(resolved.string() + ".salvage-" + utc_stamp() + "-" + std::to_string(::getpid()));
+  UnfinishedFile fresh(
+      free_name(resolved.string() + ".salvage-" + utc_stamp() + "-" + std::to_string(::getpid())));
   std::int64_t saved = 0;
   bool blocks_are_whole = true;
   fs::path kept;
-  try {
-    auto target = open(fresh, Access::kReadWrite, log_sink);
-    Transaction transaction(*target->state_->connection);
-    State::FoundSeals seals;
-    const auto visit = [&](const TableSpec& found, const Row& row) {
-      const TableSpec* spec = &found;
-      const auto now = todays_row(spec, row);
-      seals.has_them = seals.has_them || &found == &kWinnerTable || &found == &kSealTable;
-      if (&found == &kSealTable) {
-        seals.rows.push_back(row);
-      } else if (now && target->state_->salvage_row(*spec, *now)) {
-        ++saved;
-      }
-    };
-    scan_pages(resolved, visit, [&] {
-      if (saved == 0 && !is_ours(lock.get())) {
-        throw DatabaseError(DatabaseFault::kForeign,
-                            "database " + resolved.string() +
-                                ": salvaging it: not one row of a vitune database was found; it is "
-                                "left as it is; move it away to start with an empty database");
-      }
-      blocks_are_whole = target->state_->seal_salvaged(seals);
-      transaction.commit();
-      target.reset();
-      ::unlink((fresh.string() + "-journal").c_str());
-      kept = replace_and_keep(resolved, fresh);
-    });
-  } catch (...) {
-    if (kept.empty()) remove_with_journal(fresh);
-    throw;
-  }
+  auto target = open(fresh.path(), Access::kReadWrite, log_sink);
+  Transaction transaction(*target->state_->connection);
+  State::FoundSeals seals;
+  const auto visit = [&](const TableSpec& found, const Row& row) {
+    const TableSpec* spec = &found;
+    const auto now = todays_row(spec, row);
+    seals.has_them = seals.has_them || &found == &kWinnerTable || &found == &kSealTable;
+    if (&found == &kSealTable) {
+      seals.rows.push_back(row);
+    } else if (now && target->state_->salvage_row(*spec, *now)) {
+      ++saved;
+    }
+  };
+  scan_pages(resolved, visit, [&] {
+    if (saved == 0 && !is_ours(lock.get())) {
+      throw DatabaseError(DatabaseFault::kForeign,
+                          "database " + resolved.string() +
+                              ": salvaging it: not one row of a vitune database was found; it is "
+                              "left as it is; move it away to start with an empty database");
+    }
+    blocks_are_whole = target->state_->seal_salvaged(seals);
+    transaction.commit();
+    target.reset();
+    kept = replace_and_keep(resolved, fresh.path());
+    fresh.keep();
+  });
   log(log_sink, LogLevel::kInfo,
       "database " + resolved.string() + ": saved " + std::to_string(saved) +
           " rows; the old file is kept as " + kept.string());

@@ -79,9 +79,10 @@ def section(calls: dict[str, Any] | None, cold_start: dict[str, Any] | None, sou
         tables.append(_library(cold_start))
     if not tables:
         return None
-    height = 78 + 26 * len(peers)
+    drawn = {peer: found for peer, found in peers.items() if any(step[0] in found for step in _STEPS)}
+    height = 78 + 26 * len(drawn)
     pictures = [Picture("first-calls", "", "Host time of first and later calls. The numbers are in the table below.",
-                        lambda canvas: _draw(canvas, peers), (820, height), (340, height + 26))] if peers else []
+                        lambda canvas: _draw(canvas, drawn), (820, height), (340, height + 26))] if drawn else []
     return Section("first-calls", "First calls", "Host time on a logarithmic scale, each peer in processes of its own, "
                    "through PyTorch; importing PyTorch and making the CUDA context are in the table only.",
                    source, pictures, tables)

@@ -58,7 +58,7 @@ def _group(document: dict[str, Any], row: dict[str, Any]) -> Group | None:
              for way in (over, ours) if way in by_way]
     floor = _us(document, documents.members(document, row, "floor_us"))
     lines += [Line("floor", floor)] if floor else []
-    batch, mode = row.get("batch", "?"), documents.text(row, "mode")
+    batch, mode = documents.integer(row, "batch") or "?", documents.text(row, "mode")
     name = f"{documents.text(row, 'model')} b{batch}" + ("" if mode == "graph" else f", {mode}")
     return Group(name, [line for line in lines if line.us])
 

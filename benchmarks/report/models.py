@@ -22,8 +22,9 @@ def _gain(document: dict[str, Any], row: dict[str, Any] | None) -> dict[str, flo
     if row is None or "vitune" in documents.members(document, row, "failed"):
         return {}
     found = documents.members(document, row, "gain")
-    return {name: figure for name in ("times", "low", "high")
+    gain = {name: figure for name in ("times", "low", "high")
             if (figure := documents.positive(document, found, name))}
+    return gain if "times" in gain else {}
 
 
 def _ms(document: dict[str, Any], row: dict[str, Any] | None, way: str) -> str:
@@ -47,8 +48,8 @@ def _by_model(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
 
 def _from_usual(modes: dict[str, dict[str, Any]]) -> float:
     """How far its batch is from the usual one."""
-    batch = next(iter(modes.values())).get("batch")
-    return abs(math.log2(batch / _USUAL_BATCH)) if isinstance(batch, int) and batch > 0 else math.inf
+    batch = documents.integer(next(iter(modes.values())), "batch")
+    return abs(math.log2(batch / _USUAL_BATCH)) if batch else math.inf
 
 
 def _pictured(by_model: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
@@ -62,7 +63,7 @@ def _pictured(by_model: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
 
 
 def _name(row: dict[str, Any]) -> str:
-    return f"{documents.text(row, 'model')} b{row.get('batch', '?')}"
+    return f"{documents.text(row, 'model')} b{documents.integer(row, 'batch') or '?'}"
 
 
 def _compiled(document: dict[str, Any]) -> Table | None:

@@ -38,9 +38,9 @@ def paint(name: str) -> str:
     return f"#0101{_NAMES.index(name):02x}"
 
 
-def with_variables(svg: str) -> str:
-    """Every paint as `var(--name)`."""
-    return re.sub(r"#0101([0-9a-f]{2})", lambda m: f"var(--{_NAMES[int(m[1], 16)]})", svg)
+def with_variables(tag: str) -> str:
+    """Every paint of a tag as `var(--name)`."""
+    return re.sub(r"#0101([0-9a-f]{2})", lambda m: f"var(--{_NAMES[int(m[1], 16)]})", tag)
 
 
 def variables(dark: bool) -> str:

@@ -87,9 +87,8 @@ def _svg(picture: Picture, size: tuple[int, int], prefix: str) -> str:
     for number, tip in enumerate(canvas.tips):
         mark = f'<g id="tip-{number}">'
         body = body.replace(mark, f'<g class="point"><title>{html.escape(tip)}</title>')
-    # Ids of one page must differ.
-    body = re.sub(r'(\bid="|href="#|url\(#)', lambda m: m[1] + prefix, body)
-    return with_variables(body)
+    # In tags only: a text may look like a colour or an id. Ids of one page must differ.
+    return re.sub("<[^>]*>", lambda m: with_variables(re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", m[0])), body)
 
 
 def _open(picture: Picture, size: tuple[int, int], more: str) -> str:

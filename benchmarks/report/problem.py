@@ -9,6 +9,7 @@ import re
 
 _BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "bool": 1}
 _MOST = 2**31
+_MOST_DIMS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +53,8 @@ def _operand_bytes(word: str) -> int:
     if not match or match[1] not in _BYTES:
         raise ValueError(word)
     dims = [int(dim) for dim in re.split("[x,]", match[2])]
+    if len(dims) > _MOST_DIMS or not all(0 < dim < _MOST for dim in dims):
+        raise ValueError(word)
     return _distinct(match[3], *dims) * _BYTES[match[1]]
 
 

@@ -5,12 +5,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <string_view>
-#include <system_error>
+#include <utility>
 
+#include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "core/input_file.h"
 #include "core/json_fault.h"
 
 namespace vitune {
@@ -18,33 +19,32 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uintmax_t kMaxBytes = 1'000'000'000;
-constexpr std::int64_t kMaxValues = 4'000'000;
-constexpr int kMaxDepth = 16;
 constexpr std::size_t kMaxText = 4096;
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
   throw Error(ErrorCode::kUsage, path.string() + ": " + what);
 }
 
-std::string read_bounded(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) fail(path, "no such file; name one that --json wrote");
-  if (!std::filesystem::is_regular_file(status)) fail(path, "is not a regular file");
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) fail(path, "its size cannot be read: " + error.message());
-  if (size > kMaxBytes) fail(path, formatted("has {} bytes: 1 GB is the most; split it", size));
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) fail(path, "cannot be opened: check its permissions");
-  // What was checked is what is read, even if the file grows meanwhile.
-  std::string content(static_cast<std::size_t>(size), '\0');
-  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
-  if (stream.bad()) {
-    throw Error(ErrorCode::kFailure, path.string() + ": cannot be read: input/output error");
+std::string size_text(std::uintmax_t bytes) { return bytes_text(static_cast<std::int64_t>(bytes)); }
+
+// Nothing if there is no such file.
+std::optional<std::string> read_bounded(const std::filesystem::path& path,
+                                        const JsonFileBounds& bounds) {
+  InputFile file = read_input_file(path, bounds.bytes);
+  if (!file.fault) return std::move(file.content);
+  switch (*file.fault) {
+    case InputFault::kMissing:
+      return std::nullopt;
+    case InputFault::kIrregular:
+      fail(path, "is not a regular file");
+    case InputFault::kTooLarge:
+      fail(path,
+           formatted("has {}: {} is the most", size_text(file.bytes), size_text(bounds.bytes)));
+    case InputFault::kUnreadable:
+      break;
   }
-  content.resize(static_cast<std::size_t>(stream.gcount()));
-  return content;
+  const std::string reason = file.error.message();
+  fail(path, formatted("cannot be read: {}; check its permissions", reason));
 }
 
 // Google Benchmark writes NaN and Infinity as bare words (for the relative deviation of a counter
@@ -125,29 +125,38 @@ bool JsonValue::flag() const {
   return value_->get<bool>();
 }
 
-json read_json_file(const std::filesystem::path& path) {
-  std::string content = read_bounded(path);
-  if (is_blank(content))
-    fail(path, "is empty, which is not valid JSON; name a file that --json wrote");
-  blank_words_that_are_no_json(content);
-  std::int64_t values = 0;
-  const auto guard = [&](int depth, json::parse_event_t event, json&) {
-    if (depth > kMaxDepth) {
-      fail(path, formatted("JSON is nested deeper than {} levels", kMaxDepth));
-    }
-    const bool begins = event == json::parse_event_t::value ||
-                        event == json::parse_event_t::object_start ||
-                        event == json::parse_event_t::array_start;
-    if (begins && ++values > kMaxValues) {
-      fail(path, formatted("holds more than {} JSON values; split it", kMaxValues));
-    }
-    return true;
-  };
+std::int64_t JsonValue::integer(std::int64_t least, std::int64_t most) const {
+  const bool fits = value_->is_number_unsigned()
+                        ? value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
+                        : value_->is_number_integer();
+  const std::int64_t value = fits ? value_->get<std::int64_t>() : 0;
+  if (!fits || value < least || value > most) {
+    refuse(formatted("is not an integer from {} to {}", least, most));
+  }
+  return value;
+}
+
+std::optional<json> find_json_file(const std::filesystem::path& path,
+                                   const JsonFileBounds& bounds) {
+  auto content = read_bounded(path, bounds);
+  if (!content) return std::nullopt;
+  if (is_blank(*content)) {
+    fail(path,
+         formatted("is empty, which is not valid JSON; name a file that {} wrote", bounds.made_by));
+  }
+  blank_words_that_are_no_json(*content);
+  require_bounds(*content, bounds.json, path.string());
   try {
-    return json::parse(content, guard);
+    return json::parse(*content);
   } catch (const json::exception& error) {
     fail(path, formatted("is not valid JSON ({}); was it written to the end?", reason_of(error)));
   }
+}
+
+json read_json_file(const std::filesystem::path& path) {
+  constexpr JsonFileBounds kResult{1'000'000'000, {4'000'000, 16}, "--json"};
+  if (auto document = find_json_file(path, kResult)) return *std::move(document);
+  fail(path, "no such file; name one that --json wrote");
 }
 
 }  // namespace vitune

@@ -11,6 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "core/json_bounds.h"
 
 namespace vitune {
 
@@ -34,6 +37,8 @@ class JsonValue {
   // This value as a text of at most 4,096 bytes, a finite number, true or false.
   std::string text() const;
   double number() const;
+  // From `least` to `most`, where 0 <= most.
+  std::int64_t integer(std::int64_t least, std::int64_t most) const;
   bool flag() const;
 
  private:
@@ -41,7 +46,18 @@ class JsonValue {
   std::string place_;
 };
 
-// The document in a regular file of at most 1 GB (10^9 bytes), 16 levels and 4,000,000 values.
+struct JsonFileBounds {
+  std::uintmax_t bytes;
+  JsonBounds json;
+  const char* made_by;  // for messages: who writes such files
+};
+
+// The document in a regular file within `bounds`; nothing if no file is there.
+std::optional<nlohmann::json> find_json_file(const std::filesystem::path& path,
+                                             const JsonFileBounds& bounds);
+
+// The document that --json wrote into a file of at most 1 GB (10^9 bytes), 16 levels and 4,000,000
+// values.
 nlohmann::json read_json_file(const std::filesystem::path& path);
 
 }  // namespace vitune

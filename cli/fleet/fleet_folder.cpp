@@ -6,15 +6,17 @@
 
 #include <array>
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <unordered_set>
+#include <utility>
 
+#include "cli/arguments/json_file.h"
+#include "cli/fleet/first_file.h"
 #include "core/error.h"
 #include "core/format.h"
-#include "core/json_fault.h"
+#include "core/input_file.h"
 #include "core/output_file.h"
+#include "db/replace_file.h"
 
 namespace vitune {
 namespace {
@@ -24,6 +26,9 @@ using nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 constexpr const char* kStates[] = {"running", "done", "interrupted"};
+// Sums over all shards stay within 64 bits.
+constexpr std::int64_t kMostCount = std::int64_t{1} << 40;
+constexpr std::uint64_t kMostCost = std::uint64_t{1} << 62;
 
 void write_whole(const fs::path& path, std::string_view bytes) {
   if (const std::error_code error = write_output_file(path, bytes)) {
@@ -32,33 +37,23 @@ void write_whole(const fs::path& path, std::string_view bytes) {
   }
 }
 
-std::optional<std::string> read_whole(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::ostringstream content;
-  content << file.rdbuf();
-  if (file.bad()) {
-    throw Error(ErrorCode::kFailure, formatted("{} cannot be read to its end", path.string()));
-  }
-  return std::move(content).str();
-}
-
-// Calls `read` with the document in `path`, if there is one.
+// Calls `read` with the document in `path`, if there is one. A shared folder is others' too.
 template <typename Read>
 auto read_document(const fs::path& path, const Read& read)
-    -> std::optional<decltype(read(ordered_json()))> {
-  const auto content = read_whole(path);
-  if (!content) return std::nullopt;
-  try {
-    const ordered_json document = ordered_json::parse(*content);
-    if (document.at("schema").get<int>() == kSchema) return read(document);
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCode::kUsage, formatted("{} is not a file of 'vitune tune --shard': {}",
-                                             path.string(), json_fault(error.what())));
-  }
+    -> std::optional<decltype(read(std::declval<JsonValue>()))> {
+  constexpr JsonFileBounds kBounds{64 << 10, {1000, 8}, "'vitune tune --shard'"};
+  const auto document = find_json_file(path, kBounds);
+  if (!document) return std::nullopt;
+  const JsonValue value(*document, path.string());
+  if (value.require("schema").integer(0, kMostCount) == kSchema) return read(value);
   throw Error(ErrorCode::kUsage,
               formatted("{} is of another version of vitune; use one version for all shards",
                         path.string()));
+}
+
+std::uint64_t count_in(const JsonValue& document, const char* name, std::uint64_t most) {
+  const auto bound = static_cast<std::int64_t>(most);
+  return static_cast<std::uint64_t>(document.require(name).integer(0, bound));
 }
 
 ShardState state_from_name(const std::string& name) {
@@ -98,9 +93,9 @@ void FleetFolder::claim(const FleetPlan& plan) const {
                                    {"shards", plan.shards},
                                    {"problems", plan.problems},
                                    {"cost", plan.cost}};
-    write_whole(path_ / "plan.json", document.dump(2) + "\n");
+    write_if_first(path_ / "plan.json", document.dump(2) + "\n");
   }
-  const auto there = this->plan();  // of two plans that came at once one is left
+  const auto there = this->plan();  // of plans that came at once it is the first
   if (!there || is_same_plan(*there, plan)) return;
   throw Error(
       ErrorCode::kUsage,
@@ -110,10 +105,13 @@ void FleetFolder::claim(const FleetPlan& plan) const {
 }
 
 std::optional<FleetPlan> FleetFolder::plan() const {
-  return read_document(path_ / "plan.json", [](const ordered_json& document) {
-    return FleetPlan{
-        document.at("plan").get<std::string>(), document.at("shards").get<std::uint32_t>(),
-        document.at("problems").get<std::uint64_t>(), document.at("cost").get<std::uint64_t>()};
+  return read_document(path_ / "plan.json", [](const JsonValue& document) {
+    FleetPlan plan;
+    plan.digest = document.require("plan").text();
+    plan.shards = static_cast<std::uint32_t>(document.require("shards").integer(1, kMostShards));
+    plan.problems = count_in(document, "problems", kMostCount);
+    plan.cost = count_in(document, "cost", kMostCost);
+    return plan;
   });
 }
 
@@ -123,17 +121,7 @@ fs::path FleetFolder::fixed_list(const std::function<std::string()>& make) const
   if (fs::exists(list, error)) return list;
   const std::string content = make();
   fs::create_directories(path_, error);
-  const fs::path mine =
-      path_ / formatted("misses.{}.{}", host_name(), static_cast<std::int64_t>(::getpid()));
-  write_whole(mine, content);
-  // Unlike a rename it fails where another was first, and so whoever is first decides for all.
-  fs::create_hard_link(mine, list, error);
-  std::error_code ignored;
-  fs::remove(mine, ignored);
-  if (error && !fs::exists(list, ignored)) {
-    throw Error(ErrorCode::kFailure,
-                formatted("{} cannot be made: {}", list.string(), error.message()));
-  }
+  write_if_first(list, content);
   return list;
 }
 
@@ -168,13 +156,19 @@ bool FleetFolder::is_published(const Shard& shard) const {
   return fs::exists(database(shard), ignored);
 }
 
-void FleetFolder::publish(const Shard& shard, const fs::path& local) const {
+void FleetFolder::require_free(const Shard& shard) const {
+  if (!is_published(shard)) require_no_journal(database(shard));
+}
+
+void FleetFolder::publish(const Shard& shard, const fs::path& local, const FleetPlan& plan) const {
+  claim(plan);
   if (is_published(shard)) return;
-  const auto content = read_whole(local);
-  if (!content) {
+  require_no_journal(database(shard));
+  const InputFile file = read_input_file(local, kMostCost);
+  if (file.fault) {
     throw Error(ErrorCode::kFailure, formatted("{} cannot be read", local.string()));
   }
-  write_whole(database(shard), *content);
+  write_whole(database(shard), file.content);
 }
 
 void FleetFolder::write(const Shard& shard, const ShardRecord& record) const {
@@ -193,18 +187,18 @@ void FleetFolder::write(const Shard& shard, const ShardRecord& record) const {
 }
 
 std::optional<ShardRecord> FleetFolder::record(const Shard& shard) const {
-  return read_document(file_of(shard, ".json"), [](const ordered_json& document) {
+  return read_document(file_of(shard, ".json"), [](const JsonValue& document) {
     ShardRecord record;
-    record.state = state_from_name(document.at("state").get<std::string>());
-    record.problems = document.at("problems").get<std::uint64_t>();
-    record.finished = document.at("finished").get<std::uint64_t>();
-    record.winners = document.at("winners").get<std::uint64_t>();
-    record.cost = document.at("cost").get<std::uint64_t>();
-    record.finished_cost = document.at("finished_cost").get<std::uint64_t>();
-    record.started = document.at("started").get<std::int64_t>();
-    record.updated = document.at("updated").get<std::int64_t>();
-    record.host = document.at("host").get<std::string>();
-    record.device = document.at("device").get<std::string>();
+    record.state = state_from_name(document.require("state").text());
+    record.problems = count_in(document, "problems", kMostCount);
+    record.finished = count_in(document, "finished", record.problems);
+    record.winners = count_in(document, "winners", record.finished);
+    record.cost = count_in(document, "cost", kMostCost);
+    record.finished_cost = count_in(document, "finished_cost", record.cost);
+    record.started = document.require("started").integer(0, kMostCount);
+    record.updated = document.require("updated").integer(0, kMostCount);
+    record.host = document.require("host").text();
+    record.device = document.require("device").text();
     return record;
   });
 }

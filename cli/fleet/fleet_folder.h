@@ -48,8 +48,8 @@ class FleetFolder {
  public:
   explicit FleetFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // Makes the folder and its plan.json. Throws Error(kUsage) if it is another plan's, and
-  // Error(kFailure) if it cannot be written.
+  // Makes the folder and its plan.json; of plans that come at once one is the first. Throws
+  // Error(kUsage) if the folder is another plan's, and Error(kFailure) if it cannot be written.
   void claim(const FleetPlan& plan) const;
   // Nothing if there is no plan.json; throws Error(kUsage) if that is none.
   std::optional<FleetPlan> plan() const;
@@ -60,8 +60,11 @@ class FleetFolder {
 
   std::filesystem::path database(const Shard& shard) const;
   bool is_published(const Shard& shard) const;
-  // Copies the closed database `local` into the folder, unless it has this shard already.
-  void publish(const Shard& shard, const std::filesystem::path& local) const;
+  // Throws DatabaseError if the shard's database, which is not there yet, would meet a journal.
+  void require_free(const Shard& shard) const;
+  // Copies the closed database `local` into the folder, unless it has this shard already. Throws as
+  // claim() and require_free() do: the folder may have changed since.
+  void publish(const Shard& shard, const std::filesystem::path& local, const FleetPlan& plan) const;
 
   void write(const Shard& shard, const ShardRecord& record) const;
   // Nothing if the shard never began; throws Error(kUsage) for a file that is no record.

@@ -9,6 +9,7 @@
 #include "cli/arguments/model_inputs.h"
 #include "cli/arguments/options.h"
 #include "cli/arguments/search_options.h"
+#include "cli/fleet/local_folder.h"
 #include "cli/fleet/shard.h"
 #include "cli/fleet/shell_word.h"
 #include "cli/output/text.h"
@@ -25,8 +26,20 @@ constexpr std::int64_t kMostGpus = 64, kMostCpus = 256, kCpusPerGpu = 8;
 constexpr std::size_t kLongestName = 50;  // Kubernetes takes 63 with what it appends
 constexpr std::string_view kReplay = "replay:";
 
+// Beside control characters: the line and paragraph separators U+2028 and U+2029, which end a line
+// in YAML 1.1, and so the shell's text in a block; and U+FEFF, U+FFFE and U+FFFF, which no YAML
+// has.
+bool has_no_place_in_yaml(std::string_view text) {
+  constexpr std::string_view kNever[] = {"\u2028", "\u2029", "\ufeff", "\xef\xbf\xbe",
+                                         "\xef\xbf\xbf"};
+  return std::ranges::any_of(kNever, [&](std::string_view character) {
+    return text.find(character) != std::string_view::npos;
+  });
+}
+
 std::string absolute(const std::string& path, const char* what) {
-  return fs::absolute(job_text(path, what)).lexically_normal().string();
+  // The folder that a relative name is in counts as well.
+  return job_text(fs::absolute(job_text(path, what)).lexically_normal().string(), what);
 }
 
 std::string job_name(const Session& session) {
@@ -147,10 +160,10 @@ void add_fleet_job_options(po::options_description& options, const char* gpu_kin
 }
 
 std::string job_text(const std::string& text, const char* what) {
-  if (!text.empty() && terminal_safe(text) == text) return text;
+  if (!text.empty() && terminal_safe(text) == text && !has_no_place_in_yaml(text)) return text;
   throw Error(ErrorCode::kUsage,
               formatted("{} '{}' cannot stand in a job file: it is empty, or has control "
-                        "characters",
+                        "characters or line separators",
                         what, terminal_safe(text)));
 }
 
@@ -178,6 +191,7 @@ FleetJob fleet_job(Session& session, FilesAre files) {
                  ? parse_integer(session.text("cpus"), 1, kMostCpus, "--cpus")
                  : std::min(kMostCpus, kCpusPerGpu * std::max<std::int64_t>(1, job.gpus));
   job.out = absolute(session.text("out"), "--out");
+  refuse_local_folder(job.out);
   job.database =
       session.has("db") ? absolute(session.text("db"), "--db") : (job.out / "vitune.db").string();
   job.program = job_text(session.text("program"), "--program");

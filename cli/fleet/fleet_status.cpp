@@ -63,6 +63,7 @@ std::optional<FleetStatus> fleet_status(const FleetFolder& folder, std::int64_t 
   if (!plan) return std::nullopt;
   FleetStatus status;
   status.plan = *plan;
+  status.updated.resize(plan->shards);
   Pace pace(plan->cost);
   const ShardFiles files = folder.files(plan->shards);
   for (std::uint32_t index = 0; index < plan->shards; ++index) {
@@ -76,7 +77,7 @@ std::optional<FleetStatus> fleet_status(const FleetFolder& folder, std::int64_t 
                                  : status.waiting);
     if (!is_done) status.missing.push_back(index);
     if (!record) continue;
-    status.updated = std::max(status.updated, record->updated);
+    status.updated[index] = record->updated;
     if (!record->device.empty()) ++status.devices[record->device];
     if (!is_done && !runs) continue;  // a lost shard begins anew
     status.finished += record->finished;
@@ -84,6 +85,7 @@ std::optional<FleetStatus> fleet_status(const FleetFolder& folder, std::int64_t 
     pace.add(*record, runs);
   }
   status.finished = std::min(status.finished, plan->problems);
+  status.winners = std::min(status.winners, status.finished);
   status.seconds_left = status.is_complete() ? 0 : pace.seconds_left();
   return status;
 }

@@ -24,7 +24,7 @@ struct FleetStatus {
   std::uint64_t finished = 0, winners = 0;       // problems
   std::map<std::string, std::uint32_t> devices;  // shards that each was seen in
   std::optional<std::int64_t> seconds_left;      // nothing if no shard runs
-  std::int64_t updated = 0;                      // of the youngest record
+  std::vector<std::int64_t> updated;             // of each shard's record, 0 where there is none
   std::vector<std::string> faults;               // of records
 
   bool is_complete() const { return done == plan.shards; }

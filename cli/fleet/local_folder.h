@@ -8,8 +8,11 @@
 
 namespace vitune {
 
-// A fresh one in TMPDIR. Its owner holds a lock on it until its end; those of this user that nobody
-// holds any more are of killed processes, and the next to make one removes them.
+// A fresh one in TMPDIR, for one database. Its owner holds a lock on it until its end, and a file
+// in it tells which machine it is of. Those of this user and this machine that nobody holds any
+// more are of killed processes, and the next to make one removes them. Removed are the files that
+// vitune makes there, one by one, and the folder if nothing else is in it; folders of other
+// machines stay, since their locks may not be seen here.
 class LocalFolder {
  public:
   // Throws Error(kFailure) that says where none can be made.
@@ -19,10 +22,14 @@ class LocalFolder {
   LocalFolder& operator=(const LocalFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path database() const;
 
  private:
   std::filesystem::path path_;
   UniqueFd lock_;
 };
+
+// Throws Error(kUsage) if `out` lies in a folder of a name that a LocalFolder may have.
+void refuse_local_folder(const std::filesystem::path& out);
 
 }  // namespace vitune

@@ -12,15 +12,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSecondsBetweenRecords = 20;
-
 }  // namespace
 
 fs::path shared_folder(const Session& session) {
-  if (session.has("out")) return session.text("out");
-  throw Error(
-      ErrorCode::kUsage,
-      "--shard needs --out DIR, a folder that all shards see: each puts its database there");
+  if (!session.has("out")) {
+    throw Error(
+        ErrorCode::kUsage,
+        "--shard needs --out DIR, a folder that all shards see: each puts its database there");
+  }
+  const fs::path out = session.text("out");
+  refuse_local_folder(out);
+  return out;
 }
 
 ShardRun::ShardRun(Session& session, const std::vector<NamedProblem>& input)
@@ -36,12 +38,15 @@ ShardRun::ShardRun(Session& session, const std::vector<NamedProblem>& input)
   }
   record_.problems = problems_.size();
   record_.host = host_name();
-  folder_.claim({plan.digest, plan.shards, input.size(), plan.cost});
+  plan_ = {plan.digest, plan.shards, input.size(), plan.cost};
+  folder_.claim(plan_);
+  folder_.require_free(shard_);
 }
 
 void ShardRun::write(ShardState state) {
   record_.state = state;
   record_.updated = seconds_now();
+  pace_.restart();
   try {
     folder_.write(shard_, record_);
   } catch (const Error& error) {
@@ -56,7 +61,7 @@ void ShardRun::begin() {
 }
 
 void ShardRun::alive() {
-  if (seconds_now() - record_.updated >= kSecondsBetweenRecords) write(ShardState::kRunning);
+  if (pace_.is_due()) write(ShardState::kRunning);
 }
 
 void ShardRun::finished(const TuneOutcome& outcome, const DeviceInfo& device) {
@@ -70,7 +75,7 @@ void ShardRun::finished(const TuneOutcome& outcome, const DeviceInfo& device) {
 void ShardRun::interrupted() { write(ShardState::kInterrupted); }
 
 void ShardRun::publish() {
-  folder_.publish(shard_, local_database());
+  folder_.publish(shard_, local_database(), plan_);
   write(ShardState::kDone);
   session_.console.log(LogLevel::kInfo, formatted("shard {} of {} is in {}", shard_.index,
                                                   shard_.count, folder_.database(shard_).string()));

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <unordered_map>
@@ -20,6 +21,20 @@ namespace vitune {
 // --out. Throws Error(kUsage) if it is missing.
 std::filesystem::path shared_folder(const Session& session);
 
+// When a shard's record is due again: by a clock that nobody sets.
+class RecordPace {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void restart(Clock::time_point now = Clock::now()) { written_ = now; }
+  bool is_due(Clock::time_point now = Clock::now()) const {
+    return now - written_ >= std::chrono::seconds(20);
+  }
+
+ private:
+  Clock::time_point written_;
+};
+
 // Works in a folder of its own on local disk, which goes with it. One thread.
 class ShardRun {
  public:
@@ -30,7 +45,7 @@ class ShardRun {
 
   bool is_published() const { return folder_.is_published(shard_); }
   const std::vector<NamedProblem>& problems() const { return problems_; }
-  std::filesystem::path local_database() const { return local_.path() / "vitune.db"; }
+  std::filesystem::path local_database() const { return local_.database(); }
 
   // For 'vitune fleet status'. A record that cannot be written is a warning, since the work goes
   // on.
@@ -47,10 +62,12 @@ class ShardRun {
   Session& session_;
   Shard shard_;
   FleetFolder folder_;
+  FleetPlan plan_;
   LocalFolder local_;
   std::vector<NamedProblem> problems_;
   std::unordered_map<std::string, std::uint64_t> costs_;
   ShardRecord record_;
+  RecordPace pace_;
   bool warned_ = false;
 };
 

@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <random>
 
+#include "cli/arguments/json_file.h"
 #include "cli/compare/comparison.h"
 #include "cli/compare/timing_figures.h"
 #include "tests/cli/command_fixture.h"
 #include "tests/cli/timing_documents.h"
+#include "tests/processor_seconds.h"
 
 namespace vitune::testing {
 namespace {
@@ -134,7 +136,16 @@ TEST_F(CompareFilesTest, WhatIsNoRegularReadableFileIsRefused) {
   EXPECT_THAT(said("/dev/zero"), HasSubstr("is not a regular file"));
   const fs::path large = write_file("large.json", "{");
   fs::resize_file(large, 1'000'000'001);  // sparse: takes no room
-  EXPECT_THAT(said(large.string()), HasSubstr("1 GB is the most"));
+  EXPECT_THAT(said(large.string()), HasSubstr("1.0 GB is the most"));
+}
+
+TEST_F(CompareFilesTest, ALongListTakesTimeInProportionToItsLength) {
+  std::string text = R"({"schema":1,"results":[{})";
+  for (int i = 1; i < 400'000; ++i) text += ",{}";
+  const fs::path path = write_file("long.json", text + "]}");
+  const double seconds =
+      test::processor_seconds([&] { EXPECT_EQ(read_json_file(path)["results"].size(), 400'000U); });
+  EXPECT_LT(seconds, 10) << "0.3 s is usual, and 46 s in proportion to its square";
 }
 
 TEST_F(CompareFilesTest, AHostileNameCannotDriveTheTerminal) {

@@ -209,6 +209,8 @@ TEST_F(FleetJobTest, WhatNoTaskCouldDoIsSaidAtOnce) {
       {{"slurm", "--from", "-", "--shards", "2", "--out", "/o"}, "no standard input"},
       {{"slurm", "--from-misses", "--shards", "2", "--out", "/o"}, "with --db"},
       {{"slurm", "--preset", "vit", "--shards", "2", "--out", "/o\np"}, "control characters"},
+      {{"slurm", "--preset", "vit", "--shards", "2", "--out", "/tmp/vitune-shard-Ab3dE6/o"},
+       "lies in vitune-shard-Ab3dE6"},
       {{"slurm", "--preset", "vit", "--shards", "2", "--out", "/o", "--gpu", "h200:1"},
        "--gpu 'h200:1'"},
       {{"slurm", "--preset", "vit", "--shards", "2", "--out", "/o", "--name", "A b"},
@@ -234,6 +236,33 @@ TEST_F(FleetJobTest, WhatNoTaskCouldDoIsSaidAtOnce) {
     EXPECT_EQ(result.status, 2) << result.err;
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(result.err, HasSubstr(c.said));
+  }
+}
+
+// In YAML 1.1 these end a line, and so a block, or are none of its characters.
+TEST_F(FleetJobTest, NoTextOfAJobEndsALineOfIt) {
+  const struct {
+    const char *option, *begin, *character;
+  } cases[] = {
+      {"--out", "/shared/", "\u2028"},   {"--out", "/shared/", "\u2029"},
+      {"--out", "/shared/", "\u0085"},   {"--out", "/shared/", "\ufeff"},
+      {"--out", "/shared/", "\uffff"},   {"--db", "/shared/", "\u2028"},
+      {"--mount", "/", "\u2028"},        {"--program", "vitune", "\u2028"},
+      {"--from", "/shared/x", "\u2028"}, {"--image", "i", "\u2028"},
+      {"--claim", "c", "\u2028"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(::testing::PrintToString(std::string(c.option) + c.character));
+    std::vector<std::string> words = {"fleet", "kubernetes", "--preset", "vit", "--shards", "2"};
+    words.insert(words.end(), {c.option, c.begin + std::string(c.character) + "x: y"});
+    const std::pair<std::string, std::string> usual[] = {{"--out", "/shared/o"}, {"--image", "i"}};
+    for (const auto& [option, value] : usual) {
+      if (option != c.option) words.insert(words.end(), {option, value});
+    }
+    const CommandResult result = run(words);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr("cannot stand in a job file"));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "tests/cli/command_fixture.h"
 #include "tests/cli/synthetic_recording.h"
 #include "tests/patience.h"
+#include "tests/temporary_directory.h"
 
 namespace vitune::testing {
 namespace {
@@ -102,35 +103,126 @@ TEST_F(ShardTest, AKilledShardLeavesNothingAndRunAgainPublishesOnce) {
   EXPECT_EQ(read_file(out() / "shard-00000-of-00002.db"), first);
 }
 
-TEST_F(ShardTest, WhatAKilledShardLeftOnLocalDiskTheNextOneRemoves) {
-  const fs::path temporary = directory() / "temporary";
-  fs::create_directory(temporary);
-  fs::create_directories(temporary / "vitune-shard-killed" / "inside");
-  fs::create_directory(temporary / "another");
-  fs::create_directory(directory() / "elsewhere");
-  fs::create_directory_symlink(directory() / "elsewhere", temporary / "vitune-shard-link");
-  CommandOptions options;
-  options.environment["TMPDIR"] = temporary.string();
-  const auto count = [&] {
-    return std::distance(fs::directory_iterator(temporary), fs::directory_iterator());
-  };
-  const auto lives = start(shard("0/2"), options);
-  // A folder is its owner's from the lock on it on, and gets its database after that.
-  ASSERT_TRUE(test::soon([&] {
-    return !fs::exists(temporary / "vitune-shard-killed") &&
-           std::ranges::any_of(fs::directory_iterator(temporary), [](const auto& entry) {
-             return entry.path().filename().string().starts_with("vitune-shard-") &&
-                    !entry.is_symlink() && !fs::is_empty(entry.path());
-           });
-  }));
-  lives->signal(SIGSTOP);
-  ASSERT_EQ(run(shard("1/2"), options).status, 0);
-  EXPECT_EQ(count(), 3);  // that of the living one stays
+// A temporary folder for shards, and what of theirs is in it.
+class LocalFolderTest : public ShardTest {
+ protected:
+  LocalFolderTest() {
+    fs::create_directory(temporary_);
+    options_.environment["TMPDIR"] = temporary_.string();
+  }
+  std::vector<fs::path> folders() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(temporary_)) found.push_back(entry.path());
+    std::ranges::sort(found);
+    return found;
+  }
+  // Stops shard `which` where its folder has a database; `folder` is that. It is not done yet.
+  std::unique_ptr<RunningCommand> stopped(const std::string& which, fs::path& folder) const {
+    for (int i = 0; i < 50; ++i) {
+      const auto before = folders();
+      auto command = start(shard(which), options_);
+      EXPECT_TRUE(test::soon([&] {
+        for (const fs::path& path : folders()) {
+          if (std::ranges::count(before, path) == 0) folder = path;
+        }
+        return fs::exists(folder / "vitune.db") || command->has_ended();
+      }));
+      command->signal(SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (fs::exists(folder / "vitune.db") && !command->has_ended()) return command;
+      fs::remove_all(out());  // it was done before
+    }
+    throw std::runtime_error("no shard was slow enough to be stopped");
+  }
+  fs::path killed(const std::string& which) const {
+    fs::path folder;
+    const auto command = stopped(which, folder);
+    command->signal(SIGKILL);
+    command->finish();
+    return folder;
+  }
+
+  const fs::path temporary_ = directory() / "temporary";
+  CommandOptions options_;
+};
+
+TEST_F(LocalFolderTest, WhatAKilledShardLeftTheNextOneRemovesAndNotThatOfALivingOne) {
+  fs::path alive;
+  const auto lives = stopped("0/2", alive);
+  const fs::path dead = killed("1/2");
+  ASSERT_EQ(run(shard("1/2"), options_).status, 0);
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(alive / "vitune.db"));
   lives->signal(SIGKILL);
   lives->finish();
-  ASSERT_EQ(run(shard("0/2"), options).status, 0);
-  EXPECT_EQ(count(), 2);
-  EXPECT_TRUE(fs::exists(directory() / "elsewhere"));
+  ASSERT_EQ(run(shard("0/2"), options_).status, 0);
+  EXPECT_THAT(folders(), ::testing::IsEmpty());
+}
+
+TEST_F(LocalFolderTest, WhatNoShardMadeStaysWhateverItIsCalled) {
+  // Six letters are what a shard's own folder has.
+  for (const char* name : {"vitune-shard-results", "vitune-shard-thesis", "vitune-shard-"}) {
+    test::write_file(temporary_ / name / "deep" / "thesis.txt", "x");
+    test::write_file(temporary_ / name / "vitune.db", "mine");
+  }
+  fs::create_directory(directory() / "elsewhere");
+  test::write_file(directory() / "elsewhere" / "vitune.db", "mine");
+  fs::create_directory_symlink(directory() / "elsewhere", temporary_ / "vitune-shard-abcdef");
+  const auto before = folders();
+  ASSERT_EQ(run(shard("0/1"), options_).status, 0);
+  EXPECT_EQ(folders(), before);
+  for (const fs::path& folder : before) EXPECT_EQ(read_file(folder / "vitune.db"), "mine");
+  EXPECT_EQ(read_file(temporary_ / "vitune-shard-thesis" / "deep" / "thesis.txt"), "x");
+}
+
+TEST_F(LocalFolderTest, OfAKilledShardsFolderOnlyItsOwnFilesGo) {
+  const fs::path folder = killed("0/1");
+  test::write_file(folder / "notes.txt", "x");
+  fs::create_directory(folder / "vitune.db-wal");  // a folder where a file would be
+  ASSERT_EQ(run(shard("0/1"), options_).status, 0);
+  EXPECT_FALSE(fs::exists(folder / "vitune.db"));
+  EXPECT_EQ(read_file(folder / "notes.txt"), "x");
+  EXPECT_TRUE(fs::exists(folder / "vitune.db-wal"));
+}
+
+// Whose lock need not be seen here, on a file system that several machines share.
+TEST_F(LocalFolderTest, AFolderOfAnotherMachineStays) {
+  const fs::path folder = killed("0/1");
+  const std::string mine = read_file(folder / "made-by-vitune");
+  ASSERT_THAT(mine, HasSubstr("boot "));
+  for (const char* word : {"boot ", "host "}) {
+    std::string other = mine;
+    other.insert(other.find(word) + 5, "of-another-");
+    test::write_file(folder / "made-by-vitune", other);
+    ASSERT_EQ(run(shard("0/1"), options_).status, 0);
+    EXPECT_TRUE(fs::exists(folder / "vitune.db")) << word;
+  }
+  test::write_file(folder / "made-by-vitune", mine);
+  fs::remove_all(out());
+  ASSERT_EQ(run(shard("0/1"), options_).status, 0);
+  EXPECT_FALSE(fs::exists(folder));
+}
+
+TEST_F(LocalFolderTest, ResultsDoNotGoWhereFoldersAreRemoved) {
+  const fs::path local = temporary_ / "vitune-shard-Ab3dE6";
+  fs::create_directory(local);
+  fs::create_directory_symlink(local, directory() / "link");
+  for (const fs::path& place : {local, local / "out", directory() / "link" / "out"}) {
+    const CommandResult result = run(tune({"--shard", "0/1", "--out", place.string()}), options_);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr("lies in vitune-shard-Ab3dE6"));
+  }
+  EXPECT_TRUE(fs::is_empty(local));
+}
+
+TEST_F(ShardTest, AJournalInThePlaceOfItsDatabaseEndsAShardBeforeItTunes) {
+  test::write_file(out() / "shard-00000-of-00001.db-journal", "of another database");
+  const CommandResult result = run(shard("0/1"));
+  EXPECT_EQ(result.status, 5);
+  EXPECT_THAT(result.err, HasSubstr("shard-00000-of-00001.db-journal lies beside its place"));
+  EXPECT_THAT(published(), ::testing::IsEmpty());
+  fs::remove(out() / "shard-00000-of-00001.db-journal");
+  EXPECT_EQ(run(shard("0/1")).status, 0);
 }
 
 TEST_F(ShardTest, AFolderTakesOnePlanOnly) {

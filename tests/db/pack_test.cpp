@@ -134,6 +134,32 @@ TEST_F(PackTest, ReplacesAPackAndNothingElse) {
   EXPECT_THAT(read()->winners(), SizeIs(3));
 }
 
+// SQLite would play it back into the pack when that is next opened.
+TEST_F(PackTest, NoneIsWrittenWhereItWouldMeetAJournalOfAnother) {
+  for (const bool replaces : {false, true}) {
+    const std::string before = replaces ? read_bytes(pack_) : "";
+    for (const char* suffix : {"-journal", "-wal", "-shm"}) {
+      const fs::path journal = pack_.string() + suffix;
+      write_bytes(journal, "of a database that was moved away");
+      try {
+        pack();
+        ADD_FAILURE() << "packed beside " << journal;
+      } catch (const DatabaseError& error) {
+        EXPECT_EQ(error.fault(), DatabaseFault::kUnsafe);
+        EXPECT_THAT(error.what(), HasSubstr(journal.string() + " lies beside its place"));
+      }
+      EXPECT_EQ(read_bytes(journal), "of a database that was moved away");
+      EXPECT_EQ(replaces ? read_bytes(pack_) : "", before);
+      fs::remove(journal);
+    }
+    EXPECT_EQ(fs::exists(pack_), replaces);
+    write_bytes(pack_.string() + "-journal", "");  // as a writer leaves it that is done
+    pack();
+    EXPECT_NO_THROW(read()->require_whole());
+    fs::remove(pack_.string() + "-journal");
+  }
+}
+
 TEST_F(PackTest, ALabelIsShortPlainText) {
   for (const std::string& label : {std::string(), std::string(60, 'x'), std::string("a\nb")}) {
     EXPECT_THROW(pack({label, {}, {}}), Error) << label;

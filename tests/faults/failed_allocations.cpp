@@ -26,7 +26,7 @@ Subject subject_of(const Operation& operation, const fs::path& folder) {
             return operation.run(folder, environment);
           },
           [&operation, folder](const Ended& ended) {
-            auto wrong = operation.check(folder, ended, Leavings::kUnfinished);
+            auto wrong = operation.check(folder, ended, Leavings::kNone);
             // Nobody but the system kills here, which would be for the memory it took.
             if (ended.status >= 128) wrong.push_back("ended by a signal");
             return wrong;

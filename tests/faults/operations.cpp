@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 using test::read_bytes;
 
 constexpr const char* kDatabase = "db/v.db";
-constexpr const char* kOutput = "out/export.json";
+constexpr const char* kExport = "out/export.json";
+constexpr const char* kPack = "out/site.pack";
 constexpr const char* kProblem = "attention bf16 b=1 h=12 nq=197 nk=197 d=64 layout=packed";
 constexpr std::size_t kConfigs = 60;
 
@@ -79,6 +80,25 @@ std::string damaged(std::string bytes) {
   return bytes;
 }
 
+// With a shipped winner, which could be served and so goes into a pack; and an older pack.
+std::pair<std::string, std::string> packed_database(const fs::path& scratch) {
+  const auto shipped =
+      Store::open(fs::path(VITUNE_SOURCE_DIR) / "data" / "winners.db", Access::kReadOnly);
+  const fs::path file = scratch / "servable.db", pack = scratch / "older.pack";
+  {
+    const auto store = Store::open(file, Access::kReadWrite);
+    test::fill(*store);
+    for (const WinnerEntry& entry : shipped->winners()) {
+      const auto binary = shipped->find_binary(entry.winner.kernel_key, entry.winner.image_digest);
+      if (!binary || entry.problem.operator_name != "norm") continue;
+      store->promote(entry.device, entry.problem, entry.winner, &*binary);
+      break;
+    }
+    store->write_pack(pack, {"older", {}, {}});
+  }
+  return {read_bytes(file), read_bytes(pack)};
+}
+
 std::vector<Operation> made_operations() {
   const test::TempDir scratch;
   const std::string filled = filled_database(scratch.path());
@@ -127,9 +147,14 @@ std::vector<Operation> made_operations() {
     add({plain ? "plain export" : "export",
          {"db", "export", "@out/export.json"},
          Kind::kOneStep,
-         {{kDatabase, filled}, {kOutput, "what was exported before\n"}},
+         {{kDatabase, filled}, {kExport, "what was exported before\n"}},
          plain});
   }
+  const auto [servable, older_pack] = packed_database(scratch.path());
+  add({"pack",
+       {"db", "pack", "@out/site.pack", "--label", "new"},
+       Kind::kOneStep,
+       {{kDatabase, servable}, {kPack, older_pack}}});
   add({"tune",
        {"tune", "--device", "replay:@in/made.recording", "--problem", kProblem, "--strategy",
         "exhaustive"},
@@ -188,7 +213,11 @@ Operation::Operation(Spec spec) : spec_(std::move(spec)) {
   const Ended ended = run(folder);
   if (ended.status != 0) throw std::runtime_error(name() + " does not work: " + ended.err);
   after_ = rows_of(*Store::open(folder / kDatabase, Access::kReadOnly));
-  if (spec_.files.contains(kOutput)) output_ = read_bytes(folder / kOutput);
+  for (const char* name : {kExport, kPack}) {
+    if (!spec_.files.contains(name)) continue;
+    output_name_ = name;
+    output_ = read_bytes(folder / name);
+  }
 }
 
 void Operation::prepare(const fs::path& folder) const {
@@ -259,20 +288,22 @@ std::vector<std::string> Operation::check_files(const fs::path& folder, bool fin
 void Operation::check_output(const fs::path& folder, bool finished,
                              std::vector<std::string>& wrong) const {
   if (output_.empty()) return;
-  const std::string found = read_bytes(folder / kOutput);
-  if (found == output_ || (!finished && found == spec_.files.at(kOutput))) return;
+  const std::string found = read_bytes(folder / output_name_);
+  if (found == output_ || (!finished && found == spec_.files.at(output_name_))) return;
   wrong.push_back("the output file is neither the old one nor the new one: " +
                   std::to_string(found.size()) + " bytes");
 }
 
 void Operation::check_leavings(const fs::path& folder, Leavings leavings,
                                std::vector<std::string>& wrong) const {
-  static const std::regex documented("db/v\\.db(-journal|\\.lock|\\.v2-" + std::string(kStamp) +
-                                     "|\\.corrupt-" + kStamp +
-                                     "(-journal)?)?|in/.*|out/export\\.json|home/.*");
+  static const std::regex documented(
+      "db/v\\.db(-journal|\\.lock|\\.v2-" + std::string(kStamp) + "|\\.corrupt-" + kStamp +
+      "(-journal)?)?|in/.*|out/export\\.json|out/site\\.pack|home/.*");
   static const std::regex unfinished("db/v\\.db\\.salvage-" + std::string(kStamp) +
                                      "(-journal)?|db/v\\.db\\.v2-" + kStamp +
-                                     "(-journal)?|out/export\\.json\\.[0-9]+-[0-9]+\\.part");
+                                     "(-journal)?|out/site\\.pack\\.new-" + kStamp +
+                                     "(-[0-9]+)?(-journal)?"
+                                     "|out/export\\.json\\.[0-9]+-[0-9]+\\.part");
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.is_directory()) continue;
     const std::string name = fs::relative(entry.path(), folder).string();

@@ -80,11 +80,11 @@ class Operation {
 
   Spec spec_;
   Rows before_, after_;
-  std::string output_;  // of a command that writes a file
+  std::string output_name_, output_;  // of a command that writes a file
 };
 
 // create (an import where there is no database), import, merge, prune, migrate, salvage, export,
-// tune, and salvage and export on plain files: made once, at the first call.
+// pack, tune, and salvage and export on plain files: made once, at the first call.
 const std::vector<Operation>& operations();
 
 }  // namespace vitune::faults

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Skipped where matplotlib is missing, but for the sentence that says so."""
 
-import importlib.util
+import html
 import html.parser
+import importlib.util
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 from report.tests.test_readers import RESULTS, ROOT, winner
 
@@ -163,6 +165,31 @@ class Pages(Program):
         text = self.made("--tune", self.tuned(hostile), "--data-dir", ROOT / "data")
         self.assertEqual(Parsed(text).faults, [])
         self.assertIn("&lt;script&gt;", text)
+
+    def test_texts_that_look_like_parts_of_a_picture_stay_as_they_are(self):
+        names = ("#0101ff", "#010100", "url(#x)", 'id="x', "tip-0", "-->", "]]>", "\x0b\ud800\ufffe", "</svg>")
+        rows = [{"name": name, "problem": "", "us": {"vitune": {"cold": 1.0}, name: {"cold": 2.0}}} for name in names]
+        path, figures = self.folder / "peers.json", self.folder / "figures"
+        path.write_text(json.dumps({"schema": 1, "command": "peers", "device": {"name": names[0]}, "rows": rows}))
+        text = self.made("--peers", path, "--figures", figures)
+        self.assertEqual(Parsed(text).faults, [])
+        drawn = (figures / "speed-up.svg").read_text(encoding="utf-8")
+        words = "".join(xml.etree.ElementTree.fromstring(drawn).itertext())
+        for name in (*names[:7], "\ufffd\ufffd\ufffd", names[8]):
+            self.assertIn(name, words)
+            self.assertIn(html.escape(name), text)
+
+    def test_rows_that_lack_figures_are_shown_without_them(self):
+        rows = [{"model": "a", "mode": "eager", "batch": 10**400, "gain": {"low": 1, "high": 2}},
+                {"model": "b", "mode": "compiled", "batch": {}, "gain": {"low": 1}},
+                {"model": "c", "mode": "eager", "batch": True, "gain": {"times": 1.5}, "ms": {"torch": {}}}]
+        models, calls = self.folder / "models.json", self.folder / "first_calls.json"
+        models.write_text(json.dumps({"schema": 1, "command": "models", "rows": rows}))
+        calls.write_text(json.dumps({"schema": 1, "command": "first_calls", "us": {"eager": {"import_torch": 5.0}}}))
+        text = self.made("--models", models, "--first-calls", calls)
+        self.assertEqual(Parsed(text).sections, ["models", "first-calls"])
+        for name in ("a b?", "b b?", "c b?"):
+            self.assertIn(f"<th>{name}</th>", text)
 
     def test_without_a_file_it_is_of_the_database(self):
         command = self.folder / "vitune"

@@ -3,6 +3,7 @@
 """Nothing here draws."""
 
 import json
+import os
 import pathlib
 import tempfile
 import unittest
@@ -35,7 +36,8 @@ class Problems(unittest.TestCase):
             self.assertAlmostEqual(floor / own["floor_us"], 1, 6, result["problem"])
 
     def test_other_operators_and_nonsense_are_none(self):
-        for text in ("norm bf16 m=197 d=768 weight", "", "attention bf16 b=x h=1 n=4 d=8", "attention b=1 h=1 n=0 d=8"):
+        for text in ("norm bf16 m=197 d=768 weight", "", "attention bf16 b=x h=1 n=4 d=8", "attention b=1 h=1 n=0 d=8",
+                     f"{VIT} bias=bf16:1x{'9' * 90}x{'9' * 90}", f"{VIT} mask=bool:0x4"):
             self.assertIsNone(attention(text), text)
 
 
@@ -98,6 +100,33 @@ class BadFiles(unittest.TestCase):
         self.refused(head + b'"rows": [{"us": {"vitune": {"cold": -1}}}]}', "above 0")
         self.refused(head + b'"rows": [{"us": {"vitune": {"cold": NaN}}}]}', "no number")
         self.refused(head + b'"rows": [{"us": {"vitune": {"cold": "<b>"}}}]}', "above 0")
+        self.refused(head + b'"rows": [{"us": {"vitune": {"cold": 1' + b"0" * 400 + b"}}}]}", "above 0")
+        self.refused(head + b'"rows": [{"us": {"vitune": {"cold": 1e-300}}}]}', "above 0")
+        self.refused(head + b'"rows": [' + b"{}," * 2_500_000 + b"{}]}", "more than 4000000 values")
+
+    def test_what_is_no_file_is_neither_waited_for_nor_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = pathlib.Path(folder) / "pipe"
+            os.mkfifo(pipe)
+            for path in (pipe, pathlib.Path("/dev/zero"), pathlib.Path("/dev/null"), pathlib.Path(folder)):
+                with self.assertRaises(documents.BadInput) as caught:
+                    documents.read(path)
+                self.assertEqual(str(caught.exception), f"{path}: is not a regular file")
+
+
+class Texts(unittest.TestCase):
+    """Names of anybody go into pages and pictures."""
+
+    def test_characters_that_xml_has_not_are_replaced_in_names_and_values(self):
+        found = documents.parse('{"a\\u0000": [{"b": "x\\u001b\\ud800\\uffff\\u009by"}], "c": "1\\n2 é 😀"}', "x")
+        self.assertEqual(found, {"a\ufffd": [{"b": "x\ufffd\ufffd\ufffd\ufffdy"}], "c": "1 2 é 😀"})
+
+    def test_as_deep_as_the_parser_goes(self):
+        depth = 400
+        found = documents.parse('{"a":' + "[" * depth + '"\\u0007"' + "]" * depth + "}", "x")["a"]
+        for _ in range(depth - 1):
+            found = found[0]
+        self.assertEqual(found, ["\ufffd"])
 
 
 if __name__ == "__main__":
