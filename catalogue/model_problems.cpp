@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catalogue/model_problems.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -174,9 +171,9 @@ std::string unsupported_calls(const Model& model, const ModelInput& input) {
   for (const auto& [name, of] : left_out) {
     if (of.calls == 0 || !is_asked(input, name)) continue;
     sentences.push_back(formatted("{} of the {} {} calls of {} are outside what the kernels do: {}",
-                                  of.calls, of.all, name, model.name, fmt::join(of.reasons, "; ")));
+                                  of.calls, of.all, name, model.name, joined(of.reasons, "; ")));
   }
-  return formatted("{}", fmt::join(sentences, ". "));
+  return joined(sentences, ". ");
 }
 
 std::string calls_without_operator(const std::vector<const Model*>& models) {
@@ -193,7 +190,7 @@ std::string calls_without_operator(const std::vector<const Model*>& models) {
   for (const auto& [name, calls] : counts) parts.push_back(formatted("{} of {}", calls, name));
   return formatted(
       "calls of operators that vitune does not have are left out: {}, in one pass of {}",
-      fmt::join(parts, ", "),
+      joined(parts, ", "),
       models.size() == 1 ? models.front()->name : formatted("each of {} models", models.size()));
 }
 

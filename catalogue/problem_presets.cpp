@@ -1,9 +1,6 @@
 // catalogue/problem_presets.cpp -- The shipped presets: parts of
 // data/bench_problems.json, and models of the catalogue.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -57,7 +54,7 @@ const Preset& find_preset(std::string_view name) {
   const auto it = std::ranges::find(kPresets, name, &Preset::name);
   if (it != std::end(kPresets)) return *it;
   throw Error(ErrorCode::kUsage, formatted("there is no preset {}: use one of {}", in_quotes(name),
-                                           fmt::join(preset_names(), ", ")));
+                                           joined(preset_names(), ", ")));
 }
 
 std::vector<NamedProblem> load_shipped(const std::filesystem::path& path) {

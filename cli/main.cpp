@@ -1,7 +1,6 @@
 // cli/main.cpp -- The vitune command: finds the verb, runs it, turns errors into exit codes.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -115,7 +114,7 @@ bool is_in_overview_only(const std::string& word) {
   if (!group.empty()) {
     const auto nearest = arguments.size() > 1 ? nearest_name(arguments[1], group) : std::nullopt;
     throw Error(ErrorCode::kUsage,
-                formatted("'vitune {}' needs one of: {}{}", arguments[0], fmt::join(group, ", "),
+                formatted("'vitune {}' needs one of: {}{}", arguments[0], joined(group, ", "),
                           nearest ? "; did you mean " + *nearest + "?" : ""));
   }
   names.insert(names.end(), {"help", "version"});

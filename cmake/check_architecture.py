@@ -34,6 +34,7 @@ MAY_SHARE = {"generator", "tuner", "probe"}
 CODE = {".cpp", ".h", ".hpp", ".cuh", ".cu"}
 NAMED = CODE | {".sql", ".cmake", ".py", ".sh"}
 MAX_FUNCTION_LINES = 60
+OF_OTHERS = "third_party/"  # headers that come along as they are
 HOST = {"core", "db", "generator", "catalogue", "tuner", "probe", "runtime", "cli"}
 
 
@@ -266,12 +267,12 @@ def check_file(path, text, operators):
 
 
 def files_of(root):
-    """Tracked and new files, without what git ignores; every file where there is no repository."""
+    """Tracked and new files of our own, without what git ignores; every file where there is no repository."""
     if not (root / ".git").exists():
         return [p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()]
     command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, check=True, capture_output=True).stdout.decode()
-    return [name for name in listed.split("\0") if name and (root / name).is_file()]
+    return [name for name in listed.split("\0") if name and not name.startswith(OF_OTHERS) and (root / name).is_file()]
 
 
 def check_tree(root):

@@ -16,7 +16,7 @@ import zipfile
 MOST_BYTES = 6_500_000
 TAG = re.compile(r"vitune-[\d.]+-py3-none-manylinux_\d+_\d+_x86_64(\.manylinux\w+)*\.whl$")
 LIBRARY, COMMAND, OPERATORS = "vitune/_lib/libvitune.so.0", "vitune/_lib/vitune", "vitune/_lib/libvitune_torch.so"
-FILES = [LIBRARY, COMMAND, "vitune/_lib/share/vitune/winners.db", "vitune/_lib/share/vitune/h200.recording",
+FILES = [LIBRARY, COMMAND, OPERATORS, "vitune/_lib/share/vitune/winners.db", "vitune/_lib/share/vitune/h200.recording",
          "vitune/_lib/share/vitune/bench_problems.json", "vitune/__init__.py", "vitune/__main__.py", "vitune/py.typed"]
 NOTICES = ["LICENSE", "THIRD_PARTY_NOTICES.md"]
 FIELDS = ["Version", "Summary", "Author", "License-Expression", "Classifier", "Keywords", "Requires-Python",

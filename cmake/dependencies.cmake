@@ -38,7 +38,10 @@ else()
   list(APPEND VITUNE_MISSING nlohmann-json3-dev)
 endif()
 if(TARGET fmt::fmt-header-only)
-  vitune_dependency(fmt TARGETS fmt::fmt-header-only)
+  # Its headers without their definition of FMT_HEADER_ONLY: the files that fmt is compiled in say it.
+  vitune_dependency(fmt)
+  target_include_directories(vitune::fmt INTERFACE
+                             $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
 else()
   list(APPEND VITUNE_MISSING libfmt-dev)
 endif()

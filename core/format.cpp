@@ -1,5 +1,7 @@
 // core/format.cpp -- Where fmt's formatting is compiled.
 // SPDX-License-Identifier: Apache-2.0
+#define FMT_HEADER_ONLY  // fmt's functions in the headers, so that no library of it is linked
+
 #include "core/format.h"
 
 #include <fmt/format.h>

@@ -104,7 +104,7 @@ ProblemPtr parse_problem(std::string_view text) {
     if (error.code() != ErrorCode::kUsage || !may_mean_another(text)) throw;
     throw Error(error.code(), formatted("{}; a text begins with its operator's name: {} (the first "
                                         "may be left out)",
-                                        error.what(), fmt::join(operator_names(), ", ")));
+                                        error.what(), joined(operator_names(), ", ")));
   }
 }
 

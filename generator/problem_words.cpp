@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/problem_words.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -129,7 +126,7 @@ void ProblemWords::add(std::string_view word) {
   }
   if (!known) {
     malformed(formatted("unknown word {} in the problem text: use {} and {}=...", in_quotes(word),
-                        fmt::join(grammar_.flags, ", "), fmt::join(grammar_.keys, "=, ")));
+                        joined(grammar_.flags, ", "), joined(grammar_.keys, "=, ")));
   }
   const std::string_view value = has_value ? word.substr(equals + 1) : std::string_view();
   if (has_value && value.empty()) malformed(formatted("{}= has no value", key));

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/inputs.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <unordered_map>
 
@@ -30,7 +28,7 @@ std::vector<std::string> whole_problem_texts(const std::vector<std::string>& ope
   };
   if (operands.size() < 2 || std::any_of(operands.begin(), operands.end(), has_space))
     return operands;
-  return {formatted("{}", fmt::join(operands, " "))};
+  return {joined(operands, " ")};
 }
 
 NamedProblem named_problem(const std::string& text) {
@@ -150,7 +148,7 @@ void add_problem_options(po::options_description& options) {
            "a problem, for example \"bf16 b=32 h=12 n=197 d=64\"; may be repeated");
   add_list(
       options, "preset", "NAME",
-      formatted("the problems of a preset ({}); may be repeated", fmt::join(preset_names(), ", ")));
+      formatted("the problems of a preset ({}); may be repeated", joined(preset_names(), ", ")));
   add_list(options, "from", "FILE",
            "the problems of a file (.txt or .jsonl: one in each line; .json), or of standard input "
            "(-), one in each line; may be repeated");

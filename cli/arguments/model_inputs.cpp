@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/model_inputs.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "catalogue/model_catalogue.h"
@@ -46,13 +43,13 @@ std::vector<std::string> parse_operators(const std::string& text) {
   for (const std::string& part : split_commas(text)) {
     if (find_operator(part) == nullptr) {
       throw Error(ErrorCode::kUsage, formatted("--operator '{}' is not one of {}", part,
-                                               fmt::join(operator_names(), ", ")));
+                                               joined(operator_names(), ", ")));
     }
     names.push_back(part);
   }
   if (names.empty()) {
-    throw Error(ErrorCode::kUsage, formatted("--operator names none; give some of {}",
-                                             fmt::join(operator_names(), ",")));
+    throw Error(ErrorCode::kUsage,
+                formatted("--operator names none; give some of {}", joined(operator_names(), ",")));
   }
   return names;
 }
@@ -90,7 +87,7 @@ std::string nothing_to_take(const std::vector<const Model*>& models, const Model
       models.size() == 1 ? models.front()->name : formatted("any of {} models", models.size());
   return formatted(
       "no call of {} is one that the kernels{} take", whose,
-      input.operators.empty() ? "" : formatted(" of {}", fmt::join(input.operators, " or ")));
+      input.operators.empty() ? "" : formatted(" of {}", joined(input.operators, " or ")));
 }
 
 // Who asked for some operators knows that there are others.
@@ -106,7 +103,7 @@ void add_model_input_options(po::options_description& options) {
   add_value(options, "operator", "LIST",
             formatted("the calls of these operators of a model alone, commas between: {}; default: "
                       "all",
-                      fmt::join(operator_names(), ", ")));
+                      joined(operator_names(), ", ")));
 }
 
 void add_model_options(po::options_description& options) {
@@ -145,7 +142,7 @@ std::vector<NamedProblem> preset_inputs(const Session& session, const std::strin
   if (!is_preset_of_models(name)) return problems;
   if (problems.empty()) {
     throw Error(ErrorCode::kUnsupported, formatted("no call of preset {} is one of {}", name,
-                                                   fmt::join(input.operators, " or ")));
+                                                   joined(input.operators, " or ")));
   }
   tell_of_left_out(session, input, left_out_of_preset(name, data_dir));
   return problems;

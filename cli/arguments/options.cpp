@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments/options.h"
 
+#include <boost/program_options.hpp>
 #include <vector>
 
 namespace vitune {

@@ -2,8 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <boost/program_options.hpp>
 #include <string>
+
+// Boost's headers take longer to compile than most verbs: those who only pass options on go
+// without.
+namespace boost::program_options {
+class options_description;
+}
 
 namespace vitune {
 

@@ -7,7 +7,7 @@
 
 #include <sstream>
 
-#include "cli/arguments/options.h"
+#include "cli/arguments/verb_options.h"
 #include "cli/output/lines.h"
 #include "cli/output/text.h"
 #include "core/error.h"
@@ -108,6 +108,15 @@ po::variables_map parse_values(const Verb& verb, const po::options_description& 
   }
 }
 
+OptionValue option_value(const po::variable_value& value) {
+  if (const auto* on = boost::any_cast<bool>(&value.value())) return {{}, *on};
+  const bool given = !value.defaulted();
+  if (const auto* list = boost::any_cast<std::vector<std::string>>(&value.value())) {
+    return {*list, given};
+  }
+  return {{value.as<std::string>()}, given};
+}
+
 LogLevel chosen_level(const po::variables_map& values, const Environment& environment) {
   if (values["verbose"].as<bool>()) return LogLevel::kDebug;
   if (values["quiet"].as<bool>()) return LogLevel::kWarning;
@@ -169,19 +178,14 @@ std::string filled_notes(const std::string& notes, std::size_t width) {
 
 bool Session::has(const std::string& option) const {
   const auto found = values.find(option);
-  if (found == values.end() || found->second.empty()) return false;
-  const bool* on = boost::any_cast<bool>(&found->second.value());
-  return on == nullptr ? !found->second.defaulted() : *on;
+  return found != values.end() && found->second.given;
 }
 
-std::string Session::text(const std::string& option) const {
-  return values.at(option).as<std::string>();
-}
+std::string Session::text(const std::string& option) const { return values.at(option).texts.at(0); }
 
 std::vector<std::string> Session::texts(const std::string& option) const {
   const auto found = values.find(option);
-  if (found == values.end() || found->second.empty()) return {};
-  return found->second.as<std::vector<std::string>>();
+  return found == values.end() ? std::vector<std::string>{} : found->second.texts;
 }
 
 void Session::refuse(std::initializer_list<const char*> options, std::string_view why) const {
@@ -221,7 +225,9 @@ std::optional<Session> parse_session(const Verb& verb, const std::vector<std::st
   }
   const Environment environment = read_environment();
   Console console(console_options(values, environment));
-  return Session{std::move(values),
+  std::map<std::string, OptionValue> known;
+  for (const auto& [name, value] : values) known.emplace(name, option_value(value));
+  return Session{std::move(known),
                  std::move(operands),
                  environment,
                  std::move(console),

@@ -3,22 +3,29 @@
 #pragma once
 
 #include <atomic>
-#include <boost/program_options.hpp>
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/arguments/options.h"
 #include "cli/output/console.h"
 #include "core/env.h"
 
 namespace vitune {
 
+// What an option was given, or its default.
+struct OptionValue {
+  std::vector<std::string> texts;  // none of a switch
+  bool given = false;              // not a default; of a switch: on
+};
+
 struct Session {
-  boost::program_options::variables_map values;
+  std::map<std::string, OptionValue> values;
   std::vector<std::string> operands;
   Environment environment;
   mutable Console console;  // whoever reads the arguments may say something about them
@@ -27,7 +34,7 @@ struct Session {
 
   bool has(const std::string& option) const;          // was given, or is a switch that is on
   std::string text(const std::string& option) const;  // its value; the option must have one
-  std::vector<std::string> texts(const std::string& option) const;  // empty if not given
+  std::vector<std::string> texts(const std::string& option) const;  // empty if it has none
   // Throws Error(kUsage), "--<option> <why>", if one of `options` was given: what was typed must
   // not be ignored silently.
   void refuse(std::initializer_list<const char*> options, std::string_view why) const;
@@ -46,13 +53,6 @@ struct Verb {
 
 // Every verb, in the order in which `vitune help` lists them.
 std::vector<Verb> all_verbs();
-
-// The verb's own options and the common ones, in two groups: what its help, its completion and the
-// man page are made of.
-struct VerbOptions {
-  boost::program_options::options_description own, common;
-};
-VerbOptions verb_options(const Verb& verb);
 
 // The help text of one verb.
 std::string verb_help(const Verb& verb);

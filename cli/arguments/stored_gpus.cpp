@@ -45,7 +45,7 @@ WantsDevice wanted_gpus(const Session& session, Store& store) {
     if (found) continue;
     std::set<std::string> names;
     for (const DeviceInfo& device : devices) names.insert(device.name);
-    const std::string known = names.empty() ? "none" : formatted("{}", fmt::join(names, ", "));
+    const std::string known = names.empty() ? "none" : joined(names, ", ");
     throw Error(ErrorCode::kUsage,
                 formatted("--gpu '{}': the database has nothing of such a GPU; it has of: {}", name,
                           known));

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <boost/program_options.hpp>
-
 #include "cli/arguments/session.h"
 #include "db/store.h"
 

@@ -3,9 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/compare/timing_files.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -288,7 +285,7 @@ TimingFile read_timing_file(const std::filesystem::path& path, const std::string
                                         : read_results(document, peer, peers, file);
     if (!peers.empty() && !peers.contains(peer)) {
       throw Error(ErrorCode::kUsage, formatted("{}: has no peer '{}'; it has {}", file.path, peer,
-                                               fmt::join(peers, ", ")));
+                                               joined(peers, ", ")));
     }
   }
   if (file.rows.size() > kMaxRows) {

@@ -94,15 +94,9 @@ void check_input(Session& session, FilesAre files) {
 
 void add_words(const Session& session, const char* option, std::vector<std::string>& words) {
   if (!session.has(option)) return;
-  const auto add = [&](const std::string& value) {
+  for (const std::string& text : session.texts(option)) {
     words.push_back(formatted("--{}", option));
-    words.push_back(job_text(value, words.back().c_str()));
-  };
-  const auto& value = session.values[option].value();
-  if (const auto* texts = boost::any_cast<std::vector<std::string>>(&value)) {
-    for (const std::string& text : *texts) add(text);
-  } else {
-    add(session.text(option));
+    words.push_back(job_text(text, words.back().c_str()));
   }
 }
 

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/output/config_words.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -33,13 +31,13 @@ const Parameter& parameter_of(std::string_view written, const ParameterSpace& sp
         formatted("'{}' is no tunable of this problem; 'vitune show --space' lists them", written));
   }
   refuse(formatted("'{}' is no tunable of this problem; did you mean {}? It has the values {}",
-                   written, *nearest, fmt::join(parameter_of(*nearest, space).values, " ")));
+                   written, *nearest, joined(parameter_of(*nearest, space).values, " ")));
 }
 
 void check_value(const Parameter& parameter, std::int64_t value) {
   if (parameter.open || std::ranges::count(parameter.values, value) > 0) return;
   refuse(formatted("{} = {} is not one of its values here: {}", parameter.name, value,
-                   fmt::join(parameter.values, " ")));
+                   joined(parameter.values, " ")));
 }
 
 // Other values are explained by the rules they break; beyond this sizes no longer fit 64 bits.

@@ -1,8 +1,9 @@
 // cli/output/console.cpp -- stdout with checked writes, stderr through spdlog.
 // SPDX-License-Identifier: Apache-2.0
+#define FMT_HEADER_ONLY  // as in core/format.cpp: spdlog writes through fmt
+
 #include "cli/output/console.h"
 
-#include <fmt/ranges.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <sys/ioctl.h>
@@ -113,7 +114,7 @@ void Console::show(const Table& table, const nlohmann::ordered_json& document,
   const auto left_out = table.left_out(columns());
   if (left_out.empty()) return;
   std::fflush(stdout);  // before what is said of it
-  log(LogLevel::kInfo, formatted("-v shows all: no room for {}", fmt::join(left_out, ", ")));
+  log(LogLevel::kInfo, formatted("-v shows all: no room for {}", joined(left_out, ", ")));
 }
 
 void Console::log(LogLevel level, std::string_view message) {

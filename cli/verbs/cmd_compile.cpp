@@ -1,8 +1,6 @@
 // cli/verbs/cmd_compile.cpp -- vitune compile: kernels ahead of time, for any architecture, without
 // a GPU.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -37,7 +35,7 @@ void describe(po::options_description& options) {
   add_problem_options(options);
   add_value(options, "arch", "LIST",
             formatted("architectures with commas between; default: {}",
-                      fmt::join(supported_architectures(), ",")));
+                      joined(supported_architectures(), ",")));
   add_value(options, "config", "TEXT",
             "this config, as it is printed or a few tunables of it (Warps=12); what it does not "
             "say is as in the default; without it: the default config of each problem");
@@ -79,7 +77,7 @@ std::vector<std::string> chosen_architectures(const Session& session) {
     }
     throw Error(ErrorCode::kUsage,
                 formatted("--arch '{}' is not supported; the kernels are made for {}", arch,
-                          fmt::join(known, ", ")));
+                          joined(known, ", ")));
   }
   if (chosen.empty())
     throw Error(ErrorCode::kUsage, "--arch names no architecture; give for example sm_80,sm_90");

@@ -136,10 +136,9 @@ int run_contents(Session& session) {
     const std::string last = group.dates.empty() ? "" : *group.dates.rbegin();
     table.row({group.device.name, name.second, formatted("{}", group.problems.size()),
                formatted("{}", group.winners), formatted("{}", group.unverified),
-               formatted("{}", fmt::join(group.origins, ", ")),
-               first == last ? first : formatted("{} to {}", first, last),
-               formatted("{}", fmt::join(drivers, ", ")),
-               formatted("{}", fmt::join(group.compilers, ", "))});
+               joined(group.origins, ", "),
+               first == last ? first : formatted("{} to {}", first, last), joined(drivers, ", "),
+               joined(group.compilers, ", ")});
     document["contents"].push_back({{"device", device_json(group.device)},
                                     {"key", name.first},
                                     {"operator", name.second},

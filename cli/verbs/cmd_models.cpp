@@ -1,8 +1,5 @@
 // cli/verbs/cmd_models.cpp -- vitune models: the models whose problems are known.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -65,7 +62,7 @@ Summary summary_of(const Model& model) {
 // "197", "49,196", or "16..3136" for more than three.
 std::string short_text(const std::set<std::int64_t>& values) {
   if (values.empty()) return "-";
-  if (values.size() <= 3) return formatted("{}", fmt::join(values, ","));
+  if (values.size() <= 3) return joined(values, ",");
   return formatted("{}..{}", *values.begin(), *values.rbegin());
 }
 

@@ -98,7 +98,7 @@ TuneOptions read_options(Session& session,
                   "--record writes what a GPU measured, and there is only a recording "
                   "to replay; give --device 0 on a machine with a GPU");
     }
-    if (session.has("budget") || session.has("effort") || !session.values["strategy"].defaulted()) {
+    if (session.has("budget") || session.has("effort") || session.has("strategy")) {
       throw Error(ErrorCode::kUsage,
                   "--record sweeps the whole space; leave --strategy, --budget and --effort out");
     }

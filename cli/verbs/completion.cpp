@@ -2,15 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/completion.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "catalogue/problem_set.h"
-#include "cli/arguments/options.h"
+#include "cli/arguments/verb_options.h"
 #include "core/device_info.h"
 #include "core/error.h"
 #include "core/format.h"
@@ -97,7 +94,7 @@ void describe(po::options_description&) {}
 int run(Session& session) {
   if (session.operands.size() != 1) {
     throw Error(ErrorCode::kUsage,
-                formatted("name one shell: {}", fmt::join(completion_shells(), ", ")));
+                formatted("name one shell: {}", joined(completion_shells(), ", ")));
   }
   session.refuse({"json", "csv", "md"}, "does not go with 'completion', which prints a script");
   session.console.print(completion_script(session.operands[0], completion_verbs(all_verbs())));

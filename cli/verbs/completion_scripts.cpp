@@ -1,9 +1,6 @@
 // cli/verbs/completion_scripts.cpp -- Writes what can be completed in the words of bash, zsh and
 // fish.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "cli/verbs/completion.h"
 #include "core/error.h"
 #include "core/format.h"
@@ -32,9 +29,7 @@ std::string shell_quoted(std::string_view text) {
   return result + "'";
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  return formatted("{}", fmt::join(words, " "));
-}
+std::string spaced(const std::vector<std::string>& words) { return joined(words, " "); }
 
 // "db" of "db merge", or nothing.
 std::string group_of(const CompletionVerb& verb) {
@@ -71,7 +66,7 @@ std::vector<std::pair<std::string, Choices>> groups_of(const Verbs& verbs) {
 std::string names_of(const Choices& words) {
   std::vector<std::string> names;
   for (const auto& word : words) names.push_back(word.first);
-  return joined(names);
+  return spaced(names);
 }
 
 // --- bash
@@ -105,7 +100,7 @@ std::string bash_action(WordKind kind, const std::vector<std::string>& words, bo
     case WordKind::kAny:
       return ":";
     case WordKind::kWords:
-      return (is_list ? "_vitune_list " : "_vitune_words ") + shell_quoted(joined(words));
+      return (is_list ? "_vitune_list " : "_vitune_words ") + shell_quoted(spaced(words));
     case WordKind::kFile:
       return "_vitune_paths -f";
     case WordKind::kFolder:
@@ -130,7 +125,7 @@ std::string bash_verb(const CompletionVerb& verb) {
                       bash_action(option.kind, option.words, option.is_list));
   }
   text += formatted("      esac\n      [[ $cur == -* ]] && _vitune_words {} && return\n",
-                    shell_quoted(joined(dashed)));
+                    shell_quoted(spaced(dashed)));
   return text + formatted("      {} ;;\n", bash_action(verb.operand, verb.operand_words, false));
 }
 
@@ -158,7 +153,7 @@ std::string zsh_action(WordKind kind, const std::vector<std::string>& words, boo
     case WordKind::kWords: {
       std::vector<std::string> plain;
       for (const std::string& word : words) plain.push_back(escaped(word, ":", "\\"));
-      return is_list ? "_sequence compadd - " + joined(plain) : "(" + joined(plain) + ")";
+      return is_list ? "_sequence compadd - " + spaced(plain) : "(" + spaced(plain) + ")";
     }
     case WordKind::kFile:
       return "_files";
@@ -237,7 +232,7 @@ std::string fish_action(WordKind kind, const std::vector<std::string>& words) {
       return " -x";
     case WordKind::kWords:  // also behind a comma: sm_80,sm_90
       return " -x -a " + fish_quoted(formatted(R"((__fish_complete_list , "printf '%s\n' {}"))",
-                                               joined(words)));
+                                               spaced(words)));
     case WordKind::kFile:
       return " -r -F";
     case WordKind::kFolder:
@@ -251,7 +246,7 @@ std::string fish_action(WordKind kind, const std::vector<std::string>& words) {
 std::string fish_operand(const std::string& condition, const CompletionVerb& verb) {
   switch (verb.operand) {
     case WordKind::kWords:
-      return formatted("{} -a {}\n", condition, fish_quoted(joined(verb.operand_words)));
+      return formatted("{} -a {}\n", condition, fish_quoted(spaced(verb.operand_words)));
     case WordKind::kModel:
       return condition + " -a '(__vitune_models)'\n";
     case WordKind::kFile:
@@ -285,7 +280,7 @@ std::string fish_script(const Verbs& verbs) {
       "    set verb \"$verb $words[3]\"\n  end\n  test \"$verb\" = \"$argv\"\nend\n"
       "function __vitune_models\n  set -l words (commandline -opc)\n"
       "  eval $words[1] models --names 2>/dev/null\nend\ncomplete -c vitune -f\n",
-      joined(groups));
+      spaced(groups));
   for (const auto& [word, summary] : first_words(verbs)) {
     text += formatted("complete -c vitune -n __vitune_no_verb -a {} -d {}\n", word,
                       fish_quoted(summary));
@@ -307,7 +302,7 @@ std::string completion_script(std::string_view shell, const std::vector<Completi
   if (shell == "zsh") return zsh_script(verbs);
   if (shell == "fish") return fish_script(verbs);
   throw Error(ErrorCode::kUsage, formatted("there is no completion for the shell '{}': use {}",
-                                           shell, fmt::join(completion_shells(), ", ")));
+                                           shell, joined(completion_shells(), ", ")));
 }
 
 }  // namespace vitune

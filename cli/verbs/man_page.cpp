@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "catalogue/problem_set.h"
+#include "cli/arguments/verb_options.h"
 #include "cli/verbs/cmd_compare.h"
 #include "core/format.h"
 #include "vitune/vitune.h"

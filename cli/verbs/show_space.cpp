@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/show_space.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments/device_probe.h"
@@ -41,7 +39,7 @@ NamedProblem only_problem(const Session& session, const char* option) {
 
 std::string values_text(const Parameter& parameter) {
   if (parameter.open) return "any";
-  return formatted("{}", fmt::join(parameter.values, " "));
+  return joined(parameter.values, " ");
 }
 
 }  // namespace
@@ -55,7 +53,7 @@ DeviceInfo space_device(Session& session) {
       return *limits;
     throw Error(ErrorCode::kUsage,
                 formatted("--arch '{}' is not known; use one of {}", session.text("arch"),
-                          fmt::join(supported_architectures(), ", ")));
+                          joined(supported_architectures(), ", ")));
   }
   if (!session.has("device")) return h200_facts();
   std::string text = session.text("device");

@@ -70,7 +70,7 @@ std::vector<Contribution> contributions(Session& session, Store& staged, const D
     one.problem = understood(one.key, one.fault);
     found.push_back(std::move(one));
   }
-  const std::string kinds = formatted("{}", fmt::join(others, ", "));
+  const std::string kinds = joined(others, ", ");
   if (found.empty()) {
     throw Error(ErrorCode::kNoDevice,
                 others.empty()

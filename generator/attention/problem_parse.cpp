@@ -1,8 +1,5 @@
 // generator/attention/problem_parse.cpp -- Reads the text of a problem (grammar: docs/problems.md).
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -137,7 +134,7 @@ void check_dims(const AttentionProblem& p, const ScoreDims& dims, std::string_vi
   malformed(formatted(
       "{} of {} does not broadcast to {}x{}x{}x{}: each dimension is 1 or that of the scores, and "
       "the first may be a number of windows that divides b",
-      key, fmt::join(dims, "x"), p.batch, p.heads, p.nq, p.nk));
+      key, joined(dims, "x"), p.batch, p.heads, p.nq, p.nk));
 }
 
 // "fp32:1x12x197x197" or "fp32:1x12x197x197@465708,38809,197,1".

@@ -1,8 +1,5 @@
 // generator/attention/problem_text.cpp -- The canonical text of a problem (docs/problems.md).
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <cstddef>
 
 #include "core/format.h"
@@ -60,9 +57,9 @@ void append_layouts(const AttentionProblem& p, std::string& text) {
 
 std::string operand_text(const AttentionProblem& p, const ScoreOperand& operand) {
   const ScoreDims dims = score_dims(p, operand);
-  std::string text = formatted("{}:{}", element_name(operand.type), fmt::join(dims, "x"));
+  std::string text = formatted("{}:{}", element_name(operand.type), joined(dims, "x"));
   if (operand.strides != contiguous_strides(dims)) {
-    text += formatted("@{}", fmt::join(operand.strides, ","));
+    text += formatted("@{}", joined(operand.strides, ","));
   }
   return text;
 }

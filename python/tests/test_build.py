@@ -1,6 +1,7 @@
 # python/tests/test_build.py -- What is installed with the package: its command, its layout, and the check of a wheel.
 # SPDX-License-Identifier: Apache-2.0
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -14,7 +15,7 @@ import zipfile
 import vitune
 from vitune import _library
 
-from .support import LIBRARY_MISSING, ROOT
+from .support import LIBRARY_MISSING, ROOT, needs_torch
 
 PACKAGE = pathlib.Path(vitune.__file__).parent
 
@@ -60,6 +61,27 @@ class CommandTest(InFolder):
         self.script(self.folder / "vitune" / "_lib" / "vitune", 'printf "<%s>" "$@"; exit 6')
         done = self.run_package("compare", "a b", "--json", "")
         self.assertEqual((done.stdout, done.returncode), ("<compare><a b><--json><>", 6), done.stderr)
+
+    def doctor(self, *words):
+        """Of a command that finds one thing: its output, parsed if it is JSON."""
+        (self.folder / "vitune" / "_lib").mkdir(exist_ok=True)
+        (self.folder / "vitune" / "_lib" / _library.NAME).touch()
+        self.script(self.folder / "vitune" / "_lib" / "vitune",
+                    """case "$*" in *--json*) echo '{"checks": [{"check": "GPU"}]}';; *) echo "ok    GPU: $*";; esac; exit 1""")
+        done = self.run_package("doctor", *words)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        return json.loads(done.stdout) if "--json" in words else done.stdout
+
+    def test_doctor_also_says_what_this_python_has(self):
+        said = self.doctor("--db", "x")
+        self.assertRegex(said, r"^ok    GPU: doctor --db x\n(ok|warn) +PyTorch: ")
+        checks = [found["check"] for found in self.doctor("--json")["checks"]]
+        self.assertEqual(checks[:2], ["GPU", "PyTorch"])
+        self.assertEqual(self.doctor("--csv"), "ok    GPU: doctor --csv\n")
+
+    @needs_torch
+    def test_doctor_says_that_the_operators_library_is_missing_and_what_that_costs(self):
+        self.assertRegex(self.doctor(), r"warn +operators' library: LayerNorms stay PyTorch's .*: (libvitune_torch.so is not|it needs)")
 
     def test_that_is_missing_is_said_and_no_other_program_is_run_for_it(self):
         self.script(self.folder / "bin" / "vitune", "echo another")
@@ -127,7 +149,7 @@ class CheckWheelTest(InFolder):
     def faults(self, name=NAME, leave_out="", command=None, metadata=METADATA):
         program = self.binary("-s")
         files = {file: b"" for file in self.check.FILES if not file.startswith("vitune/_lib/") or "share" in file}
-        files |= {self.check.LIBRARY: program, self.check.COMMAND: command or program}
+        files |= {self.check.LIBRARY: program, self.check.OPERATORS: program, self.check.COMMAND: command or program}
         about = "vitune-0.1.0.dist-info"
         files |= {f"{about}/METADATA": metadata.encode(), f"{about}/entry_points.txt": b"",
                   f"{about}/licenses/LICENSE": b"", f"{about}/licenses/THIRD_PARTY_NOTICES.md": b""}

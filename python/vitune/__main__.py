@@ -10,14 +10,23 @@ from typing import NoReturn
 from ._library import command_beside
 
 
+#: Tables and the help are the command's alone.
+_OTHER_FORMS = {"--csv", "--md", "--help", "-h"}
+
+
 def main() -> NoReturn:
     """Becomes the command. Exit code 1 if there is none."""
     command = command_beside()  # not PATH: what is found there may be this very program
     if command is None:
         sys.exit("vitune: the command is not beside the package's library: install the package again (pip install"
                  " --force-reinstall), or in a source tree run 'make command'")
+    words = sys.argv[1:]
+    if words[:1] == ["doctor"] and not _OTHER_FORMS & set(words):
+        from ._doctor import run
+
+        sys.exit(run(str(command), words[1:]))
     try:
-        os.execv(command, [str(command), *sys.argv[1:]])
+        os.execv(command, [str(command), *words])
     except OSError as reason:
         sys.exit(f"vitune: cannot run {command}: {reason.strerror}")
 

@@ -50,6 +50,14 @@ class Counters:
         if first:
             warnings.warn(f"vitune does not serve a call, PyTorch does: {reason}", FallbackWarning, stacklevel=4)
 
+    def warn_once(self, sentence: str) -> None:
+        """Warns of what no call will show, the first time in this process; nothing for ""."""
+        with self._lock:
+            first = bool(sentence) and sentence not in self.warned
+            self.warned.add(sentence)
+        if first:
+            warnings.warn(sentence, FallbackWarning, stacklevel=4)
+
     def reset(self) -> None:
         with self._lock:
             self._served = 0

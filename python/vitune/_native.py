@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import logging
 import os
 import pathlib
 from collections.abc import Callable
@@ -21,7 +20,6 @@ NAME = "libvitune_torch.so"
 #: PyTorch's stable ABI has had what the library calls since.
 OLDEST = (2, 10)
 
-_log = logging.getLogger("vitune")
 _Context = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p))
 _Fallback = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
@@ -32,6 +30,8 @@ class _Host(ctypes.Structure):
 
 #: "" for the one beside libvitune; else this one; None for none. To be set before _torch_op is imported.
 wanted: str | os.PathLike[str] | None = ""
+#: Why there is none in this process; "" where it is loaded, or `wanted` is None.
+missing = ""
 _last_error: VituneError | None = None
 
 
@@ -76,14 +76,26 @@ class Native:
 
 
 def load(context_of: Callable) -> Native | None:
-    """The library that lies beside libvitune, or what `wanted` says; None: this PyTorch must do without."""
+    """The library that lies beside libvitune, or what `wanted` says; None: `missing` says why."""
+    global missing
+    missing = ""
+    if wanted is None:
+        return None
     path = _path()
-    if path is None or tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST:
-        return None
-    try:
-        return Native(path, context_of)
-    except OSError as reason:
-        if wanted:
-            raise LibraryNotFound(f"cannot load {path}: {reason}") from None
-        _log.warning("calls go by ctypes, which is slower: cannot load %s: %s", path, reason)
-        return None
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST:
+        missing = f"it needs PyTorch {OLDEST[0]}.{OLDEST[1]} or newer, and this is {torch.__version__}"
+    elif path is None:
+        missing = f"{NAME} is not beside {_library.NAME}: install vitune again (pip install --force-reinstall)"
+    else:
+        try:
+            return Native(path, context_of)
+        except OSError as reason:
+            if wanted:
+                raise LibraryNotFound(f"cannot load {path}: {reason}") from None
+            missing = f"cannot load {path}: {reason}"
+    return None
+
+
+def what_is_missed() -> str:
+    """What is not served without the library, and why it is not there; "" where nothing is missed."""
+    return missing and f"LayerNorms stay PyTorch's and calls cost more host time without the operators' library: {missing}"

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from . import _torch_coverage, _torch_flash, _torch_install, _torch_op
+from . import _native, _torch_coverage, _torch_flash, _torch_install, _torch_op
 from ._counters import FallbackWarning
 from ._library import library
 from ._torch_coverage import Site
@@ -45,19 +45,21 @@ class Stats:
     fallbacks: int  #: calls that PyTorch answered
     reasons: dict[str, int]  #: the same by reason
     norms: int = 0  #: calls of layer_norm that vitune answered
+    missed: str = ""  #: what is not served here at all, and why: without the operators' library no LayerNorm is
 
     def __sub__(self, before: "Stats") -> "Stats":
         """What happened between `before` and this."""
         reasons = {reason: count - before.reasons.get(reason, 0) for reason, count in self.reasons.items()}
         return Stats(*(getattr(self, field.name) - getattr(before, field.name) for field in dataclasses.fields(self)[:5]),
-                     {reason: count for reason, count in reasons.items() if count}, self.norms - before.norms)
+                     {reason: count for reason, count in reasons.items() if count}, self.norms - before.norms, self.missed)
 
     def __str__(self) -> str:
         head = (f"served {self.served} ({self.exact} exact, {self.nearest} nearest, {self.default} default launches),"
                 f" fell back {self.fallbacks}" + (f"; {self.norms} norms" if self.norms else ""))
+        lines = [f"{count:6d} x {reason}" for reason, count in sorted(self.reasons.items())]
         if self.served == self.fallbacks == 0:
-            return f"{head}\n  {NOTHING_ASKED}"
-        return "".join([head, *(f"\n  {count:6d} x {reason}" for reason, count in sorted(self.reasons.items()))])
+            lines = [NOTHING_ASKED]
+        return "\n  ".join([head, *lines, *([self.missed] if self.missed else [])])
 
 
 _baseline: dict[Any, Any] = {}
@@ -72,7 +74,8 @@ def stats() -> Stats:
         for i, name in enumerate(("exact_calls", "nearest_calls", "default_calls")):
             launches[i] += getattr(now, name) - (getattr(before, name) if before is not None else 0)
     reasons = dict(_torch_op.counters.fallbacks)
-    return Stats(_torch_op.counters.served, *launches, sum(reasons.values()), reasons, _torch_op.norms_served() - _norms_before)
+    return Stats(_torch_op.counters.served, *launches, sum(reasons.values()), reasons, _torch_op.norms_served() - _norms_before,
+                 _native.what_is_missed())
 
 
 def reset_stats() -> None:
@@ -89,12 +92,14 @@ class enabled:
 
     May be nested, entered again, and used inside of install(). A model may be compiled inside of it, with fullgraph=True
     too. timm=True also switches on the fused attention of timm's models where timm leaves it off: Swin and others. norms=False
-    leaves layer_norm PyTorch's.
+    leaves layer_norm PyTorch's. A FallbackWarning says once where the operators' library, which serves it, is missing.
     Raises LibraryNotFound where libvitune cannot be loaded.
     """
 
     def __init__(self, *, timm: bool = False, norms: bool = True) -> None:
         library()
+        if norms:
+            _torch_op.counters.warn_once(_native.what_is_missed())
         self._parts = [part for part, wanted in ((_torch_install.timm, timm), (_torch_install.attention, True),
                                                  (_torch_install.norms, norms)) if wanted]
 

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/context/explanation.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -21,8 +19,8 @@ std::string line(const char* head, const std::string& text) {
 std::string tensor_line(const TensorSpec& tensor, std::size_t width) {
   return formatted("  {:<{}} {:<6} {} [{}], strides [{}], {} bytes, aligned to {}\n", tensor.name,
                    width, tensor.role == Role::kInput ? "input" : "output",
-                   element_name(tensor.type), fmt::join(tensor.extents, ", "),
-                   fmt::join(tensor.strides, ", "), tensor.bytes(), tensor.alignment);
+                   element_name(tensor.type), joined(tensor.extents, ", "),
+                   joined(tensor.strides, ", "), tensor.bytes(), tensor.alignment);
 }
 
 std::string served_text(const vitune_selection& selection) {

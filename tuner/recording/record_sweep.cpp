@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuner/recording/record_sweep.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/format.h"
 #include "tuner/loop/tune_plan.h"
