@@ -59,6 +59,8 @@ def _refuse_dropout(dropout_p: float) -> None:
     if isinstance(dropout_p, bool):  # a caller's is_causal
         raise InvalidArgument(f"dropout_p is {dropout_p}: as in scaled_dot_product_attention it comes before is_causal;"
                               f" say is_causal={dropout_p}")
+    if not isinstance(dropout_p, (float, int)):
+        raise InvalidArgument(f"dropout_p is of class {type(dropout_p).__name__}: a number is wanted, 0")
     if dropout_p:
         raise Unsupported(f"dropout_p is {dropout_p}: the kernels have no dropout; give 0 (a model that serves: model.eval())")
 
@@ -83,7 +85,7 @@ def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Option
     Raises Unsupported (other devices, head sizes, gradients), InvalidArgument (contradictory shapes and types),
     NotPrepared (a new problem during a capture), LibraryNotFound, TorchNotFound, VituneError.
     """
-    if dropout_p or dropout_p is False:
+    if dropout_p or type(dropout_p) is not float:
         _refuse_dropout(dropout_p)
     return (_op or _load_op()).attention(query, key, value, attn_mask, is_causal, scale, enable_gqa, return_lse)
 
