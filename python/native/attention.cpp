@@ -189,4 +189,18 @@ Held run_attention_or_torch(const AttentionArguments& arguments, LaunchAttention
   return fallen_back(arguments);
 }
 
+Held run_attention_or_refuse(const AttentionArguments& arguments, LaunchAttention launch) {
+  try {
+    return run(arguments, false, launch).out;
+  } catch (const Refusal& refusal) {
+    count_fallback(reason_of(refusal));
+    const int rank = view_of(arguments.q).rank;
+    if (refusal.status() == VITUNE_INVALID_ARGUMENT && view_of(arguments.k).rank == rank &&
+        view_of(arguments.v).rank == rank) {
+      throw;
+    }
+  }
+  return fallen_back(arguments);
+}
+
 }  // namespace vitune::torch_ops

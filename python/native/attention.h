@@ -68,6 +68,9 @@ struct AttentionResult {
 AttentionResult run_attention(const AttentionArguments& arguments, LaunchAttention launch);
 // PyTorch's answer where vitune has none.
 Held run_attention_or_torch(const AttentionArguments& arguments, LaunchAttention launch);
+// The same, but operands of one rank that contradict each other are a Refusal: of what PyTorch says
+// to them only its own call from Python has the words.
+Held run_attention_or_refuse(const AttentionArguments& arguments, LaunchAttention launch);
 
 // The order that an operator's argument names. Throws Refusal.
 Order order_of(int64_t number);
@@ -116,7 +119,7 @@ template <LaunchAttention launch>
 void attend_or_torch(StableIValue* stack, uint64_t, uint64_t) {
   const Held q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
              mask = take_optional_tensor(stack[3]);
-  stack[0] = give(run_attention_or_torch({q.get(), k.get(), v.get(), mask.get()}, launch));
+  stack[0] = give(run_attention_or_refuse({q.get(), k.get(), v.get(), mask.get()}, launch));
 }
 
 }  // namespace vitune::torch_ops

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _native, _structs, _torch_order
+from . import _native, _structs, _torch_flops, _torch_order
 from ._context import AttentionDesc, Context, Selection
 from ._counters import counters
 from ._errors import InvalidArgument, Unsupported, VituneError
@@ -355,6 +355,9 @@ if library is not None:
 def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, order=TORCHS):
     out = empty_result(q, k, v, attn_mask, is_causal, scale, enable_gqa, order)
     return out, q.new_empty(out.shape[:-1], dtype=torch.float32)
+
+
+_torch_flops.know("attention", "attention_lse", "empty_as_torchs", *(("attend", "attend_or_torch") if library is not None else ()))
 
 
 # --- what vitune/__init__.py offers

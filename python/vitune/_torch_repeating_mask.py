@@ -9,7 +9,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from . import _torch_op
+from . import _torch_flops, _torch_op
 from ._counters import counters
 from ._errors import VituneError
 
@@ -30,3 +30,6 @@ def attention_repeating_mask_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tens
 @torch.library.register_fake("vitune::attention_repeating_mask")
 def _(q, k, v, attn_mask, scale):
     return _torch_op.empty_result(q, k, v, attn_mask, False, scale, False, _torch_op.ROWS)
+
+
+_torch_flops.know("attention_repeating_mask")

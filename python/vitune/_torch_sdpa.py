@@ -121,12 +121,15 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
             and _efficient_allowed() and not query.is_nested  # else the order of the result has to be asked for
             and (not _modes() or not is_overridden())):
         if attn_mask is None or attn_mask.dtype is query.dtype or attn_mask.dtype in _MASKS:
-            if scale is None and is_causal is False and enable_gqa is False:
-                if attn_mask is None:
-                    return _call_attend_or_torch(query, key, value)
-                return _call_attend_or_torch(query, key, value, attn_mask)
-            if type(is_causal) is bool and type(enable_gqa) is bool and (scale is None or type(scale) is float):
-                return _torch_op.call_operator(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
+            try:
+                if scale is None and is_causal is False and enable_gqa is False:
+                    if attn_mask is None:
+                        return _call_attend_or_torch(query, key, value)
+                    return _call_attend_or_torch(query, key, value, attn_mask)
+                if type(is_causal) is bool and type(enable_gqa) is bool and (scale is None or type(scale) is float):
+                    return _torch_op.call_operator(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
+            except RuntimeError:  # PyTorch says why in its own words
+                return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if (not serving or not isinstance(query, Tensor)  # a proxy of torch.fx, for example
             or is_overridden(query, key, value, attn_mask)):
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
