@@ -158,7 +158,7 @@ class OrderTest(TorchTest):
     def test_the_users_switches_decide_at_each_call(self):
         q, k, v = packed(2, 16, 3, 32, dtype=torch.bfloat16)
         mask = torch.zeros(16, 16, dtype=torch.bfloat16, requires_grad=False)
-        for allowed in ([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        for allowed in ([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], [SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH]):
             with self.subTest(allowed), sdpa_kernel(allowed), torch.no_grad():
                 torchs = _sdpa(q, k, v, mask)
                 with vitune.torch.enabled():

@@ -73,13 +73,13 @@ def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Option
     query, key and value are q, k and v. q: [..., heads, nq, d]; k, v: [..., heads, nk, d]; ranks 2 to 5; bfloat16 or float16; d: 8 to 128 in steps of 8. Any
     strides will do whose last is 1; nothing is copied. Leading extents of 1 broadcast. enable_gqa: k and v may have
     fewer heads, a divisor of q's.
-    attn_mask: bool (True: attend) or floating (added after scaling), broadcastable to [..., heads, nq, nk]; of rank 4
+    attn_mask: bool (True: attend), float32 or q's type (added after scaling), broadcastable to [..., heads, nq, nk]; of rank 4
     its first extent may also be a divisor w of the batch (window masks): entry i % w belongs to batch entry i.
     dropout_p: 0, there is no dropout. is_causal: query i sees keys 0..i. scale: of q k^T, 1 / sqrt(d) if None.
 
-    Returns [..., heads, nq, d], of rank 4 in [batch, rows, heads, d] memory, so that ``out.transpose(1, 2).reshape(...)``
-    is free; with return_lse (out, lse), lse the natural log-sum-exp, fp32 [..., heads, nq]. Rows without any key
-    give 0 and -inf. Runs on the current stream; the first call of a problem loads its kernel, so call once before
+    Returns [..., heads, nq, d], which lies in memory as the result of the backend that PyTorch would choose for these arguments:
+    what q is a view of a projection for, ``out.transpose(1, 2).reshape(...)`` is free. With return_lse (out, lse), lse the natural
+    log-sum-exp, fp32 [..., heads, nq], contiguous. Rows without any key give 0 and -inf. Runs on the current stream; the first call of a problem loads its kernel, so call once before
     you capture a CUDA graph.
 
     Raises Unsupported (other devices, head sizes, gradients), InvalidArgument (contradictory shapes and types),

@@ -61,8 +61,10 @@ def _name_of(node: fx.Node) -> str:
     """A place, for people: what is called, and where in the model."""
     if node.op == "output":
         return "a result of the graph"
-    called = node.target if isinstance(node.target, (str, torch._ops.OpOverload)) else getattr(node.target, "__name__", node.target)
-    module = module_of(node)
+    target, module = node.target, module_of(node)
+    if isinstance(target, torch._ops.OpOverload):
+        target = target._name
+    called = getattr(target, "_qualified_op_name", None) or getattr(target, "__name__", target)
     return f"{called} in {module}" if module else str(called)
 
 

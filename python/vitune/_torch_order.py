@@ -59,17 +59,12 @@ def strides(order: int, q: Tensor, shape: Sequence[int], v: Tensor) -> tuple[int
 
 def empty_result(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], enable_gqa: bool,
                  order: int) -> Tensor:
-    """A tensor as the result of fake tensors will be, with nothing in it."""
+    """A tensor as the result of fake tensors will be, with nothing in it. Raises what PyTorch raises of such a call."""
+    if order == TORCHS and not repeats(mask, q):
+        torchs = _sdpa(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
+        return q.new_empty_strided(torchs.shape, torchs.stride())
     shape = output_shape(q.shape, k.shape, v.shape)
-    if order == TORCHS:
-        order = ROWS
-        if not repeats(mask, q):
-            try:
-                torchs = _sdpa(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
-                return q.new_empty_strided(torchs.shape, torchs.stride())
-            except (RuntimeError, IndexError):  # PyTorch refuses it; so will the operator, or it knows more
-                pass
-    return q.new_empty_strided(shape, strides(order, q, shape, v))
+    return q.new_empty_strided(shape, strides(ROWS if order == TORCHS else order, q, shape, v))
 
 
 @torch.library.custom_op("vitune::empty_as_torchs", mutates_args=())

@@ -130,7 +130,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
                     return _torch_op.call_operator(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
             except RuntimeError:  # PyTorch says why in its own words
                 return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    if (not serving or not isinstance(query, Tensor)  # a proxy of torch.fx, for example
+    if (not serving or not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor))  # proxies of torch.fx
             or is_overridden(query, key, value, attn_mask)):
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
