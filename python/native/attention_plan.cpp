@@ -3,9 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/native/attention_plan.h"
 
-#include <torch/headeronly/core/ScalarType.h>
-
 #include <torch/csrc/stable/ops.h>
+#include <torch/headeronly/core/ScalarType.h>
 
 #include <algorithm>
 #include <array>
@@ -75,8 +74,9 @@ void check_operands(const Call& call, std::optional<double> scale) {
   const int32_t mask_type = call.mask ? element_type(call.mask->dtype) : type;
   if (mask_type != VITUNE_BOOL && mask_type != VITUNE_FP32 && mask_type != type) {
     const std::string of_q = dtype_name(call.q.dtype);
-    refuse_unsupported("attn_mask of dtype " + dtype_name(call.mask->dtype) + ": bool, float32 and " +
-                       of_q + ", that of q, are understood, as in PyTorch");
+    refuse_unsupported("attn_mask of dtype " + dtype_name(call.mask->dtype) +
+                       ": bool, float32 and " + of_q +
+                       ", that of q, are understood, as in PyTorch");
   }
   if (call.mask && call.mask->view.rank < 2 && call.q.view.rank == 4) {
     refuse_argument("attn_mask of rank " + std::to_string(call.mask->view.rank) +
@@ -99,13 +99,11 @@ bool has_no_element(const View& view) {
 // That of the backend which PyTorch would choose at this moment.
 Order torchs_order(const AttentionArguments& arguments) {
   std::array<StableIValue, 8> stack = torch_stack(arguments, arguments.mask);
-  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::_fused_sdp_choice", "", stack.data(),
-                                               TORCH_ABI_VERSION));
+  TORCH_ERROR_CODE_CHECK(
+      torch_call_dispatcher("aten::_fused_sdp_choice", "", stack.data(), TORCH_ABI_VERSION));
   constexpr int64_t kMath = 0, kEfficient = 2;  // torch.nn.attention.SDPBackend
   const auto backend = take<int64_t>(stack[0]);
-  return backend == kMath        ? Order::kContiguous
-         : backend == kEfficient ? Order::kRows
-                                 : Order::kOfQ;
+  return backend == kMath ? Order::kContiguous : backend == kEfficient ? Order::kRows : Order::kOfQ;
 }
 
 // The order of the result, as the call or PyTorch has it.
@@ -122,8 +120,8 @@ std::shared_ptr<AttentionPlan> described(const Call& call, const AttentionArgume
   if (options.order == Order::kOfQ) {
     options.like_q = strides_like(arguments.q);
   }
-  const Layout layout = fold(call.q.view, call.k.view, call.v.view,
-                             call.mask ? &call.mask->view : nullptr, options);
+  const Layout layout =
+      fold(call.q.view, call.k.view, call.v.view, call.mask ? &call.mask->view : nullptr, options);
   auto plan = std::make_shared<AttentionPlan>();
   vitune_attention_desc& desc = plan->desc;
   desc.dtype = element_type(call.q.dtype);

@@ -30,7 +30,7 @@ enum class Order : int64_t { kTorchs = 0, kContiguous, kRows, kOfQ };
 
 struct LayoutOptions {
   bool enable_gqa = false;
-  bool window_masks = false;  // a rank 4 mask may have w batch entries, w a divisor of the batch
+  bool window_masks = false;   // a rank 4 mask may have w batch entries, w a divisor of the batch
   Order order = Order::kRows;  // not kTorchs
   Extents like_q{};            // with kOfQ: strides of a dense tensor that lies as q
 };
@@ -43,10 +43,15 @@ struct Layout {
   int64_t mask_batches = 0;
   int64_t launches = 1;
   std::array<int64_t, 6> steps{};  // elements from one launch to the next: q, k, v, mask, out, lse
-  View out;  // q's shape, its leading extents broadcast; as a kernel writes it
-  Extents wanted_strides{};  // of the result as the order has it: others than out's only where those
-                             // would cost a launch for each image
-  View lse;                        // what the kernel writes, in the caller's order
+  // q's shape, its leading extents broadcast; as a kernel writes it.
+  View out;
+  // Of the result as the order has it: others than out's only where those would cost a launch for
+  // each image.
+  Extents wanted_strides{};
+  View lse;  // what the kernel writes, in the caller's order
+};  // of the result as the order has it: others than out's only where
+                             // those would cost a launch for each image
+  View lse;  // what the kernel writes, in the caller's order
 };
 
 // Strides of a contiguous tensor.
