@@ -49,9 +49,6 @@ struct Layout {
   // each image.
   Extents wanted_strides{};
   View lse;  // what the kernel writes, in the caller's order
-};  // of the result as the order has it: others than out's only where
-                             // those would cost a launch for each image
-  View lse;  // what the kernel writes, in the caller's order
 };
 
 // Strides of a contiguous tensor.
