@@ -155,6 +155,20 @@ class OrderTest(TorchTest):
             with mock.patch.object(_torch_order, "asked", side_effect=AssertionError("asked again")):
                 self.assertEqual(compiled(q, k, v).stride(), wanted)
 
+    def test_an_exported_program_has_the_order_and_no_operator_more(self):
+        class Attend(torch.nn.Module):
+            def forward(self, q, k, v):
+                return F.scaled_dot_product_attention(q, k, v)
+        operands = {"contiguous": (fresh(2, 3, 16, 32, dtype=torch.bfloat16), _torch_order.CONTIGUOUS),
+                    "packed": (packed(2, 16, 3, 32, dtype=torch.bfloat16), _torch_order.ROWS)}
+        for name, (three, order) in operands.items():
+            for dynamic in (None, ({2: torch.export.Dim("rows", min=4)},) * 3):
+                with self.subTest(name, dynamic=dynamic is not None), torch.no_grad(), vitune.torch.enabled():
+                    program = torch.export.export(Attend(), three, dynamic_shapes=dynamic, strict=False)
+                    calls = [node for node in program.graph.nodes if str(node.target).startswith("vitune")]
+                    self.assertEqual([call.target for call in calls], [torch.ops.vitune.attention.default])
+                    self.assertEqual(calls[0].args[-1], order)
+
     def test_the_users_switches_decide_at_each_call(self):
         q, k, v = packed(2, 16, 3, 32, dtype=torch.bfloat16)
         mask = torch.zeros(16, 16, dtype=torch.bfloat16, requires_grad=False)

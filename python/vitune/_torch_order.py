@@ -10,7 +10,9 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ._layout import contiguous_strides, output_shape, output_strides
 
@@ -80,11 +82,27 @@ def _(q: Tensor, k: Tensor, v: Tensor, attn_mask: Any, is_causal: bool, scale: A
     return empty_result(q, k, v, attn_mask, is_causal, scale, enable_gqa, TORCHS)
 
 
+def _stand_in(tensor: Optional[Tensor]) -> Optional[Tensor]:
+    """A new tensor of its type, device and strides; sizes that are symbols are what they were where the model was traced."""
+    if tensor is None:
+        return None
+    sizes, steps = ([int(size.node.hint or 64) if isinstance(size, torch.SymInt) else size for size in sizes]  # or: data decides it
+                    for sizes in (tensor.shape, tensor.stride()))
+    return torch.empty_strided(sizes, steps, dtype=tensor.dtype, device=tensor.device)
+
+
 def while_compiling(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
                     enable_gqa: bool) -> int:
     """What TORCHS is at this place of a model that is being compiled. The graph keeps it, whatever is switched where it runs, as
-    PyTorch's own graphs keep a backend; the tensor that tells is of no other use, and compilers take it out."""
-    torchs = empty_as_torchs_op(q, k, v, mask, is_causal, scale, enable_gqa)
+    PyTorch's own graphs keep a backend. Dynamo sees the tensor that tells as an operator's, which is of no other use: compilers take it
+    out."""
+    if not torch.compiler.is_dynamo_compiling():  # torch.export, which would leave it in the program: it does not see these tensors
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), FakeTensorMode():
+            return _order_of(empty_result(*map(_stand_in, (q, k, v, mask)), is_causal, scale, enable_gqa, TORCHS))
+    return _order_of(empty_as_torchs_op(q, k, v, mask, is_causal, scale, enable_gqa))
+
+
+def _order_of(torchs: Tensor) -> int:
     if torchs.is_contiguous():
         return CONTIGUOUS
     return ROWS if torchs.dim() == 4 and torchs.transpose(1, 2).is_contiguous() else OF_Q
