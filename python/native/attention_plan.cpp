@@ -96,11 +96,13 @@ bool has_no_element(const View& view) {
          view.shape.begin() + view.rank;
 }
 
-// That of the backend which PyTorch would choose at this moment.
+// That of the backend which PyTorch would choose at this moment; where it has none for such a call,
+// that of cuDNN and flash.
 Order torchs_order(const AttentionArguments& arguments) {
   std::array<StableIValue, 8> stack = torch_stack(arguments, arguments.mask);
-  TORCH_ERROR_CODE_CHECK(
-      torch_call_dispatcher("aten::_fused_sdp_choice", "", stack.data(), TORCH_ABI_VERSION));
+  if (torch_call_dispatcher("aten::_fused_sdp_choice", "", stack.data(), TORCH_ABI_VERSION) != 0) {
+    return view_of(arguments.q).rank == 4 ? Order::kOfQ : Order::kContiguous;
+  }
   constexpr int64_t kMath = 0, kEfficient = 2;  // torch.nn.attention.SDPBackend
   const auto backend = take<int64_t>(stack[0]);
   return backend == kMath ? Order::kContiguous : backend == kEfficient ? Order::kRows : Order::kOfQ;

@@ -154,7 +154,7 @@ def _plan_of(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], *rest: Any
     # Strides of a mask decide as much as those of q; dtype and device of all are checked once per plan. So is PyTorch's choice where
     # switches do not change the order of its result.
     if rest[-1] == TORCHS and q.dim() == 4 and not _torch_order.has_rows_outside(q) and q.dtype in _DTYPES:
-        rest = (*rest[:-1], _order_now(q, k, v, mask, *rest[:3]))
+        rest = (*rest[:-1], _torch_order.asked(q, k, v, mask, *rest[:3]))
     key = (q.shape, q.stride(), q.dtype, q.device, k.shape, k.stride(), k.dtype, k.device, v.shape, v.stride(), v.dtype,
            v.device, None if mask is None else (mask.shape, mask.stride(), mask.dtype, mask.device), rest)
     plan = _plans.get(key)
@@ -169,15 +169,6 @@ def _plan_of(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], *rest: Any
     if isinstance(plan, VituneError):
         raise type(plan)(str(plan), plan.status)
     return plan
-
-
-def _order_now(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
-               enable_gqa: bool) -> int:
-    """_torch_order.asked(), but TORCHS of what PyTorch refuses: a plan says why."""
-    try:
-        return _torch_order.asked(q, k, v, mask, is_causal, scale, enable_gqa)
-    except (RuntimeError, IndexError):
-        return TORCHS
 
 
 # --- launches
@@ -215,7 +206,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool
         return_lse: bool, window_masks: bool, order: int = TORCHS) -> tuple[Tensor, Optional[Tensor]]:
     """Attention on the current stream: (out, lse or None), out in that order of _torch_order.py. Raises VituneError."""
     if order == TORCHS and not _efficient_allowed():  # else the plain backend is chosen by types and shapes alone, once per plan
-        order = _order_now(q, k, v, mask, is_causal, scale, enable_gqa)
+        order = _torch_order.asked(q, k, v, mask, is_causal, scale, enable_gqa)
     if library is not None:
         return _run_operator(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks, order)
     plan = _plan_of(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks, order)

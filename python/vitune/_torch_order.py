@@ -44,12 +44,16 @@ def of_backend(backend: int) -> int:
 
 
 def asked(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], enable_gqa: bool) -> int:
-    """That of the backend which PyTorch would choose at this moment; of tensors without a device, that of cuDNN and flash."""
+    """That of the backend which PyTorch would choose at this moment; of tensors without a device, and where it has none for such a
+    call, that of cuDNN and flash."""
     if repeats(mask, q):
         return ROWS
-    if q.is_meta:
-        return OF_Q if q.dim() == 4 else CONTIGUOUS
-    return of_backend(torch._fused_sdp_choice(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa))
+    try:
+        if not q.is_meta:
+            return of_backend(torch._fused_sdp_choice(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa))
+    except (RuntimeError, IndexError):
+        pass
+    return OF_Q if q.dim() == 4 else CONTIGUOUS
 
 
 def strides(order: int, q: Tensor, shape: Sequence[int], v: Tensor) -> tuple[int, ...]:
