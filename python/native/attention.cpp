@@ -18,20 +18,20 @@ namespace {
 
 using torch::stable::Tensor;
 
-Held contiguous(Held tensor, const View& view) {
-  if (shared(tensor.get()).is_contiguous()) {
+// The tensor of that view, or a copy of it with those strides.
+Held laid_out(Held tensor, const View& view, const Extents& strides) {
+  if (view.strides == strides) {
     return tensor;
   }
-  View dense{view.rank, view.shape, {}};
-  int64_t step = 1;
-  for (auto i = static_cast<std::size_t>(view.rank); i-- > 0;) {
-    dense.strides[i] = step;
-    step *= view.shape[i];
-  }
-  Held copy = empty(dense, dtype_of(tensor.get()), tensor.get());
-  Tensor filled = shared(copy.get());
-  torch::stable::copy_(filled, shared(tensor.get()));
+  Held copy = empty({view.rank, view.shape, strides}, dtype_of(tensor.get()), tensor.get());
+  TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(copy.get(), tensor.get(), 0));
   return copy;
+}
+
+Held contiguous(Held tensor, const View& view) {
+  return shared(tensor.get()).is_contiguous()
+             ? std::move(tensor)
+             : laid_out(std::move(tensor), view, contiguous_strides(view.rank, view.shape));
 }
 
 // No key at all is a row without any key; PyTorch gives the same.
@@ -57,55 +57,44 @@ AttentionResult run(const AttentionArguments& arguments, bool window_masks,
            {arguments.q, arguments.k, arguments.v, arguments.mask, made.out.get(), made.lse.get()});
     count_served();
   }
+  made.out = laid_out(std::move(made.out), plan->out, plan->wanted_strides);
   if (made.lse) {
     made.lse = contiguous(std::move(made.lse), plan->lse);
   }
   return made;
 }
 
-// A bias of another type than q, as autocast leaves it, in q's: not every kernel of PyTorch's takes
-// another. Null where the mask may stay as it is.
+// A bias of fp32, as autocast leaves it, in the type of a 16-bit q: not every kernel of PyTorch's
+// takes another. Null where the mask stays as it is: PyTorch refuses all further types, and shall.
 Held bias_of_q(const AttentionArguments& arguments) {
-  if (arguments.mask == nullptr) {
+  const int32_t of_q = dtype_of(arguments.q);
+  if (arguments.mask == nullptr || dtype_of(arguments.mask) != aoti_torch_dtype_float32() ||
+      (of_q != aoti_torch_dtype_bfloat16() && of_q != aoti_torch_dtype_float16())) {
     return {};
   }
-  const int32_t type = dtype_of(arguments.mask);
   View view = view_of(arguments.mask);
-  if (type == aoti_torch_dtype_bool() || type == dtype_of(arguments.q) || view.rank > kMaxRank) {
+  if (view.rank > kMaxRank) {
     return {};
   }
-  int64_t stride = 1;
-  for (auto i = static_cast<std::size_t>(view.rank); i-- > 0; stride *= view.shape[i]) {
-    view.strides[i] = stride;
-  }
-  Held bias = empty(view, dtype_of(arguments.q), arguments.q);
-  Tensor filled = shared(bias.get());
-  torch::stable::copy_(filled, shared(arguments.mask));
+  view.strides = contiguous_strides(view.rank, view.shape);
+  Held bias = empty(view, of_q, arguments.q);
+  TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(bias.get(), arguments.mask, 0));
   return bias;
 }
 
 // PyTorch's own answer.
 Tensor torch_attention(const AttentionArguments& arguments) {
   const Held bias = bias_of_q(arguments);
-  const AtenTensorHandle mask = bias ? bias.get() : arguments.mask;
-  using torch::stable::detail::from;
-  std::array<StableIValue, 8> stack = {
-      from(shared(arguments.q)),
-      from(shared(arguments.k)),
-      from(shared(arguments.v)),
-      from(mask != nullptr ? std::optional<Tensor>(shared(mask)) : std::nullopt),
-      from(0.0),
-      from(arguments.is_causal),
-      from(arguments.scale),
-      from(arguments.enable_gqa)};
+  std::array<StableIValue, 8> stack = torch_stack(arguments, bias ? bias.get() : arguments.mask);
   TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::scaled_dot_product_attention", "",
                                                stack.data(), TORCH_ABI_VERSION));
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-// The shape and strides that _torch_op.py promises a compiler: q's shape, its leading extents of 1
-// broadcast to those of k and v, and v's last.
-View promised(const View& q, const View& k, const View& v) {
+// The shape and strides that _torch_order.py promises a compiler in an order but kTorchs: q's
+// shape, its leading extents of 1 broadcast to those of k and v, and v's last.
+View promised(Order order, const AttentionArguments& arguments) {
+  const View q = view_of(arguments.q), k = view_of(arguments.k), v = view_of(arguments.v);
   View view{q.rank, q.shape, {}};
   const bool same_rank = k.rank == q.rank && v.rank == q.rank;
   for (int i = 0; same_rank && i < q.rank - 2; ++i) {
@@ -118,12 +107,14 @@ View promised(const View& q, const View& k, const View& v) {
     view.shape[static_cast<std::size_t>(q.rank - 1)] =
         v.shape[static_cast<std::size_t>(q.rank - 1)];
   }
-  view.strides = output_strides(q.rank, view.shape, same_rank ? v.strides : Extents{});
+  if (order == Order::kOfQ && view.shape == q.shape) {
+    view.strides = strides_like(arguments.q);
+  } else if (order == Order::kRows) {
+    view.strides = output_strides(q.rank, view.shape, same_rank ? v.strides : Extents{});
+  } else {
+    view.strides = contiguous_strides(q.rank, view.shape);
+  }
   return view;
-}
-
-bool is_same(const View& a, const View& b) {
-  return a.rank == b.rank && a.shape == b.shape && a.strides == b.strides;
 }
 
 // A text that is the same for all calls that fail alike, but for the problem in it.
@@ -136,21 +127,16 @@ std::string reason_of(const Refusal& refusal) {
 }
 
 Held fallen_back(const AttentionArguments& arguments) {
-  const Tensor out = torch_attention(arguments);
-  const View q = view_of(arguments.q);
-  if (q.rank > kMaxRank) {
-    return held(out);
-  }
-  const View wanted = promised(q, view_of(arguments.k), view_of(arguments.v));
+  Held out = held(torch_attention(arguments));
   const View given = view_of(out.get());
-  // Of operands of several ranks nothing is promised: no compiler sees such a call.
-  if (is_same(wanted, given) || given.rank != wanted.rank || given.shape != wanted.shape) {
-    return held(out);
+  if (arguments.order == Order::kTorchs || view_of(arguments.q).rank > kMaxRank) {
+    return out;
   }
-  Held copy = empty(wanted, dtype_of(arguments.q), arguments.q);
-  Tensor filled = shared(copy.get());
-  torch::stable::copy_(filled, out);
-  return copy;
+  const View wanted = promised(arguments.order, arguments);
+  // Of operands of several ranks nothing is promised: no compiler sees such a call.
+  return given.rank == wanted.rank && given.shape == wanted.shape
+             ? laid_out(std::move(out), given, wanted.strides)
+             : std::move(out);
 }
 
 }  // namespace
@@ -178,6 +164,13 @@ void launch_on_gpu(const AttentionPlan& plan, const AttentionTensors& tensors) {
   launch_pointers(context_of(device), plan, pointers, current_stream(device));
 }
 
+Order order_of(int64_t number) {
+  if (number < static_cast<int64_t>(Order::kTorchs) || number > static_cast<int64_t>(Order::kOfQ)) {
+    refuse_argument("order " + std::to_string(number) + " is none: 0 to 3 are");
+  }
+  return static_cast<Order>(number);
+}
+
 AttentionResult run_attention(const AttentionArguments& arguments, LaunchAttention launch) {
   try {
     return run(arguments, true, launch);
@@ -192,6 +185,20 @@ Held run_attention_or_torch(const AttentionArguments& arguments, LaunchAttention
     return run(arguments, false, launch).out;
   } catch (const Refusal& refusal) {
     count_fallback(reason_of(refusal));
+  }
+  return fallen_back(arguments);
+}
+
+Held run_attention_or_refuse(const AttentionArguments& arguments, LaunchAttention launch) {
+  try {
+    return run(arguments, false, launch).out;
+  } catch (const Refusal& refusal) {
+    count_fallback(reason_of(refusal));
+    const int rank = view_of(arguments.q).rank;
+    if (refusal.status() == VITUNE_INVALID_ARGUMENT && view_of(arguments.k).rank == rank &&
+        view_of(arguments.v).rank == rank) {
+      throw;
+    }
   }
   return fallen_back(arguments);
 }

@@ -16,10 +16,10 @@ namespace vitune::torch_ops {
 
 inline constexpr const char* kAttentionSchema =
     "attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, bool is_causal, float? scale,"
-    " bool enable_gqa, bool fall_back) -> Tensor";
+    " bool enable_gqa, bool fall_back, int order=0) -> Tensor";
 inline constexpr const char* kAttentionLseSchema =
     "attention_lse(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, bool is_causal, float? scale,"
-    " bool enable_gqa) -> (Tensor, Tensor)";
+    " bool enable_gqa, int order=0) -> (Tensor, Tensor)";
 // The usual call, where nothing compiles: what the other arguments cost to unpack is a tenth of it.
 inline constexpr const char* kAttendSchema =
     "attend(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None) -> Tensor";
@@ -32,6 +32,7 @@ struct AttentionPlan {
   int64_t launches = 1;
   std::array<int64_t, 6> steps{};  // bytes from one launch to the next: q, k, v, mask, out, lse
   View out, lse;
+  Extents wanted_strides{};  // of the result: where out's are others it is copied
   bool is_empty = false;
   bool mask_is_bias = false;
   std::optional<Refusal> refusal;  // there is no plan, and never will be
@@ -56,6 +57,7 @@ struct AttentionArguments {
   std::optional<double> scale = std::nullopt;
   bool enable_gqa = false;
   bool return_lse = false;
+  Order order = Order::kTorchs;
 };
 
 struct AttentionResult {
@@ -66,6 +68,12 @@ struct AttentionResult {
 AttentionResult run_attention(const AttentionArguments& arguments, LaunchAttention launch);
 // PyTorch's answer where vitune has none.
 Held run_attention_or_torch(const AttentionArguments& arguments, LaunchAttention launch);
+// The same, but operands of one rank that contradict each other are a Refusal: of what PyTorch says
+// to them only its own call from Python has the words.
+Held run_attention_or_refuse(const AttentionArguments& arguments, LaunchAttention launch);
+
+// The order that an operator's argument names. Throws Refusal.
+Order order_of(int64_t number);
 
 // --- boxed, as PyTorch calls them
 
@@ -74,8 +82,15 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   const Held q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
              mask = take_optional_tensor(stack[3]);
   const auto scale = take<std::optional<double>>(stack[5]);
-  const AttentionArguments arguments{
-      q.get(), k.get(), v.get(), mask.get(), take<bool>(stack[4]), scale, take<bool>(stack[6])};
+  const AttentionArguments arguments{q.get(),
+                                     k.get(),
+                                     v.get(),
+                                     mask.get(),
+                                     take<bool>(stack[4]),
+                                     scale,
+                                     take<bool>(stack[6]),
+                                     false,
+                                     order_of(take<int64_t>(stack[8]))};
   stack[0] = give(take<bool>(stack[7]) ? run_attention_or_torch(arguments, launch)
                                        : run_attention(arguments, launch).out);
 }
@@ -85,9 +100,10 @@ void attention_lse(StableIValue* stack, uint64_t, uint64_t) {
   const Held q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
              mask = take_optional_tensor(stack[3]);
   const auto scale = take<std::optional<double>>(stack[5]);
-  AttentionResult result = run_attention({q.get(), k.get(), v.get(), mask.get(),
-                                          take<bool>(stack[4]), scale, take<bool>(stack[6]), true},
-                                         launch);
+  AttentionResult result =
+      run_attention({q.get(), k.get(), v.get(), mask.get(), take<bool>(stack[4]), scale,
+                     take<bool>(stack[6]), true, order_of(take<int64_t>(stack[7]))},
+                    launch);
   stack[0] = give(std::move(result.out));
   stack[1] = give(std::move(result.lse));
 }
@@ -103,7 +119,7 @@ template <LaunchAttention launch>
 void attend_or_torch(StableIValue* stack, uint64_t, uint64_t) {
   const Held q = take_tensor(stack[0]), k = take_tensor(stack[1]), v = take_tensor(stack[2]),
              mask = take_optional_tensor(stack[3]);
-  stack[0] = give(run_attention_or_torch({q.get(), k.get(), v.get(), mask.get()}, launch));
+  stack[0] = give(run_attention_or_refuse({q.get(), k.get(), v.get(), mask.get()}, launch));
 }
 
 }  // namespace vitune::torch_ops

@@ -3,9 +3,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/native/attention_plan.h"
 
+#include <torch/csrc/stable/ops.h>
 #include <torch/headeronly/core/ScalarType.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 
@@ -43,6 +45,7 @@ struct Call {
   bool is_causal;
   double scale;  // 0: the usual one
   bool enable_gqa, return_lse, window_masks;
+  Order order;
 };
 
 void check_operands(const Call& call, std::optional<double> scale) {
@@ -68,9 +71,16 @@ void check_operands(const Call& call, std::optional<double> scale) {
   if (call.mask && call.is_causal) {
     refuse_argument("attn_mask and is_causal=True exclude each other, as in PyTorch");
   }
-  if (call.mask && element_type(call.mask->dtype) == VITUNE_NONE) {
+  const int32_t mask_type = call.mask ? element_type(call.mask->dtype) : type;
+  if (mask_type != VITUNE_BOOL && mask_type != VITUNE_FP32 && mask_type != type) {
+    const std::string of_q = dtype_name(call.q.dtype);
     refuse_unsupported("attn_mask of dtype " + dtype_name(call.mask->dtype) +
-                       ": bool, float32, bfloat16 and float16 are understood");
+                       ": bool, float32 and " + of_q +
+                       ", that of q, are understood, as in PyTorch");
+  }
+  if (call.mask && call.mask->view.rank < 2 && call.q.view.rank == 4) {
+    refuse_argument("attn_mask of rank " + std::to_string(call.mask->view.rank) +
+                    ": it needs a dimension of queries and one of keys, as in PyTorch");
   }
   if (call.mask && call.mask->view.rank > kMaxRank) {
     refuse_argument("attn_mask of rank " + std::to_string(call.mask->view.rank) +
@@ -86,10 +96,34 @@ bool has_no_element(const View& view) {
          view.shape.begin() + view.rank;
 }
 
-std::shared_ptr<AttentionPlan> described(const Call& call) {
+// That of the backend which PyTorch would choose at this moment; where it has none for such a call,
+// that of cuDNN and flash.
+Order torchs_order(const AttentionArguments& arguments) {
+  std::array<StableIValue, 8> stack = torch_stack(arguments, arguments.mask);
+  if (torch_call_dispatcher("aten::_fused_sdp_choice", "", stack.data(), TORCH_ABI_VERSION) != 0) {
+    return view_of(arguments.q).rank == 4 ? Order::kOfQ : Order::kContiguous;
+  }
+  constexpr int64_t kMath = 0, kEfficient = 2;  // torch.nn.attention.SDPBackend
+  const auto backend = take<int64_t>(stack[0]);
+  return backend == kMath ? Order::kContiguous : backend == kEfficient ? Order::kRows : Order::kOfQ;
+}
+
+// The order of the result, as the call or PyTorch has it.
+Order resolved(const Call& call, const AttentionArguments& arguments) {
+  if (call.order != Order::kTorchs) {
+    return call.order;
+  }
+  return call.mask && repeats(call.mask->view, call.q.view) ? Order::kRows
+                                                            : torchs_order(arguments);
+}
+
+std::shared_ptr<AttentionPlan> described(const Call& call, const AttentionArguments& arguments) {
+  LayoutOptions options{call.enable_gqa, call.window_masks, resolved(call, arguments), {}};
+  if (options.order == Order::kOfQ) {
+    options.like_q = strides_like(arguments.q);
+  }
   const Layout layout =
-      fold(call.q.view, call.k.view, call.v.view, call.mask ? &call.mask->view : nullptr,
-           {call.enable_gqa, call.window_masks});
+      fold(call.q.view, call.k.view, call.v.view, call.mask ? &call.mask->view : nullptr, options);
   auto plan = std::make_shared<AttentionPlan>();
   vitune_attention_desc& desc = plan->desc;
   desc.dtype = element_type(call.q.dtype);
@@ -120,20 +154,29 @@ std::shared_ptr<AttentionPlan> described(const Call& call) {
   }
   plan->launches = layout.launches;
   plan->out = layout.out;
+  plan->wanted_strides = layout.wanted_strides;
   plan->lse = layout.lse;
   plan->is_empty = has_no_element(layout.out) || layout.nk == 0;
   return plan;
 }
 
-PlanPtr make_plan(const Call& call, std::optional<double> scale) {
+PlanPtr make_plan(const Call& call, const AttentionArguments& arguments) {
   try {
-    check_operands(call, scale);
-    return described(call);
+    check_operands(call, arguments.scale);
+    return described(call, arguments);
   } catch (const Refusal& refusal) {
     auto none = std::make_shared<AttentionPlan>();
     none->refusal = refusal;
     return none;
   }
+}
+
+// Whether PyTorch's backends lay out the result differently, of a call that it takes. That it may
+// choose the plain one where others serve, a caller has to say (order).
+bool depends_on_switches(const Call& call) {
+  const int32_t type = element_type(call.q.dtype);
+  return call.q.view.rank == 4 && !has_rows_outside(call.q.view) &&
+         (type == VITUNE_BF16 || type == VITUNE_FP16) && (!call.mask || call.mask->view.rank >= 2);
 }
 
 const PlanPtr& usable(const PlanPtr& plan) {
@@ -154,9 +197,14 @@ PlanPtr plan_of(const AttentionArguments& arguments, bool window_masks) {
             arguments.scale.value_or(0.0),
             arguments.enable_gqa,
             arguments.return_lse,
-            window_masks};
+            window_masks,
+            arguments.order};
   if (arguments.mask != nullptr) {
     call.mask = operand_of(arguments.mask);
+  }
+  // Else the choice is made once, with the plan: no switch of PyTorch's changes the order then.
+  if (call.order == Order::kTorchs && depends_on_switches(call)) {
+    call.order = resolved(call, arguments);
   }
   PlanKey key;
   key.add(call.q);
@@ -166,12 +214,31 @@ PlanPtr plan_of(const AttentionArguments& arguments, bool window_masks) {
   std::memcpy(&scale, &call.scale, sizeof(scale));
   key.add(scale);
   key.add((call.is_causal ? 1 : 0) | (call.enable_gqa ? 2 : 0) | (call.return_lse ? 4 : 0) |
-          (window_masks ? 8 : 0) | (arguments.scale ? 16 : 0) | (call.mask ? 32 : 0));
+          (window_masks ? 8 : 0) | (arguments.scale ? 16 : 0) | (call.mask ? 32 : 0) |
+          static_cast<int64_t>(call.order) << 6);
   if (call.mask) {
     key.add(*call.mask);
   }
   return usable(PlanCache<AttentionPlan>::instance().find_or_make(
-      key, [&] { return make_plan(call, arguments.scale); }));
+      key, [&] { return make_plan(call, arguments); }));
+}
+
+std::array<StableIValue, 8> torch_stack(const AttentionArguments& arguments,
+                                        AtenTensorHandle mask) {
+  using torch::stable::Tensor;
+  using torch::stable::detail::from;
+  return {from(shared(arguments.q)),
+          from(shared(arguments.k)),
+          from(shared(arguments.v)),
+          from(mask != nullptr ? std::optional<Tensor>(shared(mask)) : std::nullopt),
+          from(0.0),
+          from(arguments.is_causal),
+          from(arguments.scale),
+          from(arguments.enable_gqa)};
+}
+
+Extents strides_like(AtenTensorHandle q) {
+  return view_of(torch::stable::empty_like(shared(q)).get()).strides;
 }
 
 }  // namespace vitune::torch_ops

@@ -279,7 +279,51 @@ void set_mask(Operands& operands, const View& mask, bool window_masks) {
   }
 }
 
+Extents strides_in(Order order, const View& q, const LayoutOptions& options,
+                   const Extents& v_strides, bool is_of_q) {
+  if (order == Order::kOfQ && is_of_q) {
+    return options.like_q;
+  }
+  return order == Order::kRows ? output_strides(q.rank, q.shape, v_strides)
+                               : contiguous_strides(q.rank, q.shape);
+}
+
+std::optional<Layout> first_fold(const Operands& operands, bool grouped) {
+  // Extents of 1 fold with anything: first by what their strides say, which tells a batch of one
+  // from windows.
+  for (const bool strict : {true, false}) {
+    for (const Fold& candidate : folds_of(operands.all[0].rank - 2, grouped)) {
+      if (strict && !candidate.loop.empty()) {
+        continue;
+      }
+      if (const auto layout = attempt(candidate, operands, strict)) {
+        return layout;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+Extents contiguous_strides(int rank, const Extents& shape) {
+  Extents strides{};
+  int64_t step = 1;
+  for (int i = rank; i-- > 0; step *= at(shape, i)) {
+    at(strides, i) = step;
+  }
+  return strides;
+}
+
+bool has_rows_outside(const View& q) {
+  const int64_t of_batch = q.strides[0], of_heads = q.strides[1], of_rows = q.strides[2];
+  return (q.shape[1] == 1 || q.shape[2] == 1 || of_rows >= of_heads) &&
+         (q.shape[0] == 1 || of_batch >= std::max(of_heads, of_rows));
+}
+
+bool repeats(const View& mask, const View& q) {
+  return mask.rank == 4 && q.rank == 4 && 1 < mask.shape[0] && mask.shape[0] < q.shape[0];
+}
 
 Extents output_strides(int rank, const Extents& shape, const Extents& v_strides) {
   Dims order(static_cast<std::size_t>(rank));
@@ -314,25 +358,25 @@ Layout fold(View q, View k, View v, const View* mask, const LayoutOptions& optio
   if (grouped) {
     check_groups(q, k, v);
   }
+  const Extents of_q = q.shape;
   broadcast(q, k, v, grouped ? rank - 3 : rank - 2);
-  Operands operands{
-      {q, k, v, View{rank, q.shape, output_strides(rank, q.shape, own_strides)}}, {}, 0};
+  const Extents wanted = strides_in(options.order, q, options, own_strides, q.shape == of_q);
+  Operands operands{{q, k, v, View{rank, q.shape, wanted}}, {}, 0};
   if (mask != nullptr) {
     set_mask(operands, *mask, options.window_masks);
   }
-  // Extents of 1 fold with anything: first by what their strides say, which tells a batch of one
-  // from windows.
-  for (const bool strict : {true, false}) {
-    for (const Fold& candidate : folds_of(rank - 2, grouped)) {
-      if (strict && !candidate.loop.empty()) {
-        continue;
-      }
-      if (const auto layout = attempt(candidate, operands, strict)) {
-        return *layout;
-      }
-    }
+  std::optional<Layout> layout = first_fold(operands, grouped);
+  if (!layout || layout->launches > 1) {
+    // A copy of one launch's result costs less than a launch for each image.
+    operands.all[3].strides = output_strides(rank, q.shape, own_strides);
+    const std::optional<Layout> own = first_fold(operands, grouped);
+    layout = own && (!layout || own->launches == 1) ? own : layout;
   }
-  refuse_unsupported("the strides of q, k, v and the mask do not fold: use .contiguous()");
+  if (!layout) {
+    refuse_unsupported("the strides of q, k, v and the mask do not fold: use .contiguous()");
+  }
+  layout->wanted_strides = wanted;
+  return *layout;
 }
 
 }  // namespace vitune::torch_ops

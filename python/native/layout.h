@@ -25,9 +25,14 @@ struct View {
   Extents strides{};
 };
 
+// Where a result lies in memory: python/vitune/_torch_order.py.
+enum class Order : int64_t { kTorchs = 0, kContiguous, kRows, kOfQ };
+
 struct LayoutOptions {
   bool enable_gqa = false;
-  bool window_masks = false;  // a rank 4 mask may have w batch entries, w a divisor of the batch
+  bool window_masks = false;   // a rank 4 mask may have w batch entries, w a divisor of the batch
+  Order order = Order::kRows;  // not kTorchs
+  Extents like_q{};            // with kOfQ: strides of a dense tensor that lies as q
 };
 
 // What of a description comes from shapes and strides, and the loop around the launches.
@@ -38,13 +43,27 @@ struct Layout {
   int64_t mask_batches = 0;
   int64_t launches = 1;
   std::array<int64_t, 6> steps{};  // elements from one launch to the next: q, k, v, mask, out, lse
-  View out;                        // q's shape, its leading extents broadcast
-  View lse;                        // what the kernel writes, in the caller's order
+  // q's shape, its leading extents broadcast; as a kernel writes it.
+  View out;
+  // Of the result as the order has it: others than out's only where those would cost a launch for
+  // each image.
+  Extents wanted_strides{};
+  View lse;  // what the kernel writes, in the caller's order
 };
 
-// Strides of the output: dense; rank 4 is [batch, rows, heads, d] in memory, so that joining the
-// heads costs nothing, and rank 5 follows v's own order where its rows lie outside of another one.
+// Strides of a contiguous tensor.
+Extents contiguous_strides(int rank, const Extents& shape);
+
+// Strides of an output whose heads are to be joined: dense; rank 4 is [batch, rows, heads, d] in
+// memory, and rank 5 follows v's own order where its rows lie outside of another one.
 Extents output_strides(int rank, const Extents& shape, const Extents& v_strides);
+
+// Whether q of rank 4 is [batch, rows, heads, d] in memory: then all but the plain backend of
+// PyTorch's lay out their results so.
+bool has_rows_outside(const View& q);
+
+// Whether a mask has an entry for each window, again and again, which PyTorch has not.
+bool repeats(const View& mask, const View& q);
 
 // Throws Refusal for shapes that contradict each other and for what the kernels do not do. `mask`
 // may be null.

@@ -1,6 +1,8 @@
 # python/tests/test_torch_gpu.py -- The package on a GPU: values, streams, graphs, compiled models, real models of timm.
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import copy
+import inspect
 import os
 import subprocess
 import sys
@@ -13,7 +15,9 @@ from .support import ROOT, needs_library, needs_torch, torch
 if torch is not None:
     import torch.nn.functional as F
 
-    from .torch_cases import Block, cases, expect_right, packed, reference
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    from .torch_cases import Block, cases, expect_right, fresh, layouts, packed, reference, strides_that_matter
 
 try:
     import timm
@@ -119,6 +123,74 @@ class AttentionGpuTest(unittest.TestCase):
                                        rtol=0.02)
         self.assertEqual(vitune.torch.stats().reasons, {"device cpu": 1})
 
+    def test_results_lie_as_pytorchs_whatever_backend_it_chooses(self):
+        flash, efficient, cudnn, plain = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION,
+                                          SDPBackend.MATH)
+        priorities = {"set_priority": True} if "set_priority" in inspect.signature(sdpa_kernel).parameters else {}
+        switches = {"as it comes": contextlib.nullcontext, "no cuDNN": lambda: sdpa_kernel([flash, efficient, plain]),
+                    "no flash": lambda: sdpa_kernel([cudnn, efficient, plain]), "efficient": lambda: sdpa_kernel([efficient, plain]),
+                    "flash": lambda: sdpa_kernel([flash, plain]), "cuDNN": lambda: sdpa_kernel([cudnn, plain]),
+                    "efficient before all": lambda: sdpa_kernel([efficient, flash, cudnn, plain], **priorities)}
+        chosen, compared, asked = set(), 0, 0
+        for dtype in (torch.bfloat16, torch.float16):
+            table = {**layouts("cuda", dtype), **{name: case for name, case in cases("cuda", dtype).items() if name != "no batch entry of v"}}
+            for how, allowed in switches.items():
+                for name, (q, k, v, keywords) in table.items():
+                    asked += 1
+                    with self.subTest(name, how=how, dtype=dtype), torch.no_grad(), allowed():
+                        words = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False, **keywords}
+                        if words["attn_mask"] is not None and words["attn_mask"].is_floating_point():
+                            words["attn_mask"] = words["attn_mask"].to(dtype)  # not every backend of PyTorch's takes another
+                        try:
+                            torchs = F.scaled_dot_product_attention(q, k, v, **words)
+                        except RuntimeError:  # a size that the backend which PyTorch chose has no kernel for
+                            continue
+                        compared += 1
+                        chosen.add(torch._fused_sdp_choice(q, k, v, words["attn_mask"], 0.0, words["is_causal"], scale=words["scale"],
+                                                           enable_gqa=words["enable_gqa"]))
+                        with vitune.torch.enabled():
+                            drop_in = F.scaled_dot_product_attention(q, k, v, **words)
+                        ours, (with_lse, lse) = vitune.attention(q, k, v, **words), vitune.attention(q, k, v, **words, return_lse=True)
+                        for out in (drop_in, ours, with_lse):
+                            self.assertEqual(strides_that_matter(out), strides_that_matter(torchs))
+                            expect_right(self, out, reference(q, k, v, **words)[0], dtype)
+                        self.assertTrue(lse.is_contiguous())
+        self.assertGreater(compared, 0.8 * asked)
+        self.assertLessEqual({plain.value, efficient.value, flash.value}, chosen)
+        self.assertEqual(vitune.torch.stats().fallbacks, 0)
+
+    def test_compiled_results_lie_as_pytorchs_and_stay_so_where_switches_change(self):
+        def attend(q, k, v, mask):
+            return F.scaled_dot_product_attention(q, k, v, mask)
+        three = fresh(2, 3, 16, 32, device="cuda", dtype=torch.bfloat16)
+        for mask in (None, torch.randn(2, 3, 16, 16, device="cuda", dtype=torch.bfloat16)):
+            for mode in ("default", "reduce-overhead"):
+                torch._dynamo.reset()
+                with self.subTest(mode, mask=mask is not None), torch.no_grad():
+                    want = attend(*three, mask)
+                    compiled = torch.compile(attend, fullgraph=True, mode=mode)
+                    with vitune.torch.enabled():
+                        for _ in range(3):
+                            self.assertEqual(compiled(*three, mask).stride(), want.stride())
+                        with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+                            torch.testing.assert_close(compiled(*three, mask), want, atol=0.03, rtol=0.03)
+                    torch.testing.assert_close(compiled(*three, mask), want, atol=0.03, rtol=0.03)
+
+    def test_masks_that_pytorch_refuses_are_refused(self):
+        three = fresh(2, 3, 16, 32, device="cuda", dtype=torch.bfloat16)
+        for dtype in (torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8):
+            mask = torch.ones(16, 16, device="cuda").to(dtype)
+            with self.subTest(dtype), torch.no_grad():
+                with self.assertRaises(RuntimeError) as theirs:
+                    F.scaled_dot_product_attention(*three, mask)
+                with self.assertRaises(RuntimeError) as ours, vitune.torch.enabled():
+                    F.scaled_dot_product_attention(*three, mask)
+                self.assertEqual(str(ours.exception), str(theirs.exception))
+                with self.assertRaises(vitune.VituneError):
+                    vitune.attention(*three, mask)
+                with self.assertRaises(RuntimeError):
+                    torch.ops.vitune.attention(*three, mask, False, None, False, True)
+
     def test_explain_names_the_kernel(self):
         q, k, v = packed(2, 50, 2, 64, device="cuda", dtype=torch.bfloat16)
         selection = vitune.explain(q, k, v)
@@ -209,7 +281,7 @@ class TimmGpuTest(unittest.TestCase):
 class FlashGpuTest(unittest.TestCase):
     @unittest.skipUnless(torch is not None and hasattr(torch.nn.attention, "restore_flash_attention_impl"), "no registry")
     def test_pytorchs_choice_of_flash_is_served_forward_and_its_own_backward(self):
-        from torch.nn.attention import SDPBackend, activate_flash_attention_impl, restore_flash_attention_impl, sdpa_kernel
+        from torch.nn.attention import activate_flash_attention_impl, restore_flash_attention_impl
         q, k, v = (x.detach().requires_grad_() for x in packed(2, 197, 12, 64, device="cuda", dtype=torch.bfloat16))
         wide = torch.randn(2, 2, 33, 160, device="cuda", dtype=torch.bfloat16)
 

@@ -68,6 +68,53 @@ def cases(device, dtype):
     }
 
 
+def in_order(order, *shape, **kind):
+    """A tensor of that shape whose dimensions lie in that order in memory, outermost first."""
+    return torch.randn(*(shape[i] for i in order), **kind).permute(*(order.index(i) for i in range(len(order))))
+
+
+def layouts(device, dtype):
+    """Name -> (q, k, v, keywords): every way that operands of rank 4 lie, alone and beside a mask, and calls of the other ranks."""
+    kind = {"device": device, "dtype": dtype}
+    shape, bias = (2, 3, 16, 32), torch.randn(2, 3, 16, 16, **kind)
+    operands = {
+        "packed": packed(2, 16, 3, 32, **kind), "rows outside": [in_order((0, 2, 1, 3), *shape, **kind) for _ in range(3)],
+        "contiguous": fresh(*shape, **kind), "heads outermost": [in_order((1, 0, 2, 3), *shape, **kind) for _ in range(3)],
+        "rows outermost": [in_order((2, 0, 1, 3), *shape, **kind) for _ in range(3)],
+        "heads before the batch, rows within": [in_order((1, 2, 0, 3), *shape, **kind) for _ in range(3)],
+        "rows with gaps": [torch.randn(2, 3, 16, 40, **kind)[..., :32] for _ in range(3)],
+        "every other head": [torch.randn(2, 6, 16, 32, **kind)[:, ::2] for _ in range(3)],
+        "q contiguous, v packed": [*fresh(*shape, **kind)[:2], packed(2, 16, 3, 32, **kind)[2]],
+        "q packed, k and v contiguous": [packed(2, 16, 3, 32, **kind)[0], *fresh(*shape, **kind)[:2]],
+        "one head": fresh(2, 1, 16, 32, **kind), "one row": [torch.randn(2, 3, 1, 32, **kind), *fresh(*shape, **kind)[:2]],
+        "one entry": [in_order((0, 2, 1, 3), 1, 3, 16, 32, **kind) for _ in range(3)],
+        "q repeated over the batch": [torch.randn(1, 3, 16, 32, **kind).expand(2, -1, -1, -1), *fresh(*shape, **kind)[:2]],
+        "k and v of one entry": [torch.randn(*shape, **kind), *fresh(1, 3, 16, 32, **kind)[:2]],
+    }
+    masks = {"": None, ", bias": bias, ", bias for all heads": bias[:, :1], ", bool mask": bias > -2, ", bias [N,N]": bias[0, 0],
+             ", wide bias": bias.float()}
+    calls = {name + more: (*tensors, {} if mask is None else {"attn_mask": mask[:tensors[0].shape[0], :, :tensors[0].shape[-2]]
+                                                             if mask is not None and mask.dim() == 4 else mask})
+             for name, tensors in operands.items() for more, mask in masks.items()
+             if mask is None or name not in ("one head", "one row", "one entry")}
+    five = torch.randn(2, 4, 9, 3, 3, 16, **kind)
+    return {
+        **calls, "causal": (*operands["contiguous"], {"is_causal": True}), "causal, rows outside": (*operands["packed"], {"is_causal": True}),
+        "grouped": (torch.randn(2, 6, 16, 32, **kind), *fresh(2, 3, 16, 32, **kind)[:2], {"enable_gqa": True}),
+        "rank 2": (*(x[0, 0] for x in operands["packed"]), {}), "rank 3": (*(x[0] for x in operands["packed"]), {}),
+        "rank 3, contiguous": (*fresh(6, 16, 32, **kind), {}),
+        "rank 5, windows outside of heads": (*five.permute(3, 0, 1, 4, 2, 5).unbind(0), {}),
+        "rank 5, heads outside of windows": (*five.permute(3, 0, 4, 1, 2, 5).unbind(0), {}),
+        "rank 5, rows outside of windows": (*five.permute(3, 0, 4, 2, 1, 5).unbind(0), {}),
+        "rank 5, contiguous": (*fresh(2, 3, 4, 9, 16, **kind), {}),
+    }
+
+
+def strides_that_matter(tensor):
+    """Those of dimensions of more than one element: the others have no influence on what a tensor may be viewed as."""
+    return tuple(stride for stride, extent in zip(tensor.stride(), tensor.shape) if extent != 1)
+
+
 def scores_of(q, k, *, attn_mask=None, is_causal=False, scale=None, enable_gqa=False):
     """Scores in fp64; -inf where a key may not be attended."""
     if enable_gqa:

@@ -14,12 +14,12 @@ from .support import DEVICE, OPERATORS
 
 if OPERATORS is None:
     @_torch_op.attention_op.register_kernel("cpu")
-    def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
-        return _torch_op.attention_op._init_fn(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back)
+    def _(*arguments):
+        return _torch_op.attention_op._init_fn(*arguments)
 
     @_torch_op.attention_lse_op.register_kernel("cpu")
-    def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
-        return _torch_op.attention_lse_op._init_fn(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+    def _(*arguments):
+        return _torch_op.attention_lse_op._init_fn(*arguments)
 
 
 def storage_of(tensor):

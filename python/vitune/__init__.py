@@ -59,6 +59,8 @@ def _refuse_dropout(dropout_p: float) -> None:
     if isinstance(dropout_p, bool):  # a caller's is_causal
         raise InvalidArgument(f"dropout_p is {dropout_p}: as in scaled_dot_product_attention it comes before is_causal;"
                               f" say is_causal={dropout_p}")
+    if not isinstance(dropout_p, (float, int)):
+        raise InvalidArgument(f"dropout_p is of class {type(dropout_p).__name__}: a number is wanted, 0")
     if dropout_p:
         raise Unsupported(f"dropout_p is {dropout_p}: the kernels have no dropout; give 0 (a model that serves: model.eval())")
 
@@ -71,19 +73,19 @@ def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Option
     query, key and value are q, k and v. q: [..., heads, nq, d]; k, v: [..., heads, nk, d]; ranks 2 to 5; bfloat16 or float16; d: 8 to 128 in steps of 8. Any
     strides will do whose last is 1; nothing is copied. Leading extents of 1 broadcast. enable_gqa: k and v may have
     fewer heads, a divisor of q's.
-    attn_mask: bool (True: attend) or floating (added after scaling), broadcastable to [..., heads, nq, nk]; of rank 4
+    attn_mask: bool (True: attend), float32 or q's type (added after scaling), broadcastable to [..., heads, nq, nk]; of rank 4
     its first extent may also be a divisor w of the batch (window masks): entry i % w belongs to batch entry i.
     dropout_p: 0, there is no dropout. is_causal: query i sees keys 0..i. scale: of q k^T, 1 / sqrt(d) if None.
 
-    Returns [..., heads, nq, d], of rank 4 in [batch, rows, heads, d] memory, so that ``out.transpose(1, 2).reshape(...)``
-    is free; with return_lse (out, lse), lse the natural log-sum-exp, fp32 [..., heads, nq]. Rows without any key
-    give 0 and -inf. Runs on the current stream; the first call of a problem loads its kernel, so call once before
+    Returns [..., heads, nq, d], which lies in memory as the result of the backend that PyTorch would choose for these arguments:
+    what q is a view of a projection for, ``out.transpose(1, 2).reshape(...)`` is free. With return_lse (out, lse), lse the natural
+    log-sum-exp, fp32 [..., heads, nq], contiguous. Rows without any key give 0 and -inf. Runs on the current stream; the first call of a problem loads its kernel, so call once before
     you capture a CUDA graph.
 
     Raises Unsupported (other devices, head sizes, gradients), InvalidArgument (contradictory shapes and types),
     NotPrepared (a new problem during a capture), LibraryNotFound, TorchNotFound, VituneError.
     """
-    if dropout_p or dropout_p is False:
+    if dropout_p or type(dropout_p) is not float:
         _refuse_dropout(dropout_p)
     return (_op or _load_op()).attention(query, key, value, attn_mask, is_causal, scale, enable_gqa, return_lse)
 

@@ -18,7 +18,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from . import (_compile_attention, _compile_group_norm, _compile_heads, _compile_inputs, _compile_linear, _compile_linear_pair,
                _compile_norm, _compile_patches, _compile_region, _compile_tokens, _compile_windows, _torch_op)
 from ._compile_graph import Operator, Place, Refusal, Rewrite, copied, module_of, value_of, wants_gradient
-from ._compile_layouts import Layouts
+from ._compile_layouts import Layouts, Misfits
 from ._compile_prepared import Prepared, Store
 from ._compile_race import Times
 from ._compile_report import Call, Graph, Report
@@ -109,14 +109,14 @@ class Backend:
         return Graph(shapes, tuple(calls), "; ".join(errors))
 
     def _pass(self, operators: Sequence[Operator], module: fx.GraphModule, prepared: Prepared) -> tuple[list[Call], str]:
-        """Puts in what these operators find, all of it or, with the error, nothing."""
+        """Puts in what these operators find, but for what leads to a place that cannot take it; or, with the error, nothing."""
         rewrite = Rewrite(module.graph, prepared.nodes)
         calls = [call for node in rewrite.left() for call in self._calls_at(node, operators, rewrite, prepared)]
         if not rewrite.ours:
             return calls, ""
         error = ""
         try:
-            Layouts(module).check(rewrite.ours)
+            calls = self._fitting(calls, rewrite, module, prepared)
             rewrite.finish()
         except Exception as failure:  # whatever PyTorch raises: the graph is as it was
             rewrite.undo()
@@ -126,6 +126,24 @@ class Backend:
                      if call.replaced else call for call in calls]
         module.recompile()
         return calls, error
+
+    def _fitting(self, calls: list[Call], rewrite: Rewrite, module: fx.GraphModule, prepared: Prepared) -> list[Call]:
+        """Leaves calls as they are whose results reach a place with other strides than it can take, until all others fit."""
+        while rewrite.ours:
+            try:
+                Layouts(module).check(rewrite.ours)
+                break
+            except Misfits as misfits:
+                reasons = {put: f"it reaches {misfit.place}: {misfit.reason}" for misfit in misfits.found
+                           for put in rewrite.put_places if not put.made.isdisjoint(misfit.ours)}
+                if not reasons:
+                    raise
+                replaced = zip([call for call in calls if call.replaced], rewrite.put_places)
+                left = {id(call): reasons[put] for call, put in replaced if put in reasons}
+                calls = [dataclasses.replace(call, replaced=False, reason=left[id(call)]) if id(call) in left else call for call in calls]
+                rewrite.take_back(list(reasons))
+                prepared.forget_erased()
+        return calls
 
     def _calls_at(self, node: fx.Node, operators: Sequence[Operator], rewrite: Rewrite, prepared: Prepared) -> Iterable[Call]:
         for operator in operators:

@@ -21,6 +21,7 @@ from ._compile_race import Run, Times, measured, sample
 from ._compile_writes import is_changed_between
 from ._context import Selection
 from ._errors import Unsupported
+from ._torch_order import ROWS  # what mostly follows joins the heads
 
 
 class Operand(NamedTuple):
@@ -61,14 +62,17 @@ class Attend(NamedTuple):
     def of_type(self) -> "Attend":
         dtype = value_of(self.node).dtype
         q, k, v = (x if x.value.dtype == dtype else x.called("to", dtype) for x in self[1:4])
-        return self._replace(q=q, k=k, v=v)
+        mask = self.mask
+        if mask is not None and mask.value.dtype in (torch.float16, torch.bfloat16) and mask.value.dtype != dtype:
+            mask = mask.called("to", torch.float32)  # the kernels read that beside any type, as PyTorch does
+        return self._replace(q=q, k=k, v=v, mask=mask)
 
     def why_not(self, dropout_p: float) -> Optional[str]:
         return _torch_sdpa.reason(self.q.value, self.k.value, self.v.value, self.mask and self.mask.value, dropout_p)
 
     def ask(self) -> Selection:
         tensors = [None if x is None else as_compiled(x.value) for x in self[1:5]]
-        desc = _torch_op.described(*tensors, self.is_causal, self.scale, self.enable_gqa, False)
+        desc = _torch_op.described(*tensors, self.is_causal, self.scale, self.enable_gqa, False, ROWS)
         return selected(desc, self.q.value.device.index)
 
     def race(self) -> Optional[Times]:
@@ -85,7 +89,7 @@ class Attend(NamedTuple):
         theirs = functools.partial(_torch_sdpa.original, q, k, v, mask, 0.0, self.is_causal, scale=self.scale,
                                    enable_gqa=self.enable_gqa)
         return functools.partial(torch.ops.vitune.attention.default, q, k, v, mask, self.is_causal, self.scale,
-                                 self.enable_gqa, True), theirs
+                                 self.enable_gqa, True, ROWS), theirs
 
     def _repeats_mask(self) -> bool:
         """Whether the mask has fewer entries than images: one for each window, again and again."""
@@ -100,7 +104,7 @@ class Attend(NamedTuple):
         if self._repeats_mask():
             return [graph.call_function(torch.ops.vitune.attention_repeating_mask.default, (q, k, v, mask, self.scale))]
         return [graph.call_function(torch.ops.vitune.attention.default,
-                                    (q, k, v, mask, self.is_causal, self.scale, self.enable_gqa, True))]
+                                    (q, k, v, mask, self.is_causal, self.scale, self.enable_gqa, True, ROWS))]
 
 
 class Found(NamedTuple):

@@ -172,18 +172,33 @@ def copied(graph: fx.Graph) -> fx.Graph:
     return copy_of
 
 
+@dataclasses.dataclass(eq=False)
+class Put:
+    """A place that calls of ours stand for."""
+
+    pairs: list[tuple[fx.Node, fx.Node]]  #: theirs, ours
+    made: set[fx.Node]  #: all of ours that came with it, and prepared weights that it may share with others
+    gone: set[fx.Node]  #: theirs, and what is covered
+
+
 class Rewrite:
     """Calls of ours in the place of a graph's own, which stay beside them until finish() or undo()."""
 
     def __init__(self, graph: fx.Graph, prepared: Callable[[Recipe], Sequence[fx.Node]]) -> None:
         self._graph, self._prepared = graph, prepared
         self._theirs = set(graph.nodes)
-        self._made: list[tuple[fx.Node, fx.Node]] = []  # theirs, ours
+        self._known = set(self._theirs)
+        self._put: list[Put] = []
         self._gone: set[fx.Node] = set()  # theirs, and what is covered
 
     @property
     def ours(self) -> set[fx.Node]:
         return set(self._graph.nodes) - self._theirs
+
+    @property
+    def put_places(self) -> Sequence["Put"]:
+        """What is in, in the order of the calls of put()."""
+        return self._put
 
     def left(self) -> Iterator[fx.Node]:
         """The graph's own nodes that nothing of ours is in the place of when they are reached."""
@@ -195,22 +210,33 @@ class Rewrite:
         given = [node for recipe in place.recipes for node in self._prepared(recipe)]
         with self._graph.inserting_before(place.at):
             made = place.build(self._graph, *given)
-        for node, new in zip(place.nodes, made):
+        pairs = list(zip(place.nodes, made))
+        for node, new in pairs:
             new.meta = {**node.meta, **new.meta}
             node.replace_all_uses_with(new)
-            self._made.append((node, new))
-        self._gone.update(place.nodes, place.covered)
+        fresh = {node for node in self._graph.nodes if node not in self._known}
+        self._known |= fresh
+        self._put.append(Put(pairs, fresh.union(given), {*place.nodes, *place.covered}))
+        self._gone |= self._put[-1].gone
 
     def finish(self) -> None:
         """Takes out what is of no use any more."""
-        for node in reversed(list(self._graph.nodes)):
-            if node in self._gone and not node.users:
-                self._graph.erase_node(node)
+        self._erase(self._gone)
+
+    def take_back(self, those: Sequence["Put"]) -> None:
+        """Puts the graph's own nodes back in their places; all others of ours stay."""
+        for put in reversed(self._put):
+            if put in those:
+                for node, new in reversed(put.pairs):
+                    new.replace_all_uses_with(node)
+        self._put = [put for put in self._put if put not in those]
+        self._gone = set().union(*(put.gone for put in self._put))
+        self._erase(self.ours - set().union(*(put.made for put in self._put)))
 
     def undo(self) -> None:
-        for node, new in reversed(self._made):
-            new.replace_all_uses_with(node)
-        ours = self.ours
+        self.take_back(self._put)
+
+    def _erase(self, nodes: set[fx.Node]) -> None:
         for node in reversed(list(self._graph.nodes)):
-            if node in ours:
+            if node in nodes and not node.users:
                 self._graph.erase_node(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor, fx
@@ -13,7 +13,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ._compile_graph import hint, is_call, value_of, wants_gradient
+from ._compile_graph import hint, is_call, module_of, value_of, wants_gradient
 from ._compile_writes import may_write, storages_in, storages_of, written_by
 from ._errors import Unsupported
 
@@ -43,20 +43,49 @@ def _is_foreign(node: fx.Node) -> bool:
     return node.op == "call_module" or node.op == "call_function" and may_write(node.target)
 
 
+class Misfit(NamedTuple):
+    """A place of a graph that cannot take what it would be given."""
+
+    place: str
+    reason: str
+    ours: frozenset[fx.Node]  #: of us, what reaches it with other strides than before
+
+
+class Misfits(Unsupported):
+    def __init__(self, found: Sequence[Misfit]) -> None:
+        super().__init__("; ".join(f"{misfit.place}: {misfit.reason}" for misfit in found))
+        self.found = found
+
+
+def _name_of(node: fx.Node) -> str:
+    """A place, for people: what is called, and where in the model."""
+    if node.op == "output":
+        return "a result of the graph"
+    target, module = node.target, module_of(node)
+    if isinstance(target, torch._ops.OpOverload):
+        target = target._name
+    called = getattr(target, "_qualified_op_name", None) or getattr(target, "__name__", target)
+    return f"{called} in {module}" if module else str(called)
+
+
 class Layouts(fx.Interpreter):
     """Runs a graph on its fake tensors, from our nodes on and as far as strides differ from before: a view that was possible
-    then need not be now, and what leaves the graph must lie as it did. Raises Unsupported, and what PyTorch raises."""
+    then need not be now, and what leaves the graph must lie as it did. Raises Misfits, of all such places, and what PyTorch raises
+    for a node of ours."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module, garbage_collect_values=False)
         self._changed: set[fx.Node] = set()
-        #: Storages of results that alias an argument now and did not, or the other way round.
-        self._realiased: set[Any] = set()
+        #: Storages of results that alias an argument now and did not, or the other way round, and the nodes of these results.
+        self._realiased: dict[Any, fx.Node] = {}
+        self._ours: set[fx.Node] = set()
+        self._misfits: list[Misfit] = []
 
     def check(self, ours: set[fx.Node]) -> list[fx.Node]:
         """Afterwards our nodes have their values, and so has what differs because of them. Returns what it put behind the graph's results,
         so that they have the strides that they had."""
         nodes = self.module.graph.nodes
+        self._ours = ours
         modes = (value.fake_mode for value in map(value_of, nodes) if isinstance(value, FakeTensor))
         entered: dict[fx.Node, Any] = {}
         with next(modes, nullcontext()), enable_python_dispatcher():
@@ -67,7 +96,10 @@ class Layouts(fx.Interpreter):
                 for mode in reversed(entered.values()):
                     torch.amp.autocast_mode._exit_autocast(mode)
             self._expect_other_aliases_unseen()
-            restored = self._restored_results()
+            orders = self._orders_of_results()
+            if self._misfits:
+                raise Misfits(self._misfits)
+            restored = [made for node, order in orders.items() for made in self._restore(self._output(), node, order)]
         for node in self._changed:  # only now: what cannot be traced stays as it was
             node.meta["example_value"] = self.env[node]
         return restored
@@ -83,14 +115,35 @@ class Layouts(fx.Interpreter):
             del entered[node.args[0]]
         elif is_ours and node.op != "placeholder" or node.op != "output" and not self._changed.isdisjoint(node.all_input_nodes):
             if not is_ours and (_is_as_strided(node) or _is_foreign(node) and self._has_other_strides(node)):
-                raise Unsupported(f"it may depend on strides, which would differ: {node}")
-            with torch.set_grad_enabled(wants_gradient(before)):  # as it was there: of ours none is wanted
-                after = self.run_node(node)
+                return self._note(node, "it may depend on strides, which would differ")
+            try:
+                with torch.set_grad_enabled(wants_gradient(before)):  # as it was there: of ours none is wanted
+                    after = self.run_node(node)
+            except Exception as failure:  # whatever PyTorch raises of a view that is none any more
+                if is_ours:
+                    raise
+                return self._note(node, str(failure).partition("\n")[0])
             if not is_ours and self._aliases_others(node, before, after):
-                self._realiased |= storages_in(before) | storages_in(after)
+                self._realiased.update(dict.fromkeys(storages_in(before) | storages_in(after), node))
             if not self._is_as_before(node, before, after):
                 self._changed.add(node)
                 self.env[node] = after
+
+    def _note(self, node: fx.Node, reason: str, reaches: Optional[fx.Node] = None) -> None:
+        """A place that does not fit; what comes after it is looked at as it was before."""
+        self._misfits.append(Misfit(_name_of(node), reason, self._origins(reaches or node)))
+
+    def _origins(self, node: fx.Node) -> frozenset[fx.Node]:
+        """Nodes of ours from which other strides reach it."""
+        found, seen, todo = set(), set(), [node]
+        while todo:
+            at = todo.pop()
+            if at in self._ours:
+                found.add(at)
+            elif at not in seen:
+                seen.add(at)
+                todo += [taken for taken in at.all_input_nodes if taken in self._changed]
+        return frozenset(found)
 
     def _is_as_before(self, node: fx.Node, before: Any, after: Any) -> bool:
         """Whether whoever takes it may take what stood there before, which shares its memory with the same tensors."""
@@ -107,34 +160,38 @@ class Layouts(fx.Interpreter):
         return not all(_same_layout(value_of(taken), self.env[taken]) for taken in node.all_input_nodes if taken in self._changed)
 
     def _expect_other_aliases_unseen(self) -> None:
-        """Raises Unsupported where such a storage is written, or seen twice from outside."""
+        """Notes where such a storage is written, or seen twice from outside."""
         nodes = self.module.graph.nodes if self._realiased else ()
         written = [taken for node in nodes for taken in written_by(node)]
         outside = [*self.module.graph.find_nodes(op="placeholder"), *self._output().all_input_nodes]
         for storages in (storages_of, lambda node: storages_in(self.env[node])):
             seen = collections.Counter(storage for node in outside for storage in storages(node))
             twice = {storage for storage, count in seen.items() if count > 1}
-            if not self._realiased.isdisjoint(twice.union(*map(storages, written))):
-                raise Unsupported("a view would become a copy, or a copy a view, of memory that is written or leaves the graph twice")
+            for storage in self._realiased.keys() & twice.union(*map(storages, written)):
+                self._note(self._realiased[storage], "a view would become a copy, or a copy a view, of memory that is written or leaves"
+                                                     " the graph twice")
 
     def _output(self) -> fx.Node:
         return self.module.graph.find_nodes(op="output")[0]
 
-    def _restored_results(self) -> list[fx.Node]:
-        """Copies behind results whose strides differ. Raises Unsupported where no copy lies so."""
+    def _orders_of_results(self) -> dict[fx.Node, list[int]]:
+        """In which order of its dimensions a copy lies as a result did, of those whose strides differ; notes where none does."""
         output = self._output()
         differ = [node for node in output.all_input_nodes
                   if node in self._changed and not _same_layout(value_of(node), self.env[node], but_ones=True)]
-        orders = {node: self._order_before(node) for node in differ}  # of all, before the graph changes
-        return [made for node, order in orders.items() for made in self._restore(output, node, order)]
+        orders = {node: self._order_before(node) for node in differ}
+        for node, order in orders.items():
+            if order is None:
+                self._note(output, "it would have other strides", node)
+        return {node: order for node, order in orders.items() if order is not None}
 
-    def _order_before(self, node: fx.Node) -> list[int]:
+    def _order_before(self, node: fx.Node) -> Optional[list[int]]:
         before, after = value_of(node), self.env[node]
         if isinstance(before, Tensor):
             order = sorted(range(before.dim()), key=lambda dim: (-hint(before.stride(dim)), -hint(before.shape[dim])))
             if _same_layout(before, after.permute(order).contiguous().permute(_inverse(order)), but_ones=True):
                 return order
-        raise Unsupported(f"a result would have other strides: {node}")
+        return None
 
     def _restore(self, output: fx.Node, node: fx.Node, order: list[int]) -> list[fx.Node]:
         made = [node]

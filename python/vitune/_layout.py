@@ -68,6 +68,7 @@ class Layout:
     launches: int
     steps: tuple[int, ...]  #: elements from one launch to the next of q, k, v, mask, out, lse
     out_shape: tuple[int, ...]  #: q's, its leading dimensions broadcast
+    out_strides: tuple[int, ...]
     lse_shape: tuple[int, ...]  #: of the contiguous memory that the kernel writes
     lse_order: tuple[int, ...]  #: permutation that makes it [..., nq] in the caller's order
 
@@ -78,7 +79,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def output_order(rank: int, v_strides: Sequence[int]) -> tuple[int, ...]:
-    """The dimensions of the output as they are in memory, outermost first.
+    """The dimensions of an output whose heads are to be joined, outermost first.
 
     Rank 4 is [batch, rows, heads, d], so that joining the heads costs nothing. Rank 5 follows v's own order where v's
     rows lie outside of another dimension (views of a projection), else rows move outside of the third dimension. Ranks
@@ -94,7 +95,7 @@ def output_order(rank: int, v_strides: Sequence[int]) -> tuple[int, ...]:
 
 
 def output_strides(q_shape: Sequence[int], v_strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides of the output, which has q's shape (leading dimensions broadcast): dense memory in output_order()."""
+    """Strides of an output of q's shape (leading dimensions broadcast) in output_order(): dense memory."""
     strides, step = [0] * len(q_shape), 1
     for dimension in reversed(output_order(len(q_shape), v_strides)):
         strides[dimension] = step
@@ -169,7 +170,7 @@ def _try(fold: Fold, q: View, k: View, v: View, o: View, mask: View | None, wind
         *(view.strides[loop] for view in (q, k, v)), mask.strides[loop] if mask is not None else 0,
         o.strides[loop], batch * heads * nq)
     return Layout(batch, heads, _extent(k, fold.head), nq, k.shape[-2], q.shape[-1], *triples, mask_strides, batches,
-                  _extent(q, fold.loop), steps, o.shape, lse_shape, order)
+                  _extent(q, fold.loop), steps, o.shape, o.strides, lse_shape, order)
 
 
 def _check_shapes(q: View, k: View, v: View, enable_gqa: bool) -> None:
@@ -229,11 +230,21 @@ def _windowed(mask: View, shape: tuple[int, ...]) -> tuple[View, int]:
     return View(shape, wide.strides), w
 
 
+def output_shape(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> tuple[int, ...]:
+    """Of a call's operands: q's shape, its leading extents of 1 broadcast to those of k and v, and v's last."""
+    if not len(q) == len(k) == len(v):
+        return tuple(q)
+    # Not the greatest of the three: 1 and 0 broadcast to 0.
+    leading = [a if a != 1 else b if b != 1 else c for a, b, c in zip(q[:-2], k[:-2], v[:-2])]
+    return (*leading, q[-2], v[-1])
+
+
 def fold(q: View, k: View, v: View, mask: View | None = None, *, enable_gqa: bool = False,
-         window_masks: bool = False) -> Layout:
+         window_masks: bool = False, out_strides: Sequence[int] | None = None) -> Layout:
     """The layout of a call. Shapes as PyTorch's scaled_dot_product_attention has them: q [..., heads, nq, d], k and v
     [..., heads, nk, d] (with enable_gqa fewer heads), mask broadcastable to [..., heads, nq, nk]; with
-    `window_masks` a rank 4 mask may also have w batch entries, w a divisor of the batch.
+    `window_masks` a rank 4 mask may also have w batch entries, w a divisor of the batch. out_strides: of the
+    output, dense, its last 1; those of output_strides() if None.
 
     Raises InvalidArgument for shapes that contradict each other, Unsupported for what the kernels do not do.
     """
@@ -245,7 +256,7 @@ def fold(q: View, k: View, v: View, mask: View | None = None, *, enable_gqa: boo
     else:
         leading = _leading_shape((q, k, v), "qkv")
         q, k, v = (_expanded(x, leading + x.shape[-2:], name) for x, name in zip((q, k, v), "qkv"))
-    o, window = View(q.shape, output_strides(q.shape, own_strides)), 0
+    o, window = View(q.shape, tuple(out_strides or output_strides(q.shape, own_strides))), 0
     if mask is not None:
         scores = (*q.shape[:-1], k.shape[-2])
         if window_masks and len(mask.shape) == len(scores) == 4 and 1 < mask.shape[0] < scores[0] \

@@ -70,15 +70,17 @@ class Watch(TorchDispatchMode):
     def call(self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
              is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False) -> Tensor:
         """Stands in for scaled_dot_product_attention; PyTorch answers."""
-        q, k, v = _torch_sdpa.cast(query, key, value)
-        selection, reason = None, _torch_sdpa.reason(q, k, v, attn_mask, dropout_p)
+        selection, reason = None, _torch_op.odd_kind(attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        if reason is None:
+            q, k, v, mask = _torch_sdpa.cast(query, key, value, attn_mask)
+            reason = _torch_sdpa.reason(q, k, v, mask, dropout_p)
         if reason is None:
             try:
-                selection = _torch_op.explain(q, k, v, attn_mask, is_causal, scale, enable_gqa, False)
+                selection = _torch_op.explain(q, k, v, mask, is_causal, scale, enable_gqa, False)
             except VituneError as error:
                 reason = _torch_op.reason_of(error)
         self._between.add(len(self._sites))
-        self._sites.append(Site(self._inside[-1][0], "scaled_dot_product_attention", tuple(q.shape), selection, reason or ""))
+        self._sites.append(Site(self._inside[-1][0], "scaled_dot_product_attention", tuple(query.shape), selection, reason or ""))
         self._paused = True
         try:
             return _torch_sdpa.original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)

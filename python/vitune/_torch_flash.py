@@ -45,10 +45,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: Op
     """What aten::_scaled_dot_product_flash_attention gives, by vitune. Raises VituneError."""
     # The forward pass of a compiled training graph runs without grad mode, as inference does: only inference mode tells them apart.
     out, lse = _torch_op.run(query, key, value, None, is_causal, scale, query.shape[1] != key.shape[1],
-                             not torch.is_inference_mode_enabled(), False)
-    promised = torch.empty_like(query)  # its strides are what compilers are told
-    if out.stride() != promised.stride():
-        out = promised.copy_(out)
+                             not torch.is_inference_mode_enabled(), False, _torch_op.OF_Q)  # as compilers are told
     if lse is None:  # nobody will go backward
         lse = query.new_empty(query.shape[:-1], dtype=torch.float32)
     return results(query, key, out, lse)

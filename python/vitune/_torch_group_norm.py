@@ -9,7 +9,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from . import _torch_norm
+from . import _torch_flops, _torch_norm
 from ._context import Problem
 from ._errors import InvalidArgument
 from ._torch_scratch import launch
@@ -93,6 +93,9 @@ def group_norm_op(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Op
 @torch.library.register_fake("vitune::group_norm")
 def _(x, num_groups, weight, bias, eps, activation):
     return torch.empty_like(x if _is_channels_last(x) else x.contiguous())
+
+
+_torch_flops.know("group_norm")
 
 
 def group_norm(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], eps: float,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _torch_op, _torch_sdpa
+from . import _torch_flops, _torch_op, _torch_sdpa
 
 original: Any = torch.nn.functional.layer_norm
 #: See _torch_sdpa.serving.
@@ -48,6 +48,8 @@ if can_serve:
     @torch.library.register_fake("vitune::layer_norm_or_torch")
     def _(x, weight=None, bias=None, eps=1e-5):
         return x.new_empty(x.shape)
+
+    _torch_flops.know("layer_norm_or_torch")
 
 # torch.jit.script compiles what it finds under a name: for it ours is the same operator.
 torch.jit._builtins._register_builtin(layer_norm, "aten::layer_norm")

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import _torch_norm, _torch_op
+from . import _torch_flops, _torch_norm, _torch_op
 from ._context import Problem
 from ._counters import counters
 from ._errors import InvalidArgument, Unsupported, VituneError
@@ -290,6 +290,9 @@ def linear_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale:
 @torch.library.register_fake("vitune::linear_or_torch")
 def _(x, weight, bias, scale, residual, activation, out_dtype, mean, rstd, weight_sums):
     return empty_results(x, weight, False, out_dtype)[0]
+
+
+_torch_flops.know("linear", "linear_or_torch")
 
 
 def text_of(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, scale: Optional[Tensor] = None,

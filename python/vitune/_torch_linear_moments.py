@@ -9,7 +9,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from . import _torch_linear, _torch_op
+from . import _torch_flops, _torch_linear, _torch_op
 from ._counters import counters
 from ._errors import VituneError
 from ._torch_linear import Norm
@@ -51,3 +51,6 @@ def linear_by_moments_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Tens
 @torch.library.register_fake("vitune::linear_by_moments_or_torch")
 def _(x, weight, bias, scale, residual, activation, out_dtype, moments, columns, eps, weight_sums):
     return _torch_linear.empty_results(x, weight, False, out_dtype)[0]
+
+
+_torch_flops.know("linear_with_moments_or_torch", "linear_by_moments_or_torch")

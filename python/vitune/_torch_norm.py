@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from . import _torch_op
+from . import _torch_flops, _torch_op
 from ._context import Context, Problem
 from ._errors import InvalidArgument, Unsupported
 
@@ -166,6 +166,9 @@ def norm_op(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bia
 @torch.library.register_fake("vitune::norm")
 def _(x, residual, weight, bias, eps, rms, return_sum, return_statistics, out_dtype):
     return _empty_results(x, return_sum, return_statistics, rms, out_dtype)
+
+
+_torch_flops.know("norm")
 
 
 def check_call(*tensors: Optional[Tensor], what: str = "norms") -> None:

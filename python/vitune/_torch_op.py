@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _native, _structs
+from . import _native, _structs, _torch_flops, _torch_order
 from ._context import AttentionDesc, Context, Selection
 from ._counters import counters
 from ._errors import InvalidArgument, Unsupported, VituneError
-from ._layout import View, fold, output_strides
+from ._layout import View, fold, output_shape
 from ._library import check
+from ._torch_order import CONTIGUOUS, OF_Q, ROWS, TORCHS, empty_result  # noqa: F401  (the orders' home for callers of run())
 
 _DTYPES = {torch.bfloat16: _structs.BF16, torch.float16: _structs.FP16}
 _MASK_DTYPES = {**_DTYPES, torch.float32: _structs.FP32}
@@ -80,7 +81,8 @@ class Plan(NamedTuple):
     launches: int
     steps: tuple[int, ...]  # bytes from one launch to the next of q, k, v, mask, out, lse
     out_shape: tuple[int, ...]
-    out_strides: tuple[int, ...]
+    out_strides: tuple[int, ...]  # as the kernel writes it
+    wanted_strides: tuple[int, ...]  # as it is given back
     lse_shape: Optional[tuple[int, ...]]  # in memory; None: not wanted
     lse_order: tuple[int, ...]
     is_empty: bool
@@ -101,8 +103,11 @@ def _check_operands(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_
             raise InvalidArgument(f"{name} is on {tensor.device} and q on {q.device}: they must be on one GPU")
     if mask is not None and is_causal:
         raise InvalidArgument("attn_mask and is_causal=True exclude each other, as in PyTorch")
-    if mask is not None and mask.dtype is not torch.bool and mask.dtype not in _MASK_DTYPES:
-        raise Unsupported(f"attn_mask of dtype {_name(mask.dtype)}: bool, float32, bfloat16 and float16 are understood")
+    if mask is not None and mask.dtype not in (torch.bool, torch.float32, q.dtype):
+        raise Unsupported(f"attn_mask of dtype {_name(mask.dtype)}: bool, float32 and {_name(q.dtype)}, that of q, are understood, as in"
+                          " PyTorch")
+    if mask is not None and mask.dim() < 2 and q.dim() == 4:
+        raise InvalidArgument(f"attn_mask of rank {mask.dim()}: it needs a dimension of queries and one of keys, as in PyTorch")
     if scale == 0.0:
         raise Unsupported("scale 0: every key would weigh the same")
 
@@ -116,11 +121,19 @@ def _view(tensor: Tensor) -> View:
 
 
 def make_plan(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
-              enable_gqa: bool, return_lse: bool, window_masks: bool) -> Plan:
-    """Folds the tensors into a description. Reads shapes, strides and types only."""
+              enable_gqa: bool, return_lse: bool, window_masks: bool, order: int = TORCHS) -> Plan:
+    """Folds the tensors into a description. Reads shapes, strides, types and devices only."""
     _check_operands(q, k, v, mask, is_causal, scale)
-    layout = fold(_view(q), _view(k), _view(v), None if mask is None else _view(mask), enable_gqa=enable_gqa,
-                  window_masks=window_masks)
+    views = (_view(q), _view(k), _view(v), None if mask is None else _view(mask))
+    words = {"enable_gqa": enable_gqa, "window_masks": window_masks}
+    layout = fold(*views, **words)
+    if order == TORCHS:
+        order = _torch_order.asked(q, k, v, mask, is_causal, scale, enable_gqa)
+    wanted = _torch_order.strides(order, q, layout.out_shape, v)
+    written = layout.out_strides
+    as_wanted = fold(*views, **words, out_strides=wanted)
+    if as_wanted.launches == 1 or layout.launches > 1:  # else a copy of one launch's result costs less than a launch for each image
+        layout, written = as_wanted, wanted
     strides = {name: _structs.Strides(*getattr(layout, name)) for name in ("q", "k", "v", "o")}
     desc = AttentionDesc(dtype=_DTYPES[q.dtype], causal=is_causal, batch=layout.batch, heads=layout.heads,
                          kv_heads=layout.kv_heads, nq=layout.nq, nk=layout.nk, d=layout.d, scale=scale or 0.0,
@@ -133,12 +146,15 @@ def make_plan(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal
         setattr(desc, f"{kind}_strides", (ctypes.c_int64 * 4)(*layout.mask))
     sizes = (2, 2, 2, 0 if mask is None else mask.element_size(), 2, 4)
     return Plan(desc, ctypes.byref(desc), layout.launches, tuple(a * b for a, b in zip(layout.steps, sizes)),
-                layout.out_shape, output_strides(layout.out_shape, v.stride()), layout.lse_shape if return_lse else None,
+                layout.out_shape, written, wanted, layout.lse_shape if return_lse else None,
                 layout.lse_order, is_empty=0 in layout.out_shape or layout.nk == 0, bias=bias)
 
 
 def _plan_of(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], *rest: Any) -> Plan:
-    # Strides of a mask decide as much as those of q; dtype and device of all are checked once per plan.
+    # Strides of a mask decide as much as those of q; dtype and device of all are checked once per plan. So is PyTorch's choice where
+    # switches do not change the order of its result.
+    if rest[-1] == TORCHS and q.dim() == 4 and not _torch_order.has_rows_outside(q) and q.dtype in _DTYPES:
+        rest = (*rest[:-1], _torch_order.asked(q, k, v, mask, *rest[:3]))
     key = (q.shape, q.stride(), q.dtype, q.device, k.shape, k.stride(), k.dtype, k.device, v.shape, v.stride(), v.dtype,
            v.device, None if mask is None else (mask.shape, mask.stride(), mask.dtype, mask.device), rest)
     plan = _plans.get(key)
@@ -187,19 +203,28 @@ def launch_pointers(context: Context, plan: Plan, pointers: tuple, stream: int) 
 
 
 def run(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], enable_gqa: bool,
-        return_lse: bool, window_masks: bool) -> tuple[Tensor, Optional[Tensor]]:
-    """Attention on the current stream: (out, lse or None). Raises VituneError."""
+        return_lse: bool, window_masks: bool, order: int = TORCHS) -> tuple[Tensor, Optional[Tensor]]:
+    """Attention on the current stream: (out, lse or None), out in that order of _torch_order.py. Raises VituneError."""
+    if order == TORCHS and not _efficient_allowed():  # else the plain backend is chosen by types and shapes alone, once per plan
+        order = _torch_order.asked(q, k, v, mask, is_causal, scale, enable_gqa)
     if library is not None:
-        return _run_operator(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks)
-    plan = _plan_of(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks)
+        return _run_operator(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks, order)
+    plan = _plan_of(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, window_masks, order)
     out = torch.empty_strided(plan.out_shape, plan.out_strides, dtype=q.dtype, device=q.device)
     lse = None if plan.lse_shape is None else torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
     if plan.is_empty:
         # No key at all is a row without any key; PyTorch gives the same.
-        return out.zero_(), None if lse is None else lse.fill_(-torch.inf).permute(plan.lse_order).contiguous()
-    launch(plan, q, k, v, mask, out, lse)
-    counters.serve()
-    return out, None if lse is None else lse.permute(plan.lse_order).contiguous()
+        out.zero_()
+        lse = None if lse is None else lse.fill_(-torch.inf)
+    else:
+        launch(plan, q, k, v, mask, out, lse)
+        counters.serve()
+    return _laid_out(out, plan.wanted_strides), None if lse is None else lse.permute(plan.lse_order).contiguous()
+
+
+def _laid_out(out: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """It, or a copy that lies so."""
+    return out if out.stride() == strides else out.new_empty_strided(out.shape, strides).copy_(out)
 
 
 # --- the operators
@@ -226,13 +251,13 @@ def norms_served() -> int:
 
 
 def _run_operator(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
-                  enable_gqa: bool, return_lse: bool, window_masks: bool) -> tuple[Tensor, Optional[Tensor]]:
+                  enable_gqa: bool, return_lse: bool, window_masks: bool, order: int) -> tuple[Tensor, Optional[Tensor]]:
     try:
         if return_lse:
-            return attention_lse_op(q, k, v, mask, is_causal, scale, enable_gqa)
+            return attention_lse_op(q, k, v, mask, is_causal, scale, enable_gqa, order)
         if mask is not None and not window_masks and mask.dim() == 4 and 1 < mask.shape[0] < q.shape[0]:
             raise InvalidArgument(f"attn_mask of shape {list(mask.shape)} does not broadcast to the batch of {q.shape[0]}")
-        return call_operator(q, k, v, mask, is_causal, scale, enable_gqa, False), None
+        return call_operator(q, k, v, mask, is_causal, scale, enable_gqa, False, order), None
     except RuntimeError as error:
         raise error if isinstance(error, VituneError) else library.error(error) from None
 
@@ -243,7 +268,7 @@ _sdpa = torch.ops.aten.scaled_dot_product_attention.default  # not what vitune.t
 def torch_attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
                     enable_gqa: bool) -> Tensor:
     """PyTorch's own answer. A bias that autocast left in fp32 is taken as it would take it: not every kernel of PyTorch's can."""
-    if mask is not None and mask.is_floating_point() and mask.dtype != q.dtype:
+    if mask is not None and mask.dtype is torch.float32 and q.dtype in _DTYPES:
         mask = mask.to(q.dtype)
     return _sdpa(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
 
@@ -254,10 +279,10 @@ def reason_of(error: VituneError) -> str:
 
 
 def run_or_fall_back(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
-                     enable_gqa: bool) -> Tensor:
+                     enable_gqa: bool, order: int = TORCHS) -> Tensor:
     """run() for vitune.torch.enabled(): PyTorch answers, counted and warned about, where vitune cannot."""
     try:
-        return run(q, k, v, mask, is_causal, scale, enable_gqa, False, False)[0]
+        return run(q, k, v, mask, is_causal, scale, enable_gqa, False, False, order)[0]
     except VituneError as error:
         counters.fall_back(reason_of(error))
     return torch_attention(q, k, v, mask, is_causal, scale, enable_gqa)
@@ -279,58 +304,51 @@ if library is not None:
 else:
     @torch.library.custom_op("vitune::attention", mutates_args=(), device_types="cuda")
     def attention_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
-                     enable_gqa: bool, fall_back: bool) -> Tensor:
+                     enable_gqa: bool, fall_back: bool, order: int = 0) -> Tensor:
         _refuse_tangents(q, k, v, attn_mask)
         if not fall_back:
-            return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, True)[0]
+            return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, True, order)[0]
         if math_alone():  # where a compiled model runs, not where it was compiled
             counters.fall_back(MATH_ALONE)
             out = torch_attention(q, k, v, attn_mask, is_causal, scale, enable_gqa)
         else:
-            out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa)
-        promised = fake_output(q, k, v)  # what a compiler was told
-        if out.stride() != promised.stride():
-            return promised.copy_(out)
-        return out
+            out = run_or_fall_back(q, k, v, attn_mask, is_causal, scale, enable_gqa, order)
+        return as_promised(out, order, q, k, v)
 
     @torch.library.custom_op("vitune::attention_lse", mutates_args=(), device_types="cuda")
     def attention_lse_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
-                         enable_gqa: bool) -> tuple[Tensor, Tensor]:
+                         enable_gqa: bool, order: int = 0) -> tuple[Tensor, Tensor]:
         _refuse_tangents(q, k, v, attn_mask)
-        return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, True, True)
+        return run(q, k, v, attn_mask, is_causal, scale, enable_gqa, True, True, order)
 
 
-def _output_shape(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
-    """A plan's out_shape where none is made: q's shape, its leading extents of 1 broadcast to those of k and v; v's last."""
-    if not q.dim() == k.dim() == v.dim():
-        return tuple(q.shape)
-    # Not the greatest of the three: 1 and 0 broadcast to 0.
-    leading = [a if a != 1 else b if b != 1 else c for a, b, c in zip(q.shape[:-2], k.shape[:-2], v.shape[:-2])]
-    return (*leading, q.shape[-2], v.shape[-1])
-
-
-def fake_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """A tensor as the result will be, with nothing in it yet."""
-    shape = _output_shape(q, k, v)
-    return q.new_empty_strided(shape, output_strides(shape, v.stride()))
+def as_promised(out: Tensor, order: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """PyTorch's result, or a copy of it that lies as a compiler was told."""
+    shape = output_shape(q.shape, k.shape, v.shape)
+    if order == TORCHS or out.shape != shape:  # of operands of several ranks nothing is promised: no compiler sees such a call
+        return out
+    return _laid_out(out, _torch_order.strides(order, q, shape, v))
 
 
 @torch.library.register_fake("vitune::attention")
-def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back):
-    return fake_output(q, k, v)
+def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, fall_back, order=TORCHS):
+    return empty_result(q, k, v, attn_mask, is_causal, scale, enable_gqa, order)
 
 
 if library is not None:
     @torch.library.register_fake("vitune::attend")
     @torch.library.register_fake("vitune::attend_or_torch")
     def _(q, k, v, attn_mask=None):
-        return fake_output(q, k, v)
+        return empty_result(q, k, v, attn_mask, False, None, False, TORCHS)
 
 
 @torch.library.register_fake("vitune::attention_lse")
-def _(q, k, v, attn_mask, is_causal, scale, enable_gqa):
-    out = fake_output(q, k, v)
+def _(q, k, v, attn_mask, is_causal, scale, enable_gqa, order=TORCHS):
+    out = empty_result(q, k, v, attn_mask, is_causal, scale, enable_gqa, order)
     return out, q.new_empty(out.shape[:-1], dtype=torch.float32)
+
+
+_torch_flops.know("attention", "attention_lse", "empty_as_torchs", *(("attend", "attend_or_torch") if library is not None else ()))
 
 
 # --- what vitune/__init__.py offers
@@ -383,6 +401,26 @@ _is_grad_enabled = torch.is_grad_enabled
 _is_tracing = torch.compiler.is_dynamo_compiling
 
 
+def odd_kind(attn_mask: Any, dropout_p: Any, is_causal: Any, scale: Any, enable_gqa: Any) -> Optional[str]:
+    """Which argument is of a class that PyTorch refuses or converts; None: none is."""
+    if attn_mask is not None and not isinstance(attn_mask, Tensor):
+        return f"attn_mask is of class {type(attn_mask).__name__}"
+    for name, value in (("is_causal", is_causal), ("enable_gqa", enable_gqa)):
+        if not isinstance(value, bool):
+            return f"{name} is of class {type(value).__name__}"
+    for name, value in (("dropout_p", dropout_p), ("scale", 1.0 if scale is None else scale)):
+        if not isinstance(value, (float, int)):
+            return f"{name} is of class {type(value).__name__}"
+    return None
+
+
+def check_kinds(attn_mask: Any, is_causal: Any, scale: Any, enable_gqa: Any) -> None:
+    """Raises InvalidArgument for what PyTorch's scaled_dot_product_attention would refuse or convert."""
+    odd = odd_kind(attn_mask, 0.0, is_causal, scale, enable_gqa)
+    if odd is not None:
+        raise InvalidArgument(f"{odd}: a tensor is wanted for attn_mask, bools for is_causal and enable_gqa, a number for scale")
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
               enable_gqa: bool, return_lse: bool) -> Any:
     """See vitune.attention()."""
@@ -394,18 +432,22 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_c
             raise Unsupported(_NO_TANGENT)
         raise Unsupported("vitune.attention has no backward pass, and an input requires a gradient: call it under"
                           " torch.no_grad() or torch.inference_mode(), or use PyTorch's scaled_dot_product_attention")
-    if library is not None and type(q) is Tensor and not (
-            return_lse or is_causal or enable_gqa or scale is not None or _is_tracing()):
+    if library is not None and type(q) is Tensor and (attn_mask is None or type(attn_mask) is Tensor) and (
+            is_causal is False and enable_gqa is False and scale is None and not return_lse and not _is_tracing()
+            and _efficient_allowed()):
         try:
             return call_attend(q, k, v) if attn_mask is None else call_attend(q, k, v, attn_mask)
         except RuntimeError as error:
             raise library.error(error) from None
-    if not torch.compiler.is_compiling() if library is not None else may_launch_directly(q, k, v, attn_mask):
+    check_kinds(attn_mask, is_causal, scale, enable_gqa)
+    is_compiling = torch.compiler.is_compiling()
+    if not is_compiling if library is not None else may_launch_directly(q, k, v, attn_mask):
         out, lse = run(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse, True)
         return (out, lse) if return_lse else out
+    order = _torch_order.while_compiling(q, k, v, attn_mask, is_causal, scale, enable_gqa) if is_compiling else TORCHS
     if return_lse:
-        return attention_lse_op(q, k, v, attn_mask, is_causal, scale, enable_gqa)
-    return attention_op(q, k, v, attn_mask, is_causal, scale, enable_gqa, False)
+        return attention_lse_op(q, k, v, attn_mask, is_causal, scale, enable_gqa, order)
+    return attention_op(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, order)
 
 
 def _alignment(*tensors: Tensor) -> int:
@@ -420,9 +462,11 @@ def problem_text(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> str:
     return described(q, k, v, *rest).text()
 
 
-def described(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> AttentionDesc:
+def described(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], enable_gqa: bool,
+              return_lse: bool, order: int = TORCHS) -> AttentionDesc:
     """What such a call asks; arguments as of vitune.problem_text()."""
-    plan = make_plan(q, k, v, *rest, True)
+    check_kinds(mask, is_causal, scale, enable_gqa)
+    plan = make_plan(q, k, v, mask, is_causal, scale, enable_gqa, return_lse, True, order)
     desc = AttentionDesc()
     ctypes.memmove(ctypes.byref(desc), plan.by_reference, ctypes.sizeof(_structs.Desc))
     desc.alignment = _alignment(q, k, v)

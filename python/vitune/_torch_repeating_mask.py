@@ -9,7 +9,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from . import _torch_op
+from . import _torch_flops, _torch_op
 from ._counters import counters
 from ._errors import VituneError
 
@@ -18,15 +18,18 @@ from ._errors import VituneError
 def attention_repeating_mask_op(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor, scale: Optional[float]) -> Tensor:
     try:
         if not _torch_op.math_alone():
-            return _torch_op.run(q, k, v, attn_mask, False, scale, False, False, True)[0]
+            return _torch_op.run(q, k, v, attn_mask, False, scale, False, False, True, _torch_op.ROWS)[0]
         counters.fall_back(_torch_op.MATH_ALONE)
     except VituneError as error:
         counters.fall_back(_torch_op.reason_of(error))
     every = attn_mask.repeat(q.shape[0] // attn_mask.shape[0], 1, 1, 1)
     out = _torch_op.torch_attention(q, k, v, every, False, scale, False)
-    return _torch_op.fake_output(q, k, v).copy_(out)
+    return _torch_op.as_promised(out, _torch_op.ROWS, q, k, v)
 
 
 @torch.library.register_fake("vitune::attention_repeating_mask")
 def _(q, k, v, attn_mask, scale):
-    return _torch_op.fake_output(q, k, v)
+    return _torch_op.empty_result(q, k, v, attn_mask, False, scale, False, _torch_op.ROWS)
+
+
+_torch_flops.know("attention_repeating_mask")

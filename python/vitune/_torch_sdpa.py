@@ -12,7 +12,8 @@ from torch.overrides import has_torch_function
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import _torch_op
+from . import _torch_op, _torch_order
+from ._torch_order import TORCHS
 
 original: Any = torch.nn.functional.scaled_dot_product_attention
 #: Whether the process wants to be served. What was made of `attention` meanwhile (a partial, a closure, an attribute of
@@ -34,7 +35,7 @@ def reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: f
             return f"a tensor of class {type(tensor).__name__}"
     if not _torch_op.is_on_gpu(q):
         return f"device {q.device.type}"
-    if dropout_p > 0:
+    if dropout_p != 0:
         return "dropout"
     if _torch_op.needs_gradient(q, k, v, mask):
         if _torch_op.has_tangent(q, k, v, mask):
@@ -44,6 +45,8 @@ def reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: f
         return "inside torch.func (vmap and others)"
     if _torch_op.math_alone():
         return _torch_op.MATH_ALONE
+    if mask is not None and mask.dtype not in (torch.bool, torch.float32, q.dtype):
+        return f"attn_mask of dtype {str(mask.dtype).removeprefix('torch.')}"
     if q.dtype not in (torch.bfloat16, torch.float16):
         return f"dtype {str(q.dtype).removeprefix('torch.')}: the kernels take bfloat16 and float16"
     if not q.dim() == k.dim() == v.dim():
@@ -64,11 +67,12 @@ def _autocast(tensor: Tensor) -> Tensor:
     return tensor.to(torch.get_autocast_dtype("cuda"))
 
 
-def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What autocast makes of them. Biases stay as they are: the kernels read fp32 ones."""
+def cast(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
+    """What autocast makes of them. A bias of fp32 stays as it is: the kernels read it."""
     if torch.is_autocast_enabled("cuda") and _torch_op.is_on_gpu(q):
-        return _autocast(q), _autocast(k), _autocast(v)
-    return q, k, v
+        mask = mask if mask is None or mask.dtype is torch.float32 else _autocast(mask)
+        return _autocast(q), _autocast(k), _autocast(v), mask
+    return q, k, v, mask
 
 
 _modes = torch._C._len_torch_function_stack
@@ -91,7 +95,9 @@ _is_tracing = torch.compiler.is_dynamo_compiling  # all other compilers bring te
 _is_grad_enabled = torch.is_grad_enabled
 _is_any_autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)
 _transforms = torch._C._functorch.peek_interpreter_stack
-_flash_allowed = torch._C._get_flash_sdp_enabled
+_efficient_allowed = torch._C._get_mem_efficient_sdp_enabled
+_NUMBERS = frozenset((float, int, bool))
+_MASKS = frozenset((torch.bool, torch.float32))
 _call_attend_or_torch = getattr(_torch_op, "call_attend_or_torch", None)
 
 
@@ -110,32 +116,41 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
     # operators' library looks. Each question costs a fiftieth of the call: none is asked twice, none by a function of ours.
     if (serving and type(query) is type(key) is type(value) is Tensor and (attn_mask is None or type(attn_mask) is Tensor)
             and _call_attend_or_torch is not None and not _is_tracing() and (query.is_cuda or _torch_op.is_on_gpu(query))
-            and query.dtype in _SERVED and not _is_grad_enabled() and forward_ad._current_level < 0 and not dropout_p
-            and not _is_any_autocast_enabled() and _transforms() is None
-            and (_flash_allowed() or not _torch_op.math_alone()) and not query.is_nested
+            and query.dtype in _SERVED and not _is_grad_enabled() and forward_ad._current_level < 0
+            and type(dropout_p) in _NUMBERS and not dropout_p and not _is_any_autocast_enabled() and _transforms() is None
+            and _efficient_allowed() and not query.is_nested  # else the order of the result has to be asked for
             and (not _modes() or not is_overridden())):
-        if scale is None and not is_causal and not enable_gqa:
-            if attn_mask is None:
-                return _call_attend_or_torch(query, key, value)
-            return _call_attend_or_torch(query, key, value, attn_mask)
-        return _torch_op.call_operator(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
-    if (not serving or not isinstance(query, Tensor)  # a proxy of torch.fx, for example
+        if attn_mask is None or attn_mask.dtype is query.dtype or attn_mask.dtype in _MASKS:
+            try:
+                if scale is None and is_causal is False and enable_gqa is False:
+                    if attn_mask is None:
+                        return _call_attend_or_torch(query, key, value)
+                    return _call_attend_or_torch(query, key, value, attn_mask)
+                if type(is_causal) is bool and type(enable_gqa) is bool and (scale is None or type(scale) is float):
+                    return _torch_op.call_operator(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
+            except RuntimeError:  # PyTorch says why in its own words
+                return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if (not serving or not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor))  # proxies of torch.fx
             or is_overridden(query, key, value, attn_mask)):
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor], dropout_p: float, is_causal: bool,
-           scale: Optional[float], enable_gqa: bool) -> Tensor:
-    """The same, whether or not vitune is installed."""
-    query, key, value = cast(query, key, value)
-    why_not = reason(query, key, value, attn_mask, dropout_p)
+           scale: Optional[float], enable_gqa: bool, order: int = TORCHS) -> Tensor:
+    """The same, whether or not vitune is installed; what vitune serves lies in that order (_torch_order.py)."""
+    why_not = _torch_op.odd_kind(attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if why_not is None:
+        query, key, value, attn_mask = cast(query, key, value, attn_mask)
+        why_not = reason(query, key, value, attn_mask, dropout_p)
     if why_not is not None:
         fall_back(why_not)
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if _torch_op.may_launch_directly(query, key, value, attn_mask):
-        return _torch_op.run_or_fall_back(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    return _torch_op.attention_op(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
+        return _torch_op.run_or_fall_back(query, key, value, attn_mask, is_causal, scale, enable_gqa, order)
+    if order == TORCHS and torch.compiler.is_compiling():
+        order = _torch_order.while_compiling(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    return _torch_op.attention_op(query, key, value, attn_mask, is_causal, scale, enable_gqa, True, order)
 
 
 # torch.jit.script compiles what it finds under a name: for it ours is the same operator.

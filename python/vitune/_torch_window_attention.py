@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from . import _torch_norm, _torch_op
+from . import _torch_flops, _torch_norm, _torch_op
 from ._context import Problem
 from ._counters import counters
 from ._errors import InvalidArgument, Unsupported, VituneError
@@ -199,6 +199,9 @@ def fake_output(qkv: Tensor, interleaved: bool) -> Tensor:
 @torch.library.register_fake("vitune::window_attention")
 def _(qkv, window, shift, bias, padding, scale, interleaved, grid, pads_first, fall_back):
     return fake_output(qkv, interleaved)
+
+
+_torch_flops.know("window_attention")
 
 
 def _pair(number: Any) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from . import _torch_sdpa
+from . import _torch_order, _torch_sdpa
 
 __all__ = ["NAME", "attention", "register"]
 
@@ -48,5 +48,6 @@ def attention(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor
                                       is_causal=is_causal, **others)
     wanted = is_causal if is_causal is not None else getattr(module, "is_causal", True)
     causal = bool(query.shape[2] > 1 and attention_mask is None and wanted)
-    out = _torch_sdpa.attend(query, key, value, attention_mask, dropout, causal, scaling, query.shape[1] != key.shape[1])
+    out = _torch_sdpa.attend(query, key, value, attention_mask, dropout, causal, scaling, query.shape[1] != key.shape[1],
+                             _torch_order.ROWS)  # its transpose is contiguous
     return out.transpose(1, 2).contiguous(), None
