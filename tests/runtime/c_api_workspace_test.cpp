@@ -21,7 +21,7 @@ struct ScratchCase {
 void PrintTo(const ScratchCase& c, std::ostream* out) { *out << c.text; }
 
 constexpr ScratchCase kCases[] = {
-    {"GroupNorm", "group_norm bf16 n=2 c=64 l=1024 g=32 weight bias"},
+    {"GroupNorm", "group_norm bf16 n=2 c=320 l=4096 g=32 nhwc weight bias"},
     {"SplitLinear", "linear bf16 m=32 n=64 k=1024 bias"},
 };
 
@@ -81,7 +81,8 @@ class CApiWorkspaceTest : public RuntimeTest, public testing::WithParamInterface
     const Binary binary{key,           request.arch,       kCompilerVersion,
                         request.entry, {64, 0, 4096, 100}, image_of(1)};
     Winner winner = sample_winner(1);
-    winner.config = winner.runner_up = config_;
+    winner.config = config_;
+    winner.runner_up = config_;
     winner.kernel_key = key;
     winner.compiler_version = kCompilerVersion;
     const std::string op(problem_->op().name());
