@@ -9,8 +9,6 @@
 namespace vitune::test {
 namespace {
 
-using testing::HasSubstr;
-
 class LibraryBlockedGpuTest : public LibraryGpuTest {
  protected:
   std::vector<Config> defaults_of(const Problem& problem) const {
@@ -34,7 +32,7 @@ class LibraryBlockedGpuTest : public LibraryGpuTest {
 
 TEST_F(LibraryBlockedGpuTest, ABlockedDefaultLeavesTheNextToBeCompiled) {
   const AttentionCall call(*driver_, "bf16 b=1 h=2 nq=21 nk=33 d=32", kSeed);
-  const ProblemPtr problem = parse_problem("attention " + call.problem().text());
+  const ProblemPtr problem = parse_problem(call.problem().text());
   const Digest blocked = key_of_config(*problem, defaults_of(*problem).front());
   block(blocked);
   const Context context = make_context();
@@ -46,7 +44,6 @@ TEST_F(LibraryBlockedGpuTest, ABlockedDefaultLeavesTheNextToBeCompiled) {
   EXPECT_EQ(found.compiled, 1);
   EXPECT_NE(found.kernel_key, blocked.hex());
   EXPECT_EQ(answer_of(context, call), "");
-  EXPECT_THAT(std::string(found.reason), HasSubstr("block list"));
 }
 
 TEST_F(LibraryBlockedGpuTest, WhereAllDefaultsAreBlockedNothingIsCompiled) {
