@@ -20,7 +20,7 @@ def _generator(filter: str) -> Check:
 
 
 _LOADER = "runtime/load/loader.cpp"
-_CALLS = (_runtime("CApiOutcomeTest.*:CApiTrustTest.*"), _runtime("CApi*-*GpuTest*"))
+_CALLS = (_runtime("CApiOutcomeTest.*:CApiTrustTest.*:CApiRefreshTest.*"),)
 
 NAMED = (
     # --- guards

@@ -103,23 +103,21 @@ class Tree:
 
     def judge(self, mutant: Mutant) -> tuple[str, str]:
         """"killed" and by whom; "lives"; "no program" and the compiler's words."""
-        checks = mutant.checks or checks_of(mutant.file, self.root)
-        for check in checks:
-            self.limit_of(check)
         path = self.root / mutant.file
         original = path.read_text(encoding="utf-8")
-        path.write_text(mutant.changed(original), encoding="utf-8")
-        try:
-            for check in checks:
+        for check in mutant.checks or checks_of(mutant.file, self.root):
+            limit_s = self.limit_of(check)
+            path.write_text(mutant.changed(original), encoding="utf-8")
+            try:
                 complaint = self.make([check.target, *emulated_targets(check)])
                 if complaint:
                     return "no program", complaint
-                failed = self.run(check, self.limits[check])
-                if failed:
-                    return "killed", failed
-            return "lives", ""
-        finally:
-            path.write_text(original, encoding="utf-8")
+                failed = self.run(check, limit_s)
+            finally:
+                path.write_text(original, encoding="utf-8")
+            if failed:
+                return "killed", failed
+        return "lives", ""
 
 
 def emulated_targets(check: Check) -> list[str]:
