@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # tests/mutants/run.py -- Changes one line of the program at a time and counts whom the tests let live.
 #
-# Usage: run.py [--drawn N] [--seed S] [--only WORDS] [--resume] [--list]. Works on the commit that is checked out, in
+# Usage: run.py [--drawn N] [--seed S] [--only WORDS] [--nice N] [--resume] [--list]. Works on the commit that is checked out, in
 # a worktree of its own (build/mutants/tree). Exit status 0: at most one in twenty lives, and no line of safety; 1: more
 # live; 2: it could not be told. --resume takes over what an earlier run found out about mutants that were killed.
 # SPDX-License-Identifier: Apache-2.0
@@ -44,8 +44,9 @@ class Failure(Exception):
 class Tree:
     """A worktree with a build of its own; whatever is changed in it is restored."""
 
-    def __init__(self, folder: pathlib.Path, jobs: int) -> None:
+    def __init__(self, folder: pathlib.Path, jobs: int, priority: int) -> None:
         self.root, self.build, self.jobs = folder / "tree", folder / "tree" / "build" / "default", jobs
+        self.nice = ["nice", "-n", str(priority)]
         self.limits: dict[Check, float] = {}
 
     def prepare(self) -> None:
@@ -61,7 +62,7 @@ class Tree:
 
     def make(self, targets: list[str]) -> str:
         """Builds; what the compiler says if that fails, else nothing."""
-        done = subprocess.run(["nice", "-n", "19", "ninja", "-C", str(self.build), "-j", str(self.jobs), *targets],
+        done = subprocess.run([*self.nice, "ninja", "-C", str(self.build), "-j", str(self.jobs), *targets],
                               capture_output=True, text=True)
         return "" if done.returncode == 0 else done.stdout[-4000:] or "the build failed"
 
@@ -74,7 +75,7 @@ class Tree:
                 device = str(self.build / "tests" / "emulator" / "device")
                 environment.update(LD_LIBRARY_PATH=device, CUDA_HOME=device, VITUNE_CUBLASLT=f"{device}/absent")
             running = subprocess.Popen(
-                ["nice", "-n", "19", str(program), f"--gtest_filter={check.filter}", "--gtest_fail_fast",
+                [*self.nice, str(program), f"--gtest_filter={check.filter}", "--gtest_fail_fast",
                  "--gtest_brief=1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                 env=environment, cwd=self.build / "tests", start_new_session=True)
             try:
@@ -179,6 +180,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the draw")
     parser.add_argument("--only", default="", help="named mutants whose name or file has these words, none drawn")
     parser.add_argument("--jobs", type=int, default=2, help="of the build (2)")
+    parser.add_argument("--nice", type=int, default=19, help="priority of builds and tests (19: what nobody else needs)")
     parser.add_argument("--resume", action="store_true", help="take over who was killed by an earlier run")
     parser.add_argument("--list", action="store_true", help="list the mutants and change nothing")
     options = parser.parse_args()
@@ -192,7 +194,7 @@ def main() -> int:
         if shutil.which(tool) is None:
             raise Failure(f"there is no {tool}")
     folder = ROOT / "build" / "mutants"
-    tree = Tree(folder, options.jobs)
+    tree = Tree(folder, options.jobs, options.nice)
     tree.prepare()
     results = folder / "results.json"
     kept = json.loads(results.read_text()) if options.resume and results.exists() else {}
