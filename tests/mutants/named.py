@@ -57,7 +57,8 @@ NAMED = (
     Mutant("a winner's kernel may have been made from other sources", _LOADER,
            "if (key == verified) return", "if (key == verified || true) return", _CALLS, safety=True),
     Mutant("a winner runs as any image of its key", _LOADER,
-           "if (choice.outcome == LookupOutcome::kExact) image = choice.row->winner.image_digest;", "", _CALLS, safety=True),
+           "if (choice.outcome == LookupOutcome::kExact) image = choice.row->winner.image_digest;",
+           "if (choice.outcome == LookupOutcome::kExact) image.reset();", _CALLS, safety=True),
     # --- the workspace
     Mutant("a workspace may lack a byte", "runtime/context/pointer_check.cpp",
            "call.workspace_bytes < bytes ||", "call.workspace_bytes + 1 < bytes ||",
