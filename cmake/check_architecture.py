@@ -200,6 +200,18 @@ def check_functions(path, code):
             yield f"{path}:{line}: a function of {length} lines; {MAX_FUNCTION_LINES} are the most"
 
 
+# What a test takes for absent, or for its own, may be somebody's: such a path lies below the test's own folder.
+TESTS = re.compile(r"(?:tests|python/tests|benchmarks/[\w/]*tests)/")
+STRAY_PATH = re.compile(r"""(?<![+A-Z] )["'=:\s]/(?:tmp|nonexist\w*|nowhere|absent|missing|no|not|does)(?=[/"'.\s)])""")
+
+
+def check_stray_paths(path, code):
+    if not TESTS.match(path):
+        return
+    for match in STRAY_PATH.finditer(code):
+        yield f"{path}:{line_of(code, match.end())}: '{match.group(0)[1:]}' is a place outside the test's own folder"
+
+
 # A type of a header, at the margin: one in the project's namespace.
 HEADER_TYPE = re.compile(r"^(?:class|struct|enum|enum class) (\w+)(?: final)?(?: :[^;{]*)? \{", re.M)
 
@@ -259,6 +271,7 @@ def check_file(path, text, operators):
         return
     yield from check_shape(path, text)
     yield from check_licence(path, text)
+    yield from check_stray_paths(path, without_comments(path, text) if suffix in CODE else text)
     if suffix in CODE | {".sql"}:
         code = without_comments(path, text)
         yield from check_includes(path, code)
@@ -327,6 +340,9 @@ def self_test():
         "cli/verbs/word.cpp": "GroupNormProblem problem;\n",
         "generator/word.cpp": "int kAttentionRows = 64;\n",
         "db/twin.h": "namespace vitune {\nstruct Twin {\n};\n}\n",
+        "tests/db/absent_test.cpp": 'const char* file = "/nonexistent.db";\n',
+        "tests/cli/recorded_test.cpp": 'const char* place = "replay:/nowhere/x";\n',
+        "benchmarks/peers/tests/test_x.py": "open('/tmp/x')\n",
         "core/long.cpp": "int f() {\n" + "  g();\n" * (MAX_FUNCTION_LINES + 1) + "}\n",
         "core/long.h": "class A {\n  int f() {\n" + "    g();\n" * (MAX_FUNCTION_LINES + 1) + "  }\n};\n",
     }
@@ -347,6 +363,7 @@ def self_test():
         "tuner/judge/good.cpp": "int attentional = 0, group_normal = 0;\n",
         "cli/good.cpp": 'std::string x = formatted("{}", fmt::join(y, " "));\n',
         "templates/primitives/mma.cuh": 'void f() { asm volatile("nop;"); }\n',
+        "tests/db/own_test.cpp": 'auto a = folder + "/absent"; auto b = folder / "nowhere";  // not /tmp\n',
         "tests/db/good_test.cpp": 'const char* hostile = "CREATE TABLE x(a)";\n',
     }
     with tempfile.TemporaryDirectory() as folder:

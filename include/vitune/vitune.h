@@ -217,7 +217,8 @@ VITUNE_API const char* vitune_last_error(void);
 // Opens the driver and the databases and retains the GPU's primary context (so that it works beside
 // the CUDA runtime and PyTorch). `options` may be NULL. On failure *context is NULL. A database
 // that cannot be used is not a failure: one warning, and the context serves without it; where it is
-// the user's, with the list of kernels that must not run, default kernels are all it serves.
+// the user's, with the list of kernels that must not run, default kernels are all it serves. The
+// library stays loaded to the end of the process: dlclose() leaves it and its contexts as they are.
 VITUNE_API vitune_status vitune_context_create(const vitune_context_options* options,
                                                vitune_context** context);
 
@@ -240,9 +241,9 @@ VITUNE_API vitune_status vitune_workspace_bytes(vitune_context* context,
 // description asks for them. `out` and `lse` must not overlap anything else.
 //
 // `workspace` is scratch memory of the caller's, of at least vitune_workspace_bytes() and aligned
-// to 256 bytes; NULL and 0 where a call needs none. What it holds before does not matter. Calls on
-// one stream may share it; two that run at the same time must not: kernels wait for each other's
-// CTAs through it, and might never end.
+// to 256 bytes; NULL and 0 where a call needs none. It must not overlap a tensor. What it holds
+// before does not matter. Calls on one stream may share it; two that run at the same time must not:
+// kernels wait for each other's CTAs through it, and might never end.
 //
 // The first call of a problem prepares it. While `stream` is being captured nothing is loaded: then
 // an unprepared problem is VITUNE_NOT_PREPARED, and the capture goes on.
@@ -306,7 +307,8 @@ VITUNE_API vitune_status vitune_problem_tensor(const vitune_problem* problem, si
 // Launches the problem on `stream` as vitune_attention_forward() does. `tensors` are `count` device
 // addresses, one for each of vitune_problem_tensors(), NULL where a tensor is not given. Outputs
 // must not overlap anything else, but for those that docs/problems.md says may lie exactly on an
-// input. `workspace`: of at least vitune_workspace_bytes_text() bytes, aligned to 256.
+// input. `workspace`: of at least vitune_workspace_bytes_text() bytes, aligned to 256, apart from
+// all tensors.
 VITUNE_API vitune_status vitune_run(vitune_context* context, const vitune_problem* problem,
                                     void* const* tensors, size_t count, void* workspace,
                                     size_t workspace_bytes, void* stream);

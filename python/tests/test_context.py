@@ -98,6 +98,17 @@ class ContextTest(unittest.TestCase):
             with self.assertRaises(vitune.NotPrepared):
                 strict.prepare(desc)
 
+    def test_a_call_with_too_many_or_too_few_addresses_is_refused(self):
+        problem = vitune.Problem("norm bf16 m=5 d=64 weight")
+        right = [DEVICE.allocate(tensor.bytes) if tensor.given else 0 for tensor in problem.tensors]
+        for addresses in ([], right[:-1], [*right, 0], right * 3):
+            with self.subTest(count=len(addresses)):
+                with self.assertRaisesRegex(vitune.InvalidArgument, f"{len(addresses)} addresses .* {len(right)} tensors"):
+                    self.context.run(problem, addresses)
+        with self.assertRaisesRegex(vitune.InvalidArgument, "workspace_bytes is -1"):
+            self.context.run(problem, right, workspace=right[0], workspace_bytes=-1)
+        self.context.run(problem, right)
+
     def test_a_closed_context_refuses_without_harm(self):
         self.context.close()
         with self.assertRaises(vitune.VituneError) as caught:
@@ -139,6 +150,35 @@ class NoDeviceTest(unittest.TestCase):
         for name in ("objective", "on_miss", "on_busy"):
             with self.assertRaisesRegex(vitune.InvalidArgument, f"{name} is 'often': use "):
                 vitune.Context(0, **{name: "often"})
+
+    def test_numbers_that_the_c_interface_cannot_hold_are_refused(self):
+        for name, number in (("device", 2**32), ("device", -2**31 - 1), ("refresh_seconds", 2**31), ("lock_wait_ms", 2**40),
+                             ("trust_owner", -1), ("trust_owner", 2**32), ("device", "0"), ("device", 0.0)):
+            with self.subTest(name=name, number=number):
+                with self.assertRaisesRegex(vitune.InvalidArgument, f"{name} is .*: it must be"):
+                    vitune.Context(**{name: number})
+        for name, number in (("batch", 2**64 + 1), ("nq", -2**63 - 1), ("dtype", 2**32 + vitune.BF16), ("causal", "yes"),
+                             ("bias_strides", (0, 0, 2**64, 1)), ("mask_strides", (0, 0, 1, 1, 1)), ("d", 64.0)):
+            with self.subTest(name=name, number=number):
+                with self.assertRaisesRegex(vitune.InvalidArgument, name):
+                    vitune.AttentionDesc(**{name: number})
+                with self.assertRaisesRegex(vitune.InvalidArgument, name):
+                    setattr(vitune.AttentionDesc(), name, number)
+        for strides in (vitune.bnhd_strides, vitune.bhnd_strides, vitune.packed_strides):
+            with self.assertRaisesRegex(vitune.InvalidArgument, "strides"):
+                strides(2**30, 2**30, 64)
+
+    def test_texts_that_a_zero_byte_would_cut_are_refused(self):
+        norm, attention = "norm bf16 m=5 d=64 weight", "bf16 b=1 h=1 n=8 d=16"
+        for call, text in ((vitune.Problem, norm), (vitune.AttentionDesc.parse, attention)):
+            call(text)
+            for odd in (text + "\0 lse", "\0", text + "\udc80", None, text.encode()):
+                with self.subTest(call=call, text=odd):
+                    with self.assertRaisesRegex(vitune.InvalidArgument, "problem is "):
+                        call(odd)
+        for name in ("database", "shipped_database"):
+            with self.assertRaisesRegex(vitune.InvalidArgument, f"{name} is .* zero byte"):
+                vitune.Context(**{name: str(FOLDER / "a.db") + "\0.old"})
 
     @unittest.skipIf(DEVICE is not None, "there is a device here")
     def test_without_a_driver_the_error_says_so(self):

@@ -55,14 +55,14 @@ class ImportTest(unittest.TestCase):
 
     def test_a_named_library_must_be_one(self):
         out = run_alone("""
-            import vitune
-            for path in ("/nowhere/libvitune.so.0", "libm.so.6"):
+            import os, vitune
+            for path in (os.path.join(os.getcwd(), "absent", "libvitune.so.0"), "libm.so.6"):
                 try:
                     vitune._library._open(path)
                 except vitune.LibraryNotFound as error:
                     print(error)
         """)
-        self.assertIn("cannot load /nowhere/libvitune.so.0", out)
+        self.assertRegex(out, "cannot load /.*/absent/libvitune.so.0")
         self.assertIn("libm.so.6 is no libvitune", out)
 
     def test_no_variable_names_a_library(self):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import logging
+import operator
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -59,8 +60,50 @@ class ContextStats:
     without_block_list: int
 
 
+#: Bounds of the integers of the C interface: ctypes takes any other number modulo their size, without a word.
+_BOUNDS = {ctypes.c_int32: (-2**31, 2**31 - 1), ctypes.c_uint32: (0, 2**32 - 1), ctypes.c_int64: (-2**63, 2**63 - 1),
+           ctypes.c_size_t: (0, 2**64 - 1)}
+
+
+def _integer(name: str, value: object, kind: type) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidArgument(f"{name} is {value!r}: it must be an integer") from None
+    low, high = _BOUNDS[kind]
+    if not low <= number <= high:
+        raise InvalidArgument(f"{name} is {number}: it must be from {low} to {high}")
+    return number
+
+
+def _integers(name: str, values: Sequence[int], count: int) -> tuple[int, ...]:
+    given = tuple(values)
+    if len(given) != count:
+        raise InvalidArgument(f"{name} has {len(given)} numbers: it must have {count}")
+    return tuple(_integer(name, value, ctypes.c_int64) for value in given)
+
+
+def _encoded(name: str, text: str) -> bytes:
+    """The text for the C interface, where a zero byte ends it."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{name} is {text!r}: it must be a text")
+    try:
+        return _without_zero(name, text.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{name} is {text!r}: it is no text that UTF-8 can hold") from None
+
+
+def _without_zero(name: str, encoded: bytes) -> bytes:
+    if b"\0" in encoded:
+        raise InvalidArgument(f"{name} is {encoded!r}: it must not have a zero byte")
+    return encoded
+
+
 def _text(value: object) -> object:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+_FIELDS = dict(_structs.Desc._fields_)
 
 
 class AttentionDesc(_structs.Desc):
@@ -83,11 +126,19 @@ class AttentionDesc(_structs.Desc):
             if name not in fields:
                 setattr(self, name, bnhd_strides(count, rows, self.d))
 
+    def __setattr__(self, name: str, value: object) -> None:
+        kind = _FIELDS.get(name)
+        if kind in _BOUNDS:
+            value = _integer(name, value, kind)
+        elif kind is not None and issubclass(kind, ctypes.Array):
+            value = _integers(name, value, kind._length_)
+        super().__setattr__(name, value)
+
     @classmethod
     def parse(cls, problem: str) -> "AttentionDesc":
         """The description of a text such as "bf16 b=32 h=12 n=197 d=64". Raises InvalidArgument, Unsupported."""
         desc = cls()
-        check(library().vitune_problem_parse(problem.encode(), ctypes.byref(desc)))
+        check(library().vitune_problem_parse(_encoded("problem", problem), ctypes.byref(desc)))
         return desc
 
     def text(self) -> str:
@@ -119,7 +170,7 @@ class Problem:
 
     def __init__(self, text: str) -> None:
         native, handle = library(), ctypes.c_void_p()
-        check(native.vitune_problem_create(text.encode(), ctypes.byref(handle)))
+        check(native.vitune_problem_create(_encoded("problem", text), ctypes.byref(handle)))
         self.text = text
         self.handle = handle.value
         weakref.finalize(self, native.vitune_problem_destroy, handle.value).atexit = False
@@ -146,17 +197,20 @@ def _selection(found: _structs.SelectionStruct) -> Selection:
 
 def bnhd_strides(heads: int, rows: int, d: int) -> _structs.Strides:
     """Strides of a contiguous [batch, rows, heads, d] tensor, in elements."""
-    return _structs.Strides(rows * heads * d, d, heads * d)
+    return _structs.Strides(*_integers("strides", (rows * heads * d, d, heads * d), 3))
 
 
 def bhnd_strides(heads: int, rows: int, d: int) -> _structs.Strides:
     """Strides of a contiguous [batch, heads, rows, d] tensor, in elements."""
-    return _structs.Strides(heads * rows * d, rows * d, d)
+    return _structs.Strides(*_integers("strides", (heads * rows * d, rows * d, d), 3))
 
 
 def packed_strides(heads: int, rows: int, d: int) -> _structs.Strides:
     """Strides of q, k or v as views of one [batch, rows, 3, heads, d] tensor, in elements."""
     return bnhd_strides(3 * heads, rows, d)
+
+
+_OPTIONS = dict(_structs.ContextOptions._fields_)
 
 
 def _choice(name: str, value: str, choices: dict[str, int]) -> int:
@@ -165,8 +219,8 @@ def _choice(name: str, value: str, choices: dict[str, int]) -> int:
     return choices[value]
 
 
-def _path(value: str | os.PathLike[str] | None) -> bytes | None:
-    return None if value is None else os.fsencode(value)
+def _path(name: str, value: str | os.PathLike[str] | None) -> bytes | None:
+    return None if value is None else _without_zero(name, os.fsencode(value))
 
 
 def log_to_logging(level: int, message: str) -> None:
@@ -201,14 +255,15 @@ class Context:
         self._native = library()
         self._callback = _structs.LogCallback(
             lambda _user, level, message: log(level, message.decode("utf-8", "replace")))
+        numbers = {name: _integer(name, value, _OPTIONS[name]) for name, value in (
+            ("device", device), ("read_only", read_only), ("no_compile", no_compile), ("check_pointers", check_pointers),
+            ("refresh_seconds", refresh_seconds), ("lock_wait_ms", lock_wait_ms), ("trust_owner", trust_owner))}
         options = _structs.ContextOptions(
-            size=ctypes.sizeof(_structs.ContextOptions), device=device,
+            size=ctypes.sizeof(_structs.ContextOptions),
             objective=_choice("objective", objective, _structs.OBJECTIVE),
             on_miss=_choice("on_miss", on_miss, _structs.ON_MISS),
-            on_busy=_choice("on_busy", on_busy, _structs.ON_BUSY), read_only=read_only, no_compile=no_compile,
-            check_pointers=check_pointers, refresh_seconds=refresh_seconds, database=_path(database),
-            shipped_database=_path(shipped_database), log=self._callback, lock_wait_ms=lock_wait_ms,
-            trust_owner=trust_owner)
+            on_busy=_choice("on_busy", on_busy, _structs.ON_BUSY), database=_path("database", database),
+            shipped_database=_path("shipped_database", shipped_database), log=self._callback, **numbers)
         created = ctypes.c_void_p()
         check(self._native.vitune_context_create(ctypes.byref(options), ctypes.byref(created)))
         #: The ordinal of the GPU.
@@ -251,6 +306,11 @@ class Context:
         addresses: one per tensor of the problem, on the device; 0 where it is not given. workspace: address and size of
         scratch memory where workspace_bytes() says that calls need some. Raises as forward().
         """
+        if len(addresses) != len(problem.tensors):
+            raise InvalidArgument(f"{len(addresses)} addresses are given: calls of this problem have "
+                                  f"{len(problem.tensors)} tensors, with 0 for those that are not given")
+        if workspace_bytes < 0:
+            raise InvalidArgument(f"workspace_bytes is {workspace_bytes}: it must not be negative")
         check(self._native.vitune_run(self._handle, problem.handle, problem.addresses(*addresses), len(addresses),
                                       workspace, workspace_bytes, stream))
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "runtime/api/failed.h"
+#include "runtime/api/last_error.h"
 #include "runtime/context/context.h"
 #include "runtime/context/pointer_check.h"
 
@@ -29,22 +29,6 @@ vitune_status fail_with_launch(const PreparedPlan& plan, const LaunchResult& lau
   } catch (...) {
     return fail_with_current_exception();
   }
-}
-
-// Of a plan that needs `needed` > 0 bytes.
-vitune_status check_workspace(std::uint64_t needed, const Call& call) noexcept {
-  constexpr std::uintptr_t kAlignment = 256;
-  if (call.workspace_bytes < needed || call.workspace == 0) {
-    return failed(VITUNE_INVALID_ARGUMENT,
-                  "the call needs %llu bytes of workspace and was given %llu: ask "
-                  "vitune_workspace_bytes() and pass as much device memory",
-                  static_cast<unsigned long long>(needed),
-                  static_cast<unsigned long long>(call.workspace == 0 ? 0 : call.workspace_bytes));
-  }
-  if (call.workspace % kAlignment == 0) return VITUNE_OK;
-  return failed(
-      VITUNE_INVALID_ARGUMENT, "the workspace is at %#llx, which is no multiple of %llu bytes",
-      static_cast<unsigned long long>(call.workspace), static_cast<unsigned long long>(kAlignment));
 }
 
 vitune_status fail_with_driver(const CudaDriver& driver, CuResult result,
@@ -75,7 +59,7 @@ vitune_status RuntimeContext::answer(const Plan& plan, const Call& call) noexcep
 vitune_status RuntimeContext::launch(const Plan& plan, const Call& call) noexcept {
   const auto needed = static_cast<std::uint64_t>(plan.launch->scratch_bytes());
   if (needed > 0) [[unlikely]] {
-    if (const auto status = check_workspace(needed, call)) return status;
+    if (const auto status = check_workspace(plan.footprint, call, needed)) return status;
   }
   const CurrentContext current(primary_);
   if (current.result() != kCuSuccess) [[unlikely]] {

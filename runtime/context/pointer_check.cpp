@@ -42,6 +42,31 @@ vitune_status check_overlap(const Footprint& footprint,
                 footprint.names[both->first].c_str(), footprint.names[both->second].c_str());
 }
 
+vitune_status check_workspace(const Footprint& footprint, const Call& call,
+                              std::uint64_t bytes) noexcept {
+  constexpr std::uintptr_t kAlignment = 256;
+  if (call.workspace_bytes < bytes || call.workspace == 0) {
+    return failed(VITUNE_INVALID_ARGUMENT,
+                  "the call needs %llu bytes of workspace and was given %llu: ask "
+                  "vitune_workspace_bytes() and pass as much device memory",
+                  static_cast<unsigned long long>(bytes),
+                  static_cast<unsigned long long>(call.workspace == 0 ? 0 : call.workspace_bytes));
+  }
+  if (call.workspace % kAlignment != 0) {
+    return failed(VITUNE_INVALID_ARGUMENT,
+                  "the workspace is at %#llx, which is no multiple of %llu bytes",
+                  static_cast<unsigned long long>(call.workspace),
+                  static_cast<unsigned long long>(kAlignment));
+  }
+  const auto tensor =
+      find_tensor_in(footprint, call.tensors, call.workspace, static_cast<std::int64_t>(bytes));
+  if (!tensor) [[likely]]
+    return VITUNE_OK;
+  return failed(VITUNE_INVALID_ARGUMENT,
+                "the workspace and %s share memory: the workspace needs memory of its own",
+                footprint.names[*tensor].c_str());
+}
+
 vitune_status check_with_driver(const CudaDriver& driver, int device, const Footprint& footprint,
                                 std::span<const std::uintptr_t> addresses,
                                 std::uintptr_t workspace) noexcept {

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "core/primary_context.h"
+#include "runtime/context/request.h"
 #include "runtime/load/footprint.h"
 #include "vitune/vitune.h"
 
@@ -17,6 +18,11 @@ namespace vitune {
 // Outputs that share memory with anything else.
 vitune_status check_overlap(const Footprint& footprint,
                             std::span<const std::uintptr_t> addresses) noexcept;
+
+// A workspace of which a call uses `bytes` > 0, and that is missing, too small, misaligned or
+// shares memory with a tensor.
+vitune_status check_workspace(const Footprint& footprint, const Call& call,
+                              std::uint64_t bytes) noexcept;
 
 // Asks the driver whose memory each pointer is, and the workspace unless that is 0; the device's
 // context must be current.

@@ -93,4 +93,15 @@ const Footprint::Pair* find_overlap(const Footprint& footprint,
   return nullptr;
 }
 
+std::optional<std::size_t> find_tensor_in(const Footprint& footprint,
+                                          std::span<const std::uintptr_t> addresses,
+                                          std::uintptr_t address, std::int64_t size) noexcept {
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    const bool is_given = footprint.bytes[i] > 0;
+    if (is_given && ranges_meet(addresses[i], footprint.bytes[i], address, size)) [[unlikely]]
+      return i;
+  }
+  return std::nullopt;
+}
+
 }  // namespace vitune

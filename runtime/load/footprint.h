@@ -4,7 +4,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,5 +45,11 @@ Footprint footprint_of(const Problem& problem);
 // slices of one packed buffer are legitimate. `addresses`: of the tensors, in their order.
 const Footprint::Pair* find_overlap(const Footprint& footprint,
                                     std::span<const std::uintptr_t> addresses) noexcept;
+
+// The place of the first tensor between whose first and last byte one of the `size` > 0 bytes at
+// `address` lies, or nothing.
+std::optional<std::size_t> find_tensor_in(const Footprint& footprint,
+                                          std::span<const std::uintptr_t> addresses,
+                                          std::uintptr_t address, std::int64_t size) noexcept;
 
 }  // namespace vitune

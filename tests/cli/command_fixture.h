@@ -177,6 +177,10 @@ class CommandTest : public ::testing::Test {
 
   const fs::path& directory() const { return directory_; }
   fs::path home() const { return directory_ / "home"; }
+  // The path of a file that nobody makes.
+  std::string absent(const std::string& name) const {
+    return (directory_ / "absent" / name).string();
+  }
   fs::path database() const { return home() / ".cache" / "vitune" / "vitune.db"; }
 
   std::unique_ptr<RunningCommand> start(const std::vector<std::string>& arguments,

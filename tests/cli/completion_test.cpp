@@ -137,7 +137,7 @@ TEST_F(CompletionTest, EveryWordThatIsOfferedAsAValueIsAccepted) {
         if (!tried.insert(option.name + word).second) continue;
         const CommandResult result =
             run({verb.name, "--" + option.name, word, "--model", "vit_base_patch16_224", "--db",
-                 "/nonexistent/x.db", "--device", "replay:/nonexistent"});
+                 absent("folder/x.db"), "--device", "replay:" + absent("recording")});
         EXPECT_THAT(result.err, Not(HasSubstr("--" + option.name))) << verb.name << ' ' << word;
         EXPECT_THAT(result.err, Not(HasSubstr("no preset"))) << verb.name << ' ' << word;
       }

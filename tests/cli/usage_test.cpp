@@ -52,9 +52,10 @@ TEST_F(UsageTest, EveryVerbHasHelp) {
 }
 
 TEST_F(UsageTest, CommonOptionsMayStandBeforeTheVerb) {
-  const CommandResult stats = run({"--json", "-q", "--db", "/nonexistent.db", "db", "stats"});
+  const std::string database = absent("x.db");
+  const CommandResult stats = run({"--json", "-q", "--db", database, "db", "stats"});
   EXPECT_EQ(stats.status, 5) << stats.err;
-  EXPECT_THAT(stats.err, HasSubstr("/nonexistent.db"));
+  EXPECT_THAT(stats.err, HasSubstr(database));
   EXPECT_EQ(run({"--json", "show"}).json()["command"], "show");
   EXPECT_EQ(run({"--color=never", "-v", "models", "vit_tiny*"}).status, 0);
   EXPECT_THAT(run({"--json", "shwo"}).err, HasSubstr("did you mean 'show'"));
@@ -186,10 +187,10 @@ TEST_F(UsageTest, MistakesGiveStatus2AndSayWhatToDo) {
       {{"tune", "--objective", "tepid", "--device", "replay:h200"}, "cold, warm"},
       {{"tune", "--device", "gpu:0"}, "ordinal"},
       {{"tune", "--device", "replay:"}, "replay:h200"},
-      {{"tune", "--device", "replay:/nonexistent"}, "there is no recording"},
+      {{"tune", "--device", "replay:" + absent("recording")}, "there is no recording"},
       {{"tune", "--device", "0", "--devices", "1"}, "give one of them"},
       {{"tune", "--preset", "vti"}, "vit-b16"},
-      {{"tune", "--from", "/nonexistent.json"}, "/nonexistent.json"},
+      {{"tune", "--from", absent("a.json")}, absent("a.json")},
       {{"tune", "--db"}, "--db"},
       {{"devices", "extra"}, "takes no argument 'extra'"},
       {{"show", "--json", "--csv"}, "choose one of"},
@@ -207,10 +208,10 @@ TEST_F(UsageTest, MistakesGiveStatus2AndSayWhatToDo) {
       {{"compile", "--arch", "sm_70"}, "sm_80"},
       {{"compile", "--arch", ","}, "no architecture"},
       {{"db", "import"}, "give the file"},
-      {{"db", "import", "/nonexistent"}, "not a file"},
-      {{"db", "merge", "/nonexistent"}, "no database"},
+      {{"db", "import", absent("a.json")}, "not a file"},
+      {{"db", "merge", absent("a.db")}, "no database"},
       {{"db", "prune", "--keep", "many"}, "--keep"},
-      {{"doctor", "--data-dir", "/nonexistent"}, "not a folder"},
+      {{"doctor", "--data-dir", absent("data")}, "not a folder"},
       {{"--worker=magic"}, "not known"},
   };
   for (const auto& c : cases) {

@@ -89,7 +89,7 @@ TEST(ChildProcessTest, TheFencesStandBeforeTheProgramRuns) {
 }
 
 TEST(ChildProcessTest, DangerousVariablesDoNotReachTheChild) {
-  setenv("CUDA_INJECTION64_PATH", "/tmp/evil.so", 1);
+  setenv("CUDA_INJECTION64_PATH", VITUNE_FAKE_CHILD ".so", 1);
   setenv("NVRTC_SECRET", "1", 1);
   setenv("LD_PRELOAD", "", 1);
   setenv("CUDA_VISIBLE_DEVICES", "5", 1);
@@ -256,7 +256,8 @@ TEST(ChildProcessTest, WhatCannotBeStartedIsNamed) {
       {{}, "(no command)"},
       {{""}, "not absolute"},
       {{"true"}, "not absolute"},
-      {{"/nonexistent/worker"}, "/nonexistent/worker: failed to load the program: No such file"},
+      {{VITUNE_FAKE_CHILD ".absent"},
+       VITUNE_FAKE_CHILD ".absent: failed to load the program: No such file"},
       {{"/dev/null"}, "Permission denied"},
   };
   const std::size_t before = open_descriptors();

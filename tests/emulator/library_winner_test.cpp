@@ -102,7 +102,8 @@ TEST_F(LibraryWinnerTest, TheDoctorNamesTheLibrary) {
 
 TEST_F(LibraryWinnerTest, WhereItIsAnotherLibraryTheWinnerIsNotJudgedNorTakenBack) {
   ASSERT_EQ(tune(kProblem, library("same")).status, 0);
-  for (const std::string& path : {library("other"), library("refusing"), std::string("/absent")}) {
+  for (const std::string& path :
+       {library("other"), library("refusing"), absent("libcublasLt.so.13")}) {
     const CommandResult verified = with(path, {"verify", kProblem});
     EXPECT_NE(verified.status, 0) << path;
     EXPECT_THAT(verified.err, HasSubstr("FAILED"));
@@ -115,7 +116,7 @@ TEST_F(LibraryWinnerTest, WhereItIsAnotherLibraryTheWinnerIsNotJudgedNorTakenBac
   ASSERT_EQ(again.status, 0) << again.err;
   EXPECT_EQ(again.json()["results"][0]["winner"]["config"]["kLibrary"], 130200);
   // And without any, a kernel of ours.
-  const CommandResult own = tune(kProblem, "/absent");
+  const CommandResult own = tune(kProblem, absent("libcublasLt.so.13"));
   ASSERT_EQ(own.status, 0) << own.err;
   EXPECT_THAT(own.json()["results"][0]["winner"]["config"]["kFamily"], AnyOf(0, 1));
 }

@@ -59,10 +59,10 @@ Subject library(const fs::path& scratch) {
   const std::string database = (scratch / "library.db").string();
   make_library_database(database);
   return {"libvitune",
-          [database](Environment environment) {
+          [database, home = (scratch / "home").string()](Environment environment) {
             environment["PATH"] = "/usr/bin:/bin";
             // Without it the C library is asked, whose getpwuid_r() itself aborts without memory.
-            environment["HOME"] = "/nonexistent";
+            environment["HOME"] = home;
             environment["VITUNE_ALLOCATIONS_FROM_MARK"] = "1";
             testing::CommandOptions options;
             options.program = VITUNE_USE_LIBRARY;

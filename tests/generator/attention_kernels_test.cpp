@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <ostream>
 #include <set>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "core/env.h"
 #include "core/error.h"
@@ -106,23 +110,35 @@ class AttentionKernelsTest : public test::RealCompilerTest {
   }
 };
 
-TEST_F(AttentionKernelsTest, CompileForEveryArchitectureWithoutRuinousSpills) {
-  std::vector<std::pair<const KernelCase*, std::string>> jobs;
+// Kernels of one architecture, so that a test is a part of the work that ends in its time limit.
+struct KernelGroup {
+  std::string name, arch;
+  std::span<const KernelCase> kernels;
+};
+void PrintTo(const KernelGroup& group, std::ostream* out) { *out << group.name; }
+
+std::vector<KernelGroup> kernel_groups() {
+  std::vector<KernelGroup> groups = {{"sm_90_warpgroups", "sm_90", kWarpgroupCases}};
   for (const std::string& arch : supported_architectures()) {
-    for (const KernelCase& kernel : kCases) jobs.emplace_back(&kernel, arch);
+    groups.push_back({arch, arch, kCases});
   }
-  for (const KernelCase& kernel : kWarpgroupCases) jobs.emplace_back(&kernel, "sm_90");
+  return groups;
+}
+
+class AttentionKernelGroupTest : public test::RealCompilerTest,
+                                 public testing::WithParamInterface<KernelGroup> {};
+
+TEST_P(AttentionKernelGroupTest, CompilesWithoutRuinousSpills) {
+  const auto& [name, arch, kernels] = GetParam();
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < jobs.size(); i = next++) {
-      const auto& [kernel, arch] = jobs[i];
-      const CompileResult result = compiler_->compile(request_for(*kernel, arch));
+  const auto work = [&, &arch = arch, &kernels = kernels] {
+    for (std::size_t i = next++; i < kernels.size(); i = next++) {
+      const CompileResult result = compiler_->compile(request_for(kernels[i], arch));
       const std::lock_guard lock(mutex);
-      EXPECT_EQ(result.status, CompileStatus::kOk) << arch << ' ' << kernel->problem << '\n'
-                                                   << result.log;
-      EXPECT_LE(result.facts.spill_bytes, 512) << arch << ' ' << kernel->problem;
-      EXPECT_TRUE(cubin_is_well_formed(result.cubin)) << arch << ' ' << kernel->problem;
+      EXPECT_EQ(result.status, CompileStatus::kOk) << kernels[i].problem << '\n' << result.log;
+      EXPECT_LE(result.facts.spill_bytes, 512) << kernels[i].problem;
+      EXPECT_TRUE(cubin_is_well_formed(result.cubin)) << kernels[i].problem;
     }
   };
   std::vector<std::thread> threads;
@@ -131,6 +147,10 @@ TEST_F(AttentionKernelsTest, CompileForEveryArchitectureWithoutRuinousSpills) {
   }
   for (std::thread& thread : threads) thread.join();
 }
+
+INSTANTIATE_TEST_SUITE_P(EveryArchitecture, AttentionKernelGroupTest,
+                         testing::ValuesIn(kernel_groups()),
+                         [](const auto& test) { return test.param.name; });
 
 TEST_F(AttentionKernelsTest, SayInASentenceWhichRuleAWrongConfigBreaks) {
   const struct {

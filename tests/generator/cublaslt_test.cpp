@@ -186,12 +186,12 @@ TEST(CublasLt, TheNamedFileIsOpenedAndNoOther) {
   EXPECT_EQ(same.path, fake("same"));
   EXPECT_EQ(cublaslt_name(same.version), "cuBLASLt 13.1.1");
   try {
-    CublasLt::open(named("/nowhere/libcublasLt.so.13"));
+    CublasLt::open(named(fake("absent")));
     ADD_FAILURE() << "a file that is not there was opened";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
     EXPECT_THAT(error.what(), HasSubstr("VITUNE_CUBLASLT"));
-    EXPECT_THAT(error.what(), HasSubstr("/nowhere"));
+    EXPECT_THAT(error.what(), HasSubstr(fake("absent")));
   }
 }
 
@@ -217,9 +217,9 @@ TEST(CublasLt, WithoutANameTheOneThatTheProcessHasIsTaken) {
 }
 
 TEST(CublasLt, WhatAPlanLacksIsSaidWithWhatToDo) {
-  Libraries absent(named("/nowhere/libcublasLt.so.13"));
+  Libraries absent(named(fake("absent")));
   EXPECT_THAT(absent.lacks_cublaslt(130101).value_or(""),
-              ::testing::AllOf(HasSubstr("it calls cuBLASLt 13.1.1"), HasSubstr("/nowhere")));
+              ::testing::AllOf(HasSubstr("it calls cuBLASLt 13.1.1"), HasSubstr(fake("absent"))));
   EXPECT_THROW(absent.cublaslt(), Error);
   Libraries other(named(fake("other")));
   EXPECT_THAT(other.lacks_cublaslt(130101).value_or(""),

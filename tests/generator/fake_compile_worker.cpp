@@ -151,7 +151,7 @@ int run(const std::string& start, const std::string& argument) {
   hello.compiler_version = "nvrtc 13.0 0123456789ab";
   if (start == "other protocol") hello.protocol = kCompileProtocol + 1;
   if (start == "changing") hello.compiler_version += std::to_string(getpid());
-  if (start == "no compiler") hello = {kCompileProtocol, "", "no usable libnvrtc in /nowhere"};
+  if (start == "no compiler") hello = {kCompileProtocol, "", "no usable libnvrtc in its folders"};
   write_frame(kSocket, {kCompileHello, 0, encode(hello)});
   if (start == "hello and die") return 0;
   return serve(start, argument);

@@ -60,7 +60,7 @@ TEST(LinearLibrary, WhatCublasLtHasAnEpilogueForIsOneCallAndTheRestIsAChain) {
 
 TEST(LinearLibrary, NothingIsProposedWithoutTheLibrary) {
   Environment environment;
-  environment.cublaslt = "/nowhere/libcublasLt.so.13";
+  environment.cublaslt = VITUNE_FAKE_CUBLASLT "/absent/libcublasLt.so.13";
   Libraries absent(environment);
   const ProblemPtr problem = parse_problem("linear bf16 m=64 n=64 k=64");
   EXPECT_TRUE(linear().has_proposals(*problem, kDevice));

@@ -197,8 +197,8 @@ TEST_F(CublasLtLibraryGpuTest, AWinnerThatCallsTheLibraryServesDirectlyAndInGrap
 TEST_F(CublasLtLibraryGpuTest, WithoutThatLibraryTheKernelBehindTheWinnerServes) {
   promote(kOneCall, 1);
   store_own_kernel(kOneCall);
-  std::vector<std::pair<std::string, std::string>> libraries = {
-      {"/nowhere/libcublasLt.so.13", "/nowhere"}};
+  const std::string absent = (directory_ / "libcublasLt.so.13").string();
+  std::vector<std::pair<std::string, std::string>> libraries = {{absent, absent}};
   if (emulated_) {
     const auto beside = [&](const char* kind) {
       const std::filesystem::path same(named_);

@@ -5,7 +5,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
+#include "tests/db/test_support.h"
 #include "tests/runtime/descriptor_fuzzer.h"
 #include "tests/runtime/mock_libcuda.h"
 
@@ -19,10 +21,10 @@ constexpr std::uint64_t kRunsPerContext = 200000;
 
 void drop(void*, int32_t, const char*) {}
 
-// A context on the mock driver without any database or compiler.
-vitune_context* make_context() {
+// A context on the mock driver without any compiler, and with a database that is not there.
+vitune_context* make_context(const char* database) {
   vitune_context_options options = VITUNE_CONTEXT_OPTIONS_INIT;
-  options.database = "/nonexistent/vitune.db";
+  options.database = database;
   options.shipped_database = "";
   options.read_only = 1;
   options.no_compile = 1;
@@ -45,11 +47,13 @@ int main(int count, char** arguments) {
   }
   MockCuda* const mock = vitune::test::open_mock_cuda(VITUNE_MOCK_LIBCUDA);
   if (mock != nullptr) mock->set_recording(false);
+  const vitune::test::TempDir directory;
+  const std::string database = (directory / "vitune.db").string();
   DescriptorCheck check(seed);
   FuzzReport report;
   while (report.runs < runs && !report.finding) {
     // A new one now and then, since a context remembers every problem it was asked for.
-    vitune_context* const context = mock != nullptr ? make_context() : nullptr;
+    vitune_context* const context = mock != nullptr ? make_context(database.c_str()) : nullptr;
     check.run(std::min(kRunsPerContext, runs - report.runs), context, 64, report);
     if (context != nullptr) vitune_context_destroy(context);
   }

@@ -1,4 +1,5 @@
-// tests/runtime/library_test.cpp -- What libvitune shows, and what it needs to be loaded.
+// tests/runtime/library_test.cpp -- What libvitune shows, what it needs to be loaded, and what
+// closing it does.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/temporary_directory.h"
 
 namespace vitune {
 namespace {
@@ -68,6 +71,15 @@ TEST(SharedLibrary, NeedsNoCudaToBeLoaded) {
   EXPECT_THAT(needs, testing::Not(testing::HasSubstr("TEXTREL")));
   EXPECT_THAT(output_of("readelf -lW " VITUNE_SHARED_LIBRARY),
               testing::Not(testing::ContainsRegex("GNU_STACK.*RWE")));
+}
+
+// Its thread's code must not go away below it.
+TEST(SharedLibrary, ClosedBesideAContextThatRefreshesItStaysAndTheContextGoesOn) {
+  const test::TemporaryDirectory directory;
+  const std::string said =
+      output_of(VITUNE_CLOSE_LIBRARY " " VITUNE_SHARED_LIBRARY " " VITUNE_MOCK_LIBCUDA " '" +
+                (directory / "user.db").string() + "'");
+  EXPECT_THAT(said, testing::HasSubstr("serving default kernels only"));
 }
 
 }  // namespace

@@ -207,11 +207,11 @@ INSTANTIATE_TEST_SUITE_P(Scripts, BenchClientStart,
 
 TEST(BenchClient, AMissingProgramLosesTheDevice) {
   BenchClientOptions options = options_for({});
-  options.command = {"/nonexistent/worker"};
+  options.command = {VITUNE_FAKE_WORKER ".absent"};
   BenchClient client(options, {});
   make_ready(client);
   EXPECT_TRUE(client.lost());
-  EXPECT_THAT(client.problem(), HasSubstr("/nonexistent/worker"));
+  EXPECT_THAT(client.problem(), HasSubstr(VITUNE_FAKE_WORKER ".absent"));
 }
 
 TEST(BenchClient, AWorkerWithoutADeviceIsAskedOnce) {

@@ -137,8 +137,10 @@ TEST(Recording, SavesAtomicallyAndLeavesNoTemporaryFile) {
 }
 
 TEST(Recording, SayingWhatIsWrongWithAnUnwritablePlace) {
-  const Error error = error_of([] { recording(1, 2).save("/nonexistent/directory/a.recording"); });
-  EXPECT_THAT(error.what(), HasSubstr("/nonexistent/directory/a.recording"));
+  testing::TemporaryDirectory directory;
+  const auto path = directory / "absent" / "a.recording";
+  const Error error = error_of([&] { recording(1, 2).save(path); });
+  EXPECT_THAT(error.what(), HasSubstr(path.string()));
 }
 
 TEST(Recording, WhatIsNoRegularFileIsRefusedAtOnce) {

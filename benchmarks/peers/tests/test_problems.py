@@ -133,7 +133,7 @@ class ProblemsTest(unittest.TestCase):
         for text, word in cases.items():
             with self.subTest(text), self.assertRaisesRegex(BadProblem, word):
                 collect([text])
-        for path in (bad_json, bad_line, pathlib.Path("/nowhere.json"), empty):
+        for path in (bad_json, bad_line, empty.with_name("absent.json"), empty):
             with self.subTest(path), self.assertRaisesRegex(BadProblem, path.name):
                 collect([], [path])
         with self.assertRaisesRegex(BadProblem, "without a text 'problem': 7"):

@@ -168,7 +168,8 @@ class OptionsTest(unittest.TestCase):
             mock.patch.object(cli, "missing", return_value="no GPU"),
             mock.patch.object(cli.precompile, "run_pool") as pool,
         ):
-            self.assertEqual(self.run_main("--json", "/nowhere/peers.json"), (3, "peers: no GPU\n"))
+            results = pathlib.Path(__file__).parent / "absent" / "peers.json"
+            self.assertEqual(self.run_main("--json", str(results)), (3, "peers: no GPU\n"))
             pool.assert_not_called()
 
     def test_a_child_gets_the_same_options(self):
