@@ -209,7 +209,7 @@ TEST_F(FleetJobTest, WhatNoTaskCouldDoIsSaidAtOnce) {
       {{"slurm", "--from", "-", "--shards", "2", "--out", "/o"}, "no standard input"},
       {{"slurm", "--from-misses", "--shards", "2", "--out", "/o"}, "with --db"},
       {{"slurm", "--preset", "vit", "--shards", "2", "--out", "/o\np"}, "control characters"},
-      {{"slurm", "--preset", "vit", "--shards", "2", "--out", "/tmp/vitune-shard-Ab3dE6/o"},
+      {{"slurm", "--preset", "vit", "--shards", "2", "--out", "/o/vitune-shard-Ab3dE6/o"},
        "lies in vitune-shard-Ab3dE6"},
       {{"slurm", "--preset", "vit", "--shards", "2", "--out", "/o", "--gpu", "h200:1"},
        "--gpu 'h200:1'"},

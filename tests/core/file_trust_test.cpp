@@ -52,7 +52,7 @@ struct ::stat file_of(mode_t mode, gid_t group) {
   return info;
 }
 
-constexpr const char* kPath = "/nowhere/file";
+constexpr const char* kPath = "/folder/file";  // nothing is read there: the list is faked
 
 TEST(FileTrust, TheModeDecidesWhereThereIsNoList) {
   struct Case {
