@@ -264,6 +264,14 @@ class ChangedWeightsTest(LinearCase):
             thread.join()
         self.assertEqual((errors, len(self.made)), ([], 1))
 
+    def test_the_backend_has_a_name(self):
+        compiled = torch.compile(self.model, backend="vitune", fullgraph=True)
+        with torch.no_grad():
+            for _ in range(2):
+                torch.testing.assert_close(compiled(self.x), self.model(self.x), atol=0.06, rtol=0.06)
+                self.model.layer.weight.data.neg_()
+        self.assertIn("vitune", torch._dynamo.list_backends())
+
     def test_training_between_calls_is_pytorchs(self):
         out = self.compiled_model(self.x)  # gradients are on here
         self.assertTrue(out.requires_grad)

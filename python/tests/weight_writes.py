@@ -38,8 +38,6 @@ class Target:
 
 @dataclasses.dataclass
 class Way:
-    """devices: those where it can be tried; aot_eager, which stands in for Inductor on the emulated one, keeps tensors from being swapped."""
-
     write: Callable[[Target, torch.Tensor], None]
     sees: bool = True
     devices: tuple[str, ...] = ("cpu", "cuda")
@@ -252,8 +250,8 @@ WAYS = {
     "to and fro": Way(_to_and_fro),
     "load_state_dict": Way(_state),
     "load_state_dict, assign": Way(_state_assigned),
-    "load_state_dict, swap": Way(_state_swapped, devices=("cuda",)),
-    "swap_tensors": Way(_swap, devices=("cuda",)),
+    "load_state_dict, swap": Way(_state_swapped),
+    "swap_tensors": Way(_swap),
     "data of a state's values": Way(_state_values),
     "foreach copy": Way(lambda target, new: torch._foreach_copy_([target.parameter], [new])),
     "foreach lerp": Way(lambda target, new: torch._foreach_lerp_([target.parameter], [new], 1.0)),

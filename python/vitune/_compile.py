@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 import torch
 from torch import fx
+from torch._dynamo.backends.registry import register_backend
 from torch._inductor import config as inductor_config
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
@@ -219,6 +220,13 @@ class Backend:
         """Asked by torch._dynamo.reset()."""
         self._inductor.reset()
         self.graphs.clear()
+
+
+@register_backend(name="vitune")
+def _by_name(module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    """torch.compile(backend="vitune"). Of backends that have a name Dynamo lets go of its weak references to parameters, for which
+    torch.utils.swap_tensors refuses them."""
+    return Backend(None, None, None, None, True)(module, inputs)
 
 
 def _wanted(replace: Optional[Iterable[str]]) -> frozenset[str]:
