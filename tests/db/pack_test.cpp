@@ -11,6 +11,9 @@
 
 #include "db/sqlite.h"
 #include "db/store.h"
+#include "db/table.h"
+#include "db/tables.h"
+#include "db/winner_table.h"
 #include "tests/db/test_support.h"
 
 namespace vitune::test {
@@ -218,6 +221,25 @@ TEST_F(PackTest, ARowThatWentMissingIsNoticed) {
       .execute(
           "DELETE FROM winner WHERE trials = 432 AND device_id = (SELECT min(device_id) FROM "
           "winner)");
+  const CheckReport report = read()->check();
+  EXPECT_FALSE(report.integrity_ok);
+  ASSERT_THAT(report.problems, SizeIs(1));
+  EXPECT_THAT(report.problems[0], HasSubstr("the pack is not whole"));
+}
+
+// Its digest is right and there are as many rows as were packed: only the seal tells.
+TEST_F(PackTest, ARowInAnothersPlaceIsNoticed) {
+  pack();
+  fs::permissions(pack_, fs::perms::owner_read | fs::perms::owner_write);
+  {
+    Connection raw(pack_, Connection::Mode::kReadWrite);
+    DamageLog damage{LogSink()};
+    StoredTable winners(raw, kWinnerTable, damage);
+    const Row packed = winners.rows().front();
+    Winner other = winner_from_row(packed).value();
+    ++other.trials;
+    winners.put(winner_row(std::get<Blob>(packed[0]), std::get<Blob>(packed[1]), other));
+  }
   const CheckReport report = read()->check();
   EXPECT_FALSE(report.integrity_ok);
   ASSERT_THAT(report.problems, SizeIs(1));
