@@ -111,8 +111,8 @@ def layouts(device, dtype):
 
 
 def strides_that_matter(tensor):
-    """Those of dimensions of more than one element: the others have no influence on what a tensor may be viewed as."""
-    return tuple(stride for stride, extent in zip(tensor.stride(), tensor.shape) if extent != 1)
+    """Those of dimensions of more than one element: the others have no influence on what a tensor may be viewed as. Of nothing, none."""
+    return () if tensor.numel() == 0 else tuple(stride for stride, extent in zip(tensor.stride(), tensor.shape) if extent != 1)
 
 
 def scores_of(q, k, *, attn_mask=None, is_causal=False, scale=None, enable_gqa=False):

@@ -30,6 +30,7 @@ _CHUNK = 8  #: elements of a row in a pass, two words of 64 bits
 _WIDE = 1024  #: elements of a vector that are read at once
 _PART, _STEP = 32, 32  #: rows and columns that are made at once: the fewer, the fewer registers every block holds
 _WARPS = 8
+_FIRST = 1  #: forms with a launch of their own
 _FIELDS = 10  #: of a block in the table
 _SEEN = 3  #: words that a block keeps: the vectors' digest, the number of passes, the last request that it met
 
@@ -70,7 +71,7 @@ class Renewal:
 
     def __init__(self, forms: Sequence[Form], requests: Tensor) -> None:
         self.device = requests.device
-        self._groups = [_Group(each, requests) for each in (forms[:1], forms[1:]) if each]
+        self._groups = [_Group(each, requests) for each in (forms[:_FIRST], forms[_FIRST:]) if each]
         self._stream = torch.cuda.Stream(requests.device)
 
     @contextlib.contextmanager
