@@ -146,6 +146,11 @@ class NormTest(LinearCase):
                     self.assertIn(f"norm={name.removesuffix('_norm')} bias act=gelu params=fp32", self.launched[-1])
                     self.assertFalse({F.layer_norm, F.linear, F.gelu} & set(without_inductor.calls))
 
+    def test_a_norm_in_front_of_many_rows_stays_there(self):
+        with mock.patch.object(_compile_linear, "_MOST_FOLDED", 9):
+            self.assertEqual(self.calls(Mlp(), bf16(2, 5, 32)), [("linear and gelu", True)])
+            self.assertEqual(self.calls(Mlp(), bf16(3, 3, 32), bound=0.05), [("layer_norm, linear and gelu", True)])
+
     def test_a_bias_that_is_made_at_every_call_is_added_to_what_is_folded(self):
         class Halves(Mlp):
             def __init__(self):

@@ -151,6 +151,10 @@ class PairTest(LinearCase):
             with self.subTest(name):
                 self.assertEqual(self.calls(model, r=r), left)
 
+    def test_of_many_rows_there_is_none(self):
+        with mock.patch.object(_compile_linear, "_MOST_FOLDED", 9):
+            self.assertEqual(self.calls(Block()), ["linear and residual", "linear and gelu"])
+
     def test_under_autocast_there_is_none(self):
         model = Block().float()
         with torch.autocast("cpu", torch.bfloat16):

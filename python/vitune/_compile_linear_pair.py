@@ -22,8 +22,7 @@ from ._context import Selection
 from ._errors import Unsupported, VituneError
 
 _LINEARS = frozenset((F.linear,))
-_FEW_ROWS = 2048  # tiles of few columns are the fastest up to here
-_TILES = (192, 128, 96, 64)  # columns of those of more rows, best first
+_COLUMNS = _torch_linear.MOMENTS_COLUMNS  # of a block of moments: tiles of few columns are the fastest where norms are folded
 
 
 class Pair(NamedTuple):
@@ -40,15 +39,6 @@ class Pair(NamedTuple):
     @property
     def call(self) -> str:
         return f"{self.first.call}; {self.second.call}"
-
-    @property
-    def columns(self) -> int:
-        """Of a block of moments. A tile writes whole blocks, and the second layer reads the less the wider they are."""
-        like = as_compiled(self.between)
-        columns = like.shape[-1]
-        if like.numel() <= _FEW_ROWS * columns:
-            return _torch_linear.MOMENTS_COLUMNS
-        return next((width for width in _TILES if columns % width == 0), _torch_linear.MOMENTS_COLUMNS)
 
     @property
     def nodes(self) -> list[fx.Node]:
@@ -75,11 +65,11 @@ class Pair(NamedTuple):
         def called(op: Any, *arguments: Any) -> fx.Node:
             return graph.call_function(op, tuple(part.node if isinstance(part, fx.Proxy) else part for part in arguments))
         *first, _, _ = self.first.without_statistics(lambda node: fx.Proxy(of(node), tracer), [])
-        made = called(ops.linear_with_moments_or_torch.default, *first, self.columns)
+        made = called(ops.linear_with_moments_or_torch.default, *first, _COLUMNS)
         out, moments = (graph.call_function(operator.getitem, (made, i)) for i in range(2))
         of_second = lambda node: fx.Proxy(out if node is self.between else of(node), tracer)  # noqa: E731
         *second, sums = self.second.without_statistics(of_second, [fx.Proxy(node, tracer) for node in given])
-        norm = moments, self.columns, float(self.second.norm.eps), sums
+        norm = moments, _COLUMNS, float(self.second.norm.eps), sums
         return [out, called(ops.linear_by_moments_or_torch.default, *second, *norm)]
 
     def build_apart(self, graph: fx.Graph, of: Callable[[fx.Node], fx.Node], given: Sequence[fx.Node]) -> list[fx.Node]:
@@ -95,13 +85,13 @@ class Pair(NamedTuple):
 
     def first_problem(self) -> str:
         *before, out_dtype, _ = self.first.without_statistics(as_compiled, [])
-        return _torch_linear.text_of(*before, False, out_dtype, moments_columns=self.columns)
+        return _torch_linear.text_of(*before, False, out_dtype, moments_columns=_COLUMNS)
 
     def second_problem(self) -> str:
         # The first layer's result lies as the operator makes it.
         of = lambda node: as_compiled(node).contiguous() if node is self.between else as_compiled(node)  # noqa: E731
         *before, out_dtype, _ = self.second.without_statistics(of, [as_compiled(fake) for fake in self._fakes()])
-        return _torch_linear.text_of(*before, False, out_dtype, _torch_linear.moments_kind(self.columns, self.second.norm.eps))
+        return _torch_linear.text_of(*before, False, out_dtype, _torch_linear.moments_kind(_COLUMNS, self.second.norm.eps))
 
     def ask_first(self) -> Selection:
         return _compile_linear.selected(self.first_problem(), value_of(self.between).device.index)
@@ -137,7 +127,7 @@ class Pair(NamedTuple):
     def fits(self) -> bool:
         """Whether moments are of its types and sizes, and both calls may stand where the second layer's result does."""
         first, second, columns = self.first, self.second, value_of(self.between).shape[-1]
-        if not isinstance(columns, int) or columns % _torch_linear.MOMENTS_COLUMNS:
+        if not isinstance(columns, int) or columns % _COLUMNS:
             return False
         if first.autocast or second.autocast or not value_of(self.between).dtype == first.dtype == second.dtype:
             return False
@@ -177,7 +167,7 @@ def _pairs(node: fx.Node) -> Iterator[Pair]:
         norm = norm_before(user) if is_call(user, LAYER_NORMS) else None
         layer = None if norm is None else next(iter(user.users))
         second = None if layer is None or norm.x is not first.end.last else _fusion_of(layer)
-        if second is None or second.x is not user:
+        if second is None or second.x is not user or not second.may_fold(norm):
             continue
         for end in reversed(ends((layer,))):
             pair = Pair(first, second._replace(end=end, norm=norm))
