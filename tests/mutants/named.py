@@ -24,7 +24,7 @@ _CALLS = (_runtime("CApiOutcomeTest.*:CApiTrustTest.*:CApiRefreshTest.*"),)
 
 NAMED = (
     # --- guards
-    Mutant("a database may be anybody's", "db/file_guard.cpp",
+    Mutant("a database may be anybody's", "core/file_trust.cpp",
            "return owner == 0 || owner == ::geteuid() ||", "return owner != 0 || owner == ::geteuid() ||",
            (_db("Trusting.*:Opening.*"),), safety=True),
     # --- digests and seals
