@@ -34,6 +34,12 @@ int milliseconds_left(steady_clock::time_point deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
 }
 
+// Signals that a person, a batch system or a machine without memory sends, and no fault raises.
+bool asks_to_end(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP ||
+         signal == SIGQUIT;
+}
+
 }  // namespace
 
 std::string ChildEnd::text() const {
@@ -158,7 +164,7 @@ bool ChildProcess::await_end(milliseconds limit) {
 
 std::optional<ChildEnd> ChildProcess::kill() {
   if (end_ || pid_ < 0) return end_;
-  if (closed_) await_end(kOwnEndLimit);
+  const bool had_ended = await_end(closed_ ? kOwnEndLimit : milliseconds(0));
   // The whole group, and before reaping: as long as the leader is not reaped its number, and so the
   // group's, belongs to nobody else.
   ::kill(-pid_, SIGKILL);
@@ -166,7 +172,8 @@ std::optional<ChildEnd> ChildProcess::kill() {
   int status = 0;
   if (waitpid(pid_, &status, WNOHANG) == pid_) {
     const bool exited = WIFEXITED(status);
-    end_ = ChildEnd{exited, exited ? WEXITSTATUS(status) : WTERMSIG(status)};
+    const int code = exited ? WEXITSTATUS(status) : WTERMSIG(status);
+    end_ = ChildEnd{exited, code, had_ended && !exited && asks_to_end(code)};
   } else {
     end_ = ChildEnd{};  // SIGCHLD is ignored, or another part of the program waits for any child
   }

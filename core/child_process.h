@@ -33,6 +33,7 @@ struct ChildOptions {
 struct ChildEnd {
   bool exited = false;       // else it was ended by a signal
   int code = 0;              // exit status or signal number; signal 0: somebody else reaped it
+  bool killed = false;       // by a signal that asks to end, and another's than kill()'s
   std::string text() const;  // "exit status 3", "signal 11 (Segmentation fault)"
 };
 

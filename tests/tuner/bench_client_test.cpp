@@ -135,6 +135,8 @@ INSTANTIATE_TEST_SUITE_P(
     Scripts, BenchClientFault,
     ::testing::Values(Fault{"hang", TrialStatus::kTimeout, "deadline", true},
                       Fault{"stop", TrialStatus::kTimeout, "stood still", true, true},
+                      Fault{"be killed", TrialStatus::kTimeout, "was killed", true, true},
+                      Fault{"be ended", TrialStatus::kTimeout, "signal 15", true, true},
                       Fault{"segv", TrialStatus::kCrash, "signal 11", true},
                       Fault{"exit 0", TrialStatus::kCrash, "exit status 0", true},
                       Fault{"exit 1", TrialStatus::kCrash, "exit status 1", true},

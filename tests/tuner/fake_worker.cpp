@@ -186,6 +186,8 @@ class FakeBench {
       answer(id, reply);
     }
     if (what == "stop") raise(SIGSTOP);
+    if (what == "be killed") raise(SIGKILL);
+    if (what == "be ended") ::signal(SIGTERM, SIG_DFL), raise(SIGTERM);
     if (what == "segv") {
       ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would make an exit status of it
       raise(SIGSEGV);

@@ -116,7 +116,7 @@ void BenchClient::receive_frames() {
       case ChildProcess::Receive::kTimeout:
         return;
       case ChildProcess::Receive::kClosed:
-        fail(TrialStatus::kCrash, "ended");
+        worker_ended();
         return;
       case ChildProcess::Receive::kGarbage:
         fail(TrialStatus::kCrash, "answered with garbage");
@@ -261,6 +261,13 @@ void BenchClient::stand_still() {
   const std::string what = formatted("stood still for {} s", limit);
   if (state_ != State::kBusy) return start_failed("its worker " + what);
   end_unjudged(what);
+}
+
+// A signal that asks a worker to end comes from a person or the machine, not from a kernel.
+void BenchClient::worker_ended() {
+  const std::optional<ChildEnd> end = child_->kill();
+  if (state_ == State::kBusy && end && end->killed) return end_unjudged("was killed");
+  fail(TrialStatus::kCrash, "ended");
 }
 
 // The job has not shown what it does.

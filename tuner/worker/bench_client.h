@@ -114,6 +114,7 @@ class BenchClient {
   // The worker is at fault: ends it, and with it the job or the attempt to get ready.
   void fail(TrialStatus status, const std::string& reason);
   void hold_failure(TrialStatus status, const std::string& reason);
+  void worker_ended();
   void stand_still();
   void end_unjudged(const std::string& what);
   void start_failed(const std::string& reason);
