@@ -36,7 +36,7 @@ ModelCatalogue ModelCatalogue::load(const std::filesystem::path& data_dir) {
   ModelCatalogue catalogue;
   try {
     ModelFile file = read_model_file(data_dir / "timm_models.json");
-    read_other_calls(data_dir / "timm_calls.json", file.models);
+    read_asked_calls(data_dir / "timm_calls.json", file.models);
     catalogue.models_ = std::move(file.models);
     catalogue.source_ = std::move(file.source);
   } catch (const Error& error) {
@@ -57,17 +57,32 @@ const Model& ModelCatalogue::find(std::string_view name) const {
   const std::string_view wanted = architecture_name(name);
   const auto it = std::ranges::find(models_, wanted, &Model::name);
   if (it != models_.end()) return *it;
-  const auto nearest = nearest_name(wanted, names());
   throw Error(
       ErrorCode::kUsage,
       formatted("there is no model {} among the {} of the catalogue; {}'vitune models' lists "
                 "them, and what others ask is given as text (docs/problems.md)",
-                in_quotes(name), models_.size(),
-                nearest ? formatted("did you mean {}? ", *nearest) : ""));
+                in_quotes(name), models_.size(), near_names(wanted)));
+}
+
+std::string ModelCatalogue::near_names(std::string_view wanted) const {
+  // Others' names of the same models: "google/vit-base-patch16-224".
+  std::string word(wanted.substr(wanted.rfind('/') + 1));
+  std::ranges::replace(word, '-', '_');
+  if (const auto nearest = nearest_name(word, names())) {
+    return formatted("did you mean {}? ", *nearest);
+  }
+  const std::string part(wanted);
+  if (part.empty() || is_glob(part)) return "";
+  const std::vector<const Model*> having = matching(part);
+  if (having.empty()) return "";
+  return formatted("{} {} it in the name, as {}; ", having.size(),
+                   having.size() == 1 ? "has" : "have", having.front()->name);
 }
 
 std::vector<const Model*> ModelCatalogue::matching(const std::string& pattern) const {
   const std::string glob = is_glob(pattern) ? pattern : "*" + pattern + "*";
+  const auto whole = std::ranges::find(models_, pattern, &Model::name);
+  if (whole != models_.end()) return {&*whole};
   std::vector<const Model*> found;
   for (const Model& model : models_) {
     if (fnmatch(glob.c_str(), model.name.c_str(), 0) == 0) found.push_back(&model);

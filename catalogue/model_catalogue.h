@@ -1,7 +1,8 @@
 // catalogue/model_catalogue.h -- What known models call, by model name.
 //
-// Read from timm_models.json (attention) and timm_calls.json (everything else) of the data folder,
-// which docs/problems.md describes. Immutable after load(); any thread.
+// Read from timm_models.json (calls of attention) and timm_calls.json (what vitune is asked for, by
+// who asks) of the data folder, which docs/problems.md describes. Immutable after load(); any
+// thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,20 +28,37 @@ struct ModelCall {
   AttentionProblem traced;  // of `text`; meaningless if unsupported
 };
 
-// One call of another operator, which vitune may have or not.
-struct OtherCall {
-  std::int64_t calls = 0;  // in one forward pass
-  // For any images and type: "norm dtype m=197*images d=768 weight bias".
-  std::string text;
+// For which layers a call is asked, by the rows of its text (m).
+enum class Rows { kAny, kFew, kMany };
+
+// What vitune is asked for in a pass.
+struct AskedCall {
+  std::int64_t calls = 0;   // in one forward pass; per image if each_image
+  std::string text;         // for any images and type: "linear dtype m=197*images n=768 k=768 bias"
+  bool each_image = false;  // the problem is that of one image, however many there are
+  // It is asked for beside another one of the list, for the same layers: where that is not tuned,
+  // is not faster, or has no kernel on a GPU.
+  bool is_second = false;
+  Rows rows = Rows::kAny;     // kFew: for at most few_rows rows alone; kMany: for more
+  std::int64_t few_rows = 0;  // meaningless if kAny
 
   // The first word of the text.
   std::string operator_name() const { return text.substr(0, text.find(' ')); }
 };
 
+// Calls that vitune does not take.
+struct OutsideCall {
+  std::int64_t calls = 0;
+  std::string operator_name;
+  std::string reason;  // why the kernels of that operator do not; empty: vitune has none such
+};
+
 struct Model {
   std::string name;
-  std::vector<ModelCall> calls;   // at least one; different problems, in the order of the file
-  std::vector<OtherCall> others;  // different texts, in the order of a forward pass
+  std::vector<ModelCall> calls;      // different problems, in the order of the file; may be none
+  std::vector<AskedCall> compiled;   // what vitune.compile() asks, in the order of a forward pass
+  std::vector<AskedCall> norms;      // what vitune.torch.install() asks beside `calls`
+  std::vector<OutsideCall> outside;  // what vitune.compile() leaves to PyTorch
 
   // Attention calls of one forward pass over one image.
   std::int64_t layers() const;
@@ -61,10 +79,14 @@ class ModelCatalogue {
   // Error(kUsage) with the nearest name if there is none such.
   const Model& find(std::string_view name) const;
 
-  // The models whose name matches a glob ("vit_base*") or contains a word; may be empty.
+  // The models whose name matches a glob ("vit_base*") or contains a word, which as a whole name is
+  // that model alone; may be empty.
   std::vector<const Model*> matching(const std::string& pattern) const;
 
  private:
+  // What a message says of names that are like it; ends in a space, or is empty.
+  std::string near_names(std::string_view wanted) const;
+
   std::vector<Model> models_;  // sorted by name
   std::string source_;
 };

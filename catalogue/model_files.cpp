@@ -9,13 +9,14 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "core/json_fault.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
 
 using nlohmann::json;
 
-constexpr int kSchema = 1;
+constexpr int kModelsSchema = 1, kCallsSchema = 2;
 constexpr std::size_t kMaxModels = 10'000, kMaxCallsOfModel = 1'000, kMaxTexts = 100'000;
 constexpr std::size_t kMaxText = 500;  // bytes
 constexpr std::int64_t kMaxCount = 1'000'000;
@@ -62,14 +63,14 @@ const json& list(const json& object, const char* name, std::size_t least, std::s
   return value;
 }
 
-json read_document(const std::filesystem::path& path, const char* expected) {
+json read_document(const std::filesystem::path& path, const char* expected, int schema) {
   const Place place{path.string()};
   const std::string text = read_file(path);
   if (is_blank(text)) place.malformed(formatted("is empty; expected {}", expected));
   json document = parse_json(text, path.string(), 1, expected);
-  if (field(document, "schema", place) != kSchema) {
+  if (field(document, "schema", place) != schema) {
     place.malformed(formatted("has schema {}: this version reads {}",
-                              document["schema"].dump().substr(0, 40), kSchema));
+                              document["schema"].dump().substr(0, 40), schema));
   }
   return document;
 }
@@ -107,11 +108,14 @@ ModelCall attention_call(const json& entry, const Place& place) {
   return call;
 }
 
+bool is_digit_at(const std::string& text, std::size_t at) {
+  return at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) != 0;
+}
+
 // Whether each '*' of a text stands in "N*images".
-bool is_scalable(const std::string& text) {
-  for (std::size_t at = text.find('*'); at != std::string::npos; at = text.find('*', at + 1)) {
-    const bool number = at > 0 && std::isdigit(static_cast<unsigned char>(text[at - 1])) != 0;
-    if (!number || text.compare(at, 7, "*images") != 0) return false;
+bool is_general(const std::string& text) {
+  for (auto at = text.find('*'); at != std::string::npos; at = text.find('*', at + 1)) {
+    if (at == 0 || !is_digit_at(text, at - 1) || text.compare(at, 7, "*images") != 0) return false;
   }
   return true;
 }
@@ -122,29 +126,68 @@ std::vector<std::string> read_texts(const json& document, const std::filesystem:
     const Place place{formatted("{}: text {}", path.string(), texts.size())};
     std::string text = label(entry, "it", kMaxText, place);
     const std::string name = text.substr(0, text.find(' '));
-    const bool is_name =
-        std::ranges::all_of(name, [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
-    if (!is_name || name.size() == text.size() || !is_scalable(text)) {
-      place.malformed(
-          formatted("'{}' is not an operator and its words, with N*images where a "
-                    "number grows",
-                    text));
+    if (find_operator(name) == nullptr || name.size() == text.size() || !is_general(text)) {
+      place.malformed(formatted(
+          "'{}' is not an operator and its words, with N*images where a number grows", text));
     }
     texts.push_back(std::move(text));
   }
   return texts;
 }
 
-std::vector<OtherCall> other_calls(const json& entry, const std::vector<std::string>& texts,
-                                   const Place& place) {
-  std::vector<OtherCall> calls;
-  for (const json& pair : list(entry, "calls", 0, kMaxCallsOfModel, place)) {
-    const Place inner{formatted("{}, call {}", place.text, calls.size() + 1)};
-    if (!pair.is_array() || pair.size() != 2) inner.malformed("is not [calls, place of the text]");
-    const std::int64_t count = integer(pair[0], 1, kMaxCount, "the number of calls", inner);
-    const std::int64_t last = static_cast<std::int64_t>(texts.size()) - 1;
-    const std::int64_t text = integer(pair[1], 0, last, "the place of the text", inner);
-    calls.push_back({count, texts[static_cast<std::size_t>(text)]});
+// The texts of the file and what they have in common.
+struct Texts {
+  std::vector<std::string> texts;
+  std::int64_t few_rows = 0;
+};
+
+// Notes the third number of a call: 1: each image makes it; 2 and 3: layers of few and of many
+// rows.
+void set_when(AskedCall& call, std::int64_t when, const Place& place) {
+  call.each_image = when == 1;
+  if (when == 1) return;
+  call.rows = when == 2 ? Rows::kFew : Rows::kMany;
+  if (call.text.find(" m=") == std::string::npos) {
+    place.malformed(formatted("depends on the rows, and '{}' has none (m=)", call.text));
+  }
+}
+
+// Adds the calls of a list of a model.
+void add_asked_calls(const json& entry, const char* name, const Texts& known, bool are_second,
+                     const Place& place, std::vector<AskedCall>& calls) {
+  std::size_t number = 0;
+  for (const json& row : list(entry, name, 0, kMaxCallsOfModel, place)) {
+    const Place inner{formatted("{}, {} {}", place.text, name, ++number)};
+    if (!row.is_array() || row.size() < 2 || row.size() > 3) {
+      inner.malformed("is not [calls, place of the text], with 1, 2 or 3 behind it");
+    }
+    const std::int64_t last = static_cast<std::int64_t>(known.texts.size()) - 1;
+    AskedCall call;
+    call.calls = integer(row[0], 1, kMaxCount, "the number of calls", inner);
+    const std::int64_t text = integer(row[1], 0, last, "the place of the text", inner);
+    call.text = known.texts[static_cast<std::size_t>(text)];
+    call.few_rows = known.few_rows;
+    if (row.size() == 3) set_when(call, integer(row[2], 1, 3, "the third number", inner), inner);
+    call.is_second = are_second;
+    calls.push_back(std::move(call));
+  }
+}
+
+std::vector<OutsideCall> outside_calls(const json& entry, const Place& place) {
+  std::vector<OutsideCall> calls;
+  const json& left = field(entry, "left", place);
+  if (!left.is_object()) place.malformed("field \"left\" is not an object");
+  for (const auto& [name, count] : left.items()) {
+    calls.push_back({integer(count, 1, kMaxCount, "a number of \"left\"", place),
+                     label(name, "a name of \"left\"", kMaxName, place), ""});
+  }
+  for (const json& row : list(entry, "outside", 0, kMaxCallsOfModel, place)) {
+    if (!row.is_array() || row.size() != 3) {
+      place.malformed("a call of \"outside\" is not [calls, operator, why]");
+    }
+    calls.push_back({integer(row[0], 1, kMaxCount, "a number of \"outside\"", place),
+                     label(row[1], "an operator of \"outside\"", kMaxName, place),
+                     label(row[2], "a reason of \"outside\"", kMaxText, place)});
   }
   return calls;
 }
@@ -152,16 +195,16 @@ std::vector<OtherCall> other_calls(const json& entry, const std::vector<std::str
 }  // namespace
 
 ModelFile read_model_file(const std::filesystem::path& path) {
-  const json document =
-      read_document(path, "a JSON object with \"schema\", \"images\", \"source\" and \"models\"");
+  const json document = read_document(
+      path, "a JSON object with \"schema\", \"images\", \"source\" and \"models\"", kModelsSchema);
   const Place whole{path.string()};
   integer(field(document, "images", whole), kTracedImages, kTracedImages, "\"images\"", whole);
   ModelFile file;
   file.source = label(field(document, "source", whole), "\"source\"", kMaxText, whole);
   for (const json& entry : list(document, "models", 1, kMaxModels, whole)) {
     Place place = model_place(path, file.models.size());
-    Model model{model_name(entry, place), {}, {}};
-    for (const json& call : list(entry, kModelOperator, 1, kMaxCallsOfModel, place)) {
+    Model model{model_name(entry, place), {}, {}, {}, {}};
+    for (const json& call : list(entry, kModelOperator, 0, kMaxCallsOfModel, place)) {
       const Place inner{formatted("{}, call {}", place.text, model.calls.size() + 1)};
       model.calls.push_back(attention_call(call, inner));
     }
@@ -173,11 +216,12 @@ ModelFile read_model_file(const std::filesystem::path& path) {
   return file;
 }
 
-void read_other_calls(const std::filesystem::path& path, std::vector<Model>& models) {
-  const json document =
-      read_document(path, "a JSON object with \"schema\", \"texts\" and \"models\"");
+void read_asked_calls(const std::filesystem::path& path, std::vector<Model>& models) {
+  const json document = read_document(
+      path, "a JSON object with \"schema\", \"few_rows\", \"texts\" and \"models\"", kCallsSchema);
   const Place whole{path.string()};
-  const std::vector<std::string> texts = read_texts(document, path);
+  const Texts texts{read_texts(document, path), integer(field(document, "few_rows", whole), 0,
+                                                        kMaxCount, "\"few_rows\"", whole)};
   std::vector<bool> seen(models.size());
   std::size_t number = 0;
   for (const json& entry : list(document, "models", 0, kMaxModels, whole)) {
@@ -189,7 +233,10 @@ void read_other_calls(const std::filesystem::path& path, std::vector<Model>& mod
     const auto at = static_cast<std::size_t>(it - models.begin());
     if (seen[at]) place.malformed("is there twice");
     seen[at] = true;
-    it->others = other_calls(entry, texts, place);
+    add_asked_calls(entry, "compile", texts, false, place, it->compiled);
+    add_asked_calls(entry, "second", texts, true, place, it->compiled);
+    add_asked_calls(entry, "drop_in", texts, false, place, it->norms);
+    it->outside = outside_calls(entry, place);
   }
   const auto missing = std::ranges::find(seen, false);
   if (missing != seen.end()) {

@@ -24,7 +24,7 @@ struct ModelFile {
 // The models and their attention calls.
 ModelFile read_model_file(const std::filesystem::path& path);
 
-// Adds their other calls. The file must have exactly these models.
-void read_other_calls(const std::filesystem::path& path, std::vector<Model>& models);
+// Adds what vitune is asked for. The file must have exactly these models.
+void read_asked_calls(const std::filesystem::path& path, std::vector<Model>& models);
 
 }  // namespace vitune

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "catalogue/model_files.h"
+#include "catalogue/predicted_floor.h"
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/format.h"
@@ -42,40 +42,63 @@ AttentionProblem scaled(const ModelCall& call, std::int64_t images, ElementType 
   return problem.canonical();
 }
 
-// Why the kernels do not take a call, or nothing. One image is asked: so many that they are too
-// many are another matter.
-std::optional<std::string> refusal(const OtherCall& call) {
-  try {
-    parse_problem(call_text(call, 1, ElementType::kBf16));
-    return std::nullopt;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kUnsupported) throw;
-    return error.what();
-  }
-}
-
-// Calls that differ for two images may be the same for one: their strides of b do not matter.
-void add_calls(std::vector<ModelProblem>& problems, ProblemPtr problem, std::int64_t calls) {
+// A problem once, with the calls of all places that ask it; a second choice is one that no place
+// asks first.
+void add_calls(std::vector<ModelProblem>& problems, ProblemPtr problem, std::int64_t calls,
+               bool is_second) {
+  // Calls that differ for two images may be the same for one: their strides of b do not matter.
   const auto same = std::ranges::find_if(
       problems, [&](const ModelProblem& known) { return is_same(*known.problem, *problem); });
   if (same == problems.end()) {
-    problems.push_back({std::move(problem), calls, 0, 0});
-  } else {
+    problems.push_back({std::move(problem), calls, 0, 0, is_second});
+  } else if (same->is_second == is_second) {
     same->calls += calls;
   }
 }
 
-void add_shares(std::vector<ModelProblem>& problems) {
-  static const DeviceInfo kDevice = h200_facts();
-  double pass_us = 0;
-  for (ModelProblem& p : problems) {
-    const auto floor =
-        floor_of(p.problem->op().demand(*p.problem, kDevice), kDevice, Residency::kCold);
-    p.floor_us = floor ? floor->us : 0;
-    pass_us += p.floor_us * static_cast<double>(p.calls);
+void add_attention(const Model& model, std::int64_t images, ElementType dtype,
+                   std::vector<ModelProblem>& problems) {
+  for (const ModelCall& call : model.calls) {
+    if (!call.unsupported.empty()) continue;
+    add_calls(problems, scaled(call, images, dtype),
+              times_images(call.calls, call.each_image ? images : 1), false);
   }
-  if (pass_us <= 0) return;
-  for (ModelProblem& p : problems) p.share = p.floor_us * static_cast<double>(p.calls) / pass_us;
+}
+
+// "m=" of a text; 0 if it has none.
+std::int64_t rows_of(const std::string& text) {
+  constexpr std::string_view kRows = " m=";
+  std::int64_t rows = 0;
+  if (const auto at = text.find(kRows); at != std::string::npos) {
+    std::from_chars(text.data() + at + kRows.size(), text.data() + text.size(), rows);
+  }
+  return rows;
+}
+
+void add_asked(const std::vector<AskedCall>& calls, std::int64_t images, ElementType dtype,
+               std::vector<ModelProblem>& problems) {
+  for (const AskedCall& call : calls) {
+    const std::string text = call_text(call, images, dtype);
+    const Rows other = rows_of(text) > call.few_rows ? Rows::kFew : Rows::kMany;
+    if (call.rows == other) continue;
+    add_calls(problems, parse_problem(text), times_images(call.calls, call.each_image ? images : 1),
+              call.is_second);
+  }
+}
+
+// The floors of all calls of a problem.
+double pass_us(const ModelProblem& problem) {
+  return problem.floor_us * static_cast<double>(problem.calls);
+}
+
+void add_shares(std::vector<ModelProblem>& problems) {
+  double sum_us = 0;
+  for (ModelProblem& p : problems) {
+    p.floor_us = h200_floor_us(*p.problem);
+    sum_us += p.is_second ? 0 : pass_us(p);
+  }
+  if (sum_us <= 0) return;
+  for (ModelProblem& p : problems) p.share = p.is_second ? 0 : pass_us(p) / sum_us;
 }
 
 // "vit_base_patch16_224 b32 (12x)", "vit_base_patch16_224 norm #2 b32 (1x)".
@@ -96,76 +119,89 @@ struct LeftOut {
   }
 };
 
-}  // namespace
-
-std::string call_text(const OtherCall& call, std::int64_t images, ElementType dtype) {
-  constexpr std::string_view kImages = "*images", kType = "dtype";
-  std::string text = call.text;
-  // A word of its own, and a bias' type ("bias=dtype:1x3x49x49").
-  for (auto at = text.find(kType); at != std::string::npos; at = text.find(kType, at + 1)) {
-    text.replace(at, kType.size(), element_name(dtype));
-  }
+// Writes the product for each "N*images". Throws Error(kUnsupported) where it leaves 64 bits.
+void fill_in_images(std::string& text, std::int64_t images) {
+  constexpr std::string_view kImages = "*images";
   for (auto end = text.find(kImages); end != std::string::npos; end = text.find(kImages)) {
     auto begin = text.find_last_not_of("0123456789", end - 1);
     begin = begin == std::string::npos ? 0 : begin + 1;
     std::int64_t each = 0;
     const auto read = std::from_chars(text.data() + begin, text.data() + end, each);
     if (read.ec != std::errc{}) {
-      throw Error(ErrorCode::kFailure, formatted("'{}' has a number beyond 64 bits", call.text));
+      throw Error(ErrorCode::kFailure, formatted("'{}' has a number beyond 64 bits", text));
     }
     text.replace(begin, end + kImages.size() - begin, std::to_string(times_images(each, images)));
   }
+}
+
+}  // namespace
+
+std::string call_text(const AskedCall& call, std::int64_t images, ElementType dtype) {
+  constexpr std::string_view kType = "dtype";
+  std::string text = call.text;
+  // A word of its own, and a bias' type ("bias=dtype:1x3x49x49").
+  for (auto at = text.find(kType); at != std::string::npos; at = text.find(kType, at + 1)) {
+    text.replace(at, kType.size(), element_name(dtype));
+  }
+  fill_in_images(text, images);
   return text;
 }
 
-std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images,
-                                         ElementType dtype) {
+std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images, ElementType dtype,
+                                         AskedBy asked_by) {
   std::vector<ModelProblem> problems;
-  for (const ModelCall& call : model.calls) {
-    if (!call.unsupported.empty()) continue;
-    add_calls(problems, scaled(call, images, dtype),
-              times_images(call.calls, call.each_image ? images : 1));
-  }
-  for (const OtherCall& call : model.others) {
-    if (find_operator(call.operator_name()) == nullptr || refusal(call)) continue;
-    add_calls(problems, parse_problem(call_text(call, images, dtype)), call.calls);
-  }
+  const bool is_drop_in = asked_by == AskedBy::kDropIn;
+  if (is_drop_in) add_attention(model, images, dtype, problems);
+  add_asked(is_drop_in ? model.norms : model.compiled, images, dtype, problems);
   add_shares(problems);
   return problems;
 }
 
+void sort_by_share(std::vector<ModelProblem>& problems) {
+  std::ranges::stable_sort(problems, [](const ModelProblem& a, const ModelProblem& b) {
+    return a.is_second == b.is_second ? pass_us(a) > pass_us(b) : b.is_second;
+  });
+}
+
 std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t images,
                                                const ModelInput& input) {
-  const std::vector<ModelProblem> problems = model_problems(model, images, input.dtype);
-  std::map<std::string, int> count, number;
-  for (const ModelProblem& problem : problems) ++count[problem.problem->operator_name()];
+  std::vector<ModelProblem> problems = model_problems(model, images, input.dtype, input.asked_by);
+  std::map<std::string, int> count;
+  std::map<const Problem*, int> number;
+  for (const ModelProblem& p : problems) number[&*p.problem] = ++count[p.problem->operator_name()];
+  sort_by_share(problems);
   std::vector<NamedProblem> named;
   for (const ModelProblem& problem : problems) {
     const std::string of = problem.problem->operator_name();
     if (!is_asked(input, of)) continue;
-    named.push_back({problem_name(model, problem, images, ++number[of], count[of]),
+    named.push_back({problem_name(model, problem, images, number[&*problem.problem], count[of]),
                      model.name,
                      problem.problem,
                      {},
                      {},
                      problem.share});
   }
-  std::ranges::stable_sort(named, std::greater{}, &NamedProblem::share);
   return named;
 }
 
 std::string unsupported_calls(const Model& model, const ModelInput& input) {
   std::map<std::string, LeftOut> left_out;
-  for (const ModelCall& call : model.calls) {
-    LeftOut& of = left_out[kModelOperator];
-    of.all += call.calls;
-    if (!call.unsupported.empty()) of.add(call.unsupported, call.calls);
-  }
-  for (const OtherCall& call : model.others) {
-    if (find_operator(call.operator_name()) == nullptr) continue;
-    LeftOut& of = left_out[call.operator_name()];
-    of.all += call.calls;
-    if (const auto why = refusal(call)) of.add(*why, call.calls);
+  if (input.asked_by == AskedBy::kDropIn) {
+    for (const ModelCall& call : model.calls) {
+      left_out[kModelOperator].all += call.calls;
+      if (!call.unsupported.empty()) left_out[kModelOperator].add(call.unsupported, call.calls);
+    }
+  } else {
+    for (const AskedCall& call : model.compiled) {
+      // Of a layer that is asked otherwise with many rows, once.
+      if (call.is_second || call.rows == Rows::kMany) continue;
+      left_out[call.operator_name()].all += call.calls;
+    }
+    for (const OutsideCall& call : model.outside) {
+      if (call.reason.empty()) continue;
+      left_out[call.operator_name].all += call.calls;
+      left_out[call.operator_name].add(call.reason, call.calls);
+    }
   }
   std::vector<std::string> sentences;
   for (const auto& [name, of] : left_out) {
@@ -176,13 +212,12 @@ std::string unsupported_calls(const Model& model, const ModelInput& input) {
   return joined(sentences, ". ");
 }
 
-std::string calls_without_operator(const std::vector<const Model*>& models) {
+std::string calls_without_operator(const std::vector<const Model*>& models, AskedBy asked_by) {
+  if (asked_by == AskedBy::kDropIn) return "";  // whose purpose is attention and norms
   std::map<std::string, std::int64_t> counts;
   for (const Model* model : models) {
-    for (const OtherCall& call : model->others) {
-      if (find_operator(call.operator_name()) == nullptr) {
-        counts[call.operator_name()] += call.calls;
-      }
+    for (const OutsideCall& call : model->outside) {
+      if (call.reason.empty()) counts[call.operator_name] += call.calls;
     }
   }
   if (counts.empty()) return "";

@@ -20,21 +20,25 @@ struct ModelProblem {
   ProblemPtr problem;
   std::int64_t calls = 0;  // in one forward pass
   double floor_us = 0;     // of one call on an H200; 0 if its units' rates are not known
-  double share = 0;        // of the floors of all calls of the pass that vitune takes, 0 to 1
+  // Of the floors of all calls of the pass that vitune takes, 0 to 1; 0 of a second choice.
+  double share = 0;
+  bool is_second = false;  // see AskedCall
 };
 
 // The text of a call for `images` images in `dtype`. Throws Error(kUnsupported) where a number
 // leaves 64 bits.
-std::string call_text(const OtherCall& call, std::int64_t images, ElementType dtype);
+std::string call_text(const AskedCall& call, std::int64_t images, ElementType dtype);
 
-// The different problems of a forward pass over `images` >= 1 images in `dtype` (kBf16 or kFp16):
-// attention first, then the others in the order of the pass, without calls of operators that vitune
-// has not and calls that the kernels do not take. Throws Error(kUnsupported) where so many images
-// are beyond their reach.
-std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images,
-                                         ElementType dtype);
+// The different problems of a forward pass over `images` >= 1 images in `dtype` (kBf16 or kFp16)
+// that are asked for in that way, second choices last; without calls that the kernels do not take.
+// Throws Error(kUnsupported) where so many images are beyond their reach.
+std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images, ElementType dtype,
+                                         AskedBy asked_by);
 
-// Those of the operators of `input` (all if it names none) with names, the largest share first:
+// The largest share first, then second choices by the floors of their calls.
+void sort_by_share(std::vector<ModelProblem>& problems);
+
+// Those of the operators of `input` (all if it names none) with names, so sorted:
 // "vit_base_patch16_224 b32 (12x)" is attention, others name their operator before the batch, and
 // "... #2 b32 (1x)" is the second of an operator that has several. `group` is the model's name.
 std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t images,
@@ -44,8 +48,8 @@ std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t 
 // empty if they take all.
 std::string unsupported_calls(const Model& model, const ModelInput& input = {});
 
-// One line on the calls of these models that are of no operator of vitune, for one pass of each;
-// empty if there is none.
-std::string calls_without_operator(const std::vector<const Model*>& models);
+// One line on the calls of these models that are PyTorch's, because vitune has no such operator or
+// is not asked that way, for one pass of each; empty if there is none.
+std::string calls_without_operator(const std::vector<const Model*>& models, AskedBy asked_by);
 
 }  // namespace vitune

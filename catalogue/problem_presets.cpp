@@ -6,6 +6,7 @@
 #include <iterator>
 #include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "catalogue/model_catalogue.h"
 #include "catalogue/model_problems.h"
@@ -49,6 +50,9 @@ constexpr Preset kPresets[] = {
     {"siglip", "the SigLIP models of the catalogue", "", {}, kSiglip},
     {"all", "every model of the catalogue", "", {}, kAllModels},
 };
+
+using NamedWay = std::pair<std::string_view, AskedBy>;
+constexpr NamedWay kAskedBy[] = {{"compile", AskedBy::kCompile}, {"drop-in", AskedBy::kDropIn}};
 
 const Preset& find_preset(std::string_view name) {
   const auto it = std::ranges::find(kPresets, name, &Preset::name);
@@ -109,11 +113,25 @@ std::string preset_description(std::string_view name) {
   return std::string(find_preset(name).description);
 }
 
-std::string left_out_of_preset(std::string_view name, const std::filesystem::path& data_dir) {
+std::string left_out_of_preset(std::string_view name, const std::filesystem::path& data_dir,
+                               const ModelInput& input) {
   const Preset& wanted = find_preset(name);
   if (wanted.models.empty()) return "";
   const ModelCatalogue catalogue = ModelCatalogue::load(data_dir);
-  return calls_without_operator(models_of(wanted, catalogue));
+  return calls_without_operator(models_of(wanted, catalogue), input.asked_by);
+}
+
+std::vector<std::string> asked_by_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, asked_by] : kAskedBy) names.emplace_back(name);
+  return names;
+}
+
+AskedBy asked_by_from_name(std::string_view name) {
+  const auto it = std::ranges::find(kAskedBy, name, &NamedWay::first);
+  if (it != std::end(kAskedBy)) return it->second;
+  throw Error(ErrorCode::kUsage, formatted("nobody asks as {}: use one of {}", in_quotes(name),
+                                           joined(asked_by_names(), ", ")));
 }
 
 bool is_asked(const ModelInput& input, std::string_view operator_name) {

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "catalogue/json_input.h"
+#include "catalogue/predicted_floor.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "core/json_fault.h"
@@ -78,6 +79,26 @@ std::vector<PeerTime> peer_times(const json& entry, const Place& place) {
   return peers;
 }
 
+// How often a pass asks for the problem; 0 if the entry does not say.
+std::int64_t calls_field(const json& entry, const Place& place) {
+  constexpr std::int64_t kMost = 1'000'000'000;
+  const auto it = entry.find("calls");
+  if (it == entry.end() || it->is_null()) return 0;
+  if (!it->is_number_unsigned() || it->get<std::uint64_t>() < 1 ||
+      it->get<std::uint64_t>() > std::uint64_t{kMost}) {
+    place.malformed(formatted("field \"calls\" is not an integer from 1 to {}", kMost));
+  }
+  return it->get<std::int64_t>();
+}
+
+// From the time of all calls of each problem, which stands in its share, to the share.
+void divide_by_pass(std::vector<NamedProblem>& problems) {
+  double pass_us = 0;
+  for (const NamedProblem& problem : problems) pass_us += problem.share;
+  if (pass_us <= 0) return;
+  for (NamedProblem& problem : problems) problem.share /= pass_us;
+}
+
 ProblemPtr parse_at(std::string_view text, const Place& place) {
   try {
     return parse_problem(text);
@@ -100,6 +121,9 @@ NamedProblem entry_problem(const json& entry, Place place) {
   const auto floor = entry.find("floor_us");
   if (floor != entry.end() && !floor->is_null()) {
     result.floor_us = microseconds(entry, "floor_us", place);
+  }
+  if (const std::int64_t calls = calls_field(entry, place); calls > 0) {
+    result.share = h200_floor_us(*result.problem) * static_cast<double>(calls);
   }
   return result;
 }
@@ -176,6 +200,7 @@ std::vector<NamedProblem> load_problem_file(const std::filesystem::path& path) {
                             "h=12 n=197 d=64 (docs/problems.md)"
                           : "holds no problem; expected some in \"problems\" (docs/problems.md)");
   }
+  divide_by_pass(problems);
   return problems;
 }
 

@@ -29,11 +29,24 @@ std::vector<std::string> preset_names();
 // One line on what the preset holds; throws Error(kUsage) naming the presets if there is none such.
 std::string preset_description(std::string_view name);
 
-// For how many images, in which type and of which operators models are asked.
+// Who asks vitune for a model's problems: a way to be served has a word here and calls in the
+// catalogue.
+enum class AskedBy : std::uint8_t {
+  kCompile,  // vitune.compile(model)
+  kDropIn,   // vitune.torch.install()
+};
+
+// "compile", "drop-in"; in the order to list them.
+std::vector<std::string> asked_by_names();
+// Throws Error(kUsage) naming the ways if there is none such.
+AskedBy asked_by_from_name(std::string_view name);
+
+// For how many images, in which type, by whom and of which operators models are asked.
 struct ModelInput {
   std::vector<std::int64_t> images = {1, 32};  // each >= 1
   ElementType dtype = ElementType::kBf16;      // kBf16 or kFp16
   std::vector<std::string> operators = {};     // whose problems; all if empty
+  AskedBy asked_by = AskedBy::kCompile;
 };
 
 // Whether the problems of this operator are asked for.
@@ -51,6 +64,7 @@ std::vector<NamedProblem> preset(std::string_view name, const std::filesystem::p
 
 // One line on the calls of a preset's models that are of no operator of vitune; empty if there is
 // none.
-std::string left_out_of_preset(std::string_view name, const std::filesystem::path& data_dir);
+std::string left_out_of_preset(std::string_view name, const std::filesystem::path& data_dir,
+                               const ModelInput& input = {});
 
 }  // namespace vitune

@@ -8,6 +8,7 @@
 import operator
 
 import torch
+import torch.nn.functional as F
 from torch import fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
@@ -40,7 +41,15 @@ class ForwardGraph(TorchFunctionMode):
             else:
                 node = self.graph.call_function(_OPERATORS.get(function, function), args, kwargs)
             self._note(out, node)
+            if function is F.dropout and out is positional[0]:
+                # Of fake tensors it is a copy that lies row after row, if it drops nothing too.
+                node.meta["example_value"] = torch.empty(out.shape, dtype=out.dtype, device=out.device)
         return out
+
+    def finished(self, out):
+        """The graph, whose result is `out`: a tensor, or a tuple, list or dict with tensors in it."""
+        self.graph.output(tree_map_only(torch.Tensor, self._node, out))
+        return self.graph
 
     def _node(self, tensor):
         if id(tensor) not in self._nodes:

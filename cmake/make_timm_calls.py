@@ -1,288 +1,297 @@
 #!/usr/bin/env python3
-# cmake/make_timm_calls.py -- Traces what the catalogued timm models call beside attention into data/timm_calls.json.
+# cmake/make_timm_calls.py -- Traces what vitune is asked for by the catalogued timm models into data/timm_calls.json.
 #
-# Usage: make_timm_calls.py --date YYYY-MM-DD [--model NAME ...] > timm_calls.json
+# Usage: make_timm_calls.py --date YYYY-MM-DD --library libvitune.so.0 [--jobs N] [--keep FOLDER] > timm_calls.json
+#        make_timm_calls.py ... --model NAME ... --others timm_calls.json: the other models as they are in a file
 #
-# Needs timm and PyTorch, no GPU and no weights: models are built on the meta device, in bf16. Each runs for two and for
-# three images; a number that grows in proportion is written as so many times the images, and any other difference is
-# an error. Attention in windows is what vitune.compile() would put in place, found by its own pattern. What comes out is described in
-# docs/problems.md. The same versions and names give the same output, byte for
-# byte.
+# Needs timm, PyTorch and libvitune, no GPU and no weights: models are built on the meta device, in bf16. A pass is recorded as a graph
+# (forward_graph.py), and vitune.compile()'s own backend looks at it, in the states of a database that differ in what is asked, and as
+# if all layers had few rows and as if all had many. The pass is over a prime number of images that no size of a model has as a factor,
+# so that what it divides is what grows with them. What comes out is described in docs/problems.md. The same versions and names give
+# the same output, byte for byte.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
+import collections
+import dataclasses
+import functools
 import json
-import math
+import multiprocessing
 import pathlib
 import re
 import sys
 import warnings
+from unittest import mock
 
 import timm
 import torch
 from forward_graph import ForwardGraph
-from torch.overrides import TorchFunctionMode
+from torch import fx
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
-from vitune import _compile_windows, _torch_op  # noqa: E402  (the pattern; no library is loaded)
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+import vitune  # noqa: E402
+from vitune import (_compile, _compile_graph, _compile_linear, _compile_prepared, _torch_layer_norm,  # noqa: E402
+                    _torch_linear, _torch_norm, _torch_op)
+from vitune._compile_race import Times  # noqa: E402
 
 F = torch.nn.functional
-FEWER, MORE = 2, 3  # images of the two passes
+SCHEMA = 2  # of the file
+IMAGES = 1009  # of a pass
+MANY = 1 << 40  # rows, more than few
 NOTE = (
-    "Calls beside attention of models of timm: each text is what is asked (docs/problems.md), dtype the type of the model and"
-    " N*images the number that grows with the images. A model's calls are pairs: how often one forward pass asks it, and the"
-    " place of the text in \"texts\", from 0. A norm behind an addition is asked with it (residual), with the sum where that"
-    " is used again. Attention in windows in place stands behind the others: it is another form of calls of timm_models.json."
+    "Calls of models of timm: each text is what is asked (docs/problems.md), dtype the type of the model, N*images a number that grows"
+    " with the images. compile: what serves a model that vitune.compile() made, once"
+    " all of it is tuned; second: what it asks beside that, where the first is not tuned, not faster or has no kernel on a GPU. drop_in:"
+    " LayerNorms behind install(), whose attention is in timm_models.json. Each is a list of pairs: how often one forward pass asks it,"
+    " and the place of the text in \"texts\", from 0. A third number says when: 1: each image makes these calls; 2: only where the text"
+    " has at most few_rows rows (m=); 3: only where it has more. left: calls that stay PyTorch's,"
+    " because vitune has no such operator; outside: those that its kernels do not take, [calls, operator, why]."
 )
-ADDITIONS = (torch.add, torch.Tensor.add, torch.Tensor.add_, torch.Tensor.__add__, torch.Tensor.__radd__,
-             torch.Tensor.__iadd__)
-RESHAPES = (torch.reshape, torch.flatten, torch.Tensor.reshape, torch.Tensor.view, torch.Tensor.flatten)
 
 
-class Bound(dict):
-    """The arguments of a call by name."""
+class Recorder:
+    """A context of a GPU that has every kernel: problems for which `tuned` holds have winners."""
 
-    def __init__(self, names, positional, named):
-        super().__init__(zip(names.split(), positional), **named)
+    def __init__(self, tuned, takes=lambda text: True):
+        self._tuned, self._takes = tuned, takes
 
-    def __missing__(self, name):
-        return None
-
-
-def type_word(tensor):
-    return {torch.bfloat16: "dtype", torch.float32: "fp32"}[tensor.dtype]
-
-
-def given(**parts):
-    """The names of the parts that are there."""
-    return [name for name, part in parts.items() if part is not None and part is not False]
+    def query(self, problem):
+        text = problem.text if isinstance(problem.text, str) else problem.text()
+        if not self._takes(text):
+            raise vitune.Unsupported("no kernel of this GPU")
+        blank = {field.name: "" for field in dataclasses.fields(vitune.Selection)}
+        return vitune.Selection(**{**blank, "problem": text, "outcome": "exact" if self._tuned(text) else "default"})
 
 
-def eps_words(eps, default):
-    return [] if eps == default else [f"eps={eps:g}"]
-
-
-def row_words(x, d):
-    """m, d and, where rows do not lie side by side, their distance."""
-    rows = x.reshape(-1, d)
-    apart = rows.stride(0) if rows.stride(1) == 1 or d == 1 else d
-    return [f"m={rows.shape[0]}", f"d={d}"], [] if apart == d else [f"x=@{apart}"]
-
-
-def norm_words(x, weight, bias, d, eps, rms, sum_of):
-    if eps is None:
-        raise ValueError("a norm whose eps depends on the type")
-    sizes, apart = row_words(x, d)
-    words = ["norm", type_word(x), *sizes, *given(rms=rms, weight=weight, bias=bias)]
-    # A sum that the norm writes has its rows side by side, however PyTorch would have laid it out.
-    words += apart if sum_of is None else ["residual", *given(sum=sum_of.other_uses > 0)]
-    return words + eps_words(eps, 1e-6 if rms else 1e-5)
-
-
-def layer_norm(arguments, sum_of):
-    a = Bound("input shape weight bias eps", *arguments)
-    eps = 1e-5 if a["eps"] is None else a["eps"]
-    return norm_words(a["input"], a["weight"], a["bias"], math.prod(a["shape"]), eps, False, sum_of)
-
-
-def rms_norm(arguments, sum_of):
-    a = Bound("input shape weight eps", *arguments)
-    return norm_words(a["input"], a["weight"], None, math.prod(a["shape"]), a["eps"], True, sum_of)
-
-
-def group_norm(arguments, _):
-    a = Bound("input groups weight bias eps", *arguments)
-    n, c, *extents = a["input"].shape
-    words = ["group_norm", type_word(a["input"]), f"n={n}", f"c={c}", f"l={math.prod(extents)}",
-             f"g={a['groups'] or a['num_groups']}", *given(weight=a["weight"], bias=a["bias"])]
-    return words + eps_words(1e-5 if a["eps"] is None else a["eps"], 1e-5)
-
-
-def linear(arguments, _):
-    a = Bound("input weight bias", *arguments)
-    n, k = a["weight"].shape
-    return ["linear", type_word(a["input"]), f"m={a['input'].numel() // k}", f"n={n}", f"k={k}", *given(bias=a["bias"])]
-
-
-def convolution(arguments, _):
-    a = Bound("input weight bias stride padding dilation groups", *arguments)
-    x, weight = a["input"], a["weight"]
-    rank = weight.dim() - 2
-    words = ["convolution", type_word(x), f"n={x.shape[0]}", f"c={x.shape[1]}", f"k={weight.shape[0]}",
-             "size=" + "x".join(map(str, x.shape[2:])), "filter=" + "x".join(map(str, weight.shape[2:]))]
-    for name, usual in (("stride", 1), ("padding", 0), ("dilation", 1)):
-        value = usual if a[name] is None else a[name]
-        each = (value,) * rank if isinstance(value, (int, str)) else tuple(value) * (rank // len(value))
-        words += [] if each == (usual,) * rank else [f"{name}=" + "x".join(map(str, each))]
-    words += [] if a["groups"] in (None, 1) else [f"groups={a['groups']}"]
-    return words + given(bias=a["bias"])
-
-
-def softmax(arguments, _):
-    x, *rest = arguments[0] or (arguments[1]["input"],)
-    dim = rest[0] if rest else arguments[1]["dim"]
-    return ["softmax", type_word(x), f"m={x.numel() // x.shape[dim]}", f"d={x.shape[dim]}"]
-
-
-def matmul(arguments, _):
-    a, b = (*arguments[0], *arguments[1].values())[:2]
-    shape = torch.matmul(a, b).shape
-    return ["matmul", type_word(a), f"b={math.prod(shape[:-2])}", f"m={shape[-2]}", f"n={shape[-1]}", f"k={a.shape[-1]}"]
-
-
-CALLS = {
-    F.layer_norm: layer_norm, F.rms_norm: rms_norm, F.group_norm: group_norm, F.linear: linear,
-    F.conv1d: convolution, F.conv2d: convolution, F.conv3d: convolution,
-    F.softmax: softmax, torch.softmax: softmax, torch.Tensor.softmax: softmax,
-    torch.matmul: matmul, torch.bmm: matmul, torch.Tensor.matmul: matmul, torch.Tensor.__matmul__: matmul,
-    torch.Tensor.bmm: matmul,
-}
-
-
-class Sum:
-    """The result of an addition of two tensors of one shape."""
-
-    def __init__(self, tensor):
-        self.tensors = [tensor]  # and its reshaped forms; held, so that no other tensor gets their id
-        self.uses = 0
-        self.norms = 0
-
-    @property
-    def other_uses(self):
-        return self.uses - self.norms
-
-
-def tensors_in(value):
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item)
-
-
-class Log(TorchFunctionMode):
-    """The calls of a pass in their order, and the sums that norms are taken of."""
+class Backend(_compile.Backend):
+    """vitune.compile()'s, for which every winner is faster."""
 
     def __init__(self):
-        super().__init__()
-        self.calls = []  # (function, positional, named, the sum that a norm is taken of)
-        self.attention = 0
-        self.sums = {}  # by the id of a tensor
+        super().__init__(None, None, None, None, True)
 
-    def __torch_function__(self, function, types, positional=(), named=None):
-        named = named or {}
-        used = {id(t): t for t in tensors_in((positional, list(named.values())))}
-        sums = [self.sums[key] for key in used if key in self.sums]
-        out = function(*positional, **named)
-        if next(tensors_in(out), None) is None:
-            return out
-        self.attention += function is F.scaled_dot_product_attention
-        if function in RESHAPES and sums and self.is_same_rows(positional[0], out):
-            sums[0].tensors.append(out)
-            self.sums[id(out)] = sums[0]
-            return out
-        call, norm = CALLS.get(function), function in (F.layer_norm, F.rms_norm)
-        for each in sums:
-            each.uses += 1
-            each.norms += norm
-        if call:
-            self.calls.append((call, (positional, named), sums[0] if norm and sums else None))
-        if function in ADDITIONS:
-            self.note_sum(positional, out)
-        return out
+    def _times(self, place, selections):
+        return Times(1.0, 2.0)
 
-    @staticmethod
-    def is_same_rows(x, out):
-        return x.dim() > 0 and out.dim() > 0 and x.shape[-1] == out.shape[-1]
-
-    def note_sum(self, positional, out):
-        parts = [part for part in positional[:2] if isinstance(part, torch.Tensor)]
-        if len(parts) == 2 and all(part.shape == out.shape and part.dtype == out.dtype for part in parts):
-            self.sums[id(out)] = Sum(out)
-
-    def texts(self):
-        # A sum that two norms are taken of is added once.
-        return [" ".join(call(arguments, total if total and total.norms == 1 else None))
-                for call, arguments, total in self.calls]
+    def seen(self, graph, inputs):
+        """Its report on a graph, and the graph that it made."""
+        module = fx.GraphModule({}, _compile_graph.copied(graph))
+        report = self._rewritten(module, _compile_prepared.Prepared(self.store, module.graph, inputs))
+        if report.error:
+            raise ValueError(report.error)
+        return report, module.graph
 
 
-def window_texts(graph):
-    """What attends in windows of an image and can do so in place."""
-    found = [_compile_windows.windows.find(node) for node in graph.nodes]
-    texts = [each.problem() for each in found if isinstance(each, _compile_windows.WindowsCall)]
-    return [text.replace(" bf16 ", " dtype ").replace("=bf16:", "=dtype:") for text in texts]
+def is_in_windows(text):
+    return text.startswith("window_attention ")
 
 
-def scaled(fewer, more):
-    """The text for any number of images, of those for FEWER and MORE."""
-    number = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
-    parts = list(zip(number.split(fewer), number.split(more), strict=True))
-    for place, (a, b) in enumerate(parts):
-        grows = place % 2 == 1 and a != b and int(a) * MORE == int(b) * FEWER and int(a) % FEWER == 0
-        if a != b and not grows:
-            raise ValueError(f"'{fewer}' for {FEWER} images is '{more}' for {MORE}")
-        parts[place] = f"{int(a) // FEWER}*images" if grows else a
-    return "".join(parts)
+#: What a database can have of a model, that differ in what is asked: all; nothing; windows in place alone, whose layers are then those
+#: of images; all, on a GPU without kernels of moments.
+STATES = {"all": Recorder(lambda text: True), "nothing": Recorder(lambda text: False), "windows": Recorder(is_in_windows),
+          "no moments": Recorder(lambda text: True, lambda text: "moments" not in text)}
 
 
-def calls_of(name, attention):
-    """Text -> how often a pass asks it, in the order of the first call. `attention`: calls that must be seen."""
+class Asked(dict):
+    """Text -> how often a pass asks it, in the order of the first call."""
+
+    def add(self, text, count=1):
+        self[text] = self.get(text, 0) + count
+
+
+def asked_of(report, served_alone):
+    """What the calls of a report ask; served_alone: those that are replaced, by the largest place alone."""
+    found = Asked()
+    for call in report.calls:
+        places = [] if served_alone and not call.replaced else [call] if served_alone else [call, *call.tried]
+        for text in dict.fromkeys(selection.problem for place in places for selection in place.selections):
+            found.add(text)
+    return found
+
+
+def compiled(graph, inputs):
+    """What vitune.compile() serves of a graph and what it asks beside, the calls that it leaves, and those that kernels do not take."""
+    served, second = None, Asked()
+    for state, recorder in STATES.items():
+        if served is not None and state in _NEEDS and not any(_NEEDS[state] in text for text in served):
+            continue
+        with mock.patch.object(_torch_op, "context_of", lambda device: recorder):
+            report, after = Backend().seen(graph, inputs)
+        found = asked_of(report, state in ("all", "no moments"))
+        if served is None:
+            served, left, outside = found, left_in(after), outside_of(report)
+        for text, count in found.items():
+            if text not in served:
+                second[text] = max(second.get(text, 0), count)
+    return served, second, left, outside
+
+
+#: A part of a text without which a state is as another.
+_NEEDS = {"windows": "window_attention ", "no moments": "moments"}
+_LEFT = {F.conv1d: "convolution", F.conv2d: "convolution", F.conv3d: "convolution", torch.conv1d: "convolution",
+         torch.conv2d: "convolution", torch.conv3d: "convolution", F.softmax: "softmax", torch.softmax: "softmax",
+         "softmax": "softmax", torch.matmul: "matmul", torch.bmm: "matmul", "matmul": "matmul", "bmm": "matmul"}
+
+
+def left_in(graph):
+    """Operator -> calls that are still those of PyTorch and are of no operator of vitune."""
+    names = [_LEFT.get(node.target) or ("matmul" if getattr(node.target, "__name__", "") == "matmul" else None) for node in graph.nodes
+             if node.op in ("call_function", "call_method")]
+    return dict(sorted(collections.Counter(filter(None, names)).items()))
+
+
+def outside_of(report):
+    """(operator, why) -> calls that no kernel takes. Windows that cannot be in place are attended as others are."""
+    reasons = [(call.operator, call.reason) for call in report.calls if not call.replaced and call.operator in ("attention", "linear")]
+    return dict(sorted(collections.Counter(reasons).items()))
+
+
+def drop_in(graph):
+    """The LayerNorms of a graph that install() serves, as texts."""
+    found = Asked()
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target is not _torch_layer_norm.original:
+            continue
+        x, shape, weight, bias, eps = map(_compile_graph.value_of, _compile_graph.arguments(
+            node, input=None, normalized_shape=None, weight=None, bias=None, eps=1e-5))
+        if tuple(shape) == tuple(x.shape[-1:]):
+            found.add(_torch_norm.problem_text(_torch_norm.rows(x), None, weight, bias, eps, False, False, False, None, 16))
+    return found
+
+
+def folded(fold_norm=_torch_linear.fold_norm, known={}):
+    """fold_norm() of tensors that hold nothing: once for each kind."""
+    def fold(*tensors):
+        key = tuple(each if each is None or isinstance(each, torch.dtype) else (each.shape, each.dtype) for each in tensors)
+        if key not in known:
+            known[key] = fold_norm(*tensors)
+        return tuple(map(torch.empty_like, known[key]))
+    return fold
+
+
+def recorded(model, size):
+    """A forward pass as a graph, and what it is given."""
+    x = torch.empty(IMAGES, *size, device="meta", dtype=torch.bfloat16)
+    with torch.no_grad(), ForwardGraph() as forward:
+        out = model(x)
+    graph = forward.finished(out)
+    return graph, [_compile_graph.value_of(node) for node in graph.find_nodes(op="placeholder")]
+
+
+def general(text):
+    """The text for any number of images and either type."""
+    def grown(match):
+        number = int(match[0])
+        return match[0] if number % IMAGES or not number else f"{number // IMAGES}*images"
+    return re.sub(r"\bbf16\b", "dtype", re.sub(r"(?<![\d.])\d+", grown, text))
+
+
+ALWAYS, EACH_IMAGE, OF_FEW_ROWS, OF_MANY_ROWS = range(4)  # when calls are made, the last two by the rows of the text
+
+
+def written(few, many=None):
+    """[(count, text, when the calls are made)] of what is asked if all layers have few rows, and if all have many."""
+    few, many = ({general(text): count for text, count in calls.items()} for calls in (few, few if many is None else many))
+    rows = []
+    for text in {**few, **many}:
+        if few.get(text) == many.get(text):
+            rows.append((few[text], text, EACH_IMAGE if text.startswith("attention ") and "*images" not in text else ALWAYS))
+            continue
+        if " m=" not in text:
+            raise ValueError(f"it depends on the rows of layers how often '{text}' is asked")
+        rows += [(calls[text], text, when) for calls, when in ((few, OF_FEW_ROWS), (many, OF_MANY_ROWS)) if text in calls]
+    return rows
+
+
+def calls_of(name):
+    """A model's entry, with texts in the place of their numbers."""
     with torch.device("meta"):
         model = timm.create_model(name).eval().to(torch.bfloat16)
-    size = model.pretrained_cfg.get("input_size", (3, 224, 224))
-    passes = []
-    for images in (FEWER, MORE):
-        x = torch.empty(images, *size, device="meta", dtype=torch.bfloat16)
-        with torch.no_grad(), Log() as log:
-            model(x)
-        with torch.no_grad(), ForwardGraph() as forward:
-            model(x)
-        if log.attention != attention:
-            raise ValueError(f"{log.attention} attention calls, and timm_models.json has {attention}")
-        passes.append(log.texts() + window_texts(forward.graph))
-    counts = {}
-    for fewer, more in zip(*passes, strict=True):
-        text = scaled(fewer, more)
-        counts[text] = counts.get(text, 0) + 1
-    return counts
+    graph, inputs = recorded(model, model.pretrained_cfg.get("input_size", (3, 224, 224)))
+    found = []
+    for most_folded in (MANY, 0):
+        with torch.no_grad(), mock.patch.object(_compile_linear, "_MOST_FOLDED", most_folded):
+            found.append(compiled(graph, inputs))
+    served, second, lefts, outsides = zip(*found)
+    left, outside = lefts[0], outsides[0]
+    if lefts[1] != left or outsides[1] != outside:
+        raise ValueError("which calls are left depends on the rows of layers")
+    return {"name": name, "compile": written(*served), "second": written(*second), "drop_in": written(drop_in(graph)), "left": left,
+            "outside": [[count, *why] for why, count in outside.items()]}
 
 
-def print_document(models, date):
-    texts = sorted({text for calls in models.values() for text in calls})
+def known(name, folder):
+    """A model's entry, of the folder if it is there, and from now on."""
+    path = None if folder is None else folder / f"{name}.json"
+    if path is None or not path.exists():
+        entry = json.dumps(calls_of(name))
+        if path is None:
+            return json.loads(entry)
+        path.write_text(entry, encoding="utf-8")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def entry_or_fault(name, folder):
+    try:
+        return name, known(name, folder), ""
+    except Exception as error:  # of timm, of PyTorch or of this script: each model's is said
+        return name, None, f"{name}: {type(error).__name__}: {error}"
+
+
+LISTS = ("compile", "second", "drop_in")
+
+
+def entries_of(path, names):
+    """The entries of these models in a file that this script made."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if document["schema"] != SCHEMA:
+        sys.exit(f"make_timm_calls.py: {path} has schema {document['schema']}: all models must be traced anew")
+    texts = document["texts"]
+    return [{**model, **{key: [(count, texts[place], when[0] if when else ALWAYS) for count, place, *when in model[key]] for key in LISTS}}
+            for model in document["models"] if model["name"] in names]
+
+
+def print_document(entries, date):
+    texts = sorted({text for entry in entries for key in LISTS for _, text, _ in entry[key]})
     place = {text: index for index, text in enumerate(texts)}
     source = f"timm {timm.__version__}, PyTorch {torch.__version__.split('+')[0]}"
-    head = {"schema": 1, "source": source, "date": date, "note": NOTE}
+    head = {"schema": SCHEMA, "source": source, "date": date, "few_rows": _compile_linear._MOST_FOLDED, "note": NOTE}
     print("{" + ",\n ".join(f"{json.dumps(key)}:{json.dumps(value)}" for key, value in head.items()) + ",")
     print(' "texts":[\n  ' + ",\n  ".join(map(json.dumps, texts)) + "\n ],")
     rows = []
-    for name, calls in models.items():
-        pairs = ",".join(f"[{count},{place[text]}]" for text, count in calls.items())
-        rows.append(f'  {{"name":{json.dumps(name)},"calls":[{pairs}]}}')
+    for entry in entries:
+        calls = {key: [[count, place[text], *([when] if when else [])] for count, text, when in entry[key]] for key in LISTS}
+        rows.append("  " + json.dumps({**entry, **calls}, separators=(",", ":")))
     print(' "models":[\n' + ",\n".join(rows) + "\n ]}")
 
 
 def main():
     parser = argparse.ArgumentParser(description="Makes data/timm_calls.json with timm; prints it.")
     parser.add_argument("--date", required=True, help="when this is made, YYYY-MM-DD")
+    parser.add_argument("--library", required=True, help="path of libvitune.so.0")
     parser.add_argument("--model", action="append", help="only this one; may be repeated")
+    parser.add_argument("--others", type=pathlib.Path, help="with --model: a file that has the other models")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
+    parser.add_argument("--keep", type=pathlib.Path, help="a folder of what was traced: a run that was interrupted goes on")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     timm.layers.set_fused_attn(True, experimental=True)
     _torch_op.is_on_gpu = lambda tensor: True  # as those on the meta device would be
-    data = pathlib.Path(__file__).resolve().parent.parent / "data" / "timm_models.json"
-    catalogue = {model["name"]: sum(call["calls"] for call in model["attention"])
-                 for model in json.loads(data.read_text(encoding="utf-8"))["models"]}
-    unknown = sorted(set(arguments.model or []) - set(catalogue))
+    _torch_linear.fold_norm = folded()
+    vitune.use_library(arguments.library)
+    data = ROOT / "data" / "timm_models.json"
+    catalogue = {model["name"] for model in json.loads(data.read_text(encoding="utf-8"))["models"]}
+    unknown = sorted(set(arguments.model or []) - catalogue)
     if unknown:
         parser.error(f"{data} has no model {', '.join(unknown)}")
-    models, faults = {}, []
-    for name in sorted(set(arguments.model or catalogue)):
-        try:
-            models[name] = calls_of(name, catalogue[name])
-        except Exception as error:  # of timm, of PyTorch or of this script: each model's is said
-            faults.append(f"{name}: {type(error).__name__}: {error}")
+    with multiprocessing.get_context("fork").Pool(arguments.jobs, maxtasksperchild=8) as pool:
+        found = list(pool.imap(functools.partial(entry_or_fault, folder=arguments.keep), sorted(arguments.model or catalogue)))
+    faults = [fault for _, _, fault in found if fault]
     if faults:
         sys.exit("make_timm_calls.py: " + "\nmake_timm_calls.py: ".join(faults))
-    print_document(models, arguments.date)
+    entries = [entry for _, entry, _ in found]
+    if arguments.others is not None:
+        entries += entries_of(arguments.others, catalogue - {name for name, _, _ in found})
+    print_document(sorted(entries, key=lambda entry: entry["name"]), arguments.date)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # cmake/make_timm_models.py -- Turns traced attention calls of timm models into data/timm_models.json.
 #
-# Usage: make_timm_models.py TRACE.jsonl --date YYYY-MM-DD [--timm VERSION] > timm_models.json
+# Usage: make_timm_models.py TRACE.jsonl ... --date YYYY-MM-DD [--timm VERSION] > timm_models.json
 #
 # A line of the trace is one call of scaled_dot_product_attention as a model of timm made it for two images:
 # {"model", "calls", "q", "k" (shapes), "q_strides", "k_strides", "v_strides", "mask" (null or shape, strides,
-# dtype), "causal", "scale"}. What comes out is described in docs/problems.md. The same input gives the same
+# dtype), "causal", "scale"}; "calls" is 0, and nothing else is there, for a model that makes none. trace_timm_attention.py makes
+# such lines, timm_attention_added.jsonl has those of models that joined later. What comes out is described in docs/problems.md. The same input gives the same
 # output, byte for byte; only the standard library is used.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -149,8 +150,10 @@ def models_of(lines):
     """Model -> {entry as JSON: calls}, in the order of the trace; equal calls are counted together."""
     models = {}
     for line in lines:
-        entry = json.dumps(entry_of(line), separators=(",", ":"))
         calls = models.setdefault(line["model"], {})
+        if line["calls"] == 0:
+            continue
+        entry = json.dumps(entry_of(line), separators=(",", ":"))
         calls[entry] = calls.get(entry, 0) + line["calls"]
     return dict(sorted(models.items()))
 
@@ -162,26 +165,32 @@ def print_document(models, arguments):
     print(' "models":[')
     rows = []
     for name, calls in models.items():
-        entries = ",\n   ".join(f'{{"calls":{count},{entry[1:]}' for entry, count in calls.items())
-        rows.append(f'  {{"name":{json.dumps(name)},"attention":[\n   {entries}]}}')
+        entries = ",\n".join(f'   {{"calls":{count},{entry[1:]}' for entry, count in calls.items())
+        rows.append(f'  {{"name":{json.dumps(name)},"attention":[' + (f"\n{entries}" if calls else "") + "]}")
     print(",\n".join(rows) + "\n ]}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Makes data/timm_models.json of a trace; prints it.")
-    parser.add_argument("trace", help="one JSON object per traced call and line")
-    parser.add_argument("--date", required=True, help="when this is made, YYYY-MM-DD")
-    parser.add_argument("--timm", help="version of timm that was traced, if it is known")
-    arguments = parser.parse_args()
+def read(path):
+    """The calls of a trace."""
     lines = []
-    with open(arguments.trace, encoding="utf-8") as file:
+    with open(path, encoding="utf-8") as file:
         for number, text in enumerate(file, 1):
             try:
                 lines.append(json.loads(text))
-                entry_of(lines[-1])
+                if lines[-1]["calls"]:
+                    entry_of(lines[-1])
             except (ValueError, KeyError, TypeError) as error:
-                sys.exit(f"make_timm_models.py: {arguments.trace}:{number}: {error}")
-    print_document(models_of(lines), arguments)
+                sys.exit(f"make_timm_models.py: {path}:{number}: {error}")
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Makes data/timm_models.json of traces; prints it.")
+    parser.add_argument("trace", nargs="+", help="one JSON object per traced call and line")
+    parser.add_argument("--date", required=True, help="when this is made, YYYY-MM-DD")
+    parser.add_argument("--timm", help="version of timm that was traced, if it is known")
+    arguments = parser.parse_args()
+    print_document(models_of([line for path in arguments.trace for line in read(path)]), arguments)
 
 
 if __name__ == "__main__":

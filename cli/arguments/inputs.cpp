@@ -13,6 +13,7 @@
 #include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/operator.h"
 #include "tuner/recording/recording.h"
 
 namespace vitune {
@@ -20,16 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace po = boost::program_options;
-
-// vitune tune bf16 b=32 h=12 n=197 d=64: the shell has cut one problem into words.
-std::vector<std::string> whole_problem_texts(const std::vector<std::string>& operands) {
-  const auto has_space = [](const std::string& text) {
-    return text.find(' ') != std::string::npos;
-  };
-  if (operands.size() < 2 || std::any_of(operands.begin(), operands.end(), has_space))
-    return operands;
-  return {joined(operands, " ")};
-}
 
 NamedProblem named_problem(const std::string& text) {
   NamedProblem named;
@@ -81,12 +72,12 @@ DeviceChoice replay_choice(const Session& session, const std::string& recording)
                 formatted("there is no recording '{}'; 'vitune tune --record <file>' makes one",
                           recording));
   }
-  return {{}, path};
+  return {{}, path, {}};
 }
 
 DeviceChoice automatic_choice(Session& session) {
   const DeviceProbe probe = probe_devices(session.program);
-  if (!probe.devices.empty()) return {{0}, std::nullopt};
+  if (!probe.devices.empty()) return {{0}, std::nullopt, {probe.devices.front()}};
   session.console.log(
       LogLevel::kInfo,
       formatted("No usable GPU ({}); replaying the recorded H200 instead", probe.reason));
@@ -102,7 +93,7 @@ DeviceChoice present_gpus(Session& session, const std::string& text, const char*
     throw Error(ErrorCode::kNoDevice,
                 formatted("no usable GPU ({}); see 'vitune doctor'{}", probe.reason, way_out));
   }
-  DeviceChoice choice{wanted, std::nullopt};
+  DeviceChoice choice{wanted, std::nullopt, {}};
   if (text == "all") {
     for (int ordinal = 0; ordinal < count; ++ordinal) choice.ordinals.push_back(ordinal);
   }
@@ -113,6 +104,7 @@ DeviceChoice present_gpus(Session& session, const std::string& text, const char*
                             "'vitune devices'",
                             ordinal, count, count - 1));
     }
+    choice.gpus.push_back(probe.devices[static_cast<std::size_t>(ordinal)]);
   }
   return choice;
 }
@@ -139,6 +131,30 @@ void keep_recorded_problems(Session& session, TuneOptions& options) {
       named ? LogLevel::kWarning : LogLevel::kInfo,
       formatted("{}: {} of {} problems {} left out, they need a GPU", text, missing.size(),
                 missing.size() + options.problems.size(), missing.size() == 1 ? "is" : "are"));
+}
+
+bool has_kernel(const Problem& problem, const DeviceInfo& gpu) {
+  return !problem.op().defaults(problem, gpu, problem.op().space(problem, gpu)).empty();
+}
+
+// A model is asked for what the best GPUs have kernels for; others are not asked for it.
+void keep_problems_with_kernels(Session& session, const DeviceChoice& choice,
+                                std::vector<NamedProblem>& problems) {
+  if (choice.gpus.empty() || !names_models(session)) return;
+  std::vector<std::string> without;
+  const auto has_none = [&](const NamedProblem& named) {
+    const bool none = std::ranges::none_of(
+        choice.gpus, [&](const DeviceInfo& gpu) { return has_kernel(*named.problem, gpu); });
+    if (none) without.push_back(named.name);
+    return none;
+  };
+  std::vector<NamedProblem> kept = problems;
+  std::erase_if(kept, has_none);
+  if (without.empty() || kept.empty()) return;  // of one that has none it is said why
+  problems = std::move(kept);
+  session.console.log(LogLevel::kInfo,
+                      formatted("{} problems have no kernel on this GPU and are left out: {}",
+                                without.size(), first_few(without)));
 }
 
 }  // namespace
@@ -180,7 +196,7 @@ bool names_problems(const Session& session) {
 
 std::vector<NamedProblem> requested_problems(const Session& session,
                                              const std::string& default_preset) {
-  std::vector<std::string> texts = whole_problem_texts(session.operands);
+  std::vector<std::string> texts = named_operands(session).texts;
   for (std::string& text : session.texts("problem")) texts.push_back(std::move(text));
   DistinctProblems problems;
   for (const std::string& text : texts) problems.add(named_problem(text));
@@ -213,13 +229,14 @@ Objective requested_objective(const Session& session) {
 TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems,
                          bool replay_may_stand_in) {
   TuneOptions options;
-  options.problems = std::move(problems);
   if (session.has("jobs")) {
     options.compile_workers =
         static_cast<int>(parse_integer(session.text("jobs"), 1, 256, "--jobs"));
   }
   options.objective = requested_objective(session);
   const DeviceChoice choice = choose_devices(session, replay_may_stand_in);
+  keep_problems_with_kernels(session, choice, problems);
+  options.problems = std::move(problems);
   options.devices = choice.ordinals;
   options.replay = choice.replay;
   if (options.replay) keep_recorded_problems(session, options);

@@ -25,15 +25,16 @@ std::string device_argument(const Session& session);
 bool names_problems(const Session& session);
 
 // The problems of the operands, --problem, --preset, --model and --from, in that order, each once;
-// those of `default_preset` if none is named (nothing if that is empty). Operands without a space
-// among them are the words of one problem. Errors name the text and what is allowed.
+// those of `default_preset` if none is named (nothing if that is empty). Operands are models' names
+// or texts (named_operands()). Errors name the text and what is allowed.
 std::vector<NamedProblem> requested_problems(const Session& session,
                                              const std::string& default_preset);
 
-// What --device chose: GPU ordinals, or a recording in their place.
+// What --device chose: GPUs, or a recording in their place.
 struct DeviceChoice {
   std::vector<int> ordinals;
   std::optional<std::filesystem::path> replay;
+  std::vector<DeviceInfo> gpus = {};  // of the ordinals
 };
 
 // auto (the default): GPU 0, or the shipped H200 recording after one line that says why. "all",
@@ -45,8 +46,9 @@ DeviceChoice choose_devices(Session& session, bool replay_may_stand_in = true);
 Objective requested_objective(const Session& session);
 
 // The fields of TuneOptions that every verb that runs kernels fills the same way: problems,
-// devices, worker commands, --jobs and --objective where the verb has them. Problems that the
-// recording to replay lacks are left out and named; Error(kNoDevice) if it lacks all of them.
+// devices, worker commands, --jobs and --objective where the verb has them. Problems of models that
+// no kernel serves on these GPUs are left out and named. So are those that the recording to replay
+// lacks; Error(kNoDevice) if it lacks all of them.
 TuneOptions tune_options(Session& session, std::vector<NamedProblem> problems,
                          bool replay_may_stand_in = true);
 

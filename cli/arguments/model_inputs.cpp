@@ -54,11 +54,25 @@ std::vector<std::string> parse_operators(const std::string& text) {
   return names;
 }
 
+// Whether an operand can be the name of a model, or a glob of some: a problem has sizes ("b=32"),
+// and whoever begins one may have forgotten them.
+bool is_model_name(const std::string& operand) {
+  const bool begins_problem =
+      operand == "bf16" || operand == "fp16" || find_operator(operand) != nullptr;
+  return !operand.empty() && !begins_problem && operand.find_first_of(" =\t\n") == operand.npos;
+}
+
+// Those of --model, then those among the operands.
+std::vector<std::string> model_names(const Session& session) {
+  std::vector<std::string> names = session.texts("model");
+  std::ranges::move(named_operands(session).models, std::back_inserter(names));
+  return names;
+}
+
 // What was typed to choose the batch must not be dropped silently.
 void check_input_is_used(const Session& session) {
-  const std::vector<std::string> presets = session.texts("preset");
-  if (session.has("model") || std::ranges::any_of(presets, is_preset_of_models)) return;
-  session.refuse({"batch", "dtype", "operator"},
+  if (names_models(session)) return;
+  session.refuse({"batch", "dtype", "operator", "as"},
                  "belongs to --model and to presets of models; other problems say it themselves "
                  "(\"bf16 b=32 ...\")");
 }
@@ -100,6 +114,11 @@ void tell_of_left_out(const Session& session, const ModelInput& input, const std
 void add_model_input_options(po::options_description& options) {
   add_value(options, "batch", "LIST", "images per forward pass of a model, commas between", "1,32");
   add_value(options, "dtype", "NAME", "type of a model: bf16 or fp16", "bf16");
+  add_value(options, "as", "WAY",
+            formatted("who asks for a model's problems: {} (vitune.compile, or "
+                      "vitune.torch.install)",
+                      joined(asked_by_names(), " or ")),
+            "compile");
   add_value(options, "operator", "LIST",
             formatted("the calls of these operators of a model alone, commas between: {}; default: "
                       "all",
@@ -114,24 +133,48 @@ void add_model_options(po::options_description& options) {
 }
 
 ModelInput model_input(const Session& session) {
-  ModelInput input{parse_batches(session.text("batch")), parse_dtype(session.text("dtype")), {}};
+  ModelInput input{parse_batches(session.text("batch")),
+                   parse_dtype(session.text("dtype")),
+                   {},
+                   asked_by_from_name(session.text("as"))};
   if (session.has("operator")) input.operators = parse_operators(session.text("operator"));
   return input;
+}
+
+Operands named_operands(const Session& session) {
+  const std::vector<std::string>& given = session.operands;
+  // vitune tune bf16 b=32 h=12 n=197 d=64: the shell has cut one problem into words.
+  const auto has_space = [](const std::string& text) { return text.find(' ') != text.npos; };
+  if (given.size() > 1 && std::ranges::none_of(given, has_space) &&
+      !std::ranges::all_of(given, is_model_name)) {
+    return {{}, {joined(given, " ")}};
+  }
+  Operands operands;
+  for (const std::string& text : given) {
+    (is_model_name(text) ? operands.models : operands.texts).push_back(text);
+  }
+  return operands;
+}
+
+bool names_models(const Session& session) {
+  const std::vector<std::string> presets = session.texts("preset");
+  return !model_names(session).empty() || std::ranges::any_of(presets, is_preset_of_models);
 }
 
 std::vector<NamedProblem> model_inputs(const Session& session) {
   check_input_is_used(session);
   std::vector<NamedProblem> problems;
-  if (!session.has("model")) return problems;
+  const std::vector<std::string> names = model_names(session);
+  if (names.empty()) return problems;
   const ModelInput input = model_input(session);
   const ModelCatalogue catalogue = ModelCatalogue::load(require_data_dir(session));
   std::vector<const Model*> models;
-  for (const std::string& name : session.texts("model")) {
+  for (const std::string& name : names) {
     std::ranges::move(chosen_models(catalogue, name), std::back_inserter(models));
   }
   for (const Model* model : models) add_model(*model, input, session.console, problems);
   if (problems.empty()) throw Error(ErrorCode::kUnsupported, nothing_to_take(models, input));
-  tell_of_left_out(session, input, calls_without_operator(models));
+  tell_of_left_out(session, input, calls_without_operator(models, input.asked_by));
   return problems;
 }
 
@@ -144,7 +187,7 @@ std::vector<NamedProblem> preset_inputs(const Session& session, const std::strin
     throw Error(ErrorCode::kUnsupported, formatted("no call of preset {} is one of {}", name,
                                                    joined(input.operators, " or ")));
   }
-  tell_of_left_out(session, input, left_out_of_preset(name, data_dir));
+  tell_of_left_out(session, input, left_out_of_preset(name, data_dir, input));
   return problems;
 }
 

@@ -12,16 +12,28 @@ namespace vitune {
 
 // --model and the options of add_model_input_options().
 void add_model_options(boost::program_options::options_description& options);
-// --batch, --dtype and --operator.
+// --batch, --dtype, --as and --operator.
 void add_model_input_options(boost::program_options::options_description& options);
 
 // What these say. Throws Error(kUsage) for what is none of them.
 ModelInput model_input(const Session& session);
 
-// The problems of each --model, a name or a glob. Says in one line per model which of its calls the
-// kernels do not take, and in one which are of no operator of vitune; Error(kUnsupported) if none
-// is left. Error(kUsage) for an unknown model, and for a --batch, --dtype or --operator that
-// nothing uses.
+// Operands of a verb that takes problems. Several without a space among them are the words of one
+// problem, unless all of them can be names of models.
+struct Operands {
+  std::vector<std::string> models;  // names or globs
+  std::vector<std::string> texts;   // of problems
+};
+Operands named_operands(const Session& session);
+
+// Whether the user named models, or a preset of some.
+bool names_models(const Session& session);
+
+// The problems of each --model and of the models among the operands, a name or a glob. Says in one
+// line per model which of its calls the kernels do not take, and in one which are of no operator of
+// vitune; Error(kUnsupported) if none is left. Error(kUsage) for an unknown model, and for a
+// --batch, --dtype, --as or
+// --operator that nothing uses.
 std::vector<NamedProblem> model_inputs(const Session& session);
 
 // The problems of a preset, with --batch, --dtype and --operator if it names models; says then as

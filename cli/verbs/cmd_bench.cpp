@@ -166,7 +166,7 @@ Verb bench_verb() {
   return {
       "bench",
       "Measure the stored winner and the default config of each problem",
-      "[PROBLEM...]",
+      "[PROBLEM|MODEL...]",
       "Without a problem: the preset vit-b16. 'limit' is the unit of the GPU that sets the floor\n"
       "(tensor, exp, issue, shared memory, L2, HBM; see docs/measuring.md). Peers are shown where\n"
       "the problem's file has their times; they are of the machine and date that the file states.",

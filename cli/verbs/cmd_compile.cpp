@@ -349,7 +349,7 @@ int run(Session& session) {
 Verb compile_verb() {
   return {"compile",
           "Compile kernels ahead of time, for any architecture, without a GPU",
-          "[PROBLEM...]",
+          "[PROBLEM|MODEL...]",
           "Without a problem: the preset vit-b16. Exit code 1 if any kernel does not compile. "
           "Example:\n"
           "  vitune compile --arch sm_80,sm_90 --sample 20 \"bf16 b=32 h=12 n=197 d=64\"",

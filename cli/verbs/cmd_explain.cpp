@@ -115,6 +115,8 @@ class Explanation {
       return true;
     });
     ordered_json entry = {{"name", named.name}, {"problem", problem.text()}};
+    const auto floor = floor_of(problem, device_, objective_);
+    entry["floor_us"] = floor ? ordered_json(floor->us) : ordered_json(nullptr);
     entry["choices"] = ordered_json::array();
     for (const Choice& choice : choices) entry["choices"].push_back(choice_json(choice));
     document_["problems"].push_back(std::move(entry));
@@ -211,8 +213,9 @@ class Explanation {
 int run(Session& session) {
   const std::vector<NamedProblem> problems = requested_problems(session, "");
   if (problems.empty()) {
-    throw Error(ErrorCode::kUsage,
-                "name a problem; for example: vitune explain \"bf16 b=32 h=12 n=197 d=64\"");
+    throw Error(
+        ErrorCode::kUsage,
+        "name a problem or a model; for example: vitune explain \"bf16 b=32 h=12 n=197 d=64\"");
   }
   Explanation explanation(session, chosen_device(session));
   for (const NamedProblem& problem : problems) explanation.add(problem);
@@ -224,7 +227,7 @@ int run(Session& session) {
 Verb explain_verb() {
   return {"explain",
           "Say what would serve a problem (its winner, the nearest one, a default), and why",
-          "PROBLEM...",
+          "PROBLEM|MODEL...",
           "As the library chooses, from the databases and without a kernel being loaded; needs no "
           "GPU.\n"
           "VITUNE_MISS counts. Exit code 1 if nothing would serve one of them. Example:\n"

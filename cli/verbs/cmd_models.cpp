@@ -1,7 +1,6 @@
 // cli/verbs/cmd_models.cpp -- vitune models: the models whose problems are known.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -34,7 +33,8 @@ std::vector<const Model*> chosen_models(const ModelCatalogue& catalogue,
   std::vector<const Model*> chosen;
   for (const std::string& pattern : patterns) {
     const std::vector<const Model*> found = catalogue.matching(pattern);
-    if (found.empty()) catalogue.find(pattern);  // says which name is near
+    // A name with its hub's prefix or tag, or an error that says which name is near.
+    if (found.empty()) chosen.push_back(&catalogue.find(pattern));
     for (const Model* model : found) {
       if (std::ranges::find(chosen, model) == chosen.end()) chosen.push_back(model);
     }
@@ -108,19 +108,21 @@ int show_models(const Session& session, const std::vector<const Model*>& models,
   return 0;
 }
 
-// The problems of a pass that the options ask for, the largest share first.
+// The problems of a pass that the options ask for, as sort_by_share() orders them.
 std::vector<ModelProblem> asked_problems(const Model& model, std::int64_t images,
                                          const ModelInput& input) {
-  std::vector<ModelProblem> problems = model_problems(model, images, input.dtype);
+  std::vector<ModelProblem> problems = model_problems(model, images, input.dtype, input.asked_by);
   std::erase_if(problems, [&](const ModelProblem& problem) {
     return !is_asked(input, problem.problem->operator_name());
   });
-  std::ranges::stable_sort(problems, std::greater{}, &ModelProblem::share);
+  sort_by_share(problems);
   return problems;
 }
 
 // "12.3 %", and "< 0.1 %" rather than none.
-std::string percent(double share) {
+std::string share_text(const ModelProblem& problem) {
+  if (problem.is_second) return "second";
+  const double share = problem.share;
   return share > 0 && share < 0.0005 ? "< 0.1 %" : formatted("{:.1f} %", 100 * share);
 }
 
@@ -138,7 +140,7 @@ int show_problems(const Session& session, const std::vector<const Model*>& model
         table.row({model->name,
                    formatted("{}", images),
                    formatted("{}", problem.calls),
-                   {percent(problem.share), {formatted("{:.6f}", problem.share)}},
+                   {share_text(problem), {formatted("{:.6f}", problem.share)}},
                    text});
         document["problems"].push_back({{"model", model->name},
                                         {"batch", images},
@@ -146,13 +148,14 @@ int show_problems(const Session& session, const std::vector<const Model*>& model
                                         {"calls", problem.calls},
                                         {"floor_us", problem.floor_us},
                                         {"share", problem.share},
+                                        {"second", problem.is_second},
                                         {"problem", text}});
       }
     }
     const std::string missing = unsupported_calls(*model, input);
     if (!missing.empty()) session.console.log(LogLevel::kInfo, missing);
   }
-  const std::string left_out = calls_without_operator(models);
+  const std::string left_out = calls_without_operator(models, input.asked_by);
   if (!left_out.empty() && input.operators.empty()) {
     session.console.log(LogLevel::kInfo, left_out);
   }
@@ -165,7 +168,7 @@ int run(Session& session) {
     throw Error(ErrorCode::kUsage, "choose one of --names and --problems");
   }
   if (!session.has("problems")) {
-    session.refuse({"batch", "dtype", "operator"},
+    session.refuse({"batch", "dtype", "operator", "as"},
                    "belongs to --problems: models are listed for any batch");
   }
   if (session.has("names")) {
@@ -186,18 +189,20 @@ int run(Session& session) {
 }  // namespace
 
 Verb models_verb() {
-  return {"models",
-          "List the models whose problems are known by name",
-          "[MODEL...]",
-          "MODEL is a word of the name or a glob. Layers are the places that attend in one pass\n"
-          "over one image; tokens are rows of queries (of one window, where a model has windows);\n"
-          "those of them outside what the kernels do are counted under 'outside'. --problems has\n"
-          "every operator's, with the share of what their floors on an H200 add up to. Examples:\n"
-          "  vitune models 'vit_base*'\n"
-          "  vitune models --problems swin_tiny_patch4_window7_224 --batch 32\n"
-          "  vitune tune --model vit_base_patch16_224 --batch 1,32",
-          describe,
-          run};
+  return {
+      "models",
+      "List the models whose problems are known by name",
+      "[MODEL...]",
+      "MODEL is a word of the name or a glob. Layers are the places that attend in one pass\n"
+      "over one image; tokens are rows of queries (of one window, where a model has windows);\n"
+      "those of them outside what the kernels do are counted under 'outside'. --problems has\n"
+      "every operator's, with the share of what their floors on an H200 add up to; 'second' is\n"
+      "asked for where another one of the same layers is not tuned or not faster. Examples:\n"
+      "  vitune models 'vit_base*'\n"
+      "  vitune models --problems swin_tiny_patch4_window7_224 --batch 32\n"
+      "  vitune tune --model vit_base_patch16_224 --batch 1,32",
+      describe,
+      run};
 }
 
 }  // namespace vitune

@@ -318,7 +318,7 @@ Verb show_verb() {
   return {
       "show",
       "Show winners, trials, the space of a problem, or why a config is not in it",
-      "[PROBLEM...]",
+      "[PROBLEM|MODEL...]",
       "Without a switch: the stored winners, of the given problems if any are given. Examples:\n"
       "  vitune show --space \"bf16 b=32 h=12 n=197 d=64\"\n"
       "  vitune show --trials --preset vit-b16 --csv",

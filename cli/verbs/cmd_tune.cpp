@@ -113,6 +113,7 @@ ordered_json outcome_json(const TuneOutcome& outcome, const DeviceInfo& device) 
                         {"problem", outcome.problem.problem->text()}};
   entry["winner"] = outcome.winner ? winner_json(*outcome.winner, *outcome.problem.problem, device)
                                    : ordered_json(nullptr);
+  if (outcome.problem.share > 0) entry["share"] = outcome.problem.share;
   entry["resumed"] = outcome.resumed;
   entry["trials"] = outcome.trials;
   entry["pruned"] = outcome.pruned;
@@ -296,7 +297,7 @@ int run(Session& session) { return session.has("shard") ? run_shard(session) : r
 Verb tune_verb() {
   return {"tune",
           "Find, verify and store the fastest kernel of each problem",
-          "[PROBLEM...]",
+          "[PROBLEM|MODEL...]",
           "Without a problem: the preset vit-b16 (ViT-B/16 at 224 px). An interrupted run resumes "
           "with the\n"
           "same command. Examples:\n"

@@ -96,7 +96,7 @@ int run(Session& session) {
 Verb verify_verb() {
   return {"verify",
           "Check the stored winners again on this GPU",
-          "[PROBLEM...]",
+          "[PROBLEM|MODEL...]",
           "Without a problem: every stored winner for this GPU. Imported winners count as verified "
           "once they have\n"
           "passed. Exit code 4 if any gives a wrong result.",

@@ -31,6 +31,7 @@ std::vector<std::string> words_of(const std::string& option, const std::string& 
   if (option == "device" || option == "devices") return device_words(placeholder);
   const std::map<std::string, std::vector<std::string>> known = {
       {"arch", supported_architectures()},
+      {"as", asked_by_names()},
       {"color", {"auto", "always", "never"}},
       {"dtype", {"bf16", "fp16"}},
       {"effort", {"quick", "normal", "thorough"}},

@@ -1,6 +1,6 @@
 # python/tests/test_catalogue.py -- Every attention call of the catalogued models: served, or refused with a reason.
 # SPDX-License-Identifier: Apache-2.0
-"""As texts, on the emulated device; and as timm's models make them, on the meta device. VITUNE_TEST_ALL_MODELS=1 builds all 371
+"""As texts, on the emulated device; and as timm's models make them, on the meta device. VITUNE_TEST_ALL_MODELS=1 builds all 380
 instead of one of each kind (some minutes)."""
 import collections
 import json

@@ -17,7 +17,7 @@ from vitune import _command
 
 from .support import FOLDER, needs_device
 
-NOTHING = dict(model=None, batch=None, dtype=None, operator=None, preset=None, file=None, from_misses=False, device=None, budget=None,
+NOTHING = dict(model=None, batch=None, dtype=None, operator=None, preset=None, file=None, from_misses=False, device=None, budget=None, way=None,
                effort=None, objective=None, database=None, fresh=False, jobs=None)
 
 
@@ -39,6 +39,7 @@ class ArgumentsTest(unittest.TestCase):
             ([], {"model": "a", "operator": "norm"}, ["--model", "a", "--operator", "norm"]),
             ([], {"model": "a", "operator": ["attention", "norm"]}, ["--model", "a", "--operator", "attention,norm"]),
             ([], {"effort": "quick"}, ["--effort", "quick"]),
+            ([], {"model": "a", "way": "drop-in"}, ["--model", "a", "--as", "drop-in"]),
             ([], {"from_misses": True, "fresh": True}, ["--from-misses", "--fresh"]),
             ([], {"database": pathlib.Path("/x/y.db"), "file": "p.txt", "device": 0, "jobs": 2, "objective": "warm"},
              ["--from", "p.txt", "--device", "0", "--objective", "warm", "--db", "/x/y.db", "--jobs", "2"]),

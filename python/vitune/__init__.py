@@ -284,23 +284,47 @@ def refresh(compiled: Any = None) -> int:
     return 0 if _op is None else sum(context.refresh() for context in _op.contexts())
 
 
-def tune(*problems: str, model: str | Iterable[str] | None = None, batch: int | Iterable[int] | None = None,
-         dtype: str | None = None, operator: str | Iterable[str] | None = None, preset: str | Iterable[str] | None = None,
+def _tune_of_model(given: tuple, sample: Any, options: dict[str, Any], problem_budget: str | int | None, quiet: bool) -> Any:
+    """tune() of a model."""
+    foreign = [name for name in ("model", "batch", "dtype", "way", "operator", "preset", "file", "from_misses") if options[name]]
+    if len(given) > 2 or foreign or len(given) == 2 and sample is not None:
+        raise InvalidArgument("vitune.tune(model, sample) takes a model, its sample and how to tune; not "
+                              + (", ".join(foreign) or "further arguments: several go as a tuple"))
+    _load_compile()
+    budget, options["budget"] = options["budget"], problem_budget
+    return importlib.import_module("._tune_model", __name__).tune(given[0], given[1] if len(given) == 2 else sample, budget, options,
+                                                                 refresh, quiet)
+
+
+def tune(*problems: Any, sample: Any = None, model: str | Iterable[str] | None = None, batch: int | Iterable[int] | None = None,
+         dtype: str | None = None, way: str | None = None, operator: str | Iterable[str] | None = None, preset: str | Iterable[str] | None = None,
          file: str | os.PathLike[str] | None = None, from_misses: bool = False, device: str | int | None = None,
          budget: str | int | None = None, effort: str | None = None, objective: str | None = None,
          database: str | os.PathLike[str] | None = None, fresh: bool = False, jobs: int | None = None,
-         quiet: bool = False) -> dict[str, Any]:
-    """Runs `vitune tune` and returns its JSON document; this process then serves the new winners.
+         problem_budget: str | int | None = None, quiet: bool = False) -> Any:
+    """Tunes a model, or problems; this process then serves the new winners. Progress is on stderr unless `quiet`.
 
-    problems: texts such as "bf16 b=32 h=12 n=197 d=64", or what problem_text() gave. model, batch, dtype: those of a
-    model of timm; operator: of these operators alone ("attention", ["attention", "norm"]). budget: per problem, a time ("30s") or a number of trials; effort in its place: "quick",
-    "normal", "thorough". The other options are the command's
-    (`vitune tune --help`). Nothing said: ViT-B/16. Progress is on stderr unless `quiet`.
-    Raises CommandError with the exit code, VituneError where there is no command.
+    ``vitune.tune(module, sample, budget="60s")``: a PyTorch model, or what compile() returned, as it is asked for with `sample`: its
+    argument, a tuple of its arguments, or a dict of keywords. It is compiled, what no winner serves is tuned, kernels with the largest
+    share of a pass first, and it is compiled again, until it asks for nothing new or the time is up: budget is of all problems together,
+    problem_budget of each. Every compiled model of the process compiles again at its next call. Returns an object that says what was gained,
+    whose `model` is the compiled one. Ctrl-C ends it and keeps what is there.
+
+    ``vitune.tune("bf16 b=32 h=12 n=197 d=64", ...)``: runs `vitune tune` and returns its JSON document. problems: texts, also what
+    problem_text() gave. model, batch, dtype: those of a model of timm; way: as "compile" or as "drop-in" asks them; operator: of
+    these operators alone ("attention", ["attention", "norm"]). budget: per problem, a time ("30s") or a number of trials; effort in
+    its place: "quick", "normal", "thorough". The other options are the command's (`vitune tune --help`). Nothing said: ViT-B/16.
+
+    Raises InvalidArgument, CommandError with the exit code, VituneError where there is no command.
     """
-    words = _command.tune_arguments(problems, model=model, batch=batch, dtype=dtype, operator=operator, preset=preset, file=file,
-                                    from_misses=from_misses, device=device, budget=budget, effort=effort,
-                                    objective=objective, database=database, fresh=fresh, jobs=jobs)
+    options = dict(model=model, batch=batch, dtype=dtype, way=way, operator=operator, preset=preset, file=file,
+                   from_misses=from_misses, device=device, budget=budget, effort=effort, objective=objective, database=database,
+                   fresh=fresh, jobs=jobs)
+    if problems and not isinstance(problems[0], str):
+        return _tune_of_model(problems, sample, options, problem_budget, quiet)
+    if sample is not None or problem_budget is not None:
+        raise InvalidArgument("sample and problem_budget belong to a model: vitune.tune(model, sample)")
+    words = _command.tune_arguments(problems, **options)
     document = _command.run_json(["tune", *words], quiet)
     refresh()
     return document

@@ -6,11 +6,13 @@ from __future__ import annotations
 import collections
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
-from typing import Any
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Optional
 
 from ._errors import CommandError
 from ._library import command_path
@@ -25,7 +27,7 @@ def _listed(option: str, values: str | Iterable[str] | None) -> list[str]:
 
 
 def tune_arguments(problems: Iterable[str], *, model: str | Iterable[str] | None, batch: int | Iterable[int] | None,
-                   dtype: str | None, operator: str | Iterable[str] | None, preset: str | Iterable[str] | None, file: str | os.PathLike[str] | None,
+                   dtype: str | None, way: str | None, operator: str | Iterable[str] | None, preset: str | Iterable[str] | None, file: str | os.PathLike[str] | None,
                    from_misses: bool, device: str | int | None, budget: str | int | None, effort: str | None, objective: str | None,
                    database: str | os.PathLike[str] | None, fresh: bool, jobs: int | None) -> list[str]:
     """The words after `vitune tune`."""
@@ -34,7 +36,7 @@ def tune_arguments(problems: Iterable[str], *, model: str | Iterable[str] | None
         words += ["--batch", str(batch) if isinstance(batch, int) else ",".join(map(str, batch))]
     if operator is not None:
         words += ["--operator", operator if isinstance(operator, str) else ",".join(operator)]
-    for option, value in (("--dtype", dtype), ("--from", file), ("--device", device), ("--budget", budget), ("--effort", effort),
+    for option, value in (("--dtype", dtype), ("--as", way), ("--from", file), ("--device", device), ("--budget", budget), ("--effort", effort),
                           ("--objective", objective), ("--db", database), ("--jobs", jobs)):
         if value is not None:
             words += [option, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
@@ -68,6 +70,57 @@ def run_json(arguments: list[str], quiet: bool) -> dict[str, Any]:
         reason = "; its messages are on stderr" if to_terminal else ": " + "\n".join(said) if said else ""
         raise CommandError(f"'{' '.join(command)}' ended with exit code {process.returncode}{reason}", process.returncode)
     return json.loads(output)
+
+
+class Lines:
+    """The JSON documents that `vitune ARGUMENTS`, which has --jsonl among them, prints one by one.
+
+    At the deadline (of time.monotonic()), and at Ctrl-C, the command is asked to stop: it saves what it has, which takes it two
+    seconds at most.
+    """
+
+    def __init__(self, arguments: list[str], deadline: Optional[float]) -> None:
+        self._command, self._deadline = [str(command_path()), *arguments], deadline
+        self._was_stopped = False
+        self.interrupted = False  #: by Ctrl-C, which is not raised then
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Raises CommandError where the command fails without a result; that some problems have no winner is said in their lines."""
+        said: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+        count = 0
+        # In a group of its own: a terminal's Ctrl-C is for this process, which passes it on once.
+        with subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                              start_new_session=True) as process:
+            threading.Thread(target=said.extend, args=(map(str.rstrip, process.stderr or ()),), daemon=True).start()
+            timer = threading.Timer(max(0.0, (self._deadline or 0.0) - time.monotonic()), self._stop, (process,))
+            timer.daemon = True
+            if self._deadline is not None:
+                timer.start()
+            try:
+                while line := self._line(process):
+                    count += 1
+                    yield json.loads(line)
+                process.wait()
+            finally:
+                timer.cancel()
+                self._stop(process)
+        if process.returncode != 0 and count == 0 and not self._was_stopped:
+            raise CommandError(f"'{' '.join(self._command)}' ended with exit code {process.returncode}: " + "\n".join(said),
+                               process.returncode)
+
+    def _line(self, process: subprocess.Popen) -> str:
+        while True:
+            try:
+                return process.stdout.readline()
+            except KeyboardInterrupt:
+                self.interrupted = True
+                self._stop(process)
+
+    def _stop(self, process: subprocess.Popen) -> None:
+        """Once: the second signal would end it at once."""
+        if process.poll() is None and not self._was_stopped:
+            self._was_stopped = True
+            process.send_signal(signal.SIGINT)
 
 
 def _is_terminal() -> bool:

@@ -201,6 +201,8 @@ class Backend:
         why_not = prepared.why_not(place.recipes)
         if why_not:
             return why_not, ()
+        if operator.name not in self._wanted:  # nobody has to tune what would not be put in
+            return f"not known to be faster than Inductor's; replace=[..., '{operator.name}'] puts it in", ()
         reason, selections = "", []
         try:
             selections = [ask() for ask in (place.ask, *place.ask_further)]
@@ -208,8 +210,6 @@ class Backend:
                 reason = "it was never tuned: `vitune tune` takes the problem below"
         except VituneError as error:
             reason = _torch_op.reason_of(error)
-        if operator.name not in self._wanted:
-            reason = f"not known to be faster than Inductor's; replace=[..., '{operator.name}'] puts it in"
         return reason, selections
 
     def get_compiler_config(self) -> dict[str, Any]:
@@ -259,6 +259,14 @@ def _backend_of(compiled: Any, asked: str) -> Backend:
     if backend is None:
         raise InvalidArgument(f"{asked}() takes what vitune.compile() returned")
     return backend
+
+
+def is_compiled(model: Any) -> bool:
+    """Whether it is what vitune.compile() returned."""
+    try:
+        return _backend_of(model, "tune") is not None
+    except InvalidArgument:
+        return False
 
 
 def report(compiled: Any) -> Report:

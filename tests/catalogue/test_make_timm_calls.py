@@ -1,6 +1,7 @@
-# tests/catalogue/test_make_timm_calls.py -- The traced calls of small models, as cmake/make_timm_calls.py writes them.
+# tests/catalogue/test_make_timm_calls.py -- What small models ask, as cmake/make_timm_calls.py writes it.
 # SPDX-License-Identifier: Apache-2.0
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -16,79 +17,117 @@ except ImportError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed")
 
 F = torch.nn.functional
-MODELS = ("mobilevit_xxs", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "twins_svt_small")
+MODELS = ("deit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "xcit_nano_12_p16_224")
+LIBRARY = os.environ.get("VITUNE_TEST_LIBRARY")
 
 
-def calls(document, name):
-    """Text -> count."""
+def made(*models):
+    command = [sys.executable, str(ROOT / "cmake" / "make_timm_calls.py"), "--date", "2026-01-02", "--library", str(LIBRARY)]
+    return subprocess.run(command + [word for name in models for word in ("--model", name)], capture_output=True, text=True, timeout=500)
+
+
+def calls(document, name, key, rows=None):
+    """Text -> count; rows: of layers of few rows, or of many, alone."""
     entry = next(model for model in document["models"] if model["name"] == name)
-    return {document["texts"][place]: count for count, place in entry["calls"]}
+    other = {script.OF_FEW_ROWS: script.OF_MANY_ROWS, script.OF_MANY_ROWS: script.OF_FEW_ROWS}.get(rows)
+    return {document["texts"][place]: count for count, place, *when in entry[key] if when != [other]}
 
 
-def traced(function, *shapes):
-    """The texts of what `function` calls on tensors of these shapes, in fp32."""
-    with torch.no_grad(), script.Log() as log:
-        function(*[torch.empty(shape, device="meta") for shape in shapes])
-    return log.texts()
-
-
+@unittest.skipIf(LIBRARY is None, "VITUNE_TEST_LIBRARY names no libvitune")
 class DocumentTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        command = [sys.executable, str(ROOT / "cmake" / "make_timm_calls.py"), "--date", "2026-01-02"]
-        done = subprocess.run(command + [word for name in MODELS for word in ("--model", name)], capture_output=True,
-                              text=True, timeout=250)
+        done = made(*MODELS)
         if done.returncode:
             raise AssertionError(done.stderr)
         cls.made = json.loads(done.stdout)
         cls.shipped = json.loads((ROOT / "data" / "timm_calls.json").read_text(encoding="utf-8"))
 
-    def test_a_vit_is_written_call_by_call(self):
-        self.assertEqual(calls(self.made, "deit_tiny_patch16_224"), {
-            "convolution dtype n=1*images c=3 k=192 size=224x224 filter=16x16 stride=16x16 bias": 1,
-            "norm dtype m=197*images d=192 weight bias eps=1e-06": 1,
-            "linear dtype m=197*images n=576 k=192 bias": 12,
-            "linear dtype m=197*images n=192 k=192 bias": 12,
-            "norm dtype m=197*images d=192 weight bias residual sum eps=1e-06": 23,
-            "linear dtype m=197*images n=768 k=192 bias": 12,
-            "linear dtype m=197*images n=192 k=768 bias": 12,
-            "norm dtype m=197*images d=192 weight bias residual eps=1e-06": 1,
+    def test_a_compiled_vit_asks_for_layers_with_what_stands_around_them(self):
+        self.assertEqual(calls(self.made, "deit_tiny_patch16_224", "compile", script.OF_FEW_ROWS), {
+            "linear dtype m=196*images n=192 k=768 bias": 1,
+            "linear dtype m=197*images n=576 k=192 norm=layer bias params=fp32": 1,
+            "attention dtype b=1*images h=3 nq=197 nk=197 d=64 layout=packed": 12,
+            "linear dtype m=197*images n=192 k=192 bias residual moments=32": 12,
+            "linear dtype m=197*images n=768 k=192 norm=moments:32 eps=1e-06 bias act=gelu params=fp32": 12,
+            "linear dtype m=197*images n=192 k=768 bias residual moments=32": 11,
+            "linear dtype m=197*images n=576 k=192 norm=moments:32 eps=1e-06 bias params=fp32": 11,
+            "linear dtype m=197*images n=192 k=768 bias residual": 1,
             "linear dtype m=1*images n=1000 k=192 bias": 1,
         })
 
-    def test_attention_in_windows_is_written_as_it_would_be_in_place(self):
-        found = {name: {text: count for text, count in calls(self.made, name).items() if text.startswith("window_attention ")}
-                 for name in MODELS}
-        self.assertEqual(found["deit_tiny_patch16_224"], {})
-        self.assertEqual(len(found["swin_tiny_patch4_window7_224"]), 7)
-        self.assertEqual(found["swin_tiny_patch4_window7_224"][
+    def test_with_many_rows_norms_stay_in_front_of_layers(self):
+        self.assertEqual(calls(self.made, "deit_tiny_patch16_224", "compile", script.OF_MANY_ROWS), {
+            "linear dtype m=196*images n=192 k=768 bias": 1,
+            "linear dtype m=197*images n=576 k=192 bias": 12,
+            "attention dtype b=1*images h=3 nq=197 nk=197 d=64 layout=packed": 12,
+            "linear dtype m=197*images n=192 k=192 bias residual": 12,
+            "linear dtype m=197*images n=768 k=192 bias act=gelu": 12,
+            "linear dtype m=197*images n=192 k=768 bias residual": 12,
+            "linear dtype m=1*images n=1000 k=192 bias": 1,
+        })
+
+    def test_what_is_asked_beside_is_what_a_gpu_without_moments_and_lost_races_are_served_by(self):
+        second = calls(self.made, "deit_tiny_patch16_224", "second", script.OF_FEW_ROWS)
+        for words in ("n=768 k=192 norm=layer bias act=gelu params=fp32", "n=768 k=192 bias act=gelu", "n=192 k=192 bias residual",
+                      "n=768 k=192 bias", "n=576 k=192 bias"):
+            self.assertEqual(second.get(f"linear dtype m=197*images {words}"), 12, words)
+
+    def test_layers_around_windows_in_place_are_those_of_images(self):
+        swin = calls(self.made, "swin_tiny_patch4_window7_224", "compile")
+        self.assertEqual(swin[
             "window_attention dtype b=1*images image=14x14 window=7x7 shift=3x3 h=12 d=32 bias=dtype:4x12x49x49"], 3)
-        self.assertEqual(found["twins_svt_small"]["window_attention dtype b=1*images image=14x14 window=7x7 h=8 d=32"], 5)
+        self.assertFalse([text for text in swin if text.startswith("attention ")])
+        self.assertTrue([text for text in swin if "n=288 k=96 norm=layer" in text])
+        second = calls(self.made, "swin_tiny_patch4_window7_224", "second")
+        self.assertIn("attention dtype b=64*images h=3 nq=49 nk=49 d=32 layout=packed bias=dtype:1x3x49x49", second)
+
+    def test_the_drop_in_asks_for_norms(self):
+        self.assertEqual(calls(self.made, "deit_tiny_patch16_224", "drop_in"),
+                         {"norm dtype m=197*images d=192 weight bias params=dtype x=@192 eps=1e-06": 25})
+
+    def test_what_is_left_is_counted_with_the_reason(self):
+        xcit = next(model for model in self.made["models"] if model["name"] == "xcit_nano_12_p16_224")
+        self.assertEqual(xcit["outside"], [[12, "attention", "head size 196 is above 128"]])
+        self.assertGreater(xcit["left"]["convolution"], 0)
 
     def test_it_is_what_is_shipped(self):
         if self.made["source"] != self.shipped["source"]:
             self.skipTest(f"{self.made['source']} here, and the data are of {self.shipped['source']}")
         for name in MODELS:
-            self.assertEqual(calls(self.made, name), calls(self.shipped, name), name)
+            for key in ("compile", "second", "drop_in"):
+                for rows in (script.OF_FEW_ROWS, script.OF_MANY_ROWS):
+                    self.assertEqual(calls(self.made, name, key, rows), calls(self.shipped, name, key, rows), f"{name} {key}")
 
     def test_a_model_that_is_not_catalogued_is_named(self):
-        command = [sys.executable, str(ROOT / "cmake" / "make_timm_calls.py"), "--date", "2026-01-02", "--model", "resnet18"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+        done = made("resnet18")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("resnet18", done.stderr)
         self.assertEqual(done.stdout, "")
 
 
-class ScalingTest(unittest.TestCase):
+class GeneralTextTest(unittest.TestCase):
     def test_numbers_that_grow_are_told_from_those_that_stay(self):
-        self.assertEqual(script.scaled("norm m=394 d=768", "norm m=591 d=768"), "norm m=197*images d=768")
-        self.assertEqual(script.scaled("linear m=225 k=2", "linear m=225 k=2"), "linear m=225 k=2")
-        self.assertEqual(script.scaled("norm eps=1e-06", "norm eps=1e-06"), "norm eps=1e-06")
+        n = script.IMAGES
+        for text, general in ((f"norm bf16 m={197 * n} d=768 eps=1e-06", "norm dtype m=197*images d=768 eps=1e-06"),
+                              (f"attention bf16 b={n} bias=bf16:{64 * n}x3x49x49", "attention dtype b=1*images bias=dtype:64*imagesx3x49x49"),
+                              ("window_attention bf16 shift=0x3", "window_attention dtype shift=0x3"),
+                              ("linear bf16 m=225 n=2 params=fp32", "linear dtype m=225 n=2 params=fp32")):
+            self.assertEqual(script.general(text), general)
 
-    def test_what_grows_otherwise_is_an_error(self):
-        for fewer, more in (("m=2", "m=4"), ("m=5", "m=5 rms"), ("m=3", "m=5"), ("d=1", "m=1")):
-            with self.assertRaises(ValueError):
-                script.scaled(fewer, more)
+    def test_attention_that_does_not_grow_is_called_by_each_image(self):
+        self.assertEqual(script.written({"attention bf16 b=49 h=2": 3, f"attention bf16 b={script.IMAGES} h=2": 1}),
+                         [(3, "attention dtype b=49 h=2", script.EACH_IMAGE), (1, "attention dtype b=1*images h=2", script.ALWAYS)])
+
+    def test_what_depends_on_the_rows_of_layers_is_told_from_what_does_not(self):
+        few, many = {"linear bf16 m=1 n=2": 3, "linear bf16 m=1 n=2 norm=layer": 2}, {"linear bf16 m=1 n=2": 3, "linear bf16 m=1 n=4": 1}
+        self.assertEqual(script.written(few, many), [
+            (3, "linear dtype m=1 n=2", script.ALWAYS), (2, "linear dtype m=1 n=2 norm=layer", script.OF_FEW_ROWS),
+            (1, "linear dtype m=1 n=4", script.OF_MANY_ROWS)])
+        self.assertEqual(script.written({"linear bf16 m=1": 3}, {"linear bf16 m=1": 4}), [
+            (3, "linear dtype m=1", script.OF_FEW_ROWS), (4, "linear dtype m=1", script.OF_MANY_ROWS)])
+        with self.assertRaisesRegex(ValueError, "rows"):
+            script.written({"attention bf16 b=49": 3}, {"attention bf16 b=49": 4})
 
 
 class ForwardGraphTest(unittest.TestCase):
@@ -116,46 +155,6 @@ class ForwardGraphTest(unittest.TestCase):
             return [(node.op, str(getattr(node.target, "__name__", node.target)), [order.get(taken, "given") for taken in node.all_input_nodes],
                      tuple(node.meta["example_value"].shape)) for node in order if isinstance(node.meta.get("example_value"), torch.Tensor)]
         self.assertEqual(steps(recorded.graph), steps(graphs[0]))
-
-
-class ResidualTest(unittest.TestCase):
-    def test_a_norm_of_a_sum_has_a_residual(self):
-        self.assertEqual(traced(lambda a, b: F.layer_norm(a + b, (8,)), (4, 8), (4, 8)), ["norm fp32 m=4 d=8 residual"])
-
-    def test_a_sum_that_is_used_again_is_written(self):
-        def block(a, b):
-            total = (a + b).reshape(2, 2, 8)
-            return F.layer_norm(total, (8,)) * total
-        self.assertEqual(traced(block, (4, 8), (4, 8)), ["norm fp32 m=4 d=8 residual sum"])
-
-    def test_other_sums_are_none(self):
-        for name, function in (
-            ("a row for all", lambda a, b: F.layer_norm(a + b[0], (8,))),
-            ("a permuted sum", lambda a, b: F.layer_norm((a + b).t(), (4,))),
-            ("two norms of one sum", lambda a, b: [F.layer_norm(c, (8,)) for c in [a + b] * 2]),
-        ):
-            with self.subTest(name):
-                for text in traced(function, (4, 8), (4, 8)):
-                    self.assertNotIn("residual", text)
-
-    def test_rows_that_lie_apart_have_their_distance(self):
-        self.assertEqual(traced(lambda a: F.layer_norm(a[:, 0], (8,)), (4, 5, 8)), ["norm fp32 m=4 d=8 x=@40"])
-
-
-class CallTest(unittest.TestCase):
-    def test_each_function_has_its_words(self):
-        for function, shapes, text in (
-            (lambda x, w: F.rms_norm(x, (8,), w, 1e-6), [(4, 8), (8,)], "norm fp32 m=4 d=8 rms weight"),
-            (lambda x: F.group_norm(x, 2), [(3, 4, 5, 6)], "group_norm fp32 n=3 c=4 l=30 g=2"),
-            (lambda x, w: F.conv2d(x, w, stride=2, padding=1, groups=4), [(2, 4, 9, 9), (4, 1, 3, 3)],
-             "convolution fp32 n=2 c=4 k=4 size=9x9 filter=3x3 stride=2x2 padding=1x1 groups=4"),
-            (lambda x: x.softmax(dim=-1), [(2, 3, 7)], "softmax fp32 m=6 d=7"),
-            (lambda x: F.softmax(x, dim=-1), [(2, 3, 7)], "softmax fp32 m=6 d=7"),
-            (lambda a, b: a @ b, [(2, 3, 4, 5), (2, 3, 5, 6)], "matmul fp32 b=6 m=4 n=6 k=5"),
-            (lambda a, b: torch.bmm(a, b), [(3, 4, 5), (3, 5, 6)], "matmul fp32 b=3 m=4 n=6 k=5"),
-        ):
-            with self.subTest(text):
-                self.assertEqual(traced(function, *shapes), [text])
 
 
 if __name__ == "__main__":
