@@ -14,6 +14,7 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 #include "tests/generator/elf_image.h"
 #include "tests/runtime/mock_libcuda.h"
@@ -80,7 +81,7 @@ class KernelMaker {
     }
     Binary& binary = found->second;
     binary = {key, request.arch, version, request.entry, {128, 0, 0, 100}, test::elf_image()};
-    binary.compile.shared_bytes = attention_shared_bytes(problem, config);
+    binary.compile.shared_bytes = AttentionShape(problem, config).shared_bytes();
     if (compiler_ && launched) {
       CompileResult result = compiler_->compile(request);
       if (result.status != CompileStatus::kOk) throw std::runtime_error(result.log);

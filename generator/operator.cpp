@@ -1,4 +1,4 @@
-// generator/operator.cpp -- What operators have in common.
+// generator/operator.cpp -- What operators, and their families, have in common.
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/operator.h"
 
@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/fit.h"
 #include "generator/problem_words.h"
 
 namespace vitune {
@@ -49,7 +50,93 @@ bool may_mean_another(std::string_view text) {
 
 }  // namespace
 
-ConfigWords Operator::words(const Problem&, const Config&) const { return {}; }
+std::vector<Config> Family::defaults(const Problem& problem, const DeviceInfo& device,
+                                     const ParameterSpace& space) const {
+  return cheapest(space.enumerate(name()), 2,
+                  [&](const Config& config) { return rank(problem, config, device); });
+}
+
+std::optional<std::string> Family::prune(const Problem& problem, const Config& config,
+                                         const CompileFacts& facts,
+                                         const DeviceInfo& device) const {
+  return misfit(facts, kernels(problem, config), device, harmless_spill_bytes());
+}
+
+const Family& Operator::family_of(const Config& config) const {
+  for (const Family* family : families()) {
+    if (family->owns(config)) return *family;
+  }
+  throw Error(ErrorCode::kFailure, formatted("'{}' is of none of the {} families of {}",
+                                             config.text(), families().size(), name()));
+}
+
+ParameterSpace Operator::space(const Problem& problem, const DeviceInfo& device) const {
+  std::vector<FamilySpace> spaces;
+  for (const Family* family : families()) {
+    FamilySpace& space = spaces.emplace_back();
+    space.name = family->name();
+    space.parameters = family->parameters(problem);
+    space.owns = [family](const Config& config) { return family->owns(config); };
+    space.refusal = family->refusal(problem, device);
+    if (!space.refusal) space.constraints = family->rules(problem, device);
+  }
+  return ParameterSpace(std::move(spaces));
+}
+
+std::vector<Config> Operator::defaults(const Problem& problem, const DeviceInfo& device,
+                                       const ParameterSpace& space) const {
+  std::vector<Config> configs;
+  for (const Family* family : families()) {
+    if (family->refusal(problem, device)) continue;
+    for (Config& config : family->defaults(problem, device, space)) {
+      configs.push_back(std::move(config));
+    }
+  }
+  return configs;
+}
+
+bool Operator::has_proposals(const Problem& problem, const DeviceInfo& device) const {
+  return std::ranges::any_of(families(), [&](const Family* family) {
+    return family->calls_library() && !family->refusal(problem, device);
+  });
+}
+
+std::vector<Config> Operator::proposals(const Problem& problem, const DeviceInfo& device,
+                                        Libraries& libraries) const {
+  std::vector<Config> configs;
+  for (const Family* family : families()) {
+    if (!family->calls_library() || family->refusal(problem, device)) continue;
+    for (Config& config : family->proposals(problem, libraries)) {
+      configs.push_back(std::move(config));
+    }
+  }
+  return configs;
+}
+
+CompileRequest Operator::request(const Problem& problem, const Config& config,
+                                 const std::string& arch) const {
+  const Family& family = family_of(config);
+  const std::vector<KernelNeeds> needs = family.kernels(problem, config);
+  CompileRequest request;
+  request.source = assemble(family.source(problem, config));
+  request.arch = family.is_of_one_architecture() ? arch + "a" : arch;
+  if (needs.empty()) {
+    request.entry = "cublasLtMatmul";
+    request.library = cublaslt_name(family.library_version(config));
+  } else {
+    request.entry = needs.front().entry;
+  }
+  return request;
+}
+
+Source Operator::templates() const {
+  std::string main;
+  for (const Family* family : families()) {
+    const std::string own = family->templates();
+    if (main.find(own) == main.npos) main += own;
+  }
+  return assemble(std::move(main));
+}
 
 Config Operator::carried(const Config& config, const Problem&, const Problem&,
                          const ParameterSpace& space) const {

@@ -1,10 +1,11 @@
 // generator/operator.h -- Operator: all that the rest of vitune knows of attention and its like.
 //
-// An operator is one folder here (operator, problem, problem_text, tensors, space, source, plan,
-// judge; files of its own beside them), one folder in templates/, and one line in operators.cpp.
-// The tuner, the runtime and the command know problems, tensors, configs and plans through this
-// interface only. Objects are constants: no state; any thread. Problems and configs that a function
-// is handed are its own operator's; a problem of another one is Error(kFailure).
+// An operator is one folder here (operator, problem, problem_text, tensors, judge, its families),
+// one folder in templates/, and one line in operators.cpp. What a family decides is in its own
+// class (generator/family.h). The tuner, the runtime and the command know problems, tensors,
+// configs and plans through this interface only. Objects are constants: no state; any thread.
+// Problems and configs that a function is handed are its own operator's; a problem of another one
+// is Error(kFailure).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,6 +24,7 @@
 #include "generator/compiler.h"
 #include "generator/cost_model.h"
 #include "generator/cublaslt.h"
+#include "generator/family.h"
 #include "generator/floor.h"
 #include "generator/judge_spec.h"
 #include "generator/launch_plan.h"
@@ -32,12 +34,6 @@
 #include "generator/tensor_spec.h"
 
 namespace vitune {
-
-// A config as people speak of it: "tma 192x112 12w s2", and the tunables that this tells.
-struct ConfigWords {
-  std::string text;
-  std::vector<std::string> told;
-};
 
 class Operator {
  public:
@@ -83,29 +79,31 @@ class Operator {
     return std::hash<std::string>{}(problem.text());
   }
 
+  // ---- Its families
+
+  // In the order of their configs in a space.
+  virtual std::span<const Family* const> families() const = 0;
+  // The one that `config` is of. Throws Error(kFailure) if none is.
+  const Family& family_of(const Config& config) const;
+  // Its name: "sm90.streaming".
+  std::string family(const Config& config) const { return std::string(family_of(config).name()); }
+
   // ---- Which configs there are
 
-  virtual ParameterSpace space(const Problem& problem, const DeviceInfo& device) const = 0;
+  ParameterSpace space(const Problem& problem, const DeviceInfo& device) const;
   // What to try without any tuning, in order of preference, each once and inside `space`, which is
-  // the problem's. Empty if no kernel fits the device.
+  // the problem's: that of each family in turn, unless the operator knows better. Empty if no
+  // kernel fits the device.
   virtual std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
-                                       const ParameterSpace& space) const = 0;
+                                       const ParameterSpace& space) const;
   // Whether proposals() may have any.
-  virtual bool has_proposals(const Problem&, const DeviceInfo&) const { return false; }
-  // Configs that the space holds without listing them, because a library on the device names them;
-  // asked with its context current. Empty where the library is not there.
-  virtual std::vector<Config> proposals(const Problem&, const DeviceInfo&, Libraries&) const {
-    return {};
-  }
-  // The family that `config` is of: "sm90.streaming". An operator of one family has its own name.
-  virtual std::string family(const Config&) const { return std::string(name()); }
+  bool has_proposals(const Problem& problem, const DeviceInfo& device) const;
+  // Of all families that call a library; see Family.
+  std::vector<Config> proposals(const Problem& problem, const DeviceInfo& device,
+                                Libraries& libraries) const;
   // A config of `from`, of the same class, as it is written for `to`, whose space is `space`.
   virtual Config carried(const Config& config, const Problem& from, const Problem& to,
                          const ParameterSpace& space) const;
-  // The family of its kernel, tile, warps and stages; nothing told if there are no words for it.
-  // With the values of the tunables that are not told, the text means one config; of those that no
-  // space can list (open parameters), one of all that are stored.
-  virtual ConfigWords words(const Problem& problem, const Config& config) const;
   // Equal for problems from which `config` is carried alike, as far as it is the same one.
   virtual std::int64_t carried_class(const Config&, const Problem&, const ParameterSpace&) const {
     return 0;
@@ -115,36 +113,39 @@ class Operator {
   virtual std::unique_ptr<CostModel> cost_model(const DeviceInfo& device,
                                                 Residency residency) const;
 
-  // ---- How a config becomes a kernel
+  // ---- What the family of `config` answers
 
-  // The main text: a generated Config struct, an include and the entries.
-  virtual std::string source(const Problem& problem, const Config& config) const = 0;
-  // For an architecture such as "sm_90"; entry is that of the first of kernels().
-  virtual CompileRequest request(const Problem& problem, const Config& config,
-                                 const std::string& arch) const = 0;
+  ConfigWords words(const Problem& problem, const Config& config) const {
+    return family_of(config).words(problem, config);
+  }
+  std::string source(const Problem& problem, const Config& config) const {
+    return family_of(config).source(problem, config);
+  }
+  // For an architecture such as "sm_90"; entry is that of the first of kernels(). The request of a
+  // config without kernels has no work for the compiler.
+  CompileRequest request(const Problem& problem, const Config& config,
+                         const std::string& arch) const;
   // All files that kernels of any family are made of. Its digest tells whether a recording is of
   // these kernels.
-  virtual Source templates() const = 0;
-  // Why a compiled config cannot run or is not worth a launch on `device`, or nothing.
-  virtual std::optional<std::string> prune(const Problem& problem, const Config& config,
-                                           const CompileFacts& facts,
-                                           const DeviceInfo& device) const = 0;
-
-  // ---- What a call does
-
-  // The version of cuBLASLt that the config's plan calls, as the library tells it; 0: it calls
-  // none.
-  virtual std::int64_t library_version(const Config&) const { return 0; }
-  // The kernels of the config, entries of one translation unit; none if its plan only calls a
-  // library: then the request has no compiler's work.
-  virtual std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const = 0;
-  // Whether their launches copy by tensor maps, or are of CTAs that run at once (a cooperative
-  // launch); a driver may be too old for either.
-  virtual bool reads_tensor_maps(const Config&) const { return false; }
-  virtual bool runs_at_once(const Config&) const { return false; }
-  // `resident`: of each of kernels(), how many CTAs fit on an SM at once, at least 1.
-  virtual LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
-                          std::span<const int> resident) const = 0;
+  Source templates() const;
+  std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const {
+    return family_of(config).kernels(problem, config);
+  }
+  std::optional<std::string> prune(const Problem& problem, const Config& config,
+                                   const CompileFacts& facts, const DeviceInfo& device) const {
+    return family_of(config).prune(problem, config, facts, device);
+  }
+  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
+                  std::span<const int> resident) const {
+    return family_of(config).plan(problem, config, device, resident);
+  }
+  bool reads_tensor_maps(const Config& config) const {
+    return family_of(config).reads_tensor_maps(config);
+  }
+  bool runs_at_once(const Config& config) const { return family_of(config).runs_at_once(); }
+  std::int64_t library_version(const Config& config) const {
+    return family_of(config).library_version(config);
+  }
 
   // ---- How a kernel is judged
 
@@ -157,7 +158,7 @@ class Operator {
   virtual LaunchPlan answer(const Problem& problem, Precision precision) const = 0;
   // The answers that answer() makes, by their tensor's place: of all given outputs, and of those
   // whose answer decides about another's rows.
-  virtual std::vector<int> answers(const Problem& problem) const;
+  std::vector<int> answers(const Problem& problem) const;
   // The launches that the kernel compiled for (`problem`, `config`) must be right in, cheapest
   // first. The last ones are of `problem` itself, the very last with kNormalDraw.
   virtual std::vector<JudgeCase> cases(const Problem& problem, const Config& config,

@@ -1,7 +1,7 @@
 // generator/parameter_space.h -- Tunable parameters, their values and the rules between them.
 //
-// Operator-neutral: an operator builds a ParameterSpace for one problem on one device; search
-// strategies only see the configs.
+// The space of one problem on one device is the union of its families' spaces (generator/family.h);
+// search strategies only see the configs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/config.h"
@@ -38,38 +39,59 @@ struct Constraint {
   std::vector<std::string> needs = {};
 };
 
+// The configs of one family. A parameter of one value is none of its tunables: stored configs name
+// it because another family has it.
+struct FamilySpace {
+  std::string name;
+  std::vector<Parameter> parameters;
+  std::vector<Constraint> constraints;
+  // Whether a config is of this family; none: each is.
+  std::function<bool(const Config&)> owns = {};
+  // Why the family has no configs here, or nothing.
+  std::optional<std::string> refusal = {};
+};
+
 class ParameterSpace {
  public:
-  // Throws Error(kFailure) for a parameter without values, with values out of order or repeated,
-  // for a repeated name, and for a constraint that needs a parameter that does not exist.
+  // Throws Error(kFailure) if there is no family, for a parameter without values, with values out
+  // of order or repeated, for a repeated name, and for a constraint that needs a parameter that
+  // does not exist.
+  explicit ParameterSpace(std::vector<FamilySpace> families);
+  // Of one family.
   ParameterSpace(std::vector<Parameter> parameters, std::vector<Constraint> constraints);
 
+  const std::vector<FamilySpace>& families() const { return families_; }
+  // The parameters of all families, each once, with the values that it has in any.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  const std::vector<Constraint>& constraints() const { return constraints_; }
+  // The rules of all families that have configs, each once: "sm90: threads: at most 1024"; without
+  // a name where all have it.
+  std::vector<std::string> rules() const;
 
-  // Every config that obeys all constraints, in lexicographic order: the first parameter varies
-  // slowest, each in the order of its values.
+  // Every config that obeys all constraints, family by family, of each in lexicographic order: the
+  // first parameter varies slowest, each in the order of its values.
   std::vector<Config> enumerate() const;
+  // Of the family of this name alone; none if there is no such family.
+  std::vector<Config> enumerate(std::string_view family) const;
   // Number of configs before constraints; the largest size_t if it exceeds that.
   std::size_t cartesian_size() const;
   // A config stored before a tunable existed does without it: `config` with the first value of each
-  // parameter that it lacks, unless that is needed.
+  // parameter of its family that it lacks, unless that is needed.
   Config completed(const Config& config) const;
   // Nothing if the config is in the space; else which rule it breaks and how.
   std::optional<std::string> explain(const Config& config) const;
 
  private:
-  void validate_parameters() const;
-  // Position of a parameter; the number of parameters if there is none of that name.
-  std::size_t index_of(std::string_view name) const;
-  std::optional<std::string> explain_values(const Config& config) const;
-  void enumerate_from(const Config& prefix, std::size_t depth, std::vector<Config>& found) const;
+  // Where a config belongs, or null.
+  const FamilySpace* family_of(const Config& config) const;
 
+  std::vector<FamilySpace> families_;
   std::vector<Parameter> parameters_;
-  std::vector<Constraint> constraints_;
-  // Per parameter: the constraints of which it is the last one read.
-  std::vector<std::vector<std::size_t>> decidable_;
 };
+
+// `parameters`, those of these names with these values in place of their own.
+std::vector<Parameter> with_values(
+    std::vector<Parameter> parameters,
+    const std::vector<std::pair<std::string_view, std::vector<std::int64_t>>>& values);
 
 // Of the configs that have a cost, the `most` of the least, the least first; equal ones in their
 // order.

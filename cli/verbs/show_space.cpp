@@ -96,9 +96,9 @@ int show_space(Session& session) {
   }
   document["constraints"] = ordered_json::array();
   std::string rules = "\nRules:\n";
-  for (const Constraint& constraint : space.constraints()) {
-    rules += formatted("  {}\n", terminal_safe(constraint.rule));
-    document["constraints"].push_back(constraint.rule);
+  for (const std::string& rule : space.rules()) {
+    rules += formatted("  {}\n", terminal_safe(rule));
+    document["constraints"].push_back(rule);
   }
   session.console.show(table, document, "");
   if (session.console.format() == Format::kText)

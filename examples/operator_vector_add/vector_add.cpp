@@ -75,14 +75,60 @@ constexpr int kA = 0, kB = 1, kOut = 2, kTensors = 3;
 constexpr std::string_view kKeys[] = {"n"};
 constexpr ProblemGrammar kGrammar = {"vector_add", {}, kKeys, "fp32", "vector_add n=98432"};
 
-class VectorAdd final : public Operator {
-  struct Asked final : Problem {
-    Asked(const Operator& op, std::int64_t count)
-        : Problem(op, formatted("vector_add n={}", count)), n(count) {}
-    const std::int64_t n;
-  };
-  static std::int64_t n_of(const Problem& p) { return static_cast<const Asked&>(p).n; }
+struct Asked final : Problem {
+  Asked(const Operator& op, std::int64_t count)
+      : Problem(op, formatted("vector_add n={}", count)), n(count) {}
+  const std::int64_t n;
+};
 
+std::int64_t n_of(const Problem& p) { return static_cast<const Asked&>(p).n; }
+
+LaunchPlan one_launch(const Problem& p, std::size_t kernel, std::int64_t ctas, std::int64_t threads,
+                      int out) {
+  KernelLaunch launch;
+  launch.kernel = kernel;
+  launch.shape.grid[0] = static_cast<std::uint32_t>(ctas);
+  launch.shape.block[0] = static_cast<std::uint32_t>(threads);
+  launch.params = parameter_bytes(AddParams{nullptr, nullptr, nullptr, n_of(p)});
+  launch.pointers = {
+      {kA, offsetof(AddParams, a)}, {kB, offsetof(AddParams, b)}, {out, offsetof(AddParams, out)}};
+  LaunchPlan plan;
+  plan.kernels.push_back(std::move(launch));
+  return plan;
+}
+
+class AddFamily final : public Family {
+ public:
+  std::string_view name() const override { return kGrammar.name; }
+  std::vector<Parameter> parameters(const Problem&) const override {
+    return {{"kThreads", {64, 128, 256, 512, 1024}, "threads of a CTA", false, true},
+            {"kVector", {1, 2, 4, 8}, "elements of an access", false, true}};
+  }
+  std::vector<Config> defaults(const Problem&, const DeviceInfo&,
+                               const ParameterSpace&) const override {
+    return {{{"kThreads", 256}, {"kVector", 4}}};
+  }
+  std::string templates() const override {
+    return std::string("#include \"primitives/piece.cuh\"\n") + kParams + kKernel;
+  }
+  std::string source(const Problem&, const Config& config) const override {
+    return formatted(
+               "#include \"primitives/piece.cuh\"\nconstexpr int kThreads = {}, kVector = {};\n",
+               config.at("kThreads"), config.at("kVector")) +
+           kParams + kKernel;
+  }
+  int harmless_spill_bytes() const override { return 0; }
+  std::vector<KernelNeeds> kernels(const Problem&, const Config& config) const override {
+    return {{"vitune_vector_add", static_cast<int>(config.at("kThreads")), 0}};
+  }
+  LaunchPlan plan(const Problem& p, const Config& config, const DeviceInfo&,
+                  std::span<const int>) const override {
+    const std::int64_t cta = config.at("kThreads") * config.at("kVector");
+    return one_launch(p, 0, ceil_div(n_of(p), cta), config.at("kThreads"), kOut);
+  }
+};
+
+class VectorAdd final : public Operator {
  public:
   std::string_view name() const override { return kGrammar.name; }
   std::string example() const override { return std::string(kGrammar.example); }
@@ -124,49 +170,10 @@ class VectorAdd final : public Operator {
   }
   bool is_before(const Problem& a, const Problem& b) const override { return n_of(a) < n_of(b); }
 
-  ParameterSpace space(const Problem&, const DeviceInfo&) const override {
-    return {{{"kThreads", {64, 128, 256, 512, 1024}, "threads of a CTA", false, true},
-             {"kVector", {1, 2, 4, 8}, "elements of an access", false, true}},
-            {}};
-  }
-  std::vector<Config> defaults(const Problem&, const DeviceInfo&,
-                               const ParameterSpace&) const override {
-    Config config;
-    config.set("kThreads", 256);
-    config.set("kVector", 4);
-    return {config};
-  }
-
-  std::string source(const Problem&, const Config& config) const override {
-    return formatted(
-               "#include \"primitives/piece.cuh\"\nconstexpr int kThreads = {}, kVector = {};\n",
-               config.at("kThreads"), config.at("kVector")) +
-           kParams + kKernel;
-  }
-  CompileRequest request(const Problem& p, const Config& config,
-                         const std::string& arch) const override {
-    CompileRequest request;
-    request.source = assemble(source(p, config));
-    request.arch = arch;
-    request.entry = "vitune_vector_add";
-    return request;
-  }
-  Source templates() const override {
-    return assemble(std::string("#include \"primitives/piece.cuh\"\n") + kParams + kKernel);
-  }
-  std::optional<std::string> prune(const Problem&, const Config&, const CompileFacts& facts,
-                                   const DeviceInfo&) const override {
-    if (facts.spill_bytes == 0) return std::nullopt;
-    return formatted("spills {} bytes", facts.spill_bytes);
-  }
-
-  std::vector<KernelNeeds> kernels(const Problem&, const Config& config) const override {
-    return {{"vitune_vector_add", static_cast<int>(config.at("kThreads")), 0}};
-  }
-  LaunchPlan plan(const Problem& p, const Config& config, const DeviceInfo&,
-                  std::span<const int>) const override {
-    const std::int64_t cta = config.at("kThreads") * config.at("kVector");
-    return one_launch(p, 0, ceil_div(n_of(p), cta), config.at("kThreads"), kOut);
+  std::span<const Family* const> families() const override {
+    static const AddFamily add;
+    static const Family* const all[] = {&add};
+    return all;
   }
 
   std::string judge_source() const override { return std::string(kParams) + kJudge; }
@@ -199,22 +206,6 @@ class VectorAdd final : public Operator {
       fill.seed = 98432 + static_cast<std::uint64_t>(tensor);
     }
     return fills;
-  }
-
- private:
-  static LaunchPlan one_launch(const Problem& p, std::size_t kernel, std::int64_t ctas,
-                               std::int64_t threads, int out) {
-    KernelLaunch launch;
-    launch.kernel = kernel;
-    launch.shape.grid[0] = static_cast<std::uint32_t>(ctas);
-    launch.shape.block[0] = static_cast<std::uint32_t>(threads);
-    launch.params = parameter_bytes(AddParams{nullptr, nullptr, nullptr, n_of(p)});
-    launch.pointers = {{kA, offsetof(AddParams, a)},
-                       {kB, offsetof(AddParams, b)},
-                       {out, offsetof(AddParams, out)}};
-    LaunchPlan plan;
-    plan.kernels.push_back(std::move(launch));
-    return plan;
   }
 };
 

@@ -7,11 +7,10 @@
 #include <algorithm>
 
 #include "core/checked.h"
-#include "core/error.h"
-#include "core/format.h"
 #include "generator/attention/default_forms.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/operator.h"
 
 namespace vitune {
 namespace {
@@ -296,11 +295,7 @@ std::vector<Config> default_attention_configs(const AttentionProblem& problem,
 }
 
 Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device) {
-  const std::vector<Config> configs = default_attention_configs(problem, device);
-  if (!configs.empty()) return configs.front();
-  throw Error(ErrorCode::kUnsupported,
-              formatted("no kernel for '{}' fits a device with {} bytes of shared memory per block",
-                        problem.text(), device.shared_per_block));
+  return default_config(*ProblemPtr(problem), device);
 }
 
 }  // namespace vitune

@@ -35,32 +35,11 @@ std::vector<Config> default_attention_configs(const AttentionProblem& problem,
 std::vector<Config> default_attention_configs(const AttentionProblem& problem,
                                               const DeviceInfo& device);
 
-// The template that the config's kernel is made of, and its schedule: "sm90.streaming" for
-// forward_sm90.cuh with kResident = 0. The tunables that it follows from: kSwizzle, kProducer,
-// kResident.
-std::string attention_family(const Config& config);
-
-// Name of the kernel in that text.
-std::string attention_entry();
-
 // The kernel's main source text: a generated Config struct, an include and the entry point.
 std::string attention_source(const AttentionProblem& problem, const Config& config);
 
-// All files that kernels of any family are made of. Its digest tells whether a recording is of
-// these kernels.
-Source attention_templates();
-
 CompileRequest attention_compile_request(const AttentionProblem& problem, const Config& config,
                                          const std::string& arch);
-
-// Dynamic shared memory of the kernel in bytes.
-std::int64_t attention_shared_bytes(const AttentionProblem& problem, const Config& config);
-int attention_threads(const AttentionProblem& problem, const Config& config);
-
-// Why a compiled config cannot run or is not worth a launch on `device` (registers, spills,
-// occupancy), or nothing.
-std::optional<std::string> attention_prune(const AttentionProblem& problem, const Config& config,
-                                           const CompileFacts& facts, const DeviceInfo& device);
 
 // Device addresses of one call's tensors; lse, bias and mask may be 0 where not asked for.
 struct AttentionPointers {

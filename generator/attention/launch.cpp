@@ -9,13 +9,11 @@
 #include "core/format.h"
 #include "generator/attention/even_items.h"
 #include "generator/attention/facts.h"
-#include "generator/attention/kernel_spec.h"
+#include "generator/attention/family.h"
+#include "generator/attention/operator.h"
 
 namespace vitune {
 namespace {
-
-// Stores and loads together, per thread; warps that only copy spill where it does not matter.
-constexpr int kHarmlessSpillBytes = 64, kHarmlessSpillBytesOfProducers = 192;
 
 AttentionView view_of(const TensorStrides& strides) {
   return {strides.batch, strides.head, strides.row};
@@ -35,29 +33,14 @@ const void* pointer(CuPointer address) { return reinterpret_cast<const void*>(ad
 
 }  // namespace
 
-std::int64_t attention_shared_bytes(const AttentionProblem& problem, const Config& config) {
-  return AttentionShape(problem, config).shared_bytes();
-}
-
-int attention_threads(const AttentionProblem& problem, const Config& config) {
-  return static_cast<int>(AttentionShape(problem, config).threads());
-}
-
-std::optional<std::string> attention_prune(const AttentionProblem& problem, const Config& config,
-                                           const CompileFacts& facts, const DeviceInfo& device) {
+std::optional<std::string> AttentionFamily::prune(const Problem& asked, const Config& config,
+                                                  const CompileFacts& facts,
+                                                  const DeviceInfo& device) const {
+  if (auto why = Family::prune(asked, config, facts, device)) return why;
+  const AttentionProblem& problem = attention_of(asked);
   const AttentionShape shape(problem, config);
-  // A few spilled values live outside the loops and cost nothing that could be measured.
-  const int harmless = shape.producer ? kHarmlessSpillBytesOfProducers : kHarmlessSpillBytes;
-  if (facts.spill_bytes > harmless) {
-    return formatted("spills {} bytes at {} registers", facts.spill_bytes, facts.registers);
-  }
-  const std::int64_t shared = shape.shared_bytes();
-  const int ctas =
-      resident_ctas(device, static_cast<int>(shape.threads()), facts.registers, shared);
-  if (ctas == 0) {
-    return formatted("does not fit on an SM: {} threads of {} registers, {} bytes of shared memory",
-                     shape.threads(), facts.registers, shared);
-  }
+  const int ctas = resident_ctas(device, static_cast<int>(shape.threads()), facts.registers,
+                                 shape.shared_bytes());
   // Four sub-partitions with one warp each is the least that can hide any latency; fewer is only of
   // use where there is not more work.
   const std::int64_t sms = std::max(device.sm_count, 1);

@@ -30,8 +30,6 @@ AttentionPointers attention_pointers(std::span<const std::uintptr_t> addresses);
 
 // Of generator/operator.h, each in a file of its own.
 std::vector<TensorSpec> attention_tensors(const AttentionProblem& problem);
-LaunchPlan attention_plan(const AttentionProblem& problem, const Config& config,
-                          const DeviceInfo& device, int resident_ctas);
 std::vector<std::string> attention_judge_entries();
 LaunchPlan attention_answer(const AttentionProblem& problem, Precision precision);
 std::vector<JudgeCase> attention_cases(const AttentionProblem& problem, const Config& config,
@@ -43,7 +41,6 @@ Config carried_attention_config(const Config& config, const AttentionProblem& fr
 // width.
 std::int64_t carried_steps(const Config& config, const AttentionProblem& from,
                            const ParameterSpace& space);
-ConfigWords attention_words(const AttentionProblem& problem, const Config& config);
 std::unique_ptr<CostModel> attention_cost_model(const DeviceInfo& device, Residency residency);
 
 }  // namespace vitune

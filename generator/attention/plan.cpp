@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 
+#include "generator/attention/family.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/operator.h"
 #include "generator/attention/tensor_maps.h"
@@ -18,19 +19,24 @@ constexpr PointerSlot kPointers[] = {
 
 }  // namespace
 
-LaunchPlan attention_plan(const AttentionProblem& problem, const Config& config,
-                          const DeviceInfo& device, int resident_ctas) {
+LaunchPlan AttentionFamily::plan(const Problem& asked, const Config& config,
+                                 const DeviceInfo& device, std::span<const int> resident) const {
+  const AttentionProblem& problem = attention_of(asked);
   KernelLaunch launch;
-  launch.shape = attention_launch_shape(problem, config, device, resident_ctas);
+  launch.shape = attention_launch_shape(problem, config, device, resident.front());
   launch.params = parameter_bytes(attention_params(problem, config, {}, launch.shape));
   launch.pointers.assign(std::begin(kPointers), std::end(kPointers));
-  if (reads_tensor_maps(config)) {
+  if (vitune::reads_tensor_maps(config)) {
     launch.map_bytes = sizeof(AttentionTensorMaps);
     launch.maps = attention_maps(problem, config);
   }
   LaunchPlan plan;
   plan.kernels.push_back(std::move(launch));
   return plan;
+}
+
+bool AttentionFamily::reads_tensor_maps(const Config& config) const {
+  return vitune::reads_tensor_maps(config);
 }
 
 }  // namespace vitune

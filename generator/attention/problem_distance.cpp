@@ -9,13 +9,10 @@
 #include <tuple>
 
 #include "generator/attention/facts.h"
+#include "generator/operator_of.h"
 
 namespace vitune {
 namespace {
-
-double log_ratio(std::int64_t a, std::int64_t b) {
-  return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
-}
 
 auto kernel_order(const AttentionProblem& p) {
   return std::tuple(p.dtype, p.d, p.causal, p.bias.has_value(), p.mask.has_value(), p.lse,

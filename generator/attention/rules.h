@@ -1,4 +1,5 @@
-// generator/attention/rules.h -- Rules between the attention kernels' tunables.
+// generator/attention/rules.h -- Rules between the attention kernels' tunables, for families to
+// choose from.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +23,22 @@ struct NamedRule {
   Rule violation;
 };
 
-// Of warps that do nothing but copy, and of those for spare rows.
-std::vector<NamedRule> producer_rules(const AttentionProblem& problem, const DeviceInfo& device);
+// Registers and shared memory, for all families.
+std::vector<NamedRule> resource_rules(const DeviceInfo& device);
+
+// Warps have rows; persistent CTAs have more than one work item; without copying warps there are no
+// steps that divide nothing.
+NamedRule rows_rule();
+NamedRule items_rule(const AttentionProblem& problem, const DeviceInfo& device);
+NamedRule wide_steps_rule();
+// Stages of steps of keys, without copying warps.
+NamedRule stages_rule();
+// Resident heads without copying warps: how many a CTA has, how many CTAs a head has, a bias that
+// stays.
+std::vector<NamedRule> resident_rules(const AttentionProblem& problem, const DeviceInfo& device);
+// Steps of wgmma.
+NamedRule wgmma_steps_rule();
+
+void append(std::vector<NamedRule>& rules, std::vector<NamedRule> more);
 
 }  // namespace vitune

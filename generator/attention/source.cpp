@@ -4,22 +4,15 @@
 // outside does.
 // SPDX-License-Identifier: Apache-2.0
 
-#include <array>
 #include <string_view>
 
-#include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/facts.h"
-#include "generator/attention/kernel_spec.h"
+#include "generator/attention/family.h"
+#include "generator/attention/operator.h"
 
 namespace vitune {
 namespace {
-
-constexpr std::array<std::string_view, 3> kTemplates = {"sm80", "sm90", "sm90_pipelined"};
-
-std::string_view template_of(bool warpgroups, bool producer) {
-  return kTemplates[!warpgroups ? 0 : producer ? 2 : 1];
-}
 
 constexpr char kEntry[] = "vitune_attention_forward";
 
@@ -53,9 +46,20 @@ std::string tunables_text(const AttentionProblem& problem, const Config& config,
          constant("kSharedBytes", shape.shared_bytes());
 }
 
-std::string source_text(const AttentionProblem& problem, const Config& config,
-                        const AttentionShape& shape) {
-  const std::string_view name = template_of(shape.warpgroups(), shape.producer != 0);
+}  // namespace
+
+AttentionFamily::AttentionFamily(std::string_view template_name, bool is_resident)
+    : is_resident_(is_resident),
+      template_(template_name),
+      name_(formatted("{}.{}", template_name, is_resident ? "resident" : "streaming")) {}
+
+std::string AttentionFamily::templates() const {
+  return formatted("#include \"attention/forward_{}.cuh\"\n", template_);
+}
+
+std::string AttentionFamily::source(const Problem& problem, const Config& config) const {
+  const AttentionProblem& p = attention_of(problem);
+  const AttentionShape shape(p, config);
   const char* maps =
       shape.tensor_copies() ? ", const __grid_constant__ vitune::AttentionTensorMaps maps" : "";
   return formatted(
@@ -64,41 +68,23 @@ std::string source_text(const AttentionProblem& problem, const Config& config,
       "extern \"C\" __global__ void __launch_bounds__({}, vitune::Config::kMinCtas)\n"
       "{}(const __grid_constant__ vitune::AttentionParams params{}) {{\n"
       "  vitune::forward<vitune::Config>(params{});\n}}\n",
-      facts_text(shape.facts), tunables_text(problem, config, shape), name, shape.threads(), kEntry,
+      facts_text(shape.facts), tunables_text(p, config, shape), template_, shape.threads(), kEntry,
       maps, shape.tensor_copies() ? ", maps" : "");
 }
 
-}  // namespace
-
-std::string attention_family(const Config& config) {
-  const auto is_set = [&](std::string_view name) { return config.find(name).value_or(0) != 0; };
-  return formatted("{}.{}", template_of(is_set("kSwizzle"), is_set("kProducer")),
-                   is_set("kResident") ? "resident" : "streaming");
+std::vector<KernelNeeds> AttentionFamily::kernels(const Problem& problem,
+                                                  const Config& config) const {
+  const AttentionShape shape(attention_of(problem), config);
+  return {{kEntry, static_cast<int>(shape.threads()), shape.shared_bytes()}};
 }
 
-std::string attention_entry() { return kEntry; }
-
 std::string attention_source(const AttentionProblem& problem, const Config& config) {
-  return source_text(problem, config, AttentionShape(problem, config));
+  return attention().source(*ProblemPtr(problem), config);
 }
 
 CompileRequest attention_compile_request(const AttentionProblem& problem, const Config& config,
                                          const std::string& arch) {
-  const AttentionShape shape(problem, config);
-  CompileRequest request;
-  request.source = assemble(source_text(problem, config, shape));
-  // wgmma is one of the instructions that only the architecture's own code may use.
-  request.arch = shape.warpgroups() ? arch + "a" : arch;
-  request.entry = kEntry;
-  return request;
-}
-
-Source attention_templates() {
-  std::string main;
-  for (const std::string_view name : kTemplates) {
-    main += formatted("#include \"attention/forward_{}.cuh\"\n", name);
-  }
-  return assemble(std::move(main));
+  return attention().request(*ProblemPtr(problem), config, arch);
 }
 
 bool attention_keys_are_constant(const Config& config) { return config.at("kConstantKeys") != 0; }

@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/format.h"
 #include "generator/attention/facts.h"
+#include "generator/attention/family.h"
 #include "generator/attention/operator.h"
 
 namespace vitune {
 namespace {
 
 // What multiplies and what brings the tiles.
-const char* family(const AttentionShape& shape) {
+const char* by(const AttentionShape& shape) {
   if (shape.tensor_copies()) return "tma";
   if (shape.producer != 0) return "producer";
   return shape.warpgroups() ? "wgmma" : "mma";
@@ -16,9 +17,9 @@ const char* family(const AttentionShape& shape) {
 
 }  // namespace
 
-ConfigWords attention_words(const AttentionProblem& problem, const Config& config) {
-  const AttentionShape shape(problem, config);
-  return {formatted("{} {}x{} {}w s{}", family(shape), shape.block_m(), shape.block_n, shape.warps,
+ConfigWords AttentionFamily::words(const Problem& problem, const Config& config) const {
+  const AttentionShape shape(attention_of(problem), config);
+  return {formatted("{} {}x{} {}w s{}", by(shape), shape.block_m(), shape.block_n, shape.warps,
                     shape.stages),
           {"kBlockN", "kProducer", "kRowTiles", "kStages", "kWarps"}};
 }

@@ -1,62 +1,92 @@
-// generator/group_norm/clusters.cpp -- Group norms by clusters of CTAs: rules of their tunables.
+// generator/group_norm/clusters.cpp -- The family cluster: a group's chunks are a cluster's CTAs,
+// which read it once.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/format.h"
-#include "generator/group_norm/kernel_spec.h"
+#include "generator/group_norm/family.h"
+#include "generator/group_norm/operator.h"
 
 namespace vitune {
 namespace {
 
 // Unrolled passes over a thread's pieces, and vectors that a thread can have under way.
-constexpr std::int64_t kMostPieces = 8, kMostThreadBytes = 512, kLeastThreads = 64;
-constexpr std::int64_t kMostCtas = 8;  // that every device with clusters has room for
+constexpr std::int64_t kMostPieces = 8, kMostThreadBytes = 512;
 
 using Rule = std::optional<std::string>;
 
 Rule check_pieces(const GroupNormTiling& t) {
-  if (t.threads < kLeastThreads) return formatted("{} threads", t.threads);
   if (t.vector_bytes < 4) return formatted("{} bytes, asynchronous copies have 4", t.vector_bytes);
   const std::int64_t bytes = t.steps * t.vector_bytes;
   if (t.steps <= kMostPieces * t.pieces && bytes <= kMostThreadBytes) return std::nullopt;
   return formatted("{} bytes of a thread, {} vectors to a piece", bytes, t.pieces);
 }
 
+class Clusters final : public GroupNormFamily {
+ public:
+  std::string_view name() const override { return "cluster"; }
+  bool owns(const Config& config) const override {
+    return config.find("kCluster").value_or(0) != 0;
+  }
+  std::optional<std::string> refusal(const Problem& problem,
+                                     const DeviceInfo& device) const override {
+    if (device.cc_major < 9) return formatted("{}.x has no clusters", device.cc_major);
+    if (group_norm_of(problem).nhwc) return std::string("NHWC");
+    return std::nullopt;
+  }
+  // Every device with clusters has room for 8 CTAs. A group is read once, past L2's policies.
+  std::vector<Parameter> parameters(const Problem& problem) const override {
+    return with_values(
+        GroupNormFamily::parameters(problem),
+        {{"kCluster", {1}},
+         {"kChunks", {2, 4, 8}},
+         {"kThreads", {64, 96, 128, 160, 192, 256, 320, 384, 480, 512, 640, 768, 960, 1024}},
+         {"kPieces", {1, 2, 4, 8}},
+         {"kStreaming", {0, 1}},
+         {"kTurns", {1}}});
+  }
+  std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
+  std::vector<Config> defaults(const Problem&, const DeviceInfo&,
+                               const ParameterSpace&) const override {
+    return {};
+  }
+  std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
+    const GroupNormTiling t = group_norm_tiling(group_norm_of(problem), config);
+    return {{"vitune_group_norm_cluster", static_cast<int>(t.threads), t.cluster_bytes()}};
+  }
+
+ protected:
+  std::int64_t wanted_ctas(const GroupNormTiling& t) const override {
+    const std::int64_t most = std::max<std::int64_t>(kCtaShared / t.cluster_bytes(), 1);
+    return std::min(GroupNormFamily::wanted_ctas(t), most);
+  }
+
+ private:
+  std::string_view template_name() const override { return "clusters"; }
+  std::string attributes(const GroupNormTiling& t) const override {
+    return formatted("__cluster_dims__({}, 1, 1) ", t.chunks);
+  }
+};
+
+std::vector<Constraint> Clusters::rules(const Problem& asked, const DeviceInfo& device) const {
+  const GroupNormProblem& problem = group_norm_of(asked);
+  std::vector<Constraint> rules = GroupNormFamily::rules(asked, device);
+  rules.push_back(group_norm_tiling_rule("clusters: at most 512 bytes and 8 pieces of each thread",
+                                         problem, check_pieces));
+  rules.push_back(group_norm_tiling_rule(
+      "clusters: a chunk is held in shared memory", problem,
+      [shared = device.shared_per_block](const GroupNormTiling& t) -> Rule {
+        if (t.cluster_bytes() <= shared) return std::nullopt;
+        return formatted("{} bytes, {} there are", t.cluster_bytes(), shared);
+      }));
+  return rules;
+}
+
 }  // namespace
 
-std::vector<Constraint> group_norm_cluster_rules(const GroupNormProblem& problem,
-                                                 const DeviceInfo& device) {
-  // Of clusters alone, with what follows from the config.
-  const auto of_clusters = [problem](auto check) {
-    return [problem, check](const Config& c) -> Rule {
-      if (c.at("kCluster") == 0) return std::nullopt;
-      return check(group_norm_tiling(problem, c));
-    };
-  };
-  const std::vector<std::string> tiling = {"kCluster", "kChunks", "kGroups", "kThreads", "kPieces"};
-  return {
-      {"clusters: compute capability 9.0 or later, NCHW, 2 to 8 CTAs",
-       [major = device.cc_major, nhwc = problem.nhwc](const Config& c) -> Rule {
-         if (c.at("kCluster") == 0) return std::nullopt;
-         if (major < 9) return formatted("{}.x has none", major);
-         if (nhwc) return std::string("NHWC");
-         const std::int64_t ctas = c.at("kChunks");
-         return ctas > 1 && ctas <= kMostCtas ? Rule() : formatted("a cluster of {} CTAs", ctas);
-       },
-       {"kCluster", "kChunks"}},
-      {"clusters copy past L2's policies",
-       [](const Config& c) -> Rule {
-         if (c.at("kCluster") == 0 || c.at("kStreaming") < 2) return std::nullopt;
-         return std::string("a group is read once");
-       },
-       {"kCluster", "kStreaming"}},
-      {"clusters: at least 64 threads, and at most 512 bytes and 8 pieces of each",
-       of_clusters(check_pieces), tiling},
-      {"clusters: a chunk is held in shared memory",
-       of_clusters([shared = device.shared_per_block](const GroupNormTiling& t) -> Rule {
-         if (t.cluster_bytes() <= shared) return std::nullopt;
-         return formatted("{} bytes, {} there are", t.cluster_bytes(), shared);
-       }),
-       tiling},
-  };
+const Family& group_norm_clusters() {
+  static const Clusters instance;
+  return instance;
 }
 
 }  // namespace vitune

@@ -1,8 +1,13 @@
-// generator/group_norm/grid.cpp -- Group norms in turns by all CTAs at once: their rules.
+// generator/group_norm/grid.cpp -- The family grid: all CTAs of the device, at once, go through the
+// tensor in turns of whole groups.
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include "core/checked.h"
+#include "core/error.h"
 #include "core/format.h"
-#include "generator/group_norm/kernel_spec.h"
+#include "generator/group_norm/family.h"
+#include "generator/group_norm/operator.h"
 
 namespace vitune {
 namespace {
@@ -39,9 +44,18 @@ Rule check_tiling(const GroupNormProblem& p, const GroupNormTiling& t) {
   return std::nullopt;
 }
 
+// Nothing unless each turn takes as many parts, of whole groups.
+std::optional<std::int64_t> ctas_of(const GroupNormProblem& p, const GroupNormTiling& t) {
+  const std::int64_t all = group_norm_tiles(p, t.groups) * t.chunks, ctas = all / t.turns;
+  if (all % t.turns != 0 || ctas % t.chunks != 0) return std::nullopt;
+  // A CTA of NHWC keeps to its rows of images: a turn is one slice.
+  if (p.nhwc && ctas != t.chunks) return std::nullopt;
+  return ctas;
+}
+
 // One CTA on an SM, and more than half of the SMs busy; whole groups in a turn.
 Rule check_ctas(const GroupNormProblem& p, const GroupNormTiling& t, std::int64_t sms) {
-  const std::optional<std::int64_t> ctas = group_norm_grid_ctas(p, t);
+  const std::optional<std::int64_t> ctas = ctas_of(p, t);
   if (!ctas) {
     return formatted("{} parts of groups by {} turns", group_norm_tiles(p, t.groups) * t.chunks,
                      t.turns);
@@ -51,8 +65,7 @@ Rule check_ctas(const GroupNormProblem& p, const GroupNormTiling& t, std::int64_
 }
 
 Rule check_threads(const GroupNormTiling& t) {
-  const bool busy = t.threads == 512 || t.threads == 1024;
-  if (busy && t.pieces * t.threads == 2048) return std::nullopt;
+  if (t.pieces * t.threads == 2048) return std::nullopt;
   return formatted("{} threads, {} vectors to a piece", t.threads, t.pieces);
 }
 
@@ -66,61 +79,119 @@ Rule check_room(const GroupNormTiling& t, std::int64_t shared) {
   return std::nullopt;
 }
 
-}  // namespace
-
-std::optional<std::int64_t> group_norm_grid_ctas(const GroupNormProblem& p,
-                                                 const GroupNormTiling& t) {
-  const std::int64_t all = group_norm_tiles(p, t.groups) * t.chunks, ctas = all / t.turns;
-  if (all % t.turns != 0 || ctas % t.chunks != 0) return std::nullopt;
-  // A CTA of NHWC keeps to its rows of images: a turn is one slice.
-  if (p.nhwc && ctas != t.chunks) return std::nullopt;
-  return ctas;
+// The plan of the grid's kernel, of so many CTAs, and of the one that clears so many words: that
+// one comes first, and lets the other begin when all before both has ended.
+void clear_first(LaunchPlan& plan, std::int64_t ctas, std::int64_t words) {
+  KernelLaunch &grid = plan.kernels[0], &clear = plan.kernels[1];
+  grid.shape.grid[0] = static_cast<std::uint32_t>(ctas);
+  grid.shape.is_cooperative = true;
+  clear.shape.grid[0] = static_cast<std::uint32_t>(ceil_div(words, clear.shape.block[0]));
+  std::swap(grid, clear);
 }
 
-std::vector<Constraint> group_norm_grid_rules(const GroupNormProblem& problem,
-                                              const DeviceInfo& device) {
-  // Of grids alone, with what follows from the config.
-  const auto of_grids = [problem](auto check) {
-    return [problem, check](const Config& c) -> Rule {
-      if (c.at("kTurns") == 1) return std::nullopt;
-      return check(group_norm_tiling(problem, c));
-    };
+// Of a device that shares its SMs with other processes a program may see a part.
+void require_room(std::int64_t ctas, const DeviceInfo& device, int resident) {
+  const std::int64_t room = std::int64_t{device.sm_count} * resident;
+  if (ctas <= room || device.sm_count == 0) return;
+  throw Error(ErrorCode::kUnsupported,
+              formatted("{} CTAs have to run at once, the device has room for {}", ctas, room));
+}
+
+class Grid final : public GroupNormFamily {
+ public:
+  std::string_view name() const override { return "grid"; }
+  bool owns(const Config& config) const override { return config.find("kTurns").value_or(1) != 1; }
+  std::optional<std::string> refusal(const Problem& problem,
+                                     const DeviceInfo& device) const override {
+    if (device.cc_major < 9) return formatted("{}.x is not tried", device.cc_major);
+    return check_group(group_norm_of(problem), device);
+  }
+  // The result is not kept in L2.
+  std::vector<Parameter> parameters(const Problem& problem) const override {
+    return with_values(GroupNormFamily::parameters(problem), {{"kCluster", {0}},
+                                                              {"kThreads", {512, 1024}},
+                                                              {"kPieces", {0, 2, 4}},
+                                                              {"kEarlyStart", {1}},
+                                                              {"kStreaming", {1, 2}},
+                                                              {"kTurns", {2, 4, 8, 16, 32}}});
+  }
+  std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
+  // The last one has the most threads.
+  std::vector<Config> defaults(const Problem&, const DeviceInfo&,
+                               const ParameterSpace& space) const override {
+    const std::vector<Config> configs = space.enumerate(name());
+    const auto found = std::find_if(configs.rbegin(), configs.rend(), [](const Config& config) {
+      return config.at("kStreaming") == 2;
+    });
+    return found == configs.rend() ? std::vector<Config>() : std::vector<Config>{*found};
+  }
+  // What the last turn needs, written once and read once in a call.
+  int harmless_spill_bytes() const override { return 64; }
+  std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
+    const GroupNormTiling t = group_norm_tiling(group_norm_of(problem), config);
+    const int threads = static_cast<int>(t.threads);
+    return {{"vitune_group_norm_grid", threads, t.grid_bytes()},
+            {"vitune_group_norm_clear", threads, 0}};
+  }
+  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
+                  std::span<const int> resident) const override;
+  bool runs_at_once() const override { return true; }
+
+ protected:
+  std::int64_t wanted_ctas(const GroupNormTiling&) const override { return 1; }
+
+ private:
+  std::string_view template_name() const override { return "grid"; }
+  std::string facts_text(const GroupNormTiling& t) const override {
+    return formatted("  static constexpr int kTurns = {};\n  static constexpr int kHeld = {};\n",
+                     t.turns, t.held);
+  }
+};
+
+std::vector<Constraint> Grid::rules(const Problem& asked, const DeviceInfo& device) const {
+  const GroupNormProblem& problem = group_norm_of(asked);
+  std::vector<Constraint> rules = GroupNormFamily::rules(asked, device);
+  const auto in_turns = [&](std::string rule, auto check) {
+    rules.push_back(group_norm_tiling_rule(std::move(rule), problem, check));
+    rules.back().needs.emplace_back("kTurns");
   };
-  const std::vector<std::string> tiling = {"kTurns", "kChunks", "kGroups", "kThreads", "kPieces"};
-  return {
-      {"turns: compute capability 9.0 or later, groups that no other family reads once",
-       [problem, device](const Config& c) -> Rule {
-         if (c.at("kTurns") == 1) return std::nullopt;
-         if (device.cc_major < 9) return formatted("{}.x is not tried", device.cc_major);
-         return check_group(problem, device);
-       },
-       {"kTurns"}},
-      {"turns: no clusters, an early start, and the result is not kept in L2",
-       [](const Config& c) -> Rule {
-         const bool fits =
-             c.at("kCluster") == 0 && c.at("kEarlyStart") == 1 && c.at("kStreaming") != 0;
-         if (c.at("kTurns") == 1 || fits) return std::nullopt;
-         return formatted("kCluster={} kEarlyStart={} kStreaming={}", c.at("kCluster"),
-                          c.at("kEarlyStart"), c.at("kStreaming"));
-       },
-       {"kTurns", "kCluster", "kEarlyStart", "kStreaming"}},
-      {"turns: 16-byte vectors of one group, and threads, chunks and vectors that are powers of "
-       "two",
-       of_grids([problem](const GroupNormTiling& t) { return check_tiling(problem, t); }), tiling},
-      {"turns: 512 threads with 4 vectors to a piece, or 1024 with 2", of_grids(check_threads),
-       tiling},
-      {"turns: of whole groups, a CTA for an SM, more than half of the SMs busy",
-       of_grids([problem, sms = device.sm_count](const GroupNormTiling& t) {
-         return check_ctas(problem, t, sms);
-       }),
-       tiling},
-      {"turns: as few as leave room for two on the chip, at most a quarter of the second in "
-       "registers",
-       of_grids([shared = device.shared_per_block](const GroupNormTiling& t) {
-         return check_room(t, shared);
-       }),
-       tiling},
-  };
+  in_turns(
+      "turns: 16-byte vectors of one group, and threads, chunks and vectors that are powers of two",
+      [problem](const GroupNormTiling& t) { return check_tiling(problem, t); });
+  in_turns("turns: 512 threads with 4 vectors to a piece, or 1024 with 2", check_threads);
+  in_turns("turns: of whole groups, a CTA for an SM, more than half of the SMs busy",
+           [problem, sms = device.sm_count](const GroupNormTiling& t) {
+             return check_ctas(problem, t, sms);
+           });
+  in_turns(
+      "turns: as few as leave room for two on the chip, at most a quarter of the second in "
+      "registers",
+      [shared = device.shared_per_block](const GroupNormTiling& t) {
+        return check_room(t, shared);
+      });
+  return rules;
+}
+
+LaunchPlan Grid::plan(const Problem& problem, const Config& config, const DeviceInfo& device,
+                      std::span<const int> resident) const {
+  const GroupNormProblem& p = group_norm_of(problem);
+  const GroupNormTiling t = group_norm_tiling(p, config);
+  const std::optional<std::int64_t> ctas = ctas_of(p, t);
+  if (!ctas) {
+    throw Error(ErrorCode::kFailure,
+                formatted("{} turns are no whole groups of {}", t.turns, p.text()));
+  }
+  require_room(*ctas, device, resident.front());
+  LaunchPlan plan = GroupNormFamily::plan(problem, config, device, resident);
+  clear_first(plan, *ctas, p.images * p.groups * t.chunks);
+  return plan;
+}
+
+}  // namespace
+
+const Family& group_norm_grid() {
+  static const Grid instance;
+  return instance;
 }
 
 }  // namespace vitune

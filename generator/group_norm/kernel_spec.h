@@ -1,21 +1,17 @@
-// generator/group_norm/kernel_spec.h -- From (problem, config) to a group norm's source, plan and
-// judge.
+// generator/group_norm/kernel_spec.h -- What group norm's operator, its families and its judge
+// share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/compile_facts.h"
 #include "core/config.h"
-#include "core/device_info.h"
-#include "generator/floor.h"
+#include "generator/family.h"
 #include "generator/group_norm/problem.h"
 #include "generator/judge_spec.h"
 #include "generator/launch_plan.h"
-#include "generator/parameter_space.h"
 #include "generator/tensor_spec.h"
 
 namespace vitune {
@@ -66,34 +62,14 @@ struct GroupNormTiling {
 };
 GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config& config);
 
-ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device);
-// The rules of clusters, for configs of theirs.
-std::vector<Constraint> group_norm_cluster_rules(const GroupNormProblem& problem,
-                                                 const DeviceInfo& device);
-// Those of grids whose CTAs run at once.
-std::vector<Constraint> group_norm_grid_rules(const GroupNormProblem& problem,
-                                              const DeviceInfo& device);
 // Groups, or slices of them, that one CTA or all chunks' work on.
 std::int64_t group_norm_tiles(const GroupNormProblem& problem, std::int64_t groups);
-// The CTAs of a grid: nothing unless each turn takes as many parts, of whole groups.
-std::optional<std::int64_t> group_norm_grid_ctas(const GroupNormProblem& problem,
-                                                 const GroupNormTiling& tiling);
-
-std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device,
-                                        const ParameterSpace& space);
-
-std::string group_norm_source(const GroupNormProblem& problem, const Config& config);
-std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,
-                                            const CompileFacts& facts, const DeviceInfo& device);
-
-std::vector<KernelNeeds> group_norm_kernels(const GroupNormProblem& problem, const Config& config);
-// `resident`: CTAs of the first kernel that fit on an SM at once. Throws Error(kUnsupported) where
-// all CTAs of a grid have to run at once and the device holds fewer, Error(kFailure) where its
-// turns are none of the problem's.
-LaunchPlan group_norm_plan(const GroupNormProblem& problem, const Config& config,
-                           const DeviceInfo& device, int resident);
-
-Demand group_norm_demand(const GroupNormProblem& problem);
+// The families: whole groups or chunks (groups.cpp), clusters (clusters.cpp), turns of a grid whose
+// CTAs run at once (grid.cpp). Plans of the last: Error(kUnsupported) where the device holds fewer
+// CTAs, Error(kFailure) where its turns are none of the problem's.
+const Family& group_norm_groups();
+const Family& group_norm_clusters();
+const Family& group_norm_grid();
 
 std::vector<std::string> group_norm_judge_entries();
 LaunchPlan group_norm_answer(const GroupNormProblem& problem, Precision precision);

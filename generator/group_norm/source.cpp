@@ -4,36 +4,38 @@
 
 #include "core/checked.h"
 #include "core/format.h"
-#include "generator/group_norm/kernel_spec.h"
+#include "generator/group_norm/family.h"
+#include "generator/group_norm/operator.h"
 
 namespace vitune {
 namespace {
 
-std::string entry_text(const KernelNeeds& kernel, const GroupNormTiling& t, std::int64_t resident) {
+std::string entry_text(const KernelNeeds& kernel, const std::string& attributes,
+                       std::int64_t resident) {
   constexpr std::string_view kPrefix = "vitune_";
   const std::string_view name = std::string_view(kernel.entry).substr(kPrefix.size());
   const std::string_view function = name == "group_norm" ? "group_norm_whole" : name;
-  const std::string cluster = t.cluster ? formatted("__cluster_dims__({}, 1, 1) ", t.chunks) : "";
   return formatted(
       "\nextern \"C\" __global__ void {}__launch_bounds__({}, {})\n"
       "{}(const __grid_constant__ vitune::GroupNormParams params) {{\n"
       "  vitune::{}<vitune::Config>(params);\n}}\n",
-      cluster, kernel.threads, resident, kernel.entry, function);
-}
-
-// CTAs that are to share an SM: left to itself the compiler spills a word to fit one more, and told
-// nothing of them it takes twice the registers.
-std::int64_t wanted_ctas(const GroupNormTiling& t) {
-  constexpr std::int64_t kEnoughThreads = 1024;
-  std::int64_t most = std::max<std::int64_t>(kEnoughThreads / t.threads, 1);
-  if (t.grid()) return 1;
-  if (t.cluster) most = std::clamp<std::int64_t>(kCtaShared / t.cluster_bytes(), 1, most);
-  return std::clamp<std::int64_t>(kSmRegisters / (t.threads * t.registers()), 1, most);
+      attributes, kernel.threads, resident, kernel.entry, function);
 }
 
 }  // namespace
 
-std::string group_norm_source(const GroupNormProblem& p, const Config& config) {
+std::int64_t GroupNormFamily::wanted_ctas(const GroupNormTiling& t) const {
+  constexpr std::int64_t kEnoughThreads = 1024;
+  const std::int64_t most = std::max<std::int64_t>(kEnoughThreads / t.threads, 1);
+  return std::clamp<std::int64_t>(kSmRegisters / (t.threads * t.registers()), 1, most);
+}
+
+std::string GroupNormFamily::templates() const {
+  return formatted("#include \"group_norm/{}.cuh\"\n", template_name());
+}
+
+std::string GroupNormFamily::source(const Problem& problem, const Config& config) const {
+  const GroupNormProblem& p = group_norm_of(problem);
   const GroupNormTiling t = group_norm_tiling(p, config);
   std::string text = "namespace vitune {\nstruct Config {\n";
   const auto number = [&](std::string_view name, std::int64_t value) {
@@ -64,14 +66,9 @@ std::string group_norm_source(const GroupNormProblem& p, const Config& config) {
   number("kRowStride", t.row_stride);
   number("kChunkRows", t.chunk_rows);
   number("kSlotStride", t.slot_stride);
-  if (t.grid()) {
-    number("kTurns", t.turns);
-    number("kHeld", t.held);
-  }
-  text += formatted("}};\n}}  // namespace vitune\n\n#include \"group_norm/{}.cuh\"\n",
-                    t.grid() ? "grid" : (t.cluster ? "clusters" : "groups"));
-  for (const KernelNeeds& kernel : group_norm_kernels(p, config)) {
-    text += entry_text(kernel, t, wanted_ctas(t));
+  text += facts_text(t) + "};\n}  // namespace vitune\n\n" + templates();
+  for (const KernelNeeds& kernel : kernels(problem, config)) {
+    text += entry_text(kernel, attributes(t), wanted_ctas(t));
   }
   return text;
 }

@@ -1,13 +1,13 @@
-// generator/group_norm/space.cpp -- The group norm kernels' tunables, and good values without
-// tuning.
+// generator/group_norm/space.cpp -- Tunables of group norms and the rules of their tiles, for all
+// families.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iterator>
 
 #include "core/checked.h"
 #include "core/format.h"
-#include "generator/fit.h"
-#include "generator/group_norm/kernel_spec.h"
+#include "generator/group_norm/family.h"
+#include "generator/group_norm/operator.h"
 
 namespace vitune {
 namespace {
@@ -118,7 +118,9 @@ std::int64_t enough_ctas(const DeviceInfo& device) {
   return device.sm_count > 0 ? kCtasOfAnSm * device.sm_count : kMostCtas;
 }
 
-std::vector<Parameter> tunables(const GroupNormProblem& problem) {
+}  // namespace
+
+std::vector<Parameter> GroupNormFamily::parameters(const Problem& problem) const {
   return {
       {"kCluster",
        {0, 1},
@@ -130,7 +132,7 @@ std::vector<Parameter> tunables(const GroupNormProblem& problem) {
        "whole groups, in one",
        false,
        true},
-      {"kGroups", group_counts(problem), "groups that a CTA works on", false, true},
+      {"kGroups", group_counts(group_norm_of(problem)), "groups that a CTA works on", false, true},
       {"kThreads", {std::begin(kThreads), std::end(kThreads)}, "threads of a CTA", false, true},
       {"kPieces",
        {0, 1, 2, 4, 8},
@@ -150,14 +152,13 @@ std::vector<Parameter> tunables(const GroupNormProblem& problem) {
   };
 }
 
-}  // namespace
-
-ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInfo& device) {
-  const auto tiled = [problem](auto check) {
-    return [problem, check](const Config& c) { return check(group_norm_tiling(problem, c)); };
+std::vector<Constraint> GroupNormFamily::rules(const Problem& asked,
+                                               const DeviceInfo& device) const {
+  const GroupNormProblem& problem = group_norm_of(asked);
+  const auto tiled = [&](std::string rule, auto check) {
+    return group_norm_tiling_rule(std::move(rule), problem, check);
   };
-  const std::vector<std::string> all = {"kCluster", "kChunks", "kGroups", "kThreads", "kPieces"};
-  std::vector<Constraint> rules = {
+  return {
       {"families: whole groups, as many as there are, are read at once; chunks, of one group in "
        "NCHW, in pieces",
        [problem](const Config& c) { return check_family(problem, c); },
@@ -171,72 +172,23 @@ ParameterSpace group_norm_space(const GroupNormProblem& problem, const DeviceInf
          return formatted("{} CTAs", ctas);
        },
        {"kChunks", "kGroups"}},
-      {"accesses: as wide as some number of groups allows",
-       tiled([widest = widest_vector(problem)](const GroupNormTiling& t) -> Rule {
-         if (t.vector == widest) return std::nullopt;
-         return formatted("{} elements, not {}", t.vector, widest);
-       }),
-       all},
-      {"threads: whole or equal parts of warps for each group; a power of two, or none idle",
-       tiled(check_threads), all},
-      {"slices: a thread for each column, few idle", tiled(check_columns), all},
-      {"work: each thread has vectors, and a chunk 4096 elements", tiled(check_work), all},
-      {"pieces: whole ones, where no thread looks whether its vectors are there",
-       tiled([](const GroupNormTiling& t) -> Rule {
-         if (!t.even || t.pieces == 0 || t.steps % t.pieces == 0) return std::nullopt;
-         return formatted("{} vectors of a thread, {} to a piece", t.steps, t.pieces);
-       }),
-       all},
-      {"registers: at most 64 values of a thread, and 65536 registers of a CTA",
-       tiled(check_registers), all},
+      tiled("accesses: as wide as some number of groups allows",
+            [widest = widest_vector(problem)](const GroupNormTiling& t) -> Rule {
+              if (t.vector == widest) return std::nullopt;
+              return formatted("{} elements, not {}", t.vector, widest);
+            }),
+      tiled("threads: whole or equal parts of warps for each group; a power of two, or none idle",
+            check_threads),
+      tiled("slices: a thread for each column, few idle", check_columns),
+      tiled("work: each thread has vectors, and a chunk 4096 elements", check_work),
+      tiled("pieces: whole ones, where no thread looks whether its vectors are there",
+            [](const GroupNormTiling& t) -> Rule {
+              if (!t.even || t.pieces == 0 || t.steps % t.pieces == 0) return std::nullopt;
+              return formatted("{} vectors of a thread, {} to a piece", t.steps, t.pieces);
+            }),
+      tiled("registers: at most 64 values of a thread, and 65536 registers of a CTA",
+            check_registers),
   };
-  for (Constraint& rule : group_norm_cluster_rules(problem, device)) {
-    rules.push_back(std::move(rule));
-  }
-  for (Constraint& rule : group_norm_grid_rules(problem, device)) {
-    rules.push_back(std::move(rule));
-  }
-  return {tunables(problem), std::move(rules)};
-}
-
-std::vector<Config> group_norm_defaults(const GroupNormProblem& problem, const DeviceInfo& device,
-                                        const ParameterSpace& space) {
-  // Steps of the device with a thousand threads on each SM, as many as the grid fills; a second
-  // kernel and a second pass have their price, narrow accesses theirs.
-  const double sms = std::max(device.sm_count, 1);
-  const std::int64_t starts_early = device.cc_major >= 9 ? 1 : 0;
-  const auto cost = [&](const Config& config) -> std::optional<double> {
-    if (config.at("kEarlyStart") != starts_early) return std::nullopt;
-    if (config.at("kStreaming") != 0 || config.at("kTurns") != 1) return std::nullopt;
-    if (config.at("kCluster") != 0) return std::nullopt;
-    const GroupNormTiling t = group_norm_tiling(problem, config);
-    std::int64_t shared = 0;
-    for (const KernelNeeds& needs : group_norm_kernels(problem, config)) {
-      shared = std::max(shared, needs.shared_bytes);
-    }
-    if (shared > device.shared_per_block) return std::nullopt;
-    const double ctas = static_cast<double>(group_norm_tiles(problem, t.groups) * t.chunks);
-    const double threads = std::min(ctas * static_cast<double>(t.threads), 1024.0 * sms);
-    const double vectors = static_cast<double>(problem.elements()) / static_cast<double>(t.vector);
-    const double steps = vectors / threads + static_cast<double>(t.threads) / 512;
-    return t.chunks == 1 ? steps : 1.5 * steps + 6;
-  };
-  const std::vector<Config> configs = space.enumerate();
-  std::vector<Config> defaults = cheapest(configs, 2, cost);
-  // In turns, where they serve, comes before: the last one has the most threads.
-  const auto in_turns = std::find_if(configs.rbegin(), configs.rend(), [&](const Config& config) {
-    return config.at("kEarlyStart") == starts_early && config.at("kTurns") != 1 &&
-           config.at("kStreaming") == 2;
-  });
-  if (in_turns != configs.rend()) defaults.insert(defaults.begin(), *in_turns);
-  return defaults;
-}
-
-std::optional<std::string> group_norm_prune(const GroupNormProblem& problem, const Config& config,
-                                            const CompileFacts& facts, const DeviceInfo& device) {
-  // In turns: what the last one needs, written once and read once in a call.
-  const int harmless_spill_bytes = group_norm_tiling(problem, config).grid() ? 64 : 32;
-  return misfit(facts, group_norm_kernels(problem, config), device, harmless_spill_bytes);
 }
 
 }  // namespace vitune

@@ -37,36 +37,38 @@ MatmulCall call_of(const LinearProblem& p) {
 class LinearChain final : public LinearLibraryFamily {
  public:
   std::string_view name() const override { return "chain"; }
-  std::optional<std::string> refusal(const LinearProblem& p,
+  std::optional<std::string> refusal(const Problem& problem,
                                      const DeviceInfo& device) const override {
-    if (!linear_cublaslt().refusal(p, device)) return "one call of cuBLASLt does it all";
+    const LinearProblem& p = linear_of(problem);
+    if (!linear_cublaslt().refusal(problem, device)) return "one call of cuBLASLt does it all";
     if (p.has_moments()) return "moments of rows are sm90's";
     if (sum_bytes(p) > kMostSumBytes) return formatted("{} bytes of sums", sum_bytes(p));
     return std::nullopt;
   }
-  std::string source(const LinearProblem& p, const Config& config) const override {
-    return library_text(config) + "namespace vitune {\nstruct Config {\n" + linear_facts_text(p) +
-           "};\n}  // namespace vitune\n\n" + templates() +
+  std::string source(const Problem& problem, const Config& config) const override {
+    return library_text(config) + "namespace vitune {\nstruct Config {\n" +
+           linear_facts_text(linear_of(problem)) + "};\n}  // namespace vitune\n\n" + templates() +
            formatted(
                "\nextern \"C\" __global__ void __launch_bounds__({})\n"
                "vitune_linear_epilogue(const __grid_constant__ vitune::LinearParams params) {{\n"
                "  vitune::linear_split_sum<vitune::Config>(params);\n}}\n",
                kThreads);
   }
-  std::vector<KernelNeeds> kernels(const LinearProblem&, const Config&) const override {
+  std::vector<KernelNeeds> kernels(const Problem&, const Config&) const override {
     return {{"vitune_linear_epilogue", kThreads, 0}};
   }
-  LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
+  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
   // The sum of one split.
   std::string templates() const override { return "#include \"linear/split_sum.cuh\"\n"; }
-  std::vector<Config> proposals(const LinearProblem& p, Libraries& libraries) const override {
-    return library_proposals(call_of(p), libraries, kMostProposals);
+  std::vector<Config> proposals(const Problem& problem, Libraries& libraries) const override {
+    return proposed(call_of(linear_of(problem)), libraries, kMostProposals);
   }
 };
 
-LaunchPlan LinearChain::plan(const LinearProblem& p, const Config& config, const DeviceInfo&,
+LaunchPlan LinearChain::plan(const Problem& problem, const Config& config, const DeviceInfo&,
                              std::span<const int>) const {
+  const LinearProblem& p = linear_of(problem);
   constexpr std::int64_t kMostCtas = 65535;  // their threads go on to further results
   LaunchPlan plan;
   MatmulCall& call = plan.matmuls.emplace_back(call_of(p));

@@ -61,26 +61,24 @@ MatmulCall call_of(const LinearProblem& p) {
 class LinearCublasLt final : public LinearLibraryFamily {
  public:
   std::string_view name() const override { return "cublaslt"; }
-  std::optional<std::string> refusal(const LinearProblem& p, const DeviceInfo&) const override {
-    return lacks_epilogue(p);
+  std::optional<std::string> refusal(const Problem& problem, const DeviceInfo&) const override {
+    return lacks_epilogue(linear_of(problem));
   }
-  std::string source(const LinearProblem& p, const Config& config) const override {
-    return linear_facts_text(p) + library_text(config);
+  std::string source(const Problem& problem, const Config& config) const override {
+    return linear_facts_text(linear_of(problem)) + library_text(config);
   }
-  std::vector<KernelNeeds> kernels(const LinearProblem&, const Config&) const override {
-    return {};
-  }
-  LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo&,
+  std::vector<KernelNeeds> kernels(const Problem&, const Config&) const override { return {}; }
+  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo&,
                   std::span<const int>) const override {
     LaunchPlan plan;
-    MatmulCall& call = plan.matmuls.emplace_back(call_of(p));
+    MatmulCall& call = plan.matmuls.emplace_back(call_of(linear_of(problem)));
     call.algorithm = library_algorithm(config);
     plan.scratch_bytes = call.algorithm.workspace_bytes;
     return plan;
   }
   std::string templates() const override { return {}; }
-  std::vector<Config> proposals(const LinearProblem& p, Libraries& libraries) const override {
-    return library_proposals(call_of(p), libraries, kMostProposals);
+  std::vector<Config> proposals(const Problem& problem, Libraries& libraries) const override {
+    return proposed(call_of(linear_of(problem)), libraries, kMostProposals);
   }
 };
 

@@ -101,7 +101,8 @@ MatmulCall library_product(const LinearProblem& p, const MatrixSlot& d) {
   return call;
 }
 
-std::vector<Config> library_proposals(const MatmulCall& call, Libraries& libraries, int most) {
+std::vector<Config> LinearLibraryFamily::proposed(const MatmulCall& call, Libraries& libraries,
+                                                  int most) const {
   std::vector<Config> configs;
   std::vector<MatmulAlgorithm> algorithms;
   try {
@@ -111,12 +112,13 @@ std::vector<Config> library_proposals(const MatmulCall& call, Libraries& librari
     return {};
   }
   for (const MatmulAlgorithm& algorithm : algorithms) {
-    Config& config = configs.emplace_back();
+    Config config;
     set_unless_zero(config, kLibrary, algorithm.version);
     for (std::size_t word = 0; word < algorithm.words.size(); ++word) {
       set_unless_zero(config, word_name(word), algorithm.words[word]);
     }
     set_unless_zero(config, kWorkspace, algorithm.workspace_bytes);
+    configs.push_back(whole(std::move(config)));
   }
   return configs;
 }

@@ -12,8 +12,6 @@
 #include "generator/launch_plan.h"
 #include "generator/linear/family.h"
 #include "generator/linear/problem.h"
-#include "generator/operator.h"
-#include "generator/parameter_space.h"
 
 namespace vitune {
 
@@ -31,26 +29,19 @@ std::string library_text(const Config& config);
 // is W x^T. `d` is where it goes: n rows, m columns.
 MatmulCall library_product(const LinearProblem& problem, const MatrixSlot& d);
 
-// Configs of a family's own tunables for what the library proposes for `call`, at most `most`; none
-// where there is no library.
-std::vector<Config> library_proposals(const MatmulCall& call, Libraries& libraries, int most);
-
 // What families whose plans call the library have in common.
 class LinearLibraryFamily : public LinearFamily {
  public:
-  std::vector<Parameter> parameters() const override { return library_parameters(); }
-  std::vector<Constraint> rules(const LinearProblem&, const DeviceInfo&) const override {
+  std::vector<Parameter> tunables() const override { return library_parameters(); }
+  std::vector<Constraint> rules(const Problem&, const DeviceInfo&) const override {
     return library_rules();
   }
   // Which algorithms there are the device alone can say.
-  std::vector<Config> defaults(const LinearProblem&, const DeviceInfo&,
+  std::vector<Config> defaults(const Problem&, const DeviceInfo&,
                                const ParameterSpace&) const override {
     return {};
   }
-  ConfigWords words(const Config& config) const override {
-    return library_words(std::string(name()), config);
-  }
-  std::optional<std::string> prune(const LinearProblem&, const Config&, const CompileFacts&,
+  std::optional<std::string> prune(const Problem&, const Config&, const CompileFacts&,
                                    const DeviceInfo&) const override {
     return std::nullopt;
   }
@@ -58,6 +49,15 @@ class LinearLibraryFamily : public LinearFamily {
   bool calls_library() const override { return true; }
   std::int64_t library_version(const Config& config) const override {
     return library_algorithm(config).version;
+  }
+
+ protected:
+  // What the library proposes for `call`, at most `most`; none where there is no library.
+  std::vector<Config> proposed(const MatmulCall& call, Libraries& libraries, int most) const;
+
+ private:
+  ConfigWords own_words(const Config& config) const override {
+    return library_words(std::string(name()), config);
   }
 };
 

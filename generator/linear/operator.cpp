@@ -2,25 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/linear/operator.h"
 
-#include <algorithm>
-#include <cmath>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/linear/kernel_spec.h"
+#include "generator/operator_of.h"
 
 namespace vitune {
 namespace {
-
-class AskedLinear final : public Problem {
- public:
-  explicit AskedLinear(LinearProblem canonical)
-      : Problem(linear(), canonical.text()), problem(std::move(canonical)) {}
-  const LinearProblem problem;
-};
 
 // A block that any problem's kernel can be written for, for what holds of all of them.
 constexpr std::int64_t kPlainBlock = 64;
@@ -34,135 +27,65 @@ auto kernel_order(const LinearProblem& p) {
                     p.aux, p.n, p.k, p.m);
 }
 
-double ratio(std::int64_t a, std::int64_t b) {
-  return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
-}
-
-class Linear final : public Operator {
+class Linear final : public OperatorOf<LinearProblem> {
  public:
   std::string_view name() const override { return "linear"; }
-  ProblemPtr parse(std::string_view text) const override {
-    return std::make_shared<AskedLinear>(LinearProblem::parse(text));
-  }
   std::string example() const override { return "linear bf16 m=6304 n=3072 k=768 bias act=gelu"; }
+  std::span<const Family* const> families() const override {
+    static const std::vector<const Family*> all(linear_families().begin(), linear_families().end());
+    return all;
+  }
 
   std::vector<TensorSpec> tensors(const Problem& problem) const override {
-    return linear_tensors(linear_of(problem));
+    return linear_tensors(of(problem));
   }
   std::string sizes(const Problem& problem) const override {
-    const LinearProblem& p = linear_of(problem);
+    const LinearProblem& p = of(problem);
     return formatted("m={} n={} k={}", p.m, p.n, p.k);
   }
-  double flops(const Problem& problem) const override { return linear_of(problem).flops(); }
-  double min_bytes(const Problem& problem) const override { return linear_of(problem).min_bytes(); }
   Demand demand(const Problem& problem, const DeviceInfo&) const override {
-    return linear_demand(linear_of(problem));
+    const LinearProblem& p = of(problem);
+    const double results = static_cast<double>(p.m) * static_cast<double>(p.n);
+    const bool has_exponential =
+        p.activation != LinearActivation::kNone && p.activation != LinearActivation::kRelu;
+    return {.tensor_flops = p.flops(),
+            .exponentials = has_exponential ? results : 0,
+            .bytes = p.min_bytes()};
   }
 
   std::string kernel_class(const Problem& problem) const override {
-    return linear_facts_text(linear_of(problem));
+    return linear_facts_text(of(problem));
   }
   double distance(const Problem& a, const Problem& b) const override {
-    const LinearProblem &p = linear_of(a), &q = linear_of(b);
-    return ratio(p.m, q.m) + ratio(p.n, q.n) + ratio(p.k, q.k);
+    const LinearProblem &p = of(a), &q = of(b);
+    return log_ratio(p.m, q.m) + log_ratio(p.n, q.n) + log_ratio(p.k, q.k);
   }
   bool is_load_alike(const Problem& a, const Problem& b, const DeviceInfo& device) const override {
-    const auto tiles = [&](const Problem& p) {
-      return std::min(plain_tiles(linear_of(p)), std::int64_t{64} * std::max(device.sm_count, 1));
-    };
-    const auto alike = [](std::int64_t x, std::int64_t y) { return x <= 2 * y && y <= 2 * x; };
-    return alike(tiles(a), tiles(b)) && alike(linear_of(a).k, linear_of(b).k);
+    const LinearProblem &p = of(a), &q = of(b);
+    return fill_alike(plain_tiles(p), plain_tiles(q), device) && is_within_twice(p.k, q.k);
   }
   bool is_before(const Problem& a, const Problem& b) const override {
-    return kernel_order(linear_of(a)) < kernel_order(linear_of(b));
+    return kernel_order(of(a)) < kernel_order(of(b));
   }
   std::size_t work_hash(const Problem& problem) const override {
-    const LinearProblem& p = linear_of(problem);
+    const LinearProblem& p = of(problem);
     return static_cast<std::size_t>((p.m * 8209 + p.n) * 8221 + p.k);
   }
 
-  ParameterSpace space(const Problem& problem, const DeviceInfo& device) const override {
-    return linear_space(linear_of(problem), device);
-  }
+  // Error(kUnsupported) where no family takes moments of rows.
   std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
-                               const ParameterSpace& space) const override {
-    return linear_defaults(linear_of(problem), device, space);
-  }
-  bool has_proposals(const Problem& problem, const DeviceInfo& device) const override {
-    return std::ranges::any_of(linear_families(), [&](const LinearFamily* family) {
-      return family->calls_library() && !family->refusal(linear_of(problem), device);
-    });
-  }
-  std::vector<Config> proposals(const Problem& problem, const DeviceInfo& device,
-                                Libraries& libraries) const override {
-    return linear_proposals(linear_of(problem), device, libraries);
-  }
-  std::string family(const Config& config) const override {
-    return std::string(linear_family(config).name());
-  }
-  ConfigWords words(const Problem&, const Config& config) const override {
-    const LinearFamily& family = linear_family(config);
-    ConfigWords words = family.words(config);
-    // The family's name tells which tunables are 0.
-    const std::vector<Parameter> own = family.parameters();
-    for (const auto& [name, value] : config) {
-      if (std::ranges::find(own, name, &Parameter::name) == own.end()) words.told.push_back(name);
-    }
-    return words;
-  }
-
-  std::string source(const Problem& problem, const Config& config) const override {
-    return linear_family(config).source(linear_of(problem), config);
-  }
-  CompileRequest request(const Problem& problem, const Config& config,
-                         const std::string& arch) const override {
-    CompileRequest request;
-    request.source = assemble(source(problem, config));
-    request.arch = linear_family(config).is_of_one_architecture() ? arch + "a" : arch;
-    const std::vector<KernelNeeds> needs = kernels(problem, config);
-    if (needs.empty()) {
-      request.entry = "cublasLtMatmul";
-      request.library = cublaslt_name(library_version(config));
-    } else {
-      request.entry = needs.front().entry;
-    }
-    return request;
-  }
-  Source templates() const override {
-    std::string main;
-    for (const LinearFamily* family : linear_families()) main += family->templates();
-    return assemble(std::move(main));
-  }
-  std::optional<std::string> prune(const Problem& problem, const Config& config,
-                                   const CompileFacts& facts,
-                                   const DeviceInfo& device) const override {
-    return linear_family(config).prune(linear_of(problem), config, facts, device);
-  }
-
-  std::int64_t library_version(const Config& config) const override {
-    return linear_family(config).library_version(config);
-  }
-  std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
-    return linear_family(config).kernels(linear_of(problem), config);
-  }
-  bool reads_tensor_maps(const Config& config) const override {
-    return linear_family(config).reads_tensor_maps();
-  }
-  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
-                  std::span<const int> resident) const override {
-    return linear_family(config).plan(linear_of(problem), config, device, resident);
-  }
+                               const ParameterSpace& space) const override;
 
   std::string judge_source() const override {
     return "#include \"reference/linear_entries.cuh\"\n";
   }
   std::vector<std::string> judge_entries() const override { return linear_judge_entries(); }
   LaunchPlan answer(const Problem& problem, Precision precision) const override {
-    return linear_answer(linear_of(problem), precision);
+    return linear_answer(of(problem), precision);
   }
   std::vector<JudgeCase> cases(const Problem& problem, const Config& config,
                                const DeviceInfo&) const override {
-    return linear_cases(linear_of(problem), linear_family(config).block(config));
+    return linear_cases(of(problem), linear_family(config).block(config));
   }
   // The edge problems follow from the block.
   std::optional<std::int64_t> cases_class(const Problem&, const Config& config,
@@ -171,25 +94,41 @@ class Linear final : public Operator {
     return (block.rows << 32) + (block.columns << 16) + block.k;
   }
   std::vector<Fill> inputs(const Problem& problem, const std::string& draw) const override {
-    return linear_inputs(linear_of(problem), draw);
+    return linear_inputs(of(problem), draw);
   }
 };
 
+std::vector<Config> Linear::defaults(const Problem& problem, const DeviceInfo& device,
+                                     const ParameterSpace& space) const {
+  std::vector<Config> configs;
+  for (const LinearFamily* family : {&linear_sm90(), &linear_sm80(), &linear_sm90_split_k()}) {
+    if (family->refusal(problem, device)) continue;
+    for (Config& config : family->defaults(problem, device, space)) {
+      configs.push_back(std::move(config));
+    }
+  }
+  if (configs.empty() && of(problem).has_moments()) {
+    const auto why = linear_sm90().refusal(problem, device);
+    throw Error(ErrorCode::kUnsupported,
+                formatted("'{}': moments of rows are of the kernels for 9.0{}{}", problem.text(),
+                          why ? "; " : "", why.value_or("")));
+  }
+  return configs;
+}
+
+const Linear& instance() {
+  static const Linear layers;
+  return layers;
+}
+
 }  // namespace
 
-const Operator& linear() {
-  static const Linear instance;
-  return instance;
-}
-
-const LinearProblem& linear_of(const Problem& problem) {
-  if (&problem.op() == &linear()) return static_cast<const AskedLinear&>(problem).problem;
-  throw Error(ErrorCode::kFailure, "'" + problem.text() + "' is no problem of linear");
-}
+const Operator& linear() { return instance(); }
+const LinearProblem& linear_of(const Problem& problem) { return instance().of(problem); }
 
 LinearProblem::operator ProblemPtr() const {
   validate();
-  return std::make_shared<AskedLinear>(canonical());
+  return instance().asked(*this);
 }
 
 }  // namespace vitune

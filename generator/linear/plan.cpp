@@ -1,5 +1,4 @@
-// generator/linear/plan.cpp -- What the kernels of all families are handed, and what they ask of a
-// device.
+// generator/linear/plan.cpp -- What the kernels of all families are handed.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 
@@ -48,15 +47,6 @@ LinearParams linear_params(const LinearProblem& p) {
   params.splits = 1;
   params.split_columns = params.k;
   return params;
-}
-
-Demand linear_demand(const LinearProblem& p) {
-  const double results = static_cast<double>(p.m) * static_cast<double>(p.n);
-  const bool has_exponential =
-      p.activation != LinearActivation::kNone && p.activation != LinearActivation::kRelu;
-  return {.tensor_flops = p.flops(),
-          .exponentials = has_exponential ? results : 0,
-          .bytes = p.min_bytes()};
 }
 
 }  // namespace vitune

@@ -7,7 +7,6 @@
 
 #include "core/checked.h"
 #include "core/format.h"
-#include "generator/fit.h"
 #include "generator/linear/kernel_spec.h"
 
 namespace vitune {
@@ -32,46 +31,27 @@ LinearParams params_of(const LinearProblem& p, const Config& config) {
   return params;
 }
 
-class LinearSm80 final : public LinearFamily {
- public:
-  std::string_view name() const override { return "sm80"; }
-  // Of many rows it takes more than twice as long as sm90 (docs/lab/2026-11-24-linear-mma.md).
-  std::optional<std::string> refusal(const LinearProblem& problem,
-                                     const DeviceInfo& device) const override {
-    constexpr std::int64_t kManyRows = 1024;
-    if (problem.has_moments()) return "moments of rows are sm90's";
-    if (problem.m < kManyRows || linear_sm90().refusal(problem, device)) return std::nullopt;
-    return formatted("sm90 serves it, and {} rows are too many to be faster here", problem.m);
-  }
-  std::vector<Parameter> parameters() const override { return linear_sm80_parameters(); }
-  std::vector<Constraint> rules(const LinearProblem& problem,
-                                const DeviceInfo& device) const override {
-    return linear_sm80_rules(problem, device);
-  }
-  std::vector<Config> defaults(const LinearProblem& problem, const DeviceInfo& device,
-                               const ParameterSpace& space) const override {
-    return linear_sm80_defaults(problem, device, space);
-  }
-  ConfigWords words(const Config& config) const override {
-    const auto value = [&](const char* name) { return config.find(name).value_or(0); };
-    return {formatted("sm80 {}x{}x{} {}x{}w s{}", value("kBlockM"), value("kBlockN"),
-                      value("kBlockK"), value("kWarpM"), value("kWarpN"), value("kStages")),
-            {"kBlockM", "kBlockN", "kBlockK", "kWarpM", "kWarpN", "kStages"}};
-  }
-  std::string source(const LinearProblem& p, const Config& config) const override;
-  std::optional<std::string> prune(const LinearProblem& p, const Config& config,
-                                   const CompileFacts& facts,
-                                   const DeviceInfo& device) const override;
-  std::vector<KernelNeeds> kernels(const LinearProblem& p, const Config& config) const override;
-  LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
-                  std::span<const int> resident) const override;
-  LinearBlock block(const Config& config) const override {
-    return {config.at("kBlockM"), config.at("kBlockN"), config.at("kBlockK")};
-  }
-  std::string templates() const override { return "#include \"linear/gemm_sm80.cuh\"\n"; }
-};
+}  // namespace
 
-std::string LinearSm80::source(const LinearProblem& p, const Config& config) const {
+// Of many rows it takes more than twice as long as sm90 (docs/lab/2026-11-24-linear-mma.md).
+std::optional<std::string> LinearSm80::refusal(const Problem& problem,
+                                               const DeviceInfo& device) const {
+  constexpr std::int64_t kManyRows = 1024;
+  const LinearProblem& p = linear_of(problem);
+  if (p.has_moments()) return "moments of rows are sm90's";
+  if (p.m < kManyRows || linear_sm90().refusal(problem, device)) return std::nullopt;
+  return formatted("sm90 serves it, and {} rows are too many to be faster here", p.m);
+}
+
+ConfigWords LinearSm80::own_words(const Config& config) const {
+  const auto value = [&](const char* name) { return config.find(name).value_or(0); };
+  return {formatted("sm80 {}x{}x{} {}x{}w s{}", value("kBlockM"), value("kBlockN"),
+                    value("kBlockK"), value("kWarpM"), value("kWarpN"), value("kStages")),
+          {"kBlockM", "kBlockN", "kBlockK", "kWarpM", "kWarpN", "kStages"}};
+}
+
+std::string LinearSm80::source(const Problem& problem, const Config& config) const {
+  const LinearProblem& p = linear_of(problem);
   std::string text = "namespace vitune {\nstruct Config {\n" + linear_facts_text(p);
   for (const char* const name :
        {"kBlockM", "kBlockN", "kBlockK", "kWarpM", "kWarpN", "kStages", "kRaster"}) {
@@ -81,31 +61,25 @@ std::string LinearSm80::source(const LinearProblem& p, const Config& config) con
           linear_number("kCtaThreads", linear_sm80_threads(config)) +
           linear_number("kSharedBytes", linear_sm80_shared_bytes(p, config)) +
           "};\n}  // namespace vitune\n\n" + templates();
-  const std::vector<KernelNeeds> entries = kernels(p, config);
+  const std::vector<KernelNeeds> entries = kernels(problem, config);
   text += entry_text(entries[0], "linear_gemm_sm80");
   if (entries.size() > 1) text += entry_text(entries[1], "linear_split_sum");
   return text;
 }
 
-std::optional<std::string> LinearSm80::prune(const LinearProblem& p, const Config& config,
-                                             const CompileFacts& facts,
-                                             const DeviceInfo& device) const {
-  constexpr int kHarmlessSpillBytes = 32;
-  return misfit(facts, kernels(p, config), device, kHarmlessSpillBytes);
-}
-
 // A second kernel adds splits.
-std::vector<KernelNeeds> LinearSm80::kernels(const LinearProblem& p, const Config& config) const {
+std::vector<KernelNeeds> LinearSm80::kernels(const Problem& problem, const Config& config) const {
   std::vector<KernelNeeds> kernels = {{"vitune_linear",
                                        static_cast<int>(linear_sm80_threads(config)),
-                                       linear_sm80_shared_bytes(p, config)}};
+                                       linear_sm80_shared_bytes(linear_of(problem), config)}};
   if (config.at("kSplits") > 1) kernels.push_back({"vitune_linear_split_sum", kSumThreads, 0});
   return kernels;
 }
 
-LaunchPlan LinearSm80::plan(const LinearProblem& p, const Config& config, const DeviceInfo&,
+LaunchPlan LinearSm80::plan(const Problem& problem, const Config& config, const DeviceInfo&,
                             std::span<const int>) const {
-  const std::vector<KernelNeeds> entries = kernels(p, config);
+  const LinearProblem& p = linear_of(problem);
+  const std::vector<KernelNeeds> entries = kernels(problem, config);
   const std::int64_t splits = config.at("kSplits");
   LaunchPlan plan;
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -127,8 +101,6 @@ LaunchPlan LinearSm80::plan(const LinearProblem& p, const Config& config, const 
   if (splits > 1) plan.scratch_bytes = 4 * splits * p.m * p.n;
   return plan;
 }
-
-}  // namespace
 
 std::int64_t linear_sm80_threads(const Config& config) {
   return 32 * (config.at("kBlockM") / config.at("kWarpM")) *

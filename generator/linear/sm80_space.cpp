@@ -112,25 +112,9 @@ Config config_of(const Form& form, std::int64_t stages, std::int64_t splits, std
   return config;
 }
 
-// Clocks, roughly: rounds of the device, each as long as a tile's products or its operands take,
-// and what a split costs on top.
-double cost_of(const LinearProblem& p, const Config& c, double sms) {
-  constexpr double kProducts = 1024, kOperandBytes = 32, kResults = 32, kStart = 1500;
-  const double m = static_cast<double>(c.at("kBlockM")), n = static_cast<double>(c.at("kBlockN"));
-  const double columns = static_cast<double>(linear_sm80_split_columns(p, c));
-  const double ctas = static_cast<double>(linear_sm80_tiles(p, c) * c.at("kSplits"));
-  const double column = std::max(m * n / kProducts, 2 * (m + n) / kOperandBytes);
-  double cost = std::ceil(ctas / sms) * (columns * column + m * n / kResults + kStart);
-  if (c.at("kSplits") > 1) {
-    const double parts = static_cast<double>(p.m * p.n * (c.at("kSplits") + 1));
-    cost += 2 * kStart + 4 * parts / sms / kOperandBytes;
-  }
-  return cost;
-}
-
 }  // namespace
 
-std::vector<Parameter> linear_sm80_parameters() {
+std::vector<Parameter> LinearSm80::tunables() const {
   return {
       {"kBlockM", {16, 32, 64, 128, 256}, "rows that a CTA computes", false, true},
       {"kBlockN", {32, 64, 96, 128, 192, 256}, "columns that a CTA computes", false, true},
@@ -147,9 +131,9 @@ std::vector<Parameter> linear_sm80_parameters() {
   };
 }
 
-std::vector<Constraint> linear_sm80_rules(const LinearProblem& problem, const DeviceInfo& device) {
+std::vector<Constraint> LinearSm80::rules(const Problem& problem, const DeviceInfo& device) const {
   const std::int64_t sms = sms_of(device), shared = device.shared_per_block;
-  const LinearProblem& p = problem;
+  const LinearProblem& p = linear_of(problem);
   return {
       {"kBlockM: fewer than twice the rows there are, or 16",
        [p](const Config& c) { return check_block(c.at("kBlockM"), 16, p.m); },
@@ -185,38 +169,44 @@ std::vector<Constraint> linear_sm80_rules(const LinearProblem& problem, const De
   };
 }
 
-std::vector<Config> linear_sm80_defaults(const LinearProblem& problem, const DeviceInfo& device,
-                                         const ParameterSpace& space) {
-  struct Choice {
-    double cost;
-    Config config;
-  };
-  const double sms = static_cast<double>(std::max(device.sm_count, 1));
-  std::vector<Choice> choices;
+// Clocks, roughly: rounds of the device, each as long as a tile's products or its operands take,
+// and what a split costs on top.
+std::optional<double> LinearSm80::rank(const Problem& problem, const Config& c,
+                                       const DeviceInfo& device) const {
+  const LinearProblem& p = linear_of(problem);
+  const double sms = std::max(device.sm_count, 1);
+  constexpr double kProducts = 1024, kOperandBytes = 32, kResults = 32, kStart = 1500;
+  const double m = static_cast<double>(c.at("kBlockM")), n = static_cast<double>(c.at("kBlockN"));
+  const double columns = static_cast<double>(linear_sm80_split_columns(p, c));
+  const double ctas = static_cast<double>(linear_sm80_tiles(p, c) * c.at("kSplits"));
+  const double column = std::max(m * n / kProducts, 2 * (m + n) / kOperandBytes);
+  double cost = std::ceil(ctas / sms) * (columns * column + m * n / kResults + kStart);
+  if (c.at("kSplits") > 1) {
+    const double parts = static_cast<double>(p.m * p.n * (c.at("kSplits") + 1));
+    cost += 2 * kStart + 4 * parts / sms / kOperandBytes;
+  }
+  return cost;
+}
+
+std::vector<Config> LinearSm80::defaults(const Problem& problem, const DeviceInfo& device,
+                                         const ParameterSpace& space) const {
+  constexpr std::size_t kMost = 3;
+  const auto cost = [&](const Config& config) { return rank(problem, config, device); };
+  std::vector<Config> best;  // of each form
   for (const Form& form : kForms) {
-    std::optional<Choice> best;  // of this form
+    std::vector<Config> fitting;
     for (const std::int64_t splits : {1, 2, 4, 8}) {
       for (std::int64_t stages = form.stages; stages >= 2; --stages) {
-        const auto is_outside = [&](const Config& own) {
-          return space.explain(whole_linear_config(linear_sm80(), own, space)).has_value();
-        };
-        Config config = config_of(form, stages, splits, 8);
-        if (is_outside(config)) config = config_of(form, stages, splits, 1);
-        if (is_outside(config)) continue;
-        const double cost = cost_of(problem, config, sms);
-        if (!best || cost < best->cost) best = Choice{cost, config};
+        Config config = whole(config_of(form, stages, splits, 8));
+        if (space.explain(config)) config = whole(config_of(form, stages, splits, 1));
+        if (space.explain(config)) continue;
+        fitting.push_back(std::move(config));
         break;
       }
     }
-    if (best) choices.push_back(*best);
+    for (Config& config : cheapest(fitting, 1, cost)) best.push_back(std::move(config));
   }
-  std::ranges::stable_sort(choices, {}, &Choice::cost);
-  constexpr std::size_t kMost = 3;
-  std::vector<Config> configs;
-  for (const Choice& choice : choices) {
-    if (configs.size() < kMost) configs.push_back(choice.config);
-  }
-  return configs;
+  return cheapest(best, kMost, cost);
 }
 
 }  // namespace vitune

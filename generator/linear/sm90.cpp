@@ -7,46 +7,11 @@
 
 #include "core/checked.h"
 #include "core/format.h"
-#include "generator/fit.h"
 #include "generator/linear/kernel_spec.h"
 #include "templates/linear/sm90_params.cuh"
 
 namespace vitune {
-namespace {
-
-class LinearSm90 final : public LinearFamily {
- public:
-  std::string_view name() const override { return "sm90"; }
-  std::optional<std::string> refusal(const LinearProblem& problem,
-                                     const DeviceInfo& device) const override {
-    return linear_sm90_refusal(problem, device);
-  }
-  std::vector<Parameter> parameters() const override { return linear_sm90_parameters(); }
-  std::vector<Constraint> rules(const LinearProblem& problem,
-                                const DeviceInfo& device) const override {
-    return linear_sm90_rules(problem, device);
-  }
-  std::vector<Config> defaults(const LinearProblem& problem, const DeviceInfo& device,
-                               const ParameterSpace& space) const override {
-    return linear_sm90_defaults(problem, device, space);
-  }
-  ConfigWords words(const Config& config) const override;
-  std::string source(const LinearProblem& p, const Config& config) const override;
-  std::optional<std::string> prune(const LinearProblem& p, const Config& config,
-                                   const CompileFacts& facts,
-                                   const DeviceInfo& device) const override;
-  std::vector<KernelNeeds> kernels(const LinearProblem& p, const Config& config) const override;
-  LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
-                  std::span<const int> resident) const override;
-  LinearBlock block(const Config& config) const override {
-    return {config.at("kBlockM"), config.at("kBlockN"), LinearSm90Shape::kBlockK};
-  }
-  std::string templates() const override { return "#include \"linear/gemm_sm90.cuh\"\n"; }
-  bool is_of_one_architecture() const override { return true; }
-  bool reads_tensor_maps() const override { return true; }
-};
-
-ConfigWords LinearSm90::words(const Config& config) const {
+ConfigWords LinearSm90::own_words(const Config& config) const {
   constexpr const char* kSchedules[] = {"coop ", "ping "};
   constexpr const char* kPairs[] = {"", " pair", " pair_m"};
   const auto value = [&](const char* name) { return config.find(name).value_or(0); };
@@ -64,9 +29,10 @@ ConfigWords LinearSm90::words(const Config& config) const {
   return words;
 }
 
-std::string LinearSm90::source(const LinearProblem& p, const Config& config) const {
+std::string LinearSm90::source(const Problem& problem, const Config& config) const {
+  const LinearProblem& p = linear_of(problem);
   const LinearSm90Shape shape(p, config);
-  const KernelNeeds entry = kernels(p, config).front();
+  const KernelNeeds entry = kernels(problem, config).front();
   std::string text = "namespace vitune {\nstruct Config {\n" + linear_sm90_facts_text(p);
   for (const char* const name :
        {"kBlockM", "kBlockN", "kStages", "kGroups", "kSchedule", "kPair", "kLead"}) {
@@ -87,22 +53,16 @@ std::string LinearSm90::source(const LinearProblem& p, const Config& config) con
                     cluster, entry.threads, entry.entry);
 }
 
-std::optional<std::string> LinearSm90::prune(const LinearProblem& p, const Config& config,
-                                             const CompileFacts& facts,
-                                             const DeviceInfo& device) const {
-  constexpr int kHarmlessSpillBytes = 16;
-  return misfit(facts, kernels(p, config), device, kHarmlessSpillBytes);
-}
-
-std::vector<KernelNeeds> LinearSm90::kernels(const LinearProblem& p, const Config& config) const {
-  const LinearSm90Shape shape(p, config);
+std::vector<KernelNeeds> LinearSm90::kernels(const Problem& problem, const Config& config) const {
+  const LinearSm90Shape shape(linear_of(problem), config);
   return {{"vitune_linear", static_cast<int>(shape.threads()), shape.shared_bytes()}};
 }
 
-LaunchPlan LinearSm90::plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
+LaunchPlan LinearSm90::plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                             std::span<const int> resident) const {
+  const LinearProblem& p = linear_of(problem);
   const LinearSm90Shape shape(p, config);
-  const KernelNeeds entry = kernels(p, config).front();
+  const KernelNeeds entry = kernels(problem, config).front();
   KernelLaunch launch;
   launch.kernel = 0;
   // Clusters that stay: as many as the device holds at once.
@@ -121,8 +81,6 @@ LaunchPlan LinearSm90::plan(const LinearProblem& p, const Config& config, const 
   plan.kernels.push_back(std::move(launch));
   return plan;
 }
-
-}  // namespace
 
 LinearSm90Shape::LinearSm90Shape(const LinearProblem& problem, const Config& config)
     : block_m(config.at("kBlockM")),

@@ -1,9 +1,10 @@
-// generator/linear/sm90.h -- What follows from a config of the family sm90.
+// generator/linear/sm90.h -- The family sm90, and what follows from its configs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,8 +12,8 @@
 #include "core/config.h"
 #include "core/device_info.h"
 #include "generator/launch_plan.h"
+#include "generator/linear/family.h"
 #include "generator/linear/problem.h"
-#include "generator/parameter_space.h"
 
 namespace vitune {
 
@@ -70,9 +71,34 @@ std::optional<std::string> check_linear_moments(const LinearProblem& problem, st
 // Why the family cannot answer the problem on the device, or nothing.
 std::optional<std::string> linear_sm90_refusal(const LinearProblem& problem,
                                                const DeviceInfo& device);
-std::vector<Parameter> linear_sm90_parameters();
-std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const DeviceInfo& device);
-std::vector<Config> linear_sm90_defaults(const LinearProblem& problem, const DeviceInfo& device,
-                                         const ParameterSpace& space);
+
+class LinearSm90 final : public LinearFamily {
+ public:
+  std::string_view name() const override { return "sm90"; }
+  std::optional<std::string> refusal(const Problem& problem,
+                                     const DeviceInfo& device) const override {
+    return linear_sm90_refusal(linear_of(problem), device);
+  }
+  std::vector<Parameter> tunables() const override;
+  std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
+  std::optional<double> rank(const Problem& problem, const Config& config,
+                             const DeviceInfo& device) const override;
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override;
+  std::string templates() const override { return "#include \"linear/gemm_sm90.cuh\"\n"; }
+  std::string source(const Problem& problem, const Config& config) const override;
+  bool is_of_one_architecture() const override { return true; }
+  std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override;
+  int harmless_spill_bytes() const override { return 16; }
+  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
+                  std::span<const int> resident) const override;
+  bool reads_tensor_maps(const Config&) const override { return true; }
+  LinearBlock block(const Config& config) const override {
+    return {config.at("kBlockM"), config.at("kBlockN"), LinearSm90Shape::kBlockK};
+  }
+
+ private:
+  ConfigWords own_words(const Config& config) const override;
+};
 
 }  // namespace vitune

@@ -74,22 +74,6 @@ Rule check_stages(const LinearProblem& p, const Config& c, std::int64_t shared) 
   return formatted("{} stages, {} fit", shape.stages, most);
 }
 
-// Clocks, roughly: rounds of the device, each as long as a tile's products or its operands take,
-// and what is left of its epilogue.
-double cost_of(const LinearProblem& p, const Config& c, double sms) {
-  constexpr double kL2Bytes = 35, kStart = 2500, kResults = 24;
-  const Shape shape(p, c);
-  const double m = static_cast<double>(shape.block_m), n = static_cast<double>(shape.block_n);
-  const double x = shape.pair == 1 ? m / 2 : m, w = shape.pair == 2 ? n / 2 : n;
-  const double steps = static_cast<double>(shape.steps());
-  // 64 rows take as long as a whole instruction of their columns.
-  const double step = std::max(m * n / 32, (x + w) * 128 / kL2Bytes);
-  const double hidden = shape.schedule == Shape::kShared && shape.lead == 0 ? 1 : 0.6;
-  const double tiles = static_cast<double>(shape.units() * shape.cluster());
-  const double rounds = std::ceil(tiles / sms);
-  return kStart + rounds * (steps * step + hidden * m * n / kResults);
-}
-
 // Forms worth weighing, each with as many stages as fit.
 struct Form {
   std::int64_t m, n, groups, schedule, pair, lead;
@@ -159,7 +143,7 @@ std::optional<std::string> linear_sm90_refusal(const LinearProblem& p, const Dev
   return std::nullopt;
 }
 
-std::vector<Parameter> linear_sm90_parameters() {
+std::vector<Parameter> LinearSm90::tunables() const {
   return {
       {"kBlockM", {64, 128, 192, 256}, "rows of a tile", false, true},
       {"kBlockN",
@@ -178,9 +162,9 @@ std::vector<Parameter> linear_sm90_parameters() {
   };
 }
 
-std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const DeviceInfo& device) {
+std::vector<Constraint> LinearSm90::rules(const Problem& problem, const DeviceInfo& device) const {
   const std::int64_t shared = device.shared_per_block;
-  const LinearProblem& p = problem;
+  const LinearProblem& p = linear_of(problem);
   return {
       {"kBlockM: fewer than twice the rows there are, or 64",
        [p](const Config& c) { return check_linear_block(c.at("kBlockM"), p.m); },
@@ -209,35 +193,45 @@ std::vector<Constraint> linear_sm90_rules(const LinearProblem& problem, const De
   };
 }
 
-std::vector<Config> linear_sm90_defaults(const LinearProblem& problem, const DeviceInfo& device,
-                                         const ParameterSpace& space) {
-  struct Choice {
-    double cost;
-    Config config;
-  };
-  constexpr std::size_t kMost = 3;
+// Clocks, roughly: rounds of the device, each as long as a tile's products or its operands take,
+// and what is left of its epilogue.
+std::optional<double> LinearSm90::rank(const Problem& problem, const Config& c,
+                                       const DeviceInfo& device) const {
+  constexpr double kL2Bytes = 35, kStart = 2500, kResults = 24;
+  const Shape shape(linear_of(problem), c);
   const double sms = static_cast<double>(linear_sm90_sms(device));
-  std::vector<Choice> choices;
+  const double m = static_cast<double>(shape.block_m), n = static_cast<double>(shape.block_n);
+  const double x = shape.pair == 1 ? m / 2 : m, w = shape.pair == 2 ? n / 2 : n;
+  const double steps = static_cast<double>(shape.steps());
+  // 64 rows take as long as a whole instruction of their columns.
+  const double step = std::max(m * n / 32, (x + w) * 128 / kL2Bytes);
+  const double hidden = shape.schedule == Shape::kShared && shape.lead == 0 ? 1 : 0.6;
+  const double tiles = static_cast<double>(shape.units() * shape.cluster());
+  const double rounds = std::ceil(tiles / sms);
+  return kStart + rounds * (steps * step + hidden * m * n / kResults);
+}
+
+std::vector<Config> LinearSm90::defaults(const Problem& problem, const DeviceInfo& device,
+                                         const ParameterSpace& space) const {
+  constexpr std::size_t kMost = 3;
+  const LinearProblem& p = linear_of(problem);
+  std::vector<Config> configs;
   const auto weigh = [&](const Form& form) {
     for (const std::int64_t pair : {form.pair, std::int64_t{0}}) {
       Config config = config_of(form, pair, 0);
-      const Shape shape(problem, config);
-      const std::int64_t fit = shape.most_stages(device.shared_per_block);
+      const std::int64_t fit = Shape(p, config).most_stages(device.shared_per_block);
       config.set("kStages", std::min(fit, kMostStages));
-      if (space.explain(whole_linear_config(linear_sm90(), config, space))) continue;
-      choices.push_back({cost_of(problem, config, sms), config});
+      config = whole(std::move(config));
+      if (space.explain(config)) continue;
+      configs.push_back(std::move(config));
       break;
     }
   };
   for (const Form& form : kForms) weigh(form);
   // Few rows with wide blocks of moments, which no form's tile has whole.
-  if (choices.empty() && problem.moments > 0) weigh({64, problem.moments, 1, Shape::kShared, 0, 0});
-  std::ranges::stable_sort(choices, {}, &Choice::cost);
-  std::vector<Config> configs;
-  for (const Choice& choice : choices) {
-    if (configs.size() < kMost) configs.push_back(choice.config);
-  }
-  return configs;
+  if (configs.empty() && p.moments > 0) weigh({64, p.moments, 1, Shape::kShared, 0, 0});
+  return cheapest(configs, kMost,
+                  [&](const Config& config) { return rank(problem, config, device); });
 }
 
 }  // namespace vitune

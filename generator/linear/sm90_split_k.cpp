@@ -6,7 +6,6 @@
 
 #include "core/checked.h"
 #include "core/format.h"
-#include "generator/fit.h"
 #include "generator/linear/kernel_spec.h"
 #include "generator/linear/sm90.h"
 #include "templates/linear/sm90_params.cuh"
@@ -54,42 +53,31 @@ struct Parts {
 class LinearSm90Parts final : public LinearFamily {
  public:
   std::string_view name() const override { return "sm90_split_k"; }
-  std::optional<std::string> refusal(const LinearProblem& p,
+  std::optional<std::string> refusal(const Problem& problem,
                                      const DeviceInfo& device) const override {
+    const LinearProblem& p = linear_of(problem);
     if (auto refused = linear_sm90_refusal(p, device)) return refused;
     const std::int64_t steps = ceil_div(p.k, LinearSm90Shape::kBlockK);
     if (steps >= 2 * kLeastSteps) return std::nullopt;
     return formatted("{} steps of k are not divided", steps);
   }
-  std::vector<Parameter> parameters() const override {
+  std::vector<Parameter> tunables() const override {
     return {
         {"kBlockN", {32, 48, 64, 80, 96, 128}, "columns of a tile", false, true},
         {"kStages", {2, 3, 4, 5, 6, 7, 8}, "steps in shared memory or on their way", false, true},
         {"kSplits", {2, 4}, "parts of k, which a cluster adds", false, true}};
   }
-  std::vector<Constraint> rules(const LinearProblem& problem,
-                                const DeviceInfo& device) const override;
-  std::vector<Config> defaults(const LinearProblem& problem, const DeviceInfo& device,
+  std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
                                const ParameterSpace& space) const override;
-  ConfigWords words(const Config& config) const override {
-    const auto value = [&](const char* name) { return config.find(name).value_or(0); };
-    return {formatted("sm90_split_k {}x{} {}p s{}", kRows, value("kBlockN"), value("kSplits"),
-                      value("kStages")),
-            {"kBlockN", "kSplits", "kStages"}};
-  }
-  std::string source(const LinearProblem& p, const Config& config) const override;
-  std::optional<std::string> prune(const LinearProblem& p, const Config& config,
-                                   const CompileFacts& facts,
-                                   const DeviceInfo& device) const override {
-    constexpr int kHarmlessSpillBytes = 16;
-    return misfit(facts, kernels(p, config), device, kHarmlessSpillBytes);
-  }
-  std::vector<KernelNeeds> kernels(const LinearProblem& p, const Config& config) const override {
-    const Parts parts(p, config);
+  std::string source(const Problem& problem, const Config& config) const override;
+  int harmless_spill_bytes() const override { return 16; }
+  std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
+    const Parts parts(linear_of(problem), config);
     return {
         {"vitune_linear_split_k", static_cast<int>(parts.whole.threads()), parts.shared_bytes()}};
   }
-  LaunchPlan plan(const LinearProblem& p, const Config& config, const DeviceInfo& device,
+  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
   LinearBlock block(const Config& config) const override {
     return {kRows, config.at("kBlockN"),
@@ -97,13 +85,21 @@ class LinearSm90Parts final : public LinearFamily {
   }
   std::string templates() const override { return "#include \"linear/split_k_sm90.cuh\"\n"; }
   bool is_of_one_architecture() const override { return true; }
-  bool reads_tensor_maps() const override { return true; }
+  bool reads_tensor_maps(const Config&) const override { return true; }
+
+ private:
+  ConfigWords own_words(const Config& config) const override {
+    const auto value = [&](const char* name) { return config.find(name).value_or(0); };
+    return {formatted("sm90_split_k {}x{} {}p s{}", kRows, value("kBlockN"), value("kSplits"),
+                      value("kStages")),
+            {"kBlockN", "kSplits", "kStages"}};
+  }
 };
 
-std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
+std::vector<Constraint> LinearSm90Parts::rules(const Problem& problem,
                                                const DeviceInfo& device) const {
   const std::int64_t sms = linear_sm90_sms(device), shared = device.shared_per_block;
-  const LinearProblem& p = problem;
+  const LinearProblem& p = linear_of(problem);
   return {
       {"kBlockN: fewer than twice the columns there are, or 64",
        [p](const Config& c) { return check_linear_block(c.at("kBlockN"), p.n); },
@@ -136,29 +132,30 @@ std::vector<Constraint> LinearSm90Parts::rules(const LinearProblem& problem,
 }
 
 // Of each number of parts the narrowest tiles of which no SM gets a second one.
-std::vector<Config> LinearSm90Parts::defaults(const LinearProblem& problem,
-                                              const DeviceInfo& device,
+std::vector<Config> LinearSm90Parts::defaults(const Problem& problem, const DeviceInfo& device,
                                               const ParameterSpace& space) const {
-  const std::vector<std::int64_t> widths = parameters().front().values;
+  const std::vector<std::int64_t> widths = tunables().front().values;
   std::vector<Config> configs;
   for (const std::int64_t parts : {4, 2}) {
     for (const std::int64_t columns : widths) {
       Config config = {{"kBlockN", columns}, {"kSplits", parts}};
-      const Parts shape(problem, config);
+      const Parts shape(linear_of(problem), config);
       const std::int64_t of_use = std::max<std::int64_t>(shape.steps(), 2);
       config.set("kStages", std::min(shape.most_stages(device.shared_per_block), of_use));
       if (shape.ctas() > linear_sm90_sms(device)) continue;
-      if (space.explain(whole_linear_config(*this, config, space))) continue;
-      configs.push_back(config);
+      config = whole(std::move(config));
+      if (space.explain(config)) continue;
+      configs.push_back(std::move(config));
       break;
     }
   }
   return configs;
 }
 
-std::string LinearSm90Parts::source(const LinearProblem& p, const Config& config) const {
+std::string LinearSm90Parts::source(const Problem& problem, const Config& config) const {
+  const LinearProblem& p = linear_of(problem);
   const Parts parts(p, config);
-  const KernelNeeds entry = kernels(p, config).front();
+  const KernelNeeds entry = kernels(problem, config).front();
   std::string text = "namespace vitune {\nstruct Config {\n" + linear_sm90_facts_text(p);
   const Config whole = whole_config(config);
   for (const char* const name :
@@ -180,10 +177,11 @@ std::string LinearSm90Parts::source(const LinearProblem& p, const Config& config
              parts.parts, entry.threads, entry.entry);
 }
 
-LaunchPlan LinearSm90Parts::plan(const LinearProblem& p, const Config& config, const DeviceInfo&,
+LaunchPlan LinearSm90Parts::plan(const Problem& problem, const Config& config, const DeviceInfo&,
                                  std::span<const int>) const {
+  const LinearProblem& p = linear_of(problem);
   const Parts parts(p, config);
-  const KernelNeeds entry = kernels(p, config).front();
+  const KernelNeeds entry = kernels(problem, config).front();
   KernelLaunch launch;
   launch.kernel = 0;
   launch.shape.block[0] = static_cast<std::uint32_t>(entry.threads);

@@ -1,20 +1,16 @@
-// generator/norm/kernel_spec.h -- From (problem, config) to a norm's source, plan and judge.
+// generator/norm/kernel_spec.h -- What norm's operator, its family and its judge share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/compile_facts.h"
 #include "core/config.h"
-#include "core/device_info.h"
-#include "generator/floor.h"
+#include "generator/family.h"
 #include "generator/judge_spec.h"
 #include "generator/launch_plan.h"
 #include "generator/norm/problem.h"
-#include "generator/parameter_space.h"
 #include "generator/tensor_spec.h"
 
 namespace vitune {
@@ -38,20 +34,8 @@ std::vector<TensorSpec> norm_tensors(const NormProblem& problem);
 // every tensor is aligned.
 std::int64_t norm_vector(const NormProblem& problem);
 
-ParameterSpace norm_space(const NormProblem& problem);
-std::vector<Config> norm_defaults(const NormProblem& problem, const DeviceInfo& device,
-                                  const ParameterSpace& space);
-
-std::string norm_entry();
-std::string norm_source(const NormProblem& problem, const Config& config);
-std::optional<std::string> norm_prune(const NormProblem& problem, const Config& config,
-                                      const CompileFacts& facts, const DeviceInfo& device);
-
-KernelNeeds norm_kernel(const Config& config);
-LaunchPlan norm_plan(const NormProblem& problem, const Config& config, const DeviceInfo& device,
-                     int resident);
-
-Demand norm_demand(const NormProblem& problem);
+// The family: a few threads for each row (rows.cpp).
+const Family& norm_rows();
 
 std::vector<std::string> norm_judge_entries();
 LaunchPlan norm_answer(const NormProblem& problem, Precision precision);

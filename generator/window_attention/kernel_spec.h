@@ -1,21 +1,16 @@
-// generator/window_attention/kernel_spec.h -- From (problem, config) to window attention's source,
-// plan and judge.
+// generator/window_attention/kernel_spec.h -- What window attention's operator, its family and its
+// judge share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "core/compile_facts.h"
 #include "core/config.h"
-#include "core/device_info.h"
-#include "generator/floor.h"
+#include "generator/family.h"
 #include "generator/judge_spec.h"
 #include "generator/launch_plan.h"
-#include "generator/parameter_space.h"
 #include "generator/tensor_spec.h"
 #include "generator/window_attention/problem.h"
 #include "templates/attention/params.cuh"
@@ -51,25 +46,11 @@ struct WindowTiling {
 };
 WindowTiling window_tiling(const WindowAttentionProblem& problem, const Config& config);
 
-ParameterSpace window_attention_space(const WindowAttentionProblem& problem,
-                                      const DeviceInfo& device);
-std::vector<Config> window_attention_defaults(const WindowAttentionProblem& problem,
-                                              const DeviceInfo& device,
-                                              const ParameterSpace& space);
-
-std::string window_attention_source(const WindowAttentionProblem& problem, const Config& config);
-std::optional<std::string> window_attention_prune(const WindowAttentionProblem& problem,
-                                                  const Config& config, const CompileFacts& facts,
-                                                  const DeviceInfo& device);
-
-std::vector<KernelNeeds> window_attention_kernels(const WindowAttentionProblem& problem,
-                                                  const Config& config);
 // The launch parameters, all pointers null.
 WindowAttentionParams window_attention_params(const WindowAttentionProblem& problem);
-LaunchPlan window_attention_plan(const WindowAttentionProblem& problem, const Config& config,
-                                 const DeviceInfo& device, std::span<const int> resident);
 
-Demand window_attention_demand(const WindowAttentionProblem& problem, const DeviceInfo& device);
+// The family: mma.sync (sm80.cpp).
+const Family& window_attention_sm80();
 
 std::vector<std::string> window_attention_judge_entries();
 LaunchPlan window_attention_answer(const WindowAttentionProblem& problem, Precision precision);

@@ -3,25 +3,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/window_attention/operator.h"
 
-#include <algorithm>
 #include <cmath>
 #include <tuple>
-#include <utility>
 
-#include "core/checked.h"
-#include "core/error.h"
 #include "core/format.h"
+#include "generator/operator_of.h"
 #include "generator/window_attention/kernel_spec.h"
 
 namespace vitune {
 namespace {
-
-class AskedWindowAttention final : public Problem {
- public:
-  explicit AskedWindowAttention(WindowAttentionProblem canonical)
-      : Problem(window_attention(), canonical.text()), problem(std::move(canonical)) {}
-  const WindowAttentionProblem problem;
-};
 
 // A config in which every problem has a source, for what holds of all of them.
 Config plain_config() {
@@ -42,99 +32,63 @@ auto kernel_order(const WindowAttentionProblem& p) {
                     p.images, p.layout);
 }
 
-class WindowAttention final : public Operator {
+class WindowAttention final : public OperatorOf<WindowAttentionProblem> {
  public:
   std::string_view name() const override { return "window_attention"; }
-  ProblemPtr parse(std::string_view text) const override {
-    return std::make_shared<AskedWindowAttention>(WindowAttentionProblem::parse(text));
-  }
   std::string example() const override {
     return "window_attention bf16 b=2 image=14x14 window=7x7 shift=3x3 h=3 d=32 "
            "bias=bf16:4x3x49x49";
   }
+  std::span<const Family* const> families() const override {
+    static const Family* const all[] = {&window_attention_sm80()};
+    return all;
+  }
 
   std::vector<TensorSpec> tensors(const Problem& problem) const override {
-    return window_attention_tensors(window_attention_of(problem));
+    return window_attention_tensors(of(problem));
   }
   std::string sizes(const Problem& problem) const override {
-    const WindowAttentionProblem& p = window_attention_of(problem);
+    const WindowAttentionProblem& p = of(problem);
     return formatted("b={} image={}x{} window={}x{} h={} d={}", p.images, p.rows, p.columns,
                      p.window_rows, p.window_columns, p.heads, p.d);
   }
-  double flops(const Problem& problem) const override {
-    return window_attention_of(problem).flops();
-  }
-  double min_bytes(const Problem& problem) const override {
-    return window_attention_of(problem).min_bytes();
-  }
   Demand demand(const Problem& problem, const DeviceInfo& device) const override {
-    return window_attention_demand(window_attention_of(problem), device);
+    const WindowAttentionProblem& p = of(problem);
+    // As attention's (generator/attention/floor.cpp): a read of keys serves 64 rows at most, 256
+    // where a pair of SMs multiplies together.
+    constexpr double kInstructionsPerScore = 4.5;
+    const double rows = device.cc_major == 10 || device.cc_major == 11 ? 256 : 64;
+    const double keys = static_cast<double>(p.keys());
+    const double scores = static_cast<double>(p.pairs()) * keys * keys;
+    const double reads = static_cast<double>(p.pairs()) * std::ceil(keys / rows) * keys;
+    return {.tensor_flops = p.flops(),
+            .exponentials = scores,
+            .instructions = kInstructionsPerScore * scores,
+            .shared_bytes =
+                2 * reads * static_cast<double>(p.d) * static_cast<double>(element_bytes(p.type)),
+            .bytes = p.min_bytes()};
   }
 
   // The source of some kernel holds every compile-time fact of the problem; whether windows share a
   // bias decides if it is worth keeping.
   std::string kernel_class(const Problem& problem) const override {
-    const WindowAttentionProblem& p = window_attention_of(problem);
-    return window_attention_source(p, plain_config()) +
+    const WindowAttentionProblem& p = of(problem);
+    return source(problem, plain_config()) +
            formatted("// shared={}\n", p.bias && p.bias->windows == 1);
   }
   double distance(const Problem& a, const Problem& b) const override {
-    const WindowAttentionProblem &p = window_attention_of(a), &q = window_attention_of(b);
-    const auto ratio = [](std::int64_t x, std::int64_t y) {
-      return std::abs(std::log(static_cast<double>(x) / static_cast<double>(y)));
-    };
-    return ratio(p.images * p.windows(), q.images * q.windows()) + ratio(p.heads, q.heads);
+    const WindowAttentionProblem &p = of(a), &q = of(b);
+    return log_ratio(p.images * p.windows(), q.images * q.windows()) + log_ratio(p.heads, q.heads);
   }
   bool is_load_alike(const Problem& a, const Problem& b, const DeviceInfo& device) const override {
-    const auto pairs = [&](const Problem& p) {
-      return std::min(window_attention_of(p).pairs(),
-                      std::int64_t{64} * std::max(device.sm_count, 1));
-    };
-    return pairs(a) <= 2 * pairs(b) && pairs(b) <= 2 * pairs(a);
+    return fill_alike(of(a).pairs(), of(b).pairs(), device);
   }
   bool is_before(const Problem& a, const Problem& b) const override {
-    return kernel_order(window_attention_of(a)) < kernel_order(window_attention_of(b));
+    return kernel_order(of(a)) < kernel_order(of(b));
   }
   std::size_t work_hash(const Problem& problem) const override {
-    const WindowAttentionProblem& p = window_attention_of(problem);
+    const WindowAttentionProblem& p = of(problem);
     return static_cast<std::size_t>((p.images * 8209 + p.rows) * 65599 + p.heads * 31 + p.columns);
-  }
-
-  ParameterSpace space(const Problem& problem, const DeviceInfo& device) const override {
-    return window_attention_space(window_attention_of(problem), device);
-  }
-  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
-                               const ParameterSpace& space) const override {
-    return window_attention_defaults(window_attention_of(problem), device, space);
-  }
-  std::string family(const Config&) const override { return "sm80"; }
-
-  std::string source(const Problem& problem, const Config& config) const override {
-    return window_attention_source(window_attention_of(problem), config);
-  }
-  CompileRequest request(const Problem& problem, const Config& config,
-                         const std::string& arch) const override {
-    CompileRequest request;
-    request.source = assemble(source(problem, config));
-    request.arch = arch;
-    request.entry = kernels(problem, config).front().entry;
-    return request;
-  }
-  Source templates() const override {
-    return assemble("#include \"window_attention/windows_sm80.cuh\"\n");
-  }
-  std::optional<std::string> prune(const Problem& problem, const Config& config,
-                                   const CompileFacts& facts,
-                                   const DeviceInfo& device) const override {
-    return window_attention_prune(window_attention_of(problem), config, facts, device);
-  }
-
-  std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
-    return window_attention_kernels(window_attention_of(problem), config);
-  }
-  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
-                  std::span<const int> resident) const override {
-    return window_attention_plan(window_attention_of(problem), config, device, resident);
   }
 
   std::string judge_source() const override {
@@ -144,38 +98,36 @@ class WindowAttention final : public Operator {
     return window_attention_judge_entries();
   }
   LaunchPlan answer(const Problem& problem, Precision precision) const override {
-    return window_attention_answer(window_attention_of(problem), precision);
+    return window_attention_answer(of(problem), precision);
   }
   std::vector<JudgeCase> cases(const Problem& problem, const Config&,
                                const DeviceInfo&) const override {
-    return window_attention_cases(window_attention_of(problem));
+    return window_attention_cases(of(problem));
   }
   std::optional<std::int64_t> cases_class(const Problem&, const Config&,
                                           const DeviceInfo&) const override {
     return 0;  // the same for all configs
   }
   std::vector<Fill> inputs(const Problem& problem, const std::string& draw) const override {
-    return window_attention_inputs(window_attention_of(problem), draw);
+    return window_attention_inputs(of(problem), draw);
   }
 };
 
-}  // namespace
-
-const Operator& window_attention() {
-  static const WindowAttention instance;
-  return instance;
+const WindowAttention& instance() {
+  static const WindowAttention windows;
+  return windows;
 }
 
+}  // namespace
+
+const Operator& window_attention() { return instance(); }
 const WindowAttentionProblem& window_attention_of(const Problem& problem) {
-  if (&problem.op() == &window_attention()) {
-    return static_cast<const AskedWindowAttention&>(problem).problem;
-  }
-  throw Error(ErrorCode::kFailure, "'" + problem.text() + "' is no problem of window_attention");
+  return instance().of(problem);
 }
 
 WindowAttentionProblem::operator ProblemPtr() const {
   validate();
-  return std::make_shared<AskedWindowAttention>(canonical());
+  return instance().asked(*this);
 }
 
 }  // namespace vitune

@@ -31,7 +31,7 @@ TEST_F(ShowTest, TheSpaceIsThatOfTheGenerator) {
     EXPECT_EQ(document["parameters"][i]["name"], space.parameters()[i].name);
     EXPECT_EQ(document["parameters"][i]["values"], space.parameters()[i].values);
   }
-  EXPECT_EQ(document["constraints"].size(), space.constraints().size());
+  EXPECT_EQ(document["constraints"].size(), space.rules().size());
 }
 
 TEST_F(ShowTest, TheDefaultDeviceIsTheH200) {

@@ -16,6 +16,7 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/operator.h"
 #include "tests/generator/compile_support.h"
 
 namespace vitune {
@@ -202,7 +203,7 @@ TEST_F(AttentionKernelsTest, NameAMissingTunable) {
 
 // A recording that names the digest of these files is of these kernels.
 TEST(AttentionSourceTest, TheTemplatesAreAllThatKernelsOfEveryFamilyAreMadeOf) {
-  const Source all = attention_templates();
+  const Source all = attention().templates();
   const auto covered = [&](const EmbeddedFile& file) {
     return std::any_of(all.headers.begin(), all.headers.end(),
                        [&](const EmbeddedFile& other) { return other.path == file.path; });

@@ -16,6 +16,7 @@
 #include "generator/source.h"
 #include "templates/group_norm/params.cuh"
 #include "tests/devices.h"
+#include "tests/generator/asked.h"
 
 namespace vitune {
 namespace {
@@ -133,10 +134,10 @@ TEST(GroupNormTest, EveryProblemHasConfigsThatCoverIt) {
   const DeviceInfo device = testing_support::h200_device();
   for (const char* const text : kProblems) {
     const auto p = GroupNormProblem::parse(text);
-    const std::vector<Config> configs = group_norm_space(p, device).enumerate();
+    const std::vector<Config> configs = testing_support::space_of(p, device).enumerate();
     EXPECT_GE(configs.size(), 1u) << text;
     EXPECT_LE(configs.size(), 6000u) << text;
-    const auto defaults = group_norm_defaults(p, device, group_norm_space(p, device));
+    const auto defaults = testing_support::defaults_of(p, device);
     // One more, should the first be blocked; of a single number there is one kernel.
     ASSERT_GE(defaults.size(), p.elements() > 1 ? 2u : 1u) << text;
     EXPECT_NE(defaults.front(), defaults.size() > 1 ? defaults[1] : Config()) << text;
@@ -182,7 +183,7 @@ TEST(GroupNormTest, NoProblemIsWithoutAConfig) {
     p.eps = kGroupNormEps;
     p = p.canonical();
     p.validate();
-    EXPECT_GE(group_norm_defaults(p, device, group_norm_space(p, device)).size(), 1u) << p.text();
+    EXPECT_GE(testing_support::defaults_of(p, device).size(), 1u) << p.text();
   }
 }
 
@@ -191,7 +192,7 @@ TEST(GroupNormTest, ADefaultStartsEarlyWhereItCan) {
   const GroupNormProblem p = GroupNormProblem::parse("bf16 n=1 c=512 l=16 g=8 weight bias mish");
   for (const int major : {8, 9}) {
     device.cc_major = major;
-    const Config config = group_norm_defaults(p, device, group_norm_space(p, device)).at(0);
+    const Config config = testing_support::defaults_of(p, device).at(0);
     EXPECT_EQ(config.at("kEarlyStart"), major >= 9 ? 1 : 0);
   }
 }
@@ -200,7 +201,7 @@ TEST(GroupNormTest, LargeGroupsAreChunkedAndSmallOnesWhole) {
   const DeviceInfo device = testing_support::h200_device();
   const auto chunks = [&](const char* text) {
     const GroupNormProblem p = GroupNormProblem::parse(text);
-    return group_norm_defaults(p, device, group_norm_space(p, device)).front().at("kChunks");
+    return testing_support::defaults_of(p, device).front().at("kChunks");
   };
   EXPECT_GT(chunks("bf16 n=1 c=512 l=65536 g=32 weight bias silu"), 1);
   EXPECT_GT(chunks("bf16 n=1 c=512 l=65536 g=32 nhwc weight bias silu"), 1);
@@ -219,7 +220,7 @@ TEST(GroupNormTest, WholeGroupsAreOneLaunchWithoutScratch) {
   const auto p = GroupNormProblem::parse("bf16 n=3 c=60 l=16 g=5 weight eps=0.25");
   const Config config =
       Config::parse("kChunks=1 kGroups=4 kThreads=128 kPieces=0 kEarlyStart=0 kStreaming=0");
-  const LaunchPlan plan = group_norm_plan(p, config, testing_support::h200_device(), 1);
+  const LaunchPlan plan = testing_support::plan_of(p, config, testing_support::h200_device(), {1});
   ASSERT_EQ(plan.kernels.size(), 1u);
   EXPECT_EQ(plan.scratch_bytes, 0);
   EXPECT_EQ(plan.kernels[0].shape.grid[0], 4u);  // 15 groups by 4
@@ -233,9 +234,9 @@ TEST(GroupNormTest, ChunksAreTwoLaunchesWithTheirMomentsBetween) {
   const auto p = GroupNormProblem::parse("bf16 n=3 c=320 l=4096 g=32 nhwc weight bias");
   const Config config =
       Config::parse("kChunks=16 kGroups=4 kThreads=320 kPieces=4 kEarlyStart=1 kStreaming=1");
-  const ParameterSpace space = group_norm_space(p, testing_support::h200_device());
+  const ParameterSpace space = testing_support::space_of(p, testing_support::h200_device());
   ASSERT_EQ(space.explain(space.completed(config)), std::nullopt);
-  const LaunchPlan plan = group_norm_plan(p, config, testing_support::h200_device(), 1);
+  const LaunchPlan plan = testing_support::plan_of(p, config, testing_support::h200_device(), {1});
   ASSERT_EQ(plan.kernels.size(), 2u);
   EXPECT_EQ(plan.scratch_bytes, 3 * 32 * 16 * 8);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -246,7 +247,7 @@ TEST(GroupNormTest, ChunksAreTwoLaunchesWithTheirMomentsBetween) {
     for (const PointerSlot& slot : plan.kernels[i].pointers) open.insert(slot.tensor);
     EXPECT_TRUE(open.contains(PointerSlot::kScratch));
   }
-  const auto kernels = group_norm_kernels(p, config);
+  const auto kernels = testing_support::kernels_of(p, config);
   EXPECT_EQ(kernels[0].entry, "vitune_group_norm_statistics");
   EXPECT_EQ(kernels[1].entry, "vitune_group_norm_apply");
 }
@@ -256,20 +257,20 @@ TEST(GroupNormTest, ClustersAreOneLaunchOfWholeClustersWithoutScratch) {
   const DeviceInfo device = testing_support::h200_device();
   const Config config = Config::parse(
       "kChunks=2 kCluster=1 kEarlyStart=1 kGroups=1 kPieces=2 kStreaming=1 kThreads=640");
-  const ParameterSpace space = group_norm_space(p, device);
+  const ParameterSpace space = testing_support::space_of(p, device);
   ASSERT_EQ(space.explain(space.completed(config)), std::nullopt);
-  const auto kernels = group_norm_kernels(p, config);
+  const auto kernels = testing_support::kernels_of(p, config);
   ASSERT_EQ(kernels.size(), 1u);
   EXPECT_EQ(kernels[0].entry, "vitune_group_norm_cluster");
   // A chunk; words of two CTAs, a barrier, sums of 20 warps.
   EXPECT_EQ(kernels[0].shared_bytes, 40960 + 16 + 8 + 240);
-  const LaunchPlan plan = group_norm_plan(p, config, device, 1);
+  const LaunchPlan plan = testing_support::plan_of(p, config, device, {1});
   ASSERT_EQ(plan.kernels.size(), 1u);
   EXPECT_EQ(plan.scratch_bytes, 0);
   EXPECT_EQ(plan.kernels[0].shape.grid[0], 64u * 2);
   EXPECT_EQ(params_of(plan.kernels[0]).groups, 64);
   EXPECT_EQ(group_norm().family(config), "cluster");
-  const std::string source = group_norm_source(p, config);
+  const std::string source = testing_support::source_of(p, config);
   EXPECT_THAT(source, HasSubstr("__cluster_dims__(2, 1, 1)"));
   EXPECT_THAT(source, HasSubstr("group_norm/clusters.cuh"));
 }
@@ -284,15 +285,15 @@ TEST(GroupNormTest, TurnsAreACooperativeLaunchBehindOneThatClearsItsWords) {
   const Config config = Config::parse(
       "kChunks=128 kCluster=0 kEarlyStart=1 kGroups=8 kPieces=4 kStreaming=2 kThreads=512 "
       "kTurns=4");
-  ASSERT_EQ(group_norm_space(p, device).explain(config), std::nullopt);
+  ASSERT_EQ(testing_support::space_of(p, device).explain(config), std::nullopt);
   EXPECT_EQ(group_norm().family(config), "grid");
-  const auto kernels = group_norm_kernels(p, config);
+  const auto kernels = testing_support::kernels_of(p, config);
   ASSERT_EQ(kernels.size(), 2u);
   EXPECT_EQ(kernels[0].entry, "vitune_group_norm_grid");
   // 28 vectors of each thread, and twice moments of 16 warps and mean and deviation of 8 groups.
   EXPECT_EQ(kernels[0].shared_bytes, 28 * 512 * 16 + 2 * 8 * (16 * 8 + 8));
   EXPECT_EQ(kernels[1].entry, "vitune_group_norm_clear");
-  const LaunchPlan plan = group_norm_plan(p, config, device, 1);
+  const LaunchPlan plan = testing_support::plan_of(p, config, device, {1});
   ASSERT_EQ(plan.kernels.size(), 2u);
   EXPECT_EQ(plan.scratch_bytes, 8 * 32 * 128);
   const KernelLaunch &clear = plan.kernels[0], &grid = plan.kernels[1];
@@ -304,18 +305,18 @@ TEST(GroupNormTest, TurnsAreACooperativeLaunchBehindOneThatClearsItsWords) {
   EXPECT_EQ(grid.shape.grid[0], 128u);
   EXPECT_TRUE(grid.shape.waits_for_earlier);
   EXPECT_TRUE(grid.shape.is_cooperative);
-  EXPECT_THAT(group_norm_source(p, config), HasSubstr("group_norm/grid.cuh"));
+  EXPECT_THAT(testing_support::source_of(p, config), HasSubstr("group_norm/grid.cuh"));
   // A part of a device, as a process may have that shares it.
   DeviceInfo part = device;
   part.sm_count = 100;
-  EXPECT_THAT([&] { group_norm_plan(p, config, part, 1); },
+  EXPECT_THAT([&] { testing_support::plan_of(p, config, part, {1}); },
               testing::ThrowsMessage<Error>(HasSubstr("128 CTAs have to run at once")));
 }
 
 std::vector<Config> turns_of(const std::string& text, const DeviceInfo& device) {
   const auto p = GroupNormProblem::parse(text);
   std::vector<Config> turns;
-  for (const Config& config : group_norm_space(p, device).enumerate()) {
+  for (const Config& config : testing_support::space_of(p, device).enumerate()) {
     const GroupNormTiling t = group_norm_tiling(p, config);
     if (!t.grid()) continue;
     turns.push_back(config);
@@ -334,7 +335,7 @@ std::vector<std::int64_t> judged_images(const GroupNormProblem& p, const Config&
   for (const JudgeCase& each : problem->op().cases(*problem, config, device)) {
     const GroupNormProblem& asked = group_norm_of(*each.problem);
     if (images.empty() || images.back() != asked.images) images.push_back(asked.images);
-    EXPECT_FALSE(group_norm_plan(asked, config, device, 1).kernels.empty());
+    EXPECT_FALSE(testing_support::plan_of(asked, config, device, {1}).kernels.empty());
   }
   return images;
 }
@@ -363,7 +364,7 @@ TEST(GroupNormTest, TurnsAreJudgedAndPlannedForTheImagesTheyWereMadeForAlone) {
       p.images = images;
       EXPECT_EQ(judged_images(p, config), std::vector<std::int64_t>{images}) << config.text();
       p.images = 1;
-      EXPECT_THAT([&] { group_norm_plan(p, config, device, 1); },
+      EXPECT_THAT([&] { testing_support::plan_of(p, config, device, {1}); },
                   testing::ThrowsMessage<Error>(HasSubstr("no whole groups")))
           << text << ": " << config.text();
     }
@@ -379,7 +380,7 @@ TEST(GroupNormTest, TurnsAreFewAndOfLargeGroupsThatDivideEvenly) {
     EXPECT_LE(turns, 4u) << text;
     // What nobody tuned is one of them; what is read twice stands behind it.
     const auto p = GroupNormProblem::parse(text);
-    const auto defaults = group_norm_defaults(p, device, group_norm_space(p, device));
+    const auto defaults = testing_support::defaults_of(p, device);
     ASSERT_EQ(defaults.size(), 3u) << text;
     EXPECT_EQ(group_norm().family(defaults[0]), "grid") << text;
     EXPECT_EQ(defaults[0].at("kStreaming"), 2) << text;
@@ -400,15 +401,15 @@ TEST(GroupNormTest, ConfigsOfBeforeClustersAreReadAsTheyWere) {
   const auto p = GroupNormProblem::parse("bf16 n=1 c=512 l=65536 g=32 weight bias silu");
   const Config old =
       Config::parse("kChunks=64 kEarlyStart=0 kGroups=1 kPieces=4 kStreaming=1 kThreads=512");
-  const ParameterSpace space = group_norm_space(p, testing_support::h200_device());
+  const ParameterSpace space = testing_support::space_of(p, testing_support::h200_device());
   const Config whole = space.completed(old);
   EXPECT_EQ(space.explain(whole), std::nullopt);
   EXPECT_EQ(whole.at("kCluster"), 0);
   EXPECT_EQ(whole.at("kTurns"), 1);
   EXPECT_EQ(group_norm().family(old), "group_norm");
-  EXPECT_EQ(group_norm_source(p, whole), group_norm_source(p, old));
+  EXPECT_EQ(testing_support::source_of(p, whole), testing_support::source_of(p, old));
   for (const char* const newer : {"cluster", "grid.cuh", "kTurns"}) {
-    EXPECT_EQ(group_norm_source(p, old).find(newer), std::string::npos) << newer;
+    EXPECT_EQ(testing_support::source_of(p, old).find(newer), std::string::npos) << newer;
   }
 }
 
@@ -416,7 +417,7 @@ TEST(GroupNormTest, ClustersAreOfNchwOnDevicesThatHaveThem) {
   DeviceInfo device = testing_support::h200_device();
   const auto clusters = [&](const char* text) {
     const auto p = GroupNormProblem::parse(text);
-    const std::vector<Config> configs = group_norm_space(p, device).enumerate();
+    const std::vector<Config> configs = testing_support::space_of(p, device).enumerate();
     return std::ranges::count_if(configs, [](const Config& c) { return c.at("kCluster") != 0; });
   };
   constexpr char kNchw[] = "bf16 n=2 c=320 l=4096 g=32 weight bias silu";

@@ -13,6 +13,7 @@
 #include "generator/linear/sm90.h"
 #include "templates/linear/params.cuh"
 #include "tests/devices.h"
+#include "tests/generator/asked.h"
 
 namespace vitune {
 namespace {
@@ -124,8 +125,8 @@ TEST(LinearSpaceTest, EveryProblemHasDefaultsOnEveryArchitecture) {
           p.m = m;
           p.n = p.out_row = n;
           p.k = p.x_row = p.w_row = k;
-          const ParameterSpace space = linear_space(p, device);
-          const auto defaults = linear_defaults(p, device, space);
+          const ParameterSpace space = testing_support::space_of(p, device);
+          const auto defaults = testing_support::defaults_of(p, device);
           ASSERT_FALSE(defaults.empty()) << arch << ' ' << p.text();
           for (const Config& config : defaults) {
             EXPECT_EQ(space.explain(config), std::nullopt) << p.text() << ' ' << config.text();
@@ -147,7 +148,7 @@ TEST(LinearSpaceTest, DefaultsFillTheDevice) {
     const DeviceInfo& device = family == &linear_sm80() ? a100 : h200;
     const auto first = [&](const char* text) {
       const LinearProblem p = LinearProblem::parse(text);
-      return family->defaults(p, device, linear_space(p, device)).front();
+      return family->defaults(*ProblemPtr(p), device, testing_support::space_of(p, device)).front();
     };
     const Config wide = first("linear bf16 m=6304 n=3072 k=768 bias act=gelu");
     EXPECT_EQ(wide.at("kSplits"), 1) << family->name();
@@ -168,7 +169,7 @@ TEST(LinearFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
   const DeviceInfo h200 = testing_support::h200_device();
   const auto refusal = [&](const std::string& words, const DeviceInfo& device) {
     const LinearProblem p = LinearProblem::parse("linear bf16 m=64 " + words);
-    return linear_sm90().refusal(p, device).value_or("served");
+    return linear_sm90().refusal(*ProblemPtr(p), device).value_or("served");
   };
   for (const char* const words :
        {"n=64 k=64", "n=40 k=27 x=@32 w=@32", "n=64 k=64 norm=layer act=silu scale residual",
@@ -192,7 +193,7 @@ TEST(LinearFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
   }
   // Many rows are not for the slower one, where both could.
   const auto sm80 = [&](const char* text, const DeviceInfo& device) {
-    return linear_sm80().refusal(LinearProblem::parse(text), device).value_or("served");
+    return linear_sm80().refusal(*parse_problem(text), device).value_or("served");
   };
   EXPECT_NE(sm80("linear bf16 m=6304 n=64 k=64", h200).find("sm90 serves"), std::string::npos);
   EXPECT_EQ(sm80("linear bf16 m=6304 n=64 k=64 wt", h200), "served");
@@ -323,7 +324,7 @@ TEST(LinearFamilyTest, SchedulesAndSplitsThatSm90HadAreOutsideItsSpace) {
   EXPECT_EQ(space.explain(stored("kSchedule=0 kSplits=1")), std::nullopt);
   const Config halves = stored("kSchedule=2 kSplits=1"), split = stored("kSchedule=0 kSplits=2");
   EXPECT_NE(space.explain(halves).value_or("").find("kSchedule"), std::string::npos);
-  EXPECT_NE(space.explain(split).value_or("").find("2 of sm90"), std::string::npos);
+  EXPECT_NE(space.explain(split).value_or("").find("kSplits = 2"), std::string::npos);
   const ConfigWords words = problem->op().words(*problem, halves);
   EXPECT_EQ(words.text, "sm90 128x128 2g s6");
   EXPECT_EQ(std::ranges::count(words.told, "kSchedule"), 0);
@@ -333,11 +334,11 @@ TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
   const DeviceInfo device = testing_support::h200_device();
   const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=768 bias");
   std::set<std::string> families;
-  for (const Config& config : linear_space(p, device).enumerate()) {
+  for (const Config& config : testing_support::space_of(p, device).enumerate()) {
     const LinearFamily& family = linear_family(config);
     families.emplace(family.name());
     std::set<std::string> own = {"kFamily"};
-    for (const Parameter& parameter : family.parameters()) own.insert(parameter.name);
+    for (const Parameter& parameter : family.tunables()) own.insert(parameter.name);
     for (const auto& [name, value] : config) EXPECT_TRUE(value == 0 || own.contains(name)) << name;
   }
   EXPECT_EQ(families, (std::set<std::string>{"sm80", "sm90", "sm90_split_k"}));
@@ -351,11 +352,10 @@ TEST(LinearPlanTest, Sm90LaunchesWholeClustersWithMapsOfWhatItReads) {
   const LinearProblem p =
       LinearProblem::parse("linear bf16 m=6304 n=768 k=768 bias scale residual");
   std::size_t seen = 0;
-  for (const Config& config : linear_space(p, device).enumerate()) {
+  for (const Config& config : testing_support::space_of(p, device).enumerate()) {
     if (&linear_family(config) != &linear_sm90()) continue;
     ++seen;
-    const std::vector<int> resident = {1};
-    const LaunchPlan plan = linear_sm90().plan(p, config, device, resident);
+    const LaunchPlan plan = testing_support::plan_of(p, config, device, {1});
     ASSERT_EQ(plan.kernels.size(), 1u);
     EXPECT_EQ(plan.scratch_bytes, 0);
     const KernelLaunch& gemm = plan.kernels.front();
@@ -380,16 +380,15 @@ TEST(LinearPlanTest, Sm90PartsLaunchAClusterForEachTileWhereTilesAreFew) {
   const LinearFamily& parts = linear_sm90_split_k();
   const auto configs = [&](const LinearProblem& p) {
     std::vector<Config> found;
-    for (Config& config : linear_space(p, device).enumerate()) {
+    for (Config& config : testing_support::space_of(p, device).enumerate()) {
       if (&linear_family(config) == &parts) found.push_back(std::move(config));
     }
     return found;
   };
   const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=3072 bias residual");
-  const std::vector<int> resident = {1};
   std::set<std::int64_t> stages;
   for (const Config& config : configs(p)) {
-    const LaunchPlan plan = parts.plan(p, config, device, resident);
+    const LaunchPlan plan = testing_support::plan_of(p, config, device, {1});
     ASSERT_EQ(plan.kernels.size(), 1u);
     EXPECT_EQ(plan.scratch_bytes, 0);
     const KernelLaunch& kernel = plan.kernels.front();
@@ -402,10 +401,14 @@ TEST(LinearPlanTest, Sm90PartsLaunchAClusterForEachTileWhereTilesAreFew) {
     stages.insert(config.at("kStages"));
   }
   EXPECT_GT(stages.size(), 2u);
-  const std::vector<Config> first = parts.defaults(p, device, linear_space(p, device));
+  const std::vector<Config> first =
+      parts.defaults(*ProblemPtr(p), device, testing_support::space_of(p, device));
   ASSERT_EQ(first.size(), 2u);
-  EXPECT_EQ(first[0].text(), "kBlockN=96 kSplits=4 kStages=8");  // 4 x 8 tiles, 128 CTAs
-  EXPECT_EQ(first[1].text(), "kBlockN=48 kSplits=2 kStages=8");
+  const auto words = [&](const Config& config) {
+    return linear().words(*ProblemPtr(p), config).text;
+  };
+  EXPECT_EQ(words(first[0]), "sm90_split_k 64x96 4p s8");  // 4 x 8 tiles, 128 CTAs
+  EXPECT_EQ(words(first[1]), "sm90_split_k 64x48 2p s8");
   EXPECT_TRUE(configs(LinearProblem::parse("linear bf16 m=6304 n=3072 k=768 bias")).empty());
   EXPECT_TRUE(configs(LinearProblem::parse("linear bf16 m=197 n=768 k=192 bias")).empty());
   for (const Config& config : configs(LinearProblem::parse("linear bf16 m=64 n=64 k=448"))) {
@@ -417,7 +420,7 @@ TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {
   const DeviceInfo device = testing_support::h200_device();
   const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=3001 bias");
   std::set<std::int64_t> seen;
-  for (const Config& config : linear_space(p, device).enumerate()) {
+  for (const Config& config : testing_support::space_of(p, device).enumerate()) {
     if (&linear_family(config) != &linear_sm80()) continue;
     const std::int64_t splits = config.at("kSplits"),
                        columns = linear_sm80_split_columns(p, config);
@@ -425,7 +428,7 @@ TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {
     EXPECT_EQ(columns % config.at("kBlockK"), 0);
     EXPECT_GE(columns * splits, p.k);
     EXPECT_LT(columns * (splits - 1), p.k);
-    const LaunchPlan plan = linear_sm80().plan(p, config, device, {});
+    const LaunchPlan plan = testing_support::plan_of(p, config, device, {});
     EXPECT_EQ(plan.kernels.size(), splits > 1 ? 2u : 1u);
     EXPECT_EQ(plan.scratch_bytes, splits > 1 ? 4 * splits * 197 * 768 : 0);
     EXPECT_EQ(plan.kernels[0].shape.grid[0], linear_sm80_tiles(p, config) * splits);

@@ -10,6 +10,7 @@
 #include "generator/norm/operator.h"
 #include "templates/norm/params.cuh"
 #include "tests/devices.h"
+#include "tests/generator/asked.h"
 
 namespace vitune {
 namespace {
@@ -85,11 +86,12 @@ TEST(NormSpaceTest, EveryProblemHasADefaultThatHoldsItsRow) {
       NormProblem problem = NormProblem::parse("bf16 m=2 d=8");
       problem.rows = rows;
       problem.d = problem.x_row = problem.out_row = d;
-      const auto defaults = norm_defaults(problem, device, norm_space(problem));
+      const auto defaults = testing_support::defaults_of(problem, device);
       ASSERT_EQ(defaults.size(), 2u) << problem.text();  // one more, should that be blocked
       EXPECT_NE(defaults[0], defaults[1]);
       for (const Config& config : defaults) {
-        EXPECT_EQ(norm_space(problem).explain(config), std::nullopt) << problem.text();
+        EXPECT_EQ(testing_support::space_of(problem, device).explain(config), std::nullopt)
+            << problem.text();
         EXPECT_LE((d + config.at("kRowThreads") - 1) / config.at("kRowThreads"), 64);
       }
     }
@@ -141,7 +143,7 @@ TEST(NormSpaceTest, ADefaultWalksWhereItsTensorsFillL2AndStartsEarlyWhereItCan) 
   for (const Expected& each : kExpected) {
     const NormProblem problem = NormProblem::parse(each.problem);
     const auto config = [&](const DeviceInfo& device) {
-      return norm_defaults(problem, device, norm_space(problem)).at(0);
+      return testing_support::defaults_of(problem, device).at(0);
     };
     EXPECT_EQ(config(h200).at("kPersistent"), each.walks) << each.problem;
     EXPECT_EQ(config(h200).at("kStreaming"), each.walks) << each.problem;
@@ -156,7 +158,7 @@ TEST(NormSpaceTest, ADefaultWalksWhereItsTensorsFillL2AndStartsEarlyWhereItCan) 
 TEST(NormSpaceTest, ADefaultHasRegistersForWhatAThreadHolds) {
   const DeviceInfo device = testing_support::h200_device();
   const NormProblem problem = NormProblem::parse("fp32 m=4096 d=8192 weight bias");
-  const Config config = norm_defaults(problem, device, norm_space(problem)).at(0);
+  const Config config = testing_support::defaults_of(problem, device).at(0);
   const std::int64_t values = 8192 / config.at("kRowThreads");
   EXPECT_LE(3 * values + 16, 65536 / 32 / config.at("kSmWarps")) << config.text();
 }
@@ -164,10 +166,12 @@ TEST(NormSpaceTest, ADefaultHasRegistersForWhatAThreadHolds) {
 TEST(NormOperatorTest, PersistentCtasAreAsManyAsFit) {
   const DeviceInfo device = testing_support::h200_device();
   const NormProblem problem = NormProblem::parse("bf16 m=10000 d=768");
-  Config config = norm_defaults(problem, device, norm_space(problem)).front();
+  Config config = testing_support::defaults_of(problem, device).front();
   const auto grid = [&](std::int64_t persistent, int resident) {
     config.set("kPersistent", persistent);
-    return norm_plan(problem, config, device, resident).kernels.front().shape.grid[0];
+    return testing_support::plan_of(problem, config, device, {resident})
+        .kernels.front()
+        .shape.grid[0];
   };
   const auto rows = config.at("kRows");
   EXPECT_EQ(grid(0, 2), (10000 + rows - 1) / rows);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
 #include <map>
@@ -304,6 +305,30 @@ TEST(OperatorTest, AnswerPlansReachEveryOutput) {
       const bool is_output = tensor.given && tensor.role == Role::kOutput;
       EXPECT_TRUE(!is_output || plain.contains(i)) << problem->text() << ": " << tensor.name;
     }
+  }
+}
+
+TEST(OperatorTest, EachConfigIsOfOneFamilyWhichTellsItsNameAndDefaults) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const ProblemPtr& problem : all_problems()) {
+    const Operator& op = problem->op();
+    const ParameterSpace space = op.space(*problem, device);
+    std::set<Config> all;
+    for (const Family* family : op.families()) {
+      for (const Config& config : space.enumerate(family->name())) {
+        EXPECT_TRUE(all.insert(config).second) << config.text();
+        const auto owners =
+            std::ranges::count_if(op.families(), [&](auto* each) { return each->owns(config); });
+        EXPECT_EQ(owners, 1) << config.text();
+        EXPECT_EQ(&op.family_of(config), family) << config.text();
+      }
+      if (family->refusal(*problem, device)) continue;
+      for (const Config& config : family->defaults(*problem, device, space)) {
+        EXPECT_EQ(&op.family_of(config), family) << config.text();
+        EXPECT_EQ(space.explain(config), std::nullopt) << config.text();
+      }
+    }
+    EXPECT_EQ(all.size(), space.enumerate().size()) << problem->text();
   }
 }
 

@@ -76,7 +76,7 @@ std::vector<Config> cartesian(const ParameterSpace& space) {
 
 bool obeys(const ParameterSpace& space, const Config& config) {
   const auto broken = [&](const Constraint& c) { return c.violation(config).has_value(); };
-  return std::none_of(space.constraints().begin(), space.constraints().end(), broken);
+  return std::ranges::none_of(space.families().front().constraints, broken);
 }
 
 TEST(ParameterSpace, EnumerationIsTheFilteredProductInOrder) {
@@ -182,6 +182,57 @@ TEST(ParameterSpace, AnOpenParameterTakesAnyValueAndListsNone) {
   EXPECT_EQ(space.completed(Config{{"kA", 1}}), (Config{{"kA", 1}}));
   open.values = {0, 1};
   EXPECT_THROW(ParameterSpace({open}, {}), Error);
+}
+
+// A family whose configs have this value of kA, or none where that is 1.
+FamilySpace family_of(const char* name, std::int64_t a, std::vector<Parameter> parameters) {
+  FamilySpace family;
+  family.name = name;
+  family.parameters = std::move(parameters);
+  family.parameters.insert(family.parameters.begin(), {"kA", {a}, ""});
+  family.owns = [a](const Config& c) { return c.find("kA").value_or(1) == a; };
+  return family;
+}
+
+TEST(ParameterSpace, ASpaceOfFamiliesIsTheUnionOfTheirs) {
+  const Constraint small = {"small", [](const Config& c) -> std::optional<std::string> {
+                              if (c.at("kB") < 3) return std::nullopt;
+                              return "it is large";
+                            }};
+  Constraint own = small;
+  own.rule = "own";
+  FamilySpace first = family_of("first", 1, {{"kB", {1, 2, 3}, "b"}});
+  FamilySpace second = family_of("second", 2, {{"kB", {0}, ""}, {"kC", {3, 4}, "c"}});
+  FamilySpace third = family_of("third", 3, {{"kB", {5}, ""}});
+  first.constraints = {small, own};
+  second.constraints = {small};
+  third.refusal = "not on Mondays";
+  const ParameterSpace space({first, second, third});
+
+  EXPECT_EQ(space.enumerate(), (std::vector<Config>{{{"kA", 1}, {"kB", 1}},
+                                                    {{"kA", 1}, {"kB", 2}},
+                                                    {{"kA", 2}, {"kB", 0}, {"kC", 3}},
+                                                    {{"kA", 2}, {"kB", 0}, {"kC", 4}}}));
+  EXPECT_EQ(space.enumerate("second").size(), 2u);
+  EXPECT_TRUE(space.enumerate("third").empty());
+  EXPECT_TRUE(space.enumerate("fourth").empty());
+  EXPECT_EQ(space.cartesian_size(), 5u);
+  EXPECT_EQ(space.rules(), (std::vector<std::string>{"small", "first: own"}));
+  ASSERT_EQ(space.parameters().size(), 3u);
+  EXPECT_EQ(space.parameters()[1].values, (std::vector<std::int64_t>{0, 1, 2, 3, 5}));
+  EXPECT_EQ(space.parameters()[1].doc, "b");
+  const std::pair<const char*, const char*> explained[] = {
+      {"kA=1 kB=3", "small: it is large"},
+      {"kA=1 kB=1 kC=3", "kC is not a parameter"},
+      {"kA=2 kB=1 kC=3", "kB = 1 is not one of 0"},
+      {"kA=3 kB=5", "third does not serve this: not on Mondays"},
+      {"kA=4 kB=5", "of no family"}};
+  for (const auto& [config, why] : explained) {
+    EXPECT_THAT(space.explain(Config::parse(config)).value_or("fine"), testing::HasSubstr(why));
+  }
+  EXPECT_EQ(space.completed(Config{{"kA", 2}}), (Config{{"kA", 2}, {"kB", 0}, {"kC", 3}}));
+  EXPECT_EQ(space.completed(Config()), (Config{{"kA", 1}, {"kB", 1}}));
+  EXPECT_THROW(ParameterSpace(std::vector<FamilySpace>{}), Error);
 }
 
 TEST(ParameterSpace, TheSizeOfAnEndlessProductIsTheLargestNumber) {

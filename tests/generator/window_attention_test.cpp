@@ -10,6 +10,7 @@
 #include "generator/window_attention/kernel_spec.h"
 #include "generator/window_attention/operator.h"
 #include "tests/devices.h"
+#include "tests/generator/asked.h"
 
 namespace vitune {
 namespace {
@@ -120,11 +121,11 @@ TEST(WindowAttentionSpaceTest, EveryProblemHasADefaultInsideItsSpace) {
   const DeviceInfo device = testing_support::h200_device();
   for (const char* const text : kProblems) {
     const auto p = WindowAttentionProblem::parse(text);
-    const ParameterSpace space = window_attention_space(p, device);
+    const ParameterSpace space = testing_support::space_of(p, device);
     const auto configs = space.enumerate();
     EXPECT_GE(configs.size(), 4u) << text;
     EXPECT_LE(configs.size(), 2000u) << text;
-    const auto defaults = window_attention_defaults(p, device, space);
+    const auto defaults = testing_support::defaults_of(p, device);
     ASSERT_EQ(defaults.size(), 2u) << text;  // one more, should that be blocked
     EXPECT_NE(defaults[0], defaults[1]) << text;
     for (const Config& each : defaults) EXPECT_EQ(space.explain(each), std::nullopt) << text;
@@ -165,9 +166,7 @@ TEST(WindowAttentionOperatorTest, CtasThatKeepABiasMeetItAgain) {
       "kRowTiles=1 kRowWarps=4");
   const auto grid = [&](const char* text, int resident) {
     const auto p = WindowAttentionProblem::parse(text);
-    return window_attention_plan(p, config, device, std::vector<int>{resident})
-        .kernels.front()
-        .shape.grid[0];
+    return testing_support::plan_of(p, config, device, {resident}).kernels.front().shape.grid[0];
   };
   constexpr const char* kFive = "bf16 b=32 image=56 window=7 h=5 d=32 bias=bf16:1x5x49x49";
   EXPECT_EQ(grid(kFive, 4), 528u);
@@ -185,9 +184,9 @@ TEST(WindowAttentionOperatorTest, RollsWrapAtTheImageOrAtItsPadding) {
   const DeviceInfo device = testing_support::h200_device();
   const auto params = [&](const char* text) {
     const auto p = WindowAttentionProblem::parse(text);
-    const auto space = window_attention_space(p, device);
-    const Config config = window_attention_defaults(p, device, space).front();
-    return params_of(window_attention_plan(p, config, device, std::vector<int>{1}));
+    const auto space = testing_support::space_of(p, device);
+    const Config config = testing_support::defaults_of(p, device).front();
+    return params_of(testing_support::plan_of(p, config, device, {1}));
   };
   const auto after = params("bf16 b=2 image=10x15 window=4 shift=2 h=3 d=8");
   EXPECT_EQ(after.roll_rows, 10);

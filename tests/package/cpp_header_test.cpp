@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "generator/attention/kernel_spec.h"
+#include "generator/operator.h"
 #include "runtime/dispatch/dispatcher.h"
 #include "tests/db/test_support.h"
 #include "tests/generator/elf_image.h"
@@ -258,7 +259,7 @@ class CppContextTest : public ::testing::Test {
                         request.arch,
                         winner.compiler_version,
                         request.entry,
-                        {128, 0, attention_shared_bytes(problem, config), 100},
+                        {128, 0, dynamic_shared_bytes(*ProblemPtr(problem), config), 100},
                         test::elf_image()};
     winner.config = config;
     winner.kernel_key = binary.kernel_key;

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
+#include "generator/attention/facts.h"
 #include "generator/attention/tensor_maps.h"
 #include "generator/operator.h"
 #include "tests/runtime/runtime_fixture.h"
@@ -41,7 +42,7 @@ class CApiOldDriverTest : private OldMock, public RuntimeTest {
 // registers leave room for.
 Config default_config(const AttentionProblem& problem, bool mapped) {
   for (const Config& config : default_attention_configs(problem, mock_device())) {
-    if (reads_tensor_maps(config) == mapped && attention_threads(problem, config) <= 512) {
+    if (reads_tensor_maps(config) == mapped && AttentionShape(problem, config).threads() <= 512) {
       return config;
     }
   }

@@ -10,7 +10,7 @@
 #include "generator/attention/kernel_spec.h"
 #include "runtime/dispatch/dispatcher.h"
 #include "tests/db/test_support.h"
-#include "tests/generator/measured_kernels.h"
+#include "tests/devices.h"
 
 namespace vitune::test {
 

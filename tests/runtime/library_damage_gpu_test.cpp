@@ -9,6 +9,7 @@
 
 #include "db/binary_table.h"
 #include "db/table.h"
+#include "tests/generator/asked.h"
 #include "tests/generator/near_configs.h"
 #include "tests/runtime/library_gpu_fixture.h"
 
@@ -44,7 +45,7 @@ class LibraryDamageGpuTest : public LibraryGpuTest {
     if (code_arch != nullptr) request.arch = code_arch;
     CompileResult result = compiler_->compile(request);
     if (result.status != CompileStatus::kOk) throw std::runtime_error(result.log);
-    result.facts.shared_bytes += attention_shared_bytes(problem(), config);
+    result.facts.shared_bytes += dynamic_shared_bytes(*ProblemPtr(problem()), config);
     return {
         problem(),
         config,
@@ -55,7 +56,8 @@ class LibraryDamageGpuTest : public LibraryGpuTest {
   StoredKernel first_good(const std::vector<Config>& configs) const {
     for (const Config& config : configs) {
       StoredKernel kernel = compiled(config);
-      if (!attention_prune(problem(), config, kernel.binary.compile, device_)) return kernel;
+      if (!testing_support::pruned(problem(), config, kernel.binary.compile, device_))
+        return kernel;
     }
     throw std::runtime_error("none of the configs is good");
   }

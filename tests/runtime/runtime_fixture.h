@@ -18,6 +18,7 @@
 
 #include "db/store.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/operator.h"
 #include "tests/db/test_support.h"
 #include "tests/generator/elf_image.h"
 #include "tests/generator/near_configs.h"
@@ -60,7 +61,7 @@ inline StoredKernel make_kernel(const AttentionProblem& problem, const Config& c
   kernel.binary.arch = request.arch;
   kernel.binary.compiler_version = version;
   kernel.binary.entry = request.entry;
-  kernel.binary.compile = {128, 0, attention_shared_bytes(problem, config), 100};
+  kernel.binary.compile = {128, 0, dynamic_shared_bytes(*ProblemPtr(problem), config), 100};
   kernel.binary.image = image_of(seed);
   return kernel;
 }

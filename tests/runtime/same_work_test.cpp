@@ -12,7 +12,7 @@
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/problem_distance.h"
 #include "runtime/dispatch/same_work.h"
-#include "tests/generator/measured_kernels.h"
+#include "tests/devices.h"
 #include "tests/generator/random_problem.h"
 
 namespace vitune {

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "generator/compiler.h"
 #include "tests/devices.h"
+#include "tests/generator/asked.h"
 
 namespace vitune {
 namespace {
@@ -36,7 +37,7 @@ TEST_P(LargeFeature, HasATensorOfMoreThanTwoToThe31ElementsAndAKernel) {
       compiler->compile(attention_compile_request(problem, config, device.arch()));
   ASSERT_EQ(result.status, CompileStatus::kOk) << result.log;
   EXPECT_EQ(result.log.find("ptxas serializes"), std::string::npos) << result.log;
-  EXPECT_EQ(attention_prune(problem, config, result.facts, device), std::nullopt);
+  EXPECT_EQ(testing_support::pruned(problem, config, result.facts, device), std::nullopt);
 }
 
 INSTANTIATE_TEST_SUITE_P(LargeTensors, LargeFeature, testing::ValuesIn(kLargeFeatures),

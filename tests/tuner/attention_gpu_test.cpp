@@ -25,6 +25,7 @@
 #include "core/error.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/operator.h"
+#include "tests/generator/asked.h"
 #include "tests/generator/random_problem.h"
 #include "tests/tuner/attention_features.h"
 #include "tests/tuner/gpu_fixture.h"
@@ -135,8 +136,8 @@ class AttentionGpuTest : public testing::Test {
     const bool refused = candidate.compiled.log.find("ptxas serializes") != std::string::npos;
     if (refused && warpgroups) return {};
     if (candidate.compiled.status != CompileStatus::kOk) return candidate.compiled.log;
-    const auto pruned =
-        attention_prune(candidate.problem, candidate.config, candidate.compiled.facts, device_);
+    const auto pruned = testing_support::pruned(candidate.problem, candidate.config,
+                                                candidate.compiled.facts, device_);
     if (pruned && pruned->find("does not fit") != std::string::npos) return {};
     // Nor are kernels that spill; ptxas has made a wrong one of wgmma
     // (docs/lab/2026-11-20-wgmma-and-ptxas.md).
