@@ -30,29 +30,29 @@ def microseconds(call, arguments, repeat, rounds=21):
     return min(best) * 1e6
 
 
-def emulated(_torch_op, q, k, v):
+def emulated(attention_ops, q, k, v):
     """Launches repeat the first one; what a call reads of its tensors it still reads."""
-    _torch_op.is_on_gpu = lambda tensor: True
-    if _torch_op.library is not None:
+    attention_ops.is_on_gpu = lambda tensor: True
+    if attention_ops.library is not None:
         freeze = ctypes.CDLL(os.environ["VITUNE_TEST_OPERATORS"]).vitune_torch_staged_freeze
         freeze()
         return
     from tests import torch_staged
-    context, frozen = _torch_op.context_of(0), []
-    real = _torch_op.launch_pointers
+    context, frozen = attention_ops.context_of(0), []
+    real = attention_ops.launch_pointers
 
     def keep(context, plan, pointers, stream):
         frozen.append(pointers)
         real(context, plan, pointers, stream)
-    _torch_op.launch_pointers = keep
+    attention_ops.launch_pointers = keep
     out = torch.empty_like(q)
-    torch_staged.launch_staged(_torch_op.make_plan(q, k, v, None, False, None, False, False, True), q, k, v, None, out, None)
-    _torch_op.launch_pointers = real
+    torch_staged.launch_staged(attention_ops.make_plan(q, k, v, None, False, None, False, False, True), q, k, v, None, out, None)
+    attention_ops.launch_pointers = real
 
     def launch(plan, q, k, v, mask, out, lse):
         q.get_device(), q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
         real(context, plan, frozen[0], 0)
-    _torch_op.launch = launch
+    attention_ops.launch = launch
 
 
 def main():
@@ -61,38 +61,39 @@ def main():
     parser.add_argument("--repeat", type=int, default=1000)
     arguments = parser.parse_args()
     import vitune
-    from vitune import _native
+    from vitune._runtime import native
     on_gpu = torch.cuda.is_available()
     if not on_gpu:
         from tests import support  # noqa: F401 (names the libraries)
     elif arguments.operators:
-        _native.wanted = None if arguments.operators == "none" else arguments.operators
+        native.wanted = None if arguments.operators == "none" else arguments.operators
     import vitune.torch
-    from vitune import _torch_op, _torch_sdpa
+    from vitune._dropin import sdpa as sdpa_dropin
+    from vitune._ops import attention as attention_ops
     q, k, v = torch.randn(1, 197, 3, 12, 64, dtype=torch.bfloat16, device="cuda" if on_gpu else "cpu") \
         .permute(2, 0, 3, 1, 4).unbind(0)
     if not on_gpu:
-        emulated(_torch_op, q, k, v)
+        emulated(attention_ops, q, k, v)
     op = torch.ops.vitune.attention.default
-    found = {"way": "ctypes" if _torch_op.library is None else "library"}
+    found = {"way": "ctypes" if attention_ops.library is None else "library"}
     for name, mode in (("inference_mode", torch.inference_mode), ("no_grad", torch.no_grad)):
         with mode(), vitune.torch.enabled():
             attend = torch.nn.functional.scaled_dot_product_attention
-            context = _torch_op.context_of(0)
+            context = attention_ops.context_of(0)
             calls = {"vitune.attention": (vitune.attention, (q, k, v)),
                      "drop-in": (attend, (q, k, v)),
                      "operator": (op, (q, k, v, None, False, None, False, False)),
                      "empty_strided": (lambda: torch.empty_strided(q.shape, q.stride(), dtype=q.dtype, device=q.device), ()),
-                     "gradient check": (_torch_op.needs_gradient, (q, k, v, None))}
-            if _torch_op.library is not None:
-                calls["operator of the drop-in"] = (_torch_op.call_attend_or_torch, (q, k, v))
+                     "gradient check": (attention_ops.needs_gradient, (q, k, v, None))}
+            if attention_ops.library is not None:
+                calls["operator of the drop-in"] = (attention_ops.call_attend_or_torch, (q, k, v))
             if on_gpu:
                 out = torch.empty_like(q)
-                plan = _torch_op.make_plan(q, k, v, None, False, None, False, False, True)
+                plan = attention_ops.make_plan(q, k, v, None, False, None, False, False, True)
                 calls["drop-in, fp32 mask"] = attend, (q, k, v, torch.zeros(197, 197, device=q.device))
                 calls["drop-in, scale and causal"] = lambda *qkv: attend(*qkv, scale=0.125, is_causal=True), (q, k, v)
-                calls["torch SDPA"] = (_torch_sdpa.original, (q, k, v))
-                calls["launch by ctypes"] = (_torch_op.launch, (plan, q, k, v, None, out, None))
+                calls["torch SDPA"] = (sdpa_dropin.original, (q, k, v))
+                calls["launch by ctypes"] = (attention_ops.launch, (plan, q, k, v, None, out, None))
             for call, given in calls.values():
                 call(*given)
             found[name] = {key: round(microseconds(*call, arguments.repeat), 2) for key, call in calls.items()}

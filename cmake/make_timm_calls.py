@@ -30,9 +30,12 @@ from torch import fx
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 import vitune  # noqa: E402
-from vitune import (_compile, _compile_graph, _compile_linear, _compile_prepared, _torch_layer_norm,  # noqa: E402
-                    _torch_linear, _torch_norm, _torch_op)
-from vitune._compile_race import Times  # noqa: E402
+from vitune._compile import backend  # noqa: E402
+from vitune._compile.graph import folded_parameters, match as match_module  # noqa: E402
+from vitune._compile.patterns import linear as linear_pattern  # noqa: E402
+from vitune._dropin import layer_norm as dropin_layer_norm  # noqa: E402
+from vitune._ops import attention as attention_ops, linear as linear_ops, norm as norm_ops  # noqa: E402
+from vitune._compile.graph.benchmark import Times  # noqa: E402
 
 F = torch.nn.functional
 SCHEMA = 2  # of the file
@@ -63,7 +66,7 @@ class Recorder:
         return vitune.Selection(**{**blank, "problem": text, "outcome": "exact" if self._tuned(text) else "default"})
 
 
-class Backend(_compile.Backend):
+class Backend(backend.Backend):
     """vitune.compile()'s, for which every winner is faster."""
 
     def __init__(self):
@@ -74,8 +77,8 @@ class Backend(_compile.Backend):
 
     def seen(self, graph, inputs):
         """Its report on a graph, and the graph that it made."""
-        module = fx.GraphModule({}, _compile_graph.copied(graph))
-        report = self._rewritten(module, _compile_prepared.Prepared(self.store, module.graph, inputs))
+        module = fx.GraphModule({}, match_module.copied(graph))
+        report = self._rewritten(module, folded_parameters.FoldedParameters(self.store, module.graph, inputs))
         if report.error:
             raise ValueError(report.error)
         return report, module.graph
@@ -114,7 +117,7 @@ def compiled(graph, inputs):
     for state, recorder in STATES.items():
         if served is not None and state in _NEEDS and not any(_NEEDS[state] in text for text in served):
             continue
-        with mock.patch.object(_torch_op, "context_of", lambda device: recorder):
+        with mock.patch.object(attention_ops, "context_of", lambda device: recorder):
             report, after = Backend().seen(graph, inputs)
         found = asked_of(report, state in ("all", "no moments"))
         if served is None:
@@ -149,16 +152,16 @@ def drop_in(graph):
     """The LayerNorms of a graph that install() serves, as texts."""
     found = Asked()
     for node in graph.nodes:
-        if node.op != "call_function" or node.target is not _torch_layer_norm.original:
+        if node.op != "call_function" or node.target is not dropin_layer_norm.original:
             continue
-        x, shape, weight, bias, eps = map(_compile_graph.value_of, _compile_graph.arguments(
+        x, shape, weight, bias, eps = map(match_module.value_of, match_module.arguments(
             node, input=None, normalized_shape=None, weight=None, bias=None, eps=1e-5))
         if tuple(shape) == tuple(x.shape[-1:]):
-            found.add(_torch_norm.problem_text(_torch_norm.rows(x), None, weight, bias, eps, False, False, False, None, 16))
+            found.add(norm_ops.problem_text(norm_ops.rows(x), None, weight, bias, eps, False, False, False, None, 16))
     return found
 
 
-def folded(fold_norm=_torch_linear.fold_norm, known={}):
+def folded(fold_norm=linear_ops.fold_norm, known={}):
     """fold_norm() of tensors that hold nothing: once for each kind."""
     def fold(*tensors):
         key = tuple(each if each is None or isinstance(each, torch.dtype) else (each.shape, each.dtype) for each in tensors)
@@ -174,7 +177,7 @@ def recorded(model, size):
     with torch.no_grad(), ForwardGraph() as forward:
         out = model(x)
     graph = forward.finished(out)
-    return graph, [_compile_graph.value_of(node) for node in graph.find_nodes(op="placeholder")]
+    return graph, [match_module.value_of(node) for node in graph.find_nodes(op="placeholder")]
 
 
 def general(text):
@@ -209,7 +212,7 @@ def calls_of(name):
     graph, inputs = recorded(model, model.pretrained_cfg.get("input_size", (3, 224, 224)))
     found = []
     for most_folded in (MANY, 0):
-        with torch.no_grad(), mock.patch.object(_compile_linear, "_MOST_FOLDED", most_folded):
+        with torch.no_grad(), mock.patch.object(linear_pattern, "_MOST_FOLDED", most_folded):
             found.append(compiled(graph, inputs))
     served, second, lefts, outsides = zip(*found)
     left, outside = lefts[0], outsides[0]
@@ -254,7 +257,7 @@ def print_document(entries, date):
     texts = sorted({text for entry in entries for key in LISTS for _, text, _ in entry[key]})
     place = {text: index for index, text in enumerate(texts)}
     source = f"timm {timm.__version__}, PyTorch {torch.__version__.split('+')[0]}"
-    head = {"schema": SCHEMA, "source": source, "date": date, "few_rows": _compile_linear._MOST_FOLDED, "note": NOTE}
+    head = {"schema": SCHEMA, "source": source, "date": date, "few_rows": linear_pattern._MOST_FOLDED, "note": NOTE}
     print("{" + ",\n ".join(f"{json.dumps(key)}:{json.dumps(value)}" for key, value in head.items()) + ",")
     print(' "texts":[\n  ' + ",\n  ".join(map(json.dumps, texts)) + "\n ],")
     rows = []
@@ -275,8 +278,8 @@ def main():
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     timm.layers.set_fused_attn(True, experimental=True)
-    _torch_op.is_on_gpu = lambda tensor: True  # as those on the meta device would be
-    _torch_linear.fold_norm = folded()
+    attention_ops.is_on_gpu = lambda tensor: True  # as those on the meta device would be
+    linear_ops.fold_norm = folded()
     vitune.use_library(arguments.library)
     data = ROOT / "data" / "timm_models.json"
     catalogue = {model["name"] for model in json.loads(data.read_text(encoding="utf-8"))["models"]}

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import vitune
-from vitune import _torch_linear
+from vitune._ops import linear as linear_ops
 
 ERROR_LIMIT = 1.1  #: times eager bf16's rms error against fp64
 _ROUNDS = 9
@@ -179,7 +179,7 @@ class Chain:
         if not x.is_meta:
             return vitune.linear(x, weight, bias, **options)
         given = {name: value for name, value in options.items() if name in ("activation", "residual")}
-        self.problems.append(_torch_linear.text_of(x, weight, bias, norm="layer" if "rstd" in options else None, **given))
+        self.problems.append(linear_ops.text_of(x, weight, bias, norm="layer" if "rstd" in options else None, **given))
         return x.new_empty(*x.shape[:-1], weight.shape[0])
 
 

@@ -37,7 +37,7 @@ def _operands(device: str) -> list[torch.Tensor]:
 
 def _operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Call:
     """The registered operator, whoever registered it, with its own defaults spelled out."""
-    from vitune import _torch_op  # noqa: F401: registers it
+    from vitune._ops import attention as attention_ops  # noqa: F401: registers it
 
     operator = torch.ops.vitune.attention.default
     given = {"dropout_p": 0.0, "is_causal": False, "enable_gqa": False, "fall_back": False}

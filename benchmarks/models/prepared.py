@@ -71,8 +71,8 @@ def row(text):
             graphs[way] = captured(compiled, images)
             if way == "prepared":
                 report = vitune.report(compiled)
-                from vitune import _compile_renewal
-                with mock.patch.object(_compile_renewal.Renewal, "beside", lambda self: contextlib.nullcontext()):
+                from vitune._compile.graph import renewal as renewal_module
+                with mock.patch.object(renewal_module.Renewal, "beside", lambda self: contextlib.nullcontext()):
                     graphs["without_check"] = captured(compiled, images)
         times = measured({name: graphs[name] for name in ("without_check", "prepared", "not_prepared")})
     return {"model": name, "batch": int(batch), "params": "autocast" if autocast else "bf16", "times": times,

@@ -35,12 +35,12 @@ def share_of(name, batch):
     import timm
     import torch
     import vitune
-    from vitune import _torch_op
+    from vitune._ops import attention as attention_ops
 
     if os.environ.get("VITUNE_TEST_LIBRARY"):
         vitune.use_library(os.environ["VITUNE_TEST_LIBRARY"])
     context = vitune.Context(0, database=os.environ["VITUNE_DB"], shipped_database="")
-    _torch_op.context_of = lambda device: context
+    attention_ops.context_of = lambda device: context
     timm.layers.set_fused_attn(True, experimental=True)
     model = timm.create_model(name).eval().bfloat16().cuda()
     x = torch.randn(batch, *model.pretrained_cfg["input_size"], device="cuda", dtype=torch.bfloat16)

@@ -91,7 +91,7 @@ Tensor torch_attention(const AttentionArguments& arguments) {
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-// The shape and strides that _torch_order.py promises a compiler in an order but kTorchs: q's
+// The shape and strides that _ops/order.py promises a compiler in an order but kTorchs: q's
 // shape, its leading extents of 1 broadcast to those of k and v, and v's last.
 View promised(Order order, const AttentionArguments& arguments) {
   const View q = view_of(arguments.q), k = view_of(arguments.k), v = view_of(arguments.v);

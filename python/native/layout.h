@@ -1,8 +1,8 @@
 // python/native/layout.h -- How tensors of rank 2 to 5 and a mask become one description, without a
 // copy.
 //
-// The same rules as python/vitune/_layout.py, which serves where this library is missing: tests run
-// every call through both.
+// The same rules as python/vitune/_ops/layout.py, which serves where this library is missing: tests
+// run every call through both.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef VITUNE_PYTHON_NATIVE_LAYOUT_H_
 #define VITUNE_PYTHON_NATIVE_LAYOUT_H_
@@ -25,7 +25,7 @@ struct View {
   Extents strides{};
 };
 
-// Where a result lies in memory: python/vitune/_torch_order.py.
+// Where a result lies in memory: python/vitune/_ops/order.py.
 enum class Order : int64_t { kTorchs = 0, kContiguous, kRows, kOfQ };
 
 struct LayoutOptions {

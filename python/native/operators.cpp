@@ -1,8 +1,8 @@
 // python/native/operators.cpp -- Registers the operators with PyTorch, for its CUDA devices.
 //
 // No autograd key: an operator that has a backward pass is another one, since a registration costs
-// every call. Shapes for compilers (fake tensors) are python/vitune/_torch_op.py's: only Python
-// has symbolic extents.
+// every call. Shapes for compilers (fake tensors) are python/vitune/_ops/attention.py's: only
+// Python has symbolic extents.
 // SPDX-License-Identifier: Apache-2.0
 #include "python/native/operators.h"
 

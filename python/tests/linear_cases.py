@@ -17,7 +17,10 @@ if torch is None:
 import torch.nn.functional as F
 from torch import nn
 
-from vitune import _compile, _compile_linear, _compile_race, _compile_region, _torch_linear, _torch_linear_moments
+from vitune._compile import backend
+from vitune._compile.graph import benchmark, subgraph
+from vitune._compile.patterns import linear as linear_pattern
+from vitune._ops import linear as linear_ops, linear_moments as moments_ops
 
 from .test_torch_linear import launch_staged
 
@@ -27,8 +30,8 @@ class LinearCase(CompileCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for op in (_torch_linear.linear_op, _torch_linear.linear_or_torch_op,
-                   _torch_linear_moments.linear_with_moments_or_torch_op, _torch_linear_moments.linear_by_moments_or_torch_op):
+        for op in (linear_ops.linear_op, linear_ops.linear_or_torch_op,
+                   moments_ops.linear_with_moments_or_torch_op, moments_ops.linear_by_moments_or_torch_op):
             op.register_kernel("cpu")(op._init_fn)
 
     def setUp(self):
@@ -39,7 +42,7 @@ class LinearCase(CompileCase):
             self.launched.append(problem.text)
             launch_staged(problem, tensors)
         nearest = lambda problem, device: served_by_nearest(vitune.Problem(problem), device)  # noqa: E731
-        for module, name, value in ((_torch_linear, "launch", launch), (_compile_linear, "selected", nearest)):
+        for module, name, value in ((linear_ops, "launch", launch), (linear_pattern, "selected", nearest)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -65,22 +68,22 @@ class RaceCase(LinearCase):
     def setUp(self):
         super().setUp()
         self.raced, self.lost = [], set()
-        for module, name, value in ((_compile_race, "can_race", lambda device: True), (_compile_race, "race", self.race),
-                                    (_compile, "_times", {})):
+        for module, name, value in ((benchmark, "can_race", lambda device: True), (benchmark, "race", self.race),
+                                    (backend, "_times", {})):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
 
     def race(self, ours, theirs, device):
         self.raced.append(tuple(result if isinstance(result, torch.Tensor) else result[0] for result in (ours(), theirs())))
-        return _compile_race.Times(20.0 if len(self.raced) in self.lost else 5.0, 10.0)
+        return benchmark.Times(20.0 if len(self.raced) in self.lost else 5.0, 10.0)
 
     def report_of_race(self, model, *arguments, lost=(), compile_fx=None):
         torch._dynamo.reset()
         self.raced.clear()
-        _compile._times.clear()
+        backend._times.clear()
         self.lost = set(lost)
-        with torch.no_grad(), mock.patch.object(_compile_region, "compile_fx", compile_fx or without_inductor):
+        with torch.no_grad(), mock.patch.object(subgraph, "compile_fx", compile_fx or without_inductor):
             return self.compiled(model, *arguments)[1]
 
     def race_of(self, *arguments, **keywords):

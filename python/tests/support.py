@@ -53,8 +53,8 @@ needs_torch = unittest.skipIf(torch is None, "PyTorch is not installed")
 #: Path of the operators' library under test; None: there is none.
 OPERATORS = os.environ.get("VITUNE_TEST_OPERATORS") or None
 if torch is not None:
-    from vitune import _native
-    _native.wanted = OPERATORS
+    from vitune._runtime import native
+    native.wanted = OPERATORS
 
 
 class Device:

@@ -13,7 +13,7 @@ import unittest
 import zipfile
 
 import vitune
-from vitune import _library
+from vitune._runtime import library as _library
 
 from .support import LIBRARY_MISSING, ROOT, needs_torch
 
@@ -85,7 +85,7 @@ class CommandTest(InFolder):
 
     def test_that_is_missing_is_said_and_no_other_program_is_run_for_it(self):
         self.script(self.folder / "bin" / "vitune", "echo another")
-        for file in self.folder.glob("vitune/_library.py"):  # no library of this machine either
+        for file in self.folder.glob("vitune/_runtime/library.py"):  # no library of this machine either
             file.write_text(re.sub(r'^NAME = .*$', 'NAME = "libvitune_of_nobody.so"', file.read_text(), flags=re.M))
         done = self.run_package("--version", PATH=f"{self.folder / 'bin'}:{os.environ['PATH']}")
         self.assertEqual((done.stdout, done.returncode), ("", 1))
@@ -123,7 +123,7 @@ class LayoutTest(InFolder):
         done = self.run_package("doctor", "--csv")
         self.assertIn(str(self.folder / "vitune" / "_lib" / "share" / "vitune"), done.stdout)
         out = subprocess.run([sys.executable, "-c", "import vitune; vitune.library_version();"
-                              "print(vitune._library._loaded_from, vitune.command_path())"], check=True, text=True,
+                              "print(vitune._runtime.library._loaded_from, vitune.command_path())"], check=True, text=True,
                              cwd=self.folder, env={**os.environ, "PYTHONPATH": str(self.folder)}, capture_output=True).stdout
         self.assertEqual(out.split(), [str(self.folder / "vitune" / "_lib" / name) for name in (_library.NAME, "vitune")])
 

@@ -55,8 +55,8 @@ class CatalogueTest(unittest.TestCase):
     @unittest.skipIf(timm is None, "timm is not installed")
     def test_models_as_timm_makes_them_ask_for_nothing_else(self):
         every = bool(os.environ.get("VITUNE_TEST_ALL_MODELS"))
-        vitune.torch._torch_install.timm.enter()  # fused attention, where timm leaves it off
-        self.addCleanup(vitune.torch._torch_install.timm.leave)
+        vitune.torch.install_module.timm.enter()  # fused attention, where timm leaves it off
+        self.addCleanup(vitune.torch.install_module.timm.leave)
         for name in CATALOGUE if every else KINDS:
             with self.subTest(name):
                 wanted = collections.Counter()

@@ -13,7 +13,7 @@ import unittest
 from unittest import mock
 
 import vitune
-from vitune import _command
+from vitune._runtime import command as _command
 
 from .support import FOLDER, needs_device
 
@@ -73,7 +73,7 @@ class RunTest(unittest.TestCase):
         done = FOLDER / "saved"
         program = textwrap.dedent(f"""
             import pathlib, signal, sys
-            from vitune import _command
+            from vitune._runtime import command as _command
             signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where a shell started the tests with &
             script = pathlib.Path({str(FOLDER)!r}) / "slow"
             script.write_text('''#!{sys.executable}

@@ -44,7 +44,7 @@ class ImportTest(unittest.TestCase):
     def test_without_the_library_the_error_names_the_places(self):
         out = run_alone("""
             import vitune
-            vitune._library.NAME = "libvitune_of_nobody.so"
+            vitune._runtime.library.NAME = "libvitune_of_nobody.so"
             try:
                 vitune.library_version()
             except vitune.LibraryNotFound as error:
@@ -58,7 +58,7 @@ class ImportTest(unittest.TestCase):
             import os, vitune
             for path in (os.path.join(os.getcwd(), "absent", "libvitune.so.0"), "libm.so.6"):
                 try:
-                    vitune._library._open(path)
+                    vitune._runtime.library._open(path)
                 except vitune.LibraryNotFound as error:
                     print(error)
         """)
@@ -68,17 +68,17 @@ class ImportTest(unittest.TestCase):
     def test_no_variable_names_a_library(self):
         out = run_alone("""
             import vitune
-            print([str(path) for path in vitune._library.library_candidates()])
+            print([str(path) for path in vitune._runtime.library.library_candidates()])
         """, VITUNE_LIBRARY="/evil/libvitune.so.0", VITUNE_CACHE_DIR="/evil")
         self.assertNotIn("evil", out)
 
     def test_a_fork_while_a_thread_loads_the_library_leaves_no_lock_held(self):
         out = run_alone("""
             import os, vitune
-            vitune._library._lock.acquire()
+            vitune._runtime.library._lock.acquire()
             child = os.fork()
             if child == 0:
-                os._exit(0 if vitune._library._lock.acquire(timeout=10) else 1)
+                os._exit(0 if vitune._runtime.library._lock.acquire(timeout=10) else 1)
             print("child", os.waitpid(child, 0)[1])
         """)
         self.assertEqual(out, "child 0\n")

@@ -5,8 +5,8 @@ import math
 import random
 import unittest
 
-from vitune._errors import InvalidArgument, Unsupported
-from vitune._layout import View, contiguous_strides, fold, output_strides
+from vitune._runtime.errors import InvalidArgument, Unsupported
+from vitune._ops.layout import View, contiguous_strides, fold, output_strides
 
 
 def permuted(shape, order):

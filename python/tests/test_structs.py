@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from vitune import _context, _errors, _structs
+from vitune._runtime import context as _context, errors as _errors, structs as _structs
 
 from .support import ROOT, needs_library
 

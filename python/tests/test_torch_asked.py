@@ -24,7 +24,9 @@ if torch is not None and timm is not None:
     sys.path.insert(0, str(ROOT / "cmake"))
     import make_timm_calls as script
 
-    from vitune import _command, _compile_graph, _torch_op
+    from vitune._compile.graph import match as match_module
+    from vitune._ops import attention as attention_ops
+    from vitune._runtime import command as _command
 
 #: A model of each kind -> for how many images, and how many different problems it asks of an empty database.
 MODELS = {"vit_base_patch16_224": (32, 10), "deit3_small_patch16_224": (2, 21), "beit_base_patch16_224": (8, 20),
@@ -45,7 +47,7 @@ def dynamo_graph(model, *inputs):
     found = []
 
     def backend(module, given):
-        found.append((_compile_graph.copied(module.graph), list(given)))
+        found.append((match_module.copied(module.graph), list(given)))
         raise Stop
 
     torch._dynamo.reset()
@@ -91,7 +93,7 @@ class AskedTest(unittest.TestCase):
         cls.addClassCleanup(timm.layers.set_fused_attn, True)
 
     def setUp(self):
-        patch = mock.patch.object(_torch_op, "is_on_gpu", lambda tensor: True)
+        patch = mock.patch.object(attention_ops, "is_on_gpu", lambda tensor: True)
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -100,14 +102,14 @@ class AskedTest(unittest.TestCase):
 
     def asked_of_nothing_tuned(self, graph, inputs):
         """Every problem that is asked of an empty database."""
-        with mock.patch.object(_torch_op, "context_of", lambda device: self.context), torch.no_grad():
+        with mock.patch.object(attention_ops, "context_of", lambda device: self.context), torch.no_grad():
             report, _ = script.Backend().seen(graph, inputs)
         return set(script.asked_of(report, False))
 
     def served_of_all_tuned(self, graph, inputs):
         """Problem -> calls, of what is put in once everything is tuned and faster."""
         recorder = script.STATES["all"]
-        with mock.patch.object(_torch_op, "context_of", lambda device: recorder), torch.no_grad():
+        with mock.patch.object(attention_ops, "context_of", lambda device: recorder), torch.no_grad():
             report, _ = script.Backend().seen(graph, inputs)
         served = {}
         for text, count in script.asked_of(report, True).items():

@@ -10,7 +10,7 @@ import vitune
 from .support import ROOT, needs_device, needs_torch, torch
 
 if torch is not None:
-    from vitune import _torch_linear, _torch_norm
+    from vitune._ops import linear as linear_ops, norm as norm_ops
 
     from .test_torch_host import TorchTest
     from .test_torch_linear import launch_staged
@@ -36,7 +36,7 @@ class BlockChainTest(TorchTest):
         def launch(problem, tensors):
             self.asked.add(problem.text)
             launch_staged(problem, tensors)
-        for module, name, value in ((_torch_linear, "launch", launch), (_torch_norm, "launch", launch_norm_staged)):
+        for module, name, value in ((linear_ops, "launch", launch), (norm_ops, "launch", launch_norm_staged)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)

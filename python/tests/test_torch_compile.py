@@ -18,15 +18,17 @@ if torch is not None:
     from torch._dynamo.backends.debugging import aot_eager
     from torch._dynamo.utils import counters
 
-    from vitune import (_compile, _compile_attention, _compile_linear_pair, _compile_race, _torch_group_norm, _torch_norm,
-                        _torch_op, _torch_repeating_mask)
+    from vitune._compile import backend
+    from vitune._compile.graph import benchmark
+    from vitune._compile.patterns import attention as attention_pattern, linear_pair as linear_pair_pattern
+    from vitune._ops import attention as attention_ops, group_norm as group_norm_ops, norm as norm_ops, repeating_mask
 
     from .test_torch_norm import launch_groups_staged
     from .test_torch_norm import launch_staged as launch_norm_staged
     from .torch_cases import packed
 
     #: Layers one by one: pairs of them have tests of their own.
-    ONE_BY_ONE = tuple(each for each in _compile.OPERATORS if each is not _compile_linear_pair.linear_pair)
+    ONE_BY_ONE = tuple(each for each in backend.PATTERNS if each is not linear_pair_pattern.linear_pair)
 
 try:
     import timm
@@ -55,7 +57,7 @@ class CompileCase(TorchTest):
             vitune.tune(*TUNED, budget=1, jobs=1, database=DATABASE, quiet=True)
         cls.tuned = vitune.Context(0, database=DATABASE, shipped_database="")
         cls.untuned = vitune.Context(0, database=FOLDER / "empty.db", shipped_database="")
-        for op in (_torch_norm.norm_op, _torch_group_norm.group_norm_op, _torch_repeating_mask.attention_repeating_mask_op):
+        for op in (norm_ops.norm_op, group_norm_ops.group_norm_op, repeating_mask.attention_repeating_mask_op):
             op.register_kernel("cpu")(op._init_fn)
 
     @classmethod
@@ -68,9 +70,9 @@ class CompileCase(TorchTest):
         torch._dynamo.reset()
         self.context = self.tuned
         for module, name, value in (
-                (_torch_op, "context_of", lambda device: self.context), (_torch_norm, "launch", launch_norm_staged),
-                (_torch_group_norm, "launch", launch_groups_staged), (_compile, "compile_fx", without_inductor),
-                (_compile, "OPERATORS", ONE_BY_ONE)):
+                (attention_ops, "context_of", lambda device: self.context), (norm_ops, "launch", launch_norm_staged),
+                (group_norm_ops, "launch", launch_groups_staged), (backend, "compile_fx", without_inductor),
+                (backend, "PATTERNS", ONE_BY_ONE)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -90,7 +92,7 @@ def vit(**keywords):
 
 def served_by_nearest(desc, device):
     """As if a winner of another problem served what is asked."""
-    return dataclasses.replace(_torch_op.context_of(device).query(desc), outcome="nearest")
+    return dataclasses.replace(attention_ops.context_of(device).query(desc), outcome="nearest")
 
 
 @unittest.skipIf(timm is None, "timm is not installed")
@@ -144,7 +146,7 @@ class TimmTest(CompileCase):
     def expect_windows(self, model, x, call, bound=0.03):
         with torch.inference_mode():
             want = model.float()(x.float()).bfloat16()
-            with mock.patch.object(_compile_attention, "selected", served_by_nearest):
+            with mock.patch.object(attention_pattern, "selected", served_by_nearest):
                 got, report = self.compiled(model.bfloat16(), x)
         self.expect_close(got, want, bound)
         found = [c for c in report.calls if c.operator == "attention"]
@@ -154,8 +156,8 @@ class TimmTest(CompileCase):
         return [c.selection.problem.split(" bias=")[1].split()[0] for c in found]
 
     def test_attention_of_swin_reads_its_windows_masks_where_they_lie(self):
-        vitune.torch._torch_install.timm.enter()
-        self.addCleanup(vitune.torch._torch_install.timm.leave)
+        vitune.torch.install_module.timm.enter()
+        self.addCleanup(vitune.torch.install_module.timm.leave)
         x = torch.randn(2, 3, 56, 56, dtype=torch.bfloat16)
         problems = self.expect_windows(self.swin(img_size=56), x, "scaled_dot_product_attention")
         self.assertEqual(problems, ["bf16:1x1x49x49", "bf16:4x1x49x49", "bf16:1x2x49x49"])
@@ -173,7 +175,7 @@ class TimmTest(CompileCase):
     def test_swin_of_any_batch_is_one_graph(self):
         model = self.swin(img_size=56)
         compiled = vitune.compile(model, fullgraph=True, dynamic=True)
-        with torch.inference_mode(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+        with torch.inference_mode(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
             for batch in (2, 3):
                 x = torch.randn(batch, 3, 56, 56, dtype=torch.bfloat16)
                 self.expect_close(compiled(x), model(x), 0.05)
@@ -222,7 +224,7 @@ class RewriteTest(CompileCase):
             query=q, key=k, value=v, is_causal=True, scale=0.3), lambda q, k, v: F.scaled_dot_product_attention(
                 q, k[:, :1], v[:, :1], None, 0.0, enable_gqa=True)]
         for call in calls:
-            with torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+            with torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 vitune.torch.reset_stats()
                 got, report = self.compiled(call, self.q, self.k, self.v)
@@ -233,7 +235,7 @@ class RewriteTest(CompileCase):
     def test_a_scale_that_dynamo_holds_for_dynamic_is_the_calls(self):
         def call(q, k, v, scale):
             return F.scaled_dot_product_attention(q, k, v, scale=scale)
-        with torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+        with torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
             compiled = vitune.compile(call, fullgraph=True, dynamic=True)
             for scale in (0.3, 2.0):
                 self.expect_close(compiled(self.q, self.k, self.v, scale), call(self.q, self.k, self.v, scale))
@@ -250,7 +252,7 @@ class RewriteTest(CompileCase):
                 _, report = self.compiled(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **keywords), *tensors)
                 self.assertFalse(report.calls[0].replaced)
                 self.assertIn(words, report.calls[0].reason)
-        with torch.no_grad(), mock.patch.object(_torch_op, "is_on_gpu", lambda tensor: False):
+        with torch.no_grad(), mock.patch.object(attention_ops, "is_on_gpu", lambda tensor: False):
             torch._dynamo.reset()
             _, report = self.compiled(lambda q: F.layer_norm(F.scaled_dot_product_attention(q, q, q), (64,)), q)
         self.assertEqual([call.reason for call in report.calls], ["device cpu"] * 2)
@@ -264,7 +266,7 @@ class RewriteTest(CompileCase):
             return teacher, F.scaled_dot_product_attention(q @ weight, k, v)
         (teacher, student), report = self.compiled(step, self.q, self.k, self.v)
         self.assertEqual([call.replaced for call in report.calls], [False, False])  # q @ weight is not packed: never tuned
-        with mock.patch.object(_compile_attention, "selected", served_by_nearest):
+        with mock.patch.object(attention_pattern, "selected", served_by_nearest):
             torch._dynamo.reset()
             (teacher, student), report = self.compiled(step, self.q, self.k, self.v)
         self.assertEqual([call.replaced for call in report.calls], [True, False])
@@ -290,7 +292,7 @@ class RewriteTest(CompileCase):
         bias = torch.randn(2, 1, 5, 5, dtype=torch.bfloat16)
         factor = torch.tensor([1.0, 10.0, 30.0], dtype=torch.bfloat16).view(3, 1, 1)
         for call in (by_hand, transformers_eager, copied, flat, factor_per_head):
-            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 vitune.torch.reset_stats()
                 got, report = self.compiled(call, self.q, self.k, self.v)
@@ -308,7 +310,7 @@ class RewriteTest(CompileCase):
             def call(x):
                 return heads(x, x, x, need_weights=False)[0]
             with self.subTest(batch_first=batch_first), torch.no_grad(), mock.patch.object(
-                    _compile_attention, "selected", served_by_nearest):
+                    attention_pattern, "selected", served_by_nearest):
                 vitune.torch.reset_stats()
                 torch._dynamo.reset()
                 got, report = self.compiled(call, x)
@@ -323,7 +325,7 @@ class RewriteTest(CompileCase):
     def test_a_fused_encoder_layer_says_how_it_is_opened(self):
         layer = torch.nn.TransformerEncoderLayer(32, 2, 64, batch_first=True).bfloat16().eval()
         x = torch.randn(2, 9, 32, dtype=torch.bfloat16)
-        with torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+        with torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
             want, report = self.compiled(layer, x)
             self.assertIn("set_fastpath_enabled(False)", report.calls[0].reason)
             torch.backends.mha.set_fastpath_enabled(False)
@@ -340,14 +342,14 @@ class RewriteTest(CompileCase):
             mask = bias + masks.view(1, 4, 1, 5, 5).expand(q.shape[0] // 4, -1, 3, -1, -1).reshape(-1, 3, 5, 5)
             return F.scaled_dot_product_attention(q, k, v, mask)
 
-        def written_out(q, k, v):
+        def unfused_attention(q, k, v):
             scores = (q * 64 ** -0.5) @ k.transpose(-2, -1) + bias
             scores = scores.view(-1, 4, 3, 5, 5) + masks.unsqueeze(1).unsqueeze(0)
             return scores.view(-1, 3, 5, 5).softmax(dim=-1) @ v
         want = repeated(q, k, v)
         self.assertGreater((want - F.scaled_dot_product_attention(q, k, v, bias)).abs().max(), 0.5)
-        for call in (repeated, written_out):
-            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+        for call in (repeated, unfused_attention):
+            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 got, report = self.compiled(call, q, k, v)
                 self.expect_close(got, want)
@@ -382,7 +384,7 @@ class RewriteTest(CompileCase):
         mix = torch.randn(3, 3, dtype=torch.bfloat16)
         for call, reasons in ((talking_heads, []), (shown, ["its weights or scores are used elsewhere"]), (other_axis, []),
                               (scaled_mask, []), (classifier, []), (changed, ["something between"]), (by_name, [])):
-            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 _, report = self.compiled(call, self.q, self.k, self.v)
                 self.assertEqual([c.reason[:len(r)] for c, r in zip(report.calls, reasons)], reasons)
@@ -392,7 +394,7 @@ class RewriteTest(CompileCase):
         mask = torch.randn(2, 1, 5, 5)
         q, k, v = torch.cat([self.q] * 3), torch.cat([self.k] * 3), torch.cat([self.v] * 3)
         want = F.scaled_dot_product_attention(q, k, v, mask.repeat(3, 1, 1, 1).bfloat16())
-        refused = mock.patch.object(_torch_op, "run", side_effect=vitune.Unsupported("of the test"))
+        refused = mock.patch.object(attention_ops, "run", side_effect=vitune.Unsupported("of the test"))
         with torch.no_grad(), refused, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             out = torch.ops.vitune.attention_repeating_mask(q, k, v, mask, None)
@@ -421,7 +423,7 @@ class RewriteTest(CompileCase):
         q, k, v = (torch.randn(2, 3, 9, 16, dtype=torch.bfloat16) for _ in range(3))
         places = {model: ("vitune_test::somebodys", [2]), views: ("view", [1, 4]), aliases: ("flatten", [0])}
         for call, (place, left) in places.items():
-            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 vitune.torch.reset_stats()
                 want = call(q, k, v)
@@ -440,7 +442,7 @@ class RewriteTest(CompileCase):
         def call(q, k, v):  # of rank 5, ours is in v's order, PyTorch's is contiguous
             return F.layer_norm(F.scaled_dot_product_attention(q, k, v).view(2, 54, 16), (16,))
         q, k, v = torch.randn(2, 3, 9, 3, 2, 16, dtype=torch.bfloat16).permute(3, 0, 1, 4, 2, 5).unbind(0)
-        with torch.no_grad(), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+        with torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
             want = call(q, k, v)
             got, report = self.compiled(call, q, k, v)
         self.expect_close(got, want)
@@ -484,7 +486,7 @@ class RewriteTest(CompileCase):
         self.assertEqual(vitune.torch.stats().served, 1)
 
     def test_a_pattern_that_fails_keeps_no_program_from_being_compiled(self):
-        with torch.no_grad(), mock.patch.object(_compile_attention, "selected", side_effect=ZeroDivisionError("of the test")):
+        with torch.no_grad(), mock.patch.object(attention_pattern, "selected", side_effect=ZeroDivisionError("of the test")):
             out, report = self.compiled(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), self.q, self.k, self.v)
         self.assertEqual([(c.replaced, c.reason) for c in report.calls], [(False, "ZeroDivisionError: of the test")])
         self.expect_close(out, F.scaled_dot_product_attention(self.q, self.k, self.v))
@@ -509,12 +511,12 @@ class RaceTest(CompileCase):
 
     def setUp(self):
         super().setUp()
-        self.raced, self.times = [], _compile_race.Times(10.0, 20.0)
+        self.raced, self.times = [], benchmark.Times(10.0, 20.0)
         for name, value in (("can_race", lambda device: True), ("race", self.race)):
-            patch = mock.patch.object(_compile_race, name, value)
+            patch = mock.patch.object(benchmark, name, value)
             patch.start()
             self.addCleanup(patch.stop)
-        for patch in (mock.patch.object(_compile, "_times", {}), mock.patch.object(_compile_attention, "selected", served_by_nearest)):
+        for patch in (mock.patch.object(backend, "_times", {}), mock.patch.object(attention_pattern, "selected", served_by_nearest)):
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -533,8 +535,8 @@ class RaceTest(CompileCase):
     def test_who_loses_is_left_out_and_both_times_are_told(self):
         self.assertTrue(self.attend().replaced)
         for ours, theirs, replaced in ((20.0, 10.0, False), (10.2, 10.0, True), (10.4, 10.0, False)):
-            with self.subTest(ours), mock.patch.object(_compile, "_times", {}):
-                self.times = _compile_race.Times(ours, theirs)
+            with self.subTest(ours), mock.patch.object(backend, "_times", {}):
+                self.times = benchmark.Times(ours, theirs)
                 call = self.attend()
                 self.assertEqual((call.replaced, call.times), (replaced, self.times))
                 self.assertIn(f"{ours} us here, PyTorch's {theirs}; ", str(call))
@@ -582,15 +584,15 @@ class RaceTest(CompileCase):
     def test_tensors_made_up_lie_as_they_did_and_leave_the_users_chance_alone(self):
         like = torch.empty_strided((2, 3, 4), (40, 0, 2), dtype=torch.bfloat16, device="meta")
         before = torch.get_rng_state()
-        with _compile_race.apart():
-            made, flags = (_compile_race.sample(each, torch.device("cpu")) for each in (like, like.bool()))
+        with benchmark.apart():
+            made, flags = (benchmark.sample(each, torch.device("cpu")) for each in (like, like.bool()))
         self.assertEqual((made.shape, made.stride(), made.dtype), (like.shape, like.stride(), like.dtype))
         self.assertTrue(made.std() > 0.1 and flags.all())
         self.assertTrue(torch.equal(torch.get_rng_state(), before))
 
 
 class _Gpu:
-    """A host that queues work and a GPU that does it: what _compile_race.race() asks of torch.cuda. All in milliseconds."""
+    """A host that queues work and a GPU that does it: what benchmark.race() asks of torch.cuda. All in milliseconds."""
 
     def __init__(self):
         self.host, self.free, self.graph, gpu = 0.0, 0.0, None, self  # free: when all that is queued is done
@@ -658,7 +660,7 @@ class RaceTimesTest(unittest.TestCase):
 
     def test_times_are_those_of_the_gpu_alone_per_call(self):
         fast, slow = self.gpu.call(5.0, first_ms=90.0), self.gpu.call(2000.0)
-        times = _compile_race.race(fast, slow, torch.device("cuda:0"))
+        times = benchmark.race(fast, slow, torch.device("cuda:0"))
         self.assertAlmostEqual(times.ours_us, 5.0)
         self.assertAlmostEqual(times.theirs_us, 2000.0)
         self.assertFalse(times.lost)
@@ -667,7 +669,7 @@ class RaceTimesTest(unittest.TestCase):
     def test_what_the_host_takes_to_launch_a_graph_is_hidden_as_in_a_model(self):
         for launch_us in (3.0, 60.0):
             ours, theirs = self.gpu.call(5.0, launch_us=launch_us), self.gpu.call(6.0, launch_us=1.0)
-            times = _compile_race.race(ours, theirs, torch.device("cuda:0"))
+            times = benchmark.race(ours, theirs, torch.device("cuda:0"))
             self.assertAlmostEqual(times.ours_us, 5.0)
             self.assertAlmostEqual(times.theirs_us, 6.0)
 
@@ -684,7 +686,7 @@ class RaceTimesTest(unittest.TestCase):
                     self.gpu.queued(5.0)
                     slow.append(replays)
         with mock.patch.object(torch.cuda, "CUDAGraph", Graph):
-            times = _compile_race.race(self.gpu.call(5.0), self.gpu.call(8.0), torch.device("cuda:0"))
+            times = benchmark.race(self.gpu.call(5.0), self.gpu.call(8.0), torch.device("cuda:0"))
         self.assertEqual(len(slow), 16)
         self.assertAlmostEqual(times.ours_us, 5.0)
         self.assertAlmostEqual(times.theirs_us, 8.0)
@@ -694,7 +696,7 @@ class RaceTimesTest(unittest.TestCase):
             if self.gpu.graph is not None:
                 raise RuntimeError("not permitted when stream is capturing")
         with self.assertRaisesRegex(RuntimeError, "not permitted"):
-            _compile_race.race(refused, self.gpu.call(1.0), torch.device("cuda:0"))
+            benchmark.race(refused, self.gpu.call(1.0), torch.device("cuda:0"))
         self.assertIsNone(self.gpu.graph)
 
 
@@ -705,7 +707,7 @@ class InductorTest(CompileCase):
         super().setUp()
         from torch._inductor.compile_fx import compile_fx
 
-        _compile.compile_fx = compile_fx  # its patch ends with the test
+        backend.compile_fx = compile_fx  # its patch ends with the test
         counters.clear()
 
     @unittest.skipIf(timm is None, "timm is not installed")
@@ -722,12 +724,12 @@ class InductorTest(CompileCase):
 
         def call(q, k, v):
             return F.scaled_dot_product_attention(q, k, v) * 2
-        selected = _compile_attention.selected
+        selected = attention_pattern.selected
 
         def hits(config):
             torch._dynamo.reset()
             counters.clear()
-            with mock.patch.object(_compile_attention, "selected", lambda *a: dataclasses.replace(selected(*a), config=config)):
+            with mock.patch.object(attention_pattern, "selected", lambda *a: dataclasses.replace(selected(*a), config=config)):
                 got, report = self.compiled(call, q, k, v)
             self.assertTrue(report.calls[0].replaced)
             self.expect_close(got, call(q, k, v), 0.06)
@@ -738,7 +740,7 @@ class InductorTest(CompileCase):
 
     def test_modes_and_options_are_inductors(self):
         seen = []
-        with mock.patch.object(_compile, "compile_fx", lambda module, inputs, config_patches: seen.append(config_patches) or module):
+        with mock.patch.object(backend, "compile_fx", lambda module, inputs, config_patches: seen.append(config_patches) or module):
             for keywords in ({}, {"mode": "reduce-overhead"}, {"mode": "max-autotune", "options": {"epilogue_fusion": False}}):
                 torch._dynamo.reset()
                 self.compiled(lambda x: x * 2, torch.randn(3), **keywords)

@@ -17,8 +17,8 @@ if torch is None:
 import torch.nn.functional as F
 from torch import nn
 
-from vitune import _compile_attention
-from vitune._compile_writes import storages_of, storages_written_by
+from vitune._compile.patterns import attention as attention_pattern
+from vitune._compile.graph.mutations import storages_of, storages_written_by
 
 from .test_torch_compile import CompileCase, served_by_nearest, without_inductor
 from .test_torch_compile_windows import Block, CompileWindowsCase
@@ -166,7 +166,7 @@ class ChangedWindowsTest(CompileWindowsCase):
 class EffectsCase(CompileCase):
     def setUp(self):
         super().setUp()
-        patch = mock.patch.object(_compile_attention, "selected", served_by_nearest)
+        patch = mock.patch.object(attention_pattern, "selected", served_by_nearest)
         patch.start()
         self.addCleanup(patch.stop)
         self.q, self.k, self.v = packed(2, 5, 3, 64, dtype=torch.bfloat16)

@@ -14,7 +14,7 @@ if torch is not None:
     from torch import nn
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-    from vitune import _compile
+    from vitune._compile import backend
 
 
 @needs_device
@@ -24,7 +24,7 @@ class InputsTest(TorchTest):
         super().setUp()
         torch._dynamo.reset()
         self.seen = []  # of each call of a graph: the addresses that it was given
-        patch = mock.patch.object(_compile, "compile_fx", self.compile_fx)
+        patch = mock.patch.object(backend, "compile_fx", self.compile_fx)
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -123,7 +123,7 @@ class InputsTest(TorchTest):
 
     def test_a_cached_graph_changes_the_callers_too(self):
         x, want = torch.zeros(4), torch.zeros(4)
-        with mock.patch.object(_compile, "compile_fx", compile_fx), torch.no_grad(), torch._inductor.utils.fresh_cache():
+        with mock.patch.object(backend, "compile_fx", compile_fx), torch.no_grad(), torch._inductor.utils.fresh_cache():
             for _ in range(2):
                 torch._dynamo.reset()
                 compiled = vitune.compile(lambda x: x.add_(1) * 2, mode="reduce-overhead")
@@ -193,7 +193,7 @@ class InputsTest(TorchTest):
             return compile_fx_inner(module, inputs, **keywords)
         compile = lambda module, inputs, config_patches: compile_fx(module, inputs, inner, config_patches)  # noqa: E731
         x = torch.randn(4)
-        with mock.patch.object(_compile, "compile_fx", compile), torch.no_grad(), torch._inductor.utils.fresh_cache():
+        with mock.patch.object(backend, "compile_fx", compile), torch.no_grad(), torch._inductor.utils.fresh_cache():
             answer, again = self.called(lambda x: x * 2, (x,), (-x,))
         self.assertEqual(seen, [(1, [0])])
         self.assertTrue(torch.equal(answer, x * 2) and torch.equal(again, -x * 2))

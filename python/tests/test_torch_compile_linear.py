@@ -14,7 +14,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch._dynamo.utils import counters
 
-from vitune import _compile, _compile_graph, _compile_layouts, _compile_linear, _torch_linear, _torch_op
+from vitune._compile import backend
+from vitune._compile.graph import layouts, match as match_module
+from vitune._compile.patterns import linear as linear_pattern
+from vitune._ops import attention as attention_ops, linear as linear_ops
 
 try:
     import timm
@@ -105,7 +108,7 @@ class PatternTest(LinearCase):
     def test_types_and_devices_without_kernels_are_told(self):
         tail = Tail(lambda y, r, g: y).float()
         self.assertIn("type float32", self.fused(tail, torch.randn(2, 24), torch.randn(2, 40))[0].reason)
-        with mock.patch.object(_torch_op, "is_on_gpu", lambda tensor: False):
+        with mock.patch.object(attention_ops, "is_on_gpu", lambda tensor: False):
             self.assertEqual(self.fused(tail.bfloat16(), bf16(2, 24), bf16(2, 40))[0].reason, "device cpu")
 
     def test_a_gradient_keeps_it_pytorchs(self):
@@ -118,7 +121,7 @@ class PatternTest(LinearCase):
 
     def test_a_call_without_a_kernel_is_pytorchs_where_the_model_runs(self):
         tail, x, r = Tail(lambda y, r, g: r + F.gelu(y) * g), bf16(2, 3, 24), bf16(2, 3, 40)
-        with mock.patch.object(_torch_linear, "launch", side_effect=vitune.Unsupported("of the test")), self.assertWarns(
+        with mock.patch.object(linear_ops, "launch", side_effect=vitune.Unsupported("of the test")), self.assertWarns(
                 vitune.torch.FallbackWarning):
             self.assertEqual(self.calls(tail, x, r), [("linear, gelu, LayerScale and residual", True)])
         self.assertEqual(vitune.torch.stats().reasons, {"of the test": 1})
@@ -147,7 +150,7 @@ class NormTest(LinearCase):
                     self.assertFalse({F.layer_norm, F.linear, F.gelu} & set(without_inductor.calls))
 
     def test_a_norm_in_front_of_many_rows_stays_there(self):
-        with mock.patch.object(_compile_linear, "_MOST_FOLDED", 9):
+        with mock.patch.object(linear_pattern, "_MOST_FOLDED", 9):
             self.assertEqual(self.calls(Mlp(), bf16(2, 5, 32)), [("linear and gelu", True)])
             self.assertEqual(self.calls(Mlp(), bf16(3, 3, 32), bound=0.05), [("layer_norm, linear and gelu", True)])
 
@@ -203,13 +206,13 @@ class NormTest(LinearCase):
 
     def test_a_graph_that_cannot_be_traced_has_nothing_prepared(self):
         model, x = Mlp(), bf16(3, 32)
-        with torch.no_grad(), mock.patch.object(_compile_layouts.Layouts, "check", side_effect=RuntimeError("of the test")):
+        with torch.no_grad(), mock.patch.object(layouts.Layouts, "check", side_effect=RuntimeError("of the test")):
             compiled = vitune.compile(model, fullgraph=True, replace="linear")
             self.expect_close(compiled(x), model(x))
         graph, = vitune.report(compiled).graphs
         self.assertIn("of the test", graph.error)
         self.assertFalse(any(call.replaced for call in graph.calls))
-        self.assertEqual((self.launched, _compile._backends[compiled].store._made), ([], {}))
+        self.assertEqual((self.launched, backend._backends[compiled].store._made), ([], {}))
 
     def test_a_layer_under_autocast_is_of_autocasts_type(self):
         model, x, r = Tail(lambda y, r, g: r + y * g).float(), torch.randn(2, 5, 24), torch.randn(2, 5, 40)
@@ -253,14 +256,14 @@ class ModelTest(LinearCase):
         def keep(module, inputs, config_patches=None):
             ours = [node for node in module.graph.nodes if node.target is torch.ops.vitune.linear_or_torch.default]
             targets.append([node.target for node in module.graph.nodes])
-            operands.append([_compile_graph.value_of(each) for node in ours for each in (node.args[0], node.args[4]) if each is not None])
+            operands.append([match_module.value_of(each) for node in ours for each in (node.args[0], node.args[4]) if each is not None])
             return without_inductor(module, inputs, config_patches)
-        with mock.patch.object(_compile, "compile_fx", keep):
+        with mock.patch.object(backend, "compile_fx", keep):
             calls = self.fused(model, bf16(2, 3, 32, 32), bound=0.06)
         self.assertTrue(all(call.replaced for call in calls), calls)
         self.assertGreater(len(operands[0]), targets[0].count(torch.ops.vitune.linear_or_torch.default))
         self.assertEqual({value.stride(-1) for value in operands[0]}, {1})
-        with mock.patch.object(_compile, "compile_fx", keep), torch.no_grad():
+        with mock.patch.object(backend, "compile_fx", keep), torch.no_grad():
             torch._dynamo.reset()
             self.compiled(model, bf16(2, 3, 32, 32), replace=[])
         self.assertNotIn("contiguous", targets[1])
@@ -339,7 +342,7 @@ class InductorTest(LinearCase):
         super().setUp()
         from torch._inductor.compile_fx import compile_fx
 
-        _compile.compile_fx = compile_fx  # its patch ends with the test
+        backend.compile_fx = compile_fx  # its patch ends with the test
         counters.clear()
 
     def hits(self):
@@ -347,9 +350,9 @@ class InductorTest(LinearCase):
 
     def test_prepared_weights_are_inputs_that_inductors_cache_knows(self):
         x = bf16(2, 5, 32)
-        nearest = _compile_linear.selected
+        nearest = linear_pattern.selected
         # Of a kernel that is compiled at its first call no key is known before.
-        selected = mock.patch.object(_compile_linear, "selected", lambda *a: dataclasses.replace(nearest(*a), kernel_key="test"))
+        selected = mock.patch.object(linear_pattern, "selected", lambda *a: dataclasses.replace(nearest(*a), kernel_key="test"))
         with torch.no_grad(), selected, torch._inductor.utils.fresh_cache(), torch._inductor.config.patch(fx_graph_cache=True):
             for model in (Mlp(), Mlp()):
                 torch._dynamo.reset()
@@ -368,7 +371,7 @@ class InductorTest(LinearCase):
             seen.append((len(inputs), list(torch._guards.TracingContext.get().fw_metadata.static_input_indices)))
             return compile_fx_inner(module, inputs, **keywords)
         from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-        _compile.compile_fx = lambda module, inputs, config_patches: compile_fx(module, inputs, inner, config_patches)
+        backend.compile_fx = lambda module, inputs, config_patches: compile_fx(module, inputs, inner, config_patches)
         with torch.no_grad(), torch._inductor.utils.fresh_cache():
             vitune.compile(Mlp(), replace="linear")(bf16(3, 32))
         (count, static), = seen

@@ -14,20 +14,23 @@ from .test_torch_compile import served_by_nearest, vit, without_inductor
 import torch.nn.functional as F
 from torch import nn
 
-from vitune import _compile, _compile_linear, _compile_race, _compile_region, _torch_linear, _torch_op
+from vitune._compile import backend
+from vitune._compile.graph import benchmark, subgraph
+from vitune._compile.patterns import linear as linear_pattern
+from vitune._ops import attention as attention_ops, linear as linear_ops
 
 try:
     import timm
 except ImportError:
     timm = None
 
-OPERATORS = _compile.OPERATORS
+OPERATORS = backend.PATTERNS
 PAIR = "linear and residual; layer_norm, linear and gelu"
 ONE_BY_ONE = ["linear and residual", "layer_norm, linear and gelu"]
 
 
 def with_pairs(case):
-    patch = mock.patch.object(_compile, "OPERATORS", OPERATORS)
+    patch = mock.patch.object(backend, "PATTERNS", OPERATORS)
     patch.start()
     case.addCleanup(patch.stop)
 
@@ -152,7 +155,7 @@ class PairTest(LinearCase):
                 self.assertEqual(self.calls(model, r=r), left)
 
     def test_of_many_rows_there_is_none(self):
-        with mock.patch.object(_compile_linear, "_MOST_FOLDED", 9):
+        with mock.patch.object(linear_pattern, "_MOST_FOLDED", 9):
             self.assertEqual(self.calls(Block()), ["linear and residual", "linear and gelu"])
 
     def test_under_autocast_there_is_none(self):
@@ -178,12 +181,12 @@ class PairTest(LinearCase):
             if "moments" in problem:
                 raise vitune.Unsupported("of the test")
             return served_by_nearest(vitune.Problem(problem), device)
-        with mock.patch.object(_compile_linear, "selected", selected), torch.no_grad():
+        with mock.patch.object(linear_pattern, "selected", selected), torch.no_grad():
             _, report = self.compiled(Block(), bf16(2, 24), bf16(2, 64), replace=["linear"])
         self.assertEqual([call.call for call in report.calls if call.operator == "linear"], ONE_BY_ONE)
 
     def test_a_call_without_a_kernel_is_pytorchs_where_the_model_runs(self):
-        with mock.patch.object(_torch_linear, "launch", side_effect=vitune.Unsupported("of the test")), self.assertWarns(
+        with mock.patch.object(linear_ops, "launch", side_effect=vitune.Unsupported("of the test")), self.assertWarns(
                 vitune.torch.FallbackWarning):
             self.assertEqual(self.calls(Block()), [PAIR])
         self.assertEqual(vitune.torch.stats().reasons, {"of the test": 2})
@@ -216,12 +219,12 @@ class PairTest(LinearCase):
         def inductor(module, inputs, config_patches):
             digests.append(config_patches["post_grad_custom_post_pass"].uuid())
             return without_inductor(module, inputs)
-        nearest = _compile_linear.selected
+        nearest = linear_pattern.selected
         for changed in (" moments=", "norm=moments", "nothing"):
             def selected(problem, device, changed=changed):
                 found = nearest(problem, device)
                 return dataclasses.replace(found, kernel_key="another" if changed in problem else "one")
-            with mock.patch.object(_compile, "compile_fx", inductor), mock.patch.object(_compile_linear, "selected", selected):
+            with mock.patch.object(backend, "compile_fx", inductor), mock.patch.object(linear_pattern, "selected", selected):
                 self.assertEqual(self.calls(Block()), [PAIR])
         self.assertEqual(len(set(digests)), 3)
 
@@ -272,12 +275,12 @@ class PairRaceTest(RaceCase):
         self.assertEqual([each.replaced for each in layers[0].tried], [False])
 
     def test_layers_that_were_never_tuned_alone_are_no_rival(self):
-        nearest = _compile_linear.selected
+        nearest = linear_pattern.selected
 
         def selected(problem, device):
             found = nearest(problem, device)
             return found if "moments" in problem else dataclasses.replace(found, outcome="default")
-        with mock.patch.object(_compile_linear, "selected", selected):
+        with mock.patch.object(linear_pattern, "selected", selected):
             call, = self.linear_calls()
         self.assertEqual((call.call, call.replaced, len(self.raced)), (PAIR, True, 1))
 
@@ -287,22 +290,22 @@ class PairRaceTest(RaceCase):
                          ("linear and residual; layer_norm and linear", True, [PAIR]))
 
     def test_another_kernel_of_either_is_another_race(self):
-        nearest, keys = _compile_linear.selected, set()
+        nearest, keys = linear_pattern.selected, set()
         for changed in ("nothing", " moments=", "norm=moments"):
             def selected(problem, device, changed=changed):
                 return dataclasses.replace(nearest(problem, device), config="another" if changed in problem else "one")
-            with mock.patch.object(_compile_linear, "selected", selected):
+            with mock.patch.object(linear_pattern, "selected", selected):
                 self.linear_calls()
-            keys.update(_compile._times)
+            keys.update(backend._times)
         self.assertEqual(len(keys), 3)
 
     def test_what_was_never_tuned_is_named_of_both(self):
         tuned = set()
 
         def selected(problem, device):
-            found = _torch_op.context_of(device).query(vitune.Problem(problem))
+            found = attention_ops.context_of(device).query(vitune.Problem(problem))
             return served_by_nearest(vitune.Problem(problem), device) if found.problem in tuned else found
-        with mock.patch.object(_compile_linear, "selected", selected):
+        with mock.patch.object(linear_pattern, "selected", selected):
             report = self.report_of_race(self.model, self.x, self.r)
             first = [problem for problem in report.untuned if "moments" in problem]
             self.assertEqual(first, ["linear bf16 m=10 n=64 k=24 bias residual moments=32",
@@ -326,8 +329,8 @@ class PairRaceTest(RaceCase):
         model, x = vit().bfloat16(), bf16(2, 3, 32, 32)
         for dynamic in (None, True):
             torch._dynamo.reset()
-            _compile._times.clear()
-            without = mock.patch.object(_compile_region, "compile_fx", without_inductor)
+            backend._times.clear()
+            without = mock.patch.object(subgraph, "compile_fx", without_inductor)
             with self.subTest(dynamic=dynamic), without, torch.no_grad():
                 got, report = self.compiled(model, x, dynamic=dynamic)
                 self.expect_close(got, model(x), 0.06)
@@ -335,7 +338,7 @@ class PairRaceTest(RaceCase):
                 self.assertEqual([(call.replaced, call.times is None) for call in pairs], [(True, False)] * 3)
 
     def test_what_nobody_could_time_stays_as_it_is(self):
-        with mock.patch.object(_compile_race, "can_race", lambda device: False):
+        with mock.patch.object(benchmark, "can_race", lambda device: False):
             calls = self.linear_calls()
         self.assertEqual([call.replaced for call in calls], [False] * 3)
         self.assertIn("replace=[..., 'linear'] puts it in all the same", calls[0].reason)

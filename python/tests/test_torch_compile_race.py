@@ -12,7 +12,10 @@ from .test_torch_compile import served_by_nearest, vit, without_inductor
 import torch.nn.functional as F
 from torch import nn
 
-from vitune import _compile, _compile_linear, _compile_race, _compile_region, _torch_op
+from vitune._compile import backend
+from vitune._compile.graph import benchmark, subgraph
+from vitune._compile.patterns import linear as linear_pattern
+from vitune._ops import attention as attention_ops
 
 try:
     import timm
@@ -76,11 +79,11 @@ class RaceTest(RaceCase):
 
     def test_weights_come_in_turn_so_that_l2_has_none_of_them(self):
         x, weight, size = bf16(4, 64), bf16(32, 64), 32 * 64 * 2
-        for l2_bytes, count in ((0, 1), (size, 3), (100 * size, _compile_race.MOST_CALLS)):
-            found = _compile_region.turns([x, weight, 7], [False, True, False], l2_bytes)
+        for l2_bytes, count in ((0, 1), (size, 3), (100 * size, benchmark.MOST_CALLS)):
+            found = subgraph.turns([x, weight, 7], [False, True, False], l2_bytes)
             self.assertEqual(len({taken[1].data_ptr() for taken in found}), count)
             self.assertTrue(all(taken[0] is x and torch.equal(taken[1], weight) and taken[2] == 7 for taken in found))
-        self.assertEqual(len(_compile_region.turns([x], [False], size)), 1)
+        self.assertEqual(len(subgraph.turns([x], [False], size)), 1)
 
     def test_a_folded_norm_is_raced_with_its_statistics(self):
         call = self.race_of(Mlp(), bf16(2, 5, 32))
@@ -99,7 +102,7 @@ class RaceTest(RaceCase):
 
     def test_what_is_as_fast_is_not_worth_a_change(self):
         for ours, replaced, said in ((9.6, True, ""), (9.8, False, "Inductor's was as fast"), (10.1, False, "Inductor's was faster")):
-            with mock.patch.object(_compile_race, "race", lambda *runs, us=ours: _compile_race.Times(us, 10.0)):
+            with mock.patch.object(benchmark, "race", lambda *runs, us=ours: benchmark.Times(us, 10.0)):
                 call = self.race_of(Tail(lambda y, r, g: F.gelu(y)), bf16(2, 24), bf16(2, 40))
             self.assertEqual((call.call, call.replaced), ("linear and gelu", replaced))
             self.assertIn(said, call.reason)
@@ -112,9 +115,9 @@ class RaceTest(RaceCase):
             for dynamic in (None, True) if name == "vit" else (None,):
                 with self.subTest(name, dynamic=dynamic), torch.autocast("cpu", torch.bfloat16, enabled=name == "autocast"):
                     torch._dynamo.reset()
-                    _compile._times.clear()
+                    backend._times.clear()
                     model = model.to(x.dtype)
-                    with torch.no_grad(), mock.patch.object(_compile_region, "compile_fx", without_inductor):
+                    with torch.no_grad(), mock.patch.object(subgraph, "compile_fx", without_inductor):
                         got, report = self.compiled(model, x, dynamic=dynamic)
                         self.expect_close(got, model(x), 0.06)
                     calls = [call for call in report.calls if call.operator == "linear"]
@@ -142,7 +145,7 @@ class RaceTest(RaceCase):
         self.assertEqual(len(self.raced), 1)
 
     def test_what_nobody_could_time_stays_as_it_is(self):
-        with mock.patch.object(_compile_race, "can_race", lambda device: False):
+        with mock.patch.object(benchmark, "can_race", lambda device: False):
             call = self.race_of(Mlp(), bf16(2, 5, 32))
         self.assertEqual((call.replaced, len(self.raced)), (False, 0))
         self.assertIn("replace=[..., 'linear'] puts it in all the same", call.reason)
@@ -152,14 +155,14 @@ class RaceTest(RaceCase):
         tuned = set()
 
         def selected(problem, device):
-            found = _torch_op.context_of(device).query(vitune.Problem(problem))
+            found = attention_ops.context_of(device).query(vitune.Problem(problem))
             return served_by_nearest(vitune.Problem(problem), device) if found.problem in tuned else found
-        with mock.patch.object(_compile_linear, "selected", selected):
+        with mock.patch.object(linear_pattern, "selected", selected):
             names = []
             for _ in range(3):
                 torch._dynamo.reset()
                 self.lost, self.raced = {1, 2, 3}, []
-                with torch.no_grad(), mock.patch.object(_compile_region, "compile_fx", without_inductor):
+                with torch.no_grad(), mock.patch.object(subgraph, "compile_fx", without_inductor):
                     _, report = self.compiled(model, x)
                 untuned = [problem for problem in report.untuned if problem.startswith("linear")]
                 names += untuned

@@ -11,13 +11,13 @@ from .support import ROOT, needs_torch
 
 PROGRAM = """
 import torch
-from vitune import _compile_forms, _compile_renewal
+from vitune._compile.graph import forms; from vitune._compile.graph import renewal as renewal_module
 
 
 def form_of(rows, columns, rms=False, bias=True, norm_bias=True, norm_weight=True):
     weight, others = torch.randn(rows, columns).half(), [torch.randn(size).half() for size in (rows, columns, columns)]
     sources = [weight, *(each if there else None for each, there in zip(others, (bias, norm_weight, norm_bias)))]
-    folded = _compile_forms.Folded(torch.float16, rms)
+    folded = forms.Folded(torch.float16, rms)
     made = folded.make(*sources)
     return folded, sources, made, folded.form(sources, made)
 
@@ -30,7 +30,7 @@ def is_right(folded, sources, made, form):
 torch.manual_seed(0)
 cases = [form_of(300, 96), form_of(64, 1032, rms=True), form_of(33, 64, bias=False, norm_bias=False), form_of(40, 24, norm_weight=False)]
 requests = torch.ones(1, dtype=torch.int64)
-group = _compile_renewal._Group([form for *_, form in cases], requests)
+group = renewal_module._Group([form for *_, form in cases], requests)
 group.launch()
 assert all(is_right(*case) for case in cases)
 quiet = requests.item()

@@ -14,7 +14,8 @@ from .support import torch
 
 from torch import nn
 
-from vitune import _compile, _compile_prepared, _compile_watch
+from vitune._compile import backend
+from vitune._compile.graph import folded_parameters, watch
 
 
 class ChangedWeightsTest(LinearCase):
@@ -25,12 +26,12 @@ class ChangedWeightsTest(LinearCase):
         self.model, self.x = Mlp(), bf16(2, 5, 32)
         self.compiled_model = vitune.compile(self.model, fullgraph=True, replace="linear")
         self.made = []
-        put = _compile_prepared._Made._put
+        put = folded_parameters._Made._put
 
         def counted(made, *given):
             self.made.append(id(made))
             put(made, *given)
-        patch = mock.patch.object(_compile_prepared._Made, "_put", counted)
+        patch = mock.patch.object(folded_parameters._Made, "_put", counted)
         patch.start()
         self.addCleanup(patch.stop)
         self.expect_right()
@@ -41,7 +42,7 @@ class ChangedWeightsTest(LinearCase):
             torch.testing.assert_close(self.compiled_model(self.x), self.model(self.x), atol=0.06, rtol=0.06)
 
     def prepared(self):
-        store = _compile._backends[self.compiled_model].store
+        store = backend._backends[self.compiled_model].store
         return [tensor.data_ptr() for made in store._made.values() for tensor in made.tensors]
 
     def test_nothing_is_made_again_where_nothing_changed(self):
@@ -134,7 +135,7 @@ class ChangedWeightsTest(LinearCase):
 
     def test_memory_at_the_same_address_is_not_the_same(self):
         weight = self.model.layer.weight
-        stamp = _compile_watch.Stamp([weight])
+        stamp = watch.Stamp([weight])
         self.assertTrue(stamp.fits([weight]))
         address, version = weight.data_ptr(), weight._version
         weight.data = bf16(48, 32)  # and what was there is freed
@@ -197,7 +198,7 @@ class ChangedWeightsTest(LinearCase):
         with torch.no_grad():
             for model in models:
                 compiled(model, self.x)
-            store = _compile._backends[compiled].store
+            store = backend._backends[compiled].store
             storage = models[0].layer.weight.untyped_storage()._cdata
             gone = weakref.ref(next(made for made in store._made.values() if made._given()[0].storage.cdata == storage).tensors[0])
             del models[0], model
@@ -207,7 +208,7 @@ class ChangedWeightsTest(LinearCase):
         self.assertIsNone(gone())
 
     def test_a_compiled_model_that_goes_takes_it_along(self):
-        store = _compile._backends[self.compiled_model].store
+        store = backend._backends[self.compiled_model].store
         prepared = [weakref.ref(tensor) for made in store._made.values() for tensor in made.tensors]
         self.assertTrue(prepared)
         del store
@@ -223,8 +224,8 @@ class ChangedWeightsTest(LinearCase):
             def make(self, weight):
                 return (weight.detach().to(self.devices.pop(0)),)
         weight = self.model.layer.weight
-        _compile_watch.Stamp([weight])
-        made = _compile_prepared._Made(Moved(), [_compile_prepared._Source.of(weight)])
+        watch.Stamp([weight])
+        made = folded_parameters._Made(Moved(), [folded_parameters._Source.of(weight)])
         made.renew(False)
         made.renew(True)
         self.assertEqual(made.tensors[0].device.type, "cpu")
@@ -242,7 +243,7 @@ class ChangedWeightsTest(LinearCase):
     def test_a_capture_is_refused_what_it_would_keep_uncomputed(self):
         with torch.no_grad():
             self.model.layer.weight.mul_(2)
-            with mock.patch.object(_compile_prepared, "_is_capturing", lambda device: True):
+            with mock.patch.object(folded_parameters, "_is_capturing", lambda device: True):
                 with self.assertRaisesRegex(vitune.NotPrepared, "call it once before you capture"):
                     self.compiled_model(self.x)
         self.expect_right()

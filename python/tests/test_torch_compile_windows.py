@@ -17,8 +17,12 @@ if torch is not None:
     from torch import nn
     from torch._dynamo.backends.debugging import aot_eager
 
-    from vitune import (_command, _compile, _compile_attention, _compile_linear, _compile_race, _compile_windows, _torch_linear, _torch_op,
-                        _torch_repeating_mask, _torch_window_attention)
+    from vitune._compile import backend
+    from vitune._compile.graph import benchmark
+    from vitune._compile.patterns import attention as attention_pattern, linear as linear_pattern, windows as windows_pattern
+    from vitune._ops import (attention as attention_ops, linear as linear_ops, repeating_mask,
+                             window_attention as window_attention_ops)
+    from vitune._runtime import command as _command
 
     from .test_torch_compile import ONE_BY_ONE
     from .test_torch_linear import launch_staged as launch_linear_staged
@@ -33,7 +37,7 @@ except ImportError:
 def served_by_nearest(problem, device):
     """As if a winner of another problem served what is asked."""
     query = vitune.Problem(problem) if isinstance(problem, str) else problem
-    return dataclasses.replace(_torch_op.context_of(device).query(query), outcome="nearest")
+    return dataclasses.replace(attention_ops.context_of(device).query(query), outcome="nearest")
 
 
 def partition(x, size):
@@ -92,7 +96,7 @@ class CompileWindowsCase(TorchTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.context = vitune.Context(0, database=FOLDER / "no_winners.db", shipped_database="")
-        op = _torch_window_attention.window_attention_op
+        op = window_attention_ops.window_attention_op
         op.register_kernel("cpu")(op._init_fn)
 
     @classmethod
@@ -104,16 +108,16 @@ class CompileWindowsCase(TorchTest):
         torch._dynamo.reset()
         self.graphs = []
         for module, name, value in (
-                (_torch_op, "context_of", lambda device: self.context), (_torch_window_attention, "launch", launch_windows_staged),
-                (_compile_windows, "selected", served_by_nearest), (_compile, "compile_fx", self.without_inductor),
-                (_compile, "OPERATORS", ONE_BY_ONE)):
+                (attention_ops, "context_of", lambda device: self.context), (window_attention_ops, "launch", launch_windows_staged),
+                (windows_pattern, "selected", served_by_nearest), (backend, "compile_fx", self.without_inductor),
+                (backend, "PATTERNS", ONE_BY_ONE)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
 
     def without_inductor(self, module, inputs, config_patches=None):
         self.graphs.append([node for node in module.graph.nodes if node.op.startswith("call")])
-        self.orders = {node: _compile_windows._order_of(node) for node in self.graphs[-1]}  # values go once it is compiled
+        self.orders = {node: windows_pattern._order_of(node) for node in self.graphs[-1]}  # values go once it is compiled
         return aot_eager(module, inputs)
 
     def left(self, name):
@@ -136,7 +140,7 @@ class CompileWindowsCase(TorchTest):
         """Of windows; patch embeddings, `patches` of them, move pixels as the partition into a grid does."""
         for name in ("roll", "scaled_dot_product_attention", "softmax"):
             self.assertEqual(self.left(name), 0, name)
-        moves = (_compile_windows._BLOCK, _compile_windows._GRID, _compile_windows._GRID_BACK)
+        moves = (windows_pattern._BLOCK, windows_pattern._GRID, windows_pattern._GRID_BACK)
         found = [node for node in self.graphs[-1] if self.orders[node] in moves]
         embeds = [node for node in found if all(next(iter(user.users)).target is torch.ops.vitune.linear_or_torch.default for user in node.users)]
         self.assertEqual((len(found), len(embeds)), (patches, patches), found)
@@ -271,7 +275,7 @@ class CompileWindowsTest(CompileWindowsCase):
         def never(text, device):
             return self.context.query(vitune.Problem(text))
         x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
-        with mock.patch.object(_compile_windows, "selected", never), mock.patch.object(_compile_attention, "selected", served_by_nearest):
+        with mock.patch.object(windows_pattern, "selected", never), mock.patch.object(attention_pattern, "selected", served_by_nearest):
             calls = self.expect_left(Block(), x, "never tuned")
         self.assertEqual([(call.operator, call.replaced) for call in calls], [("window_attention", False), ("attention", True)])
 
@@ -280,8 +284,8 @@ class CompileWindowsTest(CompileWindowsCase):
 
         def race(ours, theirs, device):
             raced.append((ours(), theirs()))
-            return _compile_race.Times(20.0, 10.0)
-        with mock.patch.object(_compile_race, "can_race", lambda device: True), mock.patch.object(_compile_race, "race", race):
+            return benchmark.Times(20.0, 10.0)
+        with mock.patch.object(benchmark, "can_race", lambda device: True), mock.patch.object(benchmark, "race", race):
             self.expect_left(Block(), x, "attention alone was faster when both were timed here")
         ours, theirs = raced[0]
         self.assertEqual((tuple(ours.shape), tuple(theirs.shape)), ((2, 4, 6, 2, 16), (12, 2, 4, 16)))
@@ -315,13 +319,13 @@ class LayersCase(CompileWindowsCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for op in (_torch_linear.linear_or_torch_op, _torch_repeating_mask.attention_repeating_mask_op):
+        for op in (linear_ops.linear_or_torch_op, repeating_mask.attention_repeating_mask_op):
             op.register_kernel("cpu")(op._init_fn)
 
     def setUp(self):
         super().setUp()
-        for module, name, value in ((_torch_linear, "launch", launch_linear_staged), (_compile_linear, "selected", served_by_nearest),
-                                    (_compile_attention, "selected", served_by_nearest)):
+        for module, name, value in ((linear_ops, "launch", launch_linear_staged), (linear_pattern, "selected", served_by_nearest),
+                                    (attention_pattern, "selected", served_by_nearest)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -390,7 +394,7 @@ class LayersAroundWindowsTest(LayersCase):
         def refused(text, device):
             raise vitune.Unsupported("of the test")
         x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
-        with mock.patch.object(_compile_windows, "selected", refused):
+        with mock.patch.object(windows_pattern, "selected", refused):
             report = self.report(Encoder(), x)
         self.assertEqual([call for _, call in self.replaced(report)],
                          ["linear", "scaled_dot_product_attention", "linear", "layer_norm, linear and gelu"])
@@ -398,14 +402,14 @@ class LayersAroundWindowsTest(LayersCase):
 
     def test_layers_that_cannot_be_traced_leave_windows_in_place(self):
         x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
-        check = _compile.Layouts.check
+        check = backend.Layouts.check
 
         def second_fails(layouts, ours):
             check(layouts, ours)
             if any(node.target is torch.ops.vitune.linear_or_torch.default for node in ours):
                 raise RuntimeError("of the test")
         model = Encoder().eval().bfloat16()
-        with torch.inference_mode(), mock.patch.object(_compile.Layouts, "check", second_fails):
+        with torch.inference_mode(), mock.patch.object(backend.Layouts, "check", second_fails):
             compiled = vitune.compile(model, fullgraph=True, replace=["window_attention", "linear"])
             got = compiled(x)
             self.assertLess((got.float() - model(x).float()).abs().max().item(), 0.1)
@@ -423,10 +427,10 @@ class WholeModelsTest(LayersCase):
 
     def setUp(self):
         super().setUp()
-        folded = mock.patch.object(_compile_linear, "_MOST_FOLDED", 1 << 30)
+        folded = mock.patch.object(linear_pattern, "_MOST_FOLDED", 1 << 30)
         folded.start()
         self.addCleanup(folded.stop)
-        for module, name in ((_torch_linear, "launch"), (_torch_window_attention, "launch"), (_torch_op, "run")):
+        for module, name in ((linear_ops, "launch"), (window_attention_ops, "launch"), (attention_ops, "run")):
             patch = mock.patch.object(module, name, side_effect=vitune.Unsupported("of the test"))
             patch.start()
             self.addCleanup(patch.stop)

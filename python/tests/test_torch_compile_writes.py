@@ -11,7 +11,8 @@ from .test_torch_gpu import needs_gpu
 
 from torch import nn
 
-from vitune import _compile, _compile_prepared, _compile_watch
+from vitune._compile import backend
+from vitune._compile.graph import folded_parameters, watch
 
 from .weight_writes import WAYS, Target, patterns, without_distribution
 
@@ -48,7 +49,7 @@ class KnownWritesTest(LinearCase, WritesCase):
         target = Target(model, model.layer, "weight")
         compiled = vitune.compile(model, fullgraph=True, replace="linear")
         expect_answers_of(self, compiled, model, x)
-        self.assertTrue(_compile._backends[compiled].store._made)
+        self.assertTrue(backend._backends[compiled].store._made)
         for pattern, new in patterns(target.parameter.detach()).items():
             with self.subTest(self.way, pattern=pattern):
                 stale = model(x)
@@ -58,7 +59,7 @@ class KnownWritesTest(LinearCase, WritesCase):
                     expect_answers_of(self, compiled, model, x)
 
     def test_what_pytorch_runs_is_known_without_comparing(self):
-        with mock.patch.object(_compile_prepared.Store, "compare", lambda *_: None):
+        with mock.patch.object(folded_parameters.FoldCache, "compare", lambda *_: None):
             self.each_way("cpu", True)
 
     def test_what_nobody_tells_is_found_by_comparing(self):
@@ -82,7 +83,7 @@ class KnownWritesTest(LinearCase, WritesCase):
         adapted.add_adapter("other", peft.LoraConfig(target_modules=["layer"], r=4, init_lora_weights=False))
         adapted = adapted.bfloat16().eval()
         adapted.merge_adapter(["default"])
-        with torch.no_grad(), mock.patch.object(_compile_prepared.Store, "compare", lambda *_: None):
+        with torch.no_grad(), mock.patch.object(folded_parameters.FoldCache, "compare", lambda *_: None):
             compiled = vitune.compile(adapted, replace="linear")
             for change in (lambda: None, adapted.unmerge_adapter, lambda: adapted.merge_adapter(["other"]), adapted.unmerge_adapter,
                            lambda: adapted.merge_adapter(["default"])):
@@ -94,14 +95,14 @@ class KnownWritesTest(LinearCase, WritesCase):
         model, x = Mlp(), bf16(2, 5, 32)
         compiled = vitune.compile(model, fullgraph=True, replace="linear")
         made = []
-        put = _compile_prepared._Made._put
-        with torch.no_grad(), mock.patch.object(_compile_prepared._Made, "_put", lambda self, *given: (made.append(self), put(self, *given))):
+        put = folded_parameters._Made._put
+        with torch.no_grad(), mock.patch.object(folded_parameters._Made, "_put", lambda self, *given: (made.append(self), put(self, *given))):
             compiled(x)
             self.assertEqual(len(made), 1)
             for _ in range(1000):
                 model.layer.weight.data.norm()
             compiled(x)
-            memory = _compile_watch.watch._memories[model.layer.weight.untyped_storage()._cdata]
+            memory = watch.watch._memories[model.layer.weight.untyped_storage()._cdata]
             self.assertLess(len(memory.counters), 100)
             self.assertEqual(len(made), 1)
             model.layer.weight.data.neg_()
@@ -110,13 +111,13 @@ class KnownWritesTest(LinearCase, WritesCase):
 
     def test_where_too_many_tensors_share_a_weight_it_is_made_anew_each_time(self):
         model, x = Mlp(), bf16(2, 5, 32)
-        with torch.no_grad(), mock.patch.object(_compile_watch, "_MANY_COUNTERS", 4), mock.patch.object(_compile_watch, "_MOST_COUNTERS", 8):
+        with torch.no_grad(), mock.patch.object(watch, "_MANY_COUNTERS", 4), mock.patch.object(watch, "_MOST_COUNTERS", 8):
             compiled = vitune.compile(model, fullgraph=True, replace="linear")
             expect_answers_of(self, compiled, model, x)
             kept = [model.layer.weight.data for _ in range(20)]
             expect_answers_of(self, compiled, model, x)
             kept[-1].neg_()
-            with mock.patch.object(_compile_prepared.Store, "compare", lambda *_: None):
+            with mock.patch.object(folded_parameters.FoldCache, "compare", lambda *_: None):
                 expect_answers_of(self, compiled, model, x)
 
 
@@ -138,7 +139,7 @@ class WritesGpuTest(unittest.TestCase, WritesCase):
         compiled = vitune.compile(model, fullgraph=True, replace="linear")
         for _ in range(2):
             expect_answers_of(self, compiled, model, x)
-        self.assertTrue(_compile._backends[compiled].store._made)
+        self.assertTrue(backend._backends[compiled].store._made)
         run = self.captured(compiled, x) if captured else compiled
         target.after_capture = lambda: run(x)
         for pattern, new in patterns(target.parameter.detach()).items():
@@ -192,7 +193,7 @@ class WritesGpuTest(unittest.TestCase, WritesCase):
         with torch.no_grad():
             for _ in range(3):
                 compiled(x)
-            store = _compile._backends[compiled].store
+            store = backend._backends[compiled].store
             before = [requests.item() for requests in store._requests.values()]
             for _ in range(200):
                 compiled(x)

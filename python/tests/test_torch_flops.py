@@ -12,8 +12,9 @@ if torch is None:
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from vitune import (_torch_flops, _torch_group_norm, _torch_layer_norm, _torch_linear_moments,  # noqa: F401  (their operators)
-                    _torch_repeating_mask, _torch_window_attention)
+from vitune._dropin import layer_norm as dropin_layer_norm
+from vitune._ops import (flops, group_norm as group_norm_ops, linear_moments as moments_ops, repeating_mask,
+                         window_attention as window_attention_ops)
 
 from .test_torch_host import TorchTest
 from .torch_cases import Block, fresh, packed
@@ -40,7 +41,7 @@ class FormulaTest(unittest.TestCase):
         x, w, b = torch.empty(2, 5, 24, **half), torch.empty(32, 24, **half), torch.empty(32, **half)
         qkv = torch.empty(2, 14, 10, 3, 4, 16, **half)
         windows = [torch.empty(2 * 4, 4, 49, 16, **half)] * 3  # of 7 x 7, the last ones padded
-        shapes = _torch_flops.FORMULAS
+        shapes = flops.FORMULAS
 
         def of(formula, *tensors):
             return shapes[formula](*(tensor.shape if isinstance(tensor, torch.Tensor) else tensor for tensor in tensors))

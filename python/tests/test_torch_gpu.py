@@ -211,12 +211,12 @@ class AttentionGpuTest(unittest.TestCase):
                 self.assertLessEqual((vitune.rms_norm(x, (d,), w).double() - want).abs().max(), 2 * bound)
 
     def test_a_child_process_of_a_fork_is_told(self):
-        program = ("import os, sys, torch, vitune; from vitune import _torch_op\n"
+        program = ("import os, sys, torch, vitune; from vitune._ops import attention as attention_ops\n"
                    "library = os.environ.get('VITUNE_TEST_LIBRARY')\n"
                    "library and vitune.use_library(library)\n"
                    "q = torch.randn(1, 1, 8, 16, device='cuda').half(); vitune.attention(q, q, q)\n"
                    "pid = os.fork()\n"
-                   "if pid == 0:\n    os._exit(len(_torch_op.contexts()))\n"
+                   "if pid == 0:\n    os._exit(len(attention_ops.contexts()))\n"
                    "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n")
         subprocess.run([sys.executable, "-c", program], check=True,
                        env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, timeout=300)

@@ -17,7 +17,7 @@ if torch is not None:
     from torch.autograd import forward_ad
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    from vitune import _torch_op
+    from vitune._ops import attention as attention_ops
 
     from .torch_cases import Block, cases, expect_right, packed, reference
     from .torch_staged import eager_and_compiled, launch_staged
@@ -30,12 +30,12 @@ class TorchTest(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(1)
         for name, value in (("launch", launch_staged), ("is_on_gpu", lambda tensor: True)):
-            patch = mock.patch.object(_torch_op, name, value)
+            patch = mock.patch.object(attention_ops, name, value)
             patch.start()
             self.addCleanup(patch.stop)
-        _torch_op.counters.warned.clear()
+        attention_ops.counters.warned.clear()
         vitune.torch.reset_stats()
-        _torch_op._plans.clear()
+        attention_ops._plans.clear()
 
 
 @needs_torch
@@ -44,7 +44,7 @@ class CountersTest(TorchTest):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for tokens in (15, 16, 17):
-                _torch_op.counters.fall_back(f"not prepared: 'linear bf16 m={tokens} n=8 k=8' has no winner")
+                attention_ops.counters.fall_back(f"not prepared: 'linear bf16 m={tokens} n=8 k=8' has no winner")
         self.assertEqual(vitune.torch.stats().reasons, {"not prepared: '...' has no winner": 3})
         self.assertEqual(len(caught), 1)
         self.assertIn("m=15", str(caught[0].message))
@@ -120,7 +120,7 @@ class FakeTensorTest(unittest.TestCase):
                 vitune.problem_text(*tensors, **keywords)
 
     def test_a_fork_leaves_no_lock_held(self):
-        locks = (lambda: _torch_op._lock, lambda: _torch_op.counters._lock, lambda: vitune.torch._torch_install.attention._lock)
+        locks = (lambda: attention_ops._lock, lambda: attention_ops.counters._lock, lambda: vitune.torch.install_module.attention._lock)
         for lock in locks:
             lock().acquire()  # as another thread may
         child = os.fork()
@@ -156,9 +156,9 @@ class EmulatedTorchTest(TorchTest):
         for name, (q, k, v, keywords) in cases("cpu", torch.bfloat16).items():
             words = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False, **keywords}
             with self.subTest(name):
-                torch.library.opcheck(_torch_op.attention_op, (q, k, v, *words.values(), False),
+                torch.library.opcheck(attention_ops.attention_op, (q, k, v, *words.values(), False),
                                       test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"))
-                torch.library.opcheck(_torch_op.attention_lse_op, (q, k, v, *words.values()),
+                torch.library.opcheck(attention_ops.attention_lse_op, (q, k, v, *words.values()),
                                       test_utils=("test_schema", "test_faketensor"))
 
     def test_negative_views_are_read_with_their_sign(self):
@@ -350,7 +350,7 @@ class EmulatedTorchTest(TorchTest):
 
         def refuse(*_):
             raise vitune.VituneError("libnvrtc cannot be opened", 5)
-        with mock.patch.object(_torch_op, "launch", refuse), vitune.torch.enabled(), \
+        with mock.patch.object(attention_ops, "launch", refuse), vitune.torch.enabled(), \
                 warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             out = F.scaled_dot_product_attention(q, q, q)
@@ -377,11 +377,11 @@ class EmulatedTorchTest(TorchTest):
     @unittest.skipIf(OPERATORS, "test_torch_native.py")
     def test_plans_are_made_once_and_do_not_grow_without_end(self):
         q, k, v = packed(2, 9, 2, 16, dtype=torch.bfloat16)
-        with mock.patch.object(_torch_op, "make_plan", wraps=_torch_op.make_plan) as made:
+        with mock.patch.object(attention_ops, "make_plan", wraps=attention_ops.make_plan) as made:
             for _ in range(3):
                 vitune.attention(q, k, v)
             self.assertEqual(made.call_count, 1)
-        with mock.patch.object(_torch_op, "_MAX_PLANS", 2):
+        with mock.patch.object(attention_ops, "_MAX_PLANS", 2):
             for rows in (3, 4, 5, 6, 7):
                 vitune.attention(*packed(1, rows, 1, 8, dtype=torch.bfloat16))
-        self.assertLessEqual(len(_torch_op._plans), 2)
+        self.assertLessEqual(len(attention_ops._plans), 2)

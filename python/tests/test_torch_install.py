@@ -17,7 +17,7 @@ if torch is not None:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention as bound_before
 
-    from vitune import _torch_layers, _torch_sdpa
+    from vitune._dropin import layers, sdpa as sdpa_dropin
 
     from .torch_cases import Block
 
@@ -65,10 +65,10 @@ class InstallTest(TorchTest):
         self.q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)
 
     def _expect_undone(self):
-        self.assertIs(F.scaled_dot_product_attention, _torch_sdpa.original)
-        self.assertIs(bound_before, _torch_sdpa.original)
-        self.assertIs(torch._native_multi_head_attention, _torch_layers.their_heads)
-        self.assertIs(torch._transformer_encoder_layer_fwd, _torch_layers.their_layer)
+        self.assertIs(F.scaled_dot_product_attention, sdpa_dropin.original)
+        self.assertIs(bound_before, sdpa_dropin.original)
+        self.assertIs(torch._native_multi_head_attention, layers.their_heads)
+        self.assertIs(torch._transformer_encoder_layer_fwd, layers.their_layer)
 
     def _served(self):
         stats = vitune.torch.stats()
@@ -153,11 +153,11 @@ class InstallTest(TorchTest):
         for _ in range(2):
             with once, vitune.torch.enabled():
                 F.scaled_dot_product_attention(q, q, q)
-                self.assertIsNot(torch._native_multi_head_attention, _torch_layers.their_heads)
+                self.assertIsNot(torch._native_multi_head_attention, layers.their_heads)
         with self.assertRaises(KeyError), once:
             raise KeyError
-        self.assertIs(torch._native_multi_head_attention, _torch_layers.their_heads)
-        self.assertIs(torch._transformer_encoder_layer_fwd, _torch_layers.their_layer)
+        self.assertIs(torch._native_multi_head_attention, layers.their_heads)
+        self.assertIs(torch._transformer_encoder_layer_fwd, layers.their_layer)
         F.scaled_dot_product_attention(q, q, q)
         self.assertEqual(vitune.torch.stats().served, 2)
 
@@ -174,7 +174,7 @@ class InstallTest(TorchTest):
             kept(self.q, self.q, self.q)
             meanwhile.attend(self.q, self.q, self.q)
         self.assertEqual(self._served(), (3, 0))
-        self.assertIs(meanwhile.attend, _torch_sdpa.original)
+        self.assertIs(meanwhile.attend, sdpa_dropin.original)
         kept(self.q, self.q, self.q)
         self.assertEqual(self._served(), (0, 0))
         with vitune.torch.enabled():
@@ -198,11 +198,11 @@ class InstallTest(TorchTest):
             F.scaled_dot_product_attention = theirs
         self.assertIs(F.scaled_dot_product_attention, theirs)
         theirs(self.q, self.q, self.q)
-        F.scaled_dot_product_attention = _torch_sdpa.original
+        F.scaled_dot_product_attention = sdpa_dropin.original
         self.assertEqual(self._served(), (0, 0))
 
     def test_modules_are_searched_when_one_was_loaded(self):
-        names = vitune.torch._torch_install.Names(object(), object())
+        names = vitune.torch.install_module.Names(object(), object())
         names.bind()
         before = names._places
         names.release()

@@ -12,14 +12,14 @@ if torch is not None:
     import torch.nn.functional as F
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from vitune import _torch_linear, _torch_op
+    from vitune._ops import attention as attention_ops, linear as linear_ops
 
     from .test_torch_norm import launch_copies
 
 
 def launch_staged(problem, tensors):
-    """What _torch_scratch.launch() does, with tensors of the CPU."""
-    context = _torch_op.context_of(0)
+    """What scratch.launch() does, with tensors of the CPU."""
+    context = attention_ops.context_of(0)
     size = context.workspace_bytes(problem)
     scratch = DEVICE.upload(bytes(max(size, 1)))
     launch_copies(tensors, 5, lambda pointers: context.run(problem, pointers, workspace=scratch if size else 0,
@@ -37,7 +37,7 @@ class LinearTest(unittest.TestCase):
         def launch(problem, tensors):
             self.launched.append((problem.text, tensors))
             launch_staged(problem, tensors)
-        for module, name, value in ((_torch_linear, "launch", launch), (_torch_op, "is_on_gpu", lambda tensor: True)):
+        for module, name, value in ((linear_ops, "launch", launch), (attention_ops, "is_on_gpu", lambda tensor: True)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -89,7 +89,7 @@ class LinearTest(unittest.TestCase):
 
     def test_a_compiled_call_is_the_eager_one(self):
         x, (w, b) = torch.randn(6, 32, dtype=torch.bfloat16), self.layer(24, 32)
-        _torch_linear.linear_op.register_kernel("cpu")(_torch_linear.linear_op._init_fn)
+        linear_ops.linear_op.register_kernel("cpu")(linear_ops.linear_op._init_fn)
 
         def call(x):
             out, before = vitune.linear(x, w, b, activation="gelu_tanh", return_preactivation=True)
@@ -103,7 +103,7 @@ class LinearTest(unittest.TestCase):
 
     def test_what_a_call_asks_is_known_of_meta_tensors(self):
         x, w = (torch.empty(shape, dtype=torch.bfloat16, device="meta") for shape in ((32, 197, 768), (3072, 768)))
-        text = _torch_linear.text_of(x, w, torch.empty(3072, dtype=torch.bfloat16, device="meta"), activation="gelu")
+        text = linear_ops.text_of(x, w, torch.empty(3072, dtype=torch.bfloat16, device="meta"), activation="gelu")
         self.assertEqual(vitune.Problem(text).text, "linear bf16 m=6304 n=3072 k=768 bias act=gelu")
 
     def test_what_cannot_be_is_refused_with_the_reason(self):

@@ -13,11 +13,11 @@ if torch is not None:
     import torch.nn.functional as F
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from vitune import _torch_linear, _torch_linear_moments, _torch_op
+    from vitune._ops import attention as attention_ops, linear as linear_ops, linear_moments as moments_ops
 
     from .test_torch_linear import launch_staged
 
-    WITH, BY = _torch_linear_moments.linear_with_moments_or_torch_op, _torch_linear_moments.linear_by_moments_or_torch_op
+    WITH, BY = moments_ops.linear_with_moments_or_torch_op, moments_ops.linear_by_moments_or_torch_op
     for op in (WITH, BY):
         op.register_kernel("cpu")(op._init_fn)
 
@@ -33,14 +33,14 @@ def exact_moments(y):
 class TextTest(unittest.TestCase):
     def text(self, *arguments, **keywords):
         meta = [None if shape is None else torch.empty(shape, dtype=torch.bfloat16, device="meta") for shape in arguments]
-        return _torch_linear.text_of(*meta, **keywords)
+        return linear_ops.text_of(*meta, **keywords)
 
     def test_moments_are_words_of_the_problem(self):
         self.assertEqual(self.text((197, 3072), (768, 3072), (768,), None, (197, 768), moments_columns=32),
                          "linear bf16 m=197 n=768 k=3072 bias residual moments=32")
-        self.assertEqual(self.text((197, 768), (3072, 768), (3072,), activation="gelu", norm=_torch_linear.moments_kind(32, 1e-6)),
+        self.assertEqual(self.text((197, 768), (3072, 768), (3072,), activation="gelu", norm=linear_ops.moments_kind(32, 1e-6)),
                          "linear bf16 m=197 n=3072 k=768 norm=moments:32 eps=1e-06 bias act=gelu")
-        self.assertIn("norm=moments:32 eps=1.0 ", self.text((8, 32), (32, 32), (32,), norm=_torch_linear.moments_kind(32, 1)))
+        self.assertIn("norm=moments:32 eps=1.0 ", self.text((8, 32), (32, 32), (32,), norm=linear_ops.moments_kind(32, 1)))
 
     def test_the_library_knows_them(self):
         for text, count in (("linear bf16 m=197 n=768 k=3072 bias residual moments=32", 12),
@@ -72,8 +72,8 @@ class MomentsTest(unittest.TestCase):
         warnings.simplefilter("ignore", vitune.torch.FallbackWarning)
         vitune.torch.reset_stats()
         self.launched = []
-        for module, name, value in ((_torch_linear, "_problem_of", self.problem_of), (_torch_linear, "launch", self.launch),
-                                    (_torch_op, "is_on_gpu", lambda tensor: True)):
+        for module, name, value in ((linear_ops, "_problem_of", self.problem_of), (linear_ops, "launch", self.launch),
+                                    (attention_ops, "is_on_gpu", lambda tensor: True)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -102,7 +102,7 @@ class MomentsTest(unittest.TestCase):
         out, moments = WITH(x, w, b, None, residual, None, 32)
         self.expect_close(out, residual.double() + F.linear(x.double(), w.double(), b.double()), 2**-7)
         self.expect_close(moments, exact_moments(out), 2**-16)
-        folded, bias, sums = _torch_linear.fold_norm(next_w, next_b, gamma, beta)
+        folded, bias, sums = linear_ops.fold_norm(next_w, next_b, gamma, beta)
         got = BY(out, folded, bias, None, None, "gelu", None, moments, 32, 1e-6, sums)
         normed = F.layer_norm(out.double(), (out.shape[-1],), eps=1e-6)
         self.expect_close(got, F.gelu(F.linear(normed, folded.double(), bias.double())), bound)
@@ -120,10 +120,10 @@ class MomentsTest(unittest.TestCase):
     def test_moments_are_of_32_columns_each(self):
         x, w = torch.randn(4, 16).bfloat16(), torch.randn(40, 16).bfloat16()
         with self.assertRaisesRegex(vitune.InvalidArgument, "the result of 40 columns"):
-            _torch_linear.run(x, w, None, None, None, None, False, None, moments_columns=32)
-        norm = _torch_linear.Norm(weight_sums=torch.zeros(40), moments=torch.zeros(4, 1, 2))
+            linear_ops.run(x, w, None, None, None, None, False, None, moments_columns=32)
+        norm = linear_ops.Norm(weight_sums=torch.zeros(40), moments=torch.zeros(4, 1, 2))
         with self.assertRaisesRegex(vitune.InvalidArgument, "moments of"):
-            _torch_linear.run(x, w, None, None, None, None, False, None, norm)
+            linear_ops.run(x, w, None, None, None, None, False, None, norm)
 
     def test_no_rows_are_no_launch(self):
         out, moments = WITH(torch.randn(0, 16).bfloat16(), torch.randn(64, 16).bfloat16(), None, None, None, None, 32)
@@ -155,7 +155,7 @@ class LaunchedMomentsTest(MomentsTest):
 
 
 if torch is not None:
-    PROBLEM_OF = _torch_linear._problem_of
+    PROBLEM_OF = linear_ops._problem_of
 
 
 if __name__ == "__main__":

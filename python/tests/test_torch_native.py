@@ -16,7 +16,7 @@ from .support import OPERATORS, ROOT, needs_device, needs_torch, torch
 if torch is not None:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    from vitune import _torch_op
+    from vitune._ops import attention as attention_ops
 
     from .test_torch_host import TorchTest
     from .torch_cases import cases, expect_right, packed, reference
@@ -29,7 +29,7 @@ else:
 @needs_torch
 class NativeTest(TorchTest):
     def test_the_operators_are_the_librarys(self):
-        self.assertIsNotNone(_torch_op.library)
+        self.assertIsNotNone(attention_ops.library)
         schema = str(torch.ops.vitune.attention.default._schema)
         self.assertEqual(schema, "vitune::attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, bool is_causal,"
                                  " float? scale, bool enable_gqa, bool fall_back, int order=0) -> Tensor")
@@ -40,7 +40,7 @@ class NativeTest(TorchTest):
         for name, (q, k, v, keywords) in cases("cpu", torch.bfloat16).items():
             words = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False, **keywords}
             with self.subTest(name):
-                plan = _torch_op.make_plan(q, k, v, *words.values(), False, True)
+                plan = attention_ops.make_plan(q, k, v, *words.values(), False, True)
                 out = vitune.attention(q, k, v, **keywords)
                 self.assertEqual((tuple(out.shape), out.stride()), (plan.out_shape, plan.wanted_strides))
 
@@ -62,7 +62,7 @@ class NativeTest(TorchTest):
             words = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False, **keywords}
             with self.subTest([tuple(x.shape) for x in tensors], **keywords):
                 with self.assertRaises(vitune.VituneError) as wanted:
-                    _torch_op.make_plan(*tensors, *words.values(), False, True)
+                    attention_ops.make_plan(*tensors, *words.values(), False, True)
                 with self.assertRaises(vitune.VituneError) as got:
                     vitune.attention(*tensors, **keywords)
                 self.assertEqual((type(got.exception), str(got.exception)), (type(wanted.exception), str(wanted.exception)))
@@ -78,9 +78,9 @@ class NativeTest(TorchTest):
     def test_what_the_library_refuses_goes_to_torch_eager_and_compiled(self):
         program = ("from tests import support, torch_staged\n"
                    "import torch, warnings, vitune, vitune.torch\n"
-                   "from vitune import _torch_op\n"
+                   "from vitune._ops import attention as attention_ops\n"
                    "import torch.nn.functional as F\n"
-                   "_torch_op.is_on_gpu = lambda tensor: True\n"
+                   "attention_ops.is_on_gpu = lambda tensor: True\n"
                    "q = torch.randn(1, 2, 4, 16, dtype=torch.bfloat16)\n"
                    "want = F.scaled_dot_product_attention(q, q, q)\n"
                    "attend = lambda q: F.scaled_dot_product_attention(q, q, q)\n"
@@ -93,7 +93,7 @@ class NativeTest(TorchTest):
                    "assert next(iter(stats.reasons)).startswith('VITUNE_DISABLED: '), stats\n"
                    "assert sum(w.category is vitune.torch.FallbackWarning for w in caught) == 1, caught\n")
         # support.py takes VITUNE_DISABLE away from itself.
-        program = program.replace("from vitune import _torch_op\n", "from vitune import _torch_op\n"
+        program = program.replace("from vitune._ops import attention as attention_ops\n", "from vitune._ops import attention as attention_ops\n"
                                                                     "import os; os.environ['VITUNE_DISABLE'] = '1'\n")
         done = subprocess.run([sys.executable, "-c", program], cwd=ROOT / "python", env=dict(os.environ), capture_output=True,
                               text=True, timeout=300)
@@ -104,8 +104,8 @@ class NativeTest(TorchTest):
         with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torchs = torch.ops.aten.scaled_dot_product_attention.default(q, k, v)
-            out = _torch_op.attention_op(q, k, v, None, False, None, False, True)
-            rows = _torch_op.attention_op(q, k, v, None, False, None, False, True, _torch_op.ROWS)
+            out = attention_ops.attention_op(q, k, v, None, False, None, False, True)
+            rows = attention_ops.attention_op(q, k, v, None, False, None, False, True, attention_ops.ROWS)
         self.assertEqual(out.stride(), torchs.stride())
         self.assertEqual(rows.stride(), (2 * 9 * 136, 136, 2 * 136, 1))
         self.assertTrue(torch.equal(out, torchs) and torch.equal(rows, torchs))

@@ -12,19 +12,19 @@ if torch is not None:
     import torch.nn.functional as F
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from vitune import _torch_group_norm, _torch_norm, _torch_op
+    from vitune._ops import attention as attention_ops, group_norm as group_norm_ops, norm as norm_ops
 
     from .torch_staged import storage_of
 
 
 def launch_staged(problem, tensors):
-    """What _torch_norm.launch() does, with tensors of the CPU."""
-    launch_copies(tensors, 4, lambda pointers: _torch_norm.launch_pointers(_torch_op.context_of(0), problem, pointers, 0))
+    """What norm_ops.launch() does, with tensors of the CPU."""
+    launch_copies(tensors, 4, lambda pointers: norm_ops.launch_pointers(attention_ops.context_of(0), problem, pointers, 0))
 
 
 def launch_groups_staged(problem, tensors):
-    """What _torch_scratch.launch() does, with tensors of the CPU."""
-    context = _torch_op.context_of(0)
+    """What scratch.launch() does, with tensors of the CPU."""
+    context = attention_ops.context_of(0)
     size = context.workspace_bytes(problem)
     scratch = DEVICE.upload(bytes(max(size, 1)))
     launch_copies(tensors, 3, lambda pointers: context.run(problem, pointers, workspace=scratch if size else 0,
@@ -57,12 +57,12 @@ def launch_copies(tensors, outputs, run):
 class NormTest(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(2)
-        for module, name, value in ((_torch_norm, "launch", launch_staged), (_torch_group_norm, "launch", launch_groups_staged),
-                                    (_torch_op, "is_on_gpu", lambda tensor: True)):
+        for module, name, value in ((norm_ops, "launch", launch_staged), (group_norm_ops, "launch", launch_groups_staged),
+                                    (attention_ops, "is_on_gpu", lambda tensor: True)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
-        _torch_norm._plans.clear()
+        norm_ops._plans.clear()
 
     def expect_close(self, got, want, dtype, bound=None):
         bound = bound or {torch.bfloat16: 2**-7, torch.float16: 2**-10, torch.float32: 2**-18}[dtype]
@@ -106,7 +106,7 @@ class NormTest(unittest.TestCase):
     def test_rows_with_gaps_are_read_where_they_lie(self):
         tokens = torch.randn(4, 3, 72, dtype=torch.bfloat16)
         x = tokens[:, 0]  # the class token of each image
-        with mock.patch.object(_torch_norm, "launch", wraps=launch_staged) as spy:
+        with mock.patch.object(norm_ops, "launch", wraps=launch_staged) as spy:
             self.expect_close(vitune.layer_norm(x, (72,)), F.layer_norm(x.double(), (72,)), torch.bfloat16)
             self.assertEqual(spy.call_args.args[1][0].data_ptr(), tokens.data_ptr())
         odd = torch.randn(4 * 33 + 1, dtype=torch.bfloat16)[1:].view(4, 33)  # an odd address
@@ -127,7 +127,7 @@ class NormTest(unittest.TestCase):
 
     def test_a_compiled_call_is_the_eager_one(self):
         x, w = torch.randn(4, 96, dtype=torch.bfloat16), torch.randn(96, dtype=torch.bfloat16)
-        _torch_norm.norm_op.register_kernel("cpu")(_torch_norm.norm_op._init_fn)
+        norm_ops.norm_op.register_kernel("cpu")(norm_ops.norm_op._init_fn)
 
         def call(x):
             out, total = vitune.layer_norm(x, (96,), w, residual=x, return_sum=True)
@@ -155,7 +155,7 @@ class NormTest(unittest.TestCase):
         self.assertEqual(tuple(vitune.group_norm(torch.randn(0, 6, 3), 3).shape), (0, 6, 3))
 
     def test_a_compiled_group_norm_keeps_the_memory_format(self):
-        _torch_group_norm.group_norm_op.register_kernel("cpu")(_torch_group_norm.group_norm_op._init_fn)
+        group_norm_ops.group_norm_op.register_kernel("cpu")(group_norm_ops.group_norm_op._init_fn)
         x = torch.randn(2, 8, 3, 3).to(memory_format=torch.channels_last)
         with torch.no_grad():
             torch._dynamo.reset()
@@ -184,7 +184,7 @@ class NormTest(unittest.TestCase):
             vitune.layer_norm(x.requires_grad_(), (16,))
         with self.assertRaisesRegex(vitune.Unsupported, "8192"):
             vitune.layer_norm(torch.randn(1, 9000), (9000,))
-        with mock.patch.object(_torch_op, "is_on_gpu", lambda tensor: False), self.assertRaisesRegex(vitune.Unsupported, "cpu"):
+        with mock.patch.object(attention_ops, "is_on_gpu", lambda tensor: False), self.assertRaisesRegex(vitune.Unsupported, "cpu"):
             vitune.layer_norm(torch.randn(4, 16), (16,))
 
 

@@ -15,7 +15,7 @@ if torch is None:
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from vitune import _torch_op, _torch_order
+from vitune._ops import attention as attention_ops, order as result_order
 
 from .test_torch_host import TorchTest
 from .torch_cases import fresh, in_order, layouts, packed, strides_that_matter
@@ -48,16 +48,16 @@ class BackendTest(unittest.TestCase):
             for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH):
                 with self.subTest(name, backend=backend):
                     torchs = self.result_of(backend, q, k, v)
-                    strides = _torch_order.strides(_torch_order.of_backend(backend.value), q, q.shape, v)
+                    strides = result_order.strides(result_order.of_backend(backend.value), q, q.shape, v)
                     ours = q.new_empty_strided(q.shape, strides)
                     self.assertEqual(strides_that_matter(ours), strides_that_matter(torchs))
 
     def test_where_q_has_rows_outside_all_but_the_plain_backend_agree(self):
         outside = 0
         for name, (q, _, v, _) in layouts("meta", torch.bfloat16).items():
-            if q.dim() == 4 and _torch_order.has_rows_outside(q):
-                as_q, rows = (strides_that_matter(q.new_empty_strided(q.shape, _torch_order.strides(order, q, q.shape, v)))
-                              for order in (_torch_order.OF_Q, _torch_order.ROWS))
+            if q.dim() == 4 and result_order.has_rows_outside(q):
+                as_q, rows = (strides_that_matter(q.new_empty_strided(q.shape, result_order.strides(order, q, q.shape, v)))
+                              for order in (result_order.OF_Q, result_order.ROWS))
                 with self.subTest(name):
                     self.assertEqual(as_q, rows)
                 outside += 1
@@ -68,12 +68,12 @@ class BackendTest(unittest.TestCase):
         for backend, strides in ((SDPBackend.FLASH_ATTENTION, (1536, 512, 32, 1)), (SDPBackend.EFFICIENT_ATTENTION, (1536, 32, 96, 1)),
                                  (SDPBackend.CUDNN_ATTENTION, (1536, 512, 32, 1)), (SDPBackend.MATH, (1536, 512, 32, 1))):
             with self.subTest(backend), mock.patch.object(torch, "_fused_sdp_choice", return_value=backend.value):
-                self.assertEqual(_torch_op.make_plan(q, k, v, None, False, None, False, False, True).wanted_strides, strides)
+                self.assertEqual(attention_ops.make_plan(q, k, v, None, False, None, False, False, True).wanted_strides, strides)
         heads_outermost = in_order((1, 0, 2, 3), 2, 3, 16, 32, dtype=torch.bfloat16)
         for backend, strides in ((SDPBackend.CUDNN_ATTENTION, (512, 1024, 32, 1)), (SDPBackend.EFFICIENT_ATTENTION, (1536, 32, 96, 1)),
                                  (SDPBackend.MATH, (1536, 512, 32, 1))):
             with self.subTest(backend), mock.patch.object(torch, "_fused_sdp_choice", return_value=backend.value):
-                plan = _torch_op.make_plan(*(heads_outermost,) * 3, None, False, None, False, False, True)
+                plan = attention_ops.make_plan(*(heads_outermost,) * 3, None, False, None, False, False, True)
                 self.assertEqual(plan.wanted_strides, strides)
 
 
@@ -97,20 +97,20 @@ class OrderTest(TorchTest):
 
     def test_an_order_that_is_asked_for_is_given(self):
         for name, (q, k, v, keywords) in layouts("cpu", torch.bfloat16).items():
-            for order in (_torch_order.CONTIGUOUS, _torch_order.ROWS, _torch_order.OF_Q):
+            for order in (result_order.CONTIGUOUS, result_order.ROWS, result_order.OF_Q):
                 words = words_of(keywords).values()
                 with self.subTest(name, order=order), torch.no_grad():
                     out = torch.ops.vitune.attention(q, k, v, *words, False, order)
-                    promised = _torch_order.empty_result(q, k, v, *words, order)
+                    promised = result_order.empty_result(q, k, v, *words, order)
                     self.assertEqual((out.shape, out.stride()), (promised.shape, promised.stride()))
                     torch.testing.assert_close(out, _sdpa(q, k, v, keywords.get("attn_mask"), 0.0, keywords.get("is_causal", False),
                                                           enable_gqa=keywords.get("enable_gqa", False)), atol=0.03, rtol=0.03)
 
     def test_what_falls_back_lies_as_it_was_promised(self):
         q, k, v = packed(2, 9, 2, 136, dtype=torch.bfloat16)  # a head size that no kernel takes
-        for order in (_torch_order.TORCHS, _torch_order.CONTIGUOUS, _torch_order.ROWS, _torch_order.OF_Q):
+        for order in (result_order.TORCHS, result_order.CONTIGUOUS, result_order.ROWS, result_order.OF_Q):
             out = torch.ops.vitune.attention(q, k, v, None, False, None, False, True, order)
-            promised = _torch_order.empty_result(q, k, v, None, False, None, False, order)
+            promised = result_order.empty_result(q, k, v, None, False, None, False, order)
             self.assertEqual(out.stride(), promised.stride())
             torch.testing.assert_close(out, _sdpa(q, k, v))
 
@@ -152,15 +152,15 @@ class OrderTest(TorchTest):
         compiled = torch.compile(lambda *three: F.scaled_dot_product_attention(*three) * 1, backend="aot_eager", dynamic=True)
         with torch.no_grad(), vitune.torch.enabled():
             wanted = compiled(q, k, v).stride()
-            with mock.patch.object(_torch_order, "asked", side_effect=AssertionError("asked again")):
+            with mock.patch.object(result_order, "asked", side_effect=AssertionError("asked again")):
                 self.assertEqual(compiled(q, k, v).stride(), wanted)
 
     def test_an_exported_program_has_the_order_and_no_operator_more(self):
         class Attend(torch.nn.Module):
             def forward(self, q, k, v):
                 return F.scaled_dot_product_attention(q, k, v)
-        operands = {"contiguous": (fresh(2, 3, 16, 32, dtype=torch.bfloat16), _torch_order.CONTIGUOUS),
-                    "packed": (packed(2, 16, 3, 32, dtype=torch.bfloat16), _torch_order.ROWS)}
+        operands = {"contiguous": (fresh(2, 3, 16, 32, dtype=torch.bfloat16), result_order.CONTIGUOUS),
+                    "packed": (packed(2, 16, 3, 32, dtype=torch.bfloat16), result_order.ROWS)}
         for name, (three, order) in operands.items():
             for dynamic in (None, ({2: torch.export.Dim("rows", min=4)},) * 3):
                 with self.subTest(name, dynamic=dynamic is not None), torch.no_grad(), vitune.torch.enabled():

@@ -18,7 +18,7 @@ if torch is None:
 
 import torch.nn.functional as F
 
-from vitune import _torch_sdpa
+from vitune._dropin import sdpa as sdpa_dropin
 
 from .test_torch_host import TorchTest
 from .torch_cases import fresh
@@ -134,7 +134,7 @@ class RefusalTest(TorchTest):
             mask = torch.ones(8, 8).to(dtype)
             with self.subTest(dtype), mock.patch.object(torch, "is_autocast_enabled", return_value=True), \
                     mock.patch.object(torch, "get_autocast_dtype", return_value=torch.bfloat16):
-                *cast, mask = _torch_sdpa.cast(*three, mask)
+                *cast, mask = sdpa_dropin.cast(*three, mask)
                 self.assertEqual({x.dtype for x in cast}, {torch.bfloat16})
                 self.assertEqual(mask.dtype, torch.bfloat16 if dtype is torch.float16 else dtype)
                 served = dtype in (torch.float16, torch.float32, torch.bool)

@@ -6,10 +6,10 @@ from unittest import mock
 
 from .support import needs_torch, torch
 
-from vitune._errors import InvalidArgument
+from vitune._runtime.errors import InvalidArgument
 
 if torch is not None:
-    from vitune import _torch_op, _torch_scratch
+    from vitune._ops import attention as attention_ops, scratch
 
 
 class FakeContext:
@@ -35,12 +35,12 @@ class ScratchTest(unittest.TestCase):
     def setUp(self):
         self.context, self.problem = FakeContext(64), types.SimpleNamespace(workspaces={})
         for name, value in (("context_of", lambda device: self.context), ("_stream", lambda device: 0)):
-            patch = mock.patch.object(_torch_op, name, value)
+            patch = mock.patch.object(attention_ops, name, value)
             patch.start()
             self.addCleanup(patch.stop)
 
     def launch(self):
-        _torch_scratch.launch(self.problem, (torch.zeros(1), None))
+        scratch.launch(self.problem, (torch.zeros(1), None))
 
     def test_the_size_is_asked_for_once(self):
         for _ in range(3):

@@ -14,7 +14,7 @@ from .test_torch_host import TorchTest
 if torch is not None:
     import torch.nn.functional as F
 
-    from vitune import _torch_flash, _torch_sdpa
+    from vitune._dropin import flash, sdpa as sdpa_dropin
 
     from .torch_cases import expect_right, packed, reference
 
@@ -69,7 +69,7 @@ class TransformersTest(TorchTest):
         kind, config, arguments, _ = models()["CLIP"]
         with torch.inference_mode():
             model = self.model(kind, config, "vitune")
-            with mock.patch.object(_torch_sdpa, "attend", wraps=_torch_sdpa.attend) as attend:
+            with mock.patch.object(sdpa_dropin, "attend", wraps=sdpa_dropin.attend) as attend:
                 model.text_model(**{name: arguments[name] for name in ("input_ids", "attention_mask")})
         mask, causal = attend.call_args.args[3], attend.call_args.args[5]
         self.assertFalse(causal)  # it is in the mask
@@ -84,7 +84,7 @@ class TransformersTest(TorchTest):
                 masks = {}
                 for attention in ("sdpa", "vitune"):
                     with mock.patch.object(F, "scaled_dot_product_attention", wraps=F.scaled_dot_product_attention) as sdpa, \
-                            mock.patch.object(_torch_sdpa, "attend", wraps=_torch_sdpa.attend) as attend:
+                            mock.patch.object(sdpa_dropin, "attend", wraps=sdpa_dropin.attend) as attend:
                         self.outputs(self.model(kind, config, attention), arguments)
                     calls = sdpa.call_args_list if attention == "sdpa" else attend.call_args_list
                     masks[attention] = [c.kwargs["attn_mask"] if attention == "sdpa" else c.args[3] for c in calls]
@@ -153,7 +153,7 @@ class FlashTest(TorchTest):
             activate_flash_attention_impl("VITUNE")
         self.addCleanup(restore_flash_attention_impl, False)
         self.assertEqual(current_flash_attention_impl(), "VITUNE")
-        self.assertIn("_torch_flash.py", str(torch.library.get_kernel(self.OPERATOR, "CUDA")))
+        self.assertIn("_dropin/flash.py", str(torch.library.get_kernel(self.OPERATOR, "CUDA")))
         restore_flash_attention_impl()
         self.assertEqual(str(torch.library.get_kernel(self.OPERATOR, "CUDA")), before)
 
@@ -166,10 +166,10 @@ class FlashTest(TorchTest):
             def call_boxed(_keys, query, key, value, dropout_p, is_causal, return_debug_mask, *, scale):
                 asked.append(dropout_p)
                 out = F.scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=scale)
-                return _torch_flash.results(query, key, out, query.new_zeros(query.shape[:-1], dtype=torch.float32))
+                return flash.results(query, key, out, query.new_zeros(query.shape[:-1], dtype=torch.float32))
         with mock.patch.object(torch.library, "get_kernel", lambda *_: Theirs), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            handle = _torch_flash.Handle("CPU")
+            handle = flash.Handle("CPU")
         self.addCleanup(handle.remove)
         return asked
 

@@ -19,7 +19,9 @@ if torch is not None:
     import torch.nn.functional as F
     from torch import nn
 
-    from vitune import _command, _compile, _torch_op, _tune_model, _tune_progress
+    from vitune._compile import backend, tune_model, tune_progress
+    from vitune._ops import attention as attention_ops
+    from vitune._runtime import command as _command
 
 PROBLEM = "attention bf16 b=2 h=3 nq=7 nk=7 d=64 layout=bhnd"
 
@@ -45,8 +47,8 @@ class TuneModelTest(TorchTest):
         torch._dynamo.reset()
         self.context = vitune.Context(0, database=FOLDER / f"{self.id()}.db", shipped_database="")
         self.addCleanup(self.context.close)
-        for module, name, value in ((_torch_op, "context_of", lambda device: self.context), (_torch_op, "contexts", lambda: [self.context]),
-                                    (_compile, "compile_fx", without_inductor)):
+        for module, name, value in ((attention_ops, "context_of", lambda device: self.context), (attention_ops, "contexts", lambda: [self.context]),
+                                    (backend, "compile_fx", without_inductor)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -82,7 +84,7 @@ class TuneModelTest(TorchTest):
         with fake_command(body):
             result = self.tune(model, {"x": x})
         self.assertEqual(json.loads(told.read_text())["problems"], [{"problem": PROBLEM, "calls": 2}])
-        self.assertEqual(result.tuned, (_tune_model.TunedProblem(PROBLEM, 0.75, 2.0, 3.0),))
+        self.assertEqual(result.tuned, (tune_model.TunedProblem(PROBLEM, 0.75, 2.0, 3.0),))
         self.assertEqual(result.untuned, (PROBLEM,))  # whatever it said: no winner is there
 
     def test_a_problem_without_a_winner_is_said_with_the_reason(self):
@@ -127,10 +129,10 @@ class TuneModelTest(TorchTest):
 class WordsTest(unittest.TestCase):
     def test_a_budget_is_a_time(self):
         for budget, seconds in (("60s", 60.0), ("2m", 120.0), ("0.5h", 1800.0), ("90", 90.0), (90, 90.0), (None, None)):
-            self.assertEqual(_tune_model.seconds_of(budget), seconds)
+            self.assertEqual(tune_model.seconds_of(budget), seconds)
         for budget in ("", "s", "fast", "-1s", 0, "inf", "nan"):
             with self.subTest(budget), self.assertRaisesRegex(vitune.InvalidArgument, "'60s' or '5m'"):
-                _tune_model.seconds_of(budget)
+                tune_model.seconds_of(budget)
 
     def test_what_belongs_to_problems_is_refused_for_a_model_and_the_other_way_round(self):
         model, x = attention()
@@ -168,7 +170,7 @@ class Screen(io.StringIO):
 class ProgressTest(unittest.TestCase):
     def said(self, stream, quiet=False):
         with mock.patch.object(sys, "stderr", stream):
-            progress = _tune_progress.Progress(quiet, None)
+            progress = tune_progress.Progress(quiet, None)
             progress.begin(2)
             progress.done(0.75, "linear bf16 m=1")
             progress.end()

@@ -11,15 +11,15 @@ from .support import needs_device, needs_library, needs_torch, torch
 if torch is not None:
     import torch.nn.functional as F
 
-    from vitune import _torch_window_attention, _torch_op
-    from vitune._torch_window_attention import Windows
+    from vitune._ops import attention as attention_ops, window_attention as window_attention_ops
+    from vitune._ops.window_attention import Windows
 
     from .test_torch_norm import launch_copies
 
 
 def launch_windows_staged(problem, tensors):
-    """What _torch_window_attention.launch() does, with tensors of the CPU."""
-    launch_copies(tensors, 5, lambda pointers: _torch_op.context_of(0).run(problem, pointers))
+    """What window_attention_ops.launch() does, with tensors of the CPU."""
+    launch_copies(tensors, 5, lambda pointers: attention_ops.context_of(0).run(problem, pointers))
 
 
 def pixel_by_pixel(qkv, windows, bias, padding, scale):
@@ -66,12 +66,12 @@ CASES = (((6, 8), ((3, 4),), 1, False), ((6, 8), ((3, 4), (1, 2)), 4, False), ((
 class WindowsTest(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(5)
-        for module, name, value in ((_torch_window_attention, "launch", launch_windows_staged),
-                                    (_torch_op, "is_on_gpu", lambda tensor: True)):
+        for module, name, value in ((window_attention_ops, "launch", launch_windows_staged),
+                                    (attention_ops, "is_on_gpu", lambda tensor: True)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
-        _torch_window_attention._plans.clear()
+        window_attention_ops._plans.clear()
         vitune.torch.reset_stats()
 
     def operands(self, image, window, bias_windows, padded, dtype=None):
@@ -91,7 +91,7 @@ class WindowsTest(unittest.TestCase):
                 got = vitune.window_attention(qkv, windows.window, **keywords)
                 self.assertLess((got.double() - want).abs().max().item(), 0.03)
                 self.assertTrue(got.is_contiguous())
-                theirs = _torch_window_attention.torch_windows(qkv, windows, bias, padding, None, False)
+                theirs = window_attention_ops.torch_windows(qkv, windows, bias, padding, None, False)
                 self.assertLess((theirs.double() - want).abs().max().item(), 0.03)
                 if not padded:
                     turned = qkv.transpose(3, 4).contiguous()
@@ -111,7 +111,7 @@ class WindowsTest(unittest.TestCase):
         self.assertEqual(tuple(vitune.window_attention(qkv[:0], 2).shape), (0, 4, 4, 2, 24))
 
     def test_a_compiled_call_is_the_eager_one(self):
-        _torch_window_attention.window_attention_op.register_kernel("cpu")(_torch_window_attention.window_attention_op._init_fn)
+        window_attention_ops.window_attention_op.register_kernel("cpu")(window_attention_ops.window_attention_op._init_fn)
         qkv, bias, _ = self.operands((6, 8), (3, 4), 4, False)
 
         def call(qkv):
@@ -124,10 +124,10 @@ class WindowsTest(unittest.TestCase):
                 self.assertTrue(torch.equal(got, want))
 
     def test_what_no_kernel_serves_is_pytorchs_in_a_model(self):
-        _torch_window_attention.window_attention_op.register_kernel("cpu")(_torch_window_attention.window_attention_op._init_fn)
+        window_attention_ops.window_attention_op.register_kernel("cpu")(window_attention_ops.window_attention_op._init_fn)
         qkv, bias, padding = self.operands((7, 10), (4, 4), 6, True)
         arguments = (qkv, (4, 4), (2, 1), bias, padding, None, False, False, False)
-        with mock.patch.object(_torch_window_attention, "launch", side_effect=vitune.Unsupported("not today")):
+        with mock.patch.object(window_attention_ops, "launch", side_effect=vitune.Unsupported("not today")):
             got = torch.ops.vitune.window_attention(*arguments, True)
             with self.assertRaisesRegex(vitune.Unsupported, "not today"):
                 torch.ops.vitune.window_attention(*arguments, False)

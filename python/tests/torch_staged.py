@@ -7,19 +7,19 @@ import torch
 import torch.nn.functional as F
 
 import vitune
-from vitune import _torch_op
+from vitune._ops import attention as attention_ops
 
 from .support import DEVICE, OPERATORS
 
 
 if OPERATORS is None:
-    @_torch_op.attention_op.register_kernel("cpu")
+    @attention_ops.attention_op.register_kernel("cpu")
     def _(*arguments):
-        return _torch_op.attention_op._init_fn(*arguments)
+        return attention_ops.attention_op._init_fn(*arguments)
 
-    @_torch_op.attention_lse_op.register_kernel("cpu")
+    @attention_ops.attention_lse_op.register_kernel("cpu")
     def _(*arguments):
-        return _torch_op.attention_lse_op._init_fn(*arguments)
+        return attention_ops.attention_lse_op._init_fn(*arguments)
 
 
 def storage_of(tensor):
@@ -28,7 +28,7 @@ def storage_of(tensor):
 
 
 def launch_staged(plan, q, k, v, mask, out, lse):
-    """What _torch_op.launch() does, with tensors of the CPU."""
+    """What attention_ops.launch() does, with tensors of the CPU."""
     staged, pointers = {}, []
     for tensor in (q, k, v, mask, out, lse):
         if tensor is None:
@@ -38,7 +38,7 @@ def launch_staged(plan, q, k, v, mask, out, lse):
         if place not in staged:
             staged[place] = DEVICE.upload(storage_of(tensor).numpy().tobytes())
         pointers.append(staged[place] + tensor.data_ptr() - place)
-    _torch_op.launch_pointers(_torch_op.context_of(0), plan, tuple(pointers), 0)
+    attention_ops.launch_pointers(attention_ops.context_of(0), plan, tuple(pointers), 0)
     for tensor in (out, lse):
         if tensor is not None:
             bytes_ = storage_of(tensor)

@@ -12,13 +12,13 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
-from . import _command
-from ._context import (AttentionDesc, Context, ContextStats, Problem, ProblemTensor, Selection, bhnd_strides, bnhd_strides,
-                       packed_strides)
-from ._errors import (CommandError, InvalidArgument, LibraryNotFound, NoDevice, NotPrepared, TorchNotFound, Unsupported,
-                      VituneError)
-from ._library import command_path, library, use_library
-from ._structs import BF16, BOOL, FP16, FP32, NONE, VERSION
+from ._runtime import command as _command
+from ._runtime.context import (AttentionDesc, Context, ContextStats, Problem, ProblemTensor, Selection, bhnd_strides,
+                               bnhd_strides, packed_strides)
+from ._runtime.errors import (CommandError, InvalidArgument, LibraryNotFound, NoDevice, NotPrepared, TorchNotFound,
+                              Unsupported, VituneError)
+from ._runtime.library import command_path, library, use_library
+from ._runtime.structs import BF16, BOOL, FP16, FP32, NONE, VERSION
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,17 +32,17 @@ __all__ = [
     "rms_norm", "tune", "use_library", "window_attention",
 ]
 
-_op: Any = None  # vitune._torch_op, once PyTorch is needed
-_norm: Any = None  # vitune._torch_norm and _torch_group_norm, once a norm is
+_op: Any = None  # vitune._ops.attention, once PyTorch is needed
+_norm: Any = None  # vitune._ops.norm and group_norm_ops, once a norm is
 _group_norm: Any = None
-_linear: Any = None  # vitune._torch_linear, once a linear layer is
-_windows: Any = None  # vitune._torch_window_attention, once windows are
+_linear: Any = None  # vitune._ops.linear, once a linear layer is
+_windows: Any = None  # vitune._ops.window_attention, once windows are
 
 
 def _load_op() -> Any:
     global _op
     try:
-        _op = importlib.import_module("._torch_op", __name__)
+        _op = importlib.import_module("._ops.attention", __name__)
     except ImportError as reason:
         raise TorchNotFound(f"this needs PyTorch 2.5 or newer, which cannot be imported: {reason}") from reason
     return _op
@@ -93,8 +93,8 @@ def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Option
 def _load_norm() -> Any:
     global _norm, _group_norm
     _load_op()
-    _norm = importlib.import_module("._torch_norm", __name__)
-    _group_norm = importlib.import_module("._torch_group_norm", __name__)
+    _norm = importlib.import_module("._ops.norm", __name__)
+    _group_norm = importlib.import_module("._ops.group_norm", __name__)
     return _norm
 
 
@@ -141,7 +141,7 @@ def group_norm(x: "Tensor", num_groups: int, weight: Optional["Tensor"] = None, 
 def _load_linear() -> Any:
     global _linear
     _load_norm()
-    _linear = importlib.import_module("._torch_linear", __name__)
+    _linear = importlib.import_module("._ops.linear", __name__)
     return _linear
 
 
@@ -197,14 +197,14 @@ def window_attention(qkv: "Tensor", window: Any, *, shift: Any = 0, bias: Option
     global _windows
     if _windows is None:
         _load_norm()
-        _windows = importlib.import_module("._torch_window_attention", __name__)
+        _windows = importlib.import_module("._ops.window_attention", __name__)
     return _windows.window_attention(qkv, window, shift, bias, padding, scale, interleaved, grid, pads_first)
 
 
 def _load_compile() -> Any:
     _load_norm()
     try:
-        return importlib.import_module("._compile", __name__)
+        return importlib.import_module("._compile.backend", __name__)
     except ImportError as reason:
         raise TorchNotFound(f"vitune.compile needs a newer PyTorch, whose Inductor takes passes of others: {reason}") from reason
 
@@ -292,7 +292,7 @@ def _tune_of_model(given: tuple, sample: Any, options: dict[str, Any], problem_b
                               + (", ".join(foreign) or "further arguments: several go as a tuple"))
     _load_compile()
     budget, options["budget"] = options["budget"], problem_budget
-    return importlib.import_module("._tune_model", __name__).tune(given[0], given[1] if len(given) == 2 else sample, budget, options,
+    return importlib.import_module("._compile.tune_model", __name__).tune(given[0], given[1] if len(given) == 2 else sample, budget, options,
                                                                  refresh, quiet)
 
 

@@ -18,10 +18,12 @@ from typing import Any
 
 import torch
 
-from . import _native, _torch_coverage, _torch_flash, _torch_install, _torch_op
-from ._counters import FallbackWarning
-from ._library import library
-from ._torch_coverage import Site
+from ._dropin import coverage as coverage_module, flash, install as install_module
+from ._dropin.coverage import Site
+from ._ops import attention as attention_ops
+from ._runtime import native
+from ._runtime.counters import FallbackWarning
+from ._runtime.library import library
 
 __all__ = ["FallbackWarning", "Site", "Stats", "coverage", "enabled", "install", "reset_stats", "stats", "uninstall"]
 
@@ -69,22 +71,22 @@ _norms_before = 0
 def stats() -> Stats:
     """Calls by what served them, and fallbacks by reason, in this process since reset_stats()."""
     launches = [0, 0, 0]
-    for context in _torch_op.contexts():
+    for context in attention_ops.contexts():
         now, before = context.stats(), _baseline.get(context)
         for i, name in enumerate(("exact_calls", "nearest_calls", "default_calls")):
             launches[i] += getattr(now, name) - (getattr(before, name) if before is not None else 0)
-    reasons = dict(_torch_op.counters.fallbacks)
-    return Stats(_torch_op.counters.served, *launches, sum(reasons.values()), reasons, _torch_op.norms_served() - _norms_before,
-                 _native.what_is_missed())
+    reasons = dict(attention_ops.counters.fallbacks)
+    return Stats(attention_ops.counters.served, *launches, sum(reasons.values()), reasons, attention_ops.norms_served() - _norms_before,
+                 native.what_is_missed())
 
 
 def reset_stats() -> None:
     """Counts from 0 again. Reasons that were warned about are not warned about again."""
     global _norms_before
-    _torch_op.counters.reset()
-    _norms_before = _torch_op.norms_served()
+    attention_ops.counters.reset()
+    _norms_before = attention_ops.norms_served()
     _baseline.clear()
-    _baseline.update({context: context.stats() for context in _torch_op.contexts()})
+    _baseline.update({context: context.stats() for context in attention_ops.contexts()})
 
 
 class enabled:
@@ -99,9 +101,9 @@ class enabled:
     def __init__(self, *, timm: bool = False, norms: bool = True) -> None:
         library()
         if norms:
-            _torch_op.counters.warn_once(_native.what_is_missed())
-        self._parts = [part for part, wanted in ((_torch_install.timm, timm), (_torch_install.attention, True),
-                                                 (_torch_install.norms, norms)) if wanted]
+            attention_ops.counters.warn_once(native.what_is_missed())
+        self._parts = [part for part, wanted in ((install_module.timm, timm), (install_module.attention, True),
+                                                 (install_module.norms, norms)) if wanted]
 
     def __enter__(self) -> "enabled":
         for part in self._parts:
@@ -147,7 +149,7 @@ def coverage(model: Any, sample: Any = None, **keywords: Any) -> list[Site]:
     """
     model = getattr(model, "_orig_mod", model)
     with enabled(norms=False):
-        return _torch_coverage.watch(model, lambda: run_sample(model, sample, keywords, norms=False))
+        return coverage_module.watch(model, lambda: run_sample(model, sample, keywords, norms=False))
 
 
-_torch_flash.offer()
+flash.offer()

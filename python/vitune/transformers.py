@@ -17,7 +17,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from . import _torch_order, _torch_sdpa
+from ._dropin import sdpa as sdpa_dropin
+from ._ops import order as result_order
 
 __all__ = ["NAME", "attention", "register"]
 
@@ -48,6 +49,6 @@ def attention(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor
                                       is_causal=is_causal, **others)
     wanted = is_causal if is_causal is not None else getattr(module, "is_causal", True)
     causal = bool(query.shape[2] > 1 and attention_mask is None and wanted)
-    out = _torch_sdpa.attend(query, key, value, attention_mask, dropout, causal, scaling, query.shape[1] != key.shape[1],
-                             _torch_order.ROWS)  # its transpose is contiguous
+    out = sdpa_dropin.attend(query, key, value, attention_mask, dropout, causal, scaling, query.shape[1] != key.shape[1],
+                             result_order.ROWS)  # its transpose is contiguous
     return out.transpose(1, 2).contiguous(), None

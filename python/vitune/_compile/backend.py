@@ -1,0 +1,282 @@
+# python/vitune/_compile/backend.py -- vitune.compile(): a backend that puts vitune's operators into Dynamo's graph; the rest is Inductor's.
+# SPDX-License-Identifier: Apache-2.0
+"""The graph is still the model's own here: after AOT a norm is a variance and a root, and attention may be matrix products."""
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional
+
+import torch
+from torch import fx
+from torch._dynamo.backends.registry import register_backend
+from torch._inductor import config as inductor_config
+from torch._inductor.compile_fx import compile_fx
+from torch._inductor.custom_graph_pass import CustomGraphPass
+
+from .._ops import attention as attention_ops
+from .._runtime.context import Selection
+from .._runtime.errors import InvalidArgument, VituneError
+from .._runtime.structs import VERSION
+from .graph import inputs as graph_inputs, subgraph, tokens
+from .graph.benchmark import Times
+from .graph.folded_parameters import FoldedParameters, FoldCache
+from .graph.layouts import Layouts, Misfits
+from .graph.match import FusionPattern, Match, NoMatch, Rewrite, copied, module_of, value_of, wants_gradient
+from .patterns import (attention as attention_pattern, group_norm as group_norm_pattern, heads as heads_pattern,
+                       linear as linear_pattern, linear_pair as linear_pair_pattern, norm as norm_pattern,
+                       patches as patches_pattern, windows as windows_pattern)
+from .report import Call, Graph, Report
+
+#: An operator adds its patterns in a file of its own, and a word here.
+PATTERNS: tuple[FusionPattern, ...] = (windows_pattern.windows, attention_pattern.attention, attention_pattern.unfused_attention,
+                                   heads_pattern.heads, linear_pair_pattern.linear_pair, linear_pattern.linear,
+                                   patches_pattern.patches, norm_pattern.norm, group_norm_pattern.group_norm)
+
+_times: dict[Any, Optional[Times]] = {}  # of this process, for all models
+_backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
+
+
+class WinnersInCacheKey(CustomGraphPass):
+    """Makes the winners that a graph was made for a part of the key that Inductor caches it by."""
+
+    def __init__(self, selections: Iterable[Selection], before: Any) -> None:
+        texts = sorted({f"{found.problem}\n{found.config}\n{found.kernel_key}" for found in selections})
+        self._digest = hashlib.sha256("\n".join([str(VERSION), *texts]).encode()).hexdigest()
+        self._before = before  # another pass that was here
+
+    def __call__(self, graph: fx.Graph) -> None:
+        if self._before is not None:
+            self._before(graph)
+
+    def uuid(self) -> Any:
+        if self._before is None:
+            return self._digest
+        # A pass without a name of its own keeps a graph out of the cache, as without us.
+        name = self._before.uuid() if isinstance(self._before, CustomGraphPass) else None
+        return None if name is None else f"{self._digest} {name}"
+
+
+class Backend:
+    """What torch.compile calls for each graph."""
+
+    __name__ = "vitune"
+
+    def __init__(self, mode: Optional[str], dynamic: Optional[bool], options: Optional[dict[str, Any]],
+                 replace: Optional[Iterable[str]], prepared_weights: bool) -> None:
+        self._asked = (mode, dynamic, options, replace if replace is None or isinstance(replace, str) else tuple(replace), prepared_weights)
+        self._inductor = torch._TorchCompileInductorWrapper(mode, options, dynamic)
+        self._wanted, self._as_told = _wanted(self._asked[3]), replace is not None
+        self.graphs: list[Graph] = []
+        self.store = FoldCache(prepared_weights)
+        self._results = graph_inputs.Results()
+
+    def __reduce__(self) -> Any:
+        """A copy of a compiled model compiles for itself."""
+        return Backend, self._asked
+
+    def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        module.graph = copied(module.graph)  # Dynamo goes on with its own, whose inputs must stay what they are
+        before = list(module.graph.nodes)
+        prepared = FoldedParameters(self.store, module.graph, inputs)
+        with subgraph.compiled_with(self._inductor.config):
+            graph = self._rewritten(module, prepared)
+        patches = dict(self._inductor.config)
+        served = [found for call in graph.calls if call.replaced for found in call.selections]
+        if served:
+            name = "post_grad_custom_post_pass"
+            patches[name] = WinnersInCacheKey(served, patches.get(name) or getattr(inductor_config, name))
+        still = graph_inputs.Inputs(module.graph, inputs, self._results) if graph_inputs.are_graphs(patches) else None
+        compiled = compile_fx(module, [*inputs, *prepared.fakes()], config_patches=patches)  # it may ask Dynamo to trace once more
+        self.graphs.append(graph)
+        served = prepared.served(compiled)
+        # As Dynamo does with its own: fake tensors refer weakly to parameters, and torch.utils.swap_tensors refuses these then.
+        for node in (*before, *module.graph.nodes):
+            node.meta.pop("example_value", None), node.meta.pop("grapharg", None)
+        return served if still is None else still.served(served)
+
+    def _rewritten(self, module: fx.GraphModule, prepared: FoldedParameters) -> Graph:
+        """Places of several operators' calls first: their nodes are gone once such a call is replaced, and what they leave (the
+        layers around windows) is looked at in the graph as it is then."""
+        calls, errors = [], []
+        copies = tokens.lay_out(module)
+        for operators in (tuple(each for each in PATTERNS if each.spans), tuple(each for each in PATTERNS if not each.spans)):
+            made, error = self._pass(operators, module, prepared)
+            calls += made
+            errors += [error] if error else []
+        if not any(call.replaced for call in calls):
+            tokens.take_out(module, copies)
+        given = (value_of(node) for node in prepared.inputs if not node.name.startswith("l_self_"))
+        shapes = ", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor))
+        return Graph(shapes, tuple(calls), "; ".join(errors))
+
+    def _pass(self, operators: Sequence[FusionPattern], module: fx.GraphModule, prepared: FoldedParameters) -> tuple[list[Call], str]:
+        """Puts in what these operators find, but for what leads to a place that cannot take it; or, with the error, nothing."""
+        rewrite = Rewrite(module.graph, prepared.nodes)
+        calls = [call for node in rewrite.left() for call in self._calls_at(node, operators, rewrite, prepared)]
+        if not rewrite.ours:
+            return calls, ""
+        error = ""
+        try:
+            calls = self._fitting(calls, rewrite, module, prepared)
+            rewrite.finish()
+        except Exception as failure:  # whatever PyTorch raises: the graph is as it was
+            rewrite.undo()
+            prepared.forget_erased()
+            error = f"with vitune's operators it cannot be traced: {type(failure).__name__}: {failure}"
+            calls = [dataclasses.replace(call, replaced=False, reason="with what would be replaced the graph cannot be traced")
+                     if call.replaced else call for call in calls]
+        module.recompile()
+        return calls, error
+
+    def _fitting(self, calls: list[Call], rewrite: Rewrite, module: fx.GraphModule, prepared: FoldedParameters) -> list[Call]:
+        """Leaves calls as they are whose results reach a place with other strides than it can take, until all others fit."""
+        while rewrite.ours:
+            try:
+                Layouts(module).check(rewrite.ours)
+                break
+            except Misfits as misfits:
+                reasons = {put: f"it reaches {misfit.place}: {misfit.reason}" for misfit in misfits.found
+                           for put in rewrite.put_places if not put.made.isdisjoint(misfit.ours)}
+                if not reasons:
+                    raise
+                replaced = zip([call for call in calls if call.replaced], rewrite.put_places)
+                left = {id(call): reasons[put] for call, put in replaced if put in reasons}
+                calls = [dataclasses.replace(call, replaced=False, reason=left[id(call)]) if id(call) in left else call for call in calls]
+                rewrite.take_back(list(reasons))
+                prepared.forget_erased()
+        return calls
+
+    def _calls_at(self, node: fx.Node, operators: Sequence[FusionPattern], rewrite: Rewrite, prepared: FoldedParameters) -> Iterable[Call]:
+        for operator in operators:
+            try:
+                call = self._call(operator, node, rewrite, prepared)
+            except Exception as failure:  # patterns meet every program there is: none may keep it from being compiled
+                call = Call(module_of(node), operator.name, str(node), False, f"{type(failure).__name__}: {failure}", None)
+            if call is not None:
+                yield call
+                if call.replaced:
+                    break  # else another operator may serve a part of it
+
+    def _call(self, operator: FusionPattern, node: fx.Node, rewrite: Rewrite, prepared: FoldedParameters) -> Optional[Call]:
+        """What is made of a node, if the operator knows it: of the largest place that can be replaced."""
+        tried: list[Call] = []
+        for place in operator.places(node):
+            tried.append(self._try(operator, place, node, prepared))
+            if tried[-1].replaced:
+                rewrite.put(place)
+                *tried, replaced = tried
+                return dataclasses.replace(replaced, tried=tuple(tried))
+        return dataclasses.replace(tried[0], tried=tuple(tried[1:])) if tried else None
+
+    def _try(self, operator: FusionPattern, place: Match | NoMatch, node: fx.Node, prepared: FoldedParameters) -> Call:
+        reason, selections = self._decide(operator, place, node, prepared)
+        times = None if reason else self._times(place, selections)
+        # What was not known to be faster before is put in where it is, by more than a race can be wrong by; what was needs no luck
+        # of the clock.
+        if times is not None and (times.lost or operator.only_if_timed and not times.won):
+            reason = f"{times.rival} was {'faster' if times.ours_us > times.theirs_us else 'as fast'} when both were timed here"
+        elif times is None and not reason and operator.only_if_timed and not self._as_told:
+            reason = f"it could not be timed beside PyTorch's here; replace=[..., '{operator.name}'] puts it in all the same"
+        selection, *further = selections or [None]
+        return Call(module_of(node), operator.name, place.call, not reason, reason, selection, times, further=tuple(further))
+
+    def _times(self, place: Match, selections: Sequence[Selection]) -> Optional[Times]:
+        """Of a call that would be replaced, once for each problem; not of operators that were asked for by name."""
+        if self._as_told:
+            return None
+        served = tuple((found.problem, found.config, found.kernel_key) for found in selections)
+        key = (place.call, served, place.surroundings, subgraph.options_key())
+        if key not in _times:
+            _times[key] = place.race()
+        return _times[key]
+
+    def _decide(self, operator: FusionPattern, place: Match | NoMatch, node: fx.Node,
+                prepared: FoldedParameters) -> tuple[str, Sequence[Selection]]:
+        """Why a call stays Inductor's, "" if it does not; and the kernels that serve it or would."""
+        results = [node] if isinstance(place, NoMatch) else [node, *place.nodes]
+        if any(wants_gradient(value_of(result)) for result in results):
+            return "a gradient is wanted of it", ()
+        if isinstance(place, NoMatch):
+            return place.reason, ()
+        why_not = prepared.why_not(place.recipes)
+        if why_not:
+            return why_not, ()
+        if operator.name not in self._wanted:  # nobody has to tune what would not be put in
+            return f"not known to be faster than Inductor's; replace=[..., '{operator.name}'] puts it in", ()
+        reason, selections = "", []
+        try:
+            selections = [ask() for ask in (place.ask, *place.ask_further)]
+            if any(found.outcome == "default" for found in selections):
+                reason = "it was never tuned: `vitune tune` takes the problem below"
+        except VituneError as error:
+            reason = attention_ops.reason_of(error)
+        return reason, selections
+
+    def get_compiler_config(self) -> dict[str, Any]:
+        """Asked by torch.compile."""
+        return self._inductor.get_compiler_config()
+
+    def reset(self) -> None:
+        """Asked by torch._dynamo.reset()."""
+        self._inductor.reset()
+        self.graphs.clear()
+
+
+@register_backend(name="vitune")
+def _by_name(module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    """torch.compile(backend="vitune"). Of backends that have a name Dynamo lets go of its weak references to parameters, for which
+    torch.utils.swap_tensors refuses them."""
+    return Backend(None, None, None, None, True)(module, inputs)
+
+
+def _wanted(replace: Optional[Iterable[str]]) -> frozenset[str]:
+    if replace is None:
+        return frozenset(operator.name for operator in PATTERNS if operator.wins)
+    names, known = frozenset([replace] if isinstance(replace, str) else replace), {operator.name for operator in PATTERNS}
+    if not names <= known:
+        raise InvalidArgument(f"replace has {', '.join(sorted(names - known))}: the operators are {', '.join(sorted(known))}")
+    return names
+
+
+def compile(model: Any, mode: Optional[str], dynamic: Optional[bool], fullgraph: bool, options: Optional[dict[str, Any]],
+            replace: Optional[Iterable[str]], prepared_weights: bool) -> Any:
+    """See vitune.compile()."""
+    inductors = dict(options or {})
+    # Dynamo's own, which torch.compile takes out of Inductor's options.
+    dynamos = {name: inductors.pop(name) for name in ("guard_filter_fn",) if name in inductors}
+    backend = Backend(mode, dynamic, inductors or None, replace, prepared_weights)
+    compiled = torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=dynamos or None)
+    _backends[compiled] = backend
+    return compiled
+
+
+def _backend_of(compiled: Any, asked: str) -> Backend:
+    backend = _backends.get(compiled)
+    if backend is None:  # a copy, or what was loaded again
+        backend = getattr(getattr(compiled, "dynamo_ctx", None), "callback", None)
+        while backend is not None and not isinstance(backend, Backend):
+            backend = getattr(backend, "_torchdynamo_orig_backend", None) or getattr(backend, "compiler_fn", None)
+    if backend is None:
+        raise InvalidArgument(f"{asked}() takes what vitune.compile() returned")
+    return backend
+
+
+def is_compiled(model: Any) -> bool:
+    """Whether it is what vitune.compile() returned."""
+    try:
+        return _backend_of(model, "tune") is not None
+    except InvalidArgument:
+        return False
+
+
+def report(compiled: Any) -> Report:
+    """See vitune.report()."""
+    return Report(tuple(_backend_of(compiled, "report").graphs))
+
+
+def refresh(compiled: Any) -> None:
+    """See vitune.refresh()."""
+    _backend_of(compiled, "refresh").store.refresh()

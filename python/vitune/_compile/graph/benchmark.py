@@ -1,0 +1,133 @@
+# python/vitune/_compile/graph/benchmark.py -- vitune's operator beside what a model would call without it, timed where it is compiled.
+# SPDX-License-Identifier: Apache-2.0
+"""On tensors made up for it, of the types, sizes and strides that Dynamo saw. Host time does not count: both run as CUDA graphs."""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils._python_dispatch import _disable_current_modes
+
+Run = Callable[[], Any]
+
+MARGIN = 1.03  #: times that differ less are alike: a choice that changes from run to run would compile models anew
+_FIRST_ROUNDS, _ROUNDS = 10, 7  # those that bring the GPU to its clocks, and those that count
+_ROUND_US = 1000.0  # of calls in a row
+_HOLD_CYCLES, _MOST_HOLDS = 1_000_000, 4  # the GPU's clock: half a millisecond, twice as many where that was too short
+MOST_CALLS = 32  #: of one side in a row
+
+
+class Times(NamedTuple):
+    """Microseconds of a call, its operands in the cache as far as they fit."""
+
+    ours_us: float
+    theirs_us: float
+    rival: str = "PyTorch's"
+
+    @property
+    def lost(self) -> bool:
+        return self.ours_us > MARGIN * self.theirs_us
+
+    @property
+    def won(self) -> bool:
+        return MARGIN * self.ours_us < self.theirs_us
+
+    def __str__(self) -> str:
+        return f"{self.ours_us:.1f} us here, {self.rival} {self.theirs_us:.1f}"
+
+
+def can_race(device: torch.device) -> bool:
+    """Whether times on it mean something: on a GPU, where nobody captures."""
+    return device.type == "cuda" and torch.cuda.is_available() and not torch.cuda.is_current_stream_capturing()
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """Real tensors in the middle of compiling, without autocast or gradients."""
+    with unset_fake_temporarily(), _disable_current_modes(), torch.no_grad(), torch.autocast("cuda", enabled=False):
+        yield
+
+
+def sample(like: Tensor, device: torch.device) -> Tensor:
+    """Numbers around 0, or True, laid out as a tensor on no device."""
+    size = 1 + sum((extent - 1) * step for extent, step in zip(like.shape, like.stride())) if like.numel() else 0
+    if like.dtype == torch.bool:
+        flat = torch.ones(size, dtype=torch.bool, device=device)
+    else:
+        chance = torch.Generator(device).manual_seed(0)
+        flat = torch.empty(size, dtype=like.dtype, device=device).normal_(generator=chance)
+    return flat.as_strided(like.shape, like.stride())
+
+
+def l2_bytes(device: torch.device) -> int:
+    """0: nothing is known of it."""
+    return getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0) if device.type == "cuda" else 0
+
+
+def race(ours: Run, theirs: Run, device: torch.device) -> Times:
+    """Medians of rounds in turn, on a CUDA device, inside of apart(). Raises what the calls raise."""
+    with torch.cuda.device(device):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            replays = [_replay(run, stream) for run in (ours, theirs)]
+            samples: list[list[float]] = [[], []]
+            for _ in range(_FIRST_ROUNDS + _ROUNDS):
+                for found, (replay, calls) in zip(samples, replays):
+                    found.append(_held_us(replay, stream) / calls)
+        torch.cuda.current_stream().wait_stream(stream)
+    return Times(*(sorted(found[_FIRST_ROUNDS:])[_ROUNDS // 2] for found in samples))
+
+
+def _us(run: Run, stream: torch.cuda.Stream, hold_cycles: int = 0) -> tuple[float, bool]:
+    """Its time, and whether all was queued before the GPU began, which is held for so long."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    if hold_cycles:
+        torch.cuda._sleep(hold_cycles)
+    begin.record(stream)
+    run()
+    end.record(stream)
+    held = not begin.query()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1e3, held
+
+
+def _held_us(run: Run, stream: torch.cuda.Stream) -> float:
+    """Without the host's time: launching a graph of 32 kernels takes it 100 us, three times as long for some kernels as for others,
+    and models are launched while the GPU is at work on the pass before."""
+    for hold in range(_MOST_HOLDS):
+        us, held = _us(run, stream, _HOLD_CYCLES << hold)
+        if held:
+            break
+    return us
+
+
+def _replay(run: Run, stream: torch.cuda.Stream) -> tuple[Run, int]:
+    """A graph of so many calls, at most MOST_CALLS."""
+    run()  # what is made at the first call
+    once = min(_us(run, stream)[0] for _ in range(2))
+    calls = max(1, min(MOST_CALLS, int(_ROUND_US / max(once, 1.0))))
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin(capture_error_mode="thread_local")  # torch.cuda.graph() collects garbage first: seconds in all
+    try:
+        for _ in range(calls):
+            run()
+    finally:
+        graph.capture_end()
+    graph.replay()
+    return graph.replay, calls
+
+
+def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device) -> Optional[Times]:
+    """The times of what `calls` makes, None where they mean nothing or cannot be had: a model is compiled all the same."""
+    if not can_race(device):
+        return None
+    try:
+        with apart():
+            return race(*calls(), device)
+    except Exception:  # out of memory, a kernel that cannot be captured ...
+        return None

@@ -1,0 +1,242 @@
+# python/vitune/_compile/graph/match.py -- What patterns need of Dynamo's graph: a call's arguments, tensors as compiled, places.
+# SPDX-License-Identifier: Apache-2.0
+"""Values are fake tensors: `node.meta["example_value"]`, as Dynamo saw them. Their sizes may be symbols."""
+from __future__ import annotations
+
+import abc
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch import Tensor, fx
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_leaves
+
+from ..._ops import attention as attention_ops
+from ..._runtime.context import Selection
+from ..._runtime.errors import Unsupported
+from .benchmark import Times
+from .forms import Folded
+
+
+class ConstantFold(NamedTuple):
+    """Tensors that are made of parameters of a graph before it runs."""
+
+    kind: Folded
+    sources: tuple[Optional[fx.Node], ...]
+
+    def fakes(self) -> tuple[Tensor, ...]:
+        """The results as a compiler sees them."""
+        with torch.no_grad():
+            return self.kind.make(*map(value_of, self.sources))
+
+
+@dataclasses.dataclass
+class Match:
+    """Nodes of a graph that one call of an operator can stand for."""
+
+    call: str  #: what the model calls, in words: "layer_norm of a sum"
+    #: The first is replaced by what `build` gives first, the second by the second ...; all come after their arguments.
+    nodes: Sequence[fx.Node]
+    at: fx.Node  #: `build` inserts before it
+    build: Callable[..., Sequence[fx.Node]]
+    ask: Callable[[], Selection]  #: which kernel would serve; raises VituneError
+    covered: Sequence[fx.Node] = ()  #: what is of no use afterwards, in the order of the graph
+    #: Times beside what the model calls without us; None where nobody can tell.
+    race: Callable[[], Optional[Times]] = lambda: None
+    #: What `build` is given after the graph: the nodes of their results (_compile/graph/folded_parameters.py).
+    recipes: Sequence[ConstantFold] = ()
+    #: What else its race depends on.
+    surroundings: str = ""
+    #: As `ask`, of the further calls that `build` makes.
+    ask_further: Sequence[Callable[[], Selection]] = ()
+
+
+@dataclasses.dataclass
+class NoMatch:
+    """A call that an operator knows and cannot serve."""
+
+    call: str
+    reason: str  #: types, shapes or arguments that rule the operator out
+
+
+class FusionPattern(abc.ABC):
+    """An operator's patterns."""
+
+    name: str  #: of the operator, as problems' texts begin
+    #: Whether its winners are known to be faster than what Inductor makes of the same places.
+    wins: bool
+    #: Whether a call stays as it is where nobody could time it beside PyTorch's.
+    only_if_timed = False
+    #: Whether its places hold calls that other operators know too.
+    spans = False
+
+    @abc.abstractmethod
+    def place(self, node: fx.Node) -> Match | NoMatch | None:
+        """What begins at this node; None: nothing of this operator's."""
+
+    def places(self, node: fx.Node) -> Iterable[Match | NoMatch]:
+        """What may begin at this node, the largest first: the first that can be put in is."""
+        found = self.place(node)
+        return () if found is None else (found,)
+
+
+def value_of(node: Any) -> Any:
+    """What stood for it while the model was traced; a constant itself."""
+    return node.meta.get("example_value") if isinstance(node, fx.Node) else node
+
+
+def wants_gradient(value: Any) -> bool:
+    """Whether a gradient is wanted of a tensor, or of one of several."""
+    return any(getattr(leaf, "requires_grad", False) for leaf in tree_leaves(value))
+
+
+def is_call(node: Any, targets: frozenset) -> bool:
+    return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
+
+
+def is_method(node: Any, *names: str) -> bool:
+    return isinstance(node, fx.Node) and node.op == "call_method" and node.target in names
+
+
+def arguments(node: fx.Node, **names: Any) -> list[Any]:
+    """The arguments of a call by the names and defaults of its function. Raises Unsupported where it has others."""
+    if len(node.args) > len(names) or not node.kwargs.keys() <= names.keys():
+        raise Unsupported(f"arguments that are not known: {node.format_node()}")
+    given = dict(zip(names, node.args), **node.kwargs)
+    return [given.get(name, default) for name, default in names.items()]
+
+
+def is_cast(node: fx.Node) -> bool:
+    return is_method(node, "to", "type_as", "float", "half", "bfloat16") and isinstance(value_of(node), Tensor)
+
+
+def is_idle_dropout(node: fx.Node) -> bool:
+    if not is_call(node, frozenset((torch.nn.functional.dropout,))):
+        return False
+    _, p, training, _ = arguments(node, input=None, p=0.5, training=True, inplace=False)
+    return training is False or p == 0.0
+
+
+def constant(argument: Any) -> Any:
+    """A number or None as it stands in the graph. Raises Unsupported for one that is only known when the model runs."""
+    if argument is not None and not isinstance(argument, (bool, int, float)):
+        raise Unsupported(f"an argument is only known when the model runs: {argument}")
+    return argument
+
+
+def hint(size: Any) -> int:
+    if isinstance(size, int):
+        return size
+    known = size.node.hint
+    if known is None:
+        raise Unsupported(f"a size is only known when the model runs: {size}")
+    return int(known)
+
+
+def as_compiled(node: fx.Node | Tensor | None) -> Optional[Tensor]:
+    """A tensor of the type, sizes and strides that a node or fake tensor had when the model was compiled, on no device."""
+    if node is None:
+        return None
+    value = value_of(node)
+    return torch.empty_strided([hint(size) for size in value.shape], [hint(step) for step in value.stride()], dtype=value.dtype,
+                               device="meta")
+
+
+def is_parameter(node: Optional[fx.Node]) -> bool:
+    return node is not None and node.op == "placeholder" and isinstance(value_of(node), torch.nn.Parameter)
+
+
+def outside(x: Tensor) -> str:
+    """Why kernels cannot reach a tensor of this kind; "": they can."""
+    if type(x) is not Tensor and is_traceable_wrapper_subclass(x):
+        return f"a tensor of class {type(x).__name__}"
+    return "" if attention_ops.is_on_gpu(x) else f"device {x.device.type}"
+
+
+def module_of(node: fx.Node) -> str:
+    """Where in the model it was called: "blocks.0.attn"."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = stack[-1][0] if stack else ""
+    return path.removeprefix("L['self']").removeprefix(".").replace("._modules", "")
+
+
+def copied(graph: fx.Graph) -> fx.Graph:
+    """A graph of the same nodes, with the same values and with what AOT looks for at inputs."""
+    copy_of = copy.deepcopy(graph)  # of the nodes alone
+    for node, theirs in zip(copy_of.find_nodes(op="placeholder"), graph.find_nodes(op="placeholder")):
+        if hasattr(theirs, "_dynamo_source"):
+            node._dynamo_source = theirs._dynamo_source
+    return copy_of
+
+
+@dataclasses.dataclass(eq=False)
+class Put:
+    """A place that calls of ours stand for."""
+
+    pairs: list[tuple[fx.Node, fx.Node]]  #: theirs, ours
+    made: set[fx.Node]  #: all of ours that came with it, and prepared weights that it may share with others
+    gone: set[fx.Node]  #: theirs, and what is covered
+
+
+class Rewrite:
+    """Calls of ours in the place of a graph's own, which stay beside them until finish() or undo()."""
+
+    def __init__(self, graph: fx.Graph, prepared: Callable[[ConstantFold], Sequence[fx.Node]]) -> None:
+        self._graph, self._prepared = graph, prepared
+        self._theirs = set(graph.nodes)
+        self._known = set(self._theirs)
+        self._put: list[Put] = []
+        self._gone: set[fx.Node] = set()  # theirs, and what is covered
+
+    @property
+    def ours(self) -> set[fx.Node]:
+        return set(self._graph.nodes) - self._theirs
+
+    @property
+    def put_places(self) -> Sequence["Put"]:
+        """What is in, in the order of the calls of put()."""
+        return self._put
+
+    def left(self) -> Iterator[fx.Node]:
+        """The graph's own nodes that nothing of ours is in the place of when they are reached."""
+        for node in list(self._graph.nodes):
+            if node in self._theirs and node not in self._gone:
+                yield node
+
+    def put(self, place: Match) -> None:
+        given = [node for recipe in place.recipes for node in self._prepared(recipe)]
+        with self._graph.inserting_before(place.at):
+            made = place.build(self._graph, *given)
+        pairs = list(zip(place.nodes, made))
+        for node, new in pairs:
+            new.meta = {**node.meta, **new.meta}
+            node.replace_all_uses_with(new)
+        fresh = {node for node in self._graph.nodes if node not in self._known}
+        self._known |= fresh
+        self._put.append(Put(pairs, fresh.union(given), {*place.nodes, *place.covered}))
+        self._gone |= self._put[-1].gone
+
+    def finish(self) -> None:
+        """Takes out what is of no use any more."""
+        self._erase(self._gone)
+
+    def take_back(self, those: Sequence["Put"]) -> None:
+        """Puts the graph's own nodes back in their places; all others of ours stay."""
+        for put in reversed(self._put):
+            if put in those:
+                for node, new in reversed(put.pairs):
+                    new.replace_all_uses_with(node)
+        self._put = [put for put in self._put if put not in those]
+        self._gone = set().union(*(put.gone for put in self._put))
+        self._erase(self.ours - set().union(*(put.made for put in self._put)))
+
+    def undo(self) -> None:
+        self.take_back(self._put)
+
+    def _erase(self, nodes: set[fx.Node]) -> None:
+        for node in reversed(list(self._graph.nodes)):
+            if node in nodes and not node.users:
+                self._graph.erase_node(node)

@@ -1,0 +1,153 @@
+# python/vitune/_compile/graph/subgraph.py -- A few nodes of a graph beside what would replace them, both as Inductor compiles them.
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's operators one by one are no fair rival of a fused kernel: Inductor makes one kernel of what stands around a matrix
+product. So both sides go through it, on tensors made up, with the model's own options."""
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch import Tensor, fx
+from torch._guards import tracing
+from torch._inductor.compile_fx import compile_fx
+
+from . import benchmark
+from .benchmark import Run, Times
+from .match import as_compiled, hint, is_parameter, value_of
+
+_options: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("options", default={})
+#: The race captures CUDA graphs itself; these would be captured inside of them.
+_WITHOUT_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False}
+
+
+@contextlib.contextmanager
+def compiled_with(options: Mapping[str, Any]) -> Iterator[None]:
+    """Those of Inductor that regions are compiled with meanwhile."""
+    token = _options.set(options)
+    try:
+        yield
+    finally:
+        _options.reset(token)
+
+
+def options_key() -> str:
+    """The same for options that compile alike."""
+    return repr(sorted((name, str(value)) for name, value in _options.get().items()))
+
+
+class Subgraph(NamedTuple):
+    """Nodes of a graph, in its order, of which calls of ours would be."""
+
+    nodes: Sequence[fx.Node]
+    results: Sequence[fx.Node]  #: those of them that are seen elsewhere
+    #: What Inductor may compute together with it: what it starts from, and uses of its results. In the race on both sides.
+    before: Sequence[fx.Node]
+    after: Sequence[fx.Node]
+    autocast: Optional[torch.dtype]  #: the type that it casts to, where it is on
+
+    def surroundings(self) -> str:
+        """The same for regions among alike neighbours."""
+        shapes = lambda node: [tuple(getattr(value_of(taken), "shape", ())) for taken in node.all_input_nodes]  # noqa: E731
+        return "; ".join(f"{node.target} of {shapes(node)}" for node in (*self.before, *self.after))
+
+    def outside(self) -> list[fx.Node]:
+        """What the nodes take from elsewhere."""
+        every = (*self.before, *self.nodes, *self.after)
+        return list(dict.fromkeys(taken for node in every for taken in node.all_input_nodes if taken not in every))
+
+
+Build = Callable[[fx.Graph, Callable[[fx.Node], fx.Node], Sequence[fx.Node]], Sequence[fx.Node]]
+
+
+def program(region: Subgraph, inputs: Sequence[fx.Node], results_of: Callable[..., Sequence[fx.Node]],
+            given: int = 0) -> fx.GraphModule:
+    """A program of `inputs`, and of so many tensors more, that gives the results of the region and of what stands around it."""
+    graph = fx.Graph()
+    made = {node: graph.placeholder(node.name) for node in inputs}
+    more = [graph.placeholder(f"given_{i}") for i in range(given)]
+    _copy(region.before, region, graph, made)
+    made.update(zip(region.results, results_of(graph, made, *more)))
+    _copy(region.after, region, graph, made)
+    graph.output(tuple(made[node] for node in (*region.results, *region.before, *region.after)))
+    return fx.GraphModule({}, graph)
+
+
+def _copy(nodes: Sequence[fx.Node], region: Subgraph, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> None:
+    with _autocast(graph, region) if nodes else contextlib.nullcontext():
+        for node in nodes:
+            made[node] = graph.node_copy(node, made.__getitem__)
+
+
+@contextlib.contextmanager
+def _autocast(graph: fx.Graph, region: Subgraph) -> Iterator[None]:
+    if region.autocast is None:
+        yield
+        return
+    kind = value_of(region.results[0]).device.type
+    entered = graph.call_function(torch.amp.autocast_mode._enter_autocast, (kind, region.autocast, True, True))
+    yield
+    graph.call_function(torch.amp.autocast_mode._exit_autocast, (entered,))
+
+
+def _theirs(region: Subgraph, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> Sequence[fx.Node]:
+    _copy(region.nodes, region, graph, made)
+    return [made[node] for node in region.results]
+
+
+def _made_up(node: fx.Node, device: torch.device) -> Any:
+    value = value_of(node)
+    return benchmark.sample(as_compiled(value), device) if isinstance(value, Tensor) else hint(value)
+
+
+def _run(module: fx.GraphModule, inputs: Sequence[Sequence[Any]]) -> Run:
+    """Each call takes the next of `inputs`, in turn."""
+    if sum(node.op.startswith("call_") for node in module.graph.nodes) > 1:  # nothing becomes of a single call
+        with tracing(None):  # not the graph that is being compiled
+            module = compile_fx(module, list(inputs[0]), config_patches={**_options.get(), **_WITHOUT_GRAPHS})
+    turn = itertools.cycle(inputs)
+    return lambda: module(*next(turn))
+
+
+def turns(inputs: Sequence[Any], weights: Sequence[bool], l2_bytes: int) -> list[list[Any]]:
+    """Inputs with as many copies of the weights as L2 does not hold: those of a layer are read once in a pass, and those of the
+    others have been there since. What the layer before gave is there still."""
+    size = sum(value.numel() * value.element_size() for value, is_weight in zip(inputs, weights) if is_weight)
+    copies = min(benchmark.MOST_CALLS, 1 + 2 * l2_bytes // size) if size and l2_bytes else 1
+    return [list(inputs), *([value.clone() if is_weight else value for value, is_weight in zip(inputs, weights)]
+                            for _ in range(copies - 1))]
+
+
+def raced(region: Subgraph, operands: Sequence[fx.Node], given: Sequence[Tensor], build: Build,
+          rival: Optional[Build] = None) -> Optional[Times]:
+    """Times of what `build` makes beside those of a region, or of what `rival` makes of it; None where they cannot be had.
+
+    build, rival: of a graph, what stands in it for one of `operands`, and the nodes of `given`, which are fake.
+    """
+    device = value_of(region.results[0]).device
+
+    def calls() -> tuple[Run, Run]:
+        outside = region.outside()
+        tensors = {node: _made_up(node, device) for node in dict.fromkeys([*outside, *operands])}
+        others = [taken for node in (*region.before, *region.after) for taken in node.all_input_nodes]
+        needed = [node for node in dict.fromkeys([*operands, *others]) if node not in (*region.results, *region.before)]
+        prepared = [benchmark.sample(as_compiled(fake), device) for fake in given]
+
+        l2_bytes = benchmark.l2_bytes(device)
+
+        def built(by: Build) -> Run:
+            def results_of(graph: fx.Graph, made: dict[fx.Node, fx.Node], *more: fx.Node) -> Sequence[fx.Node]:
+                return by(graph, made.__getitem__, more)
+            weights = [*map(is_parameter, needed), *(True for _ in prepared)]
+            return _run(program(region, needed, results_of, len(prepared)),
+                        turns([*(tensors[node] for node in needed), *prepared], weights, l2_bytes))
+        if rival is not None:
+            return built(build), built(rival)
+        theirs = program(region, outside, functools.partial(_theirs, region))
+        return built(build), _run(theirs, turns([tensors[node] for node in outside], [*map(is_parameter, outside)], l2_bytes))
+    times = benchmark.measured(calls, device)
+    return None if times is None else times._replace(rival="Inductor's")

@@ -1,0 +1,450 @@
+# python/vitune/_compile/patterns/windows.py -- The pattern of attention in the windows of images, with all that moves pixels around it.
+# SPDX-License-Identifier: Apache-2.0
+"""Swin's roll, pad and partition, the projection, attention, the projection back, and the reverse. Projections are made of each
+pixel alone: here they are made of the image, and one call attends in its windows. MaxViT's blocks and grids and Twins' groups are
+the same without a roll. What Inductor makes of the copies are mostly addresses of its kernels before and behind them, so that the
+call has to be as fast as attention alone."""
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from ..._ops import attention as attention_ops, window_attention as window_attention_ops
+from ..._ops.window_attention import Windows
+from ..._runtime.context import Problem, Selection
+from ..._runtime.errors import Unsupported, VituneError
+from ..graph.benchmark import Times, measured, sample
+from ..graph.match import FusionPattern, Match, NoMatch, arguments, as_compiled, is_call, is_idle_dropout, is_method, value_of
+from ..graph.mutations import is_changed_between, storage_of, written_by
+from .attention import FACTORS, Attend, Found, Operand, attention, unfused_attention
+
+_LINEARS = frozenset((F.linear,))
+_PADS = frozenset((F.pad, torch._C._nn.pad))  # the latter is what the former calls
+_ROLLS = frozenset((torch.roll,))
+_GETITEMS = frozenset((operator.getitem,))
+#: Orders of the dimensions of [images, down, ., across, ., channels] in windows, and in the image again.
+_BLOCK, _GRID, _GRID_BACK = (0, 1, 3, 2, 4, 5), (0, 2, 4, 1, 3, 5), (0, 3, 1, 4, 2, 5)
+
+
+class _Partition(NamedTuple):
+    """How the rows of a projection come from an image."""
+
+    x: fx.Node  # [B, H, W, C]
+    first: fx.Node  # of what moves its pixels
+    windows: Windows
+    counts: tuple[int, int]
+
+
+class _Projection(NamedTuple):
+    """q, k and v as views of one linear layer's result."""
+
+    layer: fx.Node
+    interleaved: bool
+    scale: Optional[float]
+    factor: Optional[fx.Node]  # the product of q with the scale, where it is one
+
+
+class _Return(NamedTuple):
+    """How the result gets back into the image."""
+
+    last: fx.Node  # [B, H, W, channels], or a view of it whose rows are the same
+    layers: Sequence[fx.Node]  # made of each pixel alone, on the way
+
+
+class WindowsInPlace(FusionPattern):
+    name = "window_attention"
+    wins = True  # where it is tuned, and not slower than attention alone
+    spans = True
+
+    def place(self, node: fx.Node) -> Match | NoMatch | None:
+        found = self.find(node)
+        return found.place() if isinstance(found, WindowsCall) else found
+
+    def find(self, node: fx.Node) -> WindowsCall | NoMatch | None:
+        """As place()."""
+        found = attention.find(node) or unfused_attention.find(node)
+        if not isinstance(found, Found):
+            return None
+        layer = _layer_before(found.attend.v.node)
+        call = f"{found.call} in windows of an image"
+        try:
+            partition = None if layer is None else _partition_of(layer.args[0])
+            if partition is None:
+                return None
+            projection, back = _projection_of(found.attend, layer), _return_of(found.attend.node, partition)
+            if back is None:
+                return NoMatch(call, "its result does not go back to where the queries came from")
+            return WindowsCall(call, found, projection, partition, back)
+        except Unsupported as reason:
+            return NoMatch(call, str(reason))
+
+
+@dataclasses.dataclass
+class WindowsCall:
+    """Attention in windows that can be in place. Raises Unsupported where it cannot."""
+
+    call: str
+    found: Found
+    projection: _Projection
+    partition: _Partition
+    back: _Return
+
+    def __post_init__(self) -> None:
+        self.region = _region(self.partition.first, self.back.last)
+        known = {*self.found.covered, self.projection.factor}  # scores += mask, q *= scale: the call does as much
+        if any(written_by(node) for node in self.region if node not in known):
+            raise Unsupported("something on the way through the windows is changed in place")
+        if is_changed_between(self.partition.first, self.back.last, self.region):
+            raise Unsupported("something on the way changes a tensor that is read")
+        self.bias, self.padding = self._bias(), self._padding()
+
+    def place(self) -> Match:
+        covered = [*_views_before(self.partition.x)[1:], *self.region]
+        return Match(self.call, [self.back.last], self.back.last, self.build, self.ask, covered, self.race)
+
+    @property
+    def attend(self) -> Attend:
+        return self.found.attend
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """Their number and size."""
+        shape = self.attend.q.value.shape
+        return shape[-3], shape[-1]
+
+    @property
+    def split(self) -> tuple[int, int, int]:
+        """The projection's columns."""
+        heads, d = self.heads
+        return (heads, 3, d) if self.projection.interleaved else (3, heads, d)
+
+    def _bias(self) -> Optional[Operand]:
+        mask = self.attend.mask
+        if mask is None:
+            return None
+        while mask.value.dim() < 4:
+            mask = mask.called("unsqueeze", 0)
+        windows, n = self.partition.counts[0] * self.partition.counts[1], self.attend.q.value.shape[-2]
+        shape = tuple(mask.value.shape)
+        if mask.value.dtype == torch.bool:
+            raise Unsupported("its mask is of bool: the windows' kernels add a bias")
+        if shape[0] not in (1, windows) or shape[1] not in (1, self.heads[0]) or shape[2:] != (n, n):
+            raise Unsupported(f"its bias of {list(shape)} is not one for all images")
+        return mask
+
+    def _padding(self) -> Optional[Operand]:
+        """What the projection makes of zeros."""
+        image, window = value_of(self.partition.x).shape[1:3], self.partition.windows.window
+        _, _, bias = arguments(self.projection.layer, input=None, weight=None, bias=None)
+        if bias is None or not any(extent % size for extent, size in zip(image, window)):
+            return None
+        padding, dtype = Operand.of(bias), self.attend.q.value.dtype
+        padding = padding if padding.value.dtype == dtype else padding.called("to", dtype)
+        padding = padding.called("unflatten", 0, self.split)
+        return padding.called("transpose", 0, 1) if self.projection.interleaved else padding
+
+    def build(self, graph: fx.Graph) -> Sequence[fx.Node]:
+        windows, image = self.partition.windows, value_of(self.partition.x).shape[1:3]
+        qkv = _layer_of(graph, self.projection.layer, _views_before(self.partition.x)[0])
+        qkv = graph.call_method("reshape", (qkv, -1, *image, *self.split))
+        bias, padding = (None if x is None else x.make(graph) for x in (self.bias, self.padding))
+        made = graph.call_function(torch.ops.vitune.window_attention.default, (
+            qkv, list(windows.window), list(windows.shift), bias, padding, self.projection.scale, self.projection.interleaved,
+            windows.grid, windows.pads_first, True))
+        heads, d = self.heads
+        made = graph.call_method("reshape", (made, -1, *value_of(self.back.last).shape[1:-1], heads * d))
+        for layer in self.back.layers:
+            made = _layer_of(graph, layer, made)
+        return [made]
+
+    def _tensors(self) -> tuple:
+        """qkv, bias and padding as compiled, on no device."""
+        x = as_compiled(self.partition.x)
+        qkv = torch.empty(*x.shape[:3], *self.split, dtype=self.attend.q.value.dtype, device="meta")
+        bias, padding = (None if x is None else as_compiled(x.value) for x in (self.bias, self.padding))
+        return qkv, bias, padding
+
+    def problem(self) -> str:
+        qkv, bias, padding = self._tensors()
+        projection = self.projection
+        return window_attention_ops.text_of(qkv, self.partition.windows, bias, padding, projection.scale, projection.interleaved)
+
+    def ask(self) -> Selection:
+        return selected(self.problem(), self.attend.q.value.device.index)
+
+    def race(self) -> Optional[Times]:
+        """Beside what attends without it, vitune's or PyTorch's, in windows that are there already."""
+        device = self.attend.q.value.device
+        try:
+            theirs = 0 if self.attend.ask().outcome != "default" else 1
+        except VituneError:
+            theirs = 1
+
+        def calls():
+            qkv, bias, padding = (None if x is None else sample(x, device) for x in self._tensors())
+            windows, projection = self.partition.windows, self.projection
+            return lambda: torch.ops.vitune.window_attention.default(
+                qkv, list(windows.window), list(windows.shift), bias, padding, projection.scale, projection.interleaved, windows.grid,
+                windows.pads_first, False), self.attend.calls(device)[theirs]
+        times = measured(calls, device)
+        return None if times is None else times._replace(rival="attention alone")
+
+
+def _layer_of(graph: fx.Graph, layer: fx.Node, x: fx.Node) -> fx.Node:
+    """The same layer of another tensor."""
+    made = graph.call_function(layer.target, (x, *layer.args[1:]), layer.kwargs)
+    made.meta = {key: value for key, value in layer.meta.items() if key != "example_value"}
+    return made
+
+
+def _views_before(x: fx.Node) -> list[fx.Node]:
+    """The node that x is a view of with the same rows, and the views after it up to x: a layer of these rows is a layer of x, and
+    the norm that made them stands right before it."""
+    nodes = [x]
+    while is_method(nodes[0], "view", "reshape", "flatten", "unflatten"):
+        source, value = value_of(nodes[0].args[0]), value_of(x)
+        if not source.is_contiguous() or source.dtype != value.dtype or not statically_known_true(source.shape[-1] == value.shape[-1]):
+            break
+        nodes.insert(0, nodes[0].args[0])
+    return nodes
+
+
+def selected(text: str, device: Optional[int]) -> Selection:
+    """Which kernel would serve the problem."""
+    return attention_ops.context_of(device).query(Problem(text))
+
+
+def _region(first: fx.Node, last: fx.Node) -> Sequence[fx.Node]:
+    """What is made of `first` before `last`, in the graph's order. Raises Unsupported if anything else is made of it."""
+    order = {node: place for place, node in enumerate(last.graph.nodes)}
+    region, todo = {first}, [first]
+    while todo:
+        for user in todo.pop().users:
+            if user is last or user in region:
+                continue
+            if order[user] > order[last]:
+                raise Unsupported(f"what is on its way through the windows is used elsewhere: {user}")
+            region.add(user)
+            todo.append(user)
+    return sorted(region, key=order.__getitem__)
+
+
+# --- from the image to q, k and v
+
+def _is_view(node: Any) -> bool:
+    """Whether it keeps its elements in their order."""
+    return is_method(node, "view", "reshape", "flatten", "unflatten", "contiguous")
+
+
+def _layer_before(node: Optional[fx.Node]) -> Optional[fx.Node]:
+    """The linear layer that it is made of, if nothing has several inputs on the way."""
+    while node is not None and not is_call(node, _LINEARS):
+        source = node.args[0] if node.args else None
+        node = source if isinstance(source, fx.Node) and node.op in ("call_function", "call_method") else None
+    return node if node is not None and node.args and isinstance(node.args[0], fx.Node) else None
+
+
+def _projection_of(attend: Attend, layer: fx.Node) -> _Projection:
+    """Raises Unsupported where q, k and v are no views of the layer's result, or the kernels know no such order."""
+    q, scale, factor = attend.q, attend.scale, None
+    if q.node is not None and is_call(q.node, FACTORS) and len(q.node.args) == 2 and isinstance(q.node.args[1], float):
+        scale = q.node.args[1] * (q.value.shape[-1] ** -0.5 if scale is None else scale)
+        factor, q = q.node, Operand.of(q.node.args[0])
+    if attend.is_causal or attend.enable_gqa:
+        raise Unsupported("it is causal, or its heads share keys")
+    parts, (heads, n, d) = [part.value for part in (q, attend.k, attend.v)], q.value.shape[-3:]
+    if any(part.untyped_storage()._cdata != storage_of(layer) for part in parts):
+        raise Unsupported("q, k and v are no views of one layer's result: they are of several, or are changed on the way")
+    width = 3 * heads * d
+    # [images, windows, heads, n, d], or both are one.
+    folded = parts[0].dim() == 4 or (
+        parts[0].dim() == 5 and statically_known_true(parts[0].stride(0) == parts[0].shape[1] * parts[0].stride(1)))
+    if value_of(layer).is_contiguous() and value_of(layer).shape[-1] == width and folded and all(_is_alike(part, parts[0]) for part in parts):
+        offsets = [part.storage_offset() for part in parts]
+        for interleaved, step, first in ((False, d, heads * d), (True, 3 * d, d)):
+            steps = (n * width, step if heads > 1 else parts[0].stride(-3), width, 1)
+            if tuple(parts[0].stride()[-4:]) == steps and offsets == [0, first, 2 * first]:
+                return _Projection(layer, interleaved, scale, factor)
+    raise Unsupported("q, k and v are not [3, heads, d] or [heads, 3, d] for each pixel")
+
+
+def _is_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.dim() == b.dim() and all(statically_known_true(x == y) for x, y in zip((*a.shape, *a.stride()), (*b.shape, *b.stride())))
+
+
+def _order_of(node: Any) -> Optional[tuple[int, ...]]:
+    """Where the dimensions of the six of a tensor in windows go."""
+    if not isinstance(node, fx.Node) or not isinstance(value_of(node), torch.Tensor) or value_of(node).dim() != 6:
+        return None
+    if is_method(node, "permute"):
+        dims = node.args[1:] if len(node.args) > 2 else node.args[1]
+        return tuple(dims)
+    if is_method(node, "transpose") and set(node.args[1:]) == {2, 3}:
+        return _BLOCK
+    return None
+
+
+def _pads_of(node: fx.Node) -> Optional[tuple[int, int]]:
+    """Rows and columns of zeros that are added at the bottom and to the right."""
+    _, pads, mode, value = arguments(node, input=None, pad=None, mode="constant", value=None)
+    pads = tuple(pads)
+    if mode != "constant" or value not in (None, 0) or len(pads) % 2 or not all(isinstance(each, int) for each in pads):
+        return None
+    left, right, top, bottom = (*pads, *(0,) * 8)[2:6]
+    is_plain = not any((*pads[:2], left, top, *pads[6:])) and right >= 0 and bottom >= 0
+    return (bottom, right) if is_plain else None
+
+
+def _shifts_of(node: fx.Node) -> Optional[tuple[int, int]]:
+    """By how much rows and columns are rolled."""
+    _, shifts, dims = arguments(node, input=None, shifts=None, dims=None)
+    if not isinstance(shifts, (tuple, list)) or tuple(dims or ()) != (1, 2) or not all(isinstance(each, int) for each in shifts):
+        return None
+    return tuple(shifts)
+
+
+def _is_roll(node: Any) -> bool:
+    return is_call(node, _ROLLS) or is_method(node, "roll")
+
+
+def _partition_of(rows: fx.Node) -> Optional[_Partition]:
+    at = rows
+    while _is_view(at) and _order_of(at) is None:
+        at = at.args[0]
+    order, six = _order_of(at), at.args[0] if isinstance(at, fx.Node) and at.args else None
+    if order not in (_BLOCK, _GRID) or not _is_view(six) or value_of(rows).shape[-1] != value_of(six).shape[-1]:
+        return None
+    image, whole = six.args[0], value_of(six).shape
+    if value_of(image).dim() != 4 or not all(isinstance(extent, int) for extent in whole[1:]):
+        return None
+    if tuple(value_of(image).shape[1:]) != (whole[1] * whole[2], whole[3] * whole[4], whole[5]):
+        return None
+    counts, window = ((whole[1], whole[3]), (whole[2], whole[4]))[::1 if order == _BLOCK else -1]
+    x, first, pads, shift, moves = _moved(image, six)
+    if pads is None or shift is None or moves not in ("", "r", "p", "rp", "pr"):
+        return None
+    if any(-(-extent // size) != count for extent, size, count in zip(value_of(x).shape[1:3], window, counts)):
+        return None
+    if order == _GRID and moves:
+        return None
+    return _Partition(x, first, Windows(window, shift, order == _GRID, moves == "pr"), counts)
+
+
+def _moved(at: fx.Node, first: fx.Node) -> tuple:
+    """What is below rolls and pads: (image, the first of them or `first`, pads, shift, their order: "rp" is rolled, then padded)."""
+    pads, shift, moves = (0, 0), (0, 0), ""
+    while pads is not None and shift is not None:
+        if is_call(at, _PADS):
+            given = _pads_of(at)
+            moves = moves if given == (0, 0) else "p" + moves
+            pads = None if given is None else tuple(map(sum, zip(pads, given)))
+        elif _is_roll(at):
+            given = _shifts_of(at)
+            moves = "r" + moves
+            extents = value_of(at).shape[1:3]
+            shift = None if given is None else tuple(-each % extent for each, extent in zip(given, extents))
+        else:
+            break
+        first, at = at, at.args[0]
+    if value_of(at).dim() != 4 or not all(isinstance(extent, int) for extent in value_of(at).shape[1:]):
+        pads = None
+    return at, first, pads, shift, moves
+
+
+# --- and back
+
+def _only_user(node: fx.Node) -> Optional[fx.Node]:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _return_of(out: fx.Node, partition: _Partition) -> Optional[_Return]:
+    rank = value_of(out).dim()
+    at = _only_user(out)
+    if not is_method(at, "transpose") or {dim % rank for dim in at.args[1:]} != {rank - 3, rank - 2}:
+        return None
+    layers: list[fx.Node] = []
+    channels = value_of(out).shape[-3] * value_of(out).shape[-1]
+    while _order_of(at) is None or at.args[0] is out:
+        user = _only_user(at)
+        if is_call(user, _LINEARS) and user.args[:1] == (at,) and value_of(at).shape[-1] == channels:
+            layers.append(user)
+            channels = value_of(user).shape[-1]
+        elif not (_is_view(user) or _order_of(user) is not None or (user is not None and is_idle_dropout(user))):
+            return None
+        at = user
+    windows, counts = partition.windows, partition.counts
+    wanted = (_GRID_BACK if windows.grid else _BLOCK, (*counts, *windows.window, channels))
+    if (_order_of(at), tuple(value_of(at.args[0]).shape[1:])) != wanted:
+        return None
+    last = _image_again(at, partition, channels)
+    return None if last is None else _Return(_with_views(last), layers)
+
+
+def _with_views(image: fx.Node) -> fx.Node:
+    """The last view of an image with the same rows: what is added to it then stands right behind the layer."""
+    wanted = (value_of(image).shape[-1], value_of(image).dtype)
+    while _is_view(user := _only_user(image)):
+        value = value_of(user)
+        if (value.shape[-1], value.dtype) != wanted or not all(isinstance(extent, int) for extent in value.shape[1:]):
+            break
+        image = user
+    return image
+
+
+def _image_again(at: fx.Node, partition: _Partition, channels: int) -> Optional[fx.Node]:
+    """The node that is [B, H, W, channels] again, cut and rolled back where that was padded and rolled."""
+    image, windows = tuple(value_of(partition.x).shape[1:3]), partition.windows
+    whole = tuple(count * size for count, size in zip(partition.counts, windows.window))
+    at = next((node for node in _views_of(at) if tuple(value_of(node).shape[1:]) == (*whole, channels)), None)
+    wanted = [step for step, there in (("crop", whole != image), ("roll", any(windows.shift))) if there]
+    wanted = wanted[::-1] if windows.pads_first else wanted
+    extents = whole
+    while at is not None:
+        user = _only_user(at)
+        if is_method(user, "contiguous"):
+            at = user
+        elif wanted[:1] == ["roll"] and _is_roll(user) and _unrolls(user, windows.shift, extents):
+            at = user
+            wanted.pop(0)
+        elif is_call(user, _GETITEMS) and _crops(user, extents if wanted[:1] != ["crop"] else image):
+            if wanted[:1] == ["crop"]:
+                wanted.pop(0)
+                extents = image
+            at = user
+        else:
+            break
+    return at if not wanted else None
+
+
+def _views_of(at: fx.Node) -> Iterator[fx.Node]:
+    """Itself and what is a view of it, one after the other."""
+    while at is not None:
+        yield at
+        at = _only_user(at)
+        at = at if _is_view(at) else None
+
+
+def _unrolls(node: fx.Node, shift: Sequence[int], extents: Sequence[int]) -> bool:
+    given = _shifts_of(node)
+    return given is not None and all((a - b) % extent == 0 for a, b, extent in zip(given, shift, extents))
+
+
+def _crops(node: fx.Node, extents: Sequence[int]) -> bool:
+    """Whether it is the first `extents` rows and columns of all images."""
+    slices = node.args[1]
+    if not isinstance(slices, tuple) or not all(isinstance(each, slice) for each in slices) or value_of(node).dim() != 4:
+        return False
+    starts = all(each.start in (None, 0) and each.step in (None, 1) for each in slices)
+    source = value_of(node.args[0]).shape
+    rest = statically_known_true(value_of(node).shape[0] == source[0]) and value_of(node).shape[3] == source[3]
+    return starts and rest and tuple(value_of(node).shape[1:3]) == tuple(extents)
+
+
+windows = WindowsInPlace()

@@ -1,0 +1,92 @@
+# python/vitune/_compile/report.py -- What vitune.compile() made of a model: each call that it knows, what serves it and why.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Optional
+
+from .._runtime.context import Selection
+from .graph.benchmark import Times
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call of a model that an operator of vitune knows."""
+
+    module: str  #: where in the model: "blocks.0.attn"
+    operator: str  #: "attention", "linear", "norm", "group_norm"
+    call: str  #: as the model makes it: "layer_norm of a sum"
+    replaced: bool  #: by vitune's operator; False: it is left to Inductor
+    reason: str  #: why it was left; empty if it was replaced
+    selection: Optional[Selection]  #: the kernel that serves it, or would; None: not asked, or none can
+    times: Optional[Times] = None  #: of it beside PyTorch's, measured as the model was compiled; None: not measured
+    tried: tuple["Call", ...] = ()  #: larger ones around the same call that were left, or smaller ones where all were
+    further: tuple[Selection, ...] = ()  #: as `selection`, where one call of vitune's is not enough
+
+    @property
+    def selections(self) -> tuple[Selection, ...]:
+        return () if self.selection is None else (self.selection, *self.further)
+
+    @property
+    def untuned(self) -> tuple[str, ...]:
+        """The problems that no winner serves of the largest call that has some, of those that were tried."""
+        by_size = (*self.tried, self) if self.replaced else (self, *self.tried)
+        found = (tuple(each.problem for each in call.selections if each.outcome == "default") for call in by_size)
+        return next(filter(None, found), ())
+
+    def __str__(self) -> str:
+        return "\n      ".join([self._line(), *(f"{'' if self.replaced else 'nor '}{call._line()}".replace("\n", "\n   ")
+                                               for call in self.tried)])
+
+    def _line(self) -> str:
+        made = "replaced" if self.replaced else f"left as it is: {self.reason}"
+        if self.selection is None:
+            return f"{self.call}: {made}"
+        measured = "" if self.times is None else f"{self.times}; "
+        served = "\n      ".join(f"{_timed(each)}{each.problem}" for each in self.selections)
+        return f"{self.call}: {made}\n      {measured}{served}"
+
+
+def _timed(found: Selection) -> str:
+    """The winner's stored times, or what the model of the nearest problem's winner predicts."""
+    if found.outcome == "exact" and found.cold_us:
+        return f"{found.cold_us:.1f} us cold, {found.warm_us:.1f} warm: "
+    return f"{found.predicted_us:.1f} us predicted: " if found.predicted_us else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """One graph that Dynamo made of the model: one each for other sizes, types or modes, and after a break."""
+
+    inputs: str  #: shapes of what the model was called with
+    calls: tuple[Call, ...]
+    error: str = ""  #: why calls that would have been replaced were left to Inductor, all together
+
+    def __str__(self) -> str:
+        lines = [f"graph of {self.inputs}: {sum(call.replaced for call in self.calls)} of {len(self.calls)} known calls replaced"]
+        if self.error:
+            lines.append(f"   left to Inductor together: {self.error}")
+        lines += [f"{count:4d} x {text}" for text, count in Counter(str(call) for call in self.calls).items()]
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """``print(vitune.report(compiled))`` says what was replaced, what not and why."""
+
+    graphs: tuple[Graph, ...]
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Those of all graphs."""
+        return tuple(call for graph in self.graphs for call in graph.calls)
+
+    @property
+    def untuned(self) -> tuple[str, ...]:
+        """The problems that no winner serves: ``vitune.tune(*report.untuned)``. Of a call that was tried in several sizes the
+        largest; when that was tuned and is not worth it, the next."""
+        return tuple(dict.fromkeys(problem for call in self.calls for problem in call.untuned))
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.graphs)) or "nothing was compiled yet: call the model once"

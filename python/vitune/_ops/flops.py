@@ -1,0 +1,49 @@
+# python/vitune/_ops/flops.py -- How many operations calls of vitune's operators are, for torch.utils.flop_counter.
+# SPDX-License-Identifier: Apache-2.0
+"""Counted as PyTorch counts its own: two for each product of a matrix multiplication, none for norms, activations and sums, and
+causal attention as if it were not. Whoever answers a call, vitune or PyTorch, it counts once. PyTorch's analysis of profiles uses the
+same formulas."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import register_flop_formula
+
+from .layout import output_shape
+
+
+def _attention(q: Sequence[int], k: Sequence[int], v: Sequence[int], *_: Any, **__: Any) -> int:
+    heads = math.prod(output_shape(q, k, v)[:-2])
+    return 2 * heads * q[-2] * k[-2] * (q[-1] + v[-1])
+
+
+def _windows(qkv: Sequence[int], window: Sequence[int], *_: Any, **__: Any) -> int:
+    images, channels, pixels = qkv[0], math.prod(qkv[3:]) // 3, math.prod(window)
+    windows = math.prod(-(-extent // size) for extent, size in zip(qkv[1:3], window))
+    return 4 * images * windows * pixels * pixels * channels
+
+
+def _linear(x: Sequence[int], weight: Sequence[int], *_: Any, **__: Any) -> int:
+    return 2 * math.prod(x) * weight[0]
+
+
+def _nothing(*_: Any, **__: Any) -> int:
+    return 0
+
+
+#: By operator: one that is not here is counted by what PyTorch's own operators in it are, of which there are none.
+FORMULAS: dict[str, Callable[..., int]] = {
+    **dict.fromkeys(("attention", "attention_lse", "attend", "attend_or_torch", "attention_repeating_mask"), _attention),
+    "window_attention": _windows,
+    **dict.fromkeys(("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch"), _linear),
+    **dict.fromkeys(("norm", "group_norm", "layer_norm_or_torch", "empty_as_torchs"), _nothing),
+}
+
+
+def know(*names: str) -> None:
+    """Registers the formulas of these operators of vitune's, which exist by now."""
+    for name in names:
+        register_flop_formula(getattr(torch.ops.vitune, name))(FORMULAS[name])

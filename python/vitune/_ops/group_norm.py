@@ -1,0 +1,107 @@
+# python/vitune/_ops/group_norm.py -- GroupNorm with an activation on PyTorch's tensors: the operator vitune::group_norm.
+# SPDX-License-Identifier: Apache-2.0
+"""Plans as in _ops/norm.py; a large problem takes two kernels with scratch memory between them."""
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from .._runtime.context import Problem
+from .._runtime.errors import InvalidArgument
+from . import flops, norm as norm_ops
+from .scratch import launch
+
+ACTIVATIONS = (None, "silu", "mish")
+
+_plans: dict[Any, Problem] = {}
+os.register_at_fork(after_in_child=_plans.clear)
+
+
+def _check(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], activation: Optional[str]) -> None:
+    if x.dim() < 2:
+        raise InvalidArgument(f"x of {tuple(x.shape)}: a group norm takes [N, C, ...]")
+    if num_groups < 1 or x.shape[1] % num_groups != 0:
+        raise InvalidArgument(f"{x.shape[1]} channels in {num_groups} groups: num_groups must divide the channels")
+    if activation not in ACTIVATIONS:
+        raise InvalidArgument(f"activation '{activation}': use 'silu', 'mish' or None")
+    norm_ops.check_parameters(x, x.shape[1], weight, bias)
+
+
+def problem_text(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], eps: float,
+                 activation: Optional[str], channels_last: bool, alignment: int) -> str:
+    """The problem of a dense x, [N, C, ...] in its own or in channels-last memory, as text (docs/problems.md)."""
+    n, c = x.shape[:2]
+    words = [f"group_norm {norm_ops.type_name('x', x.dtype)} n={n} c={c} l={x.numel() // (n * c)} g={num_groups}"]
+    words += [word for word, there in (("nhwc", channels_last), ("weight", weight is not None), ("bias", bias is not None))
+              if there]
+    parameter = weight if weight is not None else bias
+    if parameter is not None:
+        words.append(f"params={norm_ops.type_name('weight', parameter.dtype)}")
+    if activation is not None:
+        words.append(activation)
+    words.append(f"eps={eps!r}")
+    if alignment != 16:
+        words.append(f"align={alignment}")
+    return " ".join(words)
+
+
+def text_of(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], num_groups: int, eps: float,
+            activation: Optional[str]) -> str:
+    """The problem that such a call asks, of tensors on any device, meta included. Raises as vitune.group_norm()."""
+    _check(x, num_groups, weight, bias, activation)
+    channels_last = _is_channels_last(x)
+    dense = x if channels_last else x.contiguous()
+    return problem_text(dense, num_groups, weight, bias, eps, activation, channels_last, 16)
+
+
+def _is_channels_last(x: Tensor) -> bool:
+    return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
+
+
+def run(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], eps: float,
+        activation: Optional[str]) -> Tensor:
+    """The operator. Raises as vitune.group_norm()."""
+    _check(x, num_groups, weight, bias, activation)
+    channels_last = _is_channels_last(x)
+    dense = x if channels_last else x.contiguous()
+    out = torch.empty_like(dense)
+    if x.numel() == 0:
+        return out
+    weight, bias = (None if t is None else t.contiguous() for t in (weight, bias))
+    alignment = norm_ops.alignment_of((dense, weight, bias))
+    key = (x.shape, x.dtype, num_groups, None if weight is None else weight.dtype, None if bias is None else bias.dtype, eps,
+           activation, channels_last, alignment)
+    problem = _plans.get(key)
+    if problem is None:
+        problem = Problem(problem_text(dense, num_groups, weight, bias, eps, activation, channels_last, alignment))
+        if len(_plans) >= norm_ops.MAX_PLANS:
+            _plans.clear()
+        _plans[key] = problem
+    launch(problem, (dense, weight, bias, out))
+    return out
+
+
+@torch.library.custom_op("vitune::group_norm", mutates_args=(), device_types="cuda")
+def group_norm_op(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], eps: float,
+                  activation: Optional[str]) -> Tensor:
+    return run(x, num_groups, weight, bias, eps, activation)
+
+
+@torch.library.register_fake("vitune::group_norm")
+def _(x, num_groups, weight, bias, eps, activation):
+    return torch.empty_like(x if _is_channels_last(x) else x.contiguous())
+
+
+flops.know("group_norm")
+
+
+def group_norm(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], eps: float,
+               activation: Optional[str]) -> Tensor:
+    """See vitune.group_norm()."""
+    norm_ops.check_call(x, weight, bias)
+    if norm_ops.may_run_directly(x, weight, bias):
+        return run(x, num_groups, weight, bias, eps, activation)
+    return group_norm_op(x, num_groups, weight, bias, eps, activation)
