@@ -156,6 +156,7 @@ TEST(AttentionProblemTrace, TheModelCatalogueHoldsEveryTracedCall) {
   }
   for (std::string text; std::getline(file, text);) {
     const json line = json::parse(text);
+    if (line["calls"] == 0) continue;  // a model without a call
     Call call{line["q"], line["k"], line["q_strides"], line["k_strides"], line["v_strides"]};
     const bool within = call.q.back() <= 128 && call.q.back() % 8 == 0;
     std::string key;
