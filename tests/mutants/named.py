@@ -78,7 +78,7 @@ NAMED = (
     Mutant("rows of an output may overlap", "generator/norm/problem.cpp",
            "if (is_output && p.rows > 1 && stride < p.d) {", "if (is_output && p.rows > 1 && stride < 1) {",
            (_generator("Norm*"),), safety=True),
-    Mutant("configs may need twice the shared memory", "generator/attention/space.cpp",
+    Mutant("configs may need twice the shared memory", "generator/attention/rules.cpp",
            "if (s.shared_bytes() <= device.shared_per_block) return", "if (s.shared_bytes() <= 2 * device.shared_per_block) return",
            (_generator("Attention*Test.*-AttentionKernel*"),)),
     # --- templates
