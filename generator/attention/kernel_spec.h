@@ -1,8 +1,8 @@
 // generator/attention/kernel_spec.h -- From (problem, config) to source, compile request and
 // launch.
 //
-// The only place that knows how an attention config becomes a kernel; the tuner, the bench worker
-// and the runtime all come through here, so what is measured is what runs.
+// The tuner, the bench worker and the runtime ask the Operator, whose families (family.h) make
+// kernels by these functions, so what is measured is what runs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -32,7 +32,9 @@ class Linear final : public OperatorOf<LinearProblem> {
   std::string_view name() const override { return "linear"; }
   std::string example() const override { return "linear bf16 m=6304 n=3072 k=768 bias act=gelu"; }
   std::span<const Family* const> families() const override {
-    static const std::vector<const Family*> all(linear_families().begin(), linear_families().end());
+    // Not destroyed at exit, when a refresher's thread may still look.
+    static const auto& all =
+        *new std::vector<const Family*>(linear_families().begin(), linear_families().end());
     return all;
   }
 
