@@ -31,8 +31,16 @@ std::int64_t times_images(std::int64_t count, std::int64_t images) {
               formatted("{} images are too many: use a smaller batch", images));
 }
 
+// Where a program calls PyTorch's attention, the result lies as PyTorch's own: as q, which matters
+// where q has heads outside of rows.
+bool has_heads_outside(const AttentionProblem& problem) {
+  return problem.q == bhnd_strides(problem.heads, problem.nq, problem.d) && problem.heads > 1 &&
+         problem.nq > 1;
+}
+
 AttentionProblem scaled(const ModelCall& call, std::int64_t images, ElementType dtype) {
   AttentionProblem problem = call.traced;
+  if (has_heads_outside(problem)) problem.o = problem.q;
   problem.dtype = dtype;
   if (!call.each_image) problem.batch = times_images(call.traced.batch / kTracedImages, images);
   for (auto* operand : {&problem.bias, &problem.mask}) {

@@ -62,6 +62,18 @@ bool is_model_name(const std::string& operand) {
   return !operand.empty() && !begins_problem && operand.find_first_of(" =\t\n") == operand.npos;
 }
 
+// A problem's words behind the name of a model: its images and its type are options.
+void check_no_words_beside_a_model(const Session& session) {
+  const std::string& name = session.operands.front();
+  const auto data_dir = find_data_dir(session);
+  if (!is_model_name(name) || !data_dir) return;
+  if (ModelCatalogue::load(*data_dir).matching(name).empty()) return;
+  throw Error(ErrorCode::kUsage,
+              formatted("'{}' stands behind the model {}: a model's images and type are options, "
+                        "for example: {} --batch 32 --dtype bf16",
+                        session.operands[1], name, name));
+}
+
 // Those of --model, then those among the operands.
 std::vector<std::string> model_names(const Session& session) {
   std::vector<std::string> names = session.texts("model");
@@ -147,6 +159,7 @@ Operands named_operands(const Session& session) {
   const auto has_space = [](const std::string& text) { return text.find(' ') != text.npos; };
   if (given.size() > 1 && std::ranges::none_of(given, has_space) &&
       !std::ranges::all_of(given, is_model_name)) {
+    check_no_words_beside_a_model(session);
     return {{}, {joined(given, " ")}};
   }
   Operands operands;
