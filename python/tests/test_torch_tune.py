@@ -125,6 +125,19 @@ class TuneModelTest(TorchTest):
         self.assertEqual((result.tuned, result.untuned), ((), (PROBLEM,)))
 
 
+    def test_each_problem_has_an_equal_part_of_the_time_unless_it_is_told_otherwise(self):
+        model, x = attention()
+        told = FOLDER / f"{self.id()}.words"
+        body = f"import pathlib, sys; pathlib.Path({str(told)!r}).write_text(' '.join(sys.argv)); print({tuned_line(PROBLEM)!r})"
+        for keywords, words in (({}, "--budget 1"), ({"problem_budget": None}, "--budget 59"), ({"problem_budget": None, "effort": "quick"}, "--effort quick")):
+            with self.subTest(**keywords), fake_command(body):
+                vitune.tune(model, x, quiet=True, budget="1m", **{"problem_budget": 1, **keywords})
+                self.assertIn(words[:10], told.read_text())
+                self.assertEqual(told.read_text().count("--budget") + told.read_text().count("--effort"), 1)
+        self.assertEqual(tune_model.Tuning(None, None, time.monotonic() + 40.5, [], None, None)._limit(10), ["--budget", "4s"])
+        self.assertEqual(tune_model.Tuning(None, None, time.monotonic() + 1.0, [], None, None)._limit(10), ["--budget", "3s"])
+
+
 @needs_torch
 class WordsTest(unittest.TestCase):
     def test_a_budget_is_a_time(self):

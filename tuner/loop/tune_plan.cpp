@@ -35,8 +35,10 @@ std::vector<std::size_t> larger_shares_first(const std::vector<NamedProblem>& pr
     groups.back().members.push_back(i);
   }
   std::ranges::stable_sort(groups, std::greater{}, &KernelGroup::share);
+  const auto share_of = [&](std::size_t i) { return problems[i].share; };
   std::vector<std::size_t> sorted;
-  for (const KernelGroup& group : groups) {
+  for (KernelGroup& group : groups) {
+    std::ranges::stable_sort(group.members, std::greater{}, share_of);
     sorted.insert(sorted.end(), group.members.begin(), group.members.end());
   }
   return sorted;

@@ -14,8 +14,8 @@ namespace vitune {
 void check_options(const TuneOptions& options);
 
 // Positions of the problems in the order to tune them: those that can share compiled kernels follow
-// each other, and of such groups those come first whose problems have the larger share of their
-// models' time.
+// each other, and of such groups, and in each of them, those come first that have the larger share
+// of their models' time.
 std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems);
 
 // What a run that is interrupted at once has to say of each problem.

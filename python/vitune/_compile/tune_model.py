@@ -19,10 +19,11 @@ from typing import Any, Optional
 import torch
 
 from .._runtime import command as _command
-from .._runtime.errors import InvalidArgument
+from .._runtime.errors import InvalidArgument, VituneError
 from . import backend, tune_progress
 
 _PASSES, _FIRST_PASSES = 20, 3  # timed, and before
+_LEAST_SECONDS = 3  # of a problem: less finds what a default has
 _MOST_ROUNDS = 8
 
 
@@ -45,7 +46,7 @@ class ModelTuning:
     """What vitune.tune(model, sample) did. ``print`` it."""
 
     model: Any  #: compiled with the winners: call this one
-    before_ms: float  #: median time of a pass, compiled, before anything was tuned
+    before_ms: float  #: median time of a pass, compiled, before anything was tuned; on a GPU as a CUDA graph
     after_ms: float  #: the same afterwards
     tuned: tuple[TunedProblem, ...]  #: the largest share first, round by round
     untuned: tuple[str, ...]  #: problems that still have no winner
@@ -103,15 +104,35 @@ class Call:
         return next((each.device for each in tensors if each.device.type == "cuda"), torch.device("cpu"))
 
     def median_ms(self, model: Any, device: torch.device) -> float:
-        """Of a pass, launched as Python does."""
-        wait = torch.cuda.synchronize if device.type == "cuda" else lambda device: None
-        samples = []
-        for _ in range(_FIRST_PASSES + _PASSES):
-            begin = time.perf_counter()
+        """Of a pass: on a GPU as a CUDA graph, since what Python takes to launch it varies by more than tuning gains. A pass that
+        cannot be captured is timed as it is called."""
+        if device.type != "cuda":
+            return _median_ms(lambda: self(model), lambda: None)
+        with torch.cuda.device(device):
+            return _median_ms(self._captured(model) or (lambda: self(model)), torch.cuda.synchronize)
+
+    def _captured(self, model: Any) -> Optional[Callable[[], None]]:
+        """What replays a pass; None where it cannot be captured."""
+        for _ in range(_FIRST_PASSES):
             self(model)
-            wait(device)
-            samples.append(time.perf_counter() - begin)
-        return 1e3 * sorted(samples[_FIRST_PASSES:])[_PASSES // 2]
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self(model)
+        except (RuntimeError, VituneError):
+            torch.cuda.synchronize()
+            return None
+        return graph.replay
+
+
+def _median_ms(run: Callable[[], None], wait: Callable[[], None]) -> float:
+    samples = []
+    for _ in range(_FIRST_PASSES + _PASSES):
+        begin = time.perf_counter()
+        run()
+        wait()
+        samples.append(time.perf_counter() - begin)
+    return 1e3 * sorted(samples[_FIRST_PASSES:])[_PASSES // 2]
 
 
 def asked(compiled: Any) -> collections.Counter:
@@ -164,11 +185,18 @@ class Tuning:
     def _round(self, counts: Mapping[str, int]) -> None:
         self._progress.begin(len(counts))
         with problem_file(counts) as path:
-            lines = _command.Lines(["tune", "--from", path, *self._words, "--jsonl", "--quiet"], self._deadline)
+            words = ["tune", "--from", path, *self._words, *self._limit(len(counts)), "--jsonl", "--quiet"]
+            lines = _command.Lines(words, self._deadline)
             with contextlib.closing(lines.read()) as results:
                 for line in results:
                     self._take(line["result"])
         self.interrupted = lines.interrupted
+
+    def _limit(self, count: int) -> list[str]:
+        """An equal part of the time for each problem, so that the first does not take that of all."""
+        if self._deadline is None or "--effort" in self._words or "--budget" in self._words:
+            return []
+        return ["--budget", f"{max(_LEAST_SECONDS, int((self._deadline - time.monotonic()) / count))}s"]
 
     def _take(self, result: Mapping[str, Any]) -> None:
         winner = result["winner"]
