@@ -145,6 +145,21 @@ models-page:          ## write docs/models.md from models.json in benchmarks/res
 	@$(PYTHON) benchmarks/models/page.py benchmarks/results/h200/models.json benchmarks/results/h100/models.json > build/models.md
 	@mv build/models.md docs/models.md
 
+.PHONY: train-models train-models-test train-models-page
+train-models: $(BUILD)/build.ninja  ## measure training steps of whole models (GPU, PyTorch, timm); ARGS=--resume goes on, ARGS=--losses adds losses
+	@$(PYTHON) -c "import sys, torch, timm; sys.exit(0 if torch.cuda.is_available() else 'make train-models needs PyTorch with a GPU')"
+	cmake --build $(BUILD) --target vitune_shared vitune
+	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/train_models/run.py --library $(BUILD)/libvitune.so.0 \
+	  --json build/train_models.json --limit 3600 --cache build/train_models_cache --cache-mb 1024 $(ARGS)
+
+train-models-test:    ## test that program without a GPU; PYTHON=... one with torch and timm tests more
+	@$(PYTHON) -m unittest discover -s benchmarks/train_models/tests -t benchmarks
+
+train-models-page:    ## write docs/training.md from train_models.json in benchmarks/results/h200 and h100, as far as they are there
+	@$(PYTHON) benchmarks/train_models/page.py $(wildcard $(addprefix benchmarks/results/,h200/train_models.json h100/train_models.json)) \
+	  > build/training.md
+	@mv build/training.md docs/training.md
+
 peers-test: $(BUILD)/build.ninja  ## test the peers' program without a GPU; PYTHON=... one with torch tests more
 	cmake --build $(BUILD) --target vitune_shared
 	@VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0 \

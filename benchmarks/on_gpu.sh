@@ -2,7 +2,7 @@
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
 #   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [norms] [linears] [drawn]
-#                        [ladder] [first_calls] [cudnn] [runtime] [python] [models]
+#                        [ladder] [first_calls] [cudnn] [runtime] [python] [models] [train_models]
 #
 # All parts if none is named.
 #
@@ -13,7 +13,8 @@
 # (default build/on_gpu_resume) is copied to OUT first: with record.db and h200.recording, h200.db, or
 # drawn.db of an earlier call there, record, tune and drawn go on where that one ended; with models.json and
 # models_cache.tgz.*, models does, which measures the rows that the regular expression ROWS matches (default all: call
-# it again until none is unfinished). TUNE_OPTIONS (default --budget=4s, five minutes for all problems) goes to tune;
+# it again until none is unfinished); with train_models.json and train_cache.tgz.*, train_models does, in a process for each visible
+# GPU, with TRAIN_ARGS (--losses, --only=REGEX) for all, within TRAIN_LIMIT seconds (default 520). TUNE_OPTIONS (default --budget=4s, five minutes for all problems) goes to tune;
 # norms tunes into h200.db as well and gives its peers NORMS_BUDGET seconds (default 260); linears tunes there for LINEARS_TUNE
 # a problem (default 3s; none: not at all), at most LINEARS_TUNE_LIMIT seconds (default 290), and gives its peers LINEARS_BUDGET
 # seconds (default 260) and LINEARS_ARGS: with peers_linear.json of an earlier call in RESUME it measures the rows that are not
@@ -269,7 +270,40 @@ models() {  # whole models, as they are and compiled, PyTorch beside vitune; nee
   tar -cz -C "$cache" . | split -b 15m -d - "$OUT/models_cache.tgz."
 }
 
-for part in "${@:-tests random sanitize record tune ceilings peers norms linears drawn ladder first_calls cudnn runtime python models}"; do
+# Training steps of whole models, PyTorch's ways beside vitune's; needs timm. A process for each visible GPU measures a share of the
+# rows, into a file of its own; they are merged last.
+train_models() {
+  local began=$SECONDS cache=${TRAIN_CACHE:-build/train_cache} limit=${TRAIN_LIMIT:-520} found=() arguments gpus count threads status i
+  link_library
+  find_gpus
+  count=${#gpus[@]} threads=$(($(nproc) / ${#gpus[@]}))
+  read -ra arguments <<< "${TRAIN_ARGS:-}"
+  mkdir -p "$cache"
+  # What an earlier call compiled, in pieces that any way of carrying takes.
+  if [ -f "$RESUME/train_cache.tgz.00" ]; then cat "$RESUME"/train_cache.tgz.* | tar -xz -C "$cache"; fi
+  for i in "${!gpus[@]}"; do
+    found+=("$LOGS/train_models.$i.json")
+    rm -f "${found[i]}"
+    [ ! -f "$RESUME/train_models.json" ] || cp "$RESUME/train_models.json" "${found[i]}"
+    CUDA_VISIBLE_DEVICES=${gpus[i]} TORCHINDUCTOR_COMPILE_THREADS=$((threads > 1 ? threads : 1)) timeout -k 5 $((limit + 40)) \
+      python3 benchmarks/train_models/run.py --library "$BUILD/libvitune.so.0" --db "$(winners)" --resume --shard "$i/$count" \
+      --limit "$limit" --cache "$cache/$i" --cache-mb $((${TRAIN_CACHE_MB:-128} / count)) --json "${found[i]}" \
+      "${arguments[@]}" > "$LOGS/train_models.$i.log" 2>&1 &
+  done
+  wait
+  # A process that found no device left no file.
+  for i in "${!found[@]}"; do [ -f "${found[i]}" ] || unset "found[i]"; done
+  python3 benchmarks/train_models/run.py --json "$OUT/train_models.json" "${arguments[@]}" --merge "${found[@]}" \
+    > "$LOGS/train_models.log" 2>&1
+  status=$?
+  row "$(printf '%-15s %-8s %5ss  %s' train_models "$([ $status -eq 0 ] && echo ok || echo "exit $status")" $((SECONDS - began)) \
+    "$(tail -n 1 "$LOGS/train_models.log" | cut -c1-110)")"
+  for i in "${!gpus[@]}"; do row "  GPU ${gpus[i]}: $(tail -n 1 "$LOGS/train_models.$i.log" | tr -d '\r' | cut -c1-110)"; done
+  rm -f "$OUT"/train_cache.tgz.*
+  grep -q ' 0 tasks unfinished' "$LOGS/train_models.log" || tar -cz -C "$cache" . | split -b 15m -d - "$OUT/train_cache.tgz."
+}
+
+for part in "${@:-tests random sanitize record tune ceilings peers norms linears drawn ladder first_calls cudnn runtime python models train_models}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
@@ -288,6 +322,7 @@ for part in "${@:-tests random sanitize record tune ceilings peers norms linears
       runtime) runtime ;;
       python) python_tests ;;
       models) models ;;
+      train_models) train_models ;;
       *) echo "on_gpu.sh: no part '$name'; the first lines of this file name them" >&2; exit 2 ;;
     esac
     bundle_logs

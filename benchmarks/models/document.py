@@ -11,27 +11,28 @@ from peers.engine.document import BadDocument, write
 
 from .roster import Task
 
-__all__ = ["BadDocument", "add", "done", "failed", "merged", "new", "ours_failed", "read", "write"]
+__all__ = ["BadDocument", "add", "alike", "done", "failed", "merged", "new", "ours_failed", "read", "write"]
 
 SCHEMA = 1
 _LISTS = ("rows", "plain", "calls", "unfinished")
 
 
-def new(device: dict[str, Any], versions: dict[str, Any], date: str, method: dict) -> dict[str, Any]:
-    """Without rows. date: ISO 8601, UTC."""
-    head = {"schema": SCHEMA, "command": "models", "device": device, "versions": versions}
-    return head | {"date": date, "method": method, **{name: [] for name in _LISTS}, "at_work": None, "tries": {}}
+def new(device: dict[str, Any], versions: dict[str, Any], date: str, method: dict, command: str = "models",
+        lists: Sequence[str] = _LISTS) -> dict[str, Any]:
+    """Without rows. date: ISO 8601, UTC. command: who writes it; lists: the names of its lists."""
+    head = {"schema": SCHEMA, "command": command, "device": device, "versions": versions}
+    return head | {"date": date, "method": method, **{name: [] for name in lists}, "at_work": None, "tries": {}}
 
 
-def read(path: pathlib.Path) -> dict[str, Any]:
-    """Raises BadDocument."""
+def read(path: pathlib.Path, command: str = "models", lists: Sequence[str] = _LISTS) -> dict[str, Any]:
+    """Of that command, with these lists. Raises BadDocument."""
     try:
         found = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as reason:
         raise BadDocument(f"cannot read {path}: {reason}") from None
-    if not isinstance(found, dict) or (found.get("schema"), found.get("command")) != (SCHEMA, "models"):
-        raise BadDocument(f"{path} is no result of benchmarks/models of schema {SCHEMA}")
-    for names, kind in ((_LISTS, list), (("device", "versions"), dict), (("date",), str)):
+    if not isinstance(found, dict) or (found.get("schema"), found.get("command")) != (SCHEMA, command):
+        raise BadDocument(f"{path} is no result of benchmarks/{command} of schema {SCHEMA}")
+    for names, kind in ((lists, list), (("device", "versions"), dict), (("date",), str)):
         missing = [name for name in names if not isinstance(found.get(name), kind)]
         if missing:
             raise BadDocument(f"{path} lacks {', '.join(missing)}")
@@ -49,17 +50,22 @@ def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One of several runs on alike machines: of what more than one measured, the last one's rows. Raises BadDocument."""
     result = dict(documents[0], at_work=None, tries={}, unfinished=[])
     for other in documents[1:]:
-        for name in ("name", "driver"):
-            if other["device"].get(name) != result["device"].get(name):
-                raise BadDocument(f"rows of another GPU or driver ({other['device'].get(name)}) are no part of the same document")
-        if (other["versions"], other.get("ceilings")) != (result["versions"], result.get("ceilings")):
-            raise BadDocument("rows of other versions are no part of the same document")
+        alike(result, other)
         for name in ("rows", "plain"):
             again = {_task_of(row) for row in other[name]}
             result[name] = [row for row in result[name] if _task_of(row) not in again] + other[name]
         result["calls"] = other["calls"] or result["calls"]
         result["date"] = max(result["date"], other["date"])
     return result
+
+
+def alike(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Raises BadDocument where two are of different machines or versions, so that their rows must not stand side by side."""
+    for name in ("name", "driver"):
+        if other["device"].get(name) != one["device"].get(name):
+            raise BadDocument(f"rows of another GPU or driver ({other['device'].get(name)}) are no part of the same document")
+    if (other["versions"], other.get("ceilings")) != (one["versions"], one.get("ceilings")):
+        raise BadDocument("rows of other versions are no part of the same document")
 
 
 def _task_of(row: dict[str, Any]) -> tuple[str, int, bool]:

@@ -65,7 +65,7 @@ def kind_of(operator: str) -> str:
     return next((kind for kind, pattern in _KINDS if pattern.search(operator)), "other")
 
 
-def _bytes(tensors: Iterable[Tensor]) -> int:
+def bytes_of(tensors: Iterable[Tensor]) -> int:
     """Of the elements that lie in memory: an expanded dimension has one."""
     total = 0
     for tensor in tensors:
@@ -85,11 +85,27 @@ def _flops(packet: Any, arguments: Any, named: Any, out: Any) -> float:
     return 0.0
 
 
-class _Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):
+    """Adds up the floors of the operators that run within it, by kind."""
+
+    kinds: tuple[str, ...] = KINDS
+
     def __init__(self, ceilings: Ceilings) -> None:
         super().__init__()
         self.ceilings = ceilings
-        self.us = dict.fromkeys(KINDS, 0.0)
+        self.us = dict.fromkeys(self.kinds, 0.0)
+
+    def kind_of(self, operator: str) -> str:
+        """One of `kinds`."""
+        return kind_of(operator)
+
+    def moved(self, kind: str, operator: str, arguments: Any, given: list[Tensor], made: list[Tensor]) -> int:
+        """Bytes that it reads and writes."""
+        if kind == "attention":
+            made = made[:1]  # and not what a backward pass would want
+        if kind == "copies" and operator.endswith("_"):
+            given = given[1:]  # what is overwritten is not read
+        return bytes_of(given) + bytes_of(made)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
@@ -98,19 +114,15 @@ class _Watch(TorchDispatchMode):
         name = packet.__name__
         given = [leaf for leaf in tree_leaves((args, named)) if isinstance(leaf, Tensor)]
         made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
-        kind = kind_of(name)
-        if kind == "attention":
-            made = made[:1]  # and not what a backward pass would want
-        if self._does_nothing(func, name, given, made):
-            return out
-        if kind == "copies" and name.endswith("_"):
-            given = given[1:]  # what is overwritten is not read
-        flops = _flops(packet, args, named, out)
-        self.us[kind] += self.ceilings.us(flops, _bytes(given) + _bytes(made))
+        kind = self.kind_of(name)
+        if not self.does_nothing(func, name, given, made):
+            moved = self.moved(kind, name, args, given, made)
+            self.us[kind] += self.ceilings.us(_flops(packet, args, named, out), moved)
         return out
 
     @staticmethod
-    def _does_nothing(func: Any, name: str, given: list[Tensor], made: list[Tensor]) -> bool:
+    def does_nothing(func: Any, name: str, given: list[Tensor], made: list[Tensor]) -> bool:
+        """Whether nothing runs on the device: views, and tensors whose values nobody sets."""
         if not made or name.startswith(("empty", "new_empty")) or func.is_view:
             return True
         storages = {tensor.untyped_storage().data_ptr() for tensor in given if tensor.numel()}
@@ -124,7 +136,7 @@ def floor_us(run: Callable[[], Any], ceilings: Ceilings) -> dict[str, float]:
     torch.backends.mha.set_fastpath_enabled(False)  # else encoder layers are one operator
     try:
         # no_grad, and not inference_mode, in which composite operators would come whole
-        with torch.no_grad(), _Watch(ceilings) as watch:
+        with torch.no_grad(), Watch(ceilings) as watch:
             run()
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)

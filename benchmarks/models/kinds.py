@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 #: In the order of tables. "other" is element-wise work that is none of the others, pooling and reductions.
 KINDS = ("gemm", "attention", "norm", "activation", "copies", "convolution", "other")
@@ -73,10 +73,11 @@ def short_name(kernel: str, letters: int) -> str:
     return _NOISE.sub("", kernel)[:letters]
 
 
-def by_kind(kernels: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Microseconds of each kind that is there, of (name, microseconds)."""
+def by_kind(kernels: Iterable[tuple[str, float]], kinds: Sequence[str] = KINDS,
+            kind_of: Callable[[str], str] = kind_of) -> dict[str, float]:
+    """Microseconds of each of `kinds` that is there, of (name, microseconds)."""
     found: dict[str, float] = {}
     for name, us in kernels:
         kind = kind_of(name)
         found[kind] = found.get(kind, 0.0) + us
-    return {kind: round(found[kind], 2) for kind in KINDS if kind in found}
+    return {kind: round(found[kind], 2) for kind in kinds if kind in found}

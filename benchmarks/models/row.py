@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import gc
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -112,7 +112,7 @@ def measure(mode: str, subject: Subject, found: dict[str, Candidate], clock: Any
         within = {name: candidate.within for name, candidate in found.items()}
         _time(row, runs, within, clock, race)
         for name in row["ms"] if race.by_kind else ():
-            _by_kind(row, name, runs[name], within[name], clock)
+            by_kind(row, name, runs[name], within[name], clock)
         _leave_kernels(row, race)
     return row
 
@@ -130,8 +130,9 @@ def _judge(row: dict[str, Any], name: str, prepared: Prepared, subject: Subject)
     return True
 
 
-def _by_kind(row: dict[str, Any], name: str, run: Run, within: ways.Way, clock: Any) -> None:
-    """Where the time of a pass goes; nothing where no profiler says it."""
+def by_kind(row: dict[str, Any], name: str, run: Run, within: ways.Way, clock: Any,
+            sort: Callable[[Iterable[tuple[str, float]]], dict[str, float]] = kinds.by_kind) -> None:
+    """Notes where the time of a pass goes, by kinds as `sort` tells them; nothing where no profiler says it."""
     try:
         with within():
             kernels = clock.kernels(run)
@@ -140,7 +141,7 @@ def _by_kind(row: dict[str, Any], name: str, run: Run, within: ways.Way, clock: 
         row.setdefault("not_profiled", {})[name] = sentence(reason)
         return
     if kernels:
-        row.setdefault("kinds_us", {})[name] = kinds.by_kind((kernel, us) for kernel, us, _ in kernels)
+        row.setdefault("kinds_us", {})[name] = sort((kernel, us) for kernel, us, _ in kernels)
         row.setdefault("kernels", {})[name] = [
             {"name": kinds.short_name(kernel, MOST_LETTERS), "us": round(us, 2), "calls": calls}
             for kernel, us, calls in kernels[:MOST_KERNELS]
@@ -155,6 +156,21 @@ def _leave_kernels(row: dict[str, Any], race: Race) -> None:
 
 
 def _time(row: dict[str, Any], runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, race: Race) -> None:
+    samples, host, failed = timed(runs, within, clock, race.seconds, race.chance)
+    row["failed"] |= failed
+    for name, found in samples.items():
+        row["ms"][name] = summary(found, "ms")
+        row["host_ms"][name] = summary(host[name], "ms")
+    row["gain"] = gain(samples, race.peers, race.ours)
+
+
+Samples = dict[str, list[float]]
+
+
+def timed(runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, seconds: float,
+          chance: random.Random) -> tuple[Samples, Samples, dict[str, str]]:
+    """All of them in turn, in rounds of random order: milliseconds per pass and until its calls had returned, by name, and who
+    failed and why."""
     first = next(iter(runs))
     with within[first]():
         once = min(clock.passes(runs[first], 1) for _ in range(3))
@@ -175,18 +191,13 @@ def _time(row: dict[str, Any], runs: dict[str, Run], within: dict[str, ways.Way]
             host[name].append(value)
         return {name: value * 1e3 for name, value in ms.items()}
 
-    with _no_collection():
-        outcome = run_rounds(list(runs), one_round, LIMITS, race.seconds, race.chance)
-    row["failed"] |= outcome.failed
-    samples = {name: [us / 1e3 for us in found] for name, found in outcome.samples.items()}
-    for name, found in samples.items():
-        row["ms"][name] = summary(found, "ms")
-        row["host_ms"][name] = summary(host[name], "ms")
-    row["gain"] = gain(samples, race.peers, race.ours)
+    with no_collection():
+        outcome = run_rounds(list(runs), one_round, LIMITS, seconds, chance)
+    return {name: [us / 1e3 for us in found] for name, found in outcome.samples.items()}, host, outcome.failed
 
 
 @contextlib.contextmanager
-def _no_collection() -> Any:
+def no_collection() -> Any:
     """Python's collector runs before, not in the middle of one way's samples."""
     gc.collect()
     gc.disable()

@@ -1,23 +1,20 @@
-# benchmarks/models/session.py -- Task after task within a time limit, each on disk as it ends.
+# benchmarks/models/session.py -- What each task of a run measures: a model as it is, compiled, or one call.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import pathlib
 import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from peers.engine.peer import sentence
 
 from . import calls, compiled, document, row, ways, zoo
 from .floor import Ceilings, floor_us
 from .roster import Task
+from .tasks import Tasks
 
 MOST_SECONDS = 6.0  # of rounds for one row and mode
-MOST_TRIES = 3  # of a task that does not end: compiling goes on with what the caches have
-NEVER_ENDED = f"it did not end in {MOST_TRIES} tries, which their time limits or the machine cut off"
 
 
 class Settings:
@@ -27,66 +24,24 @@ class Settings:
         self.device, self.clock, self.ceilings, self.after_compiling = device, clock, ceilings, after_compiling
 
 
-class Session:
-    """One process's part of a run. Raises row.Poisoned where another process must go on."""
+class Session(Tasks):
+    """Of whole models' passes."""
+
+    document = document
 
     def __init__(self, result: dict[str, Any], path: pathlib.Path, settings: Settings) -> None:
-        self._result, self._path, self._settings = result, path, settings
-        self._device, self._clock = settings.device, settings.clock
+        super().__init__(result, path, settings.clock)
+        self._settings, self._device = settings, settings.device
         self._chance = random.Random(0)
         self._built: tuple[str, Any, int] | None = None
 
-    def run(self, tasks: Sequence[Task], until: float) -> None:
-        """until: time.monotonic() after which no task begins. Those not begun are `unfinished`."""
-        self._result["at_work"] = None
-        todo = [task for task in tasks if not document.done(self._result, task)]
-        left = list(todo)
-        for task in todo:
-            self._result["unfinished"] = [str(each) for each in left]
-            if until - time.monotonic() < task.least_seconds:
-                continue  # one that takes less may still have time
-            if self._begin(task):
-                self._do(task)
-            self._result["at_work"] = None
-            left.remove(task)
-        self._result["unfinished"] = [str(each) for each in left]
-        document.write(self._result, self._path)
+    def forget(self) -> None:
+        self._built = None
 
-    def _begin(self, task: Task) -> bool:
-        """Writes down that it is at work; False where it was so too often."""
-        tries = self._result["tries"].get(str(task), 0)
-        if tries >= MOST_TRIES:
-            self._add(task, [document.failed(task, NEVER_ENDED)])
-            return False
-        self._result["tries"][str(task)] = tries + 1
-        self._result["at_work"] = str(task)
-        document.write(self._result, self._path)
-        return True
+    def line(self, found: dict[str, Any]) -> str:
+        return _line(found)
 
-    def _do(self, task: Task) -> None:
-        began = time.monotonic()
-        try:
-            rows = self._rows(task)
-        except row.Poisoned as reason:
-            self._add(task, [document.failed(task, f"the device no longer answers: {reason}")])
-            self._result["at_work"] = None
-            document.write(self._result, self._path)
-            raise
-        except Exception as reason:
-            rows = [document.failed(task, sentence(reason))]
-            self._built = None
-            row.alive(self._clock)
-        self._add(task, rows)
-        self._clock.release()
-        print(f"  {time.monotonic() - began:.1f} s", flush=True)
-
-    def _add(self, task: Task, rows: list[dict[str, Any]]) -> None:
-        document.add(self._result, task, rows)
-        self._result["tries"].pop(str(task), None)
-        for each in rows:
-            print(f"{task} {_line(each)}", flush=True)
-
-    def _rows(self, task: Task) -> list[dict[str, Any]]:
+    def rows(self, task: Task) -> list[dict[str, Any]]:
         if task.kind == "calls":
             return calls.measure(self._device, self._clock, 2 * MOST_SECONDS, self._chance)
         model, size = self._model(task.model)

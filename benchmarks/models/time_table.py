@@ -43,7 +43,8 @@ def excess(us: dict[str, float], floor: dict[str, float]) -> dict[str, float]:
     return dict(sorted(over.items(), key=lambda item: -item[1]))
 
 
-def _cell(us: float | None, floor: float | None) -> str:
+def cell(us: float | None, floor: float | None) -> str:
+    """Microseconds, and how many times the floor; "-" for none."""
     if us is None:
         return "-"
     times = f" (x{us / floor:.1f})" if floor else ""
@@ -54,9 +55,9 @@ def _line(row: dict[str, Any], way: str) -> str:
     us, floor = row["kinds_us"][way], row.get("floor_us", {})
     name = f"{way}, {row['vitune_mode']}" if way == "vitune_compile" and "vitune_mode" in row else way
     cells = [f"`{row['model']}`", str(row["batch"]), name]
-    cells += [_cell(us.get(kind), floor.get(kind)) for kind in KINDS]
+    cells += [cell(us.get(kind), floor.get(kind)) for kind in KINDS]
     next_kind, over = next(iter(excess(us, floor).items()))
-    cells += [_cell(sum(us.values()), sum(floor.values())), f"{next_kind}: {over:.0f}" if floor and over > 0 else "-"]
+    cells += [cell(sum(us.values()), sum(floor.values())), f"{next_kind}: {over:.0f}" if floor and over > 0 else "-"]
     return "| " + " | ".join(cells) + " |"
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import document
+from . import document as of_models
 from .roster import Task
 
 START_SECONDS = 180.0  # until the first task begins: PyTorch is loaded from a cold disk
@@ -26,8 +26,10 @@ class Watch:
     """Over one run."""
 
     def __init__(self, path: pathlib.Path, tasks: Sequence[Task], until: float, poll: float = 0.5,
-                 clock: Callable[[], float] = time.monotonic) -> None:  # fmt: skip
-        """until: of the clock, after which everything is stopped. tasks: all that may be at work."""
+                 clock: Callable[[], float] = time.monotonic, document: Any = of_models) -> None:  # fmt: skip
+        """until: of the clock, after which everything is stopped. tasks: all that may be at work. document: the module that reads
+        and writes what lies at `path`."""
+        self._document = document
         self._path, self._until, self._poll, self._clock = path, until, poll, clock
         self._stale: tuple[int, int] | None = None
         self._tasks: Mapping[str, Task] = {str(task): task for task in tasks}
@@ -83,8 +85,8 @@ class Watch:
         if self._stamp() == self._stale:
             return None
         try:
-            return document.read(self._path)
-        except document.BadDocument:
+            return self._document.read(self._path)
+        except self._document.BadDocument:
             return None
 
     def _at_work(self) -> Task | None:
@@ -95,11 +97,11 @@ class Watch:
         found = self._read()
         if found is None:
             return
-        print(f"models: {task}: {reason}; going on without it", file=sys.stderr, flush=True)
-        document.add(found, task, [document.failed(task, reason)])
+        print(f"{found['command']}: {task}: {reason}; going on without it", file=sys.stderr, flush=True)
+        self._document.add(found, task, [self._document.failed(task, reason)])
         found["at_work"] = None
         found["tries"].pop(str(task), None)
-        document.write(found, self._path)
+        self._document.write(found, self._path)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -80,8 +80,8 @@ def _fill(model: nn.Module) -> None:
                 weight.normal_(std=0.02)
 
 
-def build(name: str, device: str) -> tuple[nn.Module, int]:
-    """The model in bf16, ready to infer, and the side of its square images."""
+def fresh(name: str, device: str) -> tuple[nn.Module, int]:
+    """The model in fp32 as its package initialises it, and the side of its square images."""
     package, _, plain = name.rpartition("/")
     maker = {"": _timm, "torchvision": _torchvision, "transformers": _transformers}[package]
     torch.manual_seed(0)
@@ -90,8 +90,13 @@ def build(name: str, device: str) -> tuple[nn.Module, int]:
             model, size = maker(plain)
     except (RuntimeError, TypeError):  # one that computes with NumPy while it is built
         model, size = maker(plain)
-    model = model.eval().to(device)
-    _fill(model)
+    return model.to(device), size
+
+
+def build(name: str, device: str) -> tuple[nn.Module, int]:
+    """The model in bf16, ready to infer, and the side of its square images."""
+    model, size = fresh(name, device)
+    _fill(model.eval())
     return model.bfloat16(), size
 
 

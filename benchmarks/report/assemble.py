@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from . import documents, first_calls, lengths, models, roofline, speed_up
+from . import documents, first_calls, lengths, models, roofline, speed_up, training
 from .page import Page
 from .times import Times
 
@@ -23,6 +23,7 @@ class Inputs:
     cold_start: dict[str, Any] | None = None
     lengths: Times | None = None
     norms: list[Times] = dataclasses.field(default_factory=list)
+    train_models: dict[str, Any] | None = None
 
 
 def _place(*parts: str) -> str:
@@ -43,11 +44,11 @@ def _of_document(document: dict[str, Any] | None) -> str:
 
 def _header(inputs: Inputs) -> tuple[str, str]:
     """Device, and one sentence with the date of each part and the versions."""
-    dated = [("models", documents.day(inputs.models or {})), ("attention", inputs.times.date if inputs.times else ""),
+    dated = [("models", documents.day(inputs.models or {})), ("training", documents.day(inputs.train_models or {})), ("attention", inputs.times.date if inputs.times else ""),
              ("ceilings", documents.day(inputs.ceilings or {})), ("long inputs", inputs.lengths.date if inputs.lengths else ""),
              ("first calls", documents.day(inputs.first_calls or {}))]
     parts = ", ".join(f"{name} {date}" for name, date in dated if date)
-    known = [document for document in (inputs.models, inputs.first_calls, inputs.cold_start, inputs.ceilings) if document]
+    known = [document for document in (inputs.models, inputs.train_models, inputs.first_calls, inputs.cold_start, inputs.ceilings) if document]
     device = (inputs.times.device if inputs.times else "") or next(filter(None, map(documents.device_name, known)), "")
     versions = next((text for text in (*([inputs.times.versions] if inputs.times else []),
                                        *map(documents.versions, known)) if text), "")
@@ -66,6 +67,9 @@ def assemble(inputs: Inputs) -> Page:
     if inputs.models:
         page.tiles += models.tiles(inputs.models)
         found.append(models.section(inputs.models, _of_document(inputs.models)))
+    if inputs.train_models:
+        page.tiles += training.tiles(inputs.train_models)
+        found.append(training.section(inputs.train_models, _of_document(inputs.train_models)))
     if inputs.times:
         page.tiles += speed_up.tiles(inputs.times)
         found.append(speed_up.section(inputs.times, _of_times(inputs.times)))

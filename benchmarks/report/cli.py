@@ -15,10 +15,11 @@ from .documents import BadInput
 from .page import Page, render
 from .times import of_peers, of_winners, stored_rows
 
-_NAMES = ("models", "peers", "tune", "ceilings", "cold_start", "first_calls", "reference_peers",
+_NAMES = ("models", "train_models", "peers", "tune", "ceilings", "cold_start", "first_calls", "reference_peers",
           "peers_norm", "peers_group_norm")
 _MADE_BY = {
     "models": ("models", "'make models'"),
+    "train_models": ("train_models", "'make train-models'"),
     "peers": ("peers", "'make peers'"),
     "ceilings": ("devices", "'vitune devices --measure --json'"),
     "first_calls": ("first_calls", "'benchmarks/peers/run.py --first-calls'"),
@@ -103,7 +104,7 @@ def _inputs(given: argparse.Namespace) -> Inputs:
     times = _times(given, files, read)
     return Inputs(times, read.get("models"), read.get("ceilings"), read.get("first_calls"), read.get("cold_start"),
                   of_peers(read["reference_peers"]) if "reference_peers" in read else None,
-                  [of_peers(read[name]) for name in ("peers_norm", "peers_group_norm") if name in read])
+                  [of_peers(read[name]) for name in ("peers_norm", "peers_group_norm") if name in read], read.get("train_models"))
 
 
 def _write(path: pathlib.Path, text: str) -> None:

@@ -21,19 +21,26 @@ _COMPILED = ("compile_default", "compile_reduce", "compile_max", "vitune_compile
 def _gain(document: dict[str, Any], row: dict[str, Any] | None) -> dict[str, float]:
     if row is None or "vitune" in documents.members(document, row, "failed"):
         return {}
+    return gain_of(document, row)
+
+
+def gain_of(document: dict[str, Any], row: dict[str, Any]) -> dict[str, float]:
+    """times, low and high, as far as they are there; nothing without times."""
     found = documents.members(document, row, "gain")
     gain = {name: figure for name in ("times", "low", "high")
             if (figure := documents.positive(document, found, name))}
     return gain if "times" in gain else {}
 
 
-def _ms(document: dict[str, Any], row: dict[str, Any] | None, way: str) -> str:
+def milliseconds(document: dict[str, Any], row: dict[str, Any] | None, way: str) -> str:
+    """A cell: a way's time."""
     ways = documents.members(document, row or {}, "ms")
     found = documents.positive(document, documents.members(document, ways, way), "ms")
     return f"{found:.4g}" if found else "–"
 
 
-def _interval(gain: dict[str, float]) -> str:
+def interval(gain: dict[str, float]) -> str:
+    """A cell: the gain and its interval."""
     return f"{gain['times']:.2f} [{gain['low']:.2f}, {gain['high']:.2f}]" if len(gain) == 3 else "–"
 
 
@@ -68,7 +75,7 @@ def _name(row: dict[str, Any]) -> str:
 
 def _compiled(document: dict[str, Any]) -> Table | None:
     rows = [row for row in documents.rows(document, "rows") if documents.text(row, "mode") == "compiled"]
-    lines = [[_name(row), *(_ms(document, row, way) for way in _COMPILED), _interval(_gain(document, row))] for row in rows]
+    lines = [[_name(row), *(milliseconds(document, row, way) for way in _COMPILED), interval(_gain(document, row))] for row in rows]
     head = ["model", "default, ms", "reduce-overhead, ms", "max-autotune, ms", "vitune.compile, ms", "gain"]
     return Table("Compiled", head, lines) if lines else None
 
@@ -76,7 +83,7 @@ def _compiled(document: dict[str, Any]) -> Table | None:
 def _bar(document: dict[str, Any], name: str, modes: dict[str, dict[str, Any]]) -> Bar:
     gains = {mode: _gain(document, modes.get(mode)) for mode in ("eager", "graph")}
     over = documents.text(documents.members(document, modes.get("eager", {}), "gain"), "over")
-    tip = tuple(f"{mode}: {_interval(gain)}" for mode, gain in gains.items() if gain)
+    tip = tuple(f"{mode}: {interval(gain)}" for mode, gain in gains.items() if gain)
     eager, graph = (gains[mode].get("times") for mode in ("eager", "graph"))
     word = {"torch": "PyTorch", "cudnn": "cuDNN"}.get(over, over)
     if eager:
@@ -105,8 +112,8 @@ def section(document: dict[str, Any], source: str) -> Section | None:
     head = ["model", *(f"{mode} {way}, ms" if way != "gain" else f"{mode} gain"
                        for mode in ("eager", "graph") for way in (*_WAYS, "gain"))]
     table = [[name, *(cell for mode in ("eager", "graph")
-                      for cell in (*(_ms(document, modes.get(mode), way) for way in _WAYS),
-                                   _interval(_gain(document, modes.get(mode)))))]
+                      for cell in (*(milliseconds(document, modes.get(mode), way) for way in _WAYS),
+                                   interval(_gain(document, modes.get(mode)))))]
              for name, modes in by_model.items()]
     drawn = Picture("models", "", f"Gain of {len(bars)} models with vitune. The numbers are in the table below.",
                     lambda canvas: draw(canvas, bars, ("eager", "graph"), "time without over with vitune", "eager, over"),

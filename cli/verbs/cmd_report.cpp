@@ -22,15 +22,18 @@ namespace po = boost::program_options;
 
 // Options that the program takes as they are.
 constexpr const char* kHandedOn[] = {
-    "output",   "results",    "models",      "peers",           "tune",
+    "output",   "results",    "models",      "train-models",    "peers",  "tune",
     "ceilings", "cold-start", "first-calls", "reference-peers", "figures"};
 
 void describe(po::options_description& options) {
   add_value(options, "output,o", "FILE", "the page; an older one is replaced", "report.html");
-  add_value(options, "results", "DIR",
-            "takes models.json, peers.json, tune.json, ceilings.json, cold_start.json, "
-            "first_calls.json and reference_peers.json from here, as far as they are there");
+  add_value(
+      options, "results", "DIR",
+      "takes models.json, train_models.json, peers.json, tune.json, ceilings.json, "
+      "cold_start.json, first_calls.json and reference_peers.json from here, as far as they are "
+      "there");
   add_value(options, "models", "FILE", "times of whole models, of 'make models'");
+  add_value(options, "train-models", "FILE", "times of training steps, of 'make train-models'");
   add_value(options, "peers", "FILE", "times of vitune and its peers, of benchmarks/peers");
   add_value(options, "tune", "FILE",
             "what 'vitune tune --json' wrote; without --peers, beside stored times of the peers");

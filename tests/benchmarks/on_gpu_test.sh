@@ -61,6 +61,31 @@ has "--json $folder/resumed/models.json --resume --rows ^vit b32$" "$folder/resu
 [ "$(md5sum < "$folder/cache2/triton/kernel")" = "$sum" ] || fail "the caches were not taken over"
 [ -L "$folder/build/libvitune.so.0" ] || fail "the library has not the name that loaders ask for"
 
+# Training steps: a process for each GPU with a share of the rows, then one document of theirs.
+mv "$folder/bin/python3" "$folder/python3"
+cat > "$folder/bin/python3" <<'EOF'
+#!/bin/bash
+[[ "$*" == *--merge* ]] || touch "$(sed 's/.*--json \([^ ]*\).*/\1/' <<< "$*")"
+echo python3 "gpu=${CUDA_VISIBLE_DEVICES:-}" "threads=${TORCHINDUCTOR_COMPILE_THREADS:-}" "$@"
+[[ "$*" != *--merge* ]] || echo "2 rows, ${LEFT:-0} tasks unfinished"
+EOF
+chmod +x "$folder/bin/python3"
+train() { TRAIN_CACHE=$folder/train_cache LOGS=$folder/logs parts train_models || fail "status $?: $(cat "$folder/table")"; }
+TRAIN_ARGS="--losses --only=^vit" train
+grep -qE "^train_models +ok .*2 rows" "$folder/table" || fail "no row of train_models: $(cat "$folder/table")"
+for gpu in 0 1; do
+  has "gpu=$gpu threads=" "$folder/logs/train_models.$gpu.log"
+  has "--resume --shard $gpu/2 --limit 520 --cache $folder/train_cache/$gpu --cache-mb 64 --json $folder/logs/train_models.$gpu.json --losses --only=^vit" \
+    "$folder/logs/train_models.$gpu.log"
+done
+has "--json $out/train_models.json --losses --only=^vit --merge $folder/logs/train_models.0.json $folder/logs/train_models.1.json" \
+  "$folder/logs/train_models.log"
+[ ! -e "$out/train_cache.tgz.00" ] || fail "caches were packed though nothing is left to do"
+LEFT=3 CUDA_VISIBLE_DEVICES=1 TRAIN_LIMIT=100 train
+has "--shard 0/1 --limit 100" "$folder/logs/train_models.0.log"
+[ -s "$out/train_cache.tgz.00" ] || fail "what was compiled is not carried to the next call"
+mv "$folder/python3" "$folder/bin/python3"
+
 # Linear layers: without a library's winner, then with one, whose place vitune's own kernels take.
 parts linears || fail "status $?: $(cat "$folder/table")"
 for row in linears_tune linears; do grep -qE "^$row +ok " "$folder/table" || fail "no row of $row: $(cat "$folder/table")"; done

@@ -13,7 +13,7 @@ from unittest import mock
 
 from .support import ROOT, result
 
-from models import caches, cli, document
+from models import caches, cli, document, program
 from models.roster import Task
 from models.watch import POISONED, Watch
 
@@ -121,7 +121,7 @@ class ProgramTest(unittest.TestCase):
             self.assertEqual(self.main("--list", wrong)[0], 2)
 
     def test_the_measuring_process_gets_the_same_words_and_the_time_that_is_left(self):
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(cli, "Watch") as watch:
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(program, "Watch") as watch:
             path = pathlib.Path(folder) / "models.json"
             document.write(result(), path)
             watch.return_value.run.return_value = 0
@@ -136,6 +136,25 @@ class ProgramTest(unittest.TestCase):
                 self.assertEqual(words[2:7], list(given))
                 self.assertEqual(("--worker" in words, "--resume" in words), (True, resume))
                 self.assertLessEqual(float(next(w for w in words[7:] if w.startswith("--limit=")).split("=")[1]), 100)
+
+
+class ShardTest(unittest.TestCase):
+    def test_processes_share_the_rows_by_what_they_are_expected_to_take(self):
+        tasks = [mock.Mock(expected_seconds=seconds, later=False) for seconds in (5, 1, 1, 1, 1, 9)]
+        shares = [program.share_of(tasks, f"{number}/2") for number in range(2)]
+        self.assertEqual([[task.expected_seconds for task in share] for share in shares], [[9], [5, 1, 1, 1, 1]])
+        tasks.append(mock.Mock(expected_seconds=90, later=True))  # does not take the others' place
+        self.assertIn(tasks[-1], program.share_of(tasks, "0/2"))
+        self.assertIn(tasks[-2], program.share_of(tasks, "0/2"))
+        self.assertEqual(program.share_of([ONE, TWO], "1/2"), [TWO])  # tasks that expect nothing count alike
+        self.assertEqual(program.share_of([ONE, TWO], "2/3"), [])
+
+    def test_a_share_that_cannot_be_is_refused(self):
+        for wrong in ("", "1", "2/2", "a/b", "-1/2", "0/0"):
+            with self.assertRaisesRegex(ValueError, "is no I/N"):
+                program.share_of([ONE], wrong)
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(cli.main(["--list", "--shard=4/4"]), 2)
 
 
 class CachesTest(unittest.TestCase):

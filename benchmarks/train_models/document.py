@@ -1,0 +1,113 @@
+# benchmarks/train_models/document.py -- The JSON of a run: what is in it, what is still to be done.
+# SPDX-License-Identifier: Apache-2.0
+"""A row is {model, batch, params, mode, ms: {way: {ms, low, high}}, peak_gb: {way}, kinds_us: {way: {kind}}} and what else is known
+of it: failed, gain, floor_us, compile_s, sdpa, loss, gradient_norm, replaced, rounds."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from models import document as of_models
+from models.document import BadDocument, write
+
+from .roster import Task
+
+__all__ = ["BadDocument", "add", "done", "failed", "merged", "new", "new_row", "ours_failed", "read", "write"]
+
+COMMAND = "train_models"
+_LISTS = ("rows", "losses", "unfinished")
+_ROW = {"model": str, "batch": int, "params": str, "mode": str, "ms": dict, "peak_gb": dict, "kinds_us": dict, "failed": dict}
+SEARCHED = "compile_max"  #: the way whose compiling takes minutes
+
+
+def new(device: dict[str, Any], versions: dict[str, Any], date: str, method: dict[str, str]) -> dict[str, Any]:
+    """Without rows. date: ISO 8601, UTC."""
+    return of_models.new(device, versions, date, method, COMMAND, _LISTS)
+
+
+def read(path: pathlib.Path) -> dict[str, Any]:
+    """Raises BadDocument."""
+    found = of_models.read(path, COMMAND, _LISTS)
+    for number, row in enumerate(found["rows"]):
+        wrong = [name for name, kind in _ROW.items() if not isinstance(row, dict) or not isinstance(row.get(name), kind)]
+        if wrong:
+            raise BadDocument(f"{path}: row {number}: {', '.join(wrong)} missing or of another type")
+    return found
+
+
+def new_row(mode: str) -> dict[str, Any]:
+    """Without its name, and without figures."""
+    return {"mode": mode, "ms": {}, "peak_gb": {}, "kinds_us": {}, "failed": {}}
+
+
+def add(document: dict[str, Any], task: Task, rows: list[dict[str, Any]]) -> None:
+    """What a task gave, under its name. One that searched takes the place of the row without; where it gave nothing, that one stays
+    and says why."""
+    name: dict[str, Any] = {"model": task.model, "batch": task.batch}
+    if task.kind != "losses":
+        name["params"] = task.params
+    list_, wanted = _list_of(task), _of(task)
+    earlier = [row for row in document[list_] if _name_of(row) == wanted] if task.kind == "searched" else []
+    if earlier and all("" in row["failed"] for row in rows):
+        for row in earlier:
+            row["failed"][SEARCHED] = rows[0]["failed"][""]
+        return
+    document[list_] = [row for row in document[list_] if row not in earlier] + [name | row for row in rows]
+
+
+def failed(task: Task, reason: str) -> dict[str, Any]:
+    """The row of a task that gave nothing."""
+    return {"failed": {"": reason}} if task.kind == "losses" else new_row("called") | {"failed": {"": reason}}
+
+
+def done(document: dict[str, Any], task: Task) -> bool:
+    """Whether it is in there, failed or not."""
+    wanted = _of(task)
+    found = [row for row in document[_list_of(task)] if _name_of(row) == wanted]
+    return any(map(_searched, found)) if task.kind == "searched" else bool(found)
+
+
+def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One of several runs on alike machines: of what more than one measured, the last one's rows, but those with a search before
+    those without. Raises BadDocument."""
+    result = dict(documents[0], at_work=None, tries={}, unfinished=[])
+    for other in documents[1:]:
+        of_models.alike(result, other)
+        for name in ("rows", "losses"):
+            kept = {_name_of(row) for row in result[name] if _searched(row)} - {_name_of(row) for row in other[name] if _searched(row)}
+            more = [row for row in other[name] if _name_of(row) not in kept]
+            again = {_name_of(row) for row in more}
+            result[name] = [row for row in result[name] if _name_of(row) not in again] + more
+        result["date"] = max(result["date"], other["date"])
+    return result
+
+
+def _searched(row: dict[str, Any]) -> bool:
+    """Whether a search belongs to it, or nothing could be measured at all."""
+    failed = row.get("failed", {})
+    return SEARCHED in row.get("ms", {}) or SEARCHED in failed or "" in failed
+
+
+def ours_failed(document: dict[str, Any]) -> list[str]:
+    """The rows in which vitune failed and PyTorch, compiled alike, did not."""
+    return [
+        f"{row['model']} b{row['batch']} {row['params']} {row['mode']}"
+        for row in document["rows"]
+        if any(way.startswith("vitune") for way in row["failed"]) and "compile_default" in row["ms"]
+    ]
+
+
+def _list_of(task: Task) -> str:
+    return "losses" if task.kind == "losses" else "rows"
+
+
+def _of(task: Task) -> tuple[str, int, str | None]:
+    """The name of its rows."""
+    return task.model, task.batch, None if task.kind == "losses" else task.params
+
+
+def _name_of(row: dict[str, Any]) -> tuple[str, int, str | None]:
+    """What it is a row of."""
+    return row["model"], row["batch"], row.get("params")

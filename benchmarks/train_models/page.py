@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# benchmarks/train_models/page.py -- Writes docs/training.md from train_models.json: what a step of training takes.
+# SPDX-License-Identifier: Apache-2.0
+"""page.py [train_models.json [THE-SAME-OF-ANOTHER-GPU.json ...]] > docs/training.md. Needs the standard library only. Without a file
+the page says that nothing is measured yet."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+HERE = pathlib.Path(__file__).resolve().parent
+if __name__ == "__main__":  # this folder itself must not be on the path: a package lies in it
+    sys.path[:] = [entry for entry in sys.path if pathlib.Path(entry or ".").resolve() != HERE]
+    sys.path.insert(0, str(HERE.parent))
+
+from models.time_table import cell, excess  # noqa: E402
+from peers.engine.samples import geometric_mean  # noqa: E402
+from train_models import document, roster  # noqa: E402
+from train_models.kinds import KINDS  # noqa: E402
+
+_INTRO = """# Training: what a step takes
+
+A step is forward, cross entropy, backward and AdamW. This page has its time by each of PyTorch's ways and by vitune, milliseconds.
+Written by `benchmarks/train_models/page.py`; do not edit.
+
+*called* is a step as Python calls it, the host's time included; *graph* the replay of one CUDA graph of the whole step. *amp*: fp32
+weights under autocast to bf16; *bf16*: weights in bf16. The *gain* is the time of the best of PyTorch's ways over the best of vitune's,
+in brackets the 95 % interval of the median.
+
+`vitune.compile` leaves to PyTorch every call that a gradient is wanted of: *calls replaced* says how many it served.
+"""
+_NONE = "\nNothing is measured yet: `make train-models` measures it on a GPU.\n"
+_FIGURE = "![The best of PyTorch's ways over vitune, for each model's training step](figures/training.svg)"
+_MODES = {
+    "called": "## As Python calls it",
+    "graph": "## As one CUDA graph",
+}
+_TIME = """
+## Where the time goes
+
+Microseconds of a step in kernels of each kind, and in brackets how many times its floor: the operators of an eager step each reading
+their operands and writing their results once, or multiplying at what the GPU does at most. Fused operators may go below it. Of the fastest
+of PyTorch's ways and of vitune's. *sums* are reductions over tokens that nothing else is fused into.
+"""
+_MEMORY = """
+## Memory
+
+GiB that a step takes at most, weights, optimizer and batch included.
+"""
+_LOSSES = """
+## How losses fall
+
+Mean distance of each step's loss to that of the same steps in fp32, over seeds: mean, and in brackets the least and the most.
+"""
+_HOW = """
+## How it was measured
+
+`make train-models` (`benchmarks/train_models/run.py`) on {device}, {date}: {versions}.
+
+{method}
+"""
+_ORDER = ("eager", "compile_default", "compile_reduce", "compile_max", "compile_step_graph")
+_PLACES = {(task.model, task.batch, task.params): place for place, task in enumerate(roster.TASKS) if not task.later}
+
+
+def _in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As the roster has them; others behind."""
+    return sorted(rows, key=lambda row: _PLACES.get((row["model"], row["batch"], row["params"]), len(_PLACES)))
+
+
+def _ways(rows: Sequence[dict[str, Any]], figure: str) -> list[str]:
+    """Those that any row has this figure of, PyTorch's first."""
+    found = {way for row in rows for way in row[figure]} | {way for row in rows for way in row["failed"] if way}
+    return [way for way in _ORDER if way in found] + sorted(found - set(_ORDER))
+
+
+def _name(row: dict[str, Any]) -> list[str]:
+    return [f"`{row['model']}`", str(row["batch"]), row["params"]]
+
+
+def _head(words: Sequence[str], left: int = 1) -> list[str]:
+    """Of a table whose first columns are words."""
+    return ["| " + " | ".join(words) + " |", "|" + "--|" * left + "--:|" * (len(words) - left)]
+
+
+def _ms(row: dict[str, Any], way: str) -> str:
+    if way in row["ms"]:
+        return f"{row['ms'][way]['ms']:.4g}"
+    return "failed" if way in row["failed"] else "-"
+
+
+def _gain(row: dict[str, Any]) -> str:
+    found = row.get("gain")
+    return f"{found['times']:.2f} [{found['low']:.2f}, {found['high']:.2f}]" if found else "-"
+
+
+def _replaced(row: dict[str, Any]) -> str:
+    found = row.get("replaced", {}).get("vitune")
+    return f"{found['replaced']} of {found['known']}" if found else "-"
+
+
+def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
+    gains = [row["gain"] for row in rows if row.get("gain")]
+    if not gains:
+        return []
+    slower = [" ".join(_name(row)) for row in rows if row.get("gain") and row["gain"]["high"] < 1]
+    return ["", f"Geometric mean of {len(gains)} gains: {geometric_mean(each['times'] for each in gains):.3f}; slower with vitune, by "
+                f"the whole interval: {', '.join(slower) or 'none'}."]  # fmt: skip
+
+
+def _times(rows: Sequence[dict[str, Any]]) -> list[str]:
+    lines = []
+    for mode, title in _MODES.items():
+        of_mode = [row for row in rows if row["mode"] == mode]
+        if not of_mode:
+            continue
+        ways = _ways(of_mode, "ms")
+        lines += ["", title, "", *_head(["model", "batch", "params", *ways, "gain", "calls replaced"])]
+        lines += ["| " + " | ".join([*_name(row), *(_ms(row, way) for way in ways), _gain(row), _replaced(row)]) + " |" for row in of_mode]
+        lines += _means(of_mode)
+    return lines
+
+
+def _told(row: dict[str, Any]) -> list[str]:
+    """The fastest of PyTorch's ways whose kernels are known, and vitune's."""
+    known = [way for way in row["ms"] if way in row["kinds_us"]]
+    ours = [way for way in known if way.startswith("vitune")]
+    theirs = [way for way in known if way not in ours]
+    fastest = lambda ways: min(ways, key=lambda way: row["ms"][way]["ms"])  # noqa: E731
+    return [fastest(ways) for ways in (theirs, ours) if ways]
+
+
+def _kinds(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Of graphs; of what is called where there is no graph."""
+    graphs = {(row["model"], row["batch"], row["params"]) for row in rows if row["mode"] == "graph" and row["kinds_us"]}
+    lines = []
+    for row in rows:
+        if row["mode"] != "graph" and (row["model"], row["batch"], row["params"]) in graphs:
+            continue
+        for way in _told(row):
+            us, floor = row["kinds_us"][way], row.get("floor_us", {})
+            kind, over = next(iter(excess(us, floor).items()))
+            cells = [*_name(row), way, *(cell(us.get(each), floor.get(each)) for each in KINDS)]
+            cells += [cell(sum(us.values()), sum(floor.values())), f"{kind}: {over:.0f}" if floor else "-"]
+            lines.append("| " + " | ".join(cells) + " |")
+    return [_TIME, *_head(["model", "batch", "params", "way", *KINDS, "all", "most over its floor"], 4), *lines] if lines else []
+
+
+def _memory(rows: Sequence[dict[str, Any]]) -> list[str]:
+    found = [row for row in rows if row["peak_gb"] and row["mode"] == "called"]
+    if not found:
+        return []
+    ways = [way for way in _ways(found, "peak_gb") if any(way in row["peak_gb"] for row in found)]
+    lines = [_MEMORY, *_head(["model", "batch", "params", *ways])]
+    for row in found:
+        cells = [f"{row['peak_gb'][way]:.2f}" if way in row["peak_gb"] else "-" for way in ways]
+        lines.append("| " + " | ".join([*_name(row), *cells]) + " |")
+    return lines
+
+
+def _losses(found: Sequence[dict[str, Any]]) -> list[str]:
+    rows = [row for row in found if row.get("distance")]
+    if not rows:
+        return []
+    ways = list(dict.fromkeys(way for row in rows for way in row["distance"]))
+    lines = [_LOSSES, *_head(["model", "batch", "steps", "seeds", *ways])]
+    for row in rows:
+        spread = [row["distance"].get(way) for way in ways]
+        cells = [f"{each['mean']:.4f} [{each['least']:.4f}, {each['most']:.4f}]" if each else "-" for each in spread]
+        lines.append("| " + " | ".join([f"`{row['model']}`", str(row["batch"]), str(row["steps"]), str(row["seeds"]), *cells]) + " |")
+    return lines
+
+
+def _failed(result: dict[str, Any]) -> list[str]:
+    lines = [
+        f"- `{row['model']}` b{row['batch']} {row.get('params', 'losses')} {row.get('mode', '')}, {way or 'all'}: {reason}"
+        for row in [*_in_order(result["rows"]), *result["losses"]]
+        for way, reason in row["failed"].items()
+    ]
+    return ["", "## What failed", "", *lines] if lines else []
+
+
+def _of_one(result: dict[str, Any]) -> list[str]:
+    rows = _in_order(result["rows"])
+    lines = _times(rows) + _kinds(rows) + _memory(rows) + _losses(result["losses"]) + _failed(result)
+    if result["unfinished"]:
+        lines += ["", f"Not measured, the time was over: {', '.join(result['unfinished'])}."]
+    return lines
+
+
+def page(results: Sequence[dict[str, Any]], pictured: bool = False) -> str:
+    """The whole page; of further GPUs the times alone. pictured: whether docs/figures has the picture."""
+    if not results:
+        return _INTRO + _NONE
+    first, *others = results
+    lines = [_INTRO, *([_FIGURE] if pictured else []), *_of_one(first)]
+    for each in others:
+        name = each["device"]["name"].removeprefix("NVIDIA ")
+        times = [line.replace("## ", "### ") if line.startswith("## ") else line for line in _times(_in_order(each["rows"]))]
+        lines += ["", f"## On an {name}, {each['date'][:10]}", *times]
+    versions = ", ".join(f"{name} {value}" for name, value in first["versions"].items() if value)
+    method = "\n".join(f"- *{name}*: {text}." for name, text in first["method"].items())
+    how = _HOW.format(device=first["device"]["name"], date=first["date"][:10], versions=versions, method=method)
+    return "\n".join(lines) + "\n" + how
+
+
+def main() -> int:
+    """0, 1 for a file that is no result."""
+    try:
+        results = [document.read(pathlib.Path(name)) for name in sys.argv[1:]]
+    except document.BadDocument as reason:
+        print(f"page.py: {reason}", file=sys.stderr)
+        return 1
+    sys.stdout.write(page(results, (HERE.parents[1] / "docs/figures/training.svg").exists()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+# benchmarks/train_models/row.py -- Measures the steps of one model at one batch: all ways, interleaved, in both modes.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from models.interval import gain, summary
+from models.row import alive, by_kind, timed
+from peers.engine.peer import sentence
+from torch import Tensor
+
+from . import kinds
+from .document import new_row
+from .graph import Captures
+from .step import Step, Training
+from .ways import BUILDS, OURS, PEERS, Way, replaced
+
+#: How far a way's loss, and the norm of its gradients, may be from those of the first one that ran: rounding, and dropout's chance.
+LOSS, NORM = 0.05, 1.5
+
+
+class _Failed(Exception):
+    """A build that several ways share; its text says why."""
+
+
+@dataclasses.dataclass
+class _Prepared:
+    """What can be run again and again."""
+
+    run: Callable[[], Any]
+    peak_gb: float | None  #: None: not known
+
+
+class Row:
+    """Of one training. A way that fails says so in the row and leaves the others alone."""
+
+    def __init__(self, training: Training, clock: Any, seconds: float, chance: random.Random) -> None:
+        """seconds: of rounds, for each mode."""
+        self._training, self._clock, self._seconds, self._chance = training, clock, seconds, chance
+        self._has_graphs = "graph" in clock.modes
+        self._captures = Captures(training) if self._has_graphs else None
+        self._built: dict[str, Any] = {}  # build -> its step, or why there is none
+        self._graphs: dict[str, Any] = {}  # build -> its graph, loss and memory, or why there is none
+        self._peak: dict[str, float | None] = {}
+        self._reference: tuple[float, float] | None = None
+        self._says: dict[str, dict[str, Any]] = {"compile_s": {}, "loss": {}, "gradient_norm": {}, "replaced": {}}
+
+    def measure(self, ways: Sequence[Way]) -> list[dict[str, Any]]:
+        """A row for each mode, without its name."""
+        modes = ("called", "graph") if self._has_graphs else ("called",)
+        rows = {mode: new_row(mode) for mode in modes}
+        runs: dict[str, dict[str, Any]] = {mode: {} for mode in modes}
+        for way in ways:
+            for mode in modes:
+                if way.build(mode) is not None:
+                    self._prepare(way, mode, rows[mode], runs[mode])
+        for mode in modes:
+            if runs[mode]:
+                self._time(rows[mode], runs[mode])
+        told = {way.name for way in ways if way.whole}  # what a graph runs is what is called
+        for mode in reversed(modes):
+            self._look(rows[mode], runs[mode], told)
+            told |= set(rows[mode]["kinds_us"])
+        more = {name: found for name, found in self._says.items() if found}
+        return [row | more for row in rows.values()]
+
+    def eager_ms(self) -> float:
+        """Of an eager step, as a graph where there are any: for a choice that holds for all ways."""
+        step = self._training.step(self._training.model)
+        if self._captures is None:
+            step()
+            return self._clock.passes(step, 1)
+        self._captures.warm(step)
+        graph, _ = self._captures.capture(step)
+        graph.replay()
+        return min(self._clock.passes(graph.replay, 2) for _ in range(3))
+
+    def _prepare(self, way: Way, mode: str, row: dict[str, Any], runs: dict[str, Any]) -> None:
+        build = way.build(mode)
+        try:
+            if mode == "graph":
+                prepared = self._as_graph(build)
+            elif way.whole and self._has_graphs:
+                prepared = self._copied_into(build)
+            else:
+                prepared = self._called(build)
+        except Exception as reason:
+            row["failed"][way.name] = str(reason) if isinstance(reason, _Failed) else sentence(reason)
+            alive(self._clock)
+        else:
+            runs[way.name] = prepared.run
+            if prepared.peak_gb is not None:
+                row["peak_gb"][way.name] = round(prepared.peak_gb, 3)
+            return
+        # What a way that failed held, its traceback among it, is free for the others.
+        self._training.forget_gradients()
+        gc.collect()
+        self._clock.release()
+
+    def _once(self, found: dict[str, Any], build: str, make: Callable[[str], Any]) -> Any:
+        """What `make` gave for a build at its first asking. Raises _Failed, again and again, where it failed then."""
+        if build not in found:
+            try:
+                found[build] = make(build)
+            except Exception as reason:
+                found[build] = _Failed(str(reason) if isinstance(reason, _Failed) else sentence(reason))
+        if isinstance(found[build], _Failed):
+            raise found[build].with_traceback(None)
+        return found[build]
+
+    def _step(self, build: str) -> Step:
+        return self._once(self._built, build, self._make)
+
+    def _make(self, build: str) -> Step:
+        """Compiled, run some times, and judged."""
+        step, subject = BUILDS[build](self._training)
+        began = time.monotonic()
+        step()
+        self._clock.synchronize()
+        self._says["compile_s"][build] = round(time.monotonic() - began, 1)
+        self._training.forget_gradients()
+        # Two: where a way records graphs of its own it is the second one.
+        memory, _ = self._clock.peak(lambda: [step() for _ in range(2)])
+        self._peak[build] = self._gb(memory)
+        self._judge(build, step)
+        if subject is not None:
+            self._says["replaced"][build] = replaced(subject)
+        return step
+
+    def _called(self, build: str) -> _Prepared:
+        return _Prepared(self._step(build), self._peak[build])
+
+    def _as_graph(self, build: str) -> _Prepared:
+        graph, _, peak = self._once(self._graphs, build, self._capture)
+        return _Prepared(graph.replay, peak)
+
+    def _capture(self, build: str) -> tuple[Any, Tensor, float | None]:
+        step = self._step(build)
+        self._captures.warm(step)
+        self._training.forget_gradients()
+        memory, (graph, loss) = self._clock.peak(lambda: self._captures.capture(step))
+        loss.fill_(float("nan"))  # what the replay does not write stays so
+
+        def replayed() -> Tensor:
+            graph.replay()
+            return loss
+
+        self._judge(build, replayed)
+        return graph, loss, self._gb(memory)
+
+    def _copied_into(self, build: str) -> _Prepared:
+        """Each step has a batch of its own, which the graph's is overwritten with."""
+        graph, _, peak = self._once(self._graphs, build, self._capture)
+        training = self._training
+        images, labels = training.images.clone(), training.labels.clone()
+
+        def run() -> None:
+            training.images.copy_(images, non_blocking=True)
+            training.labels.copy_(labels, non_blocking=True)
+            graph.replay()
+
+        more = sum(each.numel() * each.element_size() for each in (images, labels)) / 2**30
+        return _Prepared(run, None if peak is None else peak + more)
+
+    def _judge(self, build: str, run: Step) -> None:
+        """Raises ValueError where a step is not one: by its loss, its gradients and the optimizer's count of steps."""
+        before = self._training.count()
+        loss = float(run())
+        taken, norm = self._training.count() - before, self._training.gradient_norm()
+        if taken != 1:
+            raise ValueError(f"the optimizer took {taken:g} steps instead of one")
+        if self._reference is None:
+            if not (abs(loss) < float("inf") and 0 < norm < float("inf")):
+                raise ValueError(f"a loss of {loss:g} with gradients of norm {norm:g}: nothing to compare with")
+            self._reference = loss, norm
+        wanted, of_norm = self._reference
+        if not abs(loss - wanted) <= LOSS * abs(wanted):
+            raise ValueError(f"wrong loss: {loss:g}, and {wanted:g} of the first way")
+        if not of_norm / NORM <= norm <= of_norm * NORM:
+            raise ValueError(f"wrong gradients: their norm is {norm:g}, and {of_norm:g} of the first way")
+        self._says["loss"][build], self._says["gradient_norm"][build] = round(loss, 5), round(norm, 5)
+
+    def _gb(self, over_mib: float | None) -> float | None:
+        """Of a step that takes so much over what is there between steps."""
+        return None if over_mib is None else over_mib / 2**10 + self._training.standing_bytes() / 2**30
+
+    def _look(self, row: dict[str, Any], runs: dict[str, Any], told: set[str]) -> None:
+        """Where the time goes, of the ways that are not told yet."""
+        for name in set(row["ms"]) - told:
+            by_kind(row, name, runs[name], contextlib.nullcontext, self._clock, kinds.by_kind)
+        for name in set(row.get("kernels", ())) - {"compile_default", *OURS}:  # of the others the kinds say enough
+            del row["kernels"][name]
+
+    def _time(self, row: dict[str, Any], runs: dict[str, Any]) -> None:
+        samples, host, failed = timed(runs, dict.fromkeys(runs, contextlib.nullcontext), self._clock, self._seconds, self._chance)
+        row["failed"] |= failed
+        for name, found in samples.items():
+            told = summary(found, "ms")
+            row["ms"][name] = {figure: told[figure] for figure in ("ms", "low", "high")}
+            row.setdefault("host_ms", {})[name] = summary(host[name], "ms")["ms"]
+        row["rounds"] = max(map(len, samples.values()), default=0)
+        ours = min((name for name in OURS if name in row["ms"]), key=lambda name: row["ms"][name]["ms"], default=None)
+        found = gain(samples, PEERS, ours) if ours else None
+        if found:
+            row["gain"] = {"of": ours, **found}

@@ -1,0 +1,227 @@
+# benchmarks/train_models/tests/test_row.py -- A row has every way's figures; what fails, or is no step, says so and leaves the others.
+# SPDX-License-Identifier: Apache-2.0
+import random
+import unittest
+from unittest import mock
+
+from .support import needs, training
+
+try:
+    import torch
+    from models import row as models_row
+    from models.clock import CpuClock
+    from train_models import row, ways
+except ImportError:
+    torch = None
+
+BYTES = 2**30
+
+
+class _Clock:
+    """Has graphs, and knows memory and kernels."""
+
+    modes = ("eager", "graph")
+
+    def __init__(self):
+        self.lost, self.released = False, 0
+
+    def synchronize(self):
+        if self.lost:
+            raise RuntimeError("CUDA error: an illegal memory access")
+
+    def release(self):
+        self.released += 1
+
+    def passes(self, run, count):
+        run()
+        return 2.0
+
+    def host(self, run):
+        run()
+        return 0.5
+
+    def peak(self, run):
+        return 1024.0, run()
+
+    def kernels(self, run):
+        run()
+        return [("nvjet_x", 8.0, 2.0), ("multi_tensor_apply_kernel", 2.0, 1.0)]
+
+
+class _Captures:
+    """Stands in for CUDA's graphs: a replay is a step."""
+
+    fails = None
+    made = 0
+
+    def __init__(self, training):
+        pass
+
+    def warm(self, step):
+        step()
+
+    def capture(self, step):
+        type(self).made += 1
+        if self.fails:
+            raise self.fails
+        loss = step().clone()
+        return mock.Mock(replay=lambda: loss.copy_(step())), loss
+
+
+@needs("torch")
+class RowTest(unittest.TestCase):
+    def setUp(self):
+        self.training, self.clock = training(), _Clock()
+        self.builds = dict.fromkeys(ways.BUILDS, lambda training: (training.step(training.model), None))
+        self.compiled = mock.Mock(calls=[mock.Mock(replaced=False)] * 3)
+        self.builds["vitune"] = lambda training: (training.step(training.model), self.compiled)
+        self.captures = type("Captures", (_Captures,), {})
+        for patch in (
+            mock.patch.object(row, "Captures", self.captures),
+            mock.patch.object(row, "BUILDS", self.builds),
+            mock.patch.object(row, "replaced", lambda compiled: {"replaced": 0, "known": len(compiled.calls)}),
+            mock.patch.object(models_row, "BLOCK_MS", 0.0),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def measure(self, searched=False, clock=None):
+        found = row.Row(self.training, clock or self.clock, 0.0, random.Random(1))
+        return {each["mode"]: each for each in found.measure(ways.ways_of(searched))}
+
+    def test_every_way_has_its_figures_in_its_modes(self):
+        found = self.measure(searched=True)
+        self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile",
+                                                      "compile_max"})  # fmt: skip
+        self.assertEqual(set(found["graph"]["ms"]), {"eager", "compile_default", "vitune_compile", "compile_max"})
+        for mode in found.values():
+            self.assertEqual(mode["failed"], {})
+            self.assertEqual(mode["ms"]["eager"], {"ms": 2.0, "low": 2.0, "high": 2.0})
+            self.assertEqual((mode["gain"]["of"], mode["gain"]["times"]), ("vitune_compile", 1.0))
+            self.assertEqual(mode["replaced"], {"vitune": {"replaced": 0, "known": 3}})
+            self.assertEqual(set(mode["peak_gb"]), set(mode["ms"]))
+        self.assertEqual(found["graph"]["kinds_us"]["eager"], {"gemm": 8.0, "optimizer": 2.0})
+        self.assertEqual(set(found["called"]["kinds_us"]), {"compile_reduce"})  # the others' are those of their graphs
+        self.assertNotIn("compile_max", self.measure()["called"]["ms"])
+
+    def test_a_build_is_made_and_captured_once_for_all_that_use_it(self):
+        made = []
+        for name, build in self.builds.items():
+            self.builds[name] = lambda training, name=name, build=build: made.append(name) or build(training)
+        self.measure()
+        self.assertEqual(sorted(made), ["default", "eager", "reduce", "vitune"])
+        self.assertEqual(self.captures.made, 3)  # eager, default (also as compile_step_graph), vitune
+
+    def test_memory_is_a_steps_over_what_stands_and_what_stands(self):
+        found = self.measure()
+        standing = self.training.standing_bytes() / BYTES
+        self.assertEqual(found["called"]["peak_gb"]["eager"], round(1 + standing, 3))
+        parameters = sum(each.numel() for each in self.training.model.parameters())
+        self.assertGreaterEqual(self.training.standing_bytes(), 12 * parameters)  # weights and two moments in fp32
+
+    def test_a_way_that_fails_says_why_in_each_of_its_places_and_the_others_go_on(self):
+        tries = []
+
+        def fails(training):
+            tries.append(1)
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+        self.builds["default"] = fails
+        found = self.measure()
+        self.assertEqual(set(found["called"]["failed"]), {"compile_default", "compile_step_graph"})
+        self.assertEqual(found["graph"]["failed"], {"compile_default": "OutOfMemoryError: CUDA out of memory"})
+        self.assertIn("vitune_compile", found["graph"]["ms"])
+        self.assertEqual(len(tries), 1)
+        self.assertGreater(self.clock.released, 0)
+
+    def test_a_report_that_fails_costs_vitunes_figure_alone(self):
+        with mock.patch.object(row, "replaced", side_effect=RuntimeError("no report")):
+            found = self.measure()
+        self.assertEqual(found["called"]["failed"], {"vitune_compile": "RuntimeError: no report"})
+        self.assertIn("compile_default", found["called"]["ms"])
+
+    def test_a_capture_that_fails_costs_graphs_alone(self):
+        self.captures.fails = RuntimeError("operation not permitted when stream is capturing")
+        found = self.measure()
+        self.assertEqual(set(found["graph"]["failed"]), {"eager", "compile_default", "vitune_compile"})
+        self.assertEqual(found["graph"]["ms"], {})
+        self.assertEqual(set(found["called"]["failed"]), {"compile_step_graph"})
+        self.assertIn("compile_default", found["called"]["ms"])
+        self.assertEqual(set(found["called"]["kinds_us"]), {"eager", "compile_default", "compile_reduce", "vitune_compile"})
+
+    def test_a_lost_device_ends_the_row(self):
+        def loses(training):
+            self.clock.lost = True
+            raise RuntimeError("CUDA error")
+
+        self.builds["reduce"] = loses
+        with self.assertRaises(models_row.Poisoned):
+            self.measure()
+
+    def expect_failure(self, words, build):
+        self.builds["default"] = build
+        found = self.measure()
+        for mode, name in (("called", "compile_default"), ("called", "compile_step_graph"), ("graph", "compile_default")):
+            self.assertIn(words, found[mode]["failed"][name])
+        self.assertNotIn("compile_default", found["called"]["ms"])
+
+    def test_what_computes_another_loss_is_no_step(self):
+        self.expect_failure("wrong loss", lambda training: (training.step(lambda images: 40 * training.model(images)), None))
+
+    def test_what_computes_other_gradients_is_no_step(self):
+        def half(images):
+            logits = self.training.model(images)
+            return logits.detach() + 0.5 * (logits - logits.detach())
+
+        self.expect_failure("wrong gradients", lambda training: (training.step(half), None))
+
+    def test_what_leaves_a_parameter_without_a_gradient_is_no_step(self):
+        def cut(images):
+            model = self.training.model
+            return model[3](model[2](model[1](model[0](images))).detach())
+
+        self.expect_failure("2 of 4 parameters have no gradient", lambda training: (training.step(cut), None))
+
+    def test_what_leaves_the_optimizer_out_or_steps_twice_is_no_step(self):
+        def without(training):
+            def run():
+                training.forget_gradients()
+                loss = training.loss(training.model)
+                loss.backward()
+                return loss.detach()
+
+            return run, None
+
+        self.expect_failure("took 0 steps instead of one", without)
+
+        def twice(training):
+            step = training.step(training.model)
+            return lambda: [step(), step()][1], None
+
+        self.expect_failure("took 2 steps instead of one", twice)
+
+    def test_a_loss_that_is_not_finite_is_no_yardstick(self):
+        with torch.no_grad():
+            self.training.model[3].bias.fill_(float("nan"))
+        found = self.measure()
+        self.assertIn("nothing to compare with", found["called"]["failed"]["eager"])
+        self.assertEqual(found["called"]["ms"], {})
+
+    def test_without_cuda_steps_are_called_and_the_step_graph_is_the_compiled_step(self):
+        compiled = []
+
+        def compile_(model, mode=None, dynamic=None):
+            compiled.append((mode, dynamic))
+            return torch._dynamo.optimize("eager")(model)
+
+        self.builds |= {"default": ways.BUILDS["default"], "reduce": ways.BUILDS["reduce"]}
+        before = [each.clone() for each in self.training.model.parameters()]
+        with mock.patch.object(torch, "compile", compile_):
+            found = self.measure(clock=CpuClock())
+        self.assertEqual(list(found), ["called"])
+        self.assertEqual((found["called"]["failed"], found["called"]["peak_gb"], found["called"]["kinds_us"]), ({}, {}, {}))
+        self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile"})
+        self.assertEqual(compiled, [(None, False), ("reduce-overhead", False)])
+        self.assertEqual(found["called"]["loss"]["eager"], found["called"]["loss"]["default"])
+        for was, each in zip(before, self.training.model.parameters()):  # at a rate of 0 all ways have the same weights
+            self.assertTrue(torch.equal(was, each))

@@ -1,0 +1,76 @@
+# benchmarks/train_models/ways.py -- The ways to take a step of training.
+# SPDX-License-Identifier: Apache-2.0
+"""A build is a way to compute the model, made once for a row; a way is a build as it is called, or as a graph of the whole step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .step import Step, Training
+
+
+def _by_torch(mode: str | None) -> Callable[[Training], tuple[Step, Any]]:
+    return lambda training: (training.step(torch.compile(training.model, mode=mode, dynamic=False)), None)
+
+
+def _by_vitune(training: Training) -> tuple[Step, Any]:
+    import vitune
+
+    compiled = vitune.compile(training.model, dynamic=False)
+    return training.step(compiled), compiled
+
+
+#: Training -> (its step, what vitune.report() takes or None). vitune's own step would be one more.
+BUILDS: dict[str, Callable[[Training], tuple[Step, Any]]] = {
+    "eager": lambda training: (training.step(training.model), None),
+    "default": _by_torch(None),
+    "reduce": _by_torch("reduce-overhead"),
+    "max": _by_torch("max-autotune"),
+    "max_without_graphs": _by_torch("max-autotune-no-cudagraphs"),
+    "vitune": _by_vitune,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """One of them, by the builds of its two modes; None: it has no such mode."""
+
+    name: str
+    called: str | None
+    graph: str | None = None
+    whole: bool = False  #: what is called is a replay of the graph of `called`, the batch copied in before
+    searched: bool = False  #: takes minutes to compile: on some rows only
+
+    def build(self, mode: str) -> str | None:
+        """Of that mode."""
+        return self.called if mode == "called" else self.graph
+
+
+#: reduce-overhead's kernels are those of default: as a graph of the whole step it would be that one again.
+WAYS = (
+    Way("eager", "eager", "eager"),
+    Way("compile_default", "default", "default"),
+    Way("compile_reduce", "reduce"),
+    Way("compile_step_graph", "default", whole=True),
+    Way("vitune_compile", "vitune", "vitune"),
+    Way("compile_max", "max", "max_without_graphs", searched=True),
+)
+OURS = tuple(way.name for way in WAYS if way.name.startswith("vitune"))
+PEERS = tuple(way.name for way in WAYS if way.name not in OURS)
+
+
+def ways_of(searched: bool) -> tuple[Way, ...]:
+    """Those that a row has."""
+    return tuple(way for way in WAYS if searched or not way.searched)
+
+
+def replaced(compiled: Any) -> dict[str, int]:
+    """How many calls of a model vitune.compile put its operators in for, of those that it knows."""
+    import vitune
+
+    calls = vitune.report(compiled).calls
+    return {"replaced": sum(call.replaced for call in calls), "known": len(calls)}
