@@ -54,6 +54,14 @@ class Captures:
                 return graph, run()
         except BaseException as reason:
             torch.cuda.set_stream(stream)  # PyTorch leaves the capture's where its end fails too
+            _renew_chance()
             if isinstance(reason.__context__, Exception):
                 raise reason.__context__ from None  # what broke it, of which the capture's end says nothing
             raise
+
+
+def _renew_chance() -> None:
+    """PyTorch's generator of random numbers believes for good that it is inside of a capture that failed: it gets another state."""
+    fresh = torch.Generator("cuda")
+    fresh.manual_seed(0)
+    torch.cuda.default_generators[torch.cuda.current_device()].graphsafe_set_state(fresh.graphsafe_get_state())

@@ -56,8 +56,9 @@ class Row:
         modes = ("called", "graph") if self._has_graphs else ("called",)
         rows = {mode: new_row(mode) for mode in modes}
         runs: dict[str, dict[str, Any]] = {mode: {} for mode in modes}
-        for way in ways:
-            for mode in modes:
+        # Graphs first: what makes graphs of its own leaves accumulators of gradients behind, which belong to no capture.
+        for mode in reversed(modes):
+            for way in ways:
                 if way.build(mode) is not None:
                     self._prepare(way, mode, rows[mode], runs[mode])
         for mode in modes:
