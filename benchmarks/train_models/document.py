@@ -71,8 +71,9 @@ def done(document: dict[str, Any], task: Task) -> bool:
 
 def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One of several runs on alike machines: of what more than one measured, the last one's rows, but those with a search before
-    those without. Raises BadDocument."""
-    result = dict(documents[0], at_work=None, tries={}, unfinished=[])
+    those without. Tries of what did not end count on. Raises BadDocument."""
+    tries = {name: count for document in documents for name, count in document["tries"].items()}
+    result = dict(documents[0], at_work=None, tries=tries, unfinished=[])
     for other in documents[1:]:
         of_models.alike(result, other)
         for name in ("rows", "losses"):

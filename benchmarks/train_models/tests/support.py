@@ -41,4 +41,5 @@ def training(device="cpu", rate=0.0, params="amp"):
     from train_models.step import Training
 
     model = small().to(device)
+    model = model.bfloat16() if params == "bf16" else model
     return Training(model, *zoo.batch(4, 4, 8, params, device), params, rate)

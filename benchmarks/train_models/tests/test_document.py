@@ -78,6 +78,7 @@ class DocumentTest(unittest.TestCase):
         found = {(each["model"], each["mode"], each["params"]): each["ms"]["eager"]["ms"] for each in made["rows"]}
         self.assertEqual(found, {("b", "graph", "amp"): 1.0, ("a", "called", "amp"): 2.0, ("a", "graph", "bf16"): 3.0})
         self.assertEqual([each["steps"] for each in made["losses"]], [2])
+        self.assertEqual(document.merged([first, second | {"tries": {"c b1 amp": 2}}])["tries"], {"c b1 amp": 2})
         self.assertEqual(len(first["rows"]), 2)
         with self.assertRaises(document.BadDocument):
             document.merged([first, second | {"versions": {}}])
