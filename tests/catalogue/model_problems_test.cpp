@@ -79,8 +79,9 @@ TEST(ModelProblemsTest, ProblemsScaleWithTheImages) {
   EXPECT_THAT(texts("vit_base_patch16_224", 32, ElementType::kFp16),
               ElementsAre("12x attention fp16 b=32 h=12 nq=197 nk=197 d=64 layout=packed"));
   // Two q and k of their own, v a view of the projection.
-  EXPECT_THAT(texts("eva02_small_patch14_224", 8),
-              ElementsAre("12x attention bf16 b=8 h=6 nq=257 nk=257 d=64 layout=bhnd v=packed o=bhnd"));
+  EXPECT_THAT(
+      texts("eva02_small_patch14_224", 8),
+      ElementsAre("12x attention bf16 b=8 h=6 nq=257 nk=257 d=64 layout=bhnd v=packed o=bhnd"));
 }
 
 TEST(ModelProblemsTest, WindowsCountAsBatchAndASharedBiasStaysShared) {
