@@ -134,7 +134,7 @@ def check_shape(path, text):
 
 
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
-# Their text is part of each kernel's key, so a line more would void every stored kernel; REUSE.toml speaks for them.
+# Templates have none yet; REUSE.toml speaks for them.
 WITHOUT_LICENCE_LINE = re.compile(r"templates/")
 
 

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "generator/source_tokens.h"
 
 namespace vitune {
 namespace {
@@ -20,6 +21,26 @@ bool is_architecture(std::string_view arch) {
     if (!is_digit(c)) return false;
   }
   return true;
+}
+
+Digest library_key(const CompileRequest& request) {
+  return Sha256()
+      .add(std::string_view("vitune library call 1"))
+      .add(request.source.digest().hex())
+      .add(request.arch)
+      .add(request.entry)
+      .add(request.library)
+      .finish();
+}
+
+Digest key_of(std::string_view rule, const Digest& source, const CompileRequest& request,
+              std::string_view compiler_version) {
+  Sha256 hash;
+  hash.add(rule).add(source.hex()).add(request.arch).add(request.entry);
+  const auto options = compile_options(request, parse_nvrtc_version(compiler_version));
+  hash.add(static_cast<std::int64_t>(options.size()));
+  for (const std::string& option : options) hash.add(option);
+  return hash.add(compiler_version).finish();
 }
 
 }  // namespace
@@ -64,21 +85,20 @@ std::string made_by(const CompileRequest& request, std::string_view compiler_ver
 }
 
 Digest kernel_key(const CompileRequest& request, std::string_view compiler_version) {
-  Sha256 hash;
-  if (!request.library.empty()) {
-    return hash.add(std::string_view("vitune library call 1"))
-        .add(request.source.digest().hex())
-        .add(request.arch)
-        .add(request.entry)
-        .add(request.library)
-        .finish();
-  }
-  hash.add(std::string_view("vitune kernel 1"));
-  hash.add(request.source.digest().hex()).add(request.arch).add(request.entry);
-  const auto options = compile_options(request, parse_nvrtc_version(compiler_version));
-  hash.add(static_cast<std::int64_t>(options.size()));
-  for (const std::string& option : options) hash.add(option);
-  return hash.add(compiler_version).finish();
+  if (!request.library.empty()) return library_key(request);
+  // A profiler's kernel says which line each instruction comes from, so that layout counts.
+  const Digest source = request.line_info ? request.source.digest() : token_digest(request.source);
+  return key_of("vitune kernel 2", source, request, compiler_version);
+}
+
+Digest text_kernel_key(const CompileRequest& request, std::string_view compiler_version) {
+  if (!request.library.empty()) return library_key(request);
+  return key_of("vitune kernel 1", request.source.digest(), request, compiler_version);
+}
+
+std::vector<Digest> keys_of(const CompileRequest& request, std::string_view compiler_version) {
+  if (!request.library.empty()) return {library_key(request)};
+  return {kernel_key(request, compiler_version), text_kernel_key(request, compiler_version)};
 }
 
 }  // namespace vitune

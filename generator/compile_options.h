@@ -24,4 +24,12 @@ NvrtcVersion parse_nvrtc_version(std::string_view text);
 // "sm_90", "sm_90a" or "sm_100f": it is the only text of a request that enters an option.
 std::vector<std::string> compile_options(const CompileRequest& request, NvrtcVersion version);
 
+// kernel_key() by the rule of databases from before 2026-11-28, where comments and layout counted:
+// what tells that a row stored then is of a source that is the same now.
+Digest text_kernel_key(const CompileRequest& request, std::string_view compiler_version);
+
+// Every key by which a stored row may mean the kernel, kernel_key() first: a winner, a block or a
+// timeout that names any of them is the kernel's. Reads the whole text.
+std::vector<Digest> keys_of(const CompileRequest& request, std::string_view compiler_version);
+
 }  // namespace vitune

@@ -71,8 +71,8 @@ class Compiler {
 // What makes the request's kernels: the compiler of that version, or its library.
 std::string made_by(const CompileRequest& request, std::string_view compiler_version);
 
-// SHA-256 over the assembled source with its include closure, the options, the architecture and the
-// compiler's version, or the library's: decides whether a stored kernel may run.
+// SHA-256 over the tokens of the source with its include closure, the options, the architecture and
+// the compiler's version, or the library's: decides whether a stored kernel may run.
 Digest kernel_key(const CompileRequest& request, std::string_view compiler_version);
 
 // Whether `image` is a well-formed 64-bit CUDA ELF whose tables lie inside it. The driver is given

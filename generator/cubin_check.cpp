@@ -20,6 +20,7 @@ class Image {
  public:
   explicit Image(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
+  std::uint64_t size() const { return bytes_.size(); }
   bool holds(std::uint64_t offset, std::uint64_t size) const {
     return size <= bytes_.size() && offset <= bytes_.size() - size;
   }
@@ -46,7 +47,7 @@ class Checker {
   bool check() {
     if (!image_.holds(0, sizeof(Elf64_Ehdr))) return false;
     header_ = image_.get<Elf64_Ehdr>(0);
-    if (!header_is_sound() || !segments_are_inside()) return false;
+    if (!header_is_sound() || !segments_are_inside() || !sections_fit()) return false;
     for (std::uint32_t i = 0; i < header_.e_shnum; ++i) {
       if (!section_is_sound(section(i))) return false;
     }
@@ -82,6 +83,19 @@ class Checker {
 
   Elf64_Shdr section(std::uint64_t index) const {
     return image_.get<Elf64_Shdr>(header_.e_shoff + index * sizeof(Elf64_Shdr));
+  }
+
+  // Together, so that what follows ends soon: thousands of sections may not each be all of the
+  // image.
+  bool sections_fit() const {
+    std::uint64_t left = image_.size();
+    for (std::uint32_t i = 0; i < header_.e_shnum; ++i) {
+      const Elf64_Shdr s = section(i);
+      if (s.sh_type == SHT_NULL || s.sh_type == SHT_NOBITS) continue;
+      if (s.sh_size > left) return false;
+      left -= s.sh_size;
+    }
+    return true;
   }
 
   bool section_is_sound(const Elf64_Shdr& s) const {

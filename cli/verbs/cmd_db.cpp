@@ -16,8 +16,10 @@
 #include "cli/output/results.h"
 #include "cli/output/text.h"
 #include "cli/verbs/cmd_db_pack.h"
+#include "cli/verbs/cmd_db_rekey.h"
 #include "cli/verbs/cmd_db_unblock.h"
 #include "cli/verbs/made_today.h"
+#include "cli/verbs/stored_kernels.h"
 #include "cli/verbs/verified_import.h"
 #include "core/error.h"
 #include "core/format.h"
@@ -75,13 +77,37 @@ int run_stats(Session& session) {
   return 0;
 }
 
+// Winners that are sound and not served. Of a damaged file nothing is said.
+std::vector<WinnerEntry> stale_winners_of(Store& store, const CheckReport& report) {
+  const bool sound = report.integrity_ok && report.bad_rows == 0;
+  return sound ? stale_winners(store) : std::vector<WinnerEntry>();
+}
+
+void tell_of_stale(Session& session, const std::vector<WinnerEntry>& stale) {
+  const std::size_t shown = std::min(stale.size(), kProblemsShown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    session.console.log(LogLevel::kWarning,
+                        formatted("the winner {} is not served: this version makes its kernel "
+                                  "from other sources",
+                                  winner_place(stale[i])));
+  }
+  if (stale.empty()) return;
+  session.console.log(
+      LogLevel::kWarning,
+      formatted("{} winners are not served; 'vitune db rekey' keeps those whose machine code is "
+                "the same, 'vitune tune' finds others",
+                stale.size()));
+}
+
 int run_check(Session& session) {
   const auto store = open_existing_store(session, Access::kReadOnly);
   const CheckReport report = store->check();
+  const std::vector<WinnerEntry> stale = stale_winners_of(*store, report);
   show_counts(session, "db check",
               {{"rows", report.rows},
                {"bad_rows", report.bad_rows},
-               {"lifted_blocks", report.lifted_blocks}},
+               {"lifted_blocks", report.lifted_blocks},
+               {"stale_winners", std::ssize(stale)}},
               {{"integrity_ok", report.integrity_ok}, {"problems", report.problems}});
   const std::size_t shown = std::min(report.problems.size(), kProblemsShown);
   for (std::size_t i = 0; i < shown; ++i) {
@@ -91,6 +117,7 @@ int run_check(Session& session) {
     session.console.log(LogLevel::kError, formatted("and {} more; --json has them all",
                                                     report.problems.size() - shown));
   }
+  tell_of_stale(session, stale);
   if (report.integrity_ok && report.bad_rows == 0) return 0;
   session.console.log(
       LogLevel::kError,
@@ -330,6 +357,7 @@ std::vector<Verb> db_verbs() {
        run_salvage},
   };
   verbs.push_back(unblock_verb());
+  verbs.push_back(rekey_verb());
   for (Verb& verb : pack_verbs()) verbs.push_back(std::move(verb));
   return verbs;
 }

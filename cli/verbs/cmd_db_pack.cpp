@@ -42,7 +42,9 @@ std::string label_of(const Session& session) {
 void tell_of_left_out(Session& session, const PackReport& report) {
   const std::pair<std::int64_t, const char*> reasons[] = {
       {report.unverified, "not verified; 'vitune verify' does it"},
-      {report.stale, "of other kernels than this version makes; tune these problems again"},
+      {report.stale,
+       "of other kernels than this version makes; 'vitune db rekey' keeps those of the same "
+       "machine code, else tune these problems again"},
       {report.without_kernel, "without the kernel that was judged; 'vitune verify' makes it"}};
   for (const auto& [count, why] : reasons) {
     if (count == 0) continue;

@@ -15,6 +15,7 @@
 #include "cli/verbs/show_space.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/compile_options.h"
 #include "generator/compiler.h"
 #include "generator/operator.h"
 #include "runtime/context/explanation.h"
@@ -147,30 +148,40 @@ class Explanation {
  private:
   static constexpr std::size_t kNext = 3;
 
-  // Its kernel, whichever compiler of the stored ones made it.
-  std::vector<Digest> kernels(const Problem& problem, const Choice& choice) const {
-    if (choice.outcome == LookupOutcome::kExact) return {choice.row->winner.kernel_key};
+  // Its kernel by all of its keys, as each compiler of the stored ones may have made it.
+  std::vector<std::vector<Digest>> kernels(const Problem& problem, const Choice& choice) const {
     const auto request = problem.op().request(problem, choice.config, device_.arch());
-    if (!request.library.empty()) return {kernel_key(request, request.library)};
-    std::vector<Digest> keys;
-    for (const std::string& compiler : compilers_) keys.push_back(kernel_key(request, compiler));
-    return keys;
+    if (choice.outcome == LookupOutcome::kExact) {
+      const Winner& winner = choice.row->winner;
+      auto keys = keys_of(request, made_by(request, winner.compiler_version));
+      keys.push_back(winner.kernel_key);
+      return {std::move(keys)};
+    }
+    if (!request.library.empty()) return {keys_of(request, request.library)};
+    std::vector<std::vector<Digest>> kernels;
+    for (const std::string& compiler : compilers_) kernels.push_back(keys_of(request, compiler));
+    return kernels;
   }
 
   bool is_blocked(const Problem& problem, const Choice& choice) {
     const ProblemKey asked{problem.operator_name(), problem.text()};
-    const std::vector<Digest> keys = kernels(problem, choice);
-    return !keys.empty() && std::ranges::all_of(keys, [&](const Digest& key) {
+    const auto is_held_back = [&](const Digest& key) {
       return store_.is_blocked(key, device_) ||
              store_.did_not_end(device_, asked, choice.config, key);
+    };
+    const auto made = kernels(problem, choice);
+    return !made.empty() && std::ranges::all_of(made, [&](const std::vector<Digest>& keys) {
+      return std::ranges::any_of(keys, is_held_back);
     });
   }
 
   // That a person lifted a block of its kernel, if so.
   std::string lifted(const Problem& problem, const Choice& choice) {
-    for (const Digest& key : kernels(problem, choice)) {
-      const auto entry = store_.deciding_block(key, device_);
-      if (entry && entry->lifts()) return "; its block was lifted by hand: " + entry->reason;
+    for (const std::vector<Digest>& keys : kernels(problem, choice)) {
+      for (const Digest& key : keys) {
+        const auto entry = store_.deciding_block(key, device_);
+        if (entry && entry->lifts()) return "; its block was lifted by hand: " + entry->reason;
+      }
     }
     return "";
   }

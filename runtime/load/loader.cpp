@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/compile_options.h"
 #include "runtime/load/single_flight.h"
 
 namespace vitune {
@@ -27,6 +28,13 @@ bool is_about_the_image(CuResult result) {
 }
 
 Found nothing(std::string why) { return {nullptr, std::move(why), false}; }
+
+// Of a kernel's keys the one of its row: a winner may be from before keys were made of tokens.
+const Digest& stored_key(const Choice& choice, const std::vector<Digest>& keys) {
+  if (choice.outcome != LookupOutcome::kExact) return keys.front();
+  const auto at = std::ranges::find(keys, choice.row->winner.kernel_key);
+  return at != keys.end() ? *at : keys.front();
+}
 
 }  // namespace
 
@@ -100,25 +108,30 @@ std::optional<std::string> Loader::cannot_launch(const Problem& problem,
   return driver_lacks_cooperative_launches(context_.driver());
 }
 
-bool Loader::is_blocked(const Digest& key) {
-  return databases_.read([&](LayeredStore& layers) { return layers.is_blocked(key, device_); });
+bool Loader::is_blocked(const std::vector<Digest>& keys) {
+  return databases_.read([&](LayeredStore& layers) {
+    return std::ranges::any_of(keys,
+                               [&](const Digest& key) { return layers.is_blocked(key, device_); });
+  });
 }
 
 std::optional<std::string> Loader::did_not_end(const Problem& problem, const Config& config,
-                                               const Digest& key) {
+                                               const std::vector<Digest>& keys) {
   const ProblemKey asked{problem.operator_name(), problem.text()};
-  const bool hung = databases_.read(
-      [&](LayeredStore& layers) { return layers.did_not_end(device_, asked, config, key); });
-  if (!hung) return std::nullopt;
-  return formatted("the kernel {} did not end when it was tuned for this problem", short_name(key));
+  const auto hung = databases_.read([&](LayeredStore& layers) {
+    return std::ranges::find_if(
+        keys, [&](const Digest& key) { return layers.did_not_end(device_, asked, config, key); });
+  });
+  if (hung == keys.end()) return std::nullopt;
+  return formatted("the kernel {} did not end when it was tuned for this problem",
+                   short_name(*hung));
 }
 
 // Why the stored kernel must not run, if so.
-std::optional<std::string> Loader::bad_image(const Binary& binary, const CompileRequest& request) {
+std::optional<std::string> Loader::bad_image(const Binary& binary, const CompileRequest& request,
+                                             const std::vector<Digest>& keys) {
   const std::string name = short_name(binary.kernel_key);
-  if (is_blocked(binary.kernel_key)) {
-    return formatted("the stored kernel {} is on the block list", name);
-  }
+  if (is_blocked(keys)) return formatted("the stored kernel {} is on the block list", name);
   if (binary.arch != request.arch) {
     return formatted("the stored kernel {} is for {}, this device needs {}", name, binary.arch,
                      request.arch);
@@ -136,8 +149,9 @@ std::optional<std::string> Loader::bad_image(const Binary& binary, const Compile
   return std::nullopt;
 }
 
-std::optional<Binary> Loader::usable_binary(const Digest& key, const Choice& choice,
-                                            const CompileRequest& request, std::string& why) {
+std::optional<Binary> Loader::usable_binary(const Choice& choice, const CompileRequest& request,
+                                            const std::vector<Digest>& keys, std::string& why) {
+  const Digest& key = stored_key(choice, keys);
   std::optional<Digest> image;
   if (choice.outcome == LookupOutcome::kExact) image = choice.row->winner.image_digest;
   bool is_there = false;
@@ -149,7 +163,7 @@ std::optional<Binary> Loader::usable_binary(const Digest& key, const Choice& cho
   if (!is_there) return std::nullopt;
   const auto fault =
       binary
-          ? bad_image(*binary, request)
+          ? bad_image(*binary, request, keys)
           : formatted("the stored image of kernel {} is damaged or not the one that was verified",
                       short_name(key));
   if (!fault) return binary;
@@ -164,7 +178,8 @@ std::optional<std::string> Loader::not_its_sources(const Choice& choice, const D
   if (key == verified) return std::nullopt;
   return reject(verified,
                 formatted("the winner's kernel {} was made from other sources than this version "
-                          "of vitune has",
+                          "of vitune has ('vitune db rekey' keeps it if its machine code is the "
+                          "same)",
                           short_name(verified)));
 }
 
@@ -172,12 +187,13 @@ std::optional<std::string> Loader::not_its_sources(const Choice& choice, const D
 std::optional<Loader::Candidate> Loader::library_call(const Problem& problem, const Choice& choice,
                                                       const CompileRequest& request,
                                                       std::string& why) {
-  const Digest key = kernel_key(request, request.library);
+  const std::vector<Digest> keys = keys_of(request, request.library);
+  const Digest& key = keys.front();
   if (auto other = not_its_sources(choice, key)) {
     why = std::move(*other);
-  } else if (is_blocked(key)) {
+  } else if (is_blocked(keys)) {
     why = choice.config.text() + " is on the block list";
-  } else if (auto hung = did_not_end(problem, choice.config, key)) {
+  } else if (auto hung = did_not_end(problem, choice.config, keys)) {
     why = std::move(*hung);
   } else if (auto prune = choice.outcome != LookupOutcome::kExact
                               ? problem.op().prune(problem, choice.config, {}, device_)
@@ -198,17 +214,18 @@ std::optional<Loader::Candidate> Loader::find(const Problem& problem, const Choi
   if (!request.library.empty()) return library_call(problem, choice, request, why);
   why = "no kernel of it is stored";
   for (const std::string& version : versions(choice)) {
-    const Digest key = kernel_key(request, version);
+    const std::vector<Digest> keys = keys_of(request, version);
+    const Digest& key = stored_key(choice, keys);
     if (auto other = not_its_sources(choice, key)) {
       why = std::move(*other);
       return std::nullopt;
     }
-    if (auto hung = did_not_end(problem, choice.config, key)) {
+    if (auto hung = did_not_end(problem, choice.config, keys)) {
       why = std::move(*hung);
       continue;
     }
     if (is_loaded(key)) return Candidate{key, std::nullopt};
-    auto binary = usable_binary(key, choice, request, why);
+    auto binary = usable_binary(choice, request, keys, why);
     if (!binary) continue;
     // What was verified for the problem is not judged again by rules of thumb.
     if (choice.outcome != LookupOutcome::kExact) {
@@ -339,15 +356,15 @@ std::optional<Binary> Loader::make_binary(const Problem& problem, const Config& 
 Found Loader::compile(const Problem& problem, const Choice& choice, bool judge) {
   const auto request = problem.op().request(problem, choice.config, device_.arch());
   if (!request.library.empty()) return load_stored(problem, choice);  // nothing to compile
-  const Digest key = kernel_key(request, compiler()->version());
-  if (is_blocked(key)) return nothing(choice.config.text() + " is on the block list");
-  if (auto hung = did_not_end(problem, choice.config, key)) return nothing(std::move(*hung));
-  const std::shared_ptr<Slot> place = slot(key);
+  const std::vector<Digest> keys = keys_of(request, compiler()->version());
+  if (is_blocked(keys)) return nothing(choice.config.text() + " is on the block list");
+  if (auto hung = did_not_end(problem, choice.config, keys)) return nothing(std::move(*hung));
+  const std::shared_ptr<Slot> place = slot(keys.front());
   const std::lock_guard lock(place->mutex);
   if (place->kernel) return {place->kernel, {}, false};
-  const WorkLock turn = turn_to_compile(databases_.written(), key, log_sink_);
-  const auto stored = stored_meanwhile(databases_.written(), key, device_, log_sink_);
-  if (stored && !bad_image(*stored, request)) {
+  const WorkLock turn = turn_to_compile(databases_.written(), keys.front(), log_sink_);
+  const auto stored = stored_meanwhile(databases_.written(), keys, device_, log_sink_);
+  if (stored && !bad_image(*stored, request, keys)) {
     if (judge) {
       if (auto why = not_worth_loading(problem, choice.config, *stored)) return nothing(*why);
     }

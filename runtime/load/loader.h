@@ -82,15 +82,17 @@ class Loader {
   bool is_loaded(const Digest& key);
   std::vector<std::string> versions(const Choice& choice);
   std::optional<std::string> not_its_sources(const Choice& choice, const Digest& key);
-  std::optional<Binary> usable_binary(const Digest& key, const Choice& choice,
-                                      const CompileRequest& request, std::string& why);
-  std::optional<std::string> bad_image(const Binary& binary, const CompileRequest& request);
+  std::optional<Binary> usable_binary(const Choice& choice, const CompileRequest& request,
+                                      const std::vector<Digest>& keys, std::string& why);
+  std::optional<std::string> bad_image(const Binary& binary, const CompileRequest& request,
+                                       const std::vector<Digest>& keys);
   std::optional<Candidate> find(const Problem& problem, const Choice& choice,
                                 const CompileRequest& request, std::string& why);
-  bool is_blocked(const Digest& key);
+  // Whether a layer blocks the kernel by any of its keys (generator/compile_options).
+  bool is_blocked(const std::vector<Digest>& keys);
   // Why the kernel is not launched for this problem, if so: it did not end when it was.
   std::optional<std::string> did_not_end(const Problem& problem, const Config& config,
-                                         const Digest& key);
+                                         const std::vector<Digest>& keys);
   std::optional<Candidate> library_call(const Problem& problem, const Choice& choice,
                                         const CompileRequest& request, std::string& why);
   void load(Slot& slot, const Problem& problem, const Config& config, const Binary& binary,

@@ -57,13 +57,16 @@ WorkLock turn_to_compile(const std::optional<fs::path>& database, const Digest& 
   }
 }
 
-std::optional<Binary> stored_meanwhile(const std::optional<fs::path>& database, const Digest& key,
-                                       const DeviceInfo& device, const LogSink& log_sink) {
+std::optional<Binary> stored_meanwhile(const std::optional<fs::path>& database,
+                                       const std::vector<Digest>& keys, const DeviceInfo& device,
+                                       const LogSink& log_sink) {
   if (!database || is_absent(*database)) return std::nullopt;
   try {
     const auto store = Store::open(*database, Access::kReadOnly, log_sink);
-    if (store->is_blocked(key, device)) return std::nullopt;
-    return store->find_binary(key);
+    for (const Digest& key : keys) {
+      if (store->is_blocked(key, device)) return std::nullopt;
+    }
+    return store->find_binary(keys.front());
   } catch (const Error& error) {
     log(log_sink, LogLevel::kDebug,
         formatted("not looked at once more before compiling: {}", error.what()));

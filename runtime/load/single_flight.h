@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "core/log.h"
 #include "core/work_lock.h"
@@ -21,10 +22,11 @@ namespace vitune {
 WorkLock turn_to_compile(const std::optional<std::filesystem::path>& database, const Digest& key,
                          const LogSink& log_sink);
 
-// The kernel as `database` has it at this moment, read by a connection of its own; nothing if it
-// is not there, must not run on `device`, or cannot be read.
+// The kernel as `database` has it at this moment under the first of its keys, read by a connection
+// of its own; nothing if it is not there, must not run on `device` by any of the keys, or cannot be
+// read.
 std::optional<Binary> stored_meanwhile(const std::optional<std::filesystem::path>& database,
-                                       const Digest& key, const DeviceInfo& device,
+                                       const std::vector<Digest>& keys, const DeviceInfo& device,
                                        const LogSink& log_sink);
 
 }  // namespace vitune

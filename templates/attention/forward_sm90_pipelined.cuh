@@ -317,14 +317,14 @@ __device__ __forceinline__ void forward_pipelined(const AttentionParams& p,
   __syncthreads();
   if (threadIdx.x >= (T::kGroups + 1) * kGroupThreads) {
     if constexpr (T::kSpareRows > 0) {
-      if constexpr (T::kTradesRegisters) fewer_registers<T::kSpareRegisters>();
+      if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kSpareRegisters>();
       attend_spare_rows<T>(p, pipe);
     }
   } else if (threadIdx.x >= T::kGroups * kGroupThreads) {
-    if constexpr (T::kTradesRegisters) fewer_registers<T::kCopyRegisters>();
+    if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kCopyRegisters>();
     copy_role<T>(p, maps, pipe);
   } else {
-    if constexpr (T::kTradesRegisters) more_registers<T::kComputeRegisters>();
+    if constexpr (T::kTradesRegisters) warpgroup_reg_alloc<T::kComputeRegisters>();
     if constexpr (T::kResident) {
       compute_resident<T>(p, pipe);
     } else {

@@ -161,11 +161,11 @@ __device__ __forceinline__ void linear_gemm_sm90(const LinearParams& p,
   meet_peers<T>();
   wait_for_earlier_grids();
   if (threadIdx.x >= T::kGroups * kGroupThreads) {
-    if constexpr (T::kTradesRegisters) fewer_registers<T::kCopyRegisters>();
+    if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kCopyRegisters>();
     if (threadIdx.x == T::kGroups * kGroupThreads) produce(p, maps, shared);
     if constexpr (T::kMomentsGiven > 0) merge_moments(p, shared);
   } else {
-    if constexpr (T::kTradesRegisters) more_registers<T::kComputeRegisters>();
+    if constexpr (T::kTradesRegisters) warpgroup_reg_alloc<T::kComputeRegisters>();
     consume(p, maps, shared);
   }
 }

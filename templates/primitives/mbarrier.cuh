@@ -42,11 +42,11 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
 // Registers per thread of this warpgroup from here on; every warp of it takes part. What warpgroups
 // give up and what they ask for must balance, else the call never returns.
 template <int kRegisters>
-__device__ __forceinline__ void fewer_registers() {
+__device__ __forceinline__ void warpgroup_reg_dealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 template <int kRegisters>
-__device__ __forceinline__ void more_registers() {
+__device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 

@@ -7,6 +7,7 @@
 #include "core/device_info.h"
 #include "db/sqlite.h"
 #include "db/store.h"
+#include "generator/compile_options.h"
 #include "generator/compiler.h"
 #include "generator/operator.h"
 #include "tests/cli/command_fixture.h"
@@ -102,6 +103,18 @@ TEST_F(BlockedKernelTest, OfAWinnerIsPassedOver) {
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(result.out, HasSubstr("passed    exact "));
   EXPECT_THAT(result.out, HasSubstr(": its kernel is on the block list"));
+}
+
+TEST_F(BlockedKernelTest, OfAWinnerIsPassedOverByItsKeyOfBeforeToo) {
+  const ProblemPtr problem = parse_problem(kShipped);
+  const auto winner =
+      shipped()->find_winner(recorded_device(), {"attention", problem->text()}, Objective::kCold);
+  ASSERT_TRUE(winner);
+  const auto request = problem->op().request(*problem, winner->config, recorded_device().arch());
+  const Digest before = text_kernel_key(request, winner->compiler_version);
+  ASSERT_NE(before, winner->kernel_key);
+  block({before});
+  for (const auto& choice : choices(kShipped)) EXPECT_NE(choice["outcome"], "exact");
 }
 
 TEST_F(BlockedKernelTest, OfAWinnerWhoseBlockWasLiftedServesAgainAndThatIsTold) {

@@ -9,6 +9,9 @@
 #include <regex>
 #include <stdexcept>
 
+#include "db/rekey.h"
+#include "generator/compile_options.h"
+#include "generator/operator.h"
 #include "tests/cli/command_fixture.h"
 #include "tests/cli/synthetic_recording.h"
 #include "tests/db/everything.h"
@@ -99,6 +102,31 @@ std::pair<std::string, std::string> packed_database(const fs::path& scratch) {
   return {read_bytes(file), read_bytes(pack)};
 }
 
+// With a shipped winner under the key that it had while keys counted layout.
+std::string database_of_before(const fs::path& scratch) {
+  const auto shipped =
+      Store::open(fs::path(VITUNE_SOURCE_DIR) / "data" / "winners.db", Access::kReadOnly);
+  const fs::path file = scratch / "before.db";
+  for (const WinnerEntry& entry : shipped->winners()) {
+    const Winner& winner = entry.winner;
+    const auto binary = shipped->find_binary(winner.kernel_key, winner.image_digest);
+    if (!binary || entry.problem.operator_name != "norm") continue;
+    const ProblemPtr problem = parse_problem(entry.problem.text);
+    const auto request = problem->op().request(*problem, winner.config, entry.device.arch());
+    const auto store = Store::open(file, Access::kReadWrite);
+    store->promote(entry.device, entry.problem, winner, &*binary);
+    std::vector<Trial> trials;
+    for (int i = 0; i < 40; ++i) {
+      trials.push_back(test::sample_trial(i));
+      trials.back().measurement = test::sample_measurement(10 + i);
+    }
+    store->put_trials(test::sample_device(), test::sample_problem(), trials);
+    rekey(file, {{winner.kernel_key, text_kernel_key(request, winner.compiler_version)}});
+    break;
+  }
+  return read_bytes(file);
+}
+
 std::vector<Operation> made_operations() {
   const test::TempDir scratch;
   const std::string filled = filled_database(scratch.path());
@@ -134,6 +162,10 @@ std::vector<Operation> made_operations() {
        Kind::kOneStep,
        {{kDatabase, filled}, {"in/other.db", other}}});
   add({"prune", {"db", "prune", "--keep", "5"}, Kind::kOneStep, {{kDatabase, filled}}});
+  add({"rekey",
+       {"db", "rekey"},
+       Kind::kOneStep,
+       {{kDatabase, database_of_before(scratch.path())}}});
   add({"migrate",
        {"db", "merge", "@in/empty.db"},
        Kind::kOneStep,

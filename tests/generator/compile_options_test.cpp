@@ -71,9 +71,8 @@ TEST(KernelKey, DependsOnEverythingThatMakesTheCubin) {
     change(request);
     keys.emplace_back(what, kernel_key(request, version));
   };
-  std::string other_header(base.source.headers.front().text);
-  other_header.back() = ' ';
-  add("main", [](CompileRequest& r) { r.source.main += " "; });
+  const std::string other_header = std::string(base.source.headers.front().text) + "struct A;\n";
+  add("main", [](CompileRequest& r) { r.source.main += "struct A;\n"; });
   add("header", [&](CompileRequest& r) { r.source.headers.front().text = other_header; });
   add("header name", [](CompileRequest& r) { r.source.headers.front().path = "other.cuh"; });
   add("arch", [](CompileRequest& r) { r.arch = "sm_90"; });

@@ -79,7 +79,7 @@ inline std::shared_ptr<const Compiler> find_compiler() {
 }
 
 // Tests that compile with the real NVRTC; skipped where there is none.
-class RealCompilerTest : public testing::Test {
+class RealCompilerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     try {

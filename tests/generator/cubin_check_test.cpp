@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
+#include <vector>
 
 #include "generator/compiler.h"
 #include "tests/generator/compile_support.h"
@@ -11,6 +13,7 @@
 namespace vitune {
 namespace {
 
+using test::append;
 using test::elf_image;
 
 using Bytes = std::vector<std::byte>;
@@ -120,6 +123,30 @@ TEST(CubinCheck, EachDamagedFieldIsRefused) {
 TEST(CubinCheck, ANoBitsSectionMayBeLargerThanTheImage) {
   const std::size_t shared = 64 + 40 + 48 + 16 + 4 * 64;
   EXPECT_TRUE(cubin_is_well_formed(with<std::uint64_t>(elf_image(), shared + 32, 1u << 30)));
+}
+
+// Each of them would be gone through from end to end.
+TEST(CubinCheck, SectionsThatAreLargerTogetherThanTheImageAreRefused) {
+  Bytes image = elf_image();
+  Elf64_Ehdr header;
+  std::memcpy(&header, image.data(), sizeof header);
+  std::vector<Elf64_Shdr> sections(header.e_shnum);
+  std::memcpy(sections.data(), image.data() + header.e_shoff, sections.size() * sizeof(Elf64_Shdr));
+  Elf64_Shdr code = sections[3];
+  code.sh_size = image.size() / 2;
+  code.sh_offset = 0;
+  const auto with_more = [&](std::size_t more) {
+    auto all = sections;
+    all.insert(all.end(), more, code);
+    header.e_shoff = image.size();
+    header.e_shnum = static_cast<Elf64_Half>(all.size());
+    Bytes larger = image;
+    std::memcpy(larger.data(), &header, sizeof header);
+    append(larger, all.data(), all.size() * sizeof(Elf64_Shdr));
+    return larger;
+  };
+  EXPECT_TRUE(cubin_is_well_formed(with_more(1)));
+  EXPECT_FALSE(cubin_is_well_formed(with_more(40)));
 }
 
 TEST(CubinCheck, NoMutationOfAHandMadeImageIsReadOutOfBounds) {

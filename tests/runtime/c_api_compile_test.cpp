@@ -5,6 +5,7 @@
 #include <random>
 
 #include "generator/attention/operator.h"
+#include "generator/compile_options.h"
 #include "generator/config_family.h"
 #include "tests/generator/compile_support.h"
 #include "tests/runtime/runtime_fixture.h"
@@ -89,6 +90,19 @@ TEST_F(CApiCompileTest, AProblemWithoutAnyKernelIsCompiledOnceAndKept) {
   ASSERT_STATUS(VITUNE_OK, call(later)) << "the kernel was kept in the database";
   EXPECT_EQ(query(later, desc_of(kSmall)).compiled, 0);
   EXPECT_EQ(stats(later).kernels_compiled, 0u);
+}
+
+TEST_F(CApiCompileTest, AKernelThatIsBlockedByTheRuleOfBeforeIsNotCompiled) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  const AttentionProblem problem = AttentionProblem::parse(kSmall);
+  const Config config = default_attention_config(problem, mock_device());
+  const CompileRequest request = attention_compile_request(problem, config, mock_device().arch());
+  Store::open(database(), Access::kReadWrite)
+      ->block({text_kernel_key(request, compiler->version()), mock_device().key(),
+               mock_device().driver_version, TrialStatus::kWrong, "max error 0.5"});
+  const Context context(compiling());
+  if (call(context) != VITUNE_OK) return;
+  EXPECT_NE(std::string(query(context, desc_of(kSmall)).config), shown_text(attention(), config));
 }
 
 TEST_F(CApiCompileTest, AContextThatMayNotWriteCompilesForItselfOnly) {

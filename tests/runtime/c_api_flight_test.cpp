@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "core/work_lock.h"
+#include "generator/compile_options.h"
+#include "runtime/load/single_flight.h"
 #include "tests/generator/compile_support.h"
 #include "tests/patience.h"
 #include "tests/runtime/runtime_fixture.h"
@@ -79,6 +81,20 @@ TEST_F(CApiFlightTest, WhatAnotherProcessHasStoredSinceTheContextWasMadeIsNotCom
   put_binary(database(), kernel_of(*compiler));
   ASSERT_STATUS(VITUNE_OK, forward(context, desc_of(kSmall), tensors_of(kSmall)));
   EXPECT_EQ(stats(context).kernels_compiled, 0u);
+}
+
+TEST_F(CApiFlightTest, AKernelThatWasBlockedMeanwhileByEitherRuleIsNotTaken) {
+  const StoredKernel kernel = default_kernel(kSmall, 1);
+  const CompileRequest request =
+      attention_compile_request(kernel.problem, kernel.config, mock_device().arch());
+  const auto keys = keys_of(request, kernel.binary.compiler_version);
+  ASSERT_EQ(keys.size(), 2u);
+  put_binary(database(), kernel);
+  EXPECT_TRUE(stored_meanwhile(database(), keys, mock_device(), {}));
+  Store::open(database(), Access::kReadWrite)
+      ->block({keys.back(), mock_device().key(), mock_device().driver_version, TrialStatus::kWrong,
+               "max error 0.5"});
+  EXPECT_FALSE(stored_meanwhile(database(), keys, mock_device(), {}));
 }
 
 TEST_F(CApiFlightTest, AContextThatKeepsNothingWaitsForNobody) {

@@ -57,6 +57,9 @@ class FakeEvaluator : public Evaluator {
   Digest key(const Config& config) override {
     return sha256(kernels + context_.problem->text() + config.text());
   }
+  Digest former_key(const Config& config) override {
+    return sha256("before " + context_.problem->text() + config.text());
+  }
   std::size_t capacity() const override { return 4; }
 
   void submit(std::size_t id, const Candidate& candidate) override {
@@ -64,7 +67,7 @@ class FakeEvaluator : public Evaluator {
     Trial trial;
     trial.config = candidate.config;
     trial.kernel_key = key(candidate.config);
-    if (const auto verdict = context_.blocked(trial.kernel_key)) {
+    if (const auto verdict = context_.blocked(candidate.config)) {
       trial.status = verdict->first;
       trial.reason = verdict->second;
       done_.emplace_back(id, trial);

@@ -49,8 +49,8 @@ class Live : public ::testing::Test {
     EvaluationContext context;
     context.problem = asked;
     context.blocked =
-        [this](const Digest& key) -> std::optional<std::pair<TrialStatus, std::string>> {
-      if (blocked.contains(key))
+        [this](const Config& config) -> std::optional<std::pair<TrialStatus, std::string>> {
+      if (blocked.contains(evaluator->key(config)))
         return std::pair(TrialStatus::kTimeout, std::string("hung before"));
       return std::nullopt;
     };

@@ -67,6 +67,33 @@ TEST_F(Tune, ABlockedKernelIsNotLaunchedAgain) {
   EXPECT_THAT(evaluator.verified, ::testing::Not(::testing::Contains(bad)));
 }
 
+// Rows from before keys were made of tokens name the kernel by another key.
+TEST_F(Tune, AFaultThatIsWrittenDownByTheRuleOfBeforeKeepsItsKernelFromALaunch) {
+  const Config champion = run().outcomes[0].winner->config;
+  const Digest before = evaluator.former_key(champion);
+  for (const bool timeout : {true, false}) {
+    SCOPED_TRACE(timeout);
+    LayeredStore other(Store::in_memory(), nullptr);
+    if (timeout) {
+      Trial trial = *user().find_trial(evaluator.device(), key(), champion);
+      trial.kernel_key = before;
+      trial.status = TrialStatus::kTimeout;
+      trial.reason = "did not finish";
+      trial.measurement = {};
+      other.user().put_trial(evaluator.device(), key(), trial);
+    } else {
+      other.user().block({before, evaluator.device().key(), evaluator.device().driver_version,
+                          TrialStatus::kWrong, "max error 0.5"});
+    }
+    evaluator.verified.clear();
+    const TuneReport report = tune_with(evaluator, options, other, {}, {}, stop);
+    ASSERT_TRUE(report.outcomes[0].winner);
+    EXPECT_NE(report.outcomes[0].winner->config, champion);
+    EXPECT_EQ(report.outcomes[0].failed, 1);
+    EXPECT_THAT(evaluator.verified, ::testing::Not(::testing::Contains(champion)));
+  }
+}
+
 TEST_F(Tune, AKernelThatDidNotEndIsNotLaunchedForThatProblemAgainAndForOthersIs) {
   options.problems.push_back(problem("attention fp16 b=1 h=12 nq=257 nk=257 d=80 layout=packed"));
   const Config slow = fastest();

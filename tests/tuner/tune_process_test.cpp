@@ -12,7 +12,9 @@
 #include <thread>
 
 #include "core/env.h"
+#include "generator/compile_options.h"
 #include "generator/compiler.h"
+#include "generator/operator.h"
 #include "tests/patience.h"
 #include "tests/tuner/fake_device.h"
 #include "tests/tuner/test_support.h"
@@ -251,6 +253,30 @@ TEST_F(TuneProcess, AVerifiedWinnerOfElsewhereOrOfOtherKernelsIsTimedAndDoesNotE
     const TuneReport again = tune(options, other, {}, {}, stop);
     EXPECT_FALSE(again.outcomes[0].resumed);
   }
+}
+
+TEST_F(TuneProcess, AWinnerKeyedByTheRuleOfBeforeIsVerifiedAsTheSameKernel) {
+  Winner winner = *run().outcomes[0].winner;
+  const DeviceInfo device = testing::fake_device();
+  const Problem& problem = *options.problems[0].problem;
+  const CompileRequest request = problem.op().request(problem, winner.config, device.arch());
+  Trial trial = *open().user().find_trial(device, key(), winner.config);
+  ASSERT_EQ(winner.kernel_key, kernel_key(request, winner.compiler_version));
+  winner.kernel_key = trial.kernel_key = text_kernel_key(request, winner.compiler_version);
+  winner.image_digest.reset();
+  winner.trials = 5000;
+  LayeredStore other(Store::in_memory(), nullptr);
+  other.user().put_trial(device, key(), trial);
+  other.user().promote(device, key(), winner, nullptr);
+
+  EXPECT_TRUE(verify(other).failed.empty()) << messages;
+
+  const Winner now = *other.user().find_winner(device, key(), Objective::kCold);
+  EXPECT_EQ(now.kernel_key, winner.kernel_key);
+  EXPECT_EQ(now.measurement, winner.measurement) << "it is its own measurement";
+  EXPECT_EQ(now.trials, 5000);
+  EXPECT_TRUE(other.user().find_binary(winner.kernel_key, now.image_digest));
+  EXPECT_EQ(other.user().find_trial(device, key(), winner.config), trial);
 }
 
 TEST_F(TuneProcess, AWinnerWhoseKernelCannotBeCompiledNowStaysWhatItIs) {

@@ -27,8 +27,9 @@ namespace vitune {
 // A problem about to be tuned, and what the evaluator must ask or tell while it works on it.
 struct EvaluationContext {
   ProblemPtr problem;
-  // The verdict on a kernel that must not be launched again (its status and reason), or nothing.
-  std::function<std::optional<std::pair<TrialStatus, std::string>>(const Digest&)> blocked;
+  // The verdict on a config whose kernel must not be launched again (its status and reason), or
+  // nothing.
+  std::function<std::optional<std::pair<TrialStatus, std::string>>(const Config&)> blocked;
   // Called just before a candidate is sent to the device.
   std::function<void(const Config&)> launching;
 };
@@ -57,6 +58,8 @@ class Evaluator {
   virtual void begin(EvaluationContext context) = 0;
   // The kernel that `config` of the current problem stands for.
   virtual Digest key(const Config& config) = 0;
+  // The same by the rule of before, which rows from then have (generator/compile_options).
+  virtual Digest former_key(const Config& config) = 0;
   // How many candidates should be under way so that nothing idles.
   virtual std::size_t capacity() const = 0;
   // Starts on a candidate; `id` comes back with its trial.

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "generator/compile_log.h"
+#include "generator/compile_options.h"
 #include "generator/operator.h"
 
 namespace vitune {
@@ -73,6 +74,10 @@ Digest LiveEvaluator::key(const Config& config) {
   return known->second;
 }
 
+Digest LiveEvaluator::former_key(const Config& config) {
+  return text_kernel_key(request(config), compiler_version_);
+}
+
 std::size_t LiveEvaluator::capacity() const {
   const auto alive = std::count_if(clients_.begin(), clients_.end(),
                                    [](const auto& client) { return !client->lost(); });
@@ -87,7 +92,7 @@ void LiveEvaluator::submit(std::size_t id, const Candidate& candidate) {
   flight.trial.config = candidate.config;
   flight.trial.kernel_key = flight.key;
   flight.trial.origin = Origin::kMeasured;
-  if (const auto verdict = context_.blocked(flight.key)) {
+  if (const auto verdict = context_.blocked(candidate.config)) {
     return end(flight, verdict->first, "not launched again: " + verdict->second);
   }
   if (const Variant variant = cache_.find(flight.key)) {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "generator/compile_options.h"
 #include "generator/operator.h"
 
 namespace vitune {
@@ -91,6 +92,15 @@ Digest ReplayEvaluator::key(const Config& config) {
     return kernel_key(request, compiler_version_);
   } catch (const Error&) {
     return {};  // recorded with kernels that had other tunables
+  }
+}
+
+Digest ReplayEvaluator::former_key(const Config& config) {
+  try {
+    const auto request = problem_->op().request(*problem_, config, recording_.device.arch());
+    return text_kernel_key(request, compiler_version_);
+  } catch (const Error&) {
+    return {};
   }
 }
 

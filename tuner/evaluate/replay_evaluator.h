@@ -32,6 +32,7 @@ class ReplayEvaluator : public Evaluator {
   SearchSpace space(const ProblemPtr& problem) override;
   void begin(EvaluationContext context) override;
   Digest key(const Config& config) override;
+  Digest former_key(const Config& config) override;
   std::size_t capacity() const override { return 1; }
   void submit(std::size_t id, const Candidate& candidate) override;
   std::optional<std::pair<std::size_t, Trial>> wait(std::chrono::milliseconds timeout) override;

@@ -16,6 +16,11 @@ constexpr int kConfirmations = 3;  // tries while the machine keeps it from bein
 
 }  // namespace
 
+KernelKeys kernel_keys(Evaluator& evaluator) {
+  return {[&evaluator](const Config& config) { return evaluator.key(config); },
+          [&evaluator](const Config& config) { return evaluator.former_key(config); }};
+}
+
 CandidateRunner::CandidateRunner(Evaluator& evaluator, const ProblemPtr& problem,
                                  const SearchSpace& space, TrialBook& book, const LogSink& log_sink,
                                  const std::atomic<bool>& stop)
@@ -27,7 +32,7 @@ CandidateRunner::CandidateRunner(Evaluator& evaluator, const ProblemPtr& problem
       stop_(stop) {
   EvaluationContext context;
   context.problem = problem;
-  context.blocked = [this](const Digest& key) { return book_.blocked(key); };
+  context.blocked = [this](const Config& config) { return book_.blocked(config); };
   context.launching = [this](const Config& config) {
     book_.begin_attempt(config);
     launched_.insert(config);

@@ -20,6 +20,9 @@
 
 namespace vitune {
 
+// Of the evaluator's current problem, each time that they are asked for.
+KernelKeys kernel_keys(Evaluator& evaluator);
+
 class CandidateRunner {
  public:
   // Turns the evaluator to `problem`. All references must outlive it.

@@ -16,12 +16,13 @@ bool blocks(TrialStatus status) { return is_fault(status) && status != TrialStat
 }  // namespace
 
 TrialBook::TrialBook(LayeredStore& store, const DeviceInfo& device, ProblemKey problem,
-                     const SearchSpace& space, Origin origin)
+                     const SearchSpace& space, Origin origin, KernelKeys keys)
     : store_(store.user()),
       device_(device),
       problem_(std::move(problem)),
       space_(space),
-      origin_(origin) {
+      origin_(origin),
+      keys_(std::move(keys)) {
   load_blocks(store.blocks());
   load_timeouts();
 }
@@ -48,13 +49,13 @@ void TrialBook::load_timeouts() {
   }
 }
 
-void TrialBook::resume(const std::function<Digest(const Config&)>& key) {
+void TrialBook::resume() {
   for (const Trial& trial : store_.trials(device_, problem_)) {
     const auto index = space_.find(trial.config);
     if (!index || trial.origin != origin_ || may_be_the_machine(trial.status)) continue;
     // One without times (judged only, by an interrupted verification) is to be measured.
     if (trial.status == TrialStatus::kOk && !(trial.measurement.cold.median_us > 0)) continue;
-    if (trial.kernel_key == key(trial.config)) note(*index, unless_blocked(trial));
+    if (trial.kernel_key == keys_.today(trial.config)) note(*index, unless_blocked(trial));
   }
   if (origin_ != Origin::kMeasured) return;
   for (const OpenAttempt& attempt : store_.open_attempts(device_)) {
@@ -66,7 +67,7 @@ void TrialBook::resume(const std::function<Digest(const Config&)>& key) {
     }
     Trial trial;
     trial.config = attempt.config;
-    trial.kernel_key = key(attempt.config);
+    trial.kernel_key = keys_.today(attempt.config);
     trial.status = TrialStatus::kCrash;
     trial.reason = "was running when the machine or the tuner died twice";
     put(*index, trial);
@@ -75,7 +76,7 @@ void TrialBook::resume(const std::function<Digest(const Config&)>& key) {
 
 // A kernel may have been blocked elsewhere, on another problem say, after it was measured here.
 Trial TrialBook::unless_blocked(Trial trial) const {
-  const auto verdict = blocked(trial.kernel_key);
+  const auto verdict = blocked(trial.config);
   if (origin_ != Origin::kMeasured || trial.status != TrialStatus::kOk || !verdict) return trial;
   trial.status = verdict->first;
   trial.reason = "not launched again: " + verdict->second;
@@ -121,7 +122,7 @@ void TrialBook::flush() {
 }
 
 void TrialBook::block(const Trial& trial) {
-  if (blocked(trial.kernel_key)) return;
+  if (blocks_.contains(trial.kernel_key)) return;
   blocks_[trial.kernel_key] = {trial.status, trial.reason};
   store_.block(
       {trial.kernel_key, device_.key(), device_.driver_version, trial.status, trial.reason});
@@ -135,11 +136,13 @@ void TrialBook::withdraw_attempt(const Config& config) {
   store_.withdraw_attempt(device_, problem_, config);
 }
 
-std::optional<std::pair<TrialStatus, std::string>> TrialBook::blocked(
-    const Digest& kernel_key) const {
-  const auto at = blocks_.find(kernel_key);
-  if (at == blocks_.end()) return std::nullopt;
-  return at->second;
+std::optional<std::pair<TrialStatus, std::string>> TrialBook::blocked(const Config& config) const {
+  // Keys are made of whole sources, and there are hardly ever blocks.
+  if (blocks_.empty()) return std::nullopt;
+  for (const auto& key : {keys_.today, keys_.before}) {
+    if (const auto at = blocks_.find(key(config)); at != blocks_.end()) return at->second;
+  }
+  return std::nullopt;
 }
 
 std::vector<std::size_t> TrialBook::ranking(Objective objective) const {

@@ -31,21 +31,27 @@ constexpr bool may_be_the_machine(TrialStatus status) {
          status == TrialStatus::kCompileCrash;
 }
 
+// The kernel of a config: its key, and its key by the rule of before, which a block may name.
+struct KernelKeys {
+  std::function<Digest(const Config&)> today, before;
+};
+
 class TrialBook {
  public:
   // `device` is the one being tuned for, `origin` that of the trials to come. They are put in the
-  // user's store; kernels on the block list of any layer count as failed.
+  // user's store; kernels on the block list of any layer count as failed. `keys` are asked for
+  // later only.
   TrialBook(LayeredStore& store, const DeviceInfo& device, ProblemKey problem,
-            const SearchSpace& space, Origin origin);
+            const SearchSpace& space, Origin origin, KernelKeys keys);
   ~TrialBook();
   TrialBook(const TrialBook&) = delete;
   TrialBook& operator=(const TrialBook&) = delete;
 
-  // Takes over the stored trials that are of the same kernels as now (`key` gives the kernel of a
-  // config; one on the block list meanwhile counts as failed) and the attempts that an earlier run
-  // did not end: one that was running twice when the tuner or the machine died is failed and
-  // blocked, one that was so once becomes suspect.
-  void resume(const std::function<Digest(const Config&)>& key);
+  // Takes over the stored trials that are of the same kernels as now (one on the block list
+  // meanwhile counts as failed) and the attempts that an earlier run did not end: one that was
+  // running twice when the tuner or the machine died is failed and blocked, one that was so once
+  // becomes suspect.
+  void resume();
 
   // Of a config's index in the space; null if it has not been tried.
   const Trial* find(std::size_t index) const;
@@ -58,8 +64,8 @@ class TrialBook {
   // Marks that a config is about to run; put() ends it, withdraw() takes it back.
   void begin_attempt(const Config& config);
   void withdraw_attempt(const Config& config);
-  // The verdict on a kernel that must not be launched on this device again.
-  std::optional<std::pair<TrialStatus, std::string>> blocked(const Digest& kernel_key) const;
+  // The verdict on a config whose kernel must not be launched on this device again.
+  std::optional<std::pair<TrialStatus, std::string>> blocked(const Config& config) const;
 
   // Indices of the verified and measured candidates, fastest first.
   std::vector<std::size_t> ranking(Objective objective) const;
@@ -82,6 +88,7 @@ class TrialBook {
   ProblemKey problem_;
   const SearchSpace& space_;
   Origin origin_;
+  KernelKeys keys_;
   std::map<std::size_t, Trial> trials_;
   std::set<std::size_t> suspects_;
   std::map<Digest, std::pair<TrialStatus, std::string>> blocks_;

@@ -52,7 +52,8 @@ class ProblemRun {
         problem_(problem),
         key_{problem.problem->operator_name(), problem.problem->text()},
         space_(evaluator_.space(problem.problem)),
-        book_(session.store, evaluator_.device(), key_, space_, evaluator_.origin()),
+        book_(session.store, evaluator_.device(), key_, space_, evaluator_.origin(),
+              kernel_keys(evaluator_)),
         runner_(evaluator_, problem.problem, space_, book_, session.log_sink, session.stop) {}
 
   // `similar`: configs that won problems like this one.
@@ -101,7 +102,7 @@ class ProblemRun {
 TuneOutcome ProblemRun::run(const std::vector<Config>& similar) {
   outcome_.problem = problem_;
   if (!session_.options.fresh) {
-    book_.resume([this](const Config& config) { return evaluator_.key(config); });
+    book_.resume();
   }
   const auto stored = stored_winner();
   if (stored && !session_.options.fresh && holds(*stored)) {
@@ -149,7 +150,7 @@ bool ProblemRun::holds(const Winner& winner) {
   if (winner.origin != evaluator_.origin()) return false;
   const auto index = space_.find(winner.config);
   if (!index || winner.kernel_key != evaluator_.key(winner.config)) return false;
-  if (!book_.suspects().empty() || book_.blocked(winner.kernel_key)) return false;
+  if (!book_.suspects().empty() || book_.blocked(winner.config)) return false;
   searched_ =
       extent_behind(winner, book_.tried(),
                     session_.store.user().find_search(evaluator_.device(), key_, winner.objective));

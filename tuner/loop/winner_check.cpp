@@ -29,6 +29,12 @@ bool is_own_measurement(const Winner& winner, const Digest& kernel_key) {
   return winner.origin == Origin::kMeasured && winner.kernel_key == kernel_key;
 }
 
+// The key that rows of the winner's kernel have, if it is still the one of today's templates.
+Digest key_of_rows(Evaluator& evaluator, const Winner& winner) {
+  const Digest before = evaluator.former_key(winner.config);
+  return winner.kernel_key == before ? before : evaluator.key(winner.config);
+}
+
 // Judges one winner; nothing if it is right, else what is wrong. Its binary is stored where the
 // kernels have changed since or none was there (an import).
 class WinnerCheck {
@@ -43,17 +49,20 @@ class WinnerCheck {
       return "not in the space: " + *why;
     }
     const SearchSpace space = space_of(winner.config);
-    TrialBook book(store_, evaluator_.device(), key, space, evaluator_.origin());
+    TrialBook book(store_, evaluator_.device(), key, space, evaluator_.origin(),
+                   kernel_keys(evaluator_));
     CandidateRunner runner(evaluator_, problem.problem, space, book, quiet_, stop_);
     const auto stored = store_.user().find_trial(evaluator_.device(), key, winner.config);
     try {
       // Measured as well where no measurement of this device and this kernel backs the winner, or
       // its trial is gone.
-      const bool is_own = is_own_measurement(winner, evaluator_.key(winner.config));
+      const Digest kernel = key_of_rows(evaluator_, winner);
+      const bool is_own = is_own_measurement(winner, kernel);
       const bool measure = !is_own || !has_times(stored);
       runner.run({0}, MeasureEffort{}, true, measure, [] {});
       if (stop_) throw Error(ErrorCode::kInterrupted, "interrupted");
-      const Trial trial = *book.find(0);
+      Trial trial = *book.find(0);
+      trial.kernel_key = kernel;
       // The machine's state says nothing of the kernel, nor does a library that is not there or is
       // of another version.
       const bool no_library = trial.status == TrialStatus::kInvalidLaunch &&
@@ -103,8 +112,11 @@ class WinnerCheck {
     winner.kernel_key = trial.kernel_key;
     winner.driver_version = evaluator_.device().driver_version;
     winner.compiler_version = evaluator_.compiler_version();
-    const std::optional<Binary> binary = evaluator_.binary(winner.config);
-    if (binary) winner.compiler_version = binary->compiler_version;
+    std::optional<Binary> binary = evaluator_.binary(winner.config);
+    if (binary) {
+      winner.compiler_version = binary->compiler_version;
+      binary->kernel_key = winner.kernel_key;
+    }
     store_.user().promote(evaluator_.device(), key, winner, binary ? &*binary : nullptr);
   }
 

@@ -26,11 +26,11 @@ inline void mbarrier_wait(u32 barrier, u32 parity) {
 }
 
 template <int kRegisters>
-inline void fewer_registers() {
+inline void warpgroup_reg_dealloc() {
   static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256, "as setmaxnreg asks");
 }
 template <int kRegisters>
-inline void more_registers() {
+inline void warpgroup_reg_alloc() {
   static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256, "as setmaxnreg asks");
 }
 
