@@ -96,6 +96,24 @@ kSchedule=$schedule kPair=$pair kLead=$lead kSplits=1 kStages=$stages kBlockK=0 
 kRaster=0" "linear bf16 m=6304 n=2304 k=768 ${form%;*}"
 done
 expect_no_spill "linear layers that take moments" 16
+# Weight gradients: accesses of every width, every word; the family sm90 with all its tiles and pairs.
+if ! "$vitune" compile -q --csv "linear_weight_grad bf16 m=12608 n=3072 k=768 bias out=fp32" \
+    "linear_weight_grad fp16 m=21984 n=1024 k=1024 bias scale params=fp32 add" \
+    "linear_weight_grad bf16 m=197 n=1001 k=147 bias scale add out=fp32" "linear_weight_grad bf16 m=3 n=64 k=96 align=4" >"$list"; then
+  echo "kernels: some of weight gradients do not compile:" >&2
+  grep -v ',ok,' "$list" >&2 || true
+  exit 1
+fi
+echo "kernels: $(($(wc -l <"$list") - 1)) combinations of weight gradient and architecture compile"
+: >"$list"
+gradient="linear_weight_grad bf16 m=12608 n=3072 k=768 bias out=fp32"
+for form in "$gradient;192 192 3 1 2 4" "$gradient;128 256 2 2 1 4" "$gradient;256 128 2 1 5 4" "linear_weight_grad bf16 m=12608 n=768 k=768 bias add;128 128 1 1 7 6" \
+    "linear_weight_grad fp16 m=12608 n=768 k=768 bias scale add out=fp32;192 192 3 2 8 4" "linear_weight_grad bf16 m=4608 n=384 k=384 bias out=fp32;64 64 1 0 11 8" \
+    "linear_weight_grad bf16 m=25216 n=384 k=384 bias out=fp32;192 64 3 0 22 6" "linear_weight_grad bf16 m=200704 n=288 k=96 bias out=fp32;256 64 2 0 66 4"; do
+  read -r m n groups pair splits stages <<<"${form#*;}"
+  compile_form "a weight gradient of the family sm90" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups kPair=$pair kSplits=$splits kStages=$stages" "${form%;*}"
+done
+expect_no_spill "weight gradients of the family sm90"
 # Windows in place: Swin's two, padding, MaxViT's grid, head sizes that are no power of two.
 if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=3 d=32 bias=bf16:1x3x49x49" \
     "window_attention bf16 b=8 image=24 window=12 shift=6 h=4 d=32 bias=bf16:4x4x144x144" \

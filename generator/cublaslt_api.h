@@ -44,9 +44,10 @@ struct CublasLtApi {
   static constexpr int kFp32 = 0, kFp16 = 2, kBf16 = 14;
   static constexpr std::int32_t kTransposed = 1;
   // cublasLtMatmulDescAttributes_t
-  static constexpr int kTransposeA = 3, kEpilogue = 7, kBiasPointer = 8, kBiasType = 26;
+  static constexpr int kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8,
+                       kBiasType = 26;
   // cublasLtEpilogue_t: a sum of these
-  static constexpr std::uint32_t kPlain = 1, kRelu = 2, kBias = 4, kGelu = 32;
+  static constexpr std::uint32_t kPlain = 1, kRelu = 2, kBias = 4, kGelu = 32, kSumsOfB = 512;
   // cublasLtMatmulPreferenceAttributes_t
   static constexpr int kMostWorkspace = 1, kReductionMask = 3, kAlignmentA = 5, kAlignmentB = 6,
                        kAlignmentC = 7, kAlignmentD = 8;

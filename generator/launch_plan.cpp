@@ -45,7 +45,7 @@ void append(LaunchPlan& plan, const SubPlan& part, std::int64_t scratch_at) {
     for (MatrixSlot* slot : {&call.a, &call.b, &call.d}) {
       move_to(*slot, place_of(part, slot->tensor, scratch_at));
     }
-    for (std::optional<MatrixSlot>* slot : {&call.c, &call.bias}) {
+    for (std::optional<MatrixSlot>* slot : {&call.c, &call.bias, &call.b_sums}) {
       if (*slot) move_to(**slot, place_of(part, (*slot)->tensor, scratch_at));
     }
   }

@@ -72,14 +72,18 @@ struct MatmulAlgorithm {
   std::int64_t workspace_bytes = 0;
 };
 
-// One product of a plan, by cuBLASLt: d = activation(op(a) b + c + bias), in fp32, rounded once.
+// One product of a plan, by cuBLASLt: d = activation(op(a) op(b) + c + bias), in fp32, rounded
+// once.
 struct MatmulCall {
   enum class Activation { kNone, kRelu, kGeluTanh };
   std::size_t before = 0;  // runs ahead of the plan's kernel at this place; their number: last
   MatrixSlot a, b, d;
-  bool transpose_a = false;
+  bool transpose_a = false, transpose_b = false;
   std::optional<MatrixSlot> c;     // of d's type
   std::optional<MatrixSlot> bias;  // one column, a value for each row of d; of d's type
+  // Written, where there is neither a bias nor an activation: the sum of each column of op(b), one
+  // for each column of d; one column of d's type.
+  std::optional<MatrixSlot> b_sums;
   Activation activation = Activation::kNone;
   MatmulAlgorithm algorithm;
   std::int64_t workspace_at = 0;  // byte of the scratch memory, a multiple of 256

@@ -5,6 +5,7 @@
 #include "generator/attention/operator.h"
 #include "generator/group_norm/operator.h"
 #include "generator/linear/operator.h"
+#include "generator/linear_weight_grad/operator.h"
 #include "generator/norm/operator.h"
 #include "generator/window_attention/operator.h"
 
@@ -12,7 +13,7 @@ namespace vitune {
 
 std::span<const Operator* const> operators() {
   static const std::array all = {
-      &attention(), &norm(), &group_norm(), &linear(), &window_attention(),
+      &attention(), &norm(), &group_norm(), &linear(), &window_attention(), &linear_weight_grad(),
   };
   return all;
 }

@@ -47,14 +47,16 @@ struct Description {
     require(api.operation_init(&operation, sizeof(operation), Api::kCompute32F, Api::kFp32),
             "a product in fp32");
     if (call.transpose_a) set(Api::kTransposeA, Api::kTransposed);
+    if (call.transpose_b) set(Api::kTransposeB, Api::kTransposed);
     std::uint32_t epilogue = call.bias ? Api::kBias : 0;
     if (call.activation == MatmulCall::Activation::kRelu) epilogue += Api::kRelu;
     if (call.activation == MatmulCall::Activation::kGeluTanh) epilogue += Api::kGelu;
+    if (call.b_sums) epilogue += Api::kSumsOfB;
     set(Api::kEpilogue, epilogue == 0 ? Api::kPlain : epilogue);
-    if (call.bias) {
-      set(Api::kBiasType, std::int32_t{library_type(call.bias->type)});
+    if (const auto& vector = call.bias ? call.bias : call.b_sums) {
+      set(Api::kBiasType, std::int32_t{library_type(vector->type)});
       // Of a vector to come; only its alignment counts.
-      set(Api::kBiasPointer, kNoAddress + static_cast<std::uintptr_t>(call.bias->alignment));
+      set(Api::kBiasPointer, kNoAddress + static_cast<std::uintptr_t>(vector->alignment));
     }
     lay_out(a, call.a);
     lay_out(b, call.b);
@@ -173,7 +175,7 @@ PreparedMatmul::PreparedMatmul(const MatmulCall& call,
   d_ = place_of(call.d);
   c_ = place_of(call.c.value_or(call.d));
   beta_ = call.c ? 1 : 0;
-  if (call.bias) bias_ = place_of(*call.bias);
+  if (const auto& vector = call.bias ? call.bias : call.b_sums) bias_ = place_of(*vector);
   workspace_ = {PointerSlot::kScratch, static_cast<std::uintptr_t>(call.workspace_at)};
 }
 

@@ -50,7 +50,7 @@ class PreparedMatmul {
   CublasLtApi::Layout a_layout_, b_layout_, c_layout_, d_layout_;
   CublasLtApi::Algorithm algorithm_;
   Place a_, b_, c_, d_, workspace_;  // c is d where nothing is added
-  std::optional<Place> bias_;
+  std::optional<Place> bias_;        // or the sums of b
   float beta_ = 0;
   std::size_t workspace_bytes_ = 0;
 };

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .attention.roster import Attention
 from .engine.roster import Roster
 from .linear.roster import Linears
+from .linear_weight_grad.roster import WeightGrads
 from .norms.roster import Norms
 
 #: A text whose first word names no operator is one of the first's.
@@ -12,6 +13,7 @@ ROSTERS: tuple[Roster, ...] = (
     Attention(),
     Norms(),
     Linears(),
+    WeightGrads(),
 )
 
 

@@ -74,6 +74,16 @@ TEST(ProblemDocs, EveryLinearLayerShownIsAccepted) {
   EXPECT_GE(count, 4);
 }
 
+TEST(ProblemDocs, EveryWeightGradientShownIsAccepted) {
+  int count = 0;
+  for (const std::string& span : code_spans()) {
+    if (!span.starts_with("linear_weight_grad ")) continue;
+    ++count;
+    EXPECT_EQ(parse_problem(span)->text(), span);
+  }
+  EXPECT_GE(count, 2);
+}
+
 TEST(ProblemDocs, EveryWindowAttentionShownIsAccepted) {
   int count = 0;
   for (const std::string& span : code_spans()) {

@@ -31,7 +31,7 @@ struct Matrix {
   std::int64_t stride;
 };
 struct Product {
-  std::uint64_t transpose_a, epilogue, bias, bias_type, compute_type, scale_type;
+  std::uint64_t transpose_a, transpose_b, epilogue, bias, bias_type, compute_type, scale_type;
 };
 struct Wishes {
   std::uint64_t workspace, reductions, alignments[4];
@@ -104,15 +104,27 @@ void multiply(const void* data) {
   if (w.algorithm == kFast) std::memset(w.workspace, 0xa5, kWorkspaceBytes);
   const auto rows = static_cast<std::int64_t>(w.d_layout.rows);
   const auto columns = static_cast<std::int64_t>(w.d_layout.columns);
-  const auto depth = static_cast<std::int64_t>(w.b_layout.rows);
+  const bool is_b_transposed = w.product.transpose_b != 0;
+  const auto depth =
+      static_cast<std::int64_t>(is_b_transposed ? w.b_layout.columns : w.b_layout.rows);
+  const auto b_of = [&](std::int64_t k, std::int64_t column) {
+    const std::int64_t at =
+        is_b_transposed ? column + k * w.b_layout.stride : k + column * w.b_layout.stride;
+    return element(w.b, w.b_layout.type, at);
+  };
   for (std::int64_t column = 0; column < columns; ++column) {
+    if ((w.product.epilogue & Api::kSumsOfB) != 0) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < depth; ++k) sum += b_of(k, column);
+      store(reinterpret_cast<void*>(w.product.bias), w.product.bias_type, column,
+            static_cast<float>(sum));
+    }
     for (std::int64_t row = 0; row < rows; ++row) {
       double sum = 0;
       for (std::int64_t k = 0; k < depth; ++k) {
         const std::int64_t a_at =
             w.product.transpose_a != 0 ? k + row * w.a_layout.stride : row + k * w.a_layout.stride;
-        sum += element(w.a, w.a_layout.type, a_at) *
-               element(w.b, w.b_layout.type, k + column * w.b_layout.stride);
+        sum += element(w.a, w.a_layout.type, a_at) * b_of(k, column);
       }
       sum *= w.alpha;
       if (w.beta != 0)
@@ -157,10 +169,13 @@ bool fits(const Product& p, const Matrix& a, const Matrix& b, const Matrix& c, c
   const auto dense = [](const Matrix& m) {
     return m.stride >= static_cast<std::int64_t>(m.rows) || m.columns == 1;
   };
-  return p.compute_type == Api::kCompute32F && p.scale_type == Api::kFp32 && depth == b.rows &&
-         rows == d.rows && b.columns == d.columns && c.rows == d.rows && c.columns == d.columns &&
-         a.type == b.type && c.type == d.type && dense(a) && dense(b) && dense(c) && dense(d) &&
-         ((p.epilogue & Api::kBias) == 0 || p.bias_type == d.type);
+  const bool is_b_transposed = p.transpose_b != 0;
+  return p.compute_type == Api::kCompute32F && p.scale_type == Api::kFp32 &&
+         depth == (is_b_transposed ? b.columns : b.rows) && rows == d.rows &&
+         (is_b_transposed ? b.rows : b.columns) == d.columns && c.rows == d.rows &&
+         c.columns == d.columns && a.type == b.type && c.type == d.type && dense(a) && dense(b) &&
+         dense(c) && dense(d) &&
+         ((p.epilogue & (Api::kBias | Api::kSumsOfB)) == 0 || p.bias_type == d.type);
 }
 
 Api::Proposal proposal(std::uint64_t id, std::uint64_t workspace, int state) {
@@ -216,6 +231,8 @@ int cublasLtMatmulDescSetAttribute(Api::Operation* operation, int attribute, con
   switch (attribute) {
     case Api::kTransposeA:
       return set(product.transpose_a, 4);
+    case Api::kTransposeB:
+      return set(product.transpose_b, 4);
     case Api::kEpilogue:
       return set(product.epilogue, 4);
     case Api::kBiasPointer:

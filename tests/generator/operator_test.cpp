@@ -34,6 +34,9 @@ constexpr const char* kTexts[] = {
     "padding "
     "pad_first scale=0.5 bias=fp32:88x3x35x35",
     "linear fp16 m=64 n=768 k=3072 norm=layer bias wt residual",
+    "linear_weight_grad fp16 m=170 n=100 k=83 bias scale params=fp32 add dy=@104 x=@88 out=fp32 "
+    "align=8",
+    "linear_weight_grad bf16 m=12608 n=3072 k=768 bias",
     "norm bf16 m=197 d=768 weight bias",
     "norm fp32 m=5 d=197 rms weight params=bf16 x=@200 residual=@199 out=bf16@256 sum "
     "second=fp16@201 "

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# benchmarks/peers/linear/own_winners.py -- Of an export, the best kernel of vitune's own families for each linear layer.
+# benchmarks/peers/linear/own_winners.py -- Of an export, the best kernel of vitune's own families for each linear layer and weight gradient.
 # SPDX-License-Identifier: Apache-2.0
 """What vitune_own is served where a library's kernel won: --own-db, a layer above --db.
 
@@ -24,6 +24,8 @@ from typing import Any
 
 #: Families that call a library for the product (docs/kernels.md).
 LIBRARIES = ("cublaslt", "chain")
+#: Operators that have such families.
+OPERATORS = ("linear", "linear_weight_grad")
 
 _EVIDENCE = (
     *("config", "kernel_key", "origin", "cold", "warm", "low_confidence"),
@@ -69,7 +71,7 @@ def own(export: dict[str, Any], objective: str) -> tuple[dict[str, Any], list[st
             best[key] = trial
     for winner in export["winners"]:
         problem = problems[winner["problem"]]
-        if problem["operator"] != "linear" or winner["objective"] != objective:
+        if problem["operator"] not in OPERATORS or winner["objective"] != objective:
             continue
         if not _calls_library(winner["config"]):
             continue

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import vitune
@@ -46,8 +47,14 @@ def _provided(call: Call) -> Call:
 class Vitune(vitune_context.Winner):
     """What users are served: the winner of all families, else what the library serves in its place."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, _inputs, _outputs, _ORDER)
+    def __init__(
+        self,
+        settings: Settings,
+        inputs: vitune_context.Inputs = _inputs,
+        outputs: vitune_context.Outputs = _outputs,
+        order: Sequence[str] = _ORDER,
+    ) -> None:
+        super().__init__(settings, inputs, outputs, order)
 
     def prepare(self, problem: Problem, operands: Operands) -> Call:
         """Raises Refused where the library has no kernel."""
@@ -59,9 +66,11 @@ class VituneOwn(Vitune):
 
     name = "vitune_own"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *tensors: Any) -> None:
+        """tensors: as Vitune's, of another operator with such families."""
         above = settings.own_database
-        super().__init__(settings if above is None else dataclasses.replace(settings, database=above))
+        served = settings if above is None else dataclasses.replace(settings, database=above)
+        super().__init__(served, *tensors)
         if above is not None and settings.database is not None:
             self._options["shipped_database"] = settings.database.resolve()  # the layer below
 
@@ -76,8 +85,14 @@ class VituneOwn(Vitune):
 class VituneDefault(vitune_context.Default):
     """The kernel that serves a problem nobody tuned."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, _inputs, _outputs, _ORDER)
+    def __init__(
+        self,
+        settings: Settings,
+        inputs: vitune_context.Inputs = _inputs,
+        outputs: vitune_context.Outputs = _outputs,
+        order: Sequence[str] = _ORDER,
+    ) -> None:
+        super().__init__(settings, inputs, outputs, order)
 
     def prepare(self, problem: Problem, operands: Operands) -> Call:
         """Compiles the default kernel. Raises Refused where there is none."""

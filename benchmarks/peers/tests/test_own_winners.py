@@ -45,7 +45,7 @@ SM80 = {"kBlockM": 64}
 
 
 def export(winners, trials):
-    operators = ("linear", "linear", "norm")
+    operators = ("linear", "linear_weight_grad", "norm")
     texts = [{"operator": one, "text": f"{one} {i}"} for i, one in enumerate(operators)]
     return {
         **{"format": "vitune-export", "schema": 1, "devices": [{"name": "a"}, {"name": "b"}]},

@@ -105,7 +105,8 @@ struct WgmmaCall {
   int columns;
   bool accumulate;
   float (*value)(u16);
-  u64 beyond = 0;  // the rows of A that its tile does not have: nobody may use their sums
+  bool b_across = false;  // of its rows, as it is where A is in registers
+  u64 beyond = 0;         // the rows of A that its tile does not have: nobody may use their sums
 };
 
 inline void multiply_group(WgmmaCall** calls) {
@@ -113,12 +114,12 @@ inline void multiply_group(WgmmaCall** calls) {
   const int columns = first.columns;
   float a[64][16];
   static Columns b[16][32];
+  const bool b_across = first.b_across || first.kind == WgmmaCall::A::kRegisters;
   const DescribedOperand shared_b(first.descriptor_b);
   for (int k = 0; k < 16; ++k) {
     for (int n = 0; n < columns; ++n) {
       b[k][n / 8][n % 8] =
-          first.value(first.kind == WgmmaCall::A::kRegisters ? shared_b.across_rows(n, k)
-                                                             : shared_b.along_rows(n, k));
+          first.value(b_across ? shared_b.across_rows(n, k) : shared_b.along_rows(n, k));
     }
   }
   for (int thread = 0; thread < 128; ++thread) {
@@ -167,7 +168,11 @@ inline void note_operands(vitune_emulator::Machine& machine, WgmmaCall** calls) 
   machine.begin_products(machine);
   const DescribedOperand b(call.descriptor_b);
   if (call.kind == WgmmaCall::A::kRegisters) return b.note_across_rows(call.columns);
-  b.note_along_rows(call.columns);
+  if (call.b_across) {
+    b.note_across_rows(call.columns);
+  } else {
+    b.note_along_rows(call.columns);
+  }
   const DescribedOperand a(call.descriptor_a);
   calls[0]->beyond = a.note_tile(call.kind == WgmmaCall::A::kSharedAcross);
   for (int i = 1; i < 128; ++i) calls[i]->beyond = calls[0]->beyond;
