@@ -42,6 +42,7 @@ echo "kernels: $(($(wc -l <"$list") - 1)) combinations of problem and architectu
 if ! "$vitune" compile -q --csv "linear bf16 m=6304 n=3072 k=768 bias act=gelu" \
     "linear fp16 m=197 n=768 k=3072 bias scale wt residual aux" \
     "linear bf16 m=3 n=1001 k=147 act=gelu out=fp32" \
+    "linear fp16 m=197 n=772 k=3072 dact=gelu_tanh wt post" "linear bf16 m=394 n=516 k=588 scale factor=197 residual" \
     "linear bf16 m=392 n=516 k=588 bias act=silu residual period=196 rows=196+1" >"$list" ||
     ! "$vitune" compile -q --csv --arch sm_80,sm_86,sm_89,sm_100,sm_120 --config \
       "Splits=2 BlockM=64 BlockN=64 WarpM=32 WarpN=32 Stages=3" \
@@ -85,6 +86,19 @@ kRaster=0" "${form%;*}"
 done
 compile_form "a linear layer with moments of rows by parts of k" 1 sm_90 "kFamily=4 kBlockN=96 kSplits=4 kStages=7 kBlockM=0 \
 kGroups=0 kSchedule=0 kPair=0 kLead=0 kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0" "linear bf16 m=197 n=768 k=3072 bias residual moments=32"
+# What training asks: w as [k, n], derivatives with and without the function, a second result, a stream of fp32, factors of rows.
+for tile in "128 128 2 0 2 1 5" "128 192 2 1 2 0 4" "192 192 3 0 1 1 3" "128 256 2 0 2 1 3" "256 128 2 0 1 1 3"; do
+  read -r m n groups schedule pair lead stages <<<"$tile"
+  for layer in "n=3072 k=768 wt" "n=768 k=3072 wt residual" "n=3072 k=768 dact=gelu wt" "n=3072 k=768 dact=gelu wt post" \
+    "n=3072 k=768 bias act=gelu aux" "n=768 k=3072 bias factor=197 residual out=fp32"; do
+    compile_form "a linear layer for training" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups kSchedule=$schedule \
+kPair=$pair kLead=$lead kSplits=1 kStages=$stages kWidePanels=0 kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0" "linear bf16 m=12608 $layer"
+  done
+done
+for layer in "wt residual" "dact=gelu wt post" "bias act=gelu aux" "factor=197 wt residual out=fp32"; do
+  compile_form "a linear layer for training by parts of k" 1 sm_90 "kFamily=4 kBlockN=64 kSplits=2 kStages=4 kBlockM=0 kGroups=0 \
+kSchedule=0 kPair=0 kLead=0 kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0" "linear fp16 m=197 n=768 k=3072 $layer"
+done
 expect_no_spill "linear layers of the families sm90 and sm90_split_k"
 # Two computing warpgroups leave 24 registers to the warps that merge moments beside the products.
 : >"$list"

@@ -1,9 +1,9 @@
 // generator/linear/chain.cpp -- The family chain: the product by cuBLASLt, then our epilogue in a
 // kernel of its own.
 //
-// For what cuBLASLt's epilogues do not do: exact GELU, LayerScale, a residual behind an activation,
-// the folded norm. Sums stay in fp32 between the two, so that the result is rounded once, as
-// everywhere.
+// For what cuBLASLt's epilogues do not do: exact GELU and its derivative, LayerScale, a residual
+// behind an activation, the folded norm. Sums stay in fp32 between the two, so that the result is
+// rounded once, as everywhere.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>

@@ -25,6 +25,8 @@ std::optional<std::string> lacks_epilogue(const LinearProblem& p) {
   if (!is_known) return "an activation that cuBLASLt does not have";
   if (p.norm != LinearNorm::kNone) return "rows that are normalised";
   if (p.scale) return "a scale";
+  if (p.has_pre()) return "an activation's derivative";
+  if (p.factor_rows > 0) return "a factor of rows";
   if (p.aux || p.moments > 0) return "a second result";
   if (p.residual && !is_plain) return "a residual behind an activation";
   if (p.period() > 0) return "rows in periods";

@@ -25,6 +25,7 @@ constexpr std::uint64_t kSeed = 0x6c696e656172;
 struct DrawSpec {
   double x = 1, w = 1, bias = 0.5, scale = 0.5, scale_mean = 1, residual = 1, unit = 0;
   double mean = 1, rstd = 0.2, rstd_mean = 1, weight_sums = 1;
+  double pre = 1, factor = 0.5;
   std::uint64_t seed = 0;
 };
 
@@ -46,11 +47,11 @@ double whole_deviation(double k, double wanted) {
 DrawSpec draw_spec(const LinearProblem& p, const std::string& draw) {
   const double k = static_cast<double>(p.k), width = 1 / std::sqrt(k);
   if (draw == kNormalDraw) return {.w = width, .seed = kSeed};
-  if (draw == kLarge) return {.w = 8 * width, .bias = 4, .seed = kSeed + 1};
+  if (draw == kLarge) return {.w = 8 * width, .bias = 4, .pre = 4, .seed = kSeed + 1};
   if (draw == kWhole) {
-    // bf16 has all whole numbers up to 256. A scale is 1 or 2, 1 / deviation too.
-    const bool has_norm = p.norm != LinearNorm::kNone;
-    const double deviation = whole_deviation(k, 16 / (p.scale ? 2 : 1) / (has_norm ? 2 : 1));
+    // bf16 has all whole numbers up to 256. A scale is 1 or 2, 1 / deviation and a factor too.
+    const bool has_other = p.norm != LinearNorm::kNone || p.factor_rows > 0;
+    const double deviation = whole_deviation(k, 16 / (p.scale ? 2 : 1) / (has_other ? 2 : 1));
     return {.x = deviation,
             .w = deviation,
             .bias = 3,
@@ -61,6 +62,7 @@ DrawSpec draw_spec(const LinearProblem& p, const std::string& draw) {
             .mean = 0.6,
             .rstd_mean = 1.5,
             .weight_sums = 3,
+            .pre = 2,
             .seed = kSeed + 2};
   }
   throw Error(ErrorCode::kFailure, "linear layers have no inputs of the name '" + draw + "'");
@@ -72,21 +74,13 @@ constexpr std::size_t at_call(std::size_t member) {
 
 LinearJudgeParams judge_params(const LinearProblem& p) {
   LinearJudgeParams params = {};
-  params.call.x_row = p.x_row;
-  params.call.w_row = p.w_row;
-  params.call.residual_row = p.residual_row;
-  params.call.out_row = p.out_row;
-  params.call.aux_row = p.aux_row;
-  params.call.m = static_cast<int>(p.m);
-  params.call.n = static_cast<int>(p.n);
-  params.call.k = static_cast<int>(p.k);
-  params.call.period = static_cast<int>(p.period());
-  params.call.spread = static_cast<int>(p.out_period > 0 ? p.out_spread : p.period());
+  params.call = linear_params(p);
   params.type = judge_type(p.type);
   params.output = judge_type(p.out);
   params.parameters = judge_type(p.parameters);
   params.transposed = p.transposed ? 1 : 0;
   params.activation = static_cast<int>(p.activation);
+  params.derivative = static_cast<int>(p.derivative);
   params.periodic_residual = p.residual_period > 0 ? 1 : 0;
   params.eps = p.eps;
   params.given_columns = static_cast<int>(p.given_moments);
@@ -105,6 +99,8 @@ LinearProblem with_sizes(const LinearProblem& p, std::int64_t m, std::int64_t n,
   edge.out_row += n - p.n;
   if (p.residual) edge.residual_row += n - p.n;
   if (p.aux) edge.aux_row += n - p.n;
+  if (p.has_pre()) edge.pre_row += n - p.n;
+  if (p.post) edge.post_row += n - p.n;
   return edge;
 }
 
@@ -138,19 +134,21 @@ std::vector<std::string> linear_judge_entries() {
 
 LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
   constexpr std::int64_t kSide = 16, kMostCtas = 65536;
-  constexpr PointerSlot kSlots[] = {
+  const int second = p.post ? kLinearPost : kLinearAux;
+  const PointerSlot slots[] = {
       {kLinearX, at_call(offsetof(LinearParams, x))},
       {kLinearW, at_call(offsetof(LinearParams, w))},
       {kLinearBias, at_call(offsetof(LinearParams, bias))},
       {kLinearScale, at_call(offsetof(LinearParams, scale))},
-      {kLinearResidual, at_call(offsetof(LinearParams, residual))},
+      {p.has_pre() ? kLinearPre : kLinearResidual, at_call(offsetof(LinearParams, residual))},
       {kLinearOut, at_call(offsetof(LinearParams, out))},
-      {kLinearAux, at_call(offsetof(LinearParams, aux))},
+      {second, at_call(offsetof(LinearParams, aux))},
       {kLinearMean, at_call(offsetof(LinearParams, mean))},
       {kLinearRstd, at_call(offsetof(LinearParams, rstd))},
       {kLinearWeightSums, at_call(offsetof(LinearParams, weight_sums))},
+      {kLinearFactor, offsetof(LinearJudgeParams, factor)},
       {kLinearTensors + kLinearOut, offsetof(LinearJudgeParams, out)},
-      {kLinearTensors + kLinearAux, offsetof(LinearJudgeParams, aux)},
+      {kLinearTensors + second, offsetof(LinearJudgeParams, aux)},
       {kLinearTensors + kLinearOutMoments, offsetof(LinearJudgeParams, moments)},
       {kLinearMoments, offsetof(LinearJudgeParams, given_moments)},
       {kLinearOutMoments, offsetof(LinearJudgeParams, out_moments)},
@@ -161,7 +159,7 @@ LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
   launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(tiles, kMostCtas));
   launch.shape.block[0] = kSide * kSide;
   launch.params = parameter_bytes(judge_params(p));
-  launch.pointers.assign(std::begin(kSlots), std::end(kSlots));
+  launch.pointers.assign(std::begin(slots), std::end(slots));
   LaunchPlan plan;
   plan.kernels.push_back(launch);
   if (p.moments > 0) {
@@ -207,6 +205,8 @@ std::vector<Fill> linear_inputs(const LinearProblem& p, const std::string& draw)
   fill(kLinearMean, 0, spec.mean);
   fill(kLinearRstd, spec.rstd_mean, spec.rstd);
   fill(kLinearWeightSums, 0, spec.weight_sums);
+  fill(kLinearPre, 0, spec.pre);
+  fill(kLinearFactor, 1, spec.factor);
   // Means that differ from block to block, and squares of about as much: above 0.
   fill(kLinearMoments, 4, 0.5);
   return fills;

@@ -32,6 +32,9 @@ enum LinearTensor {
   kLinearWeightSums,
   kLinearMoments,
   kLinearOutMoments,
+  kLinearPre,
+  kLinearPost,
+  kLinearFactor,
   kLinearTensors
 };
 std::vector<TensorSpec> linear_tensors(const LinearProblem& problem);

@@ -23,8 +23,8 @@ std::int64_t plain_tiles(const LinearProblem& p) {
 }
 
 auto kernel_order(const LinearProblem& p) {
-  return std::tuple(p.type, p.out, p.transposed, p.activation, p.norm, p.bias, p.scale, p.residual,
-                    p.aux, p.n, p.k, p.m);
+  return std::tuple(p.type, p.out, p.transposed, p.activation, p.derivative, p.norm, p.bias,
+                    p.scale, p.residual, p.factor_rows, p.aux, p.post, p.n, p.k, p.m);
 }
 
 class Linear final : public OperatorOf<LinearProblem> {
@@ -48,8 +48,9 @@ class Linear final : public OperatorOf<LinearProblem> {
   Demand demand(const Problem& problem, const DeviceInfo&) const override {
     const LinearProblem& p = of(problem);
     const double results = static_cast<double>(p.m) * static_cast<double>(p.n);
+    const LinearActivation function = p.has_pre() ? p.derivative : p.activation;
     const bool has_exponential =
-        p.activation != LinearActivation::kNone && p.activation != LinearActivation::kRelu;
+        function != LinearActivation::kNone && function != LinearActivation::kRelu;
     return {.tensor_flops = p.flops(),
             .exponentials = has_exponential ? results : 0,
             .bytes = p.min_bytes()};

@@ -22,11 +22,16 @@ constexpr PointerSlot kPointers[] = {
 
 }  // namespace
 
-// Moments are in the place of what no kernel with them is handed.
+// Some tensors are in the place of what no kernel with them is handed.
 std::vector<PointerSlot> linear_pointers(const LinearProblem& p) {
   std::vector<PointerSlot> pointers(std::begin(kPointers), std::end(kPointers));
   if (p.norm == LinearNorm::kMoments) {
     pointers[kLinearMean] = {kLinearMoments, offsetof(LinearParams, mean)};
+  }
+  if (p.factor_rows > 0) pointers[kLinearMean] = {kLinearFactor, offsetof(LinearParams, mean)};
+  if (p.has_pre()) {
+    pointers[kLinearResidual] = {kLinearPre, offsetof(LinearParams, residual)};
+    pointers[kLinearAux] = {kLinearPost, offsetof(LinearParams, aux)};
   }
   if (p.moments > 0) pointers.push_back({kLinearOutMoments, offsetof(LinearParams, partials)});
   return pointers;
@@ -36,9 +41,9 @@ LinearParams linear_params(const LinearProblem& p) {
   LinearParams params = {};
   params.x_row = p.x_row;
   params.w_row = p.w_row;
-  params.residual_row = p.residual_row;
+  params.residual_row = p.has_pre() ? p.pre_row : p.residual_row;
   params.out_row = p.out_row;
-  params.aux_row = p.aux_row;
+  params.aux_row = p.post ? p.post_row : p.aux_row;
   params.m = static_cast<int>(p.m);
   params.n = static_cast<int>(p.n);
   params.k = static_cast<int>(p.k);

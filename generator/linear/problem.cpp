@@ -92,6 +92,49 @@ void check_moments(const LinearProblem& p) {
   }
 }
 
+// What else is done to the sums, or nothing.
+const char* beside_derivative(const LinearProblem& p) {
+  if (p.norm != LinearNorm::kNone) return "norm=";
+  if (p.bias) return "bias";
+  if (p.activation != LinearActivation::kNone) return "act=";
+  if (p.scale) return "scale";
+  if (p.residual) return "residual";
+  if (p.factor_rows > 0) return "factor=";
+  if (p.aux) return "aux";
+  if (p.moments > 0) return "moments=";
+  if (p.out_period > 0) return "rows=";
+  return p.out != p.type ? "out=fp32" : nullptr;
+}
+
+void check_derivative(const LinearProblem& p) {
+  if (!p.has_pre()) {
+    if (!p.post) return;
+    refuse(ErrorCode::kUsage, "post is the activation of pre, which is there with dact=");
+  }
+  const char* const other = beside_derivative(p);
+  if (other == nullptr) return;
+  refuse(ErrorCode::kUnsupported,
+         formatted("dact= and {}: a derivative is multiplied with plain sums, the result is of the "
+                   "type of x",
+                   other));
+}
+
+void check_factor(const LinearProblem& p) {
+  if (p.factor_rows == 0) return;
+  if (p.factor_rows < 0 || p.m % p.factor_rows != 0) {
+    refuse(ErrorCode::kUsage,
+           formatted("factor={}: it counts rows that share a number, and m={} is a multiple of it",
+                     p.factor_rows, p.m));
+  }
+  if (p.norm != LinearNorm::kNone) {
+    refuse(ErrorCode::kUnsupported, "factor= is for layers without norm=");
+  }
+  if (p.is_periodic() && p.period() != p.factor_rows) {
+    refuse(ErrorCode::kUnsupported, formatted("factor={}: with period= or rows= it must be {} too",
+                                              p.factor_rows, p.period()));
+  }
+}
+
 double bytes_of(ElementType type) { return static_cast<double>(element_bytes(type)); }
 
 }  // namespace
@@ -108,18 +151,22 @@ void LinearProblem::validate() const {
     refuse(ErrorCode::kUsage, formatted("align={}: use 2, 4, 8 or 16", alignment));
   }
   const bool has_fp32 = out == ElementType::kFp32 || parameters == ElementType::kFp32 ||
-                        norm != LinearNorm::kNone || moments > 0;
+                        norm != LinearNorm::kNone || moments > 0 || factor_rows > 0;
   if (has_fp32 && alignment < 4) {
     refuse(ErrorCode::kUsage, "align=2: elements of fp32 are aligned to 4 bytes");
   }
   check_periods(*this);
   check_moments(*this);
+  check_derivative(*this);
+  check_factor(*this);
   check_matrix("x", m, k, x_row, type);
   check_matrix("w", w_rows(), w_columns(), w_row, type);
   if (residual) check_matrix("residual", residual_rows(), n, residual_row, out);
   const std::int64_t runs = out_period > 0 ? m / out_period : 1;
   check_matrix("out", out_period > 0 ? runs * out_spread : m, n, out_row, out);
   if (aux) check_matrix("aux", m, n, aux_row, type);
+  if (has_pre()) check_matrix("pre", m, n, pre_row, type);
+  if (post) check_matrix("post", m, n, post_row, type);
 }
 
 LinearProblem LinearProblem::canonical() const {
@@ -130,12 +177,14 @@ LinearProblem LinearProblem::canonical() const {
   }
   if (m == 1) {
     p.x_row = k;
-    p.out_row = p.aux_row = n;
+    p.out_row = p.aux_row = p.pre_row = p.post_row = n;
   }
   if (p.residual_rows() == 1) p.residual_row = n;
   if (p.w_rows() == 1) p.w_row = p.w_columns();
   if (!residual) p.residual_row = p.residual_period = 0;
   if (!aux) p.aux_row = 0;
+  if (!has_pre()) p.pre_row = 0;
+  if (!post) p.post_row = 0;
   if (!bias && !scale) p.parameters = type;
   if (norm != LinearNorm::kMoments) {
     p.eps = 0;
@@ -154,7 +203,8 @@ double LinearProblem::min_bytes() const {
   const double results = rows * columns;
   double bytes = (rows + columns) * depth * bytes_of(type) + results * bytes_of(out);
   if (residual) bytes += static_cast<double>(residual_rows()) * columns * bytes_of(out);
-  if (aux) bytes += results * bytes_of(type);
+  bytes += (int{aux} + int{has_pre()} + int{post}) * results * bytes_of(type);
+  if (factor_rows > 0) bytes += 4 * rows / static_cast<double>(factor_rows);
   if (has_rstd()) bytes += 4 * rows;
   if (norm == LinearNorm::kLayer) bytes += 4 * rows;
   if (has_mean()) bytes += 4 * columns;

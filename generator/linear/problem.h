@@ -1,12 +1,17 @@
 // generator/linear/problem.h -- LinearProblem: a linear layer with all that a transformer block
 // does to its result.
 //
-//   y = residual + scale * act(norm(x) W^T + bias)
+//   y = residual + factor * scale * act(norm(x) W^T + bias)
 //
-// x is [m, k], W [n, k] or, transposed, [k, n]; bias and scale have n elements. norm(x) is x, or
+// x is [m, k], W [n, k] or, transposed, [k, n]; bias and scale have n elements, factor one for
+// every so many rows. norm(x) is x, or
 // (x - mean) * rstd with statistics of each row that are given: then the sums of W over k are given
 // too, and norm(x) W^T is rstd * (x W^T - mean * sums). All arithmetic is fp32, and the result is
 // rounded once.
+//
+// The gradient of an activation's argument is another form: y = (x W^T) * act'(pre), where x is the
+// gradient of the next layer's result, W that layer's, transposed, and pre what the activation was
+// given.
 //
 // Moments of rows are another form of these statistics, which a layer may write of its result for
 // the norm of the next one: of every so many columns of a row, as they are stored, the mean and the
@@ -37,15 +42,23 @@ struct LinearProblem {
   std::int64_t m = 0, n = 0, k = 0;
   bool transposed = false;  // W is [k, n]
   bool bias = false, scale = false, residual = false;
-  bool aux = false;  // norm(x) W^T + bias is written too, before the activation
+  // norm(x) W^T + bias is written too, before the activation. For a result of the type of x the
+  // activation takes it as it is written.
+  bool aux = false;
   // Columns of a block of the moments that are written of the result's rows, and of x's that are
   // given: multiples of kMomentColumns, 0 where there are none.
   std::int64_t moments = 0, given_moments = 0;
   LinearActivation activation = LinearActivation::kNone;
   LinearNorm norm = LinearNorm::kNone;
-  double eps = 0;  // with moments given: above 0, what is added to the variance
+  // Whose derivative at pre the sums are multiplied by; kNone: there is no pre. With it goes
+  // nothing else that is done to the sums.
+  LinearActivation derivative = LinearActivation::kNone;
+  bool post = false;             // that activation of pre is written too
+  std::int64_t factor_rows = 0;  // that share a factor; 0: there is none
+  double eps = 0;                // with moments given: above 0, what is added to the variance
   // From a row to the next, in elements; 0 where the tensor is not there.
   std::int64_t x_row = 0, w_row = 0, residual_row = 0, out_row = 0, aux_row = 0;
+  std::int64_t pre_row = 0, post_row = 0;
   // Rows after which the residual repeats; 0: it has a row for each of the result's.
   std::int64_t residual_period = 0;
   // Runs of out_period rows of the result begin out_spread rows after each other; 0: no runs.
@@ -70,10 +83,16 @@ struct LinearProblem {
   // Whether rows are shifted by their mean, which needs the sums of W.
   bool has_mean() const { return norm == LinearNorm::kLayer || norm == LinearNorm::kMoments; }
   bool has_rstd() const { return norm == LinearNorm::kLayer || norm == LinearNorm::kRms; }
+  bool has_pre() const { return derivative != LinearActivation::kNone; }
   bool has_moments() const { return moments > 0 || norm == LinearNorm::kMoments; }
   static constexpr std::int64_t kMomentColumns = 32;
-  // What the kernels call the period; 0: neither tensor has one.
-  std::int64_t period() const { return residual_period > 0 ? residual_period : out_period; }
+  // Whether rows of the result, or of the residual, are not simply one after the other.
+  bool is_periodic() const { return residual_period > 0 || out_period > 0; }
+  // What the kernels call the period: of these rows, or of those that share a factor; 0: none.
+  std::int64_t period() const {
+    if (!is_periodic()) return factor_rows;
+    return residual_period > 0 ? residual_period : out_period;
+  }
 
   double flops() const;
   double min_bytes() const;  // each element once

@@ -11,10 +11,11 @@
 namespace vitune {
 namespace {
 
-constexpr std::string_view kFlags[] = {"bf16", "fp16", "bias", "scale", "residual", "aux", "wt"};
-constexpr std::string_view kKeys[] = {"norm", "m",   "n",     "k",        "act",    "params",
-                                      "x",    "w",   "wt",    "residual", "period", "out",
-                                      "rows", "aux", "align", "eps",      "moments"};
+constexpr std::string_view kFlags[] = {"bf16",     "fp16", "bias", "scale",
+                                       "residual", "aux",  "wt",   "post"};
+constexpr std::string_view kKeys[] = {
+    "norm", "m",    "n",   "k",     "act", "params",  "x",    "w",   "wt",   "residual", "period",
+    "out",  "rows", "aux", "align", "eps", "moments", "dact", "pre", "post", "factor"};
 constexpr double kDefaultEps = 1e-5;  // LayerNorm's
 constexpr ProblemGrammar kGrammar = {"linear", kFlags, kKeys, "bf16 or fp16",
                                      "linear bf16 m=6304 n=3072 k=768 bias act=gelu"};
@@ -28,12 +29,12 @@ constexpr std::array<std::pair<std::string_view, LinearActivation>, 6> kActivati
     {"silu", LinearActivation::kSilu},
 }};
 
-LinearActivation activation_of(std::string_view name) {
+LinearActivation activation_of(std::string_view key, std::string_view name) {
   for (const auto& [word, activation] : kActivations) {
     if (word == name) return activation;
   }
-  malformed(
-      formatted("act={}: use none, relu, gelu, gelu_tanh, quick_gelu or silu", in_quotes(name)));
+  malformed(formatted("{}={}: use none, relu, gelu, gelu_tanh, quick_gelu or silu", key,
+                      in_quotes(name)));
 }
 
 std::string_view activation_name(LinearActivation activation) {
@@ -110,6 +111,17 @@ void read_norm(const ProblemWords& words, LinearProblem& p) {
   if (has_block) p.given_moments = block_word(name->substr(colon + 1), "norm=moments:");
 }
 
+// "dact=gelu pre=@776 post": whose derivative, and the matrices beside it.
+void read_derivative(const ProblemWords& words, LinearProblem& p) {
+  if (const auto name = words.find("dact")) p.derivative = activation_of("dact", *name);
+  if (!p.has_pre() && words.find("pre")) {
+    malformed("pre= is where dact= has its argument: say of which activation, dact=gelu");
+  }
+  p.pre_row = read_row(words, "pre", p.n);
+  p.post = is_given(words, "post");
+  p.post_row = read_row(words, "post", p.n);
+}
+
 // "196+1": runs of 196 rows, with one row between them.
 void read_runs(const ProblemWords& words, LinearProblem& p) {
   const auto given = words.find("rows");
@@ -153,8 +165,9 @@ LinearProblem LinearProblem::parse(std::string_view text) {
   p.aux = is_given(words, "aux");
   p.transposed = is_given(words, "wt");
   if (p.transposed && words.find("w")) malformed("w= and wt are given: w is [n, k], wt [k, n]");
-  if (const auto name = words.find("act")) p.activation = activation_of(*name);
+  if (const auto name = words.find("act")) p.activation = activation_of("act", *name);
   read_norm(words, p);
+  read_derivative(words, p);
   if (const auto columns = words.find("moments")) p.moments = block_word(*columns, "moments");
   if (const auto eps = words.find("eps")) {
     if (p.norm != LinearNorm::kMoments) malformed("eps= is for norm=moments");
@@ -169,6 +182,8 @@ LinearProblem LinearProblem::parse(std::string_view text) {
   p.aux_row = read_row(words, "aux", p.n);
   p.residual_period = words.number("period").value_or(0);
   if (words.find("period") && p.residual_period < 1) malformed("period=: 1 is the least");
+  p.factor_rows = words.number("factor").value_or(0);
+  if (words.find("factor") && p.factor_rows < 1) malformed("factor=: 1 is the least");
   read_out(words, p);
   read_runs(words, p);
   p.alignment = words.number("align").value_or(16);
@@ -188,10 +203,13 @@ std::string LinearProblem::text() const {
   if (p.activation != LinearActivation::kNone) {
     text += formatted(" act={}", activation_name(p.activation));
   }
+  if (p.has_pre()) text += formatted(" dact={}", activation_name(p.derivative));
   if (p.scale) text += " scale";
   if (p.parameters != p.type) text += " params=" + element_name(p.parameters);
   text += row_text("x", p.x_row, p.k);
   text += p.transposed ? given_text("wt", p.w_row, p.n) : row_text("w", p.w_row, p.k);
+  if (p.has_pre()) text += row_text("pre", p.pre_row, p.n);
+  if (p.factor_rows > 0) text += formatted(" factor={}", p.factor_rows);
   if (p.residual) text += given_text("residual", p.residual_row, p.n);
   if (p.residual_period > 0) text += formatted(" period={}", p.residual_period);
   if (p.out != p.type || p.out_row != p.n) {
@@ -200,6 +218,7 @@ std::string LinearProblem::text() const {
   }
   if (p.out_period > 0) text += formatted(" rows={}+{}", p.out_period, p.out_spread - p.out_period);
   if (p.aux) text += given_text("aux", p.aux_row, p.n);
+  if (p.post) text += given_text("post", p.post_row, p.n);
   if (p.moments > 0) text += formatted(" moments={}", p.moments);
   if (p.alignment != 16) text += formatted(" align={}", p.alignment);
   return text;

@@ -48,9 +48,9 @@ std::string LinearSm90::source(const Problem& problem, const Config& config) con
   return text + formatted(
                     "\nextern \"C\" __global__ void {}__launch_bounds__({}, 1)\n"
                     "{}(const __grid_constant__ vitune::LinearParams params,\n"
-                    "   const __grid_constant__ vitune::LinearTensorMaps maps) {{\n"
+                    "   const __grid_constant__ vitune::{} maps) {{\n"
                     "  vitune::linear_gemm_sm90<vitune::Config>(params, maps);\n}}\n",
-                    cluster, entry.threads, entry.entry);
+                    cluster, entry.threads, entry.entry, linear_sm90_maps_type(p));
 }
 
 std::vector<KernelNeeds> LinearSm90::kernels(const Problem& problem, const Config& config) const {
@@ -75,7 +75,7 @@ LaunchPlan LinearSm90::plan(const Problem& problem, const Config& config, const 
   launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
   launch.params = parameter_bytes(linear_params(p));
   launch.pointers = linear_pointers(p);
-  launch.map_bytes = sizeof(LinearTensorMaps);
+  launch.map_bytes = static_cast<std::size_t>(shape.map_bytes());
   launch.maps = shape.maps();
   LaunchPlan plan;
   plan.kernels.push_back(std::move(launch));
@@ -98,8 +98,12 @@ std::int64_t LinearSm90Shape::store_columns() const {
   return block_n % 32 == 0 ? 32 : 16;
 }
 
+std::int64_t LinearSm90Shape::store_row_bytes() const {
+  return store_columns() * element_bytes(problem_.out);
+}
+
 bool LinearSm90Shape::copies_residual() const {
-  return problem_.residual && problem_.residual_period == 0;
+  return problem_.has_pre() || (problem_.residual && problem_.residual_period == 0);
 }
 
 bool LinearSm90Shape::stages_residual() const {
@@ -121,7 +125,13 @@ std::int64_t LinearSm90Shape::store_buffers() const {
 
 // A warp's, with its barrier.
 std::int64_t LinearSm90Shape::buffer_bytes() const {
-  return 16 * store_columns() * 2 + (stages_residual() ? 8 : 0);
+  return 16 * store_row_bytes() + (stages_residual() ? 8 : 0);
+}
+
+// A warp's, for what is written beside the result.
+std::int64_t LinearSm90Shape::second_bytes() const {
+  constexpr std::int64_t kBuffers = 2;
+  return problem_.aux || problem_.post ? kBuffers * 16 * store_columns() * 2 : 0;
 }
 
 std::int64_t LinearSm90Shape::bytes_with(std::int64_t buffers) const {
@@ -133,7 +143,7 @@ std::int64_t LinearSm90Shape::other_bytes(std::int64_t buffers) const {
       (problem_.has_mean() ? 1 : 0) + (problem_.bias ? 1 : 0) + (problem_.scale ? 1 : 0);
   constexpr std::int64_t kMerged = 2;
   const bool is_merged = problem_.norm == LinearNorm::kMoments;
-  return groups * (4 * buffers * buffer_bytes() + block_n * 4 * arrays + 8) +
+  return groups * (4 * (buffers * buffer_bytes() + second_bytes()) + block_n * 4 * arrays + 8) +
          (is_merged ? kMerged * (block_m * 8 + 16) : 0);
 }
 
@@ -162,20 +172,39 @@ std::vector<TensorMapSlot> LinearSm90Shape::maps() const {
                          .rows = box_rows,
                          .swizzle = 2 * box_columns};
   };
+  // Of the result's type: numbers of fp32 are two columns of 16 bits each.
   const LinearProblem& p = problem_;
+  const std::int64_t units = element_bytes(p.out) / 2;
+  const auto panels = [&](LinearTensor tensor, std::size_t at, std::int64_t stride,
+                          std::int64_t box_rows) {
+    return matrix(tensor, at, p.n * units, p.m, stride * units, store_columns() * units, box_rows);
+  };
+  const std::int64_t w_rows = (p.transposed ? kBlockK : block_n) / (pair == 2 ? 2 : 1);
   std::vector<TensorMapSlot> slots = {matrix(kLinearX, offsetof(LinearTensorMaps, x), p.k, p.m,
                                              p.x_row, kBlockK, block_m / (pair == 1 ? 2 : 1)),
-                                      matrix(kLinearW, offsetof(LinearTensorMaps, w), p.k, p.n,
-                                             p.w_row, kBlockK, block_n / (pair == 2 ? 2 : 1))};
+                                      matrix(kLinearW, offsetof(LinearTensorMaps, w), p.w_columns(),
+                                             p.w_rows(), p.w_row, kBlockK, w_rows)};
   if (p.out_period == 0) {
-    slots.push_back(matrix(kLinearOut, offsetof(LinearTensorMaps, out), p.n, p.m, p.out_row,
-                           store_columns(), 16));
+    slots.push_back(panels(kLinearOut, offsetof(LinearTensorMaps, out), p.out_row, 16));
   }
   if (copies_residual()) {
-    slots.push_back(matrix(kLinearResidual, offsetof(LinearTensorMaps, residual), p.n, p.m,
-                           p.residual_row, store_columns(), stages_residual() ? 16 : block_m));
+    slots.push_back(
+        panels(p.has_pre() ? kLinearPre : kLinearResidual, offsetof(LinearTensorMaps, residual),
+               p.has_pre() ? p.pre_row : p.residual_row, stages_residual() ? 16 : block_m));
+  }
+  if (p.aux || p.post) {
+    slots.push_back(matrix(p.aux ? kLinearAux : kLinearPost, sizeof(LinearTensorMaps), p.n, p.m,
+                           p.aux ? p.aux_row : p.post_row, store_columns(), 16));
   }
   return slots;
+}
+
+std::int64_t LinearSm90Shape::map_bytes() const {
+  return problem_.aux || problem_.post ? sizeof(LinearTwoResultMaps) : sizeof(LinearTensorMaps);
+}
+
+std::string_view linear_sm90_maps_type(const LinearProblem& p) {
+  return p.aux || p.post ? "LinearTwoResultMaps" : "LinearTensorMaps";
 }
 
 std::string linear_sm90_facts_text(const LinearProblem& p) {

@@ -34,24 +34,29 @@ class LinearSm90Shape {
   std::int64_t group_rows() const { return schedule == kPingPong ? block_m : block_m / groups; }
   std::int64_t sums() const { return group_rows() / 64 * block_n / 2; }  // of a thread
   std::int64_t store_columns() const;
+  std::int64_t store_row_bytes() const;
   std::int64_t stores() const { return group_rows() / 64 * (block_n / store_columns()); }
   // In which a warp stages what it stores: two, and where residuals come there as many as fit.
   std::int64_t store_buffers() const;
   std::int64_t stage_bytes() const { return (block_m + block_n) * kBlockK * 2; }
   std::int64_t shared_bytes() const { return bytes_with(store_buffers()); }
   std::int64_t most_stages(std::int64_t shared) const;
+  // Panels of a residual that a slot of the ring holds.
+  std::int64_t slot_panels() const { return stage_bytes() / (block_m * store_row_bytes()); }
   std::int64_t units() const;  // tiles or pairs of tiles
   std::int64_t steps() const;  // of all of k
 
   std::vector<TensorMapSlot> maps() const;
+  std::int64_t map_bytes() const;
 
  private:
   static constexpr std::int64_t kSharedBytes = 232448;  // that a CTA can have, on 9.0
 
-  bool copies_residual() const;
+  bool copies_residual() const;  // or pre
   bool stages_residual() const;  // rather than by the ring
   std::int64_t least_store_buffers() const;
   std::int64_t buffer_bytes() const;
+  std::int64_t second_bytes() const;
   std::int64_t bytes_with(std::int64_t buffers) const;
   std::int64_t other_bytes(std::int64_t buffers) const;  // beside the ring and its barriers
 
@@ -65,6 +70,10 @@ std::optional<std::string> check_linear_block(std::int64_t block, std::int64_t e
 
 // Members of a generated Config: the facts of a problem.
 std::string linear_sm90_facts_text(const LinearProblem& problem);
+// The name of the kernels' type of these maps.
+std::string_view linear_sm90_maps_type(const LinearProblem& problem);
+// Why a tile of so many columns cannot take w as [k, n], or nothing.
+std::optional<std::string> check_linear_panels(const LinearProblem& problem, std::int64_t columns);
 // Why a tile of so many columns cannot write moments of its rows, or nothing.
 std::optional<std::string> check_linear_moments(const LinearProblem& problem, std::int64_t columns);
 

@@ -43,6 +43,7 @@ Rule check_groups(const LinearProblem& p, const Config& c) {
 Rule check_panels(const LinearProblem& p, const Config& c) {
   if (c.find("kWidePanels").value_or(0) == 0) return std::nullopt;
   if (p.moments > 0) return std::string("moments are of panels of 32 columns");
+  if (p.out == ElementType::kFp32) return std::string("32 columns of fp32 are a line");
   if (c.at("kBlockN") % 64 == 0) return std::nullopt;
   return formatted("{} columns of a tile", c.at("kBlockN"));
 }
@@ -110,22 +111,27 @@ std::optional<std::string> check_linear_block(std::int64_t block, std::int64_t e
   return formatted("a block of {} for {}", block, extent);
 }
 
+std::optional<std::string> check_linear_panels(const LinearProblem& p, std::int64_t columns) {
+  if (!p.transposed || columns % 64 == 0) return std::nullopt;
+  return formatted("{} columns of a tile", columns);
+}
+
 std::optional<std::string> check_linear_moments(const LinearProblem& p, std::int64_t columns) {
   if (p.moments == 0 || columns % p.moments == 0) return std::nullopt;
   return formatted("{} columns of a tile, moments are of {}", columns, p.moments);
 }
 
 std::optional<std::string> linear_sm90_refusal(const LinearProblem& p, const DeviceInfo& device) {
-  const std::int64_t size = element_bytes(p.type);
-  const auto fits = [&](std::int64_t rows, std::int64_t stride) {
-    return rows == 1 || (stride * size % 16 == 0 && stride * size < kMostBoxStride);
+  const auto fits = [](std::int64_t rows, std::int64_t stride, ElementType type) {
+    const std::int64_t bytes = stride * element_bytes(type);
+    return rows == 1 || (bytes % 16 == 0 && bytes < kMostBoxStride);
   };
   if (device.cc_major != 9 || device.cc_minor != 0) {
     return std::string("wgmma is of compute capability 9.0 alone");
   }
-  if (p.transposed) return std::string("w is [k, n]: its tiles would lie the other way round");
-  if (p.out != p.type) return std::string("results of fp32 are not staged");
-  if (p.aux) return std::string("there is no place for a second result");
+  if (p.aux && (p.moments > 0 || p.out_period > 0)) {
+    return std::string("a second result is stored beside one without moments and gaps");
+  }
   if (p.moments > kWidestTile) {
     return formatted("moments of {} columns: a tile has {} at most", p.moments, kWidestTile);
   }
@@ -133,9 +139,13 @@ std::optional<std::string> linear_sm90_refusal(const LinearProblem& p, const Dev
   // in, and so what lies behind the row.
   if (p.n % 8 != 0) return formatted("{} columns: results are stored in a multiple of 8", p.n);
   if (p.alignment < 16) return formatted("tensor maps need 16-byte alignment, not {}", p.alignment);
-  if (!fits(p.m, p.x_row) || !fits(p.n, p.w_row) || (p.out_period == 0 && !fits(p.m, p.out_row)) ||
-      (p.residual && p.residual_period == 0 && !fits(p.m, p.residual_row))) {
-    return std::string("tensor maps need rows of x, w, residual and out that begin at 16 bytes");
+  if (!fits(p.m, p.x_row, p.type) || !fits(p.w_rows(), p.w_row, p.type) ||
+      (p.out_period == 0 && !fits(p.m, p.out_row, p.out)) ||
+      (p.residual && p.residual_period == 0 && !fits(p.m, p.residual_row, p.out)) ||
+      (p.aux && !fits(p.m, p.aux_row, p.type)) || (p.has_pre() && !fits(p.m, p.pre_row, p.type)) ||
+      (p.post && !fits(p.m, p.post_row, p.type))) {
+    return std::string(
+        "tensor maps need rows of x, w, residual, pre and results that begin at 16 bytes");
   }
   if (p.out_period > 0 && p.out_row % 8 != 0) {
     return std::string("rows with gaps between them are stored by 16 bytes");
@@ -178,6 +188,9 @@ std::vector<Constraint> LinearSm90::rules(const Problem& problem, const DeviceIn
       {"panels: wide ones of whole tiles, where no moments are written",
        [p](const Config& c) { return check_panels(p, c); },
        {"kBlockN", "kWidePanels"}},
+      {"w as [k, n]: tiles of whole panels of 64 columns",
+       [p](const Config& c) { return check_linear_panels(p, c.at("kBlockN")); },
+       {"kBlockN"}},
       {"pair: two tiles side by side",
        [p](const Config& c) { return check_pair(p, c); },
        {"kBlockM", "kBlockN", "kPair"}},

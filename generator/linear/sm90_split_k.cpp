@@ -104,6 +104,18 @@ std::vector<Constraint> LinearSm90Parts::rules(const Problem& problem,
       {"kBlockN: fewer than twice the columns there are, or 64",
        [p](const Config& c) { return check_linear_block(c.at("kBlockN"), p.n); },
        {"kBlockN"}},
+      {"w as [k, n]: tiles of whole panels of 64 columns",
+       [p](const Config& c) { return check_linear_panels(p, c.at("kBlockN")); },
+       {"kBlockN"}},
+      {"residual: in one slot of the ring",
+       [p](const Config& c) -> std::optional<std::string> {
+         const LinearSm90Shape whole(p, whole_config(c));
+         if (!p.residual || whole.stores() <= std::max<std::int64_t>(whole.slot_panels(), 1)) {
+           return std::nullopt;
+         }
+         return formatted("{} panels, a slot holds {}", whole.stores(), whole.slot_panels());
+       },
+       {"kBlockN"}},
       {"moments: whole blocks of a tile's columns",
        [p](const Config& c) { return check_linear_moments(p, c.at("kBlockN")); },
        {"kBlockN"}},
@@ -172,9 +184,9 @@ std::string LinearSm90Parts::source(const Problem& problem, const Config& config
          formatted(
              "\nextern \"C\" __global__ void __cluster_dims__({}, 1, 1) __launch_bounds__({}, 1)\n"
              "{}(const __grid_constant__ vitune::LinearParams params,\n"
-             "   const __grid_constant__ vitune::LinearTensorMaps maps) {{\n"
+             "   const __grid_constant__ vitune::{} maps) {{\n"
              "  vitune::linear_split_k_sm90<vitune::Config>(params, maps);\n}}\n",
-             parts.parts, entry.threads, entry.entry);
+             parts.parts, entry.threads, entry.entry, linear_sm90_maps_type(p));
 }
 
 LaunchPlan LinearSm90Parts::plan(const Problem& problem, const Config& config, const DeviceInfo&,
@@ -190,7 +202,7 @@ LaunchPlan LinearSm90Parts::plan(const Problem& problem, const Config& config, c
   launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
   launch.params = parameter_bytes(linear_params(p));
   launch.pointers = linear_pointers(p);
-  launch.map_bytes = sizeof(LinearTensorMaps);
+  launch.map_bytes = static_cast<std::size_t>(parts.whole.map_bytes());
   launch.maps = parts.whole.maps();
   LaunchPlan plan;
   plan.kernels.push_back(std::move(launch));

@@ -21,8 +21,10 @@ std::string linear_facts_text(const LinearProblem& p) {
          linear_number("kParameters", judge_type(p.parameters)) +
          linear_number("kActivation", static_cast<int>(p.activation)) +
          linear_number("kNorm", static_cast<int>(norm)) + linear_flag("kBias", p.bias) +
-         linear_flag("kScale", p.scale) + linear_flag("kResidual", p.residual) +
-         linear_flag("kAux", p.aux) + linear_flag("kPeriodic", p.period() > 0) +
+         linear_number("kDerivative", static_cast<int>(p.derivative)) +
+         linear_flag("kScale", p.scale) + linear_flag("kFactor", p.factor_rows > 0) +
+         linear_flag("kResidual", p.residual || p.has_pre()) +
+         linear_flag("kAux", p.aux || p.post) + linear_flag("kPeriodic", p.is_periodic()) +
          linear_flag("kPeriodicResidual", p.residual_period > 0) +
          linear_flag("kTransposed", p.transposed) + linear_number("kCopyX", accesses.x_bytes) +
          linear_number("kCopyW", accesses.w_bytes) + linear_number("kVector", accesses.vector);

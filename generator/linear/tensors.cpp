@@ -92,6 +92,13 @@ std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
         p.activation == LinearActivation::kNone || p.activation == LinearActivation::kRelu;
     specs[kLinearOutMoments].exact_from_whole_numbers = is_exact && p.norm == LinearNorm::kNone;
   }
+  specs[kLinearPre] = p.has_pre() ? matrix("pre", p, Role::kInput, p.type, p.m, p.n, p.pre_row)
+                                  : absent("pre", Role::kInput);
+  specs[kLinearPost] = p.post ? matrix("post", p, Role::kOutput, p.type, p.m, p.n, p.post_row)
+                              : absent("post", Role::kOutput);
+  const bool has_factor = p.factor_rows > 0;
+  specs[kLinearFactor] =
+      statistic("factor", p, has_factor, has_factor ? p.m / p.factor_rows : 0, 1);
   // Each element is read by the thread that writes it, before.
   const TensorSpec& residual = specs[kLinearResidual];
   TensorSpec& written = specs[kLinearOut];
@@ -111,7 +118,8 @@ LinearAccesses linear_accesses(const LinearProblem& p) {
   const auto rows = [](bool given, std::int64_t row) { return given ? row : 8; };
   widest.vector = common_power(
       8, {p.n, rows(p.m > 1, p.out_row), rows(p.residual && p.residual_rows() > 1, p.residual_row),
-          rows(p.aux && p.m > 1, p.aux_row)});
+          rows(p.aux && p.m > 1, p.aux_row), rows(p.has_pre() && p.m > 1, p.pre_row),
+          rows(p.post && p.m > 1, p.post_row)});
   // Of the type with the smallest elements the pointers' alignment allows the most.
   std::int64_t largest = std::max(element_bytes(p.out), p.aux ? size : 0);
   if (p.bias || p.scale) largest = std::max(largest, element_bytes(p.parameters));

@@ -305,10 +305,11 @@ VITUNE_API vitune_status vitune_problem_tensor(const vitune_problem* problem, si
                                                vitune_tensor* tensor);
 
 // Launches the problem on `stream` as vitune_attention_forward() does. `tensors` are `count` device
-// addresses, one for each of vitune_problem_tensors(), NULL where a tensor is not given. Outputs
-// must not overlap anything else, but for those that docs/problems.md says may lie exactly on an
-// input. `workspace`: of at least vitune_workspace_bytes_text() bytes, aligned to 256, apart from
-// all tensors.
+// addresses, one for each of vitune_problem_tensors(), NULL where a tensor is not given; the last
+// ones may be left out where they are not given, as by callers that know fewer. Outputs must not
+// overlap anything else, but for those that docs/problems.md says may lie exactly on an input.
+// `workspace`: of at least vitune_workspace_bytes_text() bytes, aligned to 256, apart from all
+// tensors.
 VITUNE_API vitune_status vitune_run(vitune_context* context, const vitune_problem* problem,
                                     void* const* tensors, size_t count, void* workspace,
                                     size_t workspace_bytes, void* stream);

@@ -81,14 +81,15 @@ vitune_status try_run(RuntimeContext& runtime, const vitune_problem* problem,
     return fail(VITUNE_DISABLED, "nothing is launched: VITUNE_DISABLE is set");
   }
   if (problem == nullptr) return failed(VITUNE_INVALID_ARGUMENT, "problem is NULL");
-  if (tensors.size() != problem->tensors.size()) {
+  // Callers of a version whose problems had fewer tensors leave the new ones out.
+  if (tensors.empty() || tensors.size() > problem->tensors.size()) {
     return failed(VITUNE_INVALID_ARGUMENT, "%zu tensors are given: calls of this problem have %zu",
                   tensors.size(), problem->tensors.size());
   }
-  std::array<std::uintptr_t, kMostTensors> addresses;
+  std::array<std::uintptr_t, kMostTensors> addresses = {};
   std::transform(tensors.begin(), tensors.end(), addresses.begin(),
                  [](void* at) { return reinterpret_cast<std::uintptr_t>(at); });
-  call.tensors = std::span(addresses.data(), tensors.size());
+  call.tensors = std::span(addresses.data(), problem->tensors.size());
   if (const auto status = check_tensors(*problem, call.tensors)) [[unlikely]]
     return status;
   if (const Plan* const plan = runtime.ready_plan(problem->request.key)) [[likely]]

@@ -25,12 +25,10 @@ __device__ __forceinline__ float gated(float x, float power) {
   return __fdividef(x, 1.f + exp2_approx(power));
 }
 
-// x Phi(x) as max(x, 0) - |x| Phi(-|x|). The logarithm of Phi(-t) is nearly a parabola: polynomials
-// of it, fitted by the relative error of Phi, make that one exponential and no quotient. Results
-// that are rounded to kType are never more than a unit in the last place off.
+// The logarithm of Phi(-t) for t >= 0. It is nearly a parabola: polynomials, fitted by the relative
+// error of Phi, make that one exponential and no quotient.
 template <int kType>
-__device__ __forceinline__ float gelu_by_exponential(float x) {
-  const float t = fabsf(x);
+__device__ __forceinline__ float gelu_log2_tail(float t) {
   float log2_tail;
   if constexpr (kType == 1) {  // bf16: 1.4e-3 for t <= 8
     log2_tail = -1.21451740e-4f * t + 3.28688300e-3f;
@@ -45,7 +43,15 @@ __device__ __forceinline__ float gelu_by_exponential(float x) {
     log2_tail = log2_tail * t - 4.58541572e-1f;
     log2_tail = log2_tail * t - 1.15121436f;
   }
-  log2_tail = log2_tail * t - 1.f;
+  return log2_tail * t - 1.f;
+}
+
+// x Phi(x) as max(x, 0) - |x| Phi(-|x|). Results that are rounded to kType are never more than a
+// unit in the last place off.
+template <int kType>
+__device__ __forceinline__ float gelu_by_exponential(float x) {
+  const float t = fabsf(x);
+  const float log2_tail = gelu_log2_tail<kType>(t);
   return fmaxf(x, 0.f) - t * exp2_approx(log2_tail);
 }
 

@@ -7,7 +7,10 @@
 //   kParameters        SupportType of bias and scale
 //   kActivation        LinearActivationKind
 //   kNorm              rows of x are normalised: 0 not, 1 by mean and rstd, 2 by rstd
-//   kBias, kScale, kResidual, kAux  which of these there are
+//   kDerivative        LinearActivationKind: the sums are multiplied by its derivative at
+//                      LinearParams::residual; 0 where there is none
+//   kBias, kScale, kFactor, kResidual, kAux  which of these there are; pre is a residual, and its
+//                      activation aux
 //   kPeriodic          the result's rows lie in periods, or the residual's repeat with them
 //   kPeriodicResidual  the residual's repeat
 //   kTransposed        w is [k, n]

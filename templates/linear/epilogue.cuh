@@ -1,5 +1,5 @@
 // templates/linear/epilogue.cuh -- From sums of products to the result: norm, bias, activation,
-// scale, residual, and the store.
+// scale, factor, residual, and the store; or the derivative of an activation, and the store.
 //
 // A family hands over kCount (a power of two) neighbouring columns of a row at a time, the first of
 // them a multiple of kCount, wherever its accumulators lie. Accesses take as many of these at once
@@ -8,6 +8,7 @@
 #pragma once
 
 #include "linear/activation.cuh"
+#include "linear/derivative.cuh"
 #include "linear/params.cuh"
 #include "primitives/vector.cuh"
 
@@ -42,12 +43,28 @@ struct LinearColumns {
     return load_constant_piece<Parameter::kBytes>(Parameter::address(data, at));
   }
 
+  // The sums in `y` become the result: what the activation was given is at p.residual.
+  static __device__ __forceinline__ void multiply_slopes(const LinearParams& p, int row, int at,
+                                                         float (&y)[kAccess]) {
+    float x[kAccess], value[kAccess];
+    const void* const from = Aux::address(p.residual, row * p.residual_row + at);
+    Aux::unpack(load_piece<Aux::kBytes>(from), x);
+#pragma unroll
+    for (int j = 0; j < kAccess; ++j) {
+      const LinearSlope of = linear_slope<C::kDerivative, C::kElement>(x[j]);
+      y[j] *= of.slope;
+      value[j] = of.value;
+    }
+    if (C::kAux) store_piece(Aux::address(p.aux, row * p.aux_row + at), Aux::pack(value));
+  }
+
   // The result's `sums` are of row `row` and the columns that were loaded.
   __device__ __forceinline__ void finish(const LinearParams& p, int row, int column,
                                          const float (&sums)[kCount]) const {
     if (row >= p.m) return;
     const float mean = C::kNorm == 1 ? __ldg(p.mean + row) : 0.f;
     const float rstd = C::kNorm != 0 ? __ldg(p.rstd + row) : 1.f;
+    const float of_row = C::kFactor ? __ldg(p.mean + row / p.period) : 1.f;
     int residual_row = row;
     i64 out_row = row;
     if (C::kPeriodic) {
@@ -62,6 +79,11 @@ struct LinearColumns {
       float y[kAccess], factor[kAccess];
 #pragma unroll
       for (int j = 0; j < kAccess; ++j) y[j] = sums[i * kAccess + j];
+      if constexpr (C::kDerivative != kActNone) {
+        multiply_slopes(p, row, at, y);
+        store_piece(Out::address(p.out, out_row * p.out_row + at), Out::pack(y));
+        continue;
+      }
       if (C::kNorm == 1) {
         Sums::unpack(weight_sums[i], factor);
 #pragma unroll
@@ -76,7 +98,11 @@ struct LinearColumns {
 #pragma unroll
         for (int j = 0; j < kAccess; ++j) y[j] += factor[j];
       }
-      if (C::kAux) store_piece(Aux::address(p.aux, row * p.aux_row + at), Aux::pack(y));
+      if (C::kAux) {
+        const typename Aux::Raw before = Aux::pack(y);
+        store_piece(Aux::address(p.aux, row * p.aux_row + at), before);
+        if (C::kOutput != 2) Aux::unpack(before, y);
+      }
 #pragma unroll
       for (int j = 0; j < kAccess; ++j) {
         y[j] = linear_activation<C::kActivation, C::kOutput>(y[j]);
@@ -85,6 +111,10 @@ struct LinearColumns {
         Parameter::unpack(scale[i], factor);
 #pragma unroll
         for (int j = 0; j < kAccess; ++j) y[j] *= factor[j];
+      }
+      if (C::kFactor) {
+#pragma unroll
+        for (int j = 0; j < kAccess; ++j) y[j] *= of_row;
       }
       if (C::kResidual) {
         Out::unpack(

@@ -4,17 +4,19 @@
 // leave by the tensor memory accelerator while the warp goes on; where the result's rows have gaps,
 // by ordinary stores. A residual comes by the ring, or to the very place that its sums are staged
 // at: the first kStoreBuffers panels before the tile's products, each further one when an earlier
-// panel has left its place. Nothing here waits for another warp but once for the columns'
-// constants, so that a warpgroup's epilogue runs beside the products of the others. The function is
-// that of epilogue.cuh.
+// panel has left its place. What is written beside the result has staging of its own. Nothing here
+// waits for another warp but once for the columns' constants, so that a warpgroup's epilogue runs
+// beside the products of the others. The function is that of epilogue.cuh.
 #pragma once
 
 #include "linear/activation.cuh"
+#include "linear/derivative.cuh"
 #include "linear/moments_sm90.cuh"
 #include "linear/ring_sm90.cuh"
 #include "linear/tiles_sm90.cuh"
 #include "primitives/element.cuh"
 #include "primitives/shared.cuh"
+#include "primitives/shared_numbers.cuh"
 #include "primitives/shared_pair.cuh"
 #include "primitives/stmatrix.cuh"
 #include "primitives/sync.cuh"
@@ -86,7 +88,8 @@ class LinearTileColumns {
     return result;
   }
 
-  static constexpr bool kScaledFirst = T::kScales && T::kActivation == kActNone && T::kNorm == 0;
+  static constexpr bool kScaledFirst =
+      T::kScales && T::kActivation == kActNone && T::kNorm == 0 && !T::kTwoResults;
 
  private:
   static constexpr int kEach = ceil_div(T::kBlockN, kGroupThreads);
@@ -108,18 +111,22 @@ struct LinearEpilogue {
   using E = Element<T::kElement>;
   using Columns = LinearTileColumns<T>;
   static constexpr int kChunks = T::kStoreColumns / 8;
+  static constexpr bool kNumbers = T::kOutput == 2;           // staged as they are, not as elements
+  static constexpr int kBulkStores = T::kTwoResults ? 2 : 1;  // of a panel: as many groups
+  using Added = Piece<4 * T::kUnits>;                         // two columns of what is added
 
   const LinearParams& p;
-  const LinearTensorMaps& maps;
+  const typename T::Maps& maps;
   const LinearShared<T>& shared;
   int group, warp, lane;
   Columns columns;
   float rstd[T::kRowBlocks][2], shift[T::kRowBlocks][2];  // with kNorm: of this lane's rows
+  float factor[T::kRowBlocks][2];                         // with kFactor
   PipelineState<2> merged;                                // whose means are next
   u32 residual_parities = 0;                              // of what comes next, a bit to a buffer
 
   __device__ __forceinline__ LinearEpilogue(const LinearParams& params,
-                                            const LinearTensorMaps& tensor_maps,
+                                            const typename T::Maps& tensor_maps,
                                             const LinearShared<T>& shared_memory)
       : p(params),
         maps(tensor_maps),
@@ -149,6 +156,16 @@ struct LinearEpilogue {
         }
       }
     }
+    if constexpr (T::kFactor) {
+#pragma unroll
+      for (int block = 0; block < T::kRowBlocks; ++block) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = row0 + block_row(block) + 8 * half + lane / 4;
+          factor[block][half] = row < p.m ? __ldg(p.mean + row / p.period) : 0.f;
+        }
+      }
+    }
   }
 
   // Before the products too, where residuals are staged: asks for the first ones.
@@ -171,42 +188,85 @@ struct LinearEpilogue {
     group_barrier<T::kGroups, kGroupThreads>(group);
   }
 
-  // Of two columns in one of a lane's rows.
-  __device__ __forceinline__ u32 finish(const float (&sums)[2], int block, int half,
-                                        const LinearPair& pair, u32 residual) const {
-    float value[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      float& y = value[i];
-      y = sums[i];
-      if constexpr (T::kNorm == 1) y = fmaf(-shift[block][half], pair.sums[i], y);
-      if constexpr (T::kNorm != 0) {
-        y = T::kBias ? fmaf(rstd[block][half], y, pair.bias[i]) : rstd[block][half] * y;
-      } else if constexpr (Columns::kScaledFirst) {
-        y = T::kBias ? fmaf(y, pair.scale[i], pair.bias[i]) : y * pair.scale[i];
-      } else if constexpr (T::kBias) {
-        y += pair.bias[i];
-      }
-      y = linear_activation<T::kActivation, T::kOutput>(y);
-      const float added = !T::kResidual ? 0.f : i == 0 ? E::low(residual) : E::high(residual);
-      if constexpr (T::kScale && !Columns::kScaledFirst) {
-        y = T::kResidual ? fmaf(y, pair.scale[i], added) : y * pair.scale[i];
-      } else if constexpr (T::kResidual) {
-        y += added;
-      }
+  // What is added to column `i` of two.
+  static __device__ __forceinline__ float added_to(const Added& added, int i) {
+    if constexpr (kNumbers) return __uint_as_float(added.words[i]);
+    return i == 0 ? E::low(added.words[0]) : E::high(added.words[0]);
+  }
+
+  // Of column `i` of two in one of a lane's rows, before the activation, and behind it.
+  __device__ __forceinline__ float before(float y, int i, int block, int half,
+                                          const LinearPair& pair) const {
+    if constexpr (T::kNorm == 1) y = fmaf(-shift[block][half], pair.sums[i], y);
+    if constexpr (T::kNorm != 0) {
+      y = T::kBias ? fmaf(rstd[block][half], y, pair.bias[i]) : rstd[block][half] * y;
+    } else if constexpr (Columns::kScaledFirst) {
+      y = T::kBias ? fmaf(y, pair.scale[i], pair.bias[i]) : y * pair.scale[i];
+    } else if constexpr (T::kBias) {
+      y += pair.bias[i];
     }
-    return E::pack(value[0], value[1]);
+    return y;
+  }
+  __device__ __forceinline__ float behind(float y, int i, int block, int half,
+                                          const LinearPair& pair, const Added& residual) const {
+    y = linear_activation<T::kActivation, T::kOutput>(y);
+    const float added = !T::kResidual ? 0.f : added_to(residual, i);
+    constexpr bool kScalesNow = T::kScale && !Columns::kScaledFirst;
+    if constexpr (T::kFactor) {
+      if constexpr (kScalesNow) y *= pair.scale[i];
+      y = T::kResidual ? fmaf(y, factor[block][half], added) : y * factor[block][half];
+    } else if constexpr (kScalesNow) {
+      y = T::kResidual ? fmaf(y, pair.scale[i], added) : y * pair.scale[i];
+    } else if constexpr (T::kResidual) {
+      y += added;
+    }
+    return y;
+  }
+  // Two columns in one of a lane's rows to `value`; what is written beside them is returned.
+  __device__ __forceinline__ u32 finish(const float (&sums)[2], int block, int half,
+                                        const LinearPair& pair, const Added& added,
+                                        float (&value)[2]) const {
+    if constexpr (T::kDerivative != kActNone) {
+      float after[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const LinearSlope of = linear_slope<T::kDerivative, T::kElement>(added_to(added, i));
+        value[i] = sums[i] * of.slope;
+        after[i] = of.value;
+      }
+      return T::kTwoResults ? E::pack(after[0], after[1]) : 0;
+    } else if constexpr (T::kTwoResults) {
+      const float low = before(sums[0], 0, block, half, pair);
+      const float high = before(sums[1], 1, block, half, pair);
+      const u32 second = E::pack(low, high);
+      value[0] = behind(kNumbers ? low : E::low(second), 0, block, half, pair, added);
+      value[1] = behind(kNumbers ? high : E::high(second), 1, block, half, pair, added);
+      return second;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        value[i] = behind(before(sums[i], i, block, half, pair), i, block, half, pair, added);
+      }
+      return 0;
+    }
   }
 
   // Offset of this lane's row in 16 rows of a panel for ldmatrix and stmatrix, with its place for
   // the first two chunks; those of two chunks further on by exclusive or with 32 per two chunks.
   __device__ __forceinline__ u32 lane_offset() const {
     const int row = lane & 15;
-    return row * T::kStoreColumns * 2 + ((lane >> 4) ^ turn(row)) * 16;
+    return row * T::kStoreColumns * 2 + ((lane >> 4) ^ turn<T::kStoreColumns * 2>(row)) * 16;
+  }
+  // The same of this lane's first two numbers, in the row lane / 4.
+  __device__ __forceinline__ u32 number_offset() const {
+    const int row = lane / 4;
+    return row * T::kStoreRowBytes + ((lane >> 1 & 1) ^ turn<T::kStoreRowBytes>(row)) * 16 +
+           (lane & 1) * 8;
   }
   // What the places of a row's chunks are combined with, by the swizzle of a panel's width.
+  template <int kBytes>
   static __device__ __forceinline__ int turn(int row) {
-    return T::kStoreColumns == 64 ? row & 7 : T::kStoreColumns == 32 ? row >> 1 & 3 : row >> 2 & 1;
+    return kBytes == 128 ? row & 7 : kBytes == 64 ? row >> 1 & 3 : row >> 2 & 1;
   }
 
   // Until the store that used the staging of a tile's store `number` has read it: the one before
@@ -217,7 +277,16 @@ struct LinearEpilogue {
     if (kOdd && number == 0) {
       store_wait_read<0>();
     } else {
-      store_wait_read<T::kStoreBuffers - 1>();
+      store_wait_read<kBulkStores*(T::kStoreBuffers - 1)>();
+    }
+  }
+  // The same of the second result, where the first one's staging is waited for otherwise.
+  __device__ __forceinline__ void wait_for_second_staging(int number) const {
+    constexpr bool kOdd = T::kStores % T::kSecondBuffers != 0;
+    if (kOdd && number == 0) {
+      store_wait_read<0>();
+    } else {
+      store_wait_read<kBulkStores*(T::kSecondBuffers - 1)>();
     }
   }
 
@@ -226,6 +295,10 @@ struct LinearEpilogue {
     return shared.staging(int(threadIdx.x) / kWarpSize) +
            number % T::kStoreBuffers * T::kStoreBytes;
   }
+  __device__ __forceinline__ u32 second_staging(int number) const {
+    return shared.second_staging(int(threadIdx.x) / kWarpSize) +
+           number % T::kSecondBuffers * T::kSecondStoreBytes;
+  }
   __device__ __forceinline__ u32 residual_barrier(int number) const {
     return shared.residual(int(threadIdx.x) / kWarpSize, number % T::kStoreBuffers);
   }
@@ -233,7 +306,7 @@ struct LinearEpilogue {
   // By one lane, when all have read what they had staged: until all but kPending stores have too.
   template <int kPending>
   __device__ __forceinline__ void wait_for_free_staging() const {
-    if (T::kRowMap || T::kMomentsWritten > 0) fence_proxy_async();
+    if (T::kRowMap || T::kMomentsWritten > 0 || kNumbers) fence_proxy_async();
     if (!T::kRowMap) store_wait_read<kPending>();
   }
   // What store `number` adds, to where it is staged; by one lane, when that place is free.
@@ -241,14 +314,14 @@ struct LinearEpilogue {
     const u32 barrier = residual_barrier(number);
     mbarrier_expect(barrier, T::kStoreBytes);
     copy_tile(staging(number), maps.residual, barrier,
-              column0 + number / T::kRowBlocks * T::kStoreColumns,
+              (column0 + number / T::kRowBlocks * T::kStoreColumns) * T::kUnits,
               row0 + block_row(number % T::kRowBlocks));
   }
   // For the one that follows where the store before this one was staged.
   __device__ __forceinline__ void ask_for_next_residual(int number, int row0, int column0) const {
     const int next = number - 1 + T::kStoreBuffers;
     if (number == 0 || next >= T::kStores || lane != 0) return;
-    wait_for_free_staging<1>();
+    wait_for_free_staging<kBulkStores>();
     ask_for_residual(next, row0, column0);
   }
   __device__ __forceinline__ void wait_for_residual(int number) {
@@ -284,43 +357,77 @@ struct LinearEpilogue {
     const u32 high = column + 1 < p.n ? load_piece<2>(from + 1).words[0] : 0;
     return load_piece<2>(from).words[0] | high << 16;
   }
+  // The same of fp32.
+  __device__ __forceinline__ Piece<8> read_numbers(int row, int column) const {
+    const i64 at = i64(row % p.period) * p.residual_row + column;
+    const float* const from = static_cast<const float*>(p.residual) + at;
+    if (row >= p.m || column >= p.n) return {};
+    if constexpr (T::kVector >= 2) return load_piece<8>(from);
+    const u32 high = column + 1 < p.n ? load_piece<4>(from + 1).words[0] : 0;
+    return {{load_piece<4>(from).words[0], high}};
+  }
 
   // Sixteen columns of sixteen rows to `to`, from the sums of their first chunk on and what is at
-  // `residual`.
+  // `residual`; what is written beside them to `second`. Numbers go there and come from there two
+  // by two, elements by matrices of eight rows.
   __device__ __forceinline__ void stage(const float* sums, int block, int column, u32 pairs,
-                                        int row, u32 to, u32 residual) const {
-    u32 added[4] = {}, words[4];
-    if constexpr (T::kCopiedResidual) ldmatrix_x4(added, residual);
+                                        int row, u32 to, u32 residual, u32 second) const {
+    u32 added[4] = {}, words[4], seconds[4];
+    if constexpr (T::kCopiedResidual && !kNumbers) ldmatrix_x4(added, residual);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int chunk = i / 2, half = i % 2;
+      const u32 place = half * 8 * T::kStoreRowBytes;  // of two numbers, behind the chunk's
       const LinearPair pair = Columns::pair(pairs, 4 * chunk);
-      if constexpr (T::kReadResidual) {
-        added[i] = read_residual(row + 8 * half + lane / 4, column + 8 * chunk + lane % 4 * 2);
+      const int from_row = row + 8 * half + lane / 4,
+                from_column = column + 8 * chunk + lane % 4 * 2;
+      Added two_added = {};
+      if constexpr (T::kReadResidual && kNumbers) {
+        two_added = read_numbers(from_row, from_column);
+      } else if constexpr (T::kReadResidual) {
+        two_added.words[0] = read_residual(from_row, from_column);
+      } else if constexpr (T::kCopiedResidual && kNumbers) {
+        const uint2 raw = load_shared_8((residual ^ 32 * chunk) + place);
+        two_added = {{raw.x, raw.y}};
+      } else {
+        two_added.words[0] = added[i];
       }
       const float two[2] = {sums[4 * chunk + 2 * half], sums[4 * chunk + 2 * half + 1]};
-      words[i] = finish(two, block, half, pair, added[i]);
+      float value[2];
+      seconds[i] = finish(two, block, half, pair, two_added, value);
+      if constexpr (kNumbers) {
+        store_shared_numbers((to ^ 32 * chunk) + place, value[0], value[1]);
+      } else {
+        words[i] = E::pack(value[0], value[1]);
+      }
     }
-    stmatrix_x4(to, words);
+    if constexpr (!kNumbers) stmatrix_x4(to, words);
+    if constexpr (T::kTwoResults) stmatrix_x4(second, seconds);
   }
 
-  // The sixteen rows of a panel `from` their staging: row by row where the result's have gaps.
-  __device__ __forceinline__ void store_rows(u32 from, int row0, int column0) const {
+  // The sixteen rows of a panel `from` their staging, and of the second result: row by row where
+  // the result's have gaps.
+  __device__ __forceinline__ void store_rows(u32 from, u32 second, int row0, int column0) const {
     if constexpr (!T::kRowMap) {
       fence_proxy_async();
       __syncwarp();
-      if (lane == 0) store_tile(from, maps.out, column0, row0);
+      if (lane == 0) store_tile(from, maps.out, column0 * T::kUnits, row0);
+      if constexpr (T::kTwoResults) {
+        if (lane == 0) store_tile(second, maps.aux, column0, row0);
+      }
     } else {
+      constexpr int kRowChunks = T::kStoreRowBytes / 16, kChunkColumns = 8 / T::kUnits;
       __syncwarp();
 #pragma unroll
-      for (int i = lane; i < 16 * kChunks; i += kWarpSize) {
-        const int r = i / kChunks, chunk = i % kChunks, row = row0 + r,
-                  column = column0 + 8 * chunk;
-        const uint4 v = load_shared_16(from + r * T::kStoreColumns * 2 + (chunk ^ turn(r)) * 16);
+      for (int i = lane; i < 16 * kRowChunks; i += kWarpSize) {
+        const int r = i / kRowChunks, chunk = i % kRowChunks, row = row0 + r,
+                  column = column0 + kChunkColumns * chunk;
+        const u32 place = (chunk ^ turn<T::kStoreRowBytes>(r)) * 16;
+        const uint4 v = load_shared_16(from + r * T::kStoreRowBytes + place);
         if (row >= p.m || column >= p.n) continue;
         const int period = row / p.period;
         const i64 out_row = i64(period) * p.spread + (row - period * p.period);
-        u16* const to = static_cast<u16*>(p.out) + out_row * p.out_row + column;
+        u16* const to = static_cast<u16*>(p.out) + (out_row * p.out_row + column) * T::kUnits;
         store_piece(to, Piece<16>{{v.x, v.y, v.z, v.w}});  // n is a multiple of 8
       }
     }
@@ -328,7 +435,8 @@ struct LinearEpilogue {
 
   __device__ __forceinline__ void run(const float (&d)[T::kRowBlocks][T::kBlockN / 2], int row0,
                                       int column0, PipelineState<T::kStages>& at) {
-    const u32 offset = lane_offset();
+    const u32 offset = kNumbers ? number_offset() : lane_offset();
+    const u32 second_offset = lane_offset();
     LinearRowMoments<T> moments;
 #pragma unroll
     for (int panel = 0; panel < T::kPanels; ++panel) {
@@ -338,7 +446,11 @@ struct LinearEpilogue {
 #pragma unroll
       for (int block = 0; block < T::kRowBlocks; ++block) {
         const int number = panel * T::kRowBlocks + block, row = row0 + block_row(block);
-        const u32 to = staging(number);
+        const u32 to = staging(number), second = second_staging(number);
+        if constexpr (T::kStagedResidual && T::kTwoResults) {
+          if (lane == 0) wait_for_second_staging(number);
+          __syncwarp();
+        }
         if constexpr (T::kStagedResidual) {
           wait_for_residual(number);
         } else {
@@ -348,19 +460,20 @@ struct LinearEpilogue {
         const u32 residual = T::kStagedResidual
                                  ? to
                                  : shared.x(at.slot) + panel % T::kSlotPanels * T::kPanelBytes +
-                                       block_row(block) * T::kStoreColumns * 2;
+                                       block_row(block) * T::kStoreRowBytes;
 #pragma unroll
         for (int chunk = 0; chunk < kChunks; chunk += 2) {
-          const u32 place = offset ^ (chunk * 16);
+          const u32 place = offset ^ (chunk * 16 * T::kUnits);
           const int first = panel * kChunks + chunk;
           const u32 pairs = shared.columns(group) + (4 * first + lane % 4) * 8 * T::kColumnArrays;
           stage(&d[block][4 * first], block, column0 + 8 * first, pairs, row, to + place,
-                residual + place);
+                residual + place, second + (second_offset ^ (chunk * 16)));
         }
-        store_rows(to, row, column0 + panel * T::kStoreColumns);
+        store_rows(to, second, row, column0 + panel * T::kStoreColumns);
         if constexpr (T::kStagedResidual) ask_for_next_residual(number, row0, column0);
         if constexpr (T::kMomentsWritten > 0) {
-          moments.add_panel(to + lane / 2 * T::kStoreColumns * 2, turn(lane / 2), panel, block);
+          moments.add_panel(to + lane / 2 * T::kStoreColumns * 2,
+                            turn<T::kStoreColumns * 2>(lane / 2), panel, block);
         }
       }
       if (T::kRingResidual &&

@@ -1,8 +1,8 @@
 // templates/linear/gemm_sm90.cuh -- A linear layer on wgmma, by persistent CTAs or pairs of them.
 //
-// x [m, k] and w [n, k] pass through a ring of slots of 64 of k, copied by one thread; kGroups
-// warpgroups compute. Two CTAs of a cluster work on neighbouring tiles and each copies half of the
-// operand that they share into both. Epilogues run beside products:
+// x [m, k] and w, [n, k] or [k, n], pass through a ring of slots of 64 of k, copied by one thread;
+// kGroups warpgroups compute. Two CTAs of a cluster work on neighbouring tiles and each copies half
+// of the operand that they share into both. Epilogues run beside products:
 //   shared tiles  a warpgroup begins a tile kLead steps before the next one does. While it is in
 //                 its epilogue, the others have the tensor cores; the ring bounds how far they get.
 //   ping-pong     a warpgroup's epilogue runs beside the products of the other's tile.
@@ -14,8 +14,26 @@
 #include "primitives/tensor_copy.cuh"
 #include "primitives/tile_copy.cuh"
 #include "primitives/wgmma.cuh"
+#include "primitives/wgmma_across.cuh"
 
 namespace vitune {
+
+// Of w as [k, n], this CTA's part of the 64 rows from `k` on: all, or its half into both CTAs.
+template <class T>
+__device__ __forceinline__ void copy_panels(const LinearTensorMaps& maps, u32 to, u32 full,
+                                            const TileOrder<T>& tile, int k) {
+  const int half = T::kPair == 2 ? tile.rank() * T::kWBoxRows : 0;
+#pragma unroll
+  for (int panel = 0; panel < T::kBlockN / 64; ++panel) {
+    const u32 there = to + panel * T::kWPanelBytes + half * 128;
+    const int column = tile.column() + panel * 64;
+    if constexpr (T::kPair == 2) {
+      copy_tile_to_ranks(there, maps.w, full, column, k + half, 3);
+    } else {
+      copy_tile(there, maps.w, full, column, k);
+    }
+  }
+}
 
 // Copies this CTA's part of step `step`: all of one operand, and of the other, which a pair shares,
 // its half into both.
@@ -25,23 +43,29 @@ __device__ __forceinline__ void copy_step(const LinearTensorMaps& maps,
                                           int step, int slot) {
   const u32 full = shared.full(slot), x = shared.x(slot), w = shared.w(slot);
   const int k = step * kBlockK;
-  if constexpr (T::kCluster == 1) {
-    copy_tile(x, maps.x, full, k, tile.row());
-    copy_tile(w, maps.w, full, k, tile.column());
-  } else if constexpr (T::kPair == 2) {
-    const int half = tile.rank() * T::kWBoxRows;
-    copy_tile(x, maps.x, full, k, tile.row());
-    copy_tile_to_ranks(w + half * kBlockK * 2, maps.w, full, k, tile.column() + half, 3);
-  } else {
+  const auto copy_w = [&] {
+    if constexpr (T::kTransposed) {
+      copy_panels(maps, w, full, tile, k);
+    } else if constexpr (T::kPair == 2) {
+      const int half = tile.rank() * T::kWBoxRows;
+      copy_tile_to_ranks(w + half * kBlockK * 2, maps.w, full, k, tile.column() + half, 3);
+    } else {
+      copy_tile(w, maps.w, full, k, tile.column());
+    }
+  };
+  if constexpr (T::kPair == 1) {
     const int half = tile.rank() * T::kXBoxRows;
-    copy_tile(w, maps.w, full, k, tile.column());
+    copy_w();
     copy_tile_to_ranks(x + half * kBlockK * 2, maps.x, full, k, tile.row() + half, 3);
+  } else {
+    copy_tile(x, maps.x, full, k, tile.row());
+    copy_w();
   }
 }
 
 // All copies to the ring, by one thread.
 template <class T>
-__device__ __forceinline__ void produce(const LinearParams& p, const LinearTensorMaps& maps,
+__device__ __forceinline__ void produce(const LinearParams& p, const typename T::Maps& maps,
                                         const LinearShared<T>& shared) {
   PipelineState<T::kStages> at;
 #pragma unroll 1
@@ -65,7 +89,7 @@ __device__ __forceinline__ void produce(const LinearParams& p, const LinearTenso
 #pragma unroll 1
       for (int i = 0; i < panels; ++i) {
         copy_tile(shared.x(at.slot) + i * T::kPanelBytes, maps.residual, full,
-                  tile.column() + (panel + i) * T::kStoreColumns, tile.row());
+                  (tile.column() + (panel + i) * T::kStoreColumns) * T::kUnits, tile.row());
       }
     }
   }
@@ -80,15 +104,21 @@ __device__ __forceinline__ void multiply(float (&d)[T::kRowBlocks][T::kBlockN / 
                                          const LinearShared<T>& shared, int slot, bool accumulate) {
   const int row = T::kPingPong ? 0 : int(threadIdx.x) / kGroupThreads * T::kGroupRows;
   const u64 x = descriptor_along_rows<128>(shared.x(slot) + row * kBlockK * 2);
-  const u64 w = descriptor_along_rows<128>(shared.w(slot));
+  const u64 w = T::kTransposed ? descriptor_across_rows<128>(shared.w(slot), T::kWPanelBytes)
+                               : descriptor_along_rows<128>(shared.w(slot));
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < kBlockK / 16; ++i) {
 #pragma unroll
     for (int block = 0; block < T::kRowBlocks; ++block) {
-      Wgmma<T::kElement, T::kBlockN>::shared_a(d[block],
-                                               descriptor_at(x, 32 * i + block * 64 * kBlockK * 2),
-                                               descriptor_at(w, 32 * i), accumulate || i > 0);
+      const u64 rows = descriptor_at(x, 32 * i + block * 64 * kBlockK * 2);
+      const bool adds = accumulate || i > 0;
+      if constexpr (T::kTransposed) {
+        WgmmaAcross<T::kElement, T::kBlockN>::shared_a(d[block], rows,
+                                                       descriptor_at(w, 16 * 128 * i), adds);
+      } else {
+        Wgmma<T::kElement, T::kBlockN>::shared_a(d[block], rows, descriptor_at(w, 32 * i), adds);
+      }
     }
   }
   wgmma_commit();
@@ -96,7 +126,7 @@ __device__ __forceinline__ void multiply(float (&d)[T::kRowBlocks][T::kBlockN / 
 
 // The products of a tile and its epilogue, tile after tile, by one warpgroup.
 template <class T>
-__device__ __forceinline__ void consume(const LinearParams& p, const LinearTensorMaps& maps,
+__device__ __forceinline__ void consume(const LinearParams& p, const typename T::Maps& maps,
                                         const LinearShared<T>& shared) {
   constexpr int kSums = T::kBlockN / 2;
   const int group = int(threadIdx.x) / kGroupThreads;
@@ -147,7 +177,7 @@ __device__ __forceinline__ void consume(const LinearParams& p, const LinearTenso
 
 template <class Config>
 __device__ __forceinline__ void linear_gemm_sm90(const LinearParams& p,
-                                                 const LinearTensorMaps& maps) {
+                                                 const typename LinearTraits<Config>::Maps& maps) {
   using T = LinearTraits<Config>;
   extern __shared__ __align__(1024) char shared_memory[];
   const LinearShared<T> shared{shared_address(shared_memory)};
@@ -156,6 +186,7 @@ __device__ __forceinline__ void linear_gemm_sm90(const LinearParams& p,
     prefetch_map(maps.w);
     if constexpr (!T::kRowMap) prefetch_map(maps.out);
     if constexpr (T::kCopiedResidual) prefetch_map(maps.residual);
+    if constexpr (T::kTwoResults) prefetch_map(maps.aux);
   }
   if (threadIdx.x == 0) shared.init();
   meet_peers<T>();

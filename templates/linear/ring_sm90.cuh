@@ -46,6 +46,10 @@ struct LinearShared {
   __device__ __forceinline__ u32 staging(int warp) const {
     return base + T::kStagingOffset + warp * T::kStagingBytes;
   }
+  // Of the second result.
+  __device__ __forceinline__ u32 second_staging(int warp) const {
+    return base + T::kSecondOffset + warp * T::kSecondBytes;
+  }
   __device__ __forceinline__ u32 columns(int group) const {
     return base + T::kColumnOffset + group * T::kColumnBytes;
   }

@@ -6,10 +6,16 @@
 
 namespace vitune {
 
-// How the tensor memory accelerator sees x [m, k], w [n, k], the result and the residual [m, n],
-// over {column, row}: CUtensorMap of the CUDA driver API. Boxes and swizzles: config_sm90.cuh.
+// How the tensor memory accelerator sees x [m, k], w [n, k] or [k, n], the result and the residual
+// [m, n], over {column, row}: CUtensorMap of the CUDA driver API. Boxes and swizzles:
+// config_sm90.cuh. A result of fp32 is seen as twice as many columns of 16 bits.
 struct alignas(128) LinearTensorMaps {
   unsigned char x[128], w[128], out[128], residual[128];
+};
+
+// Of kernels that write a second result.
+struct alignas(128) LinearTwoResultMaps : LinearTensorMaps {
+  unsigned char aux[128];
 };
 
 }  // namespace vitune

@@ -101,7 +101,7 @@ struct LinearPartSums {
 
 // The products of this CTA's part, and the epilogue of the rows that are its own.
 template <class T>
-__device__ __forceinline__ void consume_part(const LinearParams& p, const LinearTensorMaps& maps,
+__device__ __forceinline__ void consume_part(const LinearParams& p, const typename T::Maps& maps,
                                              const LinearShared<T>& shared,
                                              const LinearPartSums<T>& sums) {
   LinearEpilogue<T> epilogue(p, maps, shared);
@@ -140,8 +140,8 @@ __device__ __forceinline__ void consume_part(const LinearParams& p, const Linear
 }
 
 template <class Config>
-__device__ __forceinline__ void linear_split_k_sm90(const LinearParams& p,
-                                                    const LinearTensorMaps& maps) {
+__device__ __forceinline__ void linear_split_k_sm90(
+    const LinearParams& p, const typename LinearPartsTraits<Config>::Maps& maps) {
   using T = LinearPartsTraits<Config>;
   extern __shared__ __align__(1024) char shared_memory[];
   const LinearShared<T> shared{shared_address(shared_memory)};
@@ -151,6 +151,7 @@ __device__ __forceinline__ void linear_split_k_sm90(const LinearParams& p,
     prefetch_map(maps.w);
     if constexpr (!T::kRowMap) prefetch_map(maps.out);
     if constexpr (T::kCopiedResidual) prefetch_map(maps.residual);
+    if constexpr (T::kTwoResults) prefetch_map(maps.aux);
   }
   if (threadIdx.x == 0) {
     mbarrier_init(sums.barrier(), 1);

@@ -34,6 +34,29 @@ __device__ inline Scalar linear_active(Scalar x, int kind) {
   return x;
 }
 
+// The derivative of the same functions.
+template <class Scalar>
+__device__ inline Scalar linear_slope(Scalar x, int kind) {
+  const Scalar one = Scalar(1), half = Scalar(0.5);
+  if (kind == 1) return x > Scalar(0) ? one : Scalar(0);
+  if (kind == 2) {
+    const Scalar density = Scalar(0.39894228040143267794) * linear_exp(-half * x * x);
+    return half * linear_normal(x) + x * density;
+  }
+  // x s(u(x)): s + x s (1 - s) u'.
+  Scalar u = x, rise = one;
+  if (kind == 3) {
+    const Scalar root = Scalar(0.79788456080286535588), cubic = Scalar(0.044715);
+    u = Scalar(2) * root * (x + cubic * x * x * x);
+    rise = Scalar(2) * root * (one + Scalar(3) * cubic * x * x);
+  } else if (kind == 4) {
+    u = Scalar(1.702) * x;
+    rise = Scalar(1.702);
+  }
+  const Scalar share = one / (one + linear_exp(-u)), rest = one / (one + linear_exp(u));
+  return share + x * share * rest * rise;
+}
+
 // As a stored tensor has it.
 __device__ inline float linear_rounded(float value, int type) {
   return type == kSupportFp32 ? value : value16(bits16(value, type), type);
@@ -59,6 +82,13 @@ __device__ inline Scalar linear_w(const LinearJudgeParams& p, long long column, 
   if (column >= p.call.n || k >= p.call.k) return 0;
   const long long at = p.transposed ? k * p.call.w_row + column : column * p.call.w_row + k;
   return element_value(p.call.w, at, p.type);
+}
+
+// Element of the matrix that is read beside the products: the residual, or pre.
+template <class Scalar>
+__device__ inline Scalar linear_read(const LinearJudgeParams& p, long long row, int column) {
+  const long long from = p.periodic_residual ? row % p.call.period : row;
+  return Scalar(element_value(p.call.residual, from * p.call.residual_row + column, p.output));
 }
 
 // Where row `row` of the result lies.
@@ -110,6 +140,12 @@ __device__ inline void linear_end(const LinearJudgeParams& p, long long row, int
                                   Scalar sum) {
   const LinearParams& call = p.call;
   if (row >= call.m || column >= call.n) return;
+  if (p.derivative != 0) {
+    const Scalar pre = linear_read<Scalar>(p, row, column);
+    const Scalar y = linear_rounded(sum, p.output) * linear_slope(pre, p.derivative);
+    linear_write(p, row, column, y, linear_active(pre, p.derivative));
+    return;
+  }
   const LinearRow<Scalar> of_row = linear_row<Scalar>(p, row);
   if (call.weight_sums != nullptr) sum -= of_row.mean * Scalar(call.weight_sums[column]);
   sum *= of_row.rstd;
@@ -118,10 +154,10 @@ __device__ inline void linear_end(const LinearJudgeParams& p, long long row, int
   if (call.scale != nullptr) {
     y = linear_rounded(y * Scalar(element_value(call.scale, column, p.parameters)), p.output);
   }
-  if (call.residual != nullptr) {
-    const long long from = p.periodic_residual ? row % call.period : row;
-    y += Scalar(element_value(call.residual, from * call.residual_row + column, p.output));
+  if (p.factor != nullptr) {
+    y = linear_rounded(y * Scalar(p.factor[row / call.period]), p.output);
   }
+  if (call.residual != nullptr) y += linear_read<Scalar>(p, row, column);
   linear_write(p, row, column, y, sum);
 }
 

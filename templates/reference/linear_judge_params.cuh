@@ -14,10 +14,12 @@ struct LinearJudgeParams {
   int type, output, parameters;  // SupportType
   int transposed;                // w is [k, n]
   int activation;                // 0 none, 1 relu, 2 gelu, 3 gelu_tanh, 4 quick_gelu, 5 silu
+  int derivative;                // the same: whose derivative, at call's residual; 0 none
   int periodic_residual;
   const float* given_moments;          // of x's rows: in the place of call's mean and rstd
   double eps;                          // what their variance is added
   float* out_moments;                  // call's
+  const float* factor;                 // one for every call.period rows, or null
   int given_columns, written_columns;  // of a block of moments
 };
 

@@ -45,7 +45,8 @@ TEST(LinearLibrary, WhatCublasLtHasAnEpilogueForIsOneCallAndTheRestIsAChain) {
        {"linear bf16 m=64 n=64 k=64", "linear fp16 m=64 n=64 k=64 bias wt",
         "linear bf16 m=64 n=64 k=64 bias act=relu", "linear bf16 m=64 n=64 k=64 act=gelu_tanh",
         "linear bf16 m=64 n=64 k=64 bias residual=@96 x=@72 out=@80",
-        "linear bf16 m=64 n=64 k=64 out=fp32", "linear bf16 m=1 n=64 k=64 bias"}) {
+        "linear bf16 m=64 n=64 k=64 out=fp32", "linear bf16 m=1 n=64 k=64 bias",
+        "linear bf16 m=64 n=64 k=64 wt residual out=fp32"}) {
     EXPECT_EQ(families(text), one_call) << text;
   }
   for (const char* const text :
@@ -53,7 +54,9 @@ TEST(LinearLibrary, WhatCublasLtHasAnEpilogueForIsOneCallAndTheRestIsAChain) {
         "linear bf16 m=64 n=64 k=64 act=relu residual",
         "linear bf16 m=64 n=64 k=64 norm=layer bias", "linear bf16 m=64 n=64 k=64 bias aux",
         "linear bf16 m=64 n=64 k=64 bias params=fp32",
-        "linear bf16 m=64 n=64 k=64 residual period=32"}) {
+        "linear bf16 m=64 n=64 k=64 residual period=32",
+        "linear bf16 m=64 n=64 k=64 dact=gelu_tanh wt", "linear bf16 m=64 n=64 k=64 dact=gelu post",
+        "linear bf16 m=64 n=64 k=64 bias factor=32 residual"}) {
     EXPECT_EQ(families(text), chain) << text;
   }
 }

@@ -42,6 +42,9 @@ TEST(LinearProblemTest, WordsThatSayNothingNewAreLeftOut) {
   EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 residual period=6 rows=6+0"),
             "linear bf16 m=6 n=9 k=8 residual");
   EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 rows=6+1"), "linear bf16 m=6 n=9 k=8");
+  EXPECT_EQ(canonical("linear bf16 m=1 n=9 k=8 wt dact=silu pre=@16 post=@24"),
+            "linear bf16 m=1 n=9 k=8 dact=silu wt post");
+  EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=8 dact=none"), "linear bf16 m=6 n=9 k=8");
   EXPECT_EQ(canonical("linear bf16 m=6 n=9 k=64 eps=1e-5 norm=moments:64"),
             "linear bf16 m=6 n=9 k=64 norm=moments:64");
 }
@@ -55,7 +58,11 @@ TEST(LinearProblemTest, EveryWordReadsBack) {
         "linear bf16 m=6304 n=768 k=3072 norm=layer bias",
         "linear bf16 m=197 n=768 k=3072 bias residual moments=32",
         "linear bf16 m=6304 n=3072 k=768 norm=moments:192 eps=1e-06 bias act=gelu moments=96",
-        "linear bf16 m=2 n=768 k=3072 act=quick_gelu wt=@1024"}) {
+        "linear bf16 m=2 n=768 k=3072 act=quick_gelu wt=@1024",
+        "linear bf16 m=12608 n=3072 k=768 dact=gelu wt",
+        "linear fp16 m=6304 n=96 k=64 dact=gelu_tanh wt=@104 pre=@112 out=@120 post=@128",
+        "linear bf16 m=394 n=768 k=3072 bias scale factor=197 residual out=fp32",
+        "linear bf16 m=392 n=768 k=768 factor=196 residual period=196 rows=196+1"}) {
     EXPECT_EQ(canonical(text), text);
   }
 }
@@ -87,8 +94,29 @@ TEST(LinearProblemTest, WhatIsWrongIsSaid) {
   EXPECT_NE(usage("rows=3+1").find("m=4 is no multiple"), std::string::npos);
   EXPECT_NE(usage("rows=2").find("rows=196+1"), std::string::npos);
   EXPECT_NE(usage("rows=2+-1").find("0 rows or more"), std::string::npos);
+  EXPECT_NE(usage("dact=erf").find("use none, relu, gelu, gelu_tanh"), std::string::npos);
+  EXPECT_NE(usage("pre=@8").find("say of which activation"), std::string::npos);
+  EXPECT_NE(usage("post").find("which is there with dact="), std::string::npos);
+  EXPECT_NE(usage("dact=gelu pre=@4").find("pre: rows of 8 elements overlap"), std::string::npos);
+  EXPECT_NE(usage("dact=gelu post=@4").find("post: rows of 8 elements overlap"), std::string::npos);
+  EXPECT_NE(usage("factor=0").find("factor=: 1 is the least"), std::string::npos);
+  EXPECT_NE(usage("factor=3").find("m=4 is a multiple of it"), std::string::npos);
+  EXPECT_NE(usage("factor=2 align=2").find("4 bytes"), std::string::npos);
   EXPECT_NE(usage("align=3").find("2, 4, 8 or 16"), std::string::npos);
   EXPECT_NE(usage("out=fp32 align=2").find("4 bytes"), std::string::npos);
+  for (const std::string other : {"norm=rms", "bias", "act=relu", "scale", "residual", "factor=2",
+                                  "aux", "moments=32", "rows=2+1", "out=fp32"}) {
+    const std::string said =
+        refusal("linear bf16 m=4 n=32 k=16 dact=gelu " + other, ErrorCode::kUnsupported);
+    EXPECT_NE(said.find("dact= and " + other.substr(0, other.find('=') + 1)), std::string::npos)
+        << said;
+  }
+  EXPECT_NE(refusal("linear bf16 m=4 n=8 k=8 factor=2 norm=rms", ErrorCode::kUnsupported)
+                .find("without norm="),
+            std::string::npos);
+  EXPECT_NE(refusal("linear bf16 m=4 n=8 k=8 factor=4 rows=2+1", ErrorCode::kUnsupported)
+                .find("it must be 2 too"),
+            std::string::npos);
   EXPECT_NE(refusal("linear bf16 m=4 n=8", ErrorCode::kUsage).find("k= (columns of x)"),
             std::string::npos);
   refusal("linear bf16 m=4 n=8 k=0", ErrorCode::kUsage);
@@ -111,6 +139,8 @@ TEST(LinearAccessTest, AccessesDivideRowsAndAreAligned) {
   EXPECT_EQ(accesses("n=100 k=152 wt"), (LinearAccesses{16, 8, 4}));
   EXPECT_EQ(accesses("n=96 k=64 residual=@98"), (LinearAccesses{16, 16, 2}));
   EXPECT_EQ(accesses("n=97 k=64 out=fp32"), (LinearAccesses{16, 16, 1}));
+  EXPECT_EQ(accesses("n=96 k=64 dact=gelu pre=@98"), (LinearAccesses{16, 16, 2}));
+  EXPECT_EQ(accesses("n=96 k=64 dact=gelu post=@100"), (LinearAccesses{16, 16, 4}));
   EXPECT_EQ(accesses("n=96 k=64 align=4 bias"), (LinearAccesses{4, 4, 2}));
   EXPECT_EQ(accesses("n=96 k=64 align=8 bias params=fp32"), (LinearAccesses{8, 8, 2}));
 }
@@ -173,13 +203,20 @@ TEST(LinearFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
   };
   for (const char* const words :
        {"n=64 k=64", "n=40 k=27 x=@32 w=@32", "n=64 k=64 norm=layer act=silu scale residual",
-        "n=64 k=64 residual=@65 period=32", "n=64 k=64 residual period=32 rows=32+1"}) {
+        "n=64 k=64 residual=@65 period=32", "n=64 k=64 residual period=32 rows=32+1",
+        "n=64 k=66 x=@72 wt", "n=64 k=64 wt residual", "n=64 k=64 bias act=gelu aux",
+        "n=64 k=64 residual=@68 out=fp32@76", "n=64 k=64 rows=32+1 out=fp32",
+        "n=64 k=64 out=fp32 aux", "n=64 k=64 dact=gelu wt pre=@72 post", "n=64 k=64 factor=32"}) {
     EXPECT_EQ(refusal(words, h200), "served") << words;
   }
   const std::pair<const char*, const char*> refused[] = {
-      {"n=64 k=64 wt", "w is [k, n]"},
-      {"n=64 k=64 out=fp32", "fp32"},
-      {"n=64 k=64 aux", "second result"},
+      {"n=64 k=64 wt=@68", "begin at 16 bytes"},
+      {"n=64 k=64 out=fp32@66", "begin at 16 bytes"},
+      {"n=64 k=64 aux rows=32+1", "second result"},
+      {"n=64 k=64 aux moments=32", "second result"},
+      {"n=64 k=64 aux=@68", "begin at 16 bytes"},
+      {"n=64 k=64 dact=gelu pre=@68", "begin at 16 bytes"},
+      {"n=64 k=64 dact=gelu post=@68", "begin at 16 bytes"},
       {"n=64 k=64 align=8", "16-byte alignment, not 8"},
       {"n=64 k=66", "begin at 16 bytes"},
       {"n=64 k=64 w=@68", "begin at 16 bytes"},
@@ -196,18 +233,43 @@ TEST(LinearFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
     return linear_sm80().refusal(*parse_problem(text), device).value_or("served");
   };
   EXPECT_NE(sm80("linear bf16 m=6304 n=64 k=64", h200).find("sm90 serves"), std::string::npos);
-  EXPECT_EQ(sm80("linear bf16 m=6304 n=64 k=64 wt", h200), "served");
+  EXPECT_NE(sm80("linear bf16 m=6304 n=64 k=64 wt", h200).find("sm90 serves"), std::string::npos);
+  EXPECT_EQ(sm80("linear bf16 m=6304 n=60 k=64 wt", h200), "served");
   EXPECT_EQ(sm80("linear bf16 m=197 n=64 k=64", h200), "served");
   EXPECT_EQ(sm80("linear bf16 m=6304 n=64 k=64", *architecture_limits("sm_89")), "served");
   for (const char* const arch : {"sm_80", "sm_89", "sm_100", "sm_120"}) {
     EXPECT_NE(refusal("n=64 k=64", *architecture_limits(arch)).find("9.0"), std::string::npos);
   }
-  const ProblemPtr transposed = parse_problem("linear bf16 m=64 n=64 k=64 wt");
-  const ParameterSpace space = linear().space(*transposed, h200);
+  const ProblemPtr odd = parse_problem("linear bf16 m=64 n=66 k=64");
+  const ParameterSpace space = linear().space(*odd, h200);
   const Config config = space.completed(Config::parse(
       "kBlockM=64 kBlockN=64 kFamily=1 kGroups=1 kLead=0 kPair=0 kSchedule=0 kSplits=1 kStages=8 "
       "kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0"));
-  EXPECT_NE(space.explain(config).value_or("").find("w is [k, n]"), std::string::npos);
+  EXPECT_NE(space.explain(config).value_or("").find("multiple of 8"), std::string::npos);
+}
+
+// Panels of 64 columns of w lie in a tile as a whole; rows of fp32 are not staged 64 columns wide.
+TEST(LinearFamilyTest, TilesSuitTheWayThatWAndTheResultLie) {
+  const DeviceInfo device = testing_support::h200_device();
+  std::set<std::string> families;
+  for (const char* const text : {"linear bf16 m=197 n=768 k=768 wt residual",
+                                 "linear bf16 m=12608 n=3072 k=768 dact=gelu wt",
+                                 "linear bf16 m=197 n=768 k=768 wt residual out=fp32"}) {
+    const LinearProblem p = LinearProblem::parse(text);
+    for (const Config& config : testing_support::space_of(p, device).enumerate()) {
+      const std::string family = linear().family(config);
+      families.insert(family);
+      if (!family.starts_with("sm90")) continue;
+      EXPECT_EQ(config.at("kBlockN") % 64, 0) << config.text();
+      if (p.out == ElementType::kFp32) {
+        EXPECT_EQ(config.at("kWidePanels"), 0) << config.text();
+      }
+    }
+    EXPECT_TRUE(
+        linear().family(testing_support::defaults_of(p, device).front()).starts_with("sm90"))
+        << text;
+  }
+  EXPECT_EQ(families, (std::set<std::string>{"sm80", "sm90", "sm90_split_k"}));
 }
 
 // Blocks that a tile holds have defaults, however few the rows, and other families have none.
@@ -254,18 +316,27 @@ TEST(LinearFamilyTest, WhatIsStagedFitsBesideTheRing) {
   for (const char* const text :
        {"linear bf16 m=23328 n=1152 k=1152 bias residual",
         "linear bf16 m=6304 n=768 k=768 norm=moments:32 bias scale residual moments=64",
-        "linear fp16 m=195 n=320 k=768 bias residual rows=65+2"}) {
+        "linear fp16 m=195 n=320 k=768 bias residual rows=65+2",
+        "linear bf16 m=6304 n=768 k=768 bias residual out=fp32",
+        "linear bf16 m=6304 n=768 k=768 dact=gelu wt post",
+        "linear bf16 m=6304 n=768 k=768 bias act=gelu residual aux"}) {
     const LinearProblem p = LinearProblem::parse(text);
     for (const Config& config : linear().space(*ProblemPtr(p), device).enumerate()) {
       if (linear().family(config) != "sm90") continue;
       const LinearSm90Shape shape(p, config);
       const bool is_staged = shape.schedule == LinearSm90Shape::kPingPong || shape.stores() == 1;
       ASSERT_LE(shape.shared_bytes(), device.shared_per_block) << config.text();
-      EXPECT_EQ(shape.maps().back().rows, is_staged ? 16 : shape.block_m) << config.text();
+      EXPECT_EQ(shape.maps()[p.out_period > 0 ? 2 : 3].rows, is_staged ? 16 : shape.block_m)
+          << config.text();
       if (is_staged) {
         buffers.insert(shape.store_buffers());
       } else {
         EXPECT_EQ(shape.store_buffers(), 2) << config.text();
+      }
+      for (const TensorMapSlot& map : shape.maps()) {
+        EXPECT_LE(2 * map.columns, 128) << config.text();
+        EXPECT_EQ(2 * map.columns, map.swizzle);
+        EXPECT_LE(map.at + 128, shape.map_bytes());
       }
     }
   }
@@ -446,6 +517,8 @@ TEST(LinearJudgeTest, EdgeProblemsAskForTheSameKernel) {
        {"linear bf16 m=6304 n=3072 k=768 bias act=gelu",
         "linear bf16 m=6304 n=1000 k=588 x=@592 w=@600 residual=@1004 bias",
         "linear fp16 m=777 n=250 k=83 wt=@252 aux=@260 align=8",
+        "linear bf16 m=6304 n=768 k=768 dact=gelu wt pre=@776 post",
+        "linear bf16 m=6304 n=768 k=768 bias scale factor=197 residual out=fp32",
         "linear bf16 m=392 n=768 k=3072 bias residual period=196 rows=196+1",
         "linear fp16 m=64 n=33 k=27 scale"}) {
     const ProblemPtr problem = parse_problem(text);

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +48,7 @@ class RandomLinear {
     const std::int64_t unit = chance(4) ? 1 : 8;
     p.n = extent(limits_.n, unit);
     p.k = extent(limits_.k, unit);
-    p.transposed = chance(6);
+    p.transposed = chance(4);
     p.bias = chance(2);
     p.scale = chance(4);
     p.residual = chance(2);
@@ -66,13 +67,41 @@ class RandomLinear {
     p.out_row = row(p.n, unit);
     p.aux_row = p.aux ? row(p.n, unit) : 0;
     p.alignment = chance(4) ? std::int64_t{1} << uniform(1, 4) : 16;
+    if (p.norm == LinearNorm::kNone && chance(4)) {
+      p.factor_rows = p.is_periodic() ? p.period() : divisor(p.m);
+    }
+    if (chance(5)) return with_derivative(p, unit);
     return limits_.moments && chance(6) ? with_moments(p) : p;
+  }
+  // The gradient of an activation's argument, to which nothing else is done.
+  LinearProblem with_derivative(const LinearProblem& drawn, std::int64_t unit) {
+    LinearProblem p;
+    p.type = p.out = p.parameters = drawn.type;
+    p.m = drawn.m;
+    p.n = drawn.n;
+    p.k = drawn.k;
+    p.transposed = chance(2);
+    p.derivative = static_cast<LinearActivation>(uniform(1, 5));
+    p.post = chance(2);
+    p.x_row = row(p.k, unit);
+    p.w_row = row(p.w_columns(), unit);
+    p.out_row = row(p.n, unit);
+    p.pre_row = row(p.n, unit);
+    p.post_row = p.post ? row(p.n, unit) : 0;
+    p.alignment = drawn.alignment;
+    return p;
+  }
+  std::int64_t divisor(std::int64_t number) {
+    std::int64_t found = uniform(1, std::min<std::int64_t>(number, 300));
+    while (number % found != 0) --found;
+    return found;
   }
   // Written, taken or both, of what the kernels that know of them take.
   LinearProblem with_moments(LinearProblem p) {
     constexpr std::int64_t kColumns = LinearProblem::kMomentColumns;
     p.out = p.type;
     p.transposed = p.aux = false;
+    p.factor_rows = 0;
     p.alignment = 16;
     p.n = ceil_div(p.n, kColumns) * kColumns;
     p.k = ceil_div(p.k, kColumns) * kColumns;

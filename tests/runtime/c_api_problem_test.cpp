@@ -134,9 +134,10 @@ TEST_F(CApiProblemTest, TensorsThatDoNotFitAreRefused) {
   EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, run(context, asked, with(0, bytes(right[0], 8))),
                  "no multiple of the 16 bytes");
   EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, run(context, asked, with(5, right[0])), "share memory");
+  EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, run(context, asked, std::array<void*, 8>{}), "8 tensors");
   EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT,
-                 vitune_run(context.get(), asked.get(), right.data(), 6, nullptr, 0, kStream),
-                 "6 tensors");
+                 vitune_run(context.get(), asked.get(), right.data(), 5, nullptr, 0, kStream),
+                 "out is NULL");
   EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT,
                  vitune_run(context.get(), asked.get(), nullptr, 7, nullptr, 0, kStream),
                  "0 tensors");
@@ -146,8 +147,21 @@ TEST_F(CApiProblemTest, TensorsThatDoNotFitAreRefused) {
   EXPECT_REFUSED(VITUNE_INVALID_CONTEXT,
                  vitune_run(nullptr, asked.get(), right.data(), 7, nullptr, 0, kStream), "context");
   EXPECT_EQ(mock_->launches().size(), 0u);
-  EXPECT_EQ(stats(context).failed_calls, 7u);
+  EXPECT_EQ(stats(context).failed_calls, 8u);
   EXPECT_STATUS(VITUNE_OK, run(context, asked, right));
+}
+
+// As a program does that was built when its problems had no tensor more.
+TEST_F(CApiProblemTest, LastTensorsThatAreNotGivenMayBeLeftOut) {
+  promote(database(), make_kernel(kText, 1));
+  const Context context = make_context();
+  const Asked asked(kText);
+  const auto tensors = addresses_of(kText);
+  ASSERT_EQ(tensors.back(), nullptr);
+  const std::size_t fewer = tensors.size() - 1;
+  EXPECT_STATUS(VITUNE_OK,
+                vitune_run(context.get(), asked.get(), tensors.data(), fewer, nullptr, 0, kStream));
+  EXPECT_EQ(mock_->launches().size(), 1u);
 }
 
 // A sum may lie on the residual: then the refusal is not the overlap's but that of the missing

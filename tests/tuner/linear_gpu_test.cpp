@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include "generator/linear/kernel_spec.h"
 #include "generator/linear/operator.h"
 #include "tests/tuner/judged_kernels.h"
+#include "tests/tuner/small_float.h"
 
 namespace vitune {
 namespace {
@@ -181,22 +181,6 @@ constexpr char kSm90[] =
     "kBlockM=64 kBlockN=64 kFamily=1 kGroups=1 kLead=0 kPair=0 kSchedule=0 kSplits=1 kStages=8";
 constexpr char kSm90Parts[] = "kBlockN=64 kFamily=4 kSplits=2 kStages=3";
 
-// A type of 16 bits, all of whose numbers are tried.
-struct SmallFloat {
-  std::string name;
-  int digits, least_exponent;  // of the significand; of the smallest number
-  std::size_t tried;           // numbers from -8 to 8
-  double number(unsigned bits) const {
-    if (digits == 8) return std::bit_cast<float>(bits << 16);
-    const int exponent = static_cast<int>(bits >> 10 & 31);
-    const double significand = bits & 1023;
-    const double size = exponent == 0    ? std::ldexp(significand, -24)
-                        : exponent == 31 ? HUGE_VAL
-                                         : std::ldexp(significand + 1024, exponent - 25);
-    return bits >> 15 ? -size : size;
-  }
-};
-
 class LinearActivationsGpuTest : public LinearGpuTest {
  protected:
   static constexpr std::size_t kColumns = 8;
@@ -205,32 +189,25 @@ class LinearActivationsGpuTest : public LinearGpuTest {
   // those of GELU by erf.
   void try_all(const SmallFloat& type, const std::string& name, const std::string& config_text,
                int& unlike_gelu) const {
-    std::vector<std::uint16_t> numbers;
-    for (unsigned bits = 0; bits < 65536; ++bits) {
-      if (std::abs(type.number(bits)) <= 8) numbers.push_back(static_cast<std::uint16_t>(bits));
-    }
-    ASSERT_EQ(numbers.size(), type.tried);
+    const std::vector<std::uint16_t> numbers = type.numbers_to(8);
+    ASSERT_EQ(numbers.size(), type.digits == 8 ? 33282u : 36866u);
     std::vector<std::uint16_t> x(numbers.size() * kColumns), w(kColumns * kColumns);
     for (std::size_t i = 0; i < numbers.size(); ++i) x[i * kColumns + i % kColumns] = numbers[i];
     // One column of the result for each of x: a permutation.
-    const std::uint16_t one = type.digits == 8 ? 0x3f80 : 0x3c00;
-    for (std::size_t i = 0; i < kColumns; ++i) w[i * kColumns + (i + 3) % kColumns] = one;
+    for (std::size_t i = 0; i < kColumns; ++i) w[i * kColumns + (i + 3) % kColumns] = type.one();
     const ProblemPtr problem = parse_problem(
-        "linear " + type.name + " m=" + std::to_string(type.tried) + " n=8 k=8 act=" + name);
+        "linear " + type.name + " m=" + std::to_string(numbers.size()) + " n=8 k=8 act=" + name);
     const std::vector<std::uint16_t> results = computed(*problem, Config::parse(config_text), x, w);
     std::size_t differ = 0;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const double number = type.number(numbers[i]), right = activated(name, number);
       const double got = type.number(results[i * kColumns + (i + kColumns - 3) % kColumns]);
-      int exponent = 0;
-      std::frexp(right, &exponent);
-      const double unit = std::ldexp(1.0, std::max(exponent - type.digits, type.least_exponent));
-      const double error = std::abs(got - right);
+      const double unit = type.unit(right), error = std::abs(got - right);
       EXPECT_LE(error, 1.5 * unit) << problem->text() << ' ' << number;
       differ += error > 0.5 * unit;
       unlike_gelu += std::abs(got - activated("gelu", number)) > 1.5 * unit;
     }
-    EXPECT_LT(differ, type.tried / 100) << problem->text();
+    EXPECT_LT(differ, numbers.size() / 100) << problem->text();
   }
 
   std::vector<std::uint16_t> computed(const Problem& problem, const Config& config,
@@ -258,16 +235,15 @@ class LinearActivationsGpuTest : public LinearGpuTest {
 // Every number that the activation can be given, and how far the result is from the right one. A
 // tanh in the place of erf is beyond neither bound of the judge: it is off here by a hundred units.
 TEST_F(LinearActivationsGpuTest, OfEveryNumberAreTheNearestOnesButForAUnit) {
-  const SmallFloat bf16{"bf16", 8, -133, 33282}, fp16{"fp16", 11, -24, 36866};
   int unlike = 0;
   for (const char* const name : {"gelu", "gelu_tanh", "quick_gelu", "silu"}) {
     unlike = 0;
-    try_all(bf16, name, kSm80, unlike);
+    try_all(kBf16Numbers, name, kSm80, unlike);
     // So the grid does tell them apart.
     EXPECT_GT(unlike, std::string(name) == "gelu_tanh" ? 100 : -1);
   }
-  try_all(fp16, "gelu", kSm80, unlike);
-  if (device_.cc_major == 9) try_all(bf16, "gelu", kSm90, unlike);
+  try_all(kFp16Numbers, "gelu", kSm80, unlike);
+  if (device_.cc_major == 9) try_all(kBf16Numbers, "gelu", kSm90, unlike);
 }
 
 // A layer before it went wrong: no activation may hide that.

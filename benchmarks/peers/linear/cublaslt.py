@@ -107,6 +107,8 @@ class Form:
 
 def form_of(problem: Problem) -> Form:
     """How cuBLASLt does a problem. Raises Refused for what no epilogue of its does."""
+    if problem.is_of_training:
+        raise Refused("is called with W as [n, k] and a result of x's type here")
     if problem.has_norm:
         raise Refused("has no norm")
     if problem.has("scale"):

@@ -30,6 +30,8 @@ class Graph:
 
     def __init__(self, cudnn: Any, handle: Any, problem: Problem, t: Operands) -> None:
         """Raises Refused for what no pointwise operation of cuDNN's does."""
+        if problem.is_of_training:
+            raise Refused("is called with W as [n, k] and a result of x's type here")
         if problem.has_norm or problem.period != problem.number("m"):
             raise Refused("has no fused norm before a product, and no residual that repeats")
         if problem.activation and problem.activation not in _ACTIVATIONS:

@@ -34,6 +34,8 @@ class Quack:
             from quack.gemm_interface import gemm, gemm_act, gemm_add
         except Exception as error:  # a broken package is an absent one
             raise Absent(f"quack cannot be imported: {sentence(error)}") from None
+        if problem.is_of_training:
+            raise Refused("is called with W as [n, k] and a result of x's type here")
         repeats = problem.period != problem.number("m")
         if problem.has_norm or problem.has("scale") or repeats:
             raise Refused("has no norm, no LayerScale and no residual that repeats in these calls")
@@ -67,6 +69,8 @@ class DeepGemm:
             from deep_gemm import bf16_gemm_nt as product
         except Exception as error:  # a broken package is an absent one, and so are those for fp8 alone
             raise Absent(f"DeepGEMM's bf16_gemm_nt cannot be imported: {sentence(error)}") from None
+        if problem.is_of_training:
+            raise Refused("is called with W as [n, k] and a result of x's type here")
         if len(operands.given) > 2 or problem.activation or problem.has_norm:
             raise Refused("has no epilogue and no norm: the bare product alone")
         if operands.x.dtype is not torch.bfloat16:

@@ -15,9 +15,10 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "quick_gelu", "silu")
 #: What is compared here, in the order of the canonical text; a word that ends with = has a value.
 _WORDS = (
-    *(*DTYPES, "m=", "n=", "k=", "norm=", "bias", "act=", "scale"),
-    *("x=", "w=", "residual", "period="),
+    *(*DTYPES, "m=", "n=", "k=", "norm=", "bias", "act=", "dact=", "scale"),
+    *("x=", "w=", "wt", "wt=", "factor=", "residual", "period=", "out="),
 )
+_TRAINING = ("wt", "wt=", "dact=", "factor=", "out=")
 
 
 def _known(word: str) -> str:
@@ -29,7 +30,7 @@ def _known(word: str) -> str:
 def _check(text: str, words: list[str]) -> None:
     """Refuses what not all peers have a form of. Raises BadProblem."""
     for word in words:
-        if _known(word) not in _WORDS or word == "norm=rms":
+        if _known(word) not in _WORDS or word == "norm=rms" or word.startswith("out=@"):
             raise BadProblem(
                 f"problem '{text}': '{word}' is not compared here, so leave it out: the words are "
                 + " ".join(_WORDS).replace("norm=", "norm=layer")
@@ -56,6 +57,31 @@ class Problem(problems.Problem):
         return "norm" in self._values()
 
     @property
+    def derivative(self) -> str:
+        """One of ACTIVATIONS, whose derivative the sums are multiplied by, or ""."""
+        return self._values().get("dact", "")
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the weight is [k, n]."""
+        return self.has("wt") or "wt" in self._values()
+
+    @property
+    def out_dtype(self) -> str:
+        """torch's name of the type of the result and the residual."""
+        return "float32" if self._values().get("out") == "fp32" else self.dtype
+
+    @property
+    def factor_rows(self) -> int:
+        """Rows that share a factor; 0: there is none."""
+        return int(self._values().get("factor", 0))
+
+    @property
+    def is_of_training(self) -> bool:
+        """Whether it is what only vitune and PyTorch have a form of here."""
+        return any(_known(word) in _TRAINING for word in self.text.split())
+
+    @property
     def period(self) -> int:
         """Rows of the residual: m, unless it repeats."""
         return int(self._values().get("period", self.number("m")))
@@ -65,8 +91,9 @@ class Problem(problems.Problem):
         return int(self._values()[key])
 
     def stride(self, key: str) -> int:
-        """Elements from a row of x or w to the next."""
-        return int(self._values().get(key, f"@{self.number('k')}")[1:])
+        """Elements from a row of x, w or wt to the next."""
+        columns = self.number("n" if key == "wt" else "k")
+        return int(self._values().get(key, f"@{columns}")[1:])
 
     def has(self, word: str) -> bool:
         """Whether bias, scale or residual stands there."""
@@ -87,7 +114,7 @@ class Problem(problems.Problem):
         _check(text, words)
         k = next(word[2:] for word in words if word.startswith("k="))
         m = next(word[2:] for word in words if word.startswith("m="))
-        defaults = {"norm=none", "act=none", f"x=@{k}", f"w=@{k}", f"period={m}"}
+        defaults = {"norm=none", "act=none", "dact=none", f"x=@{k}", f"w=@{k}", f"period={m}"}
         words = [word for word in words if word not in defaults]
         words.sort(key=lambda word: _WORDS.index(_known(word)))
         canonical = " ".join([operator, *words])

@@ -10,7 +10,7 @@ import torch
 
 from ..engine.errors import errors_over
 from ..engine.roster import Errors
-from .operands import Operands, activation_of
+from .operands import Operands, activation_of, slope_of
 from .problem import Problem
 
 _PIECE = 1 << 25  # elements whose fp64 values are compared at a time
@@ -63,11 +63,16 @@ def make_reference(problem: Problem, t: Operands) -> Reference:
     x = t.x.double()
     if t.mean is not None and t.rstd is not None:
         x = (x - t.mean.double()[:, None]) * t.rstd.double()[:, None]
-    sums = x @ t.weight.double().T
+    sums = x @ (t.weight.double() if problem.is_transposed else t.weight.double().T)
     del x
     if t.bias is not None:
         sums += t.bias.double()
     values, other, named = activation_of(problem.activation)(sums), None, ""
+    if t.pre is not None:
+        values = slope_of(problem.derivative)(sums, t.pre.double())
+    if problem.derivative in _TAKEN_FOR:
+        instead, named = _TAKEN_FOR[problem.derivative]
+        other = slope_of(instead)(sums, t.pre.double()) - values
     if problem.activation in _TAKEN_FOR:
         instead, named = _TAKEN_FOR[problem.activation]
         other = activation_of(instead)(sums) - values
@@ -75,6 +80,9 @@ def make_reference(problem: Problem, t: Operands) -> Reference:
     if t.scale is not None:
         scale = t.scale.double()
         values, other = values * scale, None if other is None else other * scale
+    if t.factor is not None:
+        factor = t.factor.double().repeat_interleave(problem.factor_rows)[:, None]
+        values, other = values * factor, None if other is None else other * factor
     if t.residual is not None:
         m, n = values.shape
         values = (values.view(-1, problem.period, n) + t.residual.double()).view(m, n)

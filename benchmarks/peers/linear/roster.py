@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Linears(roster.Roster):
-    """The peers of residual + scale * act(norm(x) W^T + bias)."""
+    """The peers of residual + factor * scale * act(norm(x) W^T + bias), and of gradients."""
 
     name = "linear"
     words = ("linear",)
@@ -41,6 +41,9 @@ class Linears(roster.Roster):
         "fused": "`fused`: more than a bias in the epilogue, or a norm before",
         "plain": "`plain`: a bias at most",
         "small": "`small`: 1,600 rows at most",
+        "gradients": "`gradients`: of a layer's input, the product alone",
+        "slopes": "`slopes`: of an activation's argument",
+        "stream": "`stream`: into an fp32 stream, with drop path",
     }
 
     def __init__(self) -> None:
@@ -65,8 +68,9 @@ class Linears(roster.Roster):
         return make_reference(problem, operands)
 
     def output_bytes(self, problem: Problem, operands: Any) -> Sequence[int]:
-        """[m, n] of the type of x."""
-        return [problem.number("m") * problem.number("n") * operands.x.element_size()]
+        """[m, n] of the type of x, or fp32."""
+        size = 4 if problem.out_dtype == "float32" else operands.x.element_size()
+        return [problem.number("m") * problem.number("n") * size]
 
     def peers(self, names: Sequence[str], settings: Settings) -> list[Peer]:
         """vitune, libraries, packages, Triton, PyTorch and its compiler."""

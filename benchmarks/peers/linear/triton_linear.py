@@ -133,6 +133,8 @@ def new_output(t: Operands) -> torch.Tensor:
 
 def arguments(problem: Problem, t: Operands, out: torch.Tensor) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments of the kernel, all but the config's. Raises Refused."""
+    if problem.is_of_training:
+        raise Refused("is called with W as [n, k] and a result of x's type here")
     m, n, k = (problem.number(key) for key in "mnk")
     if any(stride * t.x.element_size() % 16 for stride in (t.x.stride(0), t.weight.stride(0), n)):
         raise Refused("needs rows that begin at multiples of 16 bytes, for tensor descriptors")

@@ -30,12 +30,14 @@ def _inputs(t: Operands) -> dict[str, torch.Tensor | None]:
         "mean": t.mean,
         "rstd": t.rstd,
         "weight_sums": t.sums,
+        "pre": t.pre,
+        "factor": t.factor,
     }
 
 
 def _outputs(problem: Problem, t: Operands, written: Sequence[str]) -> list[torch.Tensor]:
-    shape = (t.x.shape[0], t.weight.shape[0])
-    return [torch.empty(shape, dtype=t.x.dtype, device=t.x.device) for _ in written]
+    shape, dtype = (problem.number("m"), problem.number("n")), getattr(torch, problem.out_dtype)
+    return [torch.empty(shape, dtype=dtype, device=t.x.device) for _ in written]
 
 
 def _provided(call: Call) -> Call:

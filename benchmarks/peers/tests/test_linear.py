@@ -21,11 +21,25 @@ LINEARS = ROSTERS[2]
 
 if torch is not None:
     from peers.linear import cublaslt, selfcheck
-    from peers.linear.cudnn_peer import Cudnn
-    from peers.linear.operands import formula
+    from peers.linear.cudnn_peer import Cudnn, Graph
+    from peers.linear.operands import activation_of, formula
     from peers.linear.package_peers import DeepGemm, Quack
     from peers.linear.torch_peers import REP, Eager, compilers
     from peers.linear.vitune_peers import Vitune, VituneDefault, VituneOwn
+
+
+#: What training asks of layers: vitune and PyTorch alone have a form of it.
+TRAINING = (
+    "linear bf16 m=12 n=16 k=24 wt",
+    "linear bf16 m=12 n=16 k=24 wt=@32 residual",
+    "linear fp16 m=12 n=16 k=24 dact=gelu wt",
+    "linear bf16 m=12 n=16 k=24 dact=gelu_tanh",
+    "linear bf16 m=12 n=16 k=24 dact=relu wt",
+    "linear bf16 m=12 n=16 k=24 dact=quick_gelu wt",
+    "linear bf16 m=12 n=16 k=24 dact=silu wt",
+    "linear bf16 m=12 n=16 k=24 bias scale factor=4 residual out=fp32",
+    "linear fp16 m=12 n=16 k=24 bias act=gelu out=fp32",
+)
 
 
 def problem_of(text, **more):
@@ -43,7 +57,12 @@ def by_hand(problem, t):
     if problem.has_norm:
         mean = x.mean(1, keepdim=True)
         x = (x - mean) / (((x - mean) ** 2).mean(1, keepdim=True) + 1e-6).sqrt()
-    y = (x[:, None, :] * t.weight.double()[None, :, :]).sum(2)
+    weight = t.weight.double().T if problem.is_transposed else t.weight.double()
+    y = (x[:, None, :] * weight[None, :, :]).sum(2)
+    if problem.derivative:
+        pre = t.pre.double().requires_grad_()
+        activation_of(problem.derivative)(pre).backward(y)
+        return pre.grad
     if t.bias is not None:
         y = y + t.bias.double()
     if problem.activation == "gelu":
@@ -56,6 +75,8 @@ def by_hand(problem, t):
         y = y * (y > 0)
     if t.scale is not None:
         y = y * t.scale.double()
+    if t.factor is not None:
+        y = y * t.factor.double().repeat_interleave(problem.factor_rows)[:, None]
     if t.residual is not None:
         y = y + t.residual.double().repeat(y.shape[0] // t.residual.shape[0], 1)
     return y
@@ -116,8 +137,9 @@ class ProblemsTest(unittest.TestCase):
         for text, word in (
             ("linear bf16 m=4 n=8 k=8 norm=rms", "norm=rms"),
             ("linear bf16 m=4 n=8 k=8 aux", "aux"),
-            ("linear bf16 m=4 n=8 k=8 wt", "wt"),
-            ("linear bf16 m=4 n=8 k=8 out=fp32", "out=fp32"),
+            ("linear bf16 m=4 n=8 k=8 dact=gelu post", "post"),
+            ("linear bf16 m=4 n=8 k=8 dact=gelu pre=@16", "pre=@16"),
+            ("linear bf16 m=4 n=8 k=8 out=@16", "out=@16"),
             ("linear bf16 m=4 n=8 k=8 bias params=fp32", "params=fp32"),
             ("linear bf16 m=4 n=8 k=8 residual=@16", "residual=@16"),
             ("linear bf16 m=4 n=8 k=8 period=2", "residual"),
@@ -169,8 +191,17 @@ class ReferenceTest(unittest.TestCase):
         self.assertLess((t.sums - t.weight.double().sum(1)).abs().max().item(), 1e-6)
         self.assertGreater(t.mean.abs().max().item(), 0.3)
 
+    def test_operands_of_training_have_the_shapes_and_types_of_the_text(self):
+        problem, t = operands_of("linear bf16 m=12 n=16 k=24 wt=@32 dact=gelu")
+        self.assertEqual((tuple(t.weight.shape), t.weight.stride()), ((24, 16), (32, 1)))
+        self.assertEqual((tuple(t.pre.shape), t.pre.dtype), ((12, 16), torch.bfloat16))
+        problem, t = operands_of("linear bf16 m=12 n=16 k=24 factor=4 residual out=fp32")
+        self.assertEqual((tuple(t.factor.shape), t.factor.dtype), ((3,), torch.float32))
+        self.assertEqual(t.residual.dtype, torch.float32)
+        self.assertEqual(LINEARS.output_bytes(problem, t), [12 * 16 * 4])
+
     def test_it_is_the_formula_in_fp64(self):
-        for text in TEXTS:
+        for text in (*TEXTS, *TRAINING):
             with self.subTest(text):
                 problem, t = operands_of(text)
                 errors = LINEARS.reference(problem, t).errors(by_hand(problem, t))
@@ -240,9 +271,15 @@ class PeersTest(unittest.TestCase):
             peer.prepare(*operands_of(text))
 
     def test_pytorchs_own_kernels_are_right_and_name_who_provides_them(self):
-        for text in TEXTS:
+        for text in (*TEXTS, *TRAINING):
             call = self.check(Eager(), text)
             self.assertEqual((call.provider, call.instead), ("PyTorch", ""))
+
+    def test_what_training_asks_is_refused_by_the_librarys_peers(self):
+        for text in TRAINING:
+            for prepare in (cublaslt.form_of, lambda problem: Graph(None, None, problem, None)):
+                with self.subTest(text), self.assertRaisesRegex(Refused, r"W as \[n, k\]"):
+                    prepare(problem_of(text))
 
     def test_the_formula_is_compiled_whole_in_both_modes_and_tuned_for_a_short_time(self):
         from torch._inductor import config
@@ -259,7 +296,7 @@ class PeersTest(unittest.TestCase):
             return run
 
         with mock.patch.object(torch, "compile", compiled):
-            for text in TEXTS:
+            for text in (*TEXTS, *TRAINING):
                 for peer in compilers():
                     self.assertEqual(self.check(peer, text).provider, "Inductor")
         self.assertEqual(set(asked[::4]), {("max-autotune-no-cudagraphs", REP)})
@@ -365,6 +402,7 @@ class PeersTest(unittest.TestCase):
         given = (t.x, t.weight, t.bias, t.scale, t.residual, out)
         places = [*(x.data_ptr() for x in given), 0]  # aux
         places += [x.data_ptr() for x in (t.mean, t.rstd, t.sums)]
+        places += [0] * (len(addresses) - len(places))  # nothing else is given
         self.assertEqual((addresses, at), (places, 77))
         self.assertEqual((tuple(out.shape), out.dtype), ((4, 16), torch.bfloat16))
         self.assertEqual(AskedContext.made[0].options["objective"], "warm")

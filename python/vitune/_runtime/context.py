@@ -303,10 +303,11 @@ class Context:
             stream: int = 0) -> None:
         """Launches a problem of any operator on `stream` (a cudaStream_t as an integer; 0: the default stream).
 
-        addresses: one per tensor of the problem, on the device; 0 where it is not given. workspace: address and size of
-        scratch memory where workspace_bytes() says that calls need some. Raises as forward().
+        addresses: one per tensor of the problem, on the device; 0 where it is not given, and the last ones may be left out
+        then. workspace: address and size of scratch memory where workspace_bytes() says that calls need some. Raises as
+        forward().
         """
-        if len(addresses) != len(problem.tensors):
+        if len(addresses) > len(problem.tensors):
             raise InvalidArgument(f"{len(addresses)} addresses are given: calls of this problem have "
                                   f"{len(problem.tensors)} tensors, with 0 for those that are not given")
         if workspace_bytes < 0:
