@@ -274,10 +274,10 @@ __device__ __forceinline__ void weight_grad_gemm_sm90(const WeightGradParams& p,
   meet_peers<T>();
   wait_for_earlier_grids();
   if (threadIdx.x >= T::kGroups * kGroupThreads) {
-    if constexpr (T::kTradesRegisters) fewer_registers<T::kCopyRegisters>();
+    if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kCopyRegisters>();
     if (threadIdx.x == T::kGroups * kGroupThreads) weight_grad_produce<T>(p, maps, ring);
   } else {
-    if constexpr (T::kTradesRegisters) more_registers<T::kComputeRegisters>();
+    if constexpr (T::kTradesRegisters) warpgroup_reg_alloc<T::kComputeRegisters>();
     weight_grad_consume<T>(p, ring);
   }
 }
