@@ -67,7 +67,7 @@ class LinearCublasLt final : public LinearLibraryFamily {
     return lacks_epilogue(linear_of(problem));
   }
   std::string source(const Problem& problem, const Config& config) const override {
-    return linear_facts_text(linear_of(problem)) + library_text(config);
+    return linear_product_text(linear_of(problem)) + library_text(config);
   }
   std::vector<KernelNeeds> kernels(const Problem&, const Config&) const override { return {}; }
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo&,

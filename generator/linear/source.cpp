@@ -13,7 +13,7 @@ std::string linear_flag(std::string_view name, bool value) {
   return formatted("  static constexpr bool {} = {};\n", name, value ? "true" : "false");
 }
 
-std::string linear_facts_text(const LinearProblem& p) {
+std::string linear_product_text(const LinearProblem& p) {
   const LinearAccesses accesses = linear_accesses(p);
   const LinearNorm norm = p.has_mean() ? LinearNorm::kLayer : p.norm;
   return linear_number("kElement", judge_type(p.type)) +
@@ -21,13 +21,16 @@ std::string linear_facts_text(const LinearProblem& p) {
          linear_number("kParameters", judge_type(p.parameters)) +
          linear_number("kActivation", static_cast<int>(p.activation)) +
          linear_number("kNorm", static_cast<int>(norm)) + linear_flag("kBias", p.bias) +
-         linear_number("kDerivative", static_cast<int>(p.derivative)) +
-         linear_flag("kScale", p.scale) + linear_flag("kFactor", p.factor_rows > 0) +
-         linear_flag("kResidual", p.residual || p.has_pre()) +
+         linear_flag("kScale", p.scale) + linear_flag("kResidual", p.residual || p.has_pre()) +
          linear_flag("kAux", p.aux || p.post) + linear_flag("kPeriodic", p.is_periodic()) +
          linear_flag("kPeriodicResidual", p.residual_period > 0) +
          linear_flag("kTransposed", p.transposed) + linear_number("kCopyX", accesses.x_bytes) +
          linear_number("kCopyW", accesses.w_bytes) + linear_number("kVector", accesses.vector);
+}
+
+std::string linear_facts_text(const LinearProblem& p) {
+  return linear_product_text(p) + linear_number("kDerivative", static_cast<int>(p.derivative)) +
+         linear_flag("kFactor", p.factor_rows > 0);
 }
 
 }  // namespace vitune
