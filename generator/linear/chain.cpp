@@ -46,7 +46,7 @@ class LinearChain final : public LinearLibraryFamily {
     return std::nullopt;
   }
   std::string source(const Problem& problem, const Config& config) const override {
-    return library_text(config) + "namespace vitune {\nstruct Config {\n" +
+    return "namespace vitune {\nstruct Config {\n" + library_member(config) +
            linear_facts_text(linear_of(problem)) + "};\n}  // namespace vitune\n\n" + templates() +
            formatted(
                "\nextern \"C\" __global__ void __launch_bounds__({})\n"

@@ -92,6 +92,13 @@ std::string library_text(const Config& config) {
   return text + formatted(", workspace {}\n", algorithm.workspace_bytes);
 }
 
+std::string library_member(const Config& config) {
+  const std::string comment = library_text(config);
+  constexpr std::size_t kSlashes = 3;
+  return formatted("  static constexpr const char* kProduct = \"{}\";\n",
+                   comment.substr(kSlashes, comment.size() - kSlashes - 1));
+}
+
 MatmulCall library_product(const LinearProblem& p, const MatrixSlot& d) {
   MatmulCall call;
   call.a = matrix(kLinearW, p, p.w_columns(), p.w_rows(), p.w_row);

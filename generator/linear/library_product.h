@@ -22,8 +22,11 @@ std::vector<Constraint> library_rules();
 MatmulAlgorithm library_algorithm(const Config& config);
 // "cublaslt cuBLASLt 13.1.0 7d0a1c9e": the last word is the short name of its algorithm.
 ConfigWords library_words(const std::string& family, const Config& config);
-// What the algorithm adds to a source, as a comment.
+// What the algorithm adds to the text of a call without a kernel of ours, as a comment; and to the
+// Config of a kernel behind such a call, as a member: comments do not count in a kernel's key, and
+// a block of one algorithm is none of another.
 std::string library_text(const Config& config);
+std::string library_member(const Config& config);
 
 // x W^T as the product of two matrices whose elements lie column by column: the transposed result
 // is W x^T. `d` is where it goes: n rows, m columns.

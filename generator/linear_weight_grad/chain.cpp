@@ -68,7 +68,7 @@ class WeightGradChain final : public WeightGradLibraryFamily {
 
 std::string WeightGradChain::source(const Problem& problem, const Config& config) const {
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
-  std::string text = library_text(config) + "namespace vitune {\nstruct Config {\n" +
+  std::string text = "namespace vitune {\nstruct Config {\n" + library_member(config) +
                      weight_grad_facts_text(p) + weight_grad_finish_text(p, sums_of(p)) +
                      weight_grad_number("kSumVector", sum_vector(p)) +
                      weight_grad_number("kSumThreads", kSumThreads) +

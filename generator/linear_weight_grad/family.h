@@ -2,8 +2,9 @@
 // judge and the others know it.
 //
 // The list of families is in families.cpp; a new one is a file of its own and a line there. The
-// parameter kFamily, a config's first, says which one it is of; tunables that a family does not
-// have are 0 in its configs. SPDX-License-Identifier: Apache-2.0
+// parameter kFamily, a config's first, says which one it is of. Tunables that a family does not
+// have are 0 in its configs.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -101,10 +101,12 @@ class ContextTest(unittest.TestCase):
     def test_a_call_with_too_many_or_too_few_addresses_is_refused(self):
         problem = vitune.Problem("norm bf16 m=5 d=64 weight")
         right = [DEVICE.allocate(tensor.bytes) if tensor.given else 0 for tensor in problem.tensors]
-        for addresses in ([], right[:-1], [*right, 0], right * 3):
+        needed = max(place for place, tensor in enumerate(problem.tensors) if tensor.given)  # not without this one
+        for addresses in ([], right[:needed], [*right, 0], right * 3):
             with self.subTest(count=len(addresses)):
-                with self.assertRaisesRegex(vitune.InvalidArgument, f"{len(addresses)} addresses .* {len(right)} tensors"):
+                with self.assertRaisesRegex(vitune.InvalidArgument, f"{len(addresses)} (addresses|tensors) are given: .* have {len(right)}"):
                     self.context.run(problem, addresses)
+        self.context.run(problem, right[:needed + 1])
         with self.assertRaisesRegex(vitune.InvalidArgument, "workspace_bytes is -1"):
             self.context.run(problem, right, workspace=right[0], workspace_bytes=-1)
         self.context.run(problem, right)

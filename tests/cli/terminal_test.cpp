@@ -190,7 +190,7 @@ TEST_F(TerminalTableTest, MessagesAreBrokenBetweenWords) {
   expect_to_fit({"tune", "--device", "replay:h200", kLinear}, "lacks linear");
   const std::string text = on_terminal({"tune", "--device", "replay:h200", kLinear}, 80);
   EXPECT_THAT(words_of(text), HasSubstr(std::string("lacks ") + kLinear));
-  EXPECT_THAT(run({"db"}).err, HasSubstr("prune, salvage, unblock, pack, contents\n"))
+  EXPECT_THAT(run({"db"}).err, HasSubstr("prune, salvage, unblock, rekey, pack, contents\n"))
       << "one line in a pipe";
 }
 

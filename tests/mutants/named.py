@@ -48,10 +48,11 @@ NAMED = (
            "|| !winner.verified || ", "|| ", (_runtime("DispatcherTest.*:NearestTest.*"), *_CALLS), safety=True),
     # --- the loader
     Mutant("a blocked kernel is compiled", _LOADER,
-           'if (is_blocked(key)) return nothing(choice.config.text() + " is on the block list");', "",
+           'if (is_blocked(keys)) return nothing(choice.config.text() + " is on the block list");', "",
            (_runtime("LibraryBlockedGpuTest.*", emulated=True),), safety=True),
     Mutant("a blocked kernel that is stored runs", _LOADER,
-           "if (is_blocked(binary.kernel_key)) {", "if (false) {", _CALLS, safety=True),
+           "if (is_blocked(keys)) return formatted(\"the stored kernel {} is on the block list\", name);", "",
+           _CALLS, safety=True),
     Mutant("an image for another architecture is loaded", _LOADER,
            "if (binary.arch != request.arch) {", "if (binary.arch.empty()) {", _CALLS, safety=True),
     Mutant("a winner's kernel may have been made from other sources", _LOADER,
