@@ -47,8 +47,8 @@ struct LinearAccesses {
 };
 LinearAccesses linear_accesses(const LinearProblem& problem);
 
-// Members of a generated Config: one number or flag; the facts of a problem that a library's product
-// knows, and all of them.
+// Members of a generated Config: one number or flag; the facts of a problem that a library's
+// product knows, and all of them.
 std::string linear_number(std::string_view name, std::int64_t value);
 std::string linear_flag(std::string_view name, bool value);
 std::string linear_product_text(const LinearProblem& problem);
