@@ -124,7 +124,7 @@ class Pages(Program):
         text = self.made("--results", RESULTS)
         parsed = Parsed(text)
         self.assertEqual(parsed.faults + parsed.open, [])
-        self.assertEqual(parsed.sections, ["models", "speed-up", "roofline", "norms", "lengths", "first-calls"])
+        self.assertEqual(parsed.sections, ["models", "training", "speed-up", "roofline", "norms", "lengths", "first-calls"])
         self.assertEqual(len(parsed.ids), len(set(parsed.ids)))
         measured = json.loads((RESULTS / "models.json").read_text(encoding="utf-8"))["date"][:len("2026-11-27")]
         for words in ("default-src 'none'", "prefers-color-scheme:dark", "torch 2.11.0", f"models {measured}",
