@@ -93,9 +93,14 @@ class Call:
         self._keywords = sample if isinstance(sample, dict) else {}
         self._arguments = () if sample is None or self._keywords is sample else sample if isinstance(sample, tuple) else (sample,)
 
-    def __call__(self, model: Any) -> None:
+    def __call__(self, model: Any) -> Any:
         with torch.no_grad():
-            model(*self._arguments, **self._keywords)
+            return model(*self._arguments, **self._keywords)
+
+    def __str__(self) -> str:
+        values = (*self._arguments, *self._keywords.values())
+        return ", ".join(f"{str(each.dtype).removeprefix('torch.')} {list(each.shape)}" if isinstance(each, torch.Tensor)
+                         else type(each).__name__ for each in values)
 
     def device(self, model: Any) -> torch.device:
         """The first GPU among what it is of."""
