@@ -141,9 +141,10 @@ models: $(BUILD)/build.ninja  ## measure whole models, eager, as CUDA graphs and
 models-test:          ## test that program without a GPU; PYTHON=... one with torch and timm tests more
 	@$(PYTHON) -m unittest discover -s benchmarks/models/tests -t benchmarks
 
-models-page:          ## write docs/models.md from models.json in benchmarks/results/h200 and h100
+models-page:          ## write docs/models.md, and tables of README and docs, from models.json in benchmarks/results/h200 and h100
 	@$(PYTHON) benchmarks/models/page.py benchmarks/results/h200/models.json benchmarks/results/h100/models.json > build/models.md
 	@mv build/models.md docs/models.md
+	@$(PYTHON) benchmarks/models/readme.py benchmarks/results/h200/models.json
 
 .PHONY: train-models train-models-test train-models-page
 train-models: $(BUILD)/build.ninja  ## measure training steps of whole models (GPU, PyTorch, timm); ARGS=--resume goes on, ARGS=--losses adds losses

@@ -20,6 +20,7 @@ LINK = re.compile(r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.M)
 FOREIGN = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)")
 # Beside docs/, these are pages of the site (cmake/docs_site.py).
+NOTES, INDEX = "lab/", "index.md"
 AT_ROOT = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "THIRD_PARTY_NOTICES.md")
 
 
@@ -74,10 +75,19 @@ def check_links(root, name):
             yield f"{where}: {target.name} has no heading for '#{anchor}'"
 
 
+def check_notes(root, pages):
+    """Notes of the laboratory are one entry of the site's list: their index lists them."""
+    index = root / "docs" / NOTES / INDEX
+    text = index.read_text(encoding="utf-8") if index.is_file() else ""
+    yield from (f"docs/{NOTES}{INDEX}: '{page}' is not in the table" for page in pages if f"]({page[len(NOTES):]})" not in text)
+
+
 def check_nav(root, names):
     listed = NAV.findall((root / "mkdocs.yml").read_text(encoding="utf-8"))
     pages = [name[len("docs/"):] for name in names if name.startswith("docs/")]
     pages += [name for name in AT_ROOT if (root / name).is_file()]
+    yield from check_notes(root, [page for page in pages if page.startswith(NOTES) and page != NOTES + INDEX])
+    pages = [page for page in pages if not page.startswith(NOTES) or page == NOTES + INDEX]
     yield from (f"mkdocs.yml: '{page}' is not in the list of pages" for page in pages if page not in listed)
     yield from (f"mkdocs.yml: there is no '{page}'" for page in dict.fromkeys(listed) if page not in pages)
     yield from (f"mkdocs.yml: '{page}' is listed twice" for page in sorted({p for p in listed if listed.count(p) > 1}))
@@ -96,16 +106,20 @@ def self_test():
     """Plants one violation of each kind, and documents that must pass."""
     files = {
         "mkdocs.yml": "nav:\n  - Start: README.md\n  - One: one.md\n  - More:\n      - two.md\n      - Gone: gone.md\n"
-                      "      - Again: two.md\n",
+                      "      - Again: two.md\n      - Notes: lab/index.md\n",
         "README.md": "# A start\n[one](docs/one.md#a-part-of-it) [code](core/a.cpp) [out](https://example.org/x.md)\n",
         "docs/one.md": "# One\n\n## A part of `it`\n\n`[no](link.md)`\n\n    [no](link.md)\n\n```\n[no](link.md)\n```\n",
         "docs/two.md": "[back](one.md#no-such-part)\n\n[lost](three.md)\n\n[here](#nowhere)\n",
+        "docs/lab/index.md": "| [known](known.md) |\n",
+        "docs/lab/known.md": "# Known\n",
+        "docs/lab/unknown.md": "# Unknown\n",
         "docs/unlisted.md": "[out](../../outside.md)\n",
         "core/a.cpp": "",
     }
     wanted = [
         "mkdocs.yml: 'unlisted.md' is not in the list of pages",
         "mkdocs.yml: there is no 'gone.md'",
+        "docs/lab/index.md: 'lab/unknown.md' is not in the table",
         "mkdocs.yml: 'two.md' is listed twice",
         "docs/two.md:1: one.md has no heading for '#no-such-part'",
         "docs/two.md:3: the link 'three.md' leads to nothing",

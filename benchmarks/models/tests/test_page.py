@@ -5,32 +5,11 @@ import unittest
 
 from .support import result, row
 
-from models import document
+from models import document, readme
 from models.page import page
-from peers.engine.samples import geometric_mean
+from peers.table import replaced
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-# The README's names of the models whose gains it tells.
-TOLD = {
-    "ViT-B/16": ("vit_base_patch16_224", 32),
-    "BEiT-B": ("beit_base_patch16_224", 32),
-    "Swin-T": ("swin_tiny_patch4_window7_224", 32),
-    "Swin-L": ("swin_large_patch4_window7_224", 32),
-    "SAM-B": ("samvit_base_patch16", 4),
-}
-
-
-#: What README says of compiled models.
-TOLD_COMPILED = {
-    ("vit_base_patch16_224", 1): "{} times as long for ViT-B/16 at batch 1",
-    ("vit_base_patch16_224", 8): "{} at batch 8",
-    ("vit_base_patch16_224", 32): "{} at 32",
-    ("vit_base_patch16_224", 128): "{} at 128",
-    ("swin_tiny_patch4_window7_224", 32): "{} for Swin-T",
-    ("beit_base_patch16_224", 32): "{} for BEiT-B",
-    ("vit_large_patch14_reg4_dinov2", 8): "{} for DINOv2-L at 518 pixels",
-    ("vit_so400m_patch14_siglip_384", 32): "{} for SigLIP So400m",
-}
 
 
 class PageTest(unittest.TestCase):
@@ -109,34 +88,25 @@ class CommittedTest(unittest.TestCase):
     def test_the_page_is_that_of_the_committed_results(self):
         self.assertEqual((ROOT / "docs/models.md").read_text(), page(self.found, self.others))
 
-    def test_the_readme_tells_the_figures_of_the_committed_results(self):
-        gains = {(r["model"], r["batch"], r["mode"]): r["gain"] for r in self.found["rows"] if r.get("gain")}
-        readme = " ".join((ROOT / "README.md").read_text().split())
-        for name, (model, batch) in TOLD.items():
-            of_modes = [gains.get((model, batch, mode)) for mode in ("eager", "graph")]
-            told = " / ".join(f"{gain['times']:.2f}" for gain in of_modes if gain)
-            self.assertIn(f"{name} {told}", readme)
-        eager = {key: gain["times"] for key, gain in gains.items() if key[2] == "eager"}
-        graphs = [gain for key, gain in gains.items() if key[2] == "graph"]
-        usual = geometric_mean([times for key, times in eager.items() if not key[0].startswith("samvit")])
-        self.assertIn(
-            f"In {len(eager)} rows the geometric mean is {geometric_mean(eager.values()):.2f} eager "
-            f"({usual:.2f} without SAM)",
-            readme,
-        )
-        slower = [gain["times"] for gain in graphs if gain["high"] < 1]
-        told = "no row" if not slower else "one row" if len(slower) == 1 else f"{len(slower)} rows"
-        told += f" of {len(graphs)} graphs {'are' if len(slower) > 1 else 'is'} slower"
-        if slower:
-            told += f", by less than {100 * (1 - min(slower)) // 1 + 1:.0f} %"
-        self.assertIn(told, readme)
-        slower = [gain["times"] for key, gain in gains.items() if key[2] == "eager" and gain["high"] < 1]
-        told = f"{len(slower)} of the eager ones are, by {100 * (1 - min(slower)):.0f} % at most" if slower else "none of the eager ones"
-        self.assertIn(told, readme)
+    def test_tables_elsewhere_are_those_of_the_committed_results(self):
+        for name, (mark, write) in readme.REGIONS.items():
+            with self.subTest(name):
+                text = (ROOT / name).read_text()
+                self.assertEqual(text, replaced(text, write(self.found), mark, name))
 
-    def test_the_readme_tells_the_gains_of_compiled_models(self):
-        compiled = {(r["model"], r["batch"]): r["gain"]["times"] for r in self.found["rows"] if r["mode"] == "compiled"}
-        readme = " ".join((ROOT / "README.md").read_text().split())
-        self.assertEqual(len(compiled), len(TOLD_COMPILED))
-        for key, words in TOLD_COMPILED.items():
-            self.assertIn(words.format(f"{compiled[key]:.2f}"), readme)
+
+class ReadmeTest(unittest.TestCase):
+    def test_a_model_has_the_gains_of_all_ways_or_dashes(self):
+        times = {way: {"ms": ms} for way, ms in (("compile_reduce", 2.0), ("vitune_compile", 1.0))}
+        gain = {"over": "compile_reduce", "times": 2.0, "low": 1.9, "high": 2.1}
+        compiled = row("vit_base_patch16_224", 1, "compiled") | {"ms": times, "gain": gain}
+        text = readme.region(result(row("vit_base_patch16_224", 1, "eager", 3.0, 3.0, 2.0), compiled))
+        self.assertIn("| ViT-B/16 | 1 | 2 → 1 ms | **2.00×** | – | 1.50× |", text)
+        self.assertIn("| Swin-T | 32 | – | – | – | – |", text)
+
+    def test_a_model_whose_graph_is_slower_than_its_eager_pass_has_no_baseline(self):
+        rows = [row("a", 1, "eager", 2.0, 2.0, 1.0), row("a", 1, "graph", 3.0, 3.0, 1.0), row("a", 8, "graph", 1.5, 1.5, 1.0),
+                row("b", 8, "eager", 2.0, 2.0, 1.0), row("b", 8, "graph", 1.5, 1.5, 1.0)]  # fmt: skip
+        text = readme.graphs(result(*rows))
+        self.assertNotIn("`a`", text)
+        self.assertIn("| `b` | – | 1.50× | – | – |", text)
