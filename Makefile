@@ -193,8 +193,12 @@ archive: packages     ## build the archive (.tar.gz) with command, library, head
 	@cd build/release && cpack -G TGZ -B $(abspath build/archives) > cpack.log || { cat cpack.log; exit 1; }
 	@rm -rf build/archives/_CPack_Packages; ls -l build/archives/*.tar.gz
 
+.PHONY: release
+release: wheel archive  ## build what a release gives away into build/given: wheel, archive, bills of materials, notes, checksums
+	@python3 cmake/release.py build/given $(WHEELS)/*.whl build/archives/*.tar.gz
+
 clean:                ## delete the build folders
-	cmake -E rm -rf $(BUILD) build/asan build/release build/wheel $(WHEELS) build/archives $(WHEEL_HOME) $(TORCH_HOME) $(PIP_HOME)
+	cmake -E rm -rf $(BUILD) build/asan build/release build/given build/wheel $(WHEELS) build/archives $(WHEEL_HOME) $(TORCH_HOME) $(PIP_HOME)
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 22

@@ -56,7 +56,8 @@ def faults_of(wheel):
     with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as folder:
         names = archive.namelist()
         about = next((name.split("/")[0] for name in names if name.endswith(".dist-info/METADATA")), "")
-        for name in [*FILES, *(f"{about}/licenses/{notice}" for notice in NOTICES), f"{about}/entry_points.txt"]:
+        for name in [*FILES, *(f"{about}/licenses/{notice}" for notice in NOTICES), f"{about}/entry_points.txt",
+                     f"{about}/sboms/vitune.cdx.json"]:
             if name not in names:
                 yield f"there is no {name}"
         for name in (LIBRARY, COMMAND, OPERATORS):

@@ -5,6 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+include(${CMAKE_CURRENT_LIST_DIR}/sbom.cmake)
 
 # --- the library, its two headers and how others find it
 install(TARGETS vitune_shared EXPORT vitune-targets
@@ -59,7 +60,8 @@ install(DIRECTORY python/vitune DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune/pyth
 install(DIRECTORY benchmarks/report DESTINATION ${CMAKE_INSTALL_DATADIR}/vitune FILES_MATCHING PATTERN "*.py"
         PATTERN "tests" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} USE_SOURCE_PERMISSIONS)
-install(FILES README.md CHANGELOG.md LICENSE SECURITY.md THIRD_PARTY_NOTICES.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md CHANGELOG.md LICENSE SECURITY.md THIRD_PARTY_NOTICES.md
+        ${CMAKE_CURRENT_BINARY_DIR}/package/vitune.cdx.json DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # --- the same inside the Python package (pyproject.toml), and nothing else there. Not as targets: a wheel has
 # no links, so the library lies there once, by its soname.
@@ -77,3 +79,6 @@ install(DIRECTORY data/ DESTINATION ${vitune_package}/share/vitune ${vitune_comp
         PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY benchmarks/report DESTINATION ${vitune_package}/share/vitune ${vitune_component}
         FILES_MATCHING PATTERN "*.py" PATTERN "tests" EXCLUDE PATTERN "__pycache__" EXCLUDE)
+if(SKBUILD_METADATA_DIR)  # PEP 770
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/package/vitune.cdx.json DESTINATION ${SKBUILD_METADATA_DIR}/sboms ${vitune_component})
+endif()

@@ -1,6 +1,9 @@
 # python/tests/test_build.py -- What is installed with the package: its command, its layout, and the check of a wheel.
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
+import hashlib
 import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -8,8 +11,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
+import unittest.mock
 import zipfile
 
 import vitune
@@ -20,9 +25,9 @@ from .support import LIBRARY_MISSING, ROOT, needs_torch
 PACKAGE = pathlib.Path(vitune.__file__).parent
 
 
-def check_wheel():
-    """cmake/check_wheel.py as a module."""
-    spec = importlib.util.spec_from_file_location("check_wheel", ROOT / "cmake" / "check_wheel.py")
+def build_script(name):
+    """cmake/NAME.py as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "cmake" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -138,7 +143,7 @@ class CheckWheelTest(InFolder):
 
     def setUp(self):
         super().setUp()
-        self.check = check_wheel()
+        self.check = build_script("check_wheel")
 
     def binary(self, *words):
         """A program of C."""
@@ -152,7 +157,7 @@ class CheckWheelTest(InFolder):
         files |= {self.check.LIBRARY: program, self.check.OPERATORS: program, self.check.COMMAND: command or program}
         about = "vitune-0.1.0.dist-info"
         files |= {f"{about}/METADATA": metadata.encode(), f"{about}/entry_points.txt": b"",
-                  f"{about}/licenses/LICENSE": b"", f"{about}/licenses/THIRD_PARTY_NOTICES.md": b""}
+                  f"{about}/licenses/LICENSE": b"", f"{about}/licenses/THIRD_PARTY_NOTICES.md": b"", f"{about}/sboms/vitune.cdx.json": b""}
         wheel = self.folder / name
         with zipfile.ZipFile(wheel, "w") as archive:
             for file, data in files.items():
@@ -182,3 +187,57 @@ class CheckWheelTest(InFolder):
     def test_a_wheel_that_is_too_large_is_one_fault(self):
         self.check.MOST_BYTES = 1000
         self.assertRegex(self.faults()[0], "bytes, more than 1,000")
+
+
+class ReleaseTest(InFolder):
+    """A tree of the few files that a release reads, and files of a build."""
+
+    def setUp(self):
+        super().setUp()
+        self.release = build_script("release")
+        self.release.ROOT = self.folder
+        (self.folder / "CMakeLists.txt").write_text("project(vitune VERSION 1.2.3 LANGUAGES CXX)\n")
+        (self.folder / "CITATION.cff").write_text("version: 1.2.3\n")
+        (self.folder / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 (unreleased)\n\n- New.\n\n## 1.2.2 (2026-01-01)\n\n- Old.\n")
+        self.wheel = self.folder / "vitune-1.2.3-py3-none-any.whl"
+        with zipfile.ZipFile(self.wheel, "w") as archive:
+            archive.writestr("vitune-1.2.3.dist-info/sboms/vitune.cdx.json", "{}")
+
+    def made(self, *files, tag=None):
+        self.release.tag = lambda: tag
+        with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()):
+            with unittest.mock.patch.object(sys, "argv", ["release.py", str(self.folder / "out"), *map(str, files or (self.wheel,))]):
+                return self.release.main(), said.getvalue()
+
+    def test_files_their_bill_notes_and_sums(self):
+        self.assertEqual(self.made(), (0, ""))
+        out = self.folder / "out"
+        self.assertEqual((out / "NOTES.md").read_text(), "- New.\n")
+        self.assertEqual(json.loads((out / f"{self.wheel.name}.cdx.json").read_text()), {})
+        told = dict(reversed(line.split()) for line in (out / "SHA256SUMS").read_text().splitlines())
+        self.assertEqual(told, {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in out.iterdir() if path.name != "SHA256SUMS"})
+        self.assertEqual(len(told), 3)
+
+    def test_what_is_no_release_is_said(self):
+        dated = "## 1.2.3 (2027-01-31)\n\n- New.\n"
+        bare = self.folder / "vitune-1.2.3-linux-x86_64.tar.gz"
+        with tarfile.open(bare, "w:gz"):
+            pass
+        other = self.folder / "vitune-1.0.0-linux-x86_64.tar.gz"
+        other.write_bytes(bare.read_bytes())
+        for file, text, files, tag, words in (
+                ("CITATION.cff", "version: 1.2.2\n", (), None, "CITATION.cff says 1.2.2"),
+                ("CHANGELOG.md", "## 1.2.2 (2026-01-01)\n", (), None, "no heading '## 1.2.3"),
+                ("CHANGELOG.md", "## 1.2.3 (unreleased)\n", (), "v1.2.3", "has its date"),
+                ("CHANGELOG.md", dated, (), "v1.3.0", "tag is v1.3.0"),
+                ("CHANGELOG.md", dated, (bare,), None, "has no vitune.cdx.json"),
+                ("CHANGELOG.md", dated, (other,), None, "is not of version 1.2.3")):  # fmt: skip
+            before = (self.folder / file).read_text()
+            (self.folder / file).write_text(text)
+            with self.subTest(words):
+                status, said = self.made(*files, tag=tag)
+                self.assertEqual(status, 1)
+                self.assertIn(words, said)
+            (self.folder / file).write_text(before)
+        (self.folder / "CHANGELOG.md").write_text(dated)
+        self.assertEqual(self.made(tag="v1.2.3"), (0, ""))
