@@ -91,7 +91,8 @@ EMULATED := $(abspath $(BUILD))/tests/emulator/device
 STAGED := $(abspath $(BUILD))/tests/libvitune_torch_staged.so
 python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated device; PYTHON=... one with torch tests more
 	cmake --build $(BUILD) --target vitune_shared vitune vitune_torch vitune_torch_staged vitune_emulated_cuda vitune_emulated_nvrtc
-	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) \
+	@rm -rf $(EMULATED)/kernels
+	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) VITUNE_EMULATED_KERNELS=$(EMULATED)/kernels \
 	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; failed=0; \
 	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) || failed=1; \
 	  VITUNE_TEST_OPERATORS=$(STAGED) $(PYTHON) -m unittest discover -s tests -t . -p 'test_torch_*.py' $(ARGS) || failed=1; \

@@ -188,7 +188,7 @@ class CommandTest : public ::testing::Test {
     std::map<std::string, std::string> environment = {{"HOME", home().string()},
                                                       {"PATH", "/usr/local/bin:/usr/bin:/bin"},
                                                       {"ASAN_OPTIONS", "detect_leaks=0"}};
-    for (const char* name : {"CUDA_HOME", "PATH", "LD_LIBRARY_PATH"}) {
+    for (const char* name : {"CUDA_HOME", "PATH", "LD_LIBRARY_PATH", "VITUNE_EMULATED_KERNELS"}) {
       if (const char* value = getenv(name)) environment[name] = value;
     }
     for (const auto& [name, value] : options.environment) environment[name] = value;

@@ -5,10 +5,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
+// C's headers alone: to read C++'s took longer than to compile a kernel.
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "machine.h"
 
@@ -112,23 +112,23 @@ T __ldg(const T* at) {
 
 inline unsigned __float_as_uint(float x) {
   unsigned bits;
-  std::memcpy(&bits, &x, 4);
+  memcpy(&bits, &x, 4);
   return bits;
 }
 inline int __float_as_int(float x) { return static_cast<int>(__float_as_uint(x)); }
 inline float __uint_as_float(unsigned bits) {
   float x;
-  std::memcpy(&x, &bits, 4);
+  memcpy(&x, &bits, 4);
   return x;
 }
 inline float __int_as_float(int bits) { return __uint_as_float(static_cast<unsigned>(bits)); }
 // The low word of {high, low} shifted right by `shift` mod 32.
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
-  return static_cast<unsigned>((std::uint64_t{high} << 32 | low) >> (shift % 32));
+  return static_cast<unsigned>((uint64_t{high} << 32 | low) >> (shift % 32));
 }
 // Byte i is the one of {y, x} that the low three bits of nibble i of `selector` name.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
-  const std::uint64_t bytes = std::uint64_t{y} << 32 | x;
+  const uint64_t bytes = uint64_t{y} << 32 | x;
   unsigned result = 0;
   for (int i = 0; i < 4; ++i) {
     result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
@@ -138,8 +138,8 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
 }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline float rsqrtf(float x) { return 1.f / std::sqrt(x); }
+inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline float rsqrtf(float x) { return 1.f / sqrtf(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline long long clock64() { return static_cast<long long>(vitune_emulator::machine->clock += 16); }
 
@@ -156,8 +156,14 @@ T atomicMax(T* at, T value) {
   return old;
 }
 
-using std::max;
-using std::min;
+template <class T>
+constexpr const T& max(const T& a, const T& b) {
+  return a < b ? b : a;
+}
+template <class T>
+constexpr const T& min(const T& a, const T& b) {
+  return b < a ? b : a;
+}
 
 namespace vitune {
 // Dynamic shared memory: the templates declare it inside a function.

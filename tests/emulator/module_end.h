@@ -13,23 +13,19 @@ const vitune_emulator::Module vitune_emulated_module = {
     vitune::shared_memory, vitune::kSharedCapacity, vitune::kMostCtas};
 
 // Calls a kernel with the values that `parameters` point at.
-template <class... Args, unsigned long... kIndex>
-void vitune_call(void (*kernel)(Args...), void** parameters,
-                 std::integer_sequence<unsigned long, kIndex...>) {
-  kernel(*static_cast<std::remove_const_t<Args>*>(parameters[kIndex])...);
+template <class... Args>
+void vitune_call(void (*kernel)(Args...), void** parameters) {
+  struct Call {
+    Call(void (*function)(Args...), Args&... arguments) { function(arguments...); }
+  };
+  Call{kernel, *static_cast<Args*>(*parameters++)...};  // braces: from left to right
 }
 template <class... Args>
 constexpr vitune_emulator::Kernel vitune_describe(void (*)(Args...), void (*call)(void**),
                                                   unsigned cluster) {
   return {call, sizeof...(Args), {sizeof(Args)...}, cluster};
 }
-template <class... Args>
-auto vitune_indices(void (*)(Args...)) {
-  return std::make_integer_sequence<unsigned long, sizeof...(Args)>();
-}
-
-#define VITUNE_EXPORT_KERNEL(name, cluster)                                                    \
-  extern "C" __attribute__((visibility("default")))                                            \
-  const vitune_emulator::Kernel vitune_kernel_##name = vitune_describe(                        \
-      &name, [](void** parameters) { vitune_call(&name, parameters, vitune_indices(&name)); }, \
-      cluster);
+#define VITUNE_EXPORT_KERNEL(name, cluster)                             \
+  extern "C" __attribute__((visibility("default")))                     \
+  const vitune_emulator::Kernel vitune_kernel_##name = vitune_describe( \
+      &name, [](void** parameters) { vitune_call(&name, parameters); }, cluster);

@@ -3,13 +3,16 @@
 // The host compiler stands in for NVIDIA's: the source is preprocessed with the emulator's CUDA
 // language in front, each kernel found in it gets a descriptor, and the shared object that results
 // is marked as a CUDA ELF. Signatures are those of generator/nvrtc_api.h.
+//
+// Many tests need the same kernels. Those of one run share what they compile, in the folder that
+// VITUNE_EMULATED_KERNELS names.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +21,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "core/digest.h"
 
 extern char** environ;  // the compiler's environment is that of this process
 
@@ -91,14 +96,41 @@ std::string resource_report(const std::vector<KernelText>& kernels) {
   return log;
 }
 
+// A module of the text that `folder` has room for; empty if it does not compile.
+std::string module_of(const fs::path& text, const fs::path& folder, const fs::path& log) {
+  const fs::path object = folder / "kernel.so";
+  const bool compiled =
+      run_compiler({"-std=c++20", "-O1", "-g0", "-w", "-fPIC", "-shared", "-fvisibility=hidden",
+                    "-fno-gnu-unique", "-fno-strict-aliasing", "-Wl,-Bsymbolic", "-s",
+                    text.string(), "-o", object.string()},
+                   log);
+  return compiled ? read_file(object) : std::string();
+}
+
+// Where the module of this text is kept for the tests of this run; empty if nothing is kept.
+fs::path kept_module(const std::string& text) {
+  const char* const folder = std::getenv("VITUNE_EMULATED_KERNELS");
+  if (folder == nullptr || *folder == '\0') return {};
+  return fs::path(folder) / vitune::sha256(text).hex();
+}
+
+// Others see the whole file or none.
+void keep_module(const std::string& image, const fs::path& at, const fs::path& folder) {
+  std::error_code ignored;
+  const fs::path part = at.string() + "." + folder.filename().string();
+  fs::create_directories(at.parent_path(), ignored);
+  if (!(std::ofstream(part, std::ios::binary) << image).flush()) return;
+  fs::rename(part, at, ignored);
+}
+
 int compile(Program& program, const fs::path& folder) {
   const fs::path main = folder / "kernel.cu", pre = folder / "kernel.ii", log = folder / "log",
-                 object = folder / "kernel.so", headers = folder / "headers";
+                 headers = folder / "headers";
   write_file(main, program.source);
   for (const auto& [name, text] : program.headers) write_file(headers / name, text);
   const std::string emulator = VITUNE_EMULATOR_DIR;
   if (!run_compiler(
-          {"-std=c++20", "-E", "-P", "-w", "-D__global__=VITUNE_GLOBAL_MARK",
+          {"-std=c++20", "-nostdinc++", "-E", "-P", "-w", "-D__global__=VITUNE_GLOBAL_MARK",
            "-D__shared__=VITUNE_SHARED_MARK", "-include", emulator + "/cuda_language.h", "-I",
            emulator, "-I", headers.string(), "-x", "c++", main.string(), "-o", pre.string()},
           log)) {
@@ -112,20 +144,21 @@ int compile(Program& program, const fs::path& folder) {
   text =
       "#define VITUNE_GLOBAL_MARK\n#define VITUNE_SHARED_MARK static\n#define "
       "__cluster_dims__(...)\n" +
-      text + "\n#include \"module_end.h\"\n";
+      text + "\n" + read_file(emulator + "/module_end.h");
   for (const auto& [name, cluster] : kernels) {
     text += "VITUNE_EXPORT_KERNEL(" + name + ", " + cluster + ")\n";
   }
-  const fs::path whole = folder / "whole.cpp";
-  write_file(whole, text);
-  if (!run_compiler({"-std=c++20", "-O1", "-g0", "-w", "-fPIC", "-shared", "-fvisibility=hidden",
-                     "-fno-gnu-unique", "-fno-strict-aliasing", "-Wl,-Bsymbolic", "-s", "-I",
-                     emulator, whole.string(), "-o", object.string()},
-                    log)) {
-    program.log = read_file(log);
-    return kCompilation;
+  const fs::path kept = kept_module(text);
+  program.image = kept.empty() ? "" : read_file(kept);
+  if (program.image.empty()) {
+    write_file(folder / "whole.cpp", text);
+    program.image = module_of(folder / "whole.cpp", folder, log);
+    if (program.image.empty()) {
+      program.log = read_file(log);
+      return kCompilation;
+    }
+    if (!kept.empty()) keep_module(program.image, kept, folder);
   }
-  program.image = read_file(object);
   if (program.image.size() < 64) return kInternal;
   program.image[kMachineOffset] = kCudaMachine;
   program.image[kMachineOffset + 1] = 0;

@@ -357,7 +357,8 @@ unsigned long long Cta::run(Index3 index, unsigned turn) {
 
 unsigned long long run_grid(const Module& module, const Kernel& kernel, void** parameters,
                             const Grid& grid, const MemoryCheck& inside, unsigned turn) {
-  ctx::pooled_fixedsize_stack stacks(kStackBytes);
+  // Kept between launches, as to get them anew takes as long as many a kernel.
+  static thread_local ctx::pooled_fixedsize_stack stacks(kStackBytes);
   static thread_local Races races;
   unsigned long long work = 0;
   for (unsigned z = 0; z < grid.grid.z; ++z) {

@@ -33,9 +33,9 @@ inline void copy_chunk(u32 to, const void* from, bool valid) {
     char* target = shared_target(to + i, kBytes);
     const void* bytes = valid ? global_at<kBytes>(source + i) : nullptr;
     if (valid) {
-      std::memcpy(target, bytes, kBytes);
+      memcpy(target, bytes, kBytes);
     } else {
-      std::memset(target, 0, kBytes);
+      memset(target, 0, kBytes);
     }
   }
 }
@@ -53,7 +53,7 @@ template <int kBytes>
 inline void store_chunk(void* to, uint4 value) {
   const char* from = reinterpret_cast<const char*>(&value);
   for (int i = 0; i < 16; i += kBytes) {
-    std::memcpy(global_at<kBytes>(static_cast<char*>(to) + i), from + i, kBytes);
+    memcpy(global_at<kBytes>(static_cast<char*>(to) + i), from + i, kBytes);
   }
 }
 

@@ -12,7 +12,7 @@ inline void copy_part(u32 to, const void* from, int valid) {
   const char* source = static_cast<const char*>(from);
   if (valid < 0 || valid > 16 || valid % 2 != 0) machine.fail(machine, "no such part of a chunk");
   // The instruction is aligned to its size even where it reads less.
-  if (valid > 0 && reinterpret_cast<std::uintptr_t>(from) % kBytes != 0) {
+  if (valid > 0 && reinterpret_cast<uintptr_t>(from) % kBytes != 0) {
     machine.fail(machine, "misaligned global access");
   }
   if (kBytes == 16) shared_at(to, 16);
@@ -23,9 +23,9 @@ inline void copy_part(u32 to, const void* from, int valid) {
     if (kBytes >= 4) {
       machine.copy_async(machine, target, bytes, 2);
     } else if (is_read) {
-      std::memcpy(target, bytes, 2);
+      memcpy(target, bytes, 2);
     } else {
-      std::memset(target, 0, 2);
+      memset(target, 0, 2);
     }
   }
 }

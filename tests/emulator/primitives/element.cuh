@@ -12,27 +12,27 @@ namespace vitune {
 
 inline float half_value(u16 bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  float magnitude = exponent == 0    ? std::ldexp(float(fraction), -24)
+  float magnitude = exponent == 0    ? ldexpf(float(fraction), -24)
                     : exponent == 31 ? (fraction ? NAN : INFINITY)
-                                     : std::ldexp(float(1024 + fraction), exponent - 25);
+                                     : ldexpf(float(1024 + fraction), exponent - 25);
   return bits & 0x8000 ? -magnitude : magnitude;
 }
 
 inline u16 half_bits(float value) {
-  const u16 sign = std::signbit(value) ? 0x8000 : 0;
-  const float magnitude = std::fabs(value);
-  if (std::isnan(value)) return 0x7fff;
+  const u16 sign = signbit(value) ? 0x8000 : 0;
+  const float magnitude = fabsf(value);
+  if (isnan(value)) return 0x7fff;
   if (magnitude >= 65520.f) return sign | 0x7c00;
-  if (magnitude < 0x1p-14f) return sign | u16(std::nearbyint(std::ldexp(magnitude, 24)));
+  if (magnitude < 0x1p-14f) return sign | u16(nearbyintf(ldexpf(magnitude, 24)));
   int exponent;
-  const float fraction = std::frexp(magnitude, &exponent);             // in [0.5, 1)
-  const u32 mantissa = u32(std::nearbyint(std::ldexp(fraction, 11)));  // 1024..2048
+  const float fraction = frexpf(magnitude, &exponent);         // in [0.5, 1)
+  const u32 mantissa = u32(nearbyintf(ldexpf(fraction, 11)));  // 1024..2048
   return sign | u16((u32(exponent + 13) << 10) + mantissa);
 }
 
 inline u16 bfloat_bits(float value) {
   const u32 bits = __float_as_uint(value);
-  if (std::isnan(value)) return 0x7fff;
+  if (isnan(value)) return 0x7fff;
   return u16((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 

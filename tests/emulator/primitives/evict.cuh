@@ -15,7 +15,7 @@ inline Piece<16> load_piece_evict(const void* from, u64) { return load_piece<16>
 inline void cp_async_evict(u32 to, const void* from, u64) { cp_async<16>(to, from, true); }
 
 inline void store_shared_piece(u32 to, const Piece<16>& v) {
-  std::memcpy(shared_target(to, 16), v.words, 16);
+  memcpy(shared_target(to, 16), v.words, 16);
 }
 
 }  // namespace vitune

@@ -10,7 +10,7 @@ inline uint4 load_past_l1(const void* from) {
   auto& machine = *vitune_emulator::machine;
   machine.check_global(machine, from, 16, 16);
   uint4 value;
-  std::memcpy(&value, from, 16);
+  memcpy(&value, from, 16);
   return value;
 }
 

@@ -7,8 +7,8 @@
 namespace vitune {
 
 // Results below the smallest normal number are flushed to 0, as .ftz says.
-inline float flushed(float x) { return std::fabs(x) < 1.17549435e-38f ? 0.f : x; }
-inline float exp2_approx(float x) { return flushed(std::exp2(flushed(x))); }
-inline float log2_approx(float x) { return std::log2(flushed(x)); }
+inline float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? 0.f : x; }
+inline float exp2_approx(float x) { return flushed(exp2f(flushed(x))); }
+inline float log2_approx(float x) { return log2f(flushed(x)); }
 
 }  // namespace vitune

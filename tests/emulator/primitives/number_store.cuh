@@ -8,7 +8,7 @@ namespace vitune {
 
 inline void store_numbers(float* to, float first, float second) {
   const float both[2] = {first, second};
-  std::memcpy(global_at<8>(to), both, 8);
+  memcpy(global_at<8>(to), both, 8);
 }
 
 }  // namespace vitune

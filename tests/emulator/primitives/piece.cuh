@@ -21,7 +21,7 @@ inline Piece<kBytes> load_piece(const void* from) {
   Piece<kBytes> piece = {};
   for (int i = 0; i < kBytes; i += kAccess) {
     const void* at = global_at<kAccess>(static_cast<const char*>(from) + i);
-    std::memcpy(reinterpret_cast<char*>(piece.words) + i, at, kAccess);
+    memcpy(reinterpret_cast<char*>(piece.words) + i, at, kAccess);
   }
   return piece;
 }
@@ -35,8 +35,8 @@ template <Keep kKeep = Keep::kUsual, int kBytes>
 inline void store_piece(void* to, const Piece<kBytes>& piece) {
   constexpr int kAccess = kBytes < 16 ? kBytes : 16;
   for (int i = 0; i < kBytes; i += kAccess) {
-    std::memcpy(global_at<kAccess>(static_cast<char*>(to) + i),
-                reinterpret_cast<const char*>(piece.words) + i, kAccess);
+    memcpy(global_at<kAccess>(static_cast<char*>(to) + i),
+           reinterpret_cast<const char*>(piece.words) + i, kAccess);
   }
 }
 

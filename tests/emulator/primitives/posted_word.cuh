@@ -7,7 +7,7 @@
 
 namespace vitune {
 
-inline void clear_word(void* at) { std::memset(global_at<8>(at), 0, 8); }
+inline void clear_word(void* at) { memset(global_at<8>(at), 0, 8); }
 
 inline void post_word(void* at, float first, float second) {
   auto& machine = *vitune_emulator::machine;

@@ -57,7 +57,7 @@ inline void emulate_ldmatrix(u32* registers, u32 address) {
       u16 matrix[8][8];
       for (int r = 0; r < 8; ++r) {
         const int lane = 8 * i + r;  // the row is read for whoever gives its address
-        std::memcpy(matrix[r], shared_source(lanes[lane]->address, 16, first + lane), 16);
+        memcpy(matrix[r], shared_source(lanes[lane]->address, 16, first + lane), 16);
       }
       for (int l = 0; l < 32; ++l) {
         const int row = l / 4, column = 2 * (l % 4);
@@ -88,7 +88,7 @@ inline u32 transposed(u32 word) {
   u32 mine = word;
   vitune_emulator::warp_collective(mine, [](vitune_emulator::Machine&, u32** lanes) {
     u16 matrix[8][8];
-    for (int l = 0; l < 32; ++l) std::memcpy(&matrix[l / 4][2 * (l % 4)], lanes[l], 4);
+    for (int l = 0; l < 32; ++l) memcpy(&matrix[l / 4][2 * (l % 4)], lanes[l], 4);
     for (int l = 0; l < 32; ++l) {
       *lanes[l] = matrix[2 * (l % 4)][l / 4] | u32(matrix[2 * (l % 4) + 1][l / 4]) << 16;
     }
@@ -102,25 +102,23 @@ inline char* shared_target(u32 address, u32 bytes) {
   vitune_emulator::machine->note_write(*vitune_emulator::machine, place, bytes);
   return place;
 }
-inline void store_shared(u32 address, u32 value) {
-  std::memcpy(shared_target(address, 4), &value, 4);
-}
+inline void store_shared(u32 address, u32 value) { memcpy(shared_target(address, 4), &value, 4); }
 inline void store_shared_u16(u32 address, u16 value) {
-  std::memcpy(shared_target(address, 2), &value, 2);
+  memcpy(shared_target(address, 2), &value, 2);
 }
 inline u32 load_shared(u32 address) {
   u32 value;
-  std::memcpy(&value, shared_source(address, 4), 4);
+  memcpy(&value, shared_source(address, 4), 4);
   return value;
 }
 inline u16 load_shared_u16(u32 address) {
   u16 value;
-  std::memcpy(&value, shared_source(address, 2), 2);
+  memcpy(&value, shared_source(address, 2), 2);
   return value;
 }
 inline uint4 load_shared_16(u32 address) {
   uint4 value;
-  std::memcpy(&value, shared_source(address, 16), 16);
+  memcpy(&value, shared_source(address, 16), 16);
   return value;
 }
 

@@ -9,7 +9,7 @@ namespace vitune {
 
 inline void store_shared_numbers(u32 address, float first, float second) {
   const float both[2] = {first, second};
-  std::memcpy(shared_target(address, 8), both, 8);
+  memcpy(shared_target(address, 8), both, 8);
 }
 
 }  // namespace vitune

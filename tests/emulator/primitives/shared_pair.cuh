@@ -9,7 +9,7 @@ namespace vitune {
 
 inline uint2 load_shared_8(u32 address) {
   uint2 value;
-  std::memcpy(&value, shared_source(address, 8), 8);
+  memcpy(&value, shared_source(address, 8), 8);
   return value;
 }
 

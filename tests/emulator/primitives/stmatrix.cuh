@@ -21,7 +21,7 @@ inline void stmatrix_x4(u32 address, const u32 (&r)[4]) {
       for (int i = 0; i < 4; ++i) lanes[lane]->row[i] = lanes[4 * row + i]->words[matrix];
     }
   });
-  std::memcpy(shared_target(address, 16), mine.row, 16);
+  memcpy(shared_target(address, 16), mine.row, 16);
 }
 
 }  // namespace vitune

@@ -25,7 +25,7 @@ inline void walk_box(u32 shared, const void* map, unsigned rank, int column, int
                      int batch, Piece piece) {
   auto& machine = *vitune_emulator::machine;
   vitune_emulator::TensorMap view;
-  std::memcpy(&view, map, sizeof(view));
+  memcpy(&view, map, sizeof(view));
   if (view.rank != rank) machine.fail(machine, "a map of another number of dimensions");
   if (shared % 128 != 0) machine.fail(machine, "a box that does not start at 128 bytes");
   // Seen on an H200: an illegal instruction, although the ISA asks for no such thing.
@@ -43,7 +43,7 @@ inline void walk_box(u32 shared, const void* map, unsigned rank, int column, int
       if (inside) {
         global = view.address + 2 * (u64(column) + c) + (u64(row) + r) * view.strides[0] +
                  u64(head) * view.strides[1] + u64(batch) * view.strides[2];
-        there_bytes = u32(std::min<u64>(16, 2 * (view.extents[0] - column - c)));
+        there_bytes = u32(min<u64>(16, 2 * (view.extents[0] - column - c)));
         machine.check_global(machine, global, there_bytes, 16);
       }
       const u32 plain = shared + r * pitch + 2 * c;

@@ -90,7 +90,7 @@ class DescribedOperand {
       machine.fail(machine, "wgmma reads shared memory written without fence.proxy.async");
     }
     u16 bits;
-    std::memcpy(&bits, at, 2);
+    memcpy(&bits, at, 2);
     return bits;
   }
   u32 start_, leading_, stride_, swizzle_ = 0;
@@ -231,9 +231,9 @@ inline void wgmma_wait() {
           [](vitune_emulator::Machine&, WgmmaCall** calls) { multiply_group(calls); });
     }
     queue.calls -= queue.committed[0];
-    std::copy_n(queue.call + queue.committed[0], queue.calls, queue.call);
+    memmove(queue.call, queue.call + queue.committed[0], queue.calls * sizeof queue.call[0]);
     --queue.groups;
-    std::copy_n(queue.committed + 1, queue.groups, queue.committed);
+    memmove(queue.committed, queue.committed + 1, queue.groups * sizeof queue.committed[0]);
   }
   vitune_emulator::machine->wait_for_products(*vitune_emulator::machine, kPending);
   wgmma_fence();
