@@ -22,12 +22,16 @@ std::int64_t equal_steps(std::int64_t nk, std::int64_t most, std::int64_t unit) 
 
 Config streaming(std::int64_t warps, std::int64_t row_tiles, std::int64_t block_n,
                  std::int64_t stages) {
-  return {{"kResident", 0},         {"kConstantKeys", 0}, {"kWarps", warps},
-          {"kRowTiles", row_tiles}, {"kBlockN", block_n}, {"kStages", stages},
-          {"kQueryInRegisters", 1}, {"kHeadsPerCta", 1},  {"kRowSplit", 1},
-          {"kMinCtas", 1},          {"kPersistent", 0},   {"kBiasInRegisters", 0},
-          {"kSwizzle", 0},          {"kProducer", 0},     {"kValuesFirst", 0},
-          {"kSpareRows", 0},        {"kKeySplit", 1},     {"kEvenItems", 0}};
+  AttentionTunables form;
+  form.warps = warps;
+  form.row_tiles = row_tiles;
+  form.block_n = block_n;
+  form.stages = stages;
+  Config config;
+  for (const AttentionTunable& tunable : kAttentionTunables) {
+    config.set(tunable.name, form.*tunable.value);
+  }
+  return config;
 }
 
 Config one_step(const AttentionProblem& problem, std::int64_t warps) {

@@ -4,8 +4,6 @@
 #include "generator/attention/facts.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 #include "core/checked.h"
 
@@ -51,33 +49,12 @@ int bias_code(ElementType type) {
   return type == ElementType::kFp16 ? 2 : 3;
 }
 
-struct Tunable {
-  std::string_view name;
-  std::int64_t AttentionShape::*value;
-};
-
 // In the order of a Config's entries.
-constexpr std::array kTunables = std::to_array<Tunable>({
-    {"kBiasInRegisters", &AttentionShape::bias_in_registers},
-    {"kBlockN", &AttentionShape::block_n},
-    {"kConstantKeys", &AttentionShape::constant_keys},
-    {"kEvenItems", &AttentionShape::even_items},
-    {"kHeadsPerCta", &AttentionShape::heads_per_cta},
-    {"kKeySplit", &AttentionShape::key_split},
-    {"kMinCtas", &AttentionShape::min_ctas},
-    {"kPersistent", &AttentionShape::persistent},
-    {"kProducer", &AttentionShape::producer},
-    {"kQueryInRegisters", &AttentionShape::query_in_registers},
-    {"kResident", &AttentionShape::resident},
-    {"kRowSplit", &AttentionShape::row_split},
-    {"kRowTiles", &AttentionShape::row_tiles},
-    {"kSpareRows", &AttentionShape::spare_rows},
-    {"kStages", &AttentionShape::stages},
-    {"kSwizzle", &AttentionShape::swizzle},
-    {"kValuesFirst", &AttentionShape::values_first},
-    {"kWarps", &AttentionShape::warps},
-});
-static_assert(std::ranges::is_sorted(kTunables, {}, &Tunable::name));
+constexpr auto kByName = [] {
+  auto tunables = kAttentionTunables;
+  std::ranges::sort(tunables, {}, &AttentionTunable::name);
+  return tunables;
+}();
 
 }  // namespace
 
@@ -123,9 +100,9 @@ AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& co
 
 AttentionShape AttentionShape::with(const Config& config) const {
   AttentionShape shape = *this;
-  auto tunable = kTunables.begin();
+  auto tunable = kByName.begin();
   for (const auto& [name, value] : config) {
-    for (; tunable != kTunables.end(); ++tunable) {
+    for (; tunable != kByName.end(); ++tunable) {
       if (tunable->name == name) shape.*tunable->value = value;
       if (tunable->name >= name) break;
     }

@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "core/config.h"
 #include "core/device_info.h"
 #include "generator/attention/problem.h"
-#include "generator/parameter_space.h"
+#include "generator/attention/tunables.h"
 
 namespace vitune {
 
@@ -44,17 +43,9 @@ std::int64_t row_blocks(const AttentionProblem& problem);
 // kSpareRows of kernels that take them, where this problem has some: 8, else 0.
 std::int64_t useful_spare_rows(const AttentionProblem& problem);
 
-// The tunables with their values; the first value of each means "without it". Each is a constant of
-// its name in the kernel's Config, but kConstantKeys: that decides whether kKeys is the count or 0.
-std::vector<Parameter> attention_parameters(const AttentionProblem& problem);
-
 // A config's tunables as numbers, with the quantities that follow from them for one problem. A
 // config that is still being put together may lack some: those have neutral values.
-struct AttentionShape {
-  std::int64_t resident = 0, warps = 4, row_tiles = 1, block_n = 64, stages = 1,
-               query_in_registers = 1, heads_per_cta = 1, row_split = 1, constant_keys = 0,
-               min_ctas = 1, persistent = 0, bias_in_registers = 0, swizzle = 0, producer = 0,
-               values_first = 0, spare_rows = 0, key_split = 1, even_items = 0;
+struct AttentionShape : AttentionTunables {
   std::int64_t head_dim, nq, nk;
   AttentionFacts facts;
 

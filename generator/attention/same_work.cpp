@@ -47,11 +47,7 @@ AttentionProblem folded(const AttentionProblem& problem) {
 
 // The source of some kernel: it holds every compile-time fact of the problem.
 std::string facts_text(const AttentionProblem& problem) {
-  Config plain;
-  for (const Parameter& parameter : attention_parameters(problem)) {
-    plain.set(parameter.name, parameter.values.front());
-  }
-  return attention_source(problem, plain);
+  return attention_source(problem, Config());
 }
 
 }  // namespace

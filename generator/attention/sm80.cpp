@@ -58,6 +58,39 @@ std::vector<NamedRule> key_split_rules(std::int64_t heads, const DeviceInfo& dev
   };
 }
 
+// Whether the problem has so many rows and keys that kernels with tensor maps are fastest. Head
+// sizes that leave panels of wgmma partly empty need more keys.
+bool is_for_tensor_maps(const AttentionProblem& problem, const DeviceInfo& device) {
+  constexpr std::int64_t kRounds = 2, kFewRows = 32;
+  const bool has_keys = problem.nk >= 128 || (problem.d % 32 == 0 && problem.nk > kFewRows);
+  return problem.nq > kFewRows && has_keys && has_rounds_by_tensor_maps(problem, device, kRounds);
+}
+
+// What is left there: kernels of any key count, for drivers that know no tensor maps.
+std::vector<NamedRule> fallback_rules(std::int64_t blocks) {
+  return {{"many rows and keys are for copies by tensor maps, else for any key count",
+           {"kConstantKeys"},
+           [blocks](const AttentionShape& s) -> std::optional<std::string> {
+             if (!s.constant_keys) return std::nullopt;
+             return formatted("kConstantKeys = 1 with {} blocks of 64 rows", blocks);
+           }},
+          {"there four warps have one row tile each, and all registers",
+           {"kWarps", "kMinCtas"},
+           [](const AttentionShape& s) -> std::optional<std::string> {
+             if (s.warps == 4 && s.min_ctas == 1) return std::nullopt;
+             return formatted("kWarps = {}, kMinCtas = {}", s.warps, s.min_ctas);
+           }}};
+}
+
+NamedRule one_row_tile_rule() {
+  return {"two row tiles per warp are for devices without wgmma",
+          {"kRowTiles"},
+          [](const AttentionShape& s) -> std::optional<std::string> {
+            if (s.row_tiles == 1) return std::nullopt;
+            return formatted("kRowTiles = {}", s.row_tiles);
+          }};
+}
+
 class AttentionSm80 final : public AttentionFamily {
  public:
   explicit AttentionSm80(bool is_resident) : AttentionFamily("sm80", is_resident) {}
@@ -70,24 +103,20 @@ class AttentionSm80 final : public AttentionFamily {
 };
 
 AttentionSm80::Values AttentionSm80::values(const AttentionProblem& problem) const {
-  Values values = {{"kSwizzle", {0}},
-                   {"kProducer", {0}},
-                   {"kSpareRows", {0}},
-                   {"kValuesFirst", {0}},
-                   {"kEvenItems", {0}}};
+  Values values = {{"kRowTiles", {1, 2}}, {"kQueryInRegisters", {0, 1}}};
   if (is_resident_) {
     values.insert(values.end(), {{"kConstantKeys", {1}},
-                                 {"kKeySplit", {1}},
                                  {"kWarps", {1, 2, 4, 8, 16}},
-                                 {"kStages", {1, 2}}});
-    if (!problem.bias) values.push_back({"kBiasInRegisters", {0}});
+                                 {"kStages", {1, 2}},
+                                 {"kHeadsPerCta", {1, 2, 4, 8}},
+                                 {"kRowSplit", {1, 2, 4, 8, 16}},
+                                 {"kPersistent", {0, 1}}});
+    if (problem.bias) values.push_back({"kBiasInRegisters", {0, 1}});
   } else {
-    values.insert(values.end(), {{"kWarps", {1, 2, 4, 8}},
+    values.insert(values.end(), {{"kConstantKeys", {0, 1}},
+                                 {"kWarps", {1, 2, 4, 8}},
                                  {"kStages", {1, 2, 3}},
-                                 {"kHeadsPerCta", {1}},
-                                 {"kRowSplit", {1}},
-                                 {"kPersistent", {0}},
-                                 {"kBiasInRegisters", {0}}});
+                                 {"kKeySplit", {1, 2, 4, 8}}});
   }
   return values;
 }
@@ -103,6 +132,8 @@ std::vector<NamedRule> AttentionSm80::own_rules(const AttentionProblem& problem,
          if (s.query_in_registers || s.live_registers() >= 88) return std::nullopt;
          return formatted("{} live registers leave room for the queries", s.live_registers());
        }}};
+  if (!lacks_wgmma(device)) rules.push_back(one_row_tile_rule());
+  if (is_for_tensor_maps(problem, device)) append(rules, fallback_rules(row_blocks(problem)));
   if (!is_resident_) {
     rules.push_back(stages_rule());
     append(rules, key_split_rules(problem.batch * problem.heads, device));

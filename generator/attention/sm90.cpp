@@ -27,21 +27,17 @@ class AttentionSm90 final : public AttentionFamily {
 
 // Warpgroups have four warps of one 16-row tile each, and queries in shared memory.
 AttentionSm90::Values AttentionSm90::values(const AttentionProblem& problem) const {
-  Values values = {{"kConstantKeys", {1}},    {"kSwizzle", panel_widths(problem)},
-                   {"kProducer", {0}},        {"kSpareRows", {0}},
-                   {"kValuesFirst", {0}},     {"kEvenItems", {0}},
-                   {"kKeySplit", {1}},        {"kRowTiles", {1}},
-                   {"kQueryInRegisters", {0}}};
+  Values values = {
+      {"kConstantKeys", {1}}, {"kSwizzle", panel_widths(problem)}, {"kQueryInRegisters", {0}}};
   if (is_resident_) {
-    values.insert(values.end(), {{"kWarps", {4, 8, 12, 16}}, {"kStages", {1, 2}}});
-    if (!problem.bias) values.push_back({"kBiasInRegisters", {0}});
+    values.insert(values.end(), {{"kWarps", {4, 8, 12, 16}},
+                                 {"kStages", {1, 2}},
+                                 {"kHeadsPerCta", {1, 2, 4, 8}},
+                                 {"kRowSplit", {1, 2, 4, 8, 16}},
+                                 {"kPersistent", {0, 1}}});
+    if (problem.bias) values.push_back({"kBiasInRegisters", {0, 1}});
   } else {
-    values.insert(values.end(), {{"kWarps", {4, 8, 12}},
-                                 {"kStages", {2, 3}},
-                                 {"kHeadsPerCta", {1}},
-                                 {"kRowSplit", {1}},
-                                 {"kPersistent", {0}},
-                                 {"kBiasInRegisters", {0}}});
+    values.insert(values.end(), {{"kWarps", {4, 8, 12}}, {"kStages", {2, 3}}});
   }
   return values;
 }
@@ -49,6 +45,14 @@ AttentionSm90::Values AttentionSm90::values(const AttentionProblem& problem) con
 std::vector<NamedRule> AttentionSm90::own_rules(const AttentionProblem& problem,
                                                 const DeviceInfo& device) const {
   std::vector<NamedRule> rules = {rows_rule(), wide_steps_rule(), wgmma_steps_rule()};
+  constexpr std::int64_t kRounds = 6;
+  if (problem.nk >= 128 && has_rounds_by_tensor_maps(problem, device, kRounds)) {
+    rules.push_back({"many rows and keys are for copies by tensor maps",
+                     {"kResident"},
+                     [blocks = row_blocks(problem)](const AttentionShape&) {
+                       return formatted("{} blocks of 64 rows", blocks);
+                     }});
+  }
   if (!is_resident_) {
     rules.push_back(stages_rule());
     return rules;

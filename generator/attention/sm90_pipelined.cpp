@@ -74,23 +74,17 @@ class AttentionSm90Pipelined final : public AttentionFamily {
 AttentionSm90Pipelined::Values AttentionSm90Pipelined::values(
     const AttentionProblem& problem) const {
   const bool mapped = tensor_maps_fit(problem);
-  Values values = {{"kConstantKeys", {1}},
-                   {"kSwizzle", panel_widths(problem)},
-                   {"kProducer", {mapped ? 2 : 1}},
-                   {"kKeySplit", {1}},
-                   {"kRowTiles", {1}},
-                   {"kQueryInRegisters", {0}},
-                   {"kHeadsPerCta", {1}},
-                   {"kRowSplit", {1}},
-                   {"kPersistent", {1}}};
+  Values values = {{"kConstantKeys", {1}},          {"kSwizzle", panel_widths(problem)},
+                   {"kProducer", {mapped ? 2 : 1}}, {"kValuesFirst", {0, 1}},
+                   {"kQueryInRegisters", {0}},      {"kPersistent", {1}}};
   if (is_resident_) {
-    values.push_back({"kWarps", {4, 8, 12, 16}});
+    values.insert(values.end(), {{"kWarps", {4, 8, 12, 16}}, {"kStages", {1, 2, 3, 4}}});
   } else {
     values.insert(values.end(), {{"kWarps", {4, 8, 12}}, {"kStages", {2, 3, 4}}});
   }
-  if (!mapped || problem.causal) values.push_back({"kSpareRows", {0}});
-  if (is_resident_ || problem.causal) values.push_back({"kEvenItems", {0}});
-  if (!mapped || !problem.bias) values.push_back({"kBiasInRegisters", {0}});
+  if (mapped && !problem.causal) values.push_back({"kSpareRows", {0, 8}});
+  if (!is_resident_ && !problem.causal) values.push_back({"kEvenItems", {0, 1}});
+  if (mapped && problem.bias) values.push_back({"kBiasInRegisters", {0, 1}});
   return values;
 }
 
@@ -136,6 +130,12 @@ std::vector<NamedRule> AttentionSm90Pipelined::own_rules(const AttentionProblem&
 }
 
 }  // namespace
+
+bool has_rounds_by_tensor_maps(const AttentionProblem& problem, const DeviceInfo& device,
+                               std::int64_t rounds) {
+  return !lacks_wgmma(device) && tensor_maps_fit(problem) &&
+         row_blocks(problem) > rounds * sms_of(device);
+}
 
 const Family& attention_sm90_pipelined(bool is_resident) {
   static const AttentionSm90Pipelined streaming(false), resident(true);

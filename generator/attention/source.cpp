@@ -33,14 +33,12 @@ std::string facts_text(const AttentionFacts& facts) {
          flag("kLse", facts.lse) + constant("kCopyBytes", facts.copy_bytes);
 }
 
-std::string tunables_text(const AttentionProblem& problem, const Config& config,
-                          const AttentionShape& shape) {
+std::string tunables_text(const AttentionShape& shape) {
   std::string text;
-  for (const Parameter& parameter : attention_parameters(problem)) {
-    // A config stored before a tunable existed does without it.
-    const std::int64_t value = config.find(parameter.name).value_or(parameter.values.front());
-    text += parameter.name == "kConstantKeys" ? constant("kKeys", value ? problem.nk : 0)
-                                              : constant(parameter.name, value);
+  for (const AttentionTunable& tunable : kAttentionTunables) {
+    const std::int64_t value = shape.*tunable.value;
+    text += tunable.name == "kConstantKeys" ? constant("kKeys", value ? shape.nk : 0)
+                                            : constant(tunable.name, value);
   }
   return text + constant("kCtaThreads", shape.threads()) +
          constant("kSharedBytes", shape.shared_bytes());
@@ -58,8 +56,7 @@ std::string AttentionFamily::templates() const {
 }
 
 std::string AttentionFamily::source(const Problem& problem, const Config& config) const {
-  const AttentionProblem& p = attention_of(problem);
-  const AttentionShape shape(p, config);
+  const AttentionShape shape(attention_of(problem), config);
   const char* maps =
       shape.tensor_copies() ? ", const __grid_constant__ vitune::AttentionTensorMaps maps" : "";
   return formatted(
@@ -68,8 +65,8 @@ std::string AttentionFamily::source(const Problem& problem, const Config& config
       "extern \"C\" __global__ void __launch_bounds__({}, vitune::Config::kMinCtas)\n"
       "{}(const __grid_constant__ vitune::AttentionParams params{}) {{\n"
       "  vitune::forward<vitune::Config>(params{});\n}}\n",
-      facts_text(shape.facts), tunables_text(p, config, shape), template_, shape.threads(), kEntry,
-      maps, shape.tensor_copies() ? ", maps" : "");
+      facts_text(shape.facts), tunables_text(shape), template_, shape.threads(), kEntry, maps,
+      shape.tensor_copies() ? ", maps" : "");
 }
 
 std::vector<KernelNeeds> AttentionFamily::kernels(const Problem& problem,

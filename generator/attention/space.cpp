@@ -1,8 +1,5 @@
-// generator/attention/space.cpp -- The attention kernels' tunables, with the values of all
-// families.
-//
-// Adding a parameter: one entry in attention_parameters(), one in templates/attention/config.cuh,
-// and the code that reads it (docs/add_a_parameter.md).
+// generator/attention/space.cpp -- The space of an attention problem: the tunables with the values
+// that a family tries, and its rules.
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
@@ -51,54 +48,23 @@ std::vector<std::int64_t> panel_widths(const AttentionProblem& problem) {
   return widths;
 }
 
-std::vector<Parameter> attention_parameters(const AttentionProblem& problem) {
-  const auto numbers = [](std::string name, std::vector<std::int64_t> values, std::string doc) {
-    return Parameter{.name = std::move(name), .values = std::move(values), .doc = std::move(doc)};
-  };
-  // These there have always been, and no value of theirs means "without it".
-  const auto needed = [&](std::string name, std::vector<std::int64_t> values, std::string doc) {
-    Parameter parameter = numbers(std::move(name), std::move(values), std::move(doc));
-    parameter.needed = true;
-    return parameter;
-  };
-  std::vector<std::int64_t> swizzles = panel_widths(problem);
-  swizzles.insert(swizzles.begin(), 0);
-  return {
-      numbers("kResident", {0, 1},
-              "0: K and V stream through; 1: all of a head's K and V are resident"),
-      needed("kConstantKeys", {0, 1}, "1: the token count is a constant of the kernel"),
-      numbers("kSwizzle", swizzles,
-              "0: padded rows and mma.sync; else bytes per panel row, and wgmma (sm_90a)"),
-      // Here, because many rules read them and are decided when the last they read is.
-      numbers("kProducer", {0, 1, 2},
-              "1: four warps more do nothing but copy (wgmma only); 2: by tensor maps (TMA)"),
-      numbers("kSpareRows", {0, 8},
-              "8: a warpgroup more takes up to 8 rows beyond a multiple of 64 (kProducer = 2)"),
-      numbers("kValuesFirst", {0, 1}, "1: V is waited for before a softmax (kProducer), 0: behind"),
-      numbers("kEvenItems", {0, 1},
-              "1: the last work items have fewer rows, so that CTAs end together (kProducer)"),
-      numbers("kKeySplit", {1, 2, 4, 8},
-              "warps that share the keys of a row (streaming, mma.sync)"),
-      needed("kWarps", {1, 2, 4, 8, 12, 16}, "warps per CTA"),
-      numbers("kRowTiles", {1, 2}, "16-row tiles per warp"),
-      needed("kBlockN", key_steps(problem.nk), "keys per step"),
-      numbers("kStages", {1, 2, 3, 4},
-              "K/V tiles (streaming, kProducer) or query tiles (resident) in flight"),
-      numbers("kQueryInRegisters", {0, 1}, "1: query fragments stay in registers"),
-      numbers("kHeadsPerCta", {1, 2, 4, 8}, "heads (windows) a resident CTA works on at once"),
-      numbers("kRowSplit", {1, 2, 4, 8, 16}, "CTAs that share the rows of a head (resident)"),
-      numbers("kMinCtas", {1, 2, 3, 4, 5, 6, 8, 12, 16},
-              "CTAs per SM the compiler leaves room for"),
-      numbers("kPersistent", {0, 1}, "1: CTAs walk over many work items"),
-      numbers("kBiasInRegisters", {0, 1}, "1: a warp keeps its rows' bias for the next item"),
-  };
-}
-
 std::vector<Parameter> AttentionFamily::parameters(const Problem& problem) const {
   const AttentionProblem& p = attention_of(problem);
-  Values own = values(p);
-  own.push_back({"kResident", {is_resident_ ? 1 : 0}});
-  return with_values(attention_parameters(p), own);
+  Values tried = values(p);
+  tried.insert(tried.end(), {{"kResident", {is_resident_ ? 1 : 0}},
+                             {"kBlockN", key_steps(p.nk)},
+                             {"kMinCtas", {1, 2, 3, 4, 5, 6, 8, 12, 16}}});
+  constexpr AttentionTunables kWithout;
+  std::vector<Parameter> parameters;
+  for (const AttentionTunable& tunable : kAttentionTunables) {
+    const auto own = std::ranges::find(tried, tunable.name, &Values::value_type::first);
+    parameters.push_back(
+        {.name = std::string(tunable.name),
+         .values = own != tried.end() ? own->second : std::vector{kWithout.*tunable.value},
+         .doc = std::string(tunable.doc),
+         .needed = tunable.needed});
+  }
+  return parameters;
 }
 
 std::vector<Constraint> AttentionFamily::rules(const Problem& problem,

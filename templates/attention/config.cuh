@@ -16,32 +16,8 @@
 //                   (2 and 1 are read alike, see shifted_rows.cuh)
 //   kLse            also writes the log-sum-exp
 //   kCopyBytes      what the alignment of q, k, v and o allows: 16, 8, 4, 2
-// Tunables:
-//   kResident       0 = K and V stream through kStages tiles, one block of query rows per CTA;
-//                   1 = all of K and V of a head stay in shared memory, its rows are walked over
-//   kSwizzle        0 = padded rows and mma.sync (this file's Traits); 32, 64, 128 = swizzled
-//                   panels of so many bytes and wgmma (GroupTraits in config_sm90.cuh)
-//   kProducer       1 = four warps more that do nothing but copy (PipelinedTraits in
-//                   config_sm90_pipelined.cuh), 2 = by the tensor memory accelerator
-//   kSpareRows      8 = four warps more that take up to 8 query rows beyond a multiple of 64
-//   kEvenItems      1 = with kProducer: the last work items have fewer rows, so that all CTAs end
-//   at
-//                   about the same time (streaming, no causal mask)
-//   kValuesFirst    1 = with kProducer: values are waited for before a softmax, 0 = behind it
-//   kWarps          warps per CTA that compute
-//   kRowTiles       16-row tiles per warp that are worked on at once: 1 or 2
-//   kBlockN         keys per step
-//   kStages         K/V tiles in flight (streaming); query tiles in flight (resident)
-//   kQueryInRegisters  1 = query fragments stay in registers, 0 = they are read again for each step
-//   kHeadsPerCta    heads (windows) that a resident CTA works on at once, each by its own warps
-//   kRowSplit       CTAs that share the rows of a head (resident)
-//   kKeySplit       warps that share the keys of a row (streaming, kSwizzle = 0)
+// Tunables: generator/attention/tunables.h says what each means; kConstantKeys stands here as
 //   kKeys           token count if it is a constant of the kernel, 0 = an argument
-//   kMinCtas        CTAs per SM the compiler must leave room for
-//   kPersistent     1 = CTAs walk over many work items, 0 = one item each
-//   kBiasInRegisters  1 = a warp keeps its rows' bias for the next item; with kProducer = 2 in
-//                     shared memory, in the order of registers, and the launch sees to it that all
-//                     items of a CTA have the same bias
 // and kCtaThreads and kSharedBytes, the host's idea of the threads of a CTA and of its dynamic
 // shared memory, checked against the layout.
 #pragma once

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "core/error.h"
@@ -150,6 +151,31 @@ TEST(NormSpaceTest, ADefaultWalksWhereItsTensorsFillL2AndStartsEarlyWhereItCan) 
     EXPECT_EQ(config(h200).at("kEarlyStart"), 1) << each.problem;
     EXPECT_EQ(config(older).at("kEarlyStart"), 0) << each.problem;
     EXPECT_EQ(config(unknown).at("kPersistent"), 0) << each.problem;
+  }
+}
+
+TEST(NormSpaceTest, CtasStartEarlyButForTensorsThatL2DoesNotHold) {
+  struct Case {
+    const char* problem;
+    int cc_major;
+    std::int64_t l2_bytes;
+    bool has_late_ones;
+  };
+  constexpr Case kCases[] = {
+      {"bf16 m=6304 d=768 weight bias", 9, 62914560, false},               // 19 MB
+      {"bf16 m=8224 d=1280 weight bias residual sum", 9, 62914560, true},  // 84 MB
+      {"bf16 m=6304 d=768 weight bias", 9, 0, true},                       // nothing is known
+      {"bf16 m=6304 d=768 weight bias", 8, 62914560, true},
+  };
+  for (const Case& c : kCases) {
+    DeviceInfo device = testing_support::h200_device();
+    device.cc_major = c.cc_major;
+    device.l2_bytes = c.l2_bytes;
+    const ProblemPtr problem(NormProblem::parse(c.problem));
+    const std::vector<Config> all = problem->op().space(*problem, device).enumerate();
+    const auto starts_early = [](const Config& config) { return config.at("kEarlyStart") == 1; };
+    EXPECT_TRUE(std::ranges::any_of(all, starts_early)) << c.problem;
+    EXPECT_EQ(!std::ranges::all_of(all, starts_early), c.has_late_ones) << c.problem;
   }
 }
 

@@ -356,6 +356,7 @@ TEST(OperatorTest, AttentionsFamiliesAreItsTemplatesWithTheirSchedules) {
   const DeviceInfo device = testing_support::h200_device();
   std::set<std::string> families;
   for (const char* const text : {"attention bf16 b=64 h=12 nq=197 nk=197 d=64 layout=packed",
+                                 "attention bf16 b=2 h=12 nq=197 nk=197 d=64 layout=packed",
                                  "attention bf16 b=2048 h=3 nq=49 nk=49 d=32 layout=packed"}) {
     const ProblemPtr problem = parse_problem(text);
     for (const Config& config : attention().space(*problem, device).enumerate()) {

@@ -317,12 +317,6 @@ TEST(RecordedDispatcherQuality, HiddenProblemsOfTheRecordedH200AreServedNearThei
     known.problem = AttentionProblem::parse(recorded.text);
     std::map<Config, double> times;
     for (Trial trial : recorded.trials) {
-      // Tunables that are younger than the recording.
-      for (const Parameter& parameter : attention_parameters(known.problem)) {
-        if (!trial.config.find(parameter.name)) {
-          trial.config.set(parameter.name, parameter.values.front());
-        }
-      }
       if (trial.status == TrialStatus::kPruned || trial.status == TrialStatus::kCompileError) {
         known.refused.insert(trial.config);
       }
