@@ -28,7 +28,7 @@ ARROWS = {
     "examples/operator_": {"generator", "core"},  # an operator, as those in generator/ are
 }
 # Launch parameters are one struct for host and kernel: the only files of templates/ that host code reads.
-SHARED_WITH_KERNELS = re.compile(r"templates/\w+/(\w+_)?params\.cuh$")
+SHARED_WITH_KERNELS = re.compile(r"templates/\w+/((\w+_)?params|geometry_\w+)\.cuh$")
 MAY_SHARE = {"generator", "tuner", "probe"}
 
 CODE = {".cpp", ".h", ".hpp", ".cuh", ".cu"}
@@ -355,7 +355,8 @@ def self_test():
         "db/schema/001_initial.sql": "CREATE TABLE device (a INTEGER);\n",
         "examples/beside.cpp": '#include "gpu.h"\n#include "vitune/vitune.hpp"\n',
         "examples/operator_x/good.cpp": '#include "generator/operator.h"\n',
-        "generator/attention/good.h": '#include "templates/attention/params.cuh"\n',
+        "generator/attention/good.h": '#include "templates/attention/params.cuh"\n'
+        '#include "templates/attention/geometry_sm80.cuh"\n',
         "generator/attention/operator.h": "struct AttentionProblem;\n",
         "generator/group_norm/operator.h": "struct GroupNormProblem;\n",
         "generator/operators.cpp": '#include "generator/attention/operator.h"\n',

@@ -10,33 +10,24 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/gemm/library_family.h"
 #include "generator/linear/family.h"
 #include "generator/linear/kernel_spec.h"
-#include "generator/linear/library_product.h"
 
 namespace vitune {
 namespace {
 
 constexpr int kMostProposals = 4, kThreads = 256;
 constexpr std::int64_t kMostSumBytes = std::int64_t{1} << 30;  // of scratch memory
-constexpr std::int64_t kScratchUnit = 256;
+constexpr std::int64_t kScratchAlignment = 256;
+constexpr char kEntry[] = "vitune_linear_epilogue";
 constexpr PointerSlot kSums = {PointerSlot::kScratch, offsetof(LinearParams, partials)};
 
 std::int64_t sum_bytes(const LinearProblem& p) { return 4 * p.m * p.n; }
 
-MatmulCall call_of(const LinearProblem& p) {
-  MatrixSlot sums;
-  sums.tensor = PointerSlot::kScratch;
-  sums.type = ElementType::kFp32;
-  sums.rows = sums.stride = p.n;
-  sums.columns = p.m;
-  sums.alignment = kScratchUnit;
-  return library_product(p, sums);
-}
-
-class LinearChain final : public LinearLibraryFamily {
+class LinearChain final : public GemmLibraryFamily {
  public:
-  std::string_view name() const override { return "chain"; }
+  LinearChain() : GemmLibraryFamily("chain", linear_families, kMostProposals) {}
   std::optional<std::string> refusal(const Problem& problem,
                                      const DeviceInfo& device) const override {
     const LinearProblem& p = linear_of(problem);
@@ -45,24 +36,24 @@ class LinearChain final : public LinearLibraryFamily {
     if (sum_bytes(p) > kMostSumBytes) return formatted("{} bytes of sums", sum_bytes(p));
     return std::nullopt;
   }
+  // The sum of one split.
+  std::string templates() const override { return "#include \"linear/split_sum.cuh\"\n"; }
   std::string source(const Problem& problem, const Config& config) const override {
-    return "namespace vitune {\nstruct Config {\n" + library_member(config) +
-           linear_facts_text(linear_of(problem)) + "};\n}  // namespace vitune\n\n" + templates() +
-           formatted(
-               "\nextern \"C\" __global__ void __launch_bounds__({})\n"
-               "vitune_linear_epilogue(const __grid_constant__ vitune::LinearParams params) {{\n"
-               "  vitune::linear_split_sum<vitune::Config>(params);\n}}\n",
-               kThreads);
+    return config_source(templates(),
+                         library_member(config) + linear_facts_text(linear_of(problem))) +
+           entry_text(kThreads, kEntry, "LinearParams", "linear_split_sum");
   }
   std::vector<KernelNeeds> kernels(const Problem&, const Config&) const override {
-    return {{"vitune_linear_epilogue", kThreads, 0}};
+    return {{kEntry, kThreads, 0}};
   }
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
-  // The sum of one split.
-  std::string templates() const override { return "#include \"linear/split_sum.cuh\"\n"; }
-  std::vector<Config> proposals(const Problem& problem, Libraries& libraries) const override {
-    return proposed(call_of(linear_of(problem)), libraries, kMostProposals);
+
+ private:
+  MatmulCall product(const Problem& problem) const override {
+    const LinearProblem& p = linear_of(problem);
+    return linear_product(p, library_matrix(PointerSlot::kScratch, ElementType::kFp32, p.n, p.m,
+                                            p.n, kScratchAlignment));
   }
 };
 
@@ -70,12 +61,7 @@ LaunchPlan LinearChain::plan(const Problem& problem, const Config& config, const
                              std::span<const int>) const {
   const LinearProblem& p = linear_of(problem);
   constexpr std::int64_t kMostCtas = 65535;  // their threads go on to further results
-  LaunchPlan plan;
-  MatmulCall& call = plan.matmuls.emplace_back(call_of(p));
-  call.algorithm = library_algorithm(config);
-  call.workspace_at = round_up(sum_bytes(p), kScratchUnit);
-  plan.scratch_bytes = call.workspace_at + call.algorithm.workspace_bytes;
-
+  LaunchPlan plan = plan_of_call(problem, config, sum_bytes(p));
   KernelLaunch& epilogue = plan.kernels.emplace_back();
   const std::int64_t groups = p.m * p.n / linear_accesses(p).vector;
   epilogue.shape.grid[0] =
@@ -89,7 +75,7 @@ LaunchPlan LinearChain::plan(const Problem& problem, const Config& config, const
 
 }  // namespace
 
-const LinearFamily& linear_chain() {
+const GemmFamily& linear_chain() {
   static const LinearChain instance;
   return instance;
 }

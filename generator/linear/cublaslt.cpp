@@ -3,10 +3,9 @@
 //
 // It has bias, ReLU, GELU by tanh and, without these two, a residual; all in fp32, rounded once.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/format.h"
+#include "generator/gemm/library_family.h"
 #include "generator/linear/family.h"
 #include "generator/linear/kernel_spec.h"
-#include "generator/linear/library_product.h"
 
 namespace vitune {
 namespace {
@@ -34,22 +33,35 @@ std::optional<std::string> lacks_epilogue(const LinearProblem& p) {
   return std::nullopt;
 }
 
-MatrixSlot result(const LinearProblem& p, LinearTensor tensor, std::int64_t row) {
-  MatrixSlot slot;
-  slot.tensor = tensor;
-  slot.type = p.out;
-  slot.rows = p.n;
-  slot.columns = p.m;
-  slot.stride = row;
-  slot.alignment = p.alignment;
-  return slot;
-}
+class LinearCublasLt final : public GemmLibraryFamily {
+ public:
+  LinearCublasLt() : GemmLibraryFamily("cublaslt", linear_families, kMostProposals) {}
+  std::optional<std::string> refusal(const Problem& problem, const DeviceInfo&) const override {
+    return lacks_epilogue(linear_of(problem));
+  }
+  std::string templates() const override { return {}; }
+  std::string source(const Problem& problem, const Config& config) const override {
+    return linear_product_text(linear_of(problem)) + library_text(config);
+  }
+  std::vector<KernelNeeds> kernels(const Problem&, const Config&) const override { return {}; }
+  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo&,
+                  std::span<const int>) const override {
+    return plan_of_call(problem, config);
+  }
 
-MatmulCall call_of(const LinearProblem& p) {
-  MatmulCall call = library_product(p, result(p, kLinearOut, p.out_row));
-  if (p.residual) call.c = result(p, kLinearResidual, p.residual_row);
+ private:
+  MatmulCall product(const Problem& problem) const override;
+};
+
+MatmulCall LinearCublasLt::product(const Problem& problem) const {
+  const LinearProblem& p = linear_of(problem);
+  const auto result = [&p](LinearTensor tensor, std::int64_t row) {
+    return library_matrix(tensor, p.out, p.n, p.m, row, p.alignment);
+  };
+  MatmulCall call = linear_product(p, result(kLinearOut, p.out_row));
+  if (p.residual) call.c = result(kLinearResidual, p.residual_row);
   if (p.bias) {
-    call.bias = result(p, kLinearBias, p.n);
+    call.bias = result(kLinearBias, p.n);
     call.bias->columns = 1;
   }
   if (has_activation(p, LinearActivation::kRelu)) {
@@ -60,33 +72,9 @@ MatmulCall call_of(const LinearProblem& p) {
   return call;
 }
 
-class LinearCublasLt final : public LinearLibraryFamily {
- public:
-  std::string_view name() const override { return "cublaslt"; }
-  std::optional<std::string> refusal(const Problem& problem, const DeviceInfo&) const override {
-    return lacks_epilogue(linear_of(problem));
-  }
-  std::string source(const Problem& problem, const Config& config) const override {
-    return linear_product_text(linear_of(problem)) + library_text(config);
-  }
-  std::vector<KernelNeeds> kernels(const Problem&, const Config&) const override { return {}; }
-  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo&,
-                  std::span<const int>) const override {
-    LaunchPlan plan;
-    MatmulCall& call = plan.matmuls.emplace_back(call_of(linear_of(problem)));
-    call.algorithm = library_algorithm(config);
-    plan.scratch_bytes = call.algorithm.workspace_bytes;
-    return plan;
-  }
-  std::string templates() const override { return {}; }
-  std::vector<Config> proposals(const Problem& problem, Libraries& libraries) const override {
-    return proposed(call_of(linear_of(problem)), libraries, kMostProposals);
-  }
-};
-
 }  // namespace
 
-const LinearFamily& linear_cublaslt() {
+const GemmFamily& linear_cublaslt() {
   static const LinearCublasLt instance;
   return instance;
 }

@@ -106,13 +106,13 @@ LinearProblem with_sizes(const LinearProblem& p, std::int64_t m, std::int64_t n,
 
 // Smaller problems, with tails of every extent. Columns that are as many modulo 8 as in `p` are
 // aligned alike; moments are of whole blocks of them.
-std::vector<LinearProblem> edges(const LinearProblem& p, const LinearBlock& block) {
+std::vector<LinearProblem> edges(const LinearProblem& p, const GemmBlock& block) {
   const auto beyond = [](std::int64_t tile, std::int64_t extent, std::int64_t moments) {
     if (moments > 0) return round_up(tile + 1, moments);
     return tile + (extent % 8 == 0 ? 8 : extent % 8);
   };
   const std::int64_t n = beyond(block.columns, p.n, p.moments),
-                     k = beyond(block.k, p.k, p.given_moments);
+                     k = beyond(block.depth, p.k, p.given_moments);
   const std::int64_t few_n = std::min(n, p.n), few_k = std::min(k, p.k);
   // Where there are periods two of them at least: one alone would be none, for another kernel.
   const std::int64_t period = p.period(), rows = block.rows + 1;
@@ -169,7 +169,7 @@ LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
   return plan;
 }
 
-std::vector<JudgeCase> linear_cases(const LinearProblem& p, const LinearBlock& block) {
+std::vector<JudgeCase> linear_cases(const LinearProblem& p, const GemmBlock& block) {
   std::vector<JudgeCase> cases;
   for (const LinearProblem& edge :
        block.rows > 0 ? edges(p, block) : std::vector<LinearProblem>()) {

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/config.h"
+#include "generator/gemm/source.h"
 #include "generator/judge_spec.h"
 #include "generator/launch_plan.h"
 #include "generator/linear/family.h"
@@ -47,12 +47,14 @@ struct LinearAccesses {
 };
 LinearAccesses linear_accesses(const LinearProblem& problem);
 
-// Members of a generated Config: one number or flag; the facts of a problem that a library's
-// product knows, and all of them.
-std::string linear_number(std::string_view name, std::int64_t value);
-std::string linear_flag(std::string_view name, bool value);
+// Members of a generated Config: the facts of a problem that a library's product knows, and all of
+// them.
 std::string linear_product_text(const LinearProblem& problem);
 std::string linear_facts_text(const LinearProblem& problem);
+
+// x W^T as the product of two matrices whose elements lie column by column: the transposed result
+// is W x^T. `d` is where it goes: n rows, m columns.
+MatmulCall linear_product(const LinearProblem& problem, const MatrixSlot& d);
 
 // What kernels are handed, in one split, and where the call's tensors go in there.
 LinearParams linear_params(const LinearProblem& problem);
@@ -60,7 +62,7 @@ std::vector<PointerSlot> linear_pointers(const LinearProblem& problem);
 
 std::vector<std::string> linear_judge_entries();
 LaunchPlan linear_answer(const LinearProblem& problem, Precision precision);
-std::vector<JudgeCase> linear_cases(const LinearProblem& problem, const LinearBlock& block);
+std::vector<JudgeCase> linear_cases(const LinearProblem& problem, const GemmBlock& block);
 std::vector<Fill> linear_inputs(const LinearProblem& problem, const std::string& draw);
 
 }  // namespace vitune

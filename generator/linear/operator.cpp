@@ -88,13 +88,13 @@ class Linear final : public OperatorOf<LinearProblem> {
   }
   std::vector<JudgeCase> cases(const Problem& problem, const Config& config,
                                const DeviceInfo&) const override {
-    return linear_cases(of(problem), linear_family(config).block(config));
+    return linear_cases(of(problem), gemm_family(linear_families(), config).block(config));
   }
   // The edge problems follow from the block.
   std::optional<std::int64_t> cases_class(const Problem&, const Config& config,
                                           const DeviceInfo&) const override {
-    const LinearBlock block = linear_family(config).block(config);
-    return (block.rows << 32) + (block.columns << 16) + block.k;
+    const GemmBlock block = gemm_family(linear_families(), config).block(config);
+    return (block.rows << 32) + (block.columns << 16) + block.depth;
   }
   std::vector<Fill> inputs(const Problem& problem, const std::string& draw) const override {
     return linear_inputs(of(problem), draw);
@@ -104,7 +104,7 @@ class Linear final : public OperatorOf<LinearProblem> {
 std::vector<Config> Linear::defaults(const Problem& problem, const DeviceInfo& device,
                                      const ParameterSpace& space) const {
   std::vector<Config> configs;
-  for (const LinearFamily* family : {&linear_sm90(), &linear_sm80(), &linear_sm90_split_k()}) {
+  for (const GemmFamily* family : {&linear_sm90(), &linear_sm80(), &linear_sm90_split_k()}) {
     if (family->refusal(problem, device)) continue;
     for (Config& config : family->defaults(problem, device, space)) {
       configs.push_back(std::move(config));

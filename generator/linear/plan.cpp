@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 
+#include "generator/gemm/library_family.h"
 #include "generator/linear/kernel_spec.h"
 
 namespace vitune {
@@ -35,6 +36,15 @@ std::vector<PointerSlot> linear_pointers(const LinearProblem& p) {
   }
   if (p.moments > 0) pointers.push_back({kLinearOutMoments, offsetof(LinearParams, partials)});
   return pointers;
+}
+
+MatmulCall linear_product(const LinearProblem& p, const MatrixSlot& d) {
+  MatmulCall call;
+  call.a = library_matrix(kLinearW, p.type, p.w_columns(), p.w_rows(), p.w_row, p.alignment);
+  call.transpose_a = !p.transposed;
+  call.b = library_matrix(kLinearX, p.type, p.k, p.m, p.x_row, p.alignment);
+  call.d = d;
+  return call;
 }
 
 LinearParams linear_params(const LinearProblem& p) {

@@ -2,56 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/linear/problem.h"
 
-#include "core/checked.h"
-#include "core/error.h"
 #include "core/format.h"
+#include "generator/problem_checks.h"
 
 namespace vitune {
 namespace {
 
 constexpr std::int64_t kMostRows = 1 << 30, kMostColumns = 1 << 24;  // kernels count them in int
 constexpr std::int64_t kMostResults = std::int64_t{1} << 40;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;  // exclusive, per tensor
-
-[[noreturn]] void refuse(ErrorCode code, const std::string& what) { throw Error(code, what); }
-
-void check_range(std::string_view name, std::int64_t value, std::int64_t most) {
-  if (value < 1) refuse(ErrorCode::kUsage, formatted("{}={}: 1 is the least", name, value));
-  if (value <= most) return;
-  refuse(ErrorCode::kUnsupported, formatted("{}={}: {} is the most", name, value, most));
-}
-
-void check_types(const LinearProblem& p) {
-  const auto is_16bit = [](ElementType type) {
-    return type == ElementType::kBf16 || type == ElementType::kFp16;
-  };
-  if (!is_16bit(p.type)) {
-    refuse(ErrorCode::kUnsupported,
-           formatted("x and w of {}: use bf16 or fp16", element_name(p.type)));
-  }
-  if (p.out != p.type && p.out != ElementType::kFp32) {
-    refuse(ErrorCode::kUnsupported, formatted("out={}: use {}, the type of x, or fp32",
-                                              element_name(p.out), element_name(p.type)));
-  }
-  if (p.parameters == ElementType::kBool) {
-    refuse(ErrorCode::kUsage, "params cannot be bool: use bf16, fp16 or fp32");
-  }
-}
-
-void check_matrix(std::string_view name, std::int64_t rows, std::int64_t columns,
-                  std::int64_t stride, ElementType type) {
-  if (stride < 0) refuse(ErrorCode::kUsage, formatted("{}: stride {} is negative", name, stride));
-  if (rows > 1 && stride < columns) {
-    refuse(ErrorCode::kUsage,
-           formatted("{}: rows of {} elements overlap at a stride of {}", name, columns, stride));
-  }
-  const auto last = checked_mul(rows - 1, stride);
-  const auto end = last ? checked_add(*last, columns) : std::nullopt;
-  const auto bytes = end ? checked_mul(*end, element_bytes(type)) : std::nullopt;
-  if (bytes && *bytes < kMostBytes) return;
-  refuse(ErrorCode::kUnsupported,
-         formatted("{} spans 2^47 bytes or more: use fewer rows or a smaller stride", name));
-}
 
 void check_periods(const LinearProblem& p) {
   if (p.residual_period < 0 || (p.residual_period > 0 && !p.residual)) {
@@ -140,33 +98,28 @@ double bytes_of(ElementType type) { return static_cast<double>(element_bytes(typ
 }  // namespace
 
 void LinearProblem::validate() const {
-  check_range("m", m, kMostRows);
-  check_range("n", n, kMostColumns);
-  check_range("k", k, kMostColumns);
+  check_count("m", m, kMostRows);
+  check_count("n", n, kMostColumns);
+  check_count("k", k, kMostColumns);
   if (m * n > kMostResults) {
     refuse(ErrorCode::kUnsupported, formatted("m={} n={}: 2^40 results are the most", m, n));
   }
-  check_types(*this);
-  if (alignment != 2 && alignment != 4 && alignment != 8 && alignment != 16) {
-    refuse(ErrorCode::kUsage, formatted("align={}: use 2, 4, 8 or 16", alignment));
-  }
+  check_product_types("x and w", type, out, parameters);
   const bool has_fp32 = out == ElementType::kFp32 || parameters == ElementType::kFp32 ||
                         norm != LinearNorm::kNone || moments > 0 || factor_rows > 0;
-  if (has_fp32 && alignment < 4) {
-    refuse(ErrorCode::kUsage, "align=2: elements of fp32 are aligned to 4 bytes");
-  }
+  check_alignment(alignment, has_fp32);
   check_periods(*this);
   check_moments(*this);
   check_derivative(*this);
   check_factor(*this);
-  check_matrix("x", m, k, x_row, type);
-  check_matrix("w", w_rows(), w_columns(), w_row, type);
-  if (residual) check_matrix("residual", residual_rows(), n, residual_row, out);
+  check_rows("x", m, k, x_row, type);
+  check_rows("w", w_rows(), w_columns(), w_row, type);
+  if (residual) check_rows("residual", residual_rows(), n, residual_row, out);
   const std::int64_t runs = out_period > 0 ? m / out_period : 1;
-  check_matrix("out", out_period > 0 ? runs * out_spread : m, n, out_row, out);
-  if (aux) check_matrix("aux", m, n, aux_row, type);
-  if (has_pre()) check_matrix("pre", m, n, pre_row, type);
-  if (post) check_matrix("post", m, n, post_row, type);
+  check_rows("out", out_period > 0 ? runs * out_spread : m, n, out_row, out);
+  if (aux) check_rows("aux", m, n, aux_row, type);
+  if (has_pre()) check_rows("pre", m, n, pre_row, type);
+  if (post) check_rows("post", m, n, post_row, type);
 }
 
 LinearProblem LinearProblem::canonical() const {

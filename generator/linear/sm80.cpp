@@ -16,18 +16,10 @@ constexpr PointerSlot kPartials = {PointerSlot::kScratch, offsetof(LinearParams,
 
 constexpr int kSumThreads = 256;
 
-std::string entry_text(const KernelNeeds& kernel, std::string_view body) {
-  return formatted(
-      "\nextern \"C\" __global__ void __launch_bounds__({})\n"
-      "{}(const __grid_constant__ vitune::LinearParams params) {{\n"
-      "  vitune::{}<vitune::Config>(params);\n}}\n",
-      kernel.threads, kernel.entry, body);
-}
-
-LinearParams params_of(const LinearProblem& p, const Config& config) {
+LinearParams params_of(const LinearProblem& p, const LinearSm80Shape& shape) {
   LinearParams params = linear_params(p);
-  params.splits = static_cast<int>(config.at("kSplits"));
-  params.split_columns = static_cast<int>(linear_sm80_split_columns(p, config));
+  params.splits = shape.splits;
+  params.split_columns = static_cast<int>(shape.split_columns());
   return params;
 }
 
@@ -52,35 +44,31 @@ ConfigWords LinearSm80::own_words(const Config& config) const {
 
 std::string LinearSm80::source(const Problem& problem, const Config& config) const {
   const LinearProblem& p = linear_of(problem);
-  std::string text = "namespace vitune {\nstruct Config {\n" + linear_facts_text(p);
-  for (const char* const name :
-       {"kBlockM", "kBlockN", "kBlockK", "kWarpM", "kWarpN", "kStages", "kRaster"}) {
-    text += linear_number(name, config.at(name));
-  }
-  text += linear_flag("kSplit", config.at("kSplits") > 1) +
-          linear_number("kCtaThreads", linear_sm80_threads(config)) +
-          linear_number("kSharedBytes", linear_sm80_shared_bytes(p, config)) +
-          "};\n}  // namespace vitune\n\n" + templates();
+  const LinearSm80Shape shape(p, config);
+  std::string text =
+      config_source(templates(), linear_facts_text(p) + geometry_text<GemmSm80>("GemmSm80", shape) +
+                                     config_flag("kSplit", shape.splits > 1));
   const std::vector<KernelNeeds> entries = kernels(problem, config);
-  text += entry_text(entries[0], "linear_gemm_sm80");
-  if (entries.size() > 1) text += entry_text(entries[1], "linear_split_sum");
-  return text;
+  text += entry_text(entries[0].threads, entries[0].entry, "LinearParams", "linear_gemm_sm80");
+  if (entries.size() == 1) return text;
+  return text +
+         entry_text(entries[1].threads, entries[1].entry, "LinearParams", "linear_split_sum");
 }
 
 // A second kernel adds splits.
 std::vector<KernelNeeds> LinearSm80::kernels(const Problem& problem, const Config& config) const {
-  std::vector<KernelNeeds> kernels = {{"vitune_linear",
-                                       static_cast<int>(linear_sm80_threads(config)),
-                                       linear_sm80_shared_bytes(linear_of(problem), config)}};
-  if (config.at("kSplits") > 1) kernels.push_back({"vitune_linear_split_sum", kSumThreads, 0});
+  const LinearSm80Shape shape(linear_of(problem), config);
+  std::vector<KernelNeeds> kernels = {{"vitune_linear", shape.threads(), shape.shared_bytes()}};
+  if (shape.splits > 1) kernels.push_back({"vitune_linear_split_sum", kSumThreads, 0});
   return kernels;
 }
 
 LaunchPlan LinearSm80::plan(const Problem& problem, const Config& config, const DeviceInfo&,
                             std::span<const int>) const {
   const LinearProblem& p = linear_of(problem);
+  const LinearSm80Shape shape(p, config);
   const std::vector<KernelNeeds> entries = kernels(problem, config);
-  const std::int64_t splits = config.at("kSplits");
+  const std::int64_t splits = shape.splits;
   LaunchPlan plan;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     // The second kernel's threads go on to further results where these are too few.
@@ -88,11 +76,10 @@ LaunchPlan LinearSm80::plan(const Problem& problem, const Config& config, const 
     const std::int64_t sum_ctas = std::min(ceil_div(p.m * p.n, kSumThreads), kMostSumCtas);
     KernelLaunch launch;
     launch.kernel = i;
-    launch.shape.grid[0] =
-        static_cast<std::uint32_t>(i == 0 ? linear_sm80_tiles(p, config) * splits : sum_ctas);
+    launch.shape.grid[0] = static_cast<std::uint32_t>(i == 0 ? shape.tiles() * splits : sum_ctas);
     launch.shape.block[0] = static_cast<std::uint32_t>(entries[i].threads);
     launch.shape.shared_bytes = static_cast<std::uint32_t>(entries[i].shared_bytes);
-    launch.params = parameter_bytes(params_of(p, config));
+    launch.params = parameter_bytes(params_of(p, shape));
     const auto pointers = linear_pointers(p);
     launch.pointers.assign(pointers.begin(), pointers.end());
     if (splits > 1) launch.pointers.push_back(kPartials);
@@ -102,32 +89,7 @@ LaunchPlan LinearSm80::plan(const Problem& problem, const Config& config, const 
   return plan;
 }
 
-std::int64_t linear_sm80_threads(const Config& config) {
-  return 32 * (config.at("kBlockM") / config.at("kWarpM")) *
-         (config.at("kBlockN") / config.at("kWarpN"));
-}
-
-std::int64_t linear_sm80_shared_bytes(const LinearProblem& p, const Config& config) {
-  const std::int64_t block_n = config.at("kBlockN"), block_k = config.at("kBlockK");
-  // Panels of w as [k, n] are 64 columns wide, or 32.
-  const std::int64_t panel = block_n % 64 == 0 ? 64 : 32;
-  const std::int64_t w_columns = p.transposed ? round_up(block_n, panel) : block_n;
-  const std::int64_t stage = 2 * block_k * (config.at("kBlockM") + w_columns);
-  const std::int64_t staging =
-      linear_sm80_threads(config) / 32 * 16 * 4 * (config.at("kWarpN") + 8);
-  return std::max(config.at("kStages") * stage, staging);
-}
-
-std::int64_t linear_sm80_tiles(const LinearProblem& p, const Config& config) {
-  return ceil_div(p.m, config.at("kBlockM")) * ceil_div(p.n, config.at("kBlockN"));
-}
-
-std::int64_t linear_sm80_split_columns(const LinearProblem& p, const Config& config) {
-  const std::int64_t steps = ceil_div(p.k, config.at("kBlockK"));
-  return ceil_div(steps, config.at("kSplits")) * config.at("kBlockK");
-}
-
-const LinearFamily& linear_sm80() {
+const GemmFamily& linear_sm80() {
   static const LinearSm80 instance;
   return instance;
 }

@@ -6,26 +6,29 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "core/config.h"
-#include "core/device_info.h"
+#include "generator/geometry.h"
 #include "generator/linear/family.h"
-#include "generator/linear/problem.h"
+#include "templates/linear/geometry_sm80.cuh"
 
 namespace vitune {
 
-// As templates/linear/config_sm80.cuh has it.
-std::int64_t linear_sm80_threads(const Config& config);
-std::int64_t linear_sm80_shared_bytes(const LinearProblem& problem, const Config& config);
-// CTAs of one split, and columns of x of each split: whole steps.
-std::int64_t linear_sm80_tiles(const LinearProblem& problem, const Config& config);
-std::int64_t linear_sm80_split_columns(const LinearProblem& problem, const Config& config);
+// Its kernels' geometry, and what the launch knows.
+struct LinearSm80Shape : GemmSm80 {
+  int splits;  // parts of k, each with CTAs of its own; a second kernel adds them
+  std::int64_t m, n, k;
 
-class LinearSm80 final : public LinearFamily {
+  explicit LinearSm80Shape(const LinearProblem& problem);  // the facts alone
+  LinearSm80Shape(const LinearProblem& problem, const Config& config);
+
+  std::int64_t tiles() const;          // CTAs of one split
+  std::int64_t split_columns() const;  // of x in each split: whole steps
+};
+
+class LinearSm80 final : public GemmFamily {
  public:
-  std::string_view name() const override { return "sm80"; }
+  LinearSm80() : GemmFamily("sm80", linear_families) {}
   std::optional<std::string> refusal(const Problem& problem,
                                      const DeviceInfo& device) const override;
   std::vector<Parameter> tunables() const override;
@@ -39,7 +42,7 @@ class LinearSm80 final : public LinearFamily {
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override;
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
-  LinearBlock block(const Config& config) const override {
+  GemmBlock block(const Config& config) const override {
     return {config.at("kBlockM"), config.at("kBlockN"), config.at("kBlockK")};
   }
 

@@ -6,74 +6,17 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/gemm/rules.h"
 #include "generator/linear/kernel_spec.h"
 #include "generator/linear/sm90.h"
 
 namespace vitune {
 namespace {
 
-using Rule = std::optional<std::string>;
-using Shape = LinearSm90Shape;
+using Shape = GemmSm90;
 
 constexpr std::int64_t kMostBoxStride = std::int64_t{1} << 40;  // bytes, exclusive
-constexpr std::int64_t kFewerStages = 1;  // than fit: more are never left unused
-constexpr std::int64_t kMostStages = 8;
 constexpr std::int64_t kWidestTile = 256;
-
-// A config of some of the family's tunables, as far as rules have them.
-Shape shape_of(const LinearProblem& p, const Config& c) { return {p, c}; }
-
-Rule check_groups(const LinearProblem& p, const Config& c) {
-  const Shape shape = shape_of(p, c);
-  if (shape.schedule == Shape::kPingPong && shape.groups == 1) {
-    return std::string("one warpgroup has nobody to take turns with");
-  }
-  if (shape.schedule == Shape::kPingPong && shape.groups > 2) {
-    return formatted("{} warpgroups take turns", shape.groups);
-  }
-  const std::int64_t rows = shape.schedule == Shape::kPingPong ? 64 : 64 * shape.groups;
-  if (shape.block_m % rows != 0) {
-    return formatted("{} rows for {} warpgroups", shape.block_m, shape.groups);
-  }
-  const std::int64_t most = shape.groups == 3 ? 96 : 192;
-  if (shape.sums() > most) return formatted("{} sums of a thread", shape.sums());
-  return std::nullopt;
-}
-
-Rule check_panels(const LinearProblem& p, const Config& c) {
-  if (c.find("kWidePanels").value_or(0) == 0) return std::nullopt;
-  if (p.moments > 0) return std::string("moments are of panels of 32 columns");
-  if (p.out == ElementType::kFp32) return std::string("32 columns of fp32 are a line");
-  if (c.at("kBlockN") % 64 == 0) return std::nullopt;
-  return formatted("{} columns of a tile", c.at("kBlockN"));
-}
-
-Rule check_pair(const LinearProblem& p, const Config& c) {
-  const std::int64_t pair = c.at("kPair");
-  const bool has_two = pair == 0 || (pair == 1 ? p.n > c.at("kBlockN") : p.m > c.at("kBlockM"));
-  if (has_two) return std::nullopt;
-  return std::string("there is one tile that way");
-}
-
-Rule check_lead(const LinearProblem& p, const Config& c) {
-  const Shape shape = shape_of(p, c);
-  if (shape.lead == 0) return std::nullopt;
-  if (shape.schedule != Shape::kShared || shape.groups == 1) {
-    return std::string("these warpgroups do not share the steps of a tile");
-  }
-  if (shape.lead >= c.at("kStages")) {
-    return formatted("a lead of {} steps in {} stages", shape.lead, c.at("kStages"));
-  }
-  return std::nullopt;
-}
-
-Rule check_stages(const LinearProblem& p, const Config& c, std::int64_t shared) {
-  const Shape shape = shape_of(p, c);
-  const std::int64_t most = shape.most_stages(shared);
-  const std::int64_t wanted = std::min(most, kMostStages) - kFewerStages;
-  if (shape.stages >= wanted && shape.stages <= most) return std::nullopt;
-  return formatted("{} stages, {} fit", shape.stages, most);
-}
 
 // Forms worth weighing, each with as many stages as fit.
 struct Form {
@@ -92,34 +35,7 @@ constexpr Form kForms[] = {
     {64, 32, 1, Shape::kShared, 0, 0},
 };
 
-Config config_of(const Form& form, std::int64_t pair, std::int64_t stages) {
-  return {{"kBlockM", form.m},      {"kBlockN", form.n},  {"kStages", stages},
-          {"kGroups", form.groups}, {"kPair", pair},      {"kSchedule", form.schedule},
-          {"kWidePanels", 0},       {"kLead", form.lead}, {"kSplits", 1}};
-}
-
 }  // namespace
-
-std::int64_t linear_sm90_sms(const DeviceInfo& device) {
-  constexpr std::int64_t kUnknown = 132;
-  return device.sm_count > 0 ? device.sm_count : kUnknown;
-}
-
-std::optional<std::string> check_linear_block(std::int64_t block, std::int64_t extent) {
-  constexpr std::int64_t kLeast = 64;
-  if (block <= kLeast || block < 2 * extent) return std::nullopt;
-  return formatted("a block of {} for {}", block, extent);
-}
-
-std::optional<std::string> check_linear_panels(const LinearProblem& p, std::int64_t columns) {
-  if (!p.transposed || columns % 64 == 0) return std::nullopt;
-  return formatted("{} columns of a tile", columns);
-}
-
-std::optional<std::string> check_linear_moments(const LinearProblem& p, std::int64_t columns) {
-  if (p.moments == 0 || columns % p.moments == 0) return std::nullopt;
-  return formatted("{} columns of a tile, moments are of {}", columns, p.moments);
-}
 
 std::optional<std::string> linear_sm90_refusal(const LinearProblem& p, const DeviceInfo& device) {
   const auto fits = [](std::int64_t rows, std::int64_t stride, ElementType type) {
@@ -153,57 +69,54 @@ std::optional<std::string> linear_sm90_refusal(const LinearProblem& p, const Dev
   return std::nullopt;
 }
 
-std::vector<Parameter> LinearSm90::tunables() const {
-  return {
-      {"kBlockM", {64, 128, 192, 256}, "rows of a tile", false, true},
-      {"kBlockN",
-       {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256},
-       "columns of a tile",
-       false,
-       true},
-      {"kStages", {2, 3, 4, 5, 6, 7, 8}, "steps in shared memory or on their way", false, true},
-      // One value: configs that are stored have it.
-      {"kSplits", {1}, "parts of k", false, true},
-      {"kGroups", {1, 2, 3}, "warpgroups that compute", false, true},
-      {"kSchedule", {0, 1}, "0 shared tiles, 1 ping-pong", true, true},
-      {"kPair", {0, 1, 2}, "two CTAs share x (1) or w (2)", true, true},
-      {"kWidePanels", {0, 1}, "64 columns are staged and stored at once, not 32", true, false},
-      {"kLead", {0, 1, 2}, "steps by which a warpgroup leads the next one", false, true},
-  };
-}
+// One value of kSplits: configs that are stored have it.
+LinearSm90::LinearSm90()
+    : LinearWgmmaFamily(
+          "sm90", "gemm", {},
+          {{&Shape::block_m, {"kBlockM", {64, 128, 192, 256}, "rows of a tile", false, true}},
+           {&Shape::block_n,
+            {"kBlockN",
+             {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256},
+             "columns of a tile",
+             false,
+             true}},
+           {&Shape::stages,
+            {"kStages",
+             {2, 3, 4, 5, 6, 7, 8},
+             "steps in shared memory or on their way",
+             false,
+             true}},
+           {&Shape::parts, {"kSplits", {1}, "parts of k", false, true}},
+           {&Shape::groups, {"kGroups", {1, 2, 3}, "warpgroups that compute", false, true}},
+           {&Shape::schedule, {"kSchedule", {0, 1}, "0 shared tiles, 1 ping-pong", true, true}},
+           {&Shape::pair, {"kPair", {0, 1, 2}, "two CTAs share x (1) or w (2)", true, true}},
+           {&Shape::wide_panels,
+            {"kWidePanels", {0, 1}, "64 columns are staged and stored at once, not 32", true}},
+           {&Shape::lead,
+            {"kLead", {0, 1, 2}, "steps by which a warpgroup leads the next one", false, true}}}) {}
 
 std::vector<Constraint> LinearSm90::rules(const Problem& problem, const DeviceInfo& device) const {
-  const std::int64_t shared = device.shared_per_block;
   const LinearProblem& p = linear_of(problem);
-  return {
-      {"kBlockM: fewer than twice the rows there are, or 64",
-       [p](const Config& c) { return check_linear_block(c.at("kBlockM"), p.m); },
-       {"kBlockM"}},
-      {"kBlockN: fewer than twice the columns there are, or 64",
-       [p](const Config& c) { return check_linear_block(c.at("kBlockN"), p.n); },
-       {"kBlockN"}},
-      {"warpgroups: multiples of 64 rows, at most 192 sums of a thread, 96 where there are three",
-       [p](const Config& c) { return check_groups(p, c); },
-       {"kBlockM", "kBlockN", "kGroups", "kSchedule"}},
-      {"panels: wide ones of whole tiles, where no moments are written",
-       [p](const Config& c) { return check_panels(p, c); },
-       {"kBlockN", "kWidePanels"}},
-      {"w as [k, n]: tiles of whole panels of 64 columns",
-       [p](const Config& c) { return check_linear_panels(p, c.at("kBlockN")); },
-       {"kBlockN"}},
-      {"pair: two tiles side by side",
-       [p](const Config& c) { return check_pair(p, c); },
-       {"kBlockM", "kBlockN", "kPair"}},
-      {"lead: of warpgroups that share tiles, less than the stages",
-       [p](const Config& c) { return check_lead(p, c); },
-       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kLead", "kStages"}},
-      {"moments: whole blocks of a tile's columns",
-       [p](const Config& c) { return check_linear_moments(p, c.at("kBlockN")); },
-       {"kBlockN"}},
-      {"stages: as many as fit, 8 at most, or one less",
-       [p, shared](const Config& c) { return check_stages(p, c, shared); },
-       {"kBlockM", "kBlockN", "kGroups", "kSchedule", "kStages", "kWidePanels"}},
-  };
+  std::vector<Constraint> rules = LinearWgmmaFamily::rules(problem, device);
+  append(rules, ring_rules(members(), facts(p), p.m, p.n, device.shared_per_block));
+  return rules;
+}
+
+ConfigWords LinearSm90::own_words(const Config& config) const {
+  constexpr const char* kSchedules[] = {"coop ", "ping "};
+  constexpr const char* kPairs[] = {"", " pair", " pair_m"};
+  const auto value = [&](const char* name) { return config.find(name).value_or(0); };
+  // Trials of older versions may have another one, which has no word.
+  const std::int64_t schedule = value("kSchedule");
+  const bool is_known = schedule == Shape::kShared || schedule == Shape::kPingPong;
+  ConfigWords words = {
+      formatted("sm90 {}{}x{} {}g s{}{}{}", is_known ? kSchedules[schedule] : "", value("kBlockM"),
+                value("kBlockN"), value("kGroups"), value("kStages"),
+                kPairs[std::clamp<std::int64_t>(value("kPair"), 0, 2)],
+                value("kWidePanels") == 0 ? "" : " wide"),
+      {"kBlockM", "kBlockN", "kGroups", "kStages", "kPair", "kWidePanels"}};
+  if (is_known) words.told.emplace_back("kSchedule");
+  return words;
 }
 
 // Clocks, roughly: rounds of the device, each as long as a tile's products or its operands take,
@@ -211,15 +124,16 @@ std::vector<Constraint> LinearSm90::rules(const Problem& problem, const DeviceIn
 std::optional<double> LinearSm90::rank(const Problem& problem, const Config& c,
                                        const DeviceInfo& device) const {
   constexpr double kL2Bytes = 35, kStart = 2500, kResults = 24;
-  const Shape shape(linear_of(problem), c);
-  const double sms = static_cast<double>(linear_sm90_sms(device));
-  const double m = static_cast<double>(shape.block_m), n = static_cast<double>(shape.block_n);
-  const double x = shape.pair == 1 ? m / 2 : m, w = shape.pair == 2 ? n / 2 : n;
-  const double steps = static_cast<double>(shape.steps());
+  const LinearProblem& p = linear_of(problem);
+  const Shape tile = shape(p, c);
+  const double sms = static_cast<double>(sms_of(device, kUsualSms));
+  const double m = tile.block_m, n = tile.block_n;
+  const double x = tile.pair == 1 ? m / 2 : m, w = tile.pair == 2 ? n / 2 : n;
+  const double steps = static_cast<double>(ceil_div(p.k, Shape::kDepth));
   // 64 rows take as long as a whole instruction of their columns.
   const double step = std::max(m * n / 32, (x + w) * 128 / kL2Bytes);
-  const double hidden = shape.schedule == Shape::kShared && shape.lead == 0 ? 1 : 0.6;
-  const double tiles = static_cast<double>(shape.units() * shape.cluster());
+  const double hidden = tile.schedule == Shape::kShared && tile.lead == 0 ? 1 : 0.6;
+  const double tiles = static_cast<double>(units_of(tile, p.m, p.n) * tile.cluster());
   const double rounds = std::ceil(tiles / sms);
   return kStart + rounds * (steps * step + hidden * m * n / kResults);
 }
@@ -231,9 +145,10 @@ std::vector<Config> LinearSm90::defaults(const Problem& problem, const DeviceInf
   std::vector<Config> configs;
   const auto weigh = [&](const Form& form) {
     for (const std::int64_t pair : {form.pair, std::int64_t{0}}) {
-      Config config = config_of(form, pair, 0);
-      const std::int64_t fit = Shape(p, config).most_stages(device.shared_per_block);
-      config.set("kStages", std::min(fit, kMostStages));
+      Config config = config_of(
+          members(), {form.m, form.n, 0, 1, form.groups, form.schedule, pair, 0, form.lead});
+      const int fit = shape(p, config).most_stages(static_cast<int>(device.shared_per_block));
+      config.set("kStages", std::min(fit, Shape::kMostStages));
       config = whole(std::move(config));
       if (space.explain(config)) continue;
       configs.push_back(std::move(config));
@@ -245,6 +160,11 @@ std::vector<Config> LinearSm90::defaults(const Problem& problem, const DeviceInf
   if (configs.empty() && p.moments > 0) weigh({64, p.moments, 1, Shape::kShared, 0, 0});
   return cheapest(configs, kMost,
                   [&](const Config& config) { return rank(problem, config, device); });
+}
+
+const GemmFamily& linear_sm90() {
+  static const auto& instance = *new LinearSm90;
+  return instance;
 }
 
 }  // namespace vitune

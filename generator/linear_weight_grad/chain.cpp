@@ -6,14 +6,15 @@
 
 #include "core/checked.h"
 #include "core/format.h"
-#include "generator/linear_weight_grad/library_family.h"
+#include "generator/gemm/library_family.h"
+#include "generator/linear_weight_grad/kernel_spec.h"
 
 namespace vitune {
 namespace {
 
 constexpr int kMostProposals = 6, kSumThreads = 256;
 constexpr std::int64_t kMostSumBytes = std::int64_t{1} << 30;  // of scratch memory
-constexpr std::int64_t kScratchUnit = 256;
+constexpr char kSumEntry[] = "vitune_weight_grad_column_sums";
 
 // Columns of dy that a thread reads at once.
 std::int64_t sum_vector(const LinearWeightGradProblem& p) {
@@ -37,9 +38,9 @@ WeightGradSums sums_of(const LinearWeightGradProblem& p) {
   return {1, std::clamp<std::int64_t>(kCtas / sum_columns(p), 1, most)};
 }
 
-class WeightGradChain final : public WeightGradLibraryFamily {
+class WeightGradChain final : public GemmLibraryFamily {
  public:
-  std::string_view name() const override { return "chain"; }
+  WeightGradChain() : GemmLibraryFamily("chain", weight_grad_families, kMostProposals) {}
   std::optional<std::string> refusal(const Problem& problem, const DeviceInfo&) const override {
     const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
     if (!p.bias && !p.scale) return "one call of cuBLASLt does it all";
@@ -55,30 +56,27 @@ class WeightGradChain final : public WeightGradLibraryFamily {
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config&) const override {
     const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
     std::vector<KernelNeeds> kernels;
-    if (p.bias) kernels.push_back({"vitune_weight_grad_column_sums", kSumThreads, sum_bytes(p)});
+    if (p.bias) kernels.push_back({kSumEntry, kSumThreads, sum_bytes(p)});
     kernels.push_back(weight_grad_finish(p));
     return kernels;
   }
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
-  std::vector<Config> proposals(const Problem& problem, Libraries& libraries) const override {
-    return proposed(weight_grad_product(linear_weight_grad_of(problem)), libraries, kMostProposals);
+
+ private:
+  MatmulCall product(const Problem& problem) const override {
+    return weight_grad_product(linear_weight_grad_of(problem));
   }
 };
 
 std::string WeightGradChain::source(const Problem& problem, const Config& config) const {
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
-  std::string text = "namespace vitune {\nstruct Config {\n" + library_member(config) +
-                     weight_grad_facts_text(p) + weight_grad_finish_text(p, sums_of(p)) +
-                     weight_grad_number("kSumVector", sum_vector(p)) +
-                     weight_grad_number("kSumThreads", kSumThreads) +
-                     "};\n}  // namespace vitune\n\n" + templates();
+  std::string text = config_source(templates(), library_member(config) + weight_grad_facts_text(p) +
+                                                    weight_grad_finish_text(p, sums_of(p)) +
+                                                    config_number("kSumVector", sum_vector(p)) +
+                                                    config_number("kSumThreads", kSumThreads));
   if (p.bias) {
-    text += formatted(
-        "\nextern \"C\" __global__ void __launch_bounds__({})\n"
-        "vitune_weight_grad_column_sums(const __grid_constant__ vitune::WeightGradParams params) "
-        "{{\n  vitune::weight_grad_column_sums<vitune::Config>(params);\n}}\n",
-        kSumThreads);
+    text += entry_text(kSumThreads, kSumEntry, "WeightGradParams", "weight_grad_column_sums");
   }
   return text + weight_grad_finish_entry();
 }
@@ -87,11 +85,7 @@ LaunchPlan WeightGradChain::plan(const Problem& problem, const Config& config,
                                  const DeviceInfo& device, std::span<const int>) const {
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
   const WeightGradSums sums = sums_of(p);
-  LaunchPlan plan;
-  MatmulCall& call = plan.matmuls.emplace_back(weight_grad_product(p));
-  call.algorithm = library_algorithm(config);
-  call.workspace_at = round_up(sums.bytes(p), kScratchUnit);
-  plan.scratch_bytes = call.workspace_at + call.algorithm.workspace_bytes;
+  LaunchPlan plan = plan_of_call(problem, config, sums.bytes(p));
   if (p.bias) {
     KernelLaunch& launch = plan.kernels.emplace_back();
     launch.shape.grid[0] = static_cast<std::uint32_t>(sum_columns(p) * sums.column_parts);
@@ -109,7 +103,7 @@ LaunchPlan WeightGradChain::plan(const Problem& problem, const Config& config,
 
 }  // namespace
 
-const WeightGradFamily& weight_grad_chain() {
+const GemmFamily& weight_grad_chain() {
   static const WeightGradChain instance;
   return instance;
 }

@@ -1,30 +1,17 @@
 // generator/linear_weight_grad/cublaslt.cpp -- The family cublaslt: one call of cuBLASLt, the bias'
 // gradient by an epilogue of its own.
 // SPDX-License-Identifier: Apache-2.0
-#include "generator/linear_weight_grad/library_family.h"
+#include "generator/gemm/library_family.h"
+#include "generator/linear_weight_grad/kernel_spec.h"
 
 namespace vitune {
 namespace {
 
 constexpr int kMostProposals = 8;
 
-MatmulCall call_of(const LinearWeightGradProblem& p) {
-  MatmulCall call = weight_grad_product(p);
-  if (p.bias) {
-    MatrixSlot sums;
-    sums.tensor = kWeightGradDb;
-    sums.type = p.out;
-    sums.rows = sums.stride = p.n;
-    sums.columns = 1;
-    sums.alignment = p.alignment;
-    call.b_sums = sums;
-  }
-  return call;
-}
-
-class WeightGradCublasLt final : public WeightGradLibraryFamily {
+class WeightGradCublasLt final : public GemmLibraryFamily {
  public:
-  std::string_view name() const override { return "cublaslt"; }
+  WeightGradCublasLt() : GemmLibraryFamily("cublaslt", weight_grad_families, kMostProposals) {}
   std::optional<std::string> refusal(const Problem& problem, const DeviceInfo&) const override {
     const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
     if (p.scale) return "a scale";
@@ -38,20 +25,21 @@ class WeightGradCublasLt final : public WeightGradLibraryFamily {
   std::vector<KernelNeeds> kernels(const Problem&, const Config&) const override { return {}; }
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo&,
                   std::span<const int>) const override {
-    LaunchPlan plan;
-    MatmulCall& call = plan.matmuls.emplace_back(call_of(linear_weight_grad_of(problem)));
-    call.algorithm = library_algorithm(config);
-    plan.scratch_bytes = call.algorithm.workspace_bytes;
-    return plan;
+    return plan_of_call(problem, config);
   }
-  std::vector<Config> proposals(const Problem& problem, Libraries& libraries) const override {
-    return proposed(call_of(linear_weight_grad_of(problem)), libraries, kMostProposals);
+
+ private:
+  MatmulCall product(const Problem& problem) const override {
+    const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
+    MatmulCall call = weight_grad_product(p);
+    if (p.bias) call.b_sums = library_matrix(kWeightGradDb, p.out, p.n, 1, p.n, p.alignment);
+    return call;
   }
 };
 
 }  // namespace
 
-const WeightGradFamily& weight_grad_cublaslt() {
+const GemmFamily& weight_grad_cublaslt() {
   static const WeightGradCublasLt instance;
   return instance;
 }

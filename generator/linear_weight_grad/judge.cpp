@@ -87,7 +87,7 @@ LinearWeightGradProblem with_sizes(const LinearWeightGradProblem& p, std::int64_
 // Smaller problems, with tails of every extent: a single row, of which most parts get nothing, and
 // tails of a step. Columns that are as many modulo 8 as in `p` are aligned alike.
 std::vector<LinearWeightGradProblem> edges(const LinearWeightGradProblem& p,
-                                           const WeightGradBlock& block) {
+                                           const GemmBlock& block) {
   const auto beyond = [](std::int64_t tile, std::int64_t extent) {
     return std::min(tile + (extent % 8 == 0 ? 8 : extent % 8), extent);
   };
@@ -140,8 +140,7 @@ LaunchPlan weight_grad_answer(const LinearWeightGradProblem& p, Precision precis
   return plan;
 }
 
-std::vector<JudgeCase> weight_grad_cases(const LinearWeightGradProblem& p,
-                                         const WeightGradBlock& block) {
+std::vector<JudgeCase> weight_grad_cases(const LinearWeightGradProblem& p, const GemmBlock& block) {
   std::vector<JudgeCase> cases;
   for (const LinearWeightGradProblem& edge :
        block.rows > 0 ? edges(p, block) : std::vector<LinearWeightGradProblem>()) {

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/config.h"
+#include "generator/gemm/source.h"
 #include "generator/judge_spec.h"
 #include "generator/launch_plan.h"
 #include "generator/linear_weight_grad/family.h"
@@ -42,10 +42,13 @@ struct WeightGradAccesses {
 };
 WeightGradAccesses weight_grad_accesses(const LinearWeightGradProblem& problem);
 
-// Members of a generated Config: one number or flag, and all facts of a problem.
-std::string weight_grad_number(std::string_view name, std::int64_t value);
-std::string weight_grad_flag(std::string_view name, bool value);
+// Members of a generated Config: all facts of a problem.
 std::string weight_grad_facts_text(const LinearWeightGradProblem& problem);
+
+// dy' x as the product of two matrices whose elements lie column by column: the transposed result
+// is x' dy, of which x is there as it is and dy transposed. Without a scale it goes to dw, with
+// what is added to it; else in fp32 to the scratch memory.
+MatmulCall weight_grad_product(const LinearWeightGradProblem& problem);
 
 // What kernels are handed, and where the call's tensors go in there.
 WeightGradParams weight_grad_params(const LinearWeightGradProblem& problem);
@@ -81,7 +84,7 @@ KernelLaunch weight_grad_finish_launch(const LinearWeightGradProblem& problem,
 std::vector<std::string> weight_grad_judge_entries();
 LaunchPlan weight_grad_answer(const LinearWeightGradProblem& problem, Precision precision);
 std::vector<JudgeCase> weight_grad_cases(const LinearWeightGradProblem& problem,
-                                         const WeightGradBlock& block);
+                                         const GemmBlock& block);
 std::vector<Fill> weight_grad_inputs(const LinearWeightGradProblem& problem,
                                      const std::string& draw);
 

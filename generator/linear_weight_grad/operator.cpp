@@ -82,12 +82,13 @@ class LinearWeightGrad final : public OperatorOf<LinearWeightGradProblem> {
   }
   std::vector<JudgeCase> cases(const Problem& problem, const Config& config,
                                const DeviceInfo&) const override {
-    return weight_grad_cases(of(problem), weight_grad_family(config).block(config));
+    return weight_grad_cases(of(problem),
+                             gemm_family(weight_grad_families(), config).block(config));
   }
   // The edge problems follow from the block.
   std::optional<std::int64_t> cases_class(const Problem&, const Config& config,
                                           const DeviceInfo&) const override {
-    const WeightGradBlock block = weight_grad_family(config).block(config);
+    const GemmBlock block = gemm_family(weight_grad_families(), config).block(config);
     return (block.rows << 32) + (block.columns << 16) + block.depth;
   }
   std::vector<Fill> inputs(const Problem& problem, const std::string& draw) const override {
@@ -99,7 +100,7 @@ class LinearWeightGrad final : public OperatorOf<LinearWeightGradProblem> {
 std::vector<Config> LinearWeightGrad::defaults(const Problem& problem, const DeviceInfo& device,
                                                const ParameterSpace& space) const {
   std::vector<Config> configs;
-  for (const WeightGradFamily* family : {&weight_grad_sm90(), &weight_grad_sm80()}) {
+  for (const GemmFamily* family : {&weight_grad_sm90(), &weight_grad_sm80()}) {
     if (family->refusal(problem, device)) continue;
     for (Config& config : family->defaults(problem, device, space)) {
       configs.push_back(std::move(config));

@@ -6,6 +6,7 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/gemm/library_family.h"
 #include "generator/linear_weight_grad/kernel_spec.h"
 
 namespace vitune {
@@ -25,6 +26,7 @@ constexpr PointerSlot kPointers[] = {
     {kWeightGradDscale, offsetof(WeightGradParams, dscale)},
 };
 
+constexpr char kFinishEntry[] = "vitune_weight_grad_finish";
 constexpr int kFinishThreads = 256, kFinishWarps = kFinishThreads / 32;
 constexpr std::int64_t kScratchUnit = 256;
 
@@ -46,6 +48,20 @@ std::vector<PointerSlot> weight_grad_pointers() {
   return {std::begin(kPointers), std::end(kPointers)};
 }
 
+MatmulCall weight_grad_product(const LinearWeightGradProblem& p) {
+  MatmulCall call;
+  call.a = library_matrix(kWeightGradX, p.type, p.k, p.m, p.x_row, p.alignment);
+  call.b = library_matrix(kWeightGradDy, p.type, p.n, p.m, p.dy_row, p.alignment);
+  call.transpose_b = true;
+  if (p.scale) {
+    call.d = library_matrix(PointerSlot::kScratch, ElementType::kFp32, p.k, p.n, p.k, kScratchUnit);
+    return call;
+  }
+  call.d = library_matrix(kWeightGradDw, p.out, p.k, p.n, p.k, p.alignment);
+  if (p.add) call.c = library_matrix(kWeightGradDwBefore, p.out, p.k, p.n, p.k, p.alignment);
+  return call;
+}
+
 WeightGradParams weight_grad_params(const LinearWeightGradProblem& p) {
   WeightGradParams params = {};
   params.dy_row = p.dy_row;
@@ -57,23 +73,14 @@ WeightGradParams weight_grad_params(const LinearWeightGradProblem& p) {
   return params;
 }
 
-std::string weight_grad_number(std::string_view name, std::int64_t value) {
-  return formatted("  static constexpr int {} = {};\n", name, value);
-}
-
-std::string weight_grad_flag(std::string_view name, bool value) {
-  return formatted("  static constexpr bool {} = {};\n", name, value ? "true" : "false");
-}
-
 std::string weight_grad_facts_text(const LinearWeightGradProblem& p) {
   const WeightGradAccesses accesses = weight_grad_accesses(p);
-  return weight_grad_number("kElement", judge_type(p.type)) +
-         weight_grad_number("kOutput", judge_type(p.out)) +
-         weight_grad_number("kParameters", judge_type(p.parameters)) +
-         weight_grad_flag("kBias", p.bias) + weight_grad_flag("kScale", p.scale) +
-         weight_grad_flag("kAdd", p.add) + weight_grad_number("kCopyDy", accesses.dy_bytes) +
-         weight_grad_number("kCopyX", accesses.x_bytes) +
-         weight_grad_number("kVector", accesses.vector);
+  return config_number("kElement", judge_type(p.type)) +
+         config_number("kOutput", judge_type(p.out)) +
+         config_number("kParameters", judge_type(p.parameters)) + config_flag("kBias", p.bias) +
+         config_flag("kScale", p.scale) + config_flag("kAdd", p.add) +
+         config_number("kCopyDy", accesses.dy_bytes) + config_number("kCopyX", accesses.x_bytes) +
+         config_number("kVector", accesses.vector);
 }
 
 std::int64_t WeightGradSums::columns_at(const LinearWeightGradProblem& p) const {
@@ -97,22 +104,18 @@ std::vector<PointerSlot> WeightGradSums::pointers(const LinearWeightGradProblem&
 }
 
 KernelNeeds weight_grad_finish(const LinearWeightGradProblem& p) {
-  return {"vitune_weight_grad_finish", kFinishThreads, finish_bytes(p)};
+  return {kFinishEntry, kFinishThreads, finish_bytes(p)};
 }
 
 std::string weight_grad_finish_text(const LinearWeightGradProblem& p, const WeightGradSums& sums) {
-  return weight_grad_flag("kDirect", sums.is_direct(p)) +
-         weight_grad_number("kPartGroups", part_groups(sums.splits)) +
-         weight_grad_number("kFinishThreads", kFinishThreads) +
-         weight_grad_number("kFinishBytes", finish_bytes(p));
+  return config_flag("kDirect", sums.is_direct(p)) +
+         config_number("kPartGroups", part_groups(sums.splits)) +
+         config_number("kFinishThreads", kFinishThreads) +
+         config_number("kFinishBytes", finish_bytes(p));
 }
 
 std::string weight_grad_finish_entry() {
-  return formatted(
-      "\nextern \"C\" __global__ void __launch_bounds__({})\n"
-      "vitune_weight_grad_finish(const __grid_constant__ vitune::WeightGradParams params) {{\n"
-      "  vitune::weight_grad_finish<vitune::Config>(params);\n}}\n",
-      kFinishThreads);
+  return entry_text(kFinishThreads, kFinishEntry, "WeightGradParams", "weight_grad_finish");
 }
 
 KernelLaunch weight_grad_finish_launch(const LinearWeightGradProblem& p, const WeightGradSums& sums,

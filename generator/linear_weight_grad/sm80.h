@@ -7,38 +7,34 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "core/config.h"
-#include "core/device_info.h"
+#include "core/checked.h"
+#include "generator/geometry.h"
 #include "generator/linear_weight_grad/family.h"
 #include "generator/linear_weight_grad/kernel_spec.h"
+#include "templates/linear/geometry_sm80.cuh"
 
 namespace vitune {
 
-// As templates/linear_weight_grad/config_sm80.cuh has it.
-struct WeightGradSm80Shape {
+// Its kernels' geometry, and what the launch knows.
+struct WeightGradSm80Shape : GemmSm80 {
+  int splits;  // parts of the rows of dy and x, each with CTAs of its own
+  std::int64_t m, n, k;
+  bool bias;
+
+  explicit WeightGradSm80Shape(const LinearWeightGradProblem& problem);  // the facts alone
   WeightGradSm80Shape(const LinearWeightGradProblem& problem, const Config& config);
 
-  std::int64_t block_m, block_n, block_k, warp_m, warp_n, stages, splits;
-
-  std::int64_t warps() const { return block_m / warp_m * (block_n / warp_n); }
-  std::int64_t threads() const { return 32 * warps(); }
-  std::int64_t shared_bytes() const;
-  std::int64_t across() const;  // tiles along k
-  std::int64_t tiles() const;
-  std::int64_t ctas() const { return tiles() * splits; }
-  std::int64_t steps() const;  // of all rows
-  WeightGradSums sums() const;
-
- private:
-  const LinearWeightGradProblem& problem_;
+  std::int64_t across() const { return ceil_div(k, block_n); }  // tiles along k
+  std::int64_t ctas() const { return ceil_div(n, block_m) * across() * splits; }
+  std::int64_t steps() const { return ceil_div(m, block_k); }  // of all rows
+  WeightGradSums sums() const { return {splits, bias ? splits * across() : 0}; }
 };
 
-class WeightGradSm80 final : public WeightGradFamily {
+class WeightGradSm80 final : public GemmFamily {
  public:
-  std::string_view name() const override { return "sm80"; }
+  WeightGradSm80() : GemmFamily("sm80", weight_grad_families) {}
   std::optional<std::string> refusal(const Problem& problem,
                                      const DeviceInfo& device) const override;
   std::vector<Parameter> tunables() const override;
@@ -55,7 +51,7 @@ class WeightGradSm80 final : public WeightGradFamily {
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override;
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
-  WeightGradBlock block(const Config& config) const override {
+  GemmBlock block(const Config& config) const override {
     return {config.at("kBlockM"), config.at("kBlockN"), config.at("kBlockK")};
   }
 

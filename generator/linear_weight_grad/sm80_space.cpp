@@ -6,66 +6,45 @@
 #include <cmath>
 
 #include "core/checked.h"
-#include "core/format.h"
+#include "generator/gemm/rules.h"
 #include "generator/linear_weight_grad/sm80.h"
 
 namespace vitune {
 namespace {
 
-using Rule = std::optional<std::string>;
 using Shape = WeightGradSm80Shape;
 
-constexpr std::int64_t kLeastWarps = 4, kMostWarps = 16;
-constexpr std::int64_t kMostSums = 128, kSmRegisterFile = 65536;
-constexpr std::int64_t kOtherRegisters = 40;  // addresses, places in the ring, sums of rows
-constexpr std::int64_t kSplitCtas = 4;        // of an SM: more are of no use
+constexpr std::int64_t kSplitCtas = 4;  // of an SM: more are of no use
 constexpr std::int64_t kLeastSplitSteps = 4;
 constexpr std::int64_t kMostScratch = std::int64_t{128} << 20;
+constexpr std::int64_t kManySms = 1024;  // of a device that is known by its architecture alone
 
-// Many for a device that is known by its architecture alone.
-std::int64_t sms_of(const DeviceInfo& device) {
-  constexpr std::int64_t kUnknown = 1024;
-  return device.sm_count > 0 ? device.sm_count : kUnknown;
+const Tunables<Shape>& tunables_of_sm80() {
+  static const auto& all = *new Tunables<Shape>{
+      {&Shape::block_m,
+       {"kBlockM", {32, 64, 128, 256}, "rows of dw that a CTA computes", false, true}},
+      {&Shape::block_n,
+       {"kBlockN", {32, 64, 96, 128, 192, 256}, "columns that a CTA computes", false, true}},
+      {&Shape::block_k, {"kBlockK", {32, 64}, "rows of dy and x per step", false, true}},
+      {&Shape::warp_m, {"kWarpM", {16, 32, 64}, "rows of a warp's part of these", false, true}},
+      {&Shape::warp_n,
+       {"kWarpN", {16, 32, 64, 128}, "columns of a warp's part of these", false, true}},
+      {&Shape::stages,
+       {"kStages", {2, 3, 4, 5, 6}, "steps in shared memory or on their way", false, true}},
+      {&Shape::splits,
+       {"kSplits",
+        {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128},
+        "parts of the rows of dy and x, each with CTAs of its own; a second kernel adds them",
+        false,
+        true}},
+  };
+  return all;
 }
 
-Rule check_warps(const LinearWeightGradProblem& p, const Config& c) {
-  const Shape shape(p, c);
-  if (shape.block_m % shape.warp_m != 0 || shape.block_n % shape.warp_n != 0) {
-    return formatted("{}x{} of {}x{}", shape.warp_m, shape.warp_n, shape.block_m, shape.block_n);
-  }
-  if (shape.warps() >= kLeastWarps && shape.warps() <= kMostWarps) return std::nullopt;
-  return formatted("{} warps", shape.warps());
-}
-
-// Sums, and the operands of two steps of sixteen rows.
-Rule check_registers(const LinearWeightGradProblem& p, const Config& c) {
-  const Shape shape(p, c);
-  const std::int64_t m = shape.warp_m, n = shape.warp_n, sums = m * n / 32;
-  const std::int64_t registers = sums + 2 * (m / 4 + n / 4) + kOtherRegisters;
-  if (sums <= kMostSums && registers <= 255 && shape.threads() * registers <= kSmRegisterFile) {
-    return std::nullopt;
-  }
-  return formatted("{} registers of {} threads", registers, shape.threads());
-}
-
-Rule check_stages(const LinearWeightGradProblem& p, const Config& c) {
-  const Shape shape(p, c);
-  const std::int64_t steps = ceil_div(shape.steps(), shape.splits);
-  if (shape.stages <= std::max<std::int64_t>(steps, 2)) return std::nullopt;
-  return formatted("{} stages for {} steps", shape.stages, steps);
-}
-
-Rule check_splits(const LinearWeightGradProblem& p, const Config& c, std::int64_t sms) {
-  const Shape shape(p, c);
-  if (shape.splits == 1) return std::nullopt;
-  if (shape.sums().bytes(p) > kMostScratch) {
-    return formatted("{} bytes of sums", shape.sums().bytes(p));
-  }
-  if (shape.steps() < kLeastSplitSteps * shape.splits) {
-    return formatted("{} parts of {} steps", shape.splits, shape.steps());
-  }
-  if (shape.ctas() <= kSplitCtas * sms) return std::nullopt;
-  return formatted("{} CTAs", shape.ctas());
+bool suits_splits(const LinearWeightGradProblem& p, const Shape& s, std::int64_t sms) {
+  return s.splits == 1 ||
+         (s.sums().bytes(p) <= kMostScratch && s.steps() >= kLeastSplitSteps * s.splits &&
+          s.ctas() <= kSplitCtas * sms);
 }
 
 // A form that serves some problems well, to be weighed against the others.
@@ -83,51 +62,37 @@ constexpr std::array<Form, 6> kForms = {{
 
 }  // namespace
 
+WeightGradSm80Shape::WeightGradSm80Shape(const LinearWeightGradProblem& p)
+    : GemmSm80{}, splits(1), m(p.m), n(p.n), k(p.k), bias(p.bias) {
+  a_across = b_across = row_sums = 1;
+}
+
+WeightGradSm80Shape::WeightGradSm80Shape(const LinearWeightGradProblem& p, const Config& config)
+    : WeightGradSm80Shape(read_tunables(tunables_of_sm80(), config, WeightGradSm80Shape(p))) {}
+
 std::vector<Parameter> WeightGradSm80::tunables() const {
-  return {
-      {"kBlockM", {32, 64, 128, 256}, "rows of dw that a CTA computes", false, true},
-      {"kBlockN", {32, 64, 96, 128, 192, 256}, "columns that a CTA computes", false, true},
-      {"kBlockK", {32, 64}, "rows of dy and x per step", false, true},
-      {"kWarpM", {16, 32, 64}, "rows of a warp's part of these", false, true},
-      {"kWarpN", {16, 32, 64, 128}, "columns of a warp's part of these", false, true},
-      {"kStages", {2, 3, 4, 5, 6}, "steps in shared memory or on their way", false, true},
-      {"kSplits",
-       {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128},
-       "parts of the rows of dy and x, each with CTAs of its own; a second kernel adds them",
-       false,
-       true},
-  };
+  return parameters_of(tunables_of_sm80());
 }
 
 std::vector<Constraint> WeightGradSm80::rules(const Problem& problem,
                                               const DeviceInfo& device) const {
-  const std::int64_t sms = sms_of(device), shared = device.shared_per_block;
+  const std::int64_t sms = sms_of(device, kManySms), shared = device.shared_per_block;
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
-  return {
-      {"kBlockM: fewer than twice the rows there are, or 64",
-       [p](const Config& c) { return check_weight_grad_block(c.at("kBlockM"), p.n); },
-       {"kBlockM"}},
-      {"kBlockN: fewer than twice the columns there are, or 64",
-       [p](const Config& c) { return check_weight_grad_block(c.at("kBlockN"), p.k); },
-       {"kBlockN"}},
-      {"warps: whole parts of the block, 4 to 16",
-       [p](const Config& c) { return check_warps(p, c); },
-       {"kBlockM", "kBlockN", "kBlockK", "kWarpM", "kWarpN"}},
-      {"registers: at most 128 sums of a thread, and 65536 registers of a CTA",
-       [p](const Config& c) { return check_registers(p, c); },
-       {"kBlockM", "kBlockN", "kBlockK", "kWarpM", "kWarpN"}},
-      {"shared memory: stages of dy and x <= bytes per block",
-       [p, shared](const Config& c) -> Rule {
-         const std::int64_t bytes = Shape(p, c).shared_bytes();
-         if (bytes <= shared) return std::nullopt;
-         return formatted("{} bytes, {} there are", bytes, shared);
-       },
-       {"kBlockM", "kBlockN", "kBlockK", "kWarpM", "kWarpN", "kStages"}},
-      {"splits: at least 4 steps each, at most 4 CTAs per SM and 2^27 bytes",
-       [p, sms](const Config& c) { return check_splits(p, c, sms); },
-       {"kBlockM", "kBlockN", "kBlockK", "kWarpM", "kWarpN", "kSplits"}},
-      {"stages: no more than there are steps", [p](const Config& c) { return check_stages(p, c); }},
-  };
+  const Tunables<Shape>& all = tunables_of_sm80();
+  const Shape facts(p);
+  std::vector<Constraint> rules = tile_rules(all, facts, p.n, p.k);
+  append(rules, geometry_rules(gemm_sm80_rules().all, all, facts));
+  append(rules, memory_rules(all, facts, shared));
+  rules.push_back(
+      shape_rule<Shape>("splits: at least 4 steps each, at most 4 CTAs per SM and 2^27 bytes", all,
+                        facts, {&Shape::block_m, &Shape::block_n, &Shape::block_k, &Shape::splits},
+                        [p, sms](const Shape& s) { return suits_splits(p, s, sms); }));
+  rules.push_back(shape_rule<Shape>(
+      "stages: no more than there are steps", all, facts,
+      {&Shape::block_k, &Shape::stages, &Shape::splits}, [](const Shape& s) {
+        return s.stages <= std::max<std::int64_t>(ceil_div(s.steps(), s.splits), 2);
+      }));
+  return rules;
 }
 
 // Clocks, roughly: rounds of the device, each as long as a CTA's products or its operands take, and
@@ -137,11 +102,10 @@ std::optional<double> WeightGradSm80::rank(const Problem& problem, const Config&
   constexpr double kStart = 2500, kBytes = 24, kProducts = 1024;  // per clock of an SM
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
   const Shape shape(p, c);
-  const double sms = static_cast<double>(sms_of(device));
-  const double m = static_cast<double>(shape.block_m), n = static_cast<double>(shape.block_n);
-  const double steps =
-      std::ceil(static_cast<double>(shape.steps()) / static_cast<double>(shape.splits));
-  const double depth = steps * static_cast<double>(shape.block_k);
+  const double sms = static_cast<double>(sms_of(device, kManySms));
+  const double m = shape.block_m, n = shape.block_n;
+  const double steps = std::ceil(static_cast<double>(shape.steps()) / shape.splits);
+  const double depth = steps * shape.block_k;
   // Small parts of warps read more operands for their products.
   const double reads = static_cast<double>(shape.warp_m * shape.warp_n) /
                        static_cast<double>(shape.warp_m + shape.warp_n);
@@ -165,13 +129,9 @@ std::vector<Config> WeightGradSm80::defaults(const Problem& problem, const Devic
     std::vector<Config> fitting;
     for (const std::int64_t parts : splits) {
       for (std::int64_t stages = form.stages; stages >= 2; --stages) {
-        Config config = whole({{"kBlockM", form.block_m},
-                               {"kBlockN", form.block_n},
-                               {"kBlockK", form.block_k},
-                               {"kWarpM", form.warp_m},
-                               {"kWarpN", form.warp_n},
-                               {"kStages", stages},
-                               {"kSplits", parts}});
+        Config config =
+            whole(config_of(tunables_of_sm80(), {form.block_m, form.block_n, form.block_k,
+                                                 form.warp_m, form.warp_n, stages, parts}));
         if (space.explain(config)) continue;
         fitting.push_back(std::move(config));
         break;

@@ -12,32 +12,10 @@
 
 namespace vitune {
 
-WeightGradSm90Shape::WeightGradSm90Shape(const LinearWeightGradProblem& problem,
-                                         const Config& config)
-    : block_m(config.at("kBlockM")),
-      block_n(config.at("kBlockN")),
-      stages(config.find("kStages").value_or(0)),
-      splits(config.find("kSplits").value_or(1)),
-      groups(config.at("kGroups")),
-      pair(config.find("kPair").value_or(0)),
-      problem_(problem) {}
+namespace {
 
-std::int64_t WeightGradSm90Shape::across() const { return ceil_div(problem_.k, block_n); }
-
-std::int64_t WeightGradSm90Shape::part_units() const {
-  const std::int64_t down = ceil_div(problem_.n, block_m);
-  return (pair == 1 ? ceil_div(across(), std::int64_t{2}) : across()) *
-         (pair == 2 ? ceil_div(down, std::int64_t{2}) : down);
-}
-
-std::int64_t WeightGradSm90Shape::steps() const { return ceil_div(problem_.m, kDepth); }
-
-WeightGradSums WeightGradSm90Shape::sums() const {
-  return {splits, problem_.bias ? splits * across() : 0};
-}
-
-std::vector<TensorMapSlot> WeightGradSm90Shape::maps() const {
-  const LinearWeightGradProblem& p = problem_;
+// How TMA sees the operands.
+std::vector<TensorMapSlot> maps_of(const LinearWeightGradProblem& p, const GemmSm90& shape) {
   const auto matrix = [&p](WeightGradTensor tensor, std::size_t at, std::int64_t columns,
                            std::int64_t stride, std::int64_t box_rows) {
     // The stride of a single row is of no account, but a map's is a multiple of 16 bytes.
@@ -50,11 +28,12 @@ std::vector<TensorMapSlot> WeightGradSm90Shape::maps() const {
                          .rows = box_rows,
                          .swizzle = 128};
   };
-  return {matrix(kWeightGradDy, offsetof(WeightGradTensorMaps, dy), p.n, p.dy_row,
-                 kDepth / (pair == 1 ? 2 : 1)),
-          matrix(kWeightGradX, offsetof(WeightGradTensorMaps, x), p.k, p.x_row,
-                 kDepth / (pair == 2 ? 2 : 1))};
+  return {
+      matrix(kWeightGradDy, offsetof(WeightGradTensorMaps, dy), p.n, p.dy_row, shape.a_box_rows()),
+      matrix(kWeightGradX, offsetof(WeightGradTensorMaps, x), p.k, p.x_row, shape.b_box_rows())};
 }
+
+}  // namespace
 
 std::optional<std::string> WeightGradSm90::refusal(const Problem& problem,
                                                    const DeviceInfo& device) const {
@@ -85,23 +64,13 @@ std::string WeightGradSm90::source(const Problem& problem, const Config& config)
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
   const WeightGradSm90Shape shape(p, config);
   const std::vector<KernelNeeds> entries = kernels(problem, config);
-  std::string text = "namespace vitune {\nstruct Config {\n" + weight_grad_facts_text(p);
-  for (const char* const name : {"kBlockM", "kBlockN", "kStages", "kGroups", "kPair"}) {
-    text += weight_grad_number(name, config.at(name));
-  }
-  text += weight_grad_number("kCtaThreads", shape.threads()) +
-          weight_grad_number("kSharedBytes", shape.shared_bytes()) +
-          weight_grad_finish_text(p, shape.sums()) + "};\n}  // namespace vitune\n\n" + templates();
-  // The size of its clusters is a fact of the kernel: an ordinary launch has them too.
-  const std::string cluster = shape.pair > 0 ? "__cluster_dims__(2, 1, 1) " : "";
-  text += formatted(
-      "\nextern \"C\" __global__ void {}__launch_bounds__({}, 1)\n"
-      "{}(const __grid_constant__ vitune::WeightGradParams params,\n"
-      "   const __grid_constant__ vitune::WeightGradTensorMaps maps) {{\n"
-      "  vitune::weight_grad_gemm_sm90<vitune::Config>(params, maps);\n}}\n",
-      cluster, entries.front().threads, entries.front().entry);
-  if (entries.size() > 1) text += weight_grad_finish_entry();
-  return text;
+  const std::string text =
+      config_source(templates(), weight_grad_facts_text(p) +
+                                     geometry_text<GemmSm90>("GemmSm90", shape) +
+                                     weight_grad_finish_text(p, shape.sums())) +
+      entry_text(shape, entries.front().entry, "WeightGradParams", "WeightGradTensorMaps",
+                 "weight_grad_gemm_sm90");
+  return entries.size() > 1 ? text + weight_grad_finish_entry() : text;
 }
 
 std::vector<KernelNeeds> WeightGradSm90::kernels(const Problem& problem,
@@ -109,7 +78,7 @@ std::vector<KernelNeeds> WeightGradSm90::kernels(const Problem& problem,
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
   const WeightGradSm90Shape shape(p, config);
   std::vector<KernelNeeds> kernels = {
-      {"vitune_weight_grad", static_cast<int>(shape.threads()), shape.shared_bytes()}};
+      {"vitune_weight_grad", shape.threads(), shape.shared_bytes()}};
   if (shape.sums().needs_finish(p)) kernels.push_back(weight_grad_finish(p));
   return kernels;
 }
@@ -121,27 +90,20 @@ LaunchPlan WeightGradSm90::plan(const Problem& problem, const Config& config,
   const WeightGradSums sums = shape.sums();
   LaunchPlan plan;
   KernelLaunch& launch = plan.kernels.emplace_back();
-  // Clusters that stay: as many as the device holds at once.
-  const std::int64_t room = std::max(device.sm_count, 1) * std::max(resident.front(), 1);
-  const std::int64_t clusters = std::max<std::int64_t>(room / shape.cluster(), 1);
-  launch.shape.grid[0] =
-      static_cast<std::uint32_t>(std::min(shape.units(), clusters) * shape.cluster());
-  launch.shape.block[0] = static_cast<std::uint32_t>(shape.threads());
-  launch.shape.shared_bytes = static_cast<std::uint32_t>(shape.shared_bytes());
-  launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
+  launch.shape = launch_shape(shape, shape.units(), device, resident);
   WeightGradParams params = weight_grad_params(p);
-  params.splits = static_cast<int>(shape.splits);
+  params.splits = shape.splits;
   launch.params = parameter_bytes(params);
   launch.pointers = weight_grad_pointers();
   for (const PointerSlot& slot : sums.pointers(p)) launch.pointers.push_back(slot);
   launch.map_bytes = sizeof(WeightGradTensorMaps);
-  launch.maps = shape.maps();
+  launch.maps = maps_of(p, shape);
   if (sums.needs_finish(p)) plan.kernels.push_back(weight_grad_finish_launch(p, sums, 1, device));
   plan.scratch_bytes = sums.bytes(p);
   return plan;
 }
 
-const WeightGradFamily& weight_grad_sm90() {
+const GemmFamily& weight_grad_sm90() {
   static const WeightGradSm90 instance;
   return instance;
 }

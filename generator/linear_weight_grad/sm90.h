@@ -7,48 +7,32 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "core/config.h"
-#include "core/device_info.h"
+#include "core/checked.h"
+#include "generator/geometry.h"
 #include "generator/linear_weight_grad/family.h"
 #include "generator/linear_weight_grad/kernel_spec.h"
+#include "templates/linear/geometry_sm90.cuh"
 
 namespace vitune {
 
-// As templates/linear_weight_grad/config_sm90.cuh has it.
-struct WeightGradSm90Shape {
+// Its kernels' geometry, and what the launch knows.
+struct WeightGradSm90Shape : GemmSm90 {
+  int splits;  // parts of the rows of dy and x, each with CTAs of its own
+  std::int64_t m, n, k;
+
+  explicit WeightGradSm90Shape(const LinearWeightGradProblem& problem);  // the facts alone
   WeightGradSm90Shape(const LinearWeightGradProblem& problem, const Config& config);
 
-  static constexpr std::int64_t kDepth = 64;
-
-  std::int64_t block_m, block_n, stages, splits, groups, pair;
-
-  std::int64_t threads() const { return 128 * (groups + 1); }
-  std::int64_t cluster() const { return pair > 0 ? 2 : 1; }
-  std::int64_t thread_sums() const { return block_m / groups / 64 * block_n / 2; }
-  std::int64_t stage_bytes() const { return (block_m + block_n) * kDepth * 2; }
-  std::int64_t shared_bytes() const { return stages * (stage_bytes() + 16) + ones_bytes(); }
-  std::int64_t most_stages(std::int64_t shared) const {
-    return (shared - ones_bytes()) / (stage_bytes() + 16);
-  }
-  std::int64_t across() const;      // tiles along k
-  std::int64_t part_units() const;  // tiles, or pairs of them, of a part of the rows
-  std::int64_t units() const { return part_units() * splits; }
-  std::int64_t steps() const;  // of all rows
-  WeightGradSums sums() const;
-  std::vector<TensorMapSlot> maps() const;
-
- private:
-  std::int64_t ones_bytes() const { return problem_.bias ? 1024 : 0; }
-
-  const LinearWeightGradProblem& problem_;
+  std::int64_t units() const { return units_of(*this, n, k) * splits; }
+  std::int64_t steps() const { return ceil_div(m, kDepth); }  // of all rows
+  WeightGradSums sums() const { return {splits, ones != 0 ? splits * ceil_div(k, block_n) : 0}; }
 };
 
-class WeightGradSm90 final : public WeightGradFamily {
+class WeightGradSm90 final : public GemmFamily {
  public:
-  std::string_view name() const override { return "sm90"; }
+  WeightGradSm90() : GemmFamily("sm90", weight_grad_families) {}
   std::optional<std::string> refusal(const Problem& problem,
                                      const DeviceInfo& device) const override;
   std::vector<Parameter> tunables() const override;
@@ -68,8 +52,8 @@ class WeightGradSm90 final : public WeightGradFamily {
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
   bool reads_tensor_maps(const Config&) const override { return true; }
-  WeightGradBlock block(const Config& config) const override {
-    return {config.at("kBlockM"), config.at("kBlockN"), WeightGradSm90Shape::kDepth};
+  GemmBlock block(const Config& config) const override {
+    return {config.at("kBlockM"), config.at("kBlockN"), GemmSm90::kDepth};
   }
 
  private:

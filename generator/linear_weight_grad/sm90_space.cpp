@@ -5,47 +5,36 @@
 #include <cmath>
 
 #include "core/format.h"
+#include "generator/gemm/rules.h"
 #include "generator/linear_weight_grad/sm90.h"
 
 namespace vitune {
 namespace {
 
-using Rule = std::optional<std::string>;
 using Shape = WeightGradSm90Shape;
 
-constexpr std::int64_t kMostStages = 8;
 constexpr std::int64_t kLeastSplitSteps = 4;
 constexpr std::int64_t kMostRounds = 4;
 constexpr std::int64_t kMostScratch = std::int64_t{128} << 20;
+constexpr std::int64_t kUsualSms = 132;  // an H200's, for a device that does not say
 
-// An H200's where the device does not say.
-std::int64_t sms_of(const DeviceInfo& device) {
-  constexpr std::int64_t kUsual = 132;
-  return device.sm_count > 0 ? device.sm_count : kUsual;
-}
-
-Rule check_groups(const LinearWeightGradProblem& p, const Config& c) {
-  const Shape shape(p, c);
-  if (shape.block_m % (64 * shape.groups) != 0) {
-    return formatted("{} rows for {} warpgroups", shape.block_m, shape.groups);
-  }
-  const std::int64_t most = shape.groups == 3 ? 96 : 192;
-  if (shape.thread_sums() <= most) return std::nullopt;
-  return formatted("{} sums of a thread", shape.thread_sums());
-}
-
-Rule check_pair(const LinearWeightGradProblem& p, const Config& c) {
-  const std::int64_t pair = c.at("kPair");
-  const bool has_two = pair == 0 || (pair == 1 ? p.k > c.at("kBlockN") : p.n > c.at("kBlockM"));
-  if (has_two) return std::nullopt;
-  return std::string("there is one tile that way");
-}
-
-Rule check_stages(const LinearWeightGradProblem& p, const Config& c, std::int64_t shared) {
-  const Shape shape(p, c);
-  const std::int64_t most = shape.most_stages(shared);
-  if (shape.stages >= std::min(most, kMostStages) - 1 && shape.stages <= most) return std::nullopt;
-  return formatted("{} stages, {} fit", shape.stages, most);
+const Tunables<Shape>& tunables_of_sm90() {
+  static const auto& all = *new Tunables<Shape>{
+      {&Shape::block_m, {"kBlockM", {64, 128, 192, 256}, "rows of a tile of dw", false, true}},
+      {&Shape::block_n, {"kBlockN", {64, 128, 192, 256}, "columns of a tile", false, true}},
+      {&Shape::stages,
+       {"kStages", {2, 3, 4, 5, 6, 7, 8}, "steps in shared memory or on their way", false, true}},
+      {&Shape::splits,
+       {"kSplits",
+        {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 14, 16, 18,  20,
+         22, 24, 26, 28, 32, 33, 40, 44, 48, 52, 56, 64, 66, 88, 104, 132},
+        "parts of the rows of dy and x, each with CTAs of its own; a second kernel adds them",
+        false,
+        true}},
+      {&Shape::groups, {"kGroups", {1, 2, 3}, "warpgroups that compute", false, true}},
+      {&Shape::pair, {"kPair", {0, 1, 2}, "two CTAs share dy (1) or x (2)", true, true}},
+  };
+  return all;
 }
 
 // How full the rounds of the device are.
@@ -56,22 +45,16 @@ double fullness(const Shape& shape, std::int64_t sms) {
 }
 
 // Parts are for SMs that have nothing to do: their sums cost memory and a second kernel.
-Rule check_splits(const LinearWeightGradProblem& p, const Config& c, std::int64_t sms) {
+bool suits_splits(const LinearWeightGradProblem& p, const Shape& shape, std::int64_t sms) {
   constexpr double kFull = 0.8;
-  const Shape shape(p, c);
-  if (shape.splits == 1) return std::nullopt;
-  if (shape.sums().bytes(p) > kMostScratch) {
-    return formatted("{} bytes of sums", shape.sums().bytes(p));
+  if (shape.splits == 1) return true;
+  if (shape.sums().bytes(p) > kMostScratch || shape.steps() < kLeastSplitSteps * shape.splits ||
+      shape.units() * shape.cluster() > kMostRounds * sms) {
+    return false;
   }
-  if (shape.steps() < kLeastSplitSteps * shape.splits) {
-    return formatted("{} parts of {} steps", shape.splits, shape.steps());
-  }
-  const std::int64_t ctas = shape.units() * shape.cluster();
-  if (ctas > kMostRounds * sms) return formatted("{} CTAs", ctas);
   // Too few steps for as many parts as there are SMs.
   const bool is_most = shape.steps() < 2 * kLeastSplitSteps * shape.splits;
-  if (is_most || fullness(shape, sms) >= kFull) return std::nullopt;
-  return formatted("{} CTAs in rounds of {}", ctas, sms);
+  return is_most || fullness(shape, sms) >= kFull;
 }
 
 // Forms worth weighing, each with as many stages as fit.
@@ -86,47 +69,34 @@ constexpr Form kForms[] = {
 
 }  // namespace
 
+WeightGradSm90Shape::WeightGradSm90Shape(const LinearWeightGradProblem& p)
+    : GemmSm90{}, splits(1), m(p.m), n(p.n), k(p.k) {
+  a_across = b_across = 1;
+  ones = p.bias;
+}
+
+WeightGradSm90Shape::WeightGradSm90Shape(const LinearWeightGradProblem& p, const Config& config)
+    : WeightGradSm90Shape(read_tunables(tunables_of_sm90(), config, WeightGradSm90Shape(p))) {}
+
 std::vector<Parameter> WeightGradSm90::tunables() const {
-  return {
-      {"kBlockM", {64, 128, 192, 256}, "rows of a tile of dw", false, true},
-      {"kBlockN", {64, 128, 192, 256}, "columns of a tile", false, true},
-      {"kStages", {2, 3, 4, 5, 6, 7, 8}, "steps in shared memory or on their way", false, true},
-      {"kSplits",
-       {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 14, 16, 18,  20,
-        22, 24, 26, 28, 32, 33, 40, 44, 48, 52, 56, 64, 66, 88, 104, 132},
-       "parts of the rows of dy and x, each with CTAs of its own; a second kernel adds them",
-       false,
-       true},
-      {"kGroups", {1, 2, 3}, "warpgroups that compute", false, true},
-      {"kPair", {0, 1, 2}, "two CTAs share dy (1) or x (2)", true, true},
-  };
+  return parameters_of(tunables_of_sm90());
 }
 
 std::vector<Constraint> WeightGradSm90::rules(const Problem& problem,
                                               const DeviceInfo& device) const {
-  const std::int64_t sms = sms_of(device), shared = device.shared_per_block;
+  const std::int64_t sms = sms_of(device, kUsualSms);
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
-  return {
-      {"kBlockM: fewer than twice the rows there are, or 64",
-       [p](const Config& c) { return check_weight_grad_block(c.at("kBlockM"), p.n); },
-       {"kBlockM"}},
-      {"kBlockN: fewer than twice the columns there are, or 64",
-       [p](const Config& c) { return check_weight_grad_block(c.at("kBlockN"), p.k); },
-       {"kBlockN"}},
-      {"warpgroups: multiples of 64 rows, at most 192 sums of a thread, 96 where there are three",
-       [p](const Config& c) { return check_groups(p, c); },
-       {"kBlockM", "kBlockN", "kGroups"}},
-      {"pair: two tiles side by side",
-       [p](const Config& c) { return check_pair(p, c); },
-       {"kBlockM", "kBlockN", "kPair"}},
-      {"stages: as many as fit, 8 at most, or one less",
-       [p, shared](const Config& c) { return check_stages(p, c, shared); },
-       {"kBlockM", "kBlockN", "kGroups", "kStages"}},
-      {"splits: at least 4 steps each, in at most 4 rounds of the SMs that are four fifths full, "
-       "at most 2^27 bytes",
-       [p, sms](const Config& c) { return check_splits(p, c, sms); },
-       {"kBlockM", "kBlockN", "kGroups", "kPair", "kSplits"}},
-  };
+  const Tunables<Shape>& all = tunables_of_sm90();
+  const Shape facts(p);
+  std::vector<Constraint> rules = tile_rules(all, facts, p.n, p.k);
+  append(rules, geometry_rules(gemm_sm90_rules().all, all, facts));
+  append(rules, ring_rules(all, facts, p.n, p.k, device.shared_per_block));
+  rules.push_back(shape_rule<Shape>(
+      "splits: at least 4 steps each, in at most 4 rounds of the SMs that are four fifths full, at "
+      "most 2^27 bytes",
+      all, facts, {&Shape::block_m, &Shape::block_n, &Shape::groups, &Shape::pair, &Shape::splits},
+      [p, sms](const Shape& shape) { return suits_splits(p, shape, sms); }));
+  return rules;
 }
 
 // Clocks, roughly: rounds of the device, each as long as a part's products or its operands take and
@@ -136,11 +106,10 @@ std::optional<double> WeightGradSm90::rank(const Problem& problem, const Config&
   constexpr double kL2Bytes = 35, kStart = 2500;
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
   const Shape shape(p, c);
-  const double sms = static_cast<double>(sms_of(device));
-  const double m = static_cast<double>(shape.block_m), n = static_cast<double>(shape.block_n);
+  const double sms = static_cast<double>(sms_of(device, kUsualSms));
+  const double m = shape.block_m, n = shape.block_n;
   const double dy = shape.pair == 1 ? m / 2 : m, x = shape.pair == 2 ? n / 2 : n;
-  const double steps =
-      std::ceil(static_cast<double>(shape.steps()) / static_cast<double>(shape.splits));
+  const double steps = std::ceil(static_cast<double>(shape.steps()) / shape.splits);
   const double step = std::max(m * n / 32, (dy + x) * 128 / kL2Bytes);
   const double ctas = static_cast<double>(shape.units() * shape.cluster());
   double cost = kStart + std::ceil(ctas / sms) * (steps * step + 4 * m * n / kL2Bytes);
@@ -156,22 +125,16 @@ std::vector<Config> WeightGradSm90::defaults(const Problem& problem, const Devic
   constexpr std::size_t kMost = 3;
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
   const auto cost = [&](const Config& config) { return rank(problem, config, device); };
-  std::vector<std::int64_t> splits;
-  for (const Parameter& parameter : tunables()) {
-    if (parameter.name == "kSplits") splits = parameter.values;
-  }
+  const std::vector<std::int64_t>& splits = tunables_of_sm90()[3].parameter.values;
   std::vector<Config> best;  // of each form
   for (const Form& form : kForms) {
     std::vector<Config> fitting;
     for (const std::int64_t parts : splits) {
       for (const std::int64_t pair : {form.pair, std::int64_t{0}}) {
-        Config config = whole({{"kBlockM", form.m},
-                               {"kBlockN", form.n},
-                               {"kGroups", form.groups},
-                               {"kPair", pair},
-                               {"kSplits", parts}});
-        const std::int64_t fit = Shape(p, config).most_stages(device.shared_per_block);
-        config.set("kStages", std::min(fit, kMostStages));
+        Config config =
+            whole(config_of(tunables_of_sm90(), {form.m, form.n, 0, parts, form.groups, pair}));
+        const int fit = Shape(p, config).most_stages(static_cast<int>(device.shared_per_block));
+        config.set("kStages", std::min(fit, Shape::kMostStages));
         if (space.explain(config)) continue;
         fitting.push_back(std::move(config));
         break;

@@ -2,43 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/norm/problem.h"
 
-#include "core/checked.h"
-#include "core/error.h"
 #include "core/format.h"
+#include "generator/problem_checks.h"
 
 namespace vitune {
 namespace {
 
 constexpr std::int64_t kMostRows = 2147483647, kMostColumns = 8192;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;  // exclusive, per tensor
-
-void refuse(ErrorCode code, const std::string& what) { throw Error(code, what); }
-
-void check_range(std::string_view name, std::int64_t value, std::int64_t most) {
-  if (value < 1) refuse(ErrorCode::kUsage, formatted("{}={}: 1 is the least", name, value));
-  if (value <= most) return;
-  refuse(ErrorCode::kUnsupported, formatted("{}={}: {} is the most", name, value, most));
-}
-
-void check_type(std::string_view name, ElementType type) {
-  if (type != ElementType::kBool) return;
-  refuse(ErrorCode::kUsage, formatted("{} cannot be bool: use bf16, fp16 or fp32", name));
-}
-
-void check_row(std::string_view name, const NormProblem& p, std::int64_t stride, ElementType type,
-               bool is_output) {
-  if (stride < 0) refuse(ErrorCode::kUsage, formatted("{}: stride {} is negative", name, stride));
-  if (is_output && p.rows > 1 && stride < p.d) {
-    refuse(ErrorCode::kUsage,
-           formatted("{}: rows of {} elements overlap at a stride of {}", name, p.d, stride));
-  }
-  const auto last = checked_mul(p.rows - 1, stride);
-  const auto end = last ? checked_add(*last, p.d) : std::nullopt;
-  const auto bytes = end ? checked_mul(*end, element_bytes(type)) : std::nullopt;
-  if (bytes && *bytes < kMostBytes) return;
-  refuse(ErrorCode::kUnsupported,
-         formatted("{} spans 2^47 bytes or more: use fewer rows or a smaller stride", name));
-}
 
 double bytes_of(ElementType type) { return static_cast<double>(element_bytes(type)); }
 
@@ -47,24 +17,22 @@ double bytes_of(ElementType type) { return static_cast<double>(element_bytes(typ
 double default_eps(bool rms) { return rms ? 1e-6 : 1e-5; }
 
 void NormProblem::validate() const {
-  check_range("m", rows, kMostRows);
-  check_range("d", d, kMostColumns);
-  check_type("the type of x", type);
-  check_type("out", out);
-  check_type("params", parameters);
-  if (second) check_type("second", *second);
+  check_count("m", rows, kMostRows);
+  check_count("d", d, kMostColumns);
+  check_numbers("the type of x", type);
+  check_numbers("out", out);
+  check_numbers("params", parameters);
+  if (second) check_numbers("second", *second);
   if (sum && !residual) refuse(ErrorCode::kUsage, "sum needs residual: without one it would be x");
   if (!(eps >= 1e-30 && eps <= 1e30)) {
     refuse(ErrorCode::kUsage, formatted("eps={}: it must be from 1e-30 to 1e30", eps));
   }
-  if (alignment != 2 && alignment != 4 && alignment != 8 && alignment != 16) {
-    refuse(ErrorCode::kUsage, formatted("align={}: use 2, 4, 8 or 16", alignment));
-  }
-  check_row("x", *this, x_row, type, false);
-  check_row("out", *this, out_row, out, true);
-  if (residual) check_row("residual", *this, residual_row, type, false);
-  if (sum) check_row("sum", *this, sum_row, type, true);
-  if (second) check_row("second", *this, second_row, *second, true);
+  check_alignment(alignment, false);
+  check_rows("x", rows, d, x_row, type, true);
+  check_rows("out", rows, d, out_row, out);
+  if (residual) check_rows("residual", rows, d, residual_row, type, true);
+  if (sum) check_rows("sum", rows, d, sum_row, type);
+  if (second) check_rows("second", rows, d, second_row, *second);
 }
 
 NormProblem NormProblem::canonical() const {

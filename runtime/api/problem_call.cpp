@@ -54,7 +54,7 @@ vitune_status check_tensor(const TensorSpec& spec, std::uintptr_t address) noexc
   if (spec.given != (address != 0)) {
     return failed(VITUNE_INVALID_ARGUMENT,
                   spec.given
-                      ? "%s is NULL, but the problem has it"
+                      ? "%s is NULL or left out, but the problem has it"
                       : "%s is not NULL, but the problem has none: say so there or pass NULL",
                   spec.name.c_str());
   }

@@ -16,59 +16,50 @@
 //   kTransposed        w is [k, n]
 //   kCopyX, kCopyW     bytes of an aligned access to rows of x and of w: 16, 8, 4, 2
 //   kVector            columns of an aligned access to all of n: 8, 4, 2, 1
-// Tunables:
-//   kBlockM, kBlockN   rows and columns of the result that a CTA computes
-//   kBlockK            columns of x and w per step
-//   kWarpM, kWarpN     rows and columns of a warp's part of these
-//   kStages            steps whose operands are in shared memory or on their way
 //   kSplit             parts of k are added up by a second kernel
-//   kRaster            rows of tiles that are gone through together, column by column
-// and kCtaThreads and kSharedBytes, the host's idea of the threads of a CTA and of its dynamic
-// shared memory, checked against the layout.
+// and kGeometry, a GemmSm80 of its tunables (geometry_sm80.cuh).
 #pragma once
 
+#include "linear/geometry_sm80.cuh"
+#include "primitives/rules.cuh"
 #include "primitives/swizzle.cuh"
 #include "primitives/types.cuh"
 
 namespace vitune {
 
-// w as it lies in shared memory: a row for each column of the result, or one for each step of k.
-template <class C, bool kTransposed>
-struct LinearWeightTile {
-  using Tile = PanelTile<C::kBlockK, C::kBlockN, 2 * C::kBlockK>;
-};
+// What follows from any Config with a GemmSm80.
 template <class C>
-struct LinearWeightTile<C, true> {
-  using Tile = PanelTile<C::kBlockN, C::kBlockK, C::kBlockN % 64 == 0 ? 128 : 64>;
-};
-
-template <class C>
-struct LinearTraits : C {
-  static constexpr int kWarpsM = C::kBlockM / C::kWarpM, kWarpsN = C::kBlockN / C::kWarpN;
-  static constexpr int kThreads = kWarpsM * kWarpsN * kWarpSize;
-  static constexpr int kTilesM = C::kWarpM / 16, kTilesN = C::kWarpN / 8;  // products of a warp
-  static constexpr int kSteps = C::kBlockK / 16;
-  using XTile = PanelTile<C::kBlockK, C::kBlockM, 2 * C::kBlockK>;
-  using WTile = typename LinearWeightTile<C, C::kTransposed>::Tile;
-  static constexpr int kStageBytes = XTile::kBytes + WTile::kBytes;
-  // Sums of 16 rows of a warp on their way to the epilogue, in fp32. Eight words more than the
-  // columns: eight rows then begin in four different groups of eight banks.
-  static constexpr int kStagingPitch = 4 * (C::kWarpN + 8);
-  static constexpr int kStagingBytes = 16 * kStagingPitch;
-  static constexpr int kBytes = max_of(C::kStages * kStageBytes, kWarpsM* kWarpsN* kStagingBytes);
-
+struct GemmSm80Traits : C {
+  static constexpr GemmSm80 kG = C::kGeometry;
+  static_assert(RulesHold<broken_rule(kG, gemm_sm80_rules().all)>::kValue);
   static_assert(C::kElement == 0 || C::kElement == 1, "kElement must be 0 (fp16) or 1 (bf16)");
-  static_assert(C::kBlockM % C::kWarpM == 0 && C::kBlockN % C::kWarpN == 0,
-                "a CTA's tile must be whole warps' parts");
-  static_assert(C::kWarpM % 16 == 0, "kWarpM must be a multiple of 16");
-  static_assert(C::kWarpN == 16 || C::kWarpN == 32 || C::kWarpN == 64 || C::kWarpN == 128,
-                "kWarpN must be 16, 32, 64 or 128");
-  static_assert(C::kBlockK == 32 || C::kBlockK == 64, "kBlockK must be 32 or 64");
-  static_assert(C::kStages >= 2, "kStages must be at least 2");
-  static_assert(C::kCtaThreads == kThreads,
-                "kCtaThreads differs from the kernel's threads: the launch plan is out of step");
-  static_assert(C::kSharedBytes == kBytes,
-                "kSharedBytes differs from the kernel's layout: the launch plan is out of step");
+
+  static constexpr int kBlockM = kG.block_m, kBlockN = kG.block_n, kBlockK = kG.block_k;
+  static constexpr int kWarpM = kG.warp_m, kWarpN = kG.warp_n, kStages = kG.stages;
+  static constexpr int kWarpsN = kBlockN / kWarpN, kThreads = kG.threads();
+  static constexpr int kTilesM = kWarpM / 16, kTilesN = kWarpN / 8;  // products of a warp
+  static constexpr int kSteps = kBlockK / 16;
+  static constexpr int kStageBytes = kG.stage_bytes();
+  static constexpr int kStagingPitch = kG.staging_pitch(), kStagingBytes = kG.staging_bytes();
+};
+
+// An operand as it lies in shared memory: a row for each of `kBlock` rows or columns of the result,
+// or one for each step of the depth.
+template <class C, int kBlock, bool kAcross>
+struct GemmSm80Tile {
+  static constexpr int kDepth = C::kGeometry.block_k;
+  using Tile = PanelTile<kDepth, kBlock, 2 * kDepth>;
+};
+template <class C, int kBlock>
+struct GemmSm80Tile<C, kBlock, true> {
+  using Tile = PanelTile<kBlock, C::kGeometry.block_k, 2 * GemmSm80::panel(kBlock)>;
+};
+
+template <class C>
+struct LinearTraits : GemmSm80Traits<C> {
+  using XTile = typename GemmSm80Tile<C, C::kGeometry.block_m, false>::Tile;
+  using WTile = typename GemmSm80Tile<C, C::kGeometry.block_n, C::kTransposed>::Tile;
+  static_assert(XTile::kBytes + WTile::kBytes == C::kGeometry.stage_bytes(), "tiles fill a stage");
 };
 
 }  // namespace vitune

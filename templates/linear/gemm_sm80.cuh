@@ -30,10 +30,10 @@ struct LinearWork {
     LinearWork work;
     work.split = T::kSplit ? int(blockIdx.x) / tiles : 0;
     const int tile = int(blockIdx.x) - work.split * tiles;
-    const int band = tile / (T::kRaster * across);  // of kRaster rows of tiles
-    const int rows = min(T::kRaster, down - band * T::kRaster);
-    const int place = tile - band * T::kRaster * across;
-    work.row = (band * T::kRaster + place % rows) * T::kBlockM;
+    const int band = tile / (T::kG.raster * across);  // of kRaster rows of tiles
+    const int rows = min(T::kG.raster, down - band * T::kG.raster);
+    const int place = tile - band * T::kG.raster * across;
+    work.row = (band * T::kG.raster + place % rows) * T::kBlockM;
     work.column = place / rows * T::kBlockN;
     work.first_k = work.split * p.split_columns;
     work.end_k = T::kSplit ? min(p.k, work.first_k + p.split_columns) : p.k;

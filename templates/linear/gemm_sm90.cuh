@@ -14,7 +14,6 @@
 #include "primitives/tensor_copy.cuh"
 #include "primitives/tile_copy.cuh"
 #include "primitives/wgmma.cuh"
-#include "primitives/wgmma_across.cuh"
 
 namespace vitune {
 
@@ -113,12 +112,8 @@ __device__ __forceinline__ void multiply(float (&d)[T::kRowBlocks][T::kBlockN / 
     for (int block = 0; block < T::kRowBlocks; ++block) {
       const u64 rows = descriptor_at(x, 32 * i + block * 64 * kBlockK * 2);
       const bool adds = accumulate || i > 0;
-      if constexpr (T::kTransposed) {
-        WgmmaAcross<T::kElement, T::kBlockN>::shared_a(d[block], rows,
-                                                       descriptor_at(w, 16 * 128 * i), adds);
-      } else {
-        Wgmma<T::kElement, T::kBlockN>::shared_a(d[block], rows, descriptor_at(w, 32 * i), adds);
-      }
+      Wgmma<T::kElement, T::kBlockN>::template shared_a<false, T::kTransposed>(
+          d[block], rows, descriptor_at(w, T::kTransposed ? 16 * 128 * i : 32 * i), adds);
     }
   }
   wgmma_commit();
@@ -145,10 +140,10 @@ __device__ __forceinline__ void consume(const LinearParams& p, const typename T:
   for (; tile.any(); tile.next()) {
     const int steps = tile.steps();
     // A warpgroup that leads by more than the ring is long would be two phases ahead.
-    const int lead = T::kLead > 0 && steps >= T::kStages ? T::kLead : 0;
+    const int lead = T::kG.lead > 0 && steps >= T::kStages ? T::kG.lead : 0;
     epilogue.begin(tile.row(), tile.column());
     if constexpr (T::kStagedResidual) epilogue.ask_for_residuals(tile.row(), tile.column());
-    if (T::kPingPong || (T::kLead > 0 && lead > 0 && group > 0)) {
+    if (T::kPingPong || (T::kG.lead > 0 && lead > 0 && group > 0)) {
       mbarrier_wait(shared.turn(group), turn_parity);
       turn_parity ^= 1;
     }
@@ -159,7 +154,7 @@ __device__ __forceinline__ void consume(const LinearParams& p, const typename T:
       multiply(d, shared, at.slot, step > 0);
       wgmma_wait<1>();
       if (step > 0) shared.give_back(before);
-      if (T::kLead > 0 && lead > 0 && step == lead && group + 1 < T::kGroups) {
+      if (T::kG.lead > 0 && lead > 0 && step == lead && group + 1 < T::kGroups) {
         shared.pass_turn(group + 1);
       }
       before = at.slot;

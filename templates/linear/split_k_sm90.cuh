@@ -4,10 +4,7 @@
 // As gemm_sm90.cuh with one warpgroup, over the CTA's own steps. Then each warp sends the sums of
 // its 16 rows to the CTA that finishes these rows, by stores that its barrier counts; there the
 // parts are added in the order of their CTAs, so that the same bits come out each time, and go
-// through the epilogue. A second kernel and memory between are not needed. Beside the tunables of
-// config_sm90.cuh:
-//   kParts      of k, and CTAs of a cluster: 2 or 4
-//   kAllBytes   the host's idea of the dynamic shared memory, with the parts' sums
+// through the epilogue. A second kernel and memory between are not needed.
 #pragma once
 
 #include "linear/gemm_sm90.cuh"
@@ -18,40 +15,36 @@ namespace vitune {
 
 template <class C>
 struct LinearPartsTraits : LinearTraits<C> {
-  using Whole = LinearTraits<C>;
-  static constexpr int kRowWarps = 4 / C::kParts;  // whose rows a CTA finishes
+  static constexpr GemmSm90 kG = C::kGeometry;
+  static constexpr int kParts = kG.parts;
+  static constexpr int kRowWarps = 4 / kParts;  // whose rows a CTA finishes
   // Behind the ring and what belongs to it: the barrier of the sums, then the sums of all parts.
-  static constexpr int kSumBarrierOffset = Whole::kBytes;
-  static constexpr int kSumOffset = ceil_div(Whole::kBytes + 8, 16) * 16;
-  static constexpr int kWarpSums = C::kBlockN / 4;  // pairs of a thread
-  static constexpr int kSumBytes = C::kParts * kRowWarps * kWarpSums * kWarpSize * 8;
-
-  static_assert(C::kParts == 2 || C::kParts == 4, "kParts must be 2 or 4");
-  static_assert(C::kBlockM == 64 && C::kGroups == 1 && C::kSchedule == 0 && C::kPair == 0,
-                "parts are of tiles of 64 rows, which one warpgroup computes");
-  static_assert(Whole::kResidualSlots <= 1, "not all warps give a residual's slot back");
-  static_assert(C::kAllBytes == kSumOffset + kSumBytes,
-                "kAllBytes differs from the kernel's layout: the launch plan is out of step");
+  static constexpr int kSumBarrierOffset = kG.ring_bytes(), kSumOffset = kG.sum_offset();
+  static constexpr int kWarpSums = kG.block_n / 4;  // pairs of a thread
+  static constexpr int kSumBytes = kG.sum_bytes();
+  static_assert(kParts > 1, "parts are added by a cluster of two CTAs or four");
 };
 
 // The one tile of a cluster, and the part of k that is this CTA's.
 template <class C>
 class TileOrder<LinearPartsTraits<C>> {
+  using T = LinearPartsTraits<C>;
+
  public:
   __device__ __forceinline__ TileOrder(const LinearParams& p, int, int)
       : part_(int(cluster_rank())), steps_(ceil_div(p.k, kBlockK)) {
-    const int across = ceil_div(p.n, C::kBlockN), tile = int(blockIdx.x) / C::kParts;
+    const int across = ceil_div(p.n, T::kBlockN), tile = int(blockIdx.x) / T::kParts;
     m_ = tile / across;
     n_ = tile - m_ * across;
   }
   __device__ __forceinline__ bool any() const { return !done_; }
   __device__ __forceinline__ void next() { done_ = true; }
-  __device__ __forceinline__ int row() const { return m_ * C::kBlockM; }
-  __device__ __forceinline__ int column() const { return n_ * C::kBlockN; }
+  __device__ __forceinline__ int row() const { return m_ * T::kBlockM; }
+  __device__ __forceinline__ int column() const { return n_ * T::kBlockN; }
   __device__ __forceinline__ int rank() const { return part_; }
-  __device__ __forceinline__ int first_step() const { return part_ * steps_ / C::kParts; }
+  __device__ __forceinline__ int first_step() const { return part_ * steps_ / T::kParts; }
   __device__ __forceinline__ int steps() const {
-    return (part_ + 1) * steps_ / C::kParts - first_step();
+    return (part_ + 1) * steps_ / T::kParts - first_step();
   }
 
  private:

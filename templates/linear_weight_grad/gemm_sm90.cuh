@@ -17,7 +17,7 @@
 #include "primitives/sync.cuh"
 #include "primitives/tensor_copy.cuh"
 #include "primitives/tile_copy.cuh"
-#include "primitives/wgmma_both_across.cuh"
+#include "primitives/wgmma.cuh"
 
 namespace vitune {
 
@@ -187,7 +187,7 @@ __device__ __forceinline__ void weight_grad_multiply(float (&d)[T::kRowBlocks][T
   for (int i = 0; i < T::kDepth / 16; ++i) {
 #pragma unroll
     for (int block = 0; block < T::kRowBlocks; ++block) {
-      WgmmaBothAcross<T::kElement, T::kBlockN>::both(
+      Wgmma<T::kElement, T::kBlockN>::template shared_a<true, true>(
           d[block], descriptor_at(dy, kStepBytes * i + block * T::kPanelBytes),
           descriptor_at(x, kStepBytes * i), true);
     }

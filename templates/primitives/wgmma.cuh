@@ -33,8 +33,9 @@ __device__ __forceinline__ void fence_proxy_async() {
 // registers; where `accumulate` is false, d is overwritten. It must hold something even then: of
 // two products into registers that hold nothing ptxas 13.0 takes what follows from both to be
 // equal.
-//   shared_a          A and B along their rows       register_a  A in registers, B across its rows
-//   shared_a_across   A across, B along its rows
+//   shared_a     A in shared memory; of each operand the depth is along its rows, or across them
+//                in whole panels of 64 columns (shared_a_across: of A alone)
+//   register_a   A in registers, B across its rows
 template <int kType, int kColumns>
 struct Wgmma;
 
@@ -108,23 +109,20 @@ struct Wgmma;
 #define VITUNE_WGMMA(type, name, n, i0, i1, i2, i3, i4, i5)                                        \
   template <>                                                                                      \
   struct Wgmma<type, n> {                                                                          \
+    template <bool kAAcross = false, bool kBAcross = false>                                        \
     static __device__ __forceinline__ void shared_a(float (&d)[n / 2], u64 a, u64 b,               \
                                                     bool accumulate) {                             \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2                                        \
                    ", 0;\n"                                                                        \
                    "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." name "." name                 \
-                   " {" VITUNE_D##n "}, %" #i0 ", %" #i1 ", p, 1, 1, 0, 0;\n}"                     \
+                   " {" VITUNE_D##n "}, %" #i0 ", %" #i1 ", p, 1, 1, %" #i3 ", %" #i4 ";\n}"       \
                    : VITUNE_C##n                                                                   \
-                   : "l"(a), "l"(b), "r"(int(accumulate)));                                        \
+                   : "l"(a), "l"(b), "r"(int(accumulate)), "n"(int(kAAcross)),                     \
+                     "n"(int(kBAcross)));                                                          \
     }                                                                                              \
     static __device__ __forceinline__ void shared_a_across(float (&d)[n / 2], u64 a, u64 b,        \
                                                            bool accumulate) {                      \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2                                        \
-                   ", 0;\n"                                                                        \
-                   "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." name "." name                 \
-                   " {" VITUNE_D##n "}, %" #i0 ", %" #i1 ", p, 1, 1, 1, 0;\n}"                     \
-                   : VITUNE_C##n                                                                   \
-                   : "l"(a), "l"(b), "r"(int(accumulate)));                                        \
+      shared_a<true>(d, a, b, accumulate);                                                         \
     }                                                                                              \
     static __device__ __forceinline__ void register_a(float (&d)[n / 2], const u32 (&a)[4], u64 b, \
                                                       bool accumulate) {                           \

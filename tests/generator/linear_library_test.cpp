@@ -9,9 +9,9 @@
 #include "core/device_info.h"
 #include "core/error.h"
 #include "generator/config_family.h"
+#include "generator/gemm/library_family.h"
 #include "generator/linear/family.h"
 #include "generator/linear/kernel_spec.h"
-#include "generator/linear/library_product.h"
 #include "generator/linear/operator.h"
 
 namespace vitune {

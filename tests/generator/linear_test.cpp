@@ -172,7 +172,7 @@ TEST(LinearSpaceTest, DefaultsFillTheDevice) {
   const DeviceInfo h200 = testing_support::h200_device();
   DeviceInfo a100 = *architecture_limits("sm_80");
   a100.sm_count = 108;
-  for (const LinearFamily* const family : linear_families()) {
+  for (const GemmFamily* const family : linear_families()) {
     if (family->calls_library()) continue;           // it is asked what is good
     if (family == &linear_sm90_split_k()) continue;  // last of all
     const DeviceInfo& device = family == &linear_sm80() ? a100 : h200;
@@ -312,6 +312,7 @@ TEST(LinearFamilyTest, MomentsAreOfTheKernelsForNinePointZero) {
 // Of an H200's shared memory: as many staging buffers as fit take none from anything else.
 TEST(LinearFamilyTest, WhatIsStagedFitsBesideTheRing) {
   const DeviceInfo device = testing_support::h200_device();
+  const LinearSm90 family;
   std::set<std::int64_t> buffers;
   for (const char* const text :
        {"linear bf16 m=23328 n=1152 k=1152 bias residual",
@@ -323,20 +324,21 @@ TEST(LinearFamilyTest, WhatIsStagedFitsBesideTheRing) {
     const LinearProblem p = LinearProblem::parse(text);
     for (const Config& config : linear().space(*ProblemPtr(p), device).enumerate()) {
       if (linear().family(config) != "sm90") continue;
-      const LinearSm90Shape shape(p, config);
-      const bool is_staged = shape.schedule == LinearSm90Shape::kPingPong || shape.stores() == 1;
-      ASSERT_LE(shape.shared_bytes(), device.shared_per_block) << config.text();
-      EXPECT_EQ(shape.maps()[p.out_period > 0 ? 2 : 3].rows, is_staged ? 16 : shape.block_m)
+      const GemmSm90 shape = family.shape(p, config);
+      const KernelLaunch launch = testing_support::plan_of(p, config, device, {1}).kernels.front();
+      const bool is_staged = shape.schedule == GemmSm90::kPingPong || shape.stores() == 1;
+      ASSERT_LE(launch.shape.shared_bytes, device.shared_per_block) << config.text();
+      EXPECT_EQ(launch.maps[p.out_period > 0 ? 2 : 3].rows, is_staged ? 16 : shape.block_m)
           << config.text();
       if (is_staged) {
         buffers.insert(shape.store_buffers());
       } else {
         EXPECT_EQ(shape.store_buffers(), 2) << config.text();
       }
-      for (const TensorMapSlot& map : shape.maps()) {
+      for (const TensorMapSlot& map : launch.maps) {
         EXPECT_LE(2 * map.columns, 128) << config.text();
         EXPECT_EQ(2 * map.columns, map.swizzle);
-        EXPECT_LE(map.at + 128, shape.map_bytes());
+        EXPECT_LE(map.at + 128, launch.map_bytes);
       }
     }
   }
@@ -406,7 +408,7 @@ TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
   const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=768 bias");
   std::set<std::string> families;
   for (const Config& config : testing_support::space_of(p, device).enumerate()) {
-    const LinearFamily& family = linear_family(config);
+    const GemmFamily& family = gemm_family(linear_families(), config);
     families.emplace(family.name());
     std::set<std::string> own = {"kFamily"};
     for (const Parameter& parameter : family.tunables()) own.insert(parameter.name);
@@ -414,7 +416,7 @@ TEST(LinearFamilyTest, EachConfigIsOfAFamilyThatHasItsTunables) {
   }
   EXPECT_EQ(families, (std::set<std::string>{"sm80", "sm90", "sm90_split_k"}));
   Config unknown{{"kFamily", 99}};
-  EXPECT_THROW(linear_family(unknown), Error);
+  EXPECT_THROW(gemm_family(linear_families(), unknown), Error);
 }
 
 // Pairs of CTAs start together, no more of them than the device holds, and every box fits its map.
@@ -424,7 +426,7 @@ TEST(LinearPlanTest, Sm90LaunchesWholeClustersWithMapsOfWhatItReads) {
       LinearProblem::parse("linear bf16 m=6304 n=768 k=768 bias scale residual");
   std::size_t seen = 0;
   for (const Config& config : testing_support::space_of(p, device).enumerate()) {
-    if (&linear_family(config) != &linear_sm90()) continue;
+    if (&gemm_family(linear_families(), config) != &linear_sm90()) continue;
     ++seen;
     const LaunchPlan plan = testing_support::plan_of(p, config, device, {1});
     ASSERT_EQ(plan.kernels.size(), 1u);
@@ -448,11 +450,11 @@ TEST(LinearPlanTest, Sm90LaunchesWholeClustersWithMapsOfWhatItReads) {
 // A cluster to a tile, for layers whose tiles leave SMs idle.
 TEST(LinearPlanTest, Sm90PartsLaunchAClusterForEachTileWhereTilesAreFew) {
   const DeviceInfo device = testing_support::h200_device();
-  const LinearFamily& parts = linear_sm90_split_k();
+  const GemmFamily& parts = linear_sm90_split_k();
   const auto configs = [&](const LinearProblem& p) {
     std::vector<Config> found;
     for (Config& config : testing_support::space_of(p, device).enumerate()) {
-      if (&linear_family(config) == &parts) found.push_back(std::move(config));
+      if (&gemm_family(linear_families(), config) == &parts) found.push_back(std::move(config));
     }
     return found;
   };
@@ -492,9 +494,9 @@ TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {
   const LinearProblem p = LinearProblem::parse("linear bf16 m=197 n=768 k=3001 bias");
   std::set<std::int64_t> seen;
   for (const Config& config : testing_support::space_of(p, device).enumerate()) {
-    if (&linear_family(config) != &linear_sm80()) continue;
-    const std::int64_t splits = config.at("kSplits"),
-                       columns = linear_sm80_split_columns(p, config);
+    if (&gemm_family(linear_families(), config) != &linear_sm80()) continue;
+    const LinearSm80Shape shape(p, config);
+    const std::int64_t splits = shape.splits, columns = shape.split_columns();
     if (!seen.insert(splits * 1000 + config.at("kBlockK")).second) continue;
     EXPECT_EQ(columns % config.at("kBlockK"), 0);
     EXPECT_GE(columns * splits, p.k);
@@ -502,7 +504,7 @@ TEST(LinearPlanTest, SplitsAreWholeStepsAndCoverEveryColumn) {
     const LaunchPlan plan = testing_support::plan_of(p, config, device, {});
     EXPECT_EQ(plan.kernels.size(), splits > 1 ? 2u : 1u);
     EXPECT_EQ(plan.scratch_bytes, splits > 1 ? 4 * splits * 197 * 768 : 0);
-    EXPECT_EQ(plan.kernels[0].shape.grid[0], linear_sm80_tiles(p, config) * splits);
+    EXPECT_EQ(plan.kernels[0].shape.grid[0], shape.tiles() * splits);
     LinearParams params;
     std::memcpy(&params, plan.kernels[0].params.data(), sizeof(params));
     EXPECT_EQ(params.split_columns, columns);

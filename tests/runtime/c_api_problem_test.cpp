@@ -128,7 +128,7 @@ TEST_F(CApiProblemTest, TensorsThatDoNotFitAreRefused) {
     return changed;
   };
   const auto bytes = [](void* at, std::ptrdiff_t by) { return static_cast<char*>(at) + by; };
-  EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, run(context, asked, with(1, nullptr)), "k is NULL");
+  EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, run(context, asked, with(1, nullptr)), "k is NULL or");
   EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, run(context, asked, with(3, right[0])),
                  "bias is not NULL");
   EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, run(context, asked, with(0, bytes(right[0], 8))),
@@ -137,7 +137,7 @@ TEST_F(CApiProblemTest, TensorsThatDoNotFitAreRefused) {
   EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, run(context, asked, std::array<void*, 8>{}), "8 tensors");
   EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT,
                  vitune_run(context.get(), asked.get(), right.data(), 5, nullptr, 0, kStream),
-                 "out is NULL");
+                 "out is NULL or left out");
   EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT,
                  vitune_run(context.get(), asked.get(), nullptr, 7, nullptr, 0, kStream),
                  "0 tensors");

@@ -108,7 +108,7 @@ constexpr char kGemm[] = "linear/gemm_sm90.cuh", kEpilogue[] = "linear/epilogue_
 constexpr Tile kMistaken = {128, 64, 3, 2, 0, 1, 1};
 constexpr Mistake kMistakes[] = {
     {kGemm, "maps.x, full, k, tile.row() + half", "maps.x, full, k, tile.row()"},
-    {kGemm, "descriptor_at(w, 32 * i)", "descriptor_at(w, 0)"},
+    {kGemm, "T::kTransposed ? 16 * 128 * i : 32 * i", "0"},
     {kGemm, "accumulate || i > 0", "true"},
     {kGemm, "(panel + i) * T::kStoreColumns", "panel * T::kStoreColumns"},
     {kEpilogue, "row >> 1 & 3", "row >> 2 & 3"},

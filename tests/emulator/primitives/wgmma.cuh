@@ -242,13 +242,21 @@ inline void wgmma_wait() {
 template <int kType, int kColumns>
 struct Wgmma {
   static_assert(kColumns % 8 == 0 && kColumns >= 8 && kColumns <= 256);
+  template <bool kAAcross = false, bool kBAcross = false>
   static void shared_a(float (&d)[kColumns / 2], u64 a, u64 b, bool accumulate) {
-    issue_wgmma(
-        {d, WgmmaCall::A::kShared, {}, a, b, kColumns, accumulate, &Element<kType>::unpack});
+    static_assert(!kBAcross || kColumns % 64 == 0, "B across its rows lies in whole panels");
+    issue_wgmma({.d = d,
+                 .kind = kAAcross ? WgmmaCall::A::kSharedAcross : WgmmaCall::A::kShared,
+                 .a = {},
+                 .descriptor_a = a,
+                 .descriptor_b = b,
+                 .columns = kColumns,
+                 .accumulate = accumulate,
+                 .value = &Element<kType>::unpack,
+                 .b_across = kBAcross});
   }
   static void shared_a_across(float (&d)[kColumns / 2], u64 a, u64 b, bool accumulate) {
-    issue_wgmma(
-        {d, WgmmaCall::A::kSharedAcross, {}, a, b, kColumns, accumulate, &Element<kType>::unpack});
+    shared_a<true>(d, a, b, accumulate);
   }
   static void register_a(float (&d)[kColumns / 2], const u32 (&a)[4], u64 b, bool accumulate) {
     issue_wgmma({d,

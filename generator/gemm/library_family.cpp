@@ -1,17 +1,18 @@
-// generator/linear/library_product.cpp -- Between configs and cuBLASLt's algorithms.
+// generator/gemm/library_family.cpp -- Between configs and cuBLASLt's algorithms.
 // SPDX-License-Identifier: Apache-2.0
-#include "generator/linear/library_product.h"
+#include "generator/gemm/library_family.h"
 
+#include "core/checked.h"
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/linear/kernel_spec.h"
 #include "generator/prepared_matmul.h"
 
 namespace vitune {
 namespace {
 
 constexpr char kLibrary[] = "kLibrary", kWorkspace[] = "kWorkspace";
+constexpr std::int64_t kScratchUnit = 256;
 
 std::string word_name(std::size_t word) { return formatted("kAlgorithm{}", word); }
 
@@ -23,18 +24,6 @@ Parameter open_parameter(std::string name, std::string doc) {
 
 void set_unless_zero(Config& config, const std::string& name, std::int64_t value) {
   if (value != 0) config.set(name, value);
-}
-
-MatrixSlot matrix(LinearTensor tensor, const LinearProblem& p, std::int64_t rows,
-                  std::int64_t columns, std::int64_t stride) {
-  MatrixSlot slot;
-  slot.tensor = tensor;
-  slot.type = p.type;
-  slot.rows = rows;
-  slot.columns = columns;
-  slot.stride = stride;
-  slot.alignment = p.alignment;
-  return slot;
 }
 
 }  // namespace
@@ -49,22 +38,6 @@ std::vector<Parameter> library_parameters() {
   return parameters;
 }
 
-std::vector<Constraint> library_rules() {
-  return {{"library: a proposal of cuBLASLt's, which the device has to be asked for",
-           [](const Config& c) -> std::optional<std::string> {
-             if (c.find(kLibrary).value_or(0) > 0) return std::nullopt;
-             return "no version of it";
-           },
-           {kLibrary}},
-          {"workspace: 0 to 2^30 bytes",
-           [](const Config& c) -> std::optional<std::string> {
-             const std::int64_t bytes = c.find(kWorkspace).value_or(0);
-             if (bytes >= 0 && bytes <= 1 << 30) return std::nullopt;
-             return formatted("{} bytes", bytes);
-           },
-           {kWorkspace}}};
-}
-
 MatmulAlgorithm library_algorithm(const Config& config) {
   MatmulAlgorithm algorithm;
   algorithm.version = config.find(kLibrary).value_or(0);
@@ -73,16 +46,6 @@ MatmulAlgorithm library_algorithm(const Config& config) {
   }
   algorithm.workspace_bytes = config.find(kWorkspace).value_or(0);
   return algorithm;
-}
-
-ConfigWords library_words(const std::string& family, const Config& config) {
-  // Of all that tells the call from others: no two that are stored of a problem shall look alike.
-  constexpr std::size_t kDigits = 8;
-  const std::string digest = sha256(library_text(config)).hex().substr(0, kDigits);
-  ConfigWords words{
-      formatted("{} {} {}", family, cublaslt_name(library_algorithm(config).version), digest), {}};
-  for (const Parameter& parameter : library_parameters()) words.told.push_back(parameter.name);
-  return words;
 }
 
 std::string library_text(const Config& config) {
@@ -99,21 +62,60 @@ std::string library_member(const Config& config) {
                    comment.substr(kSlashes, comment.size() - kSlashes - 1));
 }
 
-MatmulCall library_product(const LinearProblem& p, const MatrixSlot& d) {
-  MatmulCall call;
-  call.a = matrix(kLinearW, p, p.w_columns(), p.w_rows(), p.w_row);
-  call.transpose_a = !p.transposed;
-  call.b = matrix(kLinearX, p, p.k, p.m, p.x_row);
-  call.d = d;
-  return call;
+MatrixSlot library_matrix(int tensor, ElementType type, std::int64_t rows, std::int64_t columns,
+                          std::int64_t stride, std::int64_t alignment) {
+  MatrixSlot slot;
+  slot.tensor = tensor;
+  slot.type = type;
+  slot.rows = rows;
+  slot.columns = columns;
+  slot.stride = stride;
+  slot.alignment = alignment;
+  return slot;
 }
 
-std::vector<Config> LinearLibraryFamily::proposed(const MatmulCall& call, Libraries& libraries,
-                                                  int most) const {
+std::vector<Constraint> GemmLibraryFamily::rules(const Problem&, const DeviceInfo&) const {
+  return {{"library: a proposal of cuBLASLt's, which the device has to be asked for",
+           [](const Config& c) -> std::optional<std::string> {
+             if (c.find(kLibrary).value_or(0) > 0) return std::nullopt;
+             return "no version of it";
+           },
+           {kLibrary}},
+          {"workspace: 0 to 2^30 bytes",
+           [](const Config& c) -> std::optional<std::string> {
+             const std::int64_t bytes = c.find(kWorkspace).value_or(0);
+             if (bytes >= 0 && bytes <= 1 << 30) return std::nullopt;
+             return formatted("{} bytes", bytes);
+           },
+           {kWorkspace}}};
+}
+
+ConfigWords GemmLibraryFamily::own_words(const Config& config) const {
+  // Of all that tells the call from others: no two that are stored of a problem shall look alike.
+  constexpr std::size_t kDigits = 8;
+  const std::string digest = sha256(library_text(config)).hex().substr(0, kDigits);
+  ConfigWords words{
+      formatted("{} {} {}", name(), cublaslt_name(library_algorithm(config).version), digest), {}};
+  for (const Parameter& parameter : library_parameters()) words.told.push_back(parameter.name);
+  return words;
+}
+
+LaunchPlan GemmLibraryFamily::plan_of_call(const Problem& problem, const Config& config,
+                                           std::int64_t kept) const {
+  LaunchPlan plan;
+  MatmulCall& call = plan.matmuls.emplace_back(product(problem));
+  call.algorithm = library_algorithm(config);
+  call.workspace_at = round_up(kept, kScratchUnit);
+  plan.scratch_bytes = call.workspace_at + call.algorithm.workspace_bytes;
+  return plan;
+}
+
+std::vector<Config> GemmLibraryFamily::proposals(const Problem& problem,
+                                                 Libraries& libraries) const {
   std::vector<Config> configs;
   std::vector<MatmulAlgorithm> algorithms;
   try {
-    algorithms = proposed_algorithms(call, *libraries.cublaslt(), most);
+    algorithms = proposed_algorithms(product(problem), *libraries.cublaslt(), most_proposals_);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported) throw;
     return {};
