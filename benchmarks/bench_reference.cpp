@@ -1,6 +1,6 @@
 // benchmarks/bench_reference.cpp -- The ladder of plain kernels beside libvitune's tuned one.
 //
-// For each problem every kernel is judged against fp64 and then raced, as bench_attention does. The
+// For each problem every kernel is judged against fp64 and then raced, as bench_operators does. The
 // default problems are those of data/reference_problems.json. Tune them first.
 //
 //   vitune_bench_reference [--problem TEXT]... [--out reference.json]
@@ -14,7 +14,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "benchmarks/attention_bench.h"
+#include "benchmarks/operator_bench.h"
 #include "catalogue/problem_set.h"
 #include "core/data_dir.h"
 #include "core/env.h"
@@ -31,19 +31,19 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
-class ReferenceBench : public AttentionBench {
+class ReferenceBench : public OperatorBench {
  public:
   ReferenceBench(int ordinal, int rounds)
-      : AttentionBench(ordinal, rounds), compiler_(Compiler::open(read_environment())) {}
+      : OperatorBench(ordinal, rounds), compiler_(Compiler::open(read_environment())) {}
 
  protected:
   std::vector<Contestant> contestants(const Workload& workload, ProblemTimes& times) override {
-    std::vector<Contestant> all = AttentionBench::contestants(workload, times);
+    std::vector<Contestant> all = OperatorBench::contestants(workload, times);
     for (const std::string& name : ladder_names()) {
       try {
         all.push_back(rung(name, workload));
       } catch (const std::exception& error) {
-        times.peers[name].refused = error.what();
+        times.contestants[name].refused = error.what();
       }
     }
     return all;
@@ -62,10 +62,9 @@ class ReferenceBench : public AttentionBench {
     if (made.shape.shared_bytes > 0) kernel->reserve_shared(made.shape.shared_bytes);
     const AttentionParams params =
         attention_params(problem, Config(), attention_pointers(workload.addresses()), made.shape);
-    return {
-        name,
-        [this, kernel, params, shape = made.shape] { kernel->launch(shape, &params, stream()); },
-        nullptr};
+    return {name, [this, kernel, params, shape = made.shape] {
+              kernel->launch(shape, &params, stream());
+            }};
   }
 
   std::shared_ptr<const Compiler> compiler_;
@@ -123,7 +122,7 @@ std::int64_t call_bytes(const AttentionProblem& p) {
 }
 
 ordered_json row_of(const std::string& kernel, const AttentionProblem& problem,
-                    const PeerSamples& samples) {
+                    const Samples& samples) {
   const Interval cold = median_interval(samples.cold_us);
   return {{"kernel", kernel},
           {"problem", problem.text()},
@@ -145,18 +144,18 @@ void show(const AttentionProblem& problem, const std::string& kernel, const std:
 
 // Whether every kernel gave a time.
 bool add_rows(ordered_json& document, const AttentionProblem& problem, const ProblemTimes& times) {
-  std::vector<std::string> kernels = ladder_names();
-  kernels.emplace_back("vitune");
+  std::vector<std::string> names = ladder_names();
+  names.emplace_back(kVitune);
   bool complete = true;
-  for (const std::string& peer : kernels) {
-    const PeerSamples& samples = times.peers.at(peer);
-    const std::string kernel = peer == "vitune" ? "tuned" : peer;
+  for (const std::string& name : names) {
+    const Samples& samples = times.contestants.at(name);
+    const std::string kernel = name == kVitune ? "tuned" : name;
     if (samples.refused.empty()) {
       ordered_json row = row_of(kernel, problem, samples);
       show(problem, kernel,
            formatted("{:12.1f} us {:8.1f} TFLOP/s", row["us"].get<double>(),
                      row["tflops"].get<double>()));
-      if (peer == "vitune") row["exact"] = samples.exact;
+      if (name == kVitune) row["exact"] = samples.exact;
       document["rows"].push_back(std::move(row));
     } else {
       complete = false;

@@ -2,7 +2,7 @@
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
 #   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [norms] [linears] [drawn]
-#                        [ladder] [first_calls] [cudnn] [runtime] [python] [models] [train_models]
+#                        [ladder] [first_calls] [operators] [runtime] [python] [models] [train_models]
 #
 # All parts if none is named.
 #
@@ -18,7 +18,8 @@
 # norms tunes into h200.db as well and gives its peers NORMS_BUDGET seconds (default 260); linears tunes there for LINEARS_TUNE
 # a problem (default 3s; none: not at all), at most LINEARS_TUNE_LIMIT seconds (default 290), and gives its peers LINEARS_BUDGET
 # seconds (default 260) and LINEARS_ARGS: with peers_linear.json of an earlier call in RESUME it measures the rows that are not
-# in it, so call it again until none is unfinished; SEEDS (default five numbers) say which
+# in it, so call it again until none is unfinished; OPERATORS_FILTER (a regular expression, default all) names the benchmarks of
+# operators; SEEDS (default five numbers) say which
 # problems random draws, RANDOM_OF (default AttentionGpuTest; LinearRandomGpuTest) of which operator; TOOLS (default all four) are those of compute-sanitizer that sanitize runs, in SHARDS
 # processes (default one more than CPUs), and CASES (a gtest filter, default all features of attention) its cases, of
 # which racecheck looks at the kernels with KERNELS (default vitune_attention) in their names. random and
@@ -231,11 +232,10 @@ first_calls() {  # the first call of cuDNN, vitune and others in processes of th
     --db "$(winners)" --first-calls "$OUT/first_calls.json" --budget 130
 }
 
-cudnn() {  # cuDNN through its C++ frontend, without Python, on four problems: at most 120 s
-  VITUNE_DB=$(winners) step cudnn 120 benchmarks/bench_cudnn.sh \
-    "$BUILD/benchmarks/vitune_bench_attention" "$OUT/bench_attention.json" --rounds 15 \
-    --problem "bf16 b=32 h=12 n=197 d=64" --problem "bf16 b=32 h=12 n=577 d=64" \
-    --problem "bf16 b=4 h=16 n=4096 d=128" --problem "bf16 b=256 h=8 n=77 d=64 causal layout=bnhd"
+operators() {  # whole calls of every operator's shipped problems, or of those whose names match: at most 560 s
+  link_library
+  VITUNE_DB=$(winners) step operators 560 "$BUILD/benchmarks/vitune_bench_operators" --rounds 15 \
+    --benchmark_filter="${OPERATORS_FILTER:-.}" --benchmark_out="$OUT/bench_operators.json" --benchmark_out_format=json
 }
 
 runtime() {  # libvitune: answers, graphs, damage; serving while the same problems are tuned; its times
@@ -304,7 +304,7 @@ train_models() {
   grep -q ' 0 tasks unfinished' "$LOGS/train_models.log" || tar -cz -C "$cache" . | split -b 15m -d - "$OUT/train_cache.tgz."
 }
 
-for part in "${@:-tests random sanitize record tune ceilings peers norms linears drawn ladder first_calls cudnn runtime python models train_models}"; do
+for part in "${@:-tests random sanitize record tune ceilings peers norms linears drawn ladder first_calls operators runtime python models train_models}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
@@ -319,7 +319,7 @@ for part in "${@:-tests random sanitize record tune ceilings peers norms linears
       drawn) drawn ;;
       ladder) ladder ;;
       first_calls) first_calls ;;
-      cudnn) cudnn ;;
+      operators) operators ;;
       runtime) runtime ;;
       python) python_tests ;;
       models) models ;;

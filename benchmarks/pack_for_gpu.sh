@@ -3,8 +3,6 @@
 #
 #   benchmarks/pack_for_gpu.sh [BUILD [TO]]      default: build/default build/gpu
 #
-# Part cudnn of on_gpu.sh needs vitune_bench_attention of a build with -DVITUNE_WITH_CUDNN=ON: it comes
-# from the folder CUDNN_BUILD if that is set, else from BUILD if it is there. cuDNN itself is not packed.
 # Copies the programs, stripped, and the shared libraries that a bare machine with a driver lacks. There:
 #
 #   mkdir -p build/default && cp -a build/gpu/. build/default/
@@ -16,7 +14,7 @@ build=${1:-build/default} to=${2:-build/gpu}
 rm -rf "$to"
 mkdir -p "$to/tests" "$to/benchmarks" "$to/lib"
 programs=(vitune tests/vitune_{core,tuner,probe,runtime}_test tests/vitune_serve
-  benchmarks/vitune_bench_{dispatch,cold_start,reference,variants})
+  benchmarks/vitune_bench_{dispatch,cold_start,operators,reference,variants})
 for program in "${programs[@]}" libvitune.so.0.* libvitune_torch.so; do
   for file in "$build"/$program; do
     [ -L "$file" ] || [ ! -e "$file" ] || strip -o "$to/${file#"$build"/}" "$file"
@@ -26,8 +24,4 @@ ln -sf "$(basename "$to"/libvitune.so.0.*)" "$to/libvitune.so.0"
 ln -s ../../data "$to/data"  # of the source tree, whether here or in build/default there
 ldd "${programs[@]/#/$build/}" | awk '/=> \// {print $3}' | sort -u |
   grep -E 'boost|crypto|sqlite|zstd|xxhash|fmt|libbenchmark|stdc\+\+|gcc_s' | xargs -r cp -Lt "$to/lib"
-attention=${CUDNN_BUILD:-$build}/benchmarks/vitune_bench_attention
-if [ -n "${CUDNN_BUILD:-}" ] || [ -e "$attention" ]; then
-  strip -o "$to/benchmarks/vitune_bench_attention" "$attention"
-fi
 du -sh "$to"

@@ -12,31 +12,6 @@
 namespace vitune {
 namespace {
 
-// Calls take as many times their floor as those that were measured: no more is known of kernels.
-class FloorModel final : public CostModel {
- public:
-  FloorModel(const Operator& of, const DeviceInfo& device, Residency residency)
-      : operator_(of), device_(device), residency_(residency) {}
-
-  std::vector<double> fit(std::span<const MeasuredCall> calls) override {
-    std::vector<double> predicted;
-    for (const MeasuredCall& call : calls) {
-      predicted.push_back(us(*call.problem, *call.config, call.registers));
-    }
-    return predicted;
-  }
-  double us(const Problem& problem, const Config&, int) const override {
-    constexpr double kLaunchUs = 2;
-    const auto floor = floor_of(operator_.demand(problem, device_), device_, residency_);
-    return kLaunchUs + (floor ? floor->us : 0);
-  }
-
- private:
-  const Operator& operator_;
-  DeviceInfo device_;
-  Residency residency_;
-};
-
 // Whether a text that begins with no operator's name has one elsewhere, or a word like one in
 // front.
 bool may_mean_another(std::string_view text) {
@@ -141,11 +116,6 @@ Source Operator::templates() const {
 Config Operator::carried(const Config& config, const Problem&, const Problem&,
                          const ParameterSpace& space) const {
   return space.completed(config);
-}
-
-std::unique_ptr<CostModel> Operator::cost_model(const DeviceInfo& device,
-                                                Residency residency) const {
-  return std::make_unique<FloorModel>(*this, device, residency);
 }
 
 std::vector<int> Operator::answers(const Problem& problem) const {

@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,7 +21,6 @@
 #include "core/config.h"
 #include "core/device_info.h"
 #include "generator/compiler.h"
-#include "generator/cost_model.h"
 #include "generator/cublaslt.h"
 #include "generator/family.h"
 #include "generator/floor.h"
@@ -108,10 +106,6 @@ class Operator {
   virtual std::int64_t carried_class(const Config&, const Problem&, const ParameterSpace&) const {
     return 0;
   }
-  // The operator's model of its kernels; without one, calls take as many times their floor as those
-  // that were measured nearby.
-  virtual std::unique_ptr<CostModel> cost_model(const DeviceInfo& device,
-                                                Residency residency) const;
 
   // ---- What the family of `config` answers
 

@@ -13,9 +13,9 @@ from . import documents, output, picture
 from .assemble import Inputs, assemble
 from .documents import BadInput
 from .page import Page, render
-from .times import of_peers, of_winners, stored_rows
+from .times import of_benchmarks, of_peers, of_winners, stored_rows
 
-_NAMES = ("models", "train_models", "peers", "tune", "ceilings", "cold_start", "first_calls", "reference_peers",
+_NAMES = ("models", "train_models", "peers", "tune", "bench_operators", "ceilings", "cold_start", "first_calls", "reference_peers",
           "peers_norm", "peers_group_norm")
 _MADE_BY = {
     "models": ("models", "'make models'"),
@@ -54,8 +54,8 @@ def _arguments() -> argparse.Namespace:
 def _chosen(given: argparse.Namespace) -> dict[str, pathlib.Path]:
     if given.results and not given.results.is_dir():
         raise BadInput(f"--results '{given.results}' is not a folder")
-    if given.peers and given.tune:
-        raise BadInput("--tune is for a report without --peers; leave one of the two")
+    if sum(map(bool, (given.peers, given.tune, given.bench_operators))) > 1:
+        raise BadInput("--peers, --tune and --bench-operators are times of the same kernels; leave one of them")
     found = {}
     for name in _NAMES:
         path = getattr(given, name)
@@ -92,6 +92,8 @@ def _times(given: argparse.Namespace, files: dict[str, pathlib.Path], read: dict
         if read["tune"].get("command") not in ("tune", "bench"):
             raise BadInput(f"{files['tune']}: is not what 'vitune tune --json' wrote")
         return of_winners(read["tune"], "results", _stored(given))
+    if "bench_operators" in files:
+        return of_benchmarks(read["bench_operators"], _stored(given))
     # Other files alone make a page; nothing at all means the database.
     return None if files else _of_database(given, _stored(given))
 

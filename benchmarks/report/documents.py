@@ -14,7 +14,7 @@ from typing import Any
 
 _MOST_BYTES = 64 << 20
 _MOST_VALUES = 4_000_000
-_MOST_ROWS = 10_000
+_MOST_ROWS = 100_000
 _MOST_LETTERS = 200
 _LEAST, _MOST = 1e-9, 1e15
 #: Control characters, halves of pairs and what is no character: neither XML nor UTF-8 has most of them.

@@ -1,11 +1,13 @@
 # benchmarks/report/times.py -- Times of vitune and its peers, problem by problem, in microseconds.
 # SPDX-License-Identifier: Apache-2.0
-"""Of a file of benchmarks/peers, or of `vitune tune`, `bench` or `show` beside the stored times of the peers."""
+"""Of a file of benchmarks/peers, or of `vitune tune`, `bench`, `show` or vitune_bench_operators beside the stored times of
+the peers."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -163,6 +165,41 @@ def of_winners(document: dict[str, Any], name: str, stored: dict[str, Row]) -> T
     rows = [row for entry in chosen if (row := _own_row(document, entry, stored))]
     date = max((documents.text(entry.get("winner"), "tuned_at")[:10] for entry in chosen), default="")
     found = Times(device, date, documents.versions(document), rows, stored_peers=any(len(row.us) > 1 for row in rows))
+    return _with_times(document, found)
+
+
+def _measured_call(run_name: str, label: str) -> tuple[str, str, str, str] | None:
+    """Peer, kind, name and problem of a benchmark: of "linear/bf16 m=8 n=8 k=8/cold/iterations:1", whose label is what
+    people call the problem, or of "vitune/cold/ViT/iterations:1", when peers ran beside, whose label is the problem."""
+    parts = re.split("/(?:iterations|repeats|manual_time)", run_name)[0].split("/")
+    if len(parts) > 2 and parts[-1] in KINDS:
+        text = f"{parts[0]} {'/'.join(parts[1:-1])}"
+        return "vitune", parts[-1], label or text, text
+    return (parts[0], parts[1], "/".join(parts[2:]), label) if len(parts) > 2 and parts[1] in KINDS else None
+
+
+def of_benchmarks(document: dict[str, Any], stored: dict[str, Row]) -> Times:
+    """Of what vitune_bench_operators wrote: the medians of its repetitions."""
+    rows: dict[str, Row] = {}
+    for entry in documents.rows(document, "benchmarks"):
+        run_name, label = entry.get("run_name"), entry.get("label", "")
+        if entry.get("aggregate_name") != "median" or not isinstance(run_name, str) or not isinstance(label, str):
+            continue
+        call = _measured_call(run_name, label)
+        us = documents.positive(document, entry, "real_time")
+        if call is None or us is None:
+            continue
+        if entry.get("time_unit") != "us":
+            raise documents.fail(document, "time_unit", "is not us, as vitune_bench_operators writes it")
+        peer, kind, name, text = call
+        known = stored.get(text)
+        row = rows.setdefault(text, Row(name, text, dict(known.us) if known else {}))
+        row.us[peer] = row.us.get(peer, {}) | {kind: us}
+        if kind == "cold":
+            row.floor_us = documents.positive(document, entry, "floor_us")
+    context = document.get("context")
+    found = Times(documents.text(context, "vitune_device"), documents.day(document), documents.versions(document),
+                  list(rows.values()), stored_peers=any(text in stored for text in rows))
     return _with_times(document, found)
 
 

@@ -68,31 +68,51 @@ std::optional<TimedFigure> figure_of(Run& run) {
   return figure_of_deviation(middle->second, relative, count);
 }
 
-// "vitune/cold/ViT-B/16@224 b32/iterations:1/repeats:30/manual_time" of benchmarks/bench_attention,
-// whose labels are problems.
-struct BenchmarkName {
-  std::string peer, kind, problem_name;
+// What the name and the label of a whole call say.
+struct MeasuredCall {
+  std::string peer, kind, problem_name, problem;
 };
-std::optional<BenchmarkName> benchmark_name(const std::string& name) {
-  const std::size_t first = name.find('/');
-  const std::size_t second = first == std::string::npos ? first : name.find('/', first + 1);
-  if (second == std::string::npos) return std::nullopt;
-  BenchmarkName parts{name.substr(0, first), name.substr(first + 1, second - first - 1),
-                      name.substr(second + 1)};
-  if (parts.kind != "cold" && parts.kind != "warm") return std::nullopt;
+
+std::string without_suffixes(std::string name) {
   for (const char* suffix : {"/iterations:", "/repeats:", "/manual_time"}) {
-    parts.problem_name.erase(std::min(parts.problem_name.find(suffix), parts.problem_name.size()));
+    name.erase(std::min(name.find(suffix), name.size()));
   }
-  return parts;
+  return name;
 }
 
-TimedRow row_of(const std::string& name, const std::string& label, const std::string& peer,
-                bool& other_peer) {
+bool is_kind(std::string_view word) { return word == "cold" || word == "warm"; }
+
+// "linear/bf16 m=6304 n=3072 k=768/cold/iterations:1/repeats:30/manual_time" of
+// benchmarks/bench_operators, whose labels are what people call the problems.
+std::optional<MeasuredCall> call_of_operator(const std::string& name, const std::string& label) {
+  const std::size_t first = name.find('/'), last = name.rfind('/');
+  if (last == std::string::npos || first == last || !is_kind(name.substr(last + 1))) return {};
+  const std::string text = name.substr(first + 1, last - first - 1);
+  const auto problem = canonical_problem(name.substr(0, first) + ' ' + text);
+  if (!problem) return {};
+  return MeasuredCall{"vitune", name.substr(last + 1), label.empty() ? *problem : label, *problem};
+}
+
+// "vitune/cold/ViT-B/16@224 b32/iterations:1/repeats:30/manual_time" of files from when peers ran
+// beside vitune, whose labels are problems.
+std::optional<MeasuredCall> call_of_peer(const std::string& name, const std::string& label) {
+  const std::size_t first = name.find('/');
+  const std::size_t second = first == std::string::npos ? first : name.find('/', first + 1);
+  if (second == std::string::npos) return {};
+  const std::string kind = name.substr(first + 1, second - first - 1);
   const auto problem = canonical_problem(label);
-  const auto parts = benchmark_name(name);
-  if (!problem || !parts) return {name, "", "time", {}};
-  other_peer = parts->peer != peer;
-  return {parts->problem_name, *problem, parts->kind, {}};
+  if (!problem || !is_kind(kind)) return {};
+  return MeasuredCall{name.substr(0, first), kind, name.substr(second + 1), *problem};
+}
+
+TimedRow row_of(const std::string& run_name, const std::string& label, const std::string& peer,
+                bool& other_peer) {
+  const std::string name = without_suffixes(run_name);
+  auto call = call_of_operator(name, label);
+  if (!call) call = call_of_peer(name, label);
+  if (!call) return {run_name, "", "time", {}};
+  other_peer = call->peer != peer;
+  return {call->problem_name, call->problem, call->kind, {}};
 }
 
 void read_device(const JsonValue& document, TimingFile& file) {

@@ -21,22 +21,24 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 
 // Options that the program takes as they are.
-constexpr const char* kHandedOn[] = {
-    "output",   "results",    "models",      "train-models",    "peers",  "tune",
-    "ceilings", "cold-start", "first-calls", "reference-peers", "figures"};
+constexpr const char* kHandedOn[] = {"output",     "results",     "models",          "train-models",
+                                     "peers",      "tune",        "bench-operators", "ceilings",
+                                     "cold-start", "first-calls", "reference-peers", "figures"};
 
 void describe(po::options_description& options) {
   add_value(options, "output,o", "FILE", "the page; an older one is replaced", "report.html");
   add_value(
       options, "results", "DIR",
-      "takes models.json, train_models.json, peers.json, tune.json, ceilings.json, "
-      "cold_start.json, first_calls.json and reference_peers.json from here, as far as they are "
-      "there");
+      "takes models.json, train_models.json, peers.json, tune.json, bench_operators.json, "
+      "ceilings.json, cold_start.json, first_calls.json and reference_peers.json from here, as far "
+      "as they are there");
   add_value(options, "models", "FILE", "times of whole models, of 'make models'");
   add_value(options, "train-models", "FILE", "times of training steps, of 'make train-models'");
   add_value(options, "peers", "FILE", "times of vitune and its peers, of benchmarks/peers");
   add_value(options, "tune", "FILE",
             "what 'vitune tune --json' wrote; without --peers, beside stored times of the peers");
+  add_value(options, "bench-operators", "FILE",
+            "what benchmarks/bench_operators wrote; without --peers and --tune, as --tune");
   add_value(options, "ceilings", "FILE", "what 'vitune devices --measure --json' wrote");
   add_value(options, "cold-start", "FILE", "what benchmarks/bench_cold_start wrote");
   add_value(options, "first-calls", "FILE", "what 'benchmarks/peers/run.py --first-calls' wrote");

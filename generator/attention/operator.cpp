@@ -70,10 +70,6 @@ class Attention final : public OperatorOf<AttentionProblem> {
                              const ParameterSpace& space) const override {
     return carried_steps(config, of(from), space);
   }
-  std::unique_ptr<CostModel> cost_model(const DeviceInfo& device,
-                                        Residency residency) const override {
-    return attention_cost_model(device, residency);
-  }
 
   std::string judge_source() const override {
     return "#include \"reference/attention_entries.cuh\"\n";

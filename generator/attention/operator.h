@@ -41,6 +41,5 @@ Config carried_attention_config(const Config& config, const AttentionProblem& fr
 // width.
 std::int64_t carried_steps(const Config& config, const AttentionProblem& from,
                            const ParameterSpace& space);
-std::unique_ptr<CostModel> attention_cost_model(const DeviceInfo& device, Residency residency);
 
 }  // namespace vitune

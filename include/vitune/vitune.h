@@ -172,7 +172,7 @@ typedef struct vitune_selection {
   int32_t compiled;             // 1: compiled by this process; 0: from a database
   int32_t low_confidence;       // 1: clocks or neighbours moved while the row was measured
   double cold_us, warm_us;      // of the row, on its own problem; 0: not measured
-  double predicted_us;          // of this problem by the model; 0: not predicted
+  double predicted_us;          // of this problem; 0: not predicted
   double max_error, rms_error;  // of the row against fp64, absolute; negative: not known
   char problem[1024];           // canonical text of the problem that was asked
   char row[1024];               // canonical text of the row's problem; empty for VITUNE_DEFAULT
@@ -322,7 +322,7 @@ VITUNE_API vitune_status vitune_context_stats(vitune_context* context, vitune_st
 VITUNE_API vitune_status vitune_context_refresh(vitune_context* context, int32_t* changed);
 
 // Writes to the user's database which problems were asked for without a winner of their own, how
-// often, and the time they took by the model: `vitune show --misses`, `vitune tune --from-misses`.
+// often, and the time they took as predicted: `vitune show --misses`, `vitune tune --from-misses`.
 VITUNE_API vitune_status vitune_context_flush(vitune_context* context);
 
 // The canonical text of a problem (docs/problems.md), cut to fit `capacity` bytes with its final 0.

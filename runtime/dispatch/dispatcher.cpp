@@ -41,8 +41,9 @@ std::string race_text(const Winner& winner, Objective objective) {
 
 // Whether the best of other problems' configs is to be preferred to the first default: if defaults
 // were clearly slower than the winners of the neighbours, and the problem that it comes from is
-// near or it is predicted to be faster by more than predictions are good for. Rules for defaults
-// know more of what decides than the cost model (docs/lab/2026-11-21-defaults.md).
+// near and of like load, or the default was measured nearby too and is slower by more than such
+// figures are good for. Elsewhere rules for defaults know more of what decides
+// (docs/lab/2026-11-21-defaults.md).
 bool is_ahead_of_default(const Problem& problem, const NearestRanking& nearest,
                          const DeviceInfo& device) {
   constexpr double kNear = 1, kFaster = 0.97, kMuchFaster = 0.85, kGoodDefaults = 1.05;
@@ -50,9 +51,9 @@ bool is_ahead_of_default(const Problem& problem, const NearestRanking& nearest,
   if (nearest.default_loss && *nearest.default_loss <= kGoodDefaults) return false;
   const NearestConfig& best = nearest.configs.front();
   const double ratio = best.predicted_us / nearest.default_us.front();
+  const bool alike = problem.op().is_load_alike(problem, *best.anchor, device);
   const bool near = best.won && problem.op().distance(problem, *best.anchor) <= kNear;
-  return near || ratio < (problem.op().is_load_alike(problem, *best.anchor, device) ? kFaster
-                                                                                    : kMuchFaster);
+  return (near && alike) || (nearest.default_measured && ratio < (alike ? kFaster : kMuchFaster));
 }
 
 Choice nearest_choice(const NearestConfig& nearest, std::size_t considered) {

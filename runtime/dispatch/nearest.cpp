@@ -1,5 +1,4 @@
-// runtime/dispatch/nearest.cpp -- Evidence of the neighbours, the fitted model, and the blend of
-// both.
+// runtime/dispatch/nearest.cpp -- Evidence of the neighbours, each weighed by how near it is.
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/dispatch/nearest.h"
 
@@ -8,9 +7,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
+#include "generator/floor.h"
 #include "generator/operator.h"
 
 namespace vitune {
@@ -19,10 +20,13 @@ namespace {
 constexpr std::size_t kNeighbours = 32;      // whose winners speak for or against a config
 constexpr std::size_t kTrialNeighbours = 6;  // whose trials are read
 constexpr std::size_t kMostTrials = 6000;    // rows read for one miss; a nearer problem goes first
-constexpr double kWorthCarrying = 2.0;  // times the best of its problem: beyond is no candidate
+constexpr double kWorthCarrying = 2.0;  // times the best of its problem: beyond is no candidate,
+                                        // though evidence against one from elsewhere
 constexpr double kUnmeasured = 0.03;    // of the logarithm: what a config without anchor gives
 constexpr double kSharpness = 0.1;      // of distances; a neighbour's weight is 1 / (0.1 + d)^2
-constexpr double kPriorWeight = 1.0;    // of the neighbours' mean misjudgement
+constexpr double kOtherLoad = 1;        // of distances: other forms of kernels are good there
+constexpr double kBehind = 1.1;       // times the default before it: what was not measured may take
+constexpr double kPriorWeight = 1.0;  // of the neighbours' mean
 // Of the logarithm, where the evidence weighs 1: the least of many guesses is mostly one that errs
 // low, so a guess with little behind it has to promise more.
 constexpr double kCaution = 0.1;
@@ -30,28 +34,18 @@ constexpr double kCaution = 0.1;
 // What was measured of one config on one neighbour.
 struct Evidence {
   std::size_t neighbour;
-  double residual;  // logarithm of measured over predicted
+  double loss;  // logarithm of the measured time over the winner's
 };
 
 struct Candidate {
-  std::vector<Evidence> evidence;
   std::optional<std::size_t> won_on;  // the nearest neighbour
   std::size_t nearest = 0;            // neighbour it was seen on
-  int registers = 0;                  // what the compiler gave a thread there; 0: not known
 };
 
 struct Neighbour {
   const IndexedWinner* winner;
   double distance;
   double weight;
-};
-
-// A measured run of a config on a neighbour.
-struct Run {
-  std::size_t neighbour;
-  Config config;
-  int registers;
-  double us;
 };
 
 Residency residency(Objective objective) {
@@ -67,59 +61,43 @@ class Ranking {
         device_(device),
         objective_(objective),
         space_(space),
-        cost_(op_.cost_model(device, residency(objective))) {}
+        best_us_(least_us(problem_)) {}
 
   void gather(const WinnerIndex& index, LayeredStore& store) {
     for (const IndexedWinner* winner : index.same_class(problem_)) {
       const double distance = op_.distance(problem_, *winner->problem);
-      const double near = kSharpness + distance;
+      const bool alike = op_.is_load_alike(problem_, *winner->problem, device_);
+      const double near = kSharpness + distance + (alike ? 0 : kOtherLoad);
       neighbours_.push_back({winner, distance, 1 / (near * near)});
     }
     std::stable_sort(
         neighbours_.begin(), neighbours_.end(),
         [](const Neighbour& a, const Neighbour& b) { return a.distance < b.distance; });
+    double weights = 0, level = 0;
     const std::size_t measured = std::min(neighbours_.size(), kNeighbours);
     for (std::size_t i = 0; i < neighbours_.size(); ++i) {
       add_winner(i, i < measured);
       if (i < kTrialNeighbours) add_trials(i, store);
+      if (i >= measured) continue;
+      const Neighbour& neighbour = neighbours_[i];
+      weights += neighbour.weight;
+      level += neighbour.weight * std::log(neighbour.winner->us / least_us(problem_of(i)));
     }
-  }
-
-  void fit() {
-    std::vector<MeasuredCall> calls;
-    for (const Run& run : runs_) {
-      calls.push_back({&problem_of(run.neighbour), &run.config, run.registers, run.us});
-    }
-    const std::vector<double> predicted = cost_->fit(calls);
-    double weights = 0, sum = 0;
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
-      const Run& run = runs_[i];
-      const double residual = std::log(run.us / predicted[i]);
-      candidates_[carried(run.config, problem_of(run.neighbour))].evidence.push_back(
-          {run.neighbour, residual});
-      weights += neighbours_[run.neighbour].weight;
-      sum += neighbours_[run.neighbour].weight * residual;
-    }
-    mean_residual_ = weights > 0 ? sum / weights : 0;
+    if (weights > 0) best_us_ *= std::exp(level / weights);
   }
 
   double predict(const Config& config) const {
-    const auto known = candidates_.find(config);
-    double weights = kPriorWeight, sum = kPriorWeight * mean_residual_;
-    bool measured = false;
-    int registers = 0;
-    if (known != candidates_.end()) {
-      registers = known->second.registers;
-      for (const Evidence& evidence : known->second.evidence) {
-        weights += neighbours_[evidence.neighbour].weight;
-        sum += neighbours_[evidence.neighbour].weight * evidence.residual;
-        measured = true;
-      }
+    const double mean_loss = loss_weights_ > 0 ? losses_ / loss_weights_ : 0;
+    double weights = kPriorWeight, sum = kPriorWeight * mean_loss;
+    for (const Evidence& evidence : evidence_of(config)) {
+      weights += neighbours_[evidence.neighbour].weight;
+      sum += neighbours_[evidence.neighbour].weight * evidence.loss;
     }
-    const double caution = kCaution / std::sqrt(weights) + (measured ? 0 : kUnmeasured);
-    const double residual = sum / weights + caution;
-    return cost_->us(problem_, config, registers) * std::exp(residual);
+    const double caution = kCaution / std::sqrt(weights) + (is_measured(config) ? 0 : kUnmeasured);
+    return best_us_ * std::exp(sum / weights + caution);
   }
+
+  bool is_measured(const Config& config) const { return evidence_.contains(config); }
 
   std::optional<double> default_loss() const {
     double weights = 0, sum = 0;
@@ -152,13 +130,26 @@ class Ranking {
     return *neighbours_[neighbour].winner->problem;
   }
 
+  // What a launch and the problem's floor take.
+  double least_us(const Problem& problem) const {
+    constexpr double kLaunchUs = 2;
+    const auto floor = floor_of(op_.demand(problem, device_), device_, residency(objective_));
+    return kLaunchUs + (floor ? floor->us : 0);
+  }
+
   // The config as it is written for this problem; see rank_nearest().
   Config carried(const Config& config, const Problem& from) const {
     return op_.carried(config, from, problem_, space_);
   }
 
+  std::span<const Evidence> evidence_of(const Config& config) const {
+    const auto known = evidence_.find(config);
+    return known != evidence_.end() ? std::span(known->second) : std::span<const Evidence>();
+  }
+
+  // `config` is as it is written for this problem, here and in add_run().
   void add_candidate(const Config& config, std::size_t neighbour, bool won) {
-    const auto [it, fresh] = candidates_.try_emplace(carried(config, problem_of(neighbour)));
+    const auto [it, fresh] = candidates_.try_emplace(config);
     if (fresh) it->second.nearest = neighbour;
     if (won && !it->second.won_on) it->second.won_on = neighbour;
   }
@@ -168,11 +159,18 @@ class Ranking {
   void add_indexed(const Config* config, std::size_t neighbour, bool won) {
     if (config == nullptr) return;
     const std::int64_t alike = op_.carried_class(*config, problem_of(neighbour), space_);
-    if (indexed_.emplace(config, alike, won).second) add_candidate(*config, neighbour, won);
+    if (!indexed_.emplace(config, alike, won).second) return;
+    add_candidate(carried(*config, problem_of(neighbour)), neighbour, won);
   }
 
-  void add_run(std::size_t neighbour, const Config& config, double us, int registers) {
-    runs_.push_back({neighbour, config, registers, us});
+  // What is too slow to be a candidate says nothing of what others lose.
+  void add_run(const Config& config, std::size_t neighbour, double us) {
+    const auto& [winner, distance, weight] = neighbours_[neighbour];
+    const double loss = std::log(us / winner->us);
+    evidence_[config].push_back({neighbour, loss});
+    if (us > kWorthCarrying * winner->us) return;
+    loss_weights_ += weight;
+    losses_ += weight * loss;
   }
 
   void add_winner(std::size_t neighbour, bool measured) {
@@ -180,9 +178,10 @@ class Ranking {
     add_indexed(winner.config, neighbour, true);
     add_indexed(winner.runner_up, neighbour, false);
     if (!measured) return;
-    add_run(neighbour, *winner.config, winner.us, 0);
-    if (winner.runner_up != nullptr) {
-      add_run(neighbour, *winner.runner_up, winner.runner_up_us, 0);
+    const Problem& from = *winner.problem;
+    add_run(carried(*winner.config, from), neighbour, winner.us);
+    if (winner.runner_up_us > 0) {
+      add_run(carried(*winner.runner_up, from), neighbour, winner.runner_up_us);
     }
   }
 
@@ -191,32 +190,25 @@ class Ranking {
     if (trials_read_ >= kMostTrials) return;
     const IndexedWinner& winner = *neighbours_[neighbour].winner;
     std::set<std::string> known = {winner.config->text()};
-    if (winner.runner_up != nullptr) known.insert(winner.runner_up->text());
+    if (winner.runner_up_us > 0) known.insert(winner.runner_up->text());
     const Problem& from = *winner.problem;
     for (const Trial& trial : store.trials(device_, {from.operator_name(), from.text()})) {
       ++trials_read_;
-      const double us = trial.measurement.by(objective_).median_us;
-      const bool counts =
-          trial.status == TrialStatus::kOk && trial.origin != Origin::kImported && us > 0;
-      if (!counts || us > kWorthCarrying * winner.us) continue;
-      add_candidate(trial.config, neighbour, false);
-      note_registers(trial, from);
+      const auto us = static_cast<float>(trial.measurement.by(objective_).median_us);
+      if (trial.status != TrialStatus::kOk || trial.origin == Origin::kImported) continue;
+      if (!(us > 0) || !std::isfinite(us)) continue;
+      const Config here = carried(trial.config, from);
+      if (us <= kWorthCarrying * winner.us) add_candidate(here, neighbour, false);
       if (!known.insert(trial.config.text()).second) continue;  // the race's figure is better
-      add_run(neighbour, trial.config, us, trial.compile.registers);
+      add_run(here, neighbour, us);
     }
-  }
-
-  // Kernels of one class and config differ by the token count at most, hardly in registers.
-  void note_registers(const Trial& trial, const Problem& from) {
-    Candidate& candidate = candidates_.at(carried(trial.config, from));
-    if (candidate.registers == 0) candidate.registers = trial.compile.registers;
   }
 
   NearestConfig described(const Config& config, double us) const {
     const Candidate& candidate = candidates_.at(config);
     const std::size_t place = candidate.won_on.value_or(candidate.nearest);
     std::set<std::size_t> places;
-    for (const Evidence& evidence : candidate.evidence) places.insert(evidence.neighbour);
+    for (const Evidence& evidence : evidence_of(config)) places.insert(evidence.neighbour);
     const IndexedWinner& winner = *neighbours_[place].winner;
     return {config,
             winner.problem,
@@ -231,12 +223,12 @@ class Ranking {
   const DeviceInfo& device_;
   Objective objective_;
   const ParameterSpace& space_;
-  std::unique_ptr<CostModel> cost_;
   std::vector<Neighbour> neighbours_;  // the nearest first
-  std::vector<Run> runs_;
   std::map<Config, Candidate> candidates_;
+  std::map<Config, std::vector<Evidence>> evidence_;
   std::set<std::tuple<const Config*, std::int64_t, bool>> indexed_;
-  double mean_residual_ = 0;
+  double losses_ = 0, loss_weights_ = 0;  // of what may be a candidate: sums
+  double best_us_;                        // that the best config for the problem should take
   std::size_t trials_read_ = 0;
 };
 
@@ -248,9 +240,14 @@ NearestRanking rank_nearest(const ProblemPtr& problem, const DeviceInfo& device,
                             std::size_t limit) {
   Ranking ranking(problem, device, objective, space);
   ranking.gather(index, store);
-  ranking.fit();
   NearestRanking result = ranking.best(limit);
-  for (const Config& config : defaults) result.default_us.push_back(ranking.predict(config));
+  double behind = 1;
+  for (const Config& config : defaults) {
+    const double us = ranking.predict(config);
+    result.default_us.push_back(ranking.is_measured(config) ? us : us * behind);
+    behind *= kBehind;
+  }
+  result.default_measured = !defaults.empty() && ranking.is_measured(defaults.front());
   result.default_loss = ranking.default_loss();
   return result;
 }

@@ -1,10 +1,10 @@
 // runtime/dispatch/nearest.h -- Ranks the configs of other problems by what they should take for
 // this one.
 //
-// A config's time on problem P is anchored: t(P) = t(P0) * model(P) / model(P0) for each P0 it was
-// measured on, blended by how near P0 is; where it was not measured, what the model misjudges on
-// the neighbours on average corrects it. The model's coefficients are fitted to the neighbours'
-// trials first. One thread at a time; the caller owns index and databases.
+// A config loses as much to the best one as it did on the problems that it was measured on, each
+// weighed by how near it is; where it was not measured, as much as all did there on average. The
+// best one takes as many times the floor as winners did nearby. One thread at a time; the caller
+// owns index and databases.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -34,6 +34,7 @@ struct NearestRanking {
   std::vector<NearestConfig> configs;  // by predicted time, the least first
   std::size_t considered = 0;          // different configs that were predicted
   std::vector<double> default_us;      // predictions for the configs of `defaults`, in their order
+  bool default_measured = false;       // whether the first of them was measured on a neighbour
   // How many times as long as the winners the default configs took on the neighbours: a geometric
   // mean, the nearer the heavier. Nothing if no race of theirs had the default in it.
   std::optional<double> default_loss;

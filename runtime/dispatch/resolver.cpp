@@ -187,8 +187,10 @@ std::unique_ptr<Plan> Resolver::try_any_default(Search& search) {
   return first != search.choices.end() ? try_compiling(search, *first, false) : nullptr;
 }
 
-// Those predicted to be about as fast as the fastest come first; how many they are. A choice
-// without a prediction (a winner, what lies behind one) stays where it is, and so do all beside it.
+// The first choice stays the first: the dispatcher knows of which default a prediction is no more
+// than a guess. Behind it come those predicted to be about as fast as the fastest; how many they
+// are. A choice without a prediction (a winner, what lies behind one) stays where it is, and so do
+// all beside it.
 std::size_t Resolver::promising_first(std::vector<Choice>& choices) {
   constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
   const auto slower = [](const Choice& a, const Choice& b) {
@@ -198,7 +200,7 @@ std::size_t Resolver::promising_first(std::vector<Choice>& choices) {
   if (best == choices.end() || best->predicted_us <= 0) return kAll;
   const double limit = kWorthCompiling * best->predicted_us;
   const auto behind =
-      std::stable_partition(choices.begin(), choices.end(),
+      std::stable_partition(choices.begin() + 1, choices.end(),
                             [&](const Choice& choice) { return choice.predicted_us <= limit; });
   return behind == choices.end() ? kAll : static_cast<std::size_t>(behind - choices.begin());
 }

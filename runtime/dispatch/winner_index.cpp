@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/dispatch/winner_index.h"
 
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <unordered_set>
@@ -19,6 +20,13 @@ auto rank(const IndexedWinner& entry) { return std::tuple(entry.replayed, entry.
 
 std::string class_of(const Problem& problem) {
   return problem.operator_name() + ' ' + problem.op().kernel_class(problem);
+}
+
+// A time or a ratio of times; 0, not known, for what no measurement gives, as an imported row may
+// have it.
+float figure(double value) {
+  const auto kept = static_cast<float>(value);
+  return kept > 0 && std::isfinite(kept) ? kept : 0;
 }
 
 }  // namespace
@@ -65,9 +73,8 @@ const Config* WinnerIndex::keep(const Config& config) {
 }
 
 void WinnerIndex::add(const ProblemKey& key, const Winner& winner, Layer layer) {
-  const Timing& timing = winner.measurement.by(objective_);
-  if (find_operator(key.operator_name) == nullptr || !winner.verified || !(timing.median_us > 0))
-    return;
+  const double us = winner.measurement.by(objective_).median_us;
+  if (find_operator(key.operator_name) == nullptr || !winner.verified || figure(us) == 0) return;
   IndexedWinner entry;
   try {
     entry.problem = parse_problem(key.text);
@@ -75,16 +82,14 @@ void WinnerIndex::add(const ProblemKey& key, const Winner& winner, Layer layer) 
     return;  // of a version with other words: it cannot be asked for by this one
   }
   entry.config = keep(winner.config);
-  entry.us = static_cast<float>(timing.median_us);
+  entry.us = figure(us);
   entry.layer = layer;
   entry.replayed = winner.origin == Origin::kReplayed;
   const double raced = winner.measurement.by(winner.objective).median_us;
-  if (winner.default_us && raced > 0) {
-    entry.default_loss = static_cast<float>(*winner.default_us / raced);
-  }
+  if (winner.default_us) entry.default_loss = figure(*winner.default_us / raced);
   if (winner.runner_up) {
     entry.runner_up = keep(*winner.runner_up);
-    entry.runner_up_us = static_cast<float>(timing.median_us * (1 + winner.lead_percent / 100));
+    entry.runner_up_us = figure(us * (1 + winner.lead_percent / 100));
   }
   const auto number = static_cast<std::uint32_t>(winners_.size());
   const Problem& problem = *entry.problem;

@@ -25,8 +25,8 @@ struct IndexedWinner {
   ProblemPtr problem;
   const Config* config = nullptr;     // owned by the index, as is the next
   const Config* runner_up = nullptr;  // null: it ran alone
-  float us = 0;                       // by the index's objective
-  float runner_up_us = 0;
+  float us = 0;                       // by the index's objective; above 0 and finite
+  float runner_up_us = 0;             // 0: unknown
   float default_loss = 0;  // times as long as the winner's: the default's, in the race; 0: unknown
   Layer layer = Layer::kUser;
   bool replayed = false;  // from a recording: its kernel has not run here

@@ -5,7 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd) folder=$1
-rm -rf "$folder" && mkdir -p "$folder"/{bin,build/tests,build/benchmarks,cudnn/benchmarks} || exit 1
+rm -rf "$folder" && mkdir -p "$folder"/{bin,build/tests,build/benchmarks} || exit 1
 
 fail() {
   echo "on_gpu_test.sh: $*" >&2
@@ -21,7 +21,7 @@ printf '#!/bin/bash\ncase "$*" in *=index*) printf "0\\n1\\n" ;; *) echo GPU ;; 
 chmod +x "$folder/bin/nvidia-smi"
 stub "$folder/bin/python3"
 stub "$folder/bin/compute-sanitizer"
-for name in vitune tests/vitune_{tuner,probe}_test benchmarks/vitune_bench_{reference,attention,dispatch,cold_start}; do
+for name in vitune tests/vitune_{tuner,probe}_test benchmarks/vitune_bench_{reference,operators,dispatch,cold_start}; do
   stub "$folder/build/$name"
 done
 touch "$folder/build/libvitune.so.0.1.0"
@@ -30,8 +30,8 @@ parts() {  # parts NAME...: runs them, the table to $folder/table
     "$root/benchmarks/on_gpu.sh" "$@" > "$folder/table" 2>&1
 }
 
-parts random ceilings peers drawn ladder first_calls cudnn models || fail "status $?: $(cat "$folder/table")"
-for row in ceilings peers drawn_tune drawn ladder_tune reference reference_peers first_calls cudnn models; do
+parts random ceilings peers drawn ladder first_calls operators models || fail "status $?: $(cat "$folder/table")"
+for row in ceilings peers drawn_tune drawn ladder_tune reference reference_peers first_calls operators models; do
   grep -qE "^$row +ok " "$folder/table" || fail "no row of $row: $(cat "$folder/table")"
 done
 out=$folder/out
@@ -46,7 +46,10 @@ has "--problem bf16 b=1 h=16 n=8192 d=64" "$out/ladder_tune.log"
 has "--from data/reference_problems.json" "$out/reference_peers.log"
 has "--json $out/reference_peers.json" "$out/reference_peers.log"
 has "--first-calls $out/first_calls.json" "$out/first_calls.log"
-has "vitune_bench_attention gpu= db=data/winners.db --benchmark_out=$out/bench_attention.json" "$out/cudnn.log"
+has "vitune_bench_operators gpu= db=data/winners.db --rounds 15 --benchmark_filter=. --benchmark_out=$out/bench_operators.json" \
+  "$out/operators.log"
+OPERATORS_FILTER='^linear/.*/warm' parts operators || fail "status $?: $(cat "$folder/table")"
+has "--benchmark_filter=^linear/.*/warm" "$out/operators.log"
 has "models/run.py --library $folder/build/libvitune.so.0 --db data/winners.db --limit 520 --cache $folder/cache" "$out/models.log"
 has "--json $out/models.json" "$out/models.log"
 grep -qF -- "--resume" "$out/models.log" && fail "models went on with what no earlier call left"
@@ -148,17 +151,10 @@ has "no part 'ladders'" "$folder/table"
 
 # What is packed must be a program that strip understands.
 for name in vitune tests/vitune_{core,tuner,probe,runtime}_test tests/vitune_serve libvitune.so.0.1.0 \
-  benchmarks/vitune_bench_{dispatch,cold_start,reference,variants}; do
+  benchmarks/vitune_bench_{dispatch,cold_start,operators,reference,variants}; do
   cp "$(type -P true)" "$folder/build/$name"
 done
-rm -f "$folder/build/benchmarks/vitune_bench_attention"
-cp "$(type -P false)" "$folder/cudnn/benchmarks/vitune_bench_attention"
-pack() { "$root/benchmarks/pack_for_gpu.sh" "$folder/build" "$folder/packed" > "$folder/pack.txt" 2>&1; }
-attention=$folder/packed/benchmarks/vitune_bench_attention
-pack || fail "packing: $(cat "$folder/pack.txt")"
-[ -x "$folder/packed/vitune" ] && [ ! -e "$attention" ] || fail "not packed as it is"
+"$root/benchmarks/pack_for_gpu.sh" "$folder/build" "$folder/packed" > "$folder/pack.txt" 2>&1 || fail "packing: $(cat "$folder/pack.txt")"
+for name in vitune benchmarks/vitune_bench_operators; do [ -x "$folder/packed/$name" ] || fail "$name is not packed"; done
 [ "$(readlink "$folder/packed/data")" = ../../data ] || fail "the programs would not find their data"
-CUDNN_BUILD=$folder/cudnn pack || fail "packing with cuDNN: $(cat "$folder/pack.txt")"
-"$attention" && fail "the program with cuDNN was not taken from CUDNN_BUILD"
-CUDNN_BUILD=$folder/nowhere pack && fail "a program with cuDNN that is not there was packed"
 echo "on_gpu_test.sh: ok"

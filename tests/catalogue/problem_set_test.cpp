@@ -253,6 +253,24 @@ TEST_F(ProblemSet, TheShippedProblemsAreCanonicalAndNamedApart) {
   }
 }
 
+// What benchmarks/bench_operators measures.
+TEST_F(ProblemSet, EveryOperatorHasShippedProblemsInTheirCanonicalText) {
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(kData)) {
+    if (!entry.path().filename().string().ends_with("_problems.json")) continue;
+    std::ifstream stream(entry.path());
+    const std::string content{std::istreambuf_iterator<char>(stream), {}};
+    for (const NamedProblem& named : load_problem_file(entry.path())) {
+      found.insert(named.problem->operator_name());
+      EXPECT_THAT(content, HasSubstr('"' + named.problem->text() + '"')) << entry.path();
+    }
+  }
+  for (const Operator* op : operators()) {
+    EXPECT_TRUE(found.contains(std::string(op->name())))
+        << op->name() << ": add data/*_problems.json";
+  }
+}
+
 TEST_F(ProblemSet, PresetsHoldWhatTheirNamesSay) {
   EXPECT_THAT(preset_names(), ElementsAre("vit-b16", "recorded", "vit", "bias", "long", "bench",
                                           "swin", "sam", "siglip", "all"));

@@ -196,7 +196,41 @@ TEST_F(CompareTest, FewMeasurementsMustNotOverlapToCount) {
   EXPECT_EQ(compare(a, google_document("x", {10.9, 12, 13})).status, 0);
 }
 
-TEST_F(CompareTest, AttentionBenchmarksPairWithWhatTunePrinted) {
+// "attention/bf16 b=1 ...": bench_operators says the operator's name once.
+TEST_F(CompareTest, BenchmarksOfOperatorsPairWithWhatTunePrinted) {
+  const struct {
+    std::string name, label, problem;
+  } cases[] = {
+      {"attention/bf16 b=1 h=12 n=197 d=64", "ViT-B/16@224 b1", kVit},
+      {"norm/bf16 m=197 d=768 weight bias", "ViT-B b1 norm", "norm bf16 m=197 d=768 weight bias"}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    const std::string suffix = "/iterations:1/repeats:8/manual_time";
+    json b = google_document(c.name + "/cold" + suffix, kSteady, "us", c.label);
+    const json warm = google_document(c.name + "/warm" + suffix, kSteady, "us", c.label);
+    for (const json& entry : warm["benchmarks"]) b["benchmarks"].push_back(entry);
+    const json row = first(tune_document({{"as it was tuned", c.problem, 9, 8}}), b);
+    EXPECT_EQ(row["kind"], "cold");
+    EXPECT_EQ(row["problem"], c.problem);
+    EXPECT_NEAR(row["b_us"].get<double>(), 10, 0.05);
+    EXPECT_EQ(row["verdict"], "slower");
+    EXPECT_EQ(first(b, b, {"--kind", "warm"})["name"], c.label);
+    EXPECT_THAT(compare(b, b, {"--peer", "cudnn"}).err, HasSubstr("no times of peer 'cudnn'"));
+  }
+}
+
+// From when cuDNN ran beside vitune in that program.
+TEST_F(CompareTest, TheCommittedBenchmarksOfAttentionAreTheSameAsThemselves) {
+  const std::string file = VITUNE_SOURCE_DIR "/benchmarks/results/h200/bench_attention.json";
+  for (const std::string peer : {"vitune", "cudnn"}) {
+    const CommandResult result = run({"compare", file, file, "--peer", peer, "--json"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.json()["results"].size(), 8u) << peer;
+    for (const json& row : result.json()["results"]) EXPECT_EQ(row["verdict"], "same");
+  }
+}
+
+TEST_F(CompareTest, BenchmarksOfPeersPairWithWhatTunePrinted) {
   const std::string suffix = "/iterations:1/repeats:8/manual_time";
   json b = google_document("vitune/cold/ViT-B/16@224 b1" + suffix, kSteady, "us", kVit);
   const json cudnn =

@@ -1,4 +1,4 @@
-// tests/core/cuda_driver_test.cpp -- The driver's RAII types on a fake libcuda.so.1, each call
+// tests/core/cuda_driver_test.cpp -- The driver's RAII types on the mock libcuda.so.1, each call
 // failing once.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cuda_driver.h"
@@ -8,17 +8,19 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "core/cuda_driver_api.h"
-#include "tests/core/fake_libcuda.h"
+#include "tests/generator/elf_image.h"
+#include "tests/runtime/mock_libcuda.h"
 
 namespace vitune {
 namespace {
 
 using testing::HasSubstr;
 
-// First in this file: later tests load the fake, which then stays for the life of the process.
+// First in this file: later tests load the mock, which then stays for the life of the process.
 TEST(CudaDriverTest, AMachineWithoutADriverGivesASentence) {
   if (void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
     dlclose(library);
@@ -52,20 +54,20 @@ TEST(CudaDriverTest, AnArrayOfPointersDoesNotPassForTheSingleParameterOfALaunch)
   EXPECT_TRUE(TakesASpan<CudaKernel>);
 }
 
-// Loads the fake under the name libcuda.so.1, so that open() finds it instead of a driver.
-class FakeCudaTest : public testing::Test {
+// The mock under the name libcuda.so.1, which open() finds in place of a driver.
+class MockCudaTest : public testing::Test {
  protected:
+  MockCudaTest() : mock_(test::open_mock_cuda(VITUNE_MOCK_LIBCUDA)) {}
   void SetUp() override {
-    void* loaded = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    if (loaded == nullptr) loaded = dlopen(VITUNE_FAKE_LIBCUDA, RTLD_NOW | RTLD_LOCAL);
-    ASSERT_NE(loaded, nullptr) << dlerror();
-    auto* get = reinterpret_cast<FakeCudaState* (*)()>(dlsym(loaded, "fake_cuda_state"));
-    if (get == nullptr) GTEST_SKIP() << "this process has loaded the machine's own driver";
-    fake_ = get();
-    *fake_ = FakeCudaState();
+    if (mock_ == nullptr) GTEST_SKIP() << "this process has loaded the machine's own driver";
+    mock_->set_current(nullptr);
+  }
+  void TearDown() override {
+    if (mock_ == nullptr) return;
+    EXPECT_EQ(mock_->live().total(), 0);
   }
 
-  // Uses every type once; with `failing_call` set, one driver call on the way fails.
+  // Uses every type once; where the mock is told so, one driver call on the way fails.
   void use_everything() {
     const auto driver = CudaDriver::open();
     driver->device_info(0);
@@ -85,75 +87,75 @@ class FakeCudaTest : public testing::Test {
     end.record(stream);
     end.synchronize();
     end.microseconds_since(start);
-    const CudaModule module(*driver, bytes);
-    const CudaKernel kernel = module.kernel("pair");
+    const CudaModule module(*driver, image_);
+    const CudaKernel kernel = module.kernel("any");
     kernel.reserve_shared(10000);
     kernel.registers();
     kernel.local_bytes();
     kernel.resident_ctas(128, 0);
-    const int first = 1, second = 2;
-    const std::array<const void*, 2> arguments{&first, &second};
-    const CudaGraph graph(*driver, stream, [&] { kernel.launch({}, arguments, stream); });
+    const CudaGraph graph(*driver, stream, [&] { kernel.launch({}, &params_, stream); });
     graph.launch(stream);
     stream.synchronize();
     context.synchronize();
   }
 
-  FakeCudaState* fake_ = nullptr;
+  test::MockCuda* const mock_;
+  const std::vector<std::byte> image_ = test::elf_image();
+  const AttentionParams params_{};  // what the mock reads of a launch
 };
 
-TEST_F(FakeCudaTest, EverythingMadeIsDestroyed) {
+TEST_F(MockCudaTest, EverythingMadeIsDestroyed) {
   use_everything();
-  EXPECT_EQ(fake_->live, 0);
-  EXPECT_GT(fake_->calls, 50);
+  EXPECT_EQ(mock_->live().total(), 0);
+  EXPECT_GT(mock_->count(), 50u);
 }
 
-TEST_F(FakeCudaTest, EachCallThatFailsIsAnErrorAndLeaksNothing) {
+TEST_F(MockCudaTest, EachCallThatFailsIsAnErrorAndLeaksNothing) {
   use_everything();
-  const int calls = fake_->calls;
-  int reported = 0;
-  for (int failing = 1; failing <= calls; ++failing) {
-    *fake_ = FakeCudaState();
-    fake_->failing_call = failing;
-    fake_->failure = 700;
+  const std::uint64_t calls = mock_->count();
+  std::uint64_t reported = 0;
+  for (std::uint64_t failing = 1; failing <= calls; ++failing) {
+    mock_->reset();
+    mock_->set_current(nullptr);
+    mock_->fail_any(failing, 700);
     try {
       use_everything();
     } catch (const Error& error) {
       ++reported;
-      EXPECT_THAT(error.what(), HasSubstr("CUDA_ERROR_FAKE (700): made to fail"));
+      EXPECT_THAT(error.what(), HasSubstr("CUDA_ERROR_MOCK (700): made to fail"));
       const auto* cuda = dynamic_cast<const CudaError*>(&error);
       EXPECT_EQ(cuda == nullptr, failing == 1)
           << "only cuInit's failure means that there is no GPU";
       EXPECT_TRUE(cuda == nullptr || cuda->sticky());
     }
-    EXPECT_EQ(fake_->live, 0) << "call " << failing;
-    EXPECT_FALSE(fake_->capturing) << "call " << failing;
+    EXPECT_EQ(mock_->live().total(), 0) << "call " << failing;
+    EXPECT_EQ(mock_->captures(), 0) << "call " << failing;
   }
   // What is not reported is what destructors call: two for the context, one each for the stream,
   // the buffer, two events, the module, the graph and its instance.
-  EXPECT_EQ(calls - reported, 9);
+  EXPECT_EQ(calls - reported, 9u);
 }
 
-TEST_F(FakeCudaTest, DeviceFactsComeFromTheirAttributes) {
-  const DeviceInfo info = CudaDriver::open()->device_info(1);
-  EXPECT_EQ(info.cc_major, 1075);
-  EXPECT_EQ(info.cc_minor, 1076);
-  EXPECT_EQ(info.sm_count, 1016);
-  EXPECT_EQ(info.shared_per_block, 1097);
-  EXPECT_EQ(info.shared_per_sm, 1081);
-  EXPECT_EQ(info.registers_per_sm, 1082);
-  EXPECT_EQ(info.threads_per_sm, 1039);
-  EXPECT_EQ(info.l2_bytes, 1038);
-  EXPECT_EQ(info.memory_bus_bits, 1037);
-  EXPECT_EQ(info.memory_clock_khz, 1036);
-  EXPECT_EQ(info.clock_khz, 1013);
-  EXPECT_EQ(info.name, "Fake GPU 11");
-  EXPECT_EQ(info.uuid, "GPU-00112233-4455-6677-8899-aabbccddeeff");
-  EXPECT_EQ(info.memory_bytes, std::int64_t{1} << 37);
-  EXPECT_EQ(info.driver_version, 13000);
+TEST_F(MockCudaTest, DeviceFactsComeFromTheirAttributes) {
+  DeviceInfo facts;  // each another number
+  int next = 1000;
+  for (int* const fact : {&facts.cc_major, &facts.cc_minor, &facts.sm_count, &facts.threads_per_sm,
+                          &facts.memory_bus_bits, &facts.memory_clock_khz, &facts.clock_khz}) {
+    *fact = next++;
+  }
+  for (std::int64_t* const fact :
+       {&facts.shared_per_block, &facts.shared_per_sm, &facts.registers_per_sm, &facts.l2_bytes}) {
+    *fact = next++;
+  }
+  facts.name = "GPU of a test";
+  facts.memory_bytes = std::int64_t{1} << 37;
+  facts.uuid = "GPU-01122334-4556-6778-899a-abbccddeef00";
+  facts.driver_version = test::mock_device(0).driver_version;
+  mock_->set_device(1, facts);
+  EXPECT_EQ(CudaDriver::open()->device_info(1), facts);
 }
 
-TEST_F(FakeCudaTest, ADeviceThatDoesNotExistIsNamed) {
+TEST_F(MockCudaTest, ADeviceThatDoesNotExistIsNamed) {
   const auto driver = CudaDriver::open();
   EXPECT_EQ(driver->device_count(), 2);
   for (const int ordinal : {-1, 2, 1000}) {
@@ -168,8 +170,9 @@ TEST_F(FakeCudaTest, ADeviceThatDoesNotExistIsNamed) {
   }
 }
 
-TEST_F(FakeCudaTest, CopiesOutsideABufferAreRefused) {
+TEST_F(MockCudaTest, CopiesOutsideABufferAreRefused) {
   const auto driver = CudaDriver::open();
+  const CudaContext context(driver, 0);
   DeviceBuffer buffer(*driver, 16);
   std::vector<std::byte> bytes(17);
   const std::span<std::byte> all(bytes);
@@ -182,101 +185,102 @@ TEST_F(FakeCudaTest, CopiesOutsideABufferAreRefused) {
   EXPECT_THROW(DeviceBuffer().download(all.first(1)), Error);
 }
 
-TEST_F(FakeCudaTest, BuffersMoveWithoutLeakOrDoubleFree) {
+TEST_F(MockCudaTest, BuffersMoveWithoutLeakOrDoubleFree) {
   const auto driver = CudaDriver::open();
+  const CudaContext context(driver, 0);
   {
     DeviceBuffer first(*driver, 16), second(*driver, 32);
     first = std::move(second);
     EXPECT_EQ(first.size(), 32u);
     EXPECT_EQ(second.size(), 0u);
     const DeviceBuffer third(std::move(first));
-    EXPECT_EQ(fake_->live, 1);
+    EXPECT_EQ(mock_->live().others, 1);
     const DeviceBuffer empty(*driver, 0);
     EXPECT_EQ(empty.address(), 0u);
   }
-  EXPECT_EQ(fake_->live, 0);
+  EXPECT_EQ(mock_->live().others, 0);
 }
 
-TEST_F(FakeCudaTest, ALaunchPassesItsShapeAndArguments) {
+TEST_F(MockCudaTest, ALaunchPassesItsShapeAndArguments) {
   const auto driver = CudaDriver::open();
+  const CudaContext context(driver, 0);
   const CudaStream stream(*driver);
-  EXPECT_EQ(fake_->stream_flags, kCuStreamNonBlocking);
-  const std::vector<std::byte> cubin(8);
-  const LaunchShape shape{{2, 3, 4}, {5, 6, 7}, 8};
-  const CudaKernel single(*driver, cubin, "single");
-  const int value = 42;
-  single.launch(shape, &value, stream);
-  EXPECT_THAT(fake_->launch, testing::ElementsAre(2, 3, 4, 5, 6, 7, 8));
-  EXPECT_EQ(fake_->arguments[0], 42);
+  EXPECT_EQ(mock_->requests().stream_flags, kCuStreamNonBlocking);
+  const CudaKernel kernel(*driver, image_, "any");
+  AttentionParams params{};
+  params.keys = 42;
+  for (const bool early : {false, true}) {
+    for (const bool together : {false, true}) {
+      const LaunchShape shape{{2, 3, 4}, {5, 6, 7}, early ? 9u : 8u, early, together};
+      kernel.launch(shape, &params, stream);
+      const test::MockLaunch launch = mock_->launches().back();
+      EXPECT_THAT(launch.shape.grid, testing::ElementsAre(2, 3, 4));
+      EXPECT_THAT(launch.shape.block, testing::ElementsAre(5, 6, 7));
+      EXPECT_EQ(launch.shape.shared_bytes, shape.shared_bytes);
+      EXPECT_EQ(launch.shape.waits_for_earlier, early);
+      EXPECT_EQ(launch.shape.is_cooperative, together);
+      EXPECT_EQ(launch.stream, stream.get());
+      EXPECT_EQ(launch.params.keys, 42);
+    }
+  }
 
-  EXPECT_FALSE(fake_->programmatic);
-  LaunchShape early = shape;
-  early.shared_bytes = 9;
-  early.waits_for_earlier = true;
-  single.launch(early, &value, stream);
-  EXPECT_THAT(fake_->launch, testing::ElementsAre(2, 3, 4, 5, 6, 7, 9));
-  EXPECT_TRUE(fake_->programmatic);
-
-  EXPECT_FALSE(fake_->cooperative);
-  LaunchShape together = shape;
-  together.is_cooperative = true;
-  single.launch(together, &value, stream);
-  EXPECT_THAT(fake_->launch, testing::ElementsAre(2, 3, 4, 5, 6, 7, 8));
-  EXPECT_TRUE(fake_->cooperative);
-  EXPECT_FALSE(fake_->programmatic);
-  together.waits_for_earlier = true;
-  single.launch(together, &value, stream);
-  EXPECT_TRUE(fake_->cooperative);
-  EXPECT_TRUE(fake_->programmatic);
-
-  const CudaKernel pair(*driver, cubin, "pair");
-  const int other = 43;
-  const std::array<const void*, 2> arguments{&other, &value};
-  pair.launch(shape, arguments, stream);
-  EXPECT_THAT(fake_->arguments, testing::ElementsAre(43, 42));
-  const std::vector<const void*> too_many(33, &value);
-  EXPECT_THROW(pair.launch(shape, too_many, stream), Error);
+  AttentionTensorMaps maps{};
+  std::memset(&maps, 7, sizeof(maps));
+  const std::array<const void*, 2> arguments{&params, &maps};
+  kernel.launch({}, arguments, stream);
+  EXPECT_EQ(mock_->launches().back().params.keys, 42);
+  EXPECT_EQ(std::memcmp(&mock_->launches().back().maps, &maps, sizeof(maps)), 0);
+  const std::vector<const void*> too_many(33, &params);
+  EXPECT_THROW(kernel.launch({}, too_many, stream), Error);
 }
 
-TEST_F(FakeCudaTest, KernelFactsComeFromTheirAttributes) {
+TEST_F(MockCudaTest, KernelFactsComeFromTheirAttributes) {
   const auto driver = CudaDriver::open();
-  const CudaKernel kernel(*driver, std::vector<std::byte>(8), "single");
-  EXPECT_EQ(kernel.registers(), 2004);
-  EXPECT_EQ(kernel.local_bytes(), 2003);
-  EXPECT_EQ(kernel.resident_ctas(128, 1000), 1128);
-  const auto before = fake_->carveout;
+  const CudaContext context(driver, 0);
+  const CudaStream stream(*driver);
+  const CudaKernel kernel(*driver, image_, "any");
+  mock_->set_local_bytes(24);
+  EXPECT_EQ(kernel.local_bytes(), 24);
+  EXPECT_EQ(kernel.registers(), 128);
+  EXPECT_EQ(kernel.resident_ctas(128, 100000),
+            resident_ctas(test::mock_device(), 128, 128, 100000));
+  EXPECT_EQ(kernel.resident_ctas(128, 1000), resident_ctas(test::mock_device(), 128, 128, 1000));
   kernel.reserve_shared(64);
-  EXPECT_EQ(fake_->shared_limit, 64);
-  EXPECT_EQ(fake_->carveout, before) << "a kernel with a few sums needs its L1";
+  EXPECT_EQ(mock_->requests().carveout, -1) << "a kernel with a few sums needs its L1";
+  const LaunchShape large{{1, 1, 1}, {128, 1, 1}, 232448};
+  EXPECT_THROW(kernel.launch(large, &params_, stream), CudaError);
   kernel.reserve_shared(232448);
-  EXPECT_EQ(fake_->shared_limit, 232448);
-  EXPECT_EQ(fake_->carveout, 100);
+  EXPECT_EQ(mock_->requests().carveout, 100);
+  EXPECT_NO_THROW(kernel.launch(large, &params_, stream));
 }
 
-TEST_F(FakeCudaTest, AKernelKeepsItsModuleLoaded) {
+TEST_F(MockCudaTest, AKernelKeepsItsModuleLoaded) {
   const auto driver = CudaDriver::open();
-  auto module = std::make_unique<CudaModule>(*driver, std::vector<std::byte>(8));
+  const CudaContext context(driver, 0);
+  auto module = std::make_unique<CudaModule>(*driver, image_);
   {
     const CudaKernel first = module->kernel("first"), second = module->kernel("second");
     module.reset();
-    EXPECT_EQ(fake_->live, 1);
+    EXPECT_EQ(mock_->live().modules, 1);
   }
-  EXPECT_EQ(fake_->live, 0);
+  EXPECT_EQ(mock_->live().modules, 0);
   EXPECT_THROW(CudaModule(*driver, {}), Error);
 }
 
-TEST_F(FakeCudaTest, AnExceptionWhileCapturingEndsTheCapture) {
+TEST_F(MockCudaTest, AnExceptionWhileCapturingEndsTheCapture) {
   const auto driver = CudaDriver::open();
+  const CudaContext context(driver, 0);
   const CudaStream stream(*driver);
-  const int before = fake_->live;
+  const int before = mock_->live().total();
   EXPECT_THROW(CudaGraph(*driver, stream, [] { throw Error(ErrorCode::kFailure, "body"); }), Error);
-  EXPECT_FALSE(fake_->capturing);
-  EXPECT_EQ(fake_->capture_mode, kCuStreamCaptureModeThreadLocal);
-  EXPECT_EQ(fake_->live, before);
+  EXPECT_EQ(mock_->captures(), 0);
+  EXPECT_EQ(mock_->requests().capture_mode, kCuStreamCaptureModeThreadLocal);
+  EXPECT_EQ(mock_->live().total(), before);
 }
 
-TEST_F(FakeCudaTest, EventTimesAreMicroseconds) {
+TEST_F(MockCudaTest, EventTimesAreMicroseconds) {
   const auto driver = CudaDriver::open();
+  const CudaContext context(driver, 0);
   const CudaEvent start(*driver), end(*driver);
   EXPECT_DOUBLE_EQ(end.microseconds_since(start), 1500);
 }

@@ -168,22 +168,6 @@ TEST(OperatorTest, TheDigestOfTheTemplatesSeesEachOfTheirFiles) {
   }
 }
 
-// Where a config is predicted, its time is one.
-TEST(OperatorTest, TimesArePredictedForEveryOperator) {
-  const DeviceInfo device = testing_support::h200_device();
-  for (const ProblemPtr& problem : all_problems()) {
-    const Config config = default_config(*problem, device);
-    for (const Residency residency : {Residency::kCold, Residency::kWarm}) {
-      const auto model = problem->op().cost_model(device, residency);
-      const MeasuredCall call{problem.get(), &config, 0, 20};
-      const auto fitted = model->fit(std::span(&call, 1));
-      ASSERT_EQ(fitted.size(), 1u);
-      EXPECT_DOUBLE_EQ(fitted[0], model->us(*problem, config, 0)) << problem->text();
-      EXPECT_GT(model->us(*problem, config, 0), 0) << problem->text();
-    }
-  }
-}
-
 TEST(OperatorTest, TensorsReachAsFarAsTheProblemSays) {
   for (const char* const text : kTexts) {
     if (&parse_problem(text)->op() != &attention()) continue;

@@ -119,6 +119,30 @@ TEST_F(CApiOutcomeTest, WithoutAnyRowTheDefaultServes) {
   EXPECT_EQ(stats(context).default_calls, 1u);
 }
 
+// Nothing is known of the default nearby: the other one's time is no reason to take it.
+TEST_F(CApiOutcomeTest, ADefaultThatWasNotMeasuredNearbyServesBeforeAConfigThatWasOnlyTried) {
+  const StoredKernel standard = default_kernel(kVitB, 1);
+  const AttentionProblem neighbour = AttentionProblem::parse("bf16 b=2 h=12 n=198 d=64");
+  const StoredKernel won = make_kernel(neighbour, other_config(neighbour, 0), 2);
+  const StoredKernel tried = make_kernel(standard.problem, other_config(neighbour, 1), 3);
+  {
+    const auto store = Store::open(database(), Access::kReadWrite);
+    Winner winner = winner_of(won, 20);
+    winner.runner_up.reset();
+    winner.default_us.reset();
+    store->promote(mock_device(), key_of(neighbour), winner, nullptr);
+    Trial trial;
+    trial.config = tried.config;
+    trial.measurement = sample_measurement(8);
+    store->put_trial(mock_device(), key_of(neighbour), trial);
+    store->put_binary(standard.binary);
+    store->put_binary(tried.binary);
+  }
+  const Context context = make_context();
+  EXPECT_EQ(image_run(context, kVitB), standard.image_id());
+  EXPECT_EQ(query(context, desc_of(kVitB)).outcome, VITUNE_DEFAULT);
+}
+
 TEST_F(CApiOutcomeTest, AnUnverifiedWinnerIsNotExact) {
   const StoredKernel kernel = make_kernel(kVitB, 1), standard = default_kernel(kVitB, 2);
   {

@@ -70,6 +70,7 @@ class Mock final : public MockCuda {
     armed_ = false;
     any_wait_ = 0;
     count_ = 0;
+    requests_ = {};
     recording_ = true;
     delay_ = {};
     hold_ = false;
@@ -97,6 +98,15 @@ class Mock final : public MockCuda {
     launches_.clear();
   }
   std::uint64_t count() override { return count_; }
+  MockRequests requests() override {
+    const std::lock_guard lock(mutex_);
+    return requests_;
+  }
+  template <typename T>
+  void note(T MockRequests::*what, T value) {
+    const std::lock_guard lock(mutex_);
+    requests_.*what = value;
+  }
   void fail(const std::string& name, int nth, CuResult code, int times) override {
     const std::lock_guard lock(mutex_);
     failures_.push_back({name, nth - 1, times, code});
@@ -145,6 +155,10 @@ class Mock final : public MockCuda {
       captures_.erase(stream);
     }
     any_capture_ = !captures_.empty();
+  }
+  int captures() override {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(captures_.size());
   }
   int broken_captures() override { return broken_; }
   MockLive live() override { return {modules_, retained_[0] + retained_[1], others_}; }
@@ -325,6 +339,7 @@ class Mock final : public MockCuda {
   std::condition_variable held_;
   std::vector<MockCall> log_;
   std::vector<MockLaunch> launches_;
+  MockRequests requests_;
   std::vector<Failure> failures_;
   std::uint64_t any_wait_ = 0;
   CuResult any_code_ = 0;

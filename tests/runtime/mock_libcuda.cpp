@@ -1,4 +1,5 @@
-// tests/runtime/mock_libcuda.cpp -- A libcuda.so.1 for the tests of libvitune: thread safe, strict.
+// tests/runtime/mock_libcuda.cpp -- A libcuda.so.1 for the tests of the driver's types and of
+// libvitune: thread safe, strict.
 //
 // Loaded as libcuda.so.1 by open_mock_cuda(). It refuses what a driver refuses: work without a
 // current context or in a wrong one, images of another architecture, launches beyond the limits,
@@ -104,7 +105,7 @@ CuResult cuDeviceGetName(char* name, int size, CuDevice device) {
 }
 CuResult cuDeviceGetUuid_v2(CuUuid* uuid, CuDevice device) {
   VITUNE_MOCK_STEP(mock().begin("cuDeviceGetUuid_v2"));
-  std::memset(uuid, 0x20 + device, sizeof(*uuid));
+  for (int i = 0; i < 16; ++i) uuid->bytes[i] = static_cast<char>(i * 17 + device);
   return kCuSuccess;
 }
 CuResult cuDeviceTotalMem_v2(std::size_t* bytes, CuDevice device) {
@@ -192,8 +193,9 @@ CuResult cuMemsetD32Async(CuPointer, unsigned, std::size_t, CuStreamTag*) {
   return mock().begin_in_context("cuMemsetD32Async");
 }
 
-CuResult cuStreamCreate(CuStreamTag** stream, unsigned) {
+CuResult cuStreamCreate(CuStreamTag** stream, unsigned flags) {
   VITUNE_MOCK_STEP(mock().begin_in_context("cuStreamCreate"));
+  mock().note(&test::MockRequests::stream_flags, flags);
   return mock().make(stream);
 }
 CuResult cuStreamDestroy_v2(CuStreamTag* stream) {
@@ -202,15 +204,16 @@ CuResult cuStreamDestroy_v2(CuStreamTag* stream) {
   return failure;
 }
 CuResult cuStreamSynchronize(CuStreamTag*) { return mock().begin_unsafe("cuStreamSynchronize"); }
-CuResult cuStreamBeginCapture_v2(CuStreamTag* stream, int) {
+CuResult cuStreamBeginCapture_v2(CuStreamTag* stream, int mode) {
   VITUNE_MOCK_STEP(mock().begin_in_context("cuStreamBeginCapture_v2"));
+  mock().note(&test::MockRequests::capture_mode, mode);
   mock().set_capturing(stream, true);
   return kCuSuccess;
 }
 CuResult cuStreamEndCapture(CuStreamTag* stream, CuGraphTag** graph) {
-  VITUNE_MOCK_STEP(mock().begin_in_context("cuStreamEndCapture"));
+  const CuResult failure = mock().begin_in_context("cuStreamEndCapture");
   mock().set_capturing(stream, false);
-  return mock().make(graph);
+  return failure != kCuSuccess ? failure : mock().make(graph);
 }
 CuResult cuStreamIsCapturing(CuStreamTag* stream, int* status) {
   // The null stream is the current context's.
@@ -267,6 +270,9 @@ CuResult cuFuncGetAttribute(int* value, CuFunctionAttribute attribute, CuFunctio
 CuResult cuFuncSetAttribute(CuFunctionTag* function, CuFunctionAttribute attribute, int value) {
   VITUNE_MOCK_STEP(mock().begin_in_context("cuFuncSetAttribute"));
   auto& module = *reinterpret_cast<test::Module*>(function);
+  if (attribute == kCuPreferredSharedMemoryCarveout) {
+    mock().note(&test::MockRequests::carveout, value);
+  }
   if (attribute != kCuMaxDynamicSharedSizeBytes) return kCuSuccess;
   if (value < 0 || value > mock().device(module.device).shared_per_block) {
     return test::kInvalidValue;
@@ -300,9 +306,10 @@ CuResult cuLaunchKernelEx(const CuLaunchConfig* config, CuFunctionTag* function,
   std::copy_n(config->block, 3, shape.block);
   shape.shared_bytes = config->shared_bytes;
   for (unsigned i = 0; i < config->attribute_count; ++i) {
-    const int id = config->attributes[i].id;
-    shape.waits_for_earlier |= id == kCuLaunchProgrammaticSerialization;
-    shape.is_cooperative |= id == kCuLaunchCooperative;
+    const CuLaunchAttribute& attribute = config->attributes[i];
+    if (attribute.allowed != 1) continue;
+    shape.waits_for_earlier |= attribute.id == kCuLaunchProgrammaticSerialization;
+    shape.is_cooperative |= attribute.id == kCuLaunchCooperative;
   }
   return mock().launch(function, shape, config->stream, parameters);
 }

@@ -38,6 +38,13 @@ struct MockLaunch {
   int local_bytes = 0;
 };
 
+// What the last calls asked of the driver.
+struct MockRequests {
+  unsigned stream_flags = 0;  // of the last stream made
+  int capture_mode = -1;      // of the last capture begun
+  int carveout = -1;          // the last share of shared memory that a kernel preferred
+};
+
 // Objects made and not destroyed.
 struct MockLive {
   int modules = 0;
@@ -59,6 +66,8 @@ class MockCuda {
   virtual void clear_log() = 0;
   // Calls since reset(), recorded or not.
   virtual std::uint64_t count() = 0;
+  // Since reset().
+  virtual MockRequests requests() = 0;
 
   // --- failures
   // The nth (1 = next) call of `name` from now on gives `code`; with `times`, that many from there.
@@ -80,6 +89,8 @@ class MockCuda {
   virtual void add_range(CuPointer address, std::size_t bytes, int device, int memory_type) = 0;
   // Starts or ends a capture as cuStreamBeginCapture would. A stream is any number but 0.
   virtual void set_capturing(CuStreamTag* stream, bool capturing) = 0;
+  // Streams that are being captured.
+  virtual int captures() = 0;
   // Captures that a forbidden call has broken.
   virtual int broken_captures() = 0;
 

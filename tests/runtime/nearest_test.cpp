@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "generator/attention/facts.h"
 #include "generator/attention/problem_distance.h"
 #include "runtime/dispatch/winner_index.h"
+#include "tests/generator/near_configs.h"
 #include "tests/runtime/dispatcher_fixture.h"
 
 namespace vitune {
@@ -63,6 +65,83 @@ TEST_F(NearestTest, TheDefaultIsAheadOfConfigsThatWereOnlyTriedUnlessTheyAreMuch
   dispatcher_.invalidate();
   ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
   EXPECT_EQ(choices(kVit)[0].config, plain_config(kNear, 2));
+}
+
+// It is no candidate there, but what is known of it counts against it.
+TEST_F(NearestTest, ADefaultThatTookMoreThanTwiceTheWinnersTimeNearbyWasMeasured) {
+  put(user(), kNear, winner(plain_config(kNear, 1), 20));
+  put_trial(user(), kNear, plain_config(kNear, 2), 19);
+  put_trial(user(), kNear, default_attention_config(AttentionProblem::parse(kNear), device_), 50);
+
+  const auto found = choices(kVit);
+
+  ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
+  EXPECT_EQ(found[0].config, plain_config(kNear, 2));
+}
+
+// A config that was good on one neighbour and bad on a nearer one.
+TEST_F(NearestTest, ATrialOfMoreThanTwiceTheWinnersTimeCountsAgainstItsConfig) {
+  const std::string farther = "bf16 b=32 h=12 n=210 d=64";
+  put(user(), kNear, winner(plain_config(kNear, 1), 20));
+  put(user(), farther, winner(plain_config(farther, 1), 21));
+  put_trial(user(), farther, plain_config(farther, 2), 20);
+  const auto time_of_tried = [&] {
+    dispatcher_.invalidate();
+    for (const Choice& choice : choices(kVit)) {
+      if (choice.config == plain_config(kNear, 2)) return choice.predicted_us;
+    }
+    return 0.0;
+  };
+  const double before = time_of_tried();
+  put_trial(user(), kNear, plain_config(kNear, 2), 60);
+  EXPECT_GT(before, 0);
+  EXPECT_GT(time_of_tried(), 1.2 * before);
+}
+
+// How much a device reaches of a floor is known from each neighbour's winner alone.
+TEST_F(NearestTest, ANeighbourWithManyTrialsSaysNoMoreOfTheBestTimeThanOneWithNone) {
+  const std::string other = "bf16 b=32 h=12 n=196 d=64";
+  put(user(), kNear, winner(other_config(kNear), 10));
+  put(user(), other, winner(other_config(other), 40));
+  const auto time_of_default = [&] {
+    dispatcher_.invalidate();
+    for (const Choice& choice : choices(kVit)) {
+      if (choice.reason.starts_with("default: first")) return choice.predicted_us;
+    }
+    return 0.0;
+  };
+  const double before = time_of_default();
+  const AttentionProblem near = AttentionProblem::parse(kNear);
+  const Config standard = default_attention_config(AttentionProblem::parse(kVit), device_);
+  int tried = 0;
+  for (const Config& config : test::configs_near(attention_space(near, device_), standard)) {
+    put_trial(user(), kNear, config, 10);
+    ++tried;
+  }
+  ASSERT_GT(tried, 10);
+  EXPECT_NEAR(time_of_default(), before, 1e-6 * before);
+}
+
+// A database that was imported may say of its winners what no race gives.
+TEST_F(NearestTest, FiguresThatNoRaceGivesSpoilNoPrediction) {
+  for (const double lead : {-150.0, -100.0, 1e12}) {
+    for (const double us : {20.0, 1e-60, 1e12}) {
+      for (const double default_us : {21.0, 0.0, 1e12}) {
+        SCOPED_TRACE(::testing::Message() << lead << " " << us << " " << default_us);
+        Winner row = winner(plain_config(kNear, 1), us);
+        row.runner_up = plain_config(kNear, 2);
+        row.lead_percent = lead;
+        row.default_us = default_us;
+        put(user(), kNear, row);
+        put_trial(user(), kNear, plain_config(kNear, 0), 1e-60);
+        dispatcher_.invalidate();
+        for (const Choice& choice : choices(kVit)) {
+          EXPECT_TRUE(std::isfinite(choice.predicted_us)) << choice.reason;
+          EXPECT_GT(choice.predicted_us, 0) << choice.reason;
+        }
+      }
+    }
+  }
 }
 
 TEST_F(NearestTest, TheDefaultIsAheadOfAWinnerOfAProblemFarAway) {

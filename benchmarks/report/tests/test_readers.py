@@ -61,6 +61,32 @@ class Times(unittest.TestCase):
         self.assertEqual(found.rows[0].ratio("cold"), 2.0)
         self.assertEqual(found.rows[0].marked, "ViT (replayed)")
 
+    def test_benchmarks_of_operators_are_read_by_problem_beside_stored_peers(self):
+        stored = times.stored_rows({"problems": [{"name": "ViT", "problem": VIT, "peers_us": {"cudnn": {"cold": 28.0}}}]})
+        norm = "norm bf16 m=197 d=768 weight"
+        entries = [
+            {"run_name": f"{text.replace(' ', '/', 1)}/{kind}/iterations:1/repeats:9/manual_time", "aggregate_name": aggregate,
+             "label": label, "real_time": us, "time_unit": "us", "floor_us": 1.5}
+            for text, label, kind, us in ((VIT, "ViT-B/16 b32", "cold", 14.0), (VIT, "ViT-B/16 b32", "warm", 12.0), (norm, "norm", "cold", 3.0))
+            for aggregate in ("mean", "median", "stddev")
+        ]
+        context = {"vitune_device": "G", "date": "2026-01-02T03:04:05"}
+        found = times.of_benchmarks({"context": context, "benchmarks": [*entries, {"run_name": "x", "error_occurred": True}]}, stored)
+        self.assertEqual((found.device, found.date, found.stored_peers), ("G", "2026-01-02", True))
+        self.assertEqual([(row.name, row.text, row.us["vitune"]) for row in found.rows],
+                         [("ViT-B/16 b32", VIT, {"cold": 14.0, "warm": 12.0}), ("norm", norm, {"cold": 3.0})])
+        self.assertEqual((found.rows[0].ratio("cold"), found.rows[0].floor_us), (2.0, 1.5))
+        entries[1]["time_unit"] = "ns"
+        with self.assertRaisesRegex(documents.BadInput, "time_unit is not us"):
+            times.of_benchmarks({"benchmarks": entries}, {})
+
+    def test_the_committed_benchmarks_have_cudnn_of_the_same_run(self):
+        found = times.of_benchmarks(documents.read(RESULTS / "bench_attention.json"), {})
+        self.assertEqual((found.device, len(found.rows)), ("NVIDIA H200", 4))
+        for row in found.rows:
+            self.assertEqual({peer: sorted(us) for peer, us in row.us.items()}, {p: ["cold", "warm"] for p in ("vitune", "cudnn")})
+            self.assertEqual(row.ratio("cold"), row.us["cudnn"]["cold"] / row.us["vitune"]["cold"])
+
     def test_of_a_database_the_device_with_the_most_winners_is_shown(self):
         entries = [{**winner(1.0), "device": {"name": name}} for name in ("A", "B", "B")]
         found = times.of_winners({"winners": entries}, "winners", {})

@@ -49,7 +49,7 @@ class Call:
 
 
 def _timed(found: Selection) -> str:
-    """The winner's stored times, or what the model of the nearest problem's winner predicts."""
+    """The winner's stored times, or what those of the nearest problems predict."""
     if found.outcome == "exact" and found.cold_us:
         return f"{found.cold_us:.1f} us cold, {found.warm_us:.1f} warm: "
     return f"{found.predicted_us:.1f} us predicted: " if found.predicted_us else ""

@@ -29,7 +29,7 @@ class Selection:
     low_confidence: bool  #: clocks or neighbours moved while the row was measured
     cold_us: float  #: of the row, on its own problem; 0: not measured
     warm_us: float
-    predicted_us: float  #: of this problem by the model; 0: not predicted
+    predicted_us: float  #: of this problem; 0: not predicted
     max_error: float  #: of the row against fp64, absolute; negative: not known
     rms_error: float
     problem: str  #: canonical text of the problem that was asked (docs/problems.md)

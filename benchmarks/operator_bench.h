@@ -1,6 +1,6 @@
-// benchmarks/attention_bench.h -- Whole attention calls timed next to each other on one GPU.
+// benchmarks/operator_bench.h -- Whole calls of one problem, of any operator, timed on one GPU.
 //
-// libvitune, and cuDNN in a build that has it, run on the same tensors: first each output is judged
+// libvitune, and what a subclass adds to it, run on the same tensors: first each output is judged
 // as the tuner judges a candidate, then all are raced by the tuner's own code
 // (tuner/measure/measure.h; docs/measuring.md). One thread.
 // SPDX-License-Identifier: Apache-2.0
@@ -13,23 +13,21 @@
 #include <string>
 #include <vector>
 
-#include "catalogue/problem_set.h"
 #include "core/cuda_driver.h"
-#include "generator/attention/operator.h"
+#include "generator/operator.h"
 #include "tuner/judge/reference.h"
 #include "tuner/judge/support_kernels.h"
 #include "tuner/judge/verify.h"
 #include "tuner/judge/workload.h"
 #include "tuner/measure/gpu_timer.h"
-#include "vitune/vitune.hpp"
 
 namespace vitune::bench {
 
-// "vitune", and "cudnn" where it was built in.
-std::vector<std::string> peer_names();
+// The contestant that every race has: libvitune.
+inline constexpr const char* kVitune = "vitune";
 
-// What one peer made of one problem; one sample per round, in microseconds.
-struct PeerSamples {
+// What one contestant made of one problem; one sample per round, in microseconds.
+struct Samples {
   std::string refused;  // why there are no samples; empty if there are
   std::vector<double> cold_us, warm_us;
   double max_error = 0, rms_error = 0;  // of its output against fp64, absolute
@@ -37,26 +35,25 @@ struct PeerSamples {
 };
 
 struct ProblemTimes {
-  std::map<std::string, PeerSamples> peers;
+  std::map<std::string, Samples> contestants;
   bool low_confidence = false;  // clocks or neighbours moved while it was measured
 };
 
-class AttentionBench {
+class OperatorBench {
  public:
   // Throws Error(kNoDevice), Error(kNoCompiler), Exception of libvitune.
-  AttentionBench(int ordinal, int rounds);
-  virtual ~AttentionBench() = default;
+  OperatorBench(int ordinal, int rounds);
+  virtual ~OperatorBench();
 
   const DeviceInfo& device() const { return device_; }
-  // Measures a problem when it is asked for first. A peer that fails is refused, and costs no
-  // other peer its times; throws where no tensors can be made.
+  // Measures a problem when it is asked for first. A contestant that fails is refused, and costs no
+  // other its times; throws where no tensors can be made.
   const ProblemTimes& times(const ProblemPtr& problem);
 
  protected:
   struct Contestant {
     std::string name;
-    Launch launch;
-    std::shared_ptr<void> owner;  // of what the launch needs
+    Launch launch;  // owns what it needs
   };
   // Who races on these tensors. One that cannot is noted as refused in `times` and left out.
   virtual std::vector<Contestant> contestants(const Workload& workload, ProblemTimes& times);
@@ -64,11 +61,13 @@ class AttentionBench {
   const CudaStream& stream() const { return stream_; }
 
  private:
+  struct Library;  // a context of libvitune
+
   ProblemTimes measure(const ProblemPtr& problem);
-  Launch vitune_launch(const Workload& workload, PeerSamples& samples);
+  Launch vitune_launch(const Workload& workload, Samples& samples);
   // Why the output of a launch is wrong, or nothing; notes its errors.
   std::string judged(const Launch& launch, Workload& workload, const Reference& reference,
-                     const std::uint64_t* inputs, PeerSamples& samples);
+                     const std::uint64_t* inputs, Samples& samples);
   LaunchRecord take_record();
   GpuTools tools() const { return {context_, stream_, *support_, device_}; }
 
@@ -79,10 +78,10 @@ class AttentionBench {
   std::unique_ptr<SupportKernels> support_;
   std::unique_ptr<GpuTimer> timer_;
   DeviceBuffer record_;
-  Context vitune_;
+  std::unique_ptr<Library> library_;
   int rounds_;
   std::filesystem::path lock_path_;
-  std::map<std::string, ProblemTimes> known_;
+  std::map<std::string, ProblemTimes> known_;  // by the problem's text
 };
 
 }  // namespace vitune::bench
