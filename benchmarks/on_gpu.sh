@@ -330,5 +330,11 @@ for part in "${@:-tests random sanitize record tune ceilings peers norms linears
   done
 done
 
+# A row a line, as results are kept: those of C++ programs come otherwise.
+results=()
+for name in tune ceilings reference bench_attention dispatch cold_start; do results+=("$OUT/$name.json"); done
+python3 benchmarks/one_row_a_line.py "${results[@]}" > "$OUT/rows.log" 2>&1 || row "$(cat "$OUT/rows.log")"
+rm -f "$OUT/rows.log"
+
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.draw,temperature.gpu --format=csv,noheader
 cat "$OUT/table.txt"

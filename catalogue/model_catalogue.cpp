@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "catalogue/hub_names.h"
 #include "catalogue/model_files.h"
 #include "core/error.h"
 #include "core/format.h"
@@ -61,22 +62,28 @@ const Model& ModelCatalogue::find(std::string_view name) const {
       ErrorCode::kUsage,
       formatted("there is no model {} among the {} of the catalogue; {}'vitune models' lists "
                 "them, and what others ask is given as text (docs/problems.md)",
-                in_quotes(name), models_.size(), near_names(wanted)));
+                in_quotes(name), models_.size(), near_names(name)));
 }
 
-std::string ModelCatalogue::near_names(std::string_view wanted) const {
+std::string ModelCatalogue::near_names(std::string_view name) const {
+  if (const std::string_view known = timm_name_of(name); !known.empty()) {
+    return formatted("it is timm's {}: say that; ", known);
+  }
+  const std::string wanted(architecture_name(name));
+  const bool is_part = !wanted.empty() && !is_glob(wanted);
+  const std::vector<const Model*> having = is_part ? matching(wanted) : std::vector<const Model*>();
+  if (having.size() > 1) {
+    const auto begins = std::ranges::find_if(
+        having, [&](const Model* model) { return model->name.starts_with(wanted); });
+    return formatted("{} have it in the name, as {}; ", having.size(),
+                     begins == having.end() ? having.front()->name : (*begins)->name);
+  }
   // Others' names of the same models: "google/vit-base-patch16-224".
   std::string word(wanted.substr(wanted.rfind('/') + 1));
   std::ranges::replace(word, '-', '_');
-  if (const auto nearest = nearest_name(word, names())) {
-    return formatted("did you mean {}? ", *nearest);
-  }
-  const std::string part(wanted);
-  if (part.empty() || is_glob(part)) return "";
-  const std::vector<const Model*> having = matching(part);
-  if (having.empty()) return "";
-  return formatted("{} {} it in the name, as {}; ", having.size(),
-                   having.size() == 1 ? "has" : "have", having.front()->name);
+  const std::optional<std::string> nearest =
+      having.empty() ? nearest_name(word, names()) : having.front()->name;
+  return nearest ? formatted("did you mean {}? ", *nearest) : "";
 }
 
 std::vector<const Model*> ModelCatalogue::matching(const std::string& pattern) const {

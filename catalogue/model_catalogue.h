@@ -85,7 +85,7 @@ class ModelCatalogue {
 
  private:
   // What a message says of names that are like it; ends in a space, or is empty.
-  std::string near_names(std::string_view wanted) const;
+  std::string near_names(std::string_view name) const;
 
   std::vector<Model> models_;  // sorted by name
   std::string source_;

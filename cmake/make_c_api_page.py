@@ -21,7 +21,7 @@ ENUM = re.compile(COMMENT + r"^(?:typedef int32_t (?P<name>\w+);\n)?enum \{(?P<b
 STRUCT = re.compile(COMMENT + r"^typedef struct (?P<name>\w+) \{\n(?P<body>.*?)^\} \w+;\n"
                     r"(?:#define (?P<init>\w+_INIT)\b)?", re.M | re.S)
 CALLBACK = re.compile(COMMENT + r"^typedef (?P<type>[^;]*\(\*(?P<name>\w+)\)\([^;]*\));\n", re.M)
-FUNCTION = re.compile(COMMENT + r"^VITUNE_API (?P<declaration>[^;]*?\b(?P<name>vitune_\w+)\([^;]*\));\n", re.M)
+FUNCTION = re.compile(COMMENT + r"^(?:VITUNE_NODISCARD )?VITUNE_API (?P<declaration>[^;]*?\b(?P<name>vitune_\w+)\([^;]*\));\n", re.M)
 INLINE = re.compile(COMMENT + r"^static inline (?P<declaration>[^{]*?\b(?P<name>vitune_\w+)\([^{]*\)) \{\n", re.M)
 
 
@@ -107,7 +107,7 @@ def struct_section(match):
 
 
 def function_section(match, before=""):
-    declaration = re.sub(r"\s*\n\s*", " ", match.group("declaration"))
+    declaration = re.sub(r"\s*\n\s*", " ", match.group("declaration")).replace("( ", "(")
     return f"### {match.group('name')}\n\n```c\n{wrap(declaration)};\n```\n\n{before or comment_of(match)}".strip()
 
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "db/sqlite.h"
 #include "db/store.h"
@@ -24,15 +25,16 @@ Result or_nothing(Read&& read) {
   }
 }
 
-bool is_measured(const LayeredStore::Found& found) {
-  return found.winner.verified && found.winner.origin == Origin::kMeasured;
+bool is_measured(const Winner& winner) {
+  return winner.verified && winner.origin == Origin::kMeasured;
 }
 
 // Hearsay does not hide what a lower layer has measured.
 void move_replayed_down(std::vector<LayeredStore::Found>& found) {
   for (auto at = found.rbegin(); at != found.rend(); ++at) {
     if (at->winner.origin != Origin::kReplayed) continue;
-    const auto below = std::find_if(found.rbegin(), at, is_measured);
+    const auto below = std::find_if(found.rbegin(), at,
+                                    [](const auto& other) { return is_measured(other.winner); });
     if (below != at) std::rotate(at.base() - 1, at.base(), below.base());
   }
 }
@@ -237,21 +239,34 @@ std::vector<BlockEntry> LayeredStore::blocks() {
   return all;
 }
 
-std::vector<WinnerEntry> LayeredStore::winners() {
-  std::vector<WinnerEntry> all;
-  if (user_) all = user_->winners();
-  const auto identity = [](const WinnerEntry& entry) {
-    return std::tuple(entry.device.key(), entry.problem, entry.winner.objective);
+std::vector<LayeredStore::Stored> LayeredStore::all_winners() {
+  std::vector<Stored> all;
+  std::map<std::tuple<std::string, ProblemKey, Objective>, std::size_t> firsts;
+  const auto is_replayed = [&](std::size_t at) {
+    return all[at].entry.winner.origin == Origin::kReplayed;
   };
-  std::set<std::tuple<std::string, ProblemKey, Objective>> taken;
-  for (const WinnerEntry& entry : all) taken.insert(identity(entry));
-  for (const Lower& lower : lower_) {
-    auto more = or_nothing<std::vector<WinnerEntry>>([&] { return lower.store->winners(); });
+  const auto add = [&](std::vector<WinnerEntry> more, Layer layer) {
     for (WinnerEntry& entry : more) {
-      if (taken.insert(identity(entry)).second) all.push_back(std::move(entry));
+      const auto [first, is_new] = firsts.try_emplace(
+          {entry.device.key(), entry.problem, entry.winner.objective}, all.size());
+      const bool comes_first = is_new || (is_measured(entry.winner) && is_replayed(first->second));
+      if (comes_first && !is_new) all[std::exchange(first->second, all.size())].comes_first = false;
+      all.push_back({std::move(entry), layer, comes_first});
     }
+  };
+  if (user_) add(user_->winners(), Layer::kUser);
+  for (const Lower& lower : lower_) {
+    add(or_nothing<std::vector<WinnerEntry>>([&] { return lower.store->winners(); }), lower.layer);
   }
   return all;
+}
+
+std::vector<WinnerEntry> LayeredStore::winners() {
+  std::vector<WinnerEntry> first;
+  for (Stored& stored : all_winners()) {
+    if (stored.comes_first) first.push_back(std::move(stored.entry));
+  }
+  return first;
 }
 
 }  // namespace vitune

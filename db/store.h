@@ -107,6 +107,7 @@ struct PackOrder {
       label;  // who made it, when, of what: plain text (is_plain_text()), 1 to 59 characters
   WantsDevice wants_device;
   MakesKernel makes_kernel;
+  bool with_replayed = false;  // winners from a recording too: their kernels have not run here
 };
 
 // What went into a pack, and the winners that did not: of other devices they are not counted.
@@ -115,7 +116,13 @@ struct PackReport {
   std::int64_t unverified = 0;      // left out: not judged on their device
   std::int64_t stale = 0;           // left out: the present templates do not make their kernel
   std::int64_t without_kernel = 0;  // left out: the kernel that was judged is not stored
+  std::int64_t replayed = 0;        // from a recording; left out unless the order has them
   Digest content;
+};
+
+// What pruning deletes.
+struct PruneReport {
+  std::int64_t trials = 0, kernels = 0;
 };
 
 // What a pack says of itself.
@@ -276,6 +283,8 @@ class Store {
   // rows went. Trials of kernels that did not end stay: they keep these from running again.
   // Compacts the file. Throws Error(kUsage) if `keep` is negative.
   std::int64_t prune(std::int64_t keep);
+  // How many rows of each kind prune(keep) would delete now; nothing is changed.
+  PruneReport prunable(std::int64_t keep);
   // A number that changes when another connection has committed something to this file.
   std::int64_t data_version();
   // Rows found damaged since the store was opened.
@@ -357,7 +366,16 @@ class LayeredStore {
   // As Store's, of what the user's own database says.
   bool did_not_end(const DeviceInfo& device, const ProblemKey& problem, const Config& config,
                    const Digest& kernel_key);
-  // The union, the upper layer's row where several have one.
+  // A stored winner, where it is, and whether it comes before those that other layers have of the
+  // same device, problem and objective: the order of find_winners().
+  struct Stored {
+    WinnerEntry entry;
+    Layer layer = Layer::kUser;
+    bool comes_first = false;
+  };
+  // Every winner of every layer, the user's first.
+  std::vector<Stored> all_winners();
+  // Those that come first.
   std::vector<WinnerEntry> winners();
   // Calls `visit` with each winner of one device, layer by layer, so that a problem and objective
   // may come more than once. As Store::visit_winners().

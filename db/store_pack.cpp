@@ -66,6 +66,9 @@ void Store::State::take_winners_for_pack(State& from, const Blob& device, const 
       ++report.unverified;
       return;
     }
+    const bool replayed = winner->origin == Origin::kReplayed;
+    if (replayed) ++report.replayed;
+    if (replayed && !order.with_replayed) return;
     if (order.makes_kernel && !order.makes_kernel(info, problem->second, *winner)) {
       ++report.stale;
       return;

@@ -55,15 +55,21 @@ struct Store::State {
   // Inside a write transaction: this process is done with the attempt of that key.
   void end_attempt(const Row& key);
 
-  // Inside a write transaction: deletes the trials of one problem that are not among the `keep`
-  // best by any of the objectives, or the binaries that are not `named`. Gives how many rows went,
-  // and adds the kernels of the trials that stay to `kernels`.
-  std::int64_t prune_trials(const Blob& device, const Blob& problem,
+  // Inside a transaction: the keys of what pruning deletes.
+  struct Prunable {
+    std::vector<Row> trials;
+    std::vector<Blob> kernels;
+  };
+  Prunable prunable(std::int64_t keep);
+  // Adds the trials of one problem that are not among the `keep` best by any of the objectives to
+  // `doomed`, and the kernels of those that stay to `kernels`.
+  void find_prunable_trials(const Blob& device, const Blob& problem,
                             const std::vector<Objective>& objectives, std::int64_t keep,
-                            std::set<Blob>& kernels);
+                            std::vector<Row>& doomed, std::set<Blob>& kernels);
   // Those of winners that call a library.
   std::set<Blob> kernels_without_image();
-  std::int64_t prune_binaries(const std::set<Blob>& named);
+  // Of binaries that are not `named`.
+  std::vector<Blob> kernels_beside(const std::set<Blob>& named);
 
   // Inside a write transaction: adds a row found by scan_pages(); false if it was there already.
   bool salvage_row(const TableSpec& spec, const Row& row);

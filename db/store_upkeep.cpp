@@ -127,9 +127,9 @@ CheckReport Store::check() {
   return report;
 }
 
-std::int64_t Store::State::prune_trials(const Blob& device, const Blob& problem,
+void Store::State::find_prunable_trials(const Blob& device, const Blob& problem,
                                         const std::vector<Objective>& objectives, std::int64_t keep,
-                                        std::set<Blob>& kernels) {
+                                        std::vector<Row>& doomed, std::set<Blob>& kernels) {
   std::vector<Trial> found;
   trials.scan({device, problem}, [&](const Row& row) {
     auto trial = decoded(trials, row, trial_from_row);
@@ -137,17 +137,14 @@ std::int64_t Store::State::prune_trials(const Blob& device, const Blob& problem,
   });
   std::set<std::string> kept;
   for (const Objective objective : objectives) add_best(found, objective, keep, kept);
-  std::int64_t removed = 0;
   for (const Trial& trial : found) {
     if (is_timeout(trial)) continue;
     if (kept.contains(trial.config.text())) {
       kernels.insert(to_blob(trial.kernel_key));
-      continue;
+    } else {
+      doomed.push_back(trial_key(device, problem, trial.config));
     }
-    trials.erase(trial_key(device, problem, trial.config));
-    ++removed;
   }
-  return removed;
 }
 
 std::set<Blob> Store::State::kernels_without_image() {
@@ -160,49 +157,60 @@ std::set<Blob> Store::State::kernels_without_image() {
   return keys;
 }
 
-std::int64_t Store::State::prune_binaries(const std::set<Blob>& named) {
-  std::vector<Blob> doomed;
-  {
-    Query query = connection->query("SELECT DISTINCT kernel_key FROM binary");
-    while (query.step()) {
-      const Value key = query.column(0);
-      const auto* blob = std::get_if<Blob>(&key);
-      if (blob != nullptr && !named.contains(*blob)) doomed.push_back(*blob);
-    }
+std::vector<Blob> Store::State::kernels_beside(const std::set<Blob>& named) {
+  std::vector<Blob> found;
+  Query query = connection->query("SELECT DISTINCT kernel_key FROM binary");
+  while (query.step()) {
+    const Value key = query.column(0);
+    const auto* blob = std::get_if<Blob>(&key);
+    if (blob != nullptr && !named.contains(*blob)) found.push_back(*blob);
   }
-  for (const Blob& key : doomed) binaries.erase({key});
-  return static_cast<std::int64_t>(doomed.size());
+  return found;
 }
 
-std::int64_t Store::prune(std::int64_t keep) {
+Store::State::Prunable Store::State::prunable(std::int64_t keep) {
   if (keep < 0) {
     throw Error(ErrorCode::kUsage,
                 "pruning: " + std::to_string(keep) + " trials cannot be kept; give 0 or more");
   }
-  Transaction transaction(*state_->connection);
   struct Decided {
     std::vector<Objective> objectives;
     bool calls_library = false;
   };
-  const std::set<Blob> libraries = state_->kernels_without_image();
-  std::map<std::pair<Blob, Blob>, Decided> decided;
+  const std::set<Blob> libraries = kernels_without_image();
+  std::map<std::pair<Blob, Blob>, Decided> by_problem;
   std::set<Blob> named;
-  state_->winners.scan({}, [&](const Row& row) {
-    const auto winner = state_->decoded(state_->winners, row, winner_from_row);
+  winners.scan({}, [&](const Row& row) {
+    const auto winner = decoded(winners, row, winner_from_row);
     if (!winner) return;
-    Decided& here = decided[{std::get<Blob>(row[0]), std::get<Blob>(row[1])}];
+    Decided& here = by_problem[{std::get<Blob>(row[0]), std::get<Blob>(row[1])}];
     here.objectives.push_back(winner->objective);
     here.calls_library |= libraries.contains(to_blob(winner->kernel_key));
     named.insert(to_blob(winner->kernel_key));
   });
-  std::int64_t removed = 0;
-  for (const auto& [where, here] : decided) {
+  Prunable found;
+  for (const auto& [where, here] : by_problem) {
     std::set<Blob> kept;
-    removed += state_->prune_trials(where.first, where.second, here.objectives, keep, kept);
+    find_prunable_trials(where.first, where.second, here.objectives, keep, found.trials, kept);
     // What serves in the winner's place where the library is not there.
     if (here.calls_library) named.merge(kept);
   }
-  removed += state_->prune_binaries(named);
+  found.kernels = kernels_beside(named);
+  return found;
+}
+
+PruneReport Store::prunable(std::int64_t keep) {
+  Transaction snapshot(*state_->connection, Transaction::Kind::kRead);
+  const State::Prunable found = state_->prunable(keep);
+  snapshot.commit();
+  return {std::ssize(found.trials), std::ssize(found.kernels)};
+}
+
+std::int64_t Store::prune(std::int64_t keep) {
+  Transaction transaction(*state_->connection);
+  const State::Prunable doomed = state_->prunable(keep);
+  for (const Row& trial : doomed.trials) state_->trials.erase(trial);
+  for (const Blob& kernel : doomed.kernels) state_->binaries.erase({kernel});
   transaction.commit();
   try {
     state_->connection->compact();
@@ -210,7 +218,7 @@ std::int64_t Store::prune(std::int64_t keep) {
     // The rows are gone all the same; only the file keeps its size.
     log(state_->log_sink, LogLevel::kWarning, error.what());
   }
-  return removed;
+  return std::ssize(doomed.trials) + std::ssize(doomed.kernels);
 }
 
 }  // namespace vitune

@@ -9,6 +9,7 @@ from typing import Any
 
 from peers.engine.document import BadDocument, write
 
+from . import baseline
 from .roster import Task
 
 __all__ = ["BadDocument", "add", "alike", "done", "failed", "merged", "new", "ours_failed", "read", "write"]
@@ -37,6 +38,8 @@ def read(path: pathlib.Path, command: str = "models", lists: Sequence[str] = _LI
         if missing:
             raise BadDocument(f"{path} lacks {', '.join(missing)}")
     found.setdefault("tries", {})  # older ones
+    if command == "models":
+        baseline.mark(found["rows"])
     return found
 
 
@@ -44,6 +47,7 @@ def add(document: dict[str, Any], task: Task, rows: list[dict[str, Any]]) -> Non
     """What a task gave, under its name."""
     name = {"model": task.model, "batch": task.batch} if task.model else {}
     document[_list_of(task)] += [name | row for row in rows]
+    baseline.mark(document["rows"])
 
 
 def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -56,6 +60,7 @@ def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
             result[name] = [row for row in result[name] if _task_of(row) not in again] + other[name]
         result["calls"] = other["calls"] or result["calls"]
         result["date"] = max(result["date"], other["date"])
+    baseline.mark(result["rows"])
     return result
 
 

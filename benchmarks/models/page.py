@@ -15,7 +15,7 @@ if __name__ == "__main__":  # this folder itself must not be on the path: a pack
     sys.path[:] = [entry for entry in sys.path if pathlib.Path(entry or ".").resolve() != HERE]
     sys.path.insert(0, str(HERE.parent))
 
-from models import document  # noqa: E402
+from models import baseline, document  # noqa: E402
 from models.time_table import profiled, time_section  # noqa: E402
 from peers.engine.samples import geometric_mean  # noqa: E402
 
@@ -32,6 +32,17 @@ Models run here as they are; those of transformers with `attn_implementation="vi
 [`vitune.compile`](python.md#compiled-models) compiles one, with what is faster by vitune and all else by Inductor;
 `vitune.report` says which calls of it are served, by which kernel, or why not.
 """
+_MARKS = {
+    baseline.HOST: """
+*host*: an eager pass takes more than 1.5 times as long as its graph, of PyTorch or of vitune. The GPU waits for Python, so that
+the row says more about the host than about kernels; such rows have a mean of their own.
+""",
+    baseline.BROKEN: """
+*broken*: a graph replays what was captured, so that it cannot take longer than the eager pass. Where PyTorch's does, by more than
+5 % at some batch, the captured pass computes more than the model (transformers' models make a mask in it), and
+no graph of the model is in a mean.
+""",
+}
 _GAINS = "![The better of PyTorch's ways over vitune, for each model](figures/models.svg)"
 _TIMES = "![Where the time of each model goes, by kind, beside the floor of each kind](figures/model-time.svg)"
 _COMPILED = """
@@ -65,7 +76,8 @@ def _gain(row: dict[str, Any] | None) -> str:
         return "-"
     found = row.get("gain")
     if found and "vitune" not in row["failed"]:
-        return f"{found['times']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
+        mark = f" *{row['baseline']}*" if "baseline" in row else ""
+        return f"{found['times']:.2f} [{found['low']:.2f}, {found['high']:.2f}]{mark}"
     return f"failed ({', '.join(name or 'all' for name in row['failed'])})"
 
 
@@ -89,18 +101,32 @@ def _table(rows: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def _gains(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any]]:
+    return {_key(row): row["gain"] for row in rows}
+
+
+def _mean(rows: Sequence[dict[str, Any]]) -> str:
+    """The geometric mean in words."""
+    gains = {key: gain["times"] for key, gain in _gains(rows).items()}
+    if not gains:
+        return "no row"
+    text = f"{geometric_mean(gains.values()):.3f} (geometric mean of {len(gains)} rows)"
+    usual = [times for (model, _), times in gains.items() if not model.startswith("samvit")]
+    return text + (f", {geometric_mean(usual):.3f} without SAM" if 0 < len(usual) < len(gains) else "")
+
+
 def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = []
     for mode in ("eager", "graph", "compiled"):
-        gains = {_key(r): r["gain"] for r in rows if r["mode"] == mode and r.get("gain")}
-        if not gains:
+        found = [row for row in rows if row["mode"] == mode and row.get("gain")]
+        if not found:
             continue
-        slower = [f"`{model}` b{batch}" for (model, batch), g in gains.items() if g["high"] < 1]
-        text = f"- {mode}: {geometric_mean(g['times'] for g in gains.values()):.3f} (geometric mean of"
-        text += f" {len(gains)} rows)"
-        usual = [g["times"] for (model, _), g in gains.items() if not model.startswith("samvit")]
-        if 0 < len(usual) < len(gains):
-            text += f", {geometric_mean(usual):.3f} without SAM"
+        slower = [f"`{model}` b{batch}" for (model, batch), gain in _gains(found).items() if gain["high"] < 1]
+        text = f"- {mode}: {_mean([row for row in found if baseline.counts(row)])}"
+        if hosts := [row for row in found if row.get("baseline") == baseline.HOST]:
+            text += f"; those that the host bounds: {_mean(hosts)}"
+        if broken := dict.fromkeys(row["model"] for row in found if row.get("baseline") == baseline.BROKEN):
+            text += f"; in no mean, PyTorch's graph being slower than its eager pass: {', '.join(f'`{model}`' for model in broken)}"
         lines.append(text + f"; slower with vitune, by the whole interval: {', '.join(slower) or 'none'}.")
     return lines
 
@@ -135,6 +161,8 @@ def _memory(rows: Sequence[dict[str, Any]]) -> list[str]:
     """How much more or less vitune's passes need than those of what they are compared with."""
     found = {}
     for row in rows:
+        if row.get("baseline") == baseline.BROKEN:
+            continue
         mb, gain = row.get("memory_mb", {}), row.get("gain")
         ours = next((mb[way] for way in ("vitune_compile", "vitune") if way in mb), None)
         theirs = mb.get(gain["over"]) if gain else None
@@ -181,7 +209,8 @@ def page(result: dict[str, Any], others: Sequence[dict[str, Any]] = ()) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in result["versions"].items() if value)
     every = _in_order(result["rows"])
     rows = _of(every, False)
-    lines = [_INTRO, *([_GAINS, ""] if any(row.get("gain") for row in rows) else []), *_table(rows), "", *_means(rows)]
+    marks = [text for name, text in _MARKS.items() if any(row.get("baseline") == name for row in rows)]
+    lines = [_INTRO, *(text.lstrip("\n") for text in marks), *([_GAINS, ""] if any(row.get("gain") for row in rows) else []), *_table(rows), "", *_means(rows)]
     lines += _compiled(result, others) + time_section(every)
     lines += ["", _TIMES] if profiled(result["rows"]) else []
     lines += _memory(result["rows"])

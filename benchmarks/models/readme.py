@@ -15,6 +15,7 @@ if __name__ == "__main__":  # this folder itself must not be on the path: a pack
     sys.path.insert(0, str(HERE.parent))
 
 from models import document  # noqa: E402
+from models.baseline import BROKEN  # noqa: E402
 from peers.table import replaced  # noqa: E402
 
 ROOT = HERE.parents[1]
@@ -64,18 +65,12 @@ def graphs(result: dict[str, Any]) -> str:
     rows = {(row["model"], row["batch"], row["mode"]): row for row in result["rows"]}
     lines = [f"| model | {' | '.join(f'batch {batch}' for batch in BATCHES)} |", "| --- |" + " --: |" * len(BATCHES)]
     told = []
-    broken = {key[0] for key in rows if slower_than_eager(rows.get((*key[:2], "graph")), rows.get((*key[:2], "eager")))}
+    broken = {row["model"] for row in result["rows"] if row.get("baseline") == BROKEN}
     for model in dict.fromkeys(row["model"] for row in result["rows"] if row["model"] not in broken):
         cells = [_times(rows.get((model, batch, "graph"))) for batch in BATCHES]
         if any(cell != "–" for cell in cells):
             told.append((max(cells), f"| `{model}` | {' | '.join(cells)} |"))
     return "\n".join([*lines, *(line for _, line in sorted(told, reverse=True))])
-
-
-def slower_than_eager(graph: dict[str, Any] | None, eager: dict[str, Any] | None) -> bool:
-    """Of PyTorch's own times. A graph without the host's time cannot be, unless its capture took other kernels."""
-    times = [row["ms"]["torch"]["ms"] for row in (graph, eager) if row and "torch" in row["ms"]]
-    return len(times) == 2 and times[0] > 1.1 * times[1]
 
 
 #: File -> the mark of its region and what writes it.

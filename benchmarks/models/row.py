@@ -20,7 +20,7 @@ from .clock import Run
 from .interval import gain, summary
 
 BLOCK_MS = 40.0  # of passes in a row are one sample
-MOST_KERNELS, MOST_LETTERS = 16, 90  # of a way's kernels in the row, the longest first
+MOST_LETTERS = 90  # of a kernel's name
 LIMITS = Limits(least=7, most=41, noise=0.003, slow_us=float("inf"))
 
 
@@ -113,7 +113,6 @@ def measure(mode: str, subject: Subject, found: dict[str, Candidate], clock: Any
         _time(row, runs, within, clock, race)
         for name in row["ms"] if race.by_kind else ():
             by_kind(row, name, runs[name], within[name], clock)
-        _leave_kernels(row, race)
     return row
 
 
@@ -131,8 +130,9 @@ def _judge(row: dict[str, Any], name: str, prepared: Prepared, subject: Subject)
 
 
 def by_kind(row: dict[str, Any], name: str, run: Run, within: ways.Way, clock: Any,
-            sort: Callable[[Iterable[tuple[str, float]]], dict[str, float]] = kinds.by_kind) -> None:
-    """Notes where the time of a pass goes, by kinds as `sort` tells them; nothing where no profiler says it."""
+            sort: Callable[[Iterable[tuple[str, float]]], dict[str, float]] = kinds.by_kind, most: int = 0) -> None:
+    """Notes where the time of a pass goes, by kinds as `sort` tells them, and the `most` longest kernels; nothing where no profiler
+    says it."""
     try:
         with within():
             kernels = clock.kernels(run)
@@ -142,17 +142,11 @@ def by_kind(row: dict[str, Any], name: str, run: Run, within: ways.Way, clock: A
         return
     if kernels:
         row.setdefault("kinds_us", {})[name] = sort((kernel, us) for kernel, us, _ in kernels)
+    if kernels and most:
         row.setdefault("kernels", {})[name] = [
             {"name": kinds.short_name(kernel, MOST_LETTERS), "us": round(us, 2), "calls": calls}
-            for kernel, us, calls in kernels[:MOST_KERNELS]
+            for kernel, us, calls in kernels[:most]
         ]
-
-
-def _leave_kernels(row: dict[str, Any], race: Race) -> None:
-    """Those of vitune and of what it is compared with: the others' kinds say enough."""
-    told = {race.ours, (row.get("gain") or {}).get("over")}
-    for name in set(row.get("kernels", ())) - told:
-        del row["kernels"][name]
 
 
 def _time(row: dict[str, Any], runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, race: Race) -> None:

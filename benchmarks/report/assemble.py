@@ -31,7 +31,8 @@ def _place(*parts: str) -> str:
 
 
 def _of_times(times: Times) -> str:
-    measured = "Replayed from a recording" if times.replayed else "Measured"
+    whole = times.replayed == len(times.rows)
+    measured = "Replayed from a recording" if whole else f"{times.replayed} replayed from a recording, others measured" if times.replayed else "Measured"
     return _place(f"{measured} on {times.device or 'an unnamed GPU'}, {times.date}".rstrip(", "), times.versions) + "."
 
 
@@ -52,17 +53,24 @@ def _header(inputs: Inputs) -> tuple[str, str]:
     device = (inputs.times.device if inputs.times else "") or next(filter(None, map(documents.device_name, known)), "")
     versions = next((text for text in (*([inputs.times.versions] if inputs.times else []),
                                        *map(documents.versions, known)) if text), "")
-    return device or "a GPU", _place(f"Dates: {parts}" if parts else "", versions) + "."
+    return device or "a GPU", _place(f"Dates: {parts}" if parts else "", _peers_words(inputs.times), versions) + "."
+
+
+def _peers_words(times: Times | None) -> str:
+    """Who the peers of attention are, and when they were measured where that was another run."""
+    if times is None or not times.peers:
+        return ""
+    return f"peers of attention: {', '.join(times.peers)}" + (f" ({times.peers_from})" if times.stored_peers and times.peers_from else "")
 
 
 def assemble(inputs: Inputs) -> Page:
     """Sections in the order of the page."""
     device, subtitle = _header(inputs)
-    replayed = bool(inputs.times and inputs.times.replayed)
-    page = Page(f"vitune on {device}" + (", replayed" if replayed else ""), subtitle)
+    replayed, rows = (inputs.times.replayed, len(inputs.times.rows)) if inputs.times else (0, 0)
+    page = Page(f"vitune on {device}" + (", replayed" if 0 < replayed == rows else ""), subtitle)
     if replayed:
-        page.replayed = (f"Replayed: vitune's times were not measured on this machine; they come from a recording of "
-                         f"{device}.")
+        which = "vitune's times" if replayed == rows else f"{replayed} of vitune's {rows} times"
+        page.replayed = f"Replayed: {which} were not measured on this machine; they come from a recording of {device}."
     found = []
     if inputs.models:
         page.tiles += models.tiles(inputs.models)

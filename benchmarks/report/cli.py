@@ -13,7 +13,7 @@ from . import documents, output, picture
 from .assemble import Inputs, assemble
 from .documents import BadInput
 from .page import Page, render
-from .times import of_benchmarks, of_peers, of_winners, stored_rows
+from .times import Row, Times, of_benchmarks, of_peers, of_winners, stored_from, stored_rows
 
 _NAMES = ("models", "train_models", "peers", "tune", "bench_operators", "ceilings", "cold_start", "first_calls", "reference_peers",
           "peers_norm", "peers_group_norm")
@@ -66,7 +66,7 @@ def _chosen(given: argparse.Namespace) -> dict[str, pathlib.Path]:
     return found
 
 
-def _of_database(given: argparse.Namespace, stored: dict) -> object:
+def _of_database(given: argparse.Namespace) -> Times:
     command = [given.command, "show", "--json", *(["--db", str(given.db)] if given.db else [])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -77,25 +77,29 @@ def _of_database(given: argparse.Namespace, stored: dict) -> object:
     document = documents.parse(done.stdout, "vitune show --json")
     if not document.get("winners"):
         raise BadInput("the database holds no winner yet: run 'vitune tune', or give --results, --peers or --tune")
-    return of_winners(document, "winners", stored)
+    return of_winners(document, "winners", *_stored(given))
 
 
-def _stored(given: argparse.Namespace) -> dict:
+def _stored(given: argparse.Namespace) -> tuple[dict[str, Row], str]:
+    """The stored times of the peers, by problem, and where they were measured, if the data are there."""
     path = given.data_dir / "bench_problems.json" if given.data_dir else None
-    return stored_rows(documents.read(path)) if path and path.exists() else {}
+    if not path or not path.exists():
+        return {}, ""
+    document = documents.read(path)
+    return stored_rows(document), stored_from(document)
 
 
-def _times(given: argparse.Namespace, files: dict[str, pathlib.Path], read: dict) -> object:
+def _times(given: argparse.Namespace, files: dict[str, pathlib.Path], read: dict) -> Times | None:
     if "peers" in files:
         return of_peers(read["peers"])
     if "tune" in files:
         if read["tune"].get("command") not in ("tune", "bench"):
             raise BadInput(f"{files['tune']}: is not what 'vitune tune --json' wrote")
-        return of_winners(read["tune"], "results", _stored(given))
+        return of_winners(read["tune"], "results", *_stored(given))
     if "bench_operators" in files:
-        return of_benchmarks(read["bench_operators"], _stored(given))
+        return of_benchmarks(read["bench_operators"], *_stored(given))
     # Other files alone make a page; nothing at all means the database.
-    return None if files else _of_database(given, _stored(given))
+    return None if files else _of_database(given)
 
 
 def _inputs(given: argparse.Namespace) -> Inputs:

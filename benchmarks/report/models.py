@@ -15,6 +15,8 @@ from .times import geometric_mean
 
 _WAYS = ("torch", "cudnn", "vitune")
 _USUAL_BATCH = 32
+#: As in benchmarks/models/baseline.py, whose marks the rows have.
+_BROKEN, _HOST = "broken", "host"
 _COMPILED = ("compile_default", "compile_reduce", "compile_max", "vitune_compile")
 
 
@@ -39,9 +41,14 @@ def milliseconds(document: dict[str, Any], row: dict[str, Any] | None, way: str)
     return f"{found:.4g}" if found else "–"
 
 
-def interval(gain: dict[str, float]) -> str:
-    """A cell: the gain and its interval."""
-    return f"{gain['times']:.2f} [{gain['low']:.2f}, {gain['high']:.2f}]" if len(gain) == 3 else "–"
+def interval(gain: dict[str, float], mark: str = "") -> str:
+    """A cell: the gain and its interval, and the mark of a row whose baseline says little."""
+    return f"{gain['times']:.2f} [{gain['low']:.2f}, {gain['high']:.2f}]{f' {mark}' * bool(mark)}" if len(gain) == 3 else "–"
+
+
+def _mark(row: dict[str, Any] | None) -> str:
+    found = documents.text(row or {}, "baseline")
+    return found if found in (_BROKEN, _HOST) else ""
 
 
 def _by_model(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -81,9 +88,9 @@ def _compiled(document: dict[str, Any]) -> Table | None:
 
 
 def _bar(document: dict[str, Any], name: str, modes: dict[str, dict[str, Any]]) -> Bar:
-    gains = {mode: _gain(document, modes.get(mode)) for mode in ("eager", "graph")}
+    gains = {mode: {} if _mark(modes.get(mode)) == _BROKEN else _gain(document, modes.get(mode)) for mode in ("eager", "graph")}
     over = documents.text(documents.members(document, modes.get("eager", {}), "gain"), "over")
-    tip = tuple(f"{mode}: {interval(gain)}" for mode, gain in gains.items() if gain)
+    tip = tuple(f"{mode}: {interval(gain, _mark(modes.get(mode)))}" for mode, gain in gains.items() if gain)
     eager, graph = (gains[mode].get("times") for mode in ("eager", "graph"))
     word = {"torch": "PyTorch", "cudnn": "cuDNN"}.get(over, over)
     if eager:
@@ -92,14 +99,26 @@ def _bar(document: dict[str, Any], name: str, modes: dict[str, dict[str, Any]]) 
 
 
 def tiles(document: dict[str, Any]) -> list[tuple[str, str]]:
-    """Geometric means."""
+    """Geometric means of rows whose baseline is one to compare with."""
     found = []
     for mode, what in (("eager", "models, forward pass, eager"), ("graph", "models, as CUDA graphs"), ("compiled", "models, compiled")):
         gains = [gain["times"] for row in documents.rows(document, "rows")
-                 if documents.text(row, "mode") == mode and (gain := _gain(document, row))]
+                 if documents.text(row, "mode") == mode and not _mark(row) and (gain := _gain(document, row))]
         if gains:
             found.append((f"{geometric_mean(gains):.2f}×", f"{what}: geometric mean over {len(gains)}"))
     return found
+
+
+def _notes_of_marks(document: dict[str, Any]) -> list[str]:
+    """Who is in no mean, and why."""
+    marked = {mark: [row for row in documents.rows(document, "rows") if _mark(row) == mark] for mark in (_BROKEN, _HOST)}
+    notes = []
+    if rows := marked[_BROKEN]:
+        names = dict.fromkeys(documents.text(row, "model") for row in rows)
+        notes.append(f"Broken, and in no mean: graphs of {', '.join(list(names)[:8])}, where PyTorch's graph is slower than its own eager pass.")
+    if rows := marked[_HOST]:
+        notes.append(f"Host, and in no mean: {len(rows)} eager rows, where the GPU waits for Python (more than 1.5 times the graph's time).")
+    return notes
 
 
 def section(document: dict[str, Any], source: str) -> Section | None:
@@ -113,7 +132,7 @@ def section(document: dict[str, Any], source: str) -> Section | None:
                        for mode in ("eager", "graph") for way in (*_WAYS, "gain"))]
     table = [[name, *(cell for mode in ("eager", "graph")
                       for cell in (*(milliseconds(document, modes.get(mode), way) for way in _WAYS),
-                                   interval(_gain(document, modes.get(mode)))))]
+                                   interval(_gain(document, modes.get(mode)), _mark(modes.get(mode)))))]
              for name, modes in by_model.items()]
     drawn = Picture("models", "", f"Gain of {len(bars)} models with vitune. The numbers are in the table below.",
                     lambda canvas: draw(canvas, bars, ("eager", "graph"), "time without over with vitune", "eager, over"),
@@ -122,6 +141,7 @@ def section(document: dict[str, Any], source: str) -> Section | None:
                                                               for row in modes.values())]
     notes = [f"Without a figure in some mode, PyTorch's ways included or not: {', '.join(failed[:8])}; docs/models.md "
              "has the reasons."] if failed else []
+    notes += _notes_of_marks(document)
     caption = ("Time of a forward pass with the better of PyTorch's ways, named at the right (its own choice of kernels, or "
                "cuDNN preferred), over that with vitune's, of one batch of each model. Bars: called from Python; rings: replay of a CUDA graph. Right of the line vitune is faster.")
     pictures = [drawn, model_time.picture(document)]

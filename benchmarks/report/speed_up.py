@@ -50,18 +50,25 @@ def tiles(times: Times) -> list[tuple[str, str]]:
     from .times import geometric_mean
 
     found = []
-    word = ", replayed" if times.replayed else ""
-    for kind in KINDS:
-        ratios = times.ratios(kind)
-        if not ratios:
-            continue
-        if len(ratios) > 1:
-            found.append((f"{geometric_mean(ratios):.2f}×", f"attention over the best peer, {kind}, geometric mean{word}"))
-        ahead = sum(ratio >= 1 for ratio in ratios)
-        found.append((f"{ahead} of {len(ratios)}", f"problems faster than the best peer, {kind}{word}"))
-    if not found:
-        found = [(str(len(times.rows)), f"problems with a tuned kernel{word}")]
+    for whose, rows in times.by_layer():
+        of_whom = (f", {whose}" if whose else "") + _replayed_words(rows)
+        for kind in KINDS:
+            ratios = [ratio for row in rows if (ratio := row.ratio(kind)) is not None]
+            if not ratios:
+                continue
+            if len(ratios) > 1:
+                found.append((f"{geometric_mean(ratios):.2f}×", f"attention over the best peer, {kind}, geometric mean{of_whom}"))
+            ahead = sum(ratio >= 1 for ratio in ratios)
+            found.append((f"{ahead} of {len(ratios)}", f"problems faster than the best peer, {kind}{of_whom}"))
+        if not any(row.ratio(kind) for row in rows for kind in KINDS):
+            found.append((str(len(rows)), f"problems with a tuned kernel{of_whom}"))
     return found
+
+
+def _replayed_words(rows: list[Row]) -> str:
+    """Nothing, ", replayed", or how many of them."""
+    count = sum(row.replayed for row in rows)
+    return "" if not count else ", replayed" if count == len(rows) else f", {count} of them replayed"
 
 
 def norms(runs: list[tuple[Times, str]]) -> Section | None:
@@ -103,11 +110,11 @@ def section(times: Times, source: str) -> Section:
     caption += " Orange: vitune is slower." if slower else ""
     notes = []
     if times.stored_peers:
-        notes.append("The peers' times are stored ones of another run on an NVIDIA H200, so small differences mean "
-                     "nothing; 'make peers' measures all side by side.")
+        notes.append(f"The peers' times are stored ones of another run ({times.peers_from or 'of an NVIDIA H200'}), so small differences "
+                     "mean nothing; 'make peers' measures all side by side.")
     if times.absent:
         notes.append(f"Not among the peers of this run: {', '.join(times.absent)}.")
     without = [row.name for row in times.rows if row not in rows]
     if without:
-        notes.append(f"No time of a peer: {', '.join(without[:8])}{', …' * (len(without) > 8)}.")
+        notes.append(f"{len(without)} of the problems have no time of a peer: the table has them.")
     return Section("speed-up", "Attention beside the best peer", caption, source, [drawn], [table(times)], notes)

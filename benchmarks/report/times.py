@@ -37,6 +37,11 @@ def label(peer: str) -> str:
     return LABELS.get(peer, peer[:40])
 
 
+def is_fused_peer(peer: str) -> bool:
+    """Whether it is another implementation in one kernel."""
+    return peer != "eager" and not peer.startswith("vitune")
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     """1 for none."""
     logs = [math.log(value) for value in values]
@@ -53,6 +58,8 @@ class Row:
     floor_us: float | None = None
     memory: dict[str, float] = dataclasses.field(default_factory=dict)
     origin: str = "measured"
+    layer: str = ""  #: "user", "site" or "shipped", of a database
+    is_among_others: bool = False  #: whether rows of other layers stand beside it
 
     @property
     def problem(self) -> Attention | None:
@@ -68,7 +75,7 @@ class Row:
         found = [
             (times[kind], peer)
             for peer, times in self.us.items()
-            if kind in times and peer != "eager" and not peer.startswith("vitune")
+            if kind in times and is_fused_peer(peer)
         ]
         return min(found)[::-1] if found else None
 
@@ -84,8 +91,9 @@ class Row:
 
     @property
     def marked(self) -> str:
-        """The name, with a word where the times are replayed."""
-        return self.name + (" (replayed)" if self.replayed else "")
+        """The name, with a word where the times are replayed, and one for what is not the user's own."""
+        words = [self.layer] * (self.is_among_others and self.layer != "user") + ["replayed"] * self.replayed
+        return self.name + (f" ({', '.join(words)})" if words else "")
 
 
 @dataclasses.dataclass
@@ -98,15 +106,25 @@ class Times:
     rows: list[Row]
     stored_peers: bool = False  #: the peers' times are of another run
     absent: tuple[str, ...] = ()
+    peers_from: str = ""  #: "NVIDIA H200, 2026-11-22", of stored ones
 
     @property
-    def replayed(self) -> bool:
-        """Whether any time comes from a recording."""
-        return any(row.replayed for row in self.rows)
+    def replayed(self) -> int:
+        """How many rows come from a recording."""
+        return sum(row.replayed for row in self.rows)
 
-    def ratios(self, kind: str) -> list[float]:
-        """Of every row that has one."""
-        return [ratio for row in self.rows if (ratio := row.ratio(kind)) is not None]
+    @property
+    def peers(self) -> list[str]:
+        """The names of the fused ones, as a reader knows them."""
+        known = dict.fromkeys(peer for row in self.rows for peer in row.us if is_fused_peer(peer))
+        return list(dict.fromkeys(map(label, known)))
+
+    def by_layer(self) -> list[tuple[str, list[Row]]]:
+        """A word for each group of rows, the user's own first; one without a word where all are of one layer."""
+        if not any(row.is_among_others for row in self.rows):
+            return [("", self.rows)]
+        layers = sorted({row.layer for row in self.rows}, key=lambda layer: (layer != "user", layer))
+        return [("yours" if layer == "user" else layer, [row for row in self.rows if row.layer == layer]) for layer in layers]
 
 
 def _kinds(document: dict[str, Any], holder: dict[str, Any]) -> dict[str, float]:
@@ -151,21 +169,33 @@ def _own_row(document: dict[str, Any], entry: dict[str, Any], stored: dict[str, 
         if median := documents.positive(document, documents.members(document, winner, kind), "median_us"):
             us["vitune"] = us["vitune"] | {kind: median}
     floor = documents.positive(document, winner, "floor_us") or (known.floor_us if known else None)
-    return Row(documents.text(entry, "name") or text, text, us, floor, origin=documents.text(winner, "origin"))
+    return Row(documents.text(entry, "name") or text, text, us, floor, origin=documents.text(winner, "origin"),
+               layer=documents.text(entry, "layer"))
 
 
-def of_winners(document: dict[str, Any], name: str, stored: dict[str, Row]) -> Times:
-    """Of a document of `vitune tune` ("results") or `vitune show` ("winners"); the device with the most rows."""
+def of_winners(document: dict[str, Any], name: str, stored: dict[str, Row], peers_from: str = "") -> Times:
+    """Of a document of `vitune tune` ("results") or `vitune show` ("winners"); the device with the most rows of the user's own, then
+    of all. peers_from: where and when the stored peers were measured."""
     entries = documents.rows(document, name)
     devices: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         devices.setdefault(documents.device_name(entry) or documents.device_name(document), []).append(entry)
-    device = max(devices, key=lambda key: len(devices[key]), default="")
+    own = {key: sum(documents.text(entry, "layer") == "user" for entry in found) for key, found in devices.items()}
+    device = max(devices, key=lambda key: (own[key], len(devices[key])), default="")
     chosen = devices.get(device, [])
     rows = [row for entry in chosen if (row := _own_row(document, entry, stored))]
+    mixed = len({row.layer for row in rows}) > 1
+    rows = sorted((dataclasses.replace(row, is_among_others=mixed) for row in rows), key=lambda row: mixed and row.layer != "user")
     date = max((documents.text(entry.get("winner"), "tuned_at")[:10] for entry in chosen), default="")
-    found = Times(device, date, documents.versions(document), rows, stored_peers=any(len(row.us) > 1 for row in rows))
+    found = Times(device, date, documents.versions(document), rows, stored_peers=any(len(row.us) > 1 for row in rows),
+                  peers_from=peers_from)
     return _with_times(document, found)
+
+
+def stored_from(document: dict[str, Any]) -> str:
+    """Where and when the peers of data/bench_problems.json were measured."""
+    measured = documents.members(document, document, "measured")
+    return ", ".join(filter(None, (documents.text(measured, name) for name in ("device", "date"))))
 
 
 def _measured_call(run_name: str, label: str) -> tuple[str, str, str, str] | None:
@@ -178,8 +208,8 @@ def _measured_call(run_name: str, label: str) -> tuple[str, str, str, str] | Non
     return (parts[0], parts[1], "/".join(parts[2:]), label) if len(parts) > 2 and parts[1] in KINDS else None
 
 
-def of_benchmarks(document: dict[str, Any], stored: dict[str, Row]) -> Times:
-    """Of what vitune_bench_operators wrote: the medians of its repetitions."""
+def of_benchmarks(document: dict[str, Any], stored: dict[str, Row], peers_from: str = "") -> Times:
+    """Of what vitune_bench_operators wrote: the medians of its repetitions. peers_from: as of of_winners()."""
     rows: dict[str, Row] = {}
     for entry in documents.rows(document, "benchmarks"):
         run_name, label = entry.get("run_name"), entry.get("label", "")
@@ -199,7 +229,7 @@ def of_benchmarks(document: dict[str, Any], stored: dict[str, Row]) -> Times:
             row.floor_us = documents.positive(document, entry, "floor_us")
     context = document.get("context")
     found = Times(documents.text(context, "vitune_device"), documents.day(document), documents.versions(document),
-                  list(rows.values()), stored_peers=any(text in stored for text in rows))
+                  list(rows.values()), stored_peers=any(text in stored for text in rows), peers_from=peers_from)
     return _with_times(document, found)
 
 

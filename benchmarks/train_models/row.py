@@ -23,6 +23,7 @@ from .ways import BUILDS, OURS, PEERS, Way, replaced
 
 #: How far a way's loss, and the norm of its gradients, may be from those of the first one that ran: rounding, and dropout's chance.
 LOSS, NORM = 0.05, 1.5
+MOST_KERNELS = 16  # of a way in the row, the longest first
 
 
 class _Failed(Exception):
@@ -194,9 +195,8 @@ class Row:
     def _look(self, row: dict[str, Any], runs: dict[str, Any], told: set[str]) -> None:
         """Where the time goes, of the ways that are not told yet."""
         for name in set(row["ms"]) - told:
-            by_kind(row, name, runs[name], contextlib.nullcontext, self._clock, kinds.by_kind)
-        for name in set(row.get("kernels", ())) - {"compile_default", *OURS}:  # of the others the kinds say enough
-            del row["kernels"][name]
+            most = MOST_KERNELS if name in ("compile_default", *OURS) else 0  # of the others the kinds say enough
+            by_kind(row, name, runs[name], contextlib.nullcontext, self._clock, kinds.by_kind, most)
 
     def _time(self, row: dict[str, Any], runs: dict[str, Any]) -> None:
         samples, host, failed = timed(runs, dict.fromkeys(runs, contextlib.nullcontext), self._clock, self._seconds, self._chance)

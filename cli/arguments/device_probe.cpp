@@ -115,6 +115,10 @@ DeviceProbe probe_devices(const std::filesystem::path& program) {
   }
 }
 
+std::string brief_reason(const DeviceProbe& probe) {
+  return probe.reason.substr(0, probe.reason.find(" ("));
+}
+
 int run_device_worker() {
   write_frame(kDescriptor, Frame{kAnswer, 0, encode_probe(probe_in_this_process())});
   return 0;

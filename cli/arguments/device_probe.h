@@ -23,6 +23,9 @@ struct DeviceProbe {
 // Asks a child for at most 20 s; never throws for a missing or broken driver.
 DeviceProbe probe_devices(const std::filesystem::path& program);
 
+// Why there is no device, without what the system said of it: `vitune doctor` has that.
+std::string brief_reason(const DeviceProbe& probe);
+
 // The child's side (--worker=devices): answers on file descriptor 3. Returns its exit status.
 int run_device_worker();
 

@@ -80,7 +80,7 @@ DeviceChoice automatic_choice(Session& session) {
   if (!probe.devices.empty()) return {{0}, std::nullopt, {probe.devices.front()}};
   session.console.log(
       LogLevel::kInfo,
-      formatted("No usable GPU ({}); replaying the recorded H200 instead", probe.reason));
+      formatted("No usable GPU: {}; replaying the recorded H200 instead", brief_reason(probe)));
   return replay_choice(session, "h200");
 }
 
@@ -90,8 +90,8 @@ DeviceChoice present_gpus(Session& session, const std::string& text, const char*
   const DeviceProbe probe = probe_devices(session.program);
   const int count = static_cast<int>(probe.devices.size());
   if (count == 0) {
-    throw Error(ErrorCode::kNoDevice,
-                formatted("no usable GPU ({}); see 'vitune doctor'{}", probe.reason, way_out));
+    throw Error(ErrorCode::kNoDevice, formatted("no usable GPU: {}; see 'vitune doctor'{}",
+                                                brief_reason(probe), way_out));
   }
   DeviceChoice choice{wanted, std::nullopt, {}};
   if (text == "all") {

@@ -31,9 +31,8 @@ void add_gpu_option(boost::program_options::options_description& options) {
            "key; may be repeated");
 }
 
-WantsDevice wanted_gpus(const Session& session, Store& store) {
+WantsDevice wanted_gpus(const Session& session, const std::vector<DeviceInfo>& devices) {
   if (!session.has("gpu")) return {};
-  const std::vector<DeviceInfo> devices = store.devices();
   std::set<std::string> keys;
   for (const std::string& name : session.texts("gpu")) {
     bool found = false;

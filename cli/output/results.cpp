@@ -139,6 +139,13 @@ Cell ratio_cell(double other_us, double us) {
   return {formatted("{:.2f}x", other_us / us), {formatted("{:.4f}", other_us / us)}};
 }
 
+Cell default_ratio_cell(double default_us, double us) {
+  Cell cell = ratio_cell(default_us, us);
+  constexpr double kShownAsOne = 0.995;
+  if (us > 0 && default_us > 0 && default_us / us < kShownAsOne) cell.shown = "= default";
+  return cell;
+}
+
 Cell share_cell(const std::optional<double>& share) {
   if (!share) return {"-", {""}};
   return {percent(*share), {formatted("{:.4f}", *share)}};
@@ -198,7 +205,7 @@ std::vector<Cell> winner_row(const std::string& name, const Winner& winner, cons
   return {name,
           timing_cell(measured.cold),
           warm,
-          ratio_cell(winner.default_us.value_or(0), best),
+          default_ratio_cell(winner.default_us.value_or(0), best),
           share_cell(share),
           {origin,
            {origin_name(winner.origin), winner.verified ? "1" : "0",

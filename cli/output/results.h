@@ -38,6 +38,9 @@ Cell timing_cell(const Timing& timing);
 std::vector<std::string> timing_titles(const std::string& name);
 // "1.42x" and "12 %"; "-", and nothing in CSV, where nothing is known.
 Cell ratio_cell(double other_us, double us);
+// The same of the default config beside a winner. A winner that was not faster is as good as the
+// default, within what can be measured: "= default"; CSV has what was measured.
+Cell default_ratio_cell(double default_us, double us);
 Cell share_cell(const std::optional<double>& share);
 // 9.01, empty in CSV unless above 0.
 Cell microseconds_cell(double us);

@@ -8,6 +8,7 @@
 
 #include "cli/arguments/inputs.h"
 #include "cli/arguments/options.h"
+#include "cli/arguments/problem_names.h"
 #include "cli/arguments/session.h"
 #include "cli/arguments/stores.h"
 #include "cli/output/progress.h"
@@ -70,7 +71,8 @@ void add_bench_row(Table& table, const TuneOutcome& outcome, const DeviceInfo& d
                                                                 : peer->warm_us;
   const double default_us = winner.default_us.value_or(0);
   table.row({outcome.problem.name, timing_cell(winner.measurement.cold), origin_name(winner.origin),
-             microseconds_cell(winner.measurement.warm.median_us), ratio_cell(default_us, us),
+             microseconds_cell(winner.measurement.warm.median_us),
+             default_ratio_cell(default_us, us),
              share_cell(floor && us > 0 ? std::optional(floor->us / us) : std::nullopt),
              floor ? hardware_unit_name(floor->unit) : "-", peer == nullptr ? "-" : peer->peer,
              ratio_cell(peer_us, us), microseconds_cell(peer_us),
@@ -148,7 +150,9 @@ LayeredStore scratch_store(Session& session) {
 }
 
 int run(Session& session) {
-  TuneOptions options = tune_options(session, requested_problems(session, "vit-b16"));
+  std::vector<NamedProblem> problems = requested_problems(session, "vit-b16");
+  add_known_peers(session, problems);
+  TuneOptions options = tune_options(session, std::move(problems));
   // The one trial is the default config; then only its race with the stored winner is left.
   options.budget.trials = 1;
   options.fresh = true;

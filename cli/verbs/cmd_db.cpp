@@ -13,11 +13,13 @@
 #include "cli/arguments/session.h"
 #include "cli/arguments/stored_gpus.h"
 #include "cli/arguments/stores.h"
+#include "cli/output/counts.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
 #include "cli/verbs/cmd_db_pack.h"
 #include "cli/verbs/cmd_db_rekey.h"
 #include "cli/verbs/cmd_db_unblock.h"
+#include "cli/verbs/cmd_db_upkeep.h"
 #include "cli/verbs/made_today.h"
 #include "cli/verbs/stored_kernels.h"
 #include "cli/verbs/verified_import.h"
@@ -40,21 +42,6 @@ constexpr std::size_t kMaxImport = std::size_t{64} << 20;
 std::string only_operand(const Session& session, const char* what) {
   if (session.operands.size() == 1 && !session.operands[0].empty()) return session.operands[0];
   throw Error(ErrorCode::kUsage, formatted("give {}", what));
-}
-
-// A table of names and counts, and the same as JSON.
-void show_counts(Session& session, const std::string& verb,
-                 const std::vector<std::pair<std::string, std::int64_t>>& counts,
-                 const ordered_json& extra = ordered_json::object()) {
-  Table table;
-  table.column("what").column("count", Align::kRight);
-  ordered_json document = new_document(verb);
-  for (const auto& [name, count] : counts) {
-    table.row({name, formatted("{}", count)});
-    document[name] = count;
-  }
-  document.update(extra);
-  session.console.show(table, document, "");
 }
 
 int run_stats(Session& session) {
@@ -143,7 +130,7 @@ int run_export(Session& session) {
   session.refuse({"csv", "md"}, "does not go with 'db export', which always writes JSON");
   const auto store = open_existing_store(session, Access::kReadOnly);
   const std::string json =
-      store->export_json(!session.has("winners-only"), wanted_gpus(session, *store));
+      store->export_json(!session.has("winners-only"), wanted_gpus(session, store->devices()));
   if (session.operands.empty() || session.operands[0] == "-") {
     session.console.print(json);
     if (!json.ends_with('\n')) session.console.print("\n");
@@ -297,30 +284,6 @@ int run_digest(Session& session) {
   return 0;
 }
 
-void describe_prune(po::options_description& options) {
-  add_value(options, "keep", "N",
-            "trials to keep of each problem that has a winner, the best first", "20");
-}
-
-int run_prune(Session& session) {
-  const std::int64_t keep = parse_integer(session.text("keep"), 0, 1'000'000'000, "--keep");
-  const std::int64_t deleted = open_existing_store(session, Access::kReadWrite)->prune(keep);
-  show_counts(session, "db prune", {{"rows_deleted", deleted}});
-  return 0;
-}
-
-int run_salvage(Session& session) {
-  const auto path = database_path(session);
-  if (!path || is_absent(*path)) {
-    throw Error(ErrorCode::kDatabase,
-                formatted("there is no database{} to salvage; name it with --db",
-                          path ? " at " + path->string() : ""));
-  }
-  show_counts(session, "db salvage",
-              {{"rows_saved", Store::salvage(*path, session.console.sink())}});
-  return 0;
-}
-
 }  // namespace
 
 // Imports, merges and lifts write; a place in memory would lose what they bring.
@@ -351,11 +314,8 @@ std::vector<Verb> db_verbs() {
        "In any order, one file or many, with the same result. Exit code 5 if a file was damaged or "
        "cannot be trusted:\nit is named and left out, the others are merged.",
        nullptr, run_merge},
-      {"db prune", "Delete trials and binaries that are no longer needed", "", "", describe_prune,
-       run_prune},
-      {"db salvage", "Copy every sound row of a damaged database into a new one", "", "", nullptr,
-       run_salvage},
   };
+  for (Verb& verb : upkeep_verbs()) verbs.push_back(std::move(verb));
   verbs.push_back(unblock_verb());
   verbs.push_back(rekey_verb());
   for (Verb& verb : pack_verbs()) verbs.push_back(std::move(verb));

@@ -28,6 +28,7 @@ using nlohmann::ordered_json;
 
 void describe_pack(po::options_description& options) {
   add_gpu_option(options);
+  add_switch(options, "replayed", "winners that were replayed from a recording too");
   add_value(options, "label", "TEXT",
             "what the pack says of itself, up to 59 characters; default: vitune's version and the "
             "time");
@@ -60,7 +61,8 @@ int run_pack(Session& session) {
   const auto store = open_existing_store(session, Access::kReadOnly);
   const std::string label = label_of(session);
   const PackReport report =
-      store->write_pack(file, {label, wanted_gpus(session, *store), makes_kernel_today()});
+      store->write_pack(file, {label, wanted_gpus(session, store->devices()), makes_kernel_today(),
+                               session.has("replayed")});
   Table table;
   table.column("what").column("count", Align::kRight);
   ordered_json document = new_document("db pack");
@@ -73,13 +75,20 @@ int run_pack(Session& session) {
                                                          {"blocks", report.blocks},
                                                          {"unverified", report.unverified},
                                                          {"stale", report.stale},
-                                                         {"without_kernel", report.without_kernel}};
+                                                         {"without_kernel", report.without_kernel},
+                                                         {"replayed", report.replayed}};
   for (const auto& [name, count] : counts) {
     table.row({name, formatted("{}", count)});
     document[name] = count;
   }
   session.console.show(table, document, "");
   tell_of_left_out(session, report);
+  if (report.replayed > 0 && !session.has("replayed")) {
+    session.console.log(LogLevel::kWarning,
+                        formatted("{} winners are left out: replayed from a recording, so that "
+                                  "their kernels have not run here; --replayed takes them",
+                                  report.replayed));
+  }
   session.console.log(LogLevel::kInfo,
                       formatted("digest {}; VITUNE_DB=:{} serves it", report.content.hex(),
                                 fs::absolute(file).string()));

@@ -34,16 +34,21 @@ void describe(po::options_description& options) {
   add_value(options, "device", "GPU",
             "N (this machine's GPU N), replay:h200 or replay:FILE; default: GPU 0, else the "
             "recorded H200");
+  add_value(
+      options, "arch", "NAME",
+      "as on any GPU of this architecture (sm_89), which need not be here: nothing is tuned for "
+      "it, and what would serve are configs that are good without tuning");
   add_value(options, "objective", "WHICH", "the winners of cold or of warm calls", "cold");
 }
 
 DeviceInfo chosen_device(Session& session) {
+  if (session.has("arch")) return space_device(session);
   const std::string wanted = device_argument(session);
   if (wanted == "auto") {
     const DeviceProbe probe = probe_devices(session.program);
     if (!probe.devices.empty()) return probe.devices.front();
-    session.console.log(LogLevel::kInfo,
-                        formatted("No usable GPU ({}); as on the recorded H200", probe.reason));
+    session.console.log(LogLevel::kInfo, formatted("No usable GPU: {}; as on the recorded H200",
+                                                   brief_reason(probe)));
     return space_device(session);
   }
   if (wanted.starts_with("replay:") && wanted != "replay:h200") {

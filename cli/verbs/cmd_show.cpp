@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,12 +10,13 @@
 #include "cli/arguments/inputs.h"
 #include "cli/arguments/misses.h"
 #include "cli/arguments/options.h"
-#include "cli/arguments/problem_names.h"
 #include "cli/arguments/session.h"
 #include "cli/arguments/stores.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
 #include "cli/verbs/show_space.h"
+#include "cli/verbs/show_winners.h"
+#include "cli/verbs/shown_names.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/operator.h"
@@ -29,6 +29,7 @@ using nlohmann::ordered_json;
 
 void describe(po::options_description& options) {
   add_problem_options(options);
+  add_winner_options(options);
   add_switch(options, "trials", "every candidate tried, best first");
   add_switch(options, "space", "the tunables of a problem, their values and rules");
   add_value(
@@ -47,88 +48,6 @@ void describe(po::options_description& options) {
       "N (this machine's GPU N) or replay:h200. For --space, --explain and --source: its "
       "facts; for --misses: what it lacks, with all values of 'vitune tune --device'; default: "
       "what any GPU of this machine lacks");
-}
-
-// Names the user gave to problems, by canonical text; all problems count if this is empty.
-std::map<std::string, std::string> wanted_names(const Session& session) {
-  std::map<std::string, std::string> names;
-  for (const NamedProblem& problem : requested_problems(session, "")) {
-    names[problem.problem->text()] = problem.name;
-  }
-  return names;
-}
-
-bool is_wanted(const std::map<std::string, std::string>& names, const ProblemKey& key) {
-  return find_operator(key.operator_name) != nullptr && (names.empty() || names.contains(key.text));
-}
-
-// What the user calls a problem, else what a preset does.
-class ShownNames {
- public:
-  ShownNames(const Session& session, const std::map<std::string, std::string>& wanted)
-      : wanted_(wanted), presets_(preset_problem_names(session)) {}
-  const std::string& operator()(const std::string& text) const {
-    const auto wanted = wanted_.find(text);
-    if (wanted != wanted_.end() && wanted->second != text) return wanted->second;
-    const auto known = presets_.find(text);
-    return known == presets_.end() ? text : known->second;
-  }
-
- private:
-  const std::map<std::string, std::string>& wanted_;
-  const std::map<std::string, std::string> presets_;
-};
-
-// Nothing, and a warning, for a stored text that this version cannot read: an import's, say.
-ProblemPtr read_problem(Session& session, const std::string& text) {
-  try {
-    return parse_problem(text);
-  } catch (const Error& error) {
-    session.console.log(LogLevel::kWarning,
-                        formatted("the stored winner of '{}' is left out: {}", text, error.what()));
-    return nullptr;
-  }
-}
-
-// By GPU, operator and problem, numbers in its text as numbers.
-bool is_shown_before(const WinnerEntry& a, const WinnerEntry& b) {
-  if (a.device.key() != b.device.key()) return a.device.key() < b.device.key();
-  if (a.problem.operator_name != b.problem.operator_name)
-    return a.problem.operator_name < b.problem.operator_name;
-  return strverscmp(a.problem.text.c_str(), b.problem.text.c_str()) < 0;
-}
-
-int show_winners(Session& session) {
-  const auto names = wanted_names(session);
-  const ShownNames shown_name(session, names);
-  LayeredStore store = open_layered_store(session, Access::kReadOnly);
-  std::vector<WinnerEntry> winners = store.winners();
-  std::erase_if(winners,
-                [&](const WinnerEntry& entry) { return !is_wanted(names, entry.problem); });
-  std::stable_sort(winners.begin(), winners.end(), is_shown_before);
-  Table table = winner_table();
-  table.column("GPU", Align::kLeft, {"gpu"});
-  const bool of_one =
-      winners.empty() || winners.front().device.key() == winners.back().device.key();
-  if (of_one) table.if_room();
-  ordered_json document = new_document("show");
-  document["winners"] = ordered_json::array();
-  for (const WinnerEntry& entry : winners) {
-    const auto problem = read_problem(session, entry.problem.text);
-    if (!problem) continue;
-    const std::string name = shown_name(entry.problem.text);
-    auto row = winner_row(name, entry.winner, *problem, entry.device, session.console.verbose());
-    row.emplace_back(entry.device.name);
-    table.row(std::move(row));
-    document["winners"].push_back({{"name", name},
-                                   {"problem", entry.problem.text},
-                                   {"device", device_json(entry.device)},
-                                   {"winner", winner_json(entry.winner, *problem, entry.device)}});
-  }
-  session.console.show(table, document,
-                       names.empty() ? "no winner is stored; 'vitune tune' finds some"
-                                     : "no winner is stored for this; 'vitune tune' finds one");
-  return 0;
 }
 
 // Best first: measured ones by the cold time, then the others by how they ended.
@@ -300,6 +219,7 @@ int run(Session& session) {
       {"trials", show_trials}, {"space", show_space},   {"explain", show_explanation},
       {"source", show_source}, {"misses", show_misses}, {"blocks", show_blocks}};
   int (*chosen)(Session&) = nullptr;
+  std::string name_of_mode;
   for (const auto& [name, mode] : modes) {
     if (!session.has(name)) continue;
     if (chosen != nullptr) {
@@ -307,9 +227,14 @@ int run(Session& session) {
                   "choose one of --trials, --space, --explain, --source, --misses and --blocks");
     }
     chosen = mode;
+    name_of_mode = name;
   }
   check_options(session);
-  return chosen == nullptr ? show_winners(session) : chosen(session);
+  if (chosen != nullptr) {
+    session.refuse({"mine", "shipped", "gpu"}, "chooses winners; leave out --" + name_of_mode);
+    return chosen(session);
+  }
+  return show_winners(session, wanted_names(session));
 }
 
 }  // namespace
@@ -319,7 +244,11 @@ Verb show_verb() {
       "show",
       "Show winners, trials, the space of a problem, or why a config is not in it",
       "[PROBLEM|MODEL...]",
-      "Without a switch: the stored winners, of the given problems if any are given. Examples:\n"
+      "Without a switch: your own winners, measured before replayed ones, and a count of those "
+      "that "
+      "are shipped;\nof given problems or GPUs all that are stored. JSON, CSV and Markdown: the "
+      "winner that comes first of each problem,\nwherever it is stored. Examples:\n"
+      "  vitune show --shipped --gpu h200\n"
       "  vitune show --space \"bf16 b=32 h=12 n=197 d=64\"\n"
       "  vitune show --trials --preset vit-b16 --csv",
       describe,

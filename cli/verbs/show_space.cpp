@@ -65,9 +65,9 @@ DeviceInfo space_device(Session& session) {
   if (ordinal < probe.devices.size()) return probe.devices[ordinal];
   throw Error(
       ErrorCode::kNoDevice,
-      formatted(
-          "there is no GPU {} here ({}); --arch gives the limits of an architecture", ordinal,
-          probe.devices.empty() ? probe.reason : formatted("{} found", probe.devices.size())));
+      formatted("there is no GPU {} here ({}); --arch gives the limits of an architecture", ordinal,
+                probe.devices.empty() ? brief_reason(probe)
+                                      : formatted("{} found", probe.devices.size())));
 }
 
 int show_space(Session& session) {

@@ -39,6 +39,16 @@
 #define VITUNE_API
 #endif
 
+// Of functions whose status must be looked at: a compiler warns where it is dropped.
+#if (defined(__cplusplus) && __cplusplus >= 201703L) || \
+    (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 202311L)
+#define VITUNE_NODISCARD [[nodiscard]]
+#elif defined(__GNUC__)
+#define VITUNE_NODISCARD __attribute__((warn_unused_result))
+#else
+#define VITUNE_NODISCARD
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -219,8 +229,8 @@ VITUNE_API const char* vitune_last_error(void);
 // that cannot be used is not a failure: one warning, and the context serves without it; where it is
 // the user's, with the list of kernels that must not run, default kernels are all it serves. The
 // library stays loaded to the end of the process: dlclose() leaves it and its contexts as they are.
-VITUNE_API vitune_status vitune_context_create(const vitune_context_options* options,
-                                               vitune_context** context);
+VITUNE_NODISCARD VITUNE_API vitune_status
+vitune_context_create(const vitune_context_options* options, vitune_context** context);
 
 // Writes what vitune_context_flush() would, unloads the kernels and ends the context. Graphs that
 // captured its launches must not be replayed afterwards. NULL and a context that is destroyed
@@ -229,12 +239,14 @@ VITUNE_API vitune_status vitune_context_destroy(vitune_context* context);
 
 // Finds the kernel of a problem and loads it, compiling it if need be, so that a later call only
 // launches: before the first call, and before a capture.
-VITUNE_API vitune_status vitune_prepare(vitune_context* context, const vitune_attention_desc* desc);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_prepare(vitune_context* context,
+                                                         const vitune_attention_desc* desc);
 
 // How many bytes of scratch memory a call of the problem needs on this device, mostly 0. Prepares
 // the problem. New winners may need more: ask again after vitune_context_refresh().
-VITUNE_API vitune_status vitune_workspace_bytes(vitune_context* context,
-                                                const vitune_attention_desc* desc, size_t* bytes);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_workspace_bytes(vitune_context* context,
+                                                                 const vitune_attention_desc* desc,
+                                                                 size_t* bytes);
 
 // Launches attention on `stream` (a CUstream or cudaStream_t; NULL is the default stream) and
 // returns at once. Pointers are device addresses; `bias`, `mask` and `lse` are NULL unless the
@@ -247,39 +259,43 @@ VITUNE_API vitune_status vitune_workspace_bytes(vitune_context* context,
 //
 // The first call of a problem prepares it. While `stream` is being captured nothing is loaded: then
 // an unprepared problem is VITUNE_NOT_PREPARED, and the capture goes on.
-VITUNE_API vitune_status vitune_attention_forward(vitune_context* context,
-                                                  const vitune_attention_desc* desc, const void* q,
-                                                  const void* k, const void* v, const void* bias,
-                                                  const void* mask, void* out, float* lse,
-                                                  void* workspace, size_t workspace_bytes,
-                                                  void* stream);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_attention_forward(
+    vitune_context* context, const vitune_attention_desc* desc, const void* q, const void* k,
+    const void* v, const void* bias, const void* mask, void* out, float* lse, void* workspace,
+    size_t workspace_bytes, void* stream);
 
 // Says which kernel would serve a problem. Loads and launches nothing.
-VITUNE_API vitune_status vitune_query(vitune_context* context, const vitune_attention_desc* desc,
-                                      vitune_selection* selection);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_query(vitune_context* context,
+                                                       const vitune_attention_desc* desc,
+                                                       vitune_selection* selection);
 
 // The same for a problem of any operator given as text (docs/problems.md): to prepare it, to ask
 // for its workspace, to say which kernel would serve it. Pointers are taken to be aligned as well
 // as the text says.
-VITUNE_API vitune_status vitune_prepare_text(vitune_context* context, const char* problem);
-VITUNE_API vitune_status vitune_workspace_bytes_text(vitune_context* context, const char* problem,
-                                                     size_t* bytes);
-VITUNE_API vitune_status vitune_query_text(vitune_context* context, const char* problem,
-                                           vitune_selection* selection);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_prepare_text(vitune_context* context,
+                                                              const char* problem);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_workspace_bytes_text(vitune_context* context,
+                                                                      const char* problem,
+                                                                      size_t* bytes);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_query_text(vitune_context* context,
+                                                            const char* problem,
+                                                            vitune_selection* selection);
 
 // Says in some lines for people what a problem is and what would serve it: its tensors with what
 // lies where, the least time that the device could take, the kernel and why it was chosen, what was
 // passed over. Cut to fit `capacity` bytes with its final 0; `length`, if not NULL, receives the
 // length of the whole text without the 0. Loads and launches nothing.
-VITUNE_API vitune_status vitune_explain_text(vitune_context* context, const char* problem,
-                                             char* text, size_t capacity, size_t* length);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_explain_text(vitune_context* context,
+                                                              const char* problem, char* text,
+                                                              size_t capacity, size_t* length);
 
 // A problem of any operator, read from its text once and then called as often as one likes. It
 // belongs to no context and is never changed, so that any thread may use it with any context.
 typedef struct vitune_problem vitune_problem;
 
 // Reads a text such as "norm bf16 m=6304 d=768 weight bias" (docs/problems.md).
-VITUNE_API vitune_status vitune_problem_create(const char* text, vitune_problem** problem);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_problem_create(const char* text,
+                                                                vitune_problem** problem);
 // No call with it may be going on or follow. NULL is let pass.
 VITUNE_API void vitune_problem_destroy(vitune_problem* problem);
 
@@ -300,9 +316,11 @@ typedef struct vitune_tensor {
 
 // How many tensors a call has, and the one at `place`, from 0 on. All problems of an operator have
 // the same, in the same order: docs/problems.md lists them.
-VITUNE_API vitune_status vitune_problem_tensors(const vitune_problem* problem, size_t* count);
-VITUNE_API vitune_status vitune_problem_tensor(const vitune_problem* problem, size_t place,
-                                               vitune_tensor* tensor);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_problem_tensors(const vitune_problem* problem,
+                                                                 size_t* count);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_problem_tensor(const vitune_problem* problem,
+                                                                size_t place,
+                                                                vitune_tensor* tensor);
 
 // Launches the problem on `stream` as vitune_attention_forward() does. `tensors` are `count` device
 // addresses, one for each of vitune_problem_tensors(), NULL where a tensor is not given; the last
@@ -310,9 +328,11 @@ VITUNE_API vitune_status vitune_problem_tensor(const vitune_problem* problem, si
 // overlap anything else, but for those that docs/problems.md says may lie exactly on an input.
 // `workspace`: of at least vitune_workspace_bytes_text() bytes, aligned to 256, apart from all
 // tensors.
-VITUNE_API vitune_status vitune_run(vitune_context* context, const vitune_problem* problem,
-                                    void* const* tensors, size_t count, void* workspace,
-                                    size_t workspace_bytes, void* stream);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_run(vitune_context* context,
+                                                     const vitune_problem* problem,
+                                                     void* const* tensors, size_t count,
+                                                     void* workspace, size_t workspace_bytes,
+                                                     void* stream);
 
 VITUNE_API vitune_status vitune_context_stats(vitune_context* context, vitune_stats* stats);
 
@@ -327,12 +347,14 @@ VITUNE_API vitune_status vitune_context_flush(vitune_context* context);
 
 // The canonical text of a problem (docs/problems.md), cut to fit `capacity` bytes with its final 0.
 // `length`, if not NULL, receives the length of the whole text without the 0.
-VITUNE_API vitune_status vitune_problem_text(const vitune_attention_desc* desc, char* text,
-                                             size_t capacity, size_t* length);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_problem_text(const vitune_attention_desc* desc,
+                                                              char* text, size_t capacity,
+                                                              size_t* length);
 
 // The description of a problem given as text, "bf16 b=32 h=12 n=197 d=64" for example. `desc->size`
 // must be set.
-VITUNE_API vitune_status vitune_problem_parse(const char* text, vitune_attention_desc* desc);
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_problem_parse(const char* text,
+                                                               vitune_attention_desc* desc);
 
 // Strides of the usual layouts: a [B,N,H,D] tensor, a [B,H,N,D] tensor, and q, k or v as views of
 // one [B,N,3,H,D] tensor.

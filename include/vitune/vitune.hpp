@@ -9,6 +9,7 @@
 //   context.forward(attention, {.q = q, .k = k, .v = v, .out = out}, stream);
 //
 //   vitune::Problem norm("norm bf16 m=6304 d=768 weight");  // any operator, by its text
+//   vitune::Problem mlp(vitune::Linear({.m = 6304, .n = 3072, .k = 768}).bias().text());
 //   const auto tensors = norm.addresses({{"x", x}, {"weight", w}, {"out", out}});
 //   context.run(norm, tensors, {}, stream);
 //
@@ -28,8 +29,10 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <locale>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -276,6 +279,136 @@ class Attention {
   }
 
   vitune_attention_desc desc_ = VITUNE_ATTENTION_DESC_INIT;
+};
+
+// Activations of linear layers.
+enum class Activation : std::int32_t { kRelu, kGelu, kGeluTanh, kQuickGelu, kSilu };
+
+// The text of a problem, word by word: names are checked as the program is compiled, values as the
+// text is read. `Problem` and the functions that take a text say what is wrong with it.
+template <typename Words>
+class ProblemText {
+ public:
+  // As docs/problems.md describes it; not canonical.
+  const std::string& text() const noexcept { return text_; }
+
+ protected:
+  // Where the rows of a tensor begin: so many elements apart; nothing: without gaps.
+  using Row = std::optional<std::int64_t>;
+
+  explicit ProblemText(std::string text) : text_(std::move(text)) {}
+
+  Words& add(const std::string& word) {
+    text_ += ' ' + word;
+    return static_cast<Words&>(*this);
+  }
+  static std::string type(DataType type) {
+    constexpr const char* kNames[] = {"bf16", "fp16", "fp32", "bool"};
+    return kNames[static_cast<std::int32_t>(type) - static_cast<std::int32_t>(DataType::kBf16)];
+  }
+  static std::string with_row(const std::string& word, Row row) {
+    return row ? word + "=@" + std::to_string(*row) : word;
+  }
+  static std::string at_row(Row row) { return row ? "@" + std::to_string(*row) : ""; }
+  static std::string number(double value) {
+    std::ostringstream out;
+    out.imbue(std::locale::classic());
+    out.precision(17);
+    out << value;
+    return out.str();
+  }
+
+ private:
+  std::string text_;
+};
+
+// out = residual + factor * scale * act(norm(x) W^T + bias) of m rows of k elements; n of a result.
+struct LinearSizes {
+  DataType dtype = DataType::kBf16;  // of x and W: kBf16 or kFp16
+  std::int64_t m = 1, n = 1, k = 1;
+};
+
+// The text of a linear layer.
+class Linear : public ProblemText<Linear> {
+ public:
+  explicit Linear(const LinearSizes& sizes)
+      : ProblemText("linear " + type(sizes.dtype) + " m=" + std::to_string(sizes.m) +
+                    " n=" + std::to_string(sizes.n) + " k=" + std::to_string(sizes.k)) {}
+
+  Linear& bias() { return add("bias"); }
+  Linear& scale() { return add("scale"); }
+  // Of bias and scale.
+  Linear& params(DataType of) { return add("params=" + type(of)); }
+  Linear& act(Activation activation) { return add("act=" + word(activation)); }
+  // The sums are multiplied by this activation's derivative at `pre`.
+  Linear& dact(Activation activation) { return add("dact=" + word(activation)); }
+  // A norm before the layer, of given statistics, or of given moments of so many columns.
+  Linear& layer_norm() { return add("norm=layer"); }
+  Linear& rms_norm() { return add("norm=rms"); }
+  Linear& norm_of_moments(std::int64_t columns, double eps = 1e-5) {
+    return add("norm=moments:" + std::to_string(columns) + " eps=" + number(eps));
+  }
+  Linear& residual(Row row = {}) { return add(with_row("residual", row)); }
+  // The residual has so many rows and repeats.
+  Linear& period(std::int64_t rows) { return add("period=" + std::to_string(rows)); }
+  // The result's rows come in runs of `run`, with `gap` rows between two that are left alone.
+  Linear& rows(std::int64_t run, std::int64_t gap) {
+    return add("rows=" + std::to_string(run) + "+" + std::to_string(gap));
+  }
+  // A factor of so many rows each.
+  Linear& factor(std::int64_t rows) { return add("factor=" + std::to_string(rows)); }
+  // Of the residual and the result.
+  Linear& out(DataType of, Row row = {}) { return add("out=" + type(of) + at_row(row)); }
+  Linear& out_row(std::int64_t row) { return add(with_row("out", row)); }
+  Linear& x_row(std::int64_t row) { return add(with_row("x", row)); }
+  Linear& w_row(std::int64_t row) { return add(with_row("w", row)); }
+  Linear& pre_row(std::int64_t row) { return add(with_row("pre", row)); }
+  // W is [k, n].
+  Linear& transposed(Row row = {}) { return add(with_row("wt", row)); }
+  // Further results: the sums with their bias, the activation of `pre`, moments of so many columns.
+  Linear& aux(Row row = {}) { return add(with_row("aux", row)); }
+  Linear& post(Row row = {}) { return add(with_row("post", row)); }
+  Linear& moments(std::int64_t columns) { return add("moments=" + std::to_string(columns)); }
+  // Of all pointers at least, in bytes.
+  Linear& align(int bytes) { return add("align=" + std::to_string(bytes)); }
+
+ private:
+  static std::string word(Activation activation) {
+    constexpr const char* kNames[] = {"relu", "gelu", "gelu_tanh", "quick_gelu", "silu"};
+    return kNames[static_cast<std::int32_t>(activation)];
+  }
+};
+
+// LayerNorm or RMSNorm over the last dimension of m rows of d elements.
+struct NormSizes {
+  DataType dtype = DataType::kBf16;  // of x, residual and sum: kBf16, kFp16 or kFp32
+  std::int64_t m = 1, d = 1;
+};
+
+// The text of a norm.
+class Norm : public ProblemText<Norm> {
+ public:
+  explicit Norm(const NormSizes& sizes)
+      : ProblemText("norm " + type(sizes.dtype) + " m=" + std::to_string(sizes.m) +
+                    " d=" + std::to_string(sizes.d)) {}
+
+  Norm& rms() { return add("rms"); }
+  Norm& weight() { return add("weight"); }
+  Norm& bias() { return add("bias"); }
+  // Of weight and bias.
+  Norm& params(DataType of) { return add("params=" + type(of)); }
+  // Added to x before; a row of 0 repeats one row.
+  Norm& residual(Row row = {}) { return add(with_row("residual", row)); }
+  // Further results: x + residual, the result in another type, the statistics of each row.
+  Norm& sum(Row row = {}) { return add(with_row("sum", row)); }
+  Norm& second(DataType of, Row row = {}) { return add("second=" + type(of) + at_row(row)); }
+  Norm& stats() { return add("stats"); }
+  Norm& out(DataType of, Row row = {}) { return add("out=" + type(of) + at_row(row)); }
+  Norm& out_row(std::int64_t row) { return add(with_row("out", row)); }
+  Norm& x_row(std::int64_t row) { return add(with_row("x", row)); }
+  Norm& eps(double value) { return add("eps=" + number(value)); }
+  // Of all pointers at least, in bytes.
+  Norm& align(int bytes) { return add("align=" + std::to_string(bytes)); }
 };
 
 // One tensor of a Problem; vitune_tensor as C++.

@@ -88,6 +88,34 @@ class CommandTest(InFolder):
     def test_doctor_says_that_the_operators_library_is_missing_and_what_that_costs(self):
         self.assertRegex(self.doctor(), r"warn +operators' library: LayerNorms stay PyTorch's .*: (libvitune_torch.so is not|it needs)")
 
+    @needs_torch
+    def test_doctor_looks_at_the_libraries_beside_pytorch_and_where_models_come_from(self):
+        said = self.doctor()
+        for check in ("PyTorch's CUDA", "timm", "transformers"):
+            self.assertRegex(said, rf"(ok|warn) +{check}: ")
+
+    def test_doctor_tells_another_cublaslt_and_a_missing_nvrtc(self):
+        from vitune._runtime import doctor
+
+        cases = [  # installed, PyTorch's CUDA, {check: (verdict, words)}
+            ({"nvidia-cublas": "13.1.0.3", "nvidia-cuda-nvrtc": "13.0.88"}, "13.0",
+             {"PyTorch's CUDA": ("ok", "13.0"), "PyTorch's cuBLASLt": ("ok", "13.1.0.3"), "PyTorch's NVRTC": ("ok", "13.0.88")}),
+            ({"nvidia-cublas-cu12": "12.8.4.1"}, "12.8",
+             {"PyTorch's cuBLASLt": ("warn", "12.8.4.1: shipped winners that call one are of 13.1.0"), "PyTorch's NVRTC": ("warn", "none")}),
+            ({}, "13.0", {"PyTorch's cuBLASLt": ("ok", "none of its own")}),
+            ({}, None, {"PyTorch's CUDA": ("warn", "without CUDA")}),
+        ]  # fmt: skip
+        for installed, cuda, wanted in cases:
+            with unittest.mock.patch.object(doctor, "_version", lambda *names, of=installed: next((of[n] for n in names if n in of), None)):
+                found = {one["check"]: one for one in doctor._cuda(cuda)}
+                models = doctor._models()
+            for check, (verdict, words) in wanted.items():
+                self.assertEqual(found[check]["verdict"], verdict, check)
+                self.assertIn(words, found[check]["detail"])
+                self.assertEqual(bool(found[check]["advice"]), verdict == "warn", check)
+            self.assertEqual([one["verdict"] for one in models], ["ok", "ok"])
+            self.assertIn("not installed", models[0]["detail"])
+
     def test_that_is_missing_is_said_and_no_other_program_is_run_for_it(self):
         self.script(self.folder / "bin" / "vitune", "echo another")
         for file in self.folder.glob("vitune/_runtime/library.py"):  # no library of this machine either

@@ -80,7 +80,7 @@ class StructTest(unittest.TestCase):
             self.assertEqual([value], printed[name], name)
 
     def test_declare_every_function_of_the_header_that_the_library_has(self):
-        declared = set(re.findall(r"^VITUNE_API [^;]*?\b(vitune_\w+)\(", HEADER.read_text(), re.M))
+        declared = set(re.findall(r"^(?:VITUNE_NODISCARD )?VITUNE_API [^;]*?\b(vitune_\w+)\(", HEADER.read_text(), re.M))
         self.assertEqual(set(_structs.FUNCTIONS), declared)
 
 
@@ -95,6 +95,22 @@ class DescTest(unittest.TestCase):
     def test_without_strides_all_tensors_are_bnhd(self):
         desc = _context.AttentionDesc(batch=2, heads=4, kv_heads=2, nq=10, nk=7, d=32)
         self.assertEqual(desc.text(), "attention bf16 b=2 h=4 hkv=2 nq=10 nk=7 d=32 layout=bnhd")
+
+    def test_element_types_may_be_texts(self):
+        desc = _context.AttentionDesc(dtype="fp16", batch=2, heads=4, nq=10, nk=7, d=32, bias_type="fp32", mask_type="none")
+        self.assertEqual((desc.dtype, desc.bias_type, desc.mask_type), (_structs.FP16, _structs.FP32, _structs.NONE))
+        for name, value in (("dtype", "float"), ("mask_type", "bf16"), ("nq", "7")):
+            with self.assertRaisesRegex(_errors.InvalidArgument, f"{name} is '"):
+                setattr(desc, name, value)
+
+    def test_what_is_shown_says_what_it_is(self):
+        text = "attention bf16 b=2 h=4 nq=10 nk=7 d=32 layout=bnhd"
+        desc = _context.AttentionDesc(batch=2, heads=4, nq=10, nk=7, d=32)
+        self.assertEqual(repr(desc), f"AttentionDesc.parse({text!r})")
+        self.assertEqual(eval(repr(desc), {"AttentionDesc": _context.AttentionDesc}).text(), text)
+        self.assertEqual(repr(_context.AttentionDesc(batch=2, d=33)),
+                         "AttentionDesc(dtype=1, batch=2, heads=1, kv_heads=0, nq=1, nk=1, d=33)")  # it is none
+        self.assertEqual(repr(_context.Problem(text)), f"Problem({text!r})")
 
     def test_mistakes_are_named(self):
         with self.assertRaisesRegex(_errors.InvalidArgument, "no field 'head'"):

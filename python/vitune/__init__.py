@@ -10,7 +10,7 @@ import importlib
 import os
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Literal, Optional, overload
 
 from ._runtime import command as _command
 from ._runtime.context import (AttentionDesc, Context, ContextStats, Problem, ProblemTensor, Selection, bhnd_strides,
@@ -65,6 +65,14 @@ def _refuse_dropout(dropout_p: float) -> None:
         raise Unsupported(f"dropout_p is {dropout_p}: the kernels have no dropout; give 0 (a model that serves: model.eval())")
 
 
+@overload
+def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Optional["Tensor"] = None,
+              dropout_p: float = 0.0, is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False,
+              return_lse: Literal[False] = False) -> "Tensor": ...
+@overload
+def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Optional["Tensor"] = None,
+              dropout_p: float = 0.0, is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False,
+              return_lse: Literal[True]) -> "tuple[Tensor, Tensor]": ...
 def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Optional["Tensor"] = None,
               dropout_p: float = 0.0, is_causal: bool = False, *, scale: Optional[float] = None, enable_gqa: bool = False,
               return_lse: bool = False) -> Any:

@@ -12,6 +12,7 @@
 #include <random>
 #include <set>
 
+#include "catalogue/hub_names.h"
 #include "core/error.h"
 #include "tests/temporary_directory.h"
 
@@ -100,6 +101,16 @@ TEST(ModelCatalogueTest, NamesThatHaveAWordInThemAreSaid) {
   const std::string said = failure([] { catalogue().find("dinov2"); }, ErrorCode::kUsage);
   EXPECT_THAT(said,
               HasSubstr("7 have it in the name, as vit_base_patch14_dinov2; 'vitune models'"));
+}
+
+TEST(ModelCatalogueTest, NamesOfHuggingFacesHubAreToldTheirTimmNames) {
+  for (const std::string_view name : hub_names()) {
+    EXPECT_NO_THROW(catalogue().find(timm_name_of(name))) << name;
+    EXPECT_THAT(failure([&] { catalogue().find(name); }, ErrorCode::kUsage),
+                HasSubstr("it is timm's " + std::string(timm_name_of(name))));
+  }
+  EXPECT_EQ(timm_name_of("facebook/dinov2-base"), "vit_base_patch14_dinov2");
+  EXPECT_EQ(timm_name_of("facebook/dinov2"), "");
 }
 
 TEST(ModelCatalogueTest, NamesAreFoundAsHubsWriteThem) {

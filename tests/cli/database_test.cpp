@@ -224,10 +224,26 @@ TEST_F(DatabaseTest, ADatabaseIsNotMergedIntoItself) {
 
 TEST_F(DatabaseTest, PruneKeepsTheBest) {
   fill(database());
-  ASSERT_EQ(run({"db", "prune", "--keep", "1"}).status, 0);
+  ASSERT_EQ(run({"db", "prune", "--keep", "1", "--yes"}).status, 0);
   const auto stats = run({"db", "stats", "--json"}).json();
   EXPECT_EQ(stats["trials"], 1);
   EXPECT_EQ(stats["winners"], 1);
+}
+
+TEST_F(DatabaseTest, PruneDeletesNothingUnlessItIsToldTo) {
+  fill(database());
+  const std::string before = read_file(database());
+  for (const auto& [keep, trials] : {std::pair("1", 1), {"0", 2}, {"20", 0}}) {
+    const CommandResult looked = run({"db", "prune", "--keep", keep, "--json"});
+    ASSERT_EQ(looked.status, 0) << looked.err;
+    EXPECT_EQ(looked.json()["trials_to_delete"], trials);
+    EXPECT_EQ(looked.json()["rows_deleted"], 0);
+    EXPECT_THAT(looked.err, HasSubstr(trials == 0 ? "nothing is to be deleted"
+                                                  : "nothing was deleted: 'vitune db prune"));
+  }
+  EXPECT_EQ(read_file(database()), before);
+  EXPECT_EQ(run({"db", "prune", "--keep", "0", "--yes", "--json"}).json()["rows_deleted"], 2)
+      << "as many as it said";
 }
 
 TEST_F(DatabaseTest, AnExportIsWrittenThroughALinkAndIntoAPipe) {
@@ -289,7 +305,7 @@ TEST_F(DatabaseTest, ShowTellsColdFromWarmWinners) {
   warm.objective = Objective::kWarm;
   store->promote(device(), {"attention", AttentionProblem::parse(kProblem).text()}, warm, nullptr);
   const std::string table = run({"show", "--csv", "--data-dir", directory().string()}).out;
-  EXPECT_THAT(table, HasSubstr(",trials,objective,gpu\n"));
+  EXPECT_THAT(table, HasSubstr(",trials,objective,gpu,layer\n"));
   EXPECT_THAT(table, HasSubstr(",2,cold,"));
   EXPECT_THAT(table, HasSubstr(",2,warm,"));
 }
@@ -328,10 +344,27 @@ TEST_F(DatabaseTest, RefusedFilesStayAsTheyAreByteForByte) {
   }
 }
 
+TEST_F(DatabaseTest, SalvageLeavesASoundFileAsItIs) {
+  fill(database());
+  const std::string before = read_file(database());
+  const CommandResult result = run({"db", "salvage"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("nothing is damaged"));
+  EXPECT_EQ(read_file(database()), before);
+  for (const auto& entry : fs::directory_iterator(database().parent_path())) {
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr(".corrupt-")));
+  }
+}
+
 TEST_F(DatabaseTest, SalvageKeepsSoundRowsAndTheOldFile) {
   fill(database());
+  Connection(database(), Connection::Mode::kReadWrite)
+      .execute(
+          "UPDATE trial SET cold_samples = cold_samples + 1 WHERE rowid IN "
+          "(SELECT rowid FROM trial LIMIT 1)");
   const CommandResult result = run({"db", "salvage", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("go into a new file in its place"));
   EXPECT_GT(result.json()["rows_saved"], 0);
   EXPECT_EQ(run({"db", "stats", "--json"}).json()["winners"], 1);
   bool kept = false;

@@ -45,6 +45,28 @@ TEST_F(ExplainTest, AShippedWinnerServesItsProblem) {
   EXPECT_THAT(first["from"].get<std::string>(), HasSubstr("b=32"));
 }
 
+TEST_F(ExplainTest, AnArchitectureThatIsNotHereIsAskedFor) {
+  for (const char* arch : {"sm_80", "sm_89", "sm_120"}) {
+    const CommandResult result = run({"explain", "--arch", arch, "--json", kShipped});
+    ASSERT_EQ(result.status, 0) << arch << result.err;
+    EXPECT_EQ(result.json()["device"]["arch"], arch);
+    EXPECT_EQ(result.json()["problems"][0]["choices"][0]["outcome"], "default") << arch;
+    EXPECT_THAT(result.err, Not(HasSubstr("usable GPU"))) << "it was not asked what is here";
+  }
+  EXPECT_EQ(run({"explain", "--arch", "sm_81", kShipped}).status, 2);
+  const CommandResult both = explain({"--arch", "sm_89", kShipped});
+  EXPECT_EQ(both.status, 2);
+  EXPECT_THAT(both.err, HasSubstr("give one of them"));
+}
+
+TEST_F(ExplainTest, AMachineWithoutAGpuIsToldSoInAFewWords) {
+  if (has_gpu()) GTEST_SKIP() << "there is a GPU";
+  const CommandResult result = run({"explain", kShipped});
+  EXPECT_THAT(result.err, HasSubstr("No usable GPU: "));
+  EXPECT_THAT(result.err, Not(HasSubstr("(")));
+  EXPECT_LT(result.err.find('\n'), 80u) << result.err;
+}
+
 TEST_F(ExplainTest, AnotherProblemIsServedByANeighbourOrADefault) {
   const auto all = choices(kNearShipped);
   ASSERT_GE(all.size(), 2u);

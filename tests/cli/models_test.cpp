@@ -246,6 +246,8 @@ TEST_F(ModelsTest, MistakesSayWhatToDo) {
       {{"models", "--as", "drop-in"}, "--as belongs to --problems"},
       {{"tune", "bf16"}, "bf16"},
       {{"explain", "dinov2"}, "7 have it in the name, as vit_base_patch14_dinov2"},
+      {{"explain", "vit_b"}, " have it in the name, as vit_b"},
+      {{"tune", "--model", "facebook/dinov2-base"}, "it is timm's vit_base_patch14_dinov2"},
       {{"explain", "vit_base_patch16_224", "b=32"}, "vit_base_patch16_224 --batch 32"},
       {{"models", "--operator", "norm"}, "--operator belongs to --problems"},
       {{"show", "--model", "efficientnet*"}, "'vitune models'"},

@@ -74,7 +74,7 @@ TEST_F(PackCommandTest, EveryVerbThatWritesRefusesAPack) {
   const std::string json =
       write_file("x.json", R"({"format":"vitune-export","schema":1,"devices":[],"problems":[]})");
   const std::vector<std::vector<std::string>> commands = {
-      {"db", "prune", "--db", file},
+      {"db", "prune", "--yes", "--db", file},
       {"db", "import", json, "--db", file},
       {"db", "merge", shipped().string(), "--db", file},
       {"tune", "--device", "replay:h200", "--budget", "2", "--db", file}};

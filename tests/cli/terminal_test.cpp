@@ -117,7 +117,8 @@ TEST_F(TerminalTest, WinnersFitItAndWhatHasNoRoomIsNamed) {
 }
 
 TEST_F(TerminalTableTest, WhatIsStoredFits) {
-  expect_to_fit({"show"}, "cold us");
+  expect_to_fit({"show", "--shipped"}, "cold us");
+  expect_to_fit({"show"}, "shipped: ");
   expect_to_fit({"show", "--db", db(), "--trials"}, "cold us");
   expect_to_fit({"show", "--db", db(), "--blocks"}, "kernel");
   expect_to_fit({"db", "contents", "--db", db()}, "window_attention");
@@ -215,8 +216,9 @@ TEST_F(TerminalTest, ColorsAreForTerminalsThatKnowThem) {
   EXPECT_THAT(on_terminal(doctor, 80, "dumb"), Not(HasSubstr("\x1b")));
   EXPECT_THAT(run(doctor).out, Not(HasSubstr("\x1b")));
   EXPECT_THAT(run({"doctor", "--color", "always"}).out, HasSubstr("\x1b[32mok"));
-  EXPECT_THAT(run({"show", "--color", "always"}).out, HasSubstr("\x1b[1mproblem\x1b[0m"));
-  EXPECT_THAT(run({"show", "--color", "always", "--csv"}).out, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(run({"show", "--shipped", "--color", "always"}).out,
+              HasSubstr("\x1b[1mproblem\x1b[0m"));
+  EXPECT_THAT(run({"show", "--shipped", "--color", "always", "--csv"}).out, Not(HasSubstr("\x1b")));
 }
 
 TEST_F(TerminalTest, ADumbOneGetsWholeLinesOfProgress) {

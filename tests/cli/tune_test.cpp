@@ -187,6 +187,29 @@ TEST_F(TuneTest, EachOfSeveralProblemsIsToldAsItEnds) {
   EXPECT_THAT(result.err, HasSubstr("the default's speed, replayed: "));
 }
 
+TEST_F(TuneTest, ProgressCountsWhatIsDoneAndNotTheProblemsPlace) {
+  for (const std::size_t first : {0, 1}) {
+    const CommandResult result =
+        run(tune({"--problem", kProblems[1 - first], "--effort", "quick", "--fresh"}, first));
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_LT(result.err.find("[1/2] "), result.err.find("[2/2] ")) << result.err;
+  }
+}
+
+TEST_F(TuneTest, ASmallGainIsSaid) {
+  Recording level = recording();
+  for (RecordedProblem& problem : level.problems) {
+    for (Trial& trial : problem.trials) {
+      trial.measurement.cold = {20, 19.9, 20.1, 20};
+      trial.measurement.warm = {18, 17.9, 18.1, 20};
+    }
+  }
+  level.save(path());
+  const CommandResult result = run(tune({"--effort", "quick"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("tuning gained 0.0 % over the default configs"));
+}
+
 TEST_F(TuneTest, JsonlIsOneLineForEachProblem) {
   const CommandResult result =
       run(tune({"--problem", kProblems[1], "--effort", "quick", "--jsonl"}));
@@ -304,6 +327,7 @@ TEST_F(TuneTest, BenchRacesTheDefaultAndChangesNothing) {
   const auto document = result.json();
   EXPECT_GT(document["results"][0]["winner"]["tflops"], 0);
   EXPECT_GT(document["results"][0]["winner"]["default_us"], 0);
+  EXPECT_GE(document["results"][0]["peers"].size(), 5u) << "a preset's problem by its text";
   EXPECT_EQ(run({"db", "export"}).out, before);
 }
 

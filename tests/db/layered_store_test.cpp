@@ -81,6 +81,14 @@ TEST_F(LayeredStoreTest, AReplayedWinnerDoesNotHideAShippedOneThatWasMeasured) {
     ASSERT_EQ(found.size(), 2U);
     EXPECT_EQ(found[0].layer, verified ? Layer::kShipped : Layer::kUser);
     EXPECT_EQ(found[1].layer, verified ? Layer::kUser : Layer::kShipped);
+    const auto first = store_.winners();
+    ASSERT_EQ(first.size(), 1U);
+    EXPECT_EQ(first[0].winner.config, verified ? shipped.config : replayed.config);
+    const auto all = store_.all_winners();
+    ASSERT_EQ(all.size(), 2U);
+    EXPECT_EQ(all[0].layer, Layer::kUser);
+    EXPECT_EQ(all[0].comes_first, !verified);
+    EXPECT_EQ(all[1].comes_first, verified);
   }
 }
 

@@ -104,6 +104,19 @@ TEST_F(PackTest, TakesWhatIsWantedAndCanBeServed) {
   EXPECT_EQ(pack({"x", of_132, {}}).unverified, 1);
 }
 
+TEST_F(PackTest, AReplayedWinnerGoesInOnlyIfItIsAskedFor) {
+  const std::int64_t measured = pack().winners;
+  Winner replayed = sample_winner(257);
+  replayed.origin = Origin::kReplayed;
+  store_->promote(sample_device(), sample_problem(4097), replayed, nullptr);
+  const PackReport without = pack();
+  EXPECT_EQ(without.winners, measured);
+  EXPECT_EQ(without.replayed, 1);
+  const PackReport with = pack({"x", {}, {}, true});
+  EXPECT_EQ(with.winners, measured + 1);
+  EXPECT_EQ(with.replayed, 1);
+}
+
 TEST_F(PackTest, NothingWritesToIt) {
   pack();
   const std::string before = read_bytes(pack_);

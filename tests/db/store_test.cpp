@@ -282,6 +282,8 @@ TEST_F(StoreTest, PruneKeepsTheBestTrialsOfDecidedProblemsAndAllOfTheOthers) {
   store_->put_trial(sample_device(), sample_problem(1025), sample_trial(2));
   store_->put_binary(sample_binary(31337));
   const auto size_before = store_->stats().file_bytes;
+  EXPECT_EQ(store_->prunable(4).trials, 3 * 16);
+  EXPECT_EQ(store_->prunable(4).kernels, 1) << "looking deletes nothing";
   EXPECT_EQ(store_->prune(4), 3 * 16 + 1);
   const auto kept = store_->trials(sample_device(), sample_problem());
   ASSERT_EQ(kept.size(), 4U);

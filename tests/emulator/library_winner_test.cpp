@@ -141,7 +141,7 @@ TEST_F(LibraryWinnerTest, WinnersWithoutAnImageMoveBetweenDatabases) {
   EXPECT_THAT(in("imported.db", {"show", kProblem}).out, HasSubstr("cublaslt cuBLASLt 13.1.1"));
 
   ASSERT_EQ(in("merged.db", {"db", "merge", database().string()}).status, 0);
-  ASSERT_EQ(in("merged.db", {"db", "prune"}).status, 0);
+  ASSERT_EQ(in("merged.db", {"db", "prune", "--yes"}).status, 0);
   EXPECT_EQ(in("merged.db", {"db", "check"}).status, 0);
   EXPECT_EQ(in("merged.db", {"verify", kProblem}).status, 0);
 

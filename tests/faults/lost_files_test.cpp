@@ -72,7 +72,7 @@ TEST(LostFiles, WithoutLocksTheCommandReads) {
 }
 
 TEST(LostFiles, WithoutLocksTheCommandWritesNothingAndSaysSoAtOnce) {
-  const Operation prune = operation({"db", "prune", "--db", std::string("@") + kNamed});
+  const Operation prune = operation({"db", "prune", "--yes", "--db", std::string("@") + kNamed});
   SpoiltRun run(prune);
   for (const int error : kLockErrors) {
     Ended ended;

@@ -161,7 +161,7 @@ std::vector<Operation> made_operations() {
        {"db", "merge", "@in/other.db"},
        Kind::kOneStep,
        {{kDatabase, filled}, {"in/other.db", other}}});
-  add({"prune", {"db", "prune", "--keep", "5"}, Kind::kOneStep, {{kDatabase, filled}}});
+  add({"prune", {"db", "prune", "--keep", "5", "--yes"}, Kind::kOneStep, {{kDatabase, filled}}});
   add({"rekey",
        {"db", "rekey"},
        Kind::kOneStep,

@@ -73,6 +73,15 @@ check_pkg_config() {
   "$CC" -std=c99 -Wall -Wextra -pedantic -Werror $FLAGS "$source/tests/package/consumer.c" \
     $words -o "$work/consumer"
   LD_LIBRARY_PATH=$lib "$work/consumer"
+  # A status that is dropped is a warning in every language.
+  local drops=$work/drops language
+  printf '#include <vitune/vitune.h>\nvoid drop(vitune_context* c) { vitune_prepare_text(c, ""); }\n' > "$drops.c"
+  cp "$drops.c" "$drops.cpp"
+  for language in "$CC -std=c99 $drops.c" "$CC -std=c2x $drops.c" "$CXX -std=c++11 $drops.cpp" "$CXX -std=c++17 $drops.cpp"; do
+    # shellcheck disable=SC2086
+    $language $words -c -o "$drops.o" 2> "$drops.log" || fail "$(cat "$drops.log")"
+    grep -q 'unused-result\|unused-value' "$drops.log" || fail "'$language' lets a status be dropped: $(cat "$drops.log")"
+  done
 }
 
 configure() { # configure PROJECT VARIABLE...: tests/package/PROJECT into $work/build

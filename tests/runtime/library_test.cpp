@@ -37,12 +37,13 @@ std::set<std::string> declared_functions() {
   content << header.rdbuf();
   const std::string text = content.str();
   // The word before the first parenthesis after each mark, "vitune_version(" of
-  // "VITUNE_API int32_t vitune_version(void)"; the mark's own definitions have a line end there.
+  // "VITUNE_API int32_t vitune_version(void)"; not of the mark's own definitions.
   std::set<std::string> names;
-  const std::string mark = "\nVITUNE_API ";
+  const std::string mark = "VITUNE_API ";
   for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; ++at) {
+    if (text.substr(0, at).ends_with("#define ")) continue;
     const std::size_t end = text.find('(', at);
-    const std::size_t start = text.find_last_of(" *", end) + 1;
+    const std::size_t start = text.find_last_of(" *\n", end) + 1;
     names.insert(text.substr(start, end - start));
   }
   return names;

@@ -18,13 +18,12 @@ ProgressReporter::ProgressReporter(std::function<void(const TuneProgress&)> call
   state_.problem_count = problem_count;
 }
 
-void ProgressReporter::begin_problem(const std::string& name, std::size_t position,
-                                     const Budget& budget) {
+void ProgressReporter::begin_problem(const std::string& name, const Budget& budget) {
   const std::size_t count = state_.problem_count;
   state_ = {};
   state_.problem_count = count;
   state_.problem = name;
-  state_.problem_index = position;
+  state_.problem_index = problems_done_;
   budget_ = budget;
   problem_begin_ = Clock::now();
 }

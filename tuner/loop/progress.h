@@ -16,7 +16,7 @@ class ProgressReporter {
  public:
   ProgressReporter(std::function<void(const TuneProgress&)> callback, std::size_t problem_count);
 
-  void begin_problem(const std::string& name, std::size_t position, const Budget& budget);
+  void begin_problem(const std::string& name, const Budget& budget);
   // `planned` candidates are to be tried; `reused` of those in the book are from earlier runs.
   void begin_phase(const std::string& phase, std::int64_t planned, std::int64_t reused);
   // Reports if the last report is long enough ago, or in any case with `force`.

@@ -390,7 +390,7 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
           left.push_back(position);
           continue;
         }
-        reporter.begin_problem(problem.name, position, options.budget);
+        reporter.begin_problem(problem.name, options.budget);
         ProblemRun run(session, problem);
         TuneOutcome& outcome = report.outcomes[position];
         outcome = run.run(similar);

@@ -87,6 +87,16 @@ class DocumentTest(unittest.TestCase):
         document.write(made, self.path)
         self.assertEqual(document.read(self.path)["tries"], {})
 
+    def test_marks_of_baselines_follow_the_rows(self):
+        made = result(row("a", 1, "eager", 1.0))
+        document.add(made, Task("rows", "a", 1), [{key: value for key, value in row("a", 1, "graph", 2.0).items() if key not in ("model", "batch")}])
+        self.assertEqual(made["rows"][1]["baseline"], "broken")
+        again = result(row("a", 1, "eager", 9.0), row("a", 1, "graph", 2.0))
+        self.assertEqual([each.get("baseline") for each in document.merged([made, again])["rows"]], ["host", None])
+        del made["rows"][1]["baseline"]  # older ones
+        document.write(made, self.path)
+        self.assertEqual(document.read(self.path)["rows"][1]["baseline"], "broken")
+
     def test_a_failure_of_vitune_alone_is_one(self):
         ours = row("a", 1, "graph", 1.0, failed={"vitune": "x"})
         nobody = row("b", 1, "graph", failed={"torch": "x", "vitune": "x"})

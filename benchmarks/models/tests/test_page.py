@@ -5,7 +5,7 @@ import unittest
 
 from .support import result, row
 
-from models import document, readme
+from models import baseline, document, readme
 from models.page import page
 from peers.table import replaced
 
@@ -27,6 +27,35 @@ class PageTest(unittest.TestCase):
         text = page(result(*rows))
         self.assertIn("- eager: 1.260 (geometric mean of 3 rows), 0.707 without SAM", text)
         self.assertIn("whole interval: `b` b1.", text)
+
+    def test_a_graph_that_is_slower_than_its_eager_pass_is_named_and_in_no_mean(self):
+        rows = [
+            row("a", 1, "eager", 3.0, 3.0, 3.0), row("a", 1, "graph", 2.8, 2.8, 2.8),
+            row("m", 1, "eager", 1.5, 1.5, 1.5), row("m", 1, "graph", 1.2, 1.2, 1.2),
+            row("m", 32, "eager", 4.0, 4.0, 4.0), row("m", 32, "graph", 9.0, 9.0, 3.0),
+        ]
+        text = self.page_of_marked(rows)
+        self.assertIn("| 4 / 4 / 4 | 1.00 [0.99, 1.01] | 9 / 9 / 3 | 3.00 [2.99, 3.01] *broken* |", text)
+        self.assertIn("| 1.2 / 1.2 / 1.2 | 1.00 [0.99, 1.01] *broken* |", text)  # the model's capture, whatever the batch
+        self.assertIn("- graph: 1.000 (geometric mean of 1 rows); in no mean, PyTorch's graph being slower than its eager pass: `m`;", text)
+        self.assertIn("*broken*: a graph replays", text)
+
+    def test_rows_that_the_host_bounds_have_a_mean_of_their_own(self):
+        rows = [
+            row("a", 1, "eager", 6.0, 6.0, 5.0), row("a", 1, "graph", 1.0, 1.0, 1.0),
+            row("b", 1, "eager", 2.0, 2.0, 1.0), row("b", 1, "graph", 1.9, 1.9, 1.0),
+            row("c", 1, "eager", 1.4, 1.4, 1.4), row("c", 1, "graph", 1.0, 1.0, 0.8),  # vitune's alone
+        ]
+        text = self.page_of_marked(rows)
+        self.assertIn("| 6 / 6 / 5 | 1.20 [1.19, 1.21] *host* |", text)
+        self.assertIn("| 1.4 / 1.4 / 1.4 | 1.00 [0.99, 1.01] *host* |", text)
+        self.assertIn("- eager: 2.000 (geometric mean of 1 rows); those that the host bounds: 1.095 (geometric mean of 2 rows);", text)
+        self.assertNotIn("*broken*", text)
+
+    @staticmethod
+    def page_of_marked(rows):
+        baseline.mark(rows)
+        return page(result(*rows))
 
     def test_failures_are_told_with_their_reason_and_give_no_gain(self):
         failed = row("a", 1, "graph", 1.0, 1.0, failed={"vitune": "wrong answer: 0.5"})
@@ -105,8 +134,9 @@ class ReadmeTest(unittest.TestCase):
         self.assertIn("| Swin-T | 32 | – | – | – | – |", text)
 
     def test_a_model_whose_graph_is_slower_than_its_eager_pass_has_no_baseline(self):
-        rows = [row("a", 1, "eager", 2.0, 2.0, 1.0), row("a", 1, "graph", 3.0, 3.0, 1.0), row("a", 8, "graph", 1.5, 1.5, 1.0),
-                row("b", 8, "eager", 2.0, 2.0, 1.0), row("b", 8, "graph", 1.5, 1.5, 1.0)]  # fmt: skip
+        rows = [row("a", 1, "eager", 2.0, 2.0, 1.0), row("a", 1, "graph", 3.0, 3.0, 1.0), row("a", 8, "graph", 1.5, 1.5, 1.0)]
+        baseline.mark(rows)
+        rows = [*rows, row("b", 8, "eager", 2.0, 2.0, 1.0), row("b", 8, "graph", 1.5, 1.5, 1.0)]  # fmt: skip
         text = readme.graphs(result(*rows))
         self.assertNotIn("`a`", text)
         self.assertIn("| `b` | – | 1.50× | – | – |", text)

@@ -83,13 +83,34 @@ def new_row(name: str, group: str, problem: str, floor_us: float | None) -> dict
     }
 
 
+def _compact(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def text(document: dict[str, Any]) -> str:
+    """JSON with a line for each row of a list and for each member of an object: a row that changed is a line that changed."""
+    members = []
+    for name, value in document.items():
+        if value and isinstance(value, dict):
+            inside = [f"{_compact(str(key))}: {_compact(one)}" for key, one in value.items()]
+        elif value and isinstance(value, list) and isinstance(value[0], (dict, list)):
+            inside = list(map(_compact, value))
+        else:
+            members.append(f" {_compact(name)}: {_compact(value)}")
+            continue
+        begin, end = "{}" if isinstance(value, dict) else "[]"
+        lines = ",\n  ".join(inside)
+        members.append(f" {_compact(name)}: {begin}\n  {lines}\n {end}")
+    joined = ",\n".join(members)
+    return f"{{\n{joined}\n}}\n" if members else "{}\n"
+
+
 def write(document: dict[str, Any], path: pathlib.Path) -> None:
     """Replaces the file at once: a stop in the middle leaves the earlier one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ".part")
     with aside.open("w") as file:
-        json.dump(document, file, indent=1, allow_nan=False)
-        file.write("\n")
+        file.write(text(document))
         file.flush()
         os.fsync(file.fileno())
     os.replace(aside, path)

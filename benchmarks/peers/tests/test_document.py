@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -32,6 +34,32 @@ class DocumentTest(unittest.TestCase):
         ):
             document.write(result(row("a"), row("b")), self.path)
         self.assertEqual([r["name"] for r in document.read(self.path)["rows"]], ["a"])
+
+    def test_a_row_and_a_member_of_an_object_is_a_line(self):
+        for made in (result(row("a"), row("b\n\u00e9")), {}, {"a": [], "b": {}, "c": [1, 2], "d": [[1], [2]], "e": {"x": {"y": [1]}}, "f": None}):
+            self.assertEqual(json.loads(document.text(made)), made)
+        text = document.text({"n": 1, "versions": {"a": "1", "b": "2"}, "rows": [{"x": 1, "y": [1, 2]}, {"x": 2}]})
+        lines = ['{', ' "n": 1,', ' "versions": {', '  "a": "1",', '  "b": "2"', ' },', ' "rows": [', '  {"x": 1, "y": [1, 2]},',
+                 '  {"x": 2}', ' ]', '}', '']  # fmt: skip
+        self.assertEqual(text.split("\n"), lines)
+
+    def test_the_committed_results_are_a_row_a_line(self):
+        folder = pathlib.Path(__file__).resolve().parents[2] / "results"
+        lines = {path: path.read_text().count("\n") for path in folder.glob("*/*.json")}
+        self.assertGreater(len(lines), 20)
+        self.assertLess(max(lines.values()), 500, max(lines, key=lines.get))
+
+    def test_results_of_other_programs_become_a_row_a_line(self):
+        self.path.parent.mkdir()
+        self.path.write_text(json.dumps({"context": {"a": 1}, "benchmarks": [{"x": 1}, {"x": 2}]}, indent=4))
+        other = self.path.with_name("other.json")
+        other.write_text("[1")
+        program = pathlib.Path(__file__).resolve().parents[2] / "one_row_a_line.py"
+        done = subprocess.run([sys.executable, str(program), str(self.path), str(other), str(self.path.with_name("absent.json"))],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, other.read_text()), (1, "[1"))
+        self.assertIn("other.json: ", done.stderr)
+        self.assertEqual(self.path.read_text().count("\n"), 9)
 
     def test_nan_and_infinity_are_no_json(self):
         with self.assertRaises(ValueError):

@@ -46,6 +46,8 @@ class ModelTime(Program):
         for word in (*KINDS, "vit b32", "swin b32, compiled", "vitune.compile", "floor", "1.98 ms"):
             self.assertIn(word, words)
         self.assertIn("vit b32, PyTorch\nnorm: 380.5 us of 1980", words)
+        for word in ("PyTorch, 1.98 ms", "vitune, 1.72 ms", "vitune.compile, 0.09 ms", "floor, 1.1 ms"):
+            self.assertIn(word, said(text))  # above the bars of the picture for small screens
         self.assertNotIn("vit b1", words)
 
     def test_documents_without_it_have_neither(self):

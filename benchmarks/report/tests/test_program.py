@@ -203,6 +203,24 @@ class Pages(Program):
         self.assertEqual(done.returncode, 2)
         self.assertIn("run 'vitune tune'", done.stderr)
 
+    def test_own_and_shipped_winners_have_tiles_of_their_own(self):
+        command, shown = self.folder / "vitune", self.folder / "shown.json"
+        vit = json.loads((ROOT / "data/bench_problems.json").read_text())["problems"]
+        entries = [{**winner(5.0, origin), "problem": one["problem"], "name": one["name"], "layer": layer, "device": {"name": "G"}}
+                   for one, origin, layer in zip(vit, ("replayed", "measured", "measured"), ("user", "user", "shipped"))]
+        entries.append({**winner(5.0), "problem": "norm bf16 m=8 d=8 weight", "name": "a norm", "layer": "shipped", "device": {"name": "G"}})
+        shown.write_text(json.dumps({"schema": 1, "winners": entries}))
+        command.write_text(f"#!/bin/sh\ncat {shown}\n")
+        command.chmod(0o755)
+        text = self.made("--command", command, "--data-dir", ROOT / "data")
+        self.assertIn("cold, geometric mean, yours, 1 of them replayed</dt>", text)
+        self.assertIn("problems faster than the best peer, cold, shipped</dt>", text)
+        self.assertIn("<h1>vitune on G</h1>", text)
+        self.assertIn("Replayed: 1 of vitune&#x27;s 4 times were not measured", text)
+        self.assertIn(f"{vit[2]['name']} (shipped)</th>", text)
+        self.assertIn("1 of the problems have no time of a peer", text)
+        self.assertIn("peers of attention: cuDNN, FlashAttention-2, memory-efficient, FlexAttention, Triton (NVIDIA H200, 2026-11-22)", text)
+
     def test_a_database_that_cannot_be_read_ends_as_the_command_did(self):
         command = self.folder / "vitune"
         words = "vitune: error: database /x: " + "it is no database; " * 30 + "end"

@@ -92,6 +92,15 @@ class Times(unittest.TestCase):
         found = times.of_winners({"winners": entries}, "winners", {})
         self.assertEqual((found.device, len(found.rows)), ("B", 2))
 
+    def test_of_a_database_the_device_of_the_users_own_winners_comes_first(self):
+        shipped = [{**winner(1.0), "device": {"name": "B"}, "layer": "shipped"}] * 3
+        own = {**winner(2.0, "replayed"), "device": {"name": "A"}, "layer": "user"}
+        found = times.of_winners({"winners": [*shipped, own]}, "winners", {})
+        self.assertEqual((found.device, [row.marked for row in found.rows]), ("A", ["ViT (replayed)"]))
+        found = times.of_winners({"winners": [*shipped, {**own, "device": {"name": "B"}}]}, "winners", {})
+        self.assertEqual([row.marked for row in found.rows], ["ViT (replayed)"] + ["ViT (shipped)"] * 3)
+        self.assertEqual([(whose, len(rows)) for whose, rows in found.by_layer()], [("yours", 1), ("shipped", 3)])
+
 
 class Works(unittest.TestCase):
     """docs/works.md is of the committed results."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections import Counter
 from typing import Optional
 
 from .._runtime.context import Selection
 from .graph.benchmark import Times
+
+
+_NOTHING = "nothing was compiled yet: call the model once"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +59,7 @@ def _timed(found: Selection) -> str:
     return f"{found.predicted_us:.1f} us predicted: " if found.predicted_us else ""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Graph:
     """One graph that Dynamo made of the model: one each for other sizes, types or modes, and after a break."""
 
@@ -70,10 +74,33 @@ class Graph:
         lines += [f"{count:4d} x {text}" for text, count in Counter(str(call) for call in self.calls).items()]
         return "\n".join(lines)
 
+    __repr__ = __str__
 
-@dataclasses.dataclass(frozen=True)
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row per call, equal ones once."""
+        head, *notes = str(self).split("\n")[:2 if self.error else 1]
+        rows = "".join(_html_row(call, count) for call, count in Counter(map(_alike, self.calls)).items())
+        titles = "".join(f"<th>{title}</th>" for title in ("calls", "call", "", "kernel", "here, us", "PyTorch's, us", "problem"))
+        return (f"<p>{html.escape(head)}</p>" + "".join(f"<p>{html.escape(note.strip())}</p>" for note in notes)
+                + f"<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>")
+
+
+def _alike(call: Call) -> Call:
+    """Without what tells apart calls that a reader sees as one."""
+    return dataclasses.replace(call, module="", tried=())
+
+
+def _html_row(call: Call, count: int) -> str:
+    times = ("", "") if call.times is None else (f"{call.times.ours_us:.1f}", f"{call.times.theirs_us:.1f}")
+    kernels = "; ".join(dict.fromkeys(each.outcome for each in call.selections))
+    problems = "; ".join(each.problem for each in call.selections)
+    cells = (str(count), call.call, "replaced" if call.replaced else f"left: {call.reason}", kernels, *times, problems)
+    return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class Report:
-    """``print(vitune.report(compiled))`` says what was replaced, what not and why."""
+    """``print(vitune.report(compiled))`` says what was replaced, what not and why; in a notebook it is a table."""
 
     graphs: tuple[Graph, ...]
 
@@ -89,4 +116,9 @@ class Report:
         return tuple(dict.fromkeys(problem for call in self.calls for problem in call.untuned))
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.graphs)) or "nothing was compiled yet: call the model once"
+        return "\n".join(map(str, self.graphs)) or _NOTHING
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return "".join(graph._repr_html_() for graph in self.graphs) or f"<p>{_NOTHING}</p>"

@@ -41,7 +41,7 @@ class TunedProblem:
         return f"{100 * self.share:5.1f} %  {before}{self.us:.1f} us  {self.problem}"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ModelTuning:
     """What vitune.tune(model, sample) did. ``print`` it."""
 
@@ -69,6 +69,8 @@ class ModelTuning:
         if len(lines) == 1:
             lines.append("  nothing that it asks can be tuned: print(vitune.report(model)) says what serves it, or why nothing does")
         return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 def seconds_of(budget: str | int | float | None) -> Optional[float]:

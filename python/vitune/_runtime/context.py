@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 
 from . import structs as _structs
-from .errors import InvalidArgument
+from .errors import InvalidArgument, VituneError
 from .library import check, library
 
 _log = logging.getLogger("vitune")
@@ -104,10 +104,14 @@ def _text(value: object) -> object:
 
 
 _FIELDS = dict(_structs.Desc._fields_)
+#: Element types by name, as fields of a description may have them.
+_TYPES = {"dtype": {"bf16": _structs.BF16, "fp16": _structs.FP16},
+          "bias_type": {"none": _structs.NONE, "bf16": _structs.BF16, "fp16": _structs.FP16, "fp32": _structs.FP32},
+          "mask_type": {"none": _structs.NONE, "bool": _structs.BOOL}}
 
 
 class AttentionDesc(_structs.Desc):
-    """An attention problem, ``vitune_attention_desc``: fields may be given by name and set later.
+    """An attention problem, ``vitune_attention_desc``: fields may be given by name and set later. Element types may be texts: "bf16".
 
     q, out [batch, heads, nq, d]; k, v [batch, kv_heads, nk, d]. Without strides all four are contiguous
     [batch, rows, heads, d] tensors.
@@ -128,11 +132,20 @@ class AttentionDesc(_structs.Desc):
 
     def __setattr__(self, name: str, value: object) -> None:
         kind = _FIELDS.get(name)
+        if isinstance(value, str) and name in _TYPES:
+            value = _choice(name, value, _TYPES[name])
         if kind in _BOUNDS:
             value = _integer(name, value, kind)
         elif kind is not None and issubclass(kind, ctypes.Array):
             value = _integers(name, value, kind._length_)
         super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        try:
+            return f"AttentionDesc.parse({self.text()!r})"
+        except VituneError:  # no library, or no problem that it takes
+            sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("dtype", "batch", "heads", "kv_heads", "nq", "nk", "d"))
+            return f"AttentionDesc({sizes})"
 
     @classmethod
     def parse(cls, problem: str) -> "AttentionDesc":
@@ -180,6 +193,9 @@ class Problem:
         self.addresses = ctypes.c_void_p * count.value  #: the type of a call's addresses
         #: what its calls need by GPU, as far as it was asked: refreshes of the context by then, bytes of scratch memory
         self.workspaces: dict[int, tuple[int, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"Problem({self.text!r})"
 
     def _tensor(self, native: ctypes.CDLL, place: int) -> ProblemTensor:
         found = _structs.TensorStruct(size=ctypes.sizeof(_structs.TensorStruct))
@@ -274,6 +290,9 @@ class Context:
         self._forward = self._native.vitune_attention_forward
         # The callback must live as long as the handle: the finalizer holds it.
         self._finalizer = weakref.finalize(self, _destroy, self._native, created.value, os.getpid(), self._callback)
+
+    def __repr__(self) -> str:
+        return f"<vitune.Context on GPU {self.device}{', closed' if self._handle is None else ''}>"
 
     def close(self) -> None:
         """Ends the context. Graphs that captured its launches must not be replayed afterwards."""
