@@ -255,6 +255,8 @@ runtime() {  # libvitune: answers, graphs, damage; serving while the same proble
 python_tests() {  # the package with PyTorch on the GPU
   VITUNE_TEST_LIBRARY=$PWD/$BUILD/libvitune.so.0 step python 280 \
     bash -c 'cd python && exec python3 -m unittest -v tests.test_torch_gpu'
+  VITUNE_TEST_LIBRARY=$PWD/$BUILD/libvitune.so.0 step python_training 500 \
+    bash -c 'cd python && exec python3 -m unittest -v tests.test_torch_train_gpu'
 }
 
 models() {  # whole models, as they are and compiled, PyTorch beside vitune; needs timm. ROWS: of these names alone

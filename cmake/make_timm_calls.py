@@ -31,7 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 import vitune  # noqa: E402
 from vitune._compile import backend  # noqa: E402
-from vitune._compile.graph import folded_parameters, match as match_module  # noqa: E402
+from vitune._compile.graph import folded_parameters, match as match_module, tree  # noqa: E402
 from vitune._compile.patterns import linear as linear_pattern  # noqa: E402
 from vitune._dropin import layer_norm as dropin_layer_norm  # noqa: E402
 from vitune._ops import attention as attention_ops, linear as linear_ops, norm as norm_ops  # noqa: E402
@@ -154,10 +154,9 @@ def drop_in(graph):
     for node in graph.nodes:
         if node.op != "call_function" or node.target is not dropin_layer_norm.original:
             continue
-        x, shape, weight, bias, eps = map(match_module.value_of, match_module.arguments(
-            node, input=None, normalized_shape=None, weight=None, bias=None, eps=1e-5))
+        x, shape, weight, bias, eps, _ = map(match_module.value_of, tree.arguments_of(node).values())
         if tuple(shape) == tuple(x.shape[-1:]):
-            found.add(norm_ops.problem_text(norm_ops.rows(x), None, weight, bias, eps, False, False, False, None, 16))
+            found.add(norm_ops.text_of(x, None, weight, bias, eps, False))
     return found
 
 

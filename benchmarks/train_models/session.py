@@ -48,7 +48,7 @@ class Session(Tasks):
         images, labels = zoo.batch(task.batch, size, model.num_classes, task.params, self._device)
         training = Training(model, images, labels, task.params)
         row = Row(training, self._clock, MOST_SECONDS, self._chance)
-        chosen = sdpa.fastest(row.eager_ms) if self._device == "cuda" else {"order": None}
+        chosen = sdpa.fastest(row.eager_ms, self._clock) if self._device == "cuda" else {"order": None}
         with sdpa.preferring(chosen["order"]):
             found = row.measure(ways_of(task.kind == "searched"))
             more = {"sdpa": chosen} | self._floors(training)

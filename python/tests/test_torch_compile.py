@@ -181,13 +181,15 @@ class TimmTest(CompileCase):
                 self.expect_close(compiled(x), model(x), 0.05)
         self.assertEqual((len(vitune.report(compiled).graphs), vitune.torch.stats().served), (1, 6))
 
-    def test_a_training_step_is_inductors_alone(self):
+    def test_a_training_step_without_winners_is_inductors_alone(self):
         model, x = vit().bfloat16(), torch.randn(2, 3, 32, 32, dtype=torch.bfloat16)
         want = torch.autograd.grad(model(x).float().sum(), model.blocks[0].attn.qkv.weight)[0]
         out, report = self.compiled(model, x)
         got = torch.autograd.grad(out.float().sum(), model.blocks[0].attn.qkv.weight)[0]
         self.expect_close(got, want, 0.1)
-        self.assertEqual({call.reason for call in report.calls}, {"a gradient is wanted of it"})
+        self.assertEqual({call.reason for call in report.calls if not call.trains}, {"a gradient is wanted of it"})
+        self.assertEqual({(call.call.partition(" ")[0], call.replaced) for call in report.calls if call.trains}, {("linear", False),
+                                                                                                               ("linear,", False)})
         self.assertEqual(vitune.torch.stats().served, 0)
 
     def test_one_graph_for_every_batch(self):
@@ -499,7 +501,7 @@ class RewriteTest(CompileCase):
         self.assertIn("guard_filter_fn", options)  # the caller's own is left as it was
 
     def test_wrong_words_say_what_there_is(self):
-        with self.assertRaisesRegex(vitune.InvalidArgument, "replace has gelu: the operators are attention, group_norm, linear, norm"):
+        with self.assertRaisesRegex(vitune.InvalidArgument, "replace has gelu: the operators are attention, group_norm, linear, linear_train, norm"):
             vitune.compile(torch.nn.Identity(), replace="gelu")
         with self.assertRaisesRegex(vitune.InvalidArgument, "what vitune.compile"):
             vitune.report(torch.compile(torch.nn.Identity()))

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from vitune._dropin import layer_norm as dropin_layer_norm
-from vitune._ops import (flops, group_norm as group_norm_ops, linear_moments as moments_ops, repeating_mask,
+from vitune._ops import (flops, group_norm as group_norm_ops, linear_moments as moments_ops, repeating_mask, training,
                          window_attention as window_attention_ops)
 
 from .test_torch_host import TorchTest
@@ -51,8 +51,14 @@ class FormulaTest(unittest.TestCase):
         self.assertEqual(of("attention", q, k, v), attended(q, k, v))
         self.assertEqual(of("attend_or_torch", q, k, v), 4 * 2 * 3 * 8 * 12 * 16)
         self.assertEqual(of("window_attention", qkv, (7, 7)), attended(*windows))
-        for name in ("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch"):
+        for name in ("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch", "linear_train",
+                     "linear_act_train"):
             self.assertEqual(of(name, x, w, b), counted(lambda: F.linear(x, w, b)))
+        dy = torch.empty(2, 5, 32, **half)
+        self.assertEqual(of("act_linear_train", x, x, w, b), counted(lambda: F.linear(x, w, b)))
+        for name in ("linear_input_grad", "linear_act_input_grad"):
+            self.assertEqual(of(name, dy, w), counted(lambda: dy @ w))
+        self.assertEqual(of("linear_weight_grad", dy, x), counted(lambda: dy.flatten(0, 1).t() @ x.flatten(0, 1)))
         self.assertEqual(of("norm", x), 0)
 
 

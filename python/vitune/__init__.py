@@ -49,7 +49,7 @@ def _load_op() -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("torch", "transformers"):
+    if name in ("torch", "transformers", "patterns"):
         _load_op()
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module 'vitune' has no attribute '{name}'")
@@ -218,24 +218,27 @@ def _load_compile() -> Any:
 
 
 def compile(model: Any = None, *, mode: Optional[str] = None, dynamic: Optional[bool] = None, fullgraph: bool = False,
-            options: Optional[dict[str, Any]] = None, replace: Optional[Iterable[str]] = None, prepared_weights: bool = True) -> Any:
+            options: Optional[dict[str, Any]] = None, replace: Optional[Iterable[str]] = None, prepared_weights: bool = True,
+            training: bool = True) -> Any:
     """torch.compile of a model or function, with vitune's operators where their winners are known to be faster; the rest is
     Inductor's. Without a model it is a decorator.
 
     mode, dynamic, fullgraph, options: as of torch.compile ("reduce-overhead" and "max-autotune" replay CUDA graphs); mode and
     options may be given together. replace: the operators that may be put in, as they are named; None: those known to be faster than
-    what Inductor makes, which are attention, window_attention and linear (the others are norm and group_norm), and only calls
-    that are not slower than PyTorch's own when both are timed on the GPU as the model is compiled. A call is replaced where a tuned kernel serves it and
-    nothing wants a gradient of it; all else stays as it is: nothing is refused. report() says what was done.
+    what Inductor makes, which are attention, window_attention, linear and linear_train (the others are norm and group_norm), and only
+    calls that are not slower than PyTorch's own when both are timed on the GPU as the model is compiled. A call is replaced where a tuned
+    kernel serves it and nothing wants a gradient of it; linear layers of which one is wanted (linear_train) where forward and backward
+    together won that race with the same answers, tuned or not. All else stays as it is: nothing is refused. report() says what was done.
     prepared_weights: norms may be folded into the layers after them, whose weights are then kept in a second form. It is made anew
     where a parameter was changed in place or replaced, before the next call; changes that PyTorch does not count (through ``.data``,
     by collectives) are not seen: call refresh(compiled) after them, or say False.
+    training: False leaves all that a gradient is wanted of to Inductor, and times none of it.
     Raises InvalidArgument for an operator that does not exist.
     """
     if model is None:
         return lambda function: compile(function, mode=mode, dynamic=dynamic, fullgraph=fullgraph, options=options, replace=replace,
-                                        prepared_weights=prepared_weights)
-    return _load_compile().compile(model, mode, dynamic, fullgraph, options, replace, prepared_weights)
+                                        prepared_weights=prepared_weights, training=training)
+    return _load_compile().compile(model, mode, dynamic, fullgraph, options, replace, prepared_weights, training)
 
 
 def report(compiled: Any) -> Any:
@@ -304,7 +307,7 @@ def refresh(compiled: Any = None) -> int:
     return 0 if _op is None else sum(context.refresh() for context in _op.contexts())
 
 
-def _tune_of_model(given: tuple, sample: Any, options: dict[str, Any], problem_budget: str | int | None, quiet: bool) -> Any:
+def _tune_of_model(given: tuple, sample: Any, options: dict[str, Any], problem_budget: str | int | None, quiet: bool, train: bool) -> Any:
     """tune() of a model."""
     foreign = [name for name in ("model", "batch", "dtype", "way", "operator", "preset", "file", "from_misses") if options[name]]
     if len(given) > 2 or foreign or len(given) == 2 and sample is not None:
@@ -313,7 +316,7 @@ def _tune_of_model(given: tuple, sample: Any, options: dict[str, Any], problem_b
     _load_compile()
     budget, options["budget"] = options["budget"], problem_budget
     return importlib.import_module("._compile.tune_model", __name__).tune(given[0], given[1] if len(given) == 2 else sample, budget, options,
-                                                                 refresh, quiet)
+                                                                 refresh, quiet, train)
 
 
 def tune(*problems: Any, sample: Any = None, model: str | Iterable[str] | None = None, batch: int | Iterable[int] | None = None,
@@ -321,14 +324,15 @@ def tune(*problems: Any, sample: Any = None, model: str | Iterable[str] | None =
          file: str | os.PathLike[str] | None = None, from_misses: bool = False, device: str | int | None = None,
          budget: str | int | None = None, effort: str | None = None, objective: str | None = None,
          database: str | os.PathLike[str] | None = None, fresh: bool = False, jobs: int | None = None,
-         problem_budget: str | int | None = None, quiet: bool = False) -> Any:
+         problem_budget: str | int | None = None, quiet: bool = False, train: bool = False) -> Any:
     """Tunes a model, or problems; this process then serves the new winners. Progress is on stderr unless `quiet`.
 
     ``vitune.tune(module, sample, budget="60s")``: a PyTorch model, or what compile() returned, as it is asked for with `sample`: its
     argument, a tuple of its arguments, or a dict of keywords. It is compiled, what no winner serves is tuned, kernels with the largest
     share of a pass first, and it is compiled again, until it asks for nothing new or the time is up: budget is of all problems together,
     problem_budget of each. Every compiled model of the process compiles again at its next call. Returns an object that says what was gained,
-    whose `model` is the compiled one. Ctrl-C ends it and keeps what is there.
+    whose `model` is the compiled one. Ctrl-C ends it and keeps what is there. train: a pass is a step's forward and backward, of the sum of
+    what the model gives, in the mode (train() or eval()) that it is in; gradients that are there stay as they are.
 
     ``vitune.tune("bf16 b=32 h=12 n=197 d=64", ...)``: runs `vitune tune` and returns its JSON document. problems: texts, also what
     problem_text() gave. model, batch, dtype: those of a model of timm; way: as "compile" or as "drop-in" asks them; operator: of
@@ -341,9 +345,9 @@ def tune(*problems: Any, sample: Any = None, model: str | Iterable[str] | None =
                    from_misses=from_misses, device=device, budget=budget, effort=effort, objective=objective, database=database,
                    fresh=fresh, jobs=jobs)
     if problems and not isinstance(problems[0], str):
-        return _tune_of_model(problems, sample, options, problem_budget, quiet)
-    if sample is not None or problem_budget is not None:
-        raise InvalidArgument("sample and problem_budget belong to a model: vitune.tune(model, sample)")
+        return _tune_of_model(problems, sample, options, problem_budget, quiet, train)
+    if sample is not None or problem_budget is not None or train:
+        raise InvalidArgument("sample, problem_budget and train belong to a model: vitune.tune(model, sample)")
     words = _command.tune_arguments(problems, **options)
     document = _command.run_json(["tune", *words], quiet)
     refresh()

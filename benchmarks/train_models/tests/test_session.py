@@ -14,6 +14,7 @@ from train_models import cli, document
 try:
     import torch
     from models import row as models_row
+    from models.clock import CpuClock
     from train_models import losses, row, sdpa, session, ways, zoo
 except ImportError:
     torch = None
@@ -98,7 +99,7 @@ class SdpaTest(unittest.TestCase):
                 raise RuntimeError("No available kernel")
             return {"sdpa cudnn": 2.0, "sdpa efficient": 1.0}[order]
 
-        found = sdpa.fastest(milliseconds)
+        found = sdpa.fastest(milliseconds, CpuClock())
         self.assertEqual(found, {"order": "efficient", "ms": {"cudnn": 2.0, "efficient": 1.0},
                                  "failed": {"flash": "RuntimeError: No available kernel"}})  # fmt: skip
         self.assertEqual(torch.compiler.config.cache_key_tag, "")
@@ -113,5 +114,17 @@ class SdpaTest(unittest.TestCase):
         def fails():
             raise RuntimeError("no")
 
-        self.assertIsNone(sdpa.fastest(fails)["order"])
+        self.assertIsNone(sdpa.fastest(fails, CpuClock())["order"])
         self.assertEqual(torch._C._get_sdp_priority_order(), before)
+
+    def test_a_device_that_is_lost_ends_the_row_with_its_own_error(self):
+        tried = []
+
+        def fails():
+            tried.append(torch.compiler.config.cache_key_tag)
+            raise RuntimeError("No available kernel")
+
+        lost = mock.Mock(synchronize=mock.Mock(side_effect=RuntimeError("CUDA error: an illegal memory access was encountered")))
+        with self.assertRaisesRegex(models_row.Poisoned, "an illegal memory access"):
+            sdpa.fastest(fails, lost)
+        self.assertEqual(len(tried), 1)

@@ -20,20 +20,33 @@ from .._ops import attention as attention_ops
 from .._runtime.context import Selection
 from .._runtime.errors import InvalidArgument, VituneError
 from .._runtime.structs import VERSION
-from .graph import inputs as graph_inputs, subgraph, tokens
+from .graph import benchmark, checkpoints, distinct, inputs as graph_inputs, subgraph, tokens
 from .graph.benchmark import Times
 from .graph.folded_parameters import FoldedParameters, FoldCache
 from .graph.layouts import Layouts, Misfits
 from .graph.match import FusionPattern, Match, NoMatch, Rewrite, copied, module_of, value_of, wants_gradient
+from .graph.tree import operation_of
 from .patterns import (attention as attention_pattern, group_norm as group_norm_pattern, heads as heads_pattern,
-                       linear as linear_pattern, linear_pair as linear_pair_pattern, norm as norm_pattern,
-                       patches as patches_pattern, windows as windows_pattern)
+                       linear as linear_pattern, linear_pair as linear_pair_pattern,
+                       linear_train as linear_train_pattern, norm as norm_pattern, patches as patches_pattern,
+                       windows as windows_pattern)
 from .report import Call, Graph, Report
 
-#: An operator adds its patterns in a file of its own, and a word here.
+#: The first that can be put in at a node is. An operator adds its patterns in a file of its own, and a word here.
 PATTERNS: tuple[FusionPattern, ...] = (windows_pattern.windows, attention_pattern.attention, attention_pattern.unfused_attention,
-                                   heads_pattern.heads, linear_pair_pattern.linear_pair, linear_pattern.linear,
-                                   patches_pattern.patches, norm_pattern.norm, group_norm_pattern.group_norm)
+                                   heads_pattern.heads, linear_train_pattern.linear_train, linear_pair_pattern.linear_pair,
+                                   linear_pattern.linear, patches_pattern.patches, norm_pattern.norm, group_norm_pattern.group_norm)
+
+
+def register(pattern: FusionPattern | type[FusionPattern]) -> Any:
+    """Adds a pattern, or one of a class, to those of all models that are compiled from now on, before those that are there. Returns it."""
+    global PATTERNS
+    made = pattern() if isinstance(pattern, type) else pattern
+    if made.name in {each.name for each in PATTERNS}:
+        raise InvalidArgument(f"there is a pattern of the name '{made.name}', by which replace=[...] tells them apart: choose another")
+    PATTERNS = (made, *PATTERNS)
+    return pattern
+
 
 _times: dict[Any, Optional[Times]] = {}  # of this process, for all models
 _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
@@ -65,10 +78,11 @@ class Backend:
     __name__ = "vitune"
 
     def __init__(self, mode: Optional[str], dynamic: Optional[bool], options: Optional[dict[str, Any]],
-                 replace: Optional[Iterable[str]], prepared_weights: bool) -> None:
-        self._asked = (mode, dynamic, options, replace if replace is None or isinstance(replace, str) else tuple(replace), prepared_weights)
+                 replace: Optional[Iterable[str]], prepared_weights: bool, training: bool = True) -> None:
+        self._asked = (mode, dynamic, options, replace if replace is None or isinstance(replace, str) else tuple(replace), prepared_weights,
+                       training)
         self._inductor = torch._TorchCompileInductorWrapper(mode, options, dynamic)
-        self._wanted, self._as_told = _wanted(self._asked[3]), replace is not None
+        self._wanted, self._as_told = _wanted(self._asked[3], training), replace is not None
         self.graphs: list[Graph] = []
         self.store = FoldCache(prepared_weights)
         self._results = graph_inputs.Results()
@@ -79,7 +93,8 @@ class Backend:
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
         module.graph = copied(module.graph)  # Dynamo goes on with its own, whose inputs must stay what they are
-        before = list(module.graph.nodes)
+        before = [*module.graph.nodes, *(node for body in checkpoints.bodies(module) for node in body.graph.nodes)]
+        checkpoints.copy_bodies(module)
         prepared = FoldedParameters(self.store, module.graph, inputs)
         with subgraph.compiled_with(self._inductor.config):
             graph = self._rewritten(module, prepared)
@@ -93,10 +108,12 @@ class Backend:
         self.graphs.append(graph)
         served = prepared.served(compiled)
         # As Dynamo does with its own: fake tensors refer weakly to parameters, and torch.utils.swap_tensors refuses these then.
-        for node in (*before, *module.graph.nodes):
+        after = (node for each in (module, *checkpoints.bodies(module)) for node in each.graph.nodes)
+        for node in (*before, *after):
             node.meta.pop("example_value", None), node.meta.pop("grapharg", None)
         return served if still is None else still.served(served)
 
+    @distinct.of_one_graph()
     def _rewritten(self, module: fx.GraphModule, prepared: FoldedParameters) -> Graph:
         """Places of several operators' calls first: their nodes are gone once such a call is replaced, and what they leave (the
         layers around windows) is looked at in the graph as it is then."""
@@ -104,6 +121,11 @@ class Backend:
         copies = tokens.lay_out(module)
         for operators in (tuple(each for each in PATTERNS if each.spans), tuple(each for each in PATTERNS if not each.spans)):
             made, error = self._pass(operators, module, prepared)
+            calls += made
+            errors += [error] if error else []
+        trains = tuple(each for each in PATTERNS if each.trains)
+        for body in checkpoints.bodies(module):  # nothing is prepared for these: a body has no inputs but its node's
+            made, error = self._pass(trains, body, prepared)
             calls += made
             errors += [error] if error else []
         if not any(call.replaced for call in calls):
@@ -123,6 +145,7 @@ class Backend:
             calls = self._fitting(calls, rewrite, module, prepared)
             rewrite.finish()
         except Exception as failure:  # whatever PyTorch raises: the graph is as it was
+            benchmark.expect_devices_alive()
             rewrite.undo()
             prepared.forget_erased()
             error = f"with vitune's operators it cannot be traced: {type(failure).__name__}: {failure}"
@@ -150,10 +173,14 @@ class Backend:
         return calls
 
     def _calls_at(self, node: fx.Node, operators: Sequence[FusionPattern], rewrite: Rewrite, prepared: FoldedParameters) -> Iterable[Call]:
+        operation = operation_of(node)
         for operator in operators:
+            if operator.operations and operation not in operator.operations:
+                continue
             try:
                 call = self._call(operator, node, rewrite, prepared)
             except Exception as failure:  # patterns meet every program there is: none may keep it from being compiled
+                benchmark.expect_devices_alive()
                 call = Call(module_of(node), operator.name, str(node), False, f"{type(failure).__name__}: {failure}", None)
             if call is not None:
                 yield call
@@ -176,12 +203,17 @@ class Backend:
         times = None if reason else self._times(place, selections)
         # What was not known to be faster before is put in where it is, by more than a race can be wrong by; what was needs no luck
         # of the clock.
-        if times is not None and (times.lost or operator.only_if_timed and not times.won):
+        never_tuned = any(found.outcome == "default" for found in selections)
+        if times is not None and times.wrong:
+            reason = f"its answers are not {times.rival}: {times.wrong}"
+        elif times is not None and (times.lost or operator.only_if_timed and not times.won):
             reason = f"{times.rival} was {'faster' if times.ours_us > times.theirs_us else 'as fast'} when both were timed here"
+            reason += ", with kernels that were never tuned: `vitune tune` takes the problems below" if never_tuned else ""
         elif times is None and not reason and operator.only_if_timed and not self._as_told:
             reason = f"it could not be timed beside PyTorch's here; replace=[..., '{operator.name}'] puts it in all the same"
         selection, *further = selections or [None]
-        return Call(module_of(node), operator.name, place.call, not reason, reason, selection, times, further=tuple(further))
+        return Call(module_of(node), operator.name, place.call, not reason, reason, selection, times, further=tuple(further),
+                    trains=operator.trains)
 
     def _times(self, place: Match, selections: Sequence[Selection]) -> Optional[Times]:
         """Of a call that would be replaced, once for each problem; not of operators that were asked for by name."""
@@ -197,7 +229,7 @@ class Backend:
                 prepared: FoldedParameters) -> tuple[str, Sequence[Selection]]:
         """Why a call stays Inductor's, "" if it does not; and the kernels that serve it or would."""
         results = [node] if isinstance(place, NoMatch) else [node, *place.nodes]
-        if any(wants_gradient(value_of(result)) for result in results):
+        if operator.name not in self._wanted if operator.trains else any(wants_gradient(value_of(result)) for result in results):
             return "a gradient is wanted of it", ()
         if isinstance(place, NoMatch):
             return place.reason, ()
@@ -206,10 +238,12 @@ class Backend:
             return why_not, ()
         if operator.name not in self._wanted:  # nobody has to tune what would not be put in
             return f"not known to be faster than Inductor's; replace=[..., '{operator.name}'] puts it in", ()
+        if place.unserved:
+            return "" if self._as_told else place.unserved, ()
         reason, selections = "", []
         try:
-            selections = [ask() for ask in (place.ask, *place.ask_further)]
-            if any(found.outcome == "default" for found in selections):
+            selections = [ask() for ask in (place.ask, *place.ask_further) if ask is not None]
+            if any(found.outcome == "default" for found in selections) and not operator.races_defaults:
                 reason = "it was never tuned: `vitune tune` takes the problem below"
         except VituneError as error:
             reason = attention_ops.reason_of(error)
@@ -232,22 +266,25 @@ def _by_name(module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
     return Backend(None, None, None, None, True)(module, inputs)
 
 
-def _wanted(replace: Optional[Iterable[str]]) -> frozenset[str]:
+def _wanted(replace: Optional[Iterable[str]], training: bool) -> frozenset[str]:
     if replace is None:
-        return frozenset(operator.name for operator in PATTERNS if operator.wins)
+        return frozenset(operator.name for operator in PATTERNS if operator.wins and (training or not operator.trains))
     names, known = frozenset([replace] if isinstance(replace, str) else replace), {operator.name for operator in PATTERNS}
     if not names <= known:
         raise InvalidArgument(f"replace has {', '.join(sorted(names - known))}: the operators are {', '.join(sorted(known))}")
+    asked = names & {operator.name for operator in PATTERNS if operator.trains}
+    if asked and not training:
+        raise InvalidArgument(f"replace has {', '.join(sorted(asked))}, and training=False leaves these to Inductor: say one of both")
     return names
 
 
 def compile(model: Any, mode: Optional[str], dynamic: Optional[bool], fullgraph: bool, options: Optional[dict[str, Any]],
-            replace: Optional[Iterable[str]], prepared_weights: bool) -> Any:
+            replace: Optional[Iterable[str]], prepared_weights: bool, training: bool = True) -> Any:
     """See vitune.compile()."""
     inductors = dict(options or {})
     # Dynamo's own, which torch.compile takes out of Inductor's options.
     dynamos = {name: inductors.pop(name) for name in ("guard_filter_fn",) if name in inductors}
-    backend = Backend(mode, dynamic, inductors or None, replace, prepared_weights)
+    backend = Backend(mode, dynamic, inductors or None, replace, prepared_weights, training)
     compiled = torch.compile(model, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=dynamos or None)
     _backends[compiled] = backend
     return compiled

@@ -19,7 +19,7 @@ class Call:
     """One call of a model that an operator of vitune knows."""
 
     module: str  #: where in the model: "blocks.0.attn"
-    operator: str  #: "attention", "linear", "norm", "group_norm"
+    operator: str  #: "attention", "linear", "linear_train", "norm", "group_norm"
     call: str  #: as the model makes it: "layer_norm of a sum"
     replaced: bool  #: by vitune's operator; False: it is left to Inductor
     reason: str  #: why it was left; empty if it was replaced
@@ -27,6 +27,7 @@ class Call:
     times: Optional[Times] = None  #: of it beside PyTorch's, measured as the model was compiled; None: not measured
     tried: tuple["Call", ...] = ()  #: larger ones around the same call that were left, or smaller ones where all were
     further: tuple[Selection, ...] = ()  #: as `selection`, where one call of vitune's is not enough
+    trains: bool = False  #: a gradient is wanted of it; `times` are those of forward and backward
 
     @property
     def selections(self) -> tuple[Selection, ...]:
@@ -44,7 +45,7 @@ class Call:
                                                for call in self.tried)])
 
     def _line(self) -> str:
-        made = "replaced" if self.replaced else f"left as it is: {self.reason}"
+        made = f"replaced{', forward and backward' if self.trains else ''}" if self.replaced else f"left as it is: {self.reason}"
         if self.selection is None:
             return f"{self.call}: {made}"
         measured = "" if self.times is None else f"{self.times}; "

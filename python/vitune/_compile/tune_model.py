@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from .._runtime import command as _command
 from .._runtime.errors import InvalidArgument, VituneError
@@ -46,7 +47,7 @@ class ModelTuning:
     """What vitune.tune(model, sample) did. ``print`` it."""
 
     model: Any  #: compiled with the winners: call this one
-    before_ms: float  #: median time of a pass, compiled, before anything was tuned; on a GPU as a CUDA graph
+    before_ms: float  #: median time of a pass (of train=True a step's forward and backward), compiled, before anything was tuned; on a GPU as a CUDA graph
     after_ms: float  #: the same afterwards
     tuned: tuple[TunedProblem, ...]  #: the largest share first, round by round
     untuned: tuple[str, ...]  #: problems that still have no winner
@@ -89,15 +90,28 @@ def seconds_of(budget: str | int | float | None) -> Optional[float]:
 
 
 class Call:
-    """A pass of the model on its sample."""
+    """A pass of the model on its sample: forward, or a step's forward and backward, which leaves no gradients behind."""
 
-    def __init__(self, sample: Any) -> None:
+    def __init__(self, sample: Any, train: bool = False) -> None:
+        self._train = train
         self._keywords = sample if isinstance(sample, dict) else {}
         self._arguments = () if sample is None or self._keywords is sample else sample if isinstance(sample, tuple) else (sample,)
 
     def __call__(self, model: Any) -> Any:
-        with torch.no_grad():
-            return model(*self._arguments, **self._keywords)
+        with torch.set_grad_enabled(self._train):
+            results = model(*self._arguments, **self._keywords)
+        if self._train:
+            self._backward(model, results)
+        return results
+
+    def _backward(self, model: Any, results: Any) -> None:
+        parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
+        wanted = [value for value in (*parameters, *tree_leaves((self._arguments, self._keywords)))
+                  if isinstance(value, torch.Tensor) and value.requires_grad]
+        ends = [leaf for leaf in tree_leaves(results) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        if not wanted or not ends:
+            raise InvalidArgument("train=True, and nothing that the model gives has a gradient: give a model whose parameters require one")
+        torch.autograd.grad(ends, wanted, [torch.ones_like(end) for end in ends], allow_unused=True)
 
     def __str__(self) -> str:
         values = (*self._arguments, *self._keywords.values())
@@ -216,11 +230,11 @@ class Tuning:
 
 
 def tune(model: Any, sample: Any, budget: str | int | float | None, options: dict[str, Any],
-         refresh: Callable[[], Any], quiet: bool) -> ModelTuning:
+         refresh: Callable[[], Any], quiet: bool, train: bool = False) -> ModelTuning:
     """See vitune.tune(). options: of the command, by the names of tune_arguments()."""
     begin = time.monotonic()
     seconds = seconds_of(budget)
-    call = Call(sample)
+    call = Call(sample, train)
     device = call.device(model)
     compiled = model if backend.is_compiled(model) else backend.compile(model, None, None, False, None, None, True)
     if device.type == "cuda" and options.get("device") is None:

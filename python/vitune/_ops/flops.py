@@ -30,6 +30,18 @@ def _linear(x: Sequence[int], weight: Sequence[int], *_: Any, **__: Any) -> int:
     return 2 * math.prod(x) * weight[0]
 
 
+def _act_linear(pre: Sequence[int], *layer: Any, **__: Any) -> int:
+    return _linear(*layer[:2])
+
+
+def _input_grad(dy: Sequence[int], weight: Sequence[int], *_: Any, **__: Any) -> int:
+    return 2 * math.prod(dy) * weight[1]
+
+
+def _weight_grad(dy: Sequence[int], x: Sequence[int], *_: Any, **__: Any) -> int:
+    return 2 * math.prod(dy) * x[-1]
+
+
 def _nothing(*_: Any, **__: Any) -> int:
     return 0
 
@@ -38,7 +50,11 @@ def _nothing(*_: Any, **__: Any) -> int:
 FORMULAS: dict[str, Callable[..., int]] = {
     **dict.fromkeys(("attention", "attention_lse", "attend", "attend_or_torch", "attention_repeating_mask"), _attention),
     "window_attention": _windows,
-    **dict.fromkeys(("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch"), _linear),
+    **dict.fromkeys(("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch", "linear_train",
+                     "linear_act_train"), _linear),
+    "act_linear_train": _act_linear,
+    **dict.fromkeys(("linear_input_grad", "linear_act_input_grad"), _input_grad),
+    "linear_weight_grad": _weight_grad,
     **dict.fromkeys(("norm", "group_norm", "layer_norm_or_torch", "empty_as_torchs"), _nothing),
 }
 

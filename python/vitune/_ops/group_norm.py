@@ -3,21 +3,19 @@
 """Plans as in _ops/norm.py; a large problem takes two kernels with scratch memory between them."""
 from __future__ import annotations
 
-import os
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
 
 from .._runtime.context import Problem
 from .._runtime.errors import InvalidArgument
-from . import flops, norm as norm_ops
+from . import flops, norm as norm_ops, problem_text
 from .scratch import launch
 
 ACTIVATIONS = (None, "silu", "mish")
 
-_plans: dict[Any, Problem] = {}
-os.register_at_fork(after_in_child=_plans.clear)
+_plans = problem_text.Plans()
 
 
 def _check(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], activation: Optional[str]) -> None:
@@ -30,31 +28,13 @@ def _check(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[
     norm_ops.check_parameters(x, x.shape[1], weight, bias)
 
 
-def problem_text(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], eps: float,
-                 activation: Optional[str], channels_last: bool, alignment: int) -> str:
-    """The problem of a dense x, [N, C, ...] in its own or in channels-last memory, as text (docs/problems.md)."""
-    n, c = x.shape[:2]
-    words = [f"group_norm {norm_ops.type_name('x', x.dtype)} n={n} c={c} l={x.numel() // (n * c)} g={num_groups}"]
-    words += [word for word, there in (("nhwc", channels_last), ("weight", weight is not None), ("bias", bias is not None))
-              if there]
-    parameter = weight if weight is not None else bias
-    if parameter is not None:
-        words.append(f"params={norm_ops.type_name('weight', parameter.dtype)}")
-    if activation is not None:
-        words.append(activation)
-    words.append(f"eps={eps!r}")
-    if alignment != 16:
-        words.append(f"align={alignment}")
-    return " ".join(words)
-
-
 def text_of(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], num_groups: int, eps: float,
             activation: Optional[str]) -> str:
     """The problem that such a call asks, of tensors on any device, meta included. Raises as vitune.group_norm()."""
     _check(x, num_groups, weight, bias, activation)
     channels_last = _is_channels_last(x)
     dense = x if channels_last else x.contiguous()
-    return problem_text(dense, num_groups, weight, bias, eps, activation, channels_last, 16)
+    return problem_text.group_norm(dense, num_groups, weight, bias, eps, activation, channels_last, 16)
 
 
 def _is_channels_last(x: Tensor) -> bool:
@@ -71,15 +51,11 @@ def run(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Ten
     if x.numel() == 0:
         return out
     weight, bias = (None if t is None else t.contiguous() for t in (weight, bias))
-    alignment = norm_ops.alignment_of((dense, weight, bias))
+    alignment = problem_text.alignment_of((dense, weight, bias))
     key = (x.shape, x.dtype, num_groups, None if weight is None else weight.dtype, None if bias is None else bias.dtype, eps,
            activation, channels_last, alignment)
-    problem = _plans.get(key)
-    if problem is None:
-        problem = Problem(problem_text(dense, num_groups, weight, bias, eps, activation, channels_last, alignment))
-        if len(_plans) >= norm_ops.MAX_PLANS:
-            _plans.clear()
-        _plans[key] = problem
+    problem = _plans.of(key, lambda: Problem(problem_text.group_norm(dense, num_groups, weight, bias, eps, activation, channels_last,
+                                                                     alignment)))
     launch(problem, (dense, weight, bias, out))
     return out
 

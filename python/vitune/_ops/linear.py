@@ -7,7 +7,6 @@ kernel takes mean and 1 / standard deviation of each row, or the moments that th
 so many columns the mean, and the sum of squared distances from it."""
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
@@ -19,11 +18,10 @@ from torch import Tensor
 from .._runtime.context import Problem
 from .._runtime.counters import counters
 from .._runtime.errors import InvalidArgument, Unsupported, VituneError
-from . import attention as attention_ops, flops, norm as norm_ops
+from . import attention as attention_ops, flops, norm as norm_ops, problem_text
 from .scratch import launch
 
 ACTIVATIONS = (None, "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")
-_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 MOMENTS_COLUMNS = 32  #: of which moments are, or a multiple of them
 
 
@@ -55,13 +53,12 @@ def moments_kind(columns: int, eps: float) -> str:
     return f"moments:{columns} eps={float(eps)!r}"
 
 
-_plans: dict[Any, Problem] = {}
-os.register_at_fork(after_in_child=_plans.clear)
+_plans = problem_text.Plans()
 
 
 def _check(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
            activation: Optional[str], out_dtype: Optional[torch.dtype]) -> None:
-    if x.dtype not in _NAMES:
+    if x.dtype not in (torch.bfloat16, torch.float16):
         raise Unsupported(f"x of dtype {str(x.dtype).removeprefix('torch.')}: linear layers take bfloat16 and float16")
     if weight.dim() != 2 or x.dim() == 0 or weight.shape[1] != x.shape[-1]:
         raise InvalidArgument(f"weight of {tuple(weight.shape)} for x of {tuple(x.shape)}: it must be"
@@ -129,43 +126,6 @@ def _weight(weight: Tensor) -> tuple[Tensor, bool]:
     return _rows(weight), False
 
 
-def problem_text(x: Tensor, weight: Tensor, transposed: bool, bias: Optional[Tensor], scale: Optional[Tensor],
-                 residual: Optional[Tensor], activation: Optional[str], return_preactivation: bool,
-                 out_dtype: torch.dtype, alignment: int, norm: Optional[str] = None, moments_columns: int = 0) -> str:
-    """The problem of rows of x, as text (docs/problems.md). x, weight, residual: matrices, the last stride 1."""
-    m, k = x.shape
-    n = weight.shape[1 if transposed else 0]
-    words = [f"linear {_NAMES[x.dtype]} m={m} n={n} k={k}"]
-    if norm is not None:
-        words.append(f"norm={norm}")
-    if bias is not None:
-        words.append("bias")
-    if activation is not None:
-        words.append(f"act={activation}")
-    if scale is not None:
-        words.append("scale")
-    parameter = bias if bias is not None else scale
-    if parameter is not None and parameter.dtype != x.dtype:
-        words.append(f"params={norm_ops.type_name('bias', parameter.dtype)}")
-    if m > 1 and x.stride(0) != k:
-        words.append(f"x=@{x.stride(0)}")
-    if transposed or weight.stride(0) != k:
-        words.append(f"{'wt' if transposed else 'w'}=@{weight.stride(0)}")
-    if residual is not None:
-        words.append(f"residual=@{residual.stride(0)}" if residual.stride(0) != n else "residual")
-        if residual.shape[0] != m:
-            words.append(f"period={residual.shape[0]}")
-    if out_dtype != x.dtype:
-        words.append("out=fp32")
-    if return_preactivation:
-        words.append("aux")
-    if moments_columns:
-        words.append(f"moments={moments_columns}")
-    if alignment != 16:
-        words.append(f"align={alignment}")
-    return " ".join(words)
-
-
 def empty_results(x: Tensor, weight: Tensor, return_preactivation: bool, out_dtype: Optional[torch.dtype],
                   moments_columns: int = 0) -> list[Tensor]:
     """The result, then what it was before the activation and its moments where these are asked for, of so many
@@ -182,18 +142,12 @@ def empty_results(x: Tensor, weight: Tensor, return_preactivation: bool, out_dty
 
 def _problem_of(tensors: tuple[Optional[Tensor], ...], transposed: bool, activation: Optional[str],
                 return_preactivation: bool, out_dtype: torch.dtype, norm: Norm, moments_columns: int) -> Problem:
-    alignment = norm_ops.alignment_of((*tensors, *norm.tensors))
+    alignment = problem_text.alignment_of((*tensors, *norm.tensors))
     key = (*[None if t is None else (t.shape, t.stride(), t.dtype) for t in tensors], transposed, activation,
            return_preactivation, out_dtype, alignment, norm.kind, moments_columns)
-    problem = _plans.get(key)
-    if problem is None:
-        x, weight, bias, scale, residual = tensors
-        text = problem_text(x, weight, transposed, bias, scale, residual, activation, return_preactivation, out_dtype, alignment,
-                            norm.kind, moments_columns)
-        if len(_plans) >= norm_ops.MAX_PLANS:
-            _plans.clear()
-        problem = _plans[key] = Problem(text)
-    return problem
+    x, weight, *others = tensors
+    return _plans.of(key, lambda: Problem(problem_text.linear(
+        x, weight, transposed, *others, activation, return_preactivation, out_dtype, alignment, norm.kind, moments_columns)))
 
 
 def run(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
@@ -217,8 +171,8 @@ def run(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tenso
     return results
 
 
-_ACTIVATE = {None: lambda y: y, "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda y: F.gelu(y, approximate="tanh"),
-             "quick_gelu": lambda y: y * torch.sigmoid(1.702 * y), "silu": F.silu}
+ACTIVATE = {None: lambda y: y, "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda y: F.gelu(y, approximate="tanh"),
+            "quick_gelu": lambda y: y * torch.sigmoid(1.702 * y), "silu": F.silu}
 
 
 def by_torch(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
@@ -230,7 +184,7 @@ def by_torch(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[
         centred = x.float() if mean is None else x.float() - mean.unsqueeze(-1)
         rows = (centred * rstd.unsqueeze(-1)).to(x.dtype)
     y = F.linear(rows, weight).float()
-    y = _ACTIVATE[activation](y if bias is None else y + bias)
+    y = ACTIVATE[activation](y if bias is None else y + bias)
     y = y if scale is None else y * scale
     return (y if residual is None else y + residual).to(out_dtype or x.dtype)
 
@@ -302,8 +256,8 @@ def text_of(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, scale: Opt
     or None, of which kind the norm before it is; moments_columns: of the moments that are written. Raises as vitune.linear()."""
     _check(x, weight, bias, scale, residual, activation, out_dtype)
     matrix, transposed = _weight(weight)
-    return problem_text(_rows(x), matrix, transposed, bias, scale, None if residual is None else _rows(residual), activation,
-                        return_preactivation, out_dtype or x.dtype, 16, norm, moments_columns)
+    return problem_text.linear(_rows(x), matrix, transposed, bias, scale, None if residual is None else _rows(residual), activation,
+                               return_preactivation, out_dtype or x.dtype, 16, norm, moments_columns)
 
 
 def fold_norm(weight: Tensor, bias: Optional[Tensor], norm_weight: Optional[Tensor], norm_bias: Optional[Tensor],

@@ -3,7 +3,6 @@
 """A plan is a problem of libvitune with what does not depend on addresses; one per combination of shapes, strides, types."""
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -12,10 +11,8 @@ from torch import Tensor
 
 from .._runtime.context import Context, Problem
 from .._runtime.errors import InvalidArgument, Unsupported
-from . import attention as attention_ops, flops
+from . import attention as attention_ops, flops, problem_text
 
-_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
-MAX_PLANS = 4096
 #: What PyTorch takes where rms_norm is given no eps, of 16-bit types too.
 RMS_EPS = 2.0 ** -23
 
@@ -26,19 +23,12 @@ class Plan(NamedTuple):
     problem: Optional[Problem]  # None: there is no row
 
 
-_plans: dict[Any, Plan] = {}
-os.register_at_fork(after_in_child=_plans.clear)
-
-
-def type_name(what: str, dtype: torch.dtype) -> str:
-    if dtype not in _NAMES:
-        raise Unsupported(f"{what} of dtype {str(dtype).removeprefix('torch.')}: norms take bfloat16, float16 and float32")
-    return _NAMES[dtype]
+_plans = problem_text.Plans()
 
 
 def check(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor]) -> None:
     """Refuses what contradicts itself or has a type that no kernel takes."""
-    type_name("x", x.dtype)
+    problem_text.type_name("x", x.dtype)
     if x.dim() == 0:
         raise InvalidArgument("x has no dimension: a norm is over the last one")
     if residual is not None and (residual.shape != x.shape or residual.dtype != x.dtype):
@@ -62,53 +52,30 @@ def check_parameters(x: Tensor, count: int, weight: Optional[Tensor], bias: Opti
         raise Unsupported(f"weight of {weight.dtype} and bias of {bias.dtype}: they must have one type")
 
 
-def alignment_of(tensors: Sequence[Optional[Tensor]]) -> int:
-    """The least alignment of their pointers in bytes, 16 at most."""
-    bits = 16
-    for tensor in tensors:
-        if tensor is not None:
-            bits |= tensor.data_ptr()
-    return bits & -bits
-
-
-def problem_text(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool,
-                 return_sum: bool, return_statistics: bool, out_dtype: Optional[torch.dtype], alignment: int) -> str:
-    """The problem that rows of x ask, as text (docs/problems.md). x and residual: [m, d], the last stride 1."""
-    words = [f"norm {type_name('x', x.dtype)} m={x.shape[0]} d={x.shape[1]}"]
-    words += [word for word, there in (("rms", rms), ("weight", weight is not None), ("bias", bias is not None),
-                                       ("sum", return_sum), ("stats", return_statistics)) if there]
-    parameter = weight if weight is not None else bias
-    if parameter is not None:
-        words.append(f"params={type_name('weight', parameter.dtype)}")
-    words.append(f"x=@{x.stride(0)}")
-    if residual is not None:
-        words.append(f"residual=@{residual.stride(0)}")
-    if out_dtype is not None:
-        words.append(f"out={type_name('out', out_dtype)}")
-    words.append(f"eps={eps!r}")
-    if alignment != 16:
-        words.append(f"align={alignment}")
-    return " ".join(words)
-
-
 def rows(tensor: Tensor) -> Tensor:
     """[m, d] with contiguous rows: a view where strides allow one."""
     flat = tensor.reshape(-1, tensor.shape[-1])
     return flat if flat.shape[1] == 1 or flat.stride(1) == 1 else flat.contiguous()
 
 
+def text_of(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool,
+            return_sum: bool = False, return_statistics: bool = False, out_dtype: Optional[torch.dtype] = None) -> str:
+    """The problem that such a call asks, of tensors on any device, meta included. Raises as vitune.layer_norm()."""
+    check(x, residual, weight, bias)
+    added = None if residual is None else rows(residual)
+    return problem_text.norm(rows(x), added, weight, bias, eps, rms, return_sum, return_statistics, out_dtype, 16)
+
+
 def _plan_of(tensors: Sequence[Optional[Tensor]], eps: float, rms: bool, return_sum: bool, return_statistics: bool,
              out_dtype: Optional[torch.dtype]) -> Plan:
-    alignment = alignment_of(tensors)
+    alignment = problem_text.alignment_of(tensors)
     key = (*[None if t is None else (t.shape, t.stride(), t.dtype) for t in tensors], eps, rms, return_sum, return_statistics,
            out_dtype, alignment)
-    plan = _plans.get(key)
-    if plan is None:
-        text = problem_text(*tensors, eps, rms, return_sum, return_statistics, out_dtype, alignment)
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        plan = _plans[key] = Plan(Problem(text) if tensors[0].shape[0] > 0 else None)
-    return plan
+
+    def make() -> Plan:
+        text = problem_text.norm(*tensors, eps, rms, return_sum, return_statistics, out_dtype, alignment)
+        return Plan(Problem(text) if tensors[0].shape[0] > 0 else None)
+    return _plans.of(key, make)
 
 
 def launch_pointers(context: Context, problem: Problem, pointers: Sequence[int], stream: int) -> None:

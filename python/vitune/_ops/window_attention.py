@@ -3,7 +3,6 @@
 """Plans as in _ops/norm.py. A compiled model's call that no kernel serves is answered by PyTorch, with the copies spared here."""
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -13,10 +12,11 @@ from torch import Tensor
 from .._runtime.context import Problem
 from .._runtime.counters import counters
 from .._runtime.errors import InvalidArgument, Unsupported, VituneError
-from . import attention as attention_ops, flops, norm as norm_ops
+from . import attention as attention_ops, flops, norm as norm_ops, problem_text
 
-_TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-_BIAS_TYPES = {**_TYPES, torch.float32: "fp32"}
+_TYPES = (torch.bfloat16, torch.float16)
+_BIAS_TYPES = (*_TYPES, torch.float32)
+
 
 class Plan(NamedTuple):
     """All of a call that does not depend on addresses."""
@@ -25,8 +25,7 @@ class Plan(NamedTuple):
     is_padded: bool
 
 
-_plans: dict[Any, Plan] = {}
-os.register_at_fork(after_in_child=_plans.clear)
+_plans = problem_text.Plans()
 
 
 class Windows(NamedTuple):
@@ -42,15 +41,14 @@ class Windows(NamedTuple):
         return tuple(-(-extent // size) for extent, size in zip(image, self.window))
 
 
-def _name(what: str, dtype: torch.dtype, names: dict[torch.dtype, str]) -> str:
-    if dtype not in names:
-        raise Unsupported(f"{what} of dtype {str(dtype).removeprefix('torch.')}: the kernels take {', '.join(map(str, names))}")
-    return names[dtype]
+def _check_type(what: str, dtype: torch.dtype, types: Sequence[torch.dtype]) -> None:
+    if dtype not in types:
+        raise Unsupported(f"{what} of dtype {str(dtype).removeprefix('torch.')}: the kernels take {', '.join(map(str, types))}")
 
 
 def check(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padding: Optional[Tensor], interleaved: bool) -> None:
     """Refuses what contradicts itself or has a type that no kernel takes."""
-    _name("qkv", qkv.dtype, _TYPES)
+    _check_type("qkv", qkv.dtype, _TYPES)
     if qkv.dim() != 6 or qkv.shape[4 if interleaved else 3] != 3:
         wanted = "[B, H, W, heads, 3, d]" if interleaved else "[B, H, W, 3, heads, d]"
         raise InvalidArgument(f"qkv of {tuple(qkv.shape)}: it must be {wanted}")
@@ -61,7 +59,7 @@ def check(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padding: Option
         raise InvalidArgument(f"window {tuple(windows.window)}: 1 is the least")
     heads, d = qkv.shape[3 if interleaved else 4], qkv.shape[5]
     if bias is not None:
-        _name("bias", bias.dtype, _BIAS_TYPES)
+        _check_type("bias", bias.dtype, _BIAS_TYPES)
         down, across = windows.counts(qkv.shape[1:3])
         n = windows.window[0] * windows.window[1]
         if bias.dim() != 4 or bias.shape[0] not in (1, down * across) or bias.shape[1] not in (1, heads) or bias.shape[2:] != (n, n):
@@ -78,17 +76,7 @@ def text_of(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padding: Opti
     """The problem that such a call asks (docs/problems.md), of tensors on any device, meta included. Raises as
     vitune.window_attention()."""
     check(qkv, windows, bias, padding, interleaved)
-    heads, d = qkv.shape[3 if interleaved else 4], qkv.shape[5]
-    pair = lambda two: "x".join(map(str, two))  # noqa: E731
-    words = [f"window_attention {_TYPES[qkv.dtype]} b={qkv.shape[0]} image={pair(qkv.shape[1:3])} window={pair(windows.window)}",
-             *([f"shift={pair(windows.shift)}"] if any(windows.shift) else []), f"h={heads} d={d}"]
-    words += [word for word, there in (("layout=interleaved", interleaved), ("grid", windows.grid),
-                                       ("padding", padding is not None), ("pad_first", windows.pads_first)) if there]
-    if scale is not None:
-        words.append(f"scale={scale!r}")
-    if bias is not None:
-        words.append(f"bias={_BIAS_TYPES[bias.dtype]}:{'x'.join(map(str, bias.shape))}")
-    return " ".join(words)
+    return problem_text.window_attention(qkv, windows, bias, padding, scale, interleaved)
 
 
 def _dense(tensor: Tensor) -> Tensor:
@@ -107,13 +95,12 @@ def run(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padding: Optional
     """The operator. Raises as vitune.window_attention()."""
     key = (qkv.shape, qkv.dtype, qkv.device, tuple(windows.window), tuple(windows.shift), windows[2:], scale, interleaved,
            *(None if t is None else (t.shape, t.dtype, t.device) for t in (bias, padding)))
-    plan = _plans.get(key)
-    if plan is None:
+
+    def make() -> Plan:
         text = text_of(qkv, windows, bias, padding, scale, interleaved)
-        if len(_plans) >= norm_ops.MAX_PLANS:
-            _plans.clear()
         is_padded = any(extent % size for extent, size in zip(qkv.shape[1:3], windows.window))
-        plan = _plans[key] = Plan(Problem(text) if qkv.numel() else None, is_padded)
+        return Plan(Problem(text) if qkv.numel() else None, is_padded)
+    plan = _plans.of(key, make)
     out = fake_output(qkv, interleaved)
     if plan.problem is None:
         return out

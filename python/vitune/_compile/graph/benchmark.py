@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -27,6 +27,7 @@ class Times(NamedTuple):
     ours_us: float
     theirs_us: float
     rival: str = "PyTorch's"
+    wrong: str = ""  #: why ours may not be taken however fast it is: its answers are others
 
     @property
     def lost(self) -> bool:
@@ -37,7 +38,7 @@ class Times(NamedTuple):
         return MARGIN * self.ours_us < self.theirs_us
 
     def __str__(self) -> str:
-        return f"{self.ours_us:.1f} us here, {self.rival} {self.theirs_us:.1f}"
+        return "not timed" if self.wrong else f"{self.ours_us:.1f} us here, {self.rival} {self.theirs_us:.1f}"
 
 
 def can_race(device: torch.device) -> bool:
@@ -122,12 +123,40 @@ def _replay(run: Run, stream: torch.cuda.Stream) -> tuple[Run, int]:
     return graph.replay, calls
 
 
-def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device) -> Optional[Times]:
-    """The times of what `calls` makes, None where they mean nothing or cannot be had: a model is compiled all the same."""
+def expect_devices_alive() -> None:
+    """Raises a GPU's own error where one is lost for this process, as after a kernel that read outside of its memory. Every handler of
+    errors of all kinds asks: going on would say of each later call that it failed."""
+    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        for index in range(torch.cuda.device_count()):
+            if torch._C._cuda_hasPrimaryContext(index):
+                torch.cuda.synchronize(index)
+
+
+#: Of 16-bit results of the same numbers, summed in another order and rounded elsewhere: a few roundings.
+_MOST_DIFFERENCE = 2**-5
+
+
+def difference(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> str:
+    """How far ours are from theirs; "": no further than rounding. Numbers near the end of a type are not compared."""
+    for place, (mine, right) in enumerate(zip(ours, theirs, strict=True)):
+        known = right.abs() < torch.finfo(right.dtype).max / 4
+        far, size = (torch.linalg.vector_norm(torch.where(known, each, 0), dtype=torch.float64).item()
+                     for each in (mine.float() - right.float(), right))
+        if not far <= _MOST_DIFFERENCE * size:  # or NaN
+            return f"result {place} of {len(theirs)} is off by {far / max(size, 1e-300):.2g} of its size"
+    return ""
+
+
+def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device, compares: bool = False) -> Optional[Times]:
+    """The times of what `calls` makes, None where they mean nothing or cannot be had: a model is compiled all the same. compares: whether
+    both must give the same results, tensors all."""
     if not can_race(device):
         return None
     try:
         with apart():
-            return race(*calls(), device)
+            ours, theirs = calls()
+            wrong = difference(ours(), theirs()) if compares else ""
+            return Times(0.0, 0.0, wrong=wrong) if wrong else race(ours, theirs, device)
     except Exception:  # out of memory, a kernel that cannot be captured ...
+        expect_devices_alive()
         return None

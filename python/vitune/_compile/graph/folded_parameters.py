@@ -212,7 +212,7 @@ class FoldedParameters:
 
     def _fits_half(self, recipe: ConstantFold) -> bool:
         """Whether what is made is finite. fp32 and bfloat16 have room for the product of two of their like as models have them."""
-        if all(fake.dtype is not torch.float16 for fake in recipe.fakes()):
+        if recipe.kind.dtype is not torch.float16:
             return True
         sources = [None if source is None else self.inputs[source] for source in recipe.sources]
         with unset_fake_temporarily(), torch.inference_mode(False), torch.no_grad():

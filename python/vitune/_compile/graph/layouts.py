@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ..._runtime.errors import Unsupported
+from .distinct import alike, once
 from .match import hint, is_call, module_of, value_of, wants_gradient
 from .mutations import may_write, storages_in, storages_of, written_by
 
@@ -117,8 +118,8 @@ class Layouts(fx.Interpreter):
             if not is_ours and (_is_as_strided(node) or _is_foreign(node) and self._has_other_strides(node)):
                 return self._note(node, "it may depend on strides, which would differ")
             try:
-                with torch.set_grad_enabled(wants_gradient(before)):  # as it was there: of ours none is wanted
-                    after = self.run_node(node)
+                with torch.set_grad_enabled(wants_gradient(before)):  # as it was there
+                    after = self._answer(node, before) if is_ours else self.run_node(node)
             except Exception as failure:  # whatever PyTorch raises of a view that is none any more
                 if is_ours:
                     raise
@@ -128,6 +129,14 @@ class Layouts(fx.Interpreter):
             if not self._is_as_before(node, before, after):
                 self._changed.add(node)
                 self.env[node] = after
+
+    def _answer(self, node: fx.Node, before: Any) -> Any:
+        """What a node of ours gives. Our operators give new memory, laid out as they like."""
+        name = node.target._name if isinstance(node.target, torch._ops.OpOverload) else ""
+        if not name.startswith("vitune::") or wants_gradient(before):
+            return self.run_node(node)
+        given = fx.node.map_arg((node.args, node.kwargs), self.env.__getitem__)
+        return alike(once(lambda: self.run_node(node), node.target, given[0], sorted(given[1].items())))
 
     def _note(self, node: fx.Node, reason: str, reaches: Optional[fx.Node] = None) -> None:
         """A place that does not fit; what comes after it is looked at as it was before."""

@@ -15,9 +15,10 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
 from ..._ops import attention as attention_ops
-from ..._runtime.context import Selection
+from ..._runtime.context import AttentionDesc, Problem, Selection
 from ..._runtime.errors import Unsupported
 from .benchmark import Times
+from .distinct import alike, once
 from .forms import Folded
 
 
@@ -30,7 +31,7 @@ class ConstantFold(NamedTuple):
     def fakes(self) -> tuple[Tensor, ...]:
         """The results as a compiler sees them."""
         with torch.no_grad():
-            return self.kind.make(*map(value_of, self.sources))
+            return alike(once(lambda: self.kind.make(*map(value_of, self.sources)), Folded.make, self))
 
 
 @dataclasses.dataclass
@@ -42,7 +43,7 @@ class Match:
     nodes: Sequence[fx.Node]
     at: fx.Node  #: `build` inserts before it
     build: Callable[..., Sequence[fx.Node]]
-    ask: Callable[[], Selection]  #: which kernel would serve; raises VituneError
+    ask: Optional[Callable[[], Selection]]  #: which kernel would serve; raises VituneError; None: it is none of vitune's
     covered: Sequence[fx.Node] = ()  #: what is of no use afterwards, in the order of the graph
     #: Times beside what the model calls without us; None where nobody can tell.
     race: Callable[[], Optional[Times]] = lambda: None
@@ -52,6 +53,8 @@ class Match:
     surroundings: str = ""
     #: As `ask`, of the further calls that `build` makes.
     ask_further: Sequence[Callable[[], Selection]] = ()
+    #: Why no kernel is asked: where the operator is asked for by name, PyTorch computes what it stands for.
+    unserved: str = ""
 
 
 @dataclasses.dataclass
@@ -68,10 +71,16 @@ class FusionPattern(abc.ABC):
     name: str  #: of the operator, as problems' texts begin
     #: Whether its winners are known to be faster than what Inductor makes of the same places.
     wins: bool
+    #: At which operations its places begin (_compile/graph/tree.py); (): it looks at every node.
+    operations: tuple[str, ...] = ()
     #: Whether a call stays as it is where nobody could time it beside PyTorch's.
     only_if_timed = False
+    #: Whether kernels that were never tuned are raced too. Their answers must be compared in the race.
+    races_defaults = False
     #: Whether its places hold calls that other operators know too.
     spans = False
+    #: Whether its places are those of which a gradient is wanted, and its operators have one. All others have none.
+    trains = False
 
     @abc.abstractmethod
     def place(self, node: fx.Node) -> Match | NoMatch | None:
@@ -97,29 +106,6 @@ def is_call(node: Any, targets: frozenset) -> bool:
     return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
 
 
-def is_method(node: Any, *names: str) -> bool:
-    return isinstance(node, fx.Node) and node.op == "call_method" and node.target in names
-
-
-def arguments(node: fx.Node, **names: Any) -> list[Any]:
-    """The arguments of a call by the names and defaults of its function. Raises Unsupported where it has others."""
-    if len(node.args) > len(names) or not node.kwargs.keys() <= names.keys():
-        raise Unsupported(f"arguments that are not known: {node.format_node()}")
-    given = dict(zip(names, node.args), **node.kwargs)
-    return [given.get(name, default) for name, default in names.items()]
-
-
-def is_cast(node: fx.Node) -> bool:
-    return is_method(node, "to", "type_as", "float", "half", "bfloat16") and isinstance(value_of(node), Tensor)
-
-
-def is_idle_dropout(node: fx.Node) -> bool:
-    if not is_call(node, frozenset((torch.nn.functional.dropout,))):
-        return False
-    _, p, training, _ = arguments(node, input=None, p=0.5, training=True, inplace=False)
-    return training is False or p == 0.0
-
-
 def constant(argument: Any) -> Any:
     """A number or None as it stands in the graph. Raises Unsupported for one that is only known when the model runs."""
     if argument is not None and not isinstance(argument, (bool, int, float)):
@@ -136,6 +122,11 @@ def hint(size: Any) -> int:
     return int(known)
 
 
+def selected(problem: str | AttentionDesc, device: Optional[int]) -> Selection:
+    """Which kernel would serve a problem on a GPU. Raises VituneError."""
+    return attention_ops.context_of(device).query(Problem(problem) if isinstance(problem, str) else problem)
+
+
 def as_compiled(node: fx.Node | Tensor | None) -> Optional[Tensor]:
     """A tensor of the type, sizes and strides that a node or fake tensor had when the model was compiled, on no device."""
     if node is None:
@@ -149,11 +140,14 @@ def is_parameter(node: Optional[fx.Node]) -> bool:
     return node is not None and node.op == "placeholder" and isinstance(value_of(node), torch.nn.Parameter)
 
 
+def foreign(x: Tensor) -> str:
+    """Of which class of somebody's a tensor is; "": of none."""
+    return f"a tensor of class {type(x).__name__}" if type(x) is not Tensor and is_traceable_wrapper_subclass(x) else ""
+
+
 def outside(x: Tensor) -> str:
     """Why kernels cannot reach a tensor of this kind; "": they can."""
-    if type(x) is not Tensor and is_traceable_wrapper_subclass(x):
-        return f"a tensor of class {type(x).__name__}"
-    return "" if attention_ops.is_on_gpu(x) else f"device {x.device.type}"
+    return foreign(x) or ("" if attention_ops.is_on_gpu(x) else f"device {x.device.type}")
 
 
 def module_of(node: fx.Node) -> str:

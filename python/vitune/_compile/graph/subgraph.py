@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor, fx
+from torch._functorch import config as functorch_config
 from torch._guards import tracing
 from torch._inductor.compile_fx import compile_fx
 
 from . import benchmark
 from .benchmark import Run, Times
-from .match import as_compiled, hint, is_parameter, value_of
+from .match import as_compiled, hint, is_parameter, value_of, wants_gradient
 
 _options: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("options", default={})
 #: The race captures CUDA graphs itself; these would be captured inside of them.
@@ -120,6 +121,47 @@ def turns(inputs: Sequence[Any], weights: Sequence[bool], l2_bytes: int) -> list
     copies = min(benchmark.MOST_CALLS, 1 + 2 * l2_bytes // size) if size and l2_bytes else 1
     return [list(inputs), *([value.clone() if is_weight else value for value, is_weight in zip(inputs, weights)]
                             for _ in range(copies - 1))]
+
+
+#: Compiles the backward pass with the forward pass. Else its first run does, which PyTorch refuses in the midst of compiling a model.
+_BACKWARD_AT_ONCE = "force_non_lazy_backward_lowering"
+
+
+def _run_in_training(module: fx.GraphModule, inputs: Sequence[Sequence[Any]]) -> Run:
+    """As _run(), of a program with one result: with gradients of all inputs that want one."""
+    with tracing(None), torch.enable_grad(), functorch_config.patch(_BACKWARD_AT_ONCE, True):
+        module = compile_fx(module, list(inputs[0]), config_patches={**_options.get(), **_WITHOUT_GRAPHS})
+    turn, grads = itertools.cycle(inputs), []
+
+    def run() -> Sequence[Tensor]:
+        given = next(turn)
+        with torch.enable_grad():
+            result = module(*given)[0]
+            if not grads:
+                grads.append(benchmark.sample(result.detach(), result.device))
+            return result, *torch.autograd.grad(result, [value for value in given if value.requires_grad], grads[0])
+    return run
+
+
+def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build) -> Optional[Times]:
+    """As raced(), of a region with nothing around it: forward and backward together, whose results must be alike too. None, too, where
+    PyTorch cannot compile both at once."""
+    if not hasattr(functorch_config, _BACKWARD_AT_ONCE):
+        return None
+    device = value_of(region.results[0]).device
+
+    def calls() -> tuple[Run, Run]:
+        tensors = {node: _made_up(node, device) for node in operands}
+        weights, l2_bytes = [*map(is_parameter, operands)], benchmark.l2_bytes(device)
+
+        def built(by: Callable[[fx.Graph, dict[fx.Node, fx.Node]], Sequence[fx.Node]]) -> Run:
+            inputs = turns([tensors[node] for node in operands], weights, l2_bytes)
+            leaves = [[value.detach().requires_grad_(wants_gradient(value_of(node))) for value, node in zip(values, operands)]
+                      for values in inputs]
+            return _run_in_training(program(region, operands, by), leaves)
+        return (built(lambda graph, made: build(graph, made.__getitem__, ())), built(functools.partial(_theirs, region)))
+    times = benchmark.measured(calls, device, compares=True)
+    return None if times is None else times._replace(rival="Inductor's")
 
 
 def raced(region: Subgraph, operands: Sequence[fx.Node], given: Sequence[Tensor], build: Build,

@@ -12,8 +12,9 @@ from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .layouts import Layouts
-from .match import is_method, value_of
+from .match import value_of
 from .mutations import storages_of, storages_written_by
+from .tree import Tree, arguments_of, is_op
 
 
 def lay_out(module: fx.GraphModule) -> list[fx.Node]:
@@ -44,15 +45,17 @@ def take_out(module: fx.GraphModule, made: Iterable[fx.Node]) -> None:
         module.graph.erase_node(copy)
 
 
+_TURNED = Tree("transpose", dim0=1, dim1=2), Tree("transpose", dim0=2, dim1=1), Tree("permute", dims=(0, 2, 1))
+
+
 def is_turned(node: Any) -> bool:
     """Whether it is [images, channels, positions] as [images, positions, channels]."""
-    return (is_method(node, "transpose") and tuple(node.args[1:]) in ((1, 2), (2, 1)) and not node.kwargs
-            or is_method(node, "permute") and tuple(node.args[1:]) in ((0, 2, 1), ((0, 2, 1),)) and not node.kwargs)
+    return any(tree.find(node) is not None for tree in _TURNED)
 
 
 def _lie_apart(node: fx.Node) -> bool:
     value = value_of(node)
-    if not is_turned(node) or not is_method(node.args[0], "flatten") or not isinstance(value, Tensor) or value.dim() != 3:
+    if not is_turned(node) or not is_op(arguments_of(node)["input"], "flatten") or not isinstance(value, Tensor) or value.dim() != 3:
         return False
     lies_close = statically_known_true(value.stride(-1) == 1)
-    return not lies_close and not all(is_method(user, "contiguous") for user in node.users)
+    return not lies_close and not all(is_op(user, "contiguous") for user in node.users)

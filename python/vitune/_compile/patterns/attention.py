@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import abc
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
@@ -20,9 +18,13 @@ from ..._ops.order import ROWS  # what mostly follows joins the heads
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
 from ..graph.benchmark import Run, Times, measured, sample
-from ..graph.match import (FusionPattern, Match, NoMatch, arguments, as_compiled, constant, is_call, is_cast, is_idle_dropout,
-                           is_method, value_of)
+from ..graph.distinct import once
+from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, selected, value_of
 from ..graph.mutations import is_changed_between
+from ..graph.tree import Tree, arguments_of, is_cast, is_op, is_quiet
+
+
+FACTORS = ("mul", "mul_")  #: operations
 
 
 class Operand(NamedTuple):
@@ -72,9 +74,11 @@ class Attend(NamedTuple):
         return sdpa_dropin.reason(self.q.value, self.k.value, self.v.value, self.mask and self.mask.value, dropout_p)
 
     def ask(self) -> Selection:
-        tensors = [None if x is None else as_compiled(x.value) for x in self[1:5]]
-        desc = attention_ops.described(*tensors, self.is_causal, self.scale, self.enable_gqa, False, ROWS)
-        return selected(desc, self.q.value.device.index)
+        given, words = [x and x.value for x in self[1:5]], self[5:]
+
+        def make() -> Selection:
+            return selected(attention_ops.described(*map(as_compiled, given), *words, False, ROWS), self.q.value.device.index)
+        return once(make, Attend, given, words)
 
     def race(self) -> Optional[Times]:
         device = self.q.value.device
@@ -135,68 +139,57 @@ class Finder(FusionPattern):
         return found.place() if isinstance(found, Found) else found
 
 
-def selected(desc: Any, device: Optional[int]) -> Selection:
-    """Which kernel would serve what `desc` describes."""
-    return attention_ops.context_of(device).query(desc)
-
-
 # --- the call
 
-_CALLS = frozenset((sdpa_dropin.original, torch.ops.aten.scaled_dot_product_attention.default))
-#: What the drop-in (vitune.torch) and the function put there.
-_OURS = frozenset((torch.ops.vitune.attention.default, torch.ops.vitune.attention_lse.default))
-_NEW_SUMS = frozenset((operator.add, torch.add))
-_SUMS = _NEW_SUMS | {operator.iadd}
-
-
 class Attention(Finder):
+    operations = ("attention", "vitune_attention")
+
     def find(self, node: fx.Node) -> Found | NoMatch | None:
-        if is_call(node, _OURS):
+        if is_op(node, "vitune_attention"):
             return NoMatch("vitune.attention", "it is vitune's already")
-        if not is_call(node, _CALLS):
+        if not is_op(node, "attention"):
             return None
         call = "scaled_dot_product_attention"
         try:
-            given = arguments(node, query=None, key=None, value=None, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-                              enable_gqa=False)
-            dropout_p, *rest = map(constant, given[4:])
+            *qkv, mask, dropout_p, is_causal, scale, enable_gqa = arguments_of(node).values()
+            dropout_p, *words = map(constant, (dropout_p, is_causal, scale, enable_gqa))
         except Unsupported as reason:
             return NoMatch(call, str(reason))
-        mask = None if given[3] is None else _without_copies(given[3], node) or Operand.of(given[3])
-        attend = Attend(node, *map(Operand.of, given[:3]), mask, *rest).of_type()
+        mask = None if mask is None else _without_copies(mask, node) or Operand.of(mask)
+        attend = Attend(node, *map(Operand.of, qkv), mask, *words).of_type()
         why_not = attend.why_not(dropout_p)
         if why_not is not None:
             return NoMatch(call, why_not)
         return Found(call, attend)
 
 
+_WITH_COPIES = Tree("add", input="bias", other=Tree("reshape view", input=Tree("expand", input="windows"), shape="copies"), alpha=1)
+
+
 def _without_copies(mask: fx.Node, last: fx.Node) -> Optional[Operand]:
     """bias + windows' masks, where these were repeated for every image before (Swin): with one entry per window, added before `last`."""
-    if not is_call(mask, _NEW_SUMS) or mask.kwargs or len(mask.args) != 2 or value_of(mask).dim() != 4:
+    found = _WITH_COPIES.find(mask)
+    if found is None or not isinstance(found["bias"], fx.Node) or value_of(mask).dim() != 4:
         return None
-    for bias, copies in (mask.args, mask.args[::-1]):
-        repeated = copies.args[0] if is_method(copies, "reshape", "view") else None
-        if not is_method(repeated, "expand") or not isinstance(bias, fx.Node):
-            continue
-        windows = repeated.args[0]
-        shape, bias_shape, whole = value_of(windows).shape, value_of(bias).shape, value_of(repeated).shape
-        if (len(shape) == 5 and shape[0] == 1 and shape[1:2] == whole[1:2] and value_of(copies).shape[1:] == whole[2:]
-                and len(bias_shape) == 4 and bias_shape[0] == 1
-                and not is_changed_between(repeated, last, [repeated, copies, mask])):
-            return Operand.of(bias).called(torch.add, Operand.of(windows).called("squeeze", 0))
+    bias, windows, (repeated, copies, _) = found["bias"], found["windows"], found.nodes
+    shape, bias_shape, whole = value_of(windows).shape, value_of(bias).shape, value_of(repeated).shape
+    if (len(shape) == 5 and shape[0] == 1 and shape[1:2] == whole[1:2] and value_of(copies).shape[1:] == whole[2:]
+            and len(bias_shape) == 4 and bias_shape[0] == 1 and not is_changed_between(repeated, last, found.nodes)):
+        return Operand.of(bias).called(torch.add, Operand.of(windows).called("squeeze", 0))
     return None
 
 
 # --- a softmax between two products
 
-_PRODUCTS = frozenset((operator.matmul, torch.matmul, torch.bmm))
-_SOFTMAXES = frozenset((F.softmax, torch.softmax))
-FACTORS = frozenset((operator.mul, operator.imul, torch.mul))
+#: Operations that give the same elements in another shape.
+VIEWS = ("view", "reshape", "flatten", "unflatten", "contiguous")
 
 
 class WrittenOut(Finder):
+    operations = ("softmax",)
+
     def find(self, node: fx.Node) -> Found | NoMatch | None:
-        if not (is_call(node, _SOFTMAXES) or is_method(node, "softmax")) or not node.args:
+        if not is_op(node, "softmax"):
             return None
         last, after = _product_after(node)
         scores = _scores_before(node) if last is not None else None
@@ -205,7 +198,7 @@ class WrittenOut(Finder):
         call = "softmax between two products"
         if any(len(step.users) > 1 for step in (*scores.steps, node, *after)):
             return NoMatch(call, "its weights or scores are used elsewhere")
-        attend = Attend(last, scores.q, scores.k, Operand.of(last.args[1]), scores.mask, scale=scores.scale).of_type()
+        attend = Attend(last, scores.q, scores.k, Operand.of(_factors(last)[1]), scores.mask, scale=scores.scale).of_type()
         if not scores.are_of_type(value_of(last).dtype):
             return NoMatch(call, "its scores are made of tensors of a wider type than its result's")
         if is_changed_between(scores.first, last, [*scores.steps, last]):
@@ -216,19 +209,22 @@ class WrittenOut(Finder):
         return Found(call, attend, [*reversed(scores.steps), node, *after])
 
 
-def _is_product(node: Any) -> bool:
-    return is_call(node, _PRODUCTS) and len(node.args) == 2 and not node.kwargs
+def _factors(product: fx.Node) -> tuple[Any, Any]:
+    """Of a product of matrices."""
+    first, second = arguments_of(product).values()
+    return first, second
 
 
 def _product_after(softmax: fx.Node) -> tuple[Optional[fx.Node], list[fx.Node]]:
     """The product of the weights with v, and the steps before it: none that changes them but for their type."""
-    axis = softmax.kwargs.get("dim", softmax.args[1] if len(softmax.args) > 1 else None)
+    axis = arguments_of(softmax)["dim"]
     at, steps = softmax, []
     while axis in (-1, value_of(softmax).dim() - 1):
-        product = next((user for user in at.users if _is_product(user) and user.args[0] is at and user.args[1] is not at), None)
+        products = (user for user in at.users if is_op(user, "matmul"))
+        product = next((user for user in products if _factors(user)[0] is at and _factors(user)[1] is not at), None)
         if product is not None:
             return product, steps
-        at = next((user for user in at.users if is_cast(user) or is_idle_dropout(user)), None)
+        at = next((user for user in at.users if is_cast(user) or is_quiet(user)), None)
         if at is None:
             break
         steps.append(at)
@@ -249,29 +245,30 @@ class _Scores(NamedTuple):
     def are_of_type(self, dtype: torch.dtype) -> bool:
         """Whether q and k had the type, or were cast up from it, which loses nothing."""
         return value_of(self.product).dtype == dtype or all(
-            node is not None and _type_cast_from(node) == dtype for node in (self.q.node, self.product.args[1]))
+            node is not None and _type_cast_from(node) == dtype for node in (self.q.node, _factors(self.product)[1]))
 
 
 def _type_cast_from(node: Any) -> Optional[torch.dtype]:
     """Of the tensor that it is a cast or a view of a cast of, or its own."""
-    while is_method(node, "transpose", "permute", "view", "reshape", "contiguous", "flatten", "unflatten", "squeeze", "unsqueeze", "expand"):
-        node = node.args[0]
+    while is_op(node, *VIEWS, "transpose", "permute", "squeeze", "unsqueeze", "expand"):
+        node = arguments_of(node)["input"]
     return value_of(node.args[0] if is_cast(node) else node).dtype
 
 
 def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
-    at, steps, added = softmax.args[0], [], []
-    while is_call(at, _SUMS) or is_method(at, "view", "reshape"):
+    at, steps, added = arguments_of(softmax)["input"], [], []
+    while is_op(at, "add", "add_", "view", "reshape"):
         step = _mask_of_windows(at) or _mask_added(at)
         if step is None:
             return None
         mask, passed = step
         added.append(mask)
         steps += passed
-        at = passed[-1].args[0]
+        at = arguments_of(passed[-1])["input"]
     q_factor, scale = None, 1.0
-    while is_call(at, FACTORS) and len(at.args) == 2 and not at.kwargs:
-        scores, factor = at.args if isinstance(at.args[0], fx.Node) else at.args[::-1]
+    while is_op(at, *FACTORS):
+        scores, factor = arguments_of(at).values()
+        scores, factor = (scores, factor) if isinstance(scores, fx.Node) else (factor, scores)
         if isinstance(factor, fx.Node):
             if q_factor is not None or not _is_per_head(at):
                 return None
@@ -282,14 +279,14 @@ def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
             return None
         steps.append(at)
         at = scores
-    if not _is_product(at) or value_of(at).shape != value_of(softmax).shape:
+    if not is_op(at, "matmul") or value_of(at).shape != value_of(softmax).shape:
         return None
     steps.append(at)
-    product, keys = at, at.args[1]
-    if is_method(keys, "contiguous"):  # a copy for the product's sake
+    product, (queries, keys) = at, _factors(at)
+    if is_op(keys, "contiguous"):  # a copy for the product's sake
         steps.append(keys)
-        keys = keys.args[0]
-    q, k = Operand.of(at.args[0]), Operand.of(keys).called("transpose", -2, -1)
+        keys = arguments_of(keys)["input"]
+    q, k = Operand.of(queries), Operand.of(keys).called("transpose", -2, -1)
     if q_factor is not None:
         q = q.called(torch.mul, q_factor)
     mask = None
@@ -298,34 +295,39 @@ def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
     return _Scores(steps[-1], steps, q, k, scale, mask, product)
 
 
+_MASK_ADDED = Tree("add add_", input="scores", other="mask", alpha=1)
+_MASK_OF_WINDOWS = Tree("view reshape", input=Tree("add add_", input=Tree("view reshape", input="scores", shape="five"), other="mask", alpha=1))
+
+
 def _mask_added(total: fx.Node) -> Optional[tuple[Operand, list[fx.Node]]]:
     """scores + mask, the mask no larger than the scores."""
-    if not is_call(total, _SUMS) or len(total.args) != 2 or total.kwargs or not isinstance(total.args[1], fx.Node):
+    found = _MASK_ADDED.find(total)
+    if found is None or not isinstance(found["mask"], fx.Node):
         return None
-    scores, mask = map(value_of, total.args)
+    scores, mask = value_of(found["scores"]), value_of(found["mask"])
     if not isinstance(mask, Tensor) or not mask.is_floating_point() or scores.shape != value_of(total).shape:
         return None
-    return Operand.of(total.args[1]), [total]
+    return Operand.of(found["mask"]), [total]
 
 
 def _mask_of_windows(view: fx.Node) -> Optional[tuple[Operand, list[fx.Node]]]:
     """(scores as [images, windows, heads, nq, nk] + a mask for each window), back as they were."""
-    total = view.args[0] if is_method(view, "view", "reshape") else None
-    found = _mask_added(total) if total is not None else None
-    if found is None or not is_method(total.args[0], "view", "reshape"):
+    found = _MASK_OF_WINDOWS.find(view)
+    added = None if found is None else _mask_added(found.nodes[1])
+    if added is None or arguments_of(found.nodes[1])["input"] is not found.nodes[0]:
         return None
-    mask, whole = found[0], value_of(total).shape
+    before, total, _ = found.nodes
+    mask, whole, scores = added[0], value_of(total).shape, value_of(found["scores"]).shape
     shape = mask.value.shape
-    scores = value_of(total.args[0].args[0]).shape
     if not (len(whole) == len(shape) == 5 and shape[0] == 1 and shape[1] == whole[1] and scores == value_of(view).shape
             and scores[1:] == whole[2:]):
         return None
-    return mask.called("squeeze", 0), [view, total, total.args[0]]
+    return mask.called("squeeze", 0), [view, total, before]
 
 
 def _is_per_head(product: fx.Node) -> bool:
     """scores * a factor for each head: as well q's."""
-    scores, factor = map(value_of, product.args)
+    scores, factor = map(value_of, arguments_of(product).values())
     return isinstance(factor, Tensor) and scores.shape == value_of(product).shape and tuple(factor.shape[-2:]) == (1, 1)
 
 

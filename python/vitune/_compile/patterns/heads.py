@@ -3,20 +3,18 @@
 """The projections become calls of their own, which are Inductor's, and attention between them vitune's."""
 from __future__ import annotations
 
-import operator
 from typing import NamedTuple, Optional
 
-import torch
 import torch.nn.functional as F
 from torch import fx
 
-from ..._dropin import layers
 from ..._runtime.errors import Unsupported
-from ..graph.match import FusionPattern, Match, NoMatch, arguments, is_call, value_of
+from ..graph.match import FusionPattern, Match, NoMatch, value_of
+from ..graph.tree import Tree, arguments_of, is_op, only_user
 from .attention import Attend, Operand
 
-_HEADS = frozenset((F.multi_head_attention_forward,))
-_LAYERS = frozenset((layers.their_layer,))
+
+_FIRST = Tree("getitem", index=0)
 
 
 class _Heads(NamedTuple):
@@ -31,12 +29,11 @@ class _Heads(NamedTuple):
 class Heads(FusionPattern):
     name = "attention"
     wins = True
+    operations = ("heads", "encoder_layer")
 
     def place(self, node: fx.Node) -> Match | NoMatch | None:
-        if is_call(node, _LAYERS):
+        if is_op(node, "encoder_layer"):
             return NoMatch("a fused encoder layer", "torch.backends.mha.set_fastpath_enabled(False), before it is compiled, opens it")
-        if not is_call(node, _HEADS):
-            return None
         call = "multi-head attention"
         try:
             found = _heads(node)
@@ -58,11 +55,7 @@ class Heads(FusionPattern):
 
 def _heads(node: fx.Node) -> _Heads:
     (q, k, v, _, heads, qkv_w, qkv_b, bias_k, bias_v, zero, dropout_p, proj_w, proj_b, training, padding, weights, mask, separate, _, _,
-     _, static_k, static_v, _, causal) = arguments(
-        node, query=None, key=None, value=None, embed_dim_to_check=None, num_heads=None, in_proj_weight=None, in_proj_bias=None,
-        bias_k=None, bias_v=None, add_zero_attn=False, dropout_p=0.0, out_proj_weight=None, out_proj_bias=None, training=True,
-        key_padding_mask=None, need_weights=True, attn_mask=None, use_separate_proj_weight=False, q_proj_weight=None,
-        k_proj_weight=None, v_proj_weight=None, static_k=None, static_v=None, average_attn_weights=True, is_causal=False)
+     _, static_k, static_v, _, causal) = arguments_of(node).values()
     extra = any(part is not None for part in (bias_k, bias_v, padding, mask, static_k, static_v)) or zero or separate or causal
     if not q is k is v or value_of(q).dim() != 3:
         raise Unsupported("not of one tensor [batch, rows, width] with itself")
@@ -73,10 +66,10 @@ def _heads(node: fx.Node) -> _Heads:
 
 def _only_output(node: fx.Node) -> fx.Node:
     """The use of the call's first result; of the second, the weights, there is none."""
-    users = list(node.users)
-    if len(users) != 1 or not is_call(users[0], frozenset((operator.getitem,))) or users[0].args[1] != 0:
+    out = only_user(node)
+    if _FIRST.find(out) is None:
         raise Unsupported("its weights are used")
-    return users[0]
+    return out
 
 
 heads = Heads()

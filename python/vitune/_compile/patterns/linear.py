@@ -7,25 +7,25 @@ Inductor computes in one kernel with the sum before them.
 """
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ..._ops import attention as attention_ops, linear as linear_ops, norm as norm_ops
-from ..._runtime.context import Problem, Selection
+from ..._ops import linear as linear_ops
+from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
 from ..graph import subgraph
 from ..graph.benchmark import Times
+from ..graph.distinct import once_of_kind
 from ..graph.forms import Folded
-from ..graph.match import (FusionPattern, Match, ConstantFold, NoMatch, arguments, as_compiled, constant, is_call, is_idle_dropout,
-                           is_method, is_parameter, outside, value_of)
+from ..graph.match import (FusionPattern, Match, ConstantFold, NoMatch, as_compiled, is_parameter, outside, selected, value_of,
+                           wants_gradient)
 from ..graph.mutations import is_changed_between
-from .norm import LAYER_NORMS, RMS_NORMS
+from ..graph.tree import Tree, after_quiet, arguments_of, is_op, only_user, operation_of
+from .norm import NORM, NORMS, epsilon
 
 _TYPES = (torch.bfloat16, torch.float16)
 _MOST_FOLDED = 2048  #: rows of a layer with the norm's weight in its own
@@ -163,13 +163,14 @@ class Fusion(NamedTuple):
         kind = None if rstd is None else "rms" if mean is None else "layer"
         return linear_ops.text_of(x, weight, bias, scale, residual, activation, False, out_dtype, kind)
 
+    @once_of_kind
     def ask(self) -> Selection:
         return selected(self.problem(), value_of(self.x).device.index)
 
     def region(self) -> subgraph.Subgraph:
         # Inductor adds and normalises in one kernel. Of a sum before the norm ours makes one with the statistics, and its own sums
         # stand before the next norm: neither is forgotten.
-        sums = [self.norm.x] if self.norm is not None and is_call(self.norm.x, _SUMS) else []
+        sums = [self.norm.x] if self.norm is not None and is_op(self.norm.x, "add") else []
         return subgraph.Subgraph(self.nodes, [self.end.last], sums, norms_after(self.end.last), self.autocast)
 
     def place(self) -> Match:
@@ -184,11 +185,6 @@ class Fusion(NamedTuple):
         return Match(self.call, [self.end.last], self.end.last,
                      lambda graph, *given: build(graph, lambda node: node, given), self.ask, self.nodes[:-1], race,
                      self.recipes, region.surroundings())
-
-
-def selected(problem: str, device: Optional[int]) -> Selection:
-    """Which kernel would serve a problem."""
-    return attention_ops.context_of(device).query(Problem(problem))
 
 
 def _statistics(x: Any, eps: float, rms: bool) -> tuple[Any, Any]:
@@ -217,10 +213,9 @@ def _leading_ones(given: Sequence[Any], shape: Sequence[Any]) -> Optional[int]:
 
 # --- what follows a layer
 
-_SUMS = frozenset((operator.add, torch.add))
-_FACTORS = frozenset((operator.mul, torch.mul))
-_GELUS, _RELUS, _SILUS = frozenset((F.gelu,)), frozenset((F.relu, torch.relu)), frozenset((F.silu,))
-_SIGMOIDS = frozenset((torch.sigmoid, F.sigmoid))
+_SUM_OR_PRODUCT = Tree("add mul", input="a", other="b")
+_ACTIVATION = Tree("gelu relu silu")
+_QUICK_GELU = Tree("mul", input="x", other=Tree("sigmoid", input=Tree("mul", input="x", other=1.702)))
 
 
 def ends(steps: tuple[fx.Node, ...]) -> list[End]:
@@ -236,18 +231,13 @@ def ends(steps: tuple[fx.Node, ...]) -> list[End]:
 
 def _next(end: End) -> Optional[End]:
     """One step further, if nothing else uses what is there."""
-    at, idle = end.last, []
-    while len(at.users) == 1 and is_idle_dropout(next(iter(at.users))):
-        at = next(iter(at.users))
-        idle.append(at)
-    steps = (*end.steps, *idle)
+    at, quiet = after_quiet(end.last)
+    steps = (*end.steps, *quiet)
     if end.activation is None and end.scale is None:
         found = _quick_gelu(at) or _activation(at)
         if found is not None:
             return End((*steps, *found[1]), found[0])
-    if len(at.users) != 1:
-        return None
-    user = next(iter(at.users))
+    user = only_user(at)
     other = _other(user, at)
     if other is None or not _alike(value_of(user).shape, value_of(at).shape):
         return None
@@ -255,48 +245,37 @@ def _next(end: End) -> Optional[End]:
     if kind not in (value_of(end.steps[0]).dtype, torch.float32):
         return None
     value = value_of(other)
-    if end.scale is None and is_call(user, _FACTORS) and _alike(value.shape[-1:], (columns,)) and all(
+    if end.scale is None and is_op(user, "mul") and _alike(value.shape[-1:], (columns,)) and all(
             statically_known_true(extent == 1) for extent in value.shape[:-1]):
         return end._replace(steps=(*steps, user), scale=other)
-    if is_call(user, _SUMS) and value.dtype == kind and _leading_ones(value.shape, value_of(user).shape) is not None:
+    if is_op(user, "add") and value.dtype == kind and _leading_ones(value.shape, value_of(user).shape) is not None:
         return end._replace(steps=(*steps, user), residual=other)
     return None
 
 
-def _other(user: fx.Node, at: fx.Node) -> Optional[fx.Node]:
+def _other(user: Optional[fx.Node], at: fx.Node) -> Optional[fx.Node]:
     """The other tensor of a sum or product."""
-    if not is_call(user, _SUMS | _FACTORS) or user.kwargs or len(user.args) != 2:
+    found = _SUM_OR_PRODUCT.find(user)
+    if found is None or found.get("alpha") not in (None, 1):
         return None
-    a, b = user.args
-    other = b if a is at else a
+    other = found["b"] if found["a"] is at else found["a"]
     return other if other is not at and isinstance(other, fx.Node) and isinstance(value_of(other), Tensor) else None
 
 
 def _activation(at: fx.Node) -> Optional[tuple[str, list[fx.Node]]]:
-    if len(at.users) != 1:
+    found = _ACTIVATION.find(only_user(at))
+    if found is None:
         return None
-    user = next(iter(at.users))
-    if is_call(user, _GELUS):
-        x, approximate = arguments(user, input=None, approximate="none")
-        name = {"none": "gelu", "tanh": "gelu_tanh"}.get(approximate)
-        return (name, [user]) if name and x is at else None
-    if is_call(user, _RELUS) or is_method(user, "relu"):
-        return "relu", [user]
-    return ("silu", [user]) if is_call(user, _SILUS) else None
+    name = operation_of(found.root)
+    name = {"none": "gelu", "tanh": "gelu_tanh"}.get(found["approximate"]) if name == "gelu" else name
+    return (name, [found.root]) if name else None
 
 
 def _quick_gelu(at: fx.Node) -> Optional[tuple[str, list[fx.Node]]]:
     """x * sigmoid(1.702 * x), written out."""
-    if len(at.users) != 2:
-        return None
-    for inner, product in (tuple(at.users), tuple(reversed(at.users))):
-        factor = next((a for a in inner.args if a is not at), None)
-        if not (is_call(inner, _FACTORS) and is_call(product, _FACTORS) and factor == 1.702 and len(inner.users) == 1):
-            continue
-        gate = next(iter(inner.users))
-        if is_call(gate, _SIGMOIDS) and len(gate.users) == 1 and _other(product, at) is gate:
-            return "quick_gelu", [inner, gate, product]
-    return None
+    every = [_QUICK_GELU.find(user) for user in at.users] if len(at.users) == 2 else []
+    found = next((found for found in every if found is not None and found["x"] is at and found.is_whole), None)
+    return None if found is None else ("quick_gelu", found.nodes)
 
 
 # --- what stands before it
@@ -304,41 +283,38 @@ def _quick_gelu(at: fx.Node) -> Optional[tuple[str, list[fx.Node]]]:
 
 def norm_before(x: Any) -> Optional[Norm]:
     """The norm that x is the result of, if it is of no other use."""
-    rms = is_call(x, RMS_NORMS)
-    if not rms and not is_call(x, LAYER_NORMS) or len(x.users) != 1:
+    found = NORM.find(x)
+    if found is None or len(x.users) != 1:
         return None
-    names = {"weight": None, "eps": None} if rms else {"weight": None, "bias": None, "eps": 1e-5, "cudnn_enable": True}
     try:
-        given = dict(zip(("x", "shape", *names), arguments(x, input=None, normalized_shape=None, **names)))
-        eps = constant(given["eps"])
+        eps = epsilon(found)
     except Unsupported:
         return None
-    shape, source = given["shape"], given["x"]
+    shape, source = found["normalized_shape"], found["x"]
     # Cast to another type before it is normalised, or after, a row is not what the kernel reads.
     if not isinstance(shape, (tuple, list)) or len(shape) != 1 or value_of(source).dtype != value_of(x).dtype:
         return None
-    return Norm(x, source, given["weight"], given.get("bias"), norm_ops.RMS_EPS if eps is None else eps, rms)
+    return Norm(x, source, found["weight"], found.get("bias"), eps, operation_of(x) == "rms_norm")
 
 
 def norms_after(result: fx.Node) -> list[fx.Node]:
-    return [user for user in result.users if is_call(user, LAYER_NORMS | RMS_NORMS)]
+    return [user for user in result.users if is_op(user, *NORMS)]
 
 
 # --- the operator
-
-_LINEARS, _ADDMMS = frozenset((F.linear,)), frozenset((torch.addmm,))
 
 
 class Linear(FusionPattern):
     name = "linear"
     wins = True
     only_if_timed = True
+    operations = ("linear", "addmm")
 
     def place(self, node: fx.Node) -> Match | NoMatch | None:
         return next(iter(self.places(node)), None)
 
     def places(self, node: fx.Node) -> Iterator[Match | NoMatch]:
-        if not is_call(node, _LINEARS | _ADDMMS):
+        if is_op(node, "linear") and wants_gradient(value_of(node)):  # see linear_train.py
             return
         try:
             fusion = fusion_of(node)
@@ -362,10 +338,9 @@ def largest_first(fusion: Fusion, every: Sequence[End], norm: Optional[Norm] = N
 
 
 def fusion_of(node: fx.Node) -> Fusion:
-    if is_call(node, _LINEARS):
-        x, weight, bias = arguments(node, input=None, weight=None, bias=None)
-        return Fusion(x, weight, bias, End((node,)), value_of(node).dtype)
-    bias, x, across, beta, alpha = arguments(node, input=None, mat1=None, mat2=None, beta=1, alpha=1)
+    if is_op(node, "linear"):
+        return Fusion(*arguments_of(node).values(), End((node,)), value_of(node).dtype)
+    bias, x, across, beta, alpha = arguments_of(node).values()
     if beta != 1 or alpha != 1 or value_of(bias).dim() != 1:
         raise Unsupported("a sum of matrices with factors, or of no bias for each column")
     return Fusion(x, across, bias, End((node,)), value_of(node).dtype, matrix=_transposed)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx
 
 from ..._ops import linear as linear_ops, linear_moments as moments_ops  # noqa: F401  (the operators)
@@ -17,13 +16,13 @@ from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported, VituneError
 from ..graph import subgraph
 from ..graph.benchmark import Times
-from ..graph.match import FusionPattern, Match, ConstantFold, as_compiled, is_call, value_of
+from ..graph.distinct import once_of_kind
+from ..graph.match import FusionPattern, Match, ConstantFold, as_compiled, value_of
 from ..graph.mutations import is_changed_between
+from ..graph.tree import is_op
 from . import linear as linear_pattern
 from .linear import Fusion, ends, norm_before, norms_after
-from .norm import LAYER_NORMS
 
-_LINEARS = frozenset((F.linear,))
 _COLUMNS = linear_ops.MOMENTS_COLUMNS  # of a block of moments: tiles of few columns are the fastest where norms are folded
 
 
@@ -95,9 +94,11 @@ class Pair(NamedTuple):
         *before, out_dtype, _ = self.second.without_statistics(of, [as_compiled(fake) for fake in self._fakes()])
         return linear_ops.text_of(*before, False, out_dtype, linear_ops.moments_kind(_COLUMNS, self.second.norm.eps))
 
+    @once_of_kind
     def ask_first(self) -> Selection:
         return linear_pattern.selected(self.first_problem(), value_of(self.between).device.index)
 
+    @once_of_kind
     def ask_second(self) -> Selection:
         return linear_pattern.selected(self.second_problem(), value_of(self.between).device.index)
 
@@ -147,6 +148,7 @@ class LinearPair(FusionPattern):
     name = "linear"
     wins = True
     only_if_timed = True
+    operations = ("linear",)
 
     def place(self, node: fx.Node) -> Optional[Match]:
         return next(iter(self.places(node)), None)
@@ -166,7 +168,7 @@ def _pairs(node: fx.Node) -> Iterator[Pair]:
         return
     first = first._replace(end=ends((node,))[-1])  # of shorter ones nothing but the next step uses the result
     for user in first.end.last.users:
-        norm = norm_before(user) if is_call(user, LAYER_NORMS) else None
+        norm = norm_before(user) if is_op(user, "layer_norm") else None
         layer = None if norm is None else next(iter(user.users))
         second = None if layer is None or norm.x is not first.end.last else _fusion_of(layer)
         if second is None or second.x is not user or not second.may_fold(norm):
@@ -179,7 +181,7 @@ def _pairs(node: fx.Node) -> Iterator[Pair]:
 
 def _fusion_of(node: fx.Node) -> Optional[Fusion]:
     """That of a layer without what is around it; None: it is none that kernels take."""
-    fusion = linear_pattern.fusion_of(node) if is_call(node, _LINEARS) else None
+    fusion = linear_pattern.fusion_of(node) if is_op(node, "linear") else None
     return None if fusion is None or linear_pattern.why_no_kernel(fusion) else fusion
 
 

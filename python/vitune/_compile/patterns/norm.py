@@ -13,15 +13,16 @@ from typing import NamedTuple, Optional
 import torch
 from torch import fx
 
-from ..._dropin import layer_norm as dropin_layer_norm
-from ..._ops import attention as attention_ops, norm as norm_ops
-from ..._runtime.context import Problem, Selection
+from ..._ops import norm as norm_ops
+from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
-from ..graph.match import FusionPattern, Match, NoMatch, arguments, as_compiled, constant, is_call, outside, value_of
+from ..graph.distinct import once_of_kind
+from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, outside, selected, value_of
+from ..graph.tree import Found, Tree, arguments_of, operation_of
 
-LAYER_NORMS = frozenset((dropin_layer_norm.original, torch.layer_norm))
-RMS_NORMS = frozenset((torch.rms_norm, torch.nn.functional.rms_norm) if hasattr(torch, "rms_norm") else ())
-_SUMS = frozenset((operator.add, torch.add))
+NORMS = ("layer_norm", "rms_norm")
+NORM = Tree(" ".join(NORMS), input="x")
+_NORM_OF_SUM = Tree(" ".join(NORMS), input=Tree("add", input="x", other="residual", alpha=1))
 
 
 class _Norm(NamedTuple):
@@ -40,12 +41,11 @@ class _Norm(NamedTuple):
     def return_sum(self) -> bool:
         return self.total is not None and len(self.total.users) > 1
 
+    @once_of_kind
     def ask(self) -> Selection:
-        x, residual, weight, bias = (as_compiled(node) for node in (self.x, self.residual, self.weight, self.bias))
-        norm_ops.check(x, residual, weight, bias)
-        rows, added = norm_ops.rows(x), None if residual is None else norm_ops.rows(residual)
-        text = norm_ops.problem_text(rows, added, weight, bias, self.eps, self.rms, self.return_sum, False, self._out_dtype(), 16)
-        return attention_ops.context_of(value_of(self.x).device.index).query(Problem(text))
+        tensors = (as_compiled(node) for node in (self.x, self.residual, self.weight, self.bias))
+        text = norm_ops.text_of(*tensors, self.eps, self.rms, self.return_sum, False, self._out_dtype())
+        return selected(text, value_of(self.x).device.index)
 
     def _out_dtype(self) -> Optional[torch.dtype]:
         dtype = value_of(self.node).dtype  # autocast's, where it is on
@@ -60,14 +60,12 @@ class _Norm(NamedTuple):
 class Norm(FusionPattern):
     name = "norm"
     wins = False
+    operations = NORMS
 
     def place(self, node: fx.Node) -> Match | NoMatch | None:
-        rms = is_call(node, RMS_NORMS)
-        if not rms and not is_call(node, LAYER_NORMS):
-            return None
-        call = "rms_norm" if rms else "layer_norm"
+        call = operation_of(node)
         try:
-            norm = _norm(node, rms)
+            norm = _norm(node)
         except Unsupported as reason:
             return NoMatch(call, str(reason))
         why_not = outside(value_of(norm.x))
@@ -78,28 +76,26 @@ class Norm(FusionPattern):
         return Match(f"{call} of a sum", [node, norm.total][:1 + norm.return_sum], node, norm.build, norm.ask, [norm.total])
 
 
-def _norm(node: fx.Node, rms: bool) -> _Norm:
-    if rms:
-        given = arguments(node, input=None, normalized_shape=None, weight=None, eps=None)
-        given = [*given[:3], None, given[3]]
-    else:
-        given = arguments(node, input=None, normalized_shape=None, weight=None, bias=None, eps=1e-5, cudnn_enable=True)
-    x, shape, weight, bias, eps = given[:5]
-    if not isinstance(shape, (tuple, list)) or len(shape) != 1:
+def _norm(node: fx.Node) -> _Norm:
+    if not isinstance(shape := arguments_of(node)["normalized_shape"], (tuple, list)) or len(shape) != 1:
         raise Unsupported(f"a norm over {shape}: patterns are of one dimension")
-    total = _sum_before(node, x)
-    return _Norm(node, total, *(total.args if total is not None else (x, None)), weight, bias,
-                 norm_ops.RMS_EPS if eps is None else constant(eps), rms)
+    of_sum = _NORM_OF_SUM.find(node)
+    found = of_sum if of_sum is not None and _is_of_two_alike(of_sum) else NORM.find(node)
+    return _Norm(node, found.nodes[0] if found is of_sum else None, found["x"], found.get("residual"), found["weight"],
+                 found.get("bias"), epsilon(found), operation_of(node) == "rms_norm")
 
 
-def _sum_before(node: fx.Node, x: fx.Node) -> Optional[fx.Node]:
-    """The sum of two tensors alike that is normalised, if nothing comes between that could change it."""
-    if x is not node.prev or not is_call(x, _SUMS) or len(x.args) != 2 or x.kwargs:
-        return None
-    a, b, total = (value_of(tensor) for tensor in (*x.args, x))
-    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
-        return None
-    return x if a.shape == b.shape == total.shape and a.dtype == b.dtype == total.dtype else None
+def epsilon(norm: Found) -> float:
+    """Raises Unsupported where it is only known when the model runs."""
+    return norm_ops.RMS_EPS if norm["eps"] is None else constant(norm["eps"])
+
+
+def _is_of_two_alike(found: Found) -> bool:
+    """Whether the sum is of two tensors alike, and nothing comes between it and the norm that could change it."""
+    total, norm = found.nodes
+    values = [value_of(node) for node in (found["x"], found["residual"], total)]
+    return total is norm.prev and all(isinstance(value, torch.Tensor) for value in values) and all(
+        (value.shape, value.dtype) == (values[2].shape, values[2].dtype) for value in values[:2])
 
 
 norm = Norm()

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor, fx
 
 from ..._runtime.errors import Unsupported
-from ..graph.match import FusionPattern, Match, NoMatch, arguments, is_call, is_method, outside, value_of
+from ..graph.match import FusionPattern, Match, NoMatch, outside, value_of
 from ..graph.tokens import is_turned
+from ..graph.tree import Tree, arguments_of, is_op, only_user
 from . import linear as linear_pattern
 from .linear import End, Fusion, ends, largest_first
-
-_CONVOLUTIONS = frozenset((torch.conv2d, torch.nn.functional.conv2d))
 
 
 class _Patches(NamedTuple):
@@ -58,15 +57,14 @@ class Patches(FusionPattern):
     name = "linear"
     wins = True
     only_if_timed = True
+    operations = ("conv2d",)
 
     def place(self, node: fx.Node) -> Match | NoMatch | None:
         return next(iter(self.places(node)), None)
 
     def places(self, node: fx.Node) -> Iterator[Match | NoMatch]:
-        if not is_call(node, _CONVOLUTIONS):
-            return
         try:
-            x, weight, bias, *rest = arguments(node, input=None, weight=None, bias=None, stride=1, padding=0, dilation=1, groups=1)
+            x, weight, bias, *rest = arguments_of(node).values()
         except Unsupported:
             return
         patches = _patches(value_of(x), value_of(weight), *rest)
@@ -102,17 +100,18 @@ def _pair(argument: Any) -> Any:
     return (argument, argument) if isinstance(argument, int) else tuple(argument) if isinstance(argument, (tuple, list)) else argument
 
 
+_FLAT = Tree("flatten", start_dim=2, end_dim=-1)
+
+
 def _as_tokens(node: fx.Node) -> tuple[fx.Node, ...]:
     """flatten(2) and transpose(1, 2), which make rows of the convolution's result, and the copy of these that may follow; ():
     something else follows."""
-    flat = next(iter(node.users)) if len(node.users) == 1 else None
-    if not is_method(flat, "flatten") or flat.args[1:] != (2,) or flat.kwargs or len(flat.users) != 1:
-        return ()
-    turned = next(iter(flat.users))
+    flat = only_user(node)
+    turned = only_user(flat) if _FLAT.find(flat) is not None else None
     if not is_turned(turned):
         return ()
-    copy = next(iter(turned.users)) if len(turned.users) == 1 else None
-    return (flat, turned, copy) if is_method(copy, "contiguous") else (flat, turned)
+    copy = only_user(turned)
+    return (flat, turned, copy) if is_op(copy, "contiguous") else (flat, turned)
 
 
 patches = Patches()

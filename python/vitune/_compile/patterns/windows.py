@@ -7,28 +7,23 @@ call has to be as fast as attention alone."""
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
-import torch.nn.functional as F
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ..._ops import attention as attention_ops, window_attention as window_attention_ops
+from ..._ops import window_attention as window_attention_ops
 from ..._ops.window_attention import Windows
-from ..._runtime.context import Problem, Selection
+from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported, VituneError
 from ..graph.benchmark import Times, measured, sample
-from ..graph.match import FusionPattern, Match, NoMatch, arguments, as_compiled, is_call, is_idle_dropout, is_method, value_of
+from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, selected, value_of
 from ..graph.mutations import is_changed_between, storage_of, written_by
-from .attention import FACTORS, Attend, Found, Operand, attention, unfused_attention
+from ..graph.tree import Tree, arguments_of, is_op, is_quiet, only_user
+from .attention import FACTORS, VIEWS, Attend, Found, Operand, attention, unfused_attention
 
-_LINEARS = frozenset((F.linear,))
-_PADS = frozenset((F.pad, torch._C._nn.pad))  # the latter is what the former calls
-_ROLLS = frozenset((torch.roll,))
-_GETITEMS = frozenset((operator.getitem,))
 #: Orders of the dimensions of [images, down, ., across, ., channels] in windows, and in the image again.
 _BLOCK, _GRID, _GRID_BACK = (0, 1, 3, 2, 4, 5), (0, 2, 4, 1, 3, 5), (0, 3, 1, 4, 2, 5)
 
@@ -62,6 +57,7 @@ class WindowsInPlace(FusionPattern):
     name = "window_attention"
     wins = True  # where it is tuned, and not slower than attention alone
     spans = True
+    operations = ("attention", "softmax")
 
     def place(self, node: fx.Node) -> Match | NoMatch | None:
         found = self.find(node)
@@ -75,7 +71,7 @@ class WindowsInPlace(FusionPattern):
         layer = _layer_before(found.attend.v.node)
         call = f"{found.call} in windows of an image"
         try:
-            partition = None if layer is None else _partition_of(layer.args[0])
+            partition = None if layer is None else _partition_of(arguments_of(layer)["input"])
             if partition is None:
                 return None
             projection, back = _projection_of(found.attend, layer), _return_of(found.attend.node, partition)
@@ -142,7 +138,7 @@ class WindowsCall:
     def _padding(self) -> Optional[Operand]:
         """What the projection makes of zeros."""
         image, window = value_of(self.partition.x).shape[1:3], self.partition.windows.window
-        _, _, bias = arguments(self.projection.layer, input=None, weight=None, bias=None)
+        bias = arguments_of(self.projection.layer)["bias"]
         if bias is None or not any(extent % size for extent, size in zip(image, window)):
             return None
         padding, dtype = Operand.of(bias), self.attend.q.value.dtype
@@ -173,8 +169,7 @@ class WindowsCall:
 
     def problem(self) -> str:
         qkv, bias, padding = self._tensors()
-        projection = self.projection
-        return window_attention_ops.text_of(qkv, self.partition.windows, bias, padding, projection.scale, projection.interleaved)
+        return window_attention_ops.text_of(qkv, self.partition.windows, bias, padding, self.projection.scale, self.projection.interleaved)
 
     def ask(self) -> Selection:
         return selected(self.problem(), self.attend.q.value.device.index)
@@ -199,7 +194,7 @@ class WindowsCall:
 
 def _layer_of(graph: fx.Graph, layer: fx.Node, x: fx.Node) -> fx.Node:
     """The same layer of another tensor."""
-    made = graph.call_function(layer.target, (x, *layer.args[1:]), layer.kwargs)
+    made = graph.call_function(layer.target, (x, *list(arguments_of(layer).values())[1:]))
     made.meta = {key: value for key, value in layer.meta.items() if key != "example_value"}
     return made
 
@@ -208,17 +203,13 @@ def _views_before(x: fx.Node) -> list[fx.Node]:
     """The node that x is a view of with the same rows, and the views after it up to x: a layer of these rows is a layer of x, and
     the norm that made them stands right before it."""
     nodes = [x]
-    while is_method(nodes[0], "view", "reshape", "flatten", "unflatten"):
-        source, value = value_of(nodes[0].args[0]), value_of(x)
+    while is_op(nodes[0], "view", "reshape", "flatten", "unflatten"):
+        before = arguments_of(nodes[0])["input"]
+        source, value = value_of(before), value_of(x)
         if not source.is_contiguous() or source.dtype != value.dtype or not statically_known_true(source.shape[-1] == value.shape[-1]):
             break
-        nodes.insert(0, nodes[0].args[0])
+        nodes.insert(0, before)
     return nodes
-
-
-def selected(text: str, device: Optional[int]) -> Selection:
-    """Which kernel would serve the problem."""
-    return attention_ops.context_of(device).query(Problem(text))
 
 
 def _region(first: fx.Node, last: fx.Node) -> Sequence[fx.Node]:
@@ -240,23 +231,27 @@ def _region(first: fx.Node, last: fx.Node) -> Sequence[fx.Node]:
 
 def _is_view(node: Any) -> bool:
     """Whether it keeps its elements in their order."""
-    return is_method(node, "view", "reshape", "flatten", "unflatten", "contiguous")
+    return is_op(node, *VIEWS)
 
 
 def _layer_before(node: Optional[fx.Node]) -> Optional[fx.Node]:
     """The linear layer that it is made of, if nothing has several inputs on the way."""
-    while node is not None and not is_call(node, _LINEARS):
+    while node is not None and not is_op(node, "linear"):
         source = node.args[0] if node.args else None
         node = source if isinstance(source, fx.Node) and node.op in ("call_function", "call_method") else None
-    return node if node is not None and node.args and isinstance(node.args[0], fx.Node) else None
+    return node if node is not None and isinstance(arguments_of(node)["input"], fx.Node) else None
+
+
+_SCALED = Tree(" ".join(FACTORS), input="q", other="scale")
 
 
 def _projection_of(attend: Attend, layer: fx.Node) -> _Projection:
     """Raises Unsupported where q, k and v are no views of the layer's result, or the kernels know no such order."""
     q, scale, factor = attend.q, attend.scale, None
-    if q.node is not None and is_call(q.node, FACTORS) and len(q.node.args) == 2 and isinstance(q.node.args[1], float):
-        scale = q.node.args[1] * (q.value.shape[-1] ** -0.5 if scale is None else scale)
-        factor, q = q.node, Operand.of(q.node.args[0])
+    scaled = _SCALED.find(q.node)
+    if scaled is not None and isinstance(scaled["scale"], float):
+        scale = scaled["scale"] * (q.value.shape[-1] ** -0.5 if scale is None else scale)
+        factor, q = q.node, Operand.of(scaled["q"])
     if attend.is_causal or attend.enable_gqa:
         raise Unsupported("it is causal, or its heads share keys")
     parts, (heads, n, d) = [part.value for part in (q, attend.k, attend.v)], q.value.shape[-3:]
@@ -283,17 +278,19 @@ def _order_of(node: Any) -> Optional[tuple[int, ...]]:
     """Where the dimensions of the six of a tensor in windows go."""
     if not isinstance(node, fx.Node) or not isinstance(value_of(node), torch.Tensor) or value_of(node).dim() != 6:
         return None
-    if is_method(node, "permute"):
-        dims = node.args[1:] if len(node.args) > 2 else node.args[1]
-        return tuple(dims)
-    if is_method(node, "transpose") and set(node.args[1:]) == {2, 3}:
-        return _BLOCK
-    return None
+    if is_op(node, "permute"):
+        return arguments_of(node)["dims"]
+    return _BLOCK if is_op(node, "transpose") and _dims_of(node) == {2, 3} else None
+
+
+def _dims_of(transpose: fx.Node) -> set[int]:
+    """The two that change places."""
+    return set(list(arguments_of(transpose).values())[1:])
 
 
 def _pads_of(node: fx.Node) -> Optional[tuple[int, int]]:
     """Rows and columns of zeros that are added at the bottom and to the right."""
-    _, pads, mode, value = arguments(node, input=None, pad=None, mode="constant", value=None)
+    _, pads, mode, value = arguments_of(node).values()
     pads = tuple(pads)
     if mode != "constant" or value not in (None, 0) or len(pads) % 2 or not all(isinstance(each, int) for each in pads):
         return None
@@ -304,21 +301,18 @@ def _pads_of(node: fx.Node) -> Optional[tuple[int, int]]:
 
 def _shifts_of(node: fx.Node) -> Optional[tuple[int, int]]:
     """By how much rows and columns are rolled."""
-    _, shifts, dims = arguments(node, input=None, shifts=None, dims=None)
+    _, shifts, dims = arguments_of(node).values()
     if not isinstance(shifts, (tuple, list)) or tuple(dims or ()) != (1, 2) or not all(isinstance(each, int) for each in shifts):
         return None
     return tuple(shifts)
 
 
-def _is_roll(node: Any) -> bool:
-    return is_call(node, _ROLLS) or is_method(node, "roll")
-
-
 def _partition_of(rows: fx.Node) -> Optional[_Partition]:
     at = rows
     while _is_view(at) and _order_of(at) is None:
-        at = at.args[0]
-    order, six = _order_of(at), at.args[0] if isinstance(at, fx.Node) and at.args else None
+        at = arguments_of(at)["input"]
+    order = _order_of(at)
+    six = None if order is None else arguments_of(at)["input"]
     if order not in (_BLOCK, _GRID) or not _is_view(six) or value_of(rows).shape[-1] != value_of(six).shape[-1]:
         return None
     image, whole = six.args[0], value_of(six).shape
@@ -341,18 +335,18 @@ def _moved(at: fx.Node, first: fx.Node) -> tuple:
     """What is below rolls and pads: (image, the first of them or `first`, pads, shift, their order: "rp" is rolled, then padded)."""
     pads, shift, moves = (0, 0), (0, 0), ""
     while pads is not None and shift is not None:
-        if is_call(at, _PADS):
+        if is_op(at, "pad"):
             given = _pads_of(at)
             moves = moves if given == (0, 0) else "p" + moves
             pads = None if given is None else tuple(map(sum, zip(pads, given)))
-        elif _is_roll(at):
+        elif is_op(at, "roll"):
             given = _shifts_of(at)
             moves = "r" + moves
             extents = value_of(at).shape[1:3]
             shift = None if given is None else tuple(-each % extent for each, extent in zip(given, extents))
         else:
             break
-        first, at = at, at.args[0]
+        first, at = at, arguments_of(at)["input"]
     if value_of(at).dim() != 4 or not all(isinstance(extent, int) for extent in value_of(at).shape[1:]):
         pads = None
     return at, first, pads, shift, moves
@@ -360,28 +354,24 @@ def _moved(at: fx.Node, first: fx.Node) -> tuple:
 
 # --- and back
 
-def _only_user(node: fx.Node) -> Optional[fx.Node]:
-    return next(iter(node.users)) if len(node.users) == 1 else None
-
-
 def _return_of(out: fx.Node, partition: _Partition) -> Optional[_Return]:
     rank = value_of(out).dim()
-    at = _only_user(out)
-    if not is_method(at, "transpose") or {dim % rank for dim in at.args[1:]} != {rank - 3, rank - 2}:
+    at = only_user(out)
+    if not is_op(at, "transpose") or {dim % rank for dim in _dims_of(at)} != {rank - 3, rank - 2}:
         return None
     layers: list[fx.Node] = []
     channels = value_of(out).shape[-3] * value_of(out).shape[-1]
-    while _order_of(at) is None or at.args[0] is out:
-        user = _only_user(at)
-        if is_call(user, _LINEARS) and user.args[:1] == (at,) and value_of(at).shape[-1] == channels:
+    while _order_of(at) is None or arguments_of(at)["input"] is out:
+        user = only_user(at)
+        if is_op(user, "linear") and arguments_of(user)["input"] is at and value_of(at).shape[-1] == channels:
             layers.append(user)
             channels = value_of(user).shape[-1]
-        elif not (_is_view(user) or _order_of(user) is not None or (user is not None and is_idle_dropout(user))):
+        elif not (_is_view(user) or _order_of(user) is not None or is_quiet(user)):
             return None
         at = user
     windows, counts = partition.windows, partition.counts
     wanted = (_GRID_BACK if windows.grid else _BLOCK, (*counts, *windows.window, channels))
-    if (_order_of(at), tuple(value_of(at.args[0]).shape[1:])) != wanted:
+    if (_order_of(at), tuple(value_of(arguments_of(at)["input"]).shape[1:])) != wanted:
         return None
     last = _image_again(at, partition, channels)
     return None if last is None else _Return(_with_views(last), layers)
@@ -390,7 +380,7 @@ def _return_of(out: fx.Node, partition: _Partition) -> Optional[_Return]:
 def _with_views(image: fx.Node) -> fx.Node:
     """The last view of an image with the same rows: what is added to it then stands right behind the layer."""
     wanted = (value_of(image).shape[-1], value_of(image).dtype)
-    while _is_view(user := _only_user(image)):
+    while _is_view(user := only_user(image)):
         value = value_of(user)
         if (value.shape[-1], value.dtype) != wanted or not all(isinstance(extent, int) for extent in value.shape[1:]):
             break
@@ -407,13 +397,13 @@ def _image_again(at: fx.Node, partition: _Partition, channels: int) -> Optional[
     wanted = wanted[::-1] if windows.pads_first else wanted
     extents = whole
     while at is not None:
-        user = _only_user(at)
-        if is_method(user, "contiguous"):
+        user = only_user(at)
+        if is_op(user, "contiguous"):
             at = user
-        elif wanted[:1] == ["roll"] and _is_roll(user) and _unrolls(user, windows.shift, extents):
+        elif wanted[:1] == ["roll"] and is_op(user, "roll") and _unrolls(user, windows.shift, extents):
             at = user
             wanted.pop(0)
-        elif is_call(user, _GETITEMS) and _crops(user, extents if wanted[:1] != ["crop"] else image):
+        elif is_op(user, "getitem") and _crops(user, extents if wanted[:1] != ["crop"] else image):
             if wanted[:1] == ["crop"]:
                 wanted.pop(0)
                 extents = image
@@ -427,7 +417,7 @@ def _views_of(at: fx.Node) -> Iterator[fx.Node]:
     """Itself and what is a view of it, one after the other."""
     while at is not None:
         yield at
-        at = _only_user(at)
+        at = only_user(at)
         at = at if _is_view(at) else None
 
 
@@ -438,11 +428,11 @@ def _unrolls(node: fx.Node, shift: Sequence[int], extents: Sequence[int]) -> boo
 
 def _crops(node: fx.Node, extents: Sequence[int]) -> bool:
     """Whether it is the first `extents` rows and columns of all images."""
-    slices = node.args[1]
+    cropped, slices = arguments_of(node).values()
     if not isinstance(slices, tuple) or not all(isinstance(each, slice) for each in slices) or value_of(node).dim() != 4:
         return False
     starts = all(each.start in (None, 0) and each.step in (None, 1) for each in slices)
-    source = value_of(node.args[0]).shape
+    source = value_of(cropped).shape
     rest = statically_known_true(value_of(node).shape[0] == source[0]) and value_of(node).shape[3] == source[3]
     return starts and rest and tuple(value_of(node).shape[1:3]) == tuple(extents)
 

@@ -1,0 +1,121 @@
+# python/tests/training_ranks.py -- Two processes that train a small ViT together, by DDP or FSDP2: compiled beside eager mode's gradients.
+# SPDX-License-Identifier: Apache-2.0
+"""python -m tests.training_ranks FOLDER: raises where a gradient differs. On CPUs, by gloo, which meets in a file of the folder."""
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import vitune
+from vitune._compile import backend
+
+from .test_torch_compile import without_inductor
+
+
+class Block(nn.Module):
+    def __init__(self, d=32):
+        super().__init__()
+        self.norm, self.fc1, self.fc2 = nn.LayerNorm(d), nn.Linear(d, 2 * d), nn.Linear(2 * d, d)
+
+    def forward(self, x):
+        return x + self.fc2(F.gelu(self.fc1(self.norm(x))))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.block = block
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(*(Block() for _ in range(3)))
+
+
+def gradients(train, parameters, x, amp):
+    with torch.autocast("cpu", torch.bfloat16, enabled=amp):
+        train(x).float().square().mean().backward()
+    grads = [parameter.grad for parameter in parameters]
+    return [(grad.full_tensor() if hasattr(grad, "full_tensor") else grad).clone() for grad in grads]
+
+
+def expect_alike(name, got, want, bound):
+    for mine, right in zip(got, want, strict=True):
+        if (mine - right).norm() > bound * right.norm() + 1e-9:
+            raise AssertionError(f"{name}: {(mine - right).norm()} of {right.norm()}")
+
+
+def trained(compiled):
+    return sum(call.replaced for call in vitune.report(compiled).calls if call.trains)
+
+
+def by_ddp(x):
+    want_of = nn.parallel.DistributedDataParallel(model())
+    for mode in ("ddp_optimizer", "no_optimization", "python_reducer"):
+        for amp in (False, True):
+            torch._dynamo.reset()
+            torch._dynamo.config.optimize_ddp = mode
+            ours = nn.parallel.DistributedDataParallel(model(), bucket_cap_mb=0.01)  # cut behind each layer
+            compiled = vitune.compile(ours, replace=["linear_train"])
+            want_of.zero_grad(set_to_none=True)
+            want = gradients(want_of, list(want_of.parameters()), x, amp)
+            expect_alike(f"DDP, {mode}, {amp}", gradients(compiled, list(ours.parameters()), x, amp), want, 2e-2 if amp else 1e-5)
+            print(f"DDP, {mode}, autocast {amp}: {trained(compiled)} places train")
+            if not trained(compiled):
+                raise AssertionError(f"nothing trains: {vitune.report(compiled)}")
+
+
+def without_sync(x):
+    """Two micro-batches, of which the second one's backward pass sends the sum."""
+    torch._dynamo.reset()
+    torch._dynamo.config.optimize_ddp = "ddp_optimizer"
+    found = []
+    for compiles in (True, False):
+        layers = nn.parallel.DistributedDataParallel(model(), bucket_cap_mb=0.01)
+        train = vitune.compile(layers, replace=["linear_train"]) if compiles else layers
+        with layers.no_sync():
+            train(x).square().mean().backward()
+        found.append(gradients(train, list(layers.parameters()), 2 * x, False))
+    expect_alike("DDP, no_sync", *found, 1e-5)
+    print("DDP, no_sync: two micro-batches")
+
+
+def by_fsdp(x):
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    def sharded(compiles):
+        whole = model().bfloat16().float()
+        whole[1] = Checkpointed(whole[1])
+        blocks = [vitune.compile(block, replace=["linear_train"]) if compiles else block for block in whole]
+        for place, block in enumerate(blocks):
+            whole[place] = fully_shard(block, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
+        return blocks, fully_shard(whole)
+    torch._dynamo.reset()
+    blocks, ours = sharded(True)
+    _, theirs = sharded(False)
+    want = gradients(theirs, list(theirs.parameters()), x, False)
+    expect_alike("FSDP2", gradients(ours, list(ours.parameters()), x, False), want, 2e-2)
+    print(f"FSDP2: {[trained(block) for block in blocks]} places train\n{vitune.report(blocks[0])}")
+
+
+def rank_of(rank, folder):
+    dist._DEFAULT_FIRST_BUCKET_BYTES = 4096
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    backend.compile_fx = without_inductor
+    torch.set_num_threads(1)
+    torch.manual_seed(rank)
+    x = torch.randn(2, 5, 32)
+    by_ddp(x)
+    without_sync(x)
+    by_fsdp(x)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(rank_of, (sys.argv[1],), nprocs=2)
