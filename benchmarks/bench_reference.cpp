@@ -21,6 +21,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/operator.h"
 #include "probe/ladder.h"
 #include "tuner/loop/tune_plan.h"
 #include "tuner/measure/statistics.h"

@@ -3,8 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "core/error.h"
 #include "generator/linear/kernel_spec.h"
@@ -445,6 +449,31 @@ TEST(LinearPlanTest, Sm90LaunchesWholeClustersWithMapsOfWhatItReads) {
     }
   }
   EXPECT_GT(seen, 100u);
+}
+
+// The kernel stores a second result through a map behind the others.
+TEST(LinearPlanTest, ASecondResultHasATensorMapOfItsOwn) {
+  const DeviceInfo device = testing_support::h200_device();
+  const std::pair<std::string, std::optional<std::size_t>> cases[] = {
+      {"", std::nullopt}, {" act=gelu aux", kLinearAux}, {" dact=gelu post", kLinearPost}};
+  for (const auto& [words, tensor] : cases) {
+    const LinearProblem p = LinearProblem::parse("linear bf16 m=6304 n=768 k=768" + words);
+    std::size_t seen = 0;
+    for (const Config& config : testing_support::space_of(p, device).enumerate()) {
+      if (linear().family(config) != "sm90") continue;
+      ++seen;
+      const KernelLaunch launch = testing_support::plan_of(p, config, device, {1}).kernels.front();
+      const auto second = std::ranges::find_if(launch.maps, [](const TensorMapSlot& map) {
+        return map.tensor == kLinearAux || map.tensor == kLinearPost;
+      });
+      ASSERT_EQ(second != launch.maps.end(), tensor.has_value())
+          << p.text() << " " << config.text();
+      if (!tensor) continue;
+      EXPECT_EQ(second->tensor, *tensor);
+      EXPECT_EQ(second->at + 128, launch.map_bytes);
+    }
+    EXPECT_GT(seen, 10u);
+  }
 }
 
 // A cluster to a tile, for layers whose tiles leave SMs idle.

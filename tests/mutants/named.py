@@ -76,8 +76,8 @@ NAMED = (
            "if (origin_ != Origin::kMeasured && blocks(trial.status)) block(trial);",
            (_tuner("Tune.*:Live.*"),), safety=True),
     # --- rules
-    Mutant("rows of an output may overlap", "generator/norm/problem.cpp",
-           "if (is_output && p.rows > 1 && stride < p.d) {", "if (is_output && p.rows > 1 && stride < 1) {",
+    Mutant("rows of an output may overlap", "generator/problem_checks.cpp",
+           "if (!may_overlap && rows > 1 && stride < columns) {", "if (!may_overlap && rows > 1 && stride < 1) {",
            (_generator("Norm*"),), safety=True),
     Mutant("configs may need twice the shared memory", "generator/attention/rules.cpp",
            "if (s.shared_bytes() <= device.shared_per_block) return", "if (s.shared_bytes() <= 2 * device.shared_per_block) return",
