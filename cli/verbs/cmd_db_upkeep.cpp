@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "db/file_guard.h"
+#include "db/replace_file.h"
 #include "db/sqlite.h"
 
 namespace vitune {
@@ -61,6 +62,7 @@ int run_salvage(Session& session) {
                           path ? " at " + path->string() : ""));
   }
   if (is_sound(session)) {
+    remove_dead_salvages(resolve_database_path(*path, false));  // it died at its last steps
     show_counts(session, "db salvage", {{"rows_saved", 0}});
     session.console.log(LogLevel::kInfo,
                         formatted("nothing is damaged: {} is left as it is", path->string()));

@@ -98,11 +98,11 @@ bool is_one_value(const std::vector<Stored>& all, Value&& value) {
 
 Table table_of(const std::vector<Stored>& shown) {
   Table table = winner_table();
+  table.column("layer");
+  if (is_one_value(shown, [](const Stored& stored) { return stored.layer; })) table.if_room();
   table.column("GPU", Align::kLeft, {"gpu"});
   if (is_one_value(shown, [](const Stored& stored) { return stored.entry.device.key(); }))
     table.if_room();
-  table.column("layer");
-  if (is_one_value(shown, [](const Stored& stored) { return stored.layer; })) table.if_room();
   return table;
 }
 
@@ -167,8 +167,8 @@ int show_winners(Session& session, const std::map<std::string, std::string>& nam
     if (!problem) continue;
     const std::string name = shown_name(entry.problem.text);
     auto row = winner_row(name, entry.winner, *problem, entry.device, session.console.verbose());
-    row.emplace_back(entry.device.name);
     row.emplace_back(shown_layer(stored.layer));
+    row.emplace_back(entry.device.name);
     table.row(std::move(row));
     document["winners"].push_back({{"name", name},
                                    {"problem", entry.problem.text},

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "db/sqlite.h"
@@ -305,7 +306,7 @@ TEST_F(DatabaseTest, ShowTellsColdFromWarmWinners) {
   warm.objective = Objective::kWarm;
   store->promote(device(), {"attention", AttentionProblem::parse(kProblem).text()}, warm, nullptr);
   const std::string table = run({"show", "--csv", "--data-dir", directory().string()}).out;
-  EXPECT_THAT(table, HasSubstr(",trials,objective,gpu,layer\n"));
+  EXPECT_THAT(table, HasSubstr(",trials,objective,layer,gpu\n"));
   EXPECT_THAT(table, HasSubstr(",2,cold,"));
   EXPECT_THAT(table, HasSubstr(",2,warm,"));
 }
@@ -347,10 +348,13 @@ TEST_F(DatabaseTest, RefusedFilesStayAsTheyAreByteForByte) {
 TEST_F(DatabaseTest, SalvageLeavesASoundFileAsItIs) {
   fill(database());
   const std::string before = read_file(database());
+  const fs::path left = database().string() + ".salvage-20261128T115338Z-99999999-journal";
+  std::ofstream(left) << "of a salvage that died when it had put its file in place";
   const CommandResult result = run({"db", "salvage"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("nothing is damaged"));
   EXPECT_EQ(read_file(database()), before);
+  EXPECT_FALSE(fs::exists(left));
   for (const auto& entry : fs::directory_iterator(database().parent_path())) {
     EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr(".corrupt-")));
   }
@@ -359,9 +363,7 @@ TEST_F(DatabaseTest, SalvageLeavesASoundFileAsItIs) {
 TEST_F(DatabaseTest, SalvageKeepsSoundRowsAndTheOldFile) {
   fill(database());
   Connection(database(), Connection::Mode::kReadWrite)
-      .execute(
-          "UPDATE trial SET cold_samples = cold_samples + 1 WHERE rowid IN "
-          "(SELECT rowid FROM trial LIMIT 1)");
+      .execute("UPDATE trial SET cold_samples = cold_samples + 1");
   const CommandResult result = run({"db", "salvage", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("go into a new file in its place"));

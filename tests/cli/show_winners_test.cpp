@@ -47,7 +47,8 @@ class ShowWinnersTest : public CommandTest {
     std::vector<std::string> arguments = {"show", "--json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     std::vector<double> found;
-    for (const auto& entry : run(arguments).json()["winners"]) {
+    const auto document = run(arguments).json();
+    for (const auto& entry : document["winners"]) {
       if (entry["problem"] == problem && entry["device"]["name"] == "NVIDIA H200")
         found.push_back(entry["winner"]["cold"]["median_us"]);
     }
@@ -103,7 +104,8 @@ TEST_F(ShowWinnersTest, AMeasuredOneOfOnesOwnStandsForTheShippedOne) {
 
 TEST_F(ShowWinnersTest, AGpuIsChosenByAPartOfItsName) {
   std::set<std::string> names;
-  for (const auto& entry : run({"show", "--json", "--gpu", "h100"}).json()["winners"])
+  const auto document = run({"show", "--json", "--gpu", "h100"}).json();
+  for (const auto& entry : document["winners"])
     names.insert(entry["device"]["name"].get<std::string>());
   EXPECT_THAT(names, ElementsAre(HasSubstr("H100")));
   EXPECT_THAT(run({"show", "--gpu", "h200"}).out, Not(HasSubstr("H100")));
