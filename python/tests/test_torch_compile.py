@@ -381,16 +381,22 @@ class RewriteTest(CompileCase):
             v.mul_(2)
             return scores.softmax(-1) @ v
 
-        def by_name(q, k, v):
-            return torch.matmul(input=F.softmax(input=q @ k.mT, dim=-1), other=v)
         mix = torch.randn(3, 3, dtype=torch.bfloat16)
         for call, reasons in ((talking_heads, []), (shown, ["its weights or scores are used elsewhere"]), (other_axis, []),
-                              (scaled_mask, []), (classifier, []), (changed, ["something between"]), (by_name, [])):
+                              (scaled_mask, []), (classifier, []), (changed, ["something between"])):
             with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 _, report = self.compiled(call, self.q, self.k, self.v)
                 self.assertEqual([c.reason[:len(r)] for c, r in zip(report.calls, reasons)], reasons)
                 self.assertEqual((len(report.calls), any(c.replaced for c in report.calls)), (len(reasons), False))
+
+    def test_arguments_by_name_are_found_too(self):
+        def by_name(q, k, v):
+            return torch.matmul(input=F.softmax(input=q @ k.mT, dim=-1), other=v)
+        with torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
+            got, report = self.compiled(by_name, self.q, self.k, self.v)
+        self.assertEqual([c.replaced for c in report.calls], [True])
+        self.expect_close(got, by_name(self.q, self.k, self.v))
 
     def test_windows_that_no_kernel_serves_are_pytorchs(self):
         mask = torch.randn(2, 1, 5, 5)

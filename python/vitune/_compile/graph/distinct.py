@@ -68,11 +68,11 @@ def kind_of(part: Any) -> Any:
 
 def _kind(part: Any, places: dict[fx.Node, int]) -> Any:
     if isinstance(part, fx.Node):
-        # The number tells which parts are one node.
+        # The number tells which parts are one node; who else reads a result decides whether it must be written.
         is_seen = part in places
         number = places.setdefault(part, len(places))
         return (number,) if is_seen else (number, part.op, part.target if part.op.startswith("call_") else None,
-                                          _kind(part.meta.get("example_value"), places))
+                                          len(part.users) > 1, _kind(part.meta.get("example_value"), places))
     if isinstance(part, Tensor):
         return (isinstance(part, torch.nn.Parameter), part.dtype, part.device, part.requires_grad,
                 _sizes(part.shape), _sizes(part.stride()))
