@@ -108,7 +108,8 @@ TEST_F(PackTest, AReplayedWinnerGoesInOnlyIfItIsAskedFor) {
   const std::int64_t measured = pack().winners;
   Winner replayed = sample_winner(257);
   replayed.origin = Origin::kReplayed;
-  store_->promote(sample_device(), sample_problem(4097), replayed, nullptr);
+  const Binary binary = sample_binary(257);
+  store_->promote(sample_device(), sample_problem(4097), replayed, &binary);
   const PackReport without = pack();
   EXPECT_EQ(without.winners, measured);
   EXPECT_EQ(without.replayed, 1);

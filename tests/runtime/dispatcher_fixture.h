@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "generator/attention/kernel_spec.h"
@@ -17,6 +18,9 @@ namespace vitune::test {
 // A database with winners that a test puts in, the user's above a shipped one.
 class DispatcherFixture : public ::testing::Test {
  protected:
+  explicit DispatcherFixture(DeviceInfo device = testing_support::h200_device())
+      : device_(std::move(device)) {}
+
   static constexpr const char* kVit = "bf16 b=32 h=12 n=197 d=64";
   static constexpr const char* kNear = "bf16 b=32 h=12 n=198 d=64";
 
@@ -34,12 +38,6 @@ class DispatcherFixture : public ::testing::Test {
   // Other than the default, so that a test can tell them apart.
   Config other_config(const std::string& text, std::size_t place = 1) const {
     return default_attention_configs(AttentionProblem::parse(text), device_).at(place);
-  }
-  // The same of the kernels that every device can run.
-  Config plain_config(const std::string& text, std::size_t place) const {
-    DeviceInfo without_wgmma = device_;
-    without_wgmma.cc_major = 8;
-    return default_attention_configs(AttentionProblem::parse(text), without_wgmma).at(place);
   }
   void put(Store& store, const std::string& text, const Winner& row) {
     store.promote(device_, key_of(text), row, nullptr);
@@ -67,7 +65,7 @@ class DispatcherFixture : public ::testing::Test {
   Store& user() { return store_.user(); }
   Store& shipped() { return *store_.shipped(); }
 
-  const DeviceInfo device_ = testing_support::h200_device();
+  const DeviceInfo device_;
   LayeredStore store_{Store::in_memory(), Store::in_memory()};
   Dispatcher dispatcher_{device_, Objective::kCold};
 };

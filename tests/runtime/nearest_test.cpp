@@ -19,6 +19,19 @@ using ::testing::HasSubstr;
 
 class NearestTest : public test::DispatcherFixture {};
 
+// Where kernels of mma.sync serve problems of all sizes.
+class NearestOfAmpereTest : public test::DispatcherFixture {
+ protected:
+  NearestOfAmpereTest() : DispatcherFixture(of_ampere()) {}
+
+ private:
+  static DeviceInfo of_ampere() {
+    DeviceInfo device = testing_support::h200_device("of Ampere");
+    device.cc_major = 8;
+    return device;
+  }
+};
+
 TEST_F(NearestTest, AMissIsServedByAWinnerOfItsClassWithFigures) {
   const Winner row = winner(other_config(kNear), 21);
   put(shipped(), kNear, row);
@@ -40,60 +53,60 @@ TEST_F(NearestTest, AMissIsServedByAWinnerOfItsClassWithFigures) {
   EXPECT_EQ(found[1].outcome, LookupOutcome::kDefault);
 }
 
-TEST_F(NearestTest, NearestIsNotTheNearestVolumeButTheLeastPredictedTime) {
+TEST_F(NearestOfAmpereTest, NearestIsNotTheNearestVolumeButTheLeastPredictedTime) {
   // The near problem's winner took twice what another config was measured to take there.
-  put(user(), kNear, winner(plain_config(kNear, 1), 40));
+  put(user(), kNear, winner(other_config(kNear, 1), 40));
   const std::string far = "bf16 b=16 h=12 n=225 d=64";
-  put(user(), far, winner(plain_config(far, 2), 14));
-  put_trial(user(), kNear, plain_config(kNear, 2), 27);
+  put(user(), far, winner(other_config(far, 2), 14));
+  put_trial(user(), kNear, other_config(kNear, 2), 27);
   const auto found = choices(kVit);
 
   ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(found[0].config.at("kWarps"), plain_config(kNear, 2).at("kWarps"));
+  EXPECT_EQ(found[0].config.at("kWarps"), other_config(kNear, 2).at("kWarps"));
   EXPECT_LT(found[0].predicted_us, found[1].predicted_us);
 }
 
-TEST_F(NearestTest, TheDefaultIsAheadOfConfigsThatWereOnlyTriedUnlessTheyAreMuchFaster) {
-  put(user(), kNear, winner(plain_config(kNear, 1), 20));
-  put_trial(user(), kNear, plain_config(kNear, 2), 19);
+TEST_F(NearestOfAmpereTest, TheDefaultIsAheadOfConfigsThatWereOnlyTriedUnlessTheyAreMuchFaster) {
+  put(user(), kNear, winner(other_config(kNear, 1), 20));
+  put_trial(user(), kNear, other_config(kNear, 2), 19);
   ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
   EXPECT_EQ(choices(kVit)[1].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(choices(kVit)[1].config, plain_config(kNear, 2));
+  EXPECT_EQ(choices(kVit)[1].config, other_config(kNear, 2));
 
-  put_trial(user(), kNear, plain_config(kNear, 2), 8);
+  put_trial(user(), kNear, other_config(kNear, 2), 8);
   put_trial(user(), kNear, default_attention_config(AttentionProblem::parse(kNear), device_), 40);
   dispatcher_.invalidate();
   ASSERT_EQ(choices(kVit)[0].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(choices(kVit)[0].config, plain_config(kNear, 2));
+  EXPECT_EQ(choices(kVit)[0].config, other_config(kNear, 2));
 }
 
 // It is no candidate there, but what is known of it counts against it.
-TEST_F(NearestTest, ADefaultThatTookMoreThanTwiceTheWinnersTimeNearbyWasMeasured) {
-  put(user(), kNear, winner(plain_config(kNear, 1), 20));
-  put_trial(user(), kNear, plain_config(kNear, 2), 19);
+TEST_F(NearestOfAmpereTest, ADefaultThatTookMoreThanTwiceTheWinnersTimeNearbyWasMeasured) {
+  put(user(), kNear, winner(other_config(kNear, 1), 20));
+  put_trial(user(), kNear, other_config(kNear, 2), 19);
   put_trial(user(), kNear, default_attention_config(AttentionProblem::parse(kNear), device_), 50);
 
   const auto found = choices(kVit);
 
   ASSERT_EQ(found[0].outcome, LookupOutcome::kNearest);
-  EXPECT_EQ(found[0].config, plain_config(kNear, 2));
+  EXPECT_EQ(found[0].config, other_config(kNear, 2));
 }
 
 // A config that was good on one neighbour and bad on a nearer one.
-TEST_F(NearestTest, ATrialOfMoreThanTwiceTheWinnersTimeCountsAgainstItsConfig) {
+TEST_F(NearestOfAmpereTest, ATrialOfMoreThanTwiceTheWinnersTimeCountsAgainstItsConfig) {
   const std::string farther = "bf16 b=32 h=12 n=210 d=64";
-  put(user(), kNear, winner(plain_config(kNear, 1), 20));
-  put(user(), farther, winner(plain_config(farther, 1), 21));
-  put_trial(user(), farther, plain_config(farther, 2), 20);
+  put(user(), kNear, winner(other_config(kNear, 1), 20));
+  put(user(), farther, winner(other_config(farther, 1), 21));
+  put_trial(user(), farther, other_config(farther, 2), 20);
   const auto time_of_tried = [&] {
     dispatcher_.invalidate();
     for (const Choice& choice : choices(kVit)) {
-      if (choice.config == plain_config(kNear, 2)) return choice.predicted_us;
+      if (choice.config == other_config(kNear, 2)) return choice.predicted_us;
     }
     return 0.0;
   };
   const double before = time_of_tried();
-  put_trial(user(), kNear, plain_config(kNear, 2), 60);
+  put_trial(user(), kNear, other_config(kNear, 2), 60);
   EXPECT_GT(before, 0);
   EXPECT_GT(time_of_tried(), 1.2 * before);
 }
@@ -123,17 +136,17 @@ TEST_F(NearestTest, ANeighbourWithManyTrialsSaysNoMoreOfTheBestTimeThanOneWithNo
 }
 
 // A database that was imported may say of its winners what no race gives.
-TEST_F(NearestTest, FiguresThatNoRaceGivesSpoilNoPrediction) {
+TEST_F(NearestOfAmpereTest, FiguresThatNoRaceGivesSpoilNoPrediction) {
   for (const double lead : {-150.0, -100.0, 1e12}) {
     for (const double us : {20.0, 1e-60, 1e12}) {
       for (const double default_us : {21.0, 0.0, 1e12}) {
         SCOPED_TRACE(::testing::Message() << lead << " " << us << " " << default_us);
-        Winner row = winner(plain_config(kNear, 1), us);
-        row.runner_up = plain_config(kNear, 2);
+        Winner row = winner(other_config(kNear, 1), us);
+        row.runner_up = other_config(kNear, 2);
         row.lead_percent = lead;
         row.default_us = default_us;
         put(user(), kNear, row);
-        put_trial(user(), kNear, plain_config(kNear, 0), 1e-60);
+        put_trial(user(), kNear, other_config(kNear, 0), 1e-60);
         dispatcher_.invalidate();
         for (const Choice& choice : choices(kVit)) {
           EXPECT_TRUE(std::isfinite(choice.predicted_us)) << choice.reason;
@@ -144,7 +157,7 @@ TEST_F(NearestTest, FiguresThatNoRaceGivesSpoilNoPrediction) {
   }
 }
 
-TEST_F(NearestTest, TheDefaultIsAheadOfAWinnerOfAProblemFarAway) {
+TEST_F(NearestOfAmpereTest, TheDefaultIsAheadOfAWinnerOfAProblemFarAway) {
   const std::string far = "bf16 b=1 h=12 n=65 d=64";
   put(user(), far, winner(other_config(far), 5));
   EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
@@ -180,8 +193,8 @@ TEST_F(NearestTest, TrialsThatFailedOrWereImportedAreNoCandidates) {
             1);
 }
 
-TEST_F(NearestTest, AStepWidthFollowsTheKeyCount) {
-  Config two_steps = plain_config(kVit, 0);
+TEST_F(NearestOfAmpereTest, AStepWidthFollowsTheKeyCount) {
+  Config two_steps = other_config(kVit, 0);
   two_steps.set("kBlockN", 104);
   two_steps.set("kMinCtas", 1);
   put(user(), kVit, winner(two_steps, 25));
