@@ -103,12 +103,14 @@ class DistinctTest(unittest.TestCase):
         x, weight = torch.randn(4, 4), nn.Parameter(torch.randn(4, 4), False)
         same = kinds(lambda a, b, c: (torch.add(a, b), torch.add(b, c)), x, x.clone(), x.clone())
         self.assertEqual(same[0], same[1])
+        self.assertNotEqual(distinct.kind_of(0.0), distinct.kind_of(-0.0))
         for name, (function, *inputs) in {
                 "one tensor twice": (lambda a, b, c: (torch.add(a, b), torch.add(a, a)), x, x.clone(), x.clone()),
                 "strides": (lambda a, b, c: (torch.add(a, b), torch.add(a, c)), x, x.clone(), x.clone().t()),
                 "types": (lambda a, b, c: (torch.add(a, b), torch.add(a, c)), x, x.clone(), x.bfloat16()),
                 "a gradient": (lambda a, b, c: (torch.add(a, b), torch.add(a, c)), x, x.clone(), x.clone().requires_grad_()),
                 "a parameter": (lambda a, b, c: (F.linear(a, b), F.linear(a, c)), x, x.clone(), weight),
+                "who else reads it": (lambda a, b, c: (torch.add(a, b), *(lambda total: (total, total.relu()))(torch.add(a, b))), x, x.clone(), x),
                 "numbers": (lambda a, b, c: (torch.add(a, b, alpha=1), torch.add(a, 1.0)), x, x.clone(), x.clone())}.items():
             with self.subTest(name):
                 first, second = kinds(function, *inputs)

@@ -226,6 +226,30 @@ class PatternTest(TrainCase):
             compiled(torch.randn(2, 24))
         self.assertFalse(any(call.trains for call in vitune.report(compiled).calls))
 
+    def test_layers_on_two_sides_of_no_grad_stay_apart(self):
+        class Stopped(Mlp):
+            def forward(self, x):
+                y = self.fc1(x)
+                with torch.no_grad():
+                    middle = F.gelu(y)
+                return self.fc2(middle)
+        calls = self.expect_eagers(Stopped(), torch.randn(2, 5, 24), 1e-5)
+        self.assertEqual([call.call for call in calls if call.replaced], ["linear in training"] * 2)
+        tried = [each.reason for call in calls for each in call.tried]
+        self.assertIn("gradients are turned on or off within it", tried)
+
+    def test_several_types_without_autocast_are_refused_as_by_pytorch(self):
+        for x, parameters in ((torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16)):
+            with self.subTest(x):
+                torch._dynamo.reset()
+                model = vitune.compile(nn.Linear(24, 40).to(parameters), replace=["linear_train"])
+                with self.assertRaises(Exception) as raised:
+                    model(torch.randn(2, 24, dtype=x))
+                self.assertIn("dtype", str(raised.exception))
+        torch._dynamo.reset()
+        calls = self.expect_eagers(Inside(Mlp()), torch.randn(2, 5, 24), 0.05)
+        self.assertEqual([call.replaced for call in calls], [True])
+
     def test_memory_that_changes_in_between_keeps_layers_apart(self):
         class Changed(Mlp):
             def forward(self, x):
@@ -469,6 +493,20 @@ class RaceTest(TrainCase):
                     self.assertRegex(report.calls[0].reason, "its answers are not Inductor's: result [0-5] of 6 is off")
                     self.assertIn("\n      not timed; linear bf16", str(report))
                     self.assertEqual(self.raced, [])
+
+    def test_a_tile_that_is_missing_is_seen_and_operands_are_never_alike(self):
+        like = torch.empty(512, 64)
+        one, other = (benchmark.sample(like, torch.device("cpu")) for _ in range(2))
+        self.assertFalse(torch.equal(one, other))
+        self.assertEqual(benchmark.difference([one.bfloat16()], [one]), "")
+        for index in ((slice(508, None),), (slice(None), slice(62, None))):
+            wrong = one.clone()
+            wrong[index] = 0
+            self.assertRegex(benchmark.difference([wrong], [one]), "result 0 of 1 is off")
+        many = benchmark.sample(torch.empty(50432, 64), torch.device("cpu"))
+        wrong = many.clone()
+        wrong[-8:] = 0
+        self.assertIn("rows or columns", benchmark.difference([wrong], [many]))
 
     def test_a_device_that_is_lost_ends_compiling_with_its_own_error(self):
         def race(ours, theirs, device):

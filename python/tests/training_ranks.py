@@ -10,9 +10,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import vitune
-from vitune._compile import backend
 
-from .test_torch_compile import without_inductor
+from .test_torch_compile import without_inductor  # first: it says which operators' library is under test
+
+from vitune._compile import backend  # noqa: E402
 
 
 class Block(nn.Module):

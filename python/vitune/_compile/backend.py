@@ -24,7 +24,7 @@ from .graph import benchmark, checkpoints, distinct, inputs as graph_inputs, sub
 from .graph.benchmark import Times
 from .graph.folded_parameters import FoldedParameters, FoldCache
 from .graph.layouts import Layouts, Misfits
-from .graph.match import FusionPattern, Match, NoMatch, Rewrite, copied, module_of, value_of, wants_gradient
+from .graph.match import FusionPattern, Match, NoMatch, Rewrite, copied, gradients_at, module_of, value_of, wants_gradient
 from .graph.tree import operation_of
 from .patterns import (attention as attention_pattern, group_norm as group_norm_pattern, heads as heads_pattern,
                        linear as linear_pattern, linear_pair as linear_pair_pattern,
@@ -221,9 +221,9 @@ class Backend:
             return None
         served = tuple((found.problem, found.config, found.kernel_key) for found in selections)
         key = (place.call, served, place.surroundings, subgraph.options_key())
-        if key not in _times:
-            _times[key] = place.race()
-        return _times[key]
+        if key not in _times and (times := place.race()) is not None:  # what failed may not fail again
+            _times[key] = times
+        return _times.get(key)
 
     def _decide(self, operator: FusionPattern, place: Match | NoMatch, node: fx.Node,
                 prepared: FoldedParameters) -> tuple[str, Sequence[Selection]]:
@@ -233,6 +233,8 @@ class Backend:
             return "a gradient is wanted of it", ()
         if isinstance(place, NoMatch):
             return place.reason, ()
+        if len(gradients_at(place.at.graph, frozenset((*results, *place.covered)))) > 1:
+            return "gradients are turned on or off within it", ()
         why_not = prepared.why_not(place.recipes)
         if why_not:
             return why_not, ()

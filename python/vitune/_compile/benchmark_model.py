@@ -138,9 +138,9 @@ class _Ways:
     def joules(self, counter: Callable[[], float], seconds: float) -> dict[str, float]:
         """Of a pass: the median of windows in turn."""
         found: dict[str, list[float]] = {way: [] for way in self._models}
-        for _ in range(_ENERGY_WINDOWS):
-            for way, windows in found.items():
-                windows.append(self._window(way, counter, seconds))
+        for index in range(_ENERGY_WINDOWS):
+            for way in found if index % 2 == 0 else reversed(found):
+                found[way].append(self._window(way, counter, seconds))
         return {way: _median(windows) for way, windows in found.items()}
 
     def _window(self, way: str, counter: Callable[[], float], seconds: float) -> float:

@@ -80,7 +80,7 @@ def _kind(part: Any, places: dict[fx.Node, int]) -> Any:
         return (type(part).__name__, *(_kind(each, places) for each in part))
     if isinstance(part, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return part.node.expr
-    return type(part), part  # 1, 1.0 and True are equal, and none of the others
+    return type(part), repr(part) if isinstance(part, float) else part  # 1, 1.0 and True are equal, as are 0.0 and -0.0
 
 
 def _sizes(sizes: Any) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ..._runtime.errors import Unsupported
 from .distinct import alike, once
-from .match import hint, is_call, module_of, value_of, wants_gradient
+from .match import ENTERS_AUTOCAST, EXITS_AUTOCAST, hint, is_call, module_of, value_of, wants_gradient
 from .mutations import may_write, storages_in, storages_of, written_by
 
 
@@ -25,10 +25,6 @@ def _same_layout(a: Any, b: Any, but_ones: bool = False) -> bool:
         return False
     return all(statically_known_true(m == n) and (statically_known_true(x == y) or but_ones and statically_known_true(m == 1))
                for m, n, x, y in zip(a.shape, b.shape, a.stride(), b.stride()))
-
-
-_ENTERS = frozenset((torch.amp.autocast_mode._enter_autocast,))
-_EXITS = frozenset((torch.amp.autocast_mode._exit_autocast,))
 
 
 def _is_as_strided(node: fx.Node) -> bool:
@@ -109,9 +105,9 @@ class Layouts(fx.Interpreter):
         before = self.env[node] = value_of(node)
         if node.op == "get_attr" and before is None:
             self.env[node] = self.run_node(node)
-        elif is_call(node, _ENTERS):
+        elif is_call(node, ENTERS_AUTOCAST):
             self.env[node] = entered[node] = self.run_node(node)
-        elif is_call(node, _EXITS):
+        elif is_call(node, EXITS_AUTOCAST):
             self.run_node(node)
             del entered[node.args[0]]
         elif is_ours and node.op != "placeholder" or node.op != "output" and not self._changed.isdisjoint(node.all_input_nodes):

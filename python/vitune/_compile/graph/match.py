@@ -106,6 +106,42 @@ def is_call(node: Any, targets: frozenset) -> bool:
     return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
 
 
+_SETS_GRADIENTS = frozenset((torch._C._set_grad_enabled,))
+_ENTERS_INFERENCE = frozenset((torch.autograd.grad_mode._enter_inference_mode,))
+_EXITS_INFERENCE = frozenset((torch.autograd.grad_mode._exit_inference_mode,))
+ENTERS_AUTOCAST = frozenset((torch.amp.autocast_mode._enter_autocast,))
+EXITS_AUTOCAST = frozenset((torch.amp.autocast_mode._exit_autocast,))
+
+
+def gradients_at(graph: fx.Graph, nodes: frozenset[fx.Node]) -> set[Any]:
+    """Whether gradients are on where each of the nodes stands: one answer, if nothing turns them on or off between them."""
+    state, entered, found = torch.is_grad_enabled(), {}, set()
+    for node in graph.nodes:
+        if node in nodes:
+            found.add(state)
+        elif is_call(node, _SETS_GRADIENTS):
+            state = node.args[0]
+        elif is_call(node, _ENTERS_INFERENCE):
+            entered[node], state = state, ("inference", *node.args)
+        elif is_call(node, _EXITS_INFERENCE):
+            state = entered.pop(node.args[0], state)
+    return found
+
+
+def is_autocast(node: fx.Node, device: str) -> bool:
+    """Whether autocast is on where a node stands; in the body of a checkpoint whether it was on when the model was called."""
+    state, entered = torch.is_autocast_enabled(device), {}
+    for at in node.graph.nodes:
+        if at is node:
+            break
+        if is_call(at, ENTERS_AUTOCAST):
+            entered[at] = state
+            state = bool(at.args[2]) if at.args[0] == device else state
+        elif is_call(at, EXITS_AUTOCAST):
+            state = entered.pop(at.args[0], state)
+    return state
+
+
 def constant(argument: Any) -> Any:
     """A number or None as it stands in the graph. Raises Unsupported for one that is only known when the model runs."""
     if argument is not None and not isinstance(argument, (bool, int, float)):

@@ -138,7 +138,7 @@ def _run_in_training(module: fx.GraphModule, inputs: Sequence[Sequence[Any]]) ->
         with torch.enable_grad():
             result = module(*given)[0]
             if not grads:
-                grads.append(benchmark.sample(result.detach(), result.device))
+                grads.append(benchmark.sample(result.detach(), result.device, benchmark.GRADIENT_SEED))
             return result, *torch.autograd.grad(result, [value for value in given if value.requires_grad], grads[0])
     return run
 

@@ -63,7 +63,7 @@ class TreePattern(FusionPattern):
             return [made if isinstance(self._result(arguments), Tensor) else graph.call_function(operator.getitem, (made, 0))]
 
         def ask() -> Selection:
-            return once(lambda: selected(self.problem(*map(_without_device, arguments)), device), type(self), arguments)
+            return once(lambda: selected(self.problem(*map(_without_device, arguments)), device), self, arguments)
 
         def race() -> Optional[Times]:
             return subgraph.raced(region, taken, [], build)
