@@ -101,7 +101,7 @@ class DistinctTest(unittest.TestCase):
         def kinds(function, *inputs):
             return [distinct.kind_of((node.args, node)) for node in graph_of(function, *inputs) if node.target in (torch.add, F.linear)]
         x, weight = torch.randn(4, 4), nn.Parameter(torch.randn(4, 4), False)
-        same = kinds(lambda a, b, c: (torch.add(a, b), torch.add(b, c)), x, x.clone(), x.clone())
+        same = kinds(lambda a, b, c, d: (torch.add(a, b), torch.add(c, d)), x, x.clone(), x.clone(), x.clone())
         self.assertEqual(same[0], same[1])
         self.assertNotEqual(distinct.kind_of(0.0), distinct.kind_of(-0.0))
         for name, (function, *inputs) in {
