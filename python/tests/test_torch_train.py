@@ -272,7 +272,7 @@ class ServedTest(unittest.TestCase):
     def test_square_weights_are_multiplied_by_as_they_lie(self):
         dy, pre, x, weight = (torch.randn(16, 16, dtype=torch.bfloat16) for _ in range(4))
         for weights in ((weight, weight.t()), (weight.t(), weight)):  # of one shape and the same steps, the second by the first one's plan
-            with mock.patch.object(training, "_plans", problem_text.Plans()), mock.patch.object(linear_ops, "_plans", {}):
+            with mock.patch.object(training, "_plans", problem_text.Plans()), mock.patch.object(linear_ops, "_plans", problem_text.Plans()):
                 for w16 in weights:
                     for name, got, want in (
                             ("dact", training.linear_act_input_grad(dy, w16, pre, "silu"), training.activation_grad(dy @ w16, pre, "silu")),
