@@ -7,32 +7,22 @@ from unittest import mock
 
 import vitune
 
-from .support import FOLDER, needs_device, needs_torch, torch
-from .test_torch_compile import without_inductor
-from .test_torch_host import TorchTest
-from .test_torch_tune import attention
+from .support import needs_device, needs_torch, torch
+from .test_torch_tune import UntunedModelCase, attention
 
 if torch is not None:
     from torch import nn
 
     from vitune._compile import backend, benchmark_model
-    from vitune._ops import attention as attention_ops
 
 
 @needs_device
 @needs_torch
-class BenchmarkTest(TorchTest):
+class BenchmarkTest(UntunedModelCase):
     def setUp(self):
         super().setUp()
-        torch._dynamo.reset()
-        self.context = vitune.Context(0, database=FOLDER / f"{self.id()}.db", shipped_database="")
-        self.addCleanup(self.context.close)
-        for module, name, value in ((attention_ops, "context_of", lambda device: self.context), (attention_ops, "contexts", lambda: [self.context]),
-                                    (backend, "compile_fx", without_inductor), (torch, "compile", self.compiled),
-                                    (benchmark_model, "_ROUNDS", 4), (benchmark_model, "_LEAST_ROUND_SECONDS", 0.001)):
-            patch = mock.patch.object(module, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
+        for module, name, value in ((torch, "compile", self.compiled), (benchmark_model, "_ROUNDS", 4), (benchmark_model, "_LEAST_ROUND_SECONDS", 0.001)):
+            self.replace(module, name, value)
 
     compile_as_torch = staticmethod(torch.compile) if torch is not None else None
 

@@ -39,9 +39,9 @@ def tuned_line(problem, us=2.0):
     return json.dumps({"result": {"problem": problem, "winner": winner, "share": 0.75, "message": ""}})
 
 
-@needs_device
-@needs_torch
-class TuneModelTest(TorchTest):
+class UntunedModelCase(TorchTest):
+    """Models compiled without Inductor, on the emulated device and with a database of their own, which is empty."""
+
     def setUp(self):
         super().setUp()
         torch._dynamo.reset()
@@ -49,10 +49,17 @@ class TuneModelTest(TorchTest):
         self.addCleanup(self.context.close)
         for module, name, value in ((attention_ops, "context_of", lambda device: self.context), (attention_ops, "contexts", lambda: [self.context]),
                                     (backend, "compile_fx", without_inductor)):
-            patch = mock.patch.object(module, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
+            self.replace(module, name, value)
 
+    def replace(self, module, name, value):
+        patch = mock.patch.object(module, name, value)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+
+@needs_device
+@needs_torch
+class TuneModelTest(UntunedModelCase):
     def tune(self, *arguments, **keywords):
         return vitune.tune(*arguments, problem_budget=1, jobs=1, database=FOLDER / f"{self.id()}.db", quiet=True, **keywords)
 
