@@ -15,6 +15,13 @@ namespace {
 constexpr const char* kNoDatabaseAdvice =
     "the file is no SQLite database; an export is read by `vitune db import`; if it was one, ";
 
+// As much of a statement as an error needs: what to do about it stands behind.
+std::string shown(std::string_view statement) {
+  constexpr std::size_t kMost = 80;
+  if (statement.size() <= kMost) return std::string(statement);
+  return std::string(statement.substr(0, kMost)) + " ...";
+}
+
 DatabaseFault fault_of(int code) {
   if (code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_TRUNCATE) {
     return DatabaseFault::kFull;
@@ -120,7 +127,7 @@ bool Query::step() {
   if (code == SQLITE_DONE) return false;
   // No value that vitune stores is that long: the row that is read says so wrongly.
   const bool reads_nonsense = code == SQLITE_TOOBIG && sqlite3_stmt_readonly(statement_) != 0;
-  connection_->fail(reads_nonsense ? SQLITE_CORRUPT : code, sqlite3_sql(statement_));
+  connection_->fail(reads_nonsense ? SQLITE_CORRUPT : code, shown(sqlite3_sql(statement_)));
 }
 
 Value Query::column(int index) {
@@ -207,7 +214,7 @@ void Connection::fail(int code, const std::string& tried) const {
 void Connection::execute(const std::string& sql) {
   check_process();
   const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) fail(code, sql.substr(0, 80));
+  if (code != SQLITE_OK) fail(code, shown(sql));
 }
 
 Query Connection::query(const std::string& sql) {
@@ -219,7 +226,7 @@ Query Connection::query(const std::string& sql) {
   if (prepared.statement == nullptr) {
     const int code = sqlite3_prepare_v3(handle_, sql.c_str(), static_cast<int>(sql.size()) + 1,
                                         SQLITE_PREPARE_PERSISTENT, &prepared.statement, nullptr);
-    if (code != SQLITE_OK) fail(code, sql);
+    if (code != SQLITE_OK) fail(code, shown(sql));
   }
   prepared.in_use = true;
   return Query(*this, prepared.statement, &prepared.in_use);
@@ -227,16 +234,16 @@ Query Connection::query(const std::string& sql) {
 
 std::int64_t Connection::integer(const std::string& sql) {
   Query query = this->query(sql);
-  if (!query.step()) fail(SQLITE_CORRUPT, sql);
+  if (!query.step()) fail(SQLITE_CORRUPT, shown(sql));
   const Value value = query.column(0);
   const auto* integer = std::get_if<std::int64_t>(&value);
-  if (integer == nullptr) fail(SQLITE_CORRUPT, sql);
+  if (integer == nullptr) fail(SQLITE_CORRUPT, shown(sql));
   return *integer;
 }
 
 std::string Connection::text(const std::string& sql) {
   Query query = this->query(sql);
-  if (!query.step()) fail(SQLITE_CORRUPT, sql);
+  if (!query.step()) fail(SQLITE_CORRUPT, shown(sql));
   const Value value = query.column(0);
   const auto* text = std::get_if<std::string>(&value);
   return text == nullptr ? std::string() : *text;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "db/row.h"
+#include "db/sqlite.h"
 #include "db/tables.h"
 #include "tests/db/everything.h"
 #include "tests/db/test_support.h"
@@ -100,6 +101,19 @@ void tamper(const path& file, const TableSpec& table, const std::string& column,
   update.bind_all(parameters);
   update.step();
   ASSERT_EQ(raw.changes(), 1);
+}
+
+TEST_F(Damage, ALongStatementLeavesRoomForWhatToDo) {
+  Connection connection(whole_, Connection::Mode::kReadOnly);
+  const std::string long_name(300, 'x');
+  try {
+    connection.integer("SELECT abs(-9223372036854775807 - 1) AS " + long_name);
+    FAIL() << "it has a result";
+  } catch (const DatabaseError& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("SELECT abs("), std::string::npos) << what;
+    EXPECT_EQ(what.find(long_name), std::string::npos) << what;
+  }
 }
 
 TEST_F(Damage, ARowWithAnyColumnChangedIsTreatedAsAbsentCountedAndReported) {
