@@ -44,7 +44,7 @@ constexpr char kParts[] = "linear/split_k_sm90.cuh";
 constexpr Mistake kMistakes[] = {
     {kParts, "warp / T::kRowWarps);", "3 - warp / T::kRowWarps);"},
     {kParts, "part < T::kParts; ++part", "part < T::kParts - 1; ++part"},
-    {kParts, "part_ * steps_ / C::kParts;", "part_ * steps_ / C::kParts + (part_ == 1);"},
+    {kParts, "part_ * steps_ / T::kParts;", "part_ * steps_ / T::kParts + (part_ == 1);"},
     {kParts, "(part_ + 1) * steps_ /", "((part_ + 1) * steps_ - 1) /"},
     {kParts, "__float_as_uint(d[2 * pair + 1])", "__float_as_uint(d[2 * pair])"},
     {kParts, "step > 0);\n    wgmma_wait", "false);\n    wgmma_wait"},
