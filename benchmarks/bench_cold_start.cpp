@@ -113,7 +113,7 @@ void first_miss(benchmark::State& state) {
 // --- in a process of its own: what is made once per process, and memory, whose peak never goes
 // down
 
-// What this program prints when it is started with `probe` and the database's path.
+// The figures that this program prints when it is started with `probe` and the database's path.
 struct ProbeFigures {
   double values[3] = {};
   bool read = false;

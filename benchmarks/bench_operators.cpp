@@ -139,7 +139,7 @@ void Case::note(benchmark::State& state, double us, const Samples& samples,
   };
   const auto& asked = *problem.problem;
   const Demand demand = asked.op().demand(asked, bench->device());
-  // What is bound by products is known by their rate, everything else by that of its bytes.
+  // Products are rated by their arithmetic, all else by its bytes.
   if (demand.tensor_flops > 0) {
     count("TFLOP/s", asked.op().flops(asked) / us / 1e6);
   } else {

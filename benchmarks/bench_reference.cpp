@@ -143,7 +143,7 @@ void show(const AttentionProblem& problem, const std::string& kernel, const std:
   std::fprintf(stderr, "%-58s %-17s %s\n", problem.text().c_str(), kernel.c_str(), result.c_str());
 }
 
-// Whether every kernel gave a time.
+// True if every kernel gave a time.
 bool add_rows(ordered_json& document, const AttentionProblem& problem, const ProblemTimes& times) {
   std::vector<std::string> names = ladder_names();
   names.emplace_back(kVitune);

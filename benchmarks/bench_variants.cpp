@@ -167,8 +167,8 @@ std::vector<Group> groups_of(const std::vector<Variant>& variants) {
   return groups;
 }
 
-// What the compiler says of each, without a GPU; cubins go into the folder `out`, if it is not
-// empty, for a disassembler. Whether all compile.
+// Lists the compiler's figures of each, without a GPU; cubins go into the folder `out`, if it is
+// not empty, for a disassembler. Whether all compile.
 bool list_compiled(const std::vector<Variant>& variants, const fs::path& out) {
   bool all = true;
   std::error_code error;

@@ -84,7 +84,7 @@ class TickHistogram {
   std::uint64_t count_ = 0;
 };
 
-// What a pair of stamps around nothing takes, in ticks.
+// Time between two stamps with nothing between them, in ticks.
 inline std::uint64_t empty_ticks() {
   TickHistogram empty;
   for (int i = 0; i < 100'000; ++i) {

@@ -78,7 +78,7 @@ class TensorMemory {
   CuPointer base_ = 0;
 };
 
-// What every JSON report says about how it was made.
+// Adds to the JSON report how it was made.
 void add_report_context(const Driver& driver);
 
 }  // namespace vitune::bench

@@ -41,7 +41,7 @@ mkdir -p "$OUT" "$LOGS"
 
 row() { printf '%s\n' "$1" >> "$OUT/table.txt"; }  # row TEXT: of the table
 
-# Of logs in a folder of their own.
+# Bundles logs in a folder of their own.
 bundle_logs() {
   [ "$LOGS" = "$OUT" ] || { tar -czf "$OUT/logs.tgz.part" -C "$LOGS" . && mv "$OUT/logs.tgz.part" "$OUT/logs.tgz"; }
 }
@@ -173,7 +173,7 @@ norms() {  # norms and group norms, tuned for warm calls into the call's databas
     --json "$OUT/peers_norm.json" --md "$OUT/peers_norm.md"
 }
 
-# What vitune's own kernels do where a library's won, in linear_own.db; what must be told of it is in the log.
+# Tunes vitune's own kernels where a library's won, into linear_own.db; the log has the rest.
 own_winners() {
   local made=$OUT/linear_own
   rm -f "$made".json "$made".db
@@ -265,7 +265,7 @@ models() {  # whole models, as they are and compiled, PyTorch beside vitune; nee
   [ -f "$RESUME/models.json" ] && resume=(--resume)
   [ -n "${ROWS:-}" ] && rows=(--rows "$ROWS")
   mkdir -p "$cache"
-  # What an earlier call compiled, in pieces that any way of carrying takes.
+  # The results of earlier compiles, in pieces that any way of carrying takes.
   if [ -f "$RESUME/models_cache.tgz.00" ]; then cat "$RESUME"/models_cache.tgz.* | tar -xz -C "$cache"; fi
   step models 560 python3 benchmarks/models/run.py --library "$BUILD/libvitune.so.0" --db "$(winners)" \
     --limit 520 --cache "$cache" --cache-mb "${MODELS_CACHE_MB:-128}" --json "$OUT/models.json" "${resume[@]}" "${rows[@]}"
@@ -282,7 +282,7 @@ train_models() {
   count=${#gpus[@]} threads=$(($(nproc) / ${#gpus[@]}))
   read -ra arguments <<< "${TRAIN_ARGS:-}"
   mkdir -p "$cache"
-  # What an earlier call compiled, in pieces that any way of carrying takes.
+  # The results of earlier compiles, in pieces that any way of carrying takes.
   if [ -f "$RESUME/train_cache.tgz.00" ]; then cat "$RESUME"/train_cache.tgz.* | tar -xz -C "$cache"; fi
   for i in "${!gpus[@]}"; do
     found+=("$LOGS/train_models.$i.json")

@@ -26,7 +26,7 @@ namespace vitune::bench {
 // The contestant that every race has: libvitune.
 inline constexpr const char* kVitune = "vitune";
 
-// What one contestant made of one problem; one sample per round, in microseconds.
+// The times of one contestant on one problem; one sample per round, in microseconds.
 struct Samples {
   std::string refused;  // why there are no samples; empty if there are
   std::vector<double> cold_us, warm_us;

@@ -11,8 +11,8 @@ namespace {
 
 using Pair = std::pair<std::string_view, std::string_view>;
 
-// Of the hub's most downloaded vision transformers. What differs by a dash or a letter is found by
-// its spelling.
+// Names of the hub's most downloaded vision transformers. What differs by a dash or a letter is
+// found by its spelling.
 constexpr auto kNames = std::to_array<Pair>({
     {"facebook/dinov2-base", "vit_base_patch14_dinov2"},
     {"facebook/dinov2-giant", "vit_giant_patch14_dinov2"},

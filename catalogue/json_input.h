@@ -30,7 +30,7 @@ std::string read_file(const std::filesystem::path& path);
 nlohmann::json parse_json(std::string_view text, const std::string& file, std::int64_t line,
                           const char* expected);
 
-// Whether a name may go to terminals and into tables: no control characters (C0, DEL, C1 in UTF-8).
+// True if a name may go to terminals and into tables: no control characters (C0, DEL, C1 in UTF-8).
 bool is_printable(std::string_view name);
 
 }  // namespace vitune

@@ -31,7 +31,7 @@ struct ModelCall {
 // For which layers a call is asked, by the rows of its text (m).
 enum class Rows { kAny, kFew, kMany };
 
-// What vitune is asked for in a pass.
+// A call that a pass makes to vitune.
 struct AskedCall {
   std::int64_t calls = 0;   // in one forward pass; per image if each_image
   std::string text;         // for any images and type: "linear dtype m=197*images n=768 k=768 bias"
@@ -84,14 +84,14 @@ class ModelCatalogue {
   std::vector<const Model*> matching(const std::string& pattern) const;
 
  private:
-  // What a message says of names that are like it; ends in a space, or is empty.
+  // The part of a message that suggests similar names; ends in a space, or is empty.
   std::string near_names(std::string_view name) const;
 
   std::vector<Model> models_;  // sorted by name
   std::string source_;
 };
 
-// Whether `text` is a glob: has one of * ? [.
+// True if `text` is a glob: has one of * ? [.
 bool is_glob(std::string_view text);
 
 }  // namespace vitune

@@ -31,7 +31,7 @@ const json& field(const json& object, const char* name, const Place& place) {
 std::int64_t integer(const json& value, std::int64_t least, std::int64_t most, const char* name,
                      const Place& place) {
   const bool is_signed = value.is_number_integer() && !value.is_number_unsigned();
-  // What is above int64 is unsigned, and above `most` in any case.
+  // A number above int64 is unsigned, and above `most` in any case.
   const bool in_range =
       is_signed ? value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most
                 : value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t(most) &&
@@ -112,7 +112,7 @@ bool is_digit_at(const std::string& text, std::size_t at) {
   return at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) != 0;
 }
 
-// Whether each '*' of a text stands in "N*images".
+// True if each '*' of a text stands in "N*images".
 bool is_general(const std::string& text) {
   for (auto at = text.find('*'); at != std::string::npos; at = text.find('*', at + 1)) {
     if (at == 0 || !is_digit_at(text, at - 1) || text.compare(at, 7, "*images") != 0) return false;

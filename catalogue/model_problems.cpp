@@ -117,7 +117,7 @@ std::string problem_name(const Model& model, const ModelProblem& problem, std::i
                    count == 1 ? "" : formatted(" #{}", number), images, problem.calls);
 }
 
-// What is not taken of an operator's calls.
+// Calls of an operator that are not taken.
 struct LeftOut {
   std::int64_t calls = 0, all = 0;
   std::vector<std::string> reasons;
@@ -201,7 +201,7 @@ std::string unsupported_calls(const Model& model, const ModelInput& input) {
     }
   } else {
     for (const AskedCall& call : model.compiled) {
-      // Of a layer that is asked otherwise with many rows, once.
+      // Counts a layer once that is asked otherwise with many rows.
       if (call.is_second || call.rows == Rows::kMany) continue;
       left_out[call.operator_name()].all += call.calls;
     }

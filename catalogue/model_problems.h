@@ -15,12 +15,12 @@
 
 namespace vitune {
 
-// What a model asks for some number of images.
+// A problem that a model asks for some number of images.
 struct ModelProblem {
   ProblemPtr problem;
   std::int64_t calls = 0;  // in one forward pass
   double floor_us = 0;     // of one call on an H200; 0 if its units' rates are not known
-  // Of the floors of all calls of the pass that vitune takes, 0 to 1; 0 of a second choice.
+  // Share of the floors of all calls of the pass that vitune takes, 0 to 1; 0 of a second choice.
   double share = 0;
   bool is_second = false;  // see AskedCall
 };

@@ -49,10 +49,10 @@ struct ModelInput {
   AskedBy asked_by = AskedBy::kCompile;
 };
 
-// Whether the problems of this operator are asked for.
+// True if the problems of this operator are asked for.
 bool is_asked(const ModelInput& input, std::string_view operator_name);
 
-// Whether a preset names models, so that ModelInput counts; throws as preset_description().
+// True if a preset names models, so that ModelInput counts; throws as preset_description().
 bool is_preset_of_models(std::string_view name);
 
 // The problems of a preset, read from `data_dir`/bench_problems.json, or from the catalogue of

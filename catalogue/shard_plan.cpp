@@ -15,9 +15,9 @@
 namespace vitune {
 namespace {
 
-// Of a trial, whatever the problem: its share of compiling, loading and judging.
+// Fixed cost of a trial: its share of compiling, loading and judging.
 constexpr std::uint64_t kTrialNs = 200'000'000;
-// Of a trial: calls for the judge, the warm-up and both residencies.
+// Calls of a trial for the judge, the warm-up and both residencies.
 constexpr std::uint64_t kCallsPerTrial = 200;
 constexpr std::uint64_t kFlopsPerNs = 200'000;
 constexpr std::uint64_t kBytesPerNs = 2'000;

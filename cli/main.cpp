@@ -215,7 +215,7 @@ void hold_places_of_closed_streams() {
   }
 }
 
-// What the system refused, where nobody on the way knew what it was asked for.
+// Explains an error of the system where nobody on the way knew its purpose.
 std::string explained(const std::system_error& error) {
   const std::string refused = formatted("the system refused: {}", error.what());
   if (error.code() == std::errc::resource_unavailable_try_again) {

@@ -169,7 +169,7 @@ def add_licences(root):
             (root / path).write_text("\n".join(lines), encoding="utf-8")
 
 
-# What clang-format leaves: a body ends at the first `}` as far from the margin as its statement begins.
+# Bodies as clang-format leaves them: one ends at the first `}` as far from the margin as its statement begins.
 TYPE = re.compile(r"^ *(?:template\b.*> )?(?:class|struct|union|namespace|enum|extern)\b")
 
 
@@ -200,7 +200,7 @@ def check_functions(path, code):
             yield f"{path}:{line}: a function of {length} lines; {MAX_FUNCTION_LINES} are the most"
 
 
-# What a test takes for absent, or for its own, may be somebody's: such a path lies below the test's own folder.
+# A path that a test takes for absent, or for its own, may be somebody's: it must lie below the test's own folder.
 TESTS = re.compile(r"(?:tests|python/tests|benchmarks/[\w/]*tests)/")
 STRAY_PATH = re.compile(r"""(?<![+A-Z] )["'=:\s]/(?:tmp|nonexist\w*|nowhere|absent|missing|no|not|does)(?=[/"'.\s)])""")
 

@@ -86,7 +86,7 @@ kRaster=0" "${form%;*}"
 done
 compile_form "a linear layer with moments of rows by parts of k" 1 sm_90 "kFamily=4 kBlockN=96 kSplits=4 kStages=7 kBlockM=0 \
 kGroups=0 kSchedule=0 kPair=0 kLead=0 kBlockK=0 kWarpM=0 kWarpN=0 kRaster=0" "linear bf16 m=197 n=768 k=3072 bias residual moments=32"
-# What training asks: w as [k, n], derivatives with and without the function, a second result, a stream of fp32, factors of rows.
+# Layers that training asks: w as [k, n], derivatives with and without the function, a second result, a stream of fp32, factors of rows.
 for tile in "128 128 2 0 2 1 5" "128 192 2 1 2 0 4" "192 192 3 0 1 1 3" "128 256 2 0 2 1 3" "256 128 2 0 1 1 3"; do
   read -r m n groups schedule pair lead stages <<<"$tile"
   for layer in "n=3072 k=768 wt" "n=768 k=3072 wt residual" "n=3072 k=768 dact=gelu wt" "n=3072 k=768 dact=gelu wt post" \

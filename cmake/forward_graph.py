@@ -42,7 +42,7 @@ class ForwardGraph(TorchFunctionMode):
                 node = self.graph.call_function(_OPERATORS.get(function, function), args, kwargs)
             self._note(out, node)
             if function is F.dropout and out is positional[0]:
-                # Of fake tensors it is a copy that lies row after row, if it drops nothing too.
+                # With fake tensors it is a copy that lies row after row, if it drops nothing too.
                 node.meta["example_value"] = torch.empty(out.shape, dtype=out.dtype, device=out.device)
         return out
 

@@ -88,7 +88,7 @@ def is_in_windows(text):
     return text.startswith("window_attention ")
 
 
-#: What a database can have of a model, that differ in what is asked: all; nothing; windows in place alone, whose layers are then those
+#: States of a database that make a model ask different problems: all; nothing; windows in place alone, whose layers are then those
 #: of images; all, on a GPU without kernels of moments.
 STATES = {"all": Recorder(lambda text: True), "nothing": Recorder(lambda text: False), "windows": Recorder(is_in_windows),
           "no moments": Recorder(lambda text: True, lambda text: "moments" not in text)}

@@ -20,7 +20,7 @@ shift
 root=$(cd "$(dirname "$0")/.." && pwd)
 target=$root/.cache/nvrtc
 
-# Whether the doctor says ok to the check of this name; its own exit status is about more than that.
+# True if the doctor says ok to the check of this name; its own exit status is about more than that.
 is_ok() {
   local checks
   checks=$("$vitune" doctor --csv -q 2>/dev/null || true)

@@ -36,7 +36,7 @@ enum CuFunctionAttribute : int {
   kCuPreferredSharedMemoryCarveout = 9,
 };
 
-// What a pointer may point to (CUmemorytype).
+// Kinds of memory behind a pointer (CUmemorytype).
 inline constexpr unsigned kCuMemoryTypeHost = 1;
 
 // Pointer attributes (CUpointer_attribute).

@@ -55,7 +55,7 @@ bool is_trusted_group(gid_t group, uid_t owner, const Trust& trust) {
          std::find(trust.groups.begin(), trust.groups.end(), group) != trust.groups.end();
 }
 
-// Whether an entry lets somebody write who is not trusted, where the mask lets it.
+// True if an entry lets somebody write who is not trusted, where the mask lets it.
 bool admits_others(const AclEntry& entry, const struct ::stat& info, const Trust& trust) {
   if ((entry.e_perm & ACL_WRITE) == 0) return false;
   switch (entry.e_tag) {
@@ -72,8 +72,8 @@ bool admits_others(const AclEntry& entry, const struct ::stat& info, const Trust
 
 Doubt unseen(const fs::path& path, int error) { return {Doubt::Reason::kUnseen, path, 0, error}; }
 
-// Of a folder that is used, or that is on the way to one: there root may pass through anyone's, and
-// in a sticky one each may rename and remove only what he owns.
+// Judges a folder that is used, or that is on the way to one: there root may pass through anyone's,
+// and in a sticky one each may rename and remove only what he owns.
 std::optional<Doubt> doubt_of_folder(const fs::path& folder, const Trust& trust, bool on_the_way) {
   struct ::stat info {};
   if (::lstat(folder.c_str(), &info) != 0) return unseen(folder, errno);

@@ -36,22 +36,24 @@ struct Doubt {
 // The path and the reason, as one clause of a message.
 std::string text_of(const Doubt& doubt);
 
-// Whether somebody else than the owner and those who are trusted may write to `path`, by its mode
+// True if somebody else than the owner and those who are trusted may write to `path`, by its mode
 // or its access control list; `info` is its stat(). A group of the owner's number has nobody else
 // in it.
 bool others_may_write(const std::filesystem::path& path, const struct ::stat& info,
                       const Trust& trust);
 
-// Of a file that `info` tells of: it must be a regular one.
+// Judges the file of `info`: it must be a regular one.
 std::optional<Doubt> doubt_of_file(const std::filesystem::path& path, const struct ::stat& info,
                                    const Trust& trust);
 
-// Of a resolved folder and all above it, where another user could put something else in the place
-// of what is below. Root may use anyone's folder: containers mount their users' trees that way.
+// Judges a resolved folder and all above it, where another user could put something else in the
+// place of what is below. Root may use anyone's folder: containers mount their users' trees that
+// way.
 std::optional<Doubt> doubt_of_way(const std::filesystem::path& folder, const Trust& trust);
 
-// Of a folder with what lies in it (`depth` 1), and in the folders in it (more): each must be a
-// file or a folder of somebody who is trusted, which nobody else may write. The way to it counts.
+// Judges a folder with all that lies in it (`depth` 1), and in the folders in it (more): each must
+// be a file or a folder of somebody who is trusted, which nobody else may write. The way to it
+// counts.
 std::optional<Doubt> doubt_of_tree(const std::filesystem::path& folder, const Trust& trust,
                                    int depth);
 

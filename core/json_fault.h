@@ -7,11 +7,11 @@
 
 namespace vitune {
 
-// What the JSON library says of a fault (its what()), without its codes, its grammar and the list
+// The JSON library's words for a fault (its what()), without its codes, its grammar and the list
 // of all that could have followed: "unexpected end of input", "key 'schema' not found".
 std::string json_fault(std::string_view what);
 
-// Whether `text` has nothing but white space: no JSON that ends too early, but no JSON at all.
+// True if `text` has nothing but white space: no JSON that ends too early, but no JSON at all.
 bool is_blank(std::string_view text);
 
 }  // namespace vitune

@@ -23,8 +23,8 @@ constexpr mode_t kNewMode = 0644, kPrivateMode = 0600, kPermissions = 0777;
 
 std::error_code last_error() { return {errno, std::generic_category()}; }
 
-// What `path` names once its own links are followed, whether or not that is there; the links of its
-// folders are left to the kernel. weakly_canonical() would stop at a link that points nowhere.
+// The target of `path` once its own links are followed, whether or not it is there; the links of
+// its folders are left to the kernel. weakly_canonical() would stop at a link that points nowhere.
 fs::path without_links(fs::path path, std::error_code& error) {
   std::error_code ignored;
   for (int i = 0; i < kMostLinks && fs::is_symlink(path, ignored); ++i) {

@@ -51,7 +51,7 @@ class CurrentContext {
   CurrentContext(const CurrentContext&) = delete;
   CurrentContext& operator=(const CurrentContext&) = delete;
 
-  // What the driver said; unless it is success, the context is not current.
+  // The driver's answer; unless it is success, the context is not current.
   CuResult result() const { return result_; }
   // The call that said it.
   const char* call() const { return call_; }

@@ -45,7 +45,7 @@ constexpr bool kSanitized = false;
 constexpr bool kSanitized = false;
 #endif
 
-// What the child could not do, sent to the parent through the status pipe.
+// The step at which the child failed, sent to the parent through the status pipe.
 struct StartFailure {
   int step = 0;  // index into kSteps
   int error = 0;

@@ -17,7 +17,7 @@ struct AttemptOwner {
 std::int64_t packed(const AttemptOwner& owner);
 AttemptOwner unpacked_owner(std::int64_t column);
 
-// Whether that process lives: one of its number is there that was so when the attempt began. A
+// True if that process lives: one of its number is there that was so when the attempt began. A
 // process of another machine or container that shares the file counts as gone.
 bool is_alive(const AttemptOwner& owner);
 

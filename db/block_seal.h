@@ -9,7 +9,7 @@
 
 namespace vitune {
 
-// Whether `blocks` holds just the rows that it was sealed with, each of them whole. What SQLite
+// True if `blocks` holds just the rows that it was sealed with, each of them whole. What SQLite
 // finds damaged is not whole; any other failure to read throws.
 bool is_sealed(StoredTable& blocks, StoredTable& seals);
 

@@ -23,7 +23,7 @@ std::optional<DeviceInfo> device_from_row(const Row& row);
 Row problem_row(const ProblemKey& problem);
 std::optional<ProblemKey> problem_from_row(const Row& row);
 
-// Whether `text` has 1 to `limit` characters, all of them letters, digits or _ =.,:@x*%/+-[]()
+// True if `text` has 1 to `limit` characters, all of them letters, digits or _ =.,:@x*%/+-[]()
 bool is_plain_text(std::string_view text, std::size_t limit);
 
 }  // namespace vitune

@@ -17,7 +17,7 @@
 
 namespace vitune {
 
-// Whether there is nothing at `path`, or an empty file, which holds no rows either. A path that
+// True if there is nothing at `path`, or an empty file, which holds no rows either. A path that
 // cannot be looked at, whatever the reason, is not absent: it may hold rows, a block list among
 // them.
 bool is_absent(const std::filesystem::path& path);

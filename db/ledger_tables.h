@@ -14,9 +14,9 @@ Row block_key(const Digest& kernel_key, const std::string& device_key, int drive
 // `created` in seconds since 1970.
 Row block_row(const BlockEntry& entry, std::int64_t created);
 std::optional<BlockEntry> block_from_row(const Row& row);
-// Of two rows of one key the later, a block before what lifts it. A strict order.
+// Orders two rows of one key by time, a block before what lifts it. A strict order.
 bool later_block(const Row& a, const Row& b);
-// Whether other databases take it over. A timeout may be the machine's doing, and a lift is what
+// True if other databases take it over. A timeout may be the machine's doing, and a lift is what
 // this database's user decided.
 bool is_for_others(const Row& block);
 

@@ -38,7 +38,7 @@ SchemaState examine_schema(Connection& connection, std::span<const MigrationStep
 // SHA-256 over the text of every object of the schema.
 Digest objects_digest(Connection& connection);
 
-// Whether the objects of the database are exactly those that the steps make.
+// True if the objects of the database are exactly those that the steps make.
 bool has_schema(Connection& connection, std::span<const MigrationStep> steps);
 
 // Creates the schema in an empty database or migrates an older one, all or nothing. An older file

@@ -36,7 +36,7 @@ constexpr const char* kNoLocksHere =
                                  advice);
 }
 
-// What is read, before it is asked anything.
+// Opens the file for reading and checks it before any query.
 std::unique_ptr<Connection> open_guarded(const fs::path& path, Connection::Mode mode,
                                          std::optional<std::chrono::milliseconds> patience,
                                          const Trust& trust,

@@ -33,7 +33,7 @@ enum class TrialStatus {
   kCrash,           // faulted the device or killed the worker
 };
 
-// Whether the candidate itself was at fault, on a device.
+// True if the candidate itself was at fault, on a device.
 constexpr bool is_fault(TrialStatus status) {
   return status == TrialStatus::kWrong || status == TrialStatus::kTimeout ||
          status == TrialStatus::kCrash;
@@ -99,7 +99,7 @@ struct Trial {
   bool operator==(const Trial&) const = default;
 };
 
-// Whether the kernel did not end on this problem, here: it is not to be launched for it again.
+// True if the kernel did not end on this problem, here: it is not to be launched for it again.
 inline bool is_timeout(const Trial& trial) {
   return trial.status == TrialStatus::kTimeout && trial.origin == Origin::kMeasured;
 }

@@ -20,12 +20,12 @@
 
 namespace vitune {
 
-// What is known beyond the file, all by the old keys.
+// Facts from beyond the file, all by the old keys.
 struct RekeyFacts {
   // The images that were compared. A kernel that is not here goes along with any image: its sources
   // are the same.
   std::map<Digest, std::set<Digest>> compared;
-  // What other databases block.
+  // Blocks of other databases.
   std::vector<BlockEntry> blocks;
   // Images that winners of the file name and only other databases have.
   std::vector<Binary> binaries;

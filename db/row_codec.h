@@ -46,7 +46,7 @@ class RowReader {
   std::size_t index_ = 0;
 };
 
-// What `read(reader)` makes of the row, or nothing if it makes no sense.
+// The result of `read(reader)` on the row, or nothing if it makes no sense.
 template <typename Read>
 auto decode_row(const Row& row, Read&& read)
     -> std::optional<decltype(read(std::declval<RowReader&>()))> {

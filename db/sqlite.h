@@ -43,7 +43,7 @@ enum class DatabaseFault {
   kOther
 };
 
-// What a message about a damaged file ends with.
+// The end of each message about a damaged file.
 inline constexpr const char* kSalvageAdvice =
     "`vitune db salvage --db FILE` keeps it under another name and saves the rows that are still "
     "whole";
@@ -115,7 +115,7 @@ class Connection {
 
   // The file, or ":memory:", for messages.
   const std::string& name() const { return name_; }
-  // What fstat() told of the file when it was opened; all zeros for one in memory.
+  // The file's fstat() at its opening; all zeros for one in memory.
   const struct ::stat& opened() const { return opened_; }
   // Runs statements that give no rows; `sql` is a literal or an embedded script, never built from
   // data.
@@ -125,7 +125,7 @@ class Connection {
   // The one integer or text that `sql` gives.
   std::int64_t integer(const std::string& sql);
   std::string text(const std::string& sql);
-  // Whether the last writing statement changed a row.
+  // True if the last writing statement changed a row.
   std::int64_t changes() const;
   bool in_transaction() const;
   // Turns the rollback journal to TRUNCATE, as every writer must; throws if SQLite refuses.

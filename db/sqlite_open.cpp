@@ -75,7 +75,7 @@ void Connection::require_opened() {
                           "writes there and run the same command again");
 }
 
-// What sqlite3_open_v2() is given.
+// The address for sqlite3_open_v2().
 std::string Connection::address(Mode mode) const {
   if (mode != Mode::kImmutable) return name_;
   std::string uri = "file:";

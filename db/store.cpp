@@ -304,7 +304,7 @@ void Store::block_all(const std::vector<BlockEntry>& entries) {
   Transaction transaction(*state_->connection);
   const bool whole = is_sealed(state_->blocks, state_->seals);
   for (const BlockEntry& entry : entries) state_->put_block(entry, nullptr);
-  // What was lost before stays told.
+  // An earlier loss stays recorded.
   if (whole) seal(state_->blocks, state_->seals);
   transaction.commit();
 }

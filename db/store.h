@@ -94,14 +94,14 @@ struct MergeReport {
                skipped = 0;
 };
 
-// Whether the present templates make the kernel of a winner on its device. A fact of the three
+// True if the present templates make the kernel of a winner on its device. A fact of the three
 // values alone, whatever else is stored.
 using MakesKernel = std::function<bool(const DeviceInfo&, const ProblemKey&, const Winner&)>;
 
 // Which devices are meant; empty: all.
 using WantsDevice = std::function<bool(const DeviceInfo&)>;
 
-// What goes into a pack.
+// The order for a pack: its contents.
 struct PackOrder {
   std::string
       label;  // who made it, when, of what: plain text (is_plain_text()), 1 to 59 characters
@@ -110,7 +110,8 @@ struct PackOrder {
   bool with_replayed = false;  // winners from a recording too: their kernels have not run here
 };
 
-// What went into a pack, and the winners that did not: of other devices they are not counted.
+// Counts of the rows in a pack, and of the winners left out; those of other devices are not
+// counted.
 struct PackReport {
   std::int64_t devices = 0, winners = 0, binaries = 0, blocks = 0;
   std::int64_t unverified = 0;      // left out: not judged on their device
@@ -120,19 +121,19 @@ struct PackReport {
   Digest content;
 };
 
-// What pruning deletes.
+// Counts of what pruning deletes.
 struct PruneReport {
   std::int64_t trials = 0, kernels = 0;
 };
 
-// What a pack says of itself.
+// The seal in a pack.
 struct PackSeal {
   std::string label;
   std::int64_t rows = 0;
   Digest content;  // content_digest() of all its rows
 };
 
-// What a digest of contents is of.
+// The rows that a digest of contents covers.
 enum class DigestOf { kAll, kResults };
 
 class Store {
@@ -207,7 +208,7 @@ class Store {
   // The kernel's image of that digest; without one any image of the kernel.
   std::optional<Binary> find_binary(const Digest& kernel_key,
                                     const std::optional<Digest>& image = std::nullopt);
-  // Whether a row of that kernel is there, be it damaged.
+  // True if a row of that kernel is there, be it damaged.
   bool has_binary(const Digest& kernel_key);
   // The compilers that the stored binaries were made with, in any order; not checked by digest.
   std::vector<std::string> compiler_versions();
@@ -230,7 +231,7 @@ class Store {
   std::vector<BlockEntry> block_rows();
   // Those that block.
   std::vector<BlockEntry> blocks();
-  // Whether this kernel did not end on this problem: such a kernel is not launched for it again,
+  // True if this kernel did not end on this problem: such a kernel is not launched for it again,
   // and may be right for others.
   bool did_not_end(const DeviceInfo& device, const ProblemKey& problem, const Config& config,
                    const Digest& kernel_key);
@@ -273,7 +274,7 @@ class Store {
   // a rename, in the place of an older pack if there is one. The same rows and label make the same
   // bytes. Throws DatabaseError, with `path` as it was: kUnsafe if a journal or no pack is there.
   PackReport write_pack(const std::filesystem::path& path, const PackOrder& order);
-  // What this file says as a pack; nothing: it is none.
+  // The seal of this file; nothing if it is no pack.
   std::optional<PackSeal> pack_seal();
   // Throws DatabaseError(kDamaged) with the first fault that check() finds, or with a row that the
   // schema does not allow, if there is any.
@@ -320,11 +321,11 @@ class LayeredStore {
   LayeredStore(std::unique_ptr<Store> user, std::unique_ptr<Store> shipped,
                bool list_is_lost = false, std::vector<std::unique_ptr<Store>> sites = {});
 
-  // Whether a block list of the user's or the site's is lost, so that no winner is found.
+  // True if a block list of the user's or the site's is lost, so that no winner is found.
   bool serves_defaults_only() const { return defaults_only_; }
   // The file whose block list is damaged, if that is why; empty for none.
   const std::filesystem::path& damaged_list() const { return damaged_list_; }
-  // Whether a shipped layer was left out, its block list being damaged.
+  // True if a shipped layer was left out, its block list being damaged.
   bool shipped_left_out() const { return shipped_left_out_; }
 
   // The user's store; if there is none, an empty one in memory, made now.
@@ -357,7 +358,7 @@ class LayeredStore {
   bool has_binary(const Digest& kernel_key);
   // Each once, sorted; `unreadable` is told of layers that cannot be read.
   std::vector<std::string> compiler_versions(const std::function<void(const Error&)>& unreadable);
-  // Whether a layer has the kernel on its block list, and neither it nor one above has lifted that
+  // True if a layer has the kernel on its block list, and neither it nor one above has lifted that
   // later; and all such blocks, the user's first. Where a list is not whole nothing is lifted.
   bool is_blocked(const Digest& kernel_key, const DeviceInfo& device);
   std::vector<BlockEntry> blocks();

@@ -78,7 +78,7 @@ void clear_times(const TableSpec& spec, Row& row) {
 
 }  // namespace
 
-// What is read from the other database before this one is locked, so that merging a file with
+// The rows read from the other database before this one is locked, so that merging a file with
 // itself cannot wait for itself. Binaries are large and are fetched one by one.
 struct Store::Snapshot {
   explicit Snapshot(State& other) {
@@ -128,7 +128,7 @@ void Store::State::take_identities(const Snapshot& from) {
   }
 }
 
-// Whether today's vitune would make the kernel of this winner.
+// True if today's vitune would make the kernel of this winner.
 bool Store::State::is_made_today(const Row& row, const MakesKernel& makes_kernel) {
   if (!makes_kernel) return false;
   const auto device = decoded(devices, devices.find({row[0]}), device_from_row);

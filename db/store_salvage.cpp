@@ -59,7 +59,7 @@ struct Store::State::FoundSeals {
   bool has_them = false;
 };
 
-// What was blocked must stay so: where rows of the block list may be lost, nothing says any more
+// Blocks must stay: where rows of the block list may be lost, nothing says any more
 // which of the winners were right. Gives whether none is lost.
 bool Store::State::seal_salvaged(const FoundSeals& found) {
   seal(blocks, seals);
@@ -75,7 +75,7 @@ bool Store::State::seal_salvaged(const FoundSeals& found) {
   return false;
 }
 
-// Of two whole rows of one key (an old copy on a stray page), the one that a merge would keep.
+// Keeps one of two whole rows of one key (an old copy on a stray page), as a merge would.
 bool Store::State::salvage_row(const TableSpec& spec, const Row& row) {
   if (!makes_sense(spec, row)) return false;
   for (StoredTable* table : tables()) {

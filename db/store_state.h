@@ -68,7 +68,7 @@ struct Store::State {
                             std::vector<Row>& doomed, std::set<Blob>& kernels);
   // Those of winners that call a library.
   std::set<Blob> kernels_without_image();
-  // Of binaries that are not `named`.
+  // The keys of binaries that are not `named`.
   std::vector<Blob> kernels_beside(const std::set<Blob>& named);
 
   // Inside a write transaction: adds a row found by scan_pages(); false if it was there already.
@@ -83,7 +83,7 @@ struct Store::State {
   bool is_made_today(const Row& row, const MakesKernel& makes_kernel);
   void take_binaries(const Snapshot& from, State& other, MergeReport& report);
 
-  // What content_digest() gives and of how many rows; inside a transaction.
+  // The content digest and its number of rows; inside a transaction.
   std::pair<Digest, std::int64_t> content(DigestOf what);
   std::optional<PackSeal> find_pack_seal();
   // Why this is not the pack that it says it is; nothing: it is, or it is none.
@@ -107,7 +107,7 @@ struct Store::State {
   }
 };
 
-// Whether `row` of the table is something that this version can use.
+// True if `row` of the table is something that this version can use.
 bool makes_sense(const TableSpec& table, const Row& row);
 
 }  // namespace vitune

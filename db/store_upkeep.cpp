@@ -192,7 +192,7 @@ Store::State::Prunable Store::State::prunable(std::int64_t keep) {
   for (const auto& [where, here] : by_problem) {
     std::set<Blob> kept;
     find_prunable_trials(where.first, where.second, here.objectives, keep, found.trials, kept);
-    // What serves in the winner's place where the library is not there.
+    // The kernels that serve in the winner's place where the library is not there.
     if (here.calls_library) named.merge(kept);
   }
   found.kernels = kernels_beside(named);

@@ -13,7 +13,7 @@ Row trial_key(const Blob& device, const Blob& problem, const Config& config);
 Row trial_row(const Blob& device, const Blob& problem, const Trial& trial);
 std::optional<Trial> trial_from_row(const Row& row);
 
-// Whether a merge keeps `a` over `b` (two whole rows of one key): measured before replayed before
+// True if a merge keeps `a` over `b` (two whole rows of one key): measured before replayed before
 // imported, then one that ran, more samples, the smaller time, the smaller digest. A strict order.
 bool better_trial(const Row& a, const Row& b);
 

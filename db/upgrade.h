@@ -24,7 +24,7 @@ std::span<const OlderTable> older_tables();
 // becomes today's.
 std::optional<Row> todays_row(const TableSpec*& spec, const Row& row);
 
-// What db/schema/003_trust.sql leaves to do: moves winners and binaries into the new tables, drops
+// Completes db/schema/003_trust.sql: moves winners and binaries into the new tables, drops
 // the old ones and seals the block list. Rows that are damaged stay behind.
 void upgrade_to_3(Connection& connection);
 

@@ -13,7 +13,7 @@
 namespace vitune {
 namespace {
 
-// Of fewer no pair of order statistics covers the median with 95 %.
+// With fewer samples no pair of order statistics covers the median with 95 %.
 constexpr int kLeastSamples = 6;
 
 // A date in ISO 8601 that sorts before the earlier ones.

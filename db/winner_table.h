@@ -13,7 +13,7 @@ Row winner_key(const Blob& device, const Blob& problem, Objective objective);
 Row winner_row(const Blob& device, const Blob& problem, const Winner& winner);
 std::optional<Winner> winner_from_row(const Row& row);
 
-// Whether a merge keeps `a` over `b` (two whole rows of one key). A strict total order, so that
+// True if a merge keeps `a` over `b` (two whole rows of one key). A strict total order, so that
 // neither the order nor the grouping of merges matters; each step compares facts of one row alone:
 //  1. verified: nothing else is served
 //  2. measured before replayed before imported: on the device itself, from a recording, hearsay

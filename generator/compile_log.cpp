@@ -35,7 +35,7 @@ void each_number_before(std::string_view text, std::string_view unit, Visit visi
   }
 }
 
-// What one kernel's part says; nothing if it does not tell the registers.
+// The facts in one kernel's part; nothing if it does not tell the registers.
 std::optional<CompileFacts> facts_of(std::string_view section) {
   CompileFacts facts;
   // One line per function; what a called function spills costs the kernel as well.

@@ -13,7 +13,7 @@ namespace vitune {
 
 inline constexpr std::size_t kMaxCompileLog = 4 << 10;
 
-// Of each of registers, spills and static shared memory the most that a kernel of the log has, the
+// The most registers, spills and static shared memory that a kernel of the log has, the
 // functions it calls included; compile_ms is 0. Nothing if the log does not speak of the kernel
 // `entry`, or says of a kernel no registers.
 std::optional<CompileFacts> parse_compile_log(std::string_view log, std::string_view entry);

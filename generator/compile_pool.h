@@ -20,7 +20,7 @@
 
 namespace vitune {
 
-// Whether the result is what the compiler says of the source. Else the machine may be the reason
+// True if the result is what the compiler says of the source. Else the machine may be the reason
 // why there is none, and another try may end otherwise.
 constexpr bool is_answer(CompileStatus status) {
   return status == CompileStatus::kOk || status == CompileStatus::kError;

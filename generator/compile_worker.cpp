@@ -72,7 +72,7 @@ int serve_jobs(const Compiler& compiler) {
     try {
       write_frame(kSocket, {kCompileReply, frame->id, reply_to(compiler, *job)});
     } catch (const std::bad_alloc&) {
-      // What NVRTC left behind is unknown: say so and go.
+      // The state of NVRTC is unknown now: report and exit.
       const auto result = failure(CompileStatus::kCrash, "out of memory while compiling");
       write_frame(kSocket, {kCompileReply, frame->id, encode(result)});
       return 1;

@@ -68,14 +68,14 @@ class Compiler {
   std::string path_;
 };
 
-// What makes the request's kernels: the compiler of that version, or its library.
+// The maker of the request's kernels: the compiler of that version, or its library.
 std::string made_by(const CompileRequest& request, std::string_view compiler_version);
 
 // SHA-256 over the tokens of the source with its include closure, the options, the architecture and
 // the compiler's version, or the library's: decides whether a stored kernel may run.
 Digest kernel_key(const CompileRequest& request, std::string_view compiler_version);
 
-// Whether `image` is a well-formed 64-bit CUDA ELF whose tables lie inside it. The driver is given
+// True if `image` is a well-formed 64-bit CUDA ELF whose tables lie inside it. The driver is given
 // no length, so nothing else may be loaded.
 bool cubin_is_well_formed(std::span<const std::byte> image);
 

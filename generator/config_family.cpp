@@ -18,7 +18,7 @@ Config config_from_text(const Operator& op, std::string_view text) {
   const std::string named = config.family();
   Config stored = config;
   stored.set_family({});
-  // What tunables tell is not stored a second time.
+  // A family that the tunables tell is not stored a second time.
   const std::string told = op.family(stored);
   if (named.empty() || named == told) return stored;
   if (op.family(config) == named) return config;

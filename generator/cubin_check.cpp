@@ -24,7 +24,7 @@ class Image {
   bool holds(std::uint64_t offset, std::uint64_t size) const {
     return size <= bytes_.size() && offset <= bytes_.size() - size;
   }
-  // Whether `count` entries of `size` bytes lie in the image; `count` is far below 2^32.
+  // True if `count` entries of `size` bytes lie in the image; `count` is far below 2^32.
   bool holds_table(std::uint64_t offset, std::uint64_t count, std::uint64_t size) const {
     return holds(offset, count * size);
   }

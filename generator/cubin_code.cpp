@@ -48,7 +48,7 @@ T read(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
-// Of an image that is well formed.
+// Reads an image that is well formed.
 class Cubin {
  public:
   explicit Cubin(std::span<const std::byte> image) : image_(image) {
@@ -64,7 +64,7 @@ class Cubin {
     }
   }
 
-  // Whether it is plain what each symbol means, and its names can be read in little time.
+  // True if it is plain what each symbol means, and its names can be read in little time.
   bool is_readable() const {
     const auto is_short = [&](const Elf64_Shdr& table, std::size_t offset) {
       const char* const name = text_at(table, offset);
@@ -128,7 +128,7 @@ class Cubin {
     return read<Elf64_Sym>(image_, symbols_.sh_offset + number * sizeof(Elf64_Sym));
   }
 
-  // Whether code may read an address of a variable: from the bank of addresses, or by a relocation.
+  // True if code may read an address of a variable: from the bank of addresses, or by a relocation.
   bool reads_variables() const {
     return std::ranges::any_of(sections_, [&](const Elf64_Shdr& section) {
       if (is_code(section)) return may_read_bank(content(section), kAddressBank);
@@ -152,7 +152,7 @@ class Cubin {
     hash.add(static_cast<std::int64_t>(section.sh_flags));
     hash.add(static_cast<std::int64_t>(section.sh_size));
     hash.add(static_cast<std::int64_t>(section.sh_addralign));
-    // Of code: how many registers it has; below it stands the number of a symbol.
+    // A code section says how many registers it has; below it stands the number of a symbol.
     if (is_code(section)) hash.add(std::int64_t{section.sh_info >> 24});
     if (is_relocations(section)) {
       add_relocations(hash, section);
@@ -227,7 +227,7 @@ class Cubin {
     hash.append(numbers.subspan(at));
   }
 
-  // What a symbol stands for: a place in a section, or the name of something elsewhere.
+  // Adds the target of a symbol: a place in a section, or the name of something elsewhere.
   void add_symbol(Sha256& hash, std::uint64_t number) const {
     if (number >= symbol_count()) {
       hash.add(std::string_view("number")).add(static_cast<std::int64_t>(number));

@@ -41,7 +41,7 @@ struct CublasLtHandle {
   CublasLtHandle& operator=(const CublasLtHandle&) = delete;
 };
 
-// What plans call besides kernels, for one context. Any number of threads.
+// The libraries that plans call besides kernels, for one context. Any number of threads.
 class Libraries {
  public:
   explicit Libraries(Environment environment) : environment_(std::move(environment)) {}

@@ -36,7 +36,7 @@ class Family {
 
   // As in config texts: "sm90". An operator's only family may have the operator's name.
   virtual std::string_view name() const = 0;
-  // Whether `config` is of this family; the first one of an operator's list that says so has it.
+  // True if `config` is of this family; the first one of an operator's list that says so has it.
   virtual bool owns(const Config&) const { return true; }
   // Why it cannot compute `problem` on `device`, or nothing.
   virtual std::optional<std::string> refusal(const Problem&, const DeviceInfo&) const {
@@ -45,7 +45,8 @@ class Family {
 
   // ---- Which configs there are
 
-  // What its stored configs name: its tunables, and with one value what other families have.
+  // The parameters in its stored configs: its tunables, and with one value what other families
+  // have.
   virtual std::vector<Parameter> parameters(const Problem& problem) const = 0;
   // The rules between them.
   virtual std::vector<Constraint> rules(const Problem&, const DeviceInfo&) const { return {}; }
@@ -54,8 +55,8 @@ class Family {
   virtual std::optional<double> rank(const Problem&, const Config&, const DeviceInfo&) const {
     return std::nullopt;
   }
-  // What to try without any tuning, in order of preference, inside `space`, which is the problem's.
-  // Empty where nothing fits. Else: the two that rank first.
+  // The configs to try without any tuning, in order of preference, inside `space`, which is the
+  // problem's. Empty where nothing fits. Else: the two that rank first.
   virtual std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
                                        const ParameterSpace& space) const;
   // Configs that the space holds without listing them, because a library on the device names them;
@@ -72,7 +73,7 @@ class Family {
   virtual std::string templates() const = 0;
   // The main text: a generated Config struct, an include and the entries.
   virtual std::string source(const Problem& problem, const Config& config) const = 0;
-  // Whether its code is for one architecture alone: "sm_90a" in place of "sm_90".
+  // True if its code is for one architecture alone: "sm_90a" in place of "sm_90".
   virtual bool is_of_one_architecture() const { return false; }
   // The kernels of the config, entries of one translation unit; none if its plan only calls a
   // library: then there is no work for the compiler.
@@ -89,11 +90,11 @@ class Family {
   // `resident`: of each of kernels(), how many CTAs fit on an SM at once, at least 1.
   virtual LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                           std::span<const int> resident) const = 0;
-  // Whether launches copy by tensor maps, or are of CTAs that run at once (a cooperative launch); a
+  // True if launches copy by tensor maps, or are of CTAs that run at once (a cooperative launch); a
   // driver may be too old for either.
   virtual bool reads_tensor_maps(const Config&) const { return false; }
   virtual bool runs_at_once() const { return false; }
-  // Whether plans call a library: then proposals() may have some, and the version that a config's
+  // True if plans call a library: then proposals() may have some, and the version that a config's
   // plan calls, as the library tells it.
   virtual bool calls_library() const { return false; }
   virtual std::int64_t library_version(const Config&) const { return 0; }

@@ -25,7 +25,7 @@ enum class HardwareUnit {
 // "tensor", "exp", "issue", "shared memory", "L2", "HBM".
 std::string hardware_unit_name(HardwareUnit unit);
 
-// Whether the tensors were used just before, so that L2 may hold as much of them as fits.
+// State of L2: warm, after a use of the tensors just before, or cold.
 enum class Residency { kCold, kWarm };
 
 struct UnitTime {
@@ -39,7 +39,7 @@ struct Floor {
   std::vector<UnitTime> units;  // all that are known, the longest first
 };
 
-// What a problem asks of each unit at least. Zeros: nothing.
+// The least work of a problem for each unit. Zeros: none.
 struct Demand {
   double tensor_flops = 0;  // multiplications and additions of matrix products
   double exponentials = 0;

@@ -110,7 +110,7 @@ std::vector<Constraint> geometry_rules(const Rule (&rules)[kRules], const Tunabl
   return constraints;
 }
 
-// What a generated Config says of it: "static constexpr GemmSm90 kGeometry = {128, 192, ...};".
+// The line in a generated Config: "static constexpr GemmSm90 kGeometry = {128, 192, ...};".
 template <class G>
 std::string geometry_text(std::string_view type, const G& geometry) {
   static_assert(std::is_trivially_copyable_v<G> && sizeof(G) % sizeof(int) == 0);

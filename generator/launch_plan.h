@@ -117,7 +117,7 @@ struct SubPlan {
 // multiple of 256.
 void append(LaunchPlan& plan, const SubPlan& part, std::int64_t scratch_at);
 
-// What a kernel needs of a device before it can be launched.
+// Resources of a device that a kernel needs before it can be launched.
 struct KernelNeeds {
   std::string entry;              // name of the extern "C" function
   int threads = 0;                // of a CTA

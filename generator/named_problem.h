@@ -11,7 +11,7 @@
 
 namespace vitune {
 
-// What another implementation takes for a problem, microseconds per call.
+// Time of another implementation, microseconds per call.
 struct PeerTime {
   std::string peer;    // "cudnn", "flash2", "efficient", "eager"
   double cold_us = 0;  // L2 flushed before the call
@@ -25,7 +25,7 @@ struct NamedProblem {
   ProblemPtr problem;
   std::vector<PeerTime> peers;     // sorted by name; empty if none was measured
   std::optional<double> floor_us;  // what the hardware needs at least
-  // Of the time of the forward passes that ask it, as their floors predict; 0: not known.
+  // Share of the time of the forward passes that ask it, as their floors predict; 0: not known.
   double share = 0;
 };
 

@@ -23,7 +23,7 @@ std::vector<std::string> nvrtc_directories(const Environment& environment);
 // "absent" for a file that cannot be read.
 std::string library_identity(const std::string& path);
 
-// What to install where there is no libnvrtc.
+// The package to install where there is no libnvrtc.
 std::string_view nvrtc_install_hint();
 
 }  // namespace vitune

@@ -12,7 +12,7 @@
 namespace vitune {
 namespace {
 
-// Whether a text that begins with no operator's name has one elsewhere, or a word like one in
+// True if a text that begins with no operator's name has one elsewhere, or a word like one in
 // front.
 bool may_mean_another(std::string_view text) {
   const std::vector<std::string_view> words = split_words(text, " \t\r\n", false);

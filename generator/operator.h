@@ -64,10 +64,10 @@ class Operator {
   // How far two problems of one class are from each other: of evidence, not of kernels; 0 for equal
   // sizes, symmetric.
   virtual double distance(const Problem& a, const Problem& b) const = 0;
-  // Whether both ask about as much of the device, as far as that decides which form is best.
+  // True if both ask about as much of the device, as far as that decides which form is best.
   virtual bool is_load_alike(const Problem& a, const Problem& b,
                              const DeviceInfo& device) const = 0;
-  // Whether `a` is to be tuned before `b`: those that share kernels one after the other.
+  // True if `a` is to be tuned before `b`: those that share kernels one after the other.
   virtual bool is_before(const Problem& a, const Problem& b) const = 0;
   // A text that stands for all problems that are the same work for a kernel if that is the same
   // kernel in the same launch: nothing may differ that decides about its time. And a number that is
@@ -89,14 +89,14 @@ class Operator {
   // ---- Which configs there are
 
   ParameterSpace space(const Problem& problem, const DeviceInfo& device) const;
-  // What to try without any tuning, in order of preference, each once and inside `space`, which is
-  // the problem's: that of each family in turn, unless the operator knows better. Empty if no
-  // kernel fits the device.
+  // The configs to try without any tuning, in order of preference, each once and inside `space`,
+  // which is the problem's: that of each family in turn, unless the operator knows better. Empty if
+  // no kernel fits the device.
   virtual std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
                                        const ParameterSpace& space) const;
-  // Whether proposals() may have any.
+  // True if proposals() may have any.
   bool has_proposals(const Problem& problem, const DeviceInfo& device) const;
-  // Of all families that call a library; see Family.
+  // Proposals of all families that call a library; see Family.
   std::vector<Config> proposals(const Problem& problem, const DeviceInfo& device,
                                 Libraries& libraries) const;
   // A config of `from`, of the same class, as it is written for `to`, whose space is `space`.
@@ -147,8 +147,8 @@ class Operator {
   // (templates/reference/): #include lines of templates.
   virtual std::string judge_source() const = 0;
   virtual std::vector<std::string> judge_entries() const = 0;
-  // What computes the answer to each given output, or writes the outputs plainly. Kernels are
-  // counted by their place in judge_entries().
+  // The plan that computes the answer to each given output, or writes the outputs plainly. Kernels
+  // are counted by their place in judge_entries().
   virtual LaunchPlan answer(const Problem& problem, Precision precision) const = 0;
   // The answers that answer() makes, by their tensor's place: of all given outputs, and of those
   // whose answer decides about another's rows.

@@ -30,7 +30,7 @@ class OperatorOf : public Operator {
   ProblemPtr asked(const P& problem) const {
     return std::make_shared<Asked>(*this, problem.canonical());
   }
-  // What is asked; throws Error(kFailure) for a problem of another operator.
+  // The problem as P; throws Error(kFailure) for a problem of another operator.
   const P& of(const Problem& problem) const {
     if (&problem.op() == this) return static_cast<const Asked&>(problem).value;
     throw Error(ErrorCode::kFailure, formatted("'{}' is no problem of {}", problem.text(), name()));
@@ -51,7 +51,7 @@ inline double log_ratio(std::int64_t a, std::int64_t b) {
 
 inline bool is_within_twice(std::int64_t a, std::int64_t b) { return a <= 2 * b && b <= 2 * a; }
 
-// Whether so many independent parts fill the device alike: beyond 64 for each SM more do not
+// True if so many independent parts fill the device alike: beyond 64 for each SM more do not
 // matter.
 inline bool fill_alike(std::int64_t a, std::int64_t b, const DeviceInfo& device) {
   const std::int64_t most = std::int64_t{64} * std::max(device.sm_count, 1);

@@ -46,7 +46,7 @@ void validate(const Parameters& parameters) {
   }
 }
 
-// Of each parameter, the constraints of which it is the last one read.
+// For each parameter the constraints of which it is the last one read.
 using Decidable = std::vector<std::vector<const Constraint*>>;
 
 Decidable decidable(const FamilySpace& family) {

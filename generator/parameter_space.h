@@ -45,7 +45,7 @@ struct FamilySpace {
   std::string name;
   std::vector<Parameter> parameters;
   std::vector<Constraint> constraints;
-  // Whether a config is of this family; none: each is.
+  // True if a config is of this family; none: each is.
   std::function<bool(const Config&)> owns = {};
   // Why the family has no configs here, or nothing.
   std::optional<std::string> refusal = {};
@@ -57,7 +57,7 @@ class ParameterSpace {
   // of order or repeated, for a repeated name, and for a constraint that needs a parameter that
   // does not exist.
   explicit ParameterSpace(std::vector<FamilySpace> families);
-  // Of one family.
+  // A space of one family.
   ParameterSpace(std::vector<Parameter> parameters, std::vector<Constraint> constraints);
 
   const std::vector<FamilySpace>& families() const { return families_; }
@@ -70,7 +70,7 @@ class ParameterSpace {
   // Every config that obeys all constraints, family by family, of each in lexicographic order: the
   // first parameter varies slowest, each in the order of its values.
   std::vector<Config> enumerate() const;
-  // Of the family of this name alone; none if there is no such family.
+  // The configs of the family of this name alone; none if there is no such family.
   std::vector<Config> enumerate(std::string_view family) const;
   // Number of configs before constraints; the largest size_t if it exceeds that.
   std::size_t cartesian_size() const;
@@ -93,7 +93,7 @@ std::vector<Parameter> with_values(
     std::vector<Parameter> parameters,
     const std::vector<std::pair<std::string_view, std::vector<std::int64_t>>>& values);
 
-// Of the configs that have a cost, the `most` of the least, the least first; equal ones in their
+// The `most` configs of the least cost, the least first; equal ones in their
 // order.
 std::vector<Config> cheapest(const std::vector<Config>& configs, std::size_t most,
                              const std::function<std::optional<double>(const Config&)>& cost);

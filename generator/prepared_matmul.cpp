@@ -12,7 +12,7 @@ namespace {
 
 using Api = CublasLtApi;
 
-// What caller's memory a call may ask for; cuBLAS's own default on Hopper.
+// Most workspace that a call may ask for; cuBLAS's own default on Hopper.
 constexpr std::size_t kMostWorkspaceBytes = std::size_t{32} << 20;
 
 constexpr std::uintptr_t kNoAddress = 4096;
@@ -55,7 +55,7 @@ struct Description {
     set(Api::kEpilogue, epilogue == 0 ? Api::kPlain : epilogue);
     if (const auto& vector = call.bias ? call.bias : call.b_sums) {
       set(Api::kBiasType, std::int32_t{library_type(vector->type)});
-      // Of a vector to come; only its alignment counts.
+      // The pointer of a vector to come; only its alignment counts.
       set(Api::kBiasPointer, kNoAddress + static_cast<std::uintptr_t>(vector->alignment));
     }
     lay_out(a, call.a);

@@ -246,7 +246,7 @@ PreparedPlan prepare_plan(const CudaModule& module, const Problem& problem, cons
   const Operator& op = problem.op();
   const LoadedKernels loaded = LoadedKernels::of(module, op.kernels(problem, config));
   std::vector<int> resident = loaded.resident;
-  // What does not fit is refused when it is launched.
+  // A plan that does not fit is refused when it is launched.
   for (int& ctas : resident) ctas = std::max(ctas, 1);
   return PreparedPlan(op.plan(problem, config, device, resident), loaded.kernels, libraries);
 }

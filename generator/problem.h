@@ -34,7 +34,7 @@ class Problem {
 
 using ProblemPtr = std::shared_ptr<const Problem>;
 
-// Whether both ask for the same. That pointers are equal says less: it is not asked by mistake.
+// True if both ask for the same. That pointers are equal says less: it is not asked by mistake.
 bool operator==(const ProblemPtr&, const ProblemPtr&) = delete;
 inline bool is_same(const Problem& a, const Problem& b) { return a.text() == b.text(); }
 

@@ -17,7 +17,8 @@ namespace vitune {
 
 // A count, from 1 to `most`.
 void check_count(std::string_view name, std::int64_t value, std::int64_t most);
-// Of all pointers: 2, 4, 8 or 16 bytes, and 4 at least where there are elements of fp32.
+// Checks the alignment of all pointers: 2, 4, 8 or 16 bytes, and 4 at least where there are
+// elements of fp32.
 void check_alignment(std::int64_t alignment, bool has_fp32);
 // Not of truth values.
 void check_numbers(std::string_view name, ElementType type);

@@ -18,7 +18,7 @@
 
 namespace vitune {
 
-// What an operator's texts may hold.
+// The words that an operator's texts may hold.
 struct ProblemGrammar {
   std::string_view name;                    // of the operator; may stand first
   std::span<const std::string_view> flags;  // words without a value, types among them

@@ -35,7 +35,7 @@ std::string_view trim(std::string_view text) {
   throw Error(ErrorCode::kFailure, std::string(where) + ":" + std::to_string(line) + ": " + why);
 }
 
-// Whether a word of `line` is one of kFileWords.
+// True if a word of `line` is one of kFileWords.
 bool names_a_file(std::string_view line) {
   for (std::size_t i = 0; i < line.size();) {
     if (!is_word_character(line[i])) {

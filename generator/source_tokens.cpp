@@ -46,7 +46,7 @@ class Lexer {
     if (blanks_count) emit("blanks");
   }
 
-  // Whether a directive has the operator that makes a string of a macro's argument.
+  // True if a directive has the operator that makes a string of a macro's argument.
   bool makes_strings() const { return makes_strings_; }
 
   std::string run() {
@@ -89,7 +89,7 @@ class Lexer {
     in_directive_ = false;
   }
 
-  // Whether blanks, a comment, the end of a line or a joined line stood here and were passed.
+  // True if blanks, a comment, the end of a line or a joined line stood here and were passed.
   bool skip_layout() {
     const std::size_t begin = at_;
     while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
@@ -114,7 +114,7 @@ class Lexer {
     if (blank_before_ || blank_behind) at_ += 2;
   }
 
-  // Whether a joined line may begin here: some compilers pass over blanks after its backslash.
+  // True if a joined line may begin here: some compilers pass over blanks after its backslash.
   bool may_join(std::size_t at) const {
     if (at >= text_.size() || text_[at] != '\\') return false;
     const std::size_t next = text_.find_first_not_of(" \t\r\v\f", at + 1);
@@ -258,7 +258,7 @@ class Lexer {
   bool makes_strings_ = false;
 };
 
-// Of an embedded file each process makes it once: the files of a kernel have 100 to 200 KB.
+// Each process makes it once of an embedded file: the files of a kernel have 100 to 200 KB.
 Digest digest_of_tokens(const EmbeddedFile& file) {
   struct Known {
     std::mutex mutex;

@@ -25,10 +25,10 @@ struct TensorSpec {
   bool given = true;  // false: the problem does without it, and its pointer is null
   Role role = Role::kInput;
   ElementType type = ElementType::kBf16;
-  // Of the elements that are stored, outermost dimension first; 1 where one serves all.
+  // Extents of the stored elements, outermost dimension first; 1 where one serves all.
   Dims extents = {1, 1, 1, 1};
   Dims strides = {};  // in elements
-  // What an entry of each dimension is called where one is blamed ("head"); empty: not said.
+  // Names of an entry of each dimension, for messages ("head"); empty: not said.
   std::array<std::string, 4> axes = {};
   std::int64_t alignment = 16;  // least alignment of the pointer, in bytes
   // Tensors with the same number from 0 on are views of one allocation, each `offset` elements
@@ -36,16 +36,19 @@ struct TensorSpec {
   int shared = -1;
   std::int64_t offset = 0;
 
-  // Of outputs. Inputs on whose very memory this one may be written, by their places; both have the
-  // same type and strides.
+  // Outputs only. Inputs on whose very memory this one may be written, by their places; both have
+  // the same type and strides.
   std::vector<int> may_replace = {};
-  // Of outputs. An answer of -inf in this tensor says that the row of the same number, counted over
-  // the first three dimensions here and over all of them there, is exactly 0 here; -1: none does.
+  // Outputs only. An answer of -inf in this tensor says that the row of the same number, counted
+  // over the first three dimensions here and over all of them there, is exactly 0 here; -1: none
+  // does.
   int empty_rows = -1;
-  // Of outputs. What this one is computed from has been rounded to that type, and errs by it: a
-  // value that two correct kernels round differently moves it more than all of its own arithmetic.
+  // Outputs only. The values that this one is computed from have been rounded to that type, and
+  // errs by it: a value that two correct kernels round differently moves it more than all of its
+  // own arithmetic.
   std::optional<ElementType> rounded_before = {};
-  // Of such outputs: from inputs of whole numbers those values are exact, and rounded alike by all.
+  // Such outputs only: from inputs of whole numbers those values are exact, and rounded alike by
+  // all.
   bool exact_from_whole_numbers = false;
 
   // Elements, each entry of each dimension counted.

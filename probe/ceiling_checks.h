@@ -17,9 +17,9 @@ struct ExpectedSum {
 // The sum of all words that the fill probe writes, read `rounds` times, modulo 2^32.
 std::uint32_t expected_read_sum(std::uint64_t words, int rounds);
 
-// Of a few threads of a CTA: multiply-adds are exact, so the tolerance is 0.
+// The sums of a few threads of a CTA: multiply-adds are exact, so the tolerance is 0.
 std::vector<ExpectedSum> expected_fma(int rounds);
-// Of every thread.
+// The sums of every thread.
 std::vector<ExpectedSum> expected_exp2(int rounds);
 std::vector<ExpectedSum> expected_mma(int rounds);
 std::vector<ExpectedSum> expected_wgmma(int rounds);

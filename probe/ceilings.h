@@ -60,8 +60,8 @@ Ceilings measure_ceilings(const CeilingOptions& options,
 // exit status.
 int run_ceiling_worker(int ordinal);
 
-// What the two say to each other, for tests. decode_ceilings throws Error(kFailure) for anything
-// that is not a plausible answer, and decode_effort for no plausible request.
+// The messages between the two processes, for tests. decode_ceilings throws Error(kFailure) for
+// anything that is not a plausible answer, and decode_effort for no plausible request.
 std::string encode(const CeilingEffort& effort);
 CeilingEffort decode_effort(std::string_view text);
 std::string encode(const Ceilings& ceilings);

@@ -20,7 +20,7 @@ inline constexpr int kSlowness = 4;
 inline constexpr int kSlowness = 1;
 #endif
 
-// Whether `holds` becomes true in patience.
+// True if `holds` becomes true in patience.
 template <class Condition>
 bool soon(Condition&& holds) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -31,7 +31,7 @@ bool soon(Condition&& holds) {
   return true;
 }
 
-// Whether `action` takes less than `limit` in one of some tries: a stall spoils the others.
+// True if `action` takes less than `limit` in one of some tries: a stall spoils the others.
 template <class Action>
 bool is_prompt(std::chrono::milliseconds limit, Action&& action) {
   for (int tries = 0; tries < 10; ++tries) {

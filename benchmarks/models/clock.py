@@ -18,7 +18,7 @@ Run = Callable[[], Any]
 
 
 _PROFILED = 3  # passes
-#: What a profiler puts beside kernels on the device's line of time: regions that hold them.
+#: Regions that a profiler puts beside the kernels on the device's line of time.
 _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "ProfilerStep", "CompiledFunction")
 
 

@@ -20,7 +20,7 @@ from peers.table import replaced  # noqa: E402
 
 ROOT = HERE.parents[1]
 BATCHES = (1, 8, 32, 128)
-#: What is told: a name for people, timm's, the batch.
+#: The models of the table: a name for people, timm's, the batch.
 MODELS = (
     ("ViT-B/16", "vit_base_patch16_224", 1),
     ("ViT-B/16", "vit_base_patch16_224", 32),

@@ -9,7 +9,7 @@ from typing import Any
 
 from .kinds import KINDS
 
-#: What a row's own kernels are, and what they are compared with, in the order of preference.
+#: A row's own ways and its peers, in the order of preference.
 OURS = ("vitune_compile", "vitune")
 _INTRO = """
 ## Where the time goes

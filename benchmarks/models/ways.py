@@ -17,7 +17,7 @@ OURS = "vitune"
 
 
 def _cudnn_first() -> Any:
-    # What cuDNN does not take goes to the others, or a model with one such call could not run.
+    # Calls that cuDNN does not take go to the others, or a model with one such call could not run.
     order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION,
              SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # fmt: skip
     return sdpa_kernel(order, set_priority=True)

@@ -41,7 +41,7 @@ def _torchvision(name: str) -> tuple[nn.Module, int]:
 
 
 _MINI = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128, "image_size": 64}
-#: What each package's classes are called, and what differs from their configurations' defaults: the base models.
+#: The base models: each package's classes, and the values of their configurations that are no defaults.
 _OF_TRANSFORMERS: dict[str, tuple[str, dict[str, Any]]] = {
     "vit_base": ("ViT", {}),
     "dinov2_base": ("Dinov2", {}),

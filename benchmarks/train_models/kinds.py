@@ -25,7 +25,7 @@ _FIRST = [
         ("activation", r"threshold"),  # ReLU's gradient
     )
 ]
-#: Of what is "other" in a forward pass.
+#: Kernels that are "other" in a forward pass.
 _SUMS = re.compile(r"^triton_(red|per)_fused_[a-z_]*sum|(^|[ :<])reduce_kernel<")
 
 

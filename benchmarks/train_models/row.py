@@ -100,7 +100,7 @@ class Row:
             if prepared.peak_gb is not None:
                 row["peak_gb"][way.name] = round(prepared.peak_gb, 3)
             return
-        # What a way that failed held, its traceback among it, is free for the others.
+        # Frees the memory that a failed way held, its traceback's too, for the others.
         self._training.forget_gradients()
         gc.collect()
         self._clock.release()

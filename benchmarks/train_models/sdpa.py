@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 _CUDNN, _FLASH = SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION
 _EFFICIENT, _MATH = SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH
-#: What the first does not take goes to the next: a mask that wants a gradient to the efficient one.
+#: Each takes the calls that those before it refuse: a mask that wants a gradient to the efficient one.
 ORDERS = {
     "cudnn": [_CUDNN, _FLASH, _EFFICIENT, _MATH],
     "flash": [_FLASH, _EFFICIENT, _MATH],

@@ -29,7 +29,8 @@ std::string brief_reason(const DeviceProbe& probe);
 // The child's side (--worker=devices): answers on file descriptor 3. Returns its exit status.
 int run_device_worker();
 
-// What the child says, for tests: JSON both ways. decode throws Error(kFailure) for anything else.
+// The child's answer as JSON, both ways, for tests. decode throws Error(kFailure) for anything
+// else.
 std::string encode_probe(const DeviceProbe& probe);
 DeviceProbe decode_probe(std::string_view text);
 

@@ -18,10 +18,10 @@ void add_problem_options(boost::program_options::options_description& options);
 void add_device_options(boost::program_options::options_description& options,
                         bool replay_may_stand_in = true);
 
-// What --device or --devices says, "auto" if neither was given; Error(kUsage) for both.
+// The value of --device or --devices, "auto" if neither was given; Error(kUsage) for both.
 std::string device_argument(const Session& session);
 
-// Whether the user named any problem.
+// True if the user named any problem.
 bool names_problems(const Session& session);
 
 // The problems of the operands, --problem, --preset, --model and --from, in that order, each once;
@@ -30,7 +30,7 @@ bool names_problems(const Session& session);
 std::vector<NamedProblem> requested_problems(const Session& session,
                                              const std::string& default_preset);
 
-// What --device chose: GPUs, or a recording in their place.
+// The choice by --device: GPUs, or a recording in their place.
 struct DeviceChoice {
   std::vector<int> ordinals;
   std::optional<std::filesystem::path> replay;

@@ -54,7 +54,7 @@ std::vector<std::string> parse_operators(const std::string& text) {
   return names;
 }
 
-// Whether an operand can be the name of a model, or a glob of some: a problem has sizes ("b=32"),
+// True if an operand can be the name of a model, or a glob of some: a problem has sizes ("b=32"),
 // and whoever begins one may have forgotten them.
 bool is_model_name(const std::string& operand) {
   const bool begins_problem =
@@ -81,7 +81,7 @@ std::vector<std::string> model_names(const Session& session) {
   return names;
 }
 
-// What was typed to choose the batch must not be dropped silently.
+// An option that chooses the batch must not be dropped silently.
 void check_input_is_used(const Session& session) {
   if (names_models(session)) return;
   session.refuse({"batch", "dtype", "operator", "as"},

@@ -15,7 +15,7 @@ void add_model_options(boost::program_options::options_description& options);
 // --batch, --dtype, --as and --operator.
 void add_model_input_options(boost::program_options::options_description& options);
 
-// What these say. Throws Error(kUsage) for what is none of them.
+// The models that these options name. Throws Error(kUsage) for a name of none.
 ModelInput model_input(const Session& session);
 
 // Operands of a verb that takes problems. Several without a space among them are the words of one
@@ -26,7 +26,7 @@ struct Operands {
 };
 Operands named_operands(const Session& session);
 
-// Whether the user named models, or a preset of some.
+// True if the user named models, or a preset of some.
 bool names_models(const Session& session);
 
 // The problems of each --model and of the models among the operands, a name or a glob. Says in one

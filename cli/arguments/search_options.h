@@ -12,7 +12,7 @@ namespace vitune {
 // --strategy, --budget, --effort, --seed and --objective.
 void add_search_options(boost::program_options::options_description& options);
 
-// What they say, but for --objective: requested_objective().
+// The values of these options, but for --objective: requested_objective().
 struct SearchOptions {
   Strategy strategy = Strategy::kLocal;
   Budget budget;

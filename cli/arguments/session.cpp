@@ -51,7 +51,8 @@ VerbOptions options_within(const Verb& verb, std::size_t width) {
   return options;
 }
 
-// What is parsed: of a verb that prints a script also the options that it refuses by name.
+// All options that are parsed; for a verb that prints a script also the options that it refuses by
+// name.
 po::options_description all_options(const Verb& verb) {
   po::options_description all;
   if (verb.options) verb.options(all);

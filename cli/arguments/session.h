@@ -18,7 +18,7 @@
 
 namespace vitune {
 
-// What an option was given, or its default.
+// The value given to an option, or its default.
 struct OptionValue {
   std::vector<std::string> texts;  // none of a switch
   bool given = false;              // not a default; of a switch: on

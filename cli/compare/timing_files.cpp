@@ -42,7 +42,7 @@ std::optional<TimedFigure> stored_figure(const JsonValue& timing) {
   return figure;
 }
 
-// What one entry of a file is called; every reader begins with it.
+// The names of one entry of a file; every reader begins with them.
 TimedRow named_row(const JsonValue& entry) {
   TimedRow row;
   row.name = entry.require("name").text();

@@ -68,7 +68,7 @@ std::optional<TimedFigure> figure_of(Run& run) {
   return figure_of_deviation(middle->second, relative, count);
 }
 
-// What the name and the label of a whole call say.
+// The fields in the name and the label of a whole call.
 struct MeasuredCall {
   std::string peer, kind, problem_name, problem;
 };

@@ -54,7 +54,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-// Whether a link failed since there can be none: on SMB, FAT, some of FUSE, and on a file that its
+// True if a link failed since there can be none: on SMB, FAT, some of FUSE, and on a file that its
 // mount shows as somebody else's.
 bool has_no_links(int error) {
   return error == EPERM || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL ||

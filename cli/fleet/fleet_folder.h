@@ -55,7 +55,7 @@ class FleetFolder {
   std::optional<FleetPlan> plan() const;
   // The file that has what the first caller's `make` gave, for all that come later.
   std::filesystem::path fixed_list(const std::function<std::string()>& make) const;
-  // Of shards 0 to `count` - 1, by one look at the folder.
+  // The files of shards 0 to `count` - 1, by one look at the folder.
   ShardFiles files(std::uint32_t count) const;
 
   std::filesystem::path database(const Shard& shard) const;

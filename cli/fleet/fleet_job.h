@@ -22,15 +22,15 @@ struct FleetJob {
   std::vector<std::string> common;      // options of every vitune command
 };
 
-// Whether the files that are named lie on this machine, or will on those of the cluster only.
+// The named files lie on this machine, or on those of the cluster only.
 enum class FilesAre { kHere, kThere };
 
 // The input, the search, and how many machines of which kind.
 void add_fleet_job_options(boost::program_options::options_description& options,
                            const char* gpu_kind);
 
-// What they say; --out or `out`. Throws Error(kUsage) for what no task could do: an input that is
-// none, standard input, a text that no job file can hold.
+// The job of these options; --out or `out`. Throws Error(kUsage) if no task could do it: an input
+// that is none, standard input, a text that no job file can hold.
 FleetJob fleet_job(Session& session, FilesAre files);
 
 // `text` itself. Throws Error(kUsage), with `what` it is, if it has control characters or is no

@@ -41,7 +41,7 @@ bool is_local_name(std::string_view name) {
          std::ranges::all_of(name.substr(kPrefix.size()), is_random);
 }
 
-// Of this machine since it was booted: a lock is seen by its processes alone. Empty where that
+// Names this machine since it was booted: a lock is seen by its processes alone. Empty where that
 // cannot be told.
 std::string marker_text() {
   std::string boot;
@@ -79,7 +79,7 @@ UniqueFd open_folder(const fs::path& path) {
   return fd;
 }
 
-// Whether `path` is still the name of the open folder: whoever had it may have removed it.
+// True if `path` is still the name of the open folder: whoever had it may have removed it.
 bool is_named(int folder, const fs::path& path) {
   struct stat opened {
   }, named{};

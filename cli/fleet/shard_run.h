@@ -53,7 +53,7 @@ class ShardRun {
   void alive();  // at most every 20 s something is written
   void finished(const TuneOutcome& outcome, const DeviceInfo& device);
   void interrupted();
-  // Of the closed local database.
+  // Publishes the closed local database.
   void publish();
 
  private:

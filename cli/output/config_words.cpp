@@ -80,7 +80,7 @@ Config with(Config config, const Config& changes) {
   return config;
 }
 
-// Of a stored config that a version with other tunables wrote: all of it, as it stands.
+// A stored config of a version with other tunables is shown as it stands.
 ConfigWords words_of(const Problem& problem, const Config& config) {
   try {
     return problem.op().words(problem, config);

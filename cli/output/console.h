@@ -49,7 +49,7 @@ class Console {
   Format format() const { return options_.format; }
   bool quiet() const { return options_.level > LogLevel::kInfo; }
   bool verbose() const { return options_.level == LogLevel::kDebug; }
-  // Of texts that are printed: as it is, or between the escapes of its tone.
+  // The text as it is printed: bare, or between the escapes of its tone.
   std::string toned(std::string_view text, Tone tone) const {
     return options_.color_results ? colored(text, tone) : std::string(text);
   }
@@ -80,7 +80,7 @@ class Console {
   int finish();
 
  private:
-  // Of what is printed: Table::kAnyWidth where it may be as wide as it is.
+  // Width for printing: Table::kAnyWidth where it has no limit.
   std::size_t columns() const;
 
   ConsoleOptions options_;

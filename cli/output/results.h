@@ -44,7 +44,7 @@ Cell default_ratio_cell(double default_us, double us);
 Cell share_cell(const std::optional<double>& share);
 // 9.01, empty in CSV unless above 0.
 Cell microseconds_cell(double us);
-// What calls go by without a winner; empty where no kernel fits the device.
+// The config that calls use without a winner; empty where no kernel fits the device.
 Config preset_of(const Problem& problem, const DeviceInfo& device);
 // "tma 192x112 12w s2", and what else differs from `preset`: "... MinCtas=2"; "default ..." if
 // nothing does. All of it as it is stored if `whole`, and in CSV.

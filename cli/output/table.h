@@ -23,7 +23,7 @@ std::string colored(std::string_view text, Tone tone);
 // only if `keep_newlines`.
 std::string terminal_safe(std::string_view text, bool keep_newlines = false);
 
-// What a cell shows to people, and what CSV has of it.
+// The text of a cell for people, and its value in CSV.
 struct Cell {
   Cell(std::string text) : shown(std::move(text)), values({shown}) {}
   Cell(const char* text) : Cell(std::string(text)) {}

@@ -64,7 +64,7 @@ Budget parse_budget(std::string_view text) {
 }
 
 Budget parse_effort(std::string_view text) {
-  // Of a space a search without a budget tries a fifth at most (tuner/search/search_extent).
+  // A search without a budget tries at most a fifth of a space (tuner/search/search_extent).
   constexpr std::int64_t kQuick = 40, kThorough = 2000;
   if (text == "normal") return {};
   if (text == "quick") return {.time = std::nullopt, .trials = kQuick};

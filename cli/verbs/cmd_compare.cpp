@@ -106,7 +106,7 @@ void add_unpaired(Table& table, const std::vector<TimedRow>& rows, bool in_a) {
   }
 }
 
-// What only one of the files has is listed where programs read, or with -v; else counted.
+// Entries that only one of the files has are listed where programs read, or with -v; else counted.
 Table comparison_table(const Comparison& comparison, bool with_unpaired) {
   const Align right = Align::kRight;
   Table table;

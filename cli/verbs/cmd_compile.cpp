@@ -188,7 +188,7 @@ class Compilation {
         workers_(static_cast<std::size_t>(workers)),
         folder_(std::move(folder)) {}
 
-  // What became of each kernel; those that were not reached before a stop are absent.
+  // The outcome of each kernel; those that were not reached before a stop are absent.
   std::map<std::pair<std::string, Digest>, Outcome> run(const std::vector<Job>& jobs) {
     std::map<std::pair<std::string, Digest>, Outcome> outcomes;
     std::set<std::pair<std::string, Digest>> known;

@@ -204,7 +204,7 @@ int run_import(Session& session) {
     show_merge(session, "db import", report);
     return 0;
   } catch (const Error& error) {
-    // Of the export's content, but for what --device says.
+    // These errors are about the export's content, but for --device.
     if (error.code() != ErrorCode::kUsage || !std::string_view(error.what()).starts_with("import:"))
       throw;
     throw Error(ErrorCode::kUsage, "'" + name + "': " + error.what());
@@ -226,7 +226,7 @@ void require_other_files(const Session& session, const fs::path& target) {
   }
 }
 
-// What makes one file unfit to merge; the fault is not the target's.
+// The reason why one file cannot be merged; the fault is not the target's.
 std::optional<std::string> merge_file(Session& session, Store& target, const std::string& file,
                                       const MakesKernel& makes_kernel, MergeReport& total) {
   std::unique_ptr<Store> other;

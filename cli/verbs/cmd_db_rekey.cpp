@@ -56,7 +56,7 @@ void tell_of_stale(Session& session, const std::vector<WinnerEntry>& stale, cons
   }
 }
 
-// What is known of the stored kernels before anything is written.
+// Findings about the stored kernels before anything is written.
 struct Findings {
   StoredKernels stored;
   CodeComparison comparison;

@@ -181,7 +181,7 @@ Finding check_database(Session& session) {
   }
 }
 
-// What VITUNE_DB names behind the first: read only.
+// Databases behind the first in VITUNE_DB: read only.
 std::vector<Finding> check_site_databases(Session& session) {
   std::vector<Finding> findings;
   for (const std::string& path : session.environment.site_databases) {

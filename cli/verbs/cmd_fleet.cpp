@@ -66,8 +66,8 @@ void describe_status(po::options_description& options) {
             "wait until all shards are done, or nothing has changed for so long (30s, 10m, 2h)");
 }
 
-// What a shard that lives changes. Each record's time counts, whatever those of others say: clocks
-// differ.
+// The parts of a status that change while its shard lives. Each record's time counts, whatever
+// those of others say: clocks differ.
 auto news(const std::optional<FleetStatus>& status) {
   return status ? std::tuple(status->done, status->finished, status->updated)
                 : std::tuple(std::uint32_t{0}, std::uint64_t{0}, std::vector<std::int64_t>());

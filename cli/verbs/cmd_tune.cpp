@@ -61,7 +61,7 @@ std::vector<NamedProblem> wanted_problems(Session& session) {
   return problems;
 }
 
-// Of a shard: the misses as the first shard finds them, since programs go on asking, and tuning
+// A shard takes the misses as the first shard finds them, since programs go on asking, and tuning
 // goes on answering.
 std::vector<NamedProblem> shard_input(Session& session) {
   if (!session.has("from-misses")) return wanted_problems(session);
@@ -137,7 +137,7 @@ ordered_json report_json(const TuneReport& report) {
   return document;
 }
 
-// What --jsonl prints of a problem: report_json() with one result.
+// The line of --jsonl for a problem: report_json() with one result.
 ordered_json line_json(const TuneOutcome& outcome, const DeviceInfo& device, Origin origin) {
   ordered_json line = new_document("tune");
   line["device"] = device_json(device);
@@ -269,7 +269,7 @@ int run_whole(Session& session) {
   return exit_status_of(report);
 }
 
-// What a shard tunes, into its local database.
+// Tunes the shard's problems into its local database.
 TuneReport tune_shard(Session& session, ShardRun& shard, TuneOptions& options) {
   LayeredStore store =
       layered_store_over(session, open_store(session, shard.local_database(), Access::kReadWrite));

@@ -18,7 +18,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-// What may follow --device: each verb's placeholder says what it takes.
+// Words that may follow --device, by the placeholder of the verb.
 std::vector<std::string> device_words(const std::string& placeholder) {
   if (placeholder == "WHICH") return {"auto", "all", "0", "replay:h200"};
   if (placeholder == "GPUS") return {"auto", "all", "0"};

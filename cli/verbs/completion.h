@@ -13,7 +13,7 @@
 
 namespace vitune {
 
-// What may follow an option, or stand for an operand.
+// Kinds of words that may follow an option or stand for an operand.
 enum class WordKind {
   kAny,     // a number, a text: nothing can be offered
   kWords,   // one of `words`
@@ -40,7 +40,7 @@ struct CompletionVerb {
   std::vector<std::string> operand_words;  // of kWords
 };
 
-// What can be completed: every verb with its options, and help and version.
+// All that can be completed: every verb with its options, and help and version.
 std::vector<CompletionVerb> completion_verbs(const std::vector<Verb>& verbs);
 
 // Shells that have a script: "bash", "zsh", "fish".

@@ -12,7 +12,7 @@
 
 namespace vitune {
 
-// What the command's exit statuses mean, in order; docs/environment.md says more.
+// The command's exit statuses with their meanings, in order; docs/environment.md says more.
 std::vector<std::pair<int, std::string>> exit_codes();
 
 // vitune(1) in the man macros of roff.

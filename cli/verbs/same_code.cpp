@@ -30,7 +30,7 @@ CompilePoolOptions pool_options(const Session& session) {
   return options;
 }
 
-// What the compiler makes of a kernel today.
+// A kernel as the compiler makes it today.
 struct Made {
   std::optional<std::string> failure;
   CompileFacts facts;
@@ -61,7 +61,7 @@ std::optional<std::string> difference(const OlderKernel& kernel, const Binary& s
   if (before.spill_bytes != made.facts.spill_bytes) {
     return changed("bytes of spills", before.spill_bytes, made.facts.spill_bytes);
   }
-  // What the code itself reserves is part of it; a launch may ask for more.
+  // Shared memory that the code itself reserves counts; a launch may ask for more.
   const std::int64_t shared =
       made.facts.shared_bytes + dynamic_shared_bytes(*kernel.problem, kernel.config);
   const std::int64_t shared_before = kernel.shared_bytes.value_or(before.shared_bytes);

@@ -12,7 +12,7 @@
 
 namespace vitune {
 
-// What became of the kernels that were compared.
+// Results of the comparison, by kind.
 struct CodeComparison {
   std::map<Digest, Digest> same;  // from the stored key to today's: the code is the same
   std::map<Digest, std::set<Digest>> images;  // of each, those of the user's database

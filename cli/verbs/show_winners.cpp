@@ -53,7 +53,7 @@ bool is_shown_before(const Stored& a, const Stored& b) {
   return strverscmp(a.entry.problem.text.c_str(), b.entry.problem.text.c_str()) < 0;
 }
 
-// What the user asked for.
+// The user's choice of winners.
 class Selection {
  public:
   Selection(const Session& session, const std::map<std::string, std::string>& names)
@@ -62,7 +62,7 @@ class Selection {
         is_for_people_(session.console.format() == Format::kText),
         asks_for_some_(!names.empty() || session.has("gpu")) {}
 
-  // Whether the layers below the user's are counted instead of listed.
+  // True if the layers below the user's are counted instead of listed.
   bool counts_others() const { return is_for_people_ && !mine_ && !shipped_ && !asks_for_some_; }
   bool has(const Stored& stored) const {
     const bool is_mine = stored.layer == Layer::kUser;

@@ -13,10 +13,10 @@ namespace vitune {
 
 // Names the user gave to problems, by canonical text; all problems count if this is empty.
 std::map<std::string, std::string> wanted_names(const Session& session);
-// Whether a stored problem is among them and of an operator that this version knows.
+// True if a stored problem is among them and of an operator that this version knows.
 bool is_wanted(const std::map<std::string, std::string>& names, const ProblemKey& key);
 
-// What the user calls a problem, else what a preset does. `wanted` must outlive it.
+// Names of problems: the user's, else a preset's. `wanted` must outlive it.
 class ShownNames {
  public:
   ShownNames(const Session& session, const std::map<std::string, std::string>& wanted);

@@ -13,7 +13,7 @@
 namespace vitune {
 namespace {
 
-// What a trial or a winner says of its kernel.
+// The kernel's facts in a trial or a winner.
 struct Named {
   const DeviceInfo& device;
   const ProblemKey& problem;

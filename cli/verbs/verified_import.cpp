@@ -130,7 +130,7 @@ Winner own_figures(Winner winner) {
   return winner;
 }
 
-// What was found right, and what must not run again, as a database of its own.
+// A database of the kernels that were found right, and of those that must not run again.
 std::unique_ptr<Store> accepted(Store& staged, Store& target, const DeviceInfo& device,
                                 const std::vector<Contribution>& all) {
   auto store = Store::in_memory();

@@ -32,7 +32,7 @@ std::int64_t carried_steps(const Config& config, const AttentionProblem& from,
 Config carried_attention_config(const Config& config, const AttentionProblem& from,
                                 const AttentionProblem& to, const ParameterSpace& space) {
   Config result = space.completed(config);
-  // Whether there are rows to spare is a matter of this problem's count.
+  // The number of rows of this problem decides whether some are left over.
   if (result.at("kSpareRows") != 0) result.set("kSpareRows", useful_spare_rows(to));
   if (const std::int64_t steps = carried_steps(config, from, space)) {
     result.set("kBlockN", round_up(ceil_div(to.nk, steps), 8));

@@ -15,7 +15,7 @@
 namespace vitune {
 namespace {
 
-// What classes of problems are told apart by, beside the problem itself.
+// Facts that divide problems into classes, beside the problem itself.
 struct Load {
   std::int64_t sms;
   std::int64_t heads;   // of all batches
@@ -24,7 +24,7 @@ struct Load {
   Load(const AttentionProblem& problem, const DeviceInfo& device)
       : sms(sms_of(device)), heads(problem.batch * problem.heads), blocks(row_blocks(problem)) {}
 
-  // Whether CTAs of `rows` query rows are at most `each` per SM.
+  // True if CTAs of `rows` query rows are at most `each` per SM.
   bool at_most(std::int64_t each, std::int64_t rows, const AttentionProblem& problem) const {
     return heads * ceil_div(problem.nq, rows) <= each * sms;
   }

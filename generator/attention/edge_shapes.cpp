@@ -99,7 +99,7 @@ bool holds_more_keys(const AttentionProblem& edge, const Config& config, const D
   }
 }
 
-// Whether `edge` is served by the kernel of `source`, which was made for (`problem`, `config`).
+// True if `edge` is served by the kernel of `source`, which was made for (`problem`, `config`).
 bool same_kernel(const AttentionProblem& problem, const AttentionProblem& edge,
                  const Config& config, const std::string& source, const DeviceInfo& device) {
   try {

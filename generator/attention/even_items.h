@@ -15,7 +15,7 @@ struct EvenItems {
   std::int64_t rest_blocks = 0;  // of each of those
   std::int64_t items = 0;        // of all heads
 
-  // Of `heads` = batch x heads, for `ctas` persistent CTAs that take turns. Persistent CTAs go
+  // Items of `heads` = batch x heads for `ctas` persistent CTAs. Persistent CTAs go
   // through the items in rounds; where the last round is mostly empty, or the last item of each
   // head is, some items of fewer blocks take less time in all. `rounds` is how much: whole items
   // that one CTA's work amounts to.
@@ -25,7 +25,7 @@ struct EvenItems {
   double rounds = 0;
 };
 
-// What evening out has to promise to be worth a config: the share of time that it saves.
+// Gain that evening out must promise to be worth a config: the share of time that it saves.
 inline constexpr double kWorthEvening = 0.03;
 
 }  // namespace vitune

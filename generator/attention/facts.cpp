@@ -27,7 +27,7 @@ int keys_per_load(const AttentionProblem& problem, const ScoreOperand& operand, 
   return 1;
 }
 
-// Whether all rows of the bias begin at multiples of 16 bytes, at strides that a tensor map takes.
+// True if all rows of the bias begin at multiples of 16 bytes, at strides that a tensor map takes.
 bool rows_aligned(const AttentionProblem& problem, const ScoreOperand& bias) {
   const auto fits = [&](std::int64_t stride) {
     const std::int64_t bytes = stride * static_cast<std::int64_t>(element_bytes(bias.type));
@@ -37,7 +37,7 @@ bool rows_aligned(const AttentionProblem& problem, const ScoreOperand& bias) {
   return problem.alignment % 16 == 0 && fits(batch) && fits(head) && fits(row);
 }
 
-// Whether a tile of the bias can have whole rows, as they lie in memory.
+// True if a tile of the bias can have whole rows, as they lie in memory.
 bool rows_whole(const AttentionProblem& problem, const ScoreOperand& bias, bool one_row) {
   constexpr std::int64_t kMostKeys = 256, kMostKeysOfOneRow = 8192;
   if (one_row) return problem.nk <= kMostKeysOfOneRow;

@@ -50,9 +50,9 @@ class AttentionFamily : public Family {
   const bool is_resident_;
 
  private:
-  // Whether the config's kernel is made of the family's template.
+  // True if the config's kernel is made of the family's template.
   virtual bool is_made_of(const Config& config) const = 0;
-  // Of the tunables that it has, but those of all families (space.cpp); it does without the others.
+  // The values of its tunables, but those of all families (space.cpp); it does without the others.
   virtual Values values(const AttentionProblem& problem) const = 0;
   // Besides those of all families.
   virtual std::vector<NamedRule> own_rules(const AttentionProblem& problem,
@@ -66,7 +66,7 @@ class AttentionFamily : public Family {
 std::vector<std::int64_t> panel_widths(const AttentionProblem& problem);
 // Why a device has no wgmma, or nothing.
 std::optional<std::string> lacks_wgmma(const DeviceInfo& device);
-// Whether wgmma beside copies by tensor maps can serve the problem on the device, and has more than
+// True if wgmma beside copies by tensor maps can serve the problem on the device, and has more than
 // `rounds` blocks of 64 rows for each SM. There the families without them never came within 10 % of
 // it (docs/lab/2026-11-28-narrower-spaces.md).
 bool has_rounds_by_tensor_maps(const AttentionProblem& problem, const DeviceInfo& device,

@@ -78,7 +78,7 @@ DrawSpec draw_spec(const AttentionProblem& p, const std::string& draw) {
   return spec;
 }
 
-// What kernels for `problem` have to be tried on once, or null.
+// The input distribution that kernels for `problem` must be tried on once, or null.
 const char* special_draw(const AttentionProblem& problem) {
   if (problem.bias) return kMasked;
   // They may hold on to the maximum of a row's first keys (holds_reference in

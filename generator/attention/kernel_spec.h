@@ -27,8 +27,8 @@ ParameterSpace attention_space(const AttentionProblem& problem, const DeviceInfo
 // A config that is good without any tuning and always inside the space.
 Config default_attention_config(const AttentionProblem& problem, const DeviceInfo& device);
 
-// What to try without any tuning, in order of preference, each once and inside the space; the first
-// is default_attention_config(). Empty if no kernel fits the device.
+// The configs to try without any tuning, in order of preference, each once and inside the space;
+// the first is default_attention_config(). Empty if no kernel fits the device.
 std::vector<Config> default_attention_configs(const AttentionProblem& problem,
                                               const DeviceInfo& device,
                                               const ParameterSpace& space);
@@ -50,14 +50,14 @@ struct AttentionPointers {
 // (persistent kernels size their grid by it).
 LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config& config,
                                    const DeviceInfo& device, int resident_ctas);
-// What that call's kernel is handed.
+// The parameters of that call's kernel.
 // To divide by `value`, which is from 1 to 2^31 - 1; see templates/attention/division.cuh.
 AttentionDivisor attention_divisor(std::int64_t value);
 
 AttentionParams attention_params(const AttentionProblem& problem, const Config& config,
                                  const AttentionPointers& pointers, const LaunchShape& launch);
 
-// Whether a kernel compiled for (`problem`, `config`) is also right for other batch, heads and row
+// True if a kernel compiled for (`problem`, `config`) is also right for other batch, heads and row
 // counts: false where the config holds the key count as a constant.
 bool attention_keys_are_constant(const Config& config);
 

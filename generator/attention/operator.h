@@ -10,7 +10,7 @@ namespace vitune {
 
 const Operator& attention();
 
-// What is asked; throws Error(kFailure) for a problem of another operator.
+// The problem as attention; throws Error(kFailure) for a problem of another operator.
 const AttentionProblem& attention_of(const Problem& problem);
 
 // The places of the tensors of a call.
@@ -28,7 +28,7 @@ enum AttentionTensor : int {
 // A call's tensors by these places.
 AttentionPointers attention_pointers(std::span<const std::uintptr_t> addresses);
 
-// Of generator/operator.h, each in a file of its own.
+// Functions of generator/operator.h, each in a file of its own.
 std::vector<TensorSpec> attention_tensors(const AttentionProblem& problem);
 std::vector<std::string> attention_judge_entries();
 LaunchPlan attention_answer(const AttentionProblem& problem, Precision precision);

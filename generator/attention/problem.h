@@ -91,7 +91,7 @@ struct AttentionProblem {
   // The same, as all that serves any operator knows it. Throws as validate() does.
   operator ProblemPtr() const;
 
-  // Whether both ask for the same: compares canonical forms.
+  // True if both ask for the same: compares canonical forms.
   bool operator==(const AttentionProblem& other) const;
 };
 

@@ -18,11 +18,11 @@ std::string attention_class(const AttentionProblem& problem);
 // kernels. Symmetric.
 double problem_distance(const AttentionProblem& a, const AttentionProblem& b);
 
-// Whether two problems ask as much of the device, as far as it is not busy anyway: which form of
+// True if two problems ask as much of the device, as far as it is not busy anyway: which form of
 // kernel is best depends on how many blocks of rows there are for an SM.
 bool is_load_alike(const AttentionProblem& a, const AttentionProblem& b, const DeviceInfo& device);
 
-// What a kernel depends on comes first, what a config may hold as a constant next, sizes last.
+// Compares first the facts that a kernel depends on, then those a config may hold, then sizes.
 bool is_tuned_before(const AttentionProblem& a, const AttentionProblem& b);
 
 }  // namespace vitune

@@ -39,7 +39,7 @@ TensorStrides& strides_of(AttentionProblem& problem, Tensor tensor);
 std::optional<TensorStrides> layout_strides(const AttentionProblem& problem, Tensor tensor,
                                             Layout layout);
 
-// Whether `tensor` has this layout, up to strides of dimensions of extent 1.
+// True if `tensor` has this layout, up to strides of dimensions of extent 1.
 bool has_layout(const AttentionProblem& problem, Tensor tensor, Layout layout);
 // The preferred layout that `tensor` has, or nothing.
 std::optional<Layout> layout_of(const AttentionProblem& problem, Tensor tensor);
@@ -48,7 +48,7 @@ using ScoreDims = std::array<std::int64_t, 4>;  // batch entries, heads, query r
 // The operand with strides of dimensions of extent 1 set to 0, and one batch entry if they
 // coincide.
 ScoreOperand canonical_operand(const AttentionProblem& problem, const ScoreOperand& operand);
-// What the operand's dimensions hold: 1 where its stride is 0.
+// The extents of the operand: 1 where its stride is 0.
 ScoreDims score_dims(const AttentionProblem& problem, const ScoreOperand& operand);
 // Row-major strides of `dims`, 0 where a dimension is 1.
 std::array<std::int64_t, 4> contiguous_strides(const ScoreDims& dims);

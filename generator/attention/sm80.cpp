@@ -58,7 +58,7 @@ std::vector<NamedRule> key_split_rules(std::int64_t heads, const DeviceInfo& dev
   };
 }
 
-// Whether the problem has so many rows and keys that kernels with tensor maps are fastest. Head
+// True if the problem has so many rows and keys that kernels with tensor maps are fastest. Head
 // sizes that leave panels of wgmma partly empty need more keys.
 bool is_for_tensor_maps(const AttentionProblem& problem, const DeviceInfo& device) {
   constexpr std::int64_t kRounds = 2, kFewRows = 32;
@@ -66,7 +66,7 @@ bool is_for_tensor_maps(const AttentionProblem& problem, const DeviceInfo& devic
   return problem.nq > kFewRows && has_keys && has_rounds_by_tensor_maps(problem, device, kRounds);
 }
 
-// What is left there: kernels of any key count, for drivers that know no tensor maps.
+// The rules for such problems: kernels of any key count, for drivers that know no tensor maps.
 std::vector<NamedRule> fallback_rules(std::int64_t blocks) {
   return {{"many rows and keys are for copies by tensor maps, else for any key count",
            {"kConstantKeys"},

@@ -14,15 +14,15 @@
 
 namespace vitune {
 
-// Whether q, k and v can be described by tensor maps as the kernels need them: 16-byte alignment,
+// True if q, k and v can be described by tensor maps as the kernels need them: 16-byte alignment,
 // no stride of 0, and no bias or mask for which keys would have to be dealt out.
 bool tensor_maps_fit(const AttentionProblem& problem);
 
-// What the maps of a kernel's launch describe, by their places in AttentionTensorMaps; nothing
-// where it reads none.
+// The tensors that the maps of a kernel's launch describe, by their places in AttentionTensorMaps;
+// nothing where it reads none.
 std::vector<TensorMapSlot> attention_maps(const AttentionProblem& problem, const Config& config);
 
-// Whether kernels of `config` read tensor maps.
+// True if kernels of `config` read tensor maps.
 bool reads_tensor_maps(const Config& config);
 
 }  // namespace vitune

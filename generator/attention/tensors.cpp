@@ -56,7 +56,7 @@ TensorSpec log_sum_exp(const AttentionProblem& p) {
   return spec;
 }
 
-// Whether a token's row of `strides` has room for `planes` heads side by side, apart from those of
+// True if a token's row of `strides` has room for `planes` heads side by side, apart from those of
 // other batch entries (which lie side by side in the rows of [N, B, H, D]).
 bool is_token_row(const TensorStrides& strides, std::int64_t heads, std::int64_t planes,
                   const AttentionProblem& p) {

@@ -8,7 +8,7 @@
 namespace vitune {
 namespace {
 
-// What multiplies and what brings the tiles.
+// Names the instructions that multiply and those that copy the tiles.
 const char* by(const AttentionShape& shape) {
   if (shape.tensor_copies()) return "tma";
   if (shape.producer != 0) return "producer";

@@ -16,8 +16,8 @@
 
 namespace vitune {
 
-// What a kernel computes at a time: edge problems of the judge follow from it. No rows: there are
-// none, since what is called is chosen for the very problem.
+// The block that a kernel computes at a time: edge problems of the judge follow from it. No rows:
+// there are none, since what is called is chosen for the very problem.
 struct GemmBlock {
   std::int64_t rows = 0, columns = 0;  // of the result
   std::int64_t depth = 0;              // that the product sums over, per step

@@ -91,7 +91,8 @@ std::vector<Constraint> GemmLibraryFamily::rules(const Problem&, const DeviceInf
 }
 
 ConfigWords GemmLibraryFamily::own_words(const Config& config) const {
-  // Of all that tells the call from others: no two that are stored of a problem shall look alike.
+  // Digits of the digest that tells calls apart: no two that are stored of a problem shall look
+  // alike.
   constexpr std::size_t kDigits = 8;
   const std::string digest = sha256(library_text(config)).hex().substr(0, kDigits);
   ConfigWords words{

@@ -19,7 +19,7 @@ namespace vitune {
 // it down; kWorkspace, bytes. All open: a config holds those that are not 0.
 std::vector<Parameter> library_parameters();
 MatmulAlgorithm library_algorithm(const Config& config);
-// What the algorithm adds to the text of a call without a kernel of ours, as a comment; and to the
+// The algorithm's addition to the text of a call without a kernel of ours, as a comment; and to the
 // Config of a kernel behind such a call, as a member: comments do not count in a kernel's key, and
 // a block of one algorithm is none of another.
 std::string library_text(const Config& config);
@@ -29,7 +29,7 @@ std::string library_member(const Config& config);
 MatrixSlot library_matrix(int tensor, ElementType type, std::int64_t rows, std::int64_t columns,
                           std::int64_t stride, std::int64_t alignment);
 
-// What families whose plans call the library have in common.
+// The common part of families whose plans call the library.
 class GemmLibraryFamily : public GemmFamily {
  public:
   std::vector<Parameter> tunables() const override { return library_parameters(); }
@@ -48,7 +48,7 @@ class GemmLibraryFamily : public GemmFamily {
   std::int64_t library_version(const Config& config) const override {
     return library_algorithm(config).version;
   }
-  // What the library proposes for the family's product; none where there is no library.
+  // Configs that the library proposes for the family's product; none where there is no library.
   std::vector<Config> proposals(const Problem& problem, Libraries& libraries) const override;
 
  protected:

@@ -37,7 +37,7 @@ std::vector<Constraint> tile_rules(const Tunables<Shape>& tunables, const Shape&
                             [=](const Shape& shape) { return suits(shape.block_n, columns, 64); })};
 }
 
-// What is in shared memory fits there.
+// The rule that the tiles fit into shared memory.
 template <class Shape>
 std::vector<Constraint> memory_rules(const Tunables<Shape>& tunables, const Shape& facts,
                                      std::int64_t shared) {
@@ -51,8 +51,8 @@ std::vector<Constraint> memory_rules(const Tunables<Shape>& tunables, const Shap
       })};
 }
 
-// Of a family on wgmma whose CTAs have all of the depth: pairs, and stages for so many bytes of
-// shared memory.
+// Rules of a family on wgmma whose CTAs have all of the depth: pairs, and stages for so many bytes
+// of shared memory.
 template <class Shape>
 std::vector<Constraint> ring_rules(const Tunables<Shape>& tunables, const Shape& facts,
                                    std::int64_t rows, std::int64_t columns, std::int64_t shared) {

@@ -32,7 +32,7 @@ class GroupNormFamily : public Family {
  private:
   // "groups": of templates/group_norm/groups.cuh.
   virtual std::string_view template_name() const = 0;
-  // What stands before __launch_bounds__, and what the generated Config has more.
+  // Text before __launch_bounds__, and more members of the generated Config.
   virtual std::string attributes(const GroupNormTiling&) const { return {}; }
   virtual std::string facts_text(const GroupNormTiling&) const { return {}; }
 };

@@ -89,7 +89,7 @@ void clear_first(LaunchPlan& plan, std::int64_t ctas, std::int64_t words) {
   std::swap(grid, clear);
 }
 
-// Of a device that shares its SMs with other processes a program may see a part.
+// A program may see a part of a device that shares its SMs with other processes.
 void require_room(std::int64_t ctas, const DeviceInfo& device, int resident) {
   const std::int64_t room = std::int64_t{device.sm_count} * resident;
   if (ctas <= room || device.sm_count == 0) return;
@@ -125,7 +125,7 @@ class Grid final : public GroupNormFamily {
     });
     return found == configs.rend() ? std::vector<Config>() : std::vector<Config>{*found};
   }
-  // What the last turn needs, written once and read once in a call.
+  // Registers of the last wave, written once and read once in a call.
   int harmless_spill_bytes() const override { return 64; }
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
     const GroupNormTiling t = group_norm_tiling(group_norm_of(problem), config);

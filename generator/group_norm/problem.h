@@ -37,7 +37,7 @@ struct GroupNormProblem {
   std::string text() const;
   // Throws as parse() does.
   void validate() const;
-  // Of one channel or one position both layouts are the same memory.
+  // With one channel or one position both layouts are the same memory.
   GroupNormProblem canonical() const;
 
   std::int64_t elements() const { return images * channels * positions; }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kMostAccess = 16;
 
-// Whether accesses of `vector` elements divide the tile's rows, are aligned and, of channels that
+// True if accesses of `vector` elements divide the tile's rows, are aligned and, of channels that
 // lie one after the other, have whole ones or a part of one.
 bool fits(const GroupNormProblem& p, std::int64_t run, std::int64_t vector) {
   const bool has_parameters = p.weight || p.bias;

@@ -16,7 +16,7 @@ bool has_activation(const LinearProblem& p, LinearActivation activation) {
   return p.activation == activation;
 }
 
-// What its epilogues do not do, or nothing.
+// The part of the problem that its epilogues lack, or nothing.
 std::optional<std::string> lacks_epilogue(const LinearProblem& p) {
   const bool is_plain = has_activation(p, LinearActivation::kNone);
   const bool is_known = is_plain || has_activation(p, LinearActivation::kRelu) ||

@@ -56,7 +56,7 @@ std::string linear_facts_text(const LinearProblem& problem);
 // is W x^T. `d` is where it goes: n rows, m columns.
 MatmulCall linear_product(const LinearProblem& problem, const MatrixSlot& d);
 
-// What kernels are handed, in one split, and where the call's tensors go in there.
+// The parameters of kernels, in one split, and where the call's tensors go in there.
 LinearParams linear_params(const LinearProblem& problem);
 std::vector<PointerSlot> linear_pointers(const LinearProblem& problem);
 

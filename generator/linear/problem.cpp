@@ -50,7 +50,7 @@ void check_moments(const LinearProblem& p) {
   }
 }
 
-// What else is done to the sums, or nothing.
+// The other work on the sums, or nothing.
 const char* beside_derivative(const LinearProblem& p) {
   if (p.norm != LinearNorm::kNone) return "norm=";
   if (p.bias) return "bias";

@@ -71,8 +71,8 @@ struct LinearProblem {
   std::string text() const;
   // Throws as parse() does.
   void validate() const;
-  // What cannot matter (strides of one row or of absent tensors, runs without gaps) as if it were
-  // not there.
+  // The problem with all that cannot matter (strides of one row or of absent tensors, runs without
+  // gaps) as if it were not there.
   LinearProblem canonical() const;
 
   // Elements of a row of W.
@@ -80,15 +80,15 @@ struct LinearProblem {
   std::int64_t w_rows() const { return transposed ? k : n; }
   // Rows of the residual.
   std::int64_t residual_rows() const { return residual_period > 0 ? residual_period : m; }
-  // Whether rows are shifted by their mean, which needs the sums of W.
+  // True if rows are shifted by their mean, which needs the sums of W.
   bool has_mean() const { return norm == LinearNorm::kLayer || norm == LinearNorm::kMoments; }
   bool has_rstd() const { return norm == LinearNorm::kLayer || norm == LinearNorm::kRms; }
   bool has_pre() const { return derivative != LinearActivation::kNone; }
   bool has_moments() const { return moments > 0 || norm == LinearNorm::kMoments; }
   static constexpr std::int64_t kMomentColumns = 32;
-  // Whether rows of the result, or of the residual, are not simply one after the other.
+  // True if rows of the result, or of the residual, are not simply one after the other.
   bool is_periodic() const { return residual_period > 0 || out_period > 0; }
-  // What the kernels call the period: of these rows, or of those that share a factor; 0: none.
+  // The period of the kernels: of these rows, or of those that share a factor; 0: none.
   std::int64_t period() const {
     if (!is_periodic()) return factor_rows;
     return residual_period > 0 ? residual_period : out_period;

@@ -25,7 +25,7 @@ LinearParams params_of(const LinearProblem& p, const LinearSm80Shape& shape) {
 
 }  // namespace
 
-// Of many rows it takes more than twice as long as sm90 (docs/lab/2026-11-24-linear-mma.md).
+// With many rows it takes more than twice as long as sm90 (docs/lab/2026-11-24-linear-mma.md).
 std::optional<std::string> LinearSm80::refusal(const Problem& problem,
                                                const DeviceInfo& device) const {
   constexpr std::int64_t kManyRows = 1024;

@@ -40,7 +40,7 @@ std::vector<TensorMapSlot> maps_of(const LinearProblem& p, const GemmSm90& shape
                          .rows = box_rows,
                          .swizzle = 2 * box_columns};
   };
-  // Of the result's type: numbers of fp32 are two columns of 16 bits each.
+  // Columns in the result's type: numbers of fp32 are two columns of 16 bits each.
   const std::int64_t units = shape.staged / 2;
   const auto panels = [&](LinearTensor tensor, std::size_t at, std::int64_t stride,
                           std::int64_t box_rows) {

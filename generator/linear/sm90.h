@@ -60,7 +60,7 @@ class LinearWgmmaFamily : public GemmFamily {
         tunables_(std::move(tunables)) {}
 
   const Tunables<GemmSm90>& members() const { return tunables_; }
-  // What is known without a config.
+  // The facts that no config changes.
   GemmSm90 facts(const LinearProblem& problem) const;
 
  private:

@@ -92,7 +92,7 @@ std::vector<Constraint> LinearSm90Parts::rules(const Problem& problem,
   return rules;
 }
 
-// Of each number of parts the narrowest tiles of which no SM gets a second one.
+// For each number of parts the narrowest tiles of which no SM gets a second one.
 std::vector<Config> LinearSm90Parts::defaults(const Problem& problem, const DeviceInfo& device,
                                               const ParameterSpace& space) const {
   const LinearProblem& p = linear_of(problem);

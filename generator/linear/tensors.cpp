@@ -120,7 +120,7 @@ LinearAccesses linear_accesses(const LinearProblem& p) {
       8, {p.n, rows(p.m > 1, p.out_row), rows(p.residual && p.residual_rows() > 1, p.residual_row),
           rows(p.aux && p.m > 1, p.aux_row), rows(p.has_pre() && p.m > 1, p.pre_row),
           rows(p.post && p.m > 1, p.post_row)});
-  // Of the type with the smallest elements the pointers' alignment allows the most.
+  // The pointers' alignment allows most elements of the smallest type.
   std::int64_t largest = std::max(element_bytes(p.out), p.aux ? size : 0);
   if (p.bias || p.scale) largest = std::max(largest, element_bytes(p.parameters));
   if (p.has_mean()) largest = 4;

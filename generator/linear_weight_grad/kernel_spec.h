@@ -50,21 +50,21 @@ std::string weight_grad_facts_text(const LinearWeightGradProblem& problem);
 // what is added to it; else in fp32 to the scratch memory.
 MatmulCall weight_grad_product(const LinearWeightGradProblem& problem);
 
-// What kernels are handed, and where the call's tensors go in there.
+// The parameters of kernels, and where the call's tensors go in there.
 WeightGradParams weight_grad_params(const LinearWeightGradProblem& problem);
 std::vector<PointerSlot> weight_grad_pointers();
 
-// What the products of a call leave to a second kernel, in fp32 scratch memory.
+// The sums that the products of a call leave to a second kernel, in fp32 scratch memory.
 struct WeightGradSums {
   std::int64_t splits = 1;        // parts of dy' x, by the rows that they are of
   std::int64_t column_parts = 0;  // of the sums of dy's rows; 0 where nothing asks for these
 
-  // Whether dw is written by the products themselves.
+  // True if dw is written by the products themselves.
   bool is_direct(const LinearWeightGradProblem& p) const { return splits == 1 && !p.scale; }
   bool needs_finish(const LinearWeightGradProblem& p) const {
     return !is_direct(p) || column_parts > 0;
   }
-  // Of scratch memory: all, and what the sums of rows begin at.
+  // Bytes of scratch memory in all, and the offset of the sums of rows.
   std::int64_t bytes(const LinearWeightGradProblem& p) const;
   std::int64_t columns_at(const LinearWeightGradProblem& p) const;
   // Pointers to both, for the parameters of any kernel.

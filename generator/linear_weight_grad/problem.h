@@ -36,7 +36,7 @@ struct LinearWeightGradProblem {
   std::string text() const;
   // Throws as parse() does.
   void validate() const;
-  // What cannot matter (strides of one row, the type of absent parameters) as if it were not there.
+  // The problem without all that cannot matter (strides of one row, types of absent parameters).
   LinearWeightGradProblem canonical() const;
 
   double flops() const;

@@ -45,7 +45,7 @@ Matrix read_matrix(const ProblemWords& words, std::string_view key, const Matrix
   return matrix;
 }
 
-// Of those that have the type of x.
+// Reads the rows of a tensor that has the type of x.
 std::int64_t read_row(const ProblemWords& words, std::string_view key, const NormProblem& p) {
   const Matrix matrix = read_matrix(words, key, {p.type, p.d});
   if (matrix.type == p.type) return matrix.row;

@@ -30,14 +30,14 @@ std::int64_t thread_registers(std::int64_t warps) {
   return std::min<std::int64_t>(255, 65536 / kWarp / warps);
 }
 
-// Of a thread's values and of the weight and bias of their columns.
+// Registers of a thread's values and of the weight and bias of their columns.
 std::int64_t registers_of(const NormProblem& problem, const Config& config) {
   const std::int64_t vectors = (problem.weight ? 1 : 0) + (problem.bias ? 1 : 0);
   const std::int64_t values = values_of(problem, config);
   return values + values * vectors * element_bytes(problem.parameters) / 4;
 }
 
-// Whether some threads would have no columns although fewer could hold the row.
+// True if some threads would have no columns although fewer could hold the row.
 bool is_idle(const NormProblem& problem, const Config& config) {
   const std::int64_t vectors = ceil_div(problem.d, config.at("kVector"));
   const auto enough = std::lower_bound(std::begin(kRowThreads), std::end(kRowThreads), vectors);
@@ -52,17 +52,17 @@ std::vector<std::int64_t> vectors_of(const NormProblem& problem) {
   return {widest / 2, widest};
 }
 
-// What a default is chosen by was read off the trials of 27 problems on an H100 and an H200
+// The choice of a default was read off the trials of 27 problems on an H100 and an H200
 // (docs/lab/2026-11-23-norms.md).
 
-// Whether L2 has room for all tensors, but not for much beside them: what is written should go
+// True if L2 has room for all tensors, but not for much beside them: what is written should go
 // first, and CTAs that stay hide one row's loads behind the row before.
 bool fills_l2(const NormProblem& problem, const DeviceInfo& device) {
   const double l2 = static_cast<double>(device.l2_bytes), bytes = problem.min_bytes();
   return bytes > l2 / 4 && bytes <= l2;
 }
 
-// Whether the device knows early starts (programmatic dependent launch).
+// True if the device knows early starts (programmatic dependent launch).
 bool starts_early(const DeviceInfo& device) { return device.cc_major >= 9; }
 
 // A thread has many values as long as there are rows for some warps on each SM, fewer where a
@@ -191,7 +191,7 @@ std::vector<Constraint> NormRows::rules(const Problem& asked, const DeviceInfo& 
          return formatted("{} threads for {} columns", c.at("kRowThreads"), problem.d);
        },
        {"kRowThreads", "kVector"}},
-      // Of 56 winners on two devices five do not start early, of these tensors all.
+      // Five of 56 winners on two devices do not start early, with such tensors all of them.
       {"CTAs start early, but where tensors are more than L2 holds",
        [always =
             starts_early(device) && problem.min_bytes() <= static_cast<double>(device.l2_bytes),

@@ -52,7 +52,8 @@ struct WindowAttentionProblem {
   std::string text() const;
   // Throws as parse() does.
   void validate() const;
-  // What is of no matter gets one form: padding where there is none, its order without a roll.
+  // The problem with one form for all that does not matter: padding where there is none, its order
+  // without a roll.
   WindowAttentionProblem canonical() const;
 
   std::int64_t keys() const { return window_rows * window_columns; }

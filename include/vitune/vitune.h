@@ -39,7 +39,7 @@
 #define VITUNE_API
 #endif
 
-// Of functions whose status must be looked at: a compiler warns where it is dropped.
+// Marks functions whose status must be looked at: a compiler warns where it is dropped.
 #if (defined(__cplusplus) && __cplusplus >= 201703L) || \
     (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 202311L)
 #define VITUNE_NODISCARD [[nodiscard]]
@@ -53,7 +53,7 @@
 extern "C" {
 #endif
 
-// What became of a call.
+// The result of a call.
 typedef int32_t vitune_status;
 enum {
   VITUNE_OK = 0,
@@ -74,7 +74,7 @@ enum {
 // VITUNE_UNSUPPORTED there.
 enum { VITUNE_NONE = 0, VITUNE_BF16 = 1, VITUNE_FP16 = 2, VITUNE_FP32 = 3, VITUNE_BOOL = 4 };
 
-// What serves a problem without a verified winner of its own.
+// The choice of a kernel for a problem without a verified winner of its own.
 enum {
   VITUNE_ON_MISS_ENVIRONMENT = 0,  // as VITUNE_MISS says; nearest if that is not set
   VITUNE_ON_MISS_NEAREST = 1,      // the tuned kernel predicted to be fastest, else a default one
@@ -84,7 +84,7 @@ enum {
   VITUNE_ON_MISS_ERROR = 4         // VITUNE_NOT_PREPARED
 };
 
-// What other threads do while one loads the kernel of a problem for the first time.
+// The behaviour of other threads while one loads the kernel of a problem for the first time.
 enum { VITUNE_ON_BUSY_WAIT = 0, VITUNE_ON_BUSY_DEFAULT = 1 };
 
 // Which of the two timings chose the winner.
@@ -194,7 +194,7 @@ typedef struct vitune_selection {
 #define VITUNE_SELECTION_INIT \
   { sizeof(vitune_selection), 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, "", "", "", "", "", "" }
 
-// What a context has done so far.
+// Counts of what a context has done so far.
 typedef struct vitune_stats {
   size_t size;           // sizeof(vitune_stats)
   uint64_t exact_calls;  // launches, by how their kernel was found

@@ -51,9 +51,10 @@ inline namespace cpp {
 
 // The values of these are those of vitune.h in the same order.
 enum class DataType : std::int32_t { kBf16 = VITUNE_BF16, kFp16, kFp32, kBool };
-// What serves a problem without a winner of its own; kEnvironment: as VITUNE_MISS says.
+// The choice of a kernel for a problem without a winner of its own; kEnvironment: as VITUNE_MISS
+// says.
 enum class OnMiss : std::int32_t { kEnvironment, kNearest, kDefault, kCompile, kError };
-// What other threads do while one loads the kernel of a problem for the first time.
+// The behaviour of other threads while one loads the kernel of a problem for the first time.
 enum class OnBusy : std::int32_t { kWait, kDefault };
 // Which of the two timings chose the winner.
 enum class TunedFor : std::int32_t { kCold, kWarm };
@@ -239,7 +240,7 @@ class Attention {
     return text;
   }
 
-  // What the C interface gets; what this class does not cover can be set there.
+  // The descriptor for the C interface; set there what this class does not cover.
   const vitune_attention_desc& desc() const noexcept { return desc_; }
   vitune_attention_desc& desc() noexcept { return desc_; }
 
@@ -337,7 +338,7 @@ class Linear : public ProblemText<Linear> {
 
   Linear& bias() { return add("bias"); }
   Linear& scale() { return add("scale"); }
-  // Of bias and scale.
+  // Type of bias and scale.
   Linear& params(DataType of) { return add("params=" + type(of)); }
   Linear& act(Activation activation) { return add("act=" + word(activation)); }
   // The sums are multiplied by this activation's derivative at `pre`.
@@ -357,7 +358,7 @@ class Linear : public ProblemText<Linear> {
   }
   // A factor of so many rows each.
   Linear& factor(std::int64_t rows) { return add("factor=" + std::to_string(rows)); }
-  // Of the residual and the result.
+  // Type and row stride of the residual and the result.
   Linear& out(DataType of, Row row = {}) { return add("out=" + type(of) + at_row(row)); }
   Linear& out_row(std::int64_t row) { return add(with_row("out", row)); }
   Linear& x_row(std::int64_t row) { return add(with_row("x", row)); }
@@ -369,7 +370,7 @@ class Linear : public ProblemText<Linear> {
   Linear& aux(Row row = {}) { return add(with_row("aux", row)); }
   Linear& post(Row row = {}) { return add(with_row("post", row)); }
   Linear& moments(std::int64_t columns) { return add("moments=" + std::to_string(columns)); }
-  // Of all pointers at least, in bytes.
+  // Least alignment of all pointers, in bytes.
   Linear& align(int bytes) { return add("align=" + std::to_string(bytes)); }
 
  private:
@@ -395,7 +396,7 @@ class Norm : public ProblemText<Norm> {
   Norm& rms() { return add("rms"); }
   Norm& weight() { return add("weight"); }
   Norm& bias() { return add("bias"); }
-  // Of weight and bias.
+  // Type of weight and bias.
   Norm& params(DataType of) { return add("params=" + type(of)); }
   // Added to x before; a row of 0 repeats one row.
   Norm& residual(Row row = {}) { return add(with_row("residual", row)); }
@@ -407,7 +408,7 @@ class Norm : public ProblemText<Norm> {
   Norm& out_row(std::int64_t row) { return add(with_row("out", row)); }
   Norm& x_row(std::int64_t row) { return add(with_row("x", row)); }
   Norm& eps(double value) { return add("eps=" + number(value)); }
-  // Of all pointers at least, in bytes.
+  // Least alignment of all pointers, in bytes.
   Norm& align(int bytes) { return add("align=" + std::to_string(bytes)); }
 };
 
@@ -455,7 +456,7 @@ class NamedTensor {
 // Move only; one that was moved from gives VITUNE_INVALID_ARGUMENT.
 class Problem {
  public:
-  // Of "norm bf16 m=6304 d=768 weight bias", say. Throws Exception.
+  // Parses a text such as "norm bf16 m=6304 d=768 weight bias". Throws Exception.
   explicit Problem(std::string text) : text_(std::move(text)) {
     vitune_problem* problem = nullptr;
     Exception::check(vitune_problem_create(text_.c_str(), &problem));
@@ -700,7 +701,7 @@ class Context {
     Exception::check(vitune_query_text(handle_, problem.c_str(), &c));
     return selection_of(c);
   }
-  // What the problem is and what would serve it, in lines for people.
+  // Describes the problem and the kernel that would serve it, in lines for people.
   std::string explain(const std::string& problem) const {
     std::size_t length = 0;
     Exception::check(vitune_explain_text(handle_, problem.c_str(), nullptr, 0, &length));

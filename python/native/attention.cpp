@@ -133,7 +133,7 @@ Held fallen_back(const AttentionArguments& arguments) {
     return out;
   }
   const View wanted = promised(arguments.order, arguments);
-  // Of operands of several ranks nothing is promised: no compiler sees such a call.
+  // For operands of several ranks nothing is promised: no compiler sees such a call.
   return given.rank == wanted.rank && given.shape == wanted.shape
              ? laid_out(std::move(out), given, wanted.strides)
              : std::move(out);

@@ -171,7 +171,7 @@ PlanPtr make_plan(const Call& call, const AttentionArguments& arguments) {
   }
 }
 
-// Whether PyTorch's backends lay out the result differently, of a call that it takes. That it may
+// True if PyTorch's backends lay out the result differently, of a call that it takes. That it may
 // choose the plain one where others serve, a caller has to say (order).
 bool depends_on_switches(const Call& call) {
   const int32_t type = element_type(call.q.dtype);

@@ -47,9 +47,9 @@ void remember(vitune_status status, const char* sentence);
 
 }  // namespace vitune::torch_ops
 
-// What the Python package calls, by ctypes.
+// Functions that the Python package calls by ctypes.
 extern "C" {
-// What takes over for the process; null functions: the library's own way.
+// Functions of the process's own driver; null functions: the library's own way.
 typedef struct vitune_torch_host {
   // Makes or finds the context of a GPU, and the handle of dlopen() of its library; returns a
   // status, with the sentence in vitune_last_error().

@@ -22,7 +22,7 @@ struct Fold {
   Dims loop, batch, head;
 };
 
-// Of several that fit the first is taken; by the number of leading dimensions.
+// The first of several that fit is taken; by the number of leading dimensions.
 const std::vector<Fold>& folds_of(int leading, bool grouped) {
   static const std::vector<Fold> plain[] = {
       {{{}, {}, {}}},

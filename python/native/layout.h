@@ -35,7 +35,7 @@ struct LayoutOptions {
   Extents like_q{};            // with kOfQ: strides of a dense tensor that lies as q
 };
 
-// What of a description comes from shapes and strides, and the loop around the launches.
+// The part of a description that comes from shapes and strides, and the loop around the launches.
 struct Layout {
   int64_t batch = 0, heads = 0, kv_heads = 0, nq = 0, nk = 0, d = 0;
   std::array<vitune_strides, 4> strides{};  // of q, k, v, out
@@ -45,8 +45,8 @@ struct Layout {
   std::array<int64_t, 6> steps{};  // elements from one launch to the next: q, k, v, mask, out, lse
   // q's shape, its leading extents broadcast; as a kernel writes it.
   View out;
-  // Of the result as the order has it: others than out's only where those would cost a launch for
-  // each image.
+  // Strides of the result as the order has it: others than out's only where those would cost a
+  // launch for each image.
   Extents wanted_strides{};
   View lse;  // what the kernel writes, in the caller's order
 };
@@ -58,11 +58,11 @@ Extents contiguous_strides(int rank, const Extents& shape);
 // memory, and rank 5 follows v's own order where its rows lie outside of another one.
 Extents output_strides(int rank, const Extents& shape, const Extents& v_strides);
 
-// Whether q of rank 4 is [batch, rows, heads, d] in memory: then all but the plain backend of
+// True if q of rank 4 is [batch, rows, heads, d] in memory: then all but the plain backend of
 // PyTorch's lay out their results so.
 bool has_rows_outside(const View& q);
 
-// Whether a mask has an entry for each window, again and again, which PyTorch has not.
+// True if a mask has an entry for each window, again and again, which PyTorch has not.
 bool repeats(const View& mask, const View& q);
 
 // Throws Refusal for shapes that contradict each other and for what the kernels do not do. `mask`

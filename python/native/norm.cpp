@@ -68,7 +68,7 @@ std::optional<int64_t> row_stride(const View& view) {
   return first.value_or(view.shape[last]);
 }
 
-// Whether no kernel can read it as it lies.
+// True if no kernel can read it as it lies.
 bool must_be_copied(const View& view) {
   return view.rank >= 1 && view.rank <= kMaxRank && !row_stride(view);
 }
@@ -81,7 +81,7 @@ int64_t rows_of(const View& view) {
   return rows;
 }
 
-// Whether it is a parameter of x's columns with a type that PyTorch takes beside x's.
+// True if it is a parameter of x's columns with a type that PyTorch takes beside x's.
 bool fits(const std::optional<Operand>& parameter, const Operand& x, int64_t columns) {
   if (!parameter) {
     return true;
@@ -169,7 +169,7 @@ Tensor torch_layer_norm(AtenTensorHandle x, AtenTensorHandle weight, AtenTensorH
   int64_t rank = 0, *shape = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(x, &rank));
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(x, &shape));
-  // Of a number PyTorch says itself that it has no last dimension.
+  // PyTorch says itself of a number that it has no last dimension.
   const std::vector<int64_t> normalized(shape + (rank > 0 ? rank - 1 : 0), shape + rank);
   std::array<StableIValue, 6> stack = {
       from(shared(x)),      from(normalized), from(optional(weight)),

@@ -12,7 +12,7 @@
 
 namespace vitune::torch_ops {
 
-// What a plan depends on of a tensor.
+// The facts of a tensor that a plan depends on.
 struct Operand {
   View view;
   int32_t dtype = 0;

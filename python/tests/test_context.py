@@ -8,7 +8,7 @@ import vitune
 
 from .support import DEVICE, FOLDER, attention_row, from_bf16, needs_device, needs_library, random_bf16, to_bf16
 
-#: Of a 16-bit result of numbers of about 1.
+#: Tolerance for a 16-bit result of numbers of about 1.
 TOLERANCE = 0.02
 
 

@@ -61,7 +61,7 @@ for name, (change, passes) in changes.items():
     group.launch()
     assert requests.item() == quiet, name
 
-# What the host knows: everything is made anew, whatever the samples say.
+# With the host's knowledge everything is made anew, whatever the samples say.
 for _, _, made, _ in cases:
     made[1].zero_()
 requests.add_(1)

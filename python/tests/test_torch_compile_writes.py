@@ -150,7 +150,7 @@ class WritesGpuTest(unittest.TestCase, WritesCase):
                 self.assertGreater((model(x) - stale).abs().max(), 0.02 * stale.abs().max())
                 if captured and target.parameter.data_ptr() != address:
                     break  # a graph reads the memory that was there when it was captured, eager's too
-                # Of an element that nobody told of, each pass compares one in columns / 8.
+                # For an element that nobody told of, each pass compares one in columns / 8.
                 for _ in range(768 // 8 if pattern == "an element" and (captured or not way.sees) else 0):
                     run(x)
                 for _ in range(2):

@@ -283,7 +283,7 @@ CASES = {
     "torch.func.grad within": (ALONE, lambda c: transformed(c, lambda model: torch.func.grad(lambda x: model(x).square().sum()))),
     "torch.func.vmap within": (ALONE, lambda c: transformed(c, torch.func.vmap)),
     "torch.func.jvp within": (ALONE, lambda c: transformed(c, lambda model: lambda x: torch.func.jvp(model, (x,), (x * 2,)))),
-    # What PyTorch does of these is vitune's too.
+    # PyTorch's answer to these is vitune's too.
     "torch.func.vmap around": (None, lambda c: transformed_around(c, torch.func.vmap)),
     "torch.func.grad around": (None, lambda c: transformed_around(c, lambda run: torch.func.grad(lambda x: run(x).square().sum()))),
     "a second derivative": (RAISES, second_derivative),

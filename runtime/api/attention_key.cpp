@@ -75,7 +75,7 @@ void set_operands(PlanKey::Line& line, Packer& packer, const vitune_attention_de
   for (std::size_t i = 5; i < std::size(line.words); ++i) line.words[i] = 0;
 }
 
-// Of all numbers, into two lines.
+// Writes the upper halves of all numbers into two lines.
 void set_upper_halves(PlanKey::Line* lines, const vitune_attention_desc& d) noexcept {
   const bool has_bias = d.bias_type != VITUNE_NONE, has_mask = d.mask_type != VITUNE_NONE;
   const vitune_attention_desc none{};

@@ -21,7 +21,7 @@ std::uint8_t lowest_bit(std::uintptr_t bits) noexcept {
   return static_cast<std::uint8_t>(bits & (~bits + 1));
 }
 
-// Of tensor maps and of the widest load: wider alignments make no difference.
+// Alignment that tensor maps and the widest load need: more makes no difference.
 constexpr std::uint8_t kBiasReach = 16;
 
 bool is_flag(std::int32_t value) noexcept { return value == 0 || value == 1; }

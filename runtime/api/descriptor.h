@@ -33,8 +33,8 @@ Alignments call_alignments(const vitune_attention_desc& desc, const Tensors& ten
 // desc.alignment, with bias and mask aligned as well as they need be. Throws Error(kUsage) for a
 // number that is no power of two from 2 to 16.
 Alignments stated_alignments(const vitune_attention_desc& desc);
-// What is asked, valid and canonical. Its alignment is such that no access of a kernel made for it
-// is misaligned with the pointers of `alignments`.
+// The problem that is asked, valid and canonical. Its alignment is such that no access of a kernel
+// made for it is misaligned with the pointers of `alignments`.
 AttentionProblem problem_from(const vitune_attention_desc& desc, const Alignments& alignments);
 
 // The description as the context looks it up.

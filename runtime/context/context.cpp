@@ -165,7 +165,7 @@ vitune_status RuntimeContext::workspace(const ProblemPtr& problem, std::size_t& 
 }
 
 vitune_status RuntimeContext::query(const ProblemPtr& problem, vitune_selection* selection) {
-  // Of version 0.1, the first public one.
+  // Size in version 0.1, the first public one.
   constexpr std::size_t kFirstBytes = 3240;
   static_assert(sizeof(vitune_selection) >= kFirstBytes);
   const std::size_t size = selection->size;

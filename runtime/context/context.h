@@ -44,17 +44,17 @@ class RuntimeContext {
   RuntimeContext(const RuntimeContext&) = delete;
   RuntimeContext& operator=(const RuntimeContext&) = delete;
 
-  // What the functions of vitune.h come to, whatever the operator. Those that are not noexcept
+  // The functions of vitune.h, the same for every operator. Those that are not noexcept
   // throw for what vitune_last_error() then says.
 
-  // Whether nothing is to be launched: VITUNE_DISABLE is set.
+  // True if nothing is to be launched: VITUNE_DISABLE is set.
   bool disabled() const noexcept { return settings_.environment.disable; }
   // The plan that serves calls of this key, if they need nothing more than its answer(); or null.
   // Takes no lock.
   const Plan* ready_plan(const PlanKey& key) const noexcept;
-  // Of a call whose pointers were found to fit the plan's footprint.
+  // Answers a call whose pointers were found to fit the plan's footprint.
   vitune_status answer(const Plan& plan, const Call& call) noexcept;
-  // Of a call whose pointers fit its description, but for which there is no ready plan.
+  // Answers a call whose pointers fit its description, but which has no ready plan.
   vitune_status first_call(const Request& request, const Call& call);
   // Counts a call that gave an error.
   void count_failure() noexcept { counters_.add(CallCounters::kFailed); }
@@ -63,7 +63,7 @@ class RuntimeContext {
   vitune_status query(const ProblemPtr& problem, vitune_selection* selection);
   // The scratch memory that calls of the problem need, in bytes; makes the plan if there is none.
   vitune_status workspace(const ProblemPtr& problem, std::size_t& bytes);
-  // What the problem is and what would serve it, in lines for people; loads nothing.
+  // Describes the problem and the kernel that would serve it; loads nothing.
   std::string explain(const ProblemPtr& problem);
   vitune_status stats(vitune_stats* stats);
   std::int32_t refresh();

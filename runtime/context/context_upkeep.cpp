@@ -11,7 +11,7 @@
 namespace vitune {
 namespace {
 
-// What a program may lose in all to writing down its misses at once instead of at the end.
+// Most time that a program loses by writing its misses at once instead of at the end.
 constexpr std::chrono::seconds kMostForFirstMisses{2};
 
 bool same_evidence(const Choice& a, const Choice& b) {
@@ -36,7 +36,7 @@ bool RuntimeContext::renew(Entry& entry, bool everything) {
   const bool served = old->status == VITUNE_OK;
   if (!everything && served && !old->provisional) return false;
   std::unique_ptr<Plan> fresh = resolver_->resolve(entry.problem);
-  // What works is not given up for a failure.
+  // A plan that works is not given up for a failure.
   if (served && fresh->status != VITUNE_OK) return false;
   const bool same_kernel = fresh->kernel == old->kernel && fresh->status == old->status;
   if (same_kernel && served && old->provisional == fresh->provisional &&
@@ -129,7 +129,7 @@ void RuntimeContext::note_first_miss(Entry& entry) noexcept {
 }
 
 vitune_status RuntimeContext::stats(vitune_stats* out) {
-  // Of version 0.1, the first public one.
+  // Size in version 0.1, the first public one.
   constexpr std::size_t kFirstBytes = 72;
   static_assert(sizeof(vitune_stats) >= kFirstBytes);
   if (out == nullptr) throw Error(ErrorCode::kUsage, "stats is NULL");

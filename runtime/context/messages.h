@@ -22,7 +22,8 @@ class Messages {
   Messages(vitune_log_callback callback, void* user, const std::optional<std::string>& level);
 
   void log(LogLevel level, std::string_view message) noexcept;
-  // What the user asked to see: goes to stderr or the callback whatever the threshold.
+  // Says a line that the user asked to see: it goes to stderr or the callback whatever the
+  // threshold.
   void say(std::string_view message) noexcept;
   // log() as a sink; must not outlive this object.
   LogSink sink();

@@ -20,8 +20,8 @@ namespace vitune {
 // So much for the first operator's keys. Those of others have bit 31 of the first word set and the
 // operator's own number in bits 16 to 30; kOther, kOperands and kWide say how many lines follow.
 struct PlanKey {
-  // Of the first word: dtype, flags, types and alignments. kOther: kv_heads is not heads, or k or v
-  // has other strides than q. kWide: a number does not fit in 32 bits.
+  // Bits of the first word: dtype, flags, types and alignments. kOther: kv_heads is not heads, or k
+  // or v has other strides than q. kWide: a number does not fit in 32 bits.
   static constexpr unsigned kCausal = 1 << 4, kLse = 2 << 4, kOther = 4 << 4, kWide = 8 << 4;
   static constexpr unsigned kBiasShift = 8, kMaskShift = 12;  // a hexadecimal digit each
   static constexpr unsigned kTensorsShift = 16, kBiasAlignmentShift = 21, kMaskAlignmentShift = 26;

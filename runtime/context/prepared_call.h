@@ -16,7 +16,7 @@ struct Plan;
 // writes it; the key is written before the call is published. One cache line; the lines of its key
 // lie behind it, so that they come with it.
 struct alignas(64) PreparedCall {
-  // What serves calls of this description that need nothing more than their launch. Null while
+  // The plan of calls of this description that need no more than their launch. Null while
   // there is something left to do first: then the entry of its problem says what.
   std::atomic<const Plan*> plan{nullptr};
   std::uint64_t words[sizeof(PlanKey::words) / sizeof(std::uint64_t)] = {};

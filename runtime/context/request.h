@@ -16,7 +16,7 @@ struct Request {
   ProblemPtr problem;
 };
 
-// What one call hands over beside its description: addresses of the tensors, in the order of
+// The arguments of one call beside its description: addresses of the tensors, in the order of
 // Operator::tensors(), 0 where nothing was given; scratch memory, and the stream.
 struct Call {
   std::span<const std::uintptr_t> tensors;

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of version 0.1, the first public one.
+// Size in version 0.1, the first public one.
 constexpr std::size_t kFirstOptionsBytes = 72;
 static_assert(sizeof(vitune_context_options) >= kFirstOptionsBytes);
 

@@ -39,7 +39,7 @@ std::string race_text(const Winner& winner, Objective objective) {
   return formatted("{}, {:.1f} % ahead of the next", time, winner.lead_percent);
 }
 
-// Whether the best of other problems' configs is to be preferred to the first default: if defaults
+// True if the best of other problems' configs is to be preferred to the first default: if defaults
 // were clearly slower than the winners of the neighbours, and the problem that it comes from is
 // near and of like load, or the default was measured nearby too and is slower by more than such
 // figures are good for. Elsewhere rules for defaults know more of what decides

@@ -28,10 +28,10 @@ namespace vitune {
 enum class LookupOutcome { kExact, kNearest, kDefault };
 std::string lookup_outcome_name(LookupOutcome outcome);  // "exact", "nearest", "default"
 
-// What to do for a problem without a winner of its own.
+// Policy for a problem without a winner of its own.
 enum class MissPolicy { kNearest, kDefault, kCompile, kError };
 std::optional<MissPolicy> miss_policy_from_name(std::string_view name);
-// What is said where VITUNE_MISS is none of them: it goes by kNearest.
+// The warning where VITUNE_MISS is none of them: it goes by kNearest.
 std::string ignored_miss_policy(std::string_view name);
 
 // A config that may serve the problem, with the row that speaks for it.

@@ -27,11 +27,11 @@ constexpr double kSharpness = 0.1;      // of distances; a neighbour's weight is
 constexpr double kOtherLoad = 1;        // of distances: other forms of kernels are good there
 constexpr double kBehind = 1.1;       // times the default before it: what was not measured may take
 constexpr double kPriorWeight = 1.0;  // of the neighbours' mean
-// Of the logarithm, where the evidence weighs 1: the least of many guesses is mostly one that errs
-// low, so a guess with little behind it has to promise more.
+// Added to the logarithm where the evidence weighs 1: the least of many guesses is mostly one that
+// errs low, so a guess with little behind it has to promise more.
 constexpr double kCaution = 0.1;
 
-// What was measured of one config on one neighbour.
+// Measurements of one config on one neighbour.
 struct Evidence {
   std::size_t neighbour;
   double loss;  // logarithm of the measured time over the winner's
@@ -130,7 +130,7 @@ class Ranking {
     return *neighbours_[neighbour].winner->problem;
   }
 
-  // What a launch and the problem's floor take.
+  // Time of a launch and of the problem's floor.
   double least_us(const Problem& problem) const {
     constexpr double kLaunchUs = 2;
     const auto floor = floor_of(op_.demand(problem, device_), device_, residency(objective_));
@@ -163,7 +163,7 @@ class Ranking {
     add_candidate(carried(*config, problem_of(neighbour)), neighbour, won);
   }
 
-  // What is too slow to be a candidate says nothing of what others lose.
+  // A config too slow to be a candidate tells nothing about the loss of others.
   void add_run(const Config& config, std::size_t neighbour, double us) {
     const auto& [winner, distance, weight] = neighbours_[neighbour];
     const double loss = std::log(us / winner->us);

@@ -176,7 +176,7 @@ std::unique_ptr<Plan> Resolver::try_all_judged(Search& search, std::size_t first
   return nullptr;
 }
 
-// What merely runs: a slow default is better than none.
+// Takes any default that runs: a slow one is better than none.
 std::unique_ptr<Plan> Resolver::try_any_default(Search& search) {
   if (!search.can_compile() || search.device_failed) return nullptr;
   const auto first =
@@ -205,7 +205,7 @@ std::size_t Resolver::promising_first(std::vector<Choice>& choices) {
   return behind == choices.end() ? kAll : static_cast<std::size_t>(behind - choices.begin());
 }
 
-// Of the choices from `first` on, before `end`: one whose kernel is stored, else one that compiles.
+// Takes from the choices in [first, end) one whose kernel is stored, else one that compiles.
 std::unique_ptr<Plan> Resolver::first_of(Search& search, std::size_t first, std::size_t end) {
   for (std::size_t i = first; i < end; ++i) {
     const Choice* choice = choice_at(search, i);

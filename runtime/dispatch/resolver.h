@@ -33,7 +33,7 @@ class Resolver {
   // The same with a default kernel, whatever else there may be.
   std::unique_ptr<Plan> resolve_default(const ProblemPtr& problem);
 
-  // What resolve() would take, if nothing were to fail; loads and compiles nothing.
+  // The choice of resolve() if nothing were to fail; loads and compiles nothing.
   struct Preview {
     vitune_status status = VITUNE_OK;
     std::string sentence;       // unless VITUNE_OK
@@ -47,7 +47,7 @@ class Resolver {
   void forget();
 
  private:
-  // What became of the choices so far.
+  // The state of the choices so far.
   struct Search {
     explicit Search(const ProblemPtr& asked) : problem(asked) {}
     const ProblemPtr& problem;

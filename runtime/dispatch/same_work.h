@@ -8,7 +8,7 @@
 
 namespace vitune {
 
-// Whether `config` does the same work for both, so that a winner of one serves the other as its
+// True if `config` does the same work for both, so that a winner of one serves the other as its
 // own: equal forms (Operator::work_form), equal source and equal launches.
 bool is_same_work(const ProblemPtr& a, const ProblemPtr& b, const Config& config,
                   const DeviceInfo& device);

@@ -28,7 +28,8 @@ constexpr std::size_t kRest = 200;
 
 double known_or_negative(double error) { return std::isfinite(error) ? error : -1; }
 
-// What serves and why comes first and is cut last, so that it is there however long the rest is.
+// The kernel and the reason come first and are cut last, so that it is there however long the rest
+// is.
 std::string reason_of(const Choice& choice, const std::string& rest) {
   constexpr std::size_t kRoom = sizeof(vitune_selection::reason) - 1;
   if (rest.empty()) return shortened(choice.reason, kRoom);

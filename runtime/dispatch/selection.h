@@ -11,10 +11,10 @@
 
 namespace vitune {
 
-// Of a plan that is in use; `text` is the canonical text of its problem.
+// Describes a plan that is in use; `text` is the canonical text of its problem.
 vitune_selection describe(const Plan& plan, std::string_view text);
 
-// Of what would be used.
+// Describes the kernel that would be used.
 vitune_selection describe(const Resolver::Preview& preview, std::string_view text);
 
 }  // namespace vitune

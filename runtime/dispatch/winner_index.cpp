@@ -15,7 +15,8 @@
 namespace vitune {
 namespace {
 
-// Of several that do the same work: one that was measured, then the user's, then the fastest.
+// The order of winners that do the same work: one that was measured, then the user's, then the
+// fastest.
 auto rank(const IndexedWinner& entry) { return std::tuple(entry.replayed, entry.layer, entry.us); }
 
 std::string class_of(const Problem& problem) {

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a writer that died has left must be undone by a writer before anybody reads.
+// A writer must undo the journal of a dead one before anybody reads.
 bool has_journal(const fs::path& path) { return !is_absent(path.string() + "-journal"); }
 
 std::int64_t nanoseconds(const timespec& time) {
@@ -76,7 +76,7 @@ std::unique_ptr<Store> Databases::open_site(const fs::path& path) {
   }
 }
 
-// What is on a block list that cannot be read must not run.
+// Kernels on a block list that cannot be read must not run.
 void Databases::note_lost(const std::string& whose, const std::string& why) {
   incomplete_ = list_is_lost_ = true;
   warn_once("open " + whose, formatted("serving default kernels only: {} winners and block list "
@@ -118,7 +118,7 @@ void Databases::note_block_lists() {
 void Databases::open_layers() {
   std::vector<State> states = look();
   incomplete_ = list_is_lost_ = false;
-  // What throws leaves databases to read from: none, and no winner.
+  // An exception leaves databases to read from: none, and no winner.
   layers_.emplace(nullptr, nullptr, true);
   auto user = open_user();
   std::vector<std::unique_ptr<Store>> sites;
@@ -144,7 +144,7 @@ std::vector<Databases::State> Databases::look() const {
   return states;
 }
 
-// What was committed to the files that are open.
+// Looks for commits to the files that are open.
 void Databases::look_at_commits(std::vector<State>& states) {
   const auto version_of = [](Store& store) -> std::int64_t {
     try {

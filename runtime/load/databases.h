@@ -92,7 +92,7 @@ class Databases {
   void open_layers();
   void note_lost(const std::string& whose, const std::string& why);
   void note_block_lists();
-  // Of the files in the order of reading, whether or not they are there.
+  // The state of the files in the order of reading, whether or not they are there.
   std::vector<State> look() const;
   void look_at_commits(std::vector<State>& states);
   void warn_once(const std::string& what, const std::string& message);

@@ -29,7 +29,7 @@ bool is_about_the_image(CuResult result) {
 
 Found nothing(std::string why) { return {nullptr, std::move(why), false}; }
 
-// Of a kernel's keys the one of its row: a winner may be from before keys were made of tokens.
+// The key of a kernel's row among its keys: a winner may be from before keys were made of tokens.
 const Digest& stored_key(const Choice& choice, const std::vector<Digest>& keys) {
   if (choice.outcome != LookupOutcome::kExact) return keys.front();
   const auto at = std::ranges::find(keys, choice.row->winner.kernel_key);
@@ -227,7 +227,7 @@ std::optional<Loader::Candidate> Loader::find(const Problem& problem, const Choi
     if (is_loaded(key)) return Candidate{key, std::nullopt};
     auto binary = usable_binary(choice, request, keys, why);
     if (!binary) continue;
-    // What was verified for the problem is not judged again by rules of thumb.
+    // A config verified for the problem is not judged again by rules of thumb.
     if (choice.outcome != LookupOutcome::kExact) {
       if (const auto prune = problem.op().prune(problem, choice.config, binary->compile, device_)) {
         why = formatted("the stored kernel {} {}", short_name(key), *prune);

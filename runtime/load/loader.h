@@ -57,10 +57,10 @@ class Loader {
   std::optional<std::string> cannot_launch(const Problem& problem, const Config& config) const;
   // The context that kernels are loaded into.
   const PrimaryContext& context() const { return context_; }
-  // What its plans call besides kernels.
+  // Libraries that its plans call besides kernels.
   Libraries& libraries() const { return libraries_; }
 
-  // What was passed over may be looked at again: the databases have changed.
+  // Kernels that were passed over may be looked at again: the databases have changed.
   void forgive();
 
   std::uint64_t loaded() const { return loaded_.load(std::memory_order_relaxed); }
@@ -88,7 +88,7 @@ class Loader {
                                        const std::vector<Digest>& keys);
   std::optional<Candidate> find(const Problem& problem, const Choice& choice,
                                 const CompileRequest& request, std::string& why);
-  // Whether a layer blocks the kernel by any of its keys (generator/compile_options).
+  // True if a layer blocks the kernel by any of its keys (generator/compile_options).
   bool is_blocked(const std::vector<Digest>& keys);
   // Why the kernel is not launched for this problem, if so: it did not end when it was.
   std::optional<std::string> did_not_end(const Problem& problem, const Config& config,

@@ -29,8 +29,8 @@ struct LoadedKernel {
 struct Entry;
 
 struct alignas(64) Plan {
-  // What a call of the problem gives. Unless VITUNE_OK there is no kernel, and `sentence` says why;
-  // the footprint is that of the problem in any case.
+  // The status of a call of the problem. Unless VITUNE_OK there is no kernel, and `sentence` says
+  // why; the footprint is that of the problem in any case.
   vitune_status status = VITUNE_OK;
   LookupOutcome outcome = LookupOutcome::kDefault;
   std::shared_ptr<const LoadedKernel> kernel;
@@ -43,7 +43,7 @@ struct alignas(64) Plan {
   Choice choice;
   PassedOver passed_over;
 
-  // Whether a later look may find more: a database could not be read, or the device had too little
+  // True if a later look may find more: a database could not be read, or the device had too little
   // memory.
   bool provisional = false;
 

@@ -37,7 +37,7 @@ struct KeyTiles {
   static constexpr int kTailWidth = kConstant ? ceil_div(kTailKeys, 8) * 8 : C::kBlockN;
 };
 
-// Whether weights are relative to the maximum of a row's first step (softmax.cuh): they need the
+// True if weights are relative to the maximum of a row's first step (softmax.cuh): they need the
 // exponents of fp32 when they are rounded, and a log-sum-exp needs sums that are not. The check at
 // the end is not worth it for two steps.
 template <class C>

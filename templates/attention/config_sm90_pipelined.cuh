@@ -45,7 +45,7 @@ struct PipelinedTraits : GroupFacts<C> {
   using typename F::Rows;
   using typename F::ValueTile;
   static constexpr bool kTensorCopies = C::kProducer == 2;
-  // Whether two of the copying warps bring the bias; keys stay in their order then.
+  // True if two of the copying warps bring the bias; keys stay in their order then.
   static constexpr bool kBiasTiles = kTensorCopies && C::kBias != 0;
   static constexpr bool kPermuted = F::kPermuted && !kTensorCopies;
   // How they bring it (bias_copies.cuh). A box has at most 256 keys, and all tiles the same number.
@@ -103,7 +103,7 @@ struct PipelinedTraits : GroupFacts<C> {
   using BiasTile = BiasRowsTile<C, kWholeRows, kGroupRows, kBiasWidth>;
   using SpareBiasTile =
       BiasRowsTile<C, kWholeRows, C::kSpareRows, C::kResident ? F::kKeyRows : C::kBlockN>;
-  // Whether a tile has all that a work item needs.
+  // True if a tile has all that a work item needs.
   static constexpr bool kBiasPerItem = kBiasTiles && (kWholeRows || Keys::kCount == 1);
   static constexpr bool kKeepsBias = kBiasTiles && C::kBiasInRegisters;
   static constexpr int kBiasOffset = kSpareOffset + kSpareBytes;

@@ -169,7 +169,7 @@ __device__ __forceinline__ void fill_stages(const StreamedTiles<T>& tiles) {
   }
 }
 
-// Whether this warp's rows have to be computed again.
+// True if this warp's rows have to be computed again.
 template <class T>
 __device__ __forceinline__ bool streaming_item(const AttentionParams& p, u32 shared, int item) {
   const StreamingItem<T> at(p, item);
@@ -235,7 +235,7 @@ __device__ __forceinline__ void resident_steps(WarpAttention<T>& warp, u32 keys,
   }
 }
 
-// Whether some of this warp's rows have to be computed again.
+// True if some of this warp's rows have to be computed again.
 template <class T>
 __device__ __forceinline__ bool resident_item(const AttentionParams& p, u32 shared, int item,
                                               WarpAttention<T>& warp) {

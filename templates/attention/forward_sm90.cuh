@@ -112,7 +112,7 @@ __device__ __forceinline__ void clear_stages(u32 keys) {
   }
 }
 
-// Whether rows of this warp have to be computed again.
+// True if rows of this warp have to be computed again.
 template <class T>
 __device__ __forceinline__ bool streaming_group_item(const AttentionParams& p, u32 shared,
                                                      int item) {
@@ -202,7 +202,7 @@ __device__ __forceinline__ void load_resident(const AttentionParams& p, const He
   copy_commit();
 }
 
-// Whether rows of this warp have to be computed again.
+// True if rows of this warp have to be computed again.
 template <class T>
 __device__ __forceinline__ bool resident_group_item(const AttentionParams& p, u32 shared, int item,
                                                     GroupAttention<T>& group) {

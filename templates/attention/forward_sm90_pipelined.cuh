@@ -137,7 +137,7 @@ struct StepWalk {
   }
 };
 
-// Whether the rows have to be computed again.
+// True if the rows have to be computed again.
 template <class T>
 __device__ __forceinline__ bool attend_rows(const AttentionParams& p, const Pipeline<T>& pipe,
                                             const HeadPlace& head, int row0, int steps,

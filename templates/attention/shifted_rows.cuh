@@ -43,7 +43,7 @@ struct ShiftedBias {
   static __device__ __forceinline__ int end_position(const ShiftedRow& at, int limit) {
     return (kChecked ? min(limit, kKeys) : kKeys) + at.shift;
   }
-  // Whether the words of a pair of tiles may hold values beyond the last key.
+  // True if the words of a pair of tiles may hold values beyond the last key.
   static __host__ __device__ constexpr bool may_end(int pair) { return 16 * pair + 17 > kSure; }
 
   // Starts to read the words of this thread, and into `edge` its value of those outside whole

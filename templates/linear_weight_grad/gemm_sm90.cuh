@@ -51,7 +51,7 @@ class WeightGradUnits {
   __device__ __forceinline__ int end_step() const {
     return int(i64(split_ + 1) * steps_ / splits_);
   }
-  // Whether the sums of dy's rows of this step are this tile's to add.
+  // True if the sums of dy's rows of this step are this tile's to add.
   __device__ __forceinline__ bool has_rows(int step) const { return step % across_ == n_; }
   // Where they go: the parts of each tile of a row of tiles, none for a tile that lies outside.
   __device__ __forceinline__ int column_part() const { return split_ * across_ + n_; }

@@ -82,7 +82,7 @@ __device__ inline void ref_load(Scalar (*tile)[kRefDepth + 1], const RefU16* sou
   }
 }
 
-// Whether a query row may attend to a key, both inside the problem.
+// True if a query row may attend to a key, both inside the problem.
 __device__ inline bool ref_visible(const ReferenceParams& p, const RefPlace& place, long long row,
                                    long long key) {
   if (row >= p.call.queries || key >= p.call.keys) return false;

@@ -25,7 +25,7 @@ class BlockList : public testing::Test {
     ASSERT_TRUE(store->block_list_is_whole());
   }
 
-  // Whether a reader of the file may come to launch the blocked winner.
+  // True if a reader of the file may come to launch the blocked winner.
   bool lets_it_run(const path& file) {
     try {
       return test::may_run(file, blocked_);

@@ -17,7 +17,7 @@ inline Digest block_a_winner(Store& store) {
   return entry.kernel_key;
 }
 
-// Whether a reader of the file may come to launch that winner. Throws what opening it throws.
+// True if a reader of the file may come to launch that winner. Throws what opening it throws.
 inline bool may_run(const fs::path& file, const Digest& blocked) {
   LayeredStore layers(Store::open(file, Access::kReadOnly), nullptr);
   for (const auto& found :

@@ -16,7 +16,7 @@ std::vector<std::string> everything(Store& store);
 // The same rows without what stands between tildes, sorted.
 std::vector<std::string> without_times(std::vector<std::string> rows);
 
-// Whether every row of `few` is in `many`; both sorted.
+// True if every row of `few` is in `many`; both sorted.
 bool is_part_of(const std::vector<std::string>& few, const std::vector<std::string>& many);
 
 }  // namespace vitune::test

@@ -16,7 +16,7 @@ class FailingCall {
   FailingCall(const FailingCall&) = delete;
   FailingCall& operator=(const FailingCall&) = delete;
 
-  // Whether the call came.
+  // True if the call came.
   bool happened() const;
 };
 

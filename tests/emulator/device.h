@@ -79,7 +79,7 @@ struct Device {
 
 Device& device();
 
-// Whether the bytes lie in one allocation.
+// True if the bytes lie in one allocation.
 bool inside(const void* at, std::size_t bytes);
 
 // Loads a module compiled by nvrtc.cpp.

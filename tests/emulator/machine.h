@@ -92,7 +92,7 @@ struct Machine {
   // a thread has waited for all but the `pending` newest of the groups that it closed.
   void (*begin_products)(Machine&) = nullptr;
   void (*product_reads)(Machine&, const void* at, unsigned bytes) = nullptr;
-  // Whether the tile at `tile`, which a bulk copy filled, ends before `at`.
+  // True if the tile at `tile`, which a bulk copy filled, ends before `at`.
   bool (*is_beyond)(Machine&, const void* tile, const void* at) = nullptr;
   void (*commit_products)(Machine&) = nullptr;
   void (*wait_for_products)(Machine&, unsigned pending) = nullptr;

@@ -39,7 +39,7 @@ class Races {
   // their issue until a thread has waited for their group.
   void begin_products(unsigned first);
   void product_reads(unsigned first, std::size_t offset, unsigned bytes);
-  // Whether bulk copies brought the byte at `tile`, and not with it the one at `offset`.
+  // True if bulk copies brought the byte at `tile`, and not with it the one at `offset`.
   bool is_beyond(std::size_t tile, std::size_t offset) const;
   void commit_products(unsigned thread);
   void wait_for_products(unsigned thread, unsigned pending);

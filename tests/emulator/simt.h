@@ -34,7 +34,7 @@ struct Grid {
   bool is_cooperative = false;
 };
 
-// Whether [at, at + bytes) lies in one allocation of the device.
+// True if [at, at + bytes) lies in one allocation of the device.
 using MemoryCheck = std::function<bool(const void* at, std::size_t bytes)>;
 
 // Runs every CTA of the grid; returns a measure of the work done, equal for equal launches. Throws

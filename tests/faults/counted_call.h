@@ -13,12 +13,12 @@
 
 namespace vitune::faults {
 
-// Whether a descriptor is, or a path leads to, something below the folder. Paths are absolute, or
+// True if a descriptor is, or a path leads to, something below the folder. Paths are absolute, or
 // names in a folder that is open as `directory`.
 bool is_ours(int fd);
 bool is_ours(int directory, const char* path);
 
-// Whether the file system is to be one that can do less.
+// True if the file system is to be one that can do less.
 bool is_plain();
 
 // 0 if it is unknown.
@@ -38,7 +38,7 @@ class CountedCall {
   CountedCall(const CountedCall&) = delete;
   CountedCall& operator=(const CountedCall&) = delete;
 
-  // Whether it is to fail; errno says how.
+  // True if it is to fail; errno says how.
   bool fails() const;
   // What a read or write of so many bytes is to take.
   std::size_t size(std::size_t wanted) const;

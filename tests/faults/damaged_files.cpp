@@ -201,7 +201,7 @@ class Specimen {
   }
 
  private:
-  // Whether all rows are there; one that should not be is wrong.
+  // True if all rows are there; one that should not be is wrong.
   static bool read(Store& store, const Rows& expected, std::vector<std::string>& wrong) {
     const Rows rows = test::everything(store);
     if (!test::is_part_of(rows, expected)) wrong.emplace_back("a row that was never written");

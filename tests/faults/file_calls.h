@@ -42,7 +42,7 @@ enum Kind : int {
   kShort = -4,        // half of a read or a write
 };
 
-// Whether such a fault can befall such a call; others pass until one comes that it can.
+// True if such a fault can befall such a call; others pass until one comes that it can.
 constexpr bool can_befall(Call call, int kind, bool creates) {
   const bool grows = call == Call::kWrite || call == Call::kRename || call == Call::kExchange ||
                      call == Call::kLink || call == Call::kMakeFolder || call == Call::kSync ||

@@ -37,7 +37,7 @@ bool has_journal(const fs::path& file) {
   return !error && size > 0;
 }
 
-// Whether there is no database yet: no file, or one of which nothing was written.
+// True if there is no database yet: no file, or one of which nothing was written.
 bool is_missing(const fs::path& file) {
   std::error_code error;
   const auto size = fs::file_size(file, error);
@@ -213,7 +213,7 @@ std::string with_folder(std::string argument, const fs::path& folder) {
   return argument;
 }
 
-// Whether some file of the folder has these bytes.
+// True if some file of the folder has these bytes.
 bool is_kept(const fs::path& folder, const std::string& bytes) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.file_size() == bytes.size() && read_bytes(entry.path()) == bytes) return true;

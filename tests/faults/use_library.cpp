@@ -22,7 +22,7 @@ namespace {
 constexpr std::uintptr_t kApart = std::uintptr_t{1} << 32, kQ = 256 * kApart,
                          kOut = kQ + 3 * kApart;
 
-// Whether `call` succeeds, at the latest after some tries.
+// True if `call` succeeds, at the latest after some tries.
 template <typename Call>
 bool succeeds(const char* name, Call&& call) {
   vitune_status status = VITUNE_OK;

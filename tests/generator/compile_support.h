@@ -57,7 +57,7 @@ inline CompileRequest job(const std::string& what) {
   return {Source{what, {}}, "sm_80", "k", false};
 }
 
-// Whether the pool compiles; a brief limit may pass while the machine stands still, so that it may
+// True if the pool compiles; a brief limit may pass while the machine stands still, so that it may
 // take some tries.
 inline bool compiles(CompilePool& pool, const CompileRequest& request) {
   const auto end = std::chrono::steady_clock::now() + kPatience;

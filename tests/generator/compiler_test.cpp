@@ -188,7 +188,7 @@ TEST(Compiler, NestedHeadersAreTakenFromMemoryEvenIfFilesOfThatNameLieAround) {
 
 #if __has_include(<nvrtc.h>)
 
-// Whether two types are passed alike: both pointers, or integers (or enumerations) of one size.
+// True if two types are passed alike: both pointers, or integers (or enumerations) of one size.
 template <typename A, typename B>
 constexpr bool kPassedAlike =
     sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;

@@ -162,7 +162,7 @@ int enqueue(const Work& work, vitune::CuStreamTag* stream) {
   return Api::kSuccess;
 }
 
-// Whether layouts and operation belong together.
+// True if layouts and operation belong together.
 bool fits(const Product& p, const Matrix& a, const Matrix& b, const Matrix& c, const Matrix& d) {
   const std::uint64_t depth = p.transpose_a != 0 ? a.rows : a.columns;
   const std::uint64_t rows = p.transpose_a != 0 ? a.columns : a.rows;

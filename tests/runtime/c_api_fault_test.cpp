@@ -53,7 +53,7 @@ class CApiFaultTest : public RuntimeTest {
     expect_told(vitune_context_destroy(context), "destroy");
   }
 
-  // Whether this call is one that gives the thread its capture mode back: the even ones. That it
+  // True if this call is one that gives the thread its capture mode back: the even ones. That it
   // fails is again what nobody can undo.
   static bool last_exchange(const std::vector<std::string>& names, std::size_t call) {
     constexpr const char* kName = "cuThreadExchangeStreamCaptureMode";

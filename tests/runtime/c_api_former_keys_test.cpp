@@ -42,7 +42,7 @@ TEST_F(CApiFormerKeysTest, AWinnerKeyedByTheRuleOfBeforeServesWhileItsTextIsTheS
   EXPECT_EQ(query(context, desc_of(kVitB)).outcome, VITUNE_EXACT);
 }
 
-// Whether the block is written into the user's database, merged into it or in a pack below it.
+// The block may be written into the user's database, merged into it or in a pack below it.
 TEST_F(CApiFormerKeysTest, ABlockByEitherRuleHoldsAWinnerByEitherRuleBackHoweverItCame) {
   const StoredKernel today = make_kernel(kVitB, 1), standard = default_kernel(kVitB, 2);
   const std::array both = {today, keyed_by_text(today)};

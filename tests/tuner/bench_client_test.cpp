@@ -237,7 +237,7 @@ TEST(BenchClient, ADeviceThatFailsItsProbeAfterACrashIsLostAndTheJobIsNotBlamed)
   EXPECT_THAT(client.problem(), HasSubstr("probe"));
 }
 
-// Whether the process is stopped.
+// True if the process is stopped.
 bool is_stopped(int pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string text;

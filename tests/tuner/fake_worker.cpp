@@ -159,7 +159,7 @@ class FakeBench {
     return true;
   }
 
-  // Whether the script is to be followed, as once=... has it.
+  // True if the script is to be followed, as once=... has it.
   bool is_first() {
     const std::string& marker = options_["once"];
     if (marker.empty()) return true;

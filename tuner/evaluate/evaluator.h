@@ -34,7 +34,7 @@ struct EvaluationContext {
   std::function<void(const Config&)> launching;
 };
 
-// What to do with a config.
+// A config and the work to do with it.
 struct Candidate {
   Config config;
   MeasureEffort effort;

@@ -234,7 +234,7 @@ bool LiveEvaluator::goes_again(Flight& flight, const BenchResult& result) const 
   return true;
 }
 
-// What the compiler did not get to say is asked again when it is next wanted.
+// A compile that did not end is asked again when it is next wanted.
 LiveEvaluator::Variant LiveEvaluator::keep(const Digest& key, CompileResult result) {
   if (is_answer(result.status)) return cache_.add(key, std::move(result));
   return std::make_shared<const CompileResult>(std::move(result));

@@ -75,7 +75,7 @@ class LiveEvaluator : public Evaluator {
   void keep_one_kind();
   void install_support_kernels();
   void await(BenchClient::State state);
-  // What a library on the device proposes for `problem`; a failure is a warning.
+  // Configs that a library on the device proposes for `problem`; a failure is a warning.
   std::vector<Config> proposals(const Problem& problem);
   CompileRequest request(const Config& config) const;
   void advance();

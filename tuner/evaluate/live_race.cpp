@@ -64,7 +64,8 @@ BenchClient& LiveEvaluator::idle_client() {
 milliseconds LiveEvaluator::race_deadline(int rounds, std::size_t contestants) const {
   // Nothing was measured by this run: the calls may be long.
   if (best_us_ <= 0) return options_.race_limit;
-  // Of a contestant's round, a cold call and two replays: they may be far slower than the best.
+  // The calls of a contestant's round, a cold one and two replays, take time: they may be far
+  // slower than the best.
   const milliseconds calls(static_cast<std::int64_t>(20 * 3 * best_us_ / 1000));
   const auto work = std::max(kPerRound, calls) * rounds * static_cast<std::int64_t>(contestants);
   return std::min(options_.base_deadline + work, options_.race_limit);

@@ -26,7 +26,7 @@ class ReplayEvaluator : public Evaluator {
 
   const DeviceInfo& device() const override { return recording_.device; }
   Origin origin() const override { return Origin::kReplayed; }
-  // Of the compiler at hand; without one, of the one that was recorded.
+  // The version of the compiler at hand; without one, of the one that was recorded.
   std::string compiler_version() const override { return compiler_version_; }
   // Throws Error(kUsage) naming what is recorded if this problem is not.
   SearchSpace space(const ProblemPtr& problem) override;

@@ -49,7 +49,7 @@ OutputError output_error(const Findings& findings, std::int64_t elements) {
 
 namespace {
 
-// Of sums in fp32, beside what the plain implementation's own error says.
+// Error allowed to sums in fp32, beside the plain implementation's own error.
 double fp32_allowance(const OutputError& plain) {
   return 0x1p-15 * std::max(1.0, plain.largest_reference);
 }

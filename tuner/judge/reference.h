@@ -20,7 +20,7 @@ namespace vitune {
 inline constexpr std::size_t kMaxOutputs = 6;
 using AllFindings = std::array<Findings, kMaxOutputs>;
 
-// What one comparison of an output amounts to.
+// The result of one comparison of an output.
 struct OutputError {
   double max_error = 0;
   double rms_error = 0;
@@ -56,14 +56,14 @@ class Reference {
   // fault.
   Reference(const GpuTools& tools, Workload& workload);
 
-  // Of each of judged_outputs().
+  // Bounds of each of judged_outputs().
   const std::vector<ErrorBounds>& bounds() const { return bounds_; }
   // Compares the outputs of `workload` with the answer and adds to the zeroed AllFindings at
   // `findings`; the elements compared are poison afterwards.
   void compare(const Workload& workload, CuPointer findings) const;
   // The answer to a tensor, dense; empty if there is none.
   std::vector<float> download(int tensor) const;
-  // Whether the answer still is what the judge wrote: a stray write of a candidate may have hit it.
+  // True if the answer still is what the judge wrote: a stray write of a candidate may have hit it.
   bool intact() const;
 
  private:

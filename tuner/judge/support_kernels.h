@@ -21,7 +21,7 @@
 
 namespace vitune {
 
-// What compiles the support kernels for `arch` ("sm_90").
+// The request that compiles the support kernels for `arch` ("sm_90").
 CompileRequest support_compile_request(const std::string& arch);
 
 class SupportKernels {

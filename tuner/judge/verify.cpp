@@ -62,7 +62,7 @@ std::optional<std::string> judge_errors(const Findings& f, const TensorSpec& ten
   return std::nullopt;
 }
 
-// Whether `error` is a larger part of its bound than `other` is of its own.
+// True if `error` is a larger part of its bound than `other` is of its own.
 bool is_worse(double error, double bound, double other, double other_bound) {
   const auto part = [](double e, double b) { return e == 0 ? 0 : e / b; };
   return part(error, bound) > part(other, other_bound);
@@ -117,7 +117,7 @@ Verifier::Verifier(const GpuTools& tools, ProblemPtr problem, AnswerNotice notic
       notice_(std::move(notice)),
       record_(tools.context.driver(), sizeof(LaunchRecord)) {}
 
-// What a config is tried on; until the next call.
+// The cases that a config is tried on; valid until the next call.
 const std::vector<JudgeCase>& Verifier::cases_of(const Config& config) {
   const Operator& op = problem_->op();
   const auto of_class = op.cases_class(*problem_, config, tools_.device);

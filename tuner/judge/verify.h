@@ -22,7 +22,7 @@
 
 namespace vitune {
 
-// What one launch left behind, as the device reports it. All zero before the launch.
+// The traces of one launch, as the device reports them. All zero before the launch.
 struct LaunchRecord {
   AllFindings findings;                        // of each of judged_outputs()
   std::uint64_t inputs[Workload::kMaxInputs];  // digests of the input allocations afterwards
@@ -43,7 +43,8 @@ ErrorFigures worst_figures(const LaunchRecord& record, const std::vector<TensorS
 struct Verdict {
   TrialStatus status = TrialStatus::kOk;  // or kWrong
   std::string reason;
-  // Of worst_figures(), on the full problem with normal inputs; where wrong, on what failed.
+  // The errors of worst_figures(), on the full problem with normal inputs; where wrong, on what
+  // failed.
   ErrorFigures error;
 };
 

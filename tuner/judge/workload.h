@@ -39,7 +39,7 @@ struct WorkloadPlan {
 // the problem promises. Throws Error(kUsage) if sizes overflow 64 bits.
 WorkloadPlan plan_workload(const std::vector<TensorSpec>& tensors);
 
-// What a worker has at hand for all of its work.
+// Tools that a worker keeps for all of its work.
 struct GpuTools {
   const CudaContext& context;
   const CudaStream& stream;
@@ -58,11 +58,11 @@ class Workload {
 
   const Problem& problem() const { return *problem_; }
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
-  // Of each tensor; 0 for those that are not given.
+  // Address of each tensor; 0 for those that are not given.
   std::vector<std::uintptr_t> addresses() const;
   // Fills the inputs unless they hold this draw already.
   void fill_inputs(const std::string& draw);
-  // Whether all inputs are multiples of a unit, so that sums of products are exact in any order.
+  // True if all inputs are multiples of a unit, so that sums of products are exact in any order.
   bool holds_whole_numbers() const { return holds_whole_numbers_; }
   // The next fill_inputs() fills again.
   void forget_inputs() { filled_.clear(); }

@@ -73,9 +73,9 @@ std::optional<std::size_t> CandidateRunner::collect() {
   return index;
 }
 
-// Of a candidate that ran on a device. No kernel of the templates and no library's algorithm should
-// be wrong on any device, so the first of a problem is told of; that it is blocked saves this user,
-// not the next one.
+// Notes the end of a candidate that ran on a device. No kernel of the templates and no library's
+// algorithm should be wrong on any device, so the first of a problem is told of; that it is blocked
+// saves this user, not the next one.
 void CandidateRunner::note_end(const Trial& trial) {
   faults_.push_back(is_fault(trial.status));
   if (faults_.size() > kFaultWindow) faults_.pop_front();

@@ -20,7 +20,7 @@
 
 namespace vitune {
 
-// Of the evaluator's current problem, each time that they are asked for.
+// Kernel keys of the evaluator's current problem, each time that they are asked for.
 KernelKeys kernel_keys(Evaluator& evaluator);
 
 class CandidateRunner {
@@ -40,7 +40,7 @@ class CandidateRunner {
   // Verifies a candidate that works once more, nothing else being under way: whether it is right,
   // or nothing where the machine has no memory or no time for that.
   std::optional<bool> confirm(std::size_t index);
-  // Whether more than half of the last candidates that ran hung, crashed or gave wrong results.
+  // True if more than half of the last candidates that ran hung, crashed or gave wrong results.
   bool hopeless() const;
   // After a deliberate stop: what was running is not suspect because of it.
   void withdraw();

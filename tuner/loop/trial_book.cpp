@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kBatch = 128;
 constexpr std::chrono::milliseconds kBatchAge{200};
 
-// Whether a kernel that ended so must never be launched again, whatever the problem.
+// True if a kernel that ended so must never be launched again, whatever the problem.
 bool blocks(TrialStatus status) { return is_fault(status) && status != TrialStatus::kTimeout; }
 
 }  // namespace

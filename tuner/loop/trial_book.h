@@ -23,7 +23,7 @@
 
 namespace vitune {
 
-// Whether the machine's state may be the reason rather than the candidate: it had too little
+// True if the machine's state may be the reason rather than the candidate: it had too little
 // memory, or was too busy to compile in time. Such a candidate is tried again by the next run, and
 // nothing that is known of it is given up.
 constexpr bool may_be_the_machine(TrialStatus status) {
@@ -53,7 +53,7 @@ class TrialBook {
   // becomes suspect.
   void resume();
 
-  // Of a config's index in the space; null if it has not been tried.
+  // The trial of a config's index in the space; null if it has not been tried.
   const Trial* find(std::size_t index) const;
   // Commits a trial and blocks its kernel if it must not run again.
   void put(std::size_t index, const Trial& trial);

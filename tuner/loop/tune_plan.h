@@ -18,7 +18,7 @@ void check_options(const TuneOptions& options);
 // of their models' time.
 std::vector<std::size_t> tuning_order(const std::vector<NamedProblem>& problems);
 
-// What a run that is interrupted at once has to say of each problem.
+// The outcomes of a run that is interrupted at once.
 std::vector<TuneOutcome> untouched(const std::vector<NamedProblem>& problems);
 
 // Puts `config`, which won the last problem, first among the seeds for the next one.

@@ -33,7 +33,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// What all problems of a run share.
+// State that all problems of a run share.
 struct Session {
   Evaluator& evaluator;
   const TuneOptions& options;
@@ -139,7 +139,7 @@ std::optional<Winner> ProblemRun::stored_winner() const {
   return session_.store.find_winner(evaluator_.device(), key_, session_.options.objective);
 }
 
-// Whether a run would only find again what is stored: decided here, on these kernels, after a
+// True if a run would only find again what is stored: decided here, on these kernels, after a
 // search as long as is asked for.
 bool ProblemRun::holds(const Winner& winner) {
   if (session_.options.record && book_.tried() < size()) return false;  // a recording has them all
@@ -243,7 +243,7 @@ void ProblemRun::search() {
   searched_.ended |= !budget.time && !budget.trials;
 }
 
-// What must be known before the race: the default, the previous winner, and the suspects that an
+// Tries the configs that the race needs: the default, the previous winner, and the suspects that an
 // earlier run may have died of, which come last.
 void ProblemRun::try_remaining() {
   std::vector<std::size_t> remaining;
@@ -378,7 +378,7 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
   if (options.record) recorder.emplace(*options.record, evaluator, log_sink);
   std::vector<Config> similar;
   try {
-    // What another process works on comes last.
+    // Problems that another process works on come last.
     std::vector<std::size_t> left = tuning_order(options.problems);
     for (const bool wait : {false, true}) {
       for (const std::size_t position : std::exchange(left, {})) {

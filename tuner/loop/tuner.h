@@ -55,7 +55,7 @@ struct TuneOptions {
   std::vector<std::string> bench_worker_command;  // the ordinal is appended
 };
 
-// What a progress line shows.
+// The figures of a progress line.
 struct TuneProgress {
   std::string problem;
   std::size_t problem_index = 0, problem_count = 0;

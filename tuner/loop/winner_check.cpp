@@ -19,7 +19,7 @@ SearchSpace space_of(const Config& config) {
   return SearchSpace(std::move(parameters), {config});
 }
 
-// Whether a trial is one of this device with its times: verifying its config alone adds none.
+// True if a trial is one of this device with its times: verifying its config alone adds none.
 bool has_times(const std::optional<Trial>& trial) {
   return trial && trial->origin == Origin::kMeasured && trial->status == TrialStatus::kOk &&
          trial->measurement.cold.median_us > 0;

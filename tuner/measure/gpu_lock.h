@@ -42,7 +42,7 @@ class GpuLock {
   GpuLock(const GpuLock&) = delete;
   GpuLock& operator=(const GpuLock&) = delete;
 
-  // Whether another process may be measuring at the same time: it kept the lock for too long.
+  // True if another process may be measuring at the same time: it kept the lock for too long.
   bool contended() const { return contended_; }
 
  private:

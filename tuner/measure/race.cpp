@@ -34,14 +34,14 @@ bool equals(const Interval& slowdown) {
   return !significantly_slower(slowdown) && slowdown.median <= kTiePercent;
 }
 
-// Whether the calls that the objective does not look at are faster with `base`, beyond doubt.
+// True if the calls that the objective does not look at are faster with `base`, beyond doubt.
 bool faster_otherwise(const RaceResult& result, Objective objective, std::size_t base,
                       std::size_t other) {
   const Objective rest = objective == Objective::kCold ? Objective::kWarm : Objective::kCold;
   return slowdown_percent(result, rest, base, other).low > kTiePercent;
 }
 
-// Whether `a` is to be kept rather than its equal `b`.
+// True if `a` is to be kept rather than its equal `b`.
 bool preferred(const RaceEntry& a, const RaceEntry& b) {
   if (a.is_previous != b.is_previous) return a.is_previous;
   if (a.is_default != b.is_default) return a.is_default;

@@ -29,7 +29,7 @@ struct RaceEntry {
   bool is_previous = false;  // the winner stored before this run
 };
 
-// What was measured in a race; entries in the order of the contestants.
+// Measurements of a race; entries in the order of the contestants.
 struct RaceResult {
   TrialStatus status = TrialStatus::kOk;
   std::string reason;
@@ -43,7 +43,7 @@ struct RaceDecision {
   std::size_t winner = 0;
   std::optional<std::size_t> runner_up;
   Interval lead;  // how much slower the runner-up is, percent of the winner's time
-  // Whether every contestant is either significantly slower than the fastest or shown to be its
+  // True if every contestant is either significantly slower than the fastest or shown to be its
   // equal; else more rounds would help.
   bool resolved = true;
 };

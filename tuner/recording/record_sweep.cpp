@@ -41,7 +41,7 @@ void SweepRecorder::add(const std::string& name, const TrialBook& book, const Se
   RecordedProblem problem;
   problem.name = name;
   problem.text = book.problem().text;
-  // What a library proposed is of that library, and nothing here would name it again.
+  // A library's proposal belongs to that library, and nothing here would name it again.
   for (const Parameter& parameter : space.parameters) {
     if (!parameter.open) problem.parameters.push_back(parameter.name);
   }

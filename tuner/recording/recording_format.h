@@ -15,7 +15,7 @@ inline constexpr int kVersion = 1;
 inline constexpr std::size_t kMaxFileBytes = std::size_t{32} << 20;
 inline constexpr std::size_t kMaxTextBytes = std::size_t{192} << 20;  // after decompression
 inline constexpr std::size_t kMaxDepth = 8;
-// What a reader makes of the text: 16 bytes for a value, a hundred more for a text, array or
+// Memory that a reader makes of the text: 16 bytes for a value, a hundred more for a text, array or
 // object.
 inline constexpr std::size_t kMaxValues = std::size_t{1} << 24;
 inline constexpr std::size_t kMaxParts = std::size_t{1} << 19;

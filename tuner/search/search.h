@@ -22,9 +22,10 @@ class SearchStrategy {
   // The index of the next config to try, or nothing if none is left or all sensible ones are being
   // tried; never the same twice.
   virtual std::optional<std::size_t> propose() = 0;
-  // What became of a proposal: its cost in microseconds, or nothing if it failed or was pruned.
+  // Takes the result of a proposal: its cost in microseconds, or nothing if it failed or was
+  // pruned.
   virtual void report(std::size_t index, std::optional<double> cost) = 0;
-  // Whether it expects nothing better from the configs that are left.
+  // True if it expects nothing better from the configs that are left.
   virtual bool converged() const { return false; }
 };
 
@@ -41,13 +42,13 @@ struct SearchSpace {
   std::optional<std::size_t> preset;
   // Those that a library proposed: each is to be tried.
   std::vector<std::size_t> proposed;
-  // What is good without tuning of each further family: else a small one among thousands of
+  // Good configs without tuning of each further family: else a small family among thousands of
   // another's configs would not be met.
   std::vector<std::size_t> of_families;
 
   // All configs of the space, and `proposals`, of which those outside it are left out.
   explicit SearchSpace(const ParameterSpace& space, const std::vector<Config>& proposals = {});
-  // Of configs given one by one, with these parameters, 0 where one has no value. Throws
+  // A space of configs given one by one, with these parameters, 0 where one has no value. Throws
   // Error(kUsage) for a value that is not among its parameter's, and for a config that is there
   // twice.
   SearchSpace(std::vector<Parameter> space_parameters, std::vector<Config> space_configs);

@@ -10,21 +10,21 @@
 
 namespace vitune {
 
-// What was searched of a problem, all runs on the same kernels together.
+// The extent of a problem's search, all runs on the same kernels together.
 struct SearchExtent {
   std::int64_t trials = 0;
   std::int64_t seconds = 0;
   bool ended = false;  // a search without a budget came to its end
 };
 
-// What is known of the searches behind a winner of whose problem `tried` candidates are stored.
+// The extent of the searches behind a winner of whose problem `tried` candidates are stored.
 SearchExtent extent_behind(const Winner& winner, std::int64_t tried,
                            const std::optional<SearchRecord>& record);
 
 // How many of `size` configs a run with these options proposes at most.
 std::int64_t planned_trials(const TuneOptions& options, std::int64_t size);
 
-// Whether a run with these options would search no further than `done`.
+// True if a run with these options would search no further than `done`.
 bool reaches(const SearchExtent& done, const TuneOptions& options, std::int64_t size);
 
 }  // namespace vitune

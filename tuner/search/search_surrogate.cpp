@@ -16,7 +16,7 @@ constexpr double kFirstWeight = 0.7, kLeastWeight = 0.02, kLargestWeight = 6;
 // Costs beyond e^1.4, four times the best, count as that: how bad a bad config is does not matter.
 constexpr double kCeiling = 1.4;
 constexpr std::size_t kFitSample = 72;
-// What is believed of a config without neighbours: as after this many successes and failures.
+// Belief in a config without neighbours: as after this many successes and failures.
 constexpr double kPriorSuccesses = 1, kPriorFailures = 0.5;
 
 // Solves `factor` x = b for the rows of a Cholesky factor.
@@ -126,7 +126,7 @@ void Surrogate::set(std::size_t config, std::optional<double> cost) {
   }
 }
 
-// What the model learns of each success, centred and scaled: the log cost with a ceiling.
+// The target of each success, centred and scaled: the log cost with a ceiling.
 std::vector<double> Surrogate::targets() {
   best_ = std::numeric_limits<double>::infinity();
   for (const TrialPoint& trial : trials_) {

@@ -51,7 +51,8 @@ class Surrogate {
     std::vector<double> row;  // of the Cholesky factor
     bool counted = false;     // in neighbours_
   };
-  // Of one column: trials that ended, and those that succeeded, each weighed by its covariance.
+  // Counts of one column: trials that ended, and those that succeeded, each weighed by its
+  // covariance.
   struct Neighbours {
     float ended = 0, succeeded = 0;
   };

@@ -14,8 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSendLimit{2000};
-// What a sign of life may add to the worker's clock. Five beats, so that a loaded machine, on which
-// they come late, lengthens deadlines rather than meets them.
+// Most time that a sign of life may add to the worker's clock. Five beats, so that a loaded
+// machine, on which they come late, lengthens deadlines rather than meets them.
 constexpr milliseconds kMostPerSign{500};
 constexpr int kMostStalls = 3;
 constexpr int kFramesPerStep = 256;  // a flood of heartbeats must not hold up the other workers

@@ -32,7 +32,7 @@ struct BenchClientOptions {
   int ordinal = 0;
   std::chrono::milliseconds hello_deadline{10000};
   std::chrono::milliseconds setup_deadline{30000};
-  // What a job may spend in kReferencePhase, beside its own deadline.
+  // Most time of a job in kReferencePhase, beside its own deadline.
   std::chrono::milliseconds reference_limit{600000};
   // A worker that gives no sign of life for so long has stood still.
   std::chrono::milliseconds stall_limit{60000};
@@ -45,7 +45,7 @@ struct BenchClientOptions {
   std::chrono::milliseconds recycle_age{600000};
 };
 
-// What became of a job: exactly one of these.
+// The result of a job: exactly one of these.
 struct BenchResult {
   std::optional<TrialReply> trial;
   std::optional<RaceReply> race;
@@ -72,10 +72,10 @@ class BenchClient {
   State state() const { return state_; }
   bool idle() const { return state_ == State::kIdle; }
   bool lost() const { return state_ == State::kLost; }
-  // What the worker said of its device; nothing before the first HELLO.
+  // The worker's device; nothing before the first HELLO.
   const std::optional<DeviceInfo>& device() const { return device_; }
   const std::string& problem() const { return problem_; }
-  // Of the worker alive now, to poll; -1 if there is none.
+  // Descriptor of the worker alive now, to poll; -1 if there is none.
   int descriptor() const { return child_ ? child_->descriptor() : -1; }
   int pid() const { return child_ ? child_->pid() : -1; }
   // Phase of the running job as the worker's last heartbeat named it.

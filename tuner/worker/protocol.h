@@ -98,7 +98,7 @@ struct RaceReply {
   bool context_lost = false;
 };
 
-// What a library on the device proposes for a problem: Operator::proposals().
+// Asks for the configs that a library proposes for a problem: Operator::proposals().
 struct ProposeJob {
   std::string problem;  // canonical text
 };

@@ -71,7 +71,7 @@ void check_reply(const RaceReply& reply, std::size_t contestants, std::size_t ro
   }
 }
 
-// What is proposed is held against the space by whoever asked.
+// Whoever asked holds the proposals against the space.
 void check_reply(const ProposeReply& reply) { check_status(reply.status); }
 
 }  // namespace vitune

@@ -65,7 +65,7 @@ def _mask(problem: Problem, device: str) -> torch.Tensor | None:
     batches = getattr(desc, f"{kind}_batches") or desc.batch
     strides = tuple(getattr(desc, f"{kind}_strides"))
     full = (batches, desc.heads, desc.nq, desc.nk)
-    # What is broadcast has an extent of 1, as the caller's tensor has.
+    # A broadcast dimension has an extent of 1, as the caller's tensor has.
     shape = tuple(extent if stride else 1 for extent, stride in zip(full, strides))
     if kind == "bias":
         return _strided(shape, strides, getattr(torch, DTYPES[desc.bias_type]), device)

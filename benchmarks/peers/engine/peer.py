@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-#: What vitune itself brings is no peer to be beaten.
+#: vitune's own ways, which are no peers to be beaten.
 OURS = ("vitune", "vitune_own", "vitune_default")
 
 

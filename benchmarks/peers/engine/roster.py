@@ -30,7 +30,7 @@ class Errors:
 class Reference(Protocol):
     """The right answer of a problem on given operands, in fp64."""
 
-    #: What a reader must know of it ("judged on 4 of 64 heads"), "" for nothing.
+    #: A remark that a reader needs ("judged on 4 of 64 heads"), "" for nothing.
     remark: str
 
     def errors(self, output: Any) -> Mapping[str, Errors]:
@@ -63,11 +63,11 @@ class Roster(abc.ABC):
     usual: tuple[str, ...]
     #: These compile or tune at their first call, which is worth doing ahead and in parallel.
     compiled: tuple[str, ...] = ()
-    #: What users had before fused kernels: shown, and no peers to be beaten.
+    #: Ways from before fused kernels: shown, and no peers to be beaten.
     unfused: tuple[str, ...] = ()
     #: Which of peer.OURS the tables compare with the peers, what users get first.
     ways: tuple[str, ...] = ("vitune",)
-    #: Whether the tables also say how vitune stands if those count.
+    #: True if the tables also say how vitune stands if those count.
     counts_unfused: bool = False
     #: Which of vitune's winners serve, "cold" or "warm": the first unless --objective names another.
     objectives: tuple[str, ...] = ("cold",)

@@ -22,7 +22,7 @@ from .problem import Problem
 ALGORITHMS = 16  # of the heuristic, raced
 WORKSPACE = 32 << 20
 
-# Of cublasLt.h, cublas_api.h and library_types.h.
+# Constants of cublasLt.h, cublas_api.h and library_types.h.
 _COMPUTE_32F, _REAL_32F = 68, 0
 _TYPES = {torch.float16: 2, torch.bfloat16: 14}
 _TRANS_A, _EPILOGUE, _BIAS_POINTER, _MAX_WORKSPACE = 3, 7, 8, 1

@@ -13,7 +13,7 @@ from ..engine.problems import BadProblem
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "quick_gelu", "silu")
-#: What is compared here, in the order of the canonical text; a word that ends with = has a value.
+#: The words that are compared here, in the order of the canonical text; a word that ends with = has a value.
 _WORDS = (
     *(*DTYPES, "m=", "n=", "k=", "norm=", "bias", "act=", "dact=", "scale"),
     *("x=", "w=", "wt", "wt=", "factor=", "residual", "period=", "out="),

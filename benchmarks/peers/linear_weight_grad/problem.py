@@ -12,7 +12,7 @@ from ..engine import problems
 from ..engine.problems import BadProblem
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-#: What is compared here, in the order of the canonical text; a word that ends with = has a value.
+#: The words that are compared here, in the order of the canonical text; a word that ends with = has a value.
 _WORDS = ("bf16", "fp16", "m=", "n=", "k=", "bias", "dy=", "x=", "out=")
 
 

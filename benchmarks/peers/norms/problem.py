@@ -13,7 +13,7 @@ from ..engine.problems import BadProblem
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 EPS = 1e-5  # where the text says none
-#: What is compared here, in the order of docs/problems.md; a word that ends with = has a value.
+#: The words that are compared here, in the order of docs/problems.md; a word that ends with = has a value.
 _WORDS = {
     "norm": (*DTYPES, "m=", "d=", "weight", "bias", "residual", "sum", "eps="),
     "group_norm": (

@@ -28,7 +28,7 @@ if torch is not None:
     from peers.linear.vitune_peers import Vitune, VituneDefault, VituneOwn
 
 
-#: What training asks of layers: vitune and PyTorch alone have a form of it.
+#: Layers that training asks: vitune and PyTorch alone have a form of it.
 TRAINING = (
     "linear bf16 m=12 n=16 k=24 wt",
     "linear bf16 m=12 n=16 k=24 wt=@32 residual",

@@ -38,7 +38,7 @@ class SamplesTest(unittest.TestCase):
         self.assertEqual(Summary.of([float(i) for i in range(11)]), Summary(5.0, 1.0, 9.0, 11))
 
     def test_noise_is_the_relative_half_width_of_the_medians_interval(self):
-        # Of 400 samples of a normal distribution: 1.96 * 1.253 * sigma / sqrt(400) = 0.123 sigma.
+        # The interval of 400 samples of a normal distribution: 1.96 * 1.253 * sigma / sqrt(400) = 0.123 sigma.
         chance = random.Random(2)
         values = [chance.gauss(100.0, 2.0) for _ in range(400)]
         self.assertAlmostEqual(median_noise(values), 0.123 * 2.0 / 100.0, delta=0.0005)

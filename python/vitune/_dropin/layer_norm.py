@@ -25,7 +25,7 @@ _is_grad_enabled = torch.is_grad_enabled
 _is_any_autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)
 _modes = torch._C._len_torch_function_stack
 _transforms = torch._C._functorch.peek_interpreter_stack
-#: Whether the operators' library is there.
+#: True if the operators' library is there.
 can_serve = attention_ops.library is not None
 _call = None if attention_ops.library is None else torch.ops.vitune.layer_norm_or_torch.default._op
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from .._ops import attention as attention_ops
 from . import sdpa as sdpa_dropin
 
-#: Whether coverage() looks: it is to see every place that attends, served or not.
+#: True if coverage() looks: it is to see every place that attends, served or not.
 watched = False
 their_heads: Any = torch._native_multi_head_attention
 their_layer: Any = torch._transformer_encoder_layer_fwd

@@ -16,7 +16,7 @@ from .._ops import attention as attention_ops, order as result_order
 from .._ops.order import TORCHS
 
 original: Any = torch.nn.functional.scaled_dot_product_attention
-#: Whether the process wants to be served. What was made of `attention` meanwhile (a partial, a closure, an attribute of
+#: True if the process wants to be served. What was made of `attention` meanwhile (a partial, a closure, an attribute of
 #: a model) lives longer than that. Compilers guard it.
 serving = False
 

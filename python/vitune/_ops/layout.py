@@ -33,7 +33,7 @@ class Fold(NamedTuple):
     head: tuple[int, ...]
 
 
-# Of several that fit the first is taken. Rank 5 begins as the catalogue does (cmake/make_timm_models.py).
+# The first of several that fit is taken. Rank 5 begins as the catalogue does (cmake/make_timm_models.py).
 _FOLDS = {
     0: (Fold((), (), ()),),
     1: (Fold((), (0,), ()),),

@@ -271,7 +271,7 @@ def fold_norm(weight: Tensor, bias: Optional[Tensor], norm_weight: Optional[Tens
     total = wide.new_zeros(weight.shape[0]) if bias is None else bias.double()
     if norm_bias is not None:
         total = total + wide @ norm_bias.double()
-    # Of what the kernel multiplies by, rounded as it is: only then the mean goes out exactly.
+    # The mean is of the weights that the kernel multiplies by, rounded as they are: only then the mean goes out exactly.
     return folded, total.float(), folded.double().sum(1).float()
 
 

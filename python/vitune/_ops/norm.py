@@ -13,7 +13,7 @@ from .._runtime.context import Context, Problem
 from .._runtime.errors import InvalidArgument, Unsupported
 from . import attention as attention_ops, flops, problem_text
 
-#: What PyTorch takes where rms_norm is given no eps, of 16-bit types too.
+#: PyTorch's eps where rms_norm is given none, of 16-bit types too.
 RMS_EPS = 2.0 ** -23
 
 

@@ -69,17 +69,17 @@ class FusionPattern(abc.ABC):
     """An operator's patterns."""
 
     name: str  #: of the operator, as problems' texts begin
-    #: Whether its winners are known to be faster than what Inductor makes of the same places.
+    #: True if its winners are known to be faster than what Inductor makes of the same places.
     wins: bool
     #: At which operations its places begin (_compile/graph/tree.py); (): it looks at every node.
     operations: tuple[str, ...] = ()
-    #: Whether a call stays as it is where nobody could time it beside PyTorch's.
+    #: True if a call stays as it is where nobody could time it beside PyTorch's.
     only_if_timed = False
-    #: Whether kernels that were never tuned are raced too. Their answers must be compared in the race.
+    #: True if kernels that were never tuned are raced too. Their answers must be compared in the race.
     races_defaults = False
-    #: Whether its places hold calls that other operators know too.
+    #: True if its places hold calls that other operators know too.
     spans = False
-    #: Whether its places are those of which a gradient is wanted, and its operators have one. All others have none.
+    #: True if its places are those of which a gradient is wanted, and its operators have one. All others have none.
     trains = False
 
     @abc.abstractmethod
