@@ -21,7 +21,7 @@ int main(void) {
   vitune_context* context = NULL;
   check(vitune_context_create(NULL, &context));
 
-  // What the projection of a transformer block leaves: [batch, tokens, 3, heads, head size].
+  // The output of a transformer block's projection: [batch, tokens, 3, heads, head size].
   const size_t values = (size_t)kBatch * kTokens * kHeads * kHeadSize;
   uint16_t* qkv = malloc(3 * values * sizeof(*qkv));
   uint16_t* out = calloc(values, sizeof(*out));

@@ -20,7 +20,7 @@ constexpr int kNoGpu = 77;
 int run() {
   vitune::Context context;
 
-  // What the projection of a transformer block leaves: [batch, tokens, 3, heads, head size].
+  // The output of a transformer block's projection: [batch, tokens, 3, heads, head size].
   std::vector<std::uint16_t> qkv(kBatch * kTokens * 3 * kHeads * kHeadSize);
   std::vector<std::uint16_t> out(kBatch * kTokens * kHeads * kHeadSize);
   fill_bf16(qkv.data(), qkv.size());

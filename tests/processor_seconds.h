@@ -6,8 +6,8 @@
 
 namespace vitune::test {
 
-// Of this process and all its threads while `body` runs. For bounds that are far from what is usual
-// and farther from what is wrong: processors differ.
+// Processor time of this process and all its threads while `body` runs. For bounds that are far
+// from what is usual and farther from what is wrong: processors differ.
 template <typename Body>
 double processor_seconds(const Body& body) {
   const std::clock_t begin = std::clock();

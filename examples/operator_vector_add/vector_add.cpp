@@ -17,7 +17,7 @@
 namespace vitune {
 namespace {
 
-// What the kernels are handed: here, and as text for NVRTC.
+// The kernels' parameters: here, and as text for NVRTC.
 struct AddParams {
   const float *a, *b;
   float* out;

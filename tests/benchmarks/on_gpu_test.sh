@@ -149,7 +149,7 @@ has "benchmarks/on_gpus.sh" "$folder/tables"
 parts ladders && fail "a part that is none was accepted"
 has "no part 'ladders'" "$folder/table"
 
-# What is packed must be a program that strip understands.
+# Each packed file must be a program that strip understands.
 for name in vitune tests/vitune_{core,tuner,probe,runtime}_test tests/vitune_serve libvitune.so.0.1.0 \
   benchmarks/vitune_bench_{dispatch,cold_start,operators,reference,variants}; do
   cp "$(type -P true)" "$folder/build/$name"

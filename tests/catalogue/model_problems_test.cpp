@@ -195,7 +195,7 @@ TEST(ModelProblemsTest, EveryModelExpandsToAnyBatchAndTheWorkGrowsWithIt) {
       double once = 0;
       for (const AskedCall& call : asked_by == AskedBy::kCompile ? model.compiled : model.norms) {
         const bool grows = call.text.find("*images") != std::string::npos;
-        // Of few images the tables' rows are few.
+        // With few images the tables' rows are few.
         if (grows || call.each_image || call.is_second || call.rows == Rows::kMany) continue;
         const ProblemPtr problem = parse_problem(call_text(call, 1, ElementType::kFp16));
         once += problem->op().flops(*problem) * static_cast<double>(call.calls);

@@ -20,7 +20,7 @@ std::string manual() {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What stands between backticks in a line of the manual.
+// The texts between backticks in a line of the manual.
 std::vector<std::string> code_spans() {
   const std::string text = manual();
   std::vector<std::string> spans;

@@ -253,7 +253,7 @@ TEST_F(ProblemSet, TheShippedProblemsAreCanonicalAndNamedApart) {
   }
 }
 
-// What benchmarks/bench_operators measures.
+// These problems are measured by benchmarks/bench_operators.
 TEST_F(ProblemSet, EveryOperatorHasShippedProblemsInTheirCanonicalText) {
   std::set<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator(kData)) {

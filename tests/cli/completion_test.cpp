@@ -28,7 +28,8 @@ bool has_program(const std::string& name) {
 
 class CompletionTest : public CommandTest {
  protected:
-  // What bash offers when TAB is pressed behind the last of `words`, as readline would cut them.
+  // The words that bash offers when TAB is pressed behind the last of `words`, as readline would
+  // cut them.
   std::vector<std::string> offered(const std::vector<std::string>& words) const {
     std::string script = "cd '" + directory().string() +
                          "' && source <('" VITUNE_COMMAND
@@ -126,7 +127,7 @@ TEST_F(CompletionTest, EveryOptionOfEveryVerbIsOfferedAndUnderstood) {
 }
 
 TEST_F(CompletionTest, EveryWordThatIsOfferedAsAValueIsAccepted) {
-  // What is refused as a value is refused before a device or a database is looked for.
+  // A bad value is refused before a device or a database is looked for.
   std::set<std::string> tried;
   for (const CompletionVerb& verb : completion_verbs(all_verbs())) {
     for (const CompletionOption& option : verb.options) {

@@ -157,7 +157,7 @@ TEST_F(ConfigWordsOfLibrariesTest, WordsOfSeveralStoredConfigsAreNotGuessedAt) {
   EXPECT_THAT(refusal(printed(one)), HasSubstr("several configs that are stored"));
 }
 
-// What the command prints of the shipped winners and their trials.
+// The command's words for the shipped winners and their trials.
 TEST_F(ConfigWordsOfLibrariesTest, AllThatIsShippedIsPrintedApartAndReadBack) {
   const auto store =
       Store::open(std::string(VITUNE_SOURCE_DIR) + "/data/winners.db", Access::kReadOnly);

@@ -19,7 +19,7 @@ using ::testing::Pair;
 
 class ModelsTest : public CommandTest {};
 
-// What becomes of the arguments.
+// The input that the arguments give.
 class ModelInputsTest : public CommandTest {
  protected:
   void SetUp() override {

@@ -209,7 +209,7 @@ TEST(TerminalSafeTest, RandomBytesNeverLeaveAControlCharacter) {
       ASSERT_GE(static_cast<unsigned char>(c), 0x20);
       ASSERT_NE(c, 0x7f);
     }
-    // What is left must be well formed: escaping it again changes nothing.
+    // The rest must be well formed: escaping it again changes nothing.
     ASSERT_EQ(terminal_safe(safe), safe);
   }
 }

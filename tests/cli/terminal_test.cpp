@@ -21,7 +21,7 @@ using ::testing::Not;
 
 class TerminalTest : public CommandTest {
  protected:
-  // What the command writes to a terminal of so many columns, stdout and stderr together.
+  // The command's output on a terminal of so many columns, stdout and stderr together.
   std::string on_terminal(std::vector<std::string> arguments, unsigned short columns,
                           const std::string& term = "xterm") const {
     winsize size{};
@@ -57,7 +57,7 @@ std::size_t longest_line(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();
-    // Of a progress line and what removes it the last state stays.
+    // The last state of a progress line stays.
     if (const auto back = line.rfind('\r'); back != std::string::npos) line.erase(0, back + 1);
     for (std::size_t at; (at = line.find("\x1b[K")) != std::string::npos;) line.erase(at, 3);
     longest = std::max(longest, line.size());

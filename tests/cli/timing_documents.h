@@ -26,7 +26,7 @@ struct StoredResult {
   double share = 0.01;
 };
 
-// What `vitune tune --json` prints, as far as it matters here.
+// The output of `vitune tune --json`, as far as it matters here.
 inline nlohmann::json tune_document(const std::vector<StoredResult>& results,
                                     const std::string& command = "tune") {
   nlohmann::json document = {{"schema", 1}, {"command", command}};
@@ -68,7 +68,7 @@ inline nlohmann::json peer_times(double us, double share = 0.02, int samples = 3
   return times;
 }
 
-// What a Google Benchmark program writes for the repetitions of one benchmark.
+// The output of a Google Benchmark program for the repetitions of one benchmark.
 inline nlohmann::json google_document(const std::string& name, const std::vector<double>& times,
                                       const std::string& unit = "us",
                                       const std::string& label = "") {

@@ -64,7 +64,7 @@ class TuneTest : public CommandTest {
     return best;
   }
 
-  // What a row of the database says, by device, problem and config.
+  // The value of a row of the database, by device, problem and config.
   using Rows = std::map<std::string, double>;
   Rows committed_rows() const {
     Rows rows;
@@ -152,7 +152,7 @@ TEST_F(TuneTest, TheTableMarksEachRowAsReplayed) {
   EXPECT_THAT(result.out, HasSubstr("replayed"));
   EXPECT_THAT(result.out, HasSubstr("vs default"));
   EXPECT_THAT(result.err, HasSubstr("1 of 1 problems replayed"));
-  // What was printed is what is stored.
+  // The printed times are the stored ones.
   EXPECT_THAT(run({"show"}).out, HasSubstr("replayed"));
 }
 

@@ -131,7 +131,7 @@ TEST_F(MockCudaTest, EachCallThatFailsIsAnErrorAndLeaksNothing) {
     EXPECT_EQ(mock_->live().total(), 0) << "call " << failing;
     EXPECT_EQ(mock_->captures(), 0) << "call " << failing;
   }
-  // What is not reported is what destructors call: two for the context, one each for the stream,
+  // The calls of destructors are not reported: two for the context, one each for the stream,
   // the buffer, two events, the module, the graph and its instance.
   EXPECT_EQ(calls - reported, 9u);
 }

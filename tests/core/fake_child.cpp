@@ -145,7 +145,7 @@ int dump_environment() {
   return 0;
 }
 
-// What the fences look like from inside, one fact a line.
+// Prints the fences as seen from inside, one fact a line.
 int inspect() {
   std::string text;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

@@ -35,7 +35,7 @@ std::string text_of(const Binary& b) {
   return b.kernel_key.hex() + b.entry + sha256({data, b.image.size()}).hex();
 }
 
-// What is asked for by device, problem and objective.
+// Adds the rows that are asked for by device, problem and objective.
 void add_of_winner(Store& store, const WinnerEntry& e, std::vector<std::string>& rows) {
   const std::string where = e.device.key() + e.problem.text;
   const auto found = store.find_winner(e.device, e.problem, e.winner.objective);

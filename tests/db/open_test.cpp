@@ -94,7 +94,7 @@ TEST_F(Opening, OnlyWhatIsNotThereOrEmptyIsAbsent) {
 
 TEST_F(Opening, AnAccessControlListThatLetsOthersWriteIsRefused) {
   make();
-  // Of uid 1001, as the kernel gives it: user, named user, group, mask, others.
+  // The list of uid 1001, as the kernel gives it: user, named user, group, mask, others.
   const std::string list(
       "\2\0\0\0\1\0\6\0\xff\xff\xff\xff\2\0\6\0\xe9\3\0\0\4\0\4\0\xff\xff\xff\xff"
       "\x10\0\6\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff",

@@ -226,7 +226,7 @@ TEST_F(StoreTest, WhoMayReplaceTheWinner) {
   }
 }
 
-// Of a winner whose plan calls a library: there is nothing to load, and that is no damage.
+// A winner whose plan calls a library has nothing to load, and that is no damage.
 TEST_F(StoreTest, ABinaryWithoutAnImageIsStoredAndFound) {
   Binary call = sample_binary(9);
   call.entry = "library_call";

@@ -52,7 +52,7 @@ TEST_F(Trusting, AFileThatOthersMayWriteIsRefused) {
   EXPECT_EQ(refusal(file_, Access::kReadOnly), "");
 }
 
-// What a child without privileges is told when it opens the file; "" if it opens.
+// The error of a child without privileges that opens the file; "" if it opens.
 std::string refusal_of(uid_t user, const path& file, Access access, const Trust& trust = {}) {
   int ends[2];
   if (::pipe(ends) != 0) return "no pipe";
@@ -94,7 +94,7 @@ TEST_F(Trusting, AFilePlantedWhileTheDatabaseIsMadeIsRefused) {
   const path shared = dir_ / "shared";
   test::fs::create_directory(shared);
   ASSERT_EQ(::chmod(shared.c_str(), 01777), 0);
-  // What create_private_file() meets: it is there by then, and somebody else's.
+  // The file that create_private_file() meets: it is there by then, and somebody else's.
   const path planted = shared / "v.db";
   test::write_bytes(planted, "");
   ASSERT_EQ(::chown(planted.c_str(), 1001, 1001), 0);

@@ -55,7 +55,7 @@ TEST_F(Unblock, TheKernelMayRunAgainAndTheOthersMayNot) {
   const CheckReport report = store->check();
   EXPECT_TRUE(report.problems.empty());
   EXPECT_EQ(report.lifted_blocks, 1);
-  // What was held against it is told.
+  // The reason of the block is told.
   EXPECT_EQ(store->find_block(blocked_, device())->reason, sample_block(0).reason);
 }
 

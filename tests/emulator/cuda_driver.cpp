@@ -189,7 +189,8 @@ CuResult cuMemAlloc_v2(CuPointer* address, std::size_t bytes) {
     void* memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
     if (memory == nullptr) return kOutOfMemory;
     *address = reinterpret_cast<CuPointer>(memory);
-    // What copies of sixteen bytes reach beyond the last value is still the allocation's.
+    // The memory that copies of sixteen bytes reach beyond the last value is still the
+    // allocation's.
     device().allocations[*address] = (bytes + 15) / 16 * 16;
     device().used += device().allocations[*address];
     return kCuSuccess;

@@ -27,7 +27,8 @@ namespace vitune_emulator {
 
 inline Machine* machine = nullptr;
 
-// What the kThreads threads of a warp or warpgroup bring, as seen by the one that works for all.
+// The arguments of the kThreads threads of a warp or warpgroup, as seen by the one that works for
+// all.
 template <unsigned kThreads, class Argument, class Work>
 void collective(Argument& argument, Work) {
   machine->collective(

@@ -20,7 +20,7 @@ struct ThreadView {
   unsigned rank = 0;    // of its CTA in the cluster, or the cooperative launch
 };
 
-// What the emulated driver makes of a tensor map: 16-bit elements in four dimensions, of those that
+// The emulated driver's form of a tensor map: 16-bit elements in four dimensions, of those that
 // it does not have one each.
 struct TensorMap {
   const char* address;
@@ -101,7 +101,7 @@ struct Machine {
   [[noreturn]] void (*fail)(Machine&, const char* what) = nullptr;
 };
 
-// What a module exports as `vitune_emulated_module`.
+// A module's export `vitune_emulated_module`.
 struct Module {
   unsigned machine_bytes;  // sizeof(Machine) when it was compiled: a database may keep older ones
   void (*attach)(Machine*);
@@ -110,7 +110,7 @@ struct Module {
   unsigned most_ctas;        // that run together
 };
 
-// What a module exports for a kernel k as `vitune_kernel_k`.
+// A module's export `vitune_kernel_k` for a kernel k.
 struct Kernel {
   void (*call)(void** parameters);
   unsigned parameter_count;

@@ -84,7 +84,7 @@ std::vector<KernelText> kernels_of(const std::string& preprocessed) {
   return kernels;
 }
 
-// What ptxas would say: there are no registers here, so a harmless number.
+// Stands for ptxas' report: there are no registers here, so a harmless number.
 std::string resource_report(const std::vector<KernelText>& kernels) {
   std::string log;
   for (const auto& [name, cluster] : kernels) {

@@ -83,7 +83,7 @@ void Races::access(const Clock& known, unsigned by, Access made, std::size_t off
     check(known, by, made, piece);
     bool noted = false;
     std::erase_if(memory_[piece], [&](Access& earlier) {
-      // What comes after this write is ordered after all that was before it.
+      // Accesses after this write are ordered after all that was before it.
       if (made.writes) earlier.bytes &= static_cast<std::uint16_t>(~made.bytes);
       if (earlier.agent == made.agent && !earlier.writes && !made.writes) {
         if (earlier.time == made.time) {

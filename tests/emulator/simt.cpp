@@ -151,7 +151,7 @@ void Cta::note_read(const void* at, unsigned bytes, unsigned reader) {
   for (std::size_t i = first / 16; i <= (first + bytes - 1) / 16; ++i) read_at_[i] = events_;
 }
 
-// What another thread has written over since is that thread's to fence.
+// Bytes that another thread has written over since are that thread's to fence.
 void Cta::fence() {
   Thread& thread = current();
   thread.fenced_at = ++events_;
@@ -317,7 +317,7 @@ void Cta::loop() {
 void Cta::prepare(Index3 index, unsigned turn) {
   const unsigned ctas = ctas_together(kernel_, grid_), all = ctas * count();
   const std::size_t bytes = std::size_t{ctas - 1} * module_.shared_capacity + grid_.shared_bytes;
-  // What nobody has written: NaNs in one launch, large numbers in the next.
+  // Memory that nobody has written holds NaNs in one launch, large numbers in the next.
   std::memset(module_.shared_memory, turn % 2 == 0 ? 0xff : 0x6b, bytes);
   writers_.assign(bytes, 0);
   read_at_.clear();

@@ -19,7 +19,7 @@ constexpr char kProblem[] = "bf16 b=2 h=2 n=21 d=16 layout=packed";
 
 class VerifiedImportTest : public CommandTest {
  protected:
-  // What a contributor with such a device exports; one tuning for all tests.
+  // The export of a contributor with such a device; one tuning for all tests.
   void SetUp() override {
     static const json exported = [this] {
       const std::string theirs = (home() / "theirs.db").string();

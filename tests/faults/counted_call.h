@@ -40,7 +40,7 @@ class CountedCall {
 
   // True if it is to fail; errno says how.
   bool fails() const;
-  // What a read or write of so many bytes is to take.
+  // The bytes that a read or write of so many is to take.
   std::size_t size(std::size_t wanted) const;
   // Ends a call that was made or has failed, and gives `result`.
   template <typename Result>

@@ -26,7 +26,7 @@ struct Mutant {
   std::string bytes, journal;
 };
 
-// What mutants are made from.
+// The sound file that mutants are made from.
 struct Origin {
   std::string bytes;
   std::string older;               // the same some transactions ago
@@ -147,7 +147,7 @@ class Specimen {
     return made;
   }
 
-  // What is wrong with it; `noticed`: whether anything was told of the damage.
+  // The faults found in it; `noticed`: whether anything was told of the damage.
   std::vector<std::string> examine(const Mutant& mutant, std::size_t number, bool& noticed) const {
     std::vector<std::string> wrong;
     noticed = false;
@@ -187,7 +187,8 @@ class Specimen {
     return wrong;
   }
 
-  // What examine() must find: rows that were never written, and a block that nobody gave.
+  // The faults that examine() must find: rows that were never written, and a block that nobody
+  // gave.
   std::vector<std::string> control(std::size_t number) const {
     put({number % 2 == 0 ? origin_.bytes : origin_.older, ""});
     if (number % 2 == 0) {

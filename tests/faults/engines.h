@@ -18,7 +18,7 @@ struct Work {
   std::size_t shares = 1;
 };
 
-// What came of it.
+// The counts of a run.
 struct Tally {
   std::size_t runs = 0;
   std::size_t possible = 0;           // different faults that there are; 0: without number

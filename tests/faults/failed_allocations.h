@@ -17,7 +17,7 @@ struct Subject {
   std::string name;
   // Runs it once, from the same beginning each time.
   std::function<Ended(const Environment&)> run;
-  // What is wrong afterwards, a line each.
+  // The faults found afterwards, a line each.
   std::function<std::vector<std::string>(const Ended&)> check;
 };
 

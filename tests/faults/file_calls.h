@@ -62,7 +62,7 @@ constexpr bool can_befall(Call call, int kind, bool creates) {
     case EMFILE:
       return call == Call::kOpen;
     case EACCES:
-      // Of a lock it means that another has it: a writer waits for a minute.
+      // For a lock it means that another has it: a writer waits for a minute.
       return call != Call::kLock && call != Call::kRead && call != Call::kWrite &&
              call != Call::kSync && call != Call::kClose && call != Call::kTruncate;
     default:

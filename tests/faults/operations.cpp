@@ -298,7 +298,7 @@ void Operation::check_database(const fs::path& file, bool finished,
       wrong.push_back("neither before nor after; from before: " + difference(rows, before_) +
                       "; from after: " + difference(rows, after_));
     }
-    // What a salvage finds is damaged until it has put the new file in its place.
+    // The file of a salvage is damaged until it has put the new file in its place.
     const bool may_be_damaged = spec_.kind == Kind::kSalvage && !finished && rows == before_;
     const CheckReport report = store->check();
     if (!may_be_damaged && (!report.integrity_ok || report.bad_rows != 0))

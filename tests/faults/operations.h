@@ -23,7 +23,7 @@ struct Ended {
   std::string err;    // what it said on stderr
 };
 
-// What may lie beside the database afterwards.
+// The files that may lie beside the database afterwards.
 enum class Leavings {
   kNone,        // nothing but what docs/cache_format.md names
   kUnfinished,  // also what a killed process leaves
@@ -52,7 +52,7 @@ class Operation {
   void prepare(const std::filesystem::path& folder) const;
   // Runs the command, with `environment` beside its own variables; killed after a minute.
   Ended run(const std::filesystem::path& folder, const Environment& environment = {}) const;
-  // What is wrong with the folder after a run that ended so, a line each; empty: nothing. An exit
+  // The faults of the folder after a run that ended so, a line each; empty: nothing. An exit
   // status that is not documented, a signal other than SIGKILL, a hang; a row of before that is
   // lost, one that was never written, half a step; damage; files left behind. It plays back a
   // journal that is there.
@@ -61,10 +61,10 @@ class Operation {
   // Runs the command again, without faults, and looks whether all is as if nothing had been.
   std::vector<std::string> check_again(const std::filesystem::path& folder) const;
 
-  // What may be read before it and after it.
+  // The rows that may be read before it and after it.
   const Rows& rows_before() const { return before_; }
   const Rows& rows_after() const { return after_; }
-  // What is wrong with the database, the output file and the file that a salvage keeps, where the
+  // The faults of the database, the output file and the file that a salvage keeps, where the
   // command was stopped on the way
   // (`finished`: after its end); plays back a journal.
   std::vector<std::string> check_files(const std::filesystem::path& folder, bool finished) const;

@@ -27,7 +27,7 @@ class CutOperation {
   const std::string& name() const { return operation_.name(); }
   std::size_t calls() const { return calls_.size(); }
 
-  // What is wrong after each of these cuts (each behind so many calls, in ascending order).
+  // The faults after each of these cuts (each behind so many calls, in ascending order).
   template <typename Found>
   void cut(const std::vector<std::size_t>& cuts, bool syncs, std::mt19937& random, Found&& found) {
     SimulatedDisk disk = syncs ? *certain_ : *unsynced_;

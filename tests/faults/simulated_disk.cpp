@@ -112,7 +112,7 @@ void SimulatedDisk::sync(std::uint64_t inode) {
     file = {newest_bytes(file), {}};
     return;
   }
-  // What was changed in other folders earlier is on the disk then, too: names have one order.
+  // Earlier changes in other folders are on the disk then, too: names have one order.
   const auto is_in = [&](const NameChange& change) {
     const fs::path path = change.to.empty() ? change.path : change.to;
     return path.parent_path() == folder->second;

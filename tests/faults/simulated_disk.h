@@ -26,7 +26,7 @@ class SimulatedDisk {
   SimulatedDisk(const std::filesystem::path& folder, bool syncs);
 
   void apply(const RecordedCall& call);
-  // What every process sees.
+  // The files as every process sees them.
   Files now() const;
   // One of the states in which the disk may be found now.
   Files after_power_loss(std::mt19937& random) const;

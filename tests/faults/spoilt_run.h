@@ -21,7 +21,7 @@ struct RecordedCall {
   std::string path, to, data;
 };
 
-// What to spoil: see file_calls.h.
+// The call to spoil: see file_calls.h.
 struct Fault {
   std::uint32_t at = 0;
   int kind = 0;
@@ -56,7 +56,7 @@ class SpoiltRun {
     before();
     return recorded();
   }
-  // What became of the fault of the last run.
+  // The state of the last run's fault.
   const State& state() const { return *state_; }
 
  private:

@@ -14,7 +14,7 @@
 namespace vitune::faults {
 namespace {
 
-// What a disk holds after the recorded calls is what is there: no call that writes has escaped.
+// A disk holds after the recorded calls the files that are there: no call that writes has escaped.
 TEST(SpoiltRun, TheRecordedCallsMakeTheFilesThatAreThere) {
   for (const Operation& operation : operations()) {
     SCOPED_TRACE(operation.name());

@@ -13,12 +13,12 @@
 #include "tests/runtime/mock_libcuda.h"
 #include "vitune/vitune.h"
 
-// Of libvitune_fail_allocation.so: nothing is counted before.
+// A function of libvitune_fail_allocation.so: nothing is counted before.
 extern "C" __attribute__((weak)) void vitune_count_allocations();
 
 namespace {
 
-// Of four tensors; the mock driver computes nothing.
+// Addresses of four tensors; the mock driver computes nothing.
 constexpr std::uintptr_t kApart = std::uintptr_t{1} << 32, kQ = 256 * kApart,
                          kOut = kQ + 3 * kApart;
 
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
   auto* const mock = argc == 3 ? vitune::test::open_mock_cuda(argv[1]) : nullptr;
   if (mock == nullptr) return 2;
   mock->add_range(kQ, 4 * kApart, 0, 2);
-  // What the mock driver itself needs is no matter of the library's.
+  // The mock driver's own needs are no matter of the library's.
   mock->set_recording(false);
   if (mock->depth() != 0) return 2;
   if (vitune_count_allocations != nullptr) vitune_count_allocations();

@@ -69,7 +69,7 @@ TEST(AttentionProblem, ExtentsReachToTheLastElementTouched) {
   EXPECT_EQ(p.o_extent(), 2 * 3 * 5 * 8);
   EXPECT_EQ(p.bias_extent(), 2 * 5 * 7);
   EXPECT_EQ(p.mask_extent(), 3 * 7);
-  // Of a packed tensor of 3 * 24 = 72 per row, q ends two thirds before the end.
+  // In a packed tensor of 3 * 24 = 72 per row, q ends two thirds before the end.
   EXPECT_EQ(parse("bf16 b=2 h=3 n=5 d=8").q_extent(), 2 * 5 * 72 - 48);
   EXPECT_EQ(parse("bf16 b=2 h=3 n=5 d=8").bias_extent(), 0);
   EXPECT_EQ(parse("bf16 b=2 h=3 n=5 d=8").mask_extent(), 0);

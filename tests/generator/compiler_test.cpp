@@ -89,7 +89,7 @@ TEST(Compiler, TheSameRequestGivesTheSameCubin) {
   EXPECT_EQ(compiler->compile(request).cubin, compiler->compile(request).cubin);
 }
 
-// Of a kernel with a float* p and at most 32 registers.
+// The body of a kernel with a float* p and at most 32 registers.
 constexpr const char* kSpillingBody =
     "  float a[64];\n"
     "  _Pragma(\"unroll\") for (int i = 0; i < 64; ++i) a[i] = p[i * 1024 + threadIdx.x];\n"

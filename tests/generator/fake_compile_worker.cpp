@@ -83,7 +83,7 @@ void spread_to_grandchild() {
   _exit(0);
 }
 
-// What to do with a job instead of a proper reply; false if it is to be answered after all.
+// Does something else than reply to a job; false if it is to be answered after all.
 bool misbehave(const std::string& what, std::uint64_t id) {
   const std::string frame = encode_frame(reply(id, canned_result()));
   if (what == "burn") burn_for_ever();

@@ -26,7 +26,7 @@ DeviceInfo device_of(Card card) {
   return device;
 }
 
-// Of each space the number of its configs and a digest of their texts, as they were counted before
+// The number of configs of each space and a digest of their texts, as they were counted before
 // geometries and rules were written once for host and kernels. A change of a space changes its row.
 struct Recorded {
   const char* problem;

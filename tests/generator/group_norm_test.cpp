@@ -378,7 +378,7 @@ TEST(GroupNormTest, TurnsAreFewAndOfLargeGroupsThatDivideEvenly) {
     const std::size_t turns = turns_of(text, device).size();
     EXPECT_GE(turns, 1u) << text;
     EXPECT_LE(turns, 4u) << text;
-    // What nobody tuned is one of them; what is read twice stands behind it.
+    // A kernel that nobody tuned is one of them; those that read twice stand behind it.
     const auto p = GroupNormProblem::parse(text);
     const auto defaults = testing_support::defaults_of(p, device);
     ASSERT_EQ(defaults.size(), 3u) << text;

@@ -198,7 +198,7 @@ TEST(LinearSpaceTest, DefaultsFillTheDevice) {
   }
 }
 
-// What its kernels cannot do is for the other family, with a sentence.
+// Problems that its kernels cannot do are for the other family, with a sentence.
 TEST(LinearFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
   const DeviceInfo h200 = testing_support::h200_device();
   const auto refusal = [&](const std::string& words, const DeviceInfo& device) {
@@ -313,7 +313,7 @@ TEST(LinearFamilyTest, MomentsAreOfTheKernelsForNinePointZero) {
   EXPECT_FALSE(linear().space(*taken, device).enumerate().empty());
 }
 
-// Of an H200's shared memory: as many staging buffers as fit take none from anything else.
+// In an H200's shared memory as many staging buffers as fit take none from anything else.
 TEST(LinearFamilyTest, WhatIsStagedFitsBesideTheRing) {
   const DeviceInfo device = testing_support::h200_device();
   const LinearSm90 family;
@@ -350,7 +350,7 @@ TEST(LinearFamilyTest, WhatIsStagedFitsBesideTheRing) {
   EXPECT_EQ(*buffers.rbegin(), 8);
 }
 
-// Of what is rounded before it goes into moments a judge must know.
+// A judge must know of values that are rounded before they go into moments.
 TEST(LinearFamilyTest, MomentsAreOfRoundedValues) {
   const auto out_moments = [](const char* text) {
     return linear_tensors(LinearProblem::parse(text))[kLinearOutMoments];
@@ -387,7 +387,7 @@ TEST(LinearFamilyTest, ConfigsWithoutAFamilyAreOfTheFirst) {
   EXPECT_FALSE(space.completed(Config{{"kFamily", 0}}).find("kWarpM"));
 }
 
-// What was stored before halves of tiles and a second kernel of sm90 went is named, never made.
+// Configs from before halves of tiles and a second kernel of sm90 went are named, never made.
 TEST(LinearFamilyTest, SchedulesAndSplitsThatSm90HadAreOutsideItsSpace) {
   const DeviceInfo device = testing_support::h200_device();
   const ProblemPtr problem = parse_problem("linear bf16 m=6304 n=768 k=768 bias");

@@ -108,7 +108,7 @@ TEST(LinearWeightGradAccessTest, AccessesDivideRowsAndAreAligned) {
   EXPECT_EQ(accesses("n=96 k=96 align=8 scale params=fp32"), (Found{8, 8, 2}));
 }
 
-// What is added to may be what is written; nothing else may.
+// The tensor that is added to may be the one that is written; no other may.
 TEST(LinearWeightGradTensorsTest, GradientsMayReplaceWhatTheyAreAddedTo) {
   const auto tensors = [](const char* words) {
     return weight_grad_tensors(LinearWeightGradProblem::parse(

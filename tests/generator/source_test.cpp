@@ -95,7 +95,7 @@ TEST(Source, EveryEmbeddedTemplateHasAWholeClosureAndADigestThatSeesItsBytes) {
   }
 }
 
-// What CMake listed while embedding decides which files a kernel is made of; the scan is the judge.
+// CMake's list of an embedded file decides which files a kernel is made of; the scan is the judge.
 TEST(Source, WhatIsListedWithAnEmbeddedFileIsWhatTheScanFindsInIt) {
   std::size_t listed = 0;
   for (const EmbeddedFile& file : embedded_templates()) {

@@ -144,7 +144,7 @@ TEST(SourceTokens, DifferWhereACompilerReadsAnotherText) {
       // Some compilers join a line whose backslash blanks follow.
       {"// a \\ \nb c\nd", "// a \\ \nb\nc d"},
       {"// a \\\r\nb c\nd", "// a \\\r\nb\nc d"},
-      // What is given up begins where the last token ends.
+      // The part that is given up begins where the last token ends.
       {"f(a \\b", "f(a\\b"},
       {"f(a\n\\b", "f(a \\b"},
       {"#define F \\b", "#define F\\b"},

@@ -128,7 +128,7 @@ check_examples() {
   [[ -x $examples/ship_a_database/ship.sh ]] || fail "ship.sh cannot be run"
 }
 
-# What cpack makes, unpacked somewhere: one folder with the installed tree, and not the Python package's files.
+# The archive of cpack, unpacked somewhere: one folder with the installed tree, and not the Python package's files.
 check_archive() {
   (cd "$build" && cpack -G TGZ -B "$work/made") > "$work/cpack.log" || { cat "$work/cpack.log" >&2; fail "cpack failed"; }
   local archive

@@ -64,7 +64,7 @@ class AttentionCall {
     return bytes;
   }
 
-  // What is wrong with output() after clear() and a call: bytes that are not the kernel's to write,
+  // The faults of output() after clear() and a call: bytes that are not the kernel's to write,
   // and the corners and `samples` random rows of the answer. Empty if nothing is.
   std::string what_is_wrong(const std::vector<std::byte>& output, int samples,
                             std::uint64_t seed) const {

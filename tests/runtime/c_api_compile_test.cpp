@@ -140,7 +140,7 @@ TEST_F(CApiCompileTest, AMuchSlowerStoredKernelDoesNotKeepABetterOneFromBeingCom
       ->promote(mock_device(), key_of(neighbour), winner_of(make_kernel(neighbour, fast, 2), 400),
                 nullptr);
   {
-    // What cannot be compiled cannot be waited for.
+    // A kernel that cannot be compiled cannot be waited for.
     const Context context(options());
     ASSERT_STATUS(VITUNE_OK, call(context, text));
     EXPECT_EQ(std::string(query(context, desc_of(text)).config), shown_text(attention(), slow));

@@ -233,7 +233,7 @@ TEST_F(CApiDescriptorTest, AStatedBufferMustHoldItsView) {
   }
 }
 
-// What is wrong with a call is told whether or not the problem could be served, and each time.
+// A fault of a call is told whether or not the problem could be served, and each time.
 TEST_F(CApiDescriptorTest, AFaultOfTheCallIsToldBeforeThatNothingServesTheProblem) {
   const Context context = make_context();
   const Tensors t = tensors_of(kBuffered);

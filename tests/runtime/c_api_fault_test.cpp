@@ -21,7 +21,7 @@ class CApiFaultTest : public RuntimeTest {
     tensors_ = tensors_of(kVitB);
   }
 
-  // What went wrong, if anything, with a call's status; it must be one that says so.
+  // The status of a call must be one that tells its fault, if there was one.
   void expect_told(vitune_status status, const char* call) {
     if (status == VITUNE_OK) return;
     EXPECT_GT(status, VITUNE_OK) << call;

@@ -10,7 +10,7 @@ namespace {
 
 class CApiHotPathTest : public RuntimeTest {
  protected:
-  // What this thread does in `count` calls after a few to warm up.
+  // The work of this thread in `count` calls after a few to warm up.
   template <typename Call>
   static CallCounts counts_of(Call&& call, int count = 1000) {
     for (int i = 0; i < 20; ++i) call();

@@ -183,7 +183,7 @@ class DescriptorFuzzer {
   testing_support::RandomProblems problems_;
 };
 
-// What a run of the fuzzer saw.
+// The results of a run of the fuzzer.
 struct FuzzReport {
   std::uint64_t runs = 0, accepted = 0, prepared = 0, launched = 0;
   std::optional<std::string> finding;  // the first thing that must not be

@@ -183,7 +183,7 @@ TEST(Descriptor, EveryCodeAndAlignmentIsInTheKey) {
   EXPECT_EQ(words.size(), seen.size());
 }
 
-// What decides how fast a look-up is: how many lines there are to compare.
+// The number of lines to compare decides how fast a look-up is.
 TEST(Descriptor, OnlyUnlikeStridesOperandsAndHugeNumbersTakeLinesOfTheirOwn) {
   const auto lines = [](const vitune_attention_desc& desc) {
     return key_of(desc, widest(desc)).value().lines();

@@ -42,7 +42,8 @@ PlanKey longer_key(std::int64_t number, unsigned flags) {
   return key;
 }
 
-// Of descriptions with a bias, with strides of k unlike those of q, with a size of 2^32 or more.
+// Bits of descriptions with a bias, with strides of k unlike those of q, with a size of 2^32 or
+// more.
 constexpr unsigned kBias = VITUNE_FP16 << PlanKey::kBiasShift;
 constexpr std::array kFlags = {kBias, PlanKey::kOther, PlanKey::kWide, kBias | PlanKey::kOther,
                                kBias | PlanKey::kOther | PlanKey::kWide};
@@ -97,7 +98,7 @@ TEST(KernelTable, ACallStaysWhereItIsWhileTheTableGrows) {
   EXPECT_EQ(table.find(key_number(0)), &first);
 }
 
-// Of keys with the same hash none but the right one is found: the keys themselves are compared.
+// Among keys with the same hash none but the right one is found: the keys themselves are compared.
 TEST(KernelTable, AnySingleDifferentBitIsAnotherKeyWhateverItsHash) {
   std::vector<PlanKey> keys = {key_number(3)};
   for (const unsigned flags : kFlags) keys.push_back(longer_key(3, flags));

@@ -14,7 +14,7 @@ class LibraryBlockedGpuTest : public LibraryGpuTest {
   std::vector<Config> defaults_of(const Problem& problem) const {
     return problem.op().defaults(problem, device_, problem.op().space(problem, device_));
   }
-  // Of the kernel as the compiler at hand would make it, or of the library's call.
+  // The key of the kernel as the compiler at hand would make it, or of the library's call.
   Digest key_of_config(const Problem& problem, const Config& config) const {
     const CompileRequest request = problem.op().request(problem, config, device_.arch());
     return kernel_key(request, request.library.empty() ? compiler_->version() : request.library);

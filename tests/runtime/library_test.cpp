@@ -17,7 +17,7 @@
 namespace vitune {
 namespace {
 
-// What a command prints; nothing if it cannot be run.
+// The output of a command; nothing if it cannot be run.
 std::string output_of(const std::string& command) {
   std::string text;
   FILE* const pipe = popen(command.c_str(), "r");

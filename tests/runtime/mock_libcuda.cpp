@@ -122,7 +122,7 @@ CuResult cuDevicePrimaryCtxRetain(CuContextTag** context, CuDevice device) {
   VITUNE_MOCK_STEP(mock().begin("cuDevicePrimaryCtxRetain"));
   return is_device(device) ? mock().retain(context, device) : test::kInvalidDevice;
 }
-// What destroys does so even when told to fail, as its caller has no second try.
+// A call that destroys does so even when told to fail, as its caller has no second try.
 CuResult cuDevicePrimaryCtxRelease_v2(CuDevice device) {
   const CuResult failure = mock().begin("cuDevicePrimaryCtxRelease_v2");
   const CuResult result = mock().release(device);

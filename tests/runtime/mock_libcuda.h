@@ -38,7 +38,7 @@ struct MockLaunch {
   int local_bytes = 0;
 };
 
-// What the last calls asked of the driver.
+// The requests of the last calls to the driver.
 struct MockRequests {
   unsigned stream_flags = 0;  // of the last stream made
   int capture_mode = -1;      // of the last capture begun
@@ -81,7 +81,7 @@ class MockCuda {
   // Holds every cuModuleLoadData until it is let go; loads_waiting() says how many are held.
   virtual void hold_loads(bool hold) = 0;
   virtual int loads_waiting() = 0;
-  // What the driver says of each kernel; a negative number means "as a real one would".
+  // The driver's answer for each kernel; a negative number means "as a real one would".
   virtual void set_local_bytes(int bytes) = 0;
   virtual void set_resident_ctas(int ctas) = 0;
   virtual void set_device(int ordinal, const DeviceInfo& info) = 0;

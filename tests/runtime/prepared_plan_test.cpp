@@ -213,7 +213,7 @@ TEST_F(PreparedPlanTest, PartsWithoutAPlaceForATensorAreRefused) {
   EXPECT_EQ(whole.scratch_bytes, 0);
 }
 
-// Of ours: the library's own functions are stood in for.
+// This counts our own calls: the library's own functions are stood in for.
 TEST(PreparedProduct, ACallAllocatesNothingAndTakesNoLock) {
   if (!counting_works()) GTEST_SKIP() << "a sanitizer has taken the place of malloc";
   Environment environment;

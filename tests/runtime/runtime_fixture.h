@@ -125,7 +125,7 @@ struct Tensors {
   float* lse = nullptr;
 };
 
-// What a context logged.
+// The lines that a context logged.
 class LogBook {
  public:
   static void receive(void* user, int32_t level, const char* message) {

@@ -42,7 +42,7 @@ namespace {
 constexpr std::size_t kRandomProblems = 1000, kEmulatedProblems = 24;
 constexpr std::uint64_t kSeed = 20261120;
 
-// What a kernel is compiled with beside its own text.
+// Changes with which a kernel is compiled beside its own text.
 struct Changes {
   std::string macros;  // before it
   std::vector<Edit> edits;
@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(HeldReference, AttentionHeldReferenceGpuTest,
                          testing::ValuesIn(kHoldingFeatures),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// What finds races has to find those of kUnordered. A fault ends a process's use of the device:
+// The search for races has to find those of kUnordered. A fault ends a process's use of the device:
 // each launches in a process of its own.
 class UnorderedAccessTest : public AttentionGpuTest,
                             public testing::WithParamInterface<UnorderedCase> {};

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using testing::open_descriptors;
 
 constexpr int kRounds = 3;  // of each script; a long run raises it
-// Of the scripts in which a worker stands still: longer than the machine should.
+// Limit of the scripts in which a worker stands still: longer than the machine should.
 constexpr milliseconds kStallLimit{3000};
 
 BenchClientOptions options_for(const std::vector<std::string>& worker) {

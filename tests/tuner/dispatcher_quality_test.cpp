@@ -32,8 +32,9 @@ struct Known {
   AttentionProblem problem;
   std::vector<Trial> trials;                  // all with success
   std::function<double(const Config&)> time;  // microseconds; 0: not known, or wrong
-  // What the library passes over before a launch, for the next choice: a kernel that the compiler
-  // refuses or whose registers, spills or shared memory rule it out (runtime/load/loader.cpp).
+  // A kernel that the library passes over before a launch, for the next choice: one that the
+  // compiler refuses or whose registers, spills or shared memory rule it out
+  // (runtime/load/loader.cpp).
   std::set<Config> refused;
   bool recorded = false;  // not all configs have a time
   double default_us = 0;  // in its winner's race; 0: the default was not in it
@@ -84,7 +85,7 @@ double loss_of(const Known& hidden, const Config& config) {
   return us > 0 ? std::max(0.0, us / hidden.best_us() - 1) : 10.0;  // unknown: as bad as can be
 }
 
-// What is served of `choices`, as the library's resolver does: the first that is not refused. Of
+// The choice that the library's resolver serves: the first that is not refused. Of
 // choices that a recording knows nothing of nothing can be said.
 const Choice& served(const std::vector<Choice>& choices, const Known& hidden) {
   const auto found = std::find_if(choices.begin(), choices.end(), [&](const Choice& choice) {
@@ -94,8 +95,8 @@ const Choice& served(const std::vector<Choice>& choices, const Known& hidden) {
   return found == choices.end() ? choices.at(0) : *found;
 }
 
-// What other libraries do, for comparison: the winner of the problem at the least `distance`, or
-// the default where its config is outside the space or refused.
+// The config of other libraries, for comparison: the winner of the problem at the least `distance`,
+// or the default where its config is outside the space or refused.
 Config baseline_choice(const std::vector<Known>& all, const Known& hidden, const DeviceInfo& device,
                        const std::function<double(const AttentionProblem&)>& distance) {
   const Known* nearest = nullptr;

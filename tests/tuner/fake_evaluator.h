@@ -30,7 +30,7 @@ class FakeEvaluator : public Evaluator {
   std::function<void()> on_race = [] {};
   double race_noise = 0.002;
   std::string kernels = "v1";  // part of every kernel key
-  // What was asked for.
+  // The configs that were asked for.
   std::vector<Config> verified, measured;
   int races = 0, begun = 0;
 

@@ -67,7 +67,7 @@ class GroupNormGpuTest : public JudgedKernelsTest {};
 class GroupNormConfigsGpuTest : public GroupNormGpuTest,
                                 public testing::WithParamInterface<GroupNormCase> {};
 
-// Of the clusters' tilings so many are passed by each time: their own test has each form of them.
+// So many of the clusters' tilings are passed by each time: their own test has each form of them.
 constexpr std::size_t kClusterStep = 5;
 
 // Every tiling; the tunables that change no element's way take turns.

@@ -81,7 +81,7 @@ constexpr Mistake kMistakes[] = {
     {"linear/activation.cuh", "- 4.83891964e-1f", "+ 4.83891964e-1f"},
 };
 
-// What orders the accesses to shared memory, left out.
+// A wait that orders the accesses to shared memory, left out.
 struct UnorderedLinear {
   const char* name;
   Mistake mistake;

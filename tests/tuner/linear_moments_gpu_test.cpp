@@ -86,7 +86,7 @@ constexpr Mistake kOfWriting[] = {
     {kMoments, "+ first) * 2", ") * 2"},
     {kEpilogue, "add_panel(to + lane / 2", "add_panel(to + lane % 2"},
 };
-// What orders accesses, left out.
+// Waits that order accesses, left out.
 constexpr Mistake kUnorderedTaking[] = {
     {kEpilogue, "mbarrier_wait(shared.merged_full(merged.slot), merged.parity);", ""},
     {kMoments, "mbarrier_wait(shared.merged_empty(at.slot), at.parity ^ 1);", ""},
@@ -131,7 +131,7 @@ TEST_F(LinearMomentsGpuTest, MistakesAreSeen) {
   expect_seen(kWriting, kWritingConfig, kOfWriting);
 }
 
-// Of what is staged, which is read once more for the moments, and of what other warps have merged:
+// Staged values are read once more for the moments, as are those that other warps have merged:
 // it must be there, and must stay.
 TEST_F(LinearMomentsGpuTest, MissingWaitsAreSeen) {
   if (device_.name != "emulated device") GTEST_SKIP() << "only the emulated device looks for races";

@@ -28,7 +28,7 @@ struct Candidate {
   CompileResult compiled;
 };
 
-// Of a family first: the largest would else have nearly all configs. One in three times the
+// Draws a family first: the largest would else have nearly all configs. One in three times the
 // default.
 Config random_config(const Problem& problem, const DeviceInfo& device, std::mt19937_64& random) {
   const ParameterSpace space = linear().space(problem, device);

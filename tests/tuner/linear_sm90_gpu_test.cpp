@@ -127,7 +127,7 @@ constexpr Mistake kStagedMistakes[] = {
     {kEpilogue, "row0 + block_row(number % T::kRowBlocks)", "row0 + block_row(0)"},
 };
 
-// What orders accesses, left out, and the words of the fault that it makes.
+// A wait that orders accesses, left out, and the words of the fault that it makes.
 struct UnorderedSm90 {
   const char* name;
   Mistake mistake;
@@ -251,7 +251,7 @@ TEST_P(LinearSm90UnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
 INSTANTIATE_TEST_SUITE_P(EachWait, LinearSm90UnorderedGpuTest, testing::ValuesIn(kUnordered),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// What tuning begins with.
+// Tuning begins with these configs.
 TEST_F(LinearSm90GpuTest, DefaultsMatchTheReference) {
   for (const char* const text : {"linear bf16 m=394 n=200 k=392 bias act=gelu norm=layer",
                                  "linear bf16 m=197 n=96 k=776 bias scale residual"}) {

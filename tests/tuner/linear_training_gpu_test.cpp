@@ -266,7 +266,7 @@ TEST_P(LinearTrainingMistakesGpuTest, AreSeen) {
 INSTANTIATE_TEST_SUITE_P(Each, LinearTrainingMistakesGpuTest, testing::ValuesIn(kMistaken),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// What orders accesses, left out, and the words of the fault that it makes.
+// A wait that orders accesses, left out, and the words of the fault that it makes.
 struct Unordered {
   const char* name;
   const char* problem;

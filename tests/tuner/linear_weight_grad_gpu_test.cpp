@@ -60,7 +60,7 @@ constexpr char kGemm[] = "linear_weight_grad/gemm_sm80.cuh";
 constexpr char kFinish[] = "linear_weight_grad/finish.cuh";
 constexpr char kStore[] = "linear_weight_grad/store.cuh";
 constexpr Mistake kMistakes[] = {
-    // Of the sums of dy's rows: in every column tile, not in the last part, of the tile beside.
+    // The sums of dy's rows: in every column tile, not in the last part, of the tile beside.
     {kGemm, "i % work.across == work.tile_column", "true"},
     {kGemm, "i % work.across == work.tile_column", "i + 1 < work.end_step"},
     {kGemm, "(work.split * work.across + work.tile_column)", "(work.split * work.across)"},
@@ -83,7 +83,7 @@ constexpr Mistake kMistakes[] = {
     {kStore, "i64(row) * p.k + column", "i64(row) * p.n + column"},
 };
 
-// What orders the accesses to shared memory, left out.
+// Waits that order the accesses to shared memory, left out.
 constexpr MissingWait kUnordered[] = {
     {"CopiesNotWaitedFor",
      {kGemm, "copy_wait<T::kStages - 2>()", "copy_wait<T::kStages - 1>()"},
@@ -132,7 +132,8 @@ TEST_F(LinearWeightGradGpuTest, MistakesAreSeen) {
   }
 }
 
-// What is added to may be what is written: accumulation over micro-batches needs no other memory.
+// The tensor that is added to may be the one that is written: accumulation over micro-batches needs
+// no other memory.
 TEST_F(LinearWeightGradGpuTest, GradientsMayLieOnWhatTheyAreAddedTo) {
   const ProblemPtr problem =
       parse_problem("linear_weight_grad bf16 m=150 n=72 k=88 bias scale add out=fp32");

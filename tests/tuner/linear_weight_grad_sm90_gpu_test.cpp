@@ -88,7 +88,7 @@ constexpr Mistake kMistakes[] = {
     {kGemm, "n * 2 + rank_", "n * 2"},
 };
 
-// What orders accesses, left out, and the words of the fault that it makes.
+// A wait that orders accesses, left out, and the words of the fault that it makes.
 struct UnorderedSm90 {
   const char* name;
   Mistake mistake;

@@ -78,7 +78,7 @@ TEST_F(NormGpuTest, MistakesAreSeen) {
   }
 }
 
-// Of equal numbers all distances from the mean are 0. 255 c times a rounded 1 / 255 is not c, for
+// Equal numbers have distances of 0 from their mean. 255 c times a rounded 1 / 255 is not c, for
 // nearly all c of bf16.
 TEST_F(NormGpuTest, AMeanByARoundedReciprocalIsSeen) {
   constexpr Mistake kRounded = {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
-// Of a recorded problem's configs: the least times, cold and warm.
+// The least times of a recorded problem's configs, cold and warm.
 struct Best {
   double cold = kNone, warm = kNone;
   void add(const Trial& trial) {
@@ -52,7 +52,7 @@ TEST_F(RecordedSpace, HoldsAConfigWithinOnePercentOfEachProblemsOptimum) {
   }
 }
 
-// What is searched in vain costs minutes of a GPU for each problem.
+// A search in vain costs minutes of a GPU for each problem.
 TEST_F(RecordedSpace, HasNoMoreThanAQuarterOfTheConfigsThatWereMeasuredForManyRows) {
   for (const RecordedProblem& problem : recording_.problems) {
     if (problem.name != "ViT-B/16@224 b32" && problem.name != "ViT-B/16@384 b32") continue;

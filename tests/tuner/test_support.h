@@ -52,7 +52,7 @@ inline int children() {
   return count;
 }
 
-// What `action` throws, or an empty text with kFailure if it throws nothing.
+// The message that `action` throws, or an empty text with kFailure if it throws nothing.
 template <typename Action>
 Error error_of(Action action) {
   try {

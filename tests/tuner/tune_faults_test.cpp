@@ -33,7 +33,7 @@ TEST_F(Tune, PrunedAndFailedCandidatesAreRowsAndNeverWin) {
   EXPECT_EQ(trials().size(), 96u);
   EXPECT_EQ(user().blocks().size(), 4u);
   EXPECT_NE(outcome.winner->config.at("kStages"), 3);
-  // Of four wrong ones the first is told of.
+  // The first of four wrong ones is told of.
   const std::size_t told = messages.find("a candidate gave a wrong result and is not used: ");
   ASSERT_NE(told, std::string::npos) << messages;
   EXPECT_THAT(messages, HasSubstr("The kernels or this GPU are at fault"));

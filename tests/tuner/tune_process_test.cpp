@@ -230,7 +230,7 @@ TEST_F(TuneProcess, AnImportedWinnerIsVerifiedMeasuredAndGetsItsBinary) {
   EXPECT_TRUE(other.user().find_binary(winner->kernel_key));
 }
 
-// What a stranger, or other kernels, were timed at says nothing of this kernel here.
+// Times of a stranger, or of other kernels, say nothing of this kernel here.
 TEST_F(TuneProcess, AVerifiedWinnerOfElsewhereOrOfOtherKernelsIsTimedAndDoesNotEndTheNextSearch) {
   const Winner good = *run().outcomes[0].winner;
   const DeviceInfo device = testing::fake_device();

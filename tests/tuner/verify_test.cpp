@@ -97,7 +97,7 @@ TEST(Judge, KeepsTheWorstFiguresOfAllOutputs) {
   EXPECT_EQ(mixed.rms_bound, of_out.rms_bound);
 }
 
-// What was stored of one output alone is what it would be today.
+// The figures stored of one output alone are the ones of today.
 TEST(Judge, OfOneOutputTheWorstFiguresAreItsOwn) {
   std::vector<TensorSpec> one = tensors();
   for (std::size_t i = 0; i < one.size(); ++i) {

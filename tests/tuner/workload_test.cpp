@@ -28,7 +28,7 @@ std::size_t allocation(const WorkloadPlan& plan, int tensor) {
   return plan.tensors[static_cast<std::size_t>(tensor)]->allocation;
 }
 
-// Of the inputs of a draw that fill `tensor`, the first.
+// The first of a draw's inputs that fill `tensor`.
 Fill fill_of(const AttentionProblem& p, const char* draw, int tensor) {
   for (const Fill& fill : attention_inputs(p, draw)) {
     if (fill.tensor == tensor) return fill;

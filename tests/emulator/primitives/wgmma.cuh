@@ -162,7 +162,7 @@ inline void multiply_group(WgmmaCall** calls) {
   }
 }
 
-// What a product reads; notes which rows of A lie behind their tile.
+// Notes the reads of a product, and which rows of A lie behind their tile.
 inline void note_operands(vitune_emulator::Machine& machine, WgmmaCall** calls) {
   const WgmmaCall& call = *calls[0];
   machine.begin_products(machine);
