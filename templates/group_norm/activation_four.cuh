@@ -8,7 +8,7 @@
 
 namespace vitune {
 
-// What the numbers are multiplied by before activate_four() has them.
+// The factor of the numbers before activate_four() takes them.
 template <int kKind>
 inline constexpr float kActivationScale = kKind == 1 ? -kLog2E : 1.f;
 
@@ -23,8 +23,8 @@ __device__ __forceinline__ void divide_four(float (&y)[4], const float (&under)[
   y[3] *= of_last * under[2];
 }
 
-// Of y kActivationScale. kKind: 0 none, 1 SiLU, 2 Mish. SiLU: below -21.5 the result is y 2^-31,
-// where a smaller one is right.
+// Activates y times kActivationScale. kKind: 0 none, 1 SiLU, 2 Mish. SiLU: below -21.5 the result
+// is y 2^-31, where a smaller one is right.
 template <int kKind>
 __device__ __forceinline__ void activate_four(float (&y)[4]) {
   float under[4];

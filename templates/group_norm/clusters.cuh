@@ -71,7 +71,7 @@ struct GroupNormHeld {
   }
 };
 
-// What the CTAs tell each other: mean and squares of each chunk. A barrier's phase ends when the
+// The CTAs exchange mean and squares of each chunk. A barrier's phase ends when the
 // words of all of them are here.
 template <class C>
 struct GroupNormExchange {

@@ -7,14 +7,14 @@
 
 namespace vitune {
 
-// Of `m` and as many numbers of which mean and squares are given; the same from either side.
+// Merges `m` with as many numbers, whose mean and squares are given; the same from either side.
 __device__ __forceinline__ Moments merged_pair(const Moments& m, float mean, float squares) {
   const float distance = fmaf(0.5f, m.mean, -0.5f * mean);
   return {2.f * m.count, fmaf(0.5f, mean, 0.5f * m.mean),
           (m.squares + squares) + 2.f * m.count * distance * distance};
 }
 
-// Of the lanes whose numbers differ in the bits of kLanes alone, in each of them.
+// Merges the lanes whose numbers differ in the bits of kLanes alone; each has the result.
 template <int kLanes>
 __device__ __forceinline__ Moments merged_lanes(Moments m) {
 #pragma unroll

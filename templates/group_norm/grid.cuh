@@ -17,7 +17,7 @@
 
 namespace vitune {
 
-// What becomes of the thread's numbers of a turn.
+// Normalises the thread's numbers of a wave.
 template <class C>
 struct GroupNormAffine {
   float mean, factor[C::kVectorChannels], bias[C::kVectorChannels];

@@ -18,7 +18,7 @@ namespace vitune {
 template <class C>
 inline constexpr Keep kLastRead = C::kStreaming == 2 ? Keep::kNot : Keep::kUsual;
 
-// Of the groups of a thread's vectors.
+// Moments of the groups of a thread's vectors.
 template <int kSlots>
 struct GroupNormScale {
   float mean[kSlots], rstd[kSlots];

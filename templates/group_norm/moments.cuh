@@ -20,7 +20,7 @@ __device__ __forceinline__ float lane_sum(float value) {
   return value;
 }
 
-// Of the parts part(0), ..., part(parts - 1), of which kLanes neighbouring lanes of a warp take
+// Merges the parts part(0), ..., part(parts - 1), of which kLanes neighbouring lanes of a warp take
 // turns; each of these lanes has the result. Every warp's lanes take part together.
 template <int kLanes, class Part>
 __device__ __forceinline__ Moments merged(int parts, Part part) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ Moments merged(int parts, Part part) {
   return {count, mean, lane_sum<kLanes>(squares)};
 }
 
-// What a thread has seen: kSlots sets of numbers, each of as many.
+// The numbers that a thread has seen: kSlots sets of numbers, each of as many.
 template <int kSlots>
 struct RunningMoments {
   float count = 0;

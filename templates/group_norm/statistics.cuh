@@ -88,8 +88,8 @@ __device__ __forceinline__ void add_piece(RunningMoments<GroupNormTile<C>::kSlot
   running.add(count, mean, squares);
 }
 
-// Of the group that all threads of the tile share, in each of them. `shared`: three words for each
-// warp of the CTA.
+// Statistics of the group that all threads of the tile share, in each of them. `shared`: three
+// words for each warp of the CTA.
 template <class C>
 __device__ __forceinline__ Moments group_moments(const RunningMoments<1>& running, u32 shared) {
   constexpr int kThreads = GroupNormTile<C>::kTileThreads;

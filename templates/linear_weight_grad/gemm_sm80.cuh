@@ -82,7 +82,7 @@ struct LinearFragments<WeightGradTraits<C>> {
   }
 };
 
-// Of the warp's rows, in each accumulator column the same.
+// Sums of the warp's rows, the same in each accumulator column.
 template <class T>
 using WeightGradRowSums = float[T::kTilesM][4];
 

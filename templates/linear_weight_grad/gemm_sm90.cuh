@@ -195,7 +195,7 @@ __device__ __forceinline__ void weight_grad_multiply(float (&d)[T::kRowBlocks][T
   wgmma_commit();
 }
 
-// What a warpgroup has of a unit: its tile's rows from registers to where they go.
+// A warpgroup's part of a unit: its tile's rows go from registers to memory.
 template <class T>
 __device__ __forceinline__ void weight_grad_store_tile(
     const WeightGradParams& p, const WeightGradUnits<T>& unit,
@@ -227,7 +227,7 @@ __device__ __forceinline__ void weight_grad_consume(const WeightGradParams& p,
   float d[T::kRowBlocks][T::kBlockN / 2], rows[T::kRowBlocks][4];
 #pragma unroll 1
   for (WeightGradUnits<T> unit(p); unit.any(); unit.next()) {
-    // What the first step adds to, and what a part without a step has.
+    // The sums that the first step adds to, and those of a split without a step.
 #pragma unroll
     for (int block = 0; block < T::kRowBlocks; ++block) {
 #pragma unroll

@@ -10,7 +10,7 @@ namespace vitune {
 inline constexpr RefU16 kPoison16 = 0xffff;
 inline constexpr RefU32 kPoison32 = 0xffffffffu;
 
-// What one thread has seen so far.
+// The findings of one thread so far.
 struct CompareTally {
   double error_squares = 0, reference_squares = 0;
   RefU64 worst = 0;

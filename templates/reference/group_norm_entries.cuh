@@ -13,7 +13,7 @@ namespace vitune {
 
 inline constexpr int kGroupNormJudges = 256;  // threads of a CTA
 
-// Of one number of each thread.
+// Reduces one number of each thread.
 template <class Scalar>
 __device__ inline Scalar group_norm_sum(Scalar value, Scalar* shared) {
   const int thread = threadIdx.x;

@@ -110,7 +110,7 @@ __device__ inline void linear_write(const LinearJudgeParams& p, long long row, i
   if (call.aux != nullptr) linear_put(call.aux, row * call.aux_row + column, before, p.type);
 }
 
-// What rows are shifted and multiplied by.
+// The shift and the factor of rows.
 template <class Scalar>
 struct LinearRow {
   Scalar mean, rstd;

@@ -66,7 +66,7 @@ __device__ inline float lowest_value(int type) {
   return value16(type == kSupportFp16 ? 0xfbff : 0xff7f, type);
 }
 
-// What a model may put where nothing is to be seen: half of the hashes give the most negative
+// Numbers that a model may put into masked places: half of the hashes give the most negative
 // finite number, the others one that is smaller by 2^8 to 2^112. Of fp16 there is only the first:
 // others would not mask.
 __device__ inline float masked_value(RefU32 hash, int type) {

@@ -35,8 +35,8 @@ struct FillMaskParams {
   float share;
 };
 
-// What comparing one output found. All zero before the launch. Rows are counted over the first
-// three dimensions.
+// The findings of a comparison of one output. All zero before the launch. Rows are counted over the
+// first three dimensions.
 struct Findings {
   double error_squares;      // sum of squared differences
   double reference_squares;  // sum of squared reference values

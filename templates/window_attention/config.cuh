@@ -29,7 +29,7 @@ template <class C>
 struct WindowTraits : C {
   using Keys = KeyTiles<C>;
   using Rows = TileRows<C::kHeadDim>;
-  // What the parts of attention/ ask of a config and windows have no use for.
+  // Facts that the parts of attention/ ask of a config and windows have no use for.
   static constexpr bool kCausal = false, kMask = false, kLse = false, kQueryInRegisters = false;
   static constexpr bool kHoldsReference = false, kBiasTiles = false;
   static constexpr int kMaskVector = 0;
