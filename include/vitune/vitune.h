@@ -72,9 +72,11 @@ enum {
 
 // Element types. q, k, v and out are VITUNE_BF16 or VITUNE_FP16; the other two are
 // VITUNE_UNSUPPORTED there.
+typedef int32_t vitune_dtype;
 enum { VITUNE_NONE = 0, VITUNE_BF16 = 1, VITUNE_FP16 = 2, VITUNE_FP32 = 3, VITUNE_BOOL = 4 };
 
 // The choice of a kernel for a problem without a verified winner of its own.
+typedef int32_t vitune_on_miss;
 enum {
   VITUNE_ON_MISS_ENVIRONMENT = 0,  // as VITUNE_MISS says; nearest if that is not set
   VITUNE_ON_MISS_NEAREST = 1,      // the tuned kernel predicted to be fastest, else a default one
@@ -85,31 +87,36 @@ enum {
 };
 
 // The behaviour of other threads while one loads the kernel of a problem for the first time.
+typedef int32_t vitune_on_busy;
 enum { VITUNE_ON_BUSY_WAIT = 0, VITUNE_ON_BUSY_DEFAULT = 1 };
 
 // Which of the two timings chose the winner.
+typedef int32_t vitune_objective;
 enum { VITUNE_COLD = 0, VITUNE_WARM = 1 };
 
 // How a kernel was found.
+typedef int32_t vitune_outcome;
 enum {
   VITUNE_EXACT = 1,    // tuned for this very problem on this kind of GPU
   VITUNE_NEAREST = 2,  // tuned for another problem of its class, predicted to be fastest here
   VITUNE_DEFAULT = 3   // not tuned
 };
 
+// How grave a message is.
+typedef int32_t vitune_log_level;
 enum { VITUNE_LOG_DEBUG = 0, VITUNE_LOG_INFO = 1, VITUNE_LOG_WARNING = 2, VITUNE_LOG_ERROR = 3 };
 
 // Receives the library's messages, from any thread, one at a time per context; it must not call
 // back into the context. `message` is UTF-8, valid during the call only.
-typedef void (*vitune_log_callback)(void* user, int32_t level, const char* message);
+typedef void (*vitune_log_callback)(void* user, vitune_log_level level, const char* message);
 
 // How a context works. All zeros but `size` is a good choice.
 typedef struct vitune_context_options {
   size_t size;                   // sizeof(vitune_context_options)
   int32_t device;                // ordinal of the GPU, as the driver counts
-  int32_t objective;             // VITUNE_COLD or VITUNE_WARM
-  int32_t on_miss;               // VITUNE_ON_MISS_...
-  int32_t on_busy;               // VITUNE_ON_BUSY_...
+  vitune_objective objective;    // VITUNE_COLD or VITUNE_WARM
+  vitune_on_miss on_miss;        // VITUNE_ON_MISS_...
+  vitune_on_busy on_busy;        // VITUNE_ON_BUSY_...
   int32_t read_only;             // 1: never writes the database, not even what was missed
   int32_t no_compile;            // 1: never opens libnvrtc; only stored kernels are used
   int32_t check_pointers;        // 1: asks the driver about every pointer of every call (slow); 0:
@@ -142,20 +149,20 @@ typedef struct vitune_strides {
 // fp32. Semantics are those of PyTorch's scaled_dot_product_attention with causal aligned top left;
 // a row without any key gives 0, and -inf as its log-sum-exp.
 typedef struct vitune_attention_desc {
-  size_t size;       // sizeof(vitune_attention_desc)
-  int32_t dtype;     // VITUNE_BF16 or VITUNE_FP16
-  int32_t causal;    // 1: query i sees keys 0..i
-  int64_t batch;     // >= 1
-  int64_t heads;     // >= 1
-  int64_t kv_heads;  // divides heads; 0: as many as heads
-  int64_t nq;        // query rows
-  int64_t nk;        // key rows
-  int64_t d;         // head size of q and k: 8 to 128 in steps of 8
-  int64_t dv;        // head size of v and out; 0: d. Must equal d
-  double scale;      // of q k^T; 0: 1 / sqrt(d)
+  size_t size;         // sizeof(vitune_attention_desc)
+  vitune_dtype dtype;  // VITUNE_BF16 or VITUNE_FP16
+  int32_t causal;      // 1: query i sees keys 0..i
+  int64_t batch;       // >= 1
+  int64_t heads;       // >= 1
+  int64_t kv_heads;    // divides heads; 0: as many as heads
+  int64_t nq;          // query rows
+  int64_t nk;          // key rows
+  int64_t d;           // head size of q and k: 8 to 128 in steps of 8
+  int64_t dv;          // head size of v and out; 0: d. Must equal d
+  double scale;        // of q k^T; 0: 1 / sqrt(d)
   vitune_strides q, k, v, o;
-  int32_t bias_type;  // VITUNE_NONE, VITUNE_BF16, VITUNE_FP16 or VITUNE_FP32; added after scaling
-  int32_t mask_type;  // VITUNE_NONE or VITUNE_BOOL: one byte, nonzero = attend
+  vitune_dtype bias_type;   // VITUNE_NONE or a floating type; added after scaling
+  vitune_dtype mask_type;   // VITUNE_NONE or VITUNE_BOOL: one byte, nonzero = attend
   int64_t bias_batches;     // batch entries of bias: batch b uses entry b % bias_batches; 0: batch
   int64_t mask_batches;     // the same of mask
   int64_t bias_strides[4];  // of batch entry, head, query row, key, in elements; 0 broadcasts
@@ -177,7 +184,7 @@ typedef struct vitune_attention_desc {
 // Which kernel serves a problem, from which row, and why. Texts are UTF-8 and end with 0.
 typedef struct vitune_selection {
   size_t size;                  // sizeof(vitune_selection)
-  int32_t outcome;              // VITUNE_EXACT, VITUNE_NEAREST or VITUNE_DEFAULT
+  vitune_outcome outcome;       // VITUNE_EXACT, VITUNE_NEAREST or VITUNE_DEFAULT
   int32_t loaded;               // 1: a call of this problem needs nothing more
   int32_t compiled;             // 1: compiled by this process; 0: from a database
   int32_t low_confidence;       // 1: clocks or neighbours moved while the row was measured
@@ -305,7 +312,7 @@ typedef struct vitune_tensor {
   char name[32];       // "x", "residual", "out"
   int32_t given;       // 0: the problem does without it, and its pointer is NULL
   int32_t output;      // 1: is written
-  int32_t type;        // VITUNE_BF16, VITUNE_FP16, VITUNE_FP32 or VITUNE_BOOL
+  vitune_dtype type;   // VITUNE_BF16, VITUNE_FP16, VITUNE_FP32 or VITUNE_BOOL
   int32_t alignment;   // of its pointer at least, in bytes
   int64_t extents[4];  // outermost dimension first; 1 where one element serves all
   int64_t strides[4];  // in elements
