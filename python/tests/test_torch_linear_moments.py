@@ -43,11 +43,10 @@ class TextTest(unittest.TestCase):
         self.assertIn("norm=moments:32 eps=1.0 ", self.text((8, 32), (32, 32), (32,), norm=linear_ops.moments_kind(32, 1)))
 
     def test_the_library_knows_them(self):
-        for text, count in (("linear bf16 m=197 n=768 k=3072 bias residual moments=32", 12),
-                            ("linear bf16 m=197 n=3072 k=768 norm=moments:32 eps=1e-06 bias act=gelu", 12),
-                            ("linear bf16 m=197 n=768 k=3072", 12)):
+        for text in ("linear bf16 m=197 n=768 k=3072 bias residual moments=32",
+                     "linear bf16 m=197 n=3072 k=768 norm=moments:32 eps=1e-06 bias act=gelu", "linear bf16 m=197 n=768 k=3072"):
             with self.subTest(text):
-                self.assertEqual(len(vitune.Problem(text).tensors), count)
+                self.assertEqual(len(vitune.Problem(text).tensors), 15)
 
 
 @needs_torch
