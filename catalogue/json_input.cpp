@@ -57,14 +57,4 @@ json parse_json(std::string_view text, const std::string& file, std::int64_t lin
   }
 }
 
-bool is_printable(std::string_view name) {
-  unsigned char last = 0;
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f || (last == 0xc2 && byte < 0xa0)) return false;
-    last = byte;
-  }
-  return true;
-}
-
 }  // namespace vitune

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/printable.h"  // is_printable()
+
 namespace vitune {
 
 inline constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{64} << 20;
@@ -29,8 +31,5 @@ std::string read_file(const std::filesystem::path& path);
 // `text` begins at, and `expected` says what should be there.
 nlohmann::json parse_json(std::string_view text, const std::string& file, std::int64_t line,
                           const char* expected);
-
-// True if a name may go to terminals and into tables: no control characters (C0, DEL, C1 in UTF-8).
-bool is_printable(std::string_view name);
 
 }  // namespace vitune

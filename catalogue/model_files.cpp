@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "core/json_fault.h"
+#include "core/printable.h"
 #include "generator/operator.h"
 
 namespace vitune {

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "core/json_fault.h"
+#include "core/printable.h"
 #include "generator/problem_words.h"
 
 namespace vitune {

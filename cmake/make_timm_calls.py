@@ -5,7 +5,7 @@
 #        make_timm_calls.py ... --model NAME ... --others timm_calls.json: the other models as they are in a file
 #
 # Needs timm, PyTorch and libvitune, no GPU and no weights: models are built on the meta device, in bf16. A pass is recorded as a graph
-# (forward_graph.py), and vitune.compile()'s own backend looks at it, in the states of a database that differ in what is asked, and as
+# (vitune/_export/forward_graph.py), and vitune.compile()'s own backend looks at it, in the states of a database that differ in what is asked, and as
 # if all layers had few rows and as if all had many. The pass is over a prime number of images that no size of a model has as a factor,
 # so that what it divides is what grows with them. What comes out is described in docs/problems.md. The same versions and names give
 # the same output, byte for byte.
@@ -24,7 +24,7 @@ from unittest import mock
 
 import timm
 import torch
-from forward_graph import ForwardGraph
+from vitune._export.forward_graph import ForwardGraph
 from torch import fx
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -3,9 +3,13 @@
 #include "core/json_bounds.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <vector>
 
 #include "core/error.h"
 #include "core/format.h"
+#include "core/printable.h"
 
 namespace vitune {
 namespace {
@@ -19,6 +23,7 @@ class Counter : public nlohmann::json_sax<json> {
 
   bool too_deep() const { return open_ > bounds_.depth; }
   bool too_many() const { return values_ > bounds_.values; }
+  const std::optional<std::string>& repeated() const { return repeated_; }
 
   bool null() override { return value(); }
   bool boolean(bool) override { return value(); }
@@ -27,10 +32,19 @@ class Counter : public nlohmann::json_sax<json> {
   bool number_float(number_float_t, const string_t&) override { return value(); }
   bool string(string_t&) override { return value(); }
   bool binary(binary_t&) override { return value(); }
-  bool key(string_t&) override { return !too_deep(); }
-  bool start_object(std::size_t) override { return begin(); }
+  bool key(string_t& name) override {
+    if (bounds_.unique_names && !names_.back().insert(name).second) repeated_ = name;
+    return !too_deep() && !repeated_;
+  }
+  bool start_object(std::size_t) override {
+    if (bounds_.unique_names) names_.emplace_back();
+    return begin();
+  }
   bool start_array(std::size_t) override { return begin(); }
-  bool end_object() override { return end(); }
+  bool end_object() override {
+    if (bounds_.unique_names) names_.pop_back();
+    return end();
+  }
   bool end_array() override { return end(); }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
     return false;
@@ -54,6 +68,10 @@ class Counter : public nlohmann::json_sax<json> {
   JsonBounds bounds_;
   std::int64_t values_ = 0;
   int open_ = 0;
+  // The names of the objects around, if they count. Ordered: names of a hash table can be chosen so
+  // that they all collide, and then each is compared with all.
+  std::vector<std::set<std::string>> names_;
+  std::optional<std::string> repeated_;
 };
 
 }  // namespace
@@ -68,6 +86,10 @@ void require_bounds(std::string_view text, const JsonBounds& bounds, const std::
   if (counter.too_many()) {
     throw Error(ErrorCode::kUsage,
                 formatted("{}: holds more than {} JSON values; split it", place, bounds.values));
+  }
+  if (counter.repeated()) {
+    throw Error(ErrorCode::kUsage, formatted("{}: an object has the name '{}' twice; keep one",
+                                             place, shown_name(*counter.repeated(), 200)));
   }
 }
 

@@ -13,6 +13,9 @@ namespace vitune {
 struct JsonBounds {
   std::int64_t values;  // of objects, lists and all that is in them
   int depth;            // how many objects and lists may be around a value
+  // An object that has a name twice is refused too. A parser takes one of the two in silence, and
+  // another reader of the same text may take the other.
+  bool unique_names = false;
 };
 
 // Throws Error(kUsage), which begins with `place`, for a text beyond `bounds`. It takes time in

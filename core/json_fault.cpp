@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/json_fault.h"
 
+#include "core/printable.h"
+
 namespace vitune {
 namespace {
 
@@ -21,7 +23,7 @@ std::string json_fault(std::string_view what) {
   if (what.starts_with("parse error")) drop_before(what, ": ");
   if (what.starts_with("syntax error")) drop_before(what, " - ");
   what = what.substr(0, what.find("; expected "));
-  return std::string(what.substr(0, kMost));
+  return shortened(what, kMost);
 }
 
 bool is_blank(std::string_view text) {

@@ -10,31 +10,10 @@
 
 #include "cli/output/lines.h"
 #include "core/format.h"
+#include "core/printable.h"
 
 namespace vitune {
 namespace {
-
-// Length in bytes of the well-formed UTF-8 character at the start of `text`, or 0 if there is none.
-// C1 controls (U+0080..U+009F) count as malformed: terminals act on them.
-std::size_t printable_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead >= 0x20 && lead < 0x7f) return 1;
-  const std::size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
-                             : lead >= 0xe0 && lead < 0xf0 ? 3
-                             : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                           : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const unsigned char second = byte(1);
-  const bool c1_control = lead == 0xc2 && second < 0xa0;
-  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
-  const bool surrogate = lead == 0xed && second >= 0xa0;
-  const bool too_large = lead == 0xf4 && second >= 0x90;
-  return c1_control || overlong || surrogate || too_large ? 0 : length;
-}
 
 // "-1.5", "+2e3", "-0.3 %", "-1.2x": what begins like a formula and is none.
 bool is_signed_number(std::string_view cell) {

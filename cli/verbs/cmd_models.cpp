@@ -1,4 +1,4 @@
-// cli/verbs/cmd_models.cpp -- vitune models: the models whose problems are known.
+// cli/verbs/cmd_models.cpp -- vitune models: models whose problems are known, and model files.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -11,6 +11,7 @@
 #include "cli/arguments/options.h"
 #include "cli/arguments/session.h"
 #include "cli/output/results.h"
+#include "cli/verbs/show_model_file.h"
 #include "core/error.h"
 #include "core/format.h"
 
@@ -163,7 +164,18 @@ int show_problems(const Session& session, const std::vector<const Model*>& model
   return 0;
 }
 
+// A file alone: its nodes are of one model.
+int run_of_file(Session& session) {
+  session.refuse({"names", "problems", "dtype", "operator", "as"},
+                 "does not go with a model file, which says all of that itself");
+  if (session.operands.size() != 1) {
+    throw Error(ErrorCode::kUsage, "name one model file, and no model beside it");
+  }
+  return show_model_file(session, session.operands.front());
+}
+
 int run(Session& session) {
+  if (std::ranges::any_of(session.operands, names_model_file)) return run_of_file(session);
   if (session.has("names") && session.has("problems")) {
     throw Error(ErrorCode::kUsage, "choose one of --names and --problems");
   }
@@ -192,14 +204,18 @@ Verb models_verb() {
   return {
       "models",
       "List the models whose problems are known by name",
-      "[MODEL...]",
+      "[MODEL... | FILE]",
       "MODEL is a word of the name or a glob. Layers are the places that attend in one pass\n"
       "over one image; tokens are rows of queries (of one window, where a model has windows);\n"
       "those of them outside what the kernels do are counted under 'outside'. --problems has\n"
       "every operator's, with the share of what their floors on an H200 add up to; 'second' is\n"
-      "asked for where another one of the same layers is not tuned or not faster. Examples:\n"
+      "asked for where another one of the same layers is not tuned or not faster.\n"
+      "FILE is what vitune.export() wrote (.safetensors, .vitune, or any path): its nodes,\n"
+      "the problems that they ask for --batch (1), what serves each here, licence, digest.\n"
+      "Examples:\n"
       "  vitune models 'vit_base*'\n"
       "  vitune models --problems swin_tiny_patch4_window7_224 --batch 32\n"
+      "  vitune models vit_b.safetensors --batch 32\n"
       "  vitune tune --model vit_base_patch16_224 --batch 1,32",
       describe,
       run};

@@ -1,7 +1,7 @@
 # python/tests/test_torch_asked.py -- What vitune.compile() asks of models of timm, beside what `vitune tune --model` would tune.
 # SPDX-License-Identifier: Apache-2.0
 """Dynamo traces each model on the meta device and the backend looks at its graph; nothing is compiled further. The catalogue was
-made of another recording of the pass (cmake/forward_graph.py), for any number of images.
+made of another recording of the pass (vitune/_export/forward_graph.py), for any number of images.
 
 VITUNE_TEST_TABLE=1 prints a line for each model."""
 import gc

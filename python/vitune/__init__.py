@@ -27,7 +27,8 @@ __version__ = ".".join(map(str, VERSION))
 __all__ = [
     "BF16", "BOOL", "FP16", "FP32", "NONE", "AttentionDesc", "CommandError", "Context", "ContextStats",
     "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "TorchNotFound",
-    "Unsupported", "VituneError", "attention", "benchmark", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "fold_norm",
+    "Unsupported", "VituneError", "attention", "benchmark", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "export",
+    "exportable", "fold_norm",
     "group_norm", "layer_norm", "library_version", "linear", "packed_strides", "prepare", "problem_text", "refresh", "report",
     "rms_norm", "tune", "use_library", "window_attention",
 ]
@@ -259,6 +260,34 @@ def benchmark(model: Any, sample: Any, *, mode: Optional[str] = None, energy_sec
     """
     _load_compile()
     return importlib.import_module("._compile.benchmark_model", __name__).benchmark(model, sample, mode, energy_seconds)
+
+
+def _load_export() -> Any:
+    _load_compile()
+    return importlib.import_module("._export.export", __name__)
+
+
+def export(model: Any, path: Any, sample: Any = None, *, outputs: Optional[Iterable[str]] = None, dtype: str = "bf16", check: bool = True,
+           source: Optional[str] = None, license: Optional[str] = None, preprocess: Any = None) -> Any:
+    """Writes a model's forward pass and its weights into one file, which is data and never code (docs/model_file.md). Needs no GPU.
+
+    model: in eval mode. sample: what it is called with, a tensor [B, ...] or a dict of such tensors by the model's argument names;
+    None: images of the size that a timm model says. Only shapes and types of it count, and the first dimension is the batch, which the
+    file leaves open. outputs: names of the results of a model that answers with several (transformers), all of them if None. dtype:
+    "bf16" or "fp16", in which the file's weights are and the graph computes. check: run the file, as it was read back, by the reference
+    interpreter, and compare with the model, both in fp32. source, license: texts that the file carries; preprocess: a dict.
+
+    Returns what was written: path, nodes, bytes, error (of the check) and rounding (of the weights as stored). Raises Unsupported with
+    every call that a file cannot hold, or where the check fails; InvalidArgument for a sample or result that is none.
+    """
+    metadata = {"source": source, "license": license, "vitune.preprocess": preprocess}
+    return _load_export().export(model, path, sample, None if outputs is None else list(outputs), dtype, check, metadata)
+
+
+def exportable(model: Any, sample: Any = None, *, outputs: Optional[Iterable[str]] = None) -> Any:
+    """What keeps export() from writing a model: a list of calls with module, call and reason; empty, if nothing does. Arguments as
+    export(). Computes nothing of size: a model on the meta device will do."""
+    return _load_export().exportable(model, sample, None if outputs is None else list(outputs))
 
 
 def problem_text(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Optional["Tensor"] = None,

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/cli/command_fixture.h"
+#include "tests/model/model_files.h"
 
 namespace vitune::testing {
 namespace {
@@ -54,6 +55,68 @@ TEST_F(ModelsTest, TheListHasProblemsLayersTokensAndHeadSize) {
   EXPECT_THAT(result.out, HasSubstr("model,problems,layers,tokens,head size,outside\n"));
   EXPECT_THAT(result.out, HasSubstr("\nvit_base_patch16_224,1,12,197,64,\n"));
   EXPECT_THAT(run({"models", "mobilevit_s", "--csv"}).out, HasSubstr("mobilevit_s,1,9,64,48,5"));
+}
+
+TEST_F(ModelsTest, AModelFileIsShownWithItsProblemsAndWhatServesThem) {
+  const test::ModelFolder folder;
+  const std::string path = folder.write(test::small_file()).string();
+  const CommandResult result = run({"models", path, "--batch", "2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("licence   apache-2.0\n"));
+  EXPECT_THAT(result.out, HasSubstr("9: 1 attention, 4 linear, 2 map, 1 norm, 1 window_attention"));
+  const auto document = run({"models", path, "--json"}).json();
+  EXPECT_EQ(document["batch"], 1);
+  ASSERT_EQ(document["problems"].size(), 8u);
+  EXPECT_EQ(document["problems"][2]["problem"], "linear bf16 m=17 n=192 k=64 bias act=gelu");
+  EXPECT_EQ(run({"models", path, "--names"}).status, 2);
+  EXPECT_EQ(run({"models", path, "vit_base_patch16_224"}).status, 2);
+  const CommandResult damaged = run({"models", folder.write("damaged").string()});
+  EXPECT_EQ(damaged.status, 2);
+  EXPECT_THAT(damaged.err, HasSubstr("model.safetensors: has 7 bytes"));
+}
+
+TEST_F(ModelsTest, TheDigestOfAModelFileComesBehindAllThatNeedsNoWeights) {
+  const test::ModelFolder folder;
+  const CommandResult result = run({"models", folder.write(test::small_file()).string()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::size_t problems = result.out.find("linear bf16"), digest = result.out.find("digest");
+  ASSERT_NE(problems, std::string::npos);
+  ASSERT_NE(digest, std::string::npos);
+  EXPECT_LT(problems, digest);
+}
+
+TEST_F(ModelsTest, ALongTextOfAModelFileIsCut) {
+  const test::ModelFolder folder;
+  auto header = test::small_header(test::small_graph());
+  header["__metadata__"]["source"] = std::string(500'000, 's');
+  const std::string path =
+      folder.write(test::bytes_of(header.dump(), test::data_of(header))).string();
+  EXPECT_LT(run({"models", path}).out.size(), 5000u);
+  EXPECT_EQ(run({"models", path, "--json"}).json()["source"], std::string(1000, 's') + "...");
+}
+
+TEST_F(ModelsTest, TheFirstTwoHundredProblemsOfAModelFileAreLookedUp) {
+  const test::ModelFolder folder;
+  auto graph = test::tiny_graph();
+  for (int i = 0; i < 201; ++i) {
+    const std::string value = "v" + std::to_string(i);
+    graph["values"].push_back({{"name", value}, {"type", "fp32"}, {"shape", {8 + i, 1}}});
+    graph["nodes"].push_back({{"op", "linear"},
+                              {"at", ""},
+                              {"x", {{"of", "one"}, {"extents", {8 + i, 1}}, {"strides", {0, 1}}}},
+                              {"w", "one"},
+                              {"out", value}});
+  }
+  const auto header = test::tiny_header(graph);
+  const std::string path =
+      folder.write(test::bytes_of(header.dump(), test::data_of(header))).string();
+  const CommandResult result = run({"models", path, "--json"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("is looked up for the first 200"));
+  const auto problems = result.json()["problems"];
+  ASSERT_GT(problems.size(), 200u);
+  EXPECT_NE(problems[199]["served"], "-");
+  EXPECT_EQ(problems[200]["served"], "-");
 }
 
 TEST_F(ModelsTest, NamesAreFilteredByWordsAndGlobs) {

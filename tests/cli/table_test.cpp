@@ -191,6 +191,10 @@ TEST(TerminalSafeTest, ControlCharactersAndMalformedBytesAreEscaped) {
                {"\xed\xa0\x80", "\\xed\\xa0\\x80"},           // surrogate
                {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},  // above U+10FFFF
                {"\xe2\x82", "\\xe2\\x82"},                    // cut short
+               {"a\xe2\x80\xae"
+                "b",
+                "a\\xe2\\x80\\xae"
+                "b"},  // the text behind it turns around
                {"\xe2\x82\xac", "\xe2\x82\xac"}};
   for (const auto& c : cases) EXPECT_EQ(terminal_safe(c.text), c.printed);
 }

@@ -25,7 +25,7 @@ from .graph.benchmark import Times
 from .graph.folded_parameters import FoldedParameters, FoldCache
 from .graph.layouts import Layouts, Misfits
 from .graph.match import FusionPattern, Match, NoMatch, Rewrite, copied, gradients_at, module_of, value_of, wants_gradient
-from .graph.tree import operation_of
+from .graph.tree import beginning_at
 from .patterns import (attention as attention_pattern, group_norm as group_norm_pattern, heads as heads_pattern,
                        linear as linear_pattern, linear_pair as linear_pair_pattern,
                        linear_train as linear_train_pattern, norm as norm_pattern, patches as patches_pattern,
@@ -173,10 +173,7 @@ class Backend:
         return calls
 
     def _calls_at(self, node: fx.Node, operators: Sequence[FusionPattern], rewrite: Rewrite, prepared: FoldedParameters) -> Iterable[Call]:
-        operation = operation_of(node)
-        for operator in operators:
-            if operator.operations and operation not in operator.operations:
-                continue
+        for operator in beginning_at(node, operators):
             try:
                 call = self._call(operator, node, rewrite, prepared)
             except Exception as failure:  # patterns meet every program there is: none may keep it from being compiled

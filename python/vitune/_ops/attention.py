@@ -9,9 +9,12 @@ dispatch of Python operators would cost several times as much as the launch itse
 from __future__ import annotations
 
 import atexit
+import contextlib
+import contextvars
 import ctypes
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -30,6 +33,7 @@ from .order import CONTIGUOUS, OF_Q, ROWS, TORCHS, empty_result  # noqa: F401  (
 _DTYPES = {torch.bfloat16: _structs.BF16, torch.float16: _structs.FP16}
 _MASK_DTYPES = {**_DTYPES, torch.float32: _structs.FP32}
 _MAX_PLANS = 4096
+_meta_counts_as_gpu: contextvars.ContextVar[bool] = contextvars.ContextVar("meta_counts_as_gpu", default=False)
 
 # --- contexts
 
@@ -357,7 +361,17 @@ flops.know("attention", "attention_lse", "empty_as_torchs", *(("attend", "attend
 
 def is_on_gpu(tensor: Tensor) -> bool:
     """Whether the kernels can reach it."""
-    return tensor.is_cuda
+    return tensor.is_cuda or tensor.is_meta and _meta_counts_as_gpu.get()
+
+
+@contextlib.contextmanager
+def meta_as_gpu() -> Iterator[None]:
+    """Takes tensors on the meta device for a GPU's: of a pass that is only recorded."""
+    token = _meta_counts_as_gpu.set(True)
+    try:
+        yield
+    finally:
+        _meta_counts_as_gpu.reset(token)
 
 
 def needs_gradient(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from ..._dropin import layer_norm as dropin_layer_norm, layers, sdpa as sdpa_dropin
 from ..._ops import attention as attention_ops  # noqa: F401  (the operators)
 from ..._runtime.errors import Unsupported
-from .match import value_of, wants_gradient
+from .match import FusionPattern, value_of, wants_gradient
 
 
 class _Spelling(NamedTuple):
@@ -101,6 +101,12 @@ def operation_of(node: Any) -> str:
         return ""
     found = _spellings.get(node.target)
     return "" if found is None else found.operation
+
+
+def beginning_at(node: fx.Node, patterns: Iterable[FusionPattern]) -> list[FusionPattern]:
+    """Those of some patterns whose places may begin at a node. No other one may be asked for its places there."""
+    operation = operation_of(node)
+    return [pattern for pattern in patterns if not pattern.operations or operation in pattern.operations]
 
 
 def is_op(node: Any, *operations: str) -> bool:

@@ -1,0 +1,53 @@
+# python/vitune/_compile/whole.py -- All that the patterns find in a recorded pass, put in without asking a GPU: what an exported model is.
+# SPDX-License-Identifier: Apache-2.0
+"""The only way in for what writes models down. A graph has torch.ops.vitune's operators afterwards where they can stand, each in its
+largest place; nothing is timed, and no weight has a second form."""
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Optional
+
+from torch import fx
+
+from .._ops import attention as attention_ops
+from .backend import PATTERNS
+from .graph import tokens
+from .graph.layouts import Layouts, Misfits
+from .graph.match import FusionPattern, Match, Rewrite
+from .graph.tree import beginning_at
+
+
+def put_all(module: fx.GraphModule, besides: Container[str]) -> None:
+    """Of a graph of tensors on the meta device, which are taken for a GPU's. besides: names of nodes that stay as they are."""
+    with attention_ops.meta_as_gpu():
+        tokens.lay_out(module)
+        for spans in (True, False):
+            _put([pattern for pattern in PATTERNS if pattern.spans == spans], module, besides)
+
+
+def _put(patterns: list[FusionPattern], module: fx.GraphModule, besides: Container[str]) -> None:
+    rewrite = Rewrite(module.graph, lambda recipe: ())
+    for node in rewrite.left():
+        if node.name in besides:
+            continue
+        place = _largest(patterns, node)
+        if place is not None:
+            rewrite.put(place)
+    while rewrite.ours:
+        try:
+            Layouts(module).check(rewrite.ours)
+            break
+        except Misfits as misfits:
+            reached = set().union(*(misfit.ours for misfit in misfits.found))
+            left = [put for put in rewrite.put_places if not put.made.isdisjoint(reached)]
+            rewrite.take_back(left or list(rewrite.put_places))
+    rewrite.finish()
+    module.recompile()
+
+
+def _largest(patterns: list[FusionPattern], node: fx.Node) -> Optional[Match]:
+    for pattern in beginning_at(node, patterns):
+        for place in pattern.places(node):
+            if isinstance(place, Match) and not place.recipes:
+                return place
+    return None
