@@ -108,8 +108,14 @@ def operators_of(root):
     return sorted(path.parent.name for path in root.glob("generator/*/operator.h"))
 
 
+# A name that is a word of the language as well: what says that the operator is meant.
+MEANT = {"map": r"\bgenerator/map/|\btemplates/map/|\bMap(?:Problem|Operand|Params|Reduction)\b|\bmap_(?:of|operator)\b|\"map[ \"]"}
+
+
 def name_pattern(name):
     """The name as a part of identifiers and texts: in_snake_case, InCamelCase; "norm" is not in "normal"."""
+    if name in MEANT:
+        return MEANT[name]
     camel = "".join(part.capitalize() for part in name.split("_"))
     return rf"(?<![A-Za-z]){name}(?![a-z])|(?<![A-Z]){camel}(?![a-z])|(?<![A-Z_]){name.upper()}(?![A-Z])"
 
@@ -344,6 +350,7 @@ def self_test():
         "runtime/context/word.cpp": "void launch(const vitune_attention_desc& desc);\n",
         "cli/verbs/word.cpp": "GroupNormProblem problem;\n",
         "generator/word.cpp": "int kAttentionRows = 64;\n",
+        "tuner/loop/word.cpp": "MapProblem problem;\n",
         "db/twin.h": "namespace vitune {\nstruct Twin {\n};\n}\n",
         "tests/db/absent_test.cpp": 'const char* file = "/nonexistent.db";\n',
         "tests/cli/recorded_test.cpp": 'const char* place = "replay:/nowhere/x";\n',
@@ -367,9 +374,11 @@ def self_test():
         '#include "templates/attention/geometry_sm80.cuh"\n',
         "generator/attention/operator.h": "struct AttentionProblem;\n",
         "generator/group_norm/operator.h": "struct GroupNormProblem;\n",
+        "generator/map/operator.h": "struct MapProblem;\n",
         "generator/operators.cpp": '#include "generator/attention/operator.h"\n',
         "runtime/api/good.cpp": "void launch(const vitune_attention_desc& desc);\n",
         "tuner/judge/good.cpp": "int attentional = 0, group_normal = 0;\n",
+        "tuner/judge/mapped.cpp": "std::map<int, int> map;\nTensorMapSlot slot;\n",
         "cli/good.cpp": 'std::string x = formatted("{}", fmt::join(y, " "));\n',
         "templates/primitives/mma.cuh": 'void f() { asm volatile("nop;"); }\n',
         "tests/db/own_test.cpp": 'auto a = folder + "/absent"; auto b = folder / "nowhere";  // not /tmp\n',

@@ -128,6 +128,15 @@ for form in "$gradient;192 192 3 1 2 4" "$gradient;128 256 2 2 1 4" "$gradient;2
   compile_form "a weight gradient of the family sm90" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups kPair=$pair kSplits=$splits kStages=$stages" "${form%;*}"
 done
 expect_no_spill "weight gradients of the family sm90"
+# Maps: what vision transformers ask for; every word.
+mapfile -t maps < <(python3 -c 'import json, sys; [print(each["problem"]) for each in json.load(open(sys.argv[1]))["problems"]]' "$(dirname "$0")/../data/map_problems.json")
+if ! "$vitune" compile -q --csv "${maps[@]}" "map n=4096 a=fp32 b=bool c=fp16 x=where(b,add(sin(cos(exp(a))),log(abs(div(a,sub(a,2))))),min(erf(tanh(a)),sqrt(rsqrt(sigmoid(neg(c)))))) out=fp32" \
+    "map n=64 over=96 a=u8 x=max(lt(a,7),relu(gelu(gelu_tanh(quick_gelu(silu(hardswish(a))))))) max out=fp16" >"$list"; then
+  echo "kernels: some of maps do not compile:" >&2
+  grep -v ',ok,' "$list" >&2 || true
+  exit 1
+fi
+echo "kernels: $(($(wc -l <"$list") - 1)) combinations of map and architecture compile"
 # Windows in place: Swin's two, padding, MaxViT's grid, head sizes that are no power of two.
 if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=3 d=32 bias=bf16:1x3x49x49" \
     "window_attention bf16 b=8 image=24 window=12 shift=6 h=4 d=32 bias=bf16:4x4x144x144" \

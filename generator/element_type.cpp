@@ -12,6 +12,7 @@ std::int64_t element_bytes(ElementType type) {
     case ElementType::kFp32:
       return 4;
     case ElementType::kBool:
+    case ElementType::kU8:
       return 1;
   }
   return 0;
@@ -27,6 +28,8 @@ std::string element_name(ElementType type) {
       return "fp32";
     case ElementType::kBool:
       return "bool";
+    case ElementType::kU8:
+      return "u8";
   }
   return "?";
 }

@@ -7,8 +7,19 @@
 namespace vitune {
 
 int judge_type(ElementType type) {
-  if (type == ElementType::kFp16) return kSupportFp16;
-  return type == ElementType::kBf16 ? kSupportBf16 : kSupportFp32;
+  switch (type) {
+    case ElementType::kFp16:
+      return kSupportFp16;
+    case ElementType::kBf16:
+      return kSupportBf16;
+    case ElementType::kFp32:
+      return kSupportFp32;
+    case ElementType::kU8:
+      return kSupportU8;
+    case ElementType::kBool:
+      break;
+  }
+  return kSupportBool;
 }
 
 }  // namespace vitune

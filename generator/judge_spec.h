@@ -43,7 +43,7 @@ inline constexpr char kNormalDraw[] = "normal";
 // error decides how far a candidate may be off.
 enum class Precision { kExact, kPlain };
 
-// How templates/reference/ numbers a type of floating-point elements (SupportType).
+// How templates/reference/ numbers a type of elements (SupportType).
 int judge_type(ElementType type);
 
 }  // namespace vitune

@@ -6,6 +6,7 @@
 #include "generator/group_norm/operator.h"
 #include "generator/linear/operator.h"
 #include "generator/linear_weight_grad/operator.h"
+#include "generator/map/operator.h"
 #include "generator/norm/operator.h"
 #include "generator/window_attention/operator.h"
 
@@ -13,7 +14,8 @@ namespace vitune {
 
 std::span<const Operator* const> operators() {
   static const std::array all = {
-      &attention(), &norm(), &group_norm(), &linear(), &window_attention(), &linear_weight_grad(),
+      &attention(),          &norm(),         &group_norm(), &linear(), &window_attention(),
+      &linear_weight_grad(), &map_operator(),
   };
   return all;
 }

@@ -26,9 +26,10 @@ int library_type(ElementType type) {
     case ElementType::kFp32:
       return Api::kFp32;
     case ElementType::kBool:
+    case ElementType::kU8:
       break;
   }
-  throw Error(ErrorCode::kFailure, "a product of truth values");
+  throw Error(ErrorCode::kFailure, "a product of bytes");
 }
 
 [[noreturn]] void refuse(const CublasLtHandle& library, const char* what, int status) {

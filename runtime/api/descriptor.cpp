@@ -96,6 +96,8 @@ std::int32_t code_of(ElementType type) {
       return VITUNE_FP32;
     case ElementType::kBool:
       return VITUNE_BOOL;
+    case ElementType::kU8:
+      return VITUNE_U8;
   }
   return VITUNE_NONE;
 }

@@ -44,6 +44,8 @@ std::int32_t type_code(ElementType type) {
       return VITUNE_FP16;
     case ElementType::kFp32:
       return VITUNE_FP32;
+    case ElementType::kU8:
+      return VITUNE_U8;
     case ElementType::kBool:
       break;
   }

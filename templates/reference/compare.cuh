@@ -51,7 +51,10 @@ __device__ inline void compare_element(CompareTally& tally, const Compared& got,
   if (got.poison) {
     ++tally.unwritten;
   } else if (!is_finite32(want)) {
-    tally.not_infinite += exact_infinity && __float_as_uint(got.value) != __float_as_uint(want);
+    // NaN where no number is the answer, whatever its other bits.
+    const bool same =
+        want == want ? __float_as_uint(got.value) == __float_as_uint(want) : got.value != got.value;
+    tally.not_infinite += exact_infinity && !same;
   } else if (!is_finite32(got.value)) {
     ++tally.not_finite;
   } else {

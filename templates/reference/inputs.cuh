@@ -15,6 +15,8 @@ __device__ inline float normal_value(RefU64 hash) {
 __device__ inline void store_element(void* data, RefU64 index, float value, int type) {
   if (type == kSupportFp32) {
     static_cast<float*>(data)[index] = value;
+  } else if (type == kSupportU8) {
+    static_cast<unsigned char*>(data)[index] = (unsigned char)(rintf(fminf(fmaxf(value, 0), 255)));
   } else {
     static_cast<RefU16*>(data)[index] = bits16(value, type);
   }

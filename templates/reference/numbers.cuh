@@ -79,6 +79,8 @@ __device__ inline float masked_value(RefU32 hash, int type) {
 // Element `index` of a tensor of `type`.
 __device__ inline float element_value(const void* data, long long index, int type) {
   if (type == kSupportFp32) return static_cast<const float*>(data)[index];
+  if (type == kSupportU8) return static_cast<const unsigned char*>(data)[index];
+  if (type == kSupportBool) return static_cast<const unsigned char*>(data)[index] != 0 ? 1.f : 0.f;
   return value16(static_cast<const RefU16*>(data)[index], type);
 }
 

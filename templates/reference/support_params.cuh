@@ -7,7 +7,13 @@
 namespace vitune {
 
 // Element types as the support kernels number them.
-enum SupportType : int { kSupportFp16 = 0, kSupportBf16 = 1, kSupportFp32 = 2 };
+enum SupportType : int {
+  kSupportFp16 = 0,
+  kSupportBf16 = 1,
+  kSupportFp32 = 2,
+  kSupportU8 = 3,
+  kSupportBool = 4
+};
 
 // A view of four dimensions, outermost first; an extent is 1 where it broadcasts.
 struct FillView {

@@ -94,6 +94,16 @@ TEST(ProblemDocs, EveryWindowAttentionShownIsAccepted) {
   EXPECT_GE(count, 5);
 }
 
+TEST(ProblemDocs, EveryMapShownIsAccepted) {
+  int count = 0;
+  for (const std::string& span : code_spans()) {
+    if (!span.starts_with("map ")) continue;
+    ++count;
+    EXPECT_EQ(parse_problem(span)->text(), span);
+  }
+  EXPECT_GE(count, 8);
+}
+
 TEST(ProblemDocs, EveryOperandShownIsAccepted) {
   int count = 0;
   for (const std::string& operand : code_spans()) {

@@ -37,6 +37,11 @@ constexpr const char* kTexts[] = {
     "linear_weight_grad fp16 m=170 n=100 k=83 bias scale params=fp32 add dy=@104 x=@88 out=fp32 "
     "align=8",
     "linear_weight_grad bf16 m=12608 n=3072 k=768 bias",
+    "map n=6304x768 a=bf16@2304x1 b=u8@0x1 h=fp32@1x0 x=where(b,mul(a,h),0) out=bf16 "
+    "align=8",
+    "map n=9 over=5x7 c=bool@0+7x1 e=fp32@35+1x5 x=where(c,e,-1e+30) softmax y=mul(r,2) "
+    "out=fp32@35+1x5",
+    "map n=32x768 over=196 a=bf16@151296x1+768 x=a mean out=fp16 align=4",
     "norm bf16 m=197 d=768 weight bias",
     "norm fp32 m=5 d=197 rms weight params=bf16 x=@200 residual=@199 out=bf16@256 sum "
     "second=fp16@201 "

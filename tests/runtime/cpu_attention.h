@@ -52,6 +52,9 @@ inline void put_random(ElementType type, std::mt19937_64& random, std::byte* at)
   const std::uint32_t fraction = static_cast<std::uint32_t>(bits >> 32);
   std::uint16_t half = 0;
   switch (type) {
+    case ElementType::kU8:
+      *at = static_cast<std::byte>(bits >> 8);
+      return;
     case ElementType::kBool:
       *at = static_cast<std::byte>(bits % 4 == 0 ? 0 : 1 + (bits >> 8) % 255);
       return;

@@ -33,6 +33,8 @@ inline int32_t c_type(ElementType type) {
       return VITUNE_FP32;
     case ElementType::kBool:
       return VITUNE_BOOL;
+    case ElementType::kU8:
+      return VITUNE_U8;
   }
   return VITUNE_NONE;
 }

@@ -1,0 +1,82 @@
+// generator/map/tensors.cpp -- The tensors of a map, and which neighbours an access has.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "generator/map/kernel_spec.h"
+
+namespace vitune {
+namespace {
+
+TensorSpec tensor(std::string name, const MapProblem& p, const MapOperand& operand,
+                  const MapMemory& memory, Role role) {
+  TensorSpec spec;
+  spec.name = std::move(name);
+  spec.role = role;
+  spec.type = operand.type;
+  const std::size_t first = spec.extents.size() - memory.extents.size();
+  std::ranges::copy(memory.extents, spec.extents.begin() + static_cast<std::ptrdiff_t>(first));
+  std::ranges::copy(memory.strides, spec.strides.begin() + static_cast<std::ptrdiff_t>(first));
+  spec.axes = {"", "", "row", ""};
+  spec.alignment = std::max<std::int64_t>(p.alignment, element_bytes(operand.type));
+  return spec;
+}
+
+// Whether vectors of this many neighbours along `dimension` are whole and aligned in `operand`.
+bool takes(const MapProblem& p, const MapOperand& operand, std::size_t dimension,
+           std::int64_t vector) {
+  if (operand.strides[dimension] != 1) return true;
+  const std::int64_t size = element_bytes(operand.type);
+  const std::int64_t alignment = std::max(p.alignment, size);
+  if (alignment % std::min<std::int64_t>(16, vector * size) != 0) return false;
+  for (std::size_t i = 0; i < p.rank(); ++i) {
+    if (i != dimension && p.extents[i] > 1 && operand.strides[i] % vector != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<TensorSpec> map_tensors(const MapProblem& p) {
+  std::vector<TensorSpec> specs(kMapTensors);
+  const MapMemory written = result_memory(p.extents, p.out.strides);
+  specs[kMapOut] = tensor("out", p, p.out, written, Role::kOutput);
+  for (std::size_t i = 0; i < kMapOperands; ++i) {
+    specs[i].name = std::string(1, kMapLetters[i]);
+    specs[i].given = p.operands[i].has_value();
+    if (!specs[i].given) continue;
+    const MapOperand& operand = *p.operands[i];
+    // Each element is read by the thread that writes it, before: out may take this operand's place.
+    const bool may_be_out = p.reduction == kMapNone && operand == p.out;
+    specs[i] =
+        tensor(specs[i].name, p, operand,
+               may_be_out ? written : operand_memory(p.extents, operand.strides), Role::kInput);
+    if (may_be_out) specs[kMapOut].may_replace.push_back(static_cast<int>(i));
+  }
+  return specs;
+}
+
+std::size_t map_vector_dimension(const MapProblem& p, bool across) {
+  return (across ? p.results : p.rank()) - 1;
+}
+
+std::int64_t map_vector(const MapProblem& p, bool across) {
+  const std::size_t dimension = map_vector_dimension(p, across);
+  const auto fits = [&](std::int64_t vector) {
+    return p.extents[dimension] % vector == 0 && takes(p, p.out, dimension, vector) &&
+           std::ranges::all_of(p.operands, [&](const auto& operand) {
+             return !operand || takes(p, *operand, dimension, vector);
+           });
+  };
+  std::int64_t vector = 8;
+  while (vector > 1 && !fits(vector)) vector /= 2;
+  return vector;
+}
+
+bool map_has_neighbours(const MapProblem& p, bool across) {
+  const std::size_t dimension = map_vector_dimension(p, across);
+  return p.extents[dimension] > 1 && std::ranges::any_of(p.operands, [&](const auto& operand) {
+           return operand && operand->strides[dimension] == 1;
+         });
+}
+
+}  // namespace vitune

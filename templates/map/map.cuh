@@ -1,0 +1,206 @@
+// templates/map/map.cuh -- An expression of operands, element by element, or reduced.
+//
+// C, which the generator writes, knows the expression and where elements lie: C::x, C::y and
+// C::place; sizes but the outermost are constants, so that no index costs a division. A thread
+// reads kVector neighbours by an access, and kUnroll times as many before it computes. Where an
+// expression is reduced, kRowThreads threads share a result, side by side with kVector neighbours
+// of what is reduced, or, with kAcross, apart by those of the CTA's other results, and with kVector
+// results at once. All sums are in an order that is always the same.
+#pragma once
+
+#include "map/operand.cuh"
+#include "map/params.cuh"
+#include "map/words.cuh"
+#include "primitives/shared.cuh"
+#include "primitives/sync.cuh"
+
+namespace vitune {
+
+template <class C>
+__device__ __forceinline__ void map_points(const MapParams& p) {
+  const u32 vectors = p.results / C::kVector;
+  const u32 first = blockIdx.x * (C::kThreads * C::kUnroll) + threadIdx.x;
+  u32 i[C::kUnroll][C::kRank];
+  MapVector<C> read[C::kUnroll];
+#pragma unroll
+  for (int k = 0; k < C::kUnroll; ++k) {
+    const u32 at = first + k * C::kThreads;
+    if (at >= vectors) continue;
+    C::result(at, i[k]);
+    read[k].load(p, i[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < C::kUnroll; ++k) {
+    if (first + k * C::kThreads >= vectors) continue;
+    float y[C::kVector];
+#pragma unroll
+    for (int j = 0; j < C::kVector; ++j) y[j] = read[k].x(j);
+    store_results<C>(p, C::template place<C::kOperands>(i[k]), y);
+  }
+}
+
+// What some threads have of a result: a sum, or the largest number and, of a softmax, the sum of
+// the exponentials below it.
+template <int kReduction>
+struct MapState {
+  static constexpr int kWords = kReduction == kMapSoftmax ? 2 : 1;
+  float sum = 0, most = minus_infinity();
+
+  __device__ __forceinline__ void add(float x) {
+    if constexpr (kReduction == kMapMost) {
+      most = map_max(most, x);
+    } else if constexpr (kReduction == kMapSoftmax) {
+      if (x > most) {
+        sum = sum * expf(most - x) + (1.f + (x - x));  // of infinity: NaN
+        most = x;
+      } else if (x != minus_infinity()) {
+        sum += expf(x - most);
+      }
+    } else {
+      sum += x;
+    }
+  }
+  __device__ __forceinline__ void merge(const MapState& other) {
+    if constexpr (kReduction == kMapMost) {
+      most = map_max(most, other.most);
+    } else if constexpr (kReduction == kMapSoftmax) {
+      if (other.most > most) {
+        sum = sum * expf(most - other.most) + other.sum;
+        most = other.most;
+      } else {
+        sum += other.most == most ? other.sum : other.sum * expf(other.most - most);
+      }
+    } else {
+      sum += other.sum;
+    }
+  }
+  __device__ __forceinline__ float& word(int place) {
+    return kReduction == kMapMost || place == 1 ? most : sum;
+  }
+};
+
+// Calls use(read, i) for each of this thread's parts of the reduced elements.
+template <class C, class Use>
+__device__ __forceinline__ void map_each(const MapParams& p, u32 (&i)[C::kRank], u32 lane,
+                                         Use use) {
+  constexpr u32 kSteps = C::kReduced / (C::kAcross ? 1 : C::kVector);
+#pragma unroll 1
+  for (u32 first = lane; first < kSteps; first += C::kRowThreads * C::kUnroll) {
+    MapVector<C> read[C::kUnroll];
+#pragma unroll
+    for (int k = 0; k < C::kUnroll; ++k) {
+      const u32 at = first + k * C::kRowThreads;
+      if (at >= kSteps) continue;
+      C::reduced(at, i);
+      read[k].load(p, i);
+    }
+#pragma unroll
+    for (int k = 0; k < C::kUnroll; ++k) {
+      const u32 at = first + k * C::kRowThreads;
+      if (at >= kSteps) continue;
+      C::reduced(at, i);
+      use(read[k], i);
+    }
+  }
+}
+
+// Of the threads that share results: by shuffles within a warp, then by shared memory. Each thread
+// of the CTA takes part.
+template <class C, int kResults>
+__device__ __forceinline__ void map_merge(MapState<C::kReduction> (&state)[kResults], int lane,
+                                          int column) {
+  using State = MapState<C::kReduction>;
+  constexpr int kColumns = C::kThreads / C::kRowThreads;
+  constexpr int kLanes = C::kAcross ? 1 : min_of(C::kRowThreads, kWarpSize);
+  constexpr int kParts = C::kRowThreads / kLanes;
+#pragma unroll
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) {
+    State other;
+#pragma unroll
+    for (int w = 0; w < State::kWords; ++w) {
+      other.word(w) = __shfl_xor_sync(0xffffffffu, state[0].word(w), mask);
+    }
+    state[0].merge(other);
+  }
+  if constexpr (kParts > 1) {
+    extern __shared__ __align__(128) char shared_memory[];
+    const u32 base = shared_address(shared_memory);
+    const auto place = [&](int part, int j, int w) {
+      return base + 4 * (((part * State::kWords + w) * kResults + j) * kColumns + column);
+    };
+#pragma unroll
+    for (int j = 0; j < kResults; ++j) {
+#pragma unroll
+      for (int w = 0; w < State::kWords; ++w) {
+        if (lane % kLanes != 0) continue;
+        store_shared(place(lane / kLanes, j, w), __float_as_uint(state[j].word(w)));
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kResults; ++j) {
+      State sum, other;
+      for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+        for (int w = 0; w < State::kWords; ++w) {
+          other.word(w) = __uint_as_float(load_shared(place(part, j, w)));
+        }
+        sum.merge(other);
+      }
+      state[j] = sum;
+    }
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void map_rows(const MapParams& p) {
+  constexpr int kColumns = C::kThreads / C::kRowThreads;
+  constexpr int kResults = C::kAcross ? C::kVector : 1;  // of a thread
+  const int t = threadIdx.x;
+  const int lane = C::kAcross ? t / kColumns : t % C::kRowThreads;
+  const int column = C::kAcross ? t % kColumns : t / C::kRowThreads;
+  const u32 at = blockIdx.x * kColumns + column;
+  const bool is_there = at < p.results / kResults;
+  u32 i[C::kRank] = {};
+  C::result(is_there ? at : 0, i);
+  MapState<C::kReduction> state[kResults];
+  if (is_there) {
+    map_each<C>(p, i, lane, [&](const MapVector<C>& read, const u32(&)[C::kRank]) {
+#pragma unroll
+      for (int j = 0; j < C::kVector; ++j) state[C::kAcross ? j : 0].add(read.x(j));
+    });
+  }
+  map_merge<C>(state, lane, column);
+  if (!is_there) return;
+  if constexpr (C::kReduction == kMapSoftmax) {
+    map_each<C>(p, i, lane, [&](const MapVector<C>& read, const u32(&where)[C::kRank]) {
+      float y[C::kVector];
+#pragma unroll
+      for (int j = 0; j < C::kVector; ++j) {
+        const MapState<C::kReduction>& row = state[C::kAcross ? j : 0];
+        y[j] = C::y(expf(read.x(j) - row.most) / row.sum);
+      }
+      store_results<C>(p, C::template place<C::kOperands>(where), y);
+    });
+  } else if (lane == 0) {
+    float y[kResults];
+#pragma unroll
+    for (int j = 0; j < kResults; ++j) {
+      const float reduced = state[j].word(0);
+      y[j] = C::y(C::kReduction == kMapMean ? reduced / float(C::kReduced) : reduced);
+    }
+    store_results<C>(p, C::template place<C::kOperands>(i), y);
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void map_kernel(const MapParams& p) {
+  wait_for_earlier_grids();
+  if constexpr (C::kReduction == kMapNone) {
+    map_points<C>(p);
+  } else {
+    map_rows<C>(p);
+  }
+}
+
+}  // namespace vitune
