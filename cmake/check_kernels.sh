@@ -137,6 +137,17 @@ if ! "$vitune" compile -q --csv "${maps[@]}" "map n=4096 a=fp32 b=bool c=fp16 x=
   exit 1
 fi
 echo "kernels: $(($(wc -l <"$list") - 1)) combinations of map and architecture compile"
+# Gradients of norms: every word and type, accesses of every width, the widest rows; the shipped shapes without a spill.
+if ! "$vitune" compile -q --csv "norm_backward fp16 m=394 d=200 rms weight frozen x=fp32@208 residual second=fp16 factor=197 stats" \
+    "norm_backward fp32 m=394 d=197 weight bias params=bf16" "norm_backward bf16 m=197 d=8192 weight bias residual" \
+    "norm_backward bf16 m=3 d=64 align=4" >"$list"; then
+  echo "kernels: some of norms' gradients do not compile:" >&2
+  grep -v ',ok,' "$list" >&2 || true
+  exit 1
+fi
+echo "kernels: $(($(wc -l <"$list") - 1)) combinations of a norm's gradients and architecture compile"
+"$vitune" compile -q --csv --from "$(dirname "${BASH_SOURCE[0]}")/../data/norm_backward_problems.json" | tail -n +2 >"$list"
+expect_no_spill "norms' gradients" 32
 # Windows in place: Swin's two, padding, MaxViT's grid, head sizes that are no power of two.
 if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=3 d=32 bias=bf16:1x3x49x49" \
     "window_attention bf16 b=8 image=24 window=12 shift=6 h=4 d=32 bias=bf16:4x4x144x144" \

@@ -84,6 +84,16 @@ TEST(ProblemDocs, EveryWeightGradientShownIsAccepted) {
   EXPECT_GE(count, 2);
 }
 
+TEST(ProblemDocs, EveryGradientOfANormShownIsAccepted) {
+  int count = 0;
+  for (const std::string& span : code_spans()) {
+    if (!span.starts_with("norm_backward ")) continue;
+    ++count;
+    EXPECT_EQ(parse_problem(span)->text(), span);
+  }
+  EXPECT_GE(count, 3);
+}
+
 TEST(ProblemDocs, EveryWindowAttentionShownIsAccepted) {
   int count = 0;
   for (const std::string& span : code_spans()) {

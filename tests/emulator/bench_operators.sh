@@ -39,7 +39,8 @@ done
 "$bench" --rounds 2 --benchmark_out="$folder/all.json" --benchmark_out_format=json --problem "$problem" \
   --problem "norm bf16 m=5 d=64 weight bias" --problem "group_norm bf16 n=1 c=32 l=16 g=4 weight bias" \
   --problem "linear bf16 m=16 n=16 k=32 bias" --problem "linear_weight_grad bf16 m=32 n=16 k=16 out=fp32" \
-  --problem "map n=5x64 a=bf16 b=bf16@0x1 x=add(a,b) out=bf16" --problem "window_attention bf16 b=1 image=7x7 window=7x7 h=1 d=16" --problem "linear bf16 m=16 n=16 k=32 bias" \
+  --problem "map n=5x64 a=bf16 b=bf16@0x1 x=add(a,b) out=bf16" --problem "norm_backward bf16 m=5 d=64 weight bias residual" \
+  --problem "window_attention bf16 b=1 image=7x7 window=7x7 h=1 d=16" --problem "linear bf16 m=16 n=16 k=32 bias" \
   > "$folder/console.txt" 2> "$folder/errors.txt" || fail "status $?: $(cat "$folder/errors.txt") $(cat "$folder/console.txt")"
 "$bench" --benchmark_list_tests > "$folder/names.txt" || fail "listing: status $?"
 python3 - "$folder" "$(dirname "$0")/../../data" <<'CHECK' || fail "the names or the counters are wrong"
@@ -49,12 +50,12 @@ import sys
 
 folder, data = sys.argv[1:]
 runs = [row for row in json.load(open(f"{folder}/all.json"))["benchmarks"] if row["run_type"] == "iteration"]
-operators = ("attention", "norm", "group_norm", "linear", "linear_weight_grad", "map", "window_attention")
+operators = ("attention", "norm", "group_norm", "linear", "linear_weight_grad", "map", "norm_backward", "window_attention")
 assert [row["name"].split("/")[0] for row in runs] == [name for name in operators for _ in range(4)], runs
 for row in runs:
     operator, text, kind = row["name"].split("/")[:3]
     assert row["label"] == f"{operator} {text}" and kind in ("cold", "warm"), row
-    rate = "GB/s" if operator in ("norm", "group_norm", "map") else "TFLOP/s"
+    rate = "GB/s" if operator in ("norm", "group_norm", "map", "norm_backward") else "TFLOP/s"
     assert row[rate] > 0 and 0 < row["floor_share"] < 1 and ("GB/s" in row) != ("TFLOP/s" in row), row
     assert abs(row["floor_us"] / row["real_time"] / row["floor_share"] - 1) < 1e-3, row
 problems = {entry["problem"] for path in glob.glob(f"{data}/*_problems.json") for entry in json.load(open(path))["problems"]}

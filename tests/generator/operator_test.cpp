@@ -46,6 +46,10 @@ constexpr const char* kTexts[] = {
     "norm fp32 m=5 d=197 rms weight params=bf16 x=@200 residual=@199 out=bf16@256 sum "
     "second=fp16@201 "
     "stats eps=0.001 align=4",
+    "norm_backward bf16 m=12608 d=768 weight bias params=fp32 x=fp32 residual second=bf16 "
+    "factor=197 stats",
+    "norm_backward fp16 m=6 d=197 rms weight frozen bias params=bf16 dy=@200 x=fp32@201 "
+    "residual=@202 dx=@203 second=bf16@204 factor=2 eps=0.001 align=4",
 };
 
 // A problem of each operator there is, and these.

@@ -54,6 +54,7 @@ TEST_F(CApiTextTest, WhereTheFirstDefaultIsBlockedTheNextServes) {
         "group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu", "linear bf16 m=300 n=200 k=264",
         "linear_weight_grad bf16 m=300 n=200 k=264 bias out=fp32",
         "map n=37x72 a=u8@0x1 b=bf16 x=mul(a,b) out=bf16",
+        "norm_backward bf16 m=77 d=776 weight bias residual",
         "window_attention bf16 b=2 image=28x28 window=7x7 h=3 d=32"}) {
     SCOPED_TRACE(text);
     const ProblemPtr problem = parse_problem(text);

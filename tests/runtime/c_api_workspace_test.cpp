@@ -24,6 +24,7 @@ constexpr ScratchCase kCases[] = {
     {"GroupNorm", "group_norm bf16 n=2 c=320 l=4096 g=32 nhwc weight bias"},
     {"SplitLinear", "linear bf16 m=32 n=64 k=1024 bias"},
     {"WeightGrad", "linear_weight_grad bf16 m=1024 n=64 k=96 bias scale add out=fp32"},
+    {"NormBackward", "norm_backward bf16 m=1024 d=96 weight bias residual second=fp32"},
 };
 
 std::int64_t scratch_of(const Problem& problem, const Config& config) {
