@@ -16,6 +16,12 @@ constexpr std::size_t kMaxText = 4096;
 constexpr std::string_view kTypes[] = {"bf16", "fp16", "fp32", "fp64",
                                        "tf32", "fp8",  "int8", "bool"};
 
+ElementType numeric_type(std::string_view name, std::string_view key) {
+  const auto type = element_type_of(name);
+  if (type && *type != ElementType::kBool) return *type;
+  malformed(formatted("{}={} is no type: use bf16, fp16 or fp32", key, in_quotes(name)));
+}
+
 bool contains(std::span<const std::string_view> list, std::string_view word) {
   return std::ranges::find(list, word) != list.end();
 }
@@ -62,6 +68,20 @@ std::optional<ElementType> element_type_of(std::string_view name) {
     if (element_name(type) == name) return type;
   }
   return std::nullopt;
+}
+
+std::string row_word(std::string_view key, std::int64_t row, std::int64_t dense) {
+  return row == dense ? std::string() : formatted(" {}=@{}", key, row);
+}
+
+std::string matrix_word(std::string_view key, ElementType type, ElementType usual, std::int64_t row,
+                        std::int64_t dense) {
+  if (type == usual) return row_word(key, row, dense);
+  return formatted(" {}={}{}", key, element_name(type), row == dense ? "" : formatted("@{}", row));
+}
+
+std::string given_word(std::string_view key, std::int64_t row, std::int64_t dense) {
+  return row == dense ? formatted(" {}", key) : row_word(key, row, dense);
 }
 
 std::string shortest(double value) {
@@ -113,6 +133,39 @@ std::optional<std::int64_t> ProblemWords::number(std::string_view key) const {
 std::int64_t ProblemWords::required(std::string_view key, std::string_view meaning) const {
   if (const auto value = number(key)) return *value;
   malformed(formatted("{}= ({}) is missing: try '{}'", key, meaning, grammar_.example));
+}
+
+ElementType ProblemWords::type(std::string_view owners) const {
+  std::optional<ElementType> given;
+  for (const auto type : {ElementType::kBf16, ElementType::kFp16, ElementType::kFp32}) {
+    if (!flag(element_name(type))) continue;
+    if (given) malformed(formatted("two types are given: {}", owners));
+    given = type;
+  }
+  if (given) return *given;
+  malformed(formatted("the type is missing: begin with {}", grammar_.types));
+}
+
+ElementType ProblemWords::type(std::string_view key, ElementType otherwise) const {
+  const auto name = find(key);
+  return name ? numeric_type(*name, key) : otherwise;
+}
+
+std::int64_t ProblemWords::row(std::string_view key, std::int64_t dense) const {
+  const auto given = find(key);
+  if (!given || given->empty()) return dense;
+  if (given->starts_with('@')) return integer_word(given->substr(1), key);
+  malformed(formatted("{}={}: give the elements from a row to the next, {}=@{}", key,
+                      in_quotes(*given), key, dense));
+}
+
+ProblemWords::Matrix ProblemWords::matrix(std::string_view key, const Matrix& otherwise) const {
+  auto [type, row] = otherwise;
+  const std::string_view given = find(key).value_or(std::string_view());
+  const std::size_t at = std::min(given.find('@'), given.size());
+  if (at > 0) type = numeric_type(given.substr(0, at), key);
+  if (at < given.size()) row = integer_word(given.substr(at + 1), key);
+  return {type, row};
 }
 
 void ProblemWords::add(std::string_view word) {

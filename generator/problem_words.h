@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "generator/element_type.h"
@@ -36,6 +37,16 @@ class ProblemWords {
   std::optional<std::string_view> find(std::string_view key) const;
   std::optional<std::int64_t> number(std::string_view key) const;
   std::int64_t required(std::string_view key, std::string_view meaning) const;
+  // The type that one of the flags names; `owners` says whose: "x and w have one".
+  ElementType type(std::string_view owners) const;
+  // The type behind a key, not of truth values, or `otherwise`.
+  ElementType type(std::string_view key, ElementType otherwise) const;
+  // The elements from a row to the next, "@776"; `dense` where nothing is said, a flag says
+  // nothing.
+  std::int64_t row(std::string_view key, std::int64_t dense) const;
+  // "fp32@1536", the type or the elements from a row to the next alone, or neither.
+  using Matrix = std::pair<ElementType, std::int64_t>;
+  Matrix matrix(std::string_view key, const Matrix& otherwise) const;
 
  private:
   void add(std::string_view word);
@@ -52,6 +63,12 @@ std::int64_t integer_word(std::string_view text, std::string_view where);
 double number_word(std::string_view text, std::string_view where);
 // "bf16", "fp16", "fp32" or "bool"; nothing for others.
 std::optional<ElementType> element_type_of(std::string_view name);
+// What row() and matrix() read, with a blank before it; nothing where it is as usual.
+std::string row_word(std::string_view key, std::int64_t row, std::int64_t dense);
+std::string matrix_word(std::string_view key, ElementType type, ElementType usual, std::int64_t row,
+                        std::int64_t dense);
+// The same of a matrix that is there because its word is.
+std::string given_word(std::string_view key, std::int64_t row, std::int64_t dense);
 // The shortest text that reads as exactly this number.
 std::string shortest(double value);
 // The text as a message shows it: at most 64 characters, others than ASCII's printable escaped.

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "cli/arguments/inputs.h"
 #include "cli/arguments/options.h"
@@ -302,19 +301,9 @@ int show(Session& session, const std::vector<Job>& jobs,
   return listing.failed == 0 ? 0 : exit_status(ErrorCode::kFailure);
 }
 
-CompilePoolOptions pool_options(const Session& session) {
-  CompilePoolOptions options;
-  options.workers = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (session.has("jobs")) {
-    options.workers = static_cast<int>(parse_integer(session.text("jobs"), 1, 256, "--jobs"));
-  }
-  options.worker_command = {session.program.string(), "--worker=compile"};
-  return options;
-}
-
 int run(Session& session) {
   const std::vector<std::string> architectures = chosen_architectures(session);
-  const CompilePoolOptions options = pool_options(session);
+  const CompilePoolOptions options = compile_pool_options(session);
   if (session.has("probes")) {
     if (names_problems(session)) {
       throw Error(ErrorCode::kUsage,

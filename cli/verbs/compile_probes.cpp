@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/compile_probes.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cli/output/results.h"
+#include "cli/output/text.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "probe/ceiling_probes.h"
@@ -36,6 +39,16 @@ std::vector<Named> requests(const std::vector<std::string>& architectures) {
 }
 
 }  // namespace
+
+CompilePoolOptions compile_pool_options(const Session& session) {
+  CompilePoolOptions options;
+  options.workers = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (session.has("jobs")) {
+    options.workers = static_cast<int>(parse_integer(session.text("jobs"), 1, 256, "--jobs"));
+  }
+  options.worker_command = {session.program.string(), "--worker=compile"};
+  return options;
+}
 
 int compile_probes(Session& session, const std::vector<std::string>& architectures,
                    CompilePool& pool) {

@@ -2,33 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs/same_code.h"
 
-#include <algorithm>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "cli/arguments/stores.h"
 #include "cli/output/text.h"
+#include "cli/verbs/compile_probes.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "db/rekey.h"
 #include "generator/compile_log.h"
-#include "generator/compile_pool.h"
 #include "generator/cubin_code.h"
 #include "generator/operator.h"
 
 namespace vitune {
 namespace {
-
-CompilePoolOptions pool_options(const Session& session) {
-  CompilePoolOptions options;
-  options.workers = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (session.has("jobs")) {
-    options.workers = static_cast<int>(parse_integer(session.text("jobs"), 1, 256, "--jobs"));
-  }
-  options.worker_command = {session.program.string(), "--worker=compile"};
-  return options;
-}
 
 // A kernel as the compiler makes it today.
 struct Made {
@@ -75,7 +63,7 @@ std::optional<std::string> difference(const OlderKernel& kernel, const Binary& s
 // Each kernel that this compiler may have made, compiled; the others are put down as different.
 std::map<Digest, Made> compile_all(Session& session, const std::map<Digest, OlderKernel>& kernels,
                                    CodeComparison& comparison) {
-  CompilePool pool(pool_options(session));
+  CompilePool pool(compile_pool_options(session));
   const std::string compiler = pool.compiler_version();
   std::vector<Digest> jobs;
   for (const auto& [key, kernel] : kernels) {

@@ -62,6 +62,9 @@ class AttentionFamily : public Family {
   const std::string name_;
 };
 
+// Where a call's tensors go in what kernels are handed.
+std::vector<PointerSlot> attention_slots();
+
 // Panel widths of wgmma's tiles, in bytes.
 std::vector<std::int64_t> panel_widths(const AttentionProblem& problem);
 // Why a device has no wgmma, or nothing.

@@ -1,13 +1,16 @@
 // generator/attention/judge.cpp -- How attention kernels are tried, and who knows the right answer.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 #include "core/checked.h"
 #include "core/error.h"
 #include "generator/attention/edge_shapes.h"
+#include "generator/attention/family.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/operator.h"
+#include "generator/judging.h"
 #include "templates/attention/params.cuh"
 #include "templates/reference/attention_judge_params.cuh"
 #include "templates/reference/support_params.cuh"
@@ -119,10 +122,6 @@ ReferenceParams reference_params(const AttentionProblem& p) {
   return params;
 }
 
-constexpr std::size_t at_call(std::size_t member) {
-  return offsetof(ReferenceParams, call) + member;
-}
-
 }  // namespace
 
 std::vector<std::string> attention_judge_entries() {
@@ -131,45 +130,27 @@ std::vector<std::string> attention_judge_entries() {
 
 LaunchPlan attention_answer(const AttentionProblem& problem, Precision precision) {
   constexpr std::int64_t kRows = 64, kThreads = 256;  // of a CTA: attention_reference.cuh
-  KernelLaunch launch;
-  launch.kernel = precision == Precision::kExact ? 0 : 1;
-  const std::int64_t ctas = ceil_div(problem.nq, kRows) * problem.heads * problem.batch;
-  launch.shape.grid[0] = static_cast<std::uint32_t>(
-      std::min<std::int64_t>(ctas, std::numeric_limits<std::int32_t>::max()));
-  launch.shape.block[0] = kThreads;
-  launch.params = parameter_bytes(reference_params(problem));
-  const auto slot = [&](int tensor, std::size_t at) {
-    launch.pointers.push_back({tensor, static_cast<std::uint32_t>(at)});
-  };
-  slot(kTensorQ, at_call(offsetof(AttentionParams, q)));
-  slot(kTensorK, at_call(offsetof(AttentionParams, k)));
-  slot(kTensorV, at_call(offsetof(AttentionParams, v)));
-  slot(kTensorBias, at_call(offsetof(AttentionParams, bias)));
-  slot(kTensorMask, at_call(offsetof(AttentionParams, mask)));
-  slot(kTensorOut, at_call(offsetof(AttentionParams, o)));
-  slot(kTensorLse, at_call(offsetof(AttentionParams, lse)));
-  slot(kAttentionTensors + kTensorOut, offsetof(ReferenceParams, out));
-  slot(kAttentionTensors + kTensorLse, offsetof(ReferenceParams, lse));
-  LaunchPlan plan;
-  plan.kernels.push_back(std::move(launch));
-  return plan;
+  return answer_plan(
+      precision, ceil_div(problem.nq, kRows) * problem.heads * problem.batch,
+      std::numeric_limits<std::int32_t>::max(), kThreads,
+      parameter_bytes(reference_params(problem)),
+      answer_pointers(attention_slots(), offsetof(ReferenceParams, call),
+                      {{kAttentionTensors + kTensorOut, offsetof(ReferenceParams, out)},
+                       {kAttentionTensors + kTensorLse, offsetof(ReferenceParams, lse)}}));
 }
 
 std::vector<JudgeCase> attention_cases(const AttentionProblem& problem, const Config& config,
                                        const DeviceInfo& device) {
   std::vector<JudgeCase> cases;
   for (const AttentionProblem& edge : edge_problems(problem, config, device)) {
-    const ProblemPtr asked = edge;
-    cases.push_back({asked, kExtreme});
-    cases.push_back({asked, kNormalDraw});
+    add_cases(cases, edge, {kExtreme, kNormalDraw});
   }
   const ProblemPtr full = problem;
   // On the largest edge shape, if there is one: as many keys, few heads.
   if (const char* const draw = special_draw(problem)) {
     cases.push_back({cases.empty() ? full : cases.back().problem, draw});
   }
-  cases.push_back({full, kExtreme});
-  cases.push_back({full, kNormalDraw});
+  add_cases(cases, full, {kExtreme, kNormalDraw});
   return cases;
 }
 

@@ -19,13 +19,15 @@ constexpr PointerSlot kPointers[] = {
 
 }  // namespace
 
+std::vector<PointerSlot> attention_slots() { return {std::begin(kPointers), std::end(kPointers)}; }
+
 LaunchPlan AttentionFamily::plan(const Problem& asked, const Config& config,
                                  const DeviceInfo& device, std::span<const int> resident) const {
   const AttentionProblem& problem = attention_of(asked);
   KernelLaunch launch;
   launch.shape = attention_launch_shape(problem, config, device, resident.front());
   launch.params = parameter_bytes(attention_params(problem, config, {}, launch.shape));
-  launch.pointers.assign(std::begin(kPointers), std::end(kPointers));
+  launch.pointers = attention_slots();
   if (vitune::reads_tensor_maps(config)) {
     launch.map_bytes = sizeof(AttentionTensorMaps);
     launch.maps = attention_maps(problem, config);

@@ -10,38 +10,33 @@
 #include "generator/attention/facts.h"
 #include "generator/attention/family.h"
 #include "generator/attention/operator.h"
+#include "generator/config_text.h"
 
 namespace vitune {
 namespace {
 
 constexpr char kEntry[] = "vitune_attention_forward";
 
-std::string constant(std::string_view name, std::int64_t value) {
-  return formatted("  static constexpr int {} = {};\n", name, value);
-}
-
-std::string flag(const char* name, bool value) {
-  return formatted("  static constexpr bool {} = {};\n", name, value ? "true" : "false");
-}
-
 std::string facts_text(const AttentionFacts& facts) {
-  return constant("kElement", facts.element) + constant("kHeadDim", facts.head_dim) +
-         flag("kCausal", facts.causal) + constant("kBias", facts.bias) +
-         constant("kBiasVector", facts.bias_vector) + flag("kBiasAligned", facts.bias_aligned) +
-         flag("kBiasOneRow", facts.bias_one_row) + flag("kBiasWholeRows", facts.bias_whole_rows) +
-         flag("kMask", facts.mask) + constant("kMaskVector", facts.mask_vector) +
-         flag("kLse", facts.lse) + constant("kCopyBytes", facts.copy_bytes);
+  return config_number("kElement", facts.element) + config_number("kHeadDim", facts.head_dim) +
+         config_flag("kCausal", facts.causal) + config_number("kBias", facts.bias) +
+         config_number("kBiasVector", facts.bias_vector) +
+         config_flag("kBiasAligned", facts.bias_aligned) +
+         config_flag("kBiasOneRow", facts.bias_one_row) +
+         config_flag("kBiasWholeRows", facts.bias_whole_rows) + config_flag("kMask", facts.mask) +
+         config_number("kMaskVector", facts.mask_vector) + config_flag("kLse", facts.lse) +
+         config_number("kCopyBytes", facts.copy_bytes);
 }
 
 std::string tunables_text(const AttentionShape& shape) {
   std::string text;
   for (const AttentionTunable& tunable : kAttentionTunables) {
     const std::int64_t value = shape.*tunable.value;
-    text += tunable.name == "kConstantKeys" ? constant("kKeys", value ? shape.nk : 0)
-                                            : constant(tunable.name, value);
+    text += tunable.name == "kConstantKeys" ? config_number("kKeys", value ? shape.nk : 0)
+                                            : config_number(tunable.name, value);
   }
-  return text + constant("kCtaThreads", shape.threads()) +
-         constant("kSharedBytes", shape.shared_bytes());
+  return text + config_number("kCtaThreads", shape.threads()) +
+         config_number("kSharedBytes", shape.shared_bytes());
 }
 
 }  // namespace

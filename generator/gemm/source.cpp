@@ -9,26 +9,9 @@
 
 namespace vitune {
 
-std::string config_number(std::string_view name, std::int64_t value) {
-  return formatted("  static constexpr int {} = {};\n", name, value);
-}
-
-std::string config_flag(std::string_view name, bool value) {
-  return formatted("  static constexpr bool {} = {};\n", name, value ? "true" : "false");
-}
-
-std::string config_source(const std::string& includes, const std::string& members) {
-  return includes + "\nnamespace vitune {\nstruct Config {\n" + members +
-         "};\n}  // namespace vitune\n";
-}
-
 std::string entry_text(std::int64_t threads, std::string_view entry, std::string_view params,
                        std::string_view function) {
-  return formatted(
-      "\nextern \"C\" __global__ void __launch_bounds__({})\n"
-      "{}(const __grid_constant__ vitune::{} params) {{\n"
-      "  vitune::{}<vitune::Config>(params);\n}}\n",
-      threads, entry, params, function);
+  return entry_text(std::to_string(threads), entry, params, function);
 }
 
 std::string entry_text(const GemmSm90& shape, std::string_view entry, std::string_view params,

@@ -8,21 +8,15 @@
 #include <string_view>
 
 #include "core/device_info.h"
+#include "generator/config_text.h"
 #include "generator/launch_plan.h"
 #include "templates/linear/geometry_sm90.cuh"
 
 namespace vitune {
 
-// Members of a generated Config: one number, one flag.
-std::string config_number(std::string_view name, std::int64_t value);
-std::string config_flag(std::string_view name, bool value);
-// The includes, then a Config of these members.
-std::string config_source(const std::string& includes, const std::string& members);
-
-// An entry that calls `function` of the templates with its parameters, of type `params`.
+// As entry_text(), of so many threads; and of a kernel on wgmma, which is handed tensor maps too.
 std::string entry_text(std::int64_t threads, std::string_view entry, std::string_view params,
                        std::string_view function);
-// The same of a kernel on wgmma, which is handed tensor maps too.
 std::string entry_text(const GemmSm90& shape, std::string_view entry, std::string_view params,
                        std::string_view maps, std::string_view function);
 

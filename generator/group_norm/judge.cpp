@@ -1,12 +1,11 @@
 // generator/group_norm/judge.cpp -- How group norm kernels are tried, and who knows the right
 // answer.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstddef>
 
 #include "core/error.h"
 #include "generator/group_norm/kernel_spec.h"
-#include "templates/group_norm/params.cuh"
+#include "generator/judging.h"
 #include "templates/reference/group_norm_judge_params.cuh"
 
 namespace vitune {
@@ -35,10 +34,6 @@ DrawSpec draw_spec(const std::string& draw) {
   if (draw == kTiny) return {0, 0.002, 0.5, kSeed + 3};
   if (draw == kLarge) return {0, 1, 60, kSeed + 4};
   throw Error(ErrorCode::kFailure, "group norms have no inputs of the name '" + draw + "'");
-}
-
-constexpr std::size_t at_call(std::size_t member) {
-  return offsetof(GroupNormJudgeParams, call) + member;
 }
 
 GroupNormJudgeParams judge_params(const GroupNormProblem& p) {
@@ -82,57 +77,28 @@ std::vector<std::string> group_norm_judge_entries() {
 
 LaunchPlan group_norm_answer(const GroupNormProblem& p, Precision precision) {
   constexpr std::int64_t kThreads = 256, kMostCtas = 16384;
-  constexpr PointerSlot kSlots[] = {
-      {kGroupNormX, at_call(offsetof(GroupNormParams, x))},
-      {kGroupNormWeight, at_call(offsetof(GroupNormParams, weight))},
-      {kGroupNormBias, at_call(offsetof(GroupNormParams, bias))},
-      {kGroupNormOut, at_call(offsetof(GroupNormParams, out))},
-      {kGroupNormTensors + kGroupNormOut, offsetof(GroupNormJudgeParams, out)},
-  };
-  KernelLaunch launch;
-  launch.kernel = precision == Precision::kExact ? 0 : 1;
-  launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(p.images * p.groups, kMostCtas));
-  launch.shape.block[0] = kThreads;
-  launch.params = parameter_bytes(judge_params(p));
-  launch.pointers.assign(std::begin(kSlots), std::end(kSlots));
-  LaunchPlan plan;
-  plan.kernels.push_back(std::move(launch));
-  return plan;
+  return answer_plan(
+      precision, p.images * p.groups, kMostCtas, kThreads, parameter_bytes(judge_params(p)),
+      answer_pointers(group_norm_pointers(), offsetof(GroupNormJudgeParams, call),
+                      {{kGroupNormTensors + kGroupNormOut, offsetof(GroupNormJudgeParams, out)}}));
 }
 
 std::vector<JudgeCase> group_norm_cases(const GroupNormProblem& p, const Config& config) {
   std::vector<JudgeCase> cases;
   for (const std::int64_t images : fewer_images(p, config)) {
-    for (const char* const draw : {kShifted, kNormalDraw}) {
-      cases.push_back({with_images(p, images), draw});
-    }
+    add_cases(cases, with_images(p, images), {kShifted, kNormalDraw});
   }
-  const ProblemPtr full = p;
-  for (const char* const draw : {kConstant, kTiny, kLarge, kShifted, kNormalDraw}) {
-    cases.push_back({full, draw});
-  }
+  add_cases(cases, p, {kConstant, kTiny, kLarge, kShifted, kNormalDraw});
   return cases;
 }
 
 std::vector<Fill> group_norm_inputs(const GroupNormProblem& p, const std::string& draw) {
   const DrawSpec spec = draw_spec(draw);
-  const std::vector<TensorSpec> tensors = group_norm_tensors(p);
-  std::vector<Fill> fills;
-  const auto fill = [&](GroupNormTensor tensor, double mean, double deviation) {
-    const TensorSpec& target = tensors[tensor];
-    if (!target.given) return;
-    Fill whole;
-    whole.tensor = tensor;
-    whole.extents = target.extents;
-    whole.seed = spec.seed * 16 + static_cast<std::uint64_t>(tensor);
-    whole.mean = mean;
-    whole.deviation = deviation;
-    fills.push_back(whole);
-  };
-  fill(kGroupNormX, spec.mean, spec.deviation);
-  fill(kGroupNormWeight, 1, spec.parameters);
-  fill(kGroupNormBias, 0, spec.parameters);
-  return fills;
+  DrawnFills drawn(group_norm_tensors(p), spec.seed);
+  drawn.add(kGroupNormX, spec.mean, spec.deviation);
+  drawn.add(kGroupNormWeight, 1, spec.parameters);
+  drawn.add(kGroupNormBias, 0, spec.parameters);
+  return std::move(drawn.fills);
 }
 
 }  // namespace vitune

@@ -13,6 +13,7 @@
 #include "generator/judge_spec.h"
 #include "generator/launch_plan.h"
 #include "generator/tensor_spec.h"
+#include "templates/group_norm/params.cuh"
 
 namespace vitune {
 
@@ -25,6 +26,9 @@ enum GroupNormTensor {
   kGroupNormTensors
 };
 std::vector<TensorSpec> group_norm_tensors(const GroupNormProblem& problem);
+
+// Where a call's tensors go in what kernels are handed.
+std::vector<PointerSlot> group_norm_pointers();
 
 inline constexpr std::int64_t kWarp = 32;
 inline constexpr std::int64_t kSmRegisters = 65536;  // and so the most of a CTA

@@ -5,18 +5,23 @@
 
 #include "generator/group_norm/family.h"
 #include "generator/group_norm/operator.h"
-#include "templates/group_norm/params.cuh"
 
 namespace vitune {
 namespace {
 
-constexpr PointerSlot kX = {kGroupNormX, offsetof(GroupNormParams, x)};
-constexpr PointerSlot kWeight = {kGroupNormWeight, offsetof(GroupNormParams, weight)};
-constexpr PointerSlot kBias = {kGroupNormBias, offsetof(GroupNormParams, bias)};
-constexpr PointerSlot kOut = {kGroupNormOut, offsetof(GroupNormParams, out)};
+constexpr PointerSlot kPointers[] = {
+    {kGroupNormX, offsetof(GroupNormParams, x)},
+    {kGroupNormWeight, offsetof(GroupNormParams, weight)},
+    {kGroupNormBias, offsetof(GroupNormParams, bias)},
+    {kGroupNormOut, offsetof(GroupNormParams, out)},
+};
 constexpr PointerSlot kPartials = {PointerSlot::kScratch, offsetof(GroupNormParams, partials)};
 
 }  // namespace
+
+std::vector<PointerSlot> group_norm_pointers() {
+  return {std::begin(kPointers), std::end(kPointers)};
+}
 
 LaunchPlan GroupNormFamily::plan(const Problem& problem, const Config& config,
                                  const DeviceInfo& device, std::span<const int>) const {
@@ -39,7 +44,7 @@ LaunchPlan GroupNormFamily::plan(const Problem& problem, const Config& config,
     launch.shape.block[0] = static_cast<std::uint32_t>(t.threads);
     launch.shape.shared_bytes = static_cast<std::uint32_t>(needs[i].shared_bytes);
     launch.params = parameter_bytes(params);
-    launch.pointers = {kX, kWeight, kBias, kOut};
+    launch.pointers = group_norm_pointers();
     if (has_scratch) launch.pointers.push_back(kPartials);
     plan.kernels.push_back(std::move(launch));
   }

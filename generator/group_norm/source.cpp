@@ -4,25 +4,11 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/config_text.h"
 #include "generator/group_norm/family.h"
 #include "generator/group_norm/operator.h"
 
 namespace vitune {
-namespace {
-
-std::string entry_text(const KernelNeeds& kernel, const std::string& attributes,
-                       std::int64_t resident) {
-  constexpr std::string_view kPrefix = "vitune_";
-  const std::string_view name = std::string_view(kernel.entry).substr(kPrefix.size());
-  const std::string_view function = name == "group_norm" ? "group_norm_whole" : name;
-  return formatted(
-      "\nextern \"C\" __global__ void {}__launch_bounds__({}, {})\n"
-      "{}(const __grid_constant__ vitune::GroupNormParams params) {{\n"
-      "  vitune::{}<vitune::Config>(params);\n}}\n",
-      attributes, kernel.threads, resident, kernel.entry, function);
-}
-
-}  // namespace
 
 std::int64_t GroupNormFamily::wanted_ctas(const GroupNormTiling& t) const {
   constexpr std::int64_t kEnoughThreads = 1024;
@@ -38,37 +24,35 @@ std::string GroupNormFamily::source(const Problem& problem, const Config& config
   const GroupNormProblem& p = group_norm_of(problem);
   const GroupNormTiling t = group_norm_tiling(p, config);
   std::string text = "namespace vitune {\nstruct Config {\n";
-  const auto number = [&](std::string_view name, std::int64_t value) {
-    text += formatted("  static constexpr int {} = {};\n", name, value);
-  };
-  const auto flag = [&](std::string_view name, bool value) {
-    text += formatted("  static constexpr bool {} = {};\n", name, value ? "true" : "false");
-  };
-  number("kType", judge_type(p.type));
-  number("kParameters", judge_type(p.parameters));
-  number("kActivation", static_cast<int>(p.activation));
-  flag("kNhwc", p.nhwc);
-  flag("kWeight", p.weight);
-  flag("kBias", p.bias);
-  number("kPositions", p.positions);
-  number("kAllGroups", p.groups);
-  number("kGroupChannels", p.group_channels());
-  number("kThreads", t.threads);
-  number("kGroups", t.groups);
-  number("kChunks", t.chunks);
-  number("kPieces", t.pieces);
-  number("kStreaming", config.at("kStreaming"));
-  flag("kSliced", t.sliced);
-  number("kVector", t.vector);
-  number("kVectorChannels", t.vector_channels);
-  number("kRows", t.rows);
-  number("kRowVectors", t.row_vectors);
-  number("kRowStride", t.row_stride);
-  number("kChunkRows", t.chunk_rows);
-  number("kSlotStride", t.slot_stride);
+  text += config_number("kType", judge_type(p.type));
+  text += config_number("kParameters", judge_type(p.parameters));
+  text += config_number("kActivation", static_cast<int>(p.activation));
+  text += config_flag("kNhwc", p.nhwc);
+  text += config_flag("kWeight", p.weight);
+  text += config_flag("kBias", p.bias);
+  text += config_number("kPositions", p.positions);
+  text += config_number("kAllGroups", p.groups);
+  text += config_number("kGroupChannels", p.group_channels());
+  text += config_number("kThreads", t.threads);
+  text += config_number("kGroups", t.groups);
+  text += config_number("kChunks", t.chunks);
+  text += config_number("kPieces", t.pieces);
+  text += config_number("kStreaming", config.at("kStreaming"));
+  text += config_flag("kSliced", t.sliced);
+  text += config_number("kVector", t.vector);
+  text += config_number("kVectorChannels", t.vector_channels);
+  text += config_number("kRows", t.rows);
+  text += config_number("kRowVectors", t.row_vectors);
+  text += config_number("kRowStride", t.row_stride);
+  text += config_number("kChunkRows", t.chunk_rows);
+  text += config_number("kSlotStride", t.slot_stride);
   text += facts_text(t) + "};\n}  // namespace vitune\n\n" + templates();
   for (const KernelNeeds& kernel : kernels(problem, config)) {
-    text += entry_text(kernel, attributes(t), wanted_ctas(t));
+    constexpr std::string_view kPrefix = "vitune_";
+    const std::string_view name = std::string_view(kernel.entry).substr(kPrefix.size());
+    text += entry_text(formatted("{}, {}", kernel.threads, wanted_ctas(t)), kernel.entry,
+                       "GroupNormParams", name == "group_norm" ? "group_norm_whole" : name,
+                       attributes(t));
   }
   return text;
 }

@@ -6,8 +6,8 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "generator/judging.h"
 #include "generator/linear/kernel_spec.h"
-#include "templates/linear/params.cuh"
 #include "templates/reference/linear_judge_params.cuh"
 
 namespace vitune {
@@ -29,20 +29,8 @@ struct DrawSpec {
   std::uint64_t seed = 0;
 };
 
-// The variance of a normal number of this deviation once it is rounded to a whole one.
-double whole_variance(double deviation) {
-  const auto beyond = [&](double x) { return std::erfc(x / deviation / std::sqrt(2.0)); };
-  double variance = 0;
-  for (int i = 1; i <= 32; ++i) variance += i * i * (beyond(i - 0.5) - beyond(i + 0.5));
-  return variance;
-}
-
 // The deviation of whole x and w, so that their sums are seldom beyond five times `wanted`.
-double whole_deviation(double k, double wanted) {
-  double deviation = 2.5;
-  while (std::sqrt(k) * whole_variance(deviation) > wanted) deviation *= 0.95;
-  return deviation;
-}
+double operand_deviation(double k, double wanted) { return whole_deviation(wanted / std::sqrt(k)); }
 
 DrawSpec draw_spec(const LinearProblem& p, const std::string& draw) {
   const double k = static_cast<double>(p.k), width = 1 / std::sqrt(k);
@@ -51,7 +39,7 @@ DrawSpec draw_spec(const LinearProblem& p, const std::string& draw) {
   if (draw == kWhole) {
     // bf16 has all whole numbers up to 256. A scale is 1 or 2, 1 / deviation and a factor too.
     const bool has_other = p.norm != LinearNorm::kNone || p.factor_rows > 0;
-    const double deviation = whole_deviation(k, 16 / (p.scale ? 2 : 1) / (has_other ? 2 : 1));
+    const double deviation = operand_deviation(k, 16 / (p.scale ? 2 : 1) / (has_other ? 2 : 1));
     return {.x = deviation,
             .w = deviation,
             .bias = 3,
@@ -66,10 +54,6 @@ DrawSpec draw_spec(const LinearProblem& p, const std::string& draw) {
             .seed = kSeed + 2};
   }
   throw Error(ErrorCode::kFailure, "linear layers have no inputs of the name '" + draw + "'");
-}
-
-constexpr std::size_t at_call(std::size_t member) {
-  return offsetof(LinearJudgeParams, call) + member;
 }
 
 LinearJudgeParams judge_params(const LinearProblem& p) {
@@ -135,81 +119,52 @@ std::vector<std::string> linear_judge_entries() {
 LaunchPlan linear_answer(const LinearProblem& p, Precision precision) {
   constexpr std::int64_t kSide = 16, kMostCtas = 65536;
   const int second = p.post ? kLinearPost : kLinearAux;
-  const PointerSlot slots[] = {
-      {kLinearX, at_call(offsetof(LinearParams, x))},
-      {kLinearW, at_call(offsetof(LinearParams, w))},
-      {kLinearBias, at_call(offsetof(LinearParams, bias))},
-      {kLinearScale, at_call(offsetof(LinearParams, scale))},
-      {p.has_pre() ? kLinearPre : kLinearResidual, at_call(offsetof(LinearParams, residual))},
-      {kLinearOut, at_call(offsetof(LinearParams, out))},
-      {second, at_call(offsetof(LinearParams, aux))},
-      {kLinearMean, at_call(offsetof(LinearParams, mean))},
-      {kLinearRstd, at_call(offsetof(LinearParams, rstd))},
-      {kLinearWeightSums, at_call(offsetof(LinearParams, weight_sums))},
-      {kLinearFactor, offsetof(LinearJudgeParams, factor)},
-      {kLinearTensors + kLinearOut, offsetof(LinearJudgeParams, out)},
-      {kLinearTensors + second, offsetof(LinearJudgeParams, aux)},
-      {kLinearTensors + kLinearOutMoments, offsetof(LinearJudgeParams, moments)},
-      {kLinearMoments, offsetof(LinearJudgeParams, given_moments)},
-      {kLinearOutMoments, offsetof(LinearJudgeParams, out_moments)},
-  };
-  KernelLaunch launch;
-  launch.kernel = precision == Precision::kExact ? 0 : 1;
-  const std::int64_t tiles = ceil_div(p.m, kSide) * ceil_div(p.n, kSide);
-  launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(tiles, kMostCtas));
-  launch.shape.block[0] = kSide * kSide;
-  launch.params = parameter_bytes(judge_params(p));
-  launch.pointers.assign(std::begin(slots), std::end(slots));
-  LaunchPlan plan;
-  plan.kernels.push_back(launch);
+  // Without what kernels find in the place of a mean, which has places of its own here.
+  std::vector<PointerSlot> call = linear_pointers(p);
+  call.resize(kLinearWeightSums + 1);
+  call[kLinearMean].tensor = kLinearMean;
+  LaunchPlan plan = answer_plan(
+      precision, ceil_div(p.m, kSide) * ceil_div(p.n, kSide), kMostCtas, kSide * kSide,
+      parameter_bytes(judge_params(p)),
+      answer_pointers(call, offsetof(LinearJudgeParams, call),
+                      {{kLinearFactor, offsetof(LinearJudgeParams, factor)},
+                       {kLinearTensors + kLinearOut, offsetof(LinearJudgeParams, out)},
+                       {kLinearTensors + second, offsetof(LinearJudgeParams, aux)},
+                       {kLinearTensors + kLinearOutMoments, offsetof(LinearJudgeParams, moments)},
+                       {kLinearMoments, offsetof(LinearJudgeParams, given_moments)},
+                       {kLinearOutMoments, offsetof(LinearJudgeParams, out_moments)}}));
   if (p.moments > 0) {
-    launch.kernel += 2;
-    plan.kernels.push_back(std::move(launch));
+    plan.kernels.push_back(plan.kernels.front());
+    plan.kernels.back().kernel += 2;
   }
   return plan;
 }
 
 std::vector<JudgeCase> linear_cases(const LinearProblem& p, const GemmBlock& block) {
   std::vector<JudgeCase> cases;
-  for (const LinearProblem& edge :
-       block.rows > 0 ? edges(p, block) : std::vector<LinearProblem>()) {
-    const ProblemPtr small = edge;
-    for (const char* const draw : {kWhole, kNormalDraw}) cases.push_back({small, draw});
+  if (block.rows > 0) {
+    for (const LinearProblem& edge : edges(p, block)) add_cases(cases, edge, {kWhole, kNormalDraw});
   }
-  const ProblemPtr full = p;
-  for (const char* const draw : {kWhole, kLarge, kNormalDraw}) cases.push_back({full, draw});
+  add_cases(cases, p, {kWhole, kLarge, kNormalDraw});
   return cases;
 }
 
 std::vector<Fill> linear_inputs(const LinearProblem& p, const std::string& draw) {
   const DrawSpec spec = draw_spec(p, draw);
-  const std::vector<TensorSpec> tensors = linear_tensors(p);
-  std::vector<Fill> fills;
-  const auto fill = [&](LinearTensor tensor, double mean, double deviation) {
-    const TensorSpec& target = tensors[tensor];
-    if (!target.given) return;
-    Fill whole;
-    whole.tensor = tensor;
-    whole.extents = target.extents;
-    whole.seed = spec.seed * 16 + static_cast<std::uint64_t>(tensor);
-    whole.mean = mean;
-    whole.deviation = deviation;
-    whole.unit = spec.unit;
-    fills.push_back(whole);
-  };
-  fill(kLinearX, 0, spec.x);
-  fill(kLinearW, 0, spec.w);
-  fill(kLinearBias, 0, spec.bias);
-  fill(kLinearScale, spec.scale_mean, spec.scale);
-  fill(kLinearResidual, 0, spec.residual);
-  fill(kLinearMean, 0, spec.mean);
-  fill(kLinearRstd, spec.rstd_mean, spec.rstd);
-  fill(kLinearWeightSums, 0, spec.weight_sums);
-  fill(kLinearPre, 0, spec.pre);
-  fill(kLinearFactor, 1, spec.factor);
+  DrawnFills drawn(linear_tensors(p), spec.seed, spec.unit);
+  drawn.add(kLinearX, 0, spec.x);
+  drawn.add(kLinearW, 0, spec.w);
+  drawn.add(kLinearBias, 0, spec.bias);
+  drawn.add(kLinearScale, spec.scale_mean, spec.scale);
+  drawn.add(kLinearResidual, 0, spec.residual);
+  drawn.add(kLinearMean, 0, spec.mean);
+  drawn.add(kLinearRstd, spec.rstd_mean, spec.rstd);
+  drawn.add(kLinearWeightSums, 0, spec.weight_sums);
+  drawn.add(kLinearPre, 0, spec.pre);
+  drawn.add(kLinearFactor, 1, spec.factor);
   // Means that differ from block to block, and squares of about as much: above 0.
-  fill(kLinearMoments, 4, 0.5);
-  return fills;
+  drawn.add(kLinearMoments, 4, 0.5);
+  return std::move(drawn.fills);
 }
 
 }  // namespace vitune

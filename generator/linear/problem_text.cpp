@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <tuple>
 #include <utility>
 
 #include "core/format.h"
@@ -55,42 +56,6 @@ LinearNorm norm_of(std::string_view name) {
   malformed(formatted("norm={}: use none, layer, rms or moments:32", in_quotes(name)));
 }
 
-ElementType type_word(std::string_view name, std::string_view key) {
-  const auto type = element_type_of(name);
-  if (type && *type != ElementType::kBool) return *type;
-  malformed(formatted("{}={} is no type: use bf16, fp16 or fp32", key, in_quotes(name)));
-}
-
-ElementType read_type(const ProblemWords& words) {
-  const bool bf16 = words.flag("bf16"), fp16 = words.flag("fp16");
-  if (bf16 == fp16) {
-    malformed(bf16 ? "two types are given: x and w have one"
-                   : "the type is missing: begin with bf16 or fp16");
-  }
-  return bf16 ? ElementType::kBf16 : ElementType::kFp16;
-}
-
-// The stride of "@776", or `dense` where nothing is said; a flag says nothing.
-std::int64_t read_row(const ProblemWords& words, std::string_view key, std::int64_t dense) {
-  const auto given = words.find(key);
-  if (!given || given->empty()) return dense;
-  if (given->starts_with('@')) return integer_word(given->substr(1), key);
-  malformed(formatted("{}={}: give the elements from a row to the next, {}=@{}", key,
-                      in_quotes(*given), key, dense));
-}
-
-bool is_given(const ProblemWords& words, std::string_view key) {
-  return words.flag(key) || words.find(key).has_value();
-}
-
-// "fp32@1536", or the type or the stride alone.
-void read_out(const ProblemWords& words, LinearProblem& p) {
-  const std::string_view given = words.find("out").value_or(std::string_view());
-  const std::size_t at = std::min(given.find('@'), given.size());
-  if (at > 0) p.out = type_word(given.substr(0, at), "out");
-  p.out_row = at < given.size() ? integer_word(given.substr(at + 1), "out") : p.n;
-}
-
 // Columns of a block of moments.
 std::int64_t block_word(std::string_view word, std::string_view key) {
   const std::int64_t columns = integer_word(word, key);
@@ -117,9 +82,9 @@ void read_derivative(const ProblemWords& words, LinearProblem& p) {
   if (!p.has_pre() && words.find("pre")) {
     malformed("pre= is where dact= has its argument: say of which activation, dact=gelu");
   }
-  p.pre_row = read_row(words, "pre", p.n);
-  p.post = is_given(words, "post");
-  p.post_row = read_row(words, "post", p.n);
+  p.pre_row = words.row("pre", p.n);
+  p.post = words.flag("post");
+  p.post_row = words.row("post", p.n);
 }
 
 // "196+1": runs of 196 rows, with one row between them.
@@ -141,29 +106,20 @@ void read_runs(const ProblemWords& words, LinearProblem& p) {
   p.out_spread = p.out_period + gap;
 }
 
-std::string row_text(std::string_view key, std::int64_t row, std::int64_t dense) {
-  return row == dense ? std::string() : formatted(" {}=@{}", key, row);
-}
-
-// A word that says that a matrix is there.
-std::string given_text(std::string_view key, std::int64_t row, std::int64_t dense) {
-  return row == dense ? formatted(" {}", key) : formatted(" {}=@{}", key, row);
-}
-
 }  // namespace
 
 LinearProblem LinearProblem::parse(std::string_view text) {
   const ProblemWords words(text, kGrammar);
   LinearProblem p;
-  p.type = p.out = p.parameters = read_type(words);
+  p.type = p.out = p.parameters = words.type("x and w have one");
   p.m = words.required("m", "rows of x");
   p.n = words.required("n", "columns of the result");
   p.k = words.required("k", "columns of x");
   p.bias = words.flag("bias");
   p.scale = words.flag("scale");
-  p.residual = is_given(words, "residual");
-  p.aux = is_given(words, "aux");
-  p.transposed = is_given(words, "wt");
+  p.residual = words.flag("residual");
+  p.aux = words.flag("aux");
+  p.transposed = words.flag("wt");
   if (p.transposed && words.find("w")) malformed("w= and wt are given: w is [n, k], wt [k, n]");
   if (const auto name = words.find("act")) p.activation = activation_of("act", *name);
   read_norm(words, p);
@@ -175,16 +131,16 @@ LinearProblem LinearProblem::parse(std::string_view text) {
   } else if (p.norm == LinearNorm::kMoments) {
     p.eps = kDefaultEps;
   }
-  if (const auto type = words.find("params")) p.parameters = type_word(*type, "params");
-  p.x_row = read_row(words, "x", p.k);
-  p.w_row = read_row(words, p.transposed ? "wt" : "w", p.w_columns());
-  p.residual_row = read_row(words, "residual", p.n);
-  p.aux_row = read_row(words, "aux", p.n);
+  p.parameters = words.type("params", p.type);
+  p.x_row = words.row("x", p.k);
+  p.w_row = words.row(p.transposed ? "wt" : "w", p.w_columns());
+  p.residual_row = words.row("residual", p.n);
+  p.aux_row = words.row("aux", p.n);
   p.residual_period = words.number("period").value_or(0);
   if (words.find("period") && p.residual_period < 1) malformed("period=: 1 is the least");
   p.factor_rows = words.number("factor").value_or(0);
   if (words.find("factor") && p.factor_rows < 1) malformed("factor=: 1 is the least");
-  read_out(words, p);
+  std::tie(p.out, p.out_row) = words.matrix("out", {p.type, p.n});
   read_runs(words, p);
   p.alignment = words.number("align").value_or(16);
   p.validate();
@@ -206,19 +162,16 @@ std::string LinearProblem::text() const {
   if (p.has_pre()) text += formatted(" dact={}", activation_name(p.derivative));
   if (p.scale) text += " scale";
   if (p.parameters != p.type) text += " params=" + element_name(p.parameters);
-  text += row_text("x", p.x_row, p.k);
-  text += p.transposed ? given_text("wt", p.w_row, p.n) : row_text("w", p.w_row, p.k);
-  if (p.has_pre()) text += row_text("pre", p.pre_row, p.n);
+  text += row_word("x", p.x_row, p.k);
+  text += p.transposed ? given_word("wt", p.w_row, p.n) : row_word("w", p.w_row, p.k);
+  if (p.has_pre()) text += row_word("pre", p.pre_row, p.n);
   if (p.factor_rows > 0) text += formatted(" factor={}", p.factor_rows);
-  if (p.residual) text += given_text("residual", p.residual_row, p.n);
+  if (p.residual) text += given_word("residual", p.residual_row, p.n);
   if (p.residual_period > 0) text += formatted(" period={}", p.residual_period);
-  if (p.out != p.type || p.out_row != p.n) {
-    text += formatted(" out={}{}", p.out == p.type ? "" : element_name(p.out),
-                      p.out_row == p.n ? "" : formatted("@{}", p.out_row));
-  }
+  text += matrix_word("out", p.out, p.type, p.out_row, p.n);
   if (p.out_period > 0) text += formatted(" rows={}+{}", p.out_period, p.out_spread - p.out_period);
-  if (p.aux) text += given_text("aux", p.aux_row, p.n);
-  if (p.post) text += given_text("post", p.post_row, p.n);
+  if (p.aux) text += given_word("aux", p.aux_row, p.n);
+  if (p.post) text += given_word("post", p.post_row, p.n);
   if (p.moments > 0) text += formatted(" moments={}", p.moments);
   if (p.alignment != 16) text += formatted(" align={}", p.alignment);
   return text;

@@ -3,40 +3,25 @@
 #include <algorithm>
 
 #include "generator/linear/kernel_spec.h"
+#include "generator/matrix_spec.h"
 
 namespace vitune {
 namespace {
 
 TensorSpec matrix(std::string name, const LinearProblem& p, Role role, ElementType type,
                   std::int64_t rows, std::int64_t columns, std::int64_t stride) {
-  TensorSpec spec;
-  spec.name = std::move(name);
-  spec.role = role;
-  spec.type = type;
-  spec.extents = {1, 1, rows, columns};
-  spec.strides = {0, 0, stride, 1};
-  spec.axes = {"", "", "row", ""};
-  spec.alignment = p.alignment;
-  return spec;
-}
-
-TensorSpec absent(std::string name, Role role) {
-  TensorSpec spec;
-  spec.name = std::move(name);
-  spec.given = false;
-  spec.role = role;
-  return spec;
+  return matrix_spec(std::move(name), role, type, rows, columns, stride, p.alignment);
 }
 
 TensorSpec parameter(std::string name, const LinearProblem& p, bool given) {
-  if (!given) return absent(std::move(name), Role::kInput);
+  if (!given) return absent_spec(std::move(name), Role::kInput);
   return matrix(std::move(name), p, Role::kInput, p.parameters, 1, p.n, p.n);
 }
 
 // In fp32: of each row, or of each column.
 TensorSpec statistic(std::string name, const LinearProblem& p, bool given, std::int64_t rows,
                      std::int64_t columns) {
-  if (!given) return absent(std::move(name), Role::kInput);
+  if (!given) return absent_spec(std::move(name), Role::kInput);
   return matrix(std::move(name), p, Role::kInput, ElementType::kFp32, rows, columns, columns);
 }
 
@@ -50,15 +35,6 @@ TensorSpec out(const LinearProblem& p) {
   return spec;
 }
 
-// The largest power of two that divides all of them, `most` at most.
-std::int64_t common_power(std::int64_t most, std::initializer_list<std::int64_t> numbers) {
-  std::int64_t power = most;
-  for (const std::int64_t number : numbers) {
-    while (number % power != 0) power /= 2;
-  }
-  return power;
-}
-
 }  // namespace
 
 std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
@@ -69,10 +45,10 @@ std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
   specs[kLinearScale] = parameter("scale", p, p.scale);
   specs[kLinearResidual] = p.residual ? matrix("residual", p, Role::kInput, p.out,
                                                p.residual_rows(), p.n, p.residual_row)
-                                      : absent("residual", Role::kInput);
+                                      : absent_spec("residual", Role::kInput);
   specs[kLinearOut] = out(p);
   specs[kLinearAux] = p.aux ? matrix("aux", p, Role::kOutput, p.type, p.m, p.n, p.aux_row)
-                            : absent("aux", Role::kOutput);
+                            : absent_spec("aux", Role::kOutput);
   const bool is_layer = p.norm == LinearNorm::kLayer;
   specs[kLinearMean] = statistic("mean", p, is_layer, p.m, 1);
   specs[kLinearRstd] = statistic("rstd", p, p.has_rstd(), p.m, 1);
@@ -82,7 +58,7 @@ std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
   const bool is_given = p.norm == LinearNorm::kMoments;
   specs[kLinearMoments] =
       statistic("moments", p, is_given, p.m, is_given ? moments(p.k, p.given_moments) : 0);
-  specs[kLinearOutMoments] = absent("out_moments", Role::kOutput);
+  specs[kLinearOutMoments] = absent_spec("out_moments", Role::kOutput);
   if (p.moments > 0) {
     const std::int64_t columns = moments(p.n, p.moments);
     specs[kLinearOutMoments] =
@@ -93,9 +69,9 @@ std::vector<TensorSpec> linear_tensors(const LinearProblem& p) {
     specs[kLinearOutMoments].exact_from_whole_numbers = is_exact && p.norm == LinearNorm::kNone;
   }
   specs[kLinearPre] = p.has_pre() ? matrix("pre", p, Role::kInput, p.type, p.m, p.n, p.pre_row)
-                                  : absent("pre", Role::kInput);
+                                  : absent_spec("pre", Role::kInput);
   specs[kLinearPost] = p.post ? matrix("post", p, Role::kOutput, p.type, p.m, p.n, p.post_row)
-                              : absent("post", Role::kOutput);
+                              : absent_spec("post", Role::kOutput);
   const bool has_factor = p.factor_rows > 0;
   specs[kLinearFactor] =
       statistic("factor", p, has_factor, has_factor ? p.m / p.factor_rows : 0, 1);

@@ -7,6 +7,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "generator/judging.h"
 #include "generator/linear_weight_grad/kernel_spec.h"
 #include "templates/reference/linear_weight_grad_judge_params.cuh"
 
@@ -27,21 +28,6 @@ struct DrawSpec {
   double x = 1, dy = 1, scale = 0.5, scale_mean = 1, w = 1, b = 0.5, before = 1, unit = 0;
   std::uint64_t seed = 0;
 };
-
-// The variance of a normal number of this deviation once it is rounded to a whole one.
-double whole_variance(double deviation) {
-  const auto beyond = [&](double x) { return std::erfc(x / deviation / std::sqrt(2.0)); };
-  double variance = 0;
-  for (int i = 1; i <= 32; ++i) variance += i * i * (beyond(i - 0.5) - beyond(i + 0.5));
-  return variance;
-}
-
-// The deviation of normal numbers whose variance is at most `wanted` once they are whole.
-double whole_deviation(double wanted) {
-  double deviation = 2.5;
-  while (whole_variance(deviation) > wanted) deviation *= 0.95;
-  return deviation;
-}
 
 DrawSpec draw_spec(const LinearWeightGradProblem& p, const std::string& draw) {
   const double m = static_cast<double>(p.m), k = static_cast<double>(p.k);
@@ -66,10 +52,6 @@ DrawSpec draw_spec(const LinearWeightGradProblem& p, const std::string& draw) {
             .seed = kSeed + 3};
   }
   throw Error(ErrorCode::kFailure, "weight gradients have no inputs of the name '" + draw + "'");
-}
-
-constexpr std::size_t at_call(std::size_t member) {
-  return offsetof(WeightGradJudgeParams, call) + member;
 }
 
 // Other sizes for which the kernel of `p` is the right one: facts that it is compiled for stay.
@@ -108,94 +90,59 @@ std::vector<std::string> weight_grad_judge_entries() {
 
 LaunchPlan weight_grad_answer(const LinearWeightGradProblem& p, Precision precision) {
   constexpr std::int64_t kSide = 16, kMostCtas = 65536;
-  const std::size_t plain = precision == Precision::kExact ? 0 : 1;
   WeightGradJudgeParams params = {};
   params.call = weight_grad_params(p);
   params.type = judge_type(p.type);
   params.output = judge_type(p.out);
   params.parameters = judge_type(p.parameters);
-  KernelLaunch launch;
-  launch.kernel = plain;
-  const std::int64_t tiles = ceil_div(p.n, kSide) * ceil_div(p.k + 1, kSide);
-  launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(tiles, kMostCtas));
-  launch.shape.block[0] = kSide * kSide;
-  launch.params = parameter_bytes(params);
-  for (PointerSlot slot : weight_grad_pointers()) {
-    slot.at += static_cast<std::uint32_t>(offsetof(WeightGradJudgeParams, call));
-    launch.pointers.push_back(slot);
-  }
-  launch.pointers.push_back(
-      {kWeightGradTensors + kWeightGradDw, offsetof(WeightGradJudgeParams, dw)});
-  launch.pointers.push_back(
-      {kWeightGradTensors + kWeightGradDb, offsetof(WeightGradJudgeParams, db)});
-  launch.pointers.push_back(
-      {kWeightGradTensors + kWeightGradDscale, offsetof(WeightGradJudgeParams, dscale)});
-  launch.pointers.push_back({PointerSlot::kScratch, offsetof(WeightGradJudgeParams, products)});
-  LaunchPlan plan;
-  plan.kernels.push_back(launch);
-  launch.kernel = 2 + plain;
-  launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(p.n, kMostCtas));
-  plan.kernels.push_back(std::move(launch));
-  plan.scratch_bytes = (plain == 0 ? 8 : 4) * p.n * (p.k + 1);
+  LaunchPlan plan = answer_plan(
+      precision, ceil_div(p.n, kSide) * ceil_div(p.k + 1, kSide), kMostCtas, kSide * kSide,
+      parameter_bytes(params),
+      answer_pointers(
+          weight_grad_pointers(), offsetof(WeightGradJudgeParams, call),
+          {{kWeightGradTensors + kWeightGradDw, offsetof(WeightGradJudgeParams, dw)},
+           {kWeightGradTensors + kWeightGradDb, offsetof(WeightGradJudgeParams, db)},
+           {kWeightGradTensors + kWeightGradDscale, offsetof(WeightGradJudgeParams, dscale)},
+           {PointerSlot::kScratch, offsetof(WeightGradJudgeParams, products)}}));
+  KernelLaunch& gradients = plan.kernels.emplace_back(plan.kernels.front());
+  gradients.kernel += 2;
+  gradients.shape.grid[0] = static_cast<std::uint32_t>(std::min(p.n, kMostCtas));
+  plan.scratch_bytes = (precision == Precision::kExact ? 8 : 4) * p.n * (p.k + 1);
   return plan;
 }
 
 std::vector<JudgeCase> weight_grad_cases(const LinearWeightGradProblem& p, const GemmBlock& block) {
   std::vector<JudgeCase> cases;
-  for (const LinearWeightGradProblem& edge :
-       block.rows > 0 ? edges(p, block) : std::vector<LinearWeightGradProblem>()) {
-    const ProblemPtr small = edge;
-    for (const char* const draw : {kWhole, kNormalDraw}) cases.push_back({small, draw});
+  if (block.rows > 0) {
+    for (const LinearWeightGradProblem& edge : edges(p, block)) {
+      add_cases(cases, edge, {kWhole, kNormalDraw});
+    }
   }
-  const ProblemPtr full = p;
-  for (const char* const draw : {kWhole, kOneHot, kCancel, kNormalDraw}) {
-    cases.push_back({full, draw});
-  }
+  add_cases(cases, p, {kWhole, kOneHot, kCancel, kNormalDraw});
   return cases;
 }
 
 std::vector<Fill> weight_grad_inputs(const LinearWeightGradProblem& p, const std::string& draw) {
   const DrawSpec spec = draw_spec(p, draw);
-  const std::vector<TensorSpec> tensors = weight_grad_tensors(p);
-  std::vector<Fill> fills;
-  const auto fill = [&](WeightGradTensor tensor, double mean, double deviation) {
-    const TensorSpec& target = tensors[tensor];
-    if (!target.given) return;
-    Fill whole;
-    whole.tensor = tensor;
-    whole.extents = target.extents;
-    whole.seed = spec.seed * 16 + static_cast<std::uint64_t>(tensor);
-    whole.mean = mean;
-    whole.deviation = deviation;
-    whole.unit = spec.unit;
-    fills.push_back(whole);
-  };
-  // Rows `first` to before `end` of a tensor that has been filled, with numbers of the same seed.
-  const auto fill_rows = [&](WeightGradTensor tensor, std::int64_t first, std::int64_t end,
-                             double deviation) {
-    fill(tensor, 0, deviation);
-    Fill& part = fills.back();
-    part.offset = first * tensors[tensor].strides[2];
-    part.extents[2] = end - first;
-  };
-  fill(kWeightGradX, 0, spec.x);
-  fill(kWeightGradDy, 0, draw == kOneHot ? 0 : spec.dy);
-  if (draw == kOneHot) fill_rows(kWeightGradDy, p.m / 2, p.m / 2 + 1, spec.dy);
+  DrawnFills drawn(weight_grad_tensors(p), spec.seed, spec.unit);
+  drawn.add(kWeightGradX, 0, spec.x);
+  drawn.add(kWeightGradDy, 0, draw == kOneHot ? 0 : spec.dy);
+  if (draw == kOneHot) drawn.add_rows(kWeightGradDy, p.m / 2, p.m / 2 + 1, spec.dy);
   if (draw == kCancel) {
     // The second half is the first with the other sign; a sixteenth is left as it is.
     const std::int64_t half = p.m / 2, end = half + half * 15 / 16;
     if (end > half) {
-      fill_rows(kWeightGradDy, half, end, -spec.dy);
-      fill_rows(kWeightGradX, half, end, spec.x);
+      drawn.add_rows(kWeightGradDy, half, end, -spec.dy);
+      drawn.add_rows(kWeightGradX, half, end, spec.x);
     }
   }
-  fill(kWeightGradScale, spec.scale_mean, spec.scale);
-  fill(kWeightGradW, 0, spec.w);
-  fill(kWeightGradB, 0, spec.b);
-  fill(kWeightGradDwBefore, 0, spec.before);
-  fill(kWeightGradDbBefore, 0, spec.before);
-  fill(kWeightGradDscaleBefore, 0, spec.before);
-  return fills;
+  drawn.add(kWeightGradScale, spec.scale_mean, spec.scale);
+  drawn.add(kWeightGradW, 0, spec.w);
+  drawn.add(kWeightGradB, 0, spec.b);
+  drawn.add(kWeightGradDwBefore, 0, spec.before);
+  drawn.add(kWeightGradDbBefore, 0, spec.before);
+  drawn.add(kWeightGradDscaleBefore, 0, spec.before);
+  return std::move(drawn.fills);
 }
 
 }  // namespace vitune

@@ -2,44 +2,22 @@
 // accessed.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <initializer_list>
 
 #include "generator/linear_weight_grad/kernel_spec.h"
+#include "generator/matrix_spec.h"
 
 namespace vitune {
 namespace {
 
 TensorSpec matrix(std::string name, const LinearWeightGradProblem& p, Role role, ElementType type,
                   std::int64_t rows, std::int64_t columns, std::int64_t stride) {
-  TensorSpec spec;
-  spec.name = std::move(name);
-  spec.role = role;
-  spec.type = type;
-  spec.extents = {1, 1, rows, columns};
-  spec.strides = {0, 0, stride, 1};
-  spec.axes = {"", "", "row", ""};
-  spec.alignment = p.alignment;
-  return spec;
+  return matrix_spec(std::move(name), role, type, rows, columns, stride, p.alignment);
 }
 
-// Dense; only its name and role where it is not given.
 TensorSpec dense(std::string name, const LinearWeightGradProblem& p, bool given, Role role,
                  ElementType type, std::int64_t rows, std::int64_t columns) {
-  if (given) return matrix(std::move(name), p, role, type, rows, columns, columns);
-  TensorSpec spec;
-  spec.name = std::move(name);
-  spec.given = false;
-  spec.role = role;
-  return spec;
-}
-
-// The largest power of two that divides all of them, `most` at most.
-std::int64_t common_power(std::int64_t most, std::initializer_list<std::int64_t> numbers) {
-  std::int64_t power = most;
-  for (const std::int64_t number : numbers) {
-    while (number % power != 0) power /= 2;
-  }
-  return power;
+  if (!given) return absent_spec(std::move(name), role);
+  return matrix(std::move(name), p, role, type, rows, columns, columns);
 }
 
 }  // namespace

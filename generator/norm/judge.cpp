@@ -1,12 +1,11 @@
 // generator/norm/judge.cpp -- How norm kernels are tried, and who knows the right answer.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstddef>
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "generator/judging.h"
 #include "generator/norm/kernel_spec.h"
-#include "templates/norm/params.cuh"
 #include "templates/reference/norm_judge_params.cuh"
 
 namespace vitune {
@@ -34,18 +33,9 @@ DrawSpec draw_spec(const std::string& draw) {
   throw Error(ErrorCode::kFailure, "norms have no inputs of the name '" + draw + "'");
 }
 
-constexpr std::size_t at_call(std::size_t member) {
-  return offsetof(NormJudgeParams, call) + member;
-}
-
 NormJudgeParams judge_params(const NormProblem& p) {
   NormJudgeParams params = {};
-  params.call.x_row = p.x_row;
-  params.call.residual_row = p.residual_row;
-  params.call.out_row = p.out_row;
-  params.call.sum_row = p.sum_row;
-  params.call.second_row = p.second_row;
-  params.call.rows = p.rows;
+  params.call = norm_params(p);
   params.eps = p.eps;
   params.columns = static_cast<int>(p.d);
   params.input = judge_type(p.type);
@@ -72,32 +62,15 @@ std::vector<std::string> norm_judge_entries() {
 
 LaunchPlan norm_answer(const NormProblem& p, Precision precision) {
   constexpr std::int64_t kThreads = 256, kMostCtas = 16384;
-  constexpr PointerSlot kSlots[] = {
-      {kNormX, at_call(offsetof(NormParams, x))},
-      {kNormResidual, at_call(offsetof(NormParams, residual))},
-      {kNormWeight, at_call(offsetof(NormParams, weight))},
-      {kNormBias, at_call(offsetof(NormParams, bias))},
-      {kNormOut, at_call(offsetof(NormParams, out))},
-      {kNormSum, at_call(offsetof(NormParams, sum))},
-      {kNormSecond, at_call(offsetof(NormParams, second))},
-      {kNormMean, at_call(offsetof(NormParams, mean))},
-      {kNormRstd, at_call(offsetof(NormParams, rstd))},
-      {kNormTensors + kNormOut, offsetof(NormJudgeParams, out)},
-      {kNormTensors + kNormSum, offsetof(NormJudgeParams, sum)},
-      {kNormTensors + kNormSecond, offsetof(NormJudgeParams, second)},
-      {kNormTensors + kNormMean, offsetof(NormJudgeParams, mean)},
-      {kNormTensors + kNormRstd, offsetof(NormJudgeParams, rstd)},
-  };
-  KernelLaunch launch;
-  launch.kernel = precision == Precision::kExact ? 0 : 1;
-  launch.shape.grid[0] =
-      static_cast<std::uint32_t>(std::min(ceil_div(p.rows, kThreads / 32), kMostCtas));
-  launch.shape.block[0] = kThreads;
-  launch.params = parameter_bytes(judge_params(p));
-  launch.pointers.assign(std::begin(kSlots), std::end(kSlots));
-  LaunchPlan plan;
-  plan.kernels.push_back(std::move(launch));
-  return plan;
+  return answer_plan(
+      precision, ceil_div(p.rows, kThreads / 32), kMostCtas, kThreads,
+      parameter_bytes(judge_params(p)),
+      answer_pointers(norm_pointers(), offsetof(NormJudgeParams, call),
+                      {{kNormTensors + kNormOut, offsetof(NormJudgeParams, out)},
+                       {kNormTensors + kNormSum, offsetof(NormJudgeParams, sum)},
+                       {kNormTensors + kNormSecond, offsetof(NormJudgeParams, second)},
+                       {kNormTensors + kNormMean, offsetof(NormJudgeParams, mean)},
+                       {kNormTensors + kNormRstd, offsetof(NormJudgeParams, rstd)}}));
 }
 
 std::vector<JudgeCase> norm_cases(const NormProblem& p, const Config& config) {
@@ -105,37 +78,20 @@ std::vector<JudgeCase> norm_cases(const NormProblem& p, const Config& config) {
   // One row; a CTA that lacks some of its rows.
   for (const std::int64_t rows : {std::int64_t{1}, config.at("kRows") + 1}) {
     if (rows >= p.rows) continue;
-    for (const char* const draw : {kShifted, kNormalDraw}) {
-      cases.push_back({with_rows(p, rows), draw});
-    }
+    add_cases(cases, with_rows(p, rows), {kShifted, kNormalDraw});
   }
-  const ProblemPtr full = p;
-  for (const char* const draw : {kConstant, kTiny, kShifted, kNormalDraw}) {
-    cases.push_back({full, draw});
-  }
+  add_cases(cases, p, {kConstant, kTiny, kShifted, kNormalDraw});
   return cases;
 }
 
 std::vector<Fill> norm_inputs(const NormProblem& p, const std::string& draw) {
   const DrawSpec spec = draw_spec(draw);
-  const std::vector<TensorSpec> tensors = norm_tensors(p);
-  std::vector<Fill> fills;
-  const auto fill = [&](NormTensor tensor, double mean, double deviation) {
-    const TensorSpec& target = tensors[tensor];
-    if (!target.given) return;
-    Fill whole;
-    whole.tensor = tensor;
-    whole.extents = target.extents;
-    whole.seed = spec.seed * 16 + static_cast<std::uint64_t>(tensor);
-    whole.mean = mean;
-    whole.deviation = deviation;
-    fills.push_back(whole);
-  };
-  fill(kNormX, spec.mean, spec.deviation);
-  fill(kNormResidual, 0, spec.deviation);
-  fill(kNormWeight, 1, 0.5);
-  fill(kNormBias, 0, 0.5);
-  return fills;
+  DrawnFills drawn(norm_tensors(p), spec.seed);
+  drawn.add(kNormX, spec.mean, spec.deviation);
+  drawn.add(kNormResidual, 0, spec.deviation);
+  drawn.add(kNormWeight, 1, 0.5);
+  drawn.add(kNormBias, 0, 0.5);
+  return std::move(drawn.fills);
 }
 
 }  // namespace vitune

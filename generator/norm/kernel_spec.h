@@ -12,6 +12,7 @@
 #include "generator/launch_plan.h"
 #include "generator/norm/problem.h"
 #include "generator/tensor_spec.h"
+#include "templates/norm/params.cuh"
 
 namespace vitune {
 
@@ -29,6 +30,10 @@ enum NormTensor {
   kNormTensors
 };
 std::vector<TensorSpec> norm_tensors(const NormProblem& problem);
+
+// What kernels are handed, and where the call's tensors go in there.
+NormParams norm_params(const NormProblem& problem);
+std::vector<PointerSlot> norm_pointers();
 
 // Elements that each access takes: 8, 4, 2 or 1, so that rows divide into them and every access of
 // every tensor is aligned.

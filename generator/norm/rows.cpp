@@ -7,9 +7,9 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/config_text.h"
 #include "generator/norm/kernel_spec.h"
 #include "generator/norm/operator.h"
-#include "templates/norm/params.cuh"
 
 namespace vitune {
 namespace {
@@ -90,14 +90,6 @@ bool rows_lie_side_by_side(const NormProblem& p) {
   return dense(true, p.x_row) && dense(true, p.out_row) && dense(p.residual, p.residual_row) &&
          dense(p.sum, p.sum_row) && dense(p.second.has_value(), p.second_row);
 }
-
-constexpr PointerSlot kPointers[] = {
-    {kNormX, offsetof(NormParams, x)},           {kNormResidual, offsetof(NormParams, residual)},
-    {kNormWeight, offsetof(NormParams, weight)}, {kNormBias, offsetof(NormParams, bias)},
-    {kNormOut, offsetof(NormParams, out)},       {kNormSum, offsetof(NormParams, sum)},
-    {kNormSecond, offsetof(NormParams, second)}, {kNormMean, offsetof(NormParams, mean)},
-    {kNormRstd, offsetof(NormParams, rstd)},
-};
 
 KernelNeeds kernel_of(const Config& config) {
   const std::int64_t row_threads = config.at("kRowThreads"), rows = config.at("kRows");
@@ -218,35 +210,27 @@ std::string NormRows::source(const Problem& problem, const Config& config) const
   const NormProblem& p = norm_of(problem);
   const KernelNeeds needs = kernel_of(config);
   std::string text = "namespace vitune {\nstruct Config {\n";
-  const auto number = [&](std::string_view name, std::int64_t value) {
-    text += formatted("  static constexpr int {} = {};\n", name, value);
-  };
-  const auto flag = [&](std::string_view name, bool value) {
-    text += formatted("  static constexpr bool {} = {};\n", name, value ? "true" : "false");
-  };
-  number("kInput", judge_type(p.type));
-  number("kOutput", judge_type(p.out));
-  number("kParameters", judge_type(p.parameters));
-  number("kSecond", p.second ? judge_type(*p.second) : -1);
-  number("kColumns", p.d);
-  number("kVector", config.at("kVector"));
-  flag("kSideBySide", rows_lie_side_by_side(p));
-  flag("kRms", p.rms);
-  flag("kWeight", p.weight);
-  flag("kBias", p.bias);
-  flag("kResidual", p.residual);
-  flag("kSum", p.sum);
-  flag("kStatistics", p.statistics);
-  number("kRowThreads", config.at("kRowThreads"));
-  number("kRows", config.at("kRows"));
-  number("kStreaming", config.at("kStreaming"));
-  flag("kPersistent", config.at("kPersistent") != 0);
-  return text + formatted(
-                    "}};\n}}  // namespace vitune\n\n#include \"norm/rows.cuh\"\n\n"
-                    "extern \"C\" __global__ void __launch_bounds__({}, {})\n"
-                    "{}(const __grid_constant__ vitune::NormParams params) {{\n"
-                    "  vitune::norm_rows<vitune::Config>(params);\n}}\n",
-                    needs.threads, config.at("kSmWarps") * 32 / needs.threads, kEntry);
+  text += config_number("kInput", judge_type(p.type));
+  text += config_number("kOutput", judge_type(p.out));
+  text += config_number("kParameters", judge_type(p.parameters));
+  text += config_number("kSecond", p.second ? judge_type(*p.second) : -1);
+  text += config_number("kColumns", p.d);
+  text += config_number("kVector", config.at("kVector"));
+  text += config_flag("kSideBySide", rows_lie_side_by_side(p));
+  text += config_flag("kRms", p.rms);
+  text += config_flag("kWeight", p.weight);
+  text += config_flag("kBias", p.bias);
+  text += config_flag("kResidual", p.residual);
+  text += config_flag("kSum", p.sum);
+  text += config_flag("kStatistics", p.statistics);
+  text += config_number("kRowThreads", config.at("kRowThreads"));
+  text += config_number("kRows", config.at("kRows"));
+  text += config_number("kStreaming", config.at("kStreaming"));
+  text += config_flag("kPersistent", config.at("kPersistent") != 0);
+  const std::string bounds =
+      formatted("{}, {}", needs.threads, config.at("kSmWarps") * 32 / needs.threads);
+  return text + "};\n}  // namespace vitune\n\n" + templates() +
+         entry_text(bounds, kEntry, "NormParams", "norm_rows");
 }
 
 LaunchPlan NormRows::plan(const Problem& problem, const Config& config, const DeviceInfo& device,
@@ -264,16 +248,8 @@ LaunchPlan NormRows::plan(const Problem& problem, const Config& config, const De
       static_cast<std::uint32_t>(config.at("kPersistent") != 0 ? std::min(ctas, room) : ctas);
   launch.shape.block[0] = static_cast<std::uint32_t>(needs.threads);
   launch.shape.shared_bytes = static_cast<std::uint32_t>(needs.shared_bytes);
-  NormParams params = {};
-  params.x_row = p.x_row;
-  params.residual_row = p.residual_row;
-  params.out_row = p.out_row;
-  params.sum_row = p.sum_row;
-  params.second_row = p.second_row;
-  params.rows = p.rows;
-  params.eps = static_cast<float>(p.eps);
-  launch.params = parameter_bytes(params);
-  launch.pointers.assign(std::begin(kPointers), std::end(kPointers));
+  launch.params = parameter_bytes(norm_params(p));
+  launch.pointers = norm_pointers();
   LaunchPlan plan;
   plan.kernels.push_back(std::move(launch));
   return plan;

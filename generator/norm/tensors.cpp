@@ -1,7 +1,9 @@
-// generator/norm/tensors.cpp -- The tensors of a norm.
+// generator/norm/tensors.cpp -- The tensors of a norm, and what its kernels are handed.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstddef>
 
+#include "generator/matrix_spec.h"
 #include "generator/norm/kernel_spec.h"
 
 namespace vitune {
@@ -9,18 +11,10 @@ namespace {
 
 TensorSpec matrix(std::string name, const NormProblem& p, bool given, ElementType type,
                   std::int64_t stride, Role role) {
-  TensorSpec spec;
-  spec.name = std::move(name);
-  spec.given = given;
-  spec.role = role;
-  if (!given) return spec;
-  spec.type = type;
+  if (!given) return absent_spec(std::move(name), role);
   // Rows that all are the same one are stored once.
-  spec.extents = {1, 1, stride == 0 ? 1 : p.rows, p.d};
-  spec.strides = {0, 0, stride, 1};
-  spec.axes = {"", "", "row", ""};
-  spec.alignment = std::max<std::int64_t>(p.alignment, element_bytes(type));
-  return spec;
+  return matrix_spec(std::move(name), role, type, stride == 0 ? 1 : p.rows, p.d, stride,
+                     std::max<std::int64_t>(p.alignment, element_bytes(type)));
 }
 
 TensorSpec parameter(std::string name, const NormProblem& p, bool given) {
@@ -30,13 +24,17 @@ TensorSpec parameter(std::string name, const NormProblem& p, bool given) {
 }
 
 TensorSpec statistic(std::string name, const NormProblem& p, bool given) {
-  TensorSpec spec = matrix(std::move(name), p, given, ElementType::kFp32, 1, Role::kOutput);
-  if (given) {
-    spec.extents[3] = 1;
-    spec.alignment = 4;
-  }
-  return spec;
+  if (!given) return absent_spec(std::move(name), Role::kOutput);
+  return matrix_spec(std::move(name), Role::kOutput, ElementType::kFp32, p.rows, 1, 1, 4);
 }
+
+constexpr PointerSlot kPointers[] = {
+    {kNormX, offsetof(NormParams, x)},           {kNormResidual, offsetof(NormParams, residual)},
+    {kNormWeight, offsetof(NormParams, weight)}, {kNormBias, offsetof(NormParams, bias)},
+    {kNormOut, offsetof(NormParams, out)},       {kNormSum, offsetof(NormParams, sum)},
+    {kNormSecond, offsetof(NormParams, second)}, {kNormMean, offsetof(NormParams, mean)},
+    {kNormRstd, offsetof(NormParams, rstd)},
+};
 
 // Each element is read by the thread that writes it, before: an output may take an input's place.
 void let_replace(std::vector<TensorSpec>& specs, NormTensor output) {
@@ -69,6 +67,20 @@ std::vector<TensorSpec> norm_tensors(const NormProblem& p) {
   let_replace(specs, kNormSecond);
   return specs;
 }
+
+NormParams norm_params(const NormProblem& p) {
+  NormParams params = {};
+  params.x_row = p.x_row;
+  params.residual_row = p.residual_row;
+  params.out_row = p.out_row;
+  params.sum_row = p.sum_row;
+  params.second_row = p.second_row;
+  params.rows = p.rows;
+  params.eps = static_cast<float>(p.eps);
+  return params;
+}
+
+std::vector<PointerSlot> norm_pointers() { return {std::begin(kPointers), std::end(kPointers)}; }
 
 std::int64_t norm_vector(const NormProblem& p) {
   const std::vector<TensorSpec> tensors = norm_tensors(p);

@@ -7,6 +7,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "generator/judging.h"
 #include "generator/window_attention/kernel_spec.h"
 #include "templates/reference/window_attention_judge_params.cuh"
 
@@ -51,11 +52,6 @@ DrawSpec draw_spec(const WindowAttentionProblem& p, const std::string& draw) {
   spec.q_deviation = std::sqrt(64.0 - 25.0) * unit;
   spec.infinite_share = 0.05;
   return spec;
-}
-
-constexpr std::size_t at_call(std::size_t member) {
-  return offsetof(WindowAttentionJudgeParams, call) + offsetof(WindowAttentionParams, call) +
-         member;
 }
 
 WindowAttentionJudgeParams judge_params(const WindowAttentionProblem& p) {
@@ -104,26 +100,12 @@ std::vector<std::string> window_attention_judge_entries() {
 
 LaunchPlan window_attention_answer(const WindowAttentionProblem& p, Precision precision) {
   constexpr std::int64_t kThreads = 128, kMostCtas = 65536;
-  constexpr PointerSlot kSlots[] = {
-      {kWindowQ, at_call(offsetof(AttentionParams, q))},
-      {kWindowK, at_call(offsetof(AttentionParams, k))},
-      {kWindowV, at_call(offsetof(AttentionParams, v))},
-      {kWindowBias, at_call(offsetof(AttentionParams, bias))},
-      {kWindowPadding,
-       offsetof(WindowAttentionJudgeParams, call) + offsetof(WindowAttentionParams, padding)},
-      {kWindowOut, at_call(offsetof(AttentionParams, o))},
-      {kWindowAttentionTensors + kWindowOut, offsetof(WindowAttentionJudgeParams, out)},
-  };
-  KernelLaunch launch;
-  launch.kernel = precision == Precision::kExact ? 0 : 1;
-  const std::int64_t ctas = ceil_div(p.pairs() * p.keys(), kThreads);
-  launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(ctas, kMostCtas));
-  launch.shape.block[0] = kThreads;
-  launch.params = parameter_bytes(judge_params(p));
-  launch.pointers.assign(std::begin(kSlots), std::end(kSlots));
-  LaunchPlan plan;
-  plan.kernels.push_back(std::move(launch));
-  return plan;
+  return answer_plan(
+      precision, ceil_div(p.pairs() * p.keys(), kThreads), kMostCtas, kThreads,
+      parameter_bytes(judge_params(p)),
+      answer_pointers(
+          window_attention_pointers(), offsetof(WindowAttentionJudgeParams, call),
+          {{kWindowAttentionTensors + kWindowOut, offsetof(WindowAttentionJudgeParams, out)}}));
 }
 
 std::vector<JudgeCase> window_attention_cases(const WindowAttentionProblem& p) {
@@ -137,42 +119,27 @@ std::vector<JudgeCase> window_attention_cases(const WindowAttentionProblem& p) {
                                   std::min<std::int64_t>(p.heads, 3), down, across)}) {
     if (small.pairs() >= p.pairs() || !is_same_kernel(p, small)) continue;
     masked = small;
-    cases.push_back({masked, kExtreme});
-    cases.push_back({masked, kNormalDraw});
+    add_cases(cases, masked, {kExtreme, kNormalDraw});
   }
   if (p.bias) cases.push_back({masked, kMasked});
-  const ProblemPtr full = p;
-  cases.push_back({full, kExtreme});
-  cases.push_back({full, kNormalDraw});
+  add_cases(cases, p, {kExtreme, kNormalDraw});
   return cases;
 }
 
 std::vector<Fill> window_attention_inputs(const WindowAttentionProblem& p,
                                           const std::string& draw) {
   const DrawSpec spec = draw_spec(p, draw);
-  const std::vector<TensorSpec> tensors = window_attention_tensors(p);
-  std::vector<Fill> fills;
-  const auto fill = [&](WindowAttentionTensor tensor, double mean, double deviation) {
-    const TensorSpec& target = tensors[tensor];
-    if (!target.given) return;
-    Fill whole;
-    whole.tensor = tensor;
-    whole.extents = target.extents;
-    whole.seed = spec.seed * 16 + static_cast<std::uint64_t>(tensor);
-    whole.mean = mean;
-    whole.deviation = deviation;
-    if (tensor == kWindowBias) {
-      whole.infinite_share = spec.infinite_share;
-      whole.masked_share = spec.masked_share;
-    }
-    fills.push_back(whole);
-  };
-  fill(kWindowQ, spec.q_mean, spec.q_deviation);
-  fill(kWindowK, spec.k_mean, 1);
-  fill(kWindowV, 0, 1);
-  fill(kWindowBias, 0, spec.bias_deviation);
-  fill(kWindowPadding, 0, 1);
-  return fills;
+  DrawnFills drawn(window_attention_tensors(p), spec.seed);
+  drawn.add(kWindowQ, spec.q_mean, spec.q_deviation);
+  drawn.add(kWindowK, spec.k_mean, 1);
+  drawn.add(kWindowV, 0, 1);
+  drawn.add(kWindowBias, 0, spec.bias_deviation);
+  if (p.bias) {
+    drawn.fills.back().infinite_share = spec.infinite_share;
+    drawn.fills.back().masked_share = spec.masked_share;
+  }
+  drawn.add(kWindowPadding, 0, 1);
+  return std::move(drawn.fills);
 }
 
 }  // namespace vitune

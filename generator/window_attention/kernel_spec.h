@@ -14,6 +14,7 @@
 #include "generator/tensor_spec.h"
 #include "generator/window_attention/problem.h"
 #include "templates/attention/params.cuh"
+#include "templates/window_attention/geometry_sm80.cuh"
 // After it: its parameters are a part of these.
 #include "templates/window_attention/params.cuh"
 
@@ -31,23 +32,12 @@ enum WindowAttentionTensor {
 };
 std::vector<TensorSpec> window_attention_tensors(const WindowAttentionProblem& problem);
 
-// A kernel's sizes (templates/window_attention/config.cuh has the words). Any numbers for a config
-// outside the space.
-struct WindowTiling {
-  std::int64_t heads_per_cta = 0, row_warps = 0, row_tiles = 0, block_n = 0, buffers = 0;
-  std::int64_t tiles = 0;  // of kRowTiles times 16 rows, that a window's rows fill
-  std::int64_t steps = 0;  // of keys
-  std::int64_t query_rows = 0, key_rows = 0, pitch = 0;
+// A config's geometry.
+WindowGeometry window_geometry(const WindowAttentionProblem& problem, const Config& config);
 
-  std::int64_t threads() const { return 32 * heads_per_cta * row_warps; }
-  std::int64_t shared_bytes() const {
-    return heads_per_cta * buffers * (query_rows + 2 * key_rows) * pitch;
-  }
-};
-WindowTiling window_tiling(const WindowAttentionProblem& problem, const Config& config);
-
-// The launch parameters, all pointers null.
+// The launch parameters, all pointers null, and where the call's tensors go in there.
 WindowAttentionParams window_attention_params(const WindowAttentionProblem& problem);
+std::vector<PointerSlot> window_attention_pointers();
 
 // The family: mma.sync (sm80.cpp).
 const Family& window_attention_sm80();

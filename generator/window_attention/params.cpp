@@ -1,10 +1,25 @@
 // generator/window_attention/params.cpp -- What the kernels of window attention are handed.
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+
 #include "generator/attention/kernel_spec.h"
 #include "generator/window_attention/kernel_spec.h"
 
 namespace vitune {
 namespace {
+
+constexpr std::size_t at_call(std::size_t member) {
+  return offsetof(WindowAttentionParams, call) + member;
+}
+
+constexpr PointerSlot kPointers[] = {
+    {kWindowQ, at_call(offsetof(AttentionParams, q))},
+    {kWindowK, at_call(offsetof(AttentionParams, k))},
+    {kWindowV, at_call(offsetof(AttentionParams, v))},
+    {kWindowBias, at_call(offsetof(AttentionParams, bias))},
+    {kWindowPadding, offsetof(WindowAttentionParams, padding)},
+    {kWindowOut, at_call(offsetof(AttentionParams, o))},
+};
 
 AttentionView view_of(const TensorSpec& tensor) {
   return {tensor.strides[0], tensor.strides[2], tensor.strides[1]};
@@ -36,6 +51,10 @@ AttentionParams scores_params(const WindowAttentionProblem& p) {
 }
 
 }  // namespace
+
+std::vector<PointerSlot> window_attention_pointers() {
+  return {std::begin(kPointers), std::end(kPointers)};
+}
 
 WindowAttentionParams window_attention_params(const WindowAttentionProblem& p) {
   WindowAttentionParams params{};

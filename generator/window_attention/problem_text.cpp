@@ -27,13 +27,6 @@ constexpr std::pair<WindowLayout, std::string_view> kLayouts[] = {
     {WindowLayout::kSeparate, "separate"},
 };
 
-ElementType read_type(const ProblemWords& words) {
-  const bool bf16 = words.flag("bf16"), fp16 = words.flag("fp16");
-  if (bf16 && fp16) malformed("two types are given: q, k and v have one");
-  if (!bf16 && !fp16) malformed("the type is missing: begin with bf16 or fp16");
-  return bf16 ? ElementType::kBf16 : ElementType::kFp16;
-}
-
 // "7x5", or "7" for a square.
 std::pair<std::int64_t, std::int64_t> two_numbers(std::string_view text, std::string_view key) {
   const auto parts = split_words(text, "x", true);
@@ -85,7 +78,7 @@ std::string pair_text(std::int64_t rows, std::int64_t columns) {
 WindowAttentionProblem WindowAttentionProblem::parse(std::string_view text) {
   const ProblemWords words(text, kGrammar);
   WindowAttentionProblem p;
-  p.type = read_type(words);
+  p.type = words.type("q, k and v have one");
   p.images = words.required("b", "images");
   std::tie(p.rows, p.columns) = required_pair(words, "image", "rows and columns of an image");
   std::tie(p.window_rows, p.window_columns) =

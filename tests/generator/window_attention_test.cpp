@@ -130,9 +130,9 @@ TEST(WindowAttentionSpaceTest, EveryProblemHasADefaultInsideItsSpace) {
     EXPECT_NE(defaults[0], defaults[1]) << text;
     for (const Config& each : defaults) EXPECT_EQ(space.explain(each), std::nullopt) << text;
     for (const Config& config : configs) {
-      const WindowTiling t = window_tiling(p, config);
-      ASSERT_GE(t.query_rows, p.keys()) << text << ' ' << config.text();
-      ASSERT_GE(t.key_rows, p.keys()) << text << ' ' << config.text();
+      const WindowGeometry t = window_geometry(p, config);
+      ASSERT_GE(t.query_rows(), p.keys()) << text << ' ' << config.text();
+      ASSERT_GE(t.key_rows(), p.keys()) << text << ' ' << config.text();
       ASSERT_LE(t.shared_bytes(), device.shared_per_block) << text << ' ' << config.text();
     }
   }
