@@ -238,27 +238,6 @@ std::vector<WinnerEntry> Store::winners() {
   return found;
 }
 
-bool Store::mark_verified(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
-                          const ErrorFigures& error) {
-  Transaction transaction(*state_->connection);
-  auto winner = find_winner(device, problem, objective);
-  if (!winner) return false;
-  winner->verified = true;
-  winner->error = error;
-  state_->winners.put(winner_row(device_id(device), problem_id(problem), *winner));
-  transaction.commit();
-  return true;
-}
-
-void Store::put_search(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
-                       const SearchRecord& record) {
-  Transaction transaction(*state_->connection);
-  const Blob device_id = state_->ensure_device(device);
-  const Blob problem_id = state_->ensure_problem(problem);
-  state_->searches.put(search_row(winner_key(device_id, problem_id, objective), record));
-  transaction.commit();
-}
-
 std::optional<SearchRecord> Store::find_search(const DeviceInfo& device, const ProblemKey& problem,
                                                Objective objective) {
   const Row key = winner_key(device_id(device), problem_id(problem), objective);

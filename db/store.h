@@ -198,11 +198,6 @@ class Store {
   // store.
   void visit_winners(const DeviceInfo& device,
                      const std::function<void(const ProblemKey&, const Winner&)>& visit);
-  // Marks the winner as verified with the error figures just found; false if there is none.
-  bool mark_verified(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
-                     const ErrorFigures& error);
-  void put_search(const DeviceInfo& device, const ProblemKey& problem, Objective objective,
-                  const SearchRecord& record);
   std::optional<SearchRecord> find_search(const DeviceInfo& device, const ProblemKey& problem,
                                           Objective objective);
   // The kernel's image of that digest; without one any image of the kernel.

@@ -207,15 +207,8 @@ class Ranking {
   NearestConfig described(const Config& config, double us) const {
     const Candidate& candidate = candidates_.at(config);
     const std::size_t place = candidate.won_on.value_or(candidate.nearest);
-    std::set<std::size_t> places;
-    for (const Evidence& evidence : evidence_of(config)) places.insert(evidence.neighbour);
     const IndexedWinner& winner = *neighbours_[place].winner;
-    return {config,
-            winner.problem,
-            candidate.won_on.has_value(),
-            winner.layer,
-            us,
-            static_cast<int>(places.size())};
+    return {config, winner.problem, candidate.won_on.has_value(), winner.layer, us};
   }
 
   const Problem& problem_;

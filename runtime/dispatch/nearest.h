@@ -27,7 +27,6 @@ struct NearestConfig {
   bool won = false;   // whether it won there
   Layer layer = Layer::kUser;
   double predicted_us = 0;
-  int measured_on = 0;  // how many of the neighbours it was measured on
 };
 
 struct NearestRanking {

@@ -64,19 +64,18 @@ TEST_F(Ledger, WhatWasSearchedIsKeptPerDeviceProblemAndObjective) {
     return store_->find_search(sample_device(), sample_problem(), objective);
   };
   EXPECT_FALSE(search(Objective::kCold));
-  store_->put_search(sample_device(), sample_problem(), Objective::kCold,
-                     {test::sample_key(1), 90, false});
-  store_->put_search(sample_device(), sample_problem(), Objective::kCold,
-                     {test::sample_key(2), 720 * 3600, true});
+  const auto keep = [this](const SearchRecord& record) {
+    store_->promote(sample_device(), sample_problem(), test::sample_winner(1), nullptr, record);
+  };
+  keep({test::sample_key(1), 90, false});
+  keep({test::sample_key(2), 720 * 3600, true});
   ASSERT_TRUE(search(Objective::kCold));
   EXPECT_EQ(search(Objective::kCold)->kernel_key, test::sample_key(2));
   EXPECT_EQ(search(Objective::kCold)->seconds, 720 * 3600);
   EXPECT_TRUE(search(Objective::kCold)->ended);
   EXPECT_FALSE(search(Objective::kWarm));
   EXPECT_FALSE(store_->find_search(sample_device(60), sample_problem(), Objective::kCold));
-  EXPECT_THROW(store_->put_search(sample_device(), sample_problem(), Objective::kCold,
-                                  {test::sample_key(2), -1, true}),
-               Error);
+  EXPECT_THROW(keep({test::sample_key(2), -1, true}), Error);
 }
 
 TEST_F(Ledger, AWinnerComesWithItsSearchOrNeitherDoes) {

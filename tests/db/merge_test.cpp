@@ -305,8 +305,8 @@ TEST(Merge, EverythingButAttemptsIsTakenOver) {
   ASSERT_TRUE(search());
   EXPECT_EQ(search()->seconds, 90);
   // The longer search is kept, from whichever side it comes.
-  into->put_search(sample_device(), sample_problem(), Objective::kCold,
-                   {test::sample_key(1), 91, false});
+  into->promote(sample_device(), sample_problem(), sample_winner(197), nullptr,
+                SearchRecord{test::sample_key(1), 91, false});
   into->merge(*from);
   EXPECT_EQ(search()->seconds, 91);
   from->merge(*into);

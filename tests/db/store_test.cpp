@@ -245,21 +245,6 @@ TEST_F(StoreTest, ABinaryWithoutAnImageIsStoredAndFound) {
   EXPECT_EQ(store_->check().bad_rows, 0);
 }
 
-TEST_F(StoreTest, VerifyingAnImportMarksItAndKeepsTheNewErrorFigures) {
-  Winner imported = sample_winner(1);
-  imported.origin = Origin::kImported;
-  imported.verified = false;
-  store_->promote(sample_device(), sample_problem(), imported, nullptr);
-  const ErrorFigures fresh{0.001, 0.0001, 0.01, 0.001};
-  EXPECT_FALSE(
-      store_->mark_verified(sample_device(), sample_problem(257), Objective::kCold, fresh));
-  EXPECT_FALSE(store_->mark_verified(sample_device(), sample_problem(), Objective::kWarm, fresh));
-  EXPECT_TRUE(store_->mark_verified(sample_device(), sample_problem(), Objective::kCold, fresh));
-  imported.verified = true;
-  imported.error = fresh;
-  EXPECT_EQ(store_->find_winner(sample_device(), sample_problem(), Objective::kCold), imported);
-}
-
 TEST_F(StoreTest, StatsCountWhatIsThere) {
   test::fill(*store_);
   const StoreStats stats = store_->stats();

@@ -159,14 +159,15 @@ inline void fill(Store& store) {
   trials[7].reason = "max error 0.5 is above its bound 0.0156";
   for (const int tokens : {197, 257, 577}) {
     store.put_trials(sample_device(), sample_problem(tokens), trials);
-    store.promote(sample_device(), sample_problem(tokens), sample_winner(tokens), nullptr);
+    // How far a search went is kept of the sample problem's.
+    store.promote(
+        sample_device(), sample_problem(tokens), sample_winner(tokens), nullptr,
+        tokens == 197 ? std::optional(SearchRecord{sample_key(197), 90, true}) : std::nullopt);
     const Binary binary = sample_binary(tokens);
     store.promote(sample_device(60), sample_problem(tokens), sample_winner(tokens), &binary);
   }
   store.block(sample_block(1));
   store.begin_attempt(sample_device(), sample_problem(), sample_config(99), ended_process());
-  store.put_search(sample_device(), sample_problem(), Objective::kCold,
-                   {sample_winner(197).kernel_key, 90, true});
   store.add_requests({{"attention", sample_problem(1025).text, 17, 123.5}});
 }
 
