@@ -8,7 +8,8 @@
 
 namespace vitune {
 
-// How the blocks of 64 rows of each head are shared out (templates/attention/pipelined_item.cuh).
+// How the blocks of 64 rows of each head are shared out
+// (templates/attention/tile_scheduler_sm90.cuh).
 struct EvenItems {
   std::int64_t whole_items = 0;  // of a head: as many blocks as a CTA takes at once
   std::int64_t rest_items = 0;   // its other items

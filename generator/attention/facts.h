@@ -62,13 +62,13 @@ struct AttentionShape : AttentionTunables {
   }
   // True if tiles are copied by the tensor memory accelerator.
   bool tensor_copies() const { return producer == 2; }
-  // True if a single warp does (templates/attention/lone_copier.cuh).
+  // True if a single warp does (templates/attention/producer_sm90.cuh).
   bool lone_copier() const {
     return tensor_copies() && warps == 4 && !spare_rows &&
            (facts.bias == 0 || facts.bias_whole_rows);
   }
   // True if they bring the bias too; if by a tensor map of its own, and of how many rows and
-  // keys at a time; if as whole rows (templates/attention/bias_copies.cuh).
+  // keys at a time; if as whole rows (templates/attention/bias_producer_sm90.cuh).
   bool bias_tiles() const { return tensor_copies() && facts.bias != 0; }
   bool bias_boxes() const;
   std::int64_t bias_box_rows() const { return spare_rows ? 8 : 64; }
@@ -82,7 +82,7 @@ struct AttentionShape : AttentionTunables {
   std::int64_t row_warps() const { return group_warps() / key_split; }
   std::int64_t block_m() const { return warp_rows() * row_warps(); }
   std::int64_t pitch() const { return ((head_dim / 8) | 1) * 16; }
-  // True if products are those of warpgroups (forward_sm90.cuh), four warps at a time.
+  // Whether products are those of warpgroups (forward_sm90.cuh), four warps at a time.
   bool warpgroups() const { return swizzle != 0; }
   std::int64_t steps() const;
   // Times that a streaming CTA waits for tiles: warps that share keys take a step each.
@@ -96,9 +96,9 @@ struct AttentionShape : AttentionTunables {
   std::int64_t value_rows() const;
   // Query rows of a head that whole blocks take; the others are spare rows.
   std::int64_t block_rows() const;
-  // True if the steps of keys are as equal as their number allows.
+  // Whether the steps of keys are as equal as their number allows.
   bool equal_steps() const;
-  // True if each warp works on the same rows in every item.
+  // Whether each warp works on the same rows in every item.
   bool one_pass() const { return resident && block_m() * row_split >= nq; }
   // Registers that scores, outputs and queries of a warp need at least, per thread.
   std::int64_t live_registers() const;

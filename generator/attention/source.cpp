@@ -28,12 +28,17 @@ std::string facts_text(const AttentionFacts& facts) {
          config_number("kCopyBytes", facts.copy_bytes);
 }
 
+// The templates' name of a tunable whose name in stored configs is an older one.
+std::string_view template_name(std::string_view tunable) {
+  return tunable == "kSpareRows" ? "kSwapAbRows" : tunable;
+}
+
 std::string tunables_text(const AttentionShape& shape) {
   std::string text;
   for (const AttentionTunable& tunable : kAttentionTunables) {
     const std::int64_t value = shape.*tunable.value;
     text += tunable.name == "kConstantKeys" ? config_number("kKeys", value ? shape.nk : 0)
-                                            : config_number(tunable.name, value);
+                                            : config_number(template_name(tunable.name), value);
   }
   return text + config_number("kCtaThreads", shape.threads()) +
          config_number("kSharedBytes", shape.shared_bytes());

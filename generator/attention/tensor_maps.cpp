@@ -33,7 +33,7 @@ bool strides_fit(const TensorStrides& strides, const Extents& extents) {
          fits(extents.batch, strides.batch);
 }
 
-// Copying warps bring a bias of 16 bits whose keys are contiguous (bias_copies.cuh).
+// Copying warps bring a bias of 16 bits whose keys are contiguous (bias_producer_sm90.cuh).
 bool bias_fits(const AttentionProblem& problem) {
   if (!problem.bias) return true;
   const AttentionFacts facts = attention_facts(problem);

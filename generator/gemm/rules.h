@@ -68,7 +68,7 @@ std::vector<Constraint> ring_rules(const Tunables<Shape>& tunables, const Shape&
                         }),
       shape_rule<Shape>(
           "stages: as many as fit, 8 at most, or one less", tunables, facts,
-          {&Shape::block_m, &Shape::block_n, &Shape::groups, &Shape::schedule, &Shape::wide_panels,
+          {&Shape::block_m, &Shape::block_n, &Shape::groups, &Shape::schedule, &Shape::wide_stores,
            &Shape::stages},
           [fit](const Shape& shape) {
             const int most = fit(shape);

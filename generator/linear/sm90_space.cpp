@@ -90,7 +90,7 @@ LinearSm90::LinearSm90()
            {&Shape::groups, {"kGroups", {1, 2, 3}, "warpgroups that compute", false, true}},
            {&Shape::schedule, {"kSchedule", {0, 1}, "0 shared tiles, 1 ping-pong", true, true}},
            {&Shape::pair, {"kPair", {0, 1, 2}, "two CTAs share x (1) or w (2)", true, true}},
-           {&Shape::wide_panels,
+           {&Shape::wide_stores,
             {"kWidePanels", {0, 1}, "64 columns are staged and stored at once, not 32", true}},
            {&Shape::lead,
             {"kLead", {0, 1, 2}, "steps by which a warpgroup leads the next one", false, true}}}) {}

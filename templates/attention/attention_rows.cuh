@@ -10,8 +10,8 @@
 
 namespace vitune {
 
-// Of weights relative to a row's first step, per thread. Tests set it low, so that rows are
-// computed again that need not be.
+// The largest sum of a thread's weights relative to a row's first step. Tests set it low, so that
+// rows are computed again that need not be.
 #ifdef VITUNE_LARGEST_SUM
 inline constexpr float kLargestSum = VITUNE_LARGEST_SUM;
 #else
@@ -22,7 +22,7 @@ template <class T>
 struct AttentionRows {
   using Bias = BiasPair<T::kBias>;
   using Scores = float[T::kRowTiles][T::kBlockN / 8][4];
-  // Else there is none, or copying warps bring it (bias_tiles.cuh).
+  // Else there is none, or copying warps bring it (bias_sm90.cuh).
   static constexpr bool kReadsBias = T::kBias != 0 && !T::kBiasTiles;
 
   OnlineSoftmax<T> softmax;
@@ -102,9 +102,9 @@ struct AttentionRows {
   }
 
   // After the last step: whether a weight outgrew fp32, or a product with one, so that this warp's
-  // rows have to be computed again (exact_rows.cuh). Then an output is not finite, or a sum so
-  // large that its reciprocal would not be right.
-  __device__ __forceinline__ bool outgrown() const {
+  // rows have to be computed again (overflow_fallback.cuh). Then an output is not finite, or a sum
+  // so large that its reciprocal would not be right.
+  __device__ __forceinline__ bool overflowed() const {
     if constexpr (!T::kHoldsReference) return false;
     float zeros[4] = {};
     bool large = false;

@@ -22,7 +22,7 @@
 // shared memory, checked against the layout.
 #pragma once
 
-#include "primitives/tile.cuh"
+#include "collective/cp_async_tile.cuh"
 #include "primitives/types.cuh"
 
 namespace vitune {

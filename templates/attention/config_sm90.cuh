@@ -5,14 +5,14 @@
 #pragma once
 
 #include "attention/config.cuh"
-#include "primitives/swizzle.cuh"
+#include "collective/smem_tile.cuh"
 
 namespace vitune {
 
 inline constexpr int kGroupThreads = 4 * kWarpSize;
 inline constexpr int kGroupRows = 64;
 
-// What the warpgroup kernels have in common.
+// The facts that the warpgroup kernels have in common.
 template <class C>
 struct GroupFacts : C {
   using Keys = KeyTiles<C>;
@@ -23,7 +23,7 @@ struct GroupFacts : C {
   static constexpr bool kMayBeEmpty = C::kBias != 0 || C::kMask;
   static constexpr bool kPermuted = C::kBias != 0 || C::kMask;
   static constexpr bool kHoldsReference = holds_reference<C>;
-  static constexpr bool kBiasTiles = false;  // see bias_tiles.cuh
+  static constexpr bool kBiasTiles = false;  // see bias_sm90.cuh
   static constexpr int kGroups = C::kWarps / 4;
 
   // Rows of the key and value tiles: all of a head's (resident), or one step's.
@@ -31,9 +31,9 @@ struct GroupFacts : C {
       C::kResident ? (Keys::kCount - 1) * C::kBlockN + Keys::kTailWidth : C::kBlockN;
   // Products over keys take sixteen at a time.
   static constexpr int kValueRows = ceil_div(kKeyRows, 16) * 16;
-  using QueryTile = PanelTile<C::kHeadDim, kGroupRows, C::kSwizzle>;
-  using KeyTile = PanelTile<C::kHeadDim, kKeyRows, C::kSwizzle>;
-  using ValueTile = PanelTile<C::kHeadDim, kValueRows, C::kSwizzle>;
+  using QueryTile = SmemTile<C::kHeadDim, kGroupRows, C::kSwizzle>;
+  using KeyTile = SmemTile<C::kHeadDim, kKeyRows, C::kSwizzle>;
+  using ValueTile = SmemTile<C::kHeadDim, kValueRows, C::kSwizzle>;
 
   static_assert(C::kWarps % 4 == 0 && C::kWarps <= 16,
                 "kSwizzle needs whole warpgroups: kWarps must be 4, 8, 12 or 16");

@@ -9,13 +9,13 @@
 
 #include "attention/config.cuh"
 #include "attention/epilogue.cuh"
-#include "attention/exact_rows.cuh"
 #include "attention/key_split.cuh"
+#include "attention/overflow_fallback.cuh"
 #include "attention/params.cuh"
 #include "attention/tile_scheduler.cuh"
 #include "attention/warp_attention.cuh"
+#include "collective/cp_async_tile.cuh"
 #include "primitives/sync.cuh"
-#include "primitives/tile.cuh"
 
 namespace vitune {
 
@@ -197,7 +197,7 @@ __device__ __forceinline__ bool streaming_item(const AttentionParams& p, u32 sha
   }
   split.combine(warp, keys, active);
   if (!active || split.share != 0) return false;
-  const bool again = warp.outgrown();
+  const bool again = warp.overflowed();
   Epilogue<T>::store(p, warp.place, query_rows, warp.o, warp.softmax);
   return again;
 }
@@ -284,7 +284,7 @@ __device__ __forceinline__ bool resident_item(const AttentionParams& p, u32 shar
       copy_commit();
     }
     resident_steps(warp, keys, values, wait_values);
-    again |= warp.outgrown();
+    again |= warp.overflowed();
     Epilogue<T>::store(p, warp.place, rows, warp.o, warp.softmax);
     if (T::kStages == 1 && next < p.queries) {
       load_queries<T>(p, head, next, rows);

@@ -3,25 +3,18 @@
 // The two schedules of forward_sm80.cuh with warpgroups in the place of warps:
 //   streaming  a CTA owns 64 query rows per warpgroup; K and V pass by in kStages tiles;
 //   resident   all of K and V of a head are loaded once, its rows are walked over 64 at a time.
-// Operands are copied with cp.async into swizzled panels, so any stride and alignment will do.
+// Operands are copied with cp.async into swizzled tiles, so any stride and alignment will do.
 #pragma once
 
 #include "attention/config_sm90.cuh"
 #include "attention/epilogue.cuh"
-#include "attention/exact_rows.cuh"
 #include "attention/group_attention.cuh"
+#include "attention/overflow_fallback.cuh"
 #include "attention/params.cuh"
 #include "attention/tile_scheduler.cuh"
 #include "primitives/sync.cuh"
 
 namespace vitune {
-
-// This thread's warp among the rows of its warpgroup.
-__device__ __forceinline__ RowPlace group_place(int row0, const HeadPlace& head) {
-  const int lane = threadIdx.x % kWarpSize;
-  const int warp = threadIdx.x / kWarpSize % 4;
-  return {row0 + 16 * warp, lane / 4, lane % 4, head.batch, head.head};
-}
 
 // Barrier of this thread's warpgroup alone.
 template <class T>
@@ -34,7 +27,7 @@ template <class T>
 __device__ __forceinline__ void load_group_queries(const AttentionParams& p, const HeadPlace& head,
                                                    int row0, u32 tile) {
   const int thread = threadIdx.x % kGroupThreads;
-  load_panels<typename T::QueryTile, kGroupRows, kGroupThreads, T::kCopyBytes, 0>(
+  cp_async_tile<typename T::QueryTile, kGroupRows, kGroupThreads, T::kCopyBytes, 0>(
       tile, head.q + row0 * p.q_view.row, p.q_view.row, p.queries - row0, thread,
       [](int row) { return row; });
   clear_last_chunk<typename T::QueryTile, kGroupRows, kGroupThreads>(tile, thread);
@@ -45,12 +38,29 @@ __device__ __forceinline__ void load_group_queries(const AttentionParams& p, con
 template <class T>
 __device__ __forceinline__ bool store_group_rows(const AttentionParams& p, u32 tile,
                                                  GroupAttention<T>& group) {
-  const bool again = group.outgrown();
+  const bool again = group.overflowed();
   warpgroup_barrier<T>();
   const int warp = threadIdx.x / kWarpSize % 4;
   Epilogue<T>::store(p, group.place, tile + warp * T::kWarpRows * T::Rows::kPitch, group.o,
                      group.softmax);
   return again;
+}
+
+// One step over kWidth keys from key0 on, of which `limit` exist; `keys` and `values` are their
+// first rows in shared memory. kTail: fewer than kWidth exist. kDiagonal: some row does not see all
+// of them. kFirst: the output is overwritten. wait_for_values() runs before the values are read.
+template <class T, int kWidth, bool kTail, bool kDiagonal, bool kFirst, class Wait>
+__device__ __forceinline__ void step(GroupAttention<T>& group, u32 queries, u32 keys, u32 values,
+                                     int key0, int limit, Wait&& wait_for_values) {
+  typename GroupAttention<T>::Scores s;
+  typename GroupAttention<T>::template Weights<kWidth> weights;
+  group.template fetch_operands<kWidth, kTail>(key0, limit);
+  group.template start_scores<kWidth>(s, queries, keys);
+  wgmma_wait<0>();
+  wait_for_values();
+  group.template weigh<kWidth, kTail, kDiagonal, kFirst>(weights, s, key0, limit);
+  group.template start_output<kWidth, kFirst>(weights, values);
+  wgmma_wait<0>();
 }
 
 // ----------------------------------------------------------------------------------- streaming
@@ -70,11 +80,11 @@ struct GroupStream {
     const u16* from = source + key0 * row_stride;
     const auto place = [](int row) { return place_of_key<T, T::kBlockN>(row); };
     if (left >= T::kBlockN) {
-      load_panels<Tile, T::kBlockN, T::kThreads, T::kCopyBytes, T::kBlockN>(
+      cp_async_tile<Tile, T::kBlockN, T::kThreads, T::kCopyBytes, T::kBlockN>(
           tile, from, row_stride, left, threadIdx.x, place);
     } else {
-      load_panels<Tile, T::kBlockN, T::kThreads, T::kCopyBytes, 0>(tile, from, row_stride, left,
-                                                                   threadIdx.x, place);
+      cp_async_tile<Tile, T::kBlockN, T::kThreads, T::kCopyBytes, 0>(tile, from, row_stride, left,
+                                                                     threadIdx.x, place);
     }
   }
   __device__ __forceinline__ void load(int step) const {
@@ -84,20 +94,20 @@ struct GroupStream {
                                      step);
   }
 
-  // One step, by its place: every step checks what it must and no more.
-  __device__ __forceinline__ void attend(GroupAttention<T>& group, int step, int group_row0) const {
-    const int stage = step % T::kStages;
+  // One step: it checks only what can happen at its place.
+  __device__ __forceinline__ void attend(GroupAttention<T>& group, int index,
+                                         int group_row0) const {
+    const int stage = index % T::kStages;
     const u32 k = keys + stage * T::KeyTile::kBytes, v = values + stage * T::ValueTile::kBytes;
-    const int key0 = step * T::kBlockN, limit = total() - key0;
+    const int key0 = index * T::kBlockN, limit = total() - key0;
     const bool tail = limit < T::kBlockN;
-    NoWaits nothing;
+    const auto no_wait = [] {};
     if (T::kCausal && (tail || key0 + T::kBlockN > group_row0 + 1)) {
-      group.template attend<T::kBlockN, true, true, false>(queries, k, v, 0, key0, limit, nothing);
+      step<T, T::kBlockN, true, true, false>(group, queries, k, v, key0, limit, no_wait);
     } else if (tail) {
-      group.template attend<T::kBlockN, true, false, false>(queries, k, v, 0, key0, limit, nothing);
+      step<T, T::kBlockN, true, false, false>(group, queries, k, v, key0, limit, no_wait);
     } else {
-      group.template attend<T::kBlockN, false, false, false>(queries, k, v, 0, key0, limit,
-                                                             nothing);
+      step<T, T::kBlockN, false, false, false>(group, queries, k, v, key0, limit, no_wait);
     }
   }
 };
@@ -135,7 +145,7 @@ __device__ __forceinline__ bool streaming_group_item(const AttentionParams& p, u
     copy_commit();
   }
   GroupAttention<T> group;
-  group.begin(p, group_place(row0, head));
+  group.begin(p, group_rows(row0, head));
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     copy_wait<T::kStages - 2>();
@@ -151,41 +161,34 @@ __device__ __forceinline__ bool streaming_group_item(const AttentionParams& p, u
 
 // ------------------------------------------------------------------------------------ resident
 
-// The values of a head: the first product with them waits for the copies.
-template <class Wait>
-struct ValuesArrive : NoWaits {
-  Wait& wait;
-  __device__ __forceinline__ explicit ValuesArrive(Wait& wait_for_values) : wait(wait_for_values) {}
-  __device__ __forceinline__ void keys_read() { wait(); }
-};
-
-// All steps of one block of rows against the resident keys; `first` as in attend(), for the first
-// step.
-template <class T, class Tiles>
+// All steps of one block of rows against the resident keys. The first step waits for the values.
+template <class T, class Wait>
 __device__ __forceinline__ void resident_group_steps(GroupAttention<T>& group, u32 queries,
                                                      u32 keys, u32 values, int last_row,
-                                                     Tiles& first) {
+                                                     Wait&& wait_for_values) {
   using Keys = typename T::Keys;
   constexpr int kLast = Keys::kCount - 1;
   constexpr bool kTail = Keys::kTailKeys != Keys::kTailWidth;
-  NoWaits later;
+  const auto no_wait = [] {};
   if constexpr (kLast == 0) {
-    group.template attend<Keys::kTailWidth, kTail, T::kCausal, true>(queries, keys, values, 0, 0,
-                                                                     Keys::kTailKeys, first);
+    step<T, Keys::kTailWidth, kTail, T::kCausal, true>(group, queries, keys, values, 0,
+                                                       Keys::kTailKeys, wait_for_values);
   } else {
-    group.template attend<T::kBlockN, false, T::kCausal, true>(queries, keys, values, 0, 0,
-                                                               T::kBlockN, first);
+    step<T, T::kBlockN, false, T::kCausal, true>(group, queries, keys, values, 0, T::kBlockN,
+                                                 wait_for_values);
 #pragma unroll 1
-    for (int step = 1; step < kLast; ++step) {
-      const int key0 = step * T::kBlockN;
+    for (int index = 1; index < kLast; ++index) {
+      const int key0 = index * T::kBlockN;
       if (T::kCausal && key0 > last_row) return;
-      group.template attend<T::kBlockN, false, T::kCausal, false>(queries, keys, values, key0, key0,
-                                                                  T::kBlockN, later);
+      step<T, T::kBlockN, false, T::kCausal, false>(group, queries, keys + key0 * T::kSwizzle,
+                                                    values + key0 * T::kSwizzle, key0, T::kBlockN,
+                                                    no_wait);
     }
     constexpr int kKey0 = kLast * T::kBlockN;
     if (T::kCausal && kKey0 > last_row) return;
-    group.template attend<Keys::kTailWidth, kTail, T::kCausal, false>(
-        queries, keys, values, kKey0, kKey0, Keys::kTailKeys, later);
+    step<T, Keys::kTailWidth, kTail, T::kCausal, false>(group, queries, keys + kKey0 * T::kSwizzle,
+                                                        values + kKey0 * T::kSwizzle, kKey0,
+                                                        Keys::kTailKeys, no_wait);
   }
 }
 
@@ -193,11 +196,11 @@ template <class T>
 __device__ __forceinline__ void load_resident(const AttentionParams& p, const HeadPlace& head,
                                               u32 keys, u32 values, int thread) {
   const auto place = [](int row) { return place_of_key<T, T::kKeyRows>(row); };
-  load_panels<typename T::KeyTile, T::kKeyRows, T::kHeadThreads, T::kCopyBytes, T::kKeys>(
+  cp_async_tile<typename T::KeyTile, T::kKeyRows, T::kHeadThreads, T::kCopyBytes, T::kKeys>(
       keys, head.k, p.k_view.row, T::kKeys, thread, place);
   clear_last_chunk<typename T::KeyTile, T::kKeyRows, T::kHeadThreads>(keys, thread);
   copy_commit();
-  load_panels<typename T::ValueTile, T::kValueRows, T::kHeadThreads, T::kCopyBytes, T::kKeys>(
+  cp_async_tile<typename T::ValueTile, T::kValueRows, T::kHeadThreads, T::kCopyBytes, T::kKeys>(
       values, head.v, p.v_view.row, T::kKeys, thread, place);
   copy_commit();
 }
@@ -234,7 +237,6 @@ __device__ __forceinline__ bool resident_group_item(const AttentionParams& p, u3
     head_barrier();
     values_ready = true;
   };
-  ValuesArrive<decltype(wait_values)> first_step(wait_values);
 
   bool again = false;
   int buffer = 0;
@@ -248,8 +250,8 @@ __device__ __forceinline__ bool resident_group_item(const AttentionParams& p, u3
       load_group_queries<T>(p, head, next, queries + buffer * T::kQueryBytes);
       copy_commit();
     }
-    group.begin(p, group_place(row0, head));
-    resident_group_steps(group, rows, keys, values, row0 + kGroupRows - 1, first_step);
+    group.begin(p, group_rows(row0, head));
+    resident_group_steps(group, rows, keys, values, row0 + kGroupRows - 1, wait_values);
     again |= store_group_rows(p, rows, group);
     if (T::kStages == 1 && next < p.queries) {
       warpgroup_barrier<T>();  // the other warps' staged rows have left
@@ -279,7 +281,7 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   }
   if constexpr (T::kHoldsReference) {
     const int rows = threadIdx.x % T::kHeadThreads / kGroupThreads * kGroupRows;
-    if (again) compute_items_again<T>(p, threadIdx.x / T::kHeadThreads, rows, group_place);
+    if (again) compute_items_again<T>(p, threadIdx.x / T::kHeadThreads, rows, group_rows);
   }
 }
 

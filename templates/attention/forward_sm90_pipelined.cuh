@@ -1,163 +1,165 @@
-// templates/attention/forward_sm90_pipelined.cuh -- Fused attention forward on wgmma with warps
-// that do nothing but copy.
+// templates/attention/forward_sm90_pipelined.cuh -- Fused attention forward on wgmma with producer
+// warps.
 //
-// A persistent CTA: kWarps / 4 warpgroups compute, another one keeps tiles of keys, values and
-// queries coming for this work item and the next. The two schedules are those of forward_sm90.cuh:
+// A persistent CTA: kWarps / 4 consumer warpgroups compute, the producer warps of another one bring
+// tiles of keys, values and queries for this work tile and the next. The schedules are those of
+// forward_sm90.cuh:
 //   streaming  K and V pass by in kStages tiles of kBlockN keys, one for all warpgroups;
-//   resident   a tile is all of a head; its blocks of rows go to the warpgroups in turn.
-// With kSpareRows one more warpgroup takes the few rows beyond a multiple of 64.
+//   resident   a tile is all of a head; its blocks of rows go round the warpgroups.
+// With kSwapAbRows one more warpgroup takes the few rows beyond a multiple of 64.
 #pragma once
 
-#include "attention/bias_copies.cuh"
-#include "attention/bias_tiles.cuh"
+#include "attention/bias_sm90.cuh"
 #include "attention/config_sm90_pipelined.cuh"
-#include "attention/copying.cuh"
 #include "attention/epilogue.cuh"
-#include "attention/exact_rows.cuh"
 #include "attention/group_attention.cuh"
-#include "attention/lone_copier.cuh"
+#include "attention/overflow_fallback.cuh"
 #include "attention/params.cuh"
-#include "attention/pipeline.cuh"
-#include "attention/spare_rows.cuh"
+#include "attention/producer_sm90.cuh"
+#include "attention/shared_sm90.cuh"
+#include "attention/swap_ab_tail.cuh"
+#include "attention/tile_scheduler_sm90.cuh"
 #include "primitives/sync.cuh"
 
 namespace vitune {
 
-// ----------------------------------------------------------------------------------- computing
-
-// This thread's warp among the rows of its warpgroup.
-__device__ __forceinline__ RowPlace group_rows(int row0, const HeadPlace& head) {
-  const int lane = threadIdx.x % kWarpSize;
-  const int warp = threadIdx.x / kWarpSize % 4;
-  return {row0 + 16 * warp, lane / 4, lane % 4, head.batch, head.head};
-}
-
-// A step's tiles, for GroupAttention::attend(): waits for copies and turns, gives tiles back.
-// Streaming: each step has a tile of its own. Resident: all steps of a head share one.
+// A consumer warpgroup's side of the pipelines, for a block of rows. Streaming: each step has a
+// tile of its own. Resident: all steps of a head share one.
 template <class T>
-struct StepTiles {
-  static constexpr bool kValuesFirst = T::kValuesFirst;
-  const Pipeline<T>& pipe;
-  RingPlace<T::kRing>& at;
-  Turns<T>& turns;
+struct ConsumedTiles {
+  const PipelinedShared<T>& shared;
+  KeyState<T>& at;  // and of values
+  OrderedBarrier<T>& order;
   GroupBias<T>& bias;
-  u32 queries_free;  // barrier of the query tile
-  int steps_left;    // that read the query tile
+  u32 queries_empty;  // barrier of the query tile
+  int steps_left;     // that read the query tile
 
-  __device__ __forceinline__ void keys_wanted() {
-    mbarrier_wait(pipe.keys_full(at.slot), at.parity);
-    turns.take();
+  __device__ __forceinline__ void wait_for_keys() {
+    mbarrier_wait(shared.keys_full(at.index), at.phase);
+    order.wait();
     if constexpr (!T::kTensorCopies) fence_proxy_async();
   }
-  __device__ __forceinline__ void keys_read() {
-    turns.pass();
+  __device__ __forceinline__ void release_keys() {
+    order.arrive();
     const bool last = --steps_left == 0;
-    if (!T::kResident || last) warp_arrive(pipe.keys_free(at.slot));
-    if (last) warp_arrive(queries_free);
+    if (!T::kResident || last) warp_arrive(shared.keys_empty(at.index));
+    if (last) warp_arrive(queries_empty);
   }
-  template <int kWidth, int kMaxTiles>
-  __device__ __forceinline__ void add_bias(float (&s)[1][kMaxTiles][4], float scale, int key0) {
-    const bool last = !T::kBiasPerItem || (!T::kCausal && steps_left == 0);
-    bias.template add<kWidth>(s, scale, key0, last);
-  }
-  __device__ __forceinline__ void values_wanted() {
-    mbarrier_wait(pipe.values_full(at.slot), at.parity);
+  __device__ __forceinline__ void wait_for_values() {
+    mbarrier_wait(shared.values_full(at.index), at.phase);
     if constexpr (!T::kTensorCopies) fence_proxy_async();
   }
-  __device__ __forceinline__ void values_read() {
+  __device__ __forceinline__ void release_values() {
     if (T::kResident) return;
-    warp_arrive(pipe.values_free(at.slot));
+    warp_arrive(shared.values_empty(at.index));
     at.advance();
   }
+
   // A step that this warpgroup has no part in.
-  __device__ __forceinline__ void skip() {
-    mbarrier_wait(pipe.keys_full(at.slot), at.parity);
-    turns.take();
-    keys_read();
-    mbarrier_wait(pipe.values_full(at.slot), at.parity);
-    values_read();
+  __device__ __forceinline__ void skip_step() {
+    mbarrier_wait(shared.keys_full(at.index), at.phase);
+    order.wait();
+    release_keys();
+    mbarrier_wait(shared.values_full(at.index), at.phase);
+    release_values();
   }
 };
 
-// All steps of a warpgroup's rows.
+// A step of the main loop.
 template <class T>
-struct StepWalk {
+struct Step {
   GroupAttention<T>& group;
-  StepTiles<T>& tiles;
+  ConsumedTiles<T>& tiles;
   u32 queries;
   int last_row;
 
-  // kLast: the keys end in this step. kFirst: nothing was attended to before. kDiagonal: some row
-  // does not see all of its keys.
+  // Step number `index` of the keys. kLast: the keys end in it. kFirst: nothing was attended to
+  // before. kDiagonal: some row does not see all of its keys.
   template <bool kLast, bool kFirst, bool kDiagonal>
-  __device__ __forceinline__ void step(int index) {
+  __device__ __forceinline__ void run(int index) const {
     using Keys = typename T::Keys;
     constexpr int kWidth = kLast ? T::kTailWidth : T::kBlockN;
     constexpr bool kTail = kLast && Keys::kTailKeys != kWidth;
-    const int key0 = index * T::kBlockN;
-    const int row = T::kResident ? key0 : 0;
-    const u32 keys = tiles.pipe.keys(tiles.at.slot), values = tiles.pipe.values(tiles.at.slot);
     constexpr int kLimit = kLast ? Keys::kTailKeys : T::kBlockN;
-    group.template attend<kWidth, kTail, kDiagonal, kFirst>(queries, keys, values, row, key0,
-                                                            kLimit, tiles);
-  }
-  // Steps after the first one of causal rows; those whose keys no row sees are left out.
-  __device__ __forceinline__ void causal_rest(int steps) {
-    constexpr int kLast = T::Keys::kCount - 1;
-#pragma unroll 1
-    for (int index = 1; index < min(steps, kLast); ++index) {
-      const int key0 = index * T::kBlockN;
-      if (key0 > last_row) {
-        tiles.skip();
-      } else if (key0 + T::kBlockN > last_row - kGroupRows + 2) {
-        step<false, false, true>(index);
-      } else {
-        step<false, false, false>(index);
-      }
+    const int key0 = index * T::kBlockN, row = T::kResident ? key0 : 0;
+    const u32 keys = tiles.shared.keys(tiles.at.index),
+              values = tiles.shared.values(tiles.at.index);
+    typename GroupAttention<T>::Scores s;
+    typename GroupAttention<T>::template Weights<kWidth> weights;
+
+    group.template fetch_operands<kWidth, kTail>(key0, kLimit);
+    tiles.wait_for_keys();
+    group.template start_scores<kWidth>(s, queries, keys + row * T::kSwizzle);
+    wgmma_wait<0>();
+    tiles.release_keys();
+    // ptxas moves half of the exponentials across a wait behind them. Where enough warps are at
+    // work for that to matter the values can be waited for here.
+    if constexpr (T::kValuesFirst) tiles.wait_for_values();
+    if constexpr (T::kBiasTiles) {
+      const bool last = !T::kBiasPerItem || (!T::kCausal && tiles.steps_left == 0);
+      tiles.bias.template add<kWidth>(s, group.scale, key0, last);
     }
-    if (steps <= kLast) return;
-    if (kLast * T::kBlockN > last_row) {
-      tiles.skip();
-    } else {
-      step<true, false, true>(kLast);
-    }
-  }
-  __device__ __forceinline__ void all(int steps) {
-    constexpr int kLast = T::Keys::kCount - 1;
-    if constexpr (kLast == 0 || !T::kCausal) {
-      step<true, true, T::kCausal>(kLast);
-      // How many there are is kept from the compiler: two steps in a row would be mixed, for want
-      // of registers.
-#pragma unroll 1
-      for (int index = 0; index < recomputed(kLast); ++index) step<false, false, false>(index);
-    } else {
-      step<false, true, true>(0);
-      causal_rest(steps);
-    }
+    group.template weigh<kWidth, kTail, kDiagonal, kFirst>(weights, s, key0, kLimit);
+    if constexpr (!T::kValuesFirst) tiles.wait_for_values();
+    group.template start_output<kWidth, kFirst>(weights, values + row * T::kSwizzle);
+    wgmma_wait<0>();
+    tiles.release_values();
   }
 };
 
-// True if the rows have to be computed again.
+// The main loop: all steps of keys for a block of 64 rows, then the epilogue. Whether the rows have
+// to be computed again, because an exponential overflowed.
 template <class T>
-__device__ __forceinline__ bool attend_rows(const AttentionParams& p, const Pipeline<T>& pipe,
-                                            const HeadPlace& head, int row0, int steps,
-                                            const RingPlace<T::kQuerySlots>& query_at,
-                                            StepTiles<T>& tiles) {
+__device__ __forceinline__ bool attend(const AttentionParams& p, const PipelinedShared<T>& shared,
+                                       const HeadPlace& head, int row0, int steps,
+                                       const QueryState<T>& query_at, ConsumedTiles<T>& tiles) {
+  constexpr int kLast = T::Keys::kCount - 1;
   GroupAttention<T> group;
   group.begin(p, group_rows(row0, head));
   if constexpr (T::kBiasTiles && !T::kKeepsBias) tiles.bias.begin(p, group.place);
-  mbarrier_wait(pipe.queries_full(query_at.slot), query_at.parity);
-  tiles.queries_free = pipe.queries_free(query_at.slot);
+  mbarrier_wait(shared.queries_full(query_at.index), query_at.phase);
+  tiles.queries_empty = shared.queries_empty(query_at.index);
   tiles.steps_left = steps;
-  StepWalk<T> walk{group, tiles, pipe.queries(query_at.slot), row0 + kGroupRows - 1};
-  walk.all(steps);
-  if (T::kResident) warp_arrive(pipe.values_free(tiles.at.slot));
+  const Step<T> step{group, tiles, shared.queries(query_at.index), row0 + kGroupRows - 1};
+
+  if constexpr (kLast == 0 || !T::kCausal) {
+    step.template run<true, true, T::kCausal>(kLast);
+    // How many there are is kept from the compiler: two steps in a row would be mixed, for want of
+    // registers.
+#pragma unroll 1
+    for (int index = 0; index < recomputed(kLast); ++index) {
+      step.template run<false, false, false>(index);
+    }
+  } else {
+    // Steps whose keys no row sees are left out.
+    step.template run<false, true, true>(0);
+#pragma unroll 1
+    for (int index = 1; index < min(steps, kLast); ++index) {
+      const int key0 = index * T::kBlockN;
+      if (key0 > step.last_row) {
+        tiles.skip_step();
+      } else if (key0 + T::kBlockN > step.last_row - kGroupRows + 2) {
+        step.template run<false, false, true>(index);
+      } else {
+        step.template run<false, false, false>(index);
+      }
+    }
+    if (steps > kLast) {
+      if (kLast * T::kBlockN > step.last_row) {
+        tiles.skip_step();
+      } else {
+        step.template run<true, false, true>(kLast);
+      }
+    }
+  }
+
+  if (T::kResident) warp_arrive(shared.values_empty(tiles.at.index));
   // The last steps of causal rows may have been left out.
-  if constexpr (T::kBiasPerItem && T::kCausal) tiles.bias.give_back();
-  const bool again = group.outgrown();
+  if constexpr (T::kBiasPerItem && T::kCausal) tiles.bias.release();
+  const bool again = group.overflowed();
   const int warp = threadIdx.x / kWarpSize;
   Epilogue<T>::store(p, group.place,
-                     pipe.staging(warp / 4) + warp % 4 * T::kWarpRows * T::Rows::kPitch, group.o,
+                     shared.staging(warp / 4) + warp % 4 * T::kWarpRows * T::Rows::kPitch, group.o,
                      group.softmax);
   return again;
 }
@@ -176,50 +178,50 @@ __device__ __forceinline__ void keep_bias(const AttentionParams& p, GroupBias<T>
 }
 
 template <class T>
-__device__ __forceinline__ void compute_streaming(const AttentionParams& p,
-                                                  const Pipeline<T>& pipe) {
+__device__ __forceinline__ void consume_streaming(const AttentionParams& p,
+                                                  const PipelinedShared<T>& shared) {
   const int warpgroup = threadIdx.x / kGroupThreads;
-  RingPlace<T::kRing> at;
-  RingPlace<T::kQuerySlots> query_at;
-  query_at.slot = warpgroup;
-  Turns<T> turns(pipe, warpgroup, T::kGroups);
-  GroupBias<T> bias(pipe, warpgroup);
-  const int rows = p.queries - spare_rows<T>(p.queries);
+  KeyState<T> at;
+  QueryState<T> query_at;
+  query_at.index = warpgroup;
+  OrderedBarrier<T> order(shared, warpgroup, T::kGroups);
+  GroupBias<T> bias(shared, warpgroup);
+  const int rows = p.queries - tail_rows<T>(p.queries);
   bool again = false;
   if constexpr (T::kKeepsBias) {
     if (warpgroup * kGroupRows < rows) keep_bias(p, bias, warpgroup);
   }
 #pragma unroll 1
-  for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
-    const PipelinedItem<T> item(p, index);
-    const int row0 = item.row0 + warpgroup * kGroupRows;
-    StepTiles<T> tiles{pipe, at, turns, bias, 0, 0};
-    if (row0 < (T::kEvenItems ? item.end : rows)) {
-      const HeadPlace head(p, item.head_index);
-      again |= attend_rows(p, pipe, head, row0, item.steps, query_at, tiles);
+  for (int index = blockIdx.x; index < p.items; index = next_tile<T>(index)) {
+    const WorkTile<T> tile(p, index);
+    const int row0 = tile.row0 + warpgroup * kGroupRows;
+    ConsumedTiles<T> tiles{shared, at, order, bias, 0, 0};
+    if (row0 < (T::kEvenItems ? tile.end : rows)) {
+      const HeadPlace head(p, tile.head_index);
+      again |= attend<T>(p, shared, head, row0, tile.steps, query_at, tiles);
     } else {
-      mbarrier_wait(pipe.queries_full(query_at.slot), query_at.parity);
-      tiles.queries_free = pipe.queries_free(query_at.slot);
-      tiles.steps_left = item.steps;
+      mbarrier_wait(shared.queries_full(query_at.index), query_at.phase);
+      tiles.queries_empty = shared.queries_empty(query_at.index);
+      tiles.steps_left = tile.steps;
 #pragma unroll 1
-      for (int step = 0; step < item.steps; ++step) tiles.skip();
+      for (int step = 0; step < tile.steps; ++step) tiles.skip_step();
     }
-    query_at.parity ^= 1;
+    query_at.phase ^= 1;
   }
   if constexpr (T::kHoldsReference) {
 #pragma unroll 1
-    for (int index = blockIdx.x; again && index < p.items; index = next_item<T>(index)) {
-      const PipelinedItem<T> item(p, index);
-      const int row0 = item.row0 + warpgroup * kGroupRows;
-      if (row0 >= (T::kEvenItems ? item.end : rows)) continue;
-      compute_again<T>(p, group_rows(row0, HeadPlace(p, item.head_index)));
+    for (int index = blockIdx.x; again && index < p.items; index = next_tile<T>(index)) {
+      const WorkTile<T> tile(p, index);
+      const int row0 = tile.row0 + warpgroup * kGroupRows;
+      if (row0 >= (T::kEvenItems ? tile.end : rows)) continue;
+      compute_again<T>(p, group_rows(row0, HeadPlace(p, tile.head_index)));
     }
   }
 }
 
 template <class T>
-__device__ __forceinline__ void compute_resident(const AttentionParams& p,
-                                                 const Pipeline<T>& pipe) {
+__device__ __forceinline__ void consume_resident(const AttentionParams& p,
+                                                 const PipelinedShared<T>& shared) {
   constexpr int kSteps = T::Keys::kCount;
   const int warpgroup = threadIdx.x / kGroupThreads;
   const int blocks = row_blocks<T>(p.queries);
@@ -227,8 +229,8 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
   const int groups = resident_groups<T>(blocks);
   if (warpgroup >= groups) return;
   const int rounds = ceil_div(heads * blocks, groups);
-  Turns<T> turns(pipe, warpgroup, groups);
-  GroupBias<T> bias(pipe, warpgroup);
+  OrderedBarrier<T> order(shared, warpgroup, groups);
+  GroupBias<T> bias(shared, warpgroup);
   if constexpr (T::kKeepsBias) keep_bias(p, bias, warpgroup);
   bool again = false;
   int number = 0, own = warpgroup;  // the head's number among this CTA's, the block's in its head
@@ -239,21 +241,21 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
     if (number >= heads) {
 #pragma unroll 1
       for (int step = 0; step < kSteps; ++step) {
-        turns.take();
-        turns.pass();
+        order.wait();
+        order.arrive();
       }
       continue;
     }
-    RingPlace<T::kRing> at;
-    at.slot = number % T::kRing;
-    at.parity = number / T::kRing & 1;
-    RingPlace<T::kQuerySlots> query_at;
-    query_at.slot = block % T::kQuerySlots;
-    query_at.parity = block / T::kQuerySlots & 1;
-    StepTiles<T> tiles{pipe, at, turns, bias, 0, 0};
+    KeyState<T> at;
+    at.index = number % T::kRing;
+    at.phase = number / T::kRing & 1;
+    QueryState<T> query_at;
+    query_at.index = block % T::kQuerySlots;
+    query_at.phase = block / T::kQuerySlots & 1;
+    ConsumedTiles<T> tiles{shared, at, order, bias, 0, 0};
     const HeadPlace head(p, blockIdx.x + number * gridDim.x);
     const int row0 = own * kGroupRows;
-    again |= attend_rows(p, pipe, head, row0, kSteps, query_at, tiles);
+    again |= attend<T>(p, shared, head, row0, kSteps, query_at, tiles);
   }
   if constexpr (T::kHoldsReference) {
 #pragma unroll 1
@@ -267,39 +269,26 @@ __device__ __forceinline__ void compute_resident(const AttentionParams& p,
 
 // Zeros what products read and copies never write.
 template <class T>
-__device__ __forceinline__ void clear_tiles(const Pipeline<T>& pipe) {
+__device__ __forceinline__ void clear_tiles(const PipelinedShared<T>& shared) {
   for (int slot = 0; slot < T::kRing; ++slot) {
-    clear_last_chunk<typename T::KeyTile, T::kKeyRows, T::kThreads>(pipe.keys(slot), threadIdx.x);
+    clear_last_chunk<typename T::KeyTile, T::kKeyRows, T::kThreads>(shared.keys(slot), threadIdx.x);
   }
   for (int slot = 0; slot < T::kQuerySlots; ++slot) {
-    clear_last_chunk<typename T::QueryTile, kGroupRows, T::kThreads>(pipe.queries(slot),
+    clear_last_chunk<typename T::QueryTile, kGroupRows, T::kThreads>(shared.queries(slot),
                                                                      threadIdx.x);
   }
   fence_proxy_async();
 }
 
-template <class T>
-__device__ __forceinline__ void copy_role(const AttentionParams& p, const AttentionTensorMaps* maps,
-                                          const Pipeline<T>& pipe) {
-  const int warp = threadIdx.x / kWarpSize % 4;
-  if constexpr (T::kLoneCopier) {
-    if (threadIdx.x % kWarpSize == 0) copy_alone<T>(p, *maps, pipe);
-  } else if constexpr (T::kTensorCopies) {
-    if constexpr (T::kBiasTiles) {
-      if (warp >= 2) copy_bias<T>(p, *maps, pipe);
-    }
-    if (warp >= 2 || threadIdx.x % kWarpSize != 0) return;
-    CopyWalk<T, TensorCopies<T>>{p, pipe, {p, *maps}, {}, {}}.run(warp == 1);
-  } else {
-    CopyWalk<T, ThreadCopies<T>>{p, pipe, {p, pipe}, {}, {}}.run(warp >= 2);
-  }
-}
-
-template <class T>
-__device__ __forceinline__ void forward_pipelined(const AttentionParams& p,
-                                                  const AttentionTensorMaps* maps) {
+// kProducer = 2 comes with tensor maps, kProducer = 1 without.
+template <class Config, class... Maps>
+__device__ __forceinline__ void forward(const AttentionParams& p, const Maps&... tensor_maps) {
+  using T = PipelinedTraits<Config>;
+  static_assert(sizeof...(Maps) == T::kTensorCopies, "kProducer = 2 needs tensor maps");
+  const AttentionTensorMaps* maps = nullptr;
+  if constexpr (T::kTensorCopies) maps = (&tensor_maps, ...);
   extern __shared__ __align__(1024) char shared_memory[];
-  const Pipeline<T> pipe{shared_address(shared_memory)};
+  const PipelinedShared<T> shared{shared_address(shared_memory)};
   if constexpr (T::kTensorCopies) {
     if (threadIdx.x == T::kGroups * kGroupThreads) {
       prefetch_map(maps->k);
@@ -310,37 +299,27 @@ __device__ __forceinline__ void forward_pipelined(const AttentionParams& p,
   }
   if (threadIdx.x == 0) {
     const int readers = 4 * (T::kResident ? row_blocks<T>(p.queries) : T::kGroups);
-    pipe.init(readers + (spare_rows<T>(p.queries) > 0 ? 4 : 0));
+    shared.init(readers + (tail_rows<T>(p.queries) > 0 ? 4 : 0));
   }
-  if constexpr (!T::kTensorCopies) clear_tiles<T>(pipe);
+  if constexpr (!T::kTensorCopies) clear_tiles<T>(shared);
   wait_for_earlier_grids();
   __syncthreads();
   if (threadIdx.x >= (T::kGroups + 1) * kGroupThreads) {
-    if constexpr (T::kSpareRows > 0) {
-      if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kSpareRegisters>();
-      attend_spare_rows<T>(p, pipe);
+    if constexpr (T::kSwapAbRows > 0) {
+      if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kSwapAbRegisters>();
+      consume_tail<T>(p, shared);
     }
   } else if (threadIdx.x >= T::kGroups * kGroupThreads) {
     if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kCopyRegisters>();
-    copy_role<T>(p, maps, pipe);
+    produce<T>(p, maps, shared);
   } else {
     if constexpr (T::kTradesRegisters) warpgroup_reg_alloc<T::kComputeRegisters>();
     if constexpr (T::kResident) {
-      compute_resident<T>(p, pipe);
+      consume_resident<T>(p, shared);
     } else {
-      compute_streaming<T>(p, pipe);
+      consume_streaming<T>(p, shared);
     }
   }
-}
-
-template <class Config>
-__device__ __forceinline__ void forward(const AttentionParams& p) {
-  static_assert(Config::kProducer == 1, "kProducer = 2 needs tensor maps");
-  forward_pipelined<PipelinedTraits<Config>>(p, nullptr);
-}
-template <class Config>
-__device__ __forceinline__ void forward(const AttentionParams& p, const AttentionTensorMaps& maps) {
-  forward_pipelined<PipelinedTraits<Config>>(p, &maps);
 }
 
 }  // namespace vitune

@@ -1,20 +1,22 @@
-// templates/attention/group_attention.cuh -- One warpgroup's 64 rows against one step of keys.
+// templates/attention/group_attention.cuh -- The accumulators of a warpgroup's 64 rows, and the
+// three parts of a step: scores, P, output.
 //
-// The same algorithm as warp_attention.cuh with wgmma: scores of all keys of the step come from one
-// batch of products, with Q and K in shared memory; the weights, rounded to 16 bits, are the
-// register operand of the second batch. A warp's fragments are those of mma.sync, so bias, masks,
-// softmax and epilogue are shared with that family.
+// The same algorithm as warp_attention.cuh with wgmma: S = Q K' with both operands in shared
+// memory, then O += P V with P, rounded to 16 bits, in registers. A warp's fragments are those of
+// mma.sync, so bias, masks, softmax and epilogue are shared with that family. The main loops of
+// forward_sm90*.cuh wait for tiles between the parts.
 #pragma once
 
 #include "attention/attention_rows.cuh"
 #include "attention/config_sm90.cuh"
+#include "attention/tile_scheduler.cuh"
 #include "primitives/element.cuh"
 #include "primitives/wgmma.cuh"
 
 namespace vitune {
 
-// Place in its tile of key `row`: with a bias or mask keys are dealt out as in scores.cuh, here by
-// where their rows lie. The last eight of an odd number of eights stay in order.
+// The row of a tile that holds key `row`: with a bias or mask keys are permuted as in scores.cuh,
+// here by their rows in the tile. The last eight of an odd number of eights stay in order.
 template <class T, int kRows>
 __device__ __forceinline__ int place_of_key(int row) {
   if constexpr (!T::kPermuted) return row;
@@ -25,14 +27,12 @@ __device__ __forceinline__ int place_of_key(int row) {
   return (row & ~15) + 8 * parity + index;
 }
 
-// Tiles that are there and stay.
-struct NoWaits {
-  static constexpr bool kValuesFirst = false;
-  __device__ __forceinline__ void keys_wanted() {}
-  __device__ __forceinline__ void keys_read() {}
-  __device__ __forceinline__ void values_wanted() {}
-  __device__ __forceinline__ void values_read() {}
-};
+// The rows of this thread's warp, of the 64 that its warpgroup has from `row0` on.
+__device__ __forceinline__ RowPlace group_rows(int row0, const HeadPlace& head) {
+  const int lane = threadIdx.x % kWarpSize;
+  const int warp = threadIdx.x / kWarpSize % 4;
+  return {row0 + 16 * warp, lane / 4, lane % 4, head.batch, head.head};
+}
 
 template <class T>
 struct GroupAttention : AttentionRows<T> {
@@ -41,7 +41,7 @@ struct GroupAttention : AttentionRows<T> {
   using AttentionRows<T>::o;
   using AttentionRows<T>::softmax;
   template <int kWidth>
-  using Weights = u32[ceil_div(kWidth, 16)][4];  // A operands
+  using Weights = u32[ceil_div(kWidth, 16)][4];  // P as the register operand
 
   // Starts on new rows.
   __device__ __forceinline__ void begin(const AttentionParams& p, const RowPlace& at) {
@@ -50,70 +50,56 @@ struct GroupAttention : AttentionRows<T> {
     if constexpr (!T::kResident && !T::kProducer) this->clear_output();
   }
 
-  // One step over kWidth keys from key0 on, of which `limit` exist; `queries` is the group's query
-  // tile, `row` the step's first row in the tiles `keys` and `values`. `tiles` is told when a tile
-  // is wanted and when it has been read (see NoWaits).
-  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst, class Tiles>
-  __device__ __forceinline__ void attend(u32 queries, u32 keys, u32 values, int row, int key0,
-                                         int limit, Tiles& tiles) {
-    Scores s;
-    this->template fetch_operands<kWidth, kTail>(key0, limit);
-    tiles.keys_wanted();
-    start_scores<kWidth>(s, queries, keys + row * T::kSwizzle);
-    wgmma_wait<0>();
-    tiles.keys_read();
-    // ptxas moves half of the weights' arithmetic across a wait behind them. Where enough warps are
-    // at work for that to matter the values can be waited for here.
-    if constexpr (Tiles::kValuesFirst) tiles.values_wanted();
-    if constexpr (T::kBiasTiles) tiles.template add_bias<kWidth>(s, this->scale, key0);
-    this->template weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
-    Weights<kWidth> weights;
-    if (T::kBias != 0 && softmax.extreme) {
-      weigh<kWidth, true>(weights, s);
-    } else {
-      weigh<kWidth, false>(weights, s);
-    }
-    if constexpr (!Tiles::kValuesFirst) tiles.values_wanted();
-    start_output<kWidth, kFirst>(weights, values + row * T::kSwizzle);
-    wgmma_wait<0>();
-    tiles.values_read();
-  }
-
- private:
-  // Products run until waited for.
+  // S = Q K' for kWidth keys. Issues the products as one group; the caller waits for them.
   template <int kWidth>
   __device__ __forceinline__ void start_scores(Scores& s, u32 queries, u32 keys) {
-    constexpr int kParts = ceil_div(kWidth, T::kProductColumns);
-    constexpr int kPart = ceil_div(kWidth / 8, kParts) * 8;
+    constexpr int kSplits = ceil_div(kWidth, T::kProductColumns);
+    constexpr int kColumns = ceil_div(kWidth / 8, kSplits) * 8;
+    constexpr int kBefore = (kSplits - 1) * kColumns;  // the last product has the other columns
     float* d = &s[0][0][0];
-    const u64 a = descriptor_along_rows<T::kSwizzle>(queries);
+    const u64 a = descriptor_k_major<T::kSwizzle>(queries);
 #pragma unroll
     for (int i = 0; i < kWidth / 2; ++i) d[i] = 0.f;  // overwritten; see primitives/wgmma.cuh
     wgmma_fence();
 #pragma unroll
-    for (int part = 0; part < kParts - 1; ++part) {
-      multiply<kPart>(d + part * kPart / 2, a, keys + part * kPart * T::kSwizzle);
+    for (int column = 0; column < kBefore; column += kColumns) {
+      const u64 b = descriptor_k_major<T::kSwizzle>(keys + column * T::kSwizzle);
+#pragma unroll
+      for (int step = 0; step < T::kHeadSteps; ++step) {
+        Wgmma<T::kElement, kColumns>::shared_a(
+            reinterpret_cast<float(&)[kColumns / 2]>(d[column / 2]),
+            descriptor_at(a, T::QueryTile::step_offset(step)),
+            descriptor_at(b, T::KeyTile::step_offset(step)), step > 0);
+      }
     }
-    constexpr int kBefore = (kParts - 1) * kPart;
-    multiply<kWidth - kBefore>(d + kBefore / 2, a, keys + kBefore * T::kSwizzle);
-    wgmma_commit();
-  }
-  template <int kColumns>
-  __device__ __forceinline__ void multiply(float* d, u64 a, u32 keys) {
-    using Product = Wgmma<T::kElement, kColumns>;
-    const u64 b = descriptor_along_rows<T::kSwizzle>(keys);
+    const u64 b = descriptor_k_major<T::kSwizzle>(keys + kBefore * T::kSwizzle);
 #pragma unroll
     for (int step = 0; step < T::kHeadSteps; ++step) {
-      Product::shared_a(reinterpret_cast<float(&)[kColumns / 2]>(*d),
-                        descriptor_at(a, T::QueryTile::step_offset(step)),
-                        descriptor_at(b, T::KeyTile::step_offset(step)), step > 0);
+      Wgmma<T::kElement, kWidth - kBefore>::shared_a(
+          reinterpret_cast<float(&)[(kWidth - kBefore) / 2]>(d[kBefore / 2]),
+          descriptor_at(a, T::QueryTile::step_offset(step)),
+          descriptor_at(b, T::KeyTile::step_offset(step)), step > 0);
+    }
+    wgmma_commit();
+  }
+
+  // P from the scores: bias (where it is read here), masks, running maximum, exponentials.
+  template <int kWidth, bool kTail, bool kDiagonal, bool kFirst>
+  __device__ __forceinline__ void weigh(Weights<kWidth>& weights, Scores& s, int key0, int limit) {
+    this->template weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
+    if (T::kBias != 0 && softmax.extreme) {
+      exponentiate<kWidth, true>(weights, s);
+    } else {
+      exponentiate<kWidth, false>(weights, s);
     }
   }
+
+  // O += P V for kWidth keys. Issues the products as one group; the caller waits for them.
   template <int kWidth, bool kFirst>
   __device__ __forceinline__ void start_output(const Weights<kWidth>& weights, u32 values) {
     using Product = Wgmma<T::kElement, T::kHeadDim>;
     float(&d)[T::kHeadDim / 2] = reinterpret_cast<float(&)[T::kHeadDim / 2]>(o);
-    const u64 b = descriptor_across_rows<T::kSwizzle>(values, T::ValueTile::kPanelBytes);
+    const u64 b = descriptor_mn_major<T::kSwizzle>(values, T::ValueTile::kAtomBytes);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < ceil_div(kWidth, 16); ++step) {
@@ -123,9 +109,11 @@ struct GroupAttention : AttentionRows<T> {
     wgmma_commit();
   }
 
-  // The weights as A operands; the second half of a lone last eight is zero.
+ private:
+  // exp2 of the scores, in the layout of the register operand. Where the last step has eight keys
+  // only, zeros stand for the other eight.
   template <int kWidth, bool kExtreme>
-  __device__ __forceinline__ void weigh(Weights<kWidth>& weights, const Scores& s) {
+  __device__ __forceinline__ void exponentiate(Weights<kWidth>& weights, const Scores& s) {
     float sums[2][2] = {};  // of a row's even and odd keys: one chain would be too long
 #pragma unroll
     for (int j = 0; j < kWidth / 8; ++j) {

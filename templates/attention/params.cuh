@@ -17,8 +17,8 @@ struct AttentionScoreView {
   int batches;
 };
 
-// What to divide a number below 2^31 by without a division, which takes a warp some two hundred
-// clocks: by a product (division.cuh).
+// A divisor of numbers below 2^31: a product takes the place of the division (division.cuh), which
+// takes a warp some two hundred clocks.
 struct AttentionDivisor {
   unsigned value, multiplier, shift;
 };

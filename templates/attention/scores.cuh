@@ -2,9 +2,10 @@
 //
 // A warp's scores of 16 rows and W keys are n8 tiles of mma accumulators: in tile j thread (g, t)
 // holds two values of row g and two of row g + 8. Softmax does not mind the order of keys as long
-// as K and V agree, so with a bias or a mask the keys of each pair of tiles are dealt out such that
+// as K and V agree, so with a bias or a mask the keys of each pair of tiles are permuted such that
 // a thread owns four neighbours, 4t to 4t + 3: one 8-byte load of a 16-bit bias instead of four.
-// The deal keeps the eight rows that one ldmatrix phase reads in eight different bank groups.
+// The permutation keeps the eight rows that one ldmatrix phase reads in eight different bank
+// groups.
 #pragma once
 
 #include "attention/config.cuh"

@@ -68,13 +68,13 @@ struct ShiftedBias {
     if (wanted) edge = __ldg(at.words + (t == 3 ? -1 : (end & ~3) + t));
   }
 
-  // Turns what load() has read into this thread's keys.
+  // Makes of what load() has read this thread's keys.
   template <class Pair, int kTiles>
   static __device__ __forceinline__ void settle(Pair (&out)[kTiles], u32 edge, const u16* row,
                                                 int limit, int t) {
     const ShiftedRow at(row);
     const u32 last = insert_last(out, edge, end_position(at, limit), t);
-    // Bytes of the spare half of a ring that come from the neighbour: none, low, all, high.
+    // Bytes of the rest half of a ring that come from the neighbour: none, low, all, high.
     const u32 merge = 0x3210 + ((at.phase + 1 & 2) ? 0x44 : 0) + ((at.phase & 2) ? 0x4400 : 0);
     u32 order = __funnelshift_r(0x76543210, 0x76543210, 8 * at.phase + 8 * (t & 2));
     if (at.early) order ^= 0x44444444;
@@ -85,12 +85,12 @@ struct ShiftedBias {
     for (int pair = 0; pair < kPairs; ++pair) {
       const u32 low = out[2 * pair].bits, high = out[2 * pair + 1].bits;
       const u32 next = pair + 1 < kPairs ? out[min_of(2 * pair + 2, kTiles - 1)].bits : last;
-      const u32 spare = at.early ? high : low, other = at.early ? low : high;
-      const u32 sent = sends_next ? next : sends_previous ? previous : spare;
-      const u32 ring = __byte_perm(spare, __shfl_sync(kAll, sent, neighbour, 4), merge);
+      const u32 rest = at.early ? high : low, other = at.early ? low : high;
+      const u32 sent = sends_next ? next : sends_previous ? previous : rest;
+      const u32 ring = __byte_perm(rest, __shfl_sync(kAll, sent, neighbour, 4), merge);
       out[2 * pair].bits = __byte_perm(ring, other, order & 0xffff);
       out[2 * pair + 1].bits = __byte_perm(ring, other, order >> 16);
-      previous = spare;
+      previous = rest;
     }
   }
 
@@ -144,7 +144,7 @@ struct ShiftedMask {
     if (t < (end & 3)) edge = __ldg(words + (end & ~3) + t);
   }
 
-  // Turns what load() has read into this thread's keys: two bytes of each tile of a pair.
+  // Makes of what load() has read this thread's keys: two bytes of each tile of a pair.
   template <int kWords>
   static __device__ __forceinline__ void settle(u32 (&out)[kWords], u32 edge,
                                                 const unsigned char* row, int limit, int t) {

@@ -7,9 +7,9 @@
 //
 // With kHoldsReference m is the maximum of the row's first step and stays: the weights of later
 // steps need no maximum, and nothing is rescaled. Weights may be above 1 then, in a format with the
-// exponents of fp32; where they outgrow those, the rows are computed again (exact_rows.cuh). The
-// weight of the largest score is not 1, so l sums up the weights as they are rounded: a row that is
-// all but one key has that key's value.
+// exponents of fp32; where they outgrow those, the rows are computed again (overflow_fallback.cuh).
+// The weight of the largest score is not 1, so l sums up the weights as they are rounded: a row
+// that is all but one key has that key's value.
 #pragma once
 
 #include "attention/config.cuh"

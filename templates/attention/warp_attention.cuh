@@ -215,7 +215,7 @@ struct WarpAttention : AttentionRows<T> {
       if (n + 1 < T::kHeadTiles) E::mma(o[r][n + 1], a[r], b[2], b[3]);
     }
   }
-  // Eight keys, the lone last tile of an odd number.
+  // Eight keys, the last tile of an odd number.
   __device__ __forceinline__ void mma_pv_eight(const u32 (&a)[T::kRowTiles][4], u32 from, int n) {
     u32 b0, b1 = 0;
     if (n + 1 < T::kHeadTiles) {

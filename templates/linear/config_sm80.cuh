@@ -20,14 +20,14 @@
 // and kGeometry, a GemmSm80 of its tunables (geometry_sm80.cuh).
 #pragma once
 
+#include "collective/smem_tile.cuh"
 #include "linear/geometry_sm80.cuh"
 #include "primitives/rules.cuh"
-#include "primitives/swizzle.cuh"
 #include "primitives/types.cuh"
 
 namespace vitune {
 
-// What follows from any Config with a GemmSm80.
+// The facts that follow from a Config with a GemmSm80.
 template <class C>
 struct GemmSm80Traits : C {
   static constexpr GemmSm80 kG = C::kGeometry;
@@ -48,11 +48,11 @@ struct GemmSm80Traits : C {
 template <class C, int kBlock, bool kAcross>
 struct GemmSm80Tile {
   static constexpr int kDepth = C::kGeometry.block_k;
-  using Tile = PanelTile<kDepth, kBlock, 2 * kDepth>;
+  using Tile = SmemTile<kDepth, kBlock, 2 * kDepth>;
 };
 template <class C, int kBlock>
 struct GemmSm80Tile<C, kBlock, true> {
-  using Tile = PanelTile<kBlock, C::kGeometry.block_k, 2 * GemmSm80::panel(kBlock)>;
+  using Tile = SmemTile<kBlock, C::kGeometry.block_k, 2 * GemmSm80::atom_columns(kBlock)>;
 };
 
 template <class C>

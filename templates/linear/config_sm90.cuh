@@ -30,7 +30,7 @@ struct LinearMaps<true> {
   using Type = LinearTwoResultMaps;
 };
 
-// What follows from any Config with a GemmSm90.
+// The facts that follow from a Config with a GemmSm90.
 template <class C>
 struct GemmSm90Traits : C {
   static constexpr GemmSm90 kG = C::kGeometry;
@@ -67,19 +67,20 @@ struct LinearTraits : GemmSm90Traits<C> {
   static constexpr bool kStagedResidual = kG.stages_residual();
   static constexpr bool kRingResidual = kG.has_ring_residual();
   static constexpr int kResidualBarriers = kG.residual_barriers();
-  static constexpr int kPanelBytes = kG.panel_bytes(), kSlotPanels = kG.slot_panels();
+  static constexpr int kStoreTileBytes = kG.store_tile_bytes(),
+                       kSlotStoreTiles = kG.slot_store_tiles();
 
-  // w as [k, n] lies in a slot in panels of 64 columns by all of the slot's k, across whose rows
+  // w as [k, n] lies in a slot in atom columns of 64 by all of the slot's k, across whose rows
   // products take it.
-  static constexpr int kXBytes = kG.a_bytes(), kWPanelBytes = kBlockK * 128;
+  static constexpr int kXBytes = kG.a_bytes(), kWAtomBytes = kBlockK * 128;
   static constexpr int kXBoxRows = kG.a_box_rows(), kWBoxRows = kG.b_box_rows();
 
   // What a tile's columns have of their own, in fp32, by pairs of columns: sums of w, bias, scale.
   static constexpr bool kSums = C::kNorm == 1, kBiases = C::kBias, kScales = C::kScale;
   static constexpr int kColumnArrays = kG.column_arrays, kColumnBytes = kG.column_bytes();
   // A warp's staging: 16 rows of kStoreColumns columns, swizzled by their width; and the same of
-  // the second result, of two panels.
-  static constexpr int kStoreColumns = kG.store_columns(), kPanels = kG.panels();
+  // the second result, of two store tiles.
+  static constexpr int kStoreColumns = kG.store_columns(), kStoreTiles = kG.store_tiles();
   static constexpr int kStores = kG.stores(), kStoreBuffers = kG.store_buffers();
   static constexpr int kStoreRowBytes = kG.store_row_bytes(), kStoreBytes = kG.store_bytes();
   static constexpr int kStagingBytes = kStoreBuffers * kStoreBytes;

@@ -26,7 +26,7 @@ struct LinearColumns {
   typename Sums::Raw weight_sums[kAccesses];
   Raw bias[kAccesses], scale[kAccesses];
 
-  // What the columns from `column` on have of their own.
+  // The operands of the columns from `column` on.
   __device__ __forceinline__ void load(const LinearParams& p, int column) {
 #pragma unroll
     for (int i = 0; i < kAccesses; ++i) {

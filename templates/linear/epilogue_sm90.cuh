@@ -1,12 +1,13 @@
 // templates/linear/epilogue_sm90.cuh -- From a warp's sums to rows of the result.
 //
-// By panels of kStoreColumns columns: sums become elements, go through the warp's own staging and
-// leave by the tensor memory accelerator while the warp goes on; where the result's rows have gaps,
-// by ordinary stores. A residual comes by the ring, or to the very place that its sums are staged
-// at: the first kStoreBuffers panels before the tile's products, each further one when an earlier
-// panel has left its place. What is written beside the result has staging of its own. Nothing here
-// waits for another warp but once for the columns' constants, so that a warpgroup's epilogue runs
-// beside the products of the others. The function is that of epilogue.cuh.
+// By store tiles of kStoreColumns columns: sums become elements, go through the warp's own staging
+// and leave by the tensor memory accelerator while the warp goes on; where the result's rows have
+// gaps, by ordinary stores. A residual comes by the ring, or to the very place that its sums are
+// staged at: the first kStoreBuffers store tiles before the tile's products, each further one when
+// an earlier store tile has left its place. What is written beside the result has staging of its
+// own. Nothing here waits for another warp but once for the columns' constants, so that a
+// warpgroup's epilogue runs beside the products of the others. The function is that of
+// epilogue.cuh.
 #pragma once
 
 #include "linear/activation.cuh"
@@ -27,7 +28,7 @@
 
 namespace vitune {
 
-// What two neighbouring columns have of their own.
+// The operands of two neighbouring columns.
 struct LinearPair {
   float sums[2], bias[2], scale[2];
 };
@@ -112,7 +113,7 @@ struct LinearEpilogue {
   using Columns = LinearTileColumns<T>;
   static constexpr int kChunks = T::kStoreColumns / 8;
   static constexpr bool kNumbers = T::kOutput == 2;           // staged as they are, not as elements
-  static constexpr int kBulkStores = T::kTwoResults ? 2 : 1;  // of a panel: as many groups
+  static constexpr int kBulkStores = T::kTwoResults ? 2 : 1;  // of a store tile: as many groups
   using Added = Piece<4 * T::kUnits>;                         // two columns of what is added
 
   const LinearParams& p;
@@ -137,7 +138,7 @@ struct LinearEpilogue {
     if constexpr (T::kPingPong && T::kMerged > 0) merged.skip(group);
   }
 
-  // Of this warp's first row of a block among those of the tile.
+  // The number of this warp's first row of a block among the rows of the tile.
   __device__ __forceinline__ int block_row(int block) const {
     return (T::kPingPong ? 0 : group * T::kGroupRows) + block * 64 + warp * 16;
   }
@@ -188,7 +189,7 @@ struct LinearEpilogue {
     group_barrier<T::kGroups, kGroupThreads>(group);
   }
 
-  // What is added to column `i` of two.
+  // The residual of column `i` of two.
   static __device__ __forceinline__ float added_to(const Added& added, int i) {
     if constexpr (kNumbers) return __uint_as_float(added.words[i]);
     return i == 0 ? E::low(added.words[0]) : E::high(added.words[0]);
@@ -251,28 +252,30 @@ struct LinearEpilogue {
     }
   }
 
-  // Offset of this lane's row in 16 rows of a panel for ldmatrix and stmatrix, with its place for
-  // the first two chunks; those of two chunks further on by exclusive or with 32 per two chunks.
+  // Offset of this lane's row in 16 rows of a store tile for ldmatrix and stmatrix, with its place
+  // for the first two chunks; those of two chunks further on by exclusive or with 32 per two
+  // chunks.
   __device__ __forceinline__ u32 lane_offset() const {
     const int row = lane & 15;
-    return row * T::kStoreColumns * 2 + ((lane >> 4) ^ turn<T::kStoreColumns * 2>(row)) * 16;
+    return row * T::kStoreColumns * 2 + ((lane >> 4) ^ swizzle_of<T::kStoreColumns * 2>(row)) * 16;
   }
   // The same of this lane's first two numbers, in the row lane / 4.
   __device__ __forceinline__ u32 number_offset() const {
     const int row = lane / 4;
-    return row * T::kStoreRowBytes + ((lane >> 1 & 1) ^ turn<T::kStoreRowBytes>(row)) * 16 +
+    return row * T::kStoreRowBytes + ((lane >> 1 & 1) ^ swizzle_of<T::kStoreRowBytes>(row)) * 16 +
            (lane & 1) * 8;
   }
-  // What the places of a row's chunks are combined with, by the swizzle of a panel's width.
+  // The places of a row's chunks are combined with this number: the swizzle of a store tile's
+  // width.
   template <int kBytes>
-  static __device__ __forceinline__ int turn(int row) {
+  static __device__ __forceinline__ int swizzle_of(int row) {
     return kBytes == 128 ? row & 7 : kBytes == 64 ? row >> 1 & 3 : row >> 2 & 1;
   }
 
   // Until the store that used the staging of a tile's store `number` has read it: the one before
   // the last, but at a tile's first one the last, where a tile's number of stores is odd.
   __device__ __forceinline__ void wait_for_staging(int number) const {
-    constexpr bool kOdd = T::kPanels * T::kRowBlocks % T::kStoreBuffers != 0;
+    constexpr bool kOdd = T::kStoreTiles * T::kRowBlocks % T::kStoreBuffers != 0;
     if (T::kRowMap) return;
     if (kOdd && number == 0) {
       store_wait_read<0>();
@@ -330,21 +333,21 @@ struct LinearEpilogue {
     residual_parities ^= 1u << buffer;
   }
 
-  // Of this lane's rows, what the warps beside the copying one have merged.
+  // The moments of this lane's rows, as the warps beside the producer have merged them.
   __device__ __forceinline__ void take_merged() {
-    mbarrier_wait(shared.merged_full(merged.slot), merged.parity);
+    mbarrier_wait(shared.merged_full(merged.index), merged.phase);
 #pragma unroll
     for (int block = 0; block < T::kRowBlocks; ++block) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const uint2 v =
-            load_shared_8(shared.merged(merged.slot, block_row(block) + 8 * half + lane / 4));
+            load_shared_8(shared.merged(merged.index, block_row(block) + 8 * half + lane / 4));
         shift[block][half] = __uint_as_float(v.x);
         rstd[block][half] = __uint_as_float(v.y);
       }
     }
     __syncwarp();
-    if (lane == 0) mbarrier_arrive(shared.merged_empty(merged.slot));
+    if (lane == 0) mbarrier_arrive(shared.merged_empty(merged.index));
     merged.skip(T::kPingPong ? T::kGroups : 1);
   }
 
@@ -405,8 +408,8 @@ struct LinearEpilogue {
     if constexpr (T::kTwoResults) stmatrix_x4(second, seconds);
   }
 
-  // The sixteen rows of a panel `from` their staging, and of the second result: row by row where
-  // the result's have gaps.
+  // The sixteen rows of a store tile `from` their staging, and of the second result: row by row
+  // where the result's have gaps.
   __device__ __forceinline__ void store_rows(u32 from, u32 second, int row0, int column0) const {
     if constexpr (!T::kRowMap) {
       fence_proxy_async();
@@ -422,7 +425,7 @@ struct LinearEpilogue {
       for (int i = lane; i < 16 * kRowChunks; i += kWarpSize) {
         const int r = i / kRowChunks, chunk = i % kRowChunks, row = row0 + r,
                   column = column0 + kChunkColumns * chunk;
-        const u32 place = (chunk ^ turn<T::kStoreRowBytes>(r)) * 16;
+        const u32 place = (chunk ^ swizzle_of<T::kStoreRowBytes>(r)) * 16;
         const uint4 v = load_shared_16(from + r * T::kStoreRowBytes + place);
         if (row >= p.m || column >= p.n) continue;
         const int period = row / p.period;
@@ -439,13 +442,13 @@ struct LinearEpilogue {
     const u32 second_offset = lane_offset();
     LinearRowMoments<T> moments;
 #pragma unroll
-    for (int panel = 0; panel < T::kPanels; ++panel) {
-      if (T::kRingResidual && panel % T::kSlotPanels == 0) {
-        mbarrier_wait(shared.full(at.slot), at.parity);
+    for (int store = 0; store < T::kStoreTiles; ++store) {
+      if (T::kRingResidual && store % T::kSlotStoreTiles == 0) {
+        mbarrier_wait(shared.full(at.index), at.phase);
       }
 #pragma unroll
       for (int block = 0; block < T::kRowBlocks; ++block) {
-        const int number = panel * T::kRowBlocks + block, row = row0 + block_row(block);
+        const int number = store * T::kRowBlocks + block, row = row0 + block_row(block);
         const u32 to = staging(number), second = second_staging(number);
         if constexpr (T::kStagedResidual && T::kTwoResults) {
           if (lane == 0) wait_for_second_staging(number);
@@ -459,26 +462,27 @@ struct LinearEpilogue {
         }
         const u32 residual = T::kStagedResidual
                                  ? to
-                                 : shared.x(at.slot) + panel % T::kSlotPanels * T::kPanelBytes +
+                                 : shared.x(at.index) +
+                                       store % T::kSlotStoreTiles * T::kStoreTileBytes +
                                        block_row(block) * T::kStoreRowBytes;
 #pragma unroll
         for (int chunk = 0; chunk < kChunks; chunk += 2) {
           const u32 place = offset ^ (chunk * 16 * T::kUnits);
-          const int first = panel * kChunks + chunk;
+          const int first = store * kChunks + chunk;
           const u32 pairs = shared.columns(group) + (4 * first + lane % 4) * 8 * T::kColumnArrays;
           stage(&d[block][4 * first], block, column0 + 8 * first, pairs, row, to + place,
                 residual + place, second + (second_offset ^ (chunk * 16)));
         }
-        store_rows(to, second, row, column0 + panel * T::kStoreColumns);
+        store_rows(to, second, row, column0 + store * T::kStoreColumns);
         if constexpr (T::kStagedResidual) ask_for_next_residual(number, row0, column0);
         if constexpr (T::kMomentsWritten > 0) {
-          moments.add_panel(to + lane / 2 * T::kStoreColumns * 2,
-                            turn<T::kStoreColumns * 2>(lane / 2), panel, block);
+          moments.add_store_tile(to + lane / 2 * T::kStoreColumns * 2,
+                                 swizzle_of<T::kStoreColumns * 2>(lane / 2), store, block);
         }
       }
       if (T::kRingResidual &&
-          (panel % T::kSlotPanels == T::kSlotPanels - 1 || panel == T::kPanels - 1)) {
-        shared.give_back(at.slot);
+          (store % T::kSlotStoreTiles == T::kSlotStoreTiles - 1 || store == T::kStoreTiles - 1)) {
+        shared.give_back(at.index);
         at.advance();
       }
     }

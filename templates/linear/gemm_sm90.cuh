@@ -8,31 +8,15 @@
 //   ping-pong     a warpgroup's epilogue runs beside the products of the other's tile.
 #pragma once
 
+#include "collective/smem_tile.cuh"
+#include "collective/tma_tile.cuh"
 #include "linear/epilogue_sm90.cuh"
-#include "primitives/swizzle.cuh"
 #include "primitives/sync.cuh"
 #include "primitives/tensor_copy.cuh"
 #include "primitives/tile_copy.cuh"
 #include "primitives/wgmma.cuh"
 
 namespace vitune {
-
-// Of w as [k, n], this CTA's part of the 64 rows from `k` on: all, or its half into both CTAs.
-template <class T>
-__device__ __forceinline__ void copy_panels(const LinearTensorMaps& maps, u32 to, u32 full,
-                                            const TileOrder<T>& tile, int k) {
-  const int half = T::kPair == 2 ? tile.rank() * T::kWBoxRows : 0;
-#pragma unroll
-  for (int panel = 0; panel < T::kBlockN / 64; ++panel) {
-    const u32 there = to + panel * T::kWPanelBytes + half * 128;
-    const int column = tile.column() + panel * 64;
-    if constexpr (T::kPair == 2) {
-      copy_tile_to_ranks(there, maps.w, full, column, k + half, 3);
-    } else {
-      copy_tile(there, maps.w, full, column, k);
-    }
-  }
-}
 
 // Copies this CTA's part of step `step`: all of one operand, and of the other, which a pair shares,
 // its half into both.
@@ -44,7 +28,8 @@ __device__ __forceinline__ void copy_step(const LinearTensorMaps& maps,
   const int k = step * kBlockK;
   const auto copy_w = [&] {
     if constexpr (T::kTransposed) {
-      copy_panels(maps, w, full, tile, k);
+      tma_load_atoms<T::kBlockN / 64, T::kWAtomBytes, T::kPair == 2>(
+          w, maps.w, full, tile.column(), k, T::kPair == 2 ? tile.rank() * T::kWBoxRows : 0);
     } else if constexpr (T::kPair == 2) {
       const int half = tile.rank() * T::kWBoxRows;
       copy_tile_to_ranks(w + half * kBlockK * 2, maps.w, full, k, tile.column() + half, 3);
@@ -74,21 +59,21 @@ __device__ __forceinline__ void produce(const LinearParams& p, const typename T:
     for (int step = first; step < end; ++step, at.advance()) {
       shared.wait_for_empty(at);
       if (T::kRingResidual) fence_proxy_async();  // a residual may have been read from the slot
-      mbarrier_expect(shared.full(at.slot), T::kStageBytes);
-      copy_step(maps, shared, tile, step, at.slot);
+      mbarrier_expect(shared.full(at.index), T::kStageBytes);
+      copy_step(maps, shared, tile, step, at.index);
     }
 #pragma unroll 1
-    for (int panel = 0; T::kRingResidual && panel < T::kPanels;
-         panel += T::kSlotPanels, at.advance()) {
-      const int panels = min(T::kSlotPanels, T::kPanels - panel);
-      const u32 full = shared.full(at.slot);
+    for (int store = 0; T::kRingResidual && store < T::kStoreTiles;
+         store += T::kSlotStoreTiles, at.advance()) {
+      const int stores = min(T::kSlotStoreTiles, T::kStoreTiles - store);
+      const u32 full = shared.full(at.index);
       shared.wait_for_empty(at);
       fence_proxy_async();
-      mbarrier_expect(full, panels * T::kPanelBytes);
+      mbarrier_expect(full, stores * T::kStoreTileBytes);
 #pragma unroll 1
-      for (int i = 0; i < panels; ++i) {
-        copy_tile(shared.x(at.slot) + i * T::kPanelBytes, maps.residual, full,
-                  (tile.column() + (panel + i) * T::kStoreColumns) * T::kUnits, tile.row());
+      for (int i = 0; i < stores; ++i) {
+        copy_tile(shared.x(at.index) + i * T::kStoreTileBytes, maps.residual, full,
+                  (tile.column() + (store + i) * T::kStoreColumns) * T::kUnits, tile.row());
       }
     }
   }
@@ -102,9 +87,9 @@ template <class T>
 __device__ __forceinline__ void multiply(float (&d)[T::kRowBlocks][T::kBlockN / 2],
                                          const LinearShared<T>& shared, int slot, bool accumulate) {
   const int row = T::kPingPong ? 0 : int(threadIdx.x) / kGroupThreads * T::kGroupRows;
-  const u64 x = descriptor_along_rows<128>(shared.x(slot) + row * kBlockK * 2);
-  const u64 w = T::kTransposed ? descriptor_across_rows<128>(shared.w(slot), T::kWPanelBytes)
-                               : descriptor_along_rows<128>(shared.w(slot));
+  const u64 x = descriptor_k_major<128>(shared.x(slot) + row * kBlockK * 2);
+  const u64 w = T::kTransposed ? descriptor_mn_major<128>(shared.w(slot), T::kWAtomBytes)
+                               : descriptor_k_major<128>(shared.w(slot));
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < kBlockK / 16; ++i) {
@@ -127,7 +112,7 @@ __device__ __forceinline__ void consume(const LinearParams& p, const typename T:
   const int group = int(threadIdx.x) / kGroupThreads;
   LinearEpilogue<T> epilogue(p, maps, shared);
   PipelineState<T::kStages> at;
-  u32 turn_parity = 0;
+  u32 order_phase = 0;
   TileOrder<T> tile(p, T::kPingPong ? group : 0, T::kPingPong ? T::kGroups : 1);
   if constexpr (T::kPingPong) at.skip(group * tile.steps());
   float d[T::kRowBlocks][kSums];
@@ -144,23 +129,23 @@ __device__ __forceinline__ void consume(const LinearParams& p, const typename T:
     epilogue.begin(tile.row(), tile.column());
     if constexpr (T::kStagedResidual) epilogue.ask_for_residuals(tile.row(), tile.column());
     if (T::kPingPong || (T::kG.lead > 0 && lead > 0 && group > 0)) {
-      mbarrier_wait(shared.turn(group), turn_parity);
-      turn_parity ^= 1;
+      mbarrier_wait(shared.order(group), order_phase);
+      order_phase ^= 1;
     }
     int before = 0;  // the slot of the step before
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      mbarrier_wait(shared.full(at.slot), at.parity);
-      multiply(d, shared, at.slot, step > 0);
+      mbarrier_wait(shared.full(at.index), at.phase);
+      multiply(d, shared, at.index, step > 0);
       wgmma_wait<1>();
       if (step > 0) shared.give_back(before);
       if (T::kG.lead > 0 && lead > 0 && step == lead && group + 1 < T::kGroups) {
-        shared.pass_turn(group + 1);
+        shared.let_pass(group + 1);
       }
-      before = at.slot;
+      before = at.index;
       at.advance();
     }
-    if constexpr (T::kPingPong) shared.pass_turn(group + 1 == T::kGroups ? 0 : group + 1);
+    if constexpr (T::kPingPong) shared.let_pass(group + 1 == T::kGroups ? 0 : group + 1);
     wgmma_wait<0>();
     shared.give_back(before);
     epilogue.columns_ready();

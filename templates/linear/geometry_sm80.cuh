@@ -23,10 +23,10 @@ struct GemmSm80 {
 
   constexpr int warps() const { return block_m / warp_m * (block_n / warp_n); }
   constexpr int threads() const { return 32 * warps(); }
-  // Rows across lie in panels of 64 columns, or of 32.
-  static constexpr int panel(int block) { return block % 64 == 0 ? 64 : 32; }
+  // MN-major rows lie in atom columns of 64 columns, or of 32.
+  static constexpr int atom_columns(int block) { return block % 64 == 0 ? 64 : 32; }
   constexpr int operand_bytes(int block, int across) const {
-    const int width = across != 0 ? panel(block) : 1;
+    const int width = across != 0 ? atom_columns(block) : 1;
     return 2 * block_k * ((block + width - 1) / width * width);
   }
   constexpr int stage_bytes() const {

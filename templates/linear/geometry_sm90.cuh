@@ -19,7 +19,7 @@ struct GemmSm90 {
   int pair = 0;
   // 64 columns are staged and stored at once: whole lines of 128 bytes, half as many fences, more
   // shared memory; else 32, or 16. Of fp32 32 columns are such lines.
-  int wide_panels = 0;
+  int wide_stores = 0;
   // Steps by which a warpgroup begins a shared tile before the next one does, so that one's
   // epilogue falls in the products of the others; 0 = all at once.
   int lead = 0;
@@ -38,7 +38,7 @@ struct GemmSm90 {
 
   enum Schedule { kShared = 0, kPingPong = 1 };
   enum Residual { kCopied = 1, kRead = 2 };
-  static constexpr int kDepth = 64;  // of a step: a swizzled panel of 128 bytes
+  static constexpr int kDepth = 64;  // of a step: a swizzle atom of 128 bytes
   static constexpr int kMostStages = 8;
   static constexpr int kCtaBytes = 232448;  // of shared memory, on 9.0
   static constexpr int kSecondBuffers = 2;
@@ -54,7 +54,7 @@ struct GemmSm90 {
   constexpr int unit_rows() const { return pair == 2 ? 2 * block_m : block_m; }
   constexpr int unit_columns() const { return pair == 1 ? 2 * block_n : block_n; }
 
-  // A slot: rows of a, then rows of b; or panels of 64 columns of them by the step's rows. Of an
+  // A slot: rows of a, then rows of b; or atom columns of 64 of them by the step's rows. Of an
   // operand that a pair shares each CTA copies a box of half the rows.
   constexpr int a_bytes() const { return block_m * kDepth * 2; }
   constexpr int stage_bytes() const { return a_bytes() + block_n * kDepth * 2; }
@@ -62,26 +62,28 @@ struct GemmSm90 {
   constexpr int b_box_rows() const { return (b_across ? kDepth : block_n) / (pair == 2 ? 2 : 1); }
 
   // Columns that a warp stages and stores at once, and how often it does so in a tile.
-  constexpr int store_columns() const { return wide_panels ? 64 : block_n % 32 == 0 ? 32 : 16; }
+  constexpr int store_columns() const { return wide_stores ? 64 : block_n % 32 == 0 ? 32 : 16; }
   constexpr int store_row_bytes() const { return store_columns() * staged; }
-  constexpr int panels() const { return block_n / store_columns(); }
-  constexpr int stores() const { return panels() * row_blocks(); }
+  constexpr int store_tiles() const { return block_n / store_columns(); }
+  constexpr int stores() const { return store_tiles() * row_blocks(); }
   // What is added to a result is copied by each warp to where it stages the sum: in ping-pong,
-  // whose ring belongs to the other warpgroup's tile meanwhile, and where a tile is one panel,
+  // whose ring belongs to the other warpgroup's tile meanwhile, and where a tile is one store tile,
   // which is asked for before its products. Else it comes by the ring, which has nothing else to do
-  // behind a tile's last step, in panels of block_m rows.
+  // behind a tile's last step, in store tiles of block_m rows.
   constexpr bool stages_residual() const {
     return residual == kCopied && (schedule == kPingPong || stores() == 1);
   }
   constexpr bool has_ring_residual() const { return residual == kCopied && !stages_residual(); }
-  constexpr int panel_bytes() const { return block_m * store_row_bytes(); }
-  constexpr int slot_panels() const { return least(stage_bytes() / panel_bytes(), panels()); }
+  constexpr int store_tile_bytes() const { return block_m * store_row_bytes(); }
+  constexpr int slot_store_tiles() const {
+    return least(stage_bytes() / store_tile_bytes(), store_tiles());
+  }
   constexpr int residual_slots() const {
-    return has_ring_residual() ? (panels() + slot_panels() - 1) / slot_panels() : 0;
+    return has_ring_residual() ? (store_tiles() + slot_store_tiles() - 1) / slot_store_tiles() : 0;
   }
 
-  // Of a warp: a buffer of 16 rows that it stages, with a barrier where residuals come there; and
-  // what it stages of a second result.
+  // A warp's store: a buffer of 16 rows that it stages, with a barrier where residuals come there;
+  // and what it stages of a second result.
   constexpr int store_bytes() const { return 16 * store_row_bytes(); }
   constexpr int second_bytes() const {
     return second_result ? kSecondBuffers * 16 * store_columns() * 2 : 0;
@@ -131,7 +133,7 @@ struct GemmSm90 {
     bool (*holds)(const GemmSm90&);
   };
 
-  // 65,536 registers of an SM, dealt out to threads by eights and then again by warpgroups.
+  // 65,536 registers of an SM, given to threads by eights and then again by warpgroups.
   constexpr bool trades_registers() const { return groups > 1; }
   constexpr int compute_registers() const { return groups == 3 ? 160 : 240; }
   constexpr int copy_registers() const { return groups == 3 ? 32 : 24; }
@@ -145,8 +147,8 @@ struct GemmSm90 {
   // Beside the ring and its barriers.
   constexpr int other_bytes(int buffers) const {
     const int buffer = store_bytes() + (stages_residual() ? 8 : 0);
-    const int turns = staged ? 8 : 0;
-    return groups * (4 * (buffers * buffer + second_bytes()) + column_bytes() + turns) +
+    const int order = staged ? 8 : 0;
+    return groups * (4 * (buffers * buffer + second_bytes()) + column_bytes() + order) +
            merged * (block_m * 8 + 16) + ones_bytes();
   }
 };
@@ -174,13 +176,13 @@ constexpr GemmSm90Rules gemm_sm90_rules() {
          const int asked = g.groups * g.compute_registers() + g.copy_registers();
          return !g.trades_registers() || asked <= (g.groups + 1) * (65536 / g.threads() / 8 * 8);
        }},
-      {"panels: wide ones of whole tiles, not of fp32, where no moments are written",
-       {&GemmSm90::block_n, &GemmSm90::wide_panels},
+      {"wide stores: of whole tiles, not of fp32, where no moments are written",
+       {&GemmSm90::block_n, &GemmSm90::wide_stores},
        [](const GemmSm90& g) {
-         return g.wide_panels == 0 ||
+         return g.wide_stores == 0 ||
                 (g.moments == 0 && g.store_row_bytes() <= 128 && g.block_n % 64 == 0);
        }},
-      {"operands across their rows: tiles of whole panels of 64",
+      {"operands across their rows: whole columns of 64",
        {&GemmSm90::block_m, &GemmSm90::block_n},
        [](const GemmSm90& g) {
          return (g.a_across == 0 || g.block_m % 64 == 0) &&
@@ -201,8 +203,9 @@ constexpr GemmSm90Rules gemm_sm90_rules() {
        [](const GemmSm90& g) {
          if (g.parts == 1) return true;
          const bool is_one = g.block_m == 64 && g.groups == 1 && g.pair == 0;
-         const bool fits =
-             g.residual == 0 || g.panels() * g.panel_bytes() <= g.stage_bytes() || g.panels() == 1;
+         const bool fits = g.residual == 0 ||
+                           g.store_tiles() * g.store_tile_bytes() <= g.stage_bytes() ||
+                           g.store_tiles() == 1;
          return is_one && fits && (g.parts == 2 || g.parts == 4);
        }},
   }};

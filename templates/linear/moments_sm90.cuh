@@ -20,25 +20,25 @@ namespace vitune {
 // LinearParams::partials.
 template <class T, bool kWritten = (T::kMomentsWritten > 0)>
 struct LinearRowMoments {
-  static constexpr int kPanelColumns = 32, kColumns = T::kMomentsWritten;
+  static constexpr int kStoreTileColumns = 32, kColumns = T::kMomentsWritten;
   static constexpr int kBlocks = T::kBlockN / kColumns;
-  static_assert(T::kStoreColumns == kPanelColumns,
-                "kMomentsWritten: a panel is staged as a whole, 32 columns of each row");
-  static_assert(kColumns % kPanelColumns == 0 && T::kBlockN % kColumns == 0,
-                "kMomentsWritten: blocks are whole panels, and a tile whole blocks");
+  static_assert(T::kStoreColumns == kStoreTileColumns,
+                "kMomentsWritten: a store tile is staged as a whole, 32 columns of each row");
+  static_assert(kColumns % kStoreTileColumns == 0 && T::kBlockN % kColumns == 0,
+                "kMomentsWritten: blocks are whole store tiles, and a tile whole blocks");
 
   float mean[T::kRowBlocks][kBlocks], squares[T::kRowBlocks][kBlocks];
 
-  // Of this lane's row in a staged panel, whose chunks are swizzled by `turn`; sixteen columns are
-  // this lane's. Nothing may be staged there before all lanes are done.
-  __device__ __forceinline__ void add_panel(u32 row, int turn, int panel, int block) {
+  // Adds this lane's row in a staged store tile, whose chunks are swizzled by `swizzle`; sixteen
+  // columns are this lane's. Nothing may be staged there before all lanes are done.
+  __device__ __forceinline__ void add_store_tile(u32 row, int swizzle, int store, int block) {
     using E = Element<T::kElement>;
     const int lane = int(threadIdx.x) % kWarpSize;
     // Read twice, rather than kept; chains of additions of a quarter's length.
     const auto each = [&](auto take) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const uint4 v = load_shared_16(row + ((lane % 2 * 2 + i) ^ turn) * 16);
+        const uint4 v = load_shared_16(row + ((lane % 2 * 2 + i) ^ swizzle) * 16);
         const u32 words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
         for (int j = 0; j < 4; ++j) take(j, E::low(words[j])), take(j, E::high(words[j]));
@@ -46,14 +46,14 @@ struct LinearRowMoments {
     };
     float sums[4] = {}, distances[4] = {};
     each([&](int j, float value) { sums[j] += value; });
-    const float center = both_halves(sums) / kPanelColumns;
+    const float center = both_halves(sums) / kStoreTileColumns;
     each([&](int j, float value) {
       distances[j] = fmaf(value - center, value - center, distances[j]);
     });
     const float spread = both_halves(distances);
 
-    const int at = panel * kPanelColumns / kColumns;             // the block that it is of
-    const int before = panel - at * (kColumns / kPanelColumns);  // its panels
+    const int at = store * kStoreTileColumns / kColumns;             // the block that it is of
+    const int before = store - at * (kColumns / kStoreTileColumns);  // its store tiles
     float &all_mean = mean[block][at], &all_squares = squares[block][at];
     if (before == 0) {
       all_mean = center;
@@ -61,11 +61,12 @@ struct LinearRowMoments {
     } else {
       const float share = 1.f / float(before + 1), distance = center - all_mean;
       all_mean = fmaf(distance, share, all_mean);
-      all_squares += fmaf(distance * (float(kPanelColumns * before) * share), distance, spread);
+      all_squares += fmaf(distance * (float(kStoreTileColumns * before) * share), distance, spread);
     }
   }
 
-  // Behind the last panel: a store in between would be waited for by the next one's proxy fence.
+  // Behind the last store tile: a store in between would be waited for by the next one's proxy
+  // fence.
   __device__ __forceinline__ void store(const LinearParams& p, int block, int row,
                                         int column0) const {
     const int blocks = p.n / kColumns, first = column0 / kColumns;
@@ -78,7 +79,7 @@ struct LinearRowMoments {
   }
 
  private:
-  // Of a lane's quarters and its neighbour's.
+  // The sum over a lane's quarters and its neighbour's.
   static __device__ __forceinline__ float both_halves(const float (&quarters)[4]) {
     const float own = quarters[0] + quarters[1] + (quarters[2] + quarters[3]);
     return own + __shfl_xor_sync(0xffffffffu, own, 1);
@@ -88,7 +89,7 @@ struct LinearRowMoments {
 template <class T>
 struct LinearRowMoments<T, false> {};
 
-// Of a row of x, from the moments of its blocks as they come.
+// Merges the moments of the blocks of a row of x as they come.
 template <class T>
 class LinearMerge {
  public:
@@ -99,7 +100,7 @@ class LinearMerge {
     sum_ += distance;
     squares_ += fmaf(distance * T::kMomentsGiven, distance, __uint_as_float(block.words[1]));
   }
-  // What kLanes neighbours have added.
+  // The moments that kLanes neighbours have added.
   template <int kLanes>
   __device__ __forceinline__ void gather() {
 #pragma unroll
@@ -137,7 +138,7 @@ __device__ __forceinline__ void merge_moments(const LinearParams& p,
   PipelineState<T::kMerged> at;
 #pragma unroll 1
   for (TileOrder<T> tile(p, 0, 1); tile.any(); tile.next(), at.advance()) {
-    mbarrier_wait(shared.merged_empty(at.slot), at.parity ^ 1);
+    mbarrier_wait(shared.merged_empty(at.index), at.phase ^ 1);
 #pragma unroll 1
     for (int round0 = 0; round0 < kRounds; round0 += kRoundsAtOnce) {
       LinearMerge<T> merges[kRoundsAtOnce];
@@ -175,12 +176,12 @@ __device__ __forceinline__ void merge_moments(const LinearParams& p,
         const float2 merged = merges[round].finish(blocks, pivots[round]);
         const int row = first + (round0 + round) * kRows;
         if (lane != 0 || row >= T::kBlockM) continue;
-        store_shared(shared.merged(at.slot, row), __float_as_uint(merged.x));
-        store_shared(shared.merged(at.slot, row) + 4, __float_as_uint(merged.y));
+        store_shared(shared.merged(at.index, row), __float_as_uint(merged.x));
+        store_shared(shared.merged(at.index, row) + 4, __float_as_uint(merged.y));
       }
     }
     __syncwarp();
-    if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(shared.merged_full(at.slot));
+    if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(shared.merged_full(at.index));
   }
 }
 

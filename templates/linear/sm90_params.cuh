@@ -13,7 +13,7 @@ struct alignas(128) LinearTensorMaps {
   unsigned char x[128], w[128], out[128], residual[128];
 };
 
-// Of kernels that write a second result.
+// The tensor maps of kernels that write a second result.
 struct alignas(128) LinearTwoResultMaps : LinearTensorMaps {
   unsigned char aux[128];
 };

@@ -58,7 +58,7 @@ struct LinearPartSums {
   u32 base;  // of shared memory
 
   __device__ __forceinline__ u32 barrier() const { return base + T::kSumBarrierOffset; }
-  // Of this lane's pair `pair` of the sums of `part`, row warp `warp`.
+  // The address of this lane's pair `pair` of the sums of `part`, row warp `warp`.
   __device__ __forceinline__ u32 place(int part, int warp, int pair) const {
     const int lane = int(threadIdx.x) % kWarpSize;
     return base + T::kSumOffset +
@@ -111,11 +111,11 @@ __device__ __forceinline__ void consume_part(const LinearParams& p, const typena
   int before = 0;  // the slot of the step before
 #pragma unroll 1
   for (int step = 0; step < tile.steps(); ++step) {
-    mbarrier_wait(shared.full(at.slot), at.parity);
-    multiply(d, shared, at.slot, step > 0);
+    mbarrier_wait(shared.full(at.index), at.phase);
+    multiply(d, shared, at.index, step > 0);
     wgmma_wait<1>();
     if (step > 0) shared.give_back(before);
-    before = at.slot;
+    before = at.index;
     at.advance();
   }
   wgmma_wait<0>();

@@ -34,7 +34,7 @@ class TileOrder {
   __device__ __forceinline__ int row() const { return m_ * T::kBlockM; }
   __device__ __forceinline__ int column() const { return n_ * T::kBlockN; }
   __device__ __forceinline__ int rank() const { return rank_; }
-  // Of k, kBlockK each.
+  // Steps of kBlockK of k.
   __device__ __forceinline__ int first_step() const { return 0; }
   __device__ __forceinline__ int steps() const { return steps_; }
 

@@ -16,8 +16,8 @@ struct WeightGradSm90Traits : GemmSm90Traits<C> {
   static constexpr GemmSm90 kG = C::kGeometry;
   static constexpr int kDepth = GemmSm90::kDepth;
 
-  // A slot: panels of 64 columns of dy, then those of x; 64 rows each.
-  static constexpr int kPanelBytes = kDepth * 128, kDyBytes = kG.a_bytes();
+  // A slot: atom columns of 64 columns of dy, then those of x; 64 rows each.
+  static constexpr int kAtomBytes = kDepth * 128, kDyBytes = kG.a_bytes();
   // Behind the ring, eight rows of 64 ones.
   static constexpr int kOnesOffset = kG.ones_offset(), kOnesBytes = kG.ones_bytes();
 

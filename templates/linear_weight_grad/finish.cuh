@@ -18,7 +18,7 @@ template <class C>
 struct WeightGradFinish : C {
   static constexpr int kThreads = C::kFinishThreads, kGroups = C::kPartGroups;
   static constexpr int kGroupThreads = kThreads / kGroups;
-  static constexpr int kColumns = kGroupThreads * C::kVector;  // of a turn
+  static constexpr int kColumns = kGroupThreads * C::kVector;  // at once
   // The sums of each group's threads; then a word for each warp.
   static constexpr int kSumBytes = kThreads * C::kVector * 4;
   static constexpr int kBytes = kSumBytes + kThreads / kWarpSize * 4;
@@ -85,7 +85,7 @@ __device__ __forceinline__ void weight_grad_add_groups(u32 shared, float (&sums)
       for (int j = 0; j < T::kVector; ++j) sums[j] += __uint_as_float(load_shared(from + 4 * j));
     }
   }
-  __syncthreads();  // before the next turn's are stored
+  __syncthreads();  // before the next columns' are stored
 }
 
 // Finishes a row of dw. Gives this thread's share of the row's sum weighted by w.

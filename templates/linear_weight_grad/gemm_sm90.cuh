@@ -9,11 +9,12 @@
 // same columns of dy, so each takes the steps that are its share, and none waits for the others.
 #pragma once
 
+#include "collective/smem_tile.cuh"
+#include "collective/tma_tile.cuh"
 #include "linear_weight_grad/config_sm90.cuh"
 #include "linear_weight_grad/store.cuh"
 #include "primitives/hold.cuh"
 #include "primitives/shared.cuh"
-#include "primitives/swizzle.cuh"
 #include "primitives/sync.cuh"
 #include "primitives/tensor_copy.cuh"
 #include "primitives/tile_copy.cuh"
@@ -100,36 +101,13 @@ struct WeightGradRing {
     fence_proxy_async();
   }
   __device__ __forceinline__ void wait_for_empty(const PipelineState<T::kStages>& at) const {
-    mbarrier_wait(empty(at.slot), at.parity ^ 1);
+    mbarrier_wait(empty(at.index), at.phase ^ 1);
   }
   // When all lanes of this warp have read the slot.
   __device__ __forceinline__ void give_back(int slot) const {
-    const u32 lane = threadIdx.x % kWarpSize;
-    __syncwarp();
-    if constexpr (T::kCluster == 1) {
-      if (lane == 0) mbarrier_arrive(empty(slot));
-    } else {
-      if (lane < T::kCluster) mbarrier_arrive_at_peer(peer_address(empty(slot), lane));
-    }
+    release_tile<T::kCluster>(empty(slot));
   }
 };
-
-// kPanels boxes of 64 columns from `column` on, all rows of a step or, where a pair shares them,
-// this CTA's half into both.
-template <class T, int kPanels, bool kShared>
-__device__ __forceinline__ void copy_panels(u32 to, const void* map, u32 full, int column, int row,
-                                            int rank) {
-  const int half = kShared ? rank * (T::kDepth / 2) : 0;
-#pragma unroll
-  for (int i = 0; i < kPanels; ++i) {
-    const u32 place = to + i * T::kPanelBytes + half * 128;
-    if constexpr (kShared) {
-      copy_tile_to_ranks(place, map, full, column + 64 * i, row + half, 3);
-    } else {
-      copy_tile(place, map, full, column + 64 * i, row);
-    }
-  }
-}
 
 // All copies to the ring, by one thread.
 template <class T>
@@ -142,13 +120,14 @@ __device__ __forceinline__ void weight_grad_produce(const WeightGradParams& p,
     const int end = unit.end_step();
 #pragma unroll 1
     for (int step = unit.first_step(); step < end; ++step, at.advance()) {
-      const u32 full = ring.full(at.slot);
+      const u32 full = ring.full(at.index);
       ring.wait_for_empty(at);
       mbarrier_expect(full, T::kStageBytes);
-      copy_panels<T, T::kBlockM / 64, T::kPair == 1>(ring.dy(at.slot), maps.dy, full, unit.row(),
-                                                     step * T::kDepth, unit.rank());
-      copy_panels<T, T::kBlockN / 64, T::kPair == 2>(ring.x(at.slot), maps.x, full, unit.column(),
-                                                     step * T::kDepth, unit.rank());
+      const int row = step * T::kDepth, half = unit.rank() * (T::kDepth / 2);
+      tma_load_atoms<T::kBlockM / 64, T::kAtomBytes, T::kPair == 1>(
+          ring.dy(at.index), maps.dy, full, unit.row(), row, T::kPair == 1 ? half : 0);
+      tma_load_atoms<T::kBlockN / 64, T::kAtomBytes, T::kPair == 2>(
+          ring.x(at.index), maps.x, full, unit.column(), row, T::kPair == 2 ? half : 0);
     }
   }
   // A CTA stays until the last arrival of its peer has come.
@@ -164,20 +143,19 @@ __device__ __forceinline__ void weight_grad_multiply(float (&d)[T::kRowBlocks][T
                                                      float (&rows)[T::kRowBlocks][4],
                                                      const WeightGradRing<T>& ring, int slot,
                                                      bool has_rows) {
-  constexpr int kStepBytes = 16 * 128;  // sixteen rows of a panel
-  const int panel = int(threadIdx.x) / kGroupThreads * T::kRowBlocks;
-  const u64 dy =
-      descriptor_across_rows<128>(ring.dy(slot) + panel * T::kPanelBytes, T::kPanelBytes);
-  const u64 x = descriptor_across_rows<128>(ring.x(slot), T::kPanelBytes);
+  constexpr int kStepBytes = 16 * 128;  // sixteen rows of an atom column
+  const int atom = int(threadIdx.x) / kGroupThreads * T::kRowBlocks;
+  const u64 dy = descriptor_mn_major<128>(ring.dy(slot) + atom * T::kAtomBytes, T::kAtomBytes);
+  const u64 x = descriptor_mn_major<128>(ring.x(slot), T::kAtomBytes);
   if (T::kBias && has_rows) {
-    const u64 ones = descriptor_along_rows<128>(ring.ones());
+    const u64 ones = descriptor_k_major<128>(ring.ones());
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < T::kDepth / 16; ++i) {
 #pragma unroll
       for (int block = 0; block < T::kRowBlocks; ++block) {
         Wgmma<T::kElement, 8>::shared_a_across(
-            rows[block], descriptor_at(dy, kStepBytes * i + block * T::kPanelBytes), ones, true);
+            rows[block], descriptor_at(dy, kStepBytes * i + block * T::kAtomBytes), ones, true);
       }
     }
     wgmma_commit();
@@ -188,7 +166,7 @@ __device__ __forceinline__ void weight_grad_multiply(float (&d)[T::kRowBlocks][T
 #pragma unroll
     for (int block = 0; block < T::kRowBlocks; ++block) {
       Wgmma<T::kElement, T::kBlockN>::template shared_a<true, true>(
-          d[block], descriptor_at(dy, kStepBytes * i + block * T::kPanelBytes),
+          d[block], descriptor_at(dy, kStepBytes * i + block * T::kAtomBytes),
           descriptor_at(x, kStepBytes * i), true);
     }
   }
@@ -239,11 +217,11 @@ __device__ __forceinline__ void weight_grad_consume(const WeightGradParams& p,
     int before = 0;  // the slot of the step before
 #pragma unroll 1
     for (int step = first; step < end; ++step) {
-      mbarrier_wait(ring.full(at.slot), at.parity);
-      weight_grad_multiply<T>(d, rows, ring, at.slot, unit.has_rows(step));
+      mbarrier_wait(ring.full(at.index), at.phase);
+      weight_grad_multiply<T>(d, rows, ring, at.index, unit.has_rows(step));
       wgmma_wait<1>();
       if (step > first) ring.give_back(before);
-      before = at.slot;
+      before = at.index;
       at.advance();
     }
     wgmma_wait<0>();

@@ -9,7 +9,7 @@
 
 namespace vitune {
 
-// What goes first, when L2 needs room, and what goes last.
+// The policies of data that leave L2 first, when it needs room, and last.
 __device__ __forceinline__ u64 evict_first() {
   u64 policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));

@@ -5,8 +5,8 @@
 
 namespace vitune {
 
-// What is read of `value` below is read below: of sums of wgmma, after the wait before. Without it
-// copies of them may be made above, and ptxas 13.0 then takes products one at a time (C7514).
+// Reads of `value` below this call stay below it: of sums of wgmma, after the wait before. Without
+// it copies of them may be made above, and ptxas 13.0 then takes products one at a time (C7514).
 __device__ __forceinline__ void hold(float& value) { asm volatile("" : "+f"(value)); }
 
 }  // namespace vitune

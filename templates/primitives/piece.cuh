@@ -60,8 +60,8 @@ __device__ __forceinline__ Piece<kBytes> load_piece(const void* from) {
   return piece;
 }
 
-// What many CTAs read and nobody writes meanwhile: by the read-only path, kept in L1. It stays
-// where it is written: hoisted, it would hold registers.
+// Loads data that many CTAs read and nobody writes meanwhile: by the read-only path, kept in L1. It
+// stays where it is written: hoisted, it would hold registers.
 template <int kBytes>
 __device__ __forceinline__ Piece<kBytes> load_constant_piece(const void* from) {
   Piece<kBytes> piece;

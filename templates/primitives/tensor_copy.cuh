@@ -1,9 +1,9 @@
 // templates/primitives/tensor_copy.cuh -- Boxes of a tensor to shared memory by one instruction.
 //
 // The tensor memory accelerator (PTX ISA, "cp.async.bulk.tensor", sm_90 and later) follows a tensor
-// map that the host encoded: columns, rows, heads, batches. It writes the swizzled panels of
-// swizzle.cuh, and zeros for what lies outside the tensor. Bytes are counted by a barrier, zeros
-// too.
+// map that the host encoded: columns, rows, heads, batches. It writes the swizzled tiles of
+// collective/smem_tile.cuh, and zeros for what lies outside the tensor. Bytes are counted by a
+// barrier, zeros too.
 #pragma once
 
 #include "primitives/mbarrier.cuh"

@@ -2,8 +2,9 @@
 //
 // PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". The four warps of a warpgroup issue
 // each instruction together; warp w holds rows 16 w .. 16 w + 15 of the 64, in fragments like those
-// of mma.m16n8k16 (element.cuh). B lies in shared memory in swizzled panels (swizzle.cuh). Between
-// an issue and its wait neither the accumulators nor the A registers may be touched.
+// of mma.m16n8k16 (element.cuh). B lies in shared memory in a swizzled tile
+// (collective/smem_tile.cuh). Between an issue and its wait neither the accumulators nor the A
+// registers may be touched.
 #pragma once
 
 #include "primitives/types.cuh"
@@ -34,7 +35,7 @@ __device__ __forceinline__ void fence_proxy_async() {
 // two products into registers that hold nothing ptxas 13.0 takes what follows from both to be
 // equal.
 //   shared_a     A in shared memory; of each operand the depth is along its rows, or across them
-//                in whole panels of 64 columns (shared_a_across: of A alone)
+//                in whole atom columns of 64 (shared_a_across: of A alone)
 //   register_a   A in registers, B across its rows
 template <int kType, int kColumns>
 struct Wgmma;

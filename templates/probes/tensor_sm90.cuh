@@ -5,16 +5,16 @@
 // operands are random: zeros would take less power and so raise the clocks.
 #pragma once
 
+#include "collective/smem_tile.cuh"
 #include "primitives/shared.cuh"
-#include "primitives/swizzle.cuh"
 #include "primitives/wgmma.cuh"
 #include "probes/span.cuh"
 #include "probes/tensor.cuh"
 
 namespace vitune {
 
-using ProbeTileA = PanelTile<kWgmmaDepth, 64, kWgmmaSwizzle>;
-using ProbeTileB = PanelTile<kWgmmaDepth, kWgmmaColumns, kWgmmaSwizzle>;
+using ProbeTileA = SmemTile<kWgmmaDepth, 64, kWgmmaSwizzle>;
+using ProbeTileB = SmemTile<kWgmmaDepth, kWgmmaColumns, kWgmmaSwizzle>;
 
 // Rows first_row .. of an operand into a tile, by the whole CTA.
 template <class Tile>
@@ -37,8 +37,8 @@ __device__ inline void probe_wgmma(const ProbeRateParams& p) {
   fill_probe_tile<ProbeTileB>(b, 1, 0, kWgmmaColumns);
   fence_proxy_async();
   __syncthreads();
-  const u64 descriptor_a = descriptor_along_rows<kWgmmaSwizzle>(a);
-  const u64 descriptor_b = descriptor_along_rows<kWgmmaSwizzle>(b);
+  const u64 descriptor_a = descriptor_k_major<kWgmmaSwizzle>(a);
+  const u64 descriptor_b = descriptor_k_major<kWgmmaSwizzle>(b);
   float d[kWgmmaColumns / 2];
 #pragma unroll
   for (int i = 0; i < kWgmmaColumns / 2; ++i) d[i] = 0;

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "attention/warp_attention.cuh"
+#include "collective/cp_async_tile.cuh"
 #include "primitives/sync.cuh"
-#include "primitives/tile.cuh"
 #include "window_attention/config.cuh"
 #include "window_attention/window_place.cuh"
 

@@ -83,7 +83,7 @@ constexpr Broken kBroken[] = {
     {"linear bf16 m=6304 n=768 k=768 bias", "sm_90",
      "kGroups=2 kBlockM=128 kBlockN=96 kWidePanels=1", "wide ones of whole tiles"},
     {"linear bf16 m=6304 n=768 k=768 wt", "sm_90", "kBlockM=128 kBlockN=96 kGroups=2 kSchedule=0",
-     "tiles of whole panels of 64: kBlockM = 128, kBlockN = 96"},
+     "tiles of whole columns of 64: kBlockM = 128, kBlockN = 96"},
     {"linear bf16 m=6304 n=768 k=768 moments=192", "sm_90", "kBlockN=128 kBlockM=128 kGroups=2",
      "whole blocks of a tile's columns: kBlockN = 128"},
     {"linear_weight_grad bf16 m=6304 n=768 k=768 bias", "sm_90", "kGroups=3 kBlockM=128",

@@ -179,8 +179,8 @@ TEST_P(AttentionFeatureGpuTest, MatchesTheReference) {
 }
 
 // For compute-sanitizer's racecheck, under which a launch takes seconds; the macro makes it see
-// what orders the lanes of a warp (templates/attention/pipeline.cuh). Copying threads of more than
-// two computing warpgroups bring a tile of the bias for each.
+// what orders the lanes of a warp (templates/attention/shared_sm90.cuh). Producer threads of more
+// than two consumer warpgroups bring a tile of the bias for each.
 TEST_P(AttentionFeatureGpuTest, OneLaunchMatchesTheReference) {
   if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
   Candidate checked = candidate();
@@ -195,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(AllFeatures, AttentionFeatureGpuTest, testing::ValuesIn
                          [](const auto& test) { return std::string(test.param.name); });
 
 // Kernels that hold on to the maximum of a row's first keys compute rows again that outgrow it
-// (templates/attention/exact_rows.cuh).
+// (templates/attention/overflow_fallback.cuh).
 class AttentionHeldReferenceGpuTest : public AttentionFeatureGpuTest {};
 
 TEST_P(AttentionHeldReferenceGpuTest, RowsThatAnOutlierOutgrowsMatchTheReference) {

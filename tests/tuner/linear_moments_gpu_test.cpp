@@ -82,14 +82,14 @@ constexpr Mistake kOfWriting[] = {
     {kMoments, "own + __shfl_xor_sync(0xffffffffu, own, 1)", "own * 1.9f"},
     {kMoments, "value - center, value - center", "value, value"},
     {kMoments, "fmaf(distance, share, all_mean)", "center"},
-    {kMoments, "(float(kPanelColumns * before) * share)", "kPanelColumns"},
+    {kMoments, "(float(kStoreTileColumns * before) * share)", "kStoreTileColumns"},
     {kMoments, "+ first) * 2", ") * 2"},
     {kEpilogue, "add_panel(to + lane / 2", "add_panel(to + lane % 2"},
 };
 // Waits that order accesses, left out.
 constexpr Mistake kUnorderedTaking[] = {
-    {kEpilogue, "mbarrier_wait(shared.merged_full(merged.slot), merged.parity);", ""},
-    {kMoments, "mbarrier_wait(shared.merged_empty(at.slot), at.parity ^ 1);", ""},
+    {kEpilogue, "mbarrier_wait(shared.merged_full(merged.index), merged.phase);", ""},
+    {kMoments, "mbarrier_wait(shared.merged_empty(at.index), at.phase ^ 1);", ""},
 };
 constexpr Mistake kUnorderedWriting[] = {
     {kEpilogue, "fence_proxy_async();\n      __syncwarp();", "fence_proxy_async();"},

@@ -54,7 +54,7 @@ constexpr Mistake kMistakes[] = {
 constexpr MissingWait kUnordered[] = {
     {"SumsNotWaitedFor", {kParts, "mbarrier_wait(barrier(), 0);", ""}, "a race|has ended"},
     {"SlotsNotWaitedFor",
-     {kParts, "mbarrier_wait(shared.full(at.slot), at.parity);", ""},
+     {kParts, "mbarrier_wait(shared.full(at.index), at.phase);", ""},
      "a race|never ends"},
     {"SlotsStillRead", {kParts, "    wgmma_wait<1>();\n", "    wgmma_wait<2>();\n"}, "a race"},
     {"PeersNotMet", {kParts, "cluster_barrier();  // now", "// now"}, "cluster|barrier|a race"},

@@ -174,8 +174,9 @@ TEST_P(LinearTrainingCasesGpuTest, KernelsMatchTheReference) {
 INSTANTIATE_TEST_SUITE_P(SmallProblems, LinearTrainingCasesGpuTest, testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
-constexpr char kGemm[] = "linear/gemm_sm90.cuh", kSm90[] = "linear/epilogue_sm90.cuh",
-               kSm80[] = "linear/epilogue.cuh", kSlope[] = "linear/derivative.cuh";
+constexpr char kGemm[] = "linear/gemm_sm90.cuh", kTma[] = "collective/tma_tile.cuh",
+               kSm90[] = "linear/epilogue_sm90.cuh", kSm80[] = "linear/epilogue.cuh",
+               kSlope[] = "linear/derivative.cuh";
 
 // Mistakes of a problem's kernels, by each of its configs.
 struct Mistaken {
@@ -192,8 +193,8 @@ const Mistaken kMistaken[] = {
      "linear bf16 m=410 n=264 k=200 wt residual",
      {sm90(128, 128, 2, 3, 0, 2, 1)},
      {{kGemm, "T::kTransposed ? 16 * 128 * i : 32 * i", "32 * i"},
-      {kGemm, "tile.column() + panel * 64", "tile.column()"},
-      {kGemm, "column, k + half", "column, k"}}},
+      {kTma, "column + 64 * atom, row + half", "column, row + half"},
+      {kTma, "row + half, 3)", "row, 3)"}}},
     {"Slopes",
      "linear bf16 m=150 n=136 k=88 dact=gelu post",
      {sm90(128, 64, 2, 3, 1), sm80()},
@@ -317,7 +318,7 @@ const Unordered kUnordered[] = {
     {"PanelsNotWaitedFor",
      "linear bf16 m=520 n=264 k=200 wt",
      sm90(128, 128, 2, 3, 0, 2, 1),
-     {kGemm, "mbarrier_wait(shared.full(at.slot), at.parity);\n      multiply(", "multiply("},
+     {kGemm, "mbarrier_wait(shared.full(at.index), at.phase);\n      multiply(", "multiply("},
      "a race"},
     {"PanelsStillRead",
      "linear bf16 m=520 n=264 k=200 wt",

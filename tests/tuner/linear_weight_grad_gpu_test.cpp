@@ -97,7 +97,7 @@ constexpr MissingWait kUnordered[] = {
       "if (int(threadIdx.x) < T::kGroupThreads)"},
      "a race"},
     {"GroupsStillRead",
-     {kFinish, "__syncthreads();  // before the next turn's", "// before the next turn's"},
+     {kFinish, "__syncthreads();  // before the next columns'", "// before the next columns'"},
      "a race"},
 };
 

@@ -70,7 +70,7 @@ const Sm90Case kCases[] = {
 constexpr char kGemm[] = "linear_weight_grad/gemm_sm90.cuh";
 constexpr Tile kMistaken = {64, 64, 3, 2, 1, 1};
 constexpr Mistake kMistakes[] = {
-    {kGemm, "full, column + 64 * i, row + half, 3)", "full, column + 64 * i, row, 3)"},
+    {"collective/tma_tile.cuh", "row + half, 3)", "row, 3)"},
     {kGemm, "descriptor_at(x, kStepBytes * i)", "descriptor_at(x, 0)"},
     {kGemm, "d[block][i] = 0.f;", "d[block][i] = 1.f;"},
     {kGemm, "rows[block][i] = 0.f;", "if (unit.split() == 0) rows[block][i] = 0.f;"},
@@ -98,7 +98,7 @@ struct UnorderedSm90 {
 void PrintTo(const UnorderedSm90& each, std::ostream* out) { *out << each.mistake.words; }
 
 constexpr UnorderedSm90 kUnordered[] = {
-    {"SlotsNotWaitedFor", {kGemm, "mbarrier_wait(ring.full(at.slot), at.parity);", ""}, "a race"},
+    {"SlotsNotWaitedFor", {kGemm, "mbarrier_wait(ring.full(at.index), at.phase);", ""}, "a race"},
     {"SlotsStillRead", {kGemm, "wgmma_wait<1>();", "wgmma_wait<2>();"}, "a race"},
     {"SlotsNotEmpty",
      {kGemm, "      ring.wait_for_empty(at);\n      mbarrier_expect", "      mbarrier_expect"},

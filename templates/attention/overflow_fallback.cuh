@@ -1,10 +1,10 @@
-// templates/attention/exact_rows.cuh -- A warp's rows once more, with a maximum that is always up
-// to date.
+// templates/attention/overflow_fallback.cuh -- A warp's rows once more, with a maximum that is
+// always up to date.
 //
 // Where weights are relative to the maximum of a row's first step (kHoldsReference), a later key
 // may be so far above it that fp32 does not hold its weight, or a product with it. That takes
 // scores some eighty natural units apart, which no trained model is known to have, so it is noticed
-// when the rows are done (AttentionRows::outgrown()). They are computed again here: straight from
+// when the rows are done (AttentionRows::overflowed()). They are computed again here: straight from
 // global memory, sixteen keys and a few columns of values at a time, with mma.sync. That is slow,
 // and little code: every kernel that holds a reference has to be compiled with it. Any stride and
 // alignment.
@@ -17,7 +17,7 @@
 
 namespace vitune {
 
-// What of a kernel's Config the second computation follows.
+// The kernel's Config, as the second computation follows it.
 template <class T>
 struct ExactTraits : T {
   static constexpr int kRowTiles = 1;

@@ -1,4 +1,6 @@
-// templates/attention/pipelined_item.cuh -- What all roles of a pipelined kernel walk over.
+// templates/attention/tile_scheduler_sm90.cuh -- The work tiles of a kernel with producer warps.
+//
+// A persistent CTA takes every so-many-th work tile; all of its roles walk over the same ones.
 #pragma once
 
 #include "attention/config_sm90_pipelined.cuh"
@@ -6,38 +8,38 @@
 
 namespace vitune {
 
-// Query rows behind the last whole block that the warpgroup for spare rows takes.
+// Query rows behind the last whole block, which the swap-AB tail takes.
 template <class T>
-__device__ __forceinline__ int spare_rows(int queries) {
+__device__ __forceinline__ int tail_rows(int queries) {
   const int rest = queries % kGroupRows;
-  return T::kSpareRows > 0 && queries > kGroupRows && rest <= T::kSpareRows ? rest : 0;
+  return T::kSwapAbRows > 0 && queries > kGroupRows && rest <= T::kSwapAbRows ? rest : 0;
 }
 
-// Blocks of rows that computing warpgroups take, of a head.
+// Blocks of 64 rows of a head, which consumer warpgroups take.
 template <class T>
 __device__ __forceinline__ int row_blocks(int queries) {
-  return ceil_div(queries - spare_rows<T>(queries), kGroupRows);
+  return ceil_div(queries - tail_rows<T>(queries), kGroupRows);
 }
 
 // Warpgroups that share the blocks of a resident head: no more than can know of the phases before
-// (pipeline.cuh). With copies that may end in any order each of them has a block of every head and
-// query slots of its own, or there is only one.
+// (collective/pipeline.cuh). With TMA, whose copies may end in any order, each of them has a block
+// of every head and query tiles of its own, or there is only one.
 template <class T>
 __device__ __forceinline__ int resident_groups(int blocks) {
   if constexpr (T::kTensorCopies) return blocks < T::kGroups ? 1 : T::kGroups;
   return min(T::kGroups, T::kRing * blocks);
 }
 
-// The work items of a CTA: all rows of a head (resident), or up to T::kBlockM of them (streaming).
+// A work tile: all rows of a head (resident), or up to T::kBlockM of them (streaming).
 template <class T>
-struct PipelinedItem {
+struct WorkTile {
   int index;
   int head_index, row0, steps;
-  int end;    // of its rows
+  int end;    // one past its last row
   bool last;  // of its head
 
-  __device__ __forceinline__ PipelinedItem(const AttentionParams& p, int item) : index(item) {
-    const int rows = p.queries - spare_rows<T>(p.queries);
+  __device__ __forceinline__ WorkTile(const AttentionParams& p, int item) : index(item) {
+    const int rows = p.queries - tail_rows<T>(p.queries);
     if constexpr (T::kResident) {
       head_index = item;
       row0 = 0;
@@ -56,7 +58,7 @@ struct PipelinedItem {
   }
 
  private:
-  // Whole items of all heads, then what is left of each (AttentionParams).
+  // Whole tiles of all heads, then the rest of each head (AttentionParams).
   __device__ __forceinline__ void place_evenly(const AttentionParams& p, u32 item, int rows) {
     const u32 all_whole = u32(p.batch * p.heads) * u32(p.whole_items);
     const bool whole = item < all_whole;
@@ -71,33 +73,33 @@ struct PipelinedItem {
   }
 };
 
-// The work item of this CTA after `index`. Under a causal mask items get shorter from one to the
-// next: every other round goes the other way, so that all CTAs get as much.
+// The work tile of this CTA after `index`. Under a causal mask tiles get shorter from one to the
+// next: every other round goes the other way, so that all CTAs get as much work.
 template <class T>
-__device__ __forceinline__ int next_item(int index) {
+__device__ __forceinline__ int next_tile(int index) {
   if constexpr (!T::kCausal || T::kResident) return index + int(gridDim.x);
   const int place = u32(index) % gridDim.x;
   return index + 2 * (int(gridDim.x) - place) - 1;
 }
 
-// Which step of keys comes as number `turn`. The last one has a width of its own and comes first,
-// while there is no output yet to be kept in registers beside it; under a causal mask the first
-// keys come first, because every row sees those.
+// The step of keys that a work tile begins with (number 0), and those that follow. The last step
+// has a width of its own and comes first, while there is no output yet to be kept in registers
+// beside it; under a causal mask the first keys come first, because every row sees those.
 template <class T>
-__device__ __forceinline__ int step_of_turn(int turn) {
-  if constexpr (T::kCausal) return turn;
-  return turn == 0 ? T::Keys::kCount - 1 : turn - 1;
+__device__ __forceinline__ int key_step(int number) {
+  if constexpr (T::kCausal) return number;
+  return number == 0 ? T::Keys::kCount - 1 : number - 1;
 }
 
-// For the warps that copy: calls step(item, head, turn) for all steps of this CTA's items.
+// For producers: calls step(tile, head, number) for all steps of this CTA's work tiles.
 template <class T, class Step>
 __device__ __forceinline__ void for_each_step(const AttentionParams& p, Step&& step) {
 #pragma unroll 1
-  for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
-    const PipelinedItem<T> item(p, index);
-    const HeadPlace head(p, item.head_index);
+  for (int index = blockIdx.x; index < p.items; index = next_tile<T>(index)) {
+    const WorkTile<T> tile(p, index);
+    const HeadPlace head(p, tile.head_index);
 #pragma unroll 1
-    for (int turn = 0; turn < item.steps; ++turn) step(item, head, turn);
+    for (int number = 0; number < tile.steps; ++number) step(tile, head, number);
   }
 }
 

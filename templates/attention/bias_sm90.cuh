@@ -1,9 +1,8 @@
-// templates/attention/bias_tiles.cuh -- The bias of scores by way of shared memory: how it is
-// added.
+// templates/attention/bias_sm90.cuh -- The bias of scores by way of shared memory: how it is added.
 //
-// Where tiles come by tensor maps, warps of the copying warpgroup bring a 16-bit bias too
-// (bias_copies.cuh). There is a tile for each computing warpgroup and one for spare rows. Rows may
-// begin in the middle of a word: copies start at the multiple of sixteen bytes before.
+// Where tiles come by TMA, producer warps bring a 16-bit bias too (bias_producer_sm90.cuh). There
+// is a tile for each consumer warpgroup and one for the swap-AB tail. Rows may begin in the middle
+// of a word: copies start at the multiple of sixteen bytes before.
 //   kWholeRows  a tile holds all keys of its rows as they lie in memory
 //   else        a tile holds one step's keys, rows an odd number of sixteen bytes apart
 // With kBiasInRegisters a CTA's items all have the same bias (windows often share one per head): a
@@ -14,7 +13,7 @@
 #include "attention/division.cuh"
 #include "attention/group_attention.cuh"
 #include "attention/params.cuh"
-#include "attention/pipeline.cuh"
+#include "attention/shared_sm90.cuh"
 #include "primitives/element.cuh"
 #include "primitives/shared.cuh"
 
@@ -101,7 +100,7 @@ struct BiasValues {
   }
 };
 
-// A computing warpgroup's side.
+// A consumer warpgroup's side.
 template <class T>
 struct GroupBias {
   static constexpr bool kMatrices = T::kBiasAligned && !T::kWholeRows;
@@ -111,8 +110,8 @@ struct GroupBias {
   u32 parity = 0;
   u32 first[2];  // this thread's first keys of rows g and g + 8, or [0] its row of matrices
 
-  __device__ __forceinline__ GroupBias(const Pipeline<T>& pipe, int warpgroup)
-      : tile(pipe.bias(warpgroup)), full(pipe.bias_full(warpgroup)) {}
+  __device__ __forceinline__ GroupBias(const PipelinedShared<T>& shared, int warpgroup)
+      : tile(shared.bias(warpgroup)), full(shared.bias_full(warpgroup)) {}
   // Rows past the end read the last one, as ScoreRows do: nothing was copied to theirs, and a warp
   // looks at all of its rows before it weighs them (OnlineSoftmax::extreme).
   __device__ __forceinline__ void begin(const AttentionParams& p, const RowPlace& place) {
@@ -169,11 +168,11 @@ struct GroupBias {
       const u32 from[2] = {first[0] + ahead, first[1] + ahead};
       BiasValues<T>::template add_rows<kWidth>(s, scale, from);
     }
-    if (last) give_back();
+    if (last) release();
   }
-  __device__ __forceinline__ void give_back() {
+  __device__ __forceinline__ void release() {
     if constexpr (T::kKeepsBias) return;
-    warp_arrive(full + 8 * T::kBiasSlots);  // bias_free()
+    warp_arrive(full + 8 * T::kBiasSlots);  // bias_empty()
     parity ^= 1;
   }
 };

@@ -1,16 +1,16 @@
-// templates/attention/spare_rows.cuh -- The few query rows of a head beyond a multiple of 64.
+// templates/attention/swap_ab_tail.cuh -- The few query rows of a head beyond a multiple of 64.
 //
 // Vision transformers have a token or a few more than a grid of patches (197, 257, 577, 1025), and
 // a warpgroup would spend a whole block of 64 rows on them. Here another warpgroup takes them from
-// the same tiles with keys as rows and queries as columns: S' = K Q', O' = V' P', so that rows are
-// padded to 8 instead of 64. Warp w has keys 16 w .. 16 w + 15 of each 64; maxima and sums of a row
-// are put together through shared memory, and so are the weights, which are an operand there.
+// the same tiles with the operands swapped, keys as rows and queries as columns: S' = K Q',
+// O' = V' P', so that rows are padded to 8 instead of 64. Warp w has keys 16 w .. 16 w + 15 of each
+// 64; the warps combine maxima and sums of a row through shared memory, where P is an operand too.
 #pragma once
 
-#include "attention/bias_tiles.cuh"
-#include "attention/pipeline.cuh"
-#include "attention/pipelined_item.cuh"
+#include "attention/bias_sm90.cuh"
+#include "attention/shared_sm90.cuh"
 #include "attention/softmax.cuh"
+#include "attention/tile_scheduler_sm90.cuh"
 #include "primitives/element.cuh"
 #include "primitives/shared.cuh"
 #include "primitives/sync.cuh"
@@ -19,16 +19,16 @@
 namespace vitune {
 
 template <class T>
-struct SpareRows {
+struct SwapAbTail {
   using E = Element<T::kElement>;
-  using Product = Wgmma<T::kElement, T::kSpareRows>;
-  using QueryTile = typename T::SpareQueryTile;
-  using WeightTile = typename T::SpareWeightTile;
-  static constexpr int kTiles = T::kSpareRows / 8;               // of query rows
+  using Product = Wgmma<T::kElement, T::kSwapAbRows>;
+  using QueryTile = typename T::SwapAbQueryTile;
+  using WeightTile = typename T::SwapAbWeightTile;
+  static constexpr int kTiles = T::kSwapAbRows / 8;              // of query rows
   static constexpr int kHeadBlocks = ceil_div(T::kHeadDim, 64);  // of output columns
 
   const AttentionParams& p;
-  const Pipeline<T>& pipe;
+  const PipelinedShared<T>& shared;
   int rows, row0;  // of each head
   int warp = threadIdx.x / kWarpSize % 4, lane = threadIdx.x % kWarpSize;
   int g = lane / 4, t = lane % 4;
@@ -36,13 +36,14 @@ struct SpareRows {
   float maximum[kTiles][2], sum[kTiles][2];
   u32 bias_parity = 0;
 
-  __device__ __forceinline__ SpareRows(const AttentionParams& params, const Pipeline<T>& pipe_)
-      : p(params), pipe(pipe_), rows(spare_rows<T>(p.queries)), row0(p.queries - rows) {}
+  __device__ __forceinline__ SwapAbTail(const AttentionParams& params,
+                                        const PipelinedShared<T>& memory)
+      : p(params), shared(memory), rows(tail_rows<T>(p.queries)), row0(p.queries - rows) {}
 
   // Starts to copy the queries of a head.
   __device__ __forceinline__ void fetch(const HeadPlace& head, int slot) const {
-    load_panels<QueryTile, T::kSpareRows, kGroupThreads, 16, 0>(
-        pipe.spare_queries(slot), head.q + row0 * p.q_view.row, p.q_view.row, rows,
+    cp_async_tile<QueryTile, T::kSwapAbRows, kGroupThreads, 16, 0>(
+        shared.tail_queries(slot), head.q + row0 * p.q_view.row, p.q_view.row, rows,
         threadIdx.x % kGroupThreads, [](int row) { return row; });
     copy_commit();
   }
@@ -68,22 +69,22 @@ struct SpareRows {
 
   // Attends to the first kKeys rows of a ring's tiles, keys from key0 on. `last`: of this head.
   template <int kKeys>
-  __device__ __forceinline__ void attend(const RingPlace<T::kRing>& at, u32 queries,
-                                         const HeadPlace& head, int key0, bool last) {
+  __device__ __forceinline__ void attend(const KeyState<T>& at, u32 queries, const HeadPlace& head,
+                                         int key0, bool last) {
     constexpr int kBlocks = ceil_div(kKeys, 64);
     float s[kBlocks][kTiles][4];
-    mbarrier_wait(pipe.keys_full(at.slot), at.parity);
-    scores(s, queries, pipe.keys(at.slot));
-    warp_arrive(pipe.keys_free(at.slot));
+    mbarrier_wait(shared.keys_full(at.index), at.phase);
+    scores(s, queries, shared.keys(at.index));
+    warp_arrive(shared.keys_empty(at.index));
     if constexpr (T::kBiasTiles) add_bias(s, head, key0, last || !T::kBiasPerItem);
     if constexpr (kKeys % 64 != 0) mask<kKeys % 64>(s[kBlocks - 1]);
     weigh(s);
     store_weights(s);
     fence_proxy_async();
     barrier();
-    mbarrier_wait(pipe.values_full(at.slot), at.parity);
-    add_values<ceil_div(kKeys, 16)>(pipe.values(at.slot));
-    warp_arrive(pipe.values_free(at.slot));
+    mbarrier_wait(shared.values_full(at.index), at.phase);
+    add_values<ceil_div(kKeys, 16)>(shared.values(at.index));
+    warp_arrive(shared.values_empty(at.index));
   }
 
   // Normalises the rows and stores them.
@@ -133,11 +134,11 @@ struct SpareRows {
   // Over the warps; between two exchanges there is another barrier.
   template <class Combine>
   __device__ __forceinline__ void exchange(float (&x)[kTiles][2], Combine combine) const {
-    const u32 at = pipe.spare_exchange();
+    const u32 at = shared.tail_exchange();
     if (g == 0) {
 #pragma unroll
       for (int i = 0; i < 2 * kTiles; ++i) {
-        store_shared(at + 4 * (T::kSpareRows * warp + 8 * (i / 2) + 2 * t + i % 2),
+        store_shared(at + 4 * (T::kSwapAbRows * warp + 8 * (i / 2) + 2 * t + i % 2),
                      __float_as_uint(x[i / 2][i % 2]));
       }
     }
@@ -147,7 +148,7 @@ struct SpareRows {
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
         const float other = __uint_as_float(
-            load_shared(at + 4 * (T::kSpareRows * w + 8 * (i / 2) + 2 * t + i % 2)));
+            load_shared(at + 4 * (T::kSwapAbRows * w + 8 * (i / 2) + 2 * t + i % 2)));
         x[i / 2][i % 2] = w == 0 ? other : combine(x[i / 2][i % 2], other);
       }
     }
@@ -156,16 +157,16 @@ struct SpareRows {
   template <int kBlocks>
   __device__ __forceinline__ void scores(float (&s)[kBlocks][kTiles][4], u32 queries,
                                          u32 keys) const {
-    const u64 b = descriptor_along_rows<T::kSwizzle>(queries);
+    const u64 b = descriptor_k_major<T::kSwizzle>(queries);
 #pragma unroll
     for (int i = 0; i < kBlocks * kTiles * 4; ++i) (&s[0][0][0])[i] = 0.f;
     wgmma_fence();
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
-      const u64 a = descriptor_along_rows<T::kSwizzle>(keys + 64 * block * T::kSwizzle);
+      const u64 a = descriptor_k_major<T::kSwizzle>(keys + 64 * block * T::kSwizzle);
 #pragma unroll
       for (int step = 0; step < T::kHeadSteps; ++step) {
-        Product::shared_a(reinterpret_cast<float(&)[T::kSpareRows / 2]>(s[block]),
+        Product::shared_a(reinterpret_cast<float(&)[T::kSwapAbRows / 2]>(s[block]),
                           descriptor_at(a, T::KeyTile::step_offset(step)),
                           descriptor_at(b, QueryTile::step_offset(step)), step > 0);
       }
@@ -176,16 +177,16 @@ struct SpareRows {
   template <int kBlocks>
   __device__ __forceinline__ void add_bias(float (&s)[kBlocks][kTiles][4], const HeadPlace& head,
                                            int key0, bool last) {
-    using Tile = typename T::SpareBiasTile;
+    using Tile = typename T::SwapAbBiasTile;
     const BiasRows bias(p, head.batch, head.head);
-    mbarrier_wait(pipe.bias_full(T::kGroups), bias_parity);
+    mbarrier_wait(shared.bias_full(T::kGroups), bias_parity);
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int row = 8 * i + 2 * t + e;
         const u64 start = bias.row(row0 + (T::kWholeRows ? 0 : row));
-        const u32 from = pipe.bias(T::kGroups) + row * Tile::kPitch + u32(start & 15) +
+        const u32 from = shared.bias(T::kGroups) + row * Tile::kPitch + u32(start & 15) +
                          2 * (16 * warp + g) + (T::kWholeRows ? 2 * key0 : 0);
 #pragma unroll
         for (int j = 0; j < 2 * kBlocks; ++j) {
@@ -195,10 +196,10 @@ struct SpareRows {
       }
     }
     if (!last || T::kKeepsBias) return;
-    warp_arrive(pipe.bias_free(T::kGroups));
+    warp_arrive(shared.bias_empty(T::kGroups));
     bias_parity ^= 1;
   }
-  // Of the last 64 rows of a tile only kKeys are keys.
+  // Rules out the rows behind kKeys of the last 64 of a tile.
   template <int kKeys>
   __device__ __forceinline__ void mask(float (&s)[kTiles][4]) const {
 #pragma unroll
@@ -232,7 +233,7 @@ struct SpareRows {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const float now = fmaxf(maximum[i][e], top[i][e]);
-        // Of a row without any key so far 0.
+        // 0 for a row without any key so far.
         const float reference = T::kMayBeEmpty && now == minus_infinity() ? 0.f : now;
         const float rescale = exp2_approx((maximum[i][e] - reference) * scale);
         maximum[i][e] = now;
@@ -266,7 +267,7 @@ struct SpareRows {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const u32 word = transposed(E::pack(s[block][i][2 * half], s[block][i][2 * half + 1]));
-          store_shared(pipe.spare_weights() +
+          store_shared(shared.tail_weights() +
                            WeightTile::offset(8 * i + g, 8 * block + 2 * warp + half) + 4 * t,
                        word);
         }
@@ -275,16 +276,16 @@ struct SpareRows {
   }
   template <int kSteps>
   __device__ __forceinline__ void add_values(u32 values) {
-    const u64 weights = descriptor_along_rows<128>(pipe.spare_weights());
+    const u64 weights = descriptor_k_major<128>(shared.tail_weights());
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (int b = 0; b < kHeadBlocks; ++b) {
-        const u64 a = descriptor_across_rows<T::kSwizzle>(
-            values + 64 * b / T::ValueTile::kPanelColumns * T::ValueTile::kPanelBytes,
-            T::ValueTile::kPanelBytes);
-        Product::shared_a_across(reinterpret_cast<float(&)[T::kSpareRows / 2]>(o[b]),
+        const u64 a = descriptor_mn_major<T::kSwizzle>(
+            values + 64 * b / T::ValueTile::kAtomColumns * T::ValueTile::kAtomBytes,
+            T::ValueTile::kAtomBytes);
+        Product::shared_a_across(reinterpret_cast<float(&)[T::kSwapAbRows / 2]>(o[b]),
                                  descriptor_at(a, step * 16 * T::kSwizzle),
                                  descriptor_at(weights, WeightTile::step_offset(step)), true);
       }
@@ -309,49 +310,49 @@ struct SpareRows {
   }
 };
 
-// The part of the warpgroup for spare rows: the last work item of each head is the one whose tiles
-// it attends to.
+// The main loop of the warpgroup for the tail: it attends to the tiles of each head's last work
+// tile, and releases those of the others.
 template <class T>
-__device__ __forceinline__ void attend_spare_rows(const AttentionParams& p,
-                                                  const Pipeline<T>& pipe) {
-  SpareRows<T> spare(p, pipe);
-  if (spare.rows == 0) return;
+__device__ __forceinline__ void consume_tail(const AttentionParams& p,
+                                             const PipelinedShared<T>& shared) {
+  SwapAbTail<T> tail(p, shared);
+  if (tail.rows == 0) return;
   for (int slot = 0; slot < 2; ++slot) {
-    clear_last_chunk<typename T::SpareQueryTile, T::kSpareRows, kGroupThreads>(
-        pipe.spare_queries(slot), threadIdx.x % kGroupThreads);
+    clear_last_chunk<typename T::SwapAbQueryTile, T::kSwapAbRows, kGroupThreads>(
+        shared.tail_queries(slot), threadIdx.x % kGroupThreads);
   }
-  RingPlace<T::kRing> at;
+  KeyState<T> at;
   int slot = 0;
   if (int(blockIdx.x) < p.items) {
-    spare.fetch(HeadPlace(p, PipelinedItem<T>(p, blockIdx.x).head_index), slot);
+    tail.fetch(HeadPlace(p, WorkTile<T>(p, blockIdx.x).head_index), slot);
   }
 #pragma unroll 1
   for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
-    const PipelinedItem<T> item(p, index);
-    const HeadPlace head(p, item.head_index);
-    spare.begin();
-    const u32 queries = pipe.spare_queries(slot);
+    const WorkTile<T> tile(p, index);
+    const HeadPlace head(p, tile.head_index);
+    tail.begin();
+    const u32 queries = shared.tail_queries(slot);
     slot ^= 1;
     if (index + int(gridDim.x) < p.items) {
-      spare.fetch(HeadPlace(p, PipelinedItem<T>(p, index + gridDim.x).head_index), slot);
+      tail.fetch(HeadPlace(p, WorkTile<T>(p, index + gridDim.x).head_index), slot);
     }
 #pragma unroll 1
-    for (int turn = 0; turn < item.steps; ++turn) {
-      if (!item.last) {
-        mbarrier_wait(pipe.keys_full(at.slot), at.parity);
-        warp_arrive(pipe.keys_free(at.slot));
-        mbarrier_wait(pipe.values_full(at.slot), at.parity);
-        warp_arrive(pipe.values_free(at.slot));
-      } else if (T::kResident || turn == 0) {
+    for (int number = 0; number < tile.steps; ++number) {
+      if (!tile.last) {
+        mbarrier_wait(shared.keys_full(at.index), at.phase);
+        warp_arrive(shared.keys_empty(at.index));
+        mbarrier_wait(shared.values_full(at.index), at.phase);
+        warp_arrive(shared.values_empty(at.index));
+      } else if (T::kResident || number == 0) {
         constexpr int kKeys = T::kResident ? T::kKeys : T::Keys::kTailKeys;
-        spare.template attend<kKeys>(at, queries, head, T::kKeys - kKeys, turn + 1 == item.steps);
+        tail.template attend<kKeys>(at, queries, head, T::kKeys - kKeys, number + 1 == tile.steps);
       } else {
-        spare.template attend<T::kBlockN>(at, queries, head, step_of_turn<T>(turn) * T::kBlockN,
-                                          turn + 1 == item.steps);
+        tail.template attend<T::kBlockN>(at, queries, head, key_step<T>(number) * T::kBlockN,
+                                         number + 1 == tile.steps);
       }
       at.advance();
     }
-    if (item.last) spare.finish(head);
+    if (tile.last) tail.finish(head);
   }
 }
 

@@ -1,36 +1,34 @@
-// templates/attention/bias_copies.cuh -- The bias of scores by way of shared memory: how it comes.
+// templates/attention/bias_producer_sm90.cuh -- The bias of scores by way of shared memory: copies.
 //
-// Two warps of the copying warpgroup bring a 16-bit bias; each tile has two barriers, as those of
-// keys have. Three kinds of copies:
+// Two of the producer warps bring a 16-bit bias. Three kinds of copies:
 //   kWholeRows  rows follow each other without gaps and are short (or all are the same one): all
 //               keys of a tile's rows by one bulk copy, from any address
-//   kBiasBoxes  rows begin at multiples of sixteen bytes: a step's keys by one instruction, after
-//               a tensor map
+//   kBiasBoxes  rows begin at multiples of sixteen bytes: a step's keys by TMA
 //   else        a step's keys, sixteen bytes at a time by cp.async, from any address
-// From any address means: from the multiple of sixteen bytes before, with what lies there; sixteen
-// bytes that hold no value of their rows are never touched.
+// A copy from any address begins at the multiple of sixteen bytes before it; sixteen bytes that
+// hold no value of their rows are never touched.
 #pragma once
 
-#include "attention/bias_tiles.cuh"
+#include "attention/bias_sm90.cuh"
 #include "attention/config_sm90_pipelined.cuh"
 #include "attention/params.cuh"
-#include "attention/pipeline.cuh"
-#include "attention/pipelined_item.cuh"
+#include "attention/shared_sm90.cuh"
+#include "attention/tile_scheduler_sm90.cuh"
 #include "primitives/copy.cuh"
 #include "primitives/tensor_copy.cuh"
 #include "primitives/wgmma.cuh"
 
 namespace vitune {
 
-// What all kinds of copies have in common: slots in turn.
+// The barriers of all kinds of copies: a slot for each warpgroup.
 template <class T>
 struct BiasSlots {
-  const Pipeline<T>& pipe;
+  const PipelinedShared<T>& shared;
   u32 phases = 0;  // parity of each slot's phase
 
   // Until the slot's tile has been read.
   __device__ __forceinline__ void await(int slot) {
-    mbarrier_wait(pipe.bias_free(slot), (phases >> slot & 1) ^ 1);
+    mbarrier_wait(shared.bias_empty(slot), (phases >> slot & 1) ^ 1);
     phases ^= 1u << slot;
   }
   // The same before bulk copies: they are of another proxy than the loads that read the tile, and
@@ -44,8 +42,8 @@ struct BiasSlots {
 // Whole rows, by one thread.
 template <class T>
 struct WholeRowCopies : BiasSlots<T> {
-  __device__ __forceinline__ explicit WholeRowCopies(const Pipeline<T>& pipe)
-      : BiasSlots<T>{pipe} {}
+  __device__ __forceinline__ explicit WholeRowCopies(const PipelinedShared<T>& shared)
+      : BiasSlots<T>{shared} {}
 
   // `count` rows from row0 on; all keys, whatever the step.
   template <class Tile>
@@ -54,8 +52,8 @@ struct WholeRowCopies : BiasSlots<T> {
     const u64 end = bias.row(row0) + 2 * T::kKeys * (Tile::kOneRow ? 1 : count);
     const u32 bytes = u32(end - start + 15) & ~15u;
     this->await_for_bulk(slot);
-    mbarrier_expect(this->pipe.bias_full(slot), bytes);
-    copy_bytes(this->pipe.bias(slot), start, bytes, this->pipe.bias_full(slot));
+    mbarrier_expect(this->shared.bias_full(slot), bytes);
+    copy_bytes(this->shared.bias(slot), start, bytes, this->shared.bias_full(slot));
   }
   __device__ __forceinline__ void finish() const {}
 };
@@ -65,20 +63,20 @@ template <class T>
 struct BoxCopies : BiasSlots<T> {
   const void* map;
 
-  __device__ __forceinline__ BoxCopies(const Pipeline<T>& pipe, const void* bias_map)
-      : BiasSlots<T>{pipe}, map(bias_map) {}
+  __device__ __forceinline__ BoxCopies(const PipelinedShared<T>& shared, const void* bias_map)
+      : BiasSlots<T>{shared}, map(bias_map) {}
 
   // Rows and keys that the bias does not have become zeros.
   template <class Tile>
   __device__ __forceinline__ void copy(int slot, const BiasRows& bias, int row0, int, int step) {
     constexpr int kBoxRows = T::kBiasBoxRows;
-    const u32 full = this->pipe.bias_full(slot);
+    const u32 full = this->shared.bias_full(slot);
     this->await_for_bulk(slot);
     mbarrier_expect(full, Tile::kCopiedBytes);
 #pragma unroll
     for (int row = 0; row < Tile::kRows; row += kBoxRows) {
-      copy_box(this->pipe.bias(slot) + row * Tile::kPitch, map, full, step * T::kBlockN, row0 + row,
-               bias.head, bias.batch);
+      copy_box(this->shared.bias(slot) + row * Tile::kPitch, map, full, step * T::kBlockN,
+               row0 + row, bias.head, bias.batch);
     }
   }
   __device__ __forceinline__ void finish() const {}
@@ -90,8 +88,8 @@ struct StepCopies : BiasSlots<T> {
   static constexpr int kLanes = 4;
   int lane, first;
 
-  __device__ __forceinline__ explicit StepCopies(const Pipeline<T>& pipe)
-      : BiasSlots<T>{pipe},
+  __device__ __forceinline__ explicit StepCopies(const PipelinedShared<T>& shared)
+      : BiasSlots<T>{shared},
         lane(threadIdx.x % T::kBiasThreads % kLanes),
         first(threadIdx.x % T::kBiasThreads / kLanes) {}
 
@@ -108,7 +106,7 @@ struct StepCopies : BiasSlots<T> {
     } else {
       copy_keys<Tile, 0>(slot, bias.row(row0) + 2 * step * T::kBlockN, bias.pitch, count);
     }
-    mbarrier_arrive_when_copied(this->pipe.bias_full(slot));
+    mbarrier_arrive_when_copied(this->shared.bias_full(slot));
   }
   __device__ __forceinline__ void finish() const {
     copy_commit();
@@ -121,7 +119,7 @@ struct StepCopies : BiasSlots<T> {
   __device__ __forceinline__ void copy_keys(int slot, u64 at, i64 pitch, int count) const {
     constexpr int kRowsPerPass = T::kBiasThreads / kLanes;
     at += first * pitch;
-    u32 to = this->pipe.bias(slot) + first * Tile::kPitch + 16 * lane;
+    u32 to = this->shared.bias(slot) + first * Tile::kPitch + 16 * lane;
 #pragma unroll
     for (int row = 0; row < Tile::kRows; row += kRowsPerPass) {
       if (row + first < count) copy_row<Tile, kKeys>(to, at);
@@ -134,62 +132,62 @@ struct StepCopies : BiasSlots<T> {
     const char* from = reinterpret_cast<const char*>(at & ~u64(15)) + 16 * lane;
     const int bytes = int(at & 15) + 2 * kKeys - 16 * lane;
 #pragma unroll
-    for (int i = 0; i < Tile::kPieces; i += kLanes) {
-      if (i + kLanes > Tile::kPieces && i + lane >= Tile::kPieces) continue;
-      // Pieces before the last two are full.
+    for (int i = 0; i < Tile::kChunks; i += kLanes) {
+      if (i + kLanes > Tile::kChunks && i + lane >= Tile::kChunks) continue;
+      // Chunks before the last two are full.
       const bool checked = kKeys > 0 && 16 * (i + kLanes) > 2 * kKeys;
       if (!checked || 16 * i < bytes) copy_chunk<16>(to + 16 * i, from + 16 * i, true);
     }
   }
 };
 
-// Brings tiles in the order in which they are wanted.
+// Brings tiles in the order in which the consumers read them.
 template <class T, class Copies>
 struct BiasWalk {
   const AttentionParams& p;
   Copies copies;
-  int rows;  // that computing warpgroups take; spare ones follow
+  int rows;  // of the consumer warpgroups; those of the swap-AB tail follow
 
   __device__ __forceinline__ BiasWalk(const AttentionParams& params, const Copies& by)
-      : p(params), copies(by), rows(p.queries - spare_rows<T>(p.queries)) {}
+      : p(params), copies(by), rows(p.queries - tail_rows<T>(p.queries)) {}
 
   __device__ __forceinline__ void group_rows(int group, const BiasRows& bias, int row0, int step) {
     if (T::kCausal && !T::kWholeRows && step * T::kBlockN >= row0 + kGroupRows) return;
     copies.template copy<typename T::BiasTile>(group, bias, row0, min(kGroupRows, rows - row0),
                                                step);
   }
-  __device__ __forceinline__ void spare_rows_after(const BiasRows& bias, int step) {
-    if constexpr (T::kSpareRows > 0) {
+  __device__ __forceinline__ void tail_rows_after(const BiasRows& bias, int step) {
+    if constexpr (T::kSwapAbRows > 0) {
       if (rows == p.queries) return;
-      copies.template copy<typename T::SpareBiasTile>(T::kGroups, bias, rows, p.queries - rows,
-                                                      step);
+      copies.template copy<typename T::SwapAbBiasTile>(T::kGroups, bias, rows, p.queries - rows,
+                                                       step);
     }
   }
-  // Those of the only computing warpgroup (lone_copier.cuh).
-  __device__ __forceinline__ void lone_rows(int head_index, int row0, int step) {
+  // Those of the only consumer warpgroup (SingleProducer).
+  __device__ __forceinline__ void single_rows(int head_index, int row0, int step) {
     group_rows(0, of_head(head_index), row0, step);
   }
   __device__ __forceinline__ void streaming() {
 #pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index = next_item<T>(index)) {
+    for (int index = blockIdx.x; index < p.items; index = next_tile<T>(index)) {
       if (T::kKeepsBias && index != int(blockIdx.x)) return;
-      const PipelinedItem<T> item(p, index);
+      const WorkTile<T> item(p, index);
       const BiasRows bias = of_head(item.head_index);
 #pragma unroll 1
-      for (int turn = 0; turn < (T::kWholeRows ? 1 : item.steps); ++turn) {
-        const int step = step_of_turn<T>(turn);
+      for (int number = 0; number < (T::kWholeRows ? 1 : item.steps); ++number) {
+        const int step = key_step<T>(number);
 #pragma unroll 1
         for (int group = 0; group < T::kGroups; ++group) {
           const int row0 = item.row0 + group * kGroupRows;
           if (row0 < item.end) group_rows(group, bias, row0, step);
         }
-        if (item.last) spare_rows_after(bias, step);
+        if (item.last) tail_rows_after(bias, step);
       }
     }
   }
-  // As compute_resident() deals blocks of rows to warpgroups: in turn, on into the next head.
-  // Those of one head go through the steps together. One of the next head may have to wait for the
-  // last ones of this head to give its keys back, so it may not hold up their tiles.
+  // In the order of ResidentBlocks, on into the next head. The blocks of one head go through the
+  // steps together. A block of the next head may have to wait until the last blocks of this head
+  // release its keys, so it may not hold up their tiles.
   __device__ __forceinline__ void resident() {
     const int blocks = row_blocks<T>(p.queries), groups = resident_groups<T>(blocks);
     int next = 0;  // warpgroup of the next block
@@ -201,13 +199,13 @@ struct BiasWalk {
       for (int block = 0; block < blocks; block += groups) {
         const int count = min(groups, blocks - block);
 #pragma unroll 1
-        for (int turn = 0; turn < (T::kWholeRows ? 1 : T::Keys::kCount); ++turn) {
+        for (int number = 0; number < (T::kWholeRows ? 1 : T::Keys::kCount); ++number) {
 #pragma unroll 1
           for (int i = 0; i < count; ++i) {
             const int group = next + i < groups ? next + i : next + i - groups;
-            group_rows(group, bias, (block + i) * kGroupRows, step_of_turn<T>(turn));
+            group_rows(group, bias, (block + i) * kGroupRows, key_step<T>(number));
           }
-          if (turn == 0 && block + groups >= blocks) spare_rows_after(bias, 0);
+          if (number == 0 && block + groups >= blocks) tail_rows_after(bias, 0);
         }
         next = next + count < groups ? next + count : next + count - groups;
       }
@@ -234,17 +232,18 @@ __device__ __forceinline__ void walk_bias(const AttentionParams& p, const Copies
   BiasWalk<T, Copies>(p, copies).run();
 }
 
-// The part of the copying warpgroup's warps 2 and 3.
+// By warps 2 and 3 of the producer warpgroup.
 template <class T>
-__device__ __forceinline__ void copy_bias(const AttentionParams& p, const AttentionTensorMaps& maps,
-                                          const Pipeline<T>& pipe) {
+__device__ __forceinline__ void produce_bias(const AttentionParams& p,
+                                             const AttentionTensorMaps& maps,
+                                             const PipelinedShared<T>& shared) {
   const bool first = threadIdx.x % T::kBiasThreads == 0;
   if constexpr (T::kWholeRows) {
-    if (first) walk_bias<T>(p, WholeRowCopies<T>(pipe));
+    if (first) walk_bias<T>(p, WholeRowCopies<T>(shared));
   } else if constexpr (T::kBiasBoxes) {
-    if (first) walk_bias<T>(p, BoxCopies<T>(pipe, maps.bias));
+    if (first) walk_bias<T>(p, BoxCopies<T>(shared, maps.bias));
   } else {
-    walk_bias<T>(p, StepCopies<T>(pipe));
+    walk_bias<T>(p, StepCopies<T>(shared));
   }
 }
 
