@@ -332,6 +332,21 @@ TEST(BenchClient, SendsACubinOncePerWorker) {
   EXPECT_THAT(lines[3], HasSubstr("sent"));
 }
 
+TEST(BenchClient, SendsAJudgeOncePerWorkerAndOnlyWithWhatItJudges) {
+  testing::TemporaryDirectory directory;
+  const auto log = directory / "judges";
+  BenchClient client(options_for({"do=segv", "match=bad", "judges=" + log.string()}), {});
+  make_ready(client);
+  for (const char* const name : {"good", "another", "bad", "good"}) {
+    TrialJob judged = job(name);
+    judged.judge = {sha256("judge"), {std::byte{7}}};
+    client.submit(judged, test::kPatience);
+    drive(client, [&] { return client.lost(); });
+    drive(client, [&] { return client.idle() || client.lost(); });
+  }
+  EXPECT_THAT(testing::lines_of(log), ::testing::ElementsAre("sent", "known", "known", "sent"));
+}
+
 TEST(BenchClient, ReplacesAWorkerAfterManyJobs) {
   BenchClientOptions options = options_for({});
   options.recycle_jobs = 2;

@@ -16,6 +16,7 @@
 
 #include "core/child_process.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/operator.h"
 #include "tests/patience.h"
 #include "tests/tuner/gpu_fixture.h"
 #include "tuner/measure/statistics.h"
@@ -91,6 +92,7 @@ class GpuBenchWorker : public GpuTest {
     TrialJob job;
     job.problem = p.text();
     job.kernel = std::move(kernel);
+    job.judge = judge_of(*compiler_, device_.arch(), attention());
     EXPECT_TRUE(await_idle());
     client_->submit(std::move(job), deadline);
     const BenchResult result = await_result();
@@ -251,6 +253,7 @@ TEST_F(GpuBenchWorker, SaysWhenItMakesRightAnswersAndMakesThemOnce) {
   TrialJob job;
   job.problem = p.text();
   job.kernel = bug(0, p);
+  job.judge = judge_of(*compiler_, device_.arch(), attention());
   job.measure = false;
   const auto first = phases_of(MessageType::kTrial, 2, encode(job));
   ASSERT_GE(first.size(), 4u);
@@ -260,6 +263,23 @@ TEST_F(GpuBenchWorker, SaysWhenItMakesRightAnswersAndMakesThemOnce) {
   EXPECT_EQ(first.back(), "verify");
   EXPECT_EQ(phases_of(MessageType::kTrial, 3, encode(job)),
             (std::vector<std::string>{"load", "verify"}));
+}
+
+TEST_F(GpuBenchWorker, AVerificationWithoutItsJudgeIsAnErrorAndOneWithItGoesOn) {
+  const AttentionProblem p = problem(kPlain);
+  TrialJob job;
+  job.problem = p.text();
+  job.kernel = bug(0, p);
+  job.measure = false;
+  for (const bool has_judge : {false, true}) {
+    if (has_judge) job.judge = judge_of(*compiler_, device_.arch(), attention());
+    ASSERT_TRUE(await_idle());
+    client_->submit(job, kDeadline);
+    const TrialReply reply = await_result().trial.value_or(TrialReply{});
+    EXPECT_EQ(reply.status, has_judge ? TrialStatus::kOk : TrialStatus::kInvalidLaunch);
+    EXPECT_EQ(reply.reason.find("before the judge of 'attention'") != std::string::npos, !has_judge)
+        << reply.reason;
+  }
 }
 
 // ---- without a GPU ----

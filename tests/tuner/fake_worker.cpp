@@ -1,6 +1,7 @@
 // tests/tuner/fake_worker.cpp -- A compile worker and a bench worker that do as they are told.
 //
-// "compile": answers every compile with a small well-formed cubin; "real": the real compile worker.
+// "compile": answers every compile with a small well-formed cubin; log=FILE collects each entry,
+// fail=ENTRY does not compile; "real": the real compile worker.
 // "bench key=value... ORDINAL": speaks tuner/worker/protocol.h for a GPU that is not there.
 // start=... is how it begins; do=... is what it does with the jobs whose problem or config contains
 // match=...; log=FILE collects a line per job; count=FILE counts the workers started; once=FILE: it
@@ -35,6 +36,8 @@ namespace vitune {
 namespace {
 
 constexpr int kSocket = 3;
+
+using Options = std::map<std::string, std::string>;
 
 [[noreturn]] void sleep_for_ever() {
   for (;;) pause();
@@ -83,7 +86,7 @@ RaceReply good_race(const RaceJob& job) {
 
 class FakeBench {
  public:
-  explicit FakeBench(std::map<std::string, std::string> options) : options_(std::move(options)) {}
+  explicit FakeBench(Options options) : options_(std::move(options)) {}
 
   int run() {
     const std::string start = options_["start"];
@@ -133,6 +136,7 @@ class FakeBench {
     if (job.type == static_cast<std::uint32_t>(MessageType::kRace)) return serve_race(job);
     const TrialJob trial = decode_trial_job(job.payload);
     note(trial.verify ? "verify " : "measure ", trial.kernel);
+    note_judge(trial);
     const std::string text = trial.problem + " " + trial.kernel.config.text();
     const bool match = text.find(options_["match"]) != std::string::npos && is_first();
     if (match && !misbehave(options_["do"], job.id, trial)) return false;
@@ -166,6 +170,14 @@ class FakeBench {
     return !std::filesystem::exists(marker) && std::ofstream(marker).good();
   }
 
+  void note_judge(const TrialJob& trial) {
+    if (options_["judges"].empty()) return;
+    const JudgeRef& judge = trial.judge;
+    std::ofstream(options_["judges"], std::ios::app) << (judge.kernel_key == Digest{} ? "none"
+                                                         : judge.cubin.empty()        ? "known"
+                                                                                      : "sent")
+                                                     << "\n";
+  }
   void note(const char* what, const KernelRef& kernel) {
     if (options_["log"].empty()) return;
     std::ofstream(options_["log"], std::ios::app)
@@ -274,14 +286,14 @@ class FakeBench {
     return true;
   }
 
-  std::map<std::string, std::string> options_;
+  Options options_;
   std::optional<Heartbeat> heart_;
   bool probe_fails_ = false;
   bool answered_ = false;
 };
 
 // How many compiles it answers, and whether it then dies or falls silent.
-int run_fake_compiler(int answers, bool dies) {
+int run_fake_compiler(int answers, bool dies, Options options = {}) {
   CompileHello hello;
   hello.compiler_version = "nvrtc 13.0 0123456789ab";
   write_frame(kSocket, {kCompileHello, 0, encode(hello)});
@@ -291,10 +303,13 @@ int run_fake_compiler(int answers, bool dies) {
       if (dies) return 0;
       continue;
     }
+    const auto job = decode_job(next->payload);
+    if (!job) return 1;
+    if (!options["log"].empty()) std::ofstream(options["log"], std::ios::app) << job->entry << "\n";
     CompileResult result;
-    result.status = CompileStatus::kOk;
+    result.status = job->entry == options["fail"] ? CompileStatus::kError : CompileStatus::kOk;
     result.facts = {64, 0, 0, 1.5};
-    result.cubin = test::elf_image();
+    if (result.status == CompileStatus::kOk) result.cubin = test::elf_image();
     write_frame(kSocket, {kCompileReply, next->id, encode(result)});
   }
   return 0;
@@ -303,15 +318,15 @@ int run_fake_compiler(int answers, bool dies) {
 int run(int argc, char** argv) {
   const std::string role = argc > 1 ? argv[1] : "";
   if (role == "real") return run_compile_worker();
-  if (role == "compile") return run_fake_compiler(std::numeric_limits<int>::max(), false);
-  if (role == "silent compile") return run_fake_compiler(0, false);
-  if (role == "dying compile") return run_fake_compiler(1, true);
-  std::map<std::string, std::string> options;
-  for (int i = 2; i + 1 < argc; ++i) {
+  Options options;
+  for (int i = 2; i < argc; ++i) {
     const std::string argument = argv[i];
     const std::size_t at = argument.find('=');
-    options[argument.substr(0, at)] = argument.substr(at + 1);
+    if (at != std::string::npos) options[argument.substr(0, at)] = argument.substr(at + 1);
   }
+  if (role == "compile") return run_fake_compiler(std::numeric_limits<int>::max(), false, options);
+  if (role == "silent compile") return run_fake_compiler(0, false);
+  if (role == "dying compile") return run_fake_compiler(1, true);
   options["ordinal"] = argv[argc - 1];
   return FakeBench(options).run();
 }

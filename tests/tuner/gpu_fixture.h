@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/cuda_driver.h"
@@ -16,6 +17,7 @@
 #include "generator/attention/problem.h"
 #include "generator/compiler.h"
 #include "tuner/judge/support_kernels.h"
+#include "tuner/worker/protocol.h"
 
 namespace vitune {
 
@@ -34,6 +36,20 @@ inline const std::vector<std::byte>& support_cubin(const Compiler& compiler,
     cubin = result.cubin;
   }
   return cubin;
+}
+
+// The judge of one operator, as a trial takes it; the same.
+inline const JudgeRef& judge_of(const Compiler& compiler, const std::string& arch,
+                                const Operator& op) {
+  static std::map<std::pair<std::string, const Operator*>, JudgeRef> compiled;
+  JudgeRef& judge = compiled[{arch, &op}];
+  if (judge.cubin.empty()) {
+    const CompileRequest request = judge_compile_request(arch, op);
+    const CompileResult result = compiler.compile(request);
+    EXPECT_EQ(result.status, CompileStatus::kOk) << result.log;
+    judge = {kernel_key(request, compiler.version()), result.cubin};
+  }
+  return judge;
 }
 
 class GpuTest : public testing::Test {

@@ -6,10 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/operator.h"
 #include "tests/generator/twice_operator.h"
 #include "tests/patience.h"
 #include "tests/tuner/fake_device.h"
@@ -121,6 +123,50 @@ TEST_F(Live, CompilesPrunesVerifiesAndMeasures) {
   }
   EXPECT_GT(ok, 10);
   EXPECT_EQ(launched.size(), static_cast<std::size_t>(ok));
+}
+
+TEST_F(Live, OnlyTheJudgeOfTheOperatorAskedForIsCompiledOnceAndSentOnce) {
+  const auto compiles = directory / "compiles", judges = directory / "judges";
+  LiveOptions options = options_for({"judges=" + judges.string()});
+  options.compile.worker_command.push_back("log=" + compiles.string());
+  open(options);
+  for (int problems = 0; problems < 2; ++problems) {
+    begin(problem());
+    run(20);
+  }
+  std::map<std::string, int> counts;
+  for (const std::string& entry : testing::lines_of(compiles)) ++counts[entry];
+  for (const Operator* each : operators()) {
+    EXPECT_EQ(counts[each->judge_entries().front()], each == &attention()) << each->name();
+  }
+  const auto seen = testing::lines_of(judges);
+  ASSERT_GT(seen.size(), 2u);
+  EXPECT_EQ(seen[0], "sent");
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), "known"), std::ssize(seen) - 1);
+}
+
+TEST_F(Live, WhatVerifiesNothingNeedsNoJudge) {
+  const auto compiles = directory / "compiles", judges = directory / "judges";
+  LiveOptions options = options_for({"judges=" + judges.string()});
+  options.compile.worker_command.push_back("log=" + compiles.string());
+  open(options);
+  begin(problem());
+  evaluator->submit(0, {preset(), {}, false, true});
+  EXPECT_EQ(collect(1).at(0).status, TrialStatus::kOk);
+  EXPECT_THAT(testing::lines_of(judges), ::testing::ElementsAre("none"));
+  EXPECT_THAT(testing::lines_of(compiles),
+              ::testing::Not(::testing::Contains(attention().judge_entries().front())));
+}
+
+TEST_F(Live, AJudgeThatDoesNotCompileEndsTheRunBeforeAnyCandidateIsLaunched) {
+  LiveOptions options = options_for({});
+  options.compile.worker_command.push_back("fail=" + attention().judge_entries().front());
+  open(options);
+  begin(problem());
+  evaluator->submit(0, {preset(), {}, true, true});
+  const Error error = error_of([&] { collect(1); });
+  EXPECT_THAT(error.what(), HasSubstr("judge candidates of 'attention' do not compile"));
+  EXPECT_TRUE(launched.empty());
 }
 
 TEST_F(Live, ABlockedKernelIsNeitherCompiledNorLaunched) {

@@ -66,6 +66,7 @@ TEST(Protocol, ATrialJobComesBackAsItWas) {
   job.kernel = some_kernel(1000);
   job.measure = false;
   job.effort = {7, 90, 0.0125, 9};
+  job.judge = {sha256("a judge"), {std::byte{3}, std::byte{0}}};
   const TrialJob back = decode_trial_job(encode(job));
   EXPECT_EQ(back.problem, job.problem);
   EXPECT_EQ(back.kernel.config, job.kernel.config);
@@ -77,6 +78,8 @@ TEST(Protocol, ATrialJobComesBackAsItWas) {
   EXPECT_EQ(back.effort.max_samples, 90);
   EXPECT_EQ(back.effort.target_noise, 0.0125);
   EXPECT_EQ(back.effort.warm_replays, 9);
+  EXPECT_EQ(back.judge.kernel_key, job.judge.kernel_key);
+  EXPECT_EQ(back.judge.cubin, job.judge.cubin);
 }
 
 TEST(Protocol, ATrialReplyComesBackAsItWas) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "core/env.h"
 #include "core/error.h"
@@ -23,13 +24,19 @@ namespace {
 class SupportKernelsCompile : public test::RealCompilerTest,
                               public testing::WithParamInterface<std::string> {};
 
-TEST_P(SupportKernelsCompile, ForTheArchitecture) {
-  const CompileResult result = compiler_->compile(support_compile_request(GetParam()));
-  if (result.log.find("gpu-architecture") != std::string::npos) {
-    GTEST_SKIP() << "this NVRTC does not know " << GetParam();
+TEST_P(SupportKernelsCompile, ForTheArchitectureEachJudgeByItself) {
+  std::vector<CompileRequest> requests = {support_compile_request(GetParam(), {})};
+  for (const Operator* each : operators()) {
+    requests.push_back(judge_compile_request(GetParam(), *each));
   }
-  ASSERT_EQ(result.status, CompileStatus::kOk) << result.log;
-  EXPECT_TRUE(cubin_is_well_formed(result.cubin));
+  for (const CompileRequest& request : requests) {
+    const CompileResult result = compiler_->compile(request);
+    if (result.log.find("gpu-architecture") != std::string::npos) {
+      GTEST_SKIP() << "this NVRTC does not know " << GetParam();
+    }
+    ASSERT_EQ(result.status, CompileStatus::kOk) << request.entry << ": " << result.log;
+    EXPECT_TRUE(cubin_is_well_formed(result.cubin));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryArchitecture, SupportKernelsCompile,

@@ -95,6 +95,7 @@ void LiveEvaluator::submit(std::size_t id, const Candidate& candidate) {
   if (const auto verdict = context_.blocked(candidate.config)) {
     return end(flight, verdict->first, "not launched again: " + verdict->second);
   }
+  if (candidate.verify) ask_for_judge();
   if (const Variant variant = cache_.find(flight.key)) {
     return after_compile(std::move(flight), variant);
   }
@@ -184,6 +185,7 @@ void LiveEvaluator::dispatch() {
   for (std::size_t i = 0; i < clients_.size() && !ready_.empty() && !stop_; ++i) {
     clients_[i]->recycle_if_due();
     if (!clients_[i]->idle()) continue;
+    if (ready_.front().candidate.verify && !judge_is_here()) return;
     Flight flight = std::move(ready_.front());
     ready_.pop_front();
     launch(std::move(flight), i);
@@ -207,6 +209,7 @@ void LiveEvaluator::launch(Flight flight, std::size_t client) {
   job.verify = flight.candidate.verify;
   job.measure = flight.candidate.measure;
   job.effort = flight.candidate.effort;
+  if (job.verify) job.judge = {judge_key_, judge_->cubin};
   const auto deadline = trial_deadline(flight);
   flying_[client] = std::move(flight);
   clients_[client]->submit(std::move(job), deadline);
@@ -236,8 +239,11 @@ bool LiveEvaluator::goes_again(Flight& flight, const BenchResult& result) const 
 
 // A compile that did not end is asked again when it is next wanted.
 LiveEvaluator::Variant LiveEvaluator::keep(const Digest& key, CompileResult result) {
-  if (is_answer(result.status)) return cache_.add(key, std::move(result));
-  return std::make_shared<const CompileResult>(std::move(result));
+  const Variant variant = is_answer(result.status)
+                              ? cache_.add(key, std::move(result))
+                              : std::make_shared<const CompileResult>(std::move(result));
+  if (judge_of_ != nullptr && key == judge_key_) judge_ = variant;
+  return variant;
 }
 
 std::vector<int> LiveEvaluator::worker_pids() const {

@@ -74,6 +74,10 @@ class LiveEvaluator : public Evaluator {
   void start_devices();
   void keep_one_kind();
   void install_support_kernels();
+  // Has the judge of the problem's operator compiled, beside the candidates, unless it is at hand.
+  void ask_for_judge();
+  // Throws Error(kFailure) if it does not compile.
+  bool judge_is_here();
   void await(BenchClient::State state);
   // Configs that a library on the device proposes for `problem`; a failure is a warning.
   std::vector<Config> proposals(const Problem& problem);
@@ -112,7 +116,10 @@ class LiveEvaluator : public Evaluator {
 
   EvaluationContext context_;
   std::string problem_text_;
-  double best_us_ = 0;  // of the current problem; 0 while unknown
+  double best_us_ = 0;                  // of the current problem; 0 while unknown
+  const Operator* judge_of_ = nullptr;  // whose judge was asked for last
+  Digest judge_key_;
+  Variant judge_;  // null while it is being compiled
   std::uint64_t next_compile_ = 1;
   std::map<Config, Digest> keys_;  // of the current problem
   std::map<std::uint64_t, Digest> compiling_;

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/format.h"
@@ -88,16 +89,42 @@ void LiveEvaluator::keep_one_kind() {
 }
 
 void LiveEvaluator::install_support_kernels() {
-  const CompileRequest support = support_compile_request(device_.arch());
+  const CompileRequest support = support_compile_request(device_.arch(), {});
   const Variant variant =
       compile_now(kernel_key(support, compiler_version_), [&] { return support; });
   if (variant->status != CompileStatus::kOk) {
     throw Error(ErrorCode::kFailure,
-                formatted("the kernels that judge candidates do not compile for {} with {}: {}",
+                formatted("the kernels that draw inputs and compare outputs do not compile for {} "
+                          "with {}: {}",
                           device_.arch(), compiler_version_, variant->log));
   }
   for (auto& client : clients_) client->set_support(variant->cubin);
   await(BenchClient::State::kIdle);
+}
+
+void LiveEvaluator::ask_for_judge() {
+  const Operator& op = context_.problem->op();
+  if (judge_of_ == &op) return;
+  const CompileRequest request = judge_compile_request(device_.arch(), op);
+  const Digest key = kernel_key(request, compiler_version_);
+  const Variant known = cache_.find(key);
+  if (!known) {
+    pool_.submit(next_compile_, request);
+    compiling_.emplace(next_compile_++, key);
+  }
+  judge_of_ = &op;
+  judge_key_ = key;
+  judge_ = known;
+}
+
+bool LiveEvaluator::judge_is_here() {
+  if (!judge_) return false;
+  if (judge_->status == CompileStatus::kOk) return true;
+  const std::string operator_name(std::exchange(judge_of_, nullptr)->name());
+  throw Error(ErrorCode::kFailure,
+              formatted("the kernels that judge candidates of '{}' do not compile for {} with {}: "
+                        "{}",
+                        operator_name, device_.arch(), compiler_version_, judge_->log));
 }
 
 }  // namespace vitune

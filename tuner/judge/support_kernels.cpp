@@ -4,6 +4,7 @@
 #include "tuner/judge/support_kernels.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/checked.h"
 #include "core/error.h"
@@ -35,13 +36,22 @@ T* device_pointer(CuPointer address) {
 
 }  // namespace
 
-CompileRequest support_compile_request(const std::string& arch) {
+CompileRequest support_compile_request(const std::string& arch,
+                                       std::span<const Operator* const> judges) {
   CompileRequest request;
   std::string main = "#include \"reference/support_kernels.cuh\"\n";
-  for (const Operator* each : operators()) main += each->judge_source();
+  for (const Operator* each : judges) main += each->judge_source();
   request.source = assemble(std::move(main));
   request.arch = arch;
   request.entry = kEntryNames.back();
+  return request;
+}
+
+CompileRequest judge_compile_request(const std::string& arch, const Operator& op) {
+  CompileRequest request;
+  request.source = assemble(op.judge_source());
+  request.arch = arch;
+  request.entry = op.judge_entries().front();
   return request;
 }
 
@@ -53,19 +63,32 @@ CudaModule SupportKernels::load(const CudaDriver& driver, std::span<const std::b
 }
 
 SupportKernels::SupportKernels(const CudaDriver& driver, std::span<const std::byte> cubin,
-                               const DeviceInfo& device)
+                               const DeviceInfo& device, std::span<const Operator* const> judges)
     : device_(device) {
   static_assert(kEntryNames.size() == kEntries);
   const CudaModule module = load(driver, cubin);
   for (const char* name : kEntryNames) kernels_.push_back(module.kernel(name));
-  for (const Operator* each : operators()) {
-    std::vector<CudaKernel>& kernels = answers_[each];
-    for (const std::string& name : each->judge_entries()) kernels.push_back(module.kernel(name));
-  }
+  for (const Operator* each : judges) take_judge(module, *each);
+}
+
+void SupportKernels::take_judge(const CudaModule& module, const Operator& op) {
+  std::vector<CudaKernel> kernels;
+  for (const std::string& name : op.judge_entries()) kernels.push_back(module.kernel(name));
+  answers_[&op] = std::move(kernels);
+}
+
+void SupportKernels::add_judge(const CudaDriver& driver, std::span<const std::byte> cubin,
+                               const Operator& op) {
+  if (!answers_.contains(&op)) take_judge(load(driver, cubin), op);
 }
 
 std::span<const CudaKernel> SupportKernels::answer_kernels(const Operator& op) const {
-  return answers_.at(&op);
+  const auto known = answers_.find(&op);
+  if (known == answers_.end()) {
+    throw Error(ErrorCode::kFailure,
+                "a job came before the judge of '" + std::string(op.name()) + "'");
+  }
+  return known->second;
 }
 
 void SupportKernels::launch(Entry entry, const void* params, std::int64_t threads,

@@ -1,8 +1,9 @@
 // tuner/judge/support_kernels.h -- What a bench worker runs beside the candidates: inputs, answers,
 // comparison, and what timing needs.
 //
-// The parent compiles them once (support_compile_request); the worker loads them from the cubin it
-// is sent. All launches are asynchronous on the given stream; errors are CudaError. One thread.
+// The parent compiles them once, and each operator's judge when a problem of it is first asked for,
+// since a judge takes seconds of a processor; the worker loads them from the cubins it is sent. All
+// launches are asynchronous on the given stream; errors are CudaError. One thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,18 +22,26 @@
 
 namespace vitune {
 
-// The request that compiles the support kernels for `arch` ("sm_90").
-CompileRequest support_compile_request(const std::string& arch);
+// The request that compiles the support kernels for `arch` ("sm_90"), and with them the judges of `judges`.
+CompileRequest support_compile_request(const std::string& arch,
+                                       std::span<const Operator* const> judges = operators());
+// The request that compiles the judge of `op` alone: its judge_entries().
+CompileRequest judge_compile_request(const std::string& arch, const Operator& op);
 
 class SupportKernels {
  public:
-  // Throws Error(kFailure) if `cubin` is malformed, CudaError if the driver refuses it.
+  // `cubin` holds the judges of `judges` too. Throws Error(kFailure) if it is malformed, CudaError
+  // if the driver refuses it.
   SupportKernels(const CudaDriver& driver, std::span<const std::byte> cubin,
-                 const DeviceInfo& device);
+                 const DeviceInfo& device, std::span<const Operator* const> judges = operators());
+  // Takes in the judge of `op` that `cubin` holds; nothing to do where it is known. Throws as
+  // above.
+  void add_judge(const CudaDriver& driver, std::span<const std::byte> cubin, const Operator& op);
 
   void fill(const CudaStream& stream, const FillNormalParams& params) const;
   void fill(const CudaStream& stream, const FillMaskParams& params) const;
-  // The operator's own, in the order of its judge_entries().
+  // The operator's own, in the order of its judge_entries(). Throws Error(kFailure) if its judge
+  // never came.
   std::span<const CudaKernel> answer_kernels(const Operator& op) const;
   // Needs params.findings zeroed.
   void compare(const CudaStream& stream, const CompareParams& params) const;
@@ -68,6 +77,7 @@ class SupportKernels {
     kEntries
   };
   static CudaModule load(const CudaDriver& driver, std::span<const std::byte> cubin);
+  void take_judge(const CudaModule& module, const Operator& op);
   // Launches enough CTAs for `threads` threads, at most what fills the device several times over:
   // the kernels walk over the rest.
   void launch(Entry entry, const void* params, std::int64_t threads,

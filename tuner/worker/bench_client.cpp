@@ -60,20 +60,21 @@ void BenchClient::set_support(std::vector<std::byte> cubin) {
   if (!child_->send(frame, kSendLimit)) start_failed("it does not take its support kernels");
 }
 
-void BenchClient::omit_known(KernelRef& kernel) {
-  sent_.push_back(kernel.kernel_key);
-  if (known_.contains(kernel.kernel_key)) kernel.cubin.clear();
+void BenchClient::omit_known(const Digest& key, std::vector<std::byte>& cubin) {
+  sent_.push_back(key);
+  if (known_.contains(key)) cubin.clear();
 }
 
 void BenchClient::submit(TrialJob job, milliseconds deadline) {
   sent_.clear();
-  omit_known(job.kernel);
+  omit_known(job.kernel.kernel_key, job.kernel.cubin);
+  if (job.verify) omit_known(job.judge.kernel_key, job.judge.cubin);
   start_job(MessageType::kTrial, encode(job), JobKind::kTrial, deadline);
 }
 
 void BenchClient::submit(RaceJob job, milliseconds deadline) {
   sent_.clear();
-  for (KernelRef& kernel : job.contestants) omit_known(kernel);
+  for (KernelRef& kernel : job.contestants) omit_known(kernel.kernel_key, kernel.cubin);
   contestants_ = job.contestants.size();
   rounds_ = static_cast<std::size_t>(std::max(job.rounds, 0));
   start_job(MessageType::kRace, encode(job), JobKind::kRace, deadline);

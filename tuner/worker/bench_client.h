@@ -99,7 +99,7 @@ class BenchClient {
   void spawn();
   void start_job(MessageType type, std::string payload, JobKind kind,
                  std::chrono::milliseconds deadline);
-  void omit_known(KernelRef& kernel);
+  void omit_known(const Digest& key, std::vector<std::byte>& cubin);
   void receive_frames();
   void take_frame(const Frame& frame);
   void take_hello(const Frame& frame);

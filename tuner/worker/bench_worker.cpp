@@ -111,7 +111,8 @@ void BenchWorker::guarded(Reply& reply, Work&& work) {
 }
 
 void BenchWorker::set_up(const SetupJob& job) {
-  auto support = std::make_unique<SupportKernels>(*driver_, job.cubin, device_);
+  auto support = std::make_unique<SupportKernels>(*driver_, job.cubin, device_,
+                                                  std::span<const Operator* const>());
   support->probe(*driver_, stream_);
   verifier_.reset();
   timer_.reset();
@@ -150,6 +151,9 @@ void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& r
   Verifier& verifier = verifier_for(job.problem);
   const std::shared_ptr<const CudaModule> kernels = kernels_of(verifier.problem(), job.kernel);
   if (job.verify) {
+    if (!job.judge.cubin.empty()) {
+      support_->add_judge(*driver_, job.judge.cubin, verifier.problem().op());
+    }
     phase(id, "verify");
     Verdict verdict = verifier.verify(*kernels, job.kernel.config);
     reply.status = verdict.status;

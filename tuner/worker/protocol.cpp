@@ -162,15 +162,21 @@ Config unpack_config(const Fields& f) {
   }
 }
 
+Digest unpack_key(const Fields& f) {
+  const auto key = Digest::from_hex(f.text("kernel_key"));
+  if (!key) Fields::fail("kernel_key", "a digest");
+  return *key;
+}
+
 KernelRef unpack_kernel(const Fields& f) {
   KernelRef k;
   k.config = unpack_config(f);
-  const auto key = Digest::from_hex(f.text("kernel_key"));
-  if (!key) Fields::fail("kernel_key", "a digest");
-  k.kernel_key = *key;
+  k.kernel_key = unpack_key(f);
   k.cubin = f.bytes("cubin");
   return k;
 }
+
+JudgeRef unpack_judge(const Fields& f) { return {unpack_key(f), f.bytes("cubin")}; }
 
 json pack_timing(const Timing& t) {
   return {{"median_us", t.median_us},
@@ -224,17 +230,19 @@ std::string encode(const SetupJob& m) { return pack({{"cubin", binary(m.cubin)}}
 SetupJob decode_setup(std::string_view bytes) { return {parse(bytes).bytes("cubin")}; }
 
 std::string encode(const TrialJob& m) {
-  return pack({{"problem", m.problem},
-               {"kernel", pack_kernel(m.kernel)},
-               {"verify", m.verify},
-               {"measure", m.measure},
-               {"effort", pack_effort(m.effort)}});
+  return pack(
+      {{"problem", m.problem},
+       {"kernel", pack_kernel(m.kernel)},
+       {"verify", m.verify},
+       {"measure", m.measure},
+       {"effort", pack_effort(m.effort)},
+       {"judge", {{"kernel_key", m.judge.kernel_key.hex()}, {"cubin", binary(m.judge.cubin)}}}});
 }
 
 TrialJob decode_trial_job(std::string_view bytes) {
   const Fields f = parse(bytes);
-  return {f.text("problem"), unpack_kernel(f.map("kernel")), f.flag("verify"), f.flag("measure"),
-          unpack_effort(f.map("effort"))};
+  return {f.text("problem"), unpack_kernel(f.map("kernel")), f.flag("verify"),
+          f.flag("measure"), unpack_effort(f.map("effort")), unpack_judge(f.map("judge"))};
 }
 
 std::string encode(const TrialReply& m) {

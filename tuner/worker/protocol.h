@@ -29,7 +29,7 @@ enum class MessageType : std::uint32_t {
   kProposals = 9,  // worker -> parent: ProposeReply
 };
 
-inline constexpr int kProtocolVersion = 5;
+inline constexpr int kProtocolVersion = 6;
 
 // The phase in which a worker makes the judge's right answers, once per problem and worker. No
 // candidate runs meanwhile and none is to blame for how long it takes. The next phase ends it.
@@ -41,8 +41,8 @@ struct HelloReply {
   DeviceInfo device;
 };
 
-// The support kernels (fill, reference, compare, flush, probe) compiled for the device. The worker
-// runs the probe: a known-good kernel whose failure means that the device is at fault.
+// The support kernels (fill, compare, flush, probe) compiled for the device. The worker runs the
+// probe: a known-good kernel whose failure means that the device is at fault.
 struct SetupJob {
   std::vector<std::byte> cubin;
 };
@@ -63,12 +63,20 @@ struct KernelRef {
   std::vector<std::byte> cubin;
 };
 
+// Who knows the right answers of an operator's problems: its judge_entries(), compiled.
+struct JudgeRef {
+  Digest kernel_key;
+  // Empty where the worker was sent this key before, and in a trial that verifies nothing.
+  std::vector<std::byte> cubin;
+};
+
 struct TrialJob {
   std::string problem;  // canonical text
   KernelRef kernel;
   bool verify = true;
   bool measure = true;
   MeasureEffort effort;
+  JudgeRef judge = {};
 };
 
 struct TrialReply {
