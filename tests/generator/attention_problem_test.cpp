@@ -165,6 +165,9 @@ TEST(AttentionProblem, VectorBytesFollowStridesAndPointers) {
       {"bf16 b=2 h=4 n=9 d=8 v=@1000,100,10", 4},
       {"bf16 b=2 h=4 n=9 d=8 o=@1001,100,8", 2},
       {"bf16 b=2 h=4 n=9 d=8 k=@1000,100,10 align=8", 4},
+      {"bf16 b=2 h=2 n=2 d=8 q=@1002,104,16", 4},
+      {"bf16 b=2 h=2 n=2 d=8 q=@1000,102,16", 4},
+      {"bf16 b=2 h=2 n=2 d=8 q=@1000,104,10", 4},
       {"bf16 b=1 h=4 n=9 d=8 k=@77,8,32", 16},
       {"bf16 b=1 h=1 nq=1 nk=9 d=8 o=@1,1,1 q=@3,3,3", 16},
   };

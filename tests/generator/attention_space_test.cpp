@@ -245,6 +245,21 @@ struct BiasCase {
   int bias, vector;
 };
 
+// A config of a foreign row may hold anything: what cuts no keys says nothing of another width.
+TEST(AttentionCarriedTest, AWidthThatNoKernelHasIsKeptForTheSpaceToRefuse) {
+  const AttentionProblem from = problem("bf16 b=8 h=12 n=197 d=64");
+  const AttentionProblem to = problem("bf16 b=8 h=12 n=257 d=64");
+  const ParameterSpace space = attention_space(to, h200());
+  Config config = default_attention_config(from, h200());
+  for (const std::int64_t width : {0, -8}) {
+    config.set("kBlockN", width);
+    EXPECT_EQ(carried_steps(config, from, space), 0);
+    const Config carried = carried_attention_config(config, from, to, space);
+    EXPECT_EQ(carried.at("kBlockN"), width);
+    EXPECT_TRUE(space.explain(carried));
+  }
+}
+
 TEST(AttentionFactsTest, TakeTheWidestBiasLoadThatStridesAndKeysAllow) {
   const BiasCase cases[] = {
       {"bf16 b=2 h=3 nq=49 nk=49 d=32 layout=bnhd", 0, 0},

@@ -121,6 +121,33 @@ TEST(AttentionFloorTest, WhatTheDeviceDoesNotStateIsLeftOut) {
   EXPECT_FALSE(attention_floor(problem, DeviceInfo{}));
 }
 
+Demand demand_of(const std::string& words, const DeviceInfo& device) {
+  const ProblemPtr problem = parse_problem(words);
+  return problem->op().demand(*problem, device);
+}
+
+TEST(DemandTest, AGroupNormTakesExponentialsForItsActivationAlone) {
+  const std::string words = "group_norm bf16 n=1 c=512 l=16 g=8 weight bias";
+  EXPECT_EQ(demand_of(words, h200_device()).exponentials, 0);
+  EXPECT_EQ(demand_of(words + " mish", h200_device()).exponentials, 512 * 16);
+}
+
+// 196 keys: four groups of 64 rows, or one of 256 where a pair of SMs multiplies together.
+TEST(DemandTest, WindowsReadTheirKeysForAsManyRowsAsTheDeviceMultipliesAtOnce) {
+  const struct {
+    int cc_major;
+    double reads;
+  } cases[] = {{8, 4}, {9, 4}, {10, 1}, {11, 1}, {12, 4}};
+  for (const auto& c : cases) {
+    DeviceInfo device = h200_device();
+    device.cc_major = c.cc_major;
+    EXPECT_EQ(demand_of("window_attention bf16 b=1 image=28x28 window=14x14 h=3 d=32", device)
+                  .shared_bytes,
+              2 * (4 * 3) * c.reads * 196 * 32 * 2)
+        << c.cc_major;
+  }
+}
+
 TEST(AttentionFloorTest, NoPeerOfTheBenchmarkIsFasterThanItsWarmFloor) {
   // The peers' times were measured on such a device: a floor above one of them would be none.
   for (const NamedProblem& p : preset("bench", std::filesystem::path(VITUNE_SOURCE_DIR) / "data")) {

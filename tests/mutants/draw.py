@@ -1,7 +1,8 @@
 # tests/mutants/draw.py -- Mutants by chance: an operator, a file, a place in it, all by one seed.
 # SPDX-License-Identifier: Apache-2.0
+import hashlib
+import itertools
 import pathlib
-import random
 import re
 from collections.abc import Iterator
 
@@ -11,12 +12,15 @@ from mutant import Mutant
 FOLDERS = ("core", "db", "generator", "runtime", "tuner/judge", "tuner/loop")
 
 _HIDDEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*')
-#: Lines that declare or only speak, and rows of tables: a change there says nothing of what the program decides.
+#: Lines that declare or only speak, rows of tables, and lengths of time: a change there says nothing of what the
+#: program decides, or nothing that a test which no slow machine fails could tell.
 _LEFT_OUT = re.compile(r"^\s*(?:#|using |template|static_assert|case |enum |\[\[|extern |\{[^;]*\},?$)"
-                       r"|log\(|formatted\(|operator[<>]")
+                       r"|log\(|formatted\(|operator[<>]|\b(?:nano|micro|milli)?seconds(?: \w+)?[{(]\d")
 _IF = re.compile(r"^(\s*(?:\} else )?if \()(.*)(\) (?:\{|return\b.*;|continue;|break;|throw\b.*;)\s*)$")
 _GUARD = re.compile(r"^\s*if \(.*\) (?:return\b.*|continue|break);\s*$")
 _DECLARES = re.compile(r"\b(?:auto|const|int|bool|Row|void)\b[\w\s:<>&*]* = ")
+#: `a > b ... ? a : b`: at the bound both give the same.
+_SAME_AT_BOUND = re.compile(r"\b(\w+) [<>]=? (\w+)\b[^?;]*\? (?:\1 : \2|\2 : \1)\b")
 _NUMBER = re.compile(r"(?<![\w.'])(?:0|[1-9]\d*)(?![\w.'])")
 
 
@@ -38,6 +42,8 @@ def _negations(line: str, masked: str) -> Iterator[str]:
 
 
 def _bounds(line: str, masked: str) -> Iterator[str]:
+    if _SAME_AT_BOUND.search(masked):
+        return iter(())
     other = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > "}
     return _replaced(line, re.finditer(r" [<>]=? ", masked), other.__getitem__)
 
@@ -70,20 +76,26 @@ def places(text: str, operator: str) -> list[tuple[int, str, str]]:
     return found
 
 
+def _chosen(options: list, *words: object):
+    """The option whose digest with the words is the least: any is as likely, and the others need not stay the same."""
+    return min(options, key=lambda option: hashlib.sha256(repr((*words, option)).encode()).digest())
+
+
 def drawn(root: pathlib.Path, seed: int) -> Iterator[Mutant]:
-    """One after the other, each once; every operator is as frequent as the others."""
-    chance = random.Random(seed)
-    files = sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.cpp"))
+    """One after the other, each once; every operator is as frequent as the others. A change of the program redraws
+    what is drawn from the files that it changes and leaves the rest."""
+    texts = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+             for folder in FOLDERS for path in (root / folder).rglob("*.cpp")}
     seen = set()
-    while True:
+    for turn in itertools.count():
         for operator in OPERATORS:
-            path = chance.choice(files)
-            text = path.read_text(encoding="utf-8")
-            changes = places(text, operator)
+            file = _chosen(list(texts), seed, turn, operator)
+            changes = places(texts[file], operator)
             if not changes:
                 continue
-            number, old, new = chance.choice(changes)
-            file = path.relative_to(root).as_posix()
+            # By the texts, not by the number of the line, which changes with the lines before it.
+            old, new = _chosen([change for _, *change in changes], seed, turn, operator, file)
+            number = next(number for number, *change in changes if change == [old, new])
             mutant = Mutant(f"{file}:{number + 1} {operator}", file, old, new, line=number)
             if (mutant.name, new) not in seen:
                 seen.add((mutant.name, new))

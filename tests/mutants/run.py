@@ -3,9 +3,12 @@
 #
 # Usage: run.py [--drawn N] [--seed S] [--only WORDS] [--nice N] [--resume] [--list]. Works on the commit that is checked out, in
 # a worktree of its own (build/mutants/tree). Exit status 0: at most one in twenty lives, and no line of safety; 1: more
-# live; 2: it could not be told. --resume takes over what an earlier run found out about mutants that were killed.
+# live; 2: it could not be told. A mutant is built and tested program by program, the tests nearest to its file first, until
+# one fails; in the end those that failed must pass without any mutant. --resume takes over what an earlier run found out
+# about mutants that were killed, and the emulated kernels that it compiled.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
+import dataclasses
 import itertools
 import json
 import os
@@ -32,13 +35,30 @@ ROOMS = {
     "runtime": ("runtime",),
     "tuner": ("tuner",),
 }
+#: Tests that need a GPU, or a toolkit's compiler.
+NOT_HERE = ("*GpuTest.*", "Gpu*", "AttentionKernel*", "*Compile.*", "CompiledCubinCode.*", "LaidOutKernels.*",
+            "ShippedKernelsTest.*")
 #: Tests of the library and the judge that run on the emulated device, for who lived through the others.
 EMULATED = {"runtime": "*Library*GpuTest.*-CublasLt*", "tuner": "GpuJudge.*:NormGpuTest.*"}
-LEAST_LIMIT_S = 120.0
+#: Of an operator's folder: those of its kernels.
+EMULATED_KERNELS = {"attention": "AttentionGpuTest.*:*AttentionFeatureGpuTest*-*ManyWindows:*OneLaunch*",
+                    "group_norm": "*GroupNorm*GpuTest*", "linear": "*Linear*GpuTest*-*LinearWeightGrad*",
+                    "linear_weight_grad": "*LinearWeightGrad*GpuTest*", "norm": "NormGpuTest.*:ShiftedRowsGpuTest.*",
+                    "window_attention": "*WindowAttention*GpuTest*"}
+#: How long a program may say nothing: the most that CTest gives to one.
+SILENCE_S = 900.0
 
 
 class Failure(Exception):
     """The tool cannot go on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    kind: str  #: "killed", "lives" or "no program"
+    why: str = ""  #: the test that failed, or the compiler's words
+    target: str = ""  #: the program of the test
+    emulated: bool = False
 
 
 class Tree:
@@ -47,7 +67,7 @@ class Tree:
     def __init__(self, folder: pathlib.Path, jobs: int, priority: int) -> None:
         self.root, self.build, self.jobs = folder / "tree", folder / "tree" / "build" / "default", jobs
         self.nice = ["nice", "-n", str(priority)]
-        self.limits: dict[Check, float] = {}
+        self.kernels = folder / "kernels"
 
     def prepare(self) -> None:
         git = ["git", "-C", str(ROOT)]
@@ -60,115 +80,147 @@ class Tree:
         if not (self.build / "build.ninja").exists():
             subprocess.run(["cmake", "--preset", "default"], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
 
-    def make(self, targets: list[str]) -> str:
-        """Builds; what the compiler says if that fails, else nothing."""
+    def make(self, check: Check) -> str:
+        """Builds the program of `check`; what the compiler says if that fails, else nothing."""
+        targets = [check.target, *(["vitune_emulated_cuda", "vitune_emulated_nvrtc"] if check.emulated else [])]
         done = subprocess.run([*self.nice, "ninja", "-C", str(self.build), "-j", str(self.jobs), *targets],
                               capture_output=True, text=True)
         return "" if done.returncode == 0 else done.stdout[-4000:] or "the build failed"
 
-    def run(self, check: Check, limit_s: float) -> str:
-        """Runs the tests of `check`: "" if all pass, else the first that fails."""
+    def run(self, check: Check) -> str:
+        """Runs the tests of `check`: "" if all pass, else the first that fails or is silent for too long."""
         program = self.build / "tests" / check.target
         with tempfile.TemporaryDirectory(dir=self.root.parent) as folder:
             environment = {**os.environ, "TMPDIR": folder, "HOME": folder}
             if check.emulated:
                 device = str(self.build / "tests" / "emulator" / "device")
-                environment.update(LD_LIBRARY_PATH=device, CUDA_HOME=device, VITUNE_CUBLASLT=f"{device}/absent")
-            running = subprocess.Popen(
-                [*self.nice, str(program), f"--gtest_filter={check.filter}", "--gtest_fail_fast",
-                 "--gtest_brief=1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                env=environment, cwd=self.build / "tests", start_new_session=True)
-            try:
-                said, _ = running.communicate(timeout=limit_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(running.pid, signal.SIGKILL)
-                running.communicate()
-                return f"no end within {limit_s:.0f} s"
-        if running.returncode == 0:
-            return ""
-        failed = re.search(r"\[  FAILED  \] ([\w/]+\.\w+)", said)
-        return failed.group(1) if failed else f"exit status {running.returncode}"
+                environment.update(LD_LIBRARY_PATH=device, CUDA_HOME=device, VITUNE_CUBLASLT=f"{device}/absent",
+                                   VITUNE_EMULATED_KERNELS=str(self.kernels))
+            with open(pathlib.Path(folder) / "said", "w+", encoding="utf-8", errors="replace") as said:
+                running = subprocess.Popen(
+                    [*self.nice, str(program), f"--gtest_filter={check.filter}", "--gtest_fail_fast"], stdout=said,
+                    stderr=subprocess.STDOUT, env=environment, cwd=self.build / "tests", start_new_session=True)
+                ended = wait_while_it_speaks(running, said.fileno())
+                said.seek(0)
+                return failed_test(said.read()) if running.returncode or not ended else ""
 
-    def limit_of(self, check: Check) -> float:
-        """How long the tests may take, by the time that they take without any mutant, when all must pass."""
-        if check not in self.limits:
-            complaint = self.make([check.target, *emulated_targets(check)])
-            if complaint:
-                raise Failure(f"{check.target} does not build without any mutant:\n{complaint}")
-            start = time.monotonic()
-            failed = self.run(check, 3600)
-            if failed:
-                raise Failure(f"{check} fails without any mutant: {failed}")
-            self.limits[check] = max(LEAST_LIMIT_S, 10 * (time.monotonic() - start))
-        return self.limits[check]
-
-    def judge(self, mutant: Mutant) -> tuple[str, str]:
-        """"killed" and by whom; "lives"; "no program" and the compiler's words."""
+    def judge(self, mutant: Mutant) -> Verdict:
         path = self.root / mutant.file
         original = path.read_text(encoding="utf-8")
-        for check in mutant.checks or checks_of(mutant.file, self.root):
-            limit_s = self.limit_of(check)
-            path.write_text(mutant.changed(original), encoding="utf-8")
-            try:
-                complaint = self.make([check.target, *emulated_targets(check)])
+        path.write_text(mutant.changed(original), encoding="utf-8")
+        try:
+            for check in mutant.checks or checks_of(mutant.file, self.root):
+                complaint = self.make(check)
                 if complaint:
-                    return "no program", complaint
-                failed = self.run(check, limit_s)
-            finally:
-                path.write_text(original, encoding="utf-8")
-            if failed:
-                return "killed", failed
-        return "lives", ""
+                    return Verdict("no program", complaint)
+                failed = self.run(check)
+                if failed:
+                    return Verdict("killed", failed, check.target, check.emulated)
+        finally:
+            path.write_text(original, encoding="utf-8")
+        return Verdict("lives")
+
+    def require_without(self, killed: list[Verdict]) -> None:
+        """Raises Failure unless the tests that failed with mutants pass without: each program is built once more."""
+        for target, emulated in sorted({(verdict.target, verdict.emulated) for verdict in killed}):
+            failed = {verdict.why for verdict in killed if (verdict.target, verdict.emulated) == (target, emulated)}
+            check = Check(target, ":".join(sorted(failed)), emulated)
+            complaint = self.make(check)
+            if complaint:
+                raise Failure(f"{target} does not build without any mutant:\n{complaint}")
+            still = self.run(check)
+            if still:
+                raise Failure(f"{still} of {target} fails without any mutant too")
 
 
-def emulated_targets(check: Check) -> list[str]:
-    return ["vitune_emulated_cuda", "vitune_emulated_nvrtc"] if check.emulated else []
+def wait_while_it_speaks(running: subprocess.Popen, output: int) -> bool:
+    """Whether it ends by itself; it is killed, with its children, where nothing comes for SILENCE_S."""
+    size, since = 0, time.monotonic()
+    while running.poll() is None:
+        now = os.fstat(output).st_size
+        if now != size:
+            size, since = now, time.monotonic()
+        elif time.monotonic() - since > SILENCE_S:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+            return False
+        time.sleep(0.1)
+    return True
 
 
-def suites_of(file: pathlib.Path) -> list[str]:
-    return sorted(set(re.findall(r"^TEST(?:_F|_P)?\((\w+),", file.read_text(encoding="utf-8"), re.M)))
+def failed_test(said: str) -> str:
+    """The first test that failed, or else the last that began, by what a program of GoogleTest said."""
+    failed = re.search(r"\[  FAILED  \] ([\w/]+\.[\w/]+)", said)
+    begun = re.findall(r"\[ RUN      \] ([\w/]+\.[\w/]+)", said)
+    return failed.group(1) if failed else begun[-1] if begun else "*"
+
+
+def suites_of(text: str) -> list[str]:
+    return sorted(set(re.findall(r"^(?:TEST(?:_F|_P)?|TYPED_TEST)\((\w+),", text, re.M)))
+
+
+def near_suites(file: str, tests: pathlib.Path) -> tuple[list[str], list[str]]:
+    """Suites of `tests` that read a header of the file's folder, or whose file is named as it or as the folder; and those
+    for a GPU that read the file's own header."""
+    path = pathlib.PurePosixPath(file)
+    folders = path.parent.parts[1:]
+    words = {path.stem, *folders}
+    host, emulated = set(), set()
+    for test in tests.glob("*_test.cpp"):
+        text = test.read_text(encoding="utf-8")
+        reads = f'"{path.with_suffix(".h")}"' in text
+        for suite in suites_of(text):
+            if suite.endswith("GpuTest") or suite.startswith("Gpu"):
+                emulated.update([suite] if reads else [])
+            elif reads or folders and f'"{path.parent}/' in text or any(word in test.name for word in words):
+                host.add(suite)
+    return [f"*{suite}.*" for suite in sorted(host)], [f"*{suite}.*" for suite in sorted(emulated)]
 
 
 def checks_of(file: str, root: pathlib.Path) -> tuple[Check, ...]:
-    """Of a drawn mutant: tests that are named as the file, the room's, those of the rooms above, the emulated."""
-    rooms, stem = ROOMS[file.split("/", 1)[0]], pathlib.PurePosixPath(file).stem
-    near = [suite for path in sorted((root / "tests" / rooms[0]).glob(f"*{stem}*_test.cpp"))
-            if "_gpu_" not in path.name for suite in suites_of(path)]
-    checks = [Check(f"vitune_{rooms[0]}_test", ":".join(f"*{suite}.*" for suite in near))] if near else []
-    checks += [Check(f"vitune_{room}_test", "*-*GpuTest.*:Gpu*:AttentionKernel*") for room in rooms]
-    return tuple(checks + [Check(f"vitune_{room}_test", EMULATED[room], True) for room in rooms if room in EMULATED])
+    """Of a drawn mutant: the near suites of all rooms, the others of its own, its operator's kernels, the other rooms."""
+    parts = pathlib.PurePosixPath(file).parts
+    rooms = ROOMS[parts[0]]
+    near = {room: near_suites(file, root / "tests" / room) for room in rooms}
+    program = "vitune_{}_test".format
+    checks = [Check(program(room), f"{':'.join(host)}-{':'.join(NOT_HERE)}") for room, (host, _) in near.items() if host]
+    checks += [Check(program(room), ":".join(emulated), True) for room, (_, emulated) in near.items() if emulated]
+    whole = [Check(program(room), f"*-{':'.join((*NOT_HERE, *host))}") for room, (host, _) in near.items()]
+    kernels = EMULATED_KERNELS.get(parts[1])
+    checks += [whole[0], *([Check(program("tuner"), kernels, True)] if kernels else []), *whole[1:]]
+    return tuple(checks + [Check(program(room), EMULATED[room], True) for room in rooms if room in EMULATED])
 
 
-def said_of(mutant: Mutant, verdict: str, why: str, seconds: float) -> str:
+def said_of(mutant: Mutant, verdict: Verdict, seconds: float) -> str:
     mark = "safety" if mutant.safety else ""
-    return f"{verdict:<10}  {mark:<6}  {seconds:6.0f} s  {mutant.name}  ({mutant.file}){': ' + why if why else ''}"
+    why = verdict.why if verdict.kind == "killed" or mutant.checks else ""
+    return f"{verdict.kind:<10}  {mark:<6}  {seconds:6.0f} s  {mutant.name}  ({mutant.file}){': ' + why if why else ''}"
 
 
 def key_of(mutant: Mutant) -> str:
     return json.dumps([mutant.file, mutant.old, mutant.new])
 
 
-def examine(tree: Tree, mutants, wanted: int, known: dict, save) -> list[tuple[Mutant, str]]:
+def examine(tree: Tree, mutants, wanted: int, known: dict[str, Verdict], save) -> list[tuple[Mutant, Verdict]]:
     """Judges mutants until `wanted` of them were programs."""
     found = []
     for mutant in mutants:
         if len(found) == wanted:
             break
         start = time.monotonic()
-        verdict, why = known.get(key_of(mutant)) or tree.judge(mutant)
-        known[key_of(mutant)] = [verdict, why]
+        verdict = known.get(key_of(mutant)) or tree.judge(mutant)
+        known[key_of(mutant)] = verdict
         save()
-        shown = why.splitlines()[0] if verdict == "killed" else why if verdict == "no program" and mutant.checks else ""
-        print(said_of(mutant, verdict, shown, time.monotonic() - start), flush=True)
-        if verdict != "no program":
+        print(said_of(mutant, verdict, time.monotonic() - start), flush=True)
+        if verdict.kind != "no program":
             found.append((mutant, verdict))
         elif mutant.checks:
             raise Failure(f"'{mutant.name}' is no program any more: name it anew")
     return found
 
 
-def verdict_on(found: list[tuple[Mutant, str]]) -> int:
-    alive = [mutant for mutant, verdict in found if verdict == "lives"]
+def verdict_on(found: list[tuple[Mutant, Verdict]]) -> int:
+    alive = [mutant for mutant, verdict in found if verdict.kind == "lives"]
     safety = [mutant.name for mutant in alive if mutant.safety]
     print(f"\n{len(alive)} of {len(found)} mutants live" + (f"; of lines of safety: {', '.join(safety)}" if safety else ""))
     return 1 if safety or 20 * len(alive) > len(found) else 0
@@ -197,13 +249,16 @@ def main() -> int:
     tree = Tree(folder, options.jobs, options.nice)
     tree.prepare()
     results = folder / "results.json"
+    if not options.resume:
+        shutil.rmtree(tree.kernels, ignore_errors=True)
     kept = json.loads(results.read_text()) if options.resume and results.exists() else {}
-    known = {key: value for key, value in kept.items() if value[0] != "lives"}
+    known = {key: Verdict(**value) for key, value in kept.items() if value["kind"] != "lives"}
 
     def save() -> None:
-        results.write_text(json.dumps(known, indent=1))
+        results.write_text(json.dumps({key: dataclasses.asdict(value) for key, value in known.items()}, indent=1))
     found = examine(tree, named, len(named), known, save)
     found += examine(tree, drawn(tree.root, options.seed), by_chance, known, save)
+    tree.require_without([verdict for _, verdict in found if verdict.kind == "killed"])
     return verdict_on(found)
 
 

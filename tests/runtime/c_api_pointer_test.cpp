@@ -91,23 +91,25 @@ TEST_F(CApiPointerTest, WhatIsNotDescribedMustNotBeGiven) {
 TEST_F(CApiPointerTest, APointerBelowItsElementsAlignmentIsRefused) {
   struct Case {
     const char* name;
-    std::int64_t by;
+    std::vector<std::int64_t> by;
     void (*move)(Tensors&, std::int64_t);
   };
   const std::array cases = {
-      Case{"q", 1, [](Tensors& t, std::int64_t by) { t.q = moved(t.q, by); }},
-      Case{"k", 3, [](Tensors& t, std::int64_t by) { t.k = moved(t.k, by); }},
-      Case{"v", 15, [](Tensors& t, std::int64_t by) { t.v = moved(t.v, by); }},
-      Case{"out", 1, [](Tensors& t, std::int64_t by) { t.out = moved(t.out, by); }},
-      Case{"bias", 2, [](Tensors& t, std::int64_t by) { t.bias = moved(t.bias, by); }},
-      Case{"lse", 2, [](Tensors& t, std::int64_t by) { t.lse = moved(t.lse, by); }}};
+      Case{"q", {1, 15}, [](Tensors& t, std::int64_t by) { t.q = moved(t.q, by); }},
+      Case{"k", {1, 3}, [](Tensors& t, std::int64_t by) { t.k = moved(t.k, by); }},
+      Case{"v", {1, 15}, [](Tensors& t, std::int64_t by) { t.v = moved(t.v, by); }},
+      Case{"out", {1, 3}, [](Tensors& t, std::int64_t by) { t.out = moved(t.out, by); }},
+      Case{"bias", {1, 2, 3}, [](Tensors& t, std::int64_t by) { t.bias = moved(t.bias, by); }},
+      Case{"lse", {1, 2, 3}, [](Tensors& t, std::int64_t by) { t.lse = moved(t.lse, by); }}};
   const Tensors whole = tensors_of(kBiased);
   for (const Case& c : cases) {
-    SCOPED_TRACE(c.name);
-    Tensors t = whole;
-    c.move(t, c.by);
-    EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, call(kBiased, t), c.name);
-    EXPECT_THAT(vitune_last_error(), testing::ContainsRegex("align|multiple"));
+    for (const std::int64_t by : c.by) {
+      SCOPED_TRACE(c.name + std::to_string(by));
+      Tensors t = whole;
+      c.move(t, by);
+      EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, call(kBiased, t), c.name);
+      EXPECT_THAT(vitune_last_error(), testing::ContainsRegex("align|multiple"));
+    }
   }
 }
 

@@ -202,6 +202,18 @@ TEST_F(Tune, AContestantThatCrashesInTheRaceIsFoundBlockedAndLeftOut) {
   EXPECT_EQ(user().blocks().size(), 1u);
 }
 
+TEST_F(Tune, WhereNoContestantSurvivesARaceThereIsNoWinner) {
+  bool racing = false;
+  evaluator.on_race = [&] { racing = true; };
+  evaluator.judge = [&](const Config& config) {
+    return racing ? std::pair(TrialStatus::kCrash, 0.0)
+                  : std::pair(TrialStatus::kOk, fake_us(config));
+  };
+  const TuneOutcome outcome = run().outcomes[0];
+  EXPECT_FALSE(outcome.winner);
+  EXPECT_THAT(outcome.message, HasSubstr("none of the 96 candidates works"));
+}
+
 TEST_F(Tune, AWinnerThatIsWrongWhenJudgedAgainIsNotStored) {
   const Config champion = fastest();
   bool raced = false;

@@ -51,6 +51,20 @@ TEST(Judge, ALaunchWithinTheBoundsIsRight) {
   EXPECT_EQ(judge(good_record(), tensors(), kBounds, kInputs), std::nullopt);
 }
 
+TEST(Judge, ALaunchThatErrsByExactlyTheBoundsIsRight) {
+  const LaunchRecord record = good_record();
+  const std::vector<TensorSpec> all = tensors();
+  std::vector<ErrorBounds> bounds;
+  for (std::size_t i = 0; i < kBounds.size(); ++i) {
+    const std::int64_t elements = i == 0 ? kElements : 2 * 3 * 10;
+    const OutputError error = output_error(record.findings[i], elements);
+    bounds.push_back({error.max_error, error.rms_error});
+  }
+  EXPECT_EQ(judge(record, all, bounds, kInputs), std::nullopt);
+  bounds[0].max_error = std::nextafter(bounds[0].max_error, 0.0);
+  EXPECT_NE(judge(record, all, bounds, kInputs), std::nullopt);
+}
+
 struct FaultCase {
   const char* word;  // that the reason must have
   std::function<void(LaunchRecord&)> change;
