@@ -21,7 +21,7 @@ ARROWS = {
     "model": {"generator", "core"},
     "tuner": {"generator", "db", "core"},
     "probe": {"tuner", "generator", "db", "core"},
-    "runtime": {"generator", "db", "core", "include"},
+    "runtime": {"model", "generator", "db", "core", "include"},
     "cli": {"probe", "tuner", "runtime", "catalogue", "model", "generator", "db", "core", "include"},
     "benchmarks": {"probe", "tuner", "runtime", "catalogue", "model", "generator", "db", "core", "include",
                    "tests"},

@@ -238,7 +238,9 @@ class CudaGraph {
   ~CudaGraph();
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
-  void launch(const CudaStream& stream) const;
+  void launch(const CudaStream& stream) const { launch(stream.get()); }
+  // The same on a stream of the caller's.
+  void launch(CuStreamTag* stream) const;
 
  private:
   void begin(const CudaStream& stream);

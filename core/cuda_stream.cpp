@@ -84,8 +84,8 @@ void CudaGraph::destroy() noexcept {
 
 CudaGraph::~CudaGraph() { destroy(); }
 
-void CudaGraph::launch(const CudaStream& stream) const {
-  driver_.check(driver_.api().graph_launch(exec_, stream.get()), "cuGraphLaunch");
+void CudaGraph::launch(CuStreamTag* stream) const {
+  driver_.check(driver_.api().graph_launch(exec_, stream), "cuGraphLaunch");
 }
 
 }  // namespace vitune

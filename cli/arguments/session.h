@@ -75,6 +75,7 @@ std::vector<Verb> fleet_verbs();
 Verb devices_verb();
 Verb doctor_verb();
 Verb models_verb();
+Verb run_verb();
 Verb completion_verb();
 Verb man_verb();
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "cli/arguments/device_probe.h"
 #include "cli/arguments/model_inputs.h"
@@ -17,8 +18,10 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "core/printable.h"
+#include "model/bind.h"
 #include "model/check.h"
 #include "model/graph.h"
+#include "model/memory_plan.h"
 #include "model/model_file.h"
 #include "model/node_problems.h"
 #include "runtime/dispatch/dispatcher.h"
@@ -37,19 +40,20 @@ struct AskedProblem {
   std::int64_t calls = 0;
 };
 
-// In the order of their first node.
-std::vector<AskedProblem> problems_of(const BatchTensors& tensors, const ModelGraph& graph) {
-  std::vector<AskedProblem> asked;
-  std::map<std::string, std::size_t> places;
-  for (const ModelNode& node : graph.nodes) {
-    for (const ProblemPtr& problem : node_problems(tensors, node)) {
-      const auto [place, is_new] = places.emplace(problem->text(), asked.size());
-      if (is_new) asked.push_back({problem, 0});
-      ++asked[place->second].calls;
-    }
+// In the order of their first call.
+class AskedProblems {
+ public:
+  void add(const ProblemPtr& problem) {
+    const auto [place, is_new] = places_.emplace(problem->text(), all_.size());
+    if (is_new) all_.push_back({problem, 0});
+    ++all_[place->second].calls;
   }
-  return asked;
-}
+  std::vector<AskedProblem> take() { return std::move(all_); }
+
+ private:
+  std::vector<AskedProblem> all_;
+  std::map<std::string, std::size_t> places_;
+};
 
 std::map<std::string, std::int64_t> kinds_of(const ModelGraph& graph) {
   std::map<std::string, std::int64_t> kinds;
@@ -104,7 +108,7 @@ class FileReport {
   int show() {
     const BatchTensors tensors(file_, graph_, batch_);
     describe(tensors);
-    add_problems(problems_of(tensors, graph_));
+    add_problems(bind(tensors));
     const bool is_text = session_.console.format() == Format::kText;
     if (is_text) session_.console.print(text_ + "\n");
     if (is_text) session_.console.show(table_, document_, "no node asks a problem");
@@ -125,6 +129,35 @@ class FileReport {
     const std::string shown = shortened(value, kMostShown);
     text_ += formatted("{:<9} {}\n", name, terminal_safe(value.empty() ? "not said" : shown));
     document_[name] = shown;
+  }
+
+  // The problems of a session's steps; where this version has no steps for some node, of the nodes
+  // that it can serve.
+  std::vector<AskedProblem> bind(const BatchTensors& tensors) {
+    AskedProblems asked;
+    try {
+      const BoundModel model = bind_model(tensors, graph_, file_);
+      for (const ModelStep& step : model.steps) asked.add(step.problem);
+      describe_session(model);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnsupported) throw;
+      line("session", formatted("none in this version: {}", error.what()));
+      for (const ModelNode& node : graph_.nodes) {
+        for (const ProblemPtr& problem : node_problems(tensors, node)) asked.add(problem);
+      }
+    }
+    return asked.take();
+  }
+  void describe_session(const BoundModel& model) {
+    const auto copies = std::count_if(model.steps.begin(), model.steps.end(),
+                                      [](const ModelStep& step) { return step.is_copy; });
+    const MemoryPlan plan = plan_memory(model, std::vector<std::int64_t>(model.steps.size(), 0));
+    line("session", formatted("{} steps, {} of them copies; {:.1f} MB for values beside scratch "
+                              "memory",
+                              model.steps.size(), copies, static_cast<double>(plan.bytes) / 1e6));
+    document_["steps"] = model.steps.size();
+    document_["copies"] = copies;
+    document_["arena_bytes"] = plan.bytes;
   }
 
   void describe(const BatchTensors& tensors) {

@@ -348,6 +348,68 @@ VITUNE_NODISCARD VITUNE_API vitune_status vitune_run(vitune_context* context,
                                                      void* workspace, size_t workspace_bytes,
                                                      void* stream);
 
+// A model file (docs/model_file.md) that is open: its graph, and its weights on the context's
+// device. The context must live longer. Any number of threads may ask it and make sessions.
+typedef struct vitune_model vitune_model;
+
+// Opens a file that vitune.export() wrote and checks all that it says; loads nothing yet.
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_model_open(vitune_context* context,
+                                                            const char* path, vitune_model** model);
+// Frees its weights. No session of it may be left. NULL is let pass.
+VITUNE_API void vitune_model_destroy(vitune_model* model);
+
+// How many inputs and results a pass has.
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_model_counts(const vitune_model* model,
+                                                              size_t* inputs, size_t* outputs);
+
+// The input at `place`, or behind the inputs the result, in a pass of `batch` images; it lies row
+// after row. VITUNE_UNSUPPORTED where it has more than four dimensions.
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_model_tensor(const vitune_model* model,
+                                                              size_t place, int64_t batch,
+                                                              vitune_tensor* tensor);
+
+// A text of the file: "source", "license", "vitune.preprocess" ...; "" where it has none. As
+// vitune_explain_text() for `capacity` and `length`.
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_model_text(const vitune_model* model,
+                                                            const char* key, char* text,
+                                                            size_t capacity, size_t* length);
+
+// A model's pass for one batch: kernels, one arena for all values, a CUDA graph.
+typedef struct vitune_session vitune_session;
+
+// How a session works. All zeros but `size` is a good choice.
+typedef struct vitune_session_options {
+  size_t size;       // sizeof(vitune_session_options)
+  int32_t no_graph;  // 1: launches one by one in place of a CUDA graph
+  int32_t reserved;  // 0
+} vitune_session_options;
+#define VITUNE_SESSION_OPTIONS_INIT \
+  { sizeof(vitune_session_options), 0, 0 }
+
+// Prepares all problems of a pass of `batch` images, loads the weights that it reads (once for all
+// sessions of the model), takes memory for its values and runs once. `options` may be NULL.
+VITUNE_NODISCARD VITUNE_API vitune_status
+vitune_session_create(vitune_model* model, int64_t batch, const vitune_session_options* options,
+                      vitune_session** session);
+// Nothing that it was asked to run may be going on. NULL is let pass.
+VITUNE_API void vitune_session_destroy(vitune_session* session);
+
+// Runs the pass on `stream` and returns at once. `inputs` and `outputs` are device addresses, as
+// many as vitune_model_counts() says; one that is NULL, or that of vitune_session_buffer(), is not
+// copied. One thread and one stream at a time: a session has one arena.
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_session_run(vitune_session* session,
+                                                             const void* const* inputs,
+                                                             void* const* outputs, void* stream);
+
+// Where the session has the input at `place`, or behind the inputs the result: to be written and
+// read there between passes, without a copy.
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_session_buffer(const vitune_session* session,
+                                                                size_t place, void** address);
+
+// Device memory of all weights that the model has loaded, and of the session's values.
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_session_bytes(const vitune_session* session,
+                                                               size_t* weights, size_t* arena);
+
 VITUNE_API vitune_status vitune_context_stats(vitune_context* context, vitune_stats* stats);
 
 // Looks whether the databases have changed and takes over new winners of problems in use. Kernels

@@ -82,8 +82,12 @@ class Device:
 
     def upload(self, data):
         address = self.allocate(len(data))
-        self._check(self._cuda.cuMemcpyHtoD_v2(ctypes.c_uint64(address), bytes(data), ctypes.c_size_t(len(data))))
+        self.write(address, data)
         return address
+
+    def write(self, address, data):
+        self._check(self._cuda.cuCtxSetCurrent(self._context))
+        self._check(self._cuda.cuMemcpyHtoD_v2(ctypes.c_uint64(address), bytes(data), ctypes.c_size_t(len(data))))
 
     def download(self, address, size):
         data = ctypes.create_string_buffer(max(size, 1))

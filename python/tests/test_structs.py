@@ -20,6 +20,8 @@ STRUCTS = {
     "vitune_attention_desc": _structs.Desc,
     "vitune_selection": _structs.SelectionStruct,
     "vitune_stats": _structs.StatsStruct,
+    "vitune_tensor": _structs.TensorStruct,
+    "vitune_session_options": _structs.SessionOptions,
 }
 NUMBERS = {
     **{name: value for value, name in enumerate(_errors.STATUS_NAMES)},

@@ -18,6 +18,7 @@ from ._runtime.context import (AttentionDesc, Context, ContextStats, Problem, Pr
 from ._runtime.errors import (CommandError, InvalidArgument, LibraryNotFound, NoDevice, NotPrepared, TorchNotFound,
                               Unsupported, VituneError)
 from ._runtime.library import command_path, library, use_library
+from ._runtime.model import Model, Session
 from ._runtime.structs import BF16, BOOL, FP16, FP32, NONE, VERSION
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __version__ = ".".join(map(str, VERSION))
 __all__ = [
     "BF16", "BOOL", "FP16", "FP32", "NONE", "AttentionDesc", "CommandError", "Context", "ContextStats",
-    "InvalidArgument", "LibraryNotFound", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "TorchNotFound",
+    "InvalidArgument", "LibraryNotFound", "Model", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "Session", "TorchNotFound",
     "Unsupported", "VituneError", "attention", "benchmark", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "export",
     "exportable", "fold_norm",
     "group_norm", "layer_norm", "library_version", "linear", "packed_strides", "prepare", "problem_text", "refresh", "report",

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/error.h"
 #include "runtime/api/attention_call.h"
 #include "runtime/api/call_check.h"
 #include "runtime/api/descriptor.h"
+#include "runtime/api/guarded.h"
 #include "runtime/api/last_error.h"
 #include "runtime/api/problem_call.h"
 #include "runtime/context/handle.h"
@@ -18,27 +18,11 @@
 
 namespace {
 
-template <typename Body>
-vitune_status guarded(Body&& body) noexcept {
-  try {
-    return body();
-  } catch (...) {
-    return vitune::fail_with_current_exception();
-  }
-}
-
-template <typename Body>
-vitune_status on_context(vitune_context* handle, Body&& body) noexcept {
-  vitune::RuntimeContext* const runtime = vitune::alive_or_fail(handle);
-  if (runtime == nullptr) return VITUNE_INVALID_CONTEXT;
-  return guarded([&] { return body(*runtime); });
-}
+using vitune::guarded;
+using vitune::missing;
+using vitune::on_context;
 
 std::uintptr_t address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
-
-[[noreturn]] void missing(const char* what) {
-  throw vitune::Error(vitune::ErrorCode::kUsage, std::string(what) + " is NULL");
-}
 
 vitune::ProblemPtr problem_of(const char* text) {
   if (text == nullptr) missing("problem");

@@ -56,6 +56,11 @@ class RuntimeContext {
   vitune_status answer(const Plan& plan, const Call& call) noexcept;
   // Answers a call whose pointers fit its description, but which has no ready plan.
   vitune_status first_call(const Request& request, const Call& call);
+  // The GPU that is worked on.
+  const PrimaryContext& primary() const noexcept { return primary_; }
+  const CudaDriver& driver() const noexcept { return primary_.driver(); }
+  // Throws CudaError where the driver cannot tell.
+  bool is_capturing(CuStreamTag* stream) const;
   // Counts a call that gave an error.
   void count_failure() noexcept { counters_.add(CallCounters::kFailed); }
 
@@ -75,7 +80,6 @@ class RuntimeContext {
   vitune_status check_pointers(Entry& entry, const Plan& plan, const Call& call);
   vitune_status launch(const Plan& plan, const Call& call) noexcept;
   vitune_status refuse(const Plan& plan) noexcept;
-  bool is_capturing(CuStreamTag* stream) const;
 
   // --- problems and plans (context.cpp)
   const Plan* plan_of(const std::string& text);

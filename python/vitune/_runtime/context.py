@@ -175,6 +175,11 @@ class ProblemTensor:
     bytes: int  #: from the pointer to one past the last element
 
 
+def problem_tensor(found: _structs.TensorStruct) -> ProblemTensor:
+    return ProblemTensor(found.name.decode(), bool(found.given), bool(found.output), found.type, found.alignment,
+                         tuple(found.extents), tuple(found.strides), found.bytes)
+
+
 class Problem:
     """A problem of any operator, by its text (docs/problems.md). Belongs to no context.
 
@@ -200,8 +205,7 @@ class Problem:
     def _tensor(self, native: ctypes.CDLL, place: int) -> ProblemTensor:
         found = _structs.TensorStruct(size=ctypes.sizeof(_structs.TensorStruct))
         check(native.vitune_problem_tensor(self.handle, place, ctypes.byref(found)))
-        return ProblemTensor(found.name.decode(), bool(found.given), bool(found.output), found.type, found.alignment,
-                             tuple(found.extents), tuple(found.strides), found.bytes)
+        return problem_tensor(found)
 
 
 def _selection(found: _structs.SelectionStruct) -> Selection:

@@ -69,6 +69,10 @@ class TensorStruct(ctypes.Structure):
     ]
 
 
+class SessionOptions(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("no_graph", c_int32), ("reserved", c_int32)]
+
+
 #: Name -> (result, arguments) of every function that the package calls.
 FUNCTIONS = {
     "vitune_version": (c_int32, []),
@@ -93,5 +97,15 @@ FUNCTIONS = {
     "vitune_context_refresh": (c_int32, [c_void_p, ctypes.POINTER(c_int32)]),
     "vitune_context_flush": (c_int32, [c_void_p]),
     "vitune_problem_text": (c_int32, [ctypes.POINTER(Desc), c_char_p, c_size_t, ctypes.POINTER(c_size_t)]),
+    "vitune_model_open": (c_int32, [c_void_p, c_char_p, ctypes.POINTER(c_void_p)]),
+    "vitune_model_destroy": (None, [c_void_p]),
+    "vitune_model_counts": (c_int32, [c_void_p, ctypes.POINTER(c_size_t), ctypes.POINTER(c_size_t)]),
+    "vitune_model_tensor": (c_int32, [c_void_p, c_size_t, c_int64, ctypes.POINTER(TensorStruct)]),
+    "vitune_model_text": (c_int32, [c_void_p, c_char_p, c_char_p, c_size_t, ctypes.POINTER(c_size_t)]),
+    "vitune_session_create": (c_int32, [c_void_p, c_int64, ctypes.POINTER(SessionOptions), ctypes.POINTER(c_void_p)]),
+    "vitune_session_destroy": (None, [c_void_p]),
+    "vitune_session_run": (c_int32, [c_void_p, ctypes.POINTER(c_void_p), ctypes.POINTER(c_void_p), c_void_p]),
+    "vitune_session_buffer": (c_int32, [c_void_p, c_size_t, ctypes.POINTER(c_void_p)]),
+    "vitune_session_bytes": (c_int32, [c_void_p, ctypes.POINTER(c_size_t), ctypes.POINTER(c_size_t)]),
     "vitune_problem_parse": (c_int32, [c_char_p, ctypes.POINTER(Desc)]),
 }

@@ -1,0 +1,297 @@
+// cli/verbs/cmd_run.cpp -- vitune run: a model file's pass over images or arrays.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+
+#include "cli/arguments/options.h"
+#include "cli/arguments/session.h"
+#include "cli/arguments/stores.h"
+#include "cli/arguments/verb_options.h"
+#include "cli/images/batch_source.h"
+#include "cli/images/npy.h"
+#include "cli/output/results.h"
+#include "cli/output/text.h"
+#include "core/error.h"
+#include "core/format.h"
+#include "core/half.h"
+#include "core/primary_context.h"
+#include "model/check.h"
+#include "runtime/api/last_error.h"
+#include "runtime/context/settings.h"
+#include "runtime/session/model_session.h"
+
+namespace vitune {
+namespace {
+
+namespace po = boost::program_options;
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+void describe(po::options_description& options) {
+  add_value(options, "batch", "N", "inputs of one pass", "32");
+  add_value(options, "top", "K", "print the K largest numbers of each result", "5");
+  add_value(options, "out", "FILE.npy",
+            "write the results as float32 there, and the inputs' names beside it, a line each");
+  add_value(options, "device", "N", "the GPU, as the driver counts", "0");
+}
+
+// Numbers of a type of model files, from fp32 and to it.
+std::vector<std::byte> narrowed(const std::vector<float>& values, const std::string& type) {
+  std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(model_type_bytes(type)));
+  if (type == "fp32") {
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    return bytes;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint16_t bits = type == "bf16" ? rounded_bf16(values[i]) : rounded_fp16(values[i]);
+    std::memcpy(bytes.data() + 2 * i, &bits, sizeof(bits));
+  }
+  return bytes;
+}
+
+std::vector<float> widened(const std::vector<std::byte>& bytes, const std::string& type) {
+  std::vector<float> values(bytes.size() / static_cast<std::size_t>(model_type_bytes(type)));
+  if (type == "fp32") {
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, bytes.data() + 2 * i, sizeof(bits));
+    values[i] = type == "bf16" ? widened_bf16(bits) : widened_fp16(bits);
+  }
+  return values;
+}
+
+Settings settings_of(Session& session) {
+  Environment environment = session.environment;
+  if (const auto path = database_path(session)) environment.database = path->string();
+  Settings settings = read_settings(nullptr, environment, session.program);
+  settings.device = static_cast<int>(parse_integer(session.text("device"), 0, 1023, "--device"));
+  settings.log_user = &session.console;
+  settings.log = [](void* console, std::int32_t level, const char* message) {
+    const auto shown = level >= VITUNE_LOG_WARNING ? LogLevel::kWarning : LogLevel::kDebug;
+    static_cast<Console*>(console)->log(shown, message);
+  };
+  return settings;
+}
+
+// A model with one input of numbers and a result, and a session of one batch.
+class Runner {
+ public:
+  Runner(Session& session, const std::string& path)
+      : context_(settings_of(session)), model_(context_, path) {
+    if (model_.graph().inputs.size() != 1) {
+      throw Error(ErrorCode::kUnsupported, formatted("{} has {} inputs: run takes models of one",
+                                                     path, model_.graph().inputs.size()));
+    }
+    input_ = model_.view({model_.graph().inputs[0].name, true, {}, {}, {}}, 1);
+    result_ = model_.view(model_.graph().outputs[0].of, 1);
+    for (const BatchView* view : {&input_, &result_}) {
+      if (view->type != "bf16" && view->type != "fp16" && view->type != "fp32") {
+        throw Error(ErrorCode::kUnsupported,
+                    formatted("{} takes or gives {}: run knows floating types", path, view->type));
+      }
+    }
+  }
+
+  std::vector<std::int64_t> input_shape() const { return behind_batch(input_); }
+  std::vector<std::int64_t> result_shape() const { return behind_batch(result_); }
+  const LoadedModel& model() const { return model_; }
+
+  void prepare(std::int64_t batch) {
+    const CurrentContext current(context_.primary());
+    pass_ = std::make_unique<ModelSession>(model_, batch, false);
+    stream_ = std::make_unique<CudaStream>(context_.driver());
+    batch_ = batch;
+  }
+
+  // Runs up to as many inputs as the session's batch; the others are zeros.
+  std::vector<float> run(std::vector<float> values) {
+    const CurrentContext current(context_.primary());
+    const std::size_t count = values.size() / elements(input_);
+    values.resize(static_cast<std::size_t>(batch_) * elements(input_));
+    const CudaDriver& driver = context_.driver();
+    const std::vector<std::byte> given = narrowed(values, input_.type);
+    driver.check(driver.api().memcpy_htod(pass_->address(0), given.data(), given.size()),
+                 "cuMemcpyHtoD");
+    const void* inputs[] = {nullptr};
+    std::vector<void*> outputs(pass_->places() - 1, nullptr);
+    if (pass_->run(inputs, outputs, stream_->get()) != VITUNE_OK) {
+      throw Error(ErrorCode::kFailure, last_error());
+    }
+    stream_->synchronize();
+    std::vector<std::byte> taken(count * elements(result_) *
+                                 static_cast<std::size_t>(model_type_bytes(result_.type)));
+    driver.check(driver.api().memcpy_dtoh(taken.data(), pass_->address(1), taken.size()),
+                 "cuMemcpyDtoH");
+    return widened(taken, result_.type);
+  }
+
+ private:
+  static std::vector<std::int64_t> behind_batch(const BatchView& view) {
+    return {view.extents.begin() + 1, view.extents.end()};
+  }
+  static std::size_t elements(const BatchView& view) {
+    return static_cast<std::size_t>(view.elements());
+  }
+
+  RuntimeContext context_;
+  LoadedModel model_;
+  BatchView input_, result_;
+  std::unique_ptr<ModelSession> pass_;
+  std::unique_ptr<CudaStream> stream_;
+  std::int64_t batch_ = 0;
+};
+
+// The names of classes in a model file, if it has a sound list.
+std::vector<std::string> labels_of(const LoadedModel& model) {
+  const auto json = nlohmann::json::parse(model.file().text("vitune.labels"), nullptr, false);
+  std::vector<std::string> labels;
+  if (!json.is_array()) return labels;
+  for (const auto& label : json)
+    labels.push_back(label.is_string() ? label.get<std::string>() : "");
+  return labels;
+}
+
+// Seconds that were spent with inputs and with passes.
+struct Spent {
+  double reading = 0, running = 0;
+};
+
+class Results {
+ public:
+  Results(Session& session, const Runner& runner)
+      : session_(session), labels_(labels_of(runner.model())) {
+    const std::vector<std::int64_t> shape = runner.result_shape();
+    row_ = static_cast<std::size_t>(
+        std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
+    if (session.has("out")) {
+      file_.emplace(session.text("out"), shape);
+      std::filesystem::path names = session.text("out");
+      names_.open(names.replace_extension(".txt"), std::ios::trunc);
+    }
+    prints_ = !file_ || session.has("top");
+    most_ = static_cast<std::size_t>(parse_integer(session.text("top"), 1, 1000, "--top"));
+    table_.column("input").heading().column("place", Align::kRight).column("value", Align::kRight);
+    table_.column("label");
+    document_["results"] = ordered_json::array();
+  }
+
+  void add(const std::vector<std::string>& names, const std::vector<float>& rows) {
+    count_ += names.size();
+    if (file_) {
+      file_->add(rows);
+      for (const std::string& name : names) names_ << name << '\n';
+    }
+    if (!prints_) return;
+    for (std::size_t i = 0; i < names.size(); ++i) add_largest(names[i], rows.data() + i * row_);
+  }
+
+  std::size_t count() const { return count_; }
+
+  void finish() {
+    if (file_) {
+      file_->finish();
+      names_.flush();
+      if (!names_) throw Error(ErrorCode::kFailure, "the list of names cannot be written");
+      document_["out"] = session_.text("out");
+    }
+    document_["inputs"] = count_;
+    session_.console.show(table_, document_, formatted("{} results written", count_));
+  }
+
+ private:
+  void add_largest(const std::string& name, const float* row) {
+    std::vector<std::size_t> order(row_);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const std::size_t kept = std::min(most_, row_);
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+                      [&](std::size_t a, std::size_t b) { return row[a] > row[b]; });
+    ordered_json largest = ordered_json::array();
+    for (std::size_t k = 0; k < kept; ++k) {
+      const std::string label = order[k] < labels_.size() ? labels_[order[k]] : "";
+      table_.row({name, formatted("{}", order[k]), formatted("{:.4f}", row[order[k]]), label});
+      largest.push_back({{"place", order[k]}, {"value", row[order[k]]}, {"label", label}});
+    }
+    document_["results"].push_back({{"input", name}, {"largest", std::move(largest)}});
+  }
+
+  Session& session_;
+  const std::vector<std::string> labels_;
+  std::size_t row_ = 0, most_ = 0, count_ = 0;
+  bool prints_ = true;
+  std::optional<NpyWriter> file_;
+  std::ofstream names_;
+  Table table_;
+  ordered_json document_ = new_document("run");
+};
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void tell(Console& console, std::size_t done, std::int64_t all, const Spent& spent) {
+  const double seconds = std::max(spent.reading + spent.running, 1e-9);
+  console.progress(formatted("{} of {}, {:.0f}/s; {:.0f} % of the time inputs were waited for",
+                             done, all, static_cast<double>(done) / seconds,
+                             100 * spent.reading / seconds));
+}
+
+int run(Session& session) {
+  if (session.operands.size() < 2) {
+    throw Error(ErrorCode::kUsage,
+                "name a model file and what to run it on: vitune run vit.safetensors photo.jpg");
+  }
+  const std::string& path = session.operands.front();
+  const std::int64_t most = parse_integer(session.text("batch"), 1, kMaxModelBatch, "--batch");
+  Runner runner(session, path);
+  const auto source =
+      open_inputs({session.operands.begin() + 1, session.operands.end()}, runner.input_shape(),
+                  runner.model().file().text("vitune.preprocess"), path);
+  Results results(session, runner);
+  runner.prepare(std::min(most, std::max<std::int64_t>(source->count(), 1)));
+  Spent spent;
+  while (!session.stop) {
+    auto start = Clock::now();
+    InputBatch batch = source->next(most);
+    spent.reading += seconds_since(start);
+    if (batch.names.empty()) break;
+    start = Clock::now();
+    const std::vector<float> rows = runner.run(std::move(batch.values));
+    spent.running += seconds_since(start);
+    results.add(batch.names, rows);
+    tell(session.console, results.count(), source->count(), spent);
+  }
+  session.console.end_progress();
+  for (const std::string& why : source->skipped()) {
+    session.console.log(LogLevel::kWarning, formatted("left out: {}", why));
+  }
+  results.finish();
+  if (session.stop) return exit_status(ErrorCode::kInterrupted);
+  return source->skipped().empty() ? 0 : exit_status(ErrorCode::kFailure);
+}
+
+}  // namespace
+
+Verb run_verb() {
+  return {
+      "run",
+      "Run a model file on images or arrays",
+      "FILE INPUT...",
+      "FILE is what vitune.export() wrote. INPUT: .jpg and .ppm files, folders of them, or one\n"
+      ".npy file of float32 rows. Without --out the largest numbers of each result are printed.\n"
+      "A damaged file in a folder is left out, told of, and the exit code is 1.\n"
+      "Examples:\n"
+      "  vitune run vit_b.safetensors photo.jpg --top 5\n"
+      "  vitune run dino.safetensors photos/ --batch 128 --out vectors.npy",
+      describe,
+      run};
+}
+
+}  // namespace vitune

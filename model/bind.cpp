@@ -1,0 +1,396 @@
+// model/bind.cpp -- Holds each tensor of a node's problems against the view that the node has.
+// SPDX-License-Identifier: Apache-2.0
+#include "model/bind.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/format.h"
+#include "core/printable.h"
+#include "generator/operator.h"
+#include "model/node_problems.h"
+
+namespace vitune {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+constexpr std::int64_t kMostRepeatedBytes = std::int64_t{64} << 20;
+
+struct Dimension {
+  std::int64_t extent, stride;
+  bool operator==(const Dimension&) const = default;
+};
+
+// Dimensions of one entry left out, and neighbours that lie one behind the other made one.
+template <typename Extents, typename Strides>
+std::vector<Dimension> merged(const Extents& extents, const Strides& strides) {
+  std::vector<Dimension> result;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (extents[i] == 1) continue;
+    const Dimension next = {extents[i], strides[i]};
+    if (!result.empty() && result.back().stride == next.extent * next.stride) {
+      result.back() = {result.back().extent * next.extent, next.stride};
+    } else {
+      result.push_back(next);
+    }
+  }
+  return result;
+}
+
+// Each dimension as the problem's, where one entry of its own may serve all of the view's.
+bool is_broadcast(const BatchView& view, const TensorSpec& spec) {
+  if (view.extents.size() != spec.extents.size()) return false;
+  for (std::size_t i = 0; i < spec.extents.size(); ++i) {
+    const bool one_serves = spec.extents[i] == 1 && view.strides[i] == 0;
+    const bool same = spec.extents[i] == view.extents[i] &&
+                      (view.extents[i] == 1 || spec.strides[i] == view.strides[i]);
+    if (!one_serves && !same) return false;
+  }
+  return true;
+}
+
+// True if a kernel that reads `spec` reads the elements of the view, each at its place.
+bool lies_as(const BatchView& view, const TensorSpec& spec) {
+  if (view.type != element_name(spec.type)) return false;
+  const std::int64_t bytes = element_bytes(spec.type);
+  if (view.offset * bytes % spec.alignment != 0) return false;
+  const std::vector<Dimension> wanted = merged(spec.extents, spec.strides);
+  std::vector<Dimension> found = merged(view.extents, view.strides);
+  if (found == wanted) return true;
+  // Rows that repeat for each image: the problem has them once.
+  if (!found.empty() && found.front().stride == 0 && spec.role == Role::kInput) {
+    found.erase(found.begin());
+    if (found == wanted) return true;
+  }
+  return spec.role == Role::kInput && is_broadcast(view, spec);
+}
+
+Numbers dense_strides(const Numbers& extents) {
+  Numbers strides(extents.size(), 1);
+  for (std::size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];
+  return strides;
+}
+
+// The view's elements, row after row, of a tensor of their own.
+BatchView dense(BatchView view, const std::string& type) {
+  view.of.clear();
+  view.type = type;
+  view.offset = 0;
+  view.strides = dense_strides(view.extents);
+  return view;
+}
+
+std::string operand_text(const char* letter, const BatchView& view, std::size_t results) {
+  std::string text = formatted(" {}={}@", letter, view.type);
+  for (std::size_t i = 0; i < view.strides.size(); ++i) {
+    if (i != 0) text += i == results ? '+' : 'x';
+    text += formatted("{}", view.strides[i]);
+  }
+  return text;
+}
+
+// The largest power of two up to 16 that divides all offsets, in bytes.
+std::int64_t alignment_of(const std::vector<const BatchView*>& views) {
+  std::int64_t alignment = 16;
+  for (const BatchView* view : views) {
+    while (view->offset * model_type_bytes(view->type) % alignment != 0) alignment /= 2;
+  }
+  return alignment;
+}
+
+std::string aligned(std::string text, const std::vector<const BatchView*>& views) {
+  const std::int64_t alignment = alignment_of(views);
+  return alignment == 16 ? text : text + formatted(" align={}", alignment);
+}
+
+std::string copy_text(const BatchView& from, const BatchView& to) {
+  const std::size_t rank = from.extents.size();
+  return aligned(formatted("map n={}{} x=a{}", joined(from.extents, "x"),
+                           operand_text("a", from, rank), operand_text("out", to, rank)),
+                 {&from, &to});
+}
+
+// As a view of one dimension more: kernels have one at least.
+BatchView with_dimension(BatchView view) {
+  if (view.extents.empty()) {
+    view.extents = {1};
+    view.strides = {1};
+  }
+  return view;
+}
+
+class Binder {
+ public:
+  Binder(const BatchTensors& tensors, const ModelGraph& graph, const ModelContainer& file)
+      : tensors_(tensors), graph_(graph) {
+    for (const StoredTensor& tensor : file.tensors) stored_.insert(tensor.name);
+  }
+
+  BoundModel bind() {
+    for (const GraphTensor& input : graph_.inputs) {
+      bound_.inputs.push_back(buffer_of(input.name));
+      bound_.buffers.back().kind = BufferKind::kInput;
+    }
+    for (const ModelNode& node : graph_.nodes) {
+      node_ = &node;
+      bind_node();
+    }
+    for (const GraphOutput& output : graph_.outputs) bound_.outputs.push_back(result_of(output));
+    return std::move(bound_);
+  }
+
+ private:
+  std::string where() const {
+    return formatted("{}: {} at '{}'", tensors_.place(), node_kind_name(node_->kind),
+                     shown_name(node_->at));
+  }
+
+  std::size_t add_buffer(ModelBuffer buffer) {
+    bound_.buffers.push_back(std::move(buffer));
+    return bound_.buffers.size() - 1;
+  }
+  // The buffer of a tensor of the file, an input or a value.
+  std::size_t buffer_of(const std::string& name) {
+    const auto [at, is_new] = buffers_.emplace(name, bound_.buffers.size());
+    if (is_new) {
+      const BatchView all = tensors_.view({name, true, {}, {}, {}}, "a tensor");
+      add_buffer({stored_.contains(name) ? BufferKind::kWeights : BufferKind::kValue, name,
+                  all.type, all.elements()});
+    }
+    return at->second;
+  }
+  std::size_t new_value(const BatchView& view) {
+    return add_buffer({BufferKind::kValue, "", view.type, view.elements()});
+  }
+  StepTensor tensor_of(const BatchView& view) {
+    return {buffer_of(view.of), view.offset * model_type_bytes(view.type)};
+  }
+
+  // A view that repeats a tensor could be of any size.
+  void require_modest(const BatchView& view, const std::string& type) const {
+    const BatchView all = tensors_.view({view.of, true, {}, {}, {}}, "a tensor");
+    const std::int64_t size = model_type_bytes(type);
+    if (view.elements() > 4 * all.elements() + kMostRepeatedBytes / size) {
+      throw Error(ErrorCode::kUnsupported,
+                  formatted("{}: a copy of '{}' of {} MB would be needed", where(),
+                            shown_name(view.of), view.elements() * size / 1'000'000));
+    }
+  }
+  // One constant for all steps that want the same of a tensor.
+  std::size_t constant_of(const BatchView& view, const std::string& type) {
+    const std::string key =
+        formatted("{} {} {} {} {}", type, view.offset, joined(view.extents, "x"),
+                  joined(view.strides, "x"), view.of);
+    const auto [at, is_new] = constants_.emplace(key, bound_.buffers.size());
+    if (is_new) {
+      require_modest(view, type);
+      add_buffer({BufferKind::kConstant, view.of, type, view.elements(), view});
+    }
+    return at->second;
+  }
+
+  void copy(const BatchView& from, StepTensor source, const BatchView& to, StepTensor target) {
+    ModelStep step{node_ == nullptr ? "" : node_->at, parse_problem(copy_text(from, to)), true, {}};
+    place(step, [&](const TensorSpec& spec) { return spec.name == "out" ? target : source; });
+    bound_.steps.push_back(std::move(step));
+  }
+
+  template <typename Tensor>
+  static void place(ModelStep& step, const Tensor& tensor) {
+    for (const TensorSpec& spec : step.problem->op().tensors(*step.problem)) {
+      step.tensors.emplace_back(spec.given ? std::optional<StepTensor>(tensor(spec))
+                                           : std::nullopt);
+    }
+  }
+
+  // The operand as the problem's tensor wants it.
+  StepTensor input(const BatchView& given, const TensorSpec& spec, bool is_transposed) {
+    BatchView view = given;
+    if (is_transposed) {
+      std::reverse(view.extents.begin(), view.extents.end());
+      std::reverse(view.strides.begin(), view.strides.end());
+    }
+    if (lies_as(view, spec)) return tensor_of(view);
+    const BatchView own = dense(with_dimension(view), element_name(spec.type));
+    if (!lies_as(own, spec)) {
+      throw Error(ErrorCode::kUnsupported,
+                  formatted("{}: no kernel reads '{}' as the file has it; export the model again, "
+                            "or tell us of it",
+                            where(), spec.name));
+    }
+    if (stored_.contains(view.of)) return {constant_of(view, own.type), 0};
+    if (view.type != own.type) {
+      throw Error(ErrorCode::kUnsupported, formatted("{}: '{}' is {} where kernels read {}",
+                                                     where(), spec.name, view.type, own.type));
+    }
+    const StepTensor source = tensor_of(view), target = {new_value(own), 0};
+    copy(with_dimension(view), source, own, target);
+    return target;
+  }
+
+  static bool lies_transposed(const std::string& key, const BatchView& view) {
+    return key == "w" && view.extents.size() == 2 && view.strides[0] == 1 && view.strides[1] != 1;
+  }
+
+  // Windows read q, k and v of one projection, [B, H, W, 3, h, d], or [B, H, W, h, 3, d].
+  bool is_projected(const std::string& name) const {
+    return node_->kind == NodeKind::kWindowAttention && (name == "q" || name == "k" || name == "v");
+  }
+  BatchView plane_of(BatchView x, const std::string& name) const {
+    const std::ptrdiff_t three = node_->words.interleaved ? 4 : 3;
+    x.offset += (name == "q"   ? 0
+                 : name == "k" ? 1
+                               : 2) *
+                x.strides[static_cast<std::size_t>(three)];
+    x.extents.erase(x.extents.begin() + three);
+    x.strides.erase(x.strides.begin() + three);
+    return x;
+  }
+
+  struct Written {
+    BatchView from, to;
+    StepTensor source, target;
+  };
+
+  // A step of a problem whose tensors have the node's words as names, `prefix` in front. What is
+  // not among them is in `given`.
+  void add(const ProblemPtr& problem, const std::string& prefix,
+           const std::map<std::string, StepTensor>& given) {
+    ModelStep step{node_->at, problem, false, {}};
+    std::vector<Written> behind;
+    place(step, [&](const TensorSpec& spec) {
+      if (const auto found = given.find(spec.name); found != given.end()) return found->second;
+      const bool is_input = spec.role == Role::kInput;
+      const auto& operands = is_input ? node_->reads : node_->writes;
+      auto operand = operands.find(prefix + spec.name);
+      if (operand == operands.end()) operand = operands.find(spec.name);
+      if (is_input && is_projected(spec.name)) operand = operands.find("x");
+      if (operand == operands.end()) {
+        throw Error(ErrorCode::kUnsupported,
+                    formatted("{}: its kernel has a tensor '{}' that the node has not", where(),
+                              spec.name));
+      }
+      const BatchView view = tensors_.view(operand->second, shown_name(node_->at));
+      if (is_input && is_projected(spec.name)) return input(plane_of(view, spec.name), spec, false);
+      if (is_input) return input(view, spec, lies_transposed(spec.name, view));
+      if (lies_as(view, spec)) return tensor_of(view);
+      const BatchView own = dense(with_dimension(view), view.type);
+      const StepTensor target = {new_value(own), 0};
+      behind.push_back({own, with_dimension(view), target, tensor_of(view)});
+      return target;
+    });
+    bound_.steps.push_back(std::move(step));
+    for (const Written& w : behind) copy(w.from, w.source, w.to, w.target);
+  }
+
+  void bind_node() {
+    if (node_->kind == NodeKind::kMap) return add_map();
+    const std::vector<ProblemPtr> problems = node_problems(tensors_, *node_);
+    if (problems.empty()) {
+      throw Error(ErrorCode::kUnsupported,
+                  formatted("{}: this version has no kernel for it", where()));
+    }
+    if (problems.size() == 1) return add(problems.front(), "", {});
+    // A norm before a layer: its result is a value of its own.
+    const BatchView x = tensors_.view(node_->reads.at("x"), shown_name(node_->at));
+    const StepTensor normed = {new_value(x), 0};
+    add(problems[0], "norm.", {{"out", normed}});
+    add(problems[1], "", {{"x", normed}});
+  }
+
+  // A view of those extents, all of whose elements are the first one of some tensor of the file.
+  BatchView any_number(const Numbers& extents) const {
+    if (stored_.empty()) {
+      throw Error(ErrorCode::kUnsupported, formatted("{}: the file has no tensors", where()));
+    }
+    BatchView view = tensors_.view({*stored_.begin(), true, {}, {}, {}}, "a tensor");
+    view.extents = extents;
+    view.strides.assign(extents.size(), 0);
+    return view;
+  }
+
+  void add_map() {
+    const NodeWords& words = node_->words;
+    std::map<std::string, BatchView> views;
+    for (const auto& [key, operand] : node_->reads) {
+      views[key] = with_dimension(tensors_.view(operand, shown_name(node_->at)));
+    }
+    const BatchView out =
+        with_dimension(tensors_.view(node_->writes.at("out"), shown_name(node_->at)));
+    // A kernel reads something: for an expression of constants a number that does not count.
+    std::string x = words.x;
+    if (views.empty()) {
+      views["a"] = any_number(out.extents);
+      x = "where(lt(a,a),a," + x + ")";
+    }
+    const std::size_t over = words.by.empty() ? 0 : static_cast<std::size_t>(words.over);
+    // A reduction to one number has a dimension of one entry in front of what it reduces.
+    const BatchView& first = views.begin()->second;
+    const std::size_t results = first.extents.size() - std::min(over, first.extents.size());
+    const auto split = first.extents.begin() + static_cast<std::ptrdiff_t>(results);
+    std::string text =
+        "map n=" + (results == 0 ? "1" : joined(Numbers(first.extents.begin(), split), "x"));
+    if (over != 0) text += " over=" + joined(Numbers(split, first.extents.end()), "x");
+    std::vector<const BatchView*> all = {&out};
+    for (const auto& [key, view] : views) {
+      text += operand_text(key.c_str(), view, results);
+      all.push_back(&view);
+    }
+    text += " x=" + x + (words.by.empty() ? "" : " " + words.by);
+    if (!words.y.empty()) text += " y=" + words.y;
+    text += operand_text("out", out, results);
+    ModelStep step{node_->at, parse_map(aligned(text, all)), false, {}};
+    place(step, [&](const TensorSpec& spec) {
+      return tensor_of(spec.name == "out" ? out : views.at(spec.name));
+    });
+    bound_.steps.push_back(std::move(step));
+  }
+
+  ProblemPtr parse_map(const std::string& text) const {
+    try {
+      return parse_problem(text);
+    } catch (const Error& error) {
+      throw Error(error.code(), formatted("{}: {}", where(), error.what()));
+    }
+  }
+
+  // A result lies row after row in a buffer of its own, which no step reads or writes otherwise.
+  std::size_t result_of(const GraphOutput& output) {
+    const BatchView view = with_dimension(tensors_.view(output.of, output.name));
+    const BatchView own = dense(view, view.type);
+    const std::size_t buffer = buffer_of(view.of);
+    const bool is_whole = bound_.buffers[buffer].elements == view.elements() && view.offset == 0 &&
+                          merged(view.extents, view.strides) == merged(own.extents, own.strides);
+    const bool is_taken =
+        std::find(bound_.outputs.begin(), bound_.outputs.end(), buffer) != bound_.outputs.end();
+    if (is_whole && !is_taken && bound_.buffers[buffer].kind == BufferKind::kValue) return buffer;
+    node_ = nullptr;
+    const std::size_t target = new_value(own);
+    copy(view, tensor_of(view), own, {target, 0});
+    return target;
+  }
+
+  const BatchTensors& tensors_;
+  const ModelGraph& graph_;
+  const ModelNode* node_ = nullptr;
+  std::set<std::string> stored_;
+  std::map<std::string, std::size_t> buffers_;    // by name
+  std::map<std::string, std::size_t> constants_;  // by what they are of
+  BoundModel bound_;
+};
+
+}  // namespace
+
+std::int64_t ModelBuffer::bytes() const { return elements * model_type_bytes(type); }
+
+BoundModel bind_model(const BatchTensors& tensors, const ModelGraph& graph,
+                      const ModelContainer& file) {
+  return Binder(tensors, graph, file).bind();
+}
+
+}  // namespace vitune
