@@ -28,6 +28,7 @@ constexpr std::array<std::string_view, 4> kVariables = {".nv.global", ".nv.const
                                                         ".rela.nv.constant4", ".rel.nv.constant4"};
 constexpr unsigned kAddressBank = 4;
 constexpr std::size_t kInstructionBytes = 16;  // from 7.0 on
+constexpr unsigned kBarrierOpcode = 0xb1d;     // BAR with a number in the instruction
 // Longer names than any compiler makes of ours: names that overlap would take for ever to read.
 constexpr std::size_t kLongestName = 4096;
 
@@ -137,10 +138,12 @@ class Cubin {
   }
 
   // An operand in a bank is named by bits 9 to 11 of an instruction (3 or 5), and the bank by bits
-  // 54 to 58. Some instructions without such an operand look like it.
+  // 54 to 58. Some instructions without such an operand look like it; BAR, which has a barrier's
+  // number there, is told apart.
   static bool may_read_bank(std::span<const std::byte> code, unsigned bank) {
     for (std::size_t at = 0; at + kInstructionBytes <= code.size(); at += kInstructionBytes) {
       const auto word = read<std::uint64_t>(code, at);
+      if ((word & 0xfff) == kBarrierOpcode) continue;
       const unsigned form = word >> 9 & 7;
       if ((form == 3 || form == 5) && (word >> 54 & 31) == bank) return true;
     }

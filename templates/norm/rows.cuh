@@ -190,11 +190,12 @@ __device__ __forceinline__ void norm_store(const NormParams& p, i64 row,
 template <class C>
 __device__ void norm_rows(const NormParams& p) {
   using Row = NormRow<C>;
-  constexpr int kPlaces = 2 * ceil_div(C::kRowThreads, kWarpSize);
+  constexpr int kPlaceBytes = 4 * ceil_div(C::kRowThreads, kWarpSize);
   extern __shared__ __align__(128) char shared_memory[];
   wait_for_earlier_grids();
   const int group = int(threadIdx.x) / C::kRowThreads;
-  const u32 places = shared_address(shared_memory) + 4 * kPlaces * group;
+  const u32 first_place = shared_address(shared_memory) + 2 * kPlaceBytes * group;
+  u32 places = first_place;
   i64 row = i64(blockIdx.x) * C::kRows + group;
   NormInput<C> input;
   input.load(p, row);
@@ -211,6 +212,9 @@ __device__ void norm_rows(const NormParams& p) {
       input.values(v);
       input.load(p, row + step);
       norm_store<C>(p, row, v, norm_statistics<C>(v, p.eps, places), parameters);
+      // One sum is all that RMSNorm takes of a row, between two barriers: the next row's goes to
+      // the other place, because slow warps may still read this one's.
+      if constexpr (C::kRms) places = 2 * first_place - kPlaceBytes - places;
     }
   }
 }

@@ -131,6 +131,7 @@ struct Linked {
   Elf64_Xword kind = 0x38;
   Elf64_Sxword addend = 0;
   std::vector<std::int64_t> values = {1, 2};  // of the variables
+  std::uint64_t instruction = 0;              // lower half of the first one
 
   static constexpr Elf64_Half kText = 4, kGlobal = 5;
   static Elf64_Sym symbol(Elf64_Word name, Elf64_Half section, Elf64_Addr value) {
@@ -156,10 +157,12 @@ struct Linked {
     const std::vector<Elf64_Word> info = {
         bytes_of_externs << 16 | 0x0f04u, function, variable, 8u << 16 | 0x1104u, variable, 16};
     const std::vector<Elf64_Word> calls = {1, function, 0, 0xffffffff};
+    Bytes code = bytes_of<std::uint64_t>({instruction});
+    code.resize(64);
     return cubin_of(
         {{".strtab", SHT_STRTAB, bytes_of(std::vector<char>(names.begin(), names.end()))},
          {".symtab", SHT_SYMTAB, bytes_of(symbols), 2, 0, 0, sizeof(Elf64_Sym)},
-         {".text.k", SHT_PROGBITS, Bytes(64), 0, 40u << 24, SHF_ALLOC | SHF_EXECINSTR},
+         {".text.k", SHT_PROGBITS, code, 0, 40u << 24, SHF_ALLOC | SHF_EXECINSTR},
          {".nv.global.init", SHT_PROGBITS, bytes_of(values)},
          moves,
          {".nv.info.k", SHT_LOPROC, bytes_of(info), 3},
@@ -203,6 +206,25 @@ TEST(CubinCode, SeesWhatRelocationsAndExternsNameAndNotTheNumbersOfSymbols) {
     EXPECT_NE(changed([](Linked& l) { l.values[0] = 7; }), before) << "a variable that is read";
     const auto added = changed([](Linked& l) { l.addend = 4; });
     EXPECT_EQ(added != before, with_addends) << "an addend";
+  }
+}
+
+// BAR.SYNC 4 has the barrier's number where others have that of a bank.
+TEST(CubinCode, VariablesCountWhereAnInstructionMayReadTheirBankAndABarrierReadsNone) {
+  const struct {
+    std::uint64_t instruction;
+    bool reads;
+  } cases[] = {{0x010200000000bb1d, false},
+               {0x0100000000007b1d, false},
+               {0x010200000000bb82, true},
+               {0x0100000000007a10, true}};
+  for (const auto& [instruction, reads] : cases) {
+    Linked linked;
+    linked.changed = Linked::kGlobal;  // no relocation of code
+    linked.instruction = instruction;
+    Linked other = linked;
+    other.values[0] = 7;
+    EXPECT_EQ(linked.code() != other.code(), reads) << instruction;
   }
 }
 

@@ -66,6 +66,28 @@ TEST_F(NormGpuTest, ConfigsOfEveryKindMatchTheReference) {
   }
 }
 
+// CTAs that stay go through several rows, of each of which RMSNorm takes one sum.
+TEST_F(NormGpuTest, RowsOfOneSumDoNotMeetInSharedMemory) {
+  const ProblemPtr problem = parse_problem("norm bf16 m=2000 d=256 rms weight");
+  Config config = default_config(*problem, device_);
+  for (const auto& [name, value] : {std::pair("kRowThreads", 64),
+                                    {"kRows", 2},
+                                    {"kVector", 4},
+                                    {"kPersistent", 1},
+                                    {"kEarlyStart", 1},
+                                    {"kSmWarps", 32},
+                                    {"kStreaming", 0}}) {
+    config.set(name, value);
+  }
+  Verifier verifier = verifier_of(problem);
+  EXPECT_EQ(verdict(verifier, *problem, config), "");
+  constexpr Mistake kOnePlace = {
+      "norm/rows.cuh", "if constexpr (C::kRms) places =", "if constexpr (false) places ="};
+  if (device_.name == "emulated device") {
+    EXPECT_NE(verdict(verifier, *problem, config, &kOnePlace), "");
+  }
+}
+
 TEST_F(NormGpuTest, MistakesAreSeen) {
   const ProblemPtr problem = parse_problem("norm bf16 m=19 d=200 weight bias stats");
   Config config = default_config(*problem, device_);
