@@ -143,8 +143,8 @@ class Operator {
 
   // ---- How a kernel is judged
 
-  // The main text of the kernels that give answers, compiled together with the judge's own
-  // (templates/reference/): #include lines of templates.
+  // The main text of the kernels that give answers, compiled by itself when a problem of the
+  // operator is tuned: #include lines of templates (templates/reference/).
   virtual std::string judge_source() const = 0;
   virtual std::vector<std::string> judge_entries() const = 0;
   // The plan that computes the answer to each given output, or writes the outputs plainly. Kernels

@@ -63,7 +63,7 @@ std::int64_t integer_word(std::string_view text, std::string_view where);
 double number_word(std::string_view text, std::string_view where);
 // "bf16", "fp16", "fp32" or "bool"; nothing for others.
 std::optional<ElementType> element_type_of(std::string_view name);
-// What row() and matrix() read, with a blank before it; nothing where it is as usual.
+// The word that row() and matrix() read, with a blank before it; nothing where it is as usual.
 std::string row_word(std::string_view key, std::int64_t row, std::int64_t dense);
 std::string matrix_word(std::string_view key, ElementType type, ElementType usual, std::int64_t row,
                         std::int64_t dense);

@@ -82,7 +82,7 @@ struct AttentionShape : AttentionTunables {
   std::int64_t row_warps() const { return group_warps() / key_split; }
   std::int64_t block_m() const { return warp_rows() * row_warps(); }
   std::int64_t pitch() const { return ((head_dim / 8) | 1) * 16; }
-  // Whether products are those of warpgroups (forward_sm90.cuh), four warps at a time.
+  // True if products are those of warpgroups (forward_sm90.cuh), four warps at a time.
   bool warpgroups() const { return swizzle != 0; }
   std::int64_t steps() const;
   // Times that a streaming CTA waits for tiles: warps that share keys take a step each.
@@ -96,9 +96,9 @@ struct AttentionShape : AttentionTunables {
   std::int64_t value_rows() const;
   // Query rows of a head that whole blocks take; the others are spare rows.
   std::int64_t block_rows() const;
-  // Whether the steps of keys are as equal as their number allows.
+  // True if the steps of keys are as equal as their number allows.
   bool equal_steps() const;
-  // Whether each warp works on the same rows in every item.
+  // True if each warp works on the same rows in every item.
   bool one_pass() const { return resident && block_m() * row_split >= nq; }
   // Registers that scores, outputs and queries of a warp need at least, per thread.
   std::int64_t live_registers() const;

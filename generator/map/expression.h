@@ -30,8 +30,8 @@ class Expression {
  public:
   // The constant 0.
   Expression() : parts_(1) {}
-  // Of operands among `letters`. Throws Error(kUsage) with the place of what is wrong, counted in
-  // characters from 1; `name` begins the sentence.
+  // Reads an expression of operands among `letters`. Throws Error(kUsage) with the place of what is
+  // wrong, counted in characters from 1; `name` begins the sentence.
   static Expression parse(std::string_view text, std::string_view letters, std::string_view name);
 
   // Arguments before their word: a b 0.5 mul add.

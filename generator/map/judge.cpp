@@ -40,7 +40,8 @@ MapProgram program_of(const Expression& expression, std::string_view letters,
 static_assert(3 * kMostExpressionSteps + 1 <= MapProgram::kMostParts);
 static_assert(kMostMapConstants == MapJudgeParams::kMostConstants);
 
-// What a model rounds its steps to: fp32 as soon as one operand is, else the type of them all.
+// The type that a model rounds its steps to: fp32 as soon as one operand is, else the type of them
+// all.
 int rounding_of(const MapProblem& p) {
   const ElementType type = p.out.type;
   for (const auto& operand : p.operands) {

@@ -36,7 +36,7 @@ struct MapOperand {
 };
 
 struct MapProblem {
-  // Of the result, outermost first, 1 to 6; then of what is reduced, at most 3.
+  // Those of the result, outermost first, 1 to 6; then of what is reduced, at most 3.
   std::vector<std::int64_t> extents;
   std::size_t results = 0;  // how many of them are of the result
   MapReduction reduction = kMapNone;
@@ -59,7 +59,7 @@ struct MapProblem {
   std::size_t rank() const { return extents.size(); }
   // Dimensions of out.
   std::size_t out_rank() const { return reduction == kMapSoftmax ? rank() : results; }
-  // Of x and y, each once.
+  // The constants of x and y, each once.
   std::vector<float> constants() const;
   // Elements of the result but along what is reduced, and of what is reduced for each.
   std::int64_t result_count() const;
@@ -81,7 +81,8 @@ std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& extents
 struct MapMemory {
   std::vector<std::int64_t> extents, strides;
 };
-// Of an operand: each element once, in whatever order. Of a result: in the order of its dimensions.
+// Memory of an operand: each element once, in whatever order. Of a result: in the order of its
+// dimensions.
 MapMemory operand_memory(const std::vector<std::int64_t>& extents,
                          const std::vector<std::int64_t>& strides);
 MapMemory result_memory(const std::vector<std::int64_t>& extents,

@@ -21,7 +21,7 @@ TensorSpec tensor(std::string name, const MapProblem& p, const MapOperand& opera
   return spec;
 }
 
-// Whether vectors of this many neighbours along `dimension` are whole and aligned in `operand`.
+// True if vectors of this many neighbours along `dimension` are whole and aligned in `operand`.
 bool takes(const MapProblem& p, const MapOperand& operand, std::size_t dimension,
            std::int64_t vector) {
   if (operand.strides[dimension] != 1) return true;

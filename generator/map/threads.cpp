@@ -52,7 +52,7 @@ std::vector<std::int64_t> vector_values(const MapProblem& p) {
   return values;
 }
 
-// Of a device that is only known by its architecture: about as many as there are of most.
+// For a device that is only known by its architecture: about as many as there are of most.
 std::int64_t sms_of(const DeviceInfo& device) {
   return device.sm_count > 0 ? device.sm_count : 100;
 }

@@ -31,7 +31,7 @@ enum NormTensor {
 };
 std::vector<TensorSpec> norm_tensors(const NormProblem& problem);
 
-// What kernels are handed, and where the call's tensors go in there.
+// The parameters of kernels, and where the call's tensors go in there.
 NormParams norm_params(const NormProblem& problem);
 std::vector<PointerSlot> norm_pointers();
 

@@ -38,7 +38,7 @@ std::vector<TensorSpec> norm_backward_tensors(const NormBackwardProblem& problem
 // access of every tensor is aligned.
 std::int64_t norm_backward_vector(const NormBackwardProblem& problem);
 
-// What kernels are handed, and where the call's tensors go in there.
+// The parameters of kernels, and where the call's tensors go in there.
 NormBackwardParams norm_backward_params(const NormBackwardProblem& problem);
 std::vector<PointerSlot> norm_backward_pointers();
 

@@ -47,8 +47,8 @@ struct NormBackwardProblem {
   std::string text() const;
   // Throws as parse() does.
   void validate() const;
-  // What cannot matter (strides of one row, the type of absent parameters, eps beside given
-  // statistics) as if it were not there.
+  // The problem without what cannot matter (strides of one row, the type of absent parameters, eps
+  // beside given statistics) as if it were not there.
   NormBackwardProblem canonical() const;
 
   double flops() const;

@@ -47,7 +47,7 @@ Matrix read_matrix(const ProblemWords& words, std::string_view key, const Matrix
   return matrix;
 }
 
-// Of a matrix whose type another word has said.
+// Reads the rows of a matrix whose type another word has said.
 std::int64_t read_row(const ProblemWords& words, std::string_view key, const Matrix& otherwise,
                       std::string_view owner) {
   const Matrix matrix = read_matrix(words, key, otherwise);

@@ -22,7 +22,7 @@ struct NormBackwardShape : NormBackwardRows {
   // CTAs of the first kernel: each has its rows, as far as there are so many, and the device has
   // room for all at once.
   std::int64_t grid(const NormBackwardProblem& problem, const DeviceInfo& device) const;
-  // Of what these leave to the second kernel, in fp32.
+  // Memory of the sums that these leave to the second kernel, in fp32.
   std::int64_t scratch_bytes(std::int64_t grid) const { return 4 * grid * column_sums * columns; }
 };
 

@@ -19,7 +19,7 @@ using Shape = NormBackwardShape;
 
 constexpr std::int64_t kRowThreads[] = {4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024};
 
-// Whether some threads would have no columns although fewer could hold the row.
+// True if some threads would have no columns although fewer could hold the row.
 bool is_idle(const Shape& s) {
   const std::int64_t vectors = ceil_div(s.columns, s.vector);
   const auto enough = std::lower_bound(std::begin(kRowThreads), std::end(kRowThreads), vectors);
@@ -67,7 +67,7 @@ const Tunables<NormBackwardShape>& norm_backward_tunables() {
 }
 
 NormBackwardShape::NormBackwardShape(const NormBackwardProblem& p) : NormBackwardRows{} {
-  // What no rule reads before it is set.
+  // Values that no rule reads before they are set.
   row_threads = 32;
   rows = vector = ctas = 1;
   columns = static_cast<int>(p.d);

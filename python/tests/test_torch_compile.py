@@ -36,7 +36,7 @@ except ImportError:
     timm = None
 
 DATABASE = FOLDER / "compile.db"
-#: What the ViT below attends, and the norms around it.
+#: Problems of the ViT below: attention, and the norms around it.
 TUNED = ("attention bf16 b=2 h=3 nq=5 nk=5 d=64 layout=packed", "norm bf16 m=10 d=192 weight bias residual sum eps=1e-06",
          "norm bf16 m=10 d=192 weight bias eps=1e-06", "group_norm bf16 n=2 c=8 l=15 g=4 weight bias params=bf16 silu eps=1e-05",
          "norm bf16 m=6 d=32 rms weight x=@32 eps=1.1920928955078125e-07")

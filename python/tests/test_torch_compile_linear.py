@@ -351,7 +351,7 @@ class InductorTest(LinearCase):
     def test_prepared_weights_are_inputs_that_inductors_cache_knows(self):
         x = bf16(2, 5, 32)
         nearest = linear_pattern.selected
-        # Of a kernel that is compiled at its first call no key is known before.
+        # The key of a kernel that is compiled at its first call is not known before.
         selected = mock.patch.object(linear_pattern, "selected", lambda *a: dataclasses.replace(nearest(*a), kernel_key="test"))
         with torch.no_grad(), selected, torch._inductor.utils.fresh_cache(), torch._inductor.config.patch(fx_graph_cache=True):
             for model in (Mlp(), Mlp()):

@@ -282,7 +282,7 @@ if torch is not None:
         x.mul_(2)
         return x[:, 0] + x[:, 1]
 
-    #: What lowers, and is checked by the exporter itself.
+    #: Calls that lower, and are checked by the exporter itself.
     HELD = {
         "arithmetic": lambda self, x: (x * 2 - x / 3 + 1 - x).abs().sqrt() * torch.rsqrt(x.square() + 1) + (2 - x) + 1 / (x.exp() + 2),
         "alpha": lambda self, x: torch.add(x, self.weight, alpha=3) - torch.sub(x, x * x, alpha=0.5) + torch.rsub(x, x * x, alpha=5),
@@ -329,7 +329,7 @@ if torch is not None:
         "two norms": lambda self, x: F.layer_norm(x, (8,)) + F.rms_norm(x, (8,), self.weight, 1e-3),
         "images": lambda self, x: F.adaptive_avg_pool2d(x.reshape(x.shape[0], 2, 4, 4), 1).flatten(1),
     }
-    #: What does not, with the reason.
+    #: Calls that do not, with the reason.
     REFUSED = {
         "no node of a model file": lambda self, x: x.cumsum(1),
         "a part of a tensor": part_written,

@@ -22,7 +22,8 @@
 
 namespace vitune {
 
-// The request that compiles the support kernels for `arch` ("sm_90"), and with them the judges of `judges`.
+// The request that compiles the support kernels for `arch` ("sm_90"), and with them the judges of
+// `judges`.
 CompileRequest support_compile_request(const std::string& arch,
                                        std::span<const Operator* const> judges = operators());
 // The request that compiles the judge of `op` alone: its judge_entries().

@@ -198,8 +198,8 @@ class Backend:
     def _try(self, operator: FusionPattern, place: Match | NoMatch, node: fx.Node, prepared: FoldedParameters) -> Call:
         reason, selections = self._decide(operator, place, node, prepared)
         times = None if reason else self._times(place, selections)
-        # What was not known to be faster before is put in where it is, by more than a race can be wrong by; what was needs no luck
-        # of the clock.
+        # A call that was not known to be faster goes in where it is, by more than a race can be wrong by; one that was known
+        # needs no luck of the clock.
         never_tuned = any(found.outcome == "default" for found in selections)
         if times is not None and times.wrong:
             reason = f"its answers are not {times.rival}: {times.wrong}"

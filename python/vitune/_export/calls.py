@@ -30,7 +30,7 @@ _UNARY = {
     "hardsigmoid": "div(min(relu(add(a,3)),6),6)", "mish": "mul(a,tanh(add(max(a,0),log(add(1,exp(neg(abs(a))))))))",
     "logical_not": "sub(1,a)", "bitwise_not": "sub(1,a)", "invert": "sub(1,a)"}
 _MAYBE_IN_PLACE = frozenset(("relu", "silu", "hardswish", "relu6", "hardsigmoid", "mish"))  # with an argument of that name
-#: Of two tensors, or a tensor and a number.
+#: Calls of two tensors, or a tensor and a number.
 _BINARY = {
     "add": "add(a,b)", "sub": "sub(a,b)", "rsub": "sub(b,a)", "mul": "mul(a,b)", "multiply": "mul(a,b)", "subtract": "sub(a,b)",
     "truediv": "div(a,b)", "div": "div(a,b)", "rtruediv": "div(b,a)", "rdiv": "div(b,a)", "maximum": "max(a,b)", "minimum": "min(a,b)", "lt": "lt(a,b)",
@@ -40,7 +40,7 @@ _BINARY = {
 _HAVE_ALPHA = {"add": "b", "sub": "b", "subtract": "b", "rsub": "a"}  #: with the operand that it multiplies
 #: Their expressions are theirs of 0 and 1 alone.
 _LOGICAL = frozenset(("logical_not", "bitwise_not", "invert", "and", "or", "logical_and", "bitwise_and", "logical_or"))
-#: Of two truth values these are one.
+#: These give one truth value of two.
 _TRUTHS = _LOGICAL | {"lt", "gt", "le", "ge", "eq", "ne", "mul", "multiply", "maximum", "minimum"}
 _IDLE = ("dropout", "dropout2d", "feature_dropout", "alpha_dropout", "drop_path")
 _COPIES = ("contiguous", "clone", "to", "float", "half", "bfloat16", "type_as", "type", "reshape", "flatten", "expand_as", "bool", "view",

@@ -17,7 +17,7 @@ from .._runtime.errors import Unsupported
 from .graph import OPERANDS, View, dense, merged
 
 TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32", torch.bool: "bool", torch.uint8: "u8"}
-#: What the views of a call are: what the model has or made, or nothing.
+#: A view of a call: of a tensor that the model has or made, or nothing.
 Operand = Optional[View]
 
 

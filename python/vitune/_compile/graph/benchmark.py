@@ -137,7 +137,7 @@ def expect_devices_alive() -> None:
                 torch.cuda.synchronize(index)
 
 
-#: Of 16-bit results of the same numbers, summed in another order and rounded elsewhere: a few roundings.
+#: Difference of 16-bit results of the same numbers, summed in another order and rounded elsewhere: a few roundings.
 _MOST_DIFFERENCE = 2**-5
 
 

@@ -19,7 +19,7 @@ from ..._runtime.errors import VituneError
 
 Result = TypeVar("Result")
 
-#: What is known of the kinds of one graph, while it is looked at: the next graph may meet other winners.
+#: Facts about the kinds of one graph, while it is looked at: the next graph may meet other winners.
 _known: contextvars.ContextVar[Optional[dict[Any, Any]]] = contextvars.ContextVar("known", default=None)
 
 

@@ -47,9 +47,9 @@ class Match:
     covered: Sequence[fx.Node] = ()  #: what is of no use afterwards, in the order of the graph
     #: Times beside what the model calls without us; None where nobody can tell.
     race: Callable[[], Optional[Times]] = lambda: None
-    #: What `build` is given after the graph: the nodes of their results (_compile/graph/folded_parameters.py).
+    #: Arguments of `build` after the graph: the nodes of their results (_compile/graph/folded_parameters.py).
     recipes: Sequence[ConstantFold] = ()
-    #: What else its race depends on.
+    #: Other facts that its race depends on.
     surroundings: str = ""
     #: As `ask`, of the further calls that `build` makes.
     ask_further: Sequence[Callable[[], Selection]] = ()

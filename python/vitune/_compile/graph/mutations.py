@@ -48,7 +48,7 @@ def is_changed_between(first: fx.Node, last: fx.Node, steps: Sequence[fx.Node]) 
 #: Operators whose first operand is changed, by their names in Python: operator.iadd, Tensor.__iadd__ ...
 _IN_PLACE = frozenset(f"i{name}" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
                                               "lshift", "rshift")) | {"setitem"}
-#: What changes tensors after its first where an argument says so, which no version counts: (its name, its place, its default).
+#: Functions that change tensors after their first where an argument says so, which no version counts: (its name, its place, its default).
 #: Statistics of the batches; weights of a greatest norm.
 _CHANGES_LATER_ONES = {F.batch_norm: ("training", 5, False), torch.batch_norm: ("training", 5, False),
                        F.instance_norm: ("use_input_stats", 5, True), torch.instance_norm: ("use_input_stats", 5, True),

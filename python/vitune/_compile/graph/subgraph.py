@@ -46,7 +46,7 @@ class Subgraph(NamedTuple):
 
     nodes: Sequence[fx.Node]
     results: Sequence[fx.Node]  #: those of them that are seen elsewhere
-    #: What Inductor may compute together with it: what it starts from, and uses of its results. In the race on both sides.
+    #: Nodes that Inductor may compute together with it: its inputs, and uses of its results. In the race on both sides.
     before: Sequence[fx.Node]
     after: Sequence[fx.Node]
     autocast: Optional[torch.dtype]  #: the type that it casts to, where it is on

@@ -56,7 +56,7 @@ _operation("heads", (F.multi_head_attention_forward,), query=None, key=None, val
            q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None, static_v=None, average_attn_weights=True,
            is_causal=False)
 _operation("encoder_layer", (layers.their_layer,))
-#: What the drop-in (vitune.torch) and the function put there.
+#: The calls that the drop-in (vitune.torch) and the function put there.
 _operation("vitune_attention", (torch.ops.vitune.attention.default, torch.ops.vitune.attention_lse.default))
 _operation("softmax", (F.softmax,), input=None, dim=None, _stacklevel=3, dtype=None)
 _operation("softmax", (torch.softmax,), "softmax", input=None, dim=None, dtype=None)
