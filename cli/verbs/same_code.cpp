@@ -49,9 +49,11 @@ std::optional<std::string> difference(const OlderKernel& kernel, const Binary& s
   if (before.spill_bytes != made.facts.spill_bytes) {
     return changed("bytes of spills", before.spill_bytes, made.facts.spill_bytes);
   }
-  // Shared memory that the code itself reserves counts; a launch may ask for more.
-  const std::int64_t shared =
-      made.facts.shared_bytes + dynamic_shared_bytes(*kernel.problem, kernel.config);
+  // Shared memory that the code itself reserves counts; a launch may ask for more, which a trial
+  // alone has told.
+  const std::int64_t launched =
+      kernel.shared_bytes ? dynamic_shared_bytes(*kernel.problem, kernel.config) : 0;
+  const std::int64_t shared = made.facts.shared_bytes + launched;
   const std::int64_t shared_before = kernel.shared_bytes.value_or(before.shared_bytes);
   if (shared_before != shared) return changed("bytes of shared memory", shared_before, shared);
   const auto code = code_digest(stored.image);

@@ -174,6 +174,20 @@ TEST_F(RekeyCommandTest, WithoutATrialSharedMemoryIsThatOfTheStoredKernel) {
   EXPECT_THAT(result.json()["left"].dump(), HasSubstr("bytes of shared memory"));
 }
 
+// A launch of this kernel asks for shared memory besides, which its image does not tell.
+TEST_F(RekeyCommandTest, AWinnerWithoutATrialIsKeptWhereItsCodeIsTheSame) {
+  VITUNE_REQUIRE_COMPILER(compiler);
+  const WinnerEntry entry = winner();
+  if (compiler->version() != entry.winner.compiler_version) GTEST_SKIP() << "of another NVRTC";
+  rekey(file_, {{entry.winner.kernel_key, before_}});
+  Connection(file_, Connection::Mode::kReadWrite).execute("DELETE FROM trial");
+
+  const CommandResult result = rekey_command();
+
+  EXPECT_EQ(result.json()["kernels_that_differ"], 0) << result.err;
+  EXPECT_EQ(check()["stale_winners"], 0);
+}
+
 TEST_F(RekeyCommandTest, ABlockOfALayerBelowIsWrittenDownForTheNewKey) {
   const WinnerEntry entry = winner();
   const Digest key = entry.winner.kernel_key, text = text_key(entry);
