@@ -65,6 +65,7 @@ TEST(NormSpaceTest, AccessesDivideRowsAndAreAligned) {
   EXPECT_EQ(vector("bf16 m=4 d=768 weight bias"), 8);
   EXPECT_EQ(vector("fp32 m=4 d=768"), 4);
   EXPECT_EQ(vector("bf16 m=4 d=768 out=fp32"), 8);  // two accesses of 16 bytes
+  EXPECT_EQ(vector("bf16 m=4 d=768 stats"), 8);     // a value a row, stored by itself
   EXPECT_EQ(vector("bf16 m=4 d=768 align=4"), 2);
   EXPECT_EQ(vector("bf16 m=4 d=768 x=@772"), 4);
   EXPECT_EQ(vector("bf16 m=4 d=197"), 1);
