@@ -60,13 +60,14 @@ Tensors q_and_out(std::uintptr_t q, std::uintptr_t o) { return {q, 1 << 24, 1 <<
 TEST(Footprint, AnySharedByteIsFoundAndPackedSlicesAreApart) {
   const std::int64_t h = 3, n = 4, d = 8;
   const TensorStrides bnhd = bnhd_strides(h, n, d), bhnd = bhnd_strides(h, n, d);
-  const TensorStrides four = bnhd_strides(4 * h, n, d);          // [B, N, 4, H, D]
-  const TensorStrides planes = {4 * h * n * d, n * d, d};        // [B, 4, H, N, D]
-  const TensorStrides gaps = {h * n * d * 2, n * d * 2, 2 * d};  // every second row
+  const TensorStrides four = bnhd_strides(4 * h, n, d);               // [B, N, 4, H, D]
+  const TensorStrides planes = {4 * h * n * d, n * d, d};             // [B, 4, H, N, D]
+  const TensorStrides gaps = {h * n * d * 2, n * d * 2, 2 * d};       // every second row
+  const TensorStrides turns = {h * n * d * 2 + d, n * d * 2, 2 * d};  // by turns of the batch
   const std::uintptr_t base = 1 << 16;
   int apart_but_interleaved = 0;
-  for (const TensorStrides& q : {bnhd, bhnd, four, planes, gaps}) {
-    for (const TensorStrides& o : {bnhd, bhnd, four, planes, gaps}) {
+  for (const TensorStrides& q : {bnhd, bhnd, four, planes, gaps, turns}) {
+    for (const TensorStrides& o : {bnhd, bhnd, four, planes, gaps, turns}) {
       const AttentionProblem p = small(q, o);
       const Footprint footprint = reach_of(p);
       const auto q_bytes = bytes_of(base, p, p.q, p.heads, p.nq);
