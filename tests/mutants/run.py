@@ -91,6 +91,7 @@ class Tree:
         """Runs the tests of `check`: "" if all pass, else the first that fails or is silent for too long."""
         program = self.build / "tests" / check.target
         with tempfile.TemporaryDirectory(dir=self.root.parent) as folder:
+            os.chmod(folder, 0o755)  # some tests are another user for a while
             environment = {**os.environ, "TMPDIR": folder, "HOME": folder}
             if check.emulated:
                 device = str(self.build / "tests" / "emulator" / "device")
