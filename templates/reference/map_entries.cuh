@@ -1,8 +1,9 @@
 // templates/reference/map_entries.cuh -- The judge of every map, and its yardstick.
 //
-// Both walk through the expression, part by part, for each element: nothing here is generated. In
-// fp64 it is the judge; with each step rounded it is the yardstick, a model that writes every
-// step's result to memory. An element that fp32 cannot hold on the way is what fp32 makes of it.
+// Both walk through the expression, part by part, for each element: nothing here is generated, and
+// the walk is one function for all callers, or it would take half a minute to compile. In fp64 it
+// is the judge; with each step rounded it is the yardstick, a model that writes every step's result
+// to memory. An element that fp32 cannot hold on the way is what fp32 makes of it.
 #pragma once
 
 #include "map/params.cuh"
@@ -28,7 +29,7 @@ __device__ inline double map_rounded(double x, int rounding) {
 
 __device__ inline double map_sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
 
-__device__ inline double map_one(int word, double a) {
+__device__ __attribute__((noinline)) double map_one(int word, double a) {
   switch (word) {
     case kMapNeg:
       return -a;
@@ -88,10 +89,12 @@ __device__ inline double map_two(int word, double a, double b) {
 }
 
 // `letters`: the operands a to h, or what was reduced.
-__device__ inline double map_value(const MapJudgeParams& p, const MapProgram& program,
-                                   const double* letters, int rounding) {
+__device__ __attribute__((noinline)) double map_value(const MapJudgeParams& p,
+                                                      const MapProgram& program,
+                                                      const double* letters, int rounding) {
   double stack[MapProgram::kMostParts];
   int top = 0;
+#pragma unroll 1
   for (int part = 0; part < program.parts; ++part) {
     const int code = program.codes[part];
     if (code >= MapProgram::kConstant) {
@@ -112,11 +115,13 @@ __device__ inline double map_value(const MapJudgeParams& p, const MapProgram& pr
 }
 
 // Element number `index` along dimensions `first` to `last` adds to the offsets of all tensors.
-__device__ inline void map_offsets(const MapJudgeParams& p, long long index, int first, int last,
-                                   long long (&at)[MapParams::kOperands + 1]) {
+__device__ __attribute__((noinline)) void map_offsets(const MapJudgeParams& p, long long index,
+                                                      int first, int last,
+                                                      long long (&at)[MapParams::kOperands + 1]) {
   for (int i = last - 1; i >= first; --i) {
     const long long extent = p.extents[i], entry = index % extent;
     index /= extent;
+#pragma unroll 1
     for (int k = 0; k <= MapParams::kOperands; ++k) at[k] += entry * (long long)(p.strides[k][i]);
   }
 }
@@ -125,8 +130,10 @@ struct MapPlace {
   long long at[MapParams::kOperands + 1];
 };
 
-__device__ inline double map_x(const MapJudgeParams& p, const MapPlace& place, int rounding) {
+__device__ __attribute__((noinline)) double map_x(const MapJudgeParams& p, const MapPlace& place,
+                                                  int rounding) {
   double letters[MapParams::kOperands];
+#pragma unroll 1
   for (int k = 0; k < MapParams::kOperands; ++k) {
     letters[k] = p.types[k] < 0 ? 0 : element_value(p.call.in[k], place.at[k], p.types[k]);
   }
@@ -191,8 +198,9 @@ struct MapReduced {
   double sum, most;
 };
 
-__device__ inline MapReduced map_reduced(const MapJudgeParams& p, long long result, long long count,
-                                         int rounding) {
+__device__ __attribute__((noinline)) MapReduced map_reduced(const MapJudgeParams& p,
+                                                            long long result, long long count,
+                                                            int rounding) {
   const int lane = threadIdx.x % 32;
   MapReduced row = {0, reference_minus_infinity()};
   for (long long r = lane; r < count; r += 32) {

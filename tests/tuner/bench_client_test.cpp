@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(Scripts, BenchClientStart,
                                            Start{"hello and die", "exit status 0"},
                                            Start{"bad probe", "the probe gave nonsense"},
                                            Start{"no device", "no CUDA-capable device"},
-                                           Start{"other protocol", "version 5"}),
+                                           Start{"other protocol", "version 7"}),
                          [](const auto& script) {
                            std::string name = script.param.script;
                            for (char& c : name) c = c == ' ' ? '_' : c;

@@ -6,7 +6,7 @@
 // start=... is how it begins; do=... is what it does with the jobs whose problem or config contains
 // match=...; log=FILE collects a line per job; count=FILE counts the workers started; once=FILE: it
 // does it only as long as there is no such file, and makes it. "silent compile" never answers,
-// "dying compile" once.
+// "dying compile at=ENTRY" ends at that job.
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/socket.h>
@@ -299,12 +299,10 @@ int run_fake_compiler(int answers, bool dies, Options options = {}) {
   write_frame(kSocket, {kCompileHello, 0, encode(hello)});
   FrameParser parser;
   while (const auto next = read_frame(kSocket, parser)) {
-    if (answers-- <= 0) {
-      if (dies) return 0;
-      continue;
-    }
+    if (answers-- <= 0) continue;
     const auto job = decode_job(next->payload);
     if (!job) return 1;
+    if (dies && job->entry == options["at"]) return 0;
     if (!options["log"].empty()) std::ofstream(options["log"], std::ios::app) << job->entry << "\n";
     CompileResult result;
     result.status = job->entry == options["fail"] ? CompileStatus::kError : CompileStatus::kOk;
@@ -324,9 +322,10 @@ int run(int argc, char** argv) {
     const std::size_t at = argument.find('=');
     if (at != std::string::npos) options[argument.substr(0, at)] = argument.substr(at + 1);
   }
-  if (role == "compile") return run_fake_compiler(std::numeric_limits<int>::max(), false, options);
+  constexpr int kAlways = std::numeric_limits<int>::max();
+  if (role == "compile") return run_fake_compiler(kAlways, false, options);
   if (role == "silent compile") return run_fake_compiler(0, false);
-  if (role == "dying compile") return run_fake_compiler(1, true);
+  if (role == "dying compile") return run_fake_compiler(kAlways, true, options);
   options["ordinal"] = argv[argc - 1];
   return FakeBench(options).run();
 }

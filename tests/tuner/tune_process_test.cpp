@@ -284,6 +284,7 @@ TEST_F(TuneProcess, AWinnerWhoseKernelCannotBeCompiledNowStaysWhatItIs) {
   const DeviceInfo device = testing::fake_device();
   const auto trial = open().user().find_trial(device, key(), good.config);
   options.compile_worker_command[1] = "dying compile";
+  options.compile_worker_command.emplace_back("at=vitune_attention_forward");
   LayeredStore store = open();
   const VerifyReport report = verify(store);
   ASSERT_EQ(report.failed.size(), 1u);
