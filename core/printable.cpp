@@ -47,11 +47,9 @@ bool is_printable(std::string_view name) {
   return true;
 }
 
-std::string shortened(std::string_view text, std::size_t most) {
-  if (text.size() <= most) return std::string(text);
-  const auto is_inside = [&] { return (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80; };
-  while (most > 0 && is_inside()) --most;
-  return std::string(text.substr(0, most)) + "...";
+std::string shortened(std::string_view text, std::size_t room) {
+  if (text.size() <= room) return std::string(text);
+  return std::string(text.substr(0, length_within(text, room - 3))) + "...";
 }
 
 std::string shown_name(std::string_view name, std::size_t most) {

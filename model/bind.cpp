@@ -115,6 +115,11 @@ std::string copy_text(const BatchView& from, const BatchView& to) {
                  {&from, &to});
 }
 
+void put_in_front(BatchView& view) {
+  view.extents.insert(view.extents.begin(), 1);
+  view.strides.insert(view.strides.begin(), 0);
+}
+
 // As a view of one dimension more: kernels have one at least.
 BatchView with_dimension(BatchView view) {
   if (view.extents.empty()) {
@@ -146,6 +151,7 @@ class Binder {
 
  private:
   std::string where() const {
+    if (node_ == nullptr) return formatted("{}: a result", tensors_.place());
     return formatted("{}: {} at '{}'", tensors_.place(), node_kind_name(node_->kind),
                      shown_name(node_->at));
   }
@@ -195,7 +201,7 @@ class Binder {
   }
 
   void copy(const BatchView& from, StepTensor source, const BatchView& to, StepTensor target) {
-    ModelStep step{node_ == nullptr ? "" : node_->at, parse_problem(copy_text(from, to)), true, {}};
+    ModelStep step{node_ == nullptr ? "" : node_->at, parse_map(copy_text(from, to)), true, {}};
     place(step, [&](const TensorSpec& spec) { return spec.name == "out" ? target : source; });
     bound_.steps.push_back(std::move(step));
   }
@@ -216,18 +222,26 @@ class Binder {
       std::reverse(view.strides.begin(), view.strides.end());
     }
     if (lies_as(view, spec)) return tensor_of(view);
-    const BatchView own = dense(with_dimension(view), element_name(spec.type));
+    BatchView own = dense(with_dimension(view), element_name(spec.type));
+    const bool repeats = view.extents.size() > 1 && view.strides.front() == 0;
+    if (repeats && !lies_as(own, spec)) {  // rows that the problem has once
+      view.extents.erase(view.extents.begin());
+      view.strides.erase(view.strides.begin());
+      own = dense(view, element_name(spec.type));
+    }
     if (!lies_as(own, spec)) {
       throw Error(ErrorCode::kUnsupported,
                   formatted("{}: no kernel reads '{}' as the file has it; export the model again, "
                             "or tell us of it",
                             where(), spec.name));
     }
-    if (stored_.contains(view.of)) return {constant_of(view, own.type), 0};
-    if (view.type != own.type) {
+    const bool is_stored = stored_.contains(view.of);
+    const bool can_widen = is_stored && own.type == "fp32" && model_type_bytes(view.type) == 2;
+    if (view.type != own.type && !can_widen) {
       throw Error(ErrorCode::kUnsupported, formatted("{}: '{}' is {} where kernels read {}",
                                                      where(), spec.name, view.type, own.type));
     }
+    if (is_stored) return {constant_of(view, own.type), 0};
     const StepTensor source = tensor_of(view), target = {new_value(own), 0};
     copy(with_dimension(view), source, own, target);
     return target;
@@ -280,6 +294,10 @@ class Binder {
       if (is_input) return input(view, spec, lies_transposed(spec.name, view));
       if (lies_as(view, spec)) return tensor_of(view);
       const BatchView own = dense(with_dimension(view), view.type);
+      if (!lies_as(own, spec)) {
+        throw Error(ErrorCode::kUnsupported,
+                    formatted("{}: no kernel writes '{}' as the file has it", where(), spec.name));
+      }
       const StepTensor target = {new_value(own), 0};
       behind.push_back({own, with_dimension(view), target, tensor_of(view)});
       return target;
@@ -288,13 +306,35 @@ class Binder {
     for (const Written& w : behind) copy(w.from, w.source, w.to, w.target);
   }
 
+  // The problem with the alignment of the node's operands, where its operator knows that word.
+  ProblemPtr aligned_as_given(const ProblemPtr& problem) const {
+    std::vector<BatchView> views;
+    for (const auto* operands : {&node_->reads, &node_->writes}) {
+      for (const auto& [key, operand] : *operands) {
+        if (stored_.contains(operand.of)) continue;  // copied once if need be
+        views.push_back(tensors_.view(operand, shown_name(node_->at)));
+      }
+    }
+    std::vector<const BatchView*> all;
+    for (const BatchView& view : views) all.push_back(&view);
+    const std::string text = aligned(problem->text(), all);
+    if (text == problem->text()) return problem;
+    try {
+      return parse_problem(text);
+    } catch (const Error&) {
+      return problem;
+    }
+  }
+
   void bind_node() {
     if (node_->kind == NodeKind::kMap) return add_map();
-    const std::vector<ProblemPtr> problems = node_problems(tensors_, *node_);
-    if (problems.empty()) {
+    std::vector<ProblemPtr> problems = node_problems(tensors_, *node_);
+    // Kernels of group norms count channels last where files count them second.
+    if (problems.empty() || node_->kind == NodeKind::kGroupNorm) {
       throw Error(ErrorCode::kUnsupported,
                   formatted("{}: this version has no kernel for it", where()));
     }
+    for (ProblemPtr& problem : problems) problem = aligned_as_given(problem);
     if (problems.size() == 1) return add(problems.front(), "", {});
     // A norm before a layer: its result is a value of its own.
     const BatchView x = tensors_.view(node_->reads.at("x"), shown_name(node_->at));
@@ -320,8 +360,7 @@ class Binder {
     for (const auto& [key, operand] : node_->reads) {
       views[key] = with_dimension(tensors_.view(operand, shown_name(node_->at)));
     }
-    const BatchView out =
-        with_dimension(tensors_.view(node_->writes.at("out"), shown_name(node_->at)));
+    BatchView out = with_dimension(tensors_.view(node_->writes.at("out"), shown_name(node_->at)));
     // A kernel reads something: for an expression of constants a number that does not count.
     std::string x = words.x;
     if (views.empty()) {
@@ -329,12 +368,15 @@ class Binder {
       x = "where(lt(a,a),a," + x + ")";
     }
     const std::size_t over = words.by.empty() ? 0 : static_cast<std::size_t>(words.over);
-    // A reduction to one number has a dimension of one entry in front of what it reduces.
+    // A reduction of all dimensions gets one of one entry in front: kernels have one at least.
+    if (views.begin()->second.extents.size() <= over) {
+      for (auto& [key, view] : views) put_in_front(view);
+      if (words.by == "softmax") put_in_front(out);
+    }
     const BatchView& first = views.begin()->second;
     const std::size_t results = first.extents.size() - std::min(over, first.extents.size());
     const auto split = first.extents.begin() + static_cast<std::ptrdiff_t>(results);
-    std::string text =
-        "map n=" + (results == 0 ? "1" : joined(Numbers(first.extents.begin(), split), "x"));
+    std::string text = "map n=" + joined(Numbers(first.extents.begin(), split), "x");
     if (over != 0) text += " over=" + joined(Numbers(split, first.extents.end()), "x");
     std::vector<const BatchView*> all = {&out};
     for (const auto& [key, view] : views) {

@@ -29,21 +29,39 @@ bool is_image_name(const fs::path& path) {
   return end == ".jpg" || end == ".jpeg" || end == ".ppm";
 }
 
-std::vector<InputFile> files_of(const std::vector<std::string>& operands) {
+// Images below a folder by name. Entries that cannot be looked at are passed over by the sentence
+// that they leave in `skipped`.
+std::vector<fs::path> images_in(const std::string& folder, std::vector<std::string>& skipped) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    if (!is_image_name(at->path())) continue;
+    std::error_code fault;
+    if (at->is_regular_file(fault)) {
+      found.push_back(at->path());
+    } else if (fault) {
+      skipped.push_back(formatted("{}: {}", at->path().string(), fault.message()));
+    }
+  }
+  if (error) skipped.push_back(formatted("{}: {}", folder, error.message()));
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<InputFile> files_of(const std::vector<std::string>& operands,
+                                std::vector<std::string>& skipped) {
   std::vector<InputFile> files;
   for (const std::string& operand : operands) {
-    if (!fs::is_directory(operand)) {
+    std::error_code ignored;
+    if (!fs::is_directory(operand, ignored)) {
       files.push_back({operand, true});
       continue;
     }
-    std::vector<fs::path> found;
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(operand)) {
-      if (is_image_name(entry.path()) && entry.is_regular_file()) found.push_back(entry.path());
-    }
+    std::vector<fs::path> found = images_in(operand, skipped);
     if (found.empty()) {
       throw Error(ErrorCode::kUsage, formatted("{}: no .jpg, .jpeg or .ppm file in it", operand));
     }
-    std::sort(found.begin(), found.end());
     for (fs::path& path : found) files.push_back({std::move(path), false});
   }
   return files;
@@ -51,8 +69,8 @@ std::vector<InputFile> files_of(const std::vector<std::string>& operands) {
 
 class ImageSource : public BatchSource {
  public:
-  ImageSource(std::vector<InputFile> files, const Preprocess& how)
-      : files_(std::move(files)), how_(how) {}
+  ImageSource(std::vector<InputFile> files, const Preprocess& how, std::vector<std::string> skipped)
+      : files_(std::move(files)), how_(how), skipped_(std::move(skipped)) {}
 
   std::int64_t count() const override { return static_cast<std::int64_t>(files_.size()); }
 
@@ -77,7 +95,10 @@ class ImageSource : public BatchSource {
     try {
       return {preprocessed(read_image(file.path), how_), ""};
     } catch (const Error& error) {
-      return {{}, error.what()};
+      const std::string why = error.what(), path = file.path.string();
+      return {{}, why.starts_with(path) ? why : formatted("{}: {}", path, why)};
+    } catch (const std::exception& error) {  // too little memory: of no other image a matter
+      return {{}, formatted("{}: {}", file.path.string(), error.what())};
     }
   }
 
@@ -160,7 +181,9 @@ std::unique_ptr<BatchSource> open_inputs(const std::vector<std::string>& operand
     throw Error(ErrorCode::kUsage, formatted("{} takes {}, not images: give them as an NPY file",
                                              place, joined(shape, " x ")));
   }
-  return std::make_unique<ImageSource>(files_of(operands), how);
+  std::vector<std::string> skipped;
+  std::vector<InputFile> files = files_of(operands, skipped);
+  return std::make_unique<ImageSource>(std::move(files), how, std::move(skipped));
 }
 
 }  // namespace vitune

@@ -13,6 +13,7 @@ namespace vitune {
 namespace {
 
 constexpr std::size_t kMostText = 4096;
+constexpr std::int64_t kMostResizedPixels = std::int64_t{1} << 26;
 
 using Json = nlohmann::json;
 
@@ -72,7 +73,13 @@ Image scaled(const Image& image, const Preprocess& how) {
   if (how.height != how.width) return resized(image, side(how.width), side(how.height), how.filter);
   const int shorter = side(how.height);
   const auto other = [&](int longer, int least) {
-    return static_cast<int>(static_cast<std::int64_t>(shorter) * longer / least);
+    const std::int64_t length = static_cast<std::int64_t>(shorter) * longer / least;
+    if (length * shorter > kMostResizedPixels) {
+      throw Error(ErrorCode::kUsage,
+                  formatted("an image of {} x {} pixels is too narrow for a model of {} x {}",
+                            image.width, image.height, how.width, how.height));
+    }
+    return static_cast<int>(length);
   };
   return image.width <= image.height
              ? resized(image, shorter, other(image.height, image.width), how.filter)
@@ -93,6 +100,9 @@ Preprocess read_preprocess(const std::string& text, const std::string& place) {
   const auto size = reader.numbers<2>("size", 1, kMostImageSide);
   how.height = static_cast<int>(size[0]);
   how.width = static_cast<int>(size[1]);
+  if (std::int64_t{how.height} * how.width > kMostResizedPixels) {
+    throw Error(ErrorCode::kUsage, formatted("{}: its images are too large to prepare", place));
+  }
   how.crop = reader.number("crop", how.crop, 0.05, 1);
   how.filter = reader.filter();
   const auto mean = reader.numbers<3>("mean", -1e3, 1e3);

@@ -15,6 +15,8 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
+constexpr std::int64_t kMostPixels = 200'000'000;
+
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string_view why) {
   throw Error(ErrorCode::kUsage, formatted("{}: {}", path.string(), why));
 }
@@ -36,6 +38,10 @@ void require_sides(const std::filesystem::path& path, long width, long height) {
   if (width < 1 || height < 1 || width > kMostImageSide || height > kMostImageSide) {
     refuse(path, formatted("{} x {} pixels are not from 1 to {} each way", width, height,
                            kMostImageSide));
+  }
+  if (static_cast<std::int64_t>(width) * height > kMostPixels) {
+    refuse(path, formatted("{} x {} pixels are more than {} million", width, height,
+                           kMostPixels / 1'000'000));
   }
 }
 

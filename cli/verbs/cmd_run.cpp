@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -90,8 +91,17 @@ class Runner {
       throw Error(ErrorCode::kUnsupported, formatted("{} has {} inputs: run takes models of one",
                                                      path, model_.graph().inputs.size()));
     }
-    input_ = model_.view({model_.graph().inputs[0].name, true, {}, {}, {}}, 1);
-    result_ = model_.view(model_.graph().outputs[0].of, 1);
+    const ModelOperand input = {model_.graph().inputs[0].name, true, {}, {}, {}};
+    const ModelOperand& result = model_.graph().outputs[0].of;
+    input_ = model_.view(input, 1);
+    result_ = model_.view(result, 1);
+    if (!counts_images(input_, model_.view(input, 2)) ||
+        !counts_images(result_, model_.view(result, 2))) {
+      throw Error(ErrorCode::kUnsupported,
+                  formatted("{}: run takes models whose input and result have the images as their "
+                            "first dimension, and only there",
+                            path));
+    }
     for (const BatchView* view : {&input_, &result_}) {
       if (view->type != "bf16" && view->type != "fp16" && view->type != "fp32") {
         throw Error(ErrorCode::kUnsupported,
@@ -134,6 +144,12 @@ class Runner {
   }
 
  private:
+  // Of passes of one image and of two.
+  static bool counts_images(const BatchView& one, const BatchView& two) {
+    return !one.extents.empty() && one.extents[0] == 1 && two.extents[0] == 2 &&
+           std::equal(one.extents.begin() + 1, one.extents.end(), two.extents.begin() + 1,
+                      two.extents.end());
+  }
   static std::vector<std::int64_t> behind_batch(const BatchView& view) {
     return {view.extents.begin() + 1, view.extents.end()};
   }
@@ -171,11 +187,7 @@ class Results {
     const std::vector<std::int64_t> shape = runner.result_shape();
     row_ = static_cast<std::size_t>(
         std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
-    if (session.has("out")) {
-      file_.emplace(session.text("out"), shape);
-      std::filesystem::path names = session.text("out");
-      names_.open(names.replace_extension(".txt"), std::ios::trunc);
-    }
+    if (session.has("out")) open_files(shape);
     prints_ = !file_ || session.has("top");
     most_ = static_cast<std::size_t>(parse_integer(session.text("top"), 1, 1000, "--top"));
     table_.column("input").heading().column("place", Align::kRight).column("value", Align::kRight);
@@ -188,6 +200,7 @@ class Results {
     if (file_) {
       file_->add(rows);
       for (const std::string& name : names) names_ << name << '\n';
+      require_names();
     }
     if (!prints_) return;
     for (std::size_t i = 0; i < names.size(); ++i) add_largest(names[i], rows.data() + i * row_);
@@ -198,8 +211,10 @@ class Results {
   void finish() {
     if (file_) {
       file_->finish();
-      names_.flush();
-      if (!names_) throw Error(ErrorCode::kFailure, "the list of names cannot be written");
+      names_.close();
+      require_names();
+      std::filesystem::rename(part_of(out_), out_);
+      std::filesystem::rename(part_of(names_path_), names_path_);
       document_["out"] = session_.text("out");
     }
     document_["inputs"] = count_;
@@ -207,12 +222,47 @@ class Results {
   }
 
  private:
+  static std::filesystem::path part_of(std::filesystem::path path) { return path += ".part"; }
+
+  // Under other names until they are complete, so that nothing is lost to a run that fails.
+  void open_files(const std::vector<std::int64_t>& shape) {
+    out_ = session_.text("out");
+    if (out_.extension() != ".npy") {
+      throw Error(ErrorCode::kUsage,
+                  formatted("--out {}: the file's name must end in .npy", out_.string()));
+    }
+    names_path_ = std::filesystem::path(out_).replace_extension(".txt");
+    for (const std::string& operand : session_.operands) {
+      std::error_code ignored;
+      if (std::filesystem::equivalent(operand, out_, ignored) ||
+          std::filesystem::equivalent(operand, names_path_, ignored)) {
+        throw Error(ErrorCode::kUsage,
+                    formatted("--out {} would write over '{}': choose another name", out_.string(),
+                              operand));
+      }
+    }
+    file_.emplace(part_of(out_), shape);
+    names_.open(part_of(names_path_), std::ios::trunc);
+    require_names();
+  }
+  void require_names() const {
+    if (!names_) {
+      throw Error(ErrorCode::kFailure,
+                  formatted("{} cannot be written: is there room, and may this user write there?",
+                            part_of(names_path_).string()));
+    }
+  }
+
   void add_largest(const std::string& name, const float* row) {
     std::vector<std::size_t> order(row_);
     std::iota(order.begin(), order.end(), std::size_t{0});
     const std::size_t kept = std::min(most_, row_);
     std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
-                      [&](std::size_t a, std::size_t b) { return row[a] > row[b]; });
+                      [&](std::size_t a, std::size_t b) {
+                        // What is no number comes last.
+                        if (std::isnan(row[a])) return false;
+                        return std::isnan(row[b]) || row[a] > row[b];
+                      });
     ordered_json largest = ordered_json::array();
     for (std::size_t k = 0; k < kept; ++k) {
       const std::string label = order[k] < labels_.size() ? labels_[order[k]] : "";
@@ -226,6 +276,7 @@ class Results {
   const std::vector<std::string> labels_;
   std::size_t row_ = 0, most_ = 0, count_ = 0;
   bool prints_ = true;
+  std::filesystem::path out_, names_path_;
   std::optional<NpyWriter> file_;
   std::ofstream names_;
   Table table_;
@@ -254,8 +305,8 @@ int run(Session& session) {
   const auto source =
       open_inputs({session.operands.begin() + 1, session.operands.end()}, runner.input_shape(),
                   runner.model().file().text("vitune.preprocess"), path);
-  Results results(session, runner);
   runner.prepare(std::min(most, std::max<std::int64_t>(source->count(), 1)));
+  Results results(session, runner);
   Spent spent;
   while (!session.stop) {
     auto start = Clock::now();

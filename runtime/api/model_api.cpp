@@ -49,6 +49,7 @@ std::int32_t type_code(const std::string& type) {
   if (type == "fp16") return VITUNE_FP16;
   if (type == "fp32") return VITUNE_FP32;
   if (type == "bool") return VITUNE_BOOL;
+  if (type == "u8") return VITUNE_U8;
   throw Error(ErrorCode::kUnsupported,
               formatted("the type {} has no number in this version", type));
 }

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "core/primary_context.h"
 #include "model/constants.h"
 
 namespace vitune {
@@ -28,6 +29,12 @@ std::string name_of(const ModelBuffer& buffer) {
 
 LoadedModel::LoadedModel(RuntimeContext& context, const std::filesystem::path& path)
     : context_(context), file_(load_model_file(path)), graph_(checked_graph(file_)) {}
+
+LoadedModel::~LoadedModel() {
+  const CurrentContext current(context_.primary());
+  const RelaxedCapture relaxed(context_.driver().api());
+  loaded_.clear();
+}
 
 BatchView LoadedModel::view(const ModelOperand& operand, std::int64_t batch) const {
   require_sound(file_, graph_, batch);

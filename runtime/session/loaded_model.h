@@ -22,6 +22,7 @@ class LoadedModel {
   // Reads and checks the file; nothing is loaded onto the device. Throws as load_model_file() and
   // require_sound() do. The context must outlive the model.
   LoadedModel(RuntimeContext& context, const std::filesystem::path& path);
+  ~LoadedModel();
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
 

@@ -25,10 +25,26 @@ void require(vitune_status status, const ModelStep& step) {
 }  // namespace
 
 ModelSession::ModelSession(LoadedModel& model, std::int64_t batch, bool without_graph)
-    : model_(model), batch_(batch), bound_(model.bind(batch)) {
+    : model_(model), bound_(model.bind(batch)) {
   const CurrentContext current(model.context().primary());
   const CudaDriver& driver = model.context().driver();
   driver.check(current.result(), current.call());
+  const RelaxedCapture relaxed(driver.api());
+  try {
+    build(driver, without_graph);
+  } catch (...) {
+    clear();
+    throw;
+  }
+}
+
+ModelSession::~ModelSession() {
+  const CurrentContext current(model_.context().primary());
+  const RelaxedCapture relaxed(model_.context().driver().api());
+  clear();
+}
+
+void ModelSession::build(const CudaDriver& driver, bool without_graph) {
   const std::vector<std::int64_t> scratch_bytes = prepare();
   plan_ = plan_memory(bound_, scratch_bytes);
   arena_ = DeviceBuffer(driver, static_cast<std::size_t>(std::max<std::int64_t>(plan_.bytes, 1)));
@@ -41,8 +57,8 @@ ModelSession::ModelSession(LoadedModel& model, std::int64_t batch, bool without_
       std::make_unique<CudaGraph>(driver, *own_stream_, [&] { launch_steps(own_stream_->get()); });
 }
 
-ModelSession::~ModelSession() {
-  const CurrentContext current(model_.context().primary());
+// The context must be current.
+void ModelSession::clear() {
   graph_.reset();
   own_stream_.reset();
   arena_ = DeviceBuffer();

@@ -46,6 +46,8 @@ class ModelSession {
     CuPointer scratch = 0;
     std::int64_t scratch_bytes = 0;
   };
+  void build(const CudaDriver& driver, bool without_graph);
+  void clear();
   std::vector<std::int64_t> prepare();
   CuPointer address_of(const StepTensor& tensor);
   void place_steps(const std::vector<std::int64_t>& scratch_bytes);
@@ -53,7 +55,6 @@ class ModelSession {
   void launch(CuStreamTag* stream);
 
   LoadedModel& model_;
-  const std::int64_t batch_;
   const BoundModel bound_;
   MemoryPlan plan_;
   DeviceBuffer arena_;

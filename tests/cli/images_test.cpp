@@ -223,6 +223,23 @@ TEST_F(ImagesTest, AFolderLeavesDamagedImagesOutAndANamedOneEndsTheRun) {
   EXPECT_THROW(named->next(1), Error);
 }
 
+TEST_F(ImagesTest, AnImageThatIsFarTooNarrowIsRefusedBeforeItGrows) {
+  const Preprocess how = read_preprocess(
+      R"({"size": [224, 224], "crop": 0.875, "mean": [0, 0, 0], "std": [1, 1, 1]})", "a file");
+  EXPECT_THROW(preprocessed(picture(1, 32'000), how), Error);
+  EXPECT_EQ(preprocessed(picture(4, 200), how).size(), 3u * 224 * 224);
+}
+
+TEST_F(ImagesTest, EntriesOfAFolderThatCannotBeLookedAtAreLeftOut) {
+  const std::string how =
+      R"({"size": [2, 2], "crop": 1.0, "filter": "bilinear", "mean": [0, 0, 0], "std": [1, 1, 1]})";
+  write("a.ppm", ppm(picture(4, 4)));
+  fs::create_symlink(folder_.path() / "x.jpg", folder_.path() / "x.jpg");
+  const auto source = open_inputs({folder_.path().string()}, {3, 2, 2}, how, "a file");
+  EXPECT_EQ(source->next(5).names.size(), 1u);
+  EXPECT_THAT(source->skipped(), ElementsAre(HasSubstr("x.jpg")));
+}
+
 TEST(Half, EveryNumberOf16BitsComesBack) {
   for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);

@@ -22,11 +22,11 @@ TEST(PrintableTest, WhatATerminalActsOnIsNotPrintable) {
 
 TEST(PrintableTest, ATextIsCutBetweenCharacters) {
   EXPECT_EQ(shortened("abc", 3), "abc");
-  EXPECT_EQ(shortened("abcd", 3), "abc...");
-  EXPECT_EQ(shortened("a\u00e9\u00e9", 4), "a\u00e9...");
+  EXPECT_EQ(shortened("abcdef", 5), "ab...");
+  EXPECT_EQ(shortened("a\u00e9\u00e9", 4), "a...");
   EXPECT_EQ(shortened("\U0001f600", 3), "...");
   EXPECT_EQ(shown_name("a\u202eb"), "?");
-  EXPECT_EQ(shown_name("abcd", 2), "ab...");
+  EXPECT_EQ(shown_name("abcdef", 5), "ab...");
 }
 
 }  // namespace

@@ -136,6 +136,50 @@ TEST_F(BindTest, AConstantThatWouldBeFarLargerThanItsTensorIsRefused) {
   }
 }
 
+TEST_F(BindTest, AnOperandThatBeginsAnywhereMakesAProblemOfThatAlignment) {
+  const BoundModel model = bind(changed("/nodes/3/q/offset", 4), 2);
+  EXPECT_THAT(texts(model),
+              testing::Contains(testing::AllOf(HasSubstr("attention bf16"), HasSubstr("align=8"))));
+}
+
+TEST_F(BindTest, AResultThatNoKernelWritesIsRefused) {
+  for (const char* type : {"fp32", "fp16"}) {
+    try {
+      bind(changed("/values/8/type", type), 2);
+      ADD_FAILURE() << type;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("sum"));
+    }
+  }
+}
+
+TEST_F(BindTest, AGroupNormIsRefusedAndAReductionToOneNumberIsNot) {
+  ordered_json graph = test::small_graph();
+  graph["values"].push_back({{"name", "t9"}, {"type", "bf16"}, {"shape", ordered_json::array()}});
+  graph["nodes"].push_back({{"op", "map"},
+                            {"at", "all"},
+                            {"x", "a"},
+                            {"by", "sum"},
+                            {"over", 2},
+                            {"a", "t6"},
+                            {"out", "t9"}});
+  EXPECT_THAT(texts(bind(graph, 2)), testing::Contains(HasSubstr("map n=1 over=128")));
+  graph["values"].push_back({{"name", "t10"}, {"type", "bf16"}, {"shape", {"B", 64, 16}}});
+  graph["nodes"].push_back(
+      {{"op", "group_norm"},
+       {"at", "groups"},
+       {"groups", 2},
+       {"eps", 1e-5},
+       {"x", {{"of", "t5"}, {"extents", {"B", 64, 16}}, {"strides", {1024, 1, 64}}}},
+       {"out", "t10"}});
+  try {
+    bind(graph, 2);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no kernel for it"));
+  }
+}
+
 TEST_F(BindTest, AMapOfConstantsReadsANumberThatDoesNotCount) {
   ordered_json graph = test::small_graph();
   graph["nodes"][1]["x"] = "0.5";

@@ -84,7 +84,7 @@ constexpr Mistake kOfWriting[] = {
     {kMoments, "fmaf(distance, share, all_mean)", "center"},
     {kMoments, "(float(kStoreTileColumns * before) * share)", "kStoreTileColumns"},
     {kMoments, "+ first) * 2", ") * 2"},
-    {kEpilogue, "add_panel(to + lane / 2", "add_panel(to + lane % 2"},
+    {kEpilogue, "add_store_tile(to + lane / 2", "add_store_tile(to + lane % 2"},
 };
 // Waits that order accesses, left out.
 constexpr Mistake kUnorderedTaking[] = {
