@@ -46,9 +46,9 @@ std::vector<std::string> words_of(const std::string& option, const std::string& 
 }
 
 WordKind kind_of(const std::string& placeholder) {
+  if (placeholder.find("MODEL") != std::string::npos) return WordKind::kModel;
   if (placeholder.find("FILE") != std::string::npos) return WordKind::kFile;
   if (placeholder.find("DIR") != std::string::npos) return WordKind::kFolder;
-  if (placeholder.find("MODEL") != std::string::npos) return WordKind::kModel;
   return WordKind::kAny;
 }
 
