@@ -66,8 +66,8 @@ TEST_F(ModelsTest, AModelFileIsShownWithItsProblemsAndWhatServesThem) {
   EXPECT_THAT(result.out, HasSubstr("9: 1 attention, 4 linear, 2 map, 1 norm, 1 window_attention"));
   const auto document = run({"models", path, "--json"}).json();
   EXPECT_EQ(document["batch"], 1);
-  EXPECT_EQ(document["steps"], 12);
-  EXPECT_EQ(document["copies"], 2);
+  EXPECT_EQ(document["steps"], 11);
+  EXPECT_EQ(document["copies"], 1);
   EXPECT_GT(document["arena_bytes"], 0);
   ASSERT_EQ(document["problems"].size(), 11u);
   EXPECT_THAT(document["problems"].dump(),
