@@ -9,8 +9,6 @@
 
 namespace vitune {
 
-inline constexpr int kMaxExpressionSteps = 32;  // words in it
-
 // Why a text is no expression of operands among `letters`; empty: it is one.
 std::string expression_fault(std::string_view text, std::string_view letters);
 

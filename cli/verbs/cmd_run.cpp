@@ -301,6 +301,7 @@ int run(Session& session) {
   }
   const std::string& path = session.operands.front();
   const std::int64_t most = parse_integer(session.text("batch"), 1, kMaxModelBatch, "--batch");
+  load_model_file(path);  // a file that is none is told before a GPU that is missing
   Runner runner(session, path);
   const auto source =
       open_inputs({session.operands.begin() + 1, session.operands.end()}, runner.input_shape(),

@@ -111,7 +111,14 @@ class Reader {
     if (error != std::errc() || std::abs(value) > std::numeric_limits<float>::max()) {
       wrong("the number is none of fp32's");
     }
-    at_ += static_cast<std::size_t>(end - rest.data());
+    // As JSON has them: 1.5, 1e-05; not 1., 1.e5, 1E5.
+    const std::string_view digits = rest.substr(0, static_cast<std::size_t>(end - rest.data()));
+    const std::size_t point = std::min(digits.find('.'), digits.size() - 1);
+    if (!is_digit(digits.back()) || digits.find('E') != digits.npos ||
+        (digits[point] == '.' && !is_digit(digits[point + 1]))) {
+      wrong(formatted("{} is no number: write 1.5 or 1e-05", in_quotes(digits)));
+    }
+    at_ += digits.size();
     parts_.push_back({Kind::kConstant, 0, 0, static_cast<float>(value)});
   }
 

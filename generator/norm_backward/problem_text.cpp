@@ -1,7 +1,7 @@
 // generator/norm_backward/problem_text.cpp -- Gradients of norms as lines of words (grammar:
 // docs/problems.md).
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
+#include <tuple>
 
 #include "core/format.h"
 #include "generator/norm/problem.h"
@@ -18,45 +18,12 @@ constexpr std::string_view kKeys[] = {"m",        "d",  "params", "eps",    "dy"
 constexpr ProblemGrammar kGrammar = {"norm_backward", kFlags, kKeys, "bf16, fp16 or fp32",
                                      "norm_backward bf16 m=12608 d=768 weight bias residual"};
 
-ElementType type_word(std::string_view name, std::string_view key) {
-  const auto type = element_type_of(name);
-  if (type && *type != ElementType::kBool) return *type;
-  malformed(formatted("{}={} is no type: use bf16, fp16 or fp32", key, in_quotes(name)));
-}
-
-ElementType read_type(const ProblemWords& words) {
-  const bool bf16 = words.flag("bf16"), fp16 = words.flag("fp16"), fp32 = words.flag("fp32");
-  if (int{bf16} + int{fp16} + int{fp32} != 1) {
-    malformed(bf16 || fp16 || fp32 ? "two types are given: dy has one"
-                                   : "the type is missing: begin with bf16, fp16 or fp32");
-  }
-  return bf16 ? ElementType::kBf16 : fp16 ? ElementType::kFp16 : ElementType::kFp32;
-}
-
-// Where a matrix lies: "fp32@1536", or the type or the stride alone.
-struct Matrix {
-  ElementType type;
-  std::int64_t row;
-};
-Matrix read_matrix(const ProblemWords& words, std::string_view key, const Matrix& otherwise) {
-  Matrix matrix = otherwise;
-  const std::string_view given = words.find(key).value_or(std::string_view());
-  const std::size_t at = std::min(given.find('@'), given.size());
-  if (at > 0) matrix.type = type_word(given.substr(0, at), key);
-  if (at < given.size()) matrix.row = integer_word(given.substr(at + 1), key);
-  return matrix;
-}
-
 // Reads the rows of a matrix whose type another word has said.
-std::int64_t read_row(const ProblemWords& words, std::string_view key, const Matrix& otherwise,
-                      std::string_view owner) {
-  const Matrix matrix = read_matrix(words, key, otherwise);
-  if (matrix.type == otherwise.type) return matrix.row;
-  malformed(formatted("{} has the type of {}, {}", key, owner, element_name(otherwise.type)));
-}
-
-std::string row_text(std::string_view key, std::int64_t row, std::int64_t d) {
-  return row == d ? std::string() : formatted(" {}=@{}", key, row);
+std::int64_t read_row(const ProblemWords& words, std::string_view key,
+                      const ProblemWords::Matrix& otherwise, std::string_view owner) {
+  const auto [type, row] = words.matrix(key, otherwise);
+  if (type == otherwise.first) return row;
+  malformed(formatted("{} has the type of {}, {}", key, owner, element_name(otherwise.first)));
 }
 
 }  // namespace
@@ -64,7 +31,7 @@ std::string row_text(std::string_view key, std::int64_t row, std::int64_t d) {
 NormBackwardProblem NormBackwardProblem::parse(std::string_view text) {
   const ProblemWords words(text, kGrammar);
   NormBackwardProblem p;
-  p.type = p.parameters = read_type(words);
+  p.type = words.type("dy has one");
   p.rows = words.required("m", "rows");
   p.d = words.required("d", "columns, over which is normalised");
   p.rms = words.flag("rms");
@@ -73,19 +40,15 @@ NormBackwardProblem NormBackwardProblem::parse(std::string_view text) {
   p.bias = words.flag("bias");
   p.residual = words.flag("residual");
   p.statistics = words.flag("stats");
-  if (const auto type = words.find("params")) p.parameters = type_word(*type, "params");
+  p.parameters = words.type("params", p.type);
   const auto eps = words.find("eps");
   p.eps = eps ? number_word(*eps, "eps") : default_eps(p.rms);
-  const Matrix x = read_matrix(words, "x", {p.type, p.d});
-  p.stream = x.type;
-  p.x_row = x.row;
+  std::tie(p.stream, p.x_row) = words.matrix("x", {p.type, p.d});
   p.dy_row = read_row(words, "dy", {p.type, p.d}, "the first word");
   p.residual_row = read_row(words, "residual", {p.stream, p.d}, "x");
   p.dx_row = read_row(words, "dx", {p.stream, p.d}, "x");
   if (words.find("second")) {
-    const Matrix second = read_matrix(words, "second", {p.stream, p.d});
-    p.second = second.type;
-    p.second_row = second.row;
+    std::tie(p.second, p.second_row) = words.matrix("second", {p.stream, p.d});
   }
   if (const auto rows = words.number("factor")) {
     if (*rows < 1) malformed(formatted("factor={}: 1 row is the least", *rows));
@@ -104,15 +67,10 @@ std::string NormBackwardProblem::text() const {
   if (p.frozen) text += " frozen";
   if (p.bias) text += " bias";
   if (p.parameters != p.type) text += " params=" + element_name(p.parameters);
-  text += row_text("dy", p.dy_row, p.d);
-  if (p.stream != p.type || p.x_row != p.d) {
-    text += formatted(" x={}{}", p.stream == p.type ? "" : element_name(p.stream),
-                      p.x_row == p.d ? "" : formatted("@{}", p.x_row));
-  }
-  if (p.residual) {
-    text += p.residual_row == p.d ? " residual" : formatted(" residual=@{}", p.residual_row);
-  }
-  text += row_text("dx", p.dx_row, p.d);
+  text += row_word("dy", p.dy_row, p.d);
+  text += matrix_word("x", p.stream, p.type, p.x_row, p.d);
+  if (p.residual) text += given_word("residual", p.residual_row, p.d);
+  text += row_word("dx", p.dx_row, p.d);
   if (p.second) {
     text += formatted(" second={}", element_name(*p.second));
     if (p.second_row != p.d) text += formatted("@{}", p.second_row);

@@ -80,7 +80,7 @@ TEST(ModelGraphTest, EachRuleRefusesItsBreachInASentence) {
       {"/nodes/0/out/strides", ordered_json::array({1088, 0, 1}), "an element more than once"},
       {"/nodes/0/out/strides", ordered_json::array({1088, 65, 1}), "a view of 't0' reaches beyond"},
       {"/nodes/1/x", "add(a,c)", "its operands are not the letters of its expression"},
-      {"/nodes/1/x", "system(a)", "the unknown word 'system'"},
+      {"/nodes/1/x", "system(a)", "'system' is neither a word nor an operand"},
       {"/nodes/1/a/extents/1", 63, "operand 'a' has another shape"},
       {"/nodes/1/by", "sum", "reduces by nothing, or over no dimension"},
       {"/nodes/8/out",
