@@ -26,6 +26,8 @@ std::size_t map_vector_dimension(const MapProblem& problem, bool across);
 // Elements that a thread takes at once along it: 8, 4, 2 or 1, so that it divides into them and
 // every access of neighbours is aligned.
 std::int64_t map_vector(const MapProblem& problem, bool across);
+// True if the result's neighbours along it are not side by side.
+bool map_lies_apart(const MapProblem& problem, bool across);
 // True if a tensor has neighbouring elements there.
 bool map_has_neighbours(const MapProblem& problem, bool across);
 

@@ -3,7 +3,9 @@
 // Written from the problem's values alone.
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
+#include <cstdint>
 #include <functional>
+#include <limits>
 
 #include "core/format.h"
 #include "generator/map/kernel_spec.h"
@@ -65,19 +67,30 @@ std::string places(std::string_view name, const MapProblem& p, std::size_t first
   return text + "  }\n";
 }
 
+// An element's place in a tensor. Kernels do not know the outermost extent; what the other
+// dimensions add is computed in 32 bits where it fits.
+std::string place_in(const MapProblem& p, const MapOperand& tensor) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  std::string wide, narrow = "0u";
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < p.rank(); ++i) {
+    const std::int64_t stride = tensor.strides[i];
+    if (p.extents[i] == 1 || stride == 0) continue;
+    const bool fits = i > 0 && stride <= (kMost - last) / (p.extents[i] - 1);
+    if (fits) last += (p.extents[i] - 1) * stride;
+    (fits ? narrow : wide) +=
+        fits ? formatted(" + i[{}] * {}u", i, stride) : formatted("i64(i[{}]) * {} + ", i, stride);
+  }
+  return formatted("{}i64({})", wide, narrow);
+}
+
 std::string place_of(const MapProblem& p) {
   std::string text =
       "  template <int k>\n"
       "  static __device__ __forceinline__ i64 place(const u32 (&i)[kRank]) {\n";
   const std::vector<const MapOperand*> tensors = given_tensors(p);
   for (std::size_t k = 0; k < tensors.size(); ++k) {
-    std::vector<std::string> terms;
-    for (std::size_t i = 0; i < p.rank(); ++i) {
-      const std::int64_t stride = tensors[k]->strides[i];
-      if (p.extents[i] > 1 && stride > 0) terms.push_back(formatted("i64(i[{}]) * {}", i, stride));
-    }
-    text += formatted("    if constexpr (k == {}) return {};\n", k,
-                      terms.empty() ? "0" : joined(terms, " + "));
+    text += formatted("    if constexpr (k == {}) return {};\n", k, place_in(p, *tensors[k]));
   }
   return text + "  }\n";
 }

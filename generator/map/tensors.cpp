@@ -72,6 +72,10 @@ std::int64_t map_vector(const MapProblem& p, bool across) {
   return vector;
 }
 
+bool map_lies_apart(const MapProblem& p, bool across) {
+  return p.out.strides[map_vector_dimension(p, across)] > 1;
+}
+
 bool map_has_neighbours(const MapProblem& p, bool across) {
   const std::size_t dimension = map_vector_dimension(p, across);
   return p.extents[dimension] > 1 && std::ranges::any_of(p.operands, [&](const auto& operand) {

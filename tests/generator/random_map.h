@@ -46,7 +46,8 @@ class RandomMap {
       case 7:
         return two() + '(' + of(steps / 2) + ',' + of(steps - steps / 2 - 1) + ')';
       case 8:
-        return "sqrt(abs(" + of(steps - 2) + "))";
+        // At 0 a root makes of a rounding error one without bound.
+        return "sqrt(add(abs(" + of(steps - 3) + "),0.0625))";
       case 9:
         return "mul(tanh(" + of(steps / 2 - 1) + "),tanh(" + of(steps / 2 - 2) + "))";
       default:
