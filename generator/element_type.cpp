@@ -10,6 +10,7 @@ std::int64_t element_bytes(ElementType type) {
     case ElementType::kBf16:
       return 2;
     case ElementType::kFp32:
+    case ElementType::kI32:
       return 4;
     case ElementType::kBool:
     case ElementType::kU8:
@@ -30,6 +31,8 @@ std::string element_name(ElementType type) {
       return "bool";
     case ElementType::kU8:
       return "u8";
+    case ElementType::kI32:
+      return "i32";
   }
   return "?";
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/judge_spec.h"
 
+#include "core/error.h"
 #include "templates/reference/support_params.cuh"
 
 namespace vitune {
@@ -16,6 +17,8 @@ int judge_type(ElementType type) {
       return kSupportFp32;
     case ElementType::kU8:
       return kSupportU8;
+    case ElementType::kI32:
+      throw Error(ErrorCode::kFailure, "whole numbers are not drawn or compared");
     case ElementType::kBool:
       break;
   }

@@ -28,6 +28,8 @@ struct Fill {
   double infinite_share = 0;  // of the values: become -inf
   double masked_share = 0;    // of runs of 64 neighbours in memory: the most negative number
   double share = 0.75;
+  // Of an int32 tensor: its elements as they are, from the first one on; the rest is unused.
+  std::vector<std::int32_t> numbers = {};
 };
 
 // One launch of a candidate, compared with the right answer.
@@ -43,7 +45,8 @@ inline constexpr char kNormalDraw[] = "normal";
 // error decides how far a candidate may be off.
 enum class Precision { kExact, kPlain };
 
-// How templates/reference/ numbers a type of elements (SupportType).
+// How templates/reference/ numbers a type of elements (SupportType). Throws Error(kFailure) for
+// int32, which is neither drawn nor compared.
 int judge_type(ElementType type);
 
 }  // namespace vitune

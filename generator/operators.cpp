@@ -9,14 +9,18 @@
 #include "generator/map/operator.h"
 #include "generator/norm/operator.h"
 #include "generator/norm_backward/operator.h"
+#include "generator/packed_attention/operator.h"
 #include "generator/window_attention/operator.h"
 
 namespace vitune {
 
 std::span<const Operator* const> operators() {
   static const std::array all = {
-      &attention(),          &norm(),          &group_norm(),   &linear(), &window_attention(),
-      &linear_weight_grad(), &norm_backward(), &map_operator(),
+      &attention(),        &norm(),
+      &group_norm(),       &linear(),
+      &window_attention(), &linear_weight_grad(),
+      &norm_backward(),    &map_operator(),
+      &packed_attention(),
   };
   return all;
 }

@@ -27,6 +27,7 @@ int library_type(ElementType type) {
       return Api::kFp32;
     case ElementType::kBool:
     case ElementType::kU8:
+    case ElementType::kI32:
       break;
   }
   throw Error(ErrorCode::kFailure, "a product of bytes");

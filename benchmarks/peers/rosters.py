@@ -7,6 +7,7 @@ from .engine.roster import Roster
 from .linear.roster import Linears
 from .linear_weight_grad.roster import WeightGrads
 from .norms.roster import Norms
+from .packed_attention.roster import PackedAttention
 
 #: A text whose first word names no operator is one of the first's.
 ROSTERS: tuple[Roster, ...] = (
@@ -14,6 +15,7 @@ ROSTERS: tuple[Roster, ...] = (
     Norms(),
     Linears(),
     WeightGrads(),
+    PackedAttention(),
 )
 
 

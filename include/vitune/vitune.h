@@ -71,7 +71,7 @@ enum {
 };
 
 // Element types. q, k, v and out are VITUNE_BF16 or VITUNE_FP16; the others are
-// VITUNE_UNSUPPORTED there. VITUNE_U8: whole numbers from 0 to 255.
+// VITUNE_UNSUPPORTED there. VITUNE_U8: whole numbers from 0 to 255; VITUNE_I32: offsets.
 typedef int32_t vitune_dtype;
 enum {
   VITUNE_NONE = 0,
@@ -79,7 +79,8 @@ enum {
   VITUNE_FP16 = 2,
   VITUNE_FP32 = 3,
   VITUNE_BOOL = 4,
-  VITUNE_U8 = 5
+  VITUNE_U8 = 5,
+  VITUNE_I32 = 6
 };
 
 // The choice of a kernel for a problem without a verified winner of its own.
@@ -319,7 +320,7 @@ typedef struct vitune_tensor {
   char name[32];       // "x", "residual", "out"
   int32_t given;       // 0: the problem does without it, and its pointer is NULL
   int32_t output;      // 1: is written
-  vitune_dtype type;   // VITUNE_BF16, VITUNE_FP16, VITUNE_FP32, VITUNE_BOOL or VITUNE_U8
+  vitune_dtype type;   // VITUNE_BF16 to VITUNE_I32, never VITUNE_NONE
   int32_t alignment;   // of its pointer at least, in bytes
   int64_t extents[4];  // outermost dimension first; 1 where one element serves all
   int64_t strides[4];  // in elements

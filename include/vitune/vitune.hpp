@@ -50,7 +50,7 @@ namespace vitune {
 inline namespace cpp {
 
 // The values of these are those of vitune.h in the same order.
-enum class DataType : std::int32_t { kBf16 = VITUNE_BF16, kFp16, kFp32, kBool, kU8 };
+enum class DataType : std::int32_t { kBf16 = VITUNE_BF16, kFp16, kFp32, kBool, kU8, kI32 };
 // The choice of a kernel for a problem without a winner of its own; kEnvironment: as VITUNE_MISS
 // says.
 enum class OnMiss : std::int32_t { kEnvironment, kNearest, kDefault, kCompile, kError };

@@ -27,6 +27,7 @@ NUMBERS = {
     **{name: value for value, name in enumerate(_errors.STATUS_NAMES)},
     "VITUNE_NONE": _structs.NONE, "VITUNE_BF16": _structs.BF16, "VITUNE_FP16": _structs.FP16,
     "VITUNE_FP32": _structs.FP32, "VITUNE_BOOL": _structs.BOOL, "VITUNE_U8": _structs.U8,
+    "VITUNE_I32": _structs.I32,
     **{f"VITUNE_ON_MISS_{name.upper()}": value for name, value in _structs.ON_MISS.items()},
     **{f"VITUNE_ON_BUSY_{name.upper()}": value for name, value in _structs.ON_BUSY.items()},
     **{f"VITUNE_{name.upper()}": value for name, value in _structs.OBJECTIVE.items()},

@@ -28,8 +28,8 @@ __version__ = ".".join(map(str, VERSION))
 __all__ = [
     "BF16", "BOOL", "FP16", "FP32", "NONE", "AttentionDesc", "CommandError", "Context", "ContextStats",
     "InvalidArgument", "LibraryNotFound", "Model", "NoDevice", "NotPrepared", "Problem", "ProblemTensor", "Selection", "Session", "TorchNotFound",
-    "Unsupported", "VituneError", "attention", "benchmark", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "export",
-    "exportable", "fold_norm",
+    "Unsupported", "VituneError", "attention", "attention_varlen", "benchmark", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "export",
+    "exportable", "flash_attn_varlen_func", "fold_norm",
     "group_norm", "layer_norm", "library_version", "linear", "packed_strides", "prepare", "problem_text", "refresh", "report",
     "rms_norm", "tune", "use_library", "window_attention",
 ]
@@ -39,6 +39,7 @@ _norm: Any = None  # vitune._ops.norm and group_norm_ops, once a norm is
 _group_norm: Any = None
 _linear: Any = None  # vitune._ops.linear, once a linear layer is
 _windows: Any = None  # vitune._ops.window_attention, once windows are
+_packed: Any = None  # vitune._ops.packed_attention, once packed sequences are
 
 
 def _load_op() -> Any:
@@ -209,6 +210,50 @@ def window_attention(qkv: "Tensor", window: Any, *, shift: Any = 0, bias: Option
         _load_norm()
         _windows = importlib.import_module("._ops.window_attention", __name__)
     return _windows.window_attention(qkv, window, shift, bias, padding, scale, interleaved, grid, pads_first)
+
+
+def _load_packed() -> Any:
+    global _packed
+    if _packed is None:
+        _load_norm()
+        _packed = importlib.import_module("._ops.packed_attention", __name__)
+    return _packed
+
+
+@overload
+def attention_varlen(q: "Tensor", k: "Tensor", v: "Tensor", cu_seqlens_q: "Tensor", cu_seqlens_k: Optional["Tensor"] = None,
+                     max_seqlen_q: Optional[int] = None, max_seqlen_k: Optional[int] = None, *, scale: Optional[float] = None,
+                     is_causal: bool = False, return_lse: Literal[False] = False) -> "Tensor": ...
+@overload
+def attention_varlen(q: "Tensor", k: "Tensor", v: "Tensor", cu_seqlens_q: "Tensor", cu_seqlens_k: Optional["Tensor"] = None,
+                     max_seqlen_q: Optional[int] = None, max_seqlen_k: Optional[int] = None, *, scale: Optional[float] = None,
+                     is_causal: bool = False, return_lse: Literal[True]) -> "tuple[Tensor, Tensor]": ...
+def attention_varlen(q: "Tensor", k: "Tensor", v: "Tensor", cu_seqlens_q: "Tensor", cu_seqlens_k: Optional["Tensor"] = None,
+                     max_seqlen_q: Optional[int] = None, max_seqlen_k: Optional[int] = None, *, scale: Optional[float] = None,
+                     is_causal: bool = False, return_lse: bool = False) -> Any:
+    """Attention of sequences of differing lengths whose tokens follow each other, on CUDA tensors; each attends to itself.
+
+    q: [tokens, heads, d], k and v: [tokens, kv_heads, d], bfloat16 or float16, views of a projection among them (rows that do not begin
+    at multiples of 16 bytes are copied). cu_seqlens_q: int32 [sequences + 1] on the same GPU: where each sequence begins, and the last
+    one's end; sequences may be empty. cu_seqlens_k: where each one's keys do; None: as its queries. Offsets are read on the device alone:
+    a captured graph may be replayed with others. max_seqlen_q, max_seqlen_k: no sequence may be longer; None: any length, which may
+    choose a slower kernel. is_causal: the last query is level with the last key. scale: 1 / sqrt(d) if None.
+
+    Returns [tokens, heads, d], with return_lse also the log-sum-exp, float32 [heads, tokens]. Rows of no sequence are left as they are
+    in fresh memory; a query without keys gives 0 and -inf. Offsets that fall or lie beyond the tokens give wrong rows, and never touch
+    memory outside of the tensors. Inference only. Raises as layer_norm().
+    """
+    return _load_packed().attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, scale, is_causal, return_lse)
+
+
+def flash_attn_varlen_func(q: "Tensor", k: "Tensor", v: "Tensor", cu_seqlens_q: "Tensor", cu_seqlens_k: "Tensor", max_seqlen_q: int,
+                           max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+                           window_size: tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional["Tensor"] = None,
+                           deterministic: bool = False, return_attn_probs: bool = False, block_table: Optional["Tensor"] = None) -> "Tensor":
+    """attention_varlen() by the signature of flash-attn's function, to be imported in its place. Dropout, a sliding window, a cap of
+    scores, slopes, pages and probabilities to return are refused; results are the same from call to call, deterministic or not."""
+    return _load_packed().flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p,
+                                                 softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs, block_table)
 
 
 def _load_compile() -> Any:

@@ -98,6 +98,8 @@ std::int32_t code_of(ElementType type) {
       return VITUNE_BOOL;
     case ElementType::kU8:
       return VITUNE_U8;
+    case ElementType::kI32:
+      return VITUNE_I32;
   }
   return VITUNE_NONE;
 }

@@ -46,6 +46,8 @@ std::int32_t type_code(ElementType type) {
       return VITUNE_FP32;
     case ElementType::kU8:
       return VITUNE_U8;
+    case ElementType::kI32:
+      return VITUNE_I32;
     case ElementType::kBool:
       break;
   }

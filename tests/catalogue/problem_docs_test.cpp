@@ -104,6 +104,16 @@ TEST(ProblemDocs, EveryWindowAttentionShownIsAccepted) {
   EXPECT_GE(count, 5);
 }
 
+TEST(ProblemDocs, EveryPackedAttentionShownIsAccepted) {
+  int count = 0;
+  for (const std::string& span : code_spans()) {
+    if (!span.starts_with("packed_attention ")) continue;
+    ++count;
+    EXPECT_EQ(parse_problem(span)->text(), span);
+  }
+  EXPECT_GE(count, 4);
+}
+
 TEST(ProblemDocs, EveryMapShownIsAccepted) {
   int count = 0;
   for (const std::string& span : code_spans()) {

@@ -105,6 +105,18 @@ inline int __any_sync(unsigned, int predicate) {
   return mine.result;
 }
 
+inline unsigned __ballot_sync(unsigned, int predicate) {
+  vitune_emulator::Exchange<unsigned> mine{static_cast<unsigned>(predicate != 0), 0, 0};
+  vitune_emulator::warp_collective(
+      mine, [](vitune_emulator::Machine&, vitune_emulator::Exchange<unsigned>** lanes) {
+        unsigned lanes_set = 0;
+        for (int i = 0; i < 32; ++i) lanes_set |= lanes[i]->value << i;
+        for (int i = 0; i < 32; ++i) lanes[i]->result = lanes_set;
+      });
+  return mine.result;
+}
+inline int __popc(unsigned word) { return __builtin_popcount(word); }
+
 template <class T>
 T __ldg(const T* at) {
   vitune_emulator::machine->check_global(*vitune_emulator::machine, at, sizeof(T), alignof(T));

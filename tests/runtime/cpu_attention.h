@@ -58,6 +58,9 @@ inline void put_random(ElementType type, std::mt19937_64& random, std::byte* at)
     case ElementType::kBool:
       *at = static_cast<std::byte>(bits % 4 == 0 ? 0 : 1 + (bits >> 8) % 255);
       return;
+    case ElementType::kI32:  // no operator draws offsets this way
+      std::memset(at, 0, sizeof(std::int32_t));
+      return;
     case ElementType::kFp32: {
       const std::uint32_t word = sign << 31 | (123 + octave) << 23 | (fraction & 0x7fffff);
       std::memcpy(at, &word, sizeof(word));

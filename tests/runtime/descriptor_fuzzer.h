@@ -35,6 +35,8 @@ inline int32_t c_type(ElementType type) {
       return VITUNE_BOOL;
     case ElementType::kU8:
       return VITUNE_U8;
+    case ElementType::kI32:
+      return VITUNE_I32;
   }
   return VITUNE_NONE;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 
 #include "core/checked.h"
@@ -109,8 +110,19 @@ bool Workload::is_output(std::size_t allocation) const {
   return false;
 }
 
+void Workload::write(const Fill& part) {
+  const Placement& placement = plan_.tensors[static_cast<std::size_t>(part.tensor)].value();
+  tools_.stream.synchronize();  // the poison is there
+  buffers_[placement.allocation].upload(std::as_bytes(std::span(part.numbers)),
+                                        static_cast<std::size_t>(placement.offset));
+}
+
 void Workload::fill(const Fill& part) {
   const TensorSpec& tensor = tensors_[static_cast<std::size_t>(part.tensor)];
+  if (tensor.type == ElementType::kI32) {
+    write(part);
+    return;
+  }
   FillView target = {};
   target.data = device_pointer(address(part.tensor) +
                                static_cast<CuPointer>(part.offset * element_bytes(tensor.type)));

@@ -85,6 +85,7 @@ class Workload {
   CuPointer address(int tensor) const;
   bool is_output(std::size_t allocation) const;
   void fill(const Fill& part);
+  void write(const Fill& part);
 
   GpuTools tools_;
   ProblemPtr problem_;

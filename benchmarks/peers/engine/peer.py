@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 #: vitune's own ways, which are no peers to be beaten.
-OURS = ("vitune", "vitune_own", "vitune_default")
+OURS = ("vitune", "vitune_own", "vitune_default", "vitune_fixed")
 
 
 class Refused(Exception):

@@ -26,6 +26,11 @@ def _windows(qkv: Sequence[int], window: Sequence[int], *_: Any, **__: Any) -> i
     return 4 * images * windows * pixels * pixels * channels
 
 
+def _packed(q: Sequence[int], k: Sequence[int], v: Sequence[int], offsets: Sequence[int], *_: Any, **__: Any) -> int:
+    # Lengths are on the device: as if sequences had equal ones.
+    return 4 * q[0] * q[1] * q[2] * k[0] // max(offsets[0] - 1, 1)
+
+
 def _linear(x: Sequence[int], weight: Sequence[int], *_: Any, **__: Any) -> int:
     return 2 * math.prod(x) * weight[0]
 
@@ -50,6 +55,7 @@ def _nothing(*_: Any, **__: Any) -> int:
 FORMULAS: dict[str, Callable[..., int]] = {
     **dict.fromkeys(("attention", "attention_lse", "attend", "attend_or_torch", "attention_repeating_mask"), _attention),
     "window_attention": _windows,
+    "packed_attention": _packed,
     **dict.fromkeys(("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch", "linear_train",
                      "linear_act_train"), _linear),
     "act_linear_train": _act_linear,

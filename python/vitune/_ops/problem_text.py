@@ -14,6 +14,7 @@ from torch import Tensor
 from .._runtime.errors import Unsupported
 
 if TYPE_CHECKING:
+    from .packed_attention import Packed
     from .window_attention import Windows
 
 Plan = TypeVar("Plan")
@@ -112,6 +113,18 @@ def window_attention(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padd
                  any(windows.shift) and f"shift={_by(windows.shift)}", f"h={heads} d={d}", interleaved and "layout=interleaved",
                  windows.grid and "grid", padding is not None and "padding", windows.pads_first and "pad_first",
                  scale is not None and f"scale={scale!r}", bias is not None and f"bias={TYPES[bias.dtype]}:{_by(bias.shape)}")
+
+
+def packed_attention(q: Tensor, k: Tensor, v: Tensor, sequences: int, longest: int, longest_k: Optional[int], packed: Packed) -> str:
+    """q: [tokens, heads, d], k and v: [tokens, kv_heads, d], the last strides 1; longest_k: where k has offsets of its own."""
+    def strides(name: str, tensor: Tensor) -> str:
+        _, heads, d = tensor.shape
+        head = tensor.stride(1) if heads > 1 else d
+        return f"{name}={tensor.stride(0)}x{head}" if (tensor.stride(0), head) != (heads * d, d) else ""
+    return _text(f"packed_attention {TYPES[q.dtype]} tokens={q.shape[0]} longest={longest} sequences={sequences}",
+                 longest_k is not None and f"tokens_k={k.shape[0]} longest_k={longest_k}", f"h={q.shape[1]}",
+                 k.shape[1] != q.shape[1] and f"hkv={k.shape[1]}", f"d={q.shape[2]}", strides("q", q), strides("k", k), strides("v", v),
+                 packed.causal and "causal", packed.lse and "lse", packed.scale is not None and f"scale={packed.scale!r}")
 
 
 def _text(*words: Any) -> str:

@@ -168,7 +168,7 @@ class ProblemTensor:
     name: str  #: "x", "residual", "out"
     given: bool  #: False: the problem does without it
     output: bool
-    type: int  #: BF16, FP16, FP32, BOOL or U8
+    type: int  #: BF16, FP16, FP32, BOOL, U8 or I32
     alignment: int  #: of its pointer at least, in bytes
     extents: tuple[int, ...]
     strides: tuple[int, ...]

@@ -8,7 +8,7 @@ from ctypes import c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uin
 
 VERSION = (0, 1, 0)
 
-NONE, BF16, FP16, FP32, BOOL, U8 = range(6)
+NONE, BF16, FP16, FP32, BOOL, U8, I32 = range(7)
 ON_MISS = {"environment": 0, "nearest": 1, "default": 2, "compile": 3, "error": 4}
 ON_BUSY = {"wait": 0, "default": 1}
 OBJECTIVE = {"cold": 0, "warm": 1}
