@@ -61,11 +61,12 @@ run_tests() {
   step gpu_features 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='*AttentionFeatureGpu*.Matches*:*HeldReference*'
   step gpu_large 150 "$BUILD/tests/vitune_tuner_test" --gtest_filter='*AttentionLargeGpu*' --gtest_brief=1
   step gpu_worker 150 "$BUILD/tests/vitune_tuner_test" --gtest_brief=1 \
-    --gtest_filter='*Gpu*:-*AttentionFeatureGpu*:*HeldReference*:*AttentionLargeGpu*:*AttentionGpu*:*LinearRandomGpu*:*LinearWeightGrad*:*NormBackward*'
+    --gtest_filter='*Gpu*:-*AttentionFeatureGpu*:*HeldReference*:*AttentionLargeGpu*:*AttentionGpu*:*LinearRandomGpu*:*LinearWeightGrad*:*NormBackward*:*AttentionBackward*'
   step gpu_probe 60 "$BUILD/tests/vitune_probe_test" --gtest_filter='*Gpu*' --gtest_brief=1
   step gpu_random 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='AttentionGpu*' --gtest_brief=1
   step gpu_linear 240 "$BUILD/tests/vitune_tuner_test" --gtest_filter='LinearRandomGpu*' --gtest_brief=1
   step gpu_norm_backward 120 "$BUILD/tests/vitune_tuner_test" --gtest_filter='*NormBackward*GpuTest*' --gtest_brief=1
+  step gpu_attention_backward 300 "$BUILD/tests/vitune_tuner_test" --gtest_filter='*AttentionBackward*GpuTest*' --gtest_brief=1
   step gpu_weight_grad 300 "$BUILD/tests/vitune_tuner_test" --gtest_filter='*LinearWeightGrad*GpuTest*' --gtest_brief=1
 }
 

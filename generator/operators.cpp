@@ -3,6 +3,7 @@
 #include <array>
 
 #include "generator/attention/operator.h"
+#include "generator/attention_backward/operator.h"
 #include "generator/group_norm/operator.h"
 #include "generator/linear/operator.h"
 #include "generator/linear_weight_grad/operator.h"
@@ -20,7 +21,7 @@ std::span<const Operator* const> operators() {
       &group_norm(),       &linear(),
       &window_attention(), &linear_weight_grad(),
       &norm_backward(),    &map_operator(),
-      &packed_attention(),
+      &packed_attention(), &attention_backward(),
   };
   return all;
 }

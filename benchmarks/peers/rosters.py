@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .attention.roster import Attention
+from .attention_backward.roster import AttentionBackward
 from .engine.roster import Roster
 from .linear.roster import Linears
 from .linear_weight_grad.roster import WeightGrads
@@ -16,6 +17,7 @@ ROSTERS: tuple[Roster, ...] = (
     Linears(),
     WeightGrads(),
     PackedAttention(),
+    AttentionBackward(),
 )
 
 

@@ -91,29 +91,9 @@ const char* special_draw(const AttentionProblem& problem) {
   return nullptr;
 }
 
-AttentionView view_of(const TensorStrides& s) { return {s.batch, s.head, s.row}; }
-
-AttentionScoreView view_of(const std::optional<ScoreOperand>& operand) {
-  if (!operand) return {0, 0, 0, 0, 1};
-  const auto& s = operand->strides;
-  return {s[0], s[1], s[2], s[3], static_cast<int>(operand->batches)};
-}
-
 ReferenceParams reference_params(const AttentionProblem& p) {
   ReferenceParams params = {};
-  AttentionParams& call = params.call;
-  call.q_view = view_of(p.q);
-  call.k_view = view_of(p.k);
-  call.v_view = view_of(p.v);
-  call.o_view = view_of(p.o);
-  call.bias_view = view_of(p.bias);
-  call.mask_view = view_of(p.mask);
-  call.batch = static_cast<int>(p.batch);
-  call.heads = static_cast<int>(p.heads);
-  call.heads_per_kv = static_cast<int>(p.heads / p.kv_heads);
-  call.queries = static_cast<int>(p.nq);
-  call.keys = static_cast<int>(p.nk);
-  call.scale = static_cast<float>(p.scale);
+  params.call = attention_call(p);
   params.scale = p.scale;
   params.head_size = static_cast<int>(p.d);
   params.element = judge_type(p.dtype);

@@ -81,16 +81,8 @@ AttentionDivisor attention_divisor(std::int64_t value) {
   return {static_cast<unsigned>(divisor), static_cast<unsigned>(multiplier), shift};
 }
 
-AttentionParams attention_params(const AttentionProblem& problem, const Config& config,
-                                 const AttentionPointers& pointers, const LaunchShape& launch) {
+AttentionParams attention_call(const AttentionProblem& problem) {
   AttentionParams params{};
-  params.q = pointer(pointers.q);
-  params.k = pointer(pointers.k);
-  params.v = pointer(pointers.v);
-  params.o = const_cast<void*>(pointer(pointers.o));
-  params.lse = static_cast<float*>(const_cast<void*>(pointer(pointers.lse)));
-  params.bias = pointer(pointers.bias);
-  params.mask = pointer(pointers.mask);
   params.q_view = view_of(problem.q);
   params.k_view = view_of(problem.k);
   params.v_view = view_of(problem.v);
@@ -107,6 +99,19 @@ AttentionParams attention_params(const AttentionProblem& problem, const Config& 
   params.by_heads_per_kv = attention_divisor(params.heads_per_kv);
   params.by_bias_batches = attention_divisor(batches_of(problem.bias));
   params.by_mask_batches = attention_divisor(batches_of(problem.mask));
+  return params;
+}
+
+AttentionParams attention_params(const AttentionProblem& problem, const Config& config,
+                                 const AttentionPointers& pointers, const LaunchShape& launch) {
+  AttentionParams params = attention_call(problem);
+  params.q = pointer(pointers.q);
+  params.k = pointer(pointers.k);
+  params.v = pointer(pointers.v);
+  params.o = const_cast<void*>(pointer(pointers.o));
+  params.lse = static_cast<float*>(const_cast<void*>(pointer(pointers.lse)));
+  params.bias = pointer(pointers.bias);
+  params.mask = pointer(pointers.mask);
   const AttentionShape shape(problem, config);
   const std::int64_t heads = problem.batch * problem.heads;
   params.items = static_cast<int>(shape.items(heads));

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "generator/attention/problem.h"
+#include "generator/problem_words.h"
 
 namespace vitune::problem_internal {
 
@@ -57,7 +58,22 @@ std::array<std::int64_t, 4> contiguous_strides(const ScoreDims& dims);
 std::optional<std::int64_t> extent_of(const AttentionProblem& problem, Tensor tensor);
 std::optional<std::int64_t> extent_of(const AttentionProblem& problem, const ScoreOperand& operand);
 
+// Keys of the text that every attention has, its gradients too; `lse` and their own are apart.
+inline constexpr std::array<std::string_view, 16> kProblemKeys = {
+    "b", "h", "hkv", "n", "nq",    "nk",   "d",    "layout",
+    "q", "k", "v",   "o", "scale", "bias", "mask", "align"};
+// The problem that these words say, as parse() reads it; without `lse` if the grammar has none.
+AttentionProblem read_problem(const ProblemWords& words);
+// What stands behind "q=" in the text: a layout's name, or "@batch,head,row".
+TensorStrides read_strides(const AttentionProblem& problem, Tensor tensor, std::string_view key,
+                           std::string_view text);
+std::string strides_text(const AttentionProblem& problem, Tensor tensor);
+
 // The part of validate() that looks at everything but the tensors.
 void validate_sizes(const AttentionProblem& problem);
+// And that which looks at the tensors' strides; `name` is that of messages, and `is_written` asks
+// for an element of its own for every result.
+void validate_view(const AttentionProblem& problem, Tensor tensor, std::string_view name,
+                   bool is_written);
 
 }  // namespace vitune::problem_internal

@@ -23,11 +23,9 @@ using problem_internal::strides_of;
 using problem_internal::Tensor;
 using problem_internal::tensor_name;
 
-constexpr std::string_view kKeys[] = {"b", "h", "hkv", "n", "nq",    "nk",   "d",    "layout",
-                                      "q", "k", "v",   "o", "scale", "bias", "mask", "align"};
 constexpr std::string_view kFlags[] = {"bf16", "fp16", "causal", "lse"};
-constexpr ProblemGrammar kGrammar = {"attention", kFlags, kKeys, "bf16 or fp16",
-                                     "bf16 b=32 h=12 n=197 d=64"};
+constexpr ProblemGrammar kGrammar = {"attention", kFlags, problem_internal::kProblemKeys,
+                                     "bf16 or fp16", "bf16 b=32 h=12 n=197 d=64"};
 
 using Words = ProblemWords;
 
@@ -100,10 +98,8 @@ void read_layouts(const Words& words, AttentionProblem& p) {
     if (!given) {
       // The output's heads are joined next: row after row, whatever the inputs look like.
       strides = strides_in(p, tensor, tensor == Tensor::kO ? Layout::kBnhd : layout);
-    } else if (given->front() == '@') {
-      strides = explicit_strides(given->substr(1), key);
     } else {
-      strides = strides_in(p, tensor, named_layout(*given, key));
+      strides = problem_internal::read_strides(p, tensor, key, *given);
     }
   }
 }
@@ -168,8 +164,13 @@ ScoreOperand read_operand(const AttentionProblem& p, std::string_view text, std:
 
 }  // namespace
 
-AttentionProblem AttentionProblem::parse(std::string_view text) {
-  const Words words(text, kGrammar);
+TensorStrides problem_internal::read_strides(const AttentionProblem& p, Tensor tensor,
+                                             std::string_view key, std::string_view text) {
+  if (text.front() == '@') return explicit_strides(text.substr(1), key);
+  return strides_in(p, tensor, named_layout(text, key));
+}
+
+AttentionProblem problem_internal::read_problem(const ProblemWords& words) {
   AttentionProblem problem;
   read_sizes(words, problem);
   problem_internal::validate_sizes(problem);
@@ -178,6 +179,10 @@ AttentionProblem AttentionProblem::parse(std::string_view text) {
   if (const auto mask = words.find("mask")) problem.mask = read_operand(problem, *mask, "mask");
   problem.validate();
   return problem.canonical();
+}
+
+AttentionProblem AttentionProblem::parse(std::string_view text) {
+  return problem_internal::read_problem(ProblemWords(text, kGrammar));
 }
 
 }  // namespace vitune

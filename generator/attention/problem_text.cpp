@@ -46,12 +46,7 @@ void append_layouts(const AttentionProblem& p, std::string& text) {
   for (const Tensor tensor : kTensors) {
     const std::optional<Layout> expected = tensor == Tensor::kO ? Layout::kBnhd : common;
     if (expected && has_layout(p, tensor, *expected)) continue;
-    if (const auto layout = layout_of(p, tensor)) {
-      text += formatted(" {}={}", tensor_name(tensor), layout_name(*layout));
-    } else {
-      const TensorStrides& s = strides_of(p, tensor);
-      text += formatted(" {}=@{},{},{}", tensor_name(tensor), s.batch, s.head, s.row);
-    }
+    text += formatted(" {}={}", tensor_name(tensor), problem_internal::strides_text(p, tensor));
   }
 }
 
@@ -65,6 +60,12 @@ std::string operand_text(const AttentionProblem& p, const ScoreOperand& operand)
 }
 
 }  // namespace
+
+std::string problem_internal::strides_text(const AttentionProblem& p, Tensor tensor) {
+  if (const auto layout = layout_of(p, tensor)) return std::string(layout_name(*layout));
+  const TensorStrides& s = strides_of(p, tensor);
+  return formatted("@{},{},{}", s.batch, s.head, s.row);
+}
 
 std::string AttentionProblem::text() const {
   const AttentionProblem p = canonical();

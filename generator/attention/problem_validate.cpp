@@ -87,16 +87,16 @@ void check_bytes(std::string_view name, std::optional<std::int64_t> extent, Elem
 }
 
 // Each dimension, from the innermost out, must step over all that lies inside it.
-void check_no_overlap(std::vector<Dimension> dimensions, std::int64_t d) {
+void check_no_overlap(std::string_view name, std::vector<Dimension> dimensions, std::int64_t d) {
   std::erase_if(dimensions, [](const Dimension& dimension) { return dimension.extent == 1; });
   std::ranges::sort(dimensions, {}, &Dimension::stride);
   std::int64_t block = d;
   for (const Dimension& dimension : dimensions) {
     if (dimension.stride < block) {
       unsupported(formatted(
-          "o overlaps itself: its {} stride {} is less than the {} elements inside it; the output "
+          "{} overlaps itself: its {} stride {} is less than the {} elements inside it; the output "
           "needs an element of its own for every result",
-          dimension.name, dimension.stride, block));
+          name, dimension.name, dimension.stride, block));
     }
     block += (dimension.extent - 1) * dimension.stride;
   }
@@ -151,13 +151,18 @@ void problem_internal::validate_sizes(const AttentionProblem& p) {
   }
 }
 
+void problem_internal::validate_view(const AttentionProblem& p, Tensor tensor,
+                                     std::string_view name, bool is_written) {
+  check_signs(name, dimensions(p, tensor));
+  check_bytes(name, extent_of(p, tensor), p.dtype);
+  if (is_written) check_no_overlap(name, dimensions(p, tensor), p.d);
+}
+
 void AttentionProblem::validate() const {
   problem_internal::validate_sizes(*this);
   for (const Tensor tensor : kTensors) {
-    check_signs(tensor_name(tensor), dimensions(*this, tensor));
-    check_bytes(tensor_name(tensor), extent_of(*this, tensor), dtype);
+    problem_internal::validate_view(*this, tensor, tensor_name(tensor), tensor == Tensor::kO);
   }
-  check_no_overlap(dimensions(*this, Tensor::kO), d);
   if (bias) check_operand(*this, "bias", *bias);
   if (mask) check_operand(*this, "mask", *mask);
 }

@@ -103,19 +103,24 @@ __device__ inline float ref_bias(const ReferenceParams& p, const RefPlace& place
                        p.bias);
 }
 
-// The scores of 64 rows and the 32 keys from key0 on; -inf where a row may not attend.
+// Rows of one head's tensor, from row `first` on, of `count` in all.
+struct RefRows {
+  const RefU16* source;
+  long long stride, first, count;
+};
+
+// The products of 64 rows of `a` and 32 of `b`.
 template <class Scalar>
-__device__ inline void ref_scores(const ReferenceParams& p, const RefPlace& place, long long key0,
-                                  RefShared<Scalar>& shared, Scalar (&s)[kRowsEach][kKeysEach]) {
+__device__ inline void ref_products(const ReferenceParams& p, const RefRows& a, const RefRows& b,
+                                    RefShared<Scalar>& shared, Scalar (&s)[kRowsEach][kKeysEach]) {
   const int r = threadIdx.x / kRefLanes, c = threadIdx.x % kRefLanes;
   for (int i = 0; i < kRowsEach; ++i) {
     for (int j = 0; j < kKeysEach; ++j) s[i][j] = 0;
   }
   for (int column = 0; column < p.head_size; column += kRefDepth) {
     __syncthreads();  // the tiles are still being read
-    ref_load<Scalar, kRefRows>(shared.q, place.q, p.call.q_view.row, place.row0, p.call.queries,
-                               column, p);
-    ref_load<Scalar, kRefKeys>(shared.k, place.k, p.call.k_view.row, key0, p.call.keys, column, p);
+    ref_load<Scalar, kRefRows>(shared.q, a.source, a.stride, a.first, a.count, column, p);
+    ref_load<Scalar, kRefKeys>(shared.k, b.source, b.stride, b.first, b.count, column, p);
     __syncthreads();
 #pragma unroll
     for (int x = 0; x < kRefDepth; ++x) {
@@ -128,6 +133,15 @@ __device__ inline void ref_scores(const ReferenceParams& p, const RefPlace& plac
       }
     }
   }
+}
+
+// The scores of 64 rows and the 32 keys from key0 on; -inf where a row may not attend.
+template <class Scalar>
+__device__ inline void ref_scores(const ReferenceParams& p, const RefPlace& place, long long key0,
+                                  RefShared<Scalar>& shared, Scalar (&s)[kRowsEach][kKeysEach]) {
+  const int r = threadIdx.x / kRefLanes, c = threadIdx.x % kRefLanes;
+  ref_products(p, {place.q, p.call.q_view.row, place.row0, p.call.queries},
+               {place.k, p.call.k_view.row, key0, p.call.keys}, shared, s);
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
 #pragma unroll
@@ -178,19 +192,19 @@ __device__ inline void ref_update(const Scalar (&s)[kRowsEach][kKeysEach], Scala
   }
 }
 
-// acc += weights of one tile times its rows of V.
+// acc += weights of one tile times its rows of V, or of another tensor.
 template <class Scalar>
-__device__ inline void ref_accumulate(const ReferenceParams& p, const RefPlace& place,
-                                      long long key0, RefShared<Scalar>& shared,
+__device__ inline void ref_accumulate(const ReferenceParams& p, const RefRows& values,
+                                      RefShared<Scalar>& shared,
                                       Scalar (&acc)[kRowsEach][kColumnsEach]) {
   const int r = threadIdx.x / kRefLanes, c = threadIdx.x % kRefLanes;
   for (int first = 0; first < kRefKeys; first += kRefValueKeys) {
     __syncthreads();  // the weights are written, or the rows of V are still being read
     for (int i = threadIdx.x; i < kRefValueKeys * kRefMaxHead; i += kRefThreads) {
       const int y = i / kRefMaxHead, x = i % kRefMaxHead;
-      const long long key = key0 + first + y;
-      const bool inside = key < p.call.keys && x < p.head_size;
-      const RefU16 bits = inside ? place.v[key * p.call.v_view.row + x] : RefU16(0);
+      const long long key = values.first + first + y;
+      const bool inside = key < values.count && x < p.head_size;
+      const RefU16 bits = inside ? values.source[key * values.stride + x] : RefU16(0);
       shared.v[y][x] = Scalar(value16(bits, p.element));
     }
     __syncthreads();
@@ -275,7 +289,7 @@ __device__ inline void ref_rows(const ReferenceParams& p, const RefPlace& place,
         shared.p[r + kRefLanes * i][c + kRefLanes * j] = ref_weight(weight, p.element);
       }
     }
-    ref_accumulate(p, place, key0, shared, acc);
+    ref_accumulate(p, {place.v, p.call.v_view.row, key0, p.call.keys}, shared, acc);
   }
   ref_finish(p, place, m, l, acc);
 }

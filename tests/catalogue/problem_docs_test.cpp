@@ -94,6 +94,16 @@ TEST(ProblemDocs, EveryGradientOfANormShownIsAccepted) {
   EXPECT_GE(count, 3);
 }
 
+TEST(ProblemDocs, EveryGradientOfAttentionShownIsAccepted) {
+  int count = 0;
+  for (const std::string& span : code_spans()) {
+    if (!span.starts_with("attention_backward ")) continue;
+    ++count;
+    EXPECT_EQ(parse_problem(span)->text(), span);
+  }
+  EXPECT_GE(count, 4);
+}
+
 TEST(ProblemDocs, EveryWindowAttentionShownIsAccepted) {
   int count = 0;
   for (const std::string& span : code_spans()) {

@@ -27,6 +27,8 @@ constexpr const char* kTexts[] = {
     "attention bf16 b=8 h=4 nq=49 nk=49 d=32 layout=packed bias=bf16:1x4x49x49 mask=bool:2x1x49x49",
     "group_norm bf16 n=2 c=320 l=4096 g=32 nhwc weight bias silu",
     "group_norm fp32 n=3 c=21 l=35 g=7 weight mish eps=0.001 align=8",
+    "attention_backward fp16 b=4 h=4 hkv=2 nq=9 nk=16 d=40 layout=bnhd causal scale=0.5 "
+    "bias=fp32:2x4x9x16 mask=bool:1x1x1x16 align=8 do=bhnd dk=@1920,40,120 dbias=bf16",
     "group_norm fp16 n=1 c=512 l=65536 g=32 bias params=fp32",
     "linear bf16 m=392 n=768 k=588 bias act=gelu scale params=fp32 x=@592 w=@600 residual=@776 "
     "period=196 out=fp32@800 rows=196+1 aux=@784 align=8",

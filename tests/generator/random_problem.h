@@ -49,6 +49,11 @@ class RandomProblems {
     return p;
   }
 
+  // Strides of such a problem's output of so many heads and rows.
+  TensorStrides output(const AttentionProblem& p, std::int64_t heads, std::int64_t rows) {
+    return strides(p, heads, rows, false);
+  }
+
   // True once in `n`.
   bool chance(std::int64_t n) { return uniform(1, n) == 1; }
   std::int64_t uniform(std::int64_t low, std::int64_t high) {

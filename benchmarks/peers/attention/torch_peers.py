@@ -56,11 +56,11 @@ class Sdpa:
             except RuntimeError as error:
                 if not is_refusal(error):
                     raise
-                raise Refused(_reason(found) or str(error)) from None
+                raise Refused(reason(found) or str(error)) from None
         return call
 
 
-def _reason(found: list[warnings.WarningMessage]) -> str:
+def reason(found: list[warnings.WarningMessage]) -> str:
     """What PyTorch warned about the backend that was asked for, without its source positions."""
     texts = [str(warning.message).split(" (Triggered internally")[0].strip() for warning in found]
     useful = [

@@ -12,7 +12,7 @@ from peers.engine.peer import OURS
 from peers.engine.problems import BadProblem
 from peers.rosters import ROSTERS, roster_of
 
-ATTENTION, NORMS, LINEARS, WEIGHT_GRADS = ROSTERS
+ATTENTION, NORMS, LINEARS, WEIGHT_GRADS, BACKWARD = ROSTERS
 
 
 def of(text, **more):
@@ -33,6 +33,7 @@ class RosterTest(unittest.TestCase):
             ("group_norm bf16 n=1 c=8 l=4 g=2 weight bias", NORMS),
             ("linear bf16 m=4 n=8 k=8", LINEARS),
             ("linear_weight_grad bf16 m=4 n=8 k=8", WEIGHT_GRADS),
+            ("attention_backward bf16 b=2 h=3 n=49 d=32", BACKWARD),
             ("", ATTENTION),
             ("normal", ATTENTION),
         ):
@@ -60,12 +61,14 @@ class RosterTest(unittest.TestCase):
             "norm bf16 m=4 d=8 weight bias",
             "linear bf16 m=4 n=8 k=8",
             "linear_weight_grad bf16 m=4 n=8 k=8",
+            "attention_backward bf16 b=2 h=3 n=49 d=32",
         ]
         with self.assertRaises(BadProblem) as refused:
             collect(mixed)
         for words in (
-            "attention (1) and norms (1) and linear (1) and linear_weight_grad (1)",
+            "attention (1) and norms (1) and linear (1) and linear_weight_grad (1) and attention_backward (1)",
             *("'^(attention) '", "'^(norm|group_norm) '", "'^(linear) '", "'^(linear_weight_grad) '"),
+            "'^(attention_backward) '",
         ):
             self.assertIn(words, str(refused.exception))
         for roster in ROSTERS:

@@ -105,7 +105,7 @@ struct WgmmaCall {
   int columns;
   bool accumulate;
   float (*value)(u16);
-  bool b_across = false;  // of its rows, as it is where A is in registers
+  bool b_across = false;  // of its rows
   u64 beyond = 0;         // the rows of A that its tile does not have: nobody may use their sums
 };
 
@@ -114,7 +114,7 @@ inline void multiply_group(WgmmaCall** calls) {
   const int columns = first.columns;
   float a[64][16];
   static Columns b[16][32];
-  const bool b_across = first.b_across || first.kind == WgmmaCall::A::kRegisters;
+  const bool b_across = first.b_across;
   const DescribedOperand shared_b(first.descriptor_b);
   for (int k = 0; k < 16; ++k) {
     for (int n = 0; n < columns; ++n) {
@@ -167,12 +167,12 @@ inline void note_operands(vitune_emulator::Machine& machine, WgmmaCall** calls) 
   const WgmmaCall& call = *calls[0];
   machine.begin_products(machine);
   const DescribedOperand b(call.descriptor_b);
-  if (call.kind == WgmmaCall::A::kRegisters) return b.note_across_rows(call.columns);
   if (call.b_across) {
     b.note_across_rows(call.columns);
   } else {
     b.note_along_rows(call.columns);
   }
+  if (call.kind == WgmmaCall::A::kRegisters) return;
   const DescribedOperand a(call.descriptor_a);
   calls[0]->beyond = a.note_tile(call.kind == WgmmaCall::A::kSharedAcross);
   for (int i = 1; i < 128; ++i) calls[i]->beyond = calls[0]->beyond;
@@ -259,14 +259,21 @@ struct Wgmma {
     shared_a<true>(d, a, b, accumulate);
   }
   static void register_a(float (&d)[kColumns / 2], const u32 (&a)[4], u64 b, bool accumulate) {
-    issue_wgmma({d,
-                 WgmmaCall::A::kRegisters,
-                 {a[0], a[1], a[2], a[3]},
-                 0,
-                 b,
-                 kColumns,
-                 accumulate,
-                 &Element<kType>::unpack});
+    issue_register_a(d, a, b, accumulate, true);
+  }
+
+ protected:
+  static void issue_register_a(float (&d)[kColumns / 2], const u32 (&a)[4], u64 b, bool accumulate,
+                               bool b_across) {
+    issue_wgmma({.d = d,
+                 .kind = WgmmaCall::A::kRegisters,
+                 .a = {a[0], a[1], a[2], a[3]},
+                 .descriptor_a = 0,
+                 .descriptor_b = b,
+                 .columns = kColumns,
+                 .accumulate = accumulate,
+                 .value = &Element<kType>::unpack,
+                 .b_across = b_across});
   }
 };
 

@@ -1,0 +1,22 @@
+// generator/attention_backward/family.h -- The families of attention's gradients.
+//
+// They are told apart as those of products of matrices are (generator/gemm/family.h). The list is
+// in families.cpp; a new one is a file of its own and a line there.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "generator/attention_backward/operator.h"
+#include "generator/gemm/family.h"
+
+namespace vitune {
+
+// All of them, by their number in kFamily.
+GemmFamilies attention_backward_families();
+
+// mma.sync, two passes (sm80.cpp): whatever a problem asks, on every architecture.
+const GemmFamily& attention_backward_sm80();
+// wgmma, two passes fed by tensor maps (sm90.cpp): tensors aligned to 16 bytes, without a bias and
+// a mask.
+const GemmFamily& attention_backward_sm90();
+
+}  // namespace vitune

@@ -1,0 +1,159 @@
+// generator/attention_backward/sm90.cpp -- The family sm90: two passes of wgmma whose tiles come by
+// tensor maps.
+// SPDX-License-Identifier: Apache-2.0
+#include "generator/attention_backward/sm90.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "core/checked.h"
+#include "core/format.h"
+#include "generator/config_text.h"
+#include "templates/attention_backward/sm90_params.cuh"
+
+namespace vitune {
+namespace {
+
+using Shape = AttentionBackwardSm90;
+using Pass = Shape::Pass;
+
+constexpr char kDqEntry[] = "vitune_attention_backward_dq";
+constexpr char kDkvEntry[] = "vitune_attention_backward_dkv";
+constexpr std::int64_t kElementBytes = 2;
+
+struct Extents {
+  std::int64_t rows, heads, batch;
+};
+
+Extents of_queries(const AttentionProblem& f) { return {f.nq, f.heads, f.batch}; }
+Extents of_keys(const AttentionProblem& f) { return {f.nk, f.kv_heads, f.batch}; }
+
+bool strides_fit(const TensorStrides& strides, const Extents& extents) {
+  const auto fits = [](std::int64_t extent, std::int64_t stride) {
+    return extent == 1 || (stride > 0 && stride < (std::int64_t{1} << 40) / kElementBytes);
+  };
+  return fits(extents.rows, strides.row) && fits(extents.heads, strides.head) &&
+         fits(extents.batch, strides.batch);
+}
+
+// How TMA sees the operands in a pass: rows in boxes of a warpgroup's, steps in one box.
+std::vector<TensorMapSlot> maps_of(const AttentionBackwardProblem& p, const Pass& pass,
+                                   bool of_keys_rows) {
+  const AttentionProblem& f = p.forward;
+  const auto slot = [&](AttentionBackwardTensor tensor, std::size_t at,
+                        const TensorStrides& strides, const Extents& extents, bool is_row) {
+    return TensorMapSlot{.tensor = tensor,
+                         .at = static_cast<std::uint32_t>(at),
+                         .sizes = {f.d, extents.rows, extents.heads, extents.batch},
+                         .strides = {strides.row, strides.head, strides.batch},
+                         .columns = pass.swizzle() / kElementBytes,
+                         .rows = is_row ? Shape::kGroupRows : pass.step,
+                         .swizzle = pass.swizzle()};
+  };
+  using Maps = AttentionBackwardTensorMaps;
+  const Extents queries = of_queries(f), keys = of_keys(f);
+  std::vector<TensorMapSlot> maps = {
+      slot(kAttentionBackwardQ, offsetof(Maps, q), f.q, queries, !of_keys_rows),
+      slot(kAttentionBackwardK, offsetof(Maps, k), f.k, keys, of_keys_rows),
+      slot(kAttentionBackwardV, offsetof(Maps, v), f.v, keys, of_keys_rows),
+      slot(kAttentionBackwardDout, offsetof(Maps, dout), p.dout, queries, !of_keys_rows)};
+  if (!of_keys_rows) {
+    maps.push_back(slot(kAttentionBackwardOut, offsetof(Maps, out), f.o, queries, true));
+  }
+  return maps;
+}
+
+std::string entry_text(const Shape& shape, const char* entry, const char* function) {
+  return formatted(
+      "\nextern \"C\" __global__ void __launch_bounds__({}, {})\n"
+      "{}(const __grid_constant__ vitune::AttentionBackwardParams params,\n"
+      "   const __grid_constant__ vitune::AttentionBackwardTensorMaps maps) {{\n"
+      "  vitune::{}<vitune::Config>(params, maps);\n}}\n",
+      shape.threads(), shape.ctas(), entry, function);
+}
+
+}  // namespace
+
+std::optional<std::string> AttentionBackwardSm90Family::refusal(const Problem& problem,
+                                                                const DeviceInfo& device) const {
+  const AttentionBackwardProblem& p = attention_backward_of(problem);
+  const AttentionProblem& f = p.forward;
+  if (device.cc_major != 9) return "it is for compute capability 9.0";
+  if (f.bias || f.mask) return "it serves no bias and no mask";
+  if (p.vector_bytes() != 16) {
+    return formatted("tensor maps need 16-byte alignment, not {}", p.vector_bytes());
+  }
+  const Extents queries = of_queries(f), keys = of_keys(f);
+  if (strides_fit(f.q, queries) && strides_fit(p.dout, queries) && strides_fit(f.o, queries) &&
+      strides_fit(f.k, keys) && strides_fit(f.v, keys)) {
+    return std::nullopt;
+  }
+  return "tensor maps need strides that are not 0 and below 2^40 bytes";
+}
+
+ConfigWords AttentionBackwardSm90Family::own_words(const Config& config) const {
+  const auto value = [&](const char* name) { return config.find(name).value_or(0); };
+  return {formatted("sm90 {}g dq {} dkv {} s{}", value("kGroups"), value("kKeyStep"),
+                    value("kQueryStep"), value("kStages")),
+          {"kGroups", "kKeyStep", "kQueryStep", "kStages"}};
+}
+
+std::string AttentionBackwardSm90Family::templates() const {
+  return "#include \"attention_backward/dq_sm90.cuh\"\n"
+         "#include \"attention_backward/dkv_sm90.cuh\"\n";
+}
+
+std::string AttentionBackwardSm90Family::source(const Problem& problem,
+                                                const Config& config) const {
+  const AttentionBackwardProblem& p = attention_backward_of(problem);
+  const Shape shape = attention_backward_sm90_shape(p, config);
+  return config_source(templates(), attention_backward_facts_text(p) +
+                                        geometry_text("AttentionBackwardSm90", shape)) +
+         entry_text(shape, kDqEntry, "attention_backward_dq_sm90") +
+         entry_text(shape, kDkvEntry, "attention_backward_dkv_sm90");
+}
+
+std::vector<KernelNeeds> AttentionBackwardSm90Family::kernels(const Problem& problem,
+                                                              const Config& config) const {
+  const Shape shape = attention_backward_sm90_shape(attention_backward_of(problem), config);
+  return {{kDqEntry, shape.threads(), shape.dq().shared_bytes()},
+          {kDkvEntry, shape.threads(), shape.dkv().shared_bytes()}};
+}
+
+LaunchPlan AttentionBackwardSm90Family::plan(const Problem& problem, const Config& config,
+                                             const DeviceInfo& device,
+                                             std::span<const int> resident) const {
+  const AttentionBackwardProblem& p = attention_backward_of(problem);
+  const AttentionProblem& f = p.forward;
+  const Shape shape = attention_backward_sm90_shape(p, config);
+  const std::vector<KernelNeeds> needs = kernels(problem, config);
+  const std::int64_t items[] = {f.batch * f.heads * shape.query_blocks(),
+                                f.batch * f.kv_heads * shape.key_blocks()};
+  LaunchPlan plan;
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    const bool of_keys_rows = i == 1;
+    const std::int64_t room = std::int64_t{std::max(device.sm_count, 1)} * resident[i];
+    KernelLaunch& launch = plan.kernels.emplace_back();
+    launch.kernel = i;
+    launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(items[i], room));
+    launch.shape.block[0] = static_cast<std::uint32_t>(needs[i].threads);
+    launch.shape.shared_bytes = static_cast<std::uint32_t>(needs[i].shared_bytes);
+    launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
+    launch.params = parameter_bytes(attention_backward_params(p));
+    launch.pointers = attention_backward_pointers();
+    launch.map_bytes = sizeof(AttentionBackwardTensorMaps);
+    launch.maps = maps_of(p, of_keys_rows ? shape.dkv() : shape.dq(), of_keys_rows);
+  }
+  // Two numbers of each query, from one pass to the other.
+  plan.scratch_bytes = f.batch * f.heads * std::int64_t{shape.stats_rows()} * 2 * 4;
+  return plan;
+}
+
+const GemmFamily& attention_backward_sm90() {
+  static const AttentionBackwardSm90Family instance;
+  return instance;
+}
+
+}  // namespace vitune
